@@ -1,0 +1,544 @@
+"""One layer of a deep Gaussian process: a sparse variational GP with P outputs (Secs. 2.1 and 2.2 of [1]).
+
+For inputs `x`, inducing inputs `Z` and whitened inducing outputs `v = L^-1 (u - m(Z))`, `L L' = Kuu`, `q(v) = N(q_mu, S)`:
+
+    A     = L^-1 k(Z, x)
+    mean  = m(x) + A' q_mu                               Eq. (7)
+    var   = k(x, x) - A'A + A' S A                       Eq. (8)
+    f     = mean + sqrt(var) eps,  eps ~ N(0, I)         Eq. (15)
+
+With the noise between layers of Sec. 2.2, `k(x, x')` is `k(x, x') + noise_variance delta(x, x')` throughout, so the noise
+is in `Kuu`, in `var`, and therefore in every draw that the next layer sees.
+
+[1] Salimbeni and Deisenroth, "Doubly Stochastic Variational Inference for Deep Gaussian Processes", NIPS 2017.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from check_shapes import check_shapes
+from gpflow.base import Module, Parameter, TensorType
+from gpflow.config import default_float, default_jitter
+from gpflow.covariances import Kuf, Kuu
+from gpflow.inducing_variables import InducingPoints, InducingVariables, MultioutputInducingVariables
+from gpflow.kernels import Kernel, LinearCoregionalization, MultioutputKernel, SharedIndependent, SquaredExponential
+from gpflow.kullback_leiblers import gauss_kl
+from gpflow.mean_functions import MeanFunction, Zero
+from gpflow.models.util import InducingVariablesLike, inducingpoint_wrapper
+from gpflow.utilities import positive, triangular
+
+from .numerics import add_diagonal, quadratic_form, robust_cholesky, scaled_rbf
+
+__all__ = ["CachedFactors", "LayerFactors", "LayerMoments", "Precision", "SVGPLayer"]
+
+#: How a layer computes its marginal variances.
+#: `"full"`: everything in the model's float type.
+#: `"mixed"`: kernel, Cholesky, solve and mean as `"full"`; only the product with the P covariances `S` in float32.
+#: `"fast"`: everything with a data axis in float32, unless `Kuu` looks ill-conditioned, when it acts as `"mixed"`.
+Precision = Literal["full", "mixed", "fast"]
+
+#: `"fast"` precision is used while (max diag L / min diag L)^2, a lower bound of cond(Kuu), stays below this.
+FAST_CONDITION_LIMIT = 1e6
+
+
+class LayerFactors(NamedTuple):
+    """What a layer computes once per set of parameters. K is 1 where the outputs share kernel and Z, else L.
+
+    :ivar Luu: Cholesky factors of Kuu, [M, M] (shared) or [L, M, M] (separate).
+    :ivar q_mu: whitened variational means, [M, L].
+    :ivar q_sqrt: whitened factors of the variational covariances, [L, M, M], or standard deviations [M, L].
+    """
+
+    Luu: tf.Tensor
+    q_mu: tf.Tensor
+    q_sqrt: tf.Tensor
+
+
+class CachedFactors(NamedTuple):
+    """What a posterior keeps per layer, so that predicting needs products only and no factorisation.
+
+    With `projection` the identity (the model's float type): `mean = k(Z, x)' alpha`, `var = k(x, x) - k(Z, x)' Q k(Z, x)`.
+    With `projection` = L^-1 (float32 in a float64 model) the same formulas hold with `L^-1 k(Z, x)` in place of `k(Z, x)`, which keeps
+    `Q = I - S` well scaled.
+
+    :ivar alpha: [M, L].
+    :ivar Q: [L, M, M].
+    :ivar projection: [M, M], [L, M, M], or an empty tensor of shape [0, 0] for the identity.
+    """
+
+    alpha: tf.Tensor
+    Q: tf.Tensor
+    projection: tf.Tensor
+
+
+class LayerMoments(NamedTuple):
+    """Mean and covariance of the layer's L latent GPs at its inputs, without mean function and mixing.
+
+    :ivar mean: [..., N, L].
+    :ivar cov: marginal variances [..., N, L], or with `full_cov` [..., L, N, N]. Includes the noise between layers.
+    """
+
+    mean: tf.Tensor
+    cov: tf.Tensor
+
+
+class SVGPLayer(Module):
+    """P Gaussian processes with inducing outputs `u ~ q(u) = N(q_mu, q_sqrt q_sqrt')` (whitened: of `L^-1 u`).
+
+    :param kernel: a GPflow kernel, used for every output; or a multi-output kernel: `SharedIndependent`,
+        `SeparateIndependent`, or `LinearCoregionalization`, whose latent draws are mixed *before* the next layer.
+    :param inducing_variable: inducing inputs, an array [M, D], any GPflow `InducingVariables`, or their shared or
+        separate multi-output versions.
+    :param num_latent_gps: number L of latent GPs; may be omitted where the kernel tells it.
+    :param mean_function: m, maps [..., D] to [..., P]; zero by default. It enters the output only:
+        the inducing outputs are those of the zero-mean process.
+    :param q_mu: initial variational mean [M, L], zero by default.
+    :param q_sqrt: initial [L, M, M] (or [M, L] if `q_diag`); by default the identity if `whiten`, else chol(Kuu).
+    :param q_sqrt_scale: factor on the default `q_sqrt`; 1e-5 is the paper's choice for inner layers.
+    :param q_diag: diagonal instead of full variational covariances, [M, L] standard deviations.
+    :param whiten: whether q(u) is held as q(L^-1 u).
+    :param noise_variance: initial variance of the noise between layers, a trainable parameter; None for no noise.
+    :param input_propagation: number of leading input columns that are passed on unchanged in front of the outputs
+        (the paper's "input propagation" as in Duvenaud et al. 2014); 0 for none.
+    :param precision: see `Precision`.
+    :raises ValueError: if shapes do not fit one another.
+    """
+
+    kernel: Kernel
+    inducing_variable: InducingVariables
+    mean_function: MeanFunction
+    q_mu: Parameter
+    """Variational mean, [M, L]."""
+    q_sqrt: Parameter
+    """Cholesky factors of the variational covariances, [L, M, M]; or standard deviations [M, L] if `q_diag`."""
+    noise_variance: Parameter | None
+    """Variance of the noise between layers, or None."""
+    label: str
+    """What error messages call this layer; a `DeepGP` sets it to "layer 2 of 3"."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        inducing_variable: InducingVariablesLike,
+        *,
+        num_latent_gps: int | None = None,
+        mean_function: MeanFunction | None = None,
+        q_mu: TensorType | None = None,
+        q_sqrt: TensorType | None = None,
+        q_sqrt_scale: float = 1.0,
+        q_diag: bool = False,
+        whiten: bool = True,
+        noise_variance: float | None = None,
+        input_propagation: int = 0,
+        precision: Precision = "full",
+        name: str | None = None,
+    ) -> None:
+        super().__init__(name=name)
+        if precision not in ("full", "mixed", "fast"):
+            raise ValueError(f"precision must be 'full', 'mixed' or 'fast', got {precision!r}.")
+        self.label = self.name
+        self.kernel = kernel
+        self.inducing_variable = inducingpoint_wrapper(inducing_variable)
+        self.num_latent_gps = _num_latent_gps(kernel, num_latent_gps, q_mu)
+        self.mean_function = Zero(self.output_dim_of_gps) if mean_function is None else mean_function
+        self.whiten = whiten
+        self.q_diag = q_diag
+        self.input_propagation = input_propagation
+        self.precision: Precision = precision
+        _check_separate_counts(self)
+
+        num_inducing = int(self.inducing_variable.num_inducing)
+        L = self.num_latent_gps
+        if q_mu is None:
+            q_mu = np.zeros((num_inducing, L))
+        if tuple(np.shape(q_mu)) != (num_inducing, L):
+            raise ValueError(f"q_mu must have shape [M, L] = [{num_inducing}, {L}], got {list(np.shape(q_mu))}.")
+        self.noise_variance = None
+        if noise_variance is not None:
+            if noise_variance <= 0.0:
+                raise ValueError(f"noise_variance must be positive or None, got {noise_variance}; None means no noise.")
+            self.noise_variance = Parameter(noise_variance, transform=positive(), dtype=default_float())
+        if q_sqrt is None:
+            q_sqrt = q_sqrt_scale * self._default_q_sqrt(num_inducing)
+        expected = (num_inducing, L) if q_diag else (L, num_inducing, num_inducing)
+        if tuple(np.shape(q_sqrt)) != expected:
+            raise ValueError(
+                f"q_sqrt must have shape {'[M, L]' if q_diag else '[L, M, M]'} = {list(expected)}, "
+                f"got {list(np.shape(q_sqrt))}."
+            )
+        self.q_mu = Parameter(q_mu, dtype=default_float())
+        self.q_sqrt = Parameter(q_sqrt, transform=positive() if q_diag else triangular(), dtype=default_float())
+
+    # The model.
+
+    @property
+    def output_dim_of_gps(self) -> int:
+        """Number P of outputs of the (mixed) GPs, without the propagated inputs."""
+        if isinstance(self.kernel, LinearCoregionalization):
+            return int(self.kernel.W.shape[0])
+        return self.num_latent_gps
+
+    @property
+    def output_dim(self) -> int:
+        """Number of output columns: `input_propagation` + P."""
+        return self.input_propagation + self.output_dim_of_gps
+
+    @property
+    def input_dim(self) -> int | None:
+        """Number D of input columns, or None where the inducing variable does not tell."""
+        inducing = _latent_inducing_variables(self.inducing_variable)[0]
+        if isinstance(inducing, InducingPoints):
+            return int(inducing.Z.shape[-1])
+        return None
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether all latent GPs use one kernel and one set of inducing inputs, hence one Kuu."""
+        return len(self.latent_kernels) == 1 and len(_latent_inducing_variables(self.inducing_variable)) == 1
+
+    @property
+    def latent_kernels(self) -> tuple[Kernel, ...]:
+        """The kernels of the latent GPs: one if shared, else L."""
+        return self.kernel.latent_kernels if isinstance(self.kernel, MultioutputKernel) else (self.kernel,)
+
+    def factors(self) -> LayerFactors:
+        """Factorise Kuu and whiten q(u). Compute once per step and hand to the methods below."""
+        Kuu_ = self.prior_covariance()
+        eps = np.finfo(Kuu_.dtype.as_numpy_dtype).eps
+        Luu = robust_cholesky(
+            Kuu_,
+            label=f"{self.label}: covariance Kuu of the inducing outputs",
+            jitter=max(default_jitter(), float(int(self.q_mu.shape[0]) * eps)),
+            details=_lengthscales(self.latent_kernels),
+        )
+        if self.whiten:
+            return LayerFactors(Luu, tf.convert_to_tensor(self.q_mu), tf.convert_to_tensor(self.q_sqrt))
+        q_sqrt = tf.linalg.diag(tf.transpose(self.q_sqrt)) if self.q_diag else tf.convert_to_tensor(self.q_sqrt)
+        if self.is_shared:
+            L, M = self.num_latent_gps, int(self.q_mu.shape[0])
+            columns = tf.concat([self.q_mu, tf.reshape(tf.transpose(q_sqrt, [1, 0, 2]), [M, L * M])], axis=1)
+            solved = tf.linalg.triangular_solve(Luu, columns)  # one solve for all right-hand sides
+            whitened = tf.transpose(tf.reshape(solved[:, L:], [M, L, M]), [1, 0, 2])
+            return LayerFactors(Luu, solved[:, :L], whitened)
+        q_mu = tf.linalg.triangular_solve(Luu, tf.transpose(self.q_mu)[:, :, None])  # [L, M, 1]
+        return LayerFactors(Luu, tf.transpose(q_mu[:, :, 0]), tf.linalg.triangular_solve(Luu, q_sqrt))
+
+    def prior_covariance(self) -> tf.Tensor:
+        """Kuu with the noise between layers and without jitter: [M, M] if `is_shared`, else [L, M, M]."""
+        pairs = self._pairs()
+        Kuus = [Kuu(inducing, kernel, jitter=0.0) for inducing, kernel in pairs]
+        K = Kuus[0] if len(pairs) == 1 else tf.stack(Kuus)
+        return K if self.noise_variance is None else add_diagonal(K, self.noise_variance)
+
+    @check_shapes("return: []")
+    def prior_kl(self, factors: LayerFactors | None = None) -> tf.Tensor:
+        """KL[q(u) || p(u)] in nats, summed over the latent GPs: the l-th term of the last sum of Eq. (17)."""
+        factors = self.factors() if factors is None else factors
+        return gauss_kl(factors.q_mu, factors.q_sqrt)
+
+    # Prediction.
+
+    def latent_moments(
+        self, X: TensorType, factors: LayerFactors | CachedFactors | None = None, *, full_cov: bool = False
+    ) -> LayerMoments:
+        """Moments of the latent GPs at X, Eqs. (7) and (8), before mean function and mixing.
+
+        :param X: inputs, [N, D] or [S, N, D].
+        :param factors: what `factors()` returned, or a posterior's cache; computed if None.
+        :param full_cov: covariances between the N inputs (of the same s) instead of variances.
+        """
+        factors = self.factors() if factors is None else factors
+        X = tf.convert_to_tensor(X)
+        lead = tf.shape(X)[:-1]
+        points = tf.reshape(X, [-1, X.shape[-1]])
+        if full_cov:
+            return self._joint_moments(X, points, factors)
+        if isinstance(factors, CachedFactors):
+            mean, var = self._cached_marginals(points, factors)
+        else:
+            mean, var = self._marginals(points, factors)
+        shape = tf.concat([lead, [self.num_latent_gps]], axis=0)
+        moments = LayerMoments(tf.reshape(mean, shape), tf.reshape(var, shape))
+        for tensor in moments:
+            tensor.set_shape(X.shape[:-1].concatenate([self.num_latent_gps]))
+        return moments
+
+    def outputs(
+        self, X: tf.Tensor, moments: LayerMoments, *, full_cov: bool = False, full_output_cov: bool = False
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Moments of the layer's outputs from those of its latent GPs: mixing, mean function, propagated inputs.
+
+        :return: mean [..., N, P] and covariance [..., N, P], [..., P, N, N], [..., N, P, P] or [..., N, P, N, P].
+        """
+        mean, cov = moments
+        if isinstance(self.kernel, LinearCoregionalization):
+            mean, cov = _mix(self.kernel.W, mean, cov, full_cov, full_output_cov)
+        elif full_cov and full_output_cov:
+            cov = tf.einsum("...pnm,pq->...npmq", cov, tf.eye(self.num_latent_gps, dtype=cov.dtype))
+        elif full_output_cov:
+            cov = tf.linalg.diag(cov)
+        mean = mean + self.mean_function(X)
+        if self.input_propagation:
+            d = self.input_propagation
+            mean = tf.concat([X[..., :d], mean], axis=-1)
+            cov = _prepend_zeros(cov, d, full_cov, full_output_cov)
+        return mean, cov
+
+    def predict(
+        self,
+        X: TensorType,
+        *,
+        full_cov: bool = False,
+        full_output_cov: bool = False,
+        factors: LayerFactors | CachedFactors | None = None,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Mean and covariance of the outputs at X ([N, D] or [S, N, D]), Eqs. (7) and (8).
+
+        :return: mean [..., N, P] and covariance [..., N, P]; [..., P, N, N] with `full_cov`; [..., N, P, P] with
+            `full_output_cov`; [..., N, P, N, P] with both. P counts the propagated inputs, whose variance is 0.
+        """
+        X = tf.convert_to_tensor(X)
+        moments = self.latent_moments(X, factors, full_cov=full_cov)
+        return self.outputs(X, moments, full_cov=full_cov, full_output_cov=full_output_cov)
+
+    def sample(self, X: TensorType, moments: LayerMoments, noise: tf.Tensor, *, full_cov: bool = False) -> tf.Tensor:
+        """Draw outputs at X from explicit standard-normal noise: Eq. (15).
+
+        :param X: inputs, [N, D] or [S, N, D].
+        :param moments: what `latent_moments(X, full_cov=full_cov)` returned.
+        :param noise: [S, N, L] standard-normal draws (or quadrature nodes, or zeros for a mean pass); N may be 1.
+        :param full_cov: draw jointly over the N inputs.
+        :return: [S, N, output_dim].
+        """
+        X = tf.convert_to_tensor(X)
+        mean, cov = moments
+        if full_cov:
+            root = robust_cholesky(cov, label=f"{self.label}: joint covariance of the outputs at the given inputs")
+            wide = tf.broadcast_to(noise, tf.broadcast_dynamic_shape(tf.shape(noise), tf.shape(mean)))
+            drawn = tf.matmul(root, tf.linalg.matrix_transpose(wide)[..., None])[..., 0]  # [S, L, N]
+            g = mean + tf.linalg.matrix_transpose(drawn)
+        else:
+            g = mean + tf.sqrt(tf.maximum(cov, 0.0) + default_jitter()) * noise
+        if isinstance(self.kernel, LinearCoregionalization):
+            g = tf.matmul(g, self.kernel.W, transpose_b=True)
+        f = g + self.mean_function(X)
+        if self.input_propagation:
+            kept = X[..., : self.input_propagation]
+            shape = tf.concat([tf.shape(f)[:-1], [self.input_propagation]], axis=0)
+            f = tf.concat([tf.broadcast_to(kept, shape), f], axis=-1)
+        return f
+
+    def cache(self, *, dtype: tf.DType | None = None) -> CachedFactors:
+        """Precompute what `latent_moments` needs for repeated prediction; see `CachedFactors`.
+
+        :param dtype: float32 for the faster form; the model's float type if None.
+        """
+        Luu, q_mu, q_sqrt = self.factors()
+        dtype = Luu.dtype if dtype is None else dtype
+        M = int(self.q_mu.shape[0])
+        identity = tf.eye(M, dtype=Luu.dtype)
+        inverse = tf.linalg.triangular_solve(Luu, tf.broadcast_to(identity, tf.shape(Luu)))
+        Q = identity - _covariances(q_sqrt, Luu.dtype)  # [L, M, M]
+        if dtype == Luu.dtype:
+            Q = tf.matmul(inverse, tf.matmul(Q, inverse), transpose_a=True)
+            if self.is_shared:
+                alpha = tf.matmul(inverse, q_mu, transpose_a=True)
+            else:
+                alpha = tf.transpose(tf.linalg.matvec(inverse, tf.transpose(q_mu), transpose_a=True))
+            projection = tf.zeros([0, 0], dtype)
+            return CachedFactors(alpha, Q, projection)
+        return CachedFactors(tf.cast(q_mu, dtype), tf.cast(Q, dtype), tf.cast(inverse, dtype))
+
+    # Private.
+
+    def _default_q_sqrt(self, num_inducing: int) -> np.ndarray:
+        identity = np.tile(np.eye(num_inducing), [self.num_latent_gps, 1, 1])
+        if not self.whiten:
+            jitter = max(default_jitter(), num_inducing * np.finfo(default_float()).eps)
+            root = robust_cholesky(self.prior_covariance(), label=f"{self.label}: initial covariance", jitter=jitter)
+            identity = np.broadcast_to(root.numpy(), identity.shape)
+        return np.diagonal(identity, axis1=1, axis2=2).T.copy() if self.q_diag else identity
+
+    def _pairs(self) -> list[tuple[InducingVariables, Kernel]]:
+        inducing, kernels = _latent_inducing_variables(self.inducing_variable), self.latent_kernels
+        count = max(len(inducing), len(kernels))
+        return list(zip(inducing * (count // len(inducing)), kernels * (count // len(kernels)), strict=True))
+
+    def _Kuf(self, points: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+        """[M, B] if shared, else [L, M, B]."""
+        columns = [_cross_covariance(inducing, kernel, points, dtype) for inducing, kernel in self._pairs()]
+        return columns[0] if self.is_shared else tf.stack(columns)
+
+    def _prior_variances(self, points: tf.Tensor) -> tf.Tensor:
+        """k(x, x) with noise: [1, B] if shared, else [L, B]."""
+        kernels = [self.latent_kernels[0]] if self.is_shared else [kernel for _, kernel in self._pairs()]
+        variances = tf.stack([kernel(points, full_cov=False) for kernel in kernels])
+        return variances if self.noise_variance is None else variances + self.noise_variance
+
+    def _marginals(self, points: tf.Tensor, factors: LayerFactors) -> tuple[tf.Tensor, tf.Tensor]:
+        """Means and variances [B, L] at `points` [B, D]."""
+        dtype = factors.Luu.dtype
+        prior = self._prior_variances(points)
+
+        def project(dtype: tf.DType) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+            A = tf.linalg.triangular_solve(tf.cast(factors.Luu, dtype), self._Kuf(points, dtype))
+            reduction = tf.reduce_sum(tf.square(A), axis=-2)  # [B] or [L, B]
+            return A, _project_mean(A, tf.cast(factors.q_mu, dtype)), reduction
+
+        low = dtype if self.precision == "full" else tf.float32
+        if self.precision == "fast" and dtype != tf.float32:
+            diagonal = tf.linalg.diag_part(factors.Luu)
+            spread = tf.square(tf.reduce_max(diagonal, axis=-1) / tf.reduce_min(diagonal, axis=-1))
+
+            def cast_all(tensors: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
+                A, mean, reduction = tensors
+                return tf.cast(A, low), tf.cast(mean, dtype), tf.cast(reduction, dtype)
+
+            A, mean, reduction = tf.cond(
+                tf.reduce_max(spread) < FAST_CONDITION_LIMIT,
+                lambda: cast_all(project(low)),
+                lambda: cast_all(project(dtype)),
+            )
+        else:
+            A, mean, reduction = project(dtype)
+            A = tf.cast(A, low)
+        residual = prior - reduction  # [1, B] or [L, B]
+        if self._is_diagonal(factors):
+            weights = tf.square(tf.cast(factors.q_sqrt, low))  # [M, L]
+            added = (
+                tf.matmul(tf.square(A), weights, transpose_a=True)
+                if self.is_shared
+                else tf.einsum("lmb,ml->bl", tf.square(A), weights)
+            )
+        else:
+            added = quadratic_form(A, _covariances(factors.q_sqrt, low))
+        return mean, tf.transpose(residual) + tf.cast(added, dtype)
+
+    def _cached_marginals(self, points: tf.Tensor, factors: CachedFactors) -> tuple[tf.Tensor, tf.Tensor]:
+        dtype = factors.Q.dtype
+        A = self._Kuf(points, dtype)
+        if factors.projection.shape[-1] != 0:
+            A = tf.matmul(factors.projection, A)
+        prior = tf.transpose(self._prior_variances(points))
+        mean = _project_mean(A, factors.alpha)
+        return tf.cast(mean, prior.dtype), prior - tf.cast(quadratic_form(A, factors.Q), prior.dtype)
+
+    def _joint_moments(self, X: tf.Tensor, points: tf.Tensor, factors: LayerFactors | CachedFactors) -> LayerMoments:
+        """Mean [..., N, L] and covariance [..., L, N, N], always in the model's float type."""
+        dtype = points.dtype
+        A = self._Kuf(points, dtype)  # [M, B] or [L, M, B]
+        if isinstance(factors, CachedFactors):
+            if factors.projection.shape[-1] != 0:
+                A = tf.matmul(tf.cast(factors.projection, dtype), A)
+            q_mu, middle = tf.cast(factors.alpha, dtype), -tf.cast(factors.Q, dtype)
+        else:
+            A = tf.linalg.triangular_solve(factors.Luu, A)
+            q_mu = factors.q_mu
+            middle = _covariances(factors.q_sqrt, dtype) - tf.eye(int(self.q_mu.shape[0]), dtype=dtype)
+        mean = tf.reshape(_project_mean(A, q_mu), tf.concat([tf.shape(X)[:-1], [self.num_latent_gps]], axis=0))
+        if X.shape.rank == 3:  # [S, 1 or L, M, N]
+            split = tf.concat([tf.shape(A)[:-1], tf.shape(X)[:2]], axis=0)
+            A = tf.reshape(A, split)
+            A = tf.transpose(A, [1, 0, 2])[:, None] if self.is_shared else tf.transpose(A, [2, 0, 1, 3])
+        covariance = tf.matmul(A, tf.matmul(middle, A), transpose_a=True)  # [..., L, N, N]
+        kernels = [self.latent_kernels[0]] if self.is_shared else [kernel for _, kernel in self._pairs()]
+        Kff = tf.stack([kernel(X, full_cov=True) for kernel in kernels], axis=-3)
+        if self.noise_variance is not None:
+            Kff = add_diagonal(Kff, self.noise_variance)
+        return LayerMoments(mean, Kff + covariance)
+
+    def _is_diagonal(self, factors: LayerFactors) -> bool:
+        return factors.q_sqrt.shape.rank == 2
+
+
+def _num_latent_gps(kernel: Kernel, given: int | None, q_mu: TensorType | None) -> int:
+    if isinstance(kernel, MultioutputKernel):
+        told = int(kernel.num_latent_gps)
+        if given is not None and given != told:
+            raise ValueError(f"num_latent_gps must equal the kernel's {told}, got {given}; leave it out.")
+        if not isinstance(kernel, SharedIndependent | LinearCoregionalization) and len(kernel.latent_kernels) != told:
+            raise ValueError(
+                f"multi-output kernel {type(kernel).__name__} is not supported: use SharedIndependent, "
+                "SeparateIndependent or LinearCoregionalization."
+            )
+        return told
+    if given is not None:
+        return int(given)
+    return 1 if q_mu is None else int(np.shape(q_mu)[1])
+
+
+def _check_separate_counts(layer: SVGPLayer) -> None:
+    inducing, kernels = _latent_inducing_variables(layer.inducing_variable), layer.latent_kernels
+    for what, count in (("separate inducing variables", len(inducing)), ("latent kernels", len(kernels))):
+        if count not in (1, layer.num_latent_gps):
+            raise ValueError(
+                f"the number of {what} must be 1 or num_latent_gps = {layer.num_latent_gps}, got {count}; "
+                "give one for each latent GP or a shared one."
+            )
+
+
+def _latent_inducing_variables(inducing: InducingVariables) -> tuple[InducingVariables, ...]:
+    if isinstance(inducing, MultioutputInducingVariables):
+        return tuple(inducing.inducing_variables)
+    return (inducing,)
+
+
+def _lengthscales(kernels: Sequence[Kernel]) -> list[tuple[str, tf.Tensor]]:
+    return [
+        (f"lengthscales of kernel {i}", tf.convert_to_tensor(kernel.lengthscales))
+        for i, kernel in enumerate(kernels)
+        if hasattr(kernel, "lengthscales")
+    ]
+
+
+def _cross_covariance(inducing: InducingVariables, kernel: Kernel, points: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+    """k(Z, points), [M, B], in `dtype`; squared exponentials by one product, other kernels by GPflow."""
+    if type(kernel) is SquaredExponential and type(inducing) is InducingPoints:
+        X, Z = kernel.slice(points, tf.convert_to_tensor(inducing.Z))
+        parts = (Z, X, tf.convert_to_tensor(kernel.variance), tf.convert_to_tensor(kernel.lengthscales))
+        return scaled_rbf(*(tf.cast(part, dtype) for part in parts))
+    return tf.cast(Kuf(inducing, kernel, points), dtype)
+
+
+def _covariances(q_sqrt: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+    """S = q_sqrt q_sqrt', [L, M, M], from factors [L, M, M] or standard deviations [M, L]."""
+    q_sqrt = tf.cast(q_sqrt, dtype)
+    if q_sqrt.shape.rank == 2:
+        return tf.linalg.diag(tf.square(tf.transpose(q_sqrt)))
+    return tf.matmul(q_sqrt, q_sqrt, transpose_b=True)
+
+
+def _project_mean(A: tf.Tensor, q_mu: tf.Tensor) -> tf.Tensor:
+    """A' q_mu, [B, L], for A [M, B] or [L, M, B]."""
+    if A.shape.rank == 2:
+        return tf.matmul(A, q_mu, transpose_a=True)
+    return tf.transpose(tf.linalg.matvec(A, tf.transpose(q_mu), transpose_a=True))
+
+
+def _mix(
+    W: TensorType, mean: tf.Tensor, cov: tf.Tensor, full_cov: bool, full_output_cov: bool
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Moments of f = W g, W [P, L], for independent latent GPs g."""
+    W = tf.convert_to_tensor(W)
+    mean = tf.matmul(mean, W, transpose_b=True)
+    if full_cov and full_output_cov:
+        return mean, tf.einsum("...lnm,pl,ql->...npmq", cov, W, W)
+    if full_cov:
+        return mean, tf.einsum("...lnm,pl->...pnm", cov, tf.square(W))
+    if full_output_cov:
+        return mean, tf.einsum("...nl,pl,ql->...npq", cov, W, W)
+    return mean, tf.matmul(cov, tf.square(W), transpose_b=True)
+
+
+def _prepend_zeros(cov: tf.Tensor, count: int, full_cov: bool, full_output_cov: bool) -> tf.Tensor:
+    """Covariances of `count` further, certain outputs in front."""
+    axes = {(False, False): [-1], (True, False): [-3], (False, True): [-1, -2], (True, True): [-1, -3]}
+    rank = cov.shape.rank
+    paddings = [[0, 0] for _ in range(rank)]
+    for axis in axes[full_cov, full_output_cov]:
+        paddings[rank + axis] = [count, 0]
+    return tf.pad(cov, paddings)

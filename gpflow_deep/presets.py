@@ -1,0 +1,251 @@
+"""Deep GPs with the settings of a publication, in one call.
+
+    model = gpflow_deep.paper2017(X, Y, num_layers=2)
+    train_step = gpflow_deep.make_train_step(model, tf.keras.optimizers.Adam(0.01))
+
+`paper2017` is the model of Salimbeni & Deisenroth (2017); `modern` has what their later work found to train better:
+lengthscales of sqrt(D) and natural gradients for the last layer. Both expect standardised inputs (and, for regression,
+standardised targets): subtract the mean and divide by the standard deviation of the training set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from gpflow.config import default_float
+from gpflow.kernels import Kernel, SquaredExponential
+from gpflow.likelihoods import Bernoulli, Gaussian, Likelihood, MultiClass, Ordinal, Softmax, SwitchedLikelihood
+from gpflow.utilities import set_trainable
+
+from .deep_gp import DeepGP
+from .initialization import inducing_inputs, linear_mean, linear_projection
+from .layers import Precision, SVGPLayer
+
+__all__ = ["modern", "paper2017"]
+
+
+def paper2017(
+    X: np.ndarray,
+    Y: np.ndarray,
+    num_layers: int = 2,
+    *,
+    num_inducing: int = 100,
+    likelihood: Likelihood | None = None,
+    hidden_dim: int | None = None,
+    kernels: Sequence[Kernel] | None = None,
+    Z: np.ndarray | None = None,
+    noise_variance: float | None = 1e-5,
+    whiten: bool = True,
+    input_propagation: bool = False,
+    num_samples: int = 1,
+    num_data: int | None = None,
+    precision: Precision = "mixed",
+    seed: int = 0,
+) -> DeepGP:
+    """The deep GP of the 2017 paper: train everything with Adam(0.01) on minibatches of min(10000, N).
+
+    Squared-exponential kernels with ARD lengthscales 1 and variance 1, min(30, D) outputs in every inner layer, fixed
+    linear mean functions, 100 inducing inputs by k-means, inner `q_sqrt` scaled by 1e-5, noise variance 1e-5 between
+    layers, Gaussian likelihood with variance 0.01.
+
+    :param X: training inputs [N, D], or a sample of them (then give `num_data`).
+    :param Y: training targets [N, Q]; for classification labels 0, 1, ... in one column.
+    :param num_layers: L; 1 gives a sparse variational GP.
+    :param num_inducing: M, in every layer.
+    :param likelihood: any GPflow likelihood; Gaussian with variance 0.01 if None.
+    :param hidden_dim: width of the inner layers; min(30, D) if None.
+    :param kernels: one kernel per layer in place of the default ones.
+    :param Z: inducing inputs of the first layer [M, D] in place of k-means.
+    :param noise_variance: of the noise between layers; None for none.
+    :param whiten: hold q(L^-1 u) instead of q(u).
+    :param input_propagation: give every layer the inputs X beside the outputs of the layer below.
+    :param num_samples: S of the bound; 1 in the paper.
+    :param num_data: size N of the training set; the number of rows of X if None.
+    :param precision: of the inner layers, see `gpflow_deep.layers.Precision`; the last layer, on which the likelihood
+        depends directly, is always "full" unless this is "fast". "full" opts out of mixed precision.
+    :param seed: of k-means.
+    :raises ValueError: if X or Y are not finite matrices of equal length, or the labels do not fit the likelihood.
+    """
+    return _linear_model(
+        X,
+        Y,
+        num_layers,
+        num_inducing=num_inducing,
+        likelihood=likelihood,
+        hidden_dim=hidden_dim,
+        kernels=kernels,
+        lengthscale=None,
+        Z=Z,
+        noise_variance=noise_variance,
+        whiten=whiten,
+        input_propagation=input_propagation,
+        num_samples=num_samples,
+        num_data=num_data,
+        precision=precision,
+        seed=seed,
+    )
+
+
+def modern(
+    X: np.ndarray,
+    Y: np.ndarray,
+    num_layers: int = 2,
+    *,
+    num_inducing: int = 100,
+    likelihood: Likelihood | None = None,
+    hidden_dim: int | None = None,
+    kernels: Sequence[Kernel] | None = None,
+    Z: np.ndarray | None = None,
+    input_propagation: bool = False,
+    num_samples: int = 1,
+    num_data: int | None = None,
+    precision: Precision = "mixed",
+    natural_gradients: bool = True,
+    seed: int = 0,
+) -> DeepGP:
+    """The deep GP as its authors ran it later: lengthscales sqrt(D), no noise between layers, natural gradients.
+
+    With `natural_gradients` the last layer's `q_mu` and `q_sqrt` are marked untrainable, so that Adam leaves them to
+    `gpflow.optimizers.NaturalGradient`; `gpflow_deep.make_train_step(model, optimizer, natgrad_gamma=0.1)` uses both.
+    Other parameters as in `paper2017`.
+    """
+    model = _linear_model(
+        X,
+        Y,
+        num_layers,
+        num_inducing=num_inducing,
+        likelihood=likelihood,
+        hidden_dim=hidden_dim,
+        kernels=kernels,
+        lengthscale="sqrt",
+        Z=Z,
+        noise_variance=None,
+        whiten=True,
+        input_propagation=input_propagation,
+        num_samples=num_samples,
+        num_data=num_data,
+        precision=precision,
+        seed=seed,
+    )
+    if natural_gradients:
+        set_trainable(model.layers[-1].q_mu, False)
+        set_trainable(model.layers[-1].q_sqrt, False)
+    return model
+
+
+def _linear_model(
+    X: np.ndarray,
+    Y: np.ndarray,
+    num_layers: int,
+    *,
+    num_inducing: int,
+    likelihood: Likelihood | None,
+    hidden_dim: int | None,
+    kernels: Sequence[Kernel] | None,
+    lengthscale: str | None,
+    Z: np.ndarray | None,
+    noise_variance: float | None,
+    whiten: bool,
+    input_propagation: bool,
+    num_samples: int,
+    num_data: int | None,
+    precision: Precision,
+    seed: int,
+) -> DeepGP:
+    X, Y = _matrix("X", X), _matrix("Y", Y)
+    if len(X) != len(Y):
+        raise ValueError(f"X and Y must have equally many rows, got {len(X)} and {len(Y)}.")
+    if num_layers < 1:
+        raise ValueError(f"num_layers must be at least 1, got {num_layers}.")
+    if kernels is not None and len(kernels) != num_layers:
+        raise ValueError(f"kernels must have one kernel for each of the {num_layers} layers, got {len(kernels)}.")
+    likelihood = Gaussian(variance=0.01) if likelihood is None else likelihood
+    _check_targets(likelihood, Y)
+    D = X.shape[1]
+    hidden_dim = min(30, D) if hidden_dim is None else hidden_dim
+    if Z is None:
+        Z = inducing_inputs(X, num_inducing, seed=seed)
+    Z = _matrix("Z", Z)
+    if Z.shape[1] != D:
+        raise ValueError(f"Z must have the {D} columns of X, got {Z.shape[1]}.")
+
+    layers = []
+    propagated = D if input_propagation else 0
+    for number in range(1, num_layers + 1):
+        is_last = number == num_layers
+        input_dim = X.shape[1]
+        kernel = kernels[number - 1] if kernels is not None else _default_kernel(input_dim, lengthscale)
+        if is_last:
+            layer = SVGPLayer(
+                kernel,
+                Z,
+                num_latent_gps=_num_outputs(likelihood, Y),
+                whiten=whiten,
+                precision="fast" if precision == "fast" else "full",
+                name=f"layer_{number}",
+            )
+        else:
+            layer = SVGPLayer(
+                kernel,
+                Z,
+                num_latent_gps=hidden_dim,
+                mean_function=linear_mean(X, hidden_dim),
+                q_sqrt_scale=1e-5,
+                whiten=whiten,
+                noise_variance=noise_variance,
+                input_propagation=propagated,
+                precision=precision,
+                name=f"layer_{number}",
+            )
+            W = linear_projection(X, hidden_dim)
+            X, Z = (np.concatenate([part[:, :propagated], part @ W], axis=1) for part in (X, Z))
+        layers.append(layer)
+    return DeepGP(layers, likelihood, num_data=len(Y) if num_data is None else num_data, num_samples=num_samples)
+
+
+def _default_kernel(input_dim: int, lengthscale: str | None) -> Kernel:
+    value = np.sqrt(input_dim) if lengthscale == "sqrt" else 1.0
+    return SquaredExponential(lengthscales=np.full(input_dim, value, dtype=default_float()))
+
+
+def _matrix(name: str, value: np.ndarray) -> np.ndarray:
+    """`value` as a finite [N, D] array of the default float type, or an error that says what is wrong with it."""
+    try:
+        array = np.asarray(value, dtype=default_float())
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be an array of numbers ({error}); encode text columns first.") from error
+    if array.ndim != 2 or 0 in array.shape:
+        hint = f"use {name}[:, None] for one column" if array.ndim == 1 else "give at least one row and one column"
+        raise ValueError(f"{name} must be a matrix with rows of data points, got shape {list(array.shape)}; {hint}.")
+    if not np.all(np.isfinite(array)):
+        bad = ~np.isfinite(array)
+        row, column = np.argwhere(bad)[0]
+        raise ValueError(
+            f"{name} must be finite, got {int(bad.sum())} NaN or infinite entries, the first in row {row}, column "
+            f"{column}; remove those rows or fill in the values."
+        )
+    return array
+
+
+def _num_outputs(likelihood: Likelihood, Y: np.ndarray) -> int:
+    if isinstance(likelihood, SwitchedLikelihood):
+        return Y.shape[1] - 1
+    return Y.shape[1] if likelihood.latent_dim is None else int(likelihood.latent_dim)
+
+
+def _check_targets(likelihood: Likelihood, Y: np.ndarray) -> None:
+    if isinstance(likelihood, Bernoulli):
+        num_classes = 2
+    elif isinstance(likelihood, MultiClass | Softmax):
+        num_classes = int(likelihood.latent_dim)
+    elif isinstance(likelihood, Ordinal):
+        num_classes = int(likelihood.num_bins)
+    else:
+        return
+    labels = np.unique(Y)
+    if not np.all(np.isin(labels, np.arange(num_classes))):
+        shown = ", ".join(f"{label:g}" for label in labels[:6]) + (", ..." if len(labels) > 6 else "")
+        raise ValueError(
+            f"Y must have labels 0 to {num_classes - 1} for {type(likelihood).__name__}, got {shown}; recode them."
+        )
