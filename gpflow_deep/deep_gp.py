@@ -124,6 +124,10 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
         """Cholesky factors of every layer. Compute once and hand to the methods below to save time."""
         return tuple(layer.factors() for layer in self.layers)
 
+    def cached_factors(self, *, dtype: tf.DType | None = None) -> tuple[CachedFactors, ...]:
+        """What predictions need of every layer, so that they consist of products; `posterior` keeps it."""
+        return tuple(layer.cache(dtype=dtype) for layer in self.layers)
+
     def propagate(
         self,
         X: TensorType,
@@ -270,10 +274,10 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
 
         :param num_samples: number S of components; `num_predict_samples` if None.
         :param seed: of the draws; `prediction_seed` if None.
-        :param factors: as from `factors()`, or a posterior's cache.
+        :param factors: as from `cached_factors()`; computed if None.
         """
         Xnew = self._inputs(Xnew)
-        factors = self.factors() if factors is None else factors
+        factors = self.cached_factors() if factors is None else factors
         seed = self._prediction_seed(seed)
         if full_cov:
             return _over_batch(
@@ -306,7 +310,7 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
         """
         _refuse_covariances("predict_y", full_cov, full_output_cov)
         Xnew = self._inputs(Xnew)
-        factors = self.factors() if factors is None else factors
+        factors = self.cached_factors() if factors is None else factors
 
         def mixture(X: tf.Tensor, noise: list[tf.Tensor], weights: tf.Tensor, seed: tf.Tensor) -> MeanAndVariance:
             f_mean, f_var = self._components(X, noise, factors)
@@ -337,7 +341,7 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
         _refuse_covariances("predict_log_density", full_cov, full_output_cov)
         Xnew = self._inputs(data[0])
         Ynew = tf.convert_to_tensor(data[1])
-        factors = self.factors() if factors is None else factors
+        factors = self.cached_factors() if factors is None else factors
 
         def density(
             X: tf.Tensor, Y: tf.Tensor, noise: list[tf.Tensor], weights: tf.Tensor, seed: tf.Tensor
@@ -372,7 +376,7 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
         Xnew = self._inputs(Xnew)
         S = 1 if num_samples is None else num_samples
         seed = _fresh_seed() if seed is None else _as_seed(seed)
-        factors = self.factors() if factors is None else factors
+        factors = self.cached_factors() if factors is None else factors
         dims = [layer.num_latent_gps for layer in self.layers]
         if full_cov:
             samples = _over_batch(lambda X: self._joint_draws(X, S, dims, seed, factors), Xnew, num_results=1)[0]
@@ -407,7 +411,7 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
             `full_output_cov`; [S, N, P, N, P] with both.
         """
         X = self._inputs(Xnew)
-        factors = self.factors() if factors is None else factors
+        factors = self.cached_factors() if factors is None else factors
         seed = self._prediction_seed(seed)
         if full_cov:
             S, integrator = self._joint_components(num_samples)
@@ -447,7 +451,7 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
         X = self._inputs(Xnew)
         S = self.num_predict_samples if num_samples is None else num_samples
         seed = self._prediction_seed(seed)
-        factors = self.factors() if factors is None else factors
+        factors = self.cached_factors() if factors is None else factors
         dims = [layer.num_latent_gps for layer in self.layers]
         if full_cov:
             noise = MonteCarlo().noise(dims, 0, S, _length(X), seed, X.dtype)

@@ -41,8 +41,9 @@ __all__ = ["CachedFactors", "LayerFactors", "LayerMoments", "Precision", "SVGPLa
 #: `"fast"`: everything with a data axis in float32, unless `Kuu` looks ill-conditioned, when it acts as `"mixed"`.
 Precision = Literal["full", "mixed", "fast"]
 
-#: `"fast"` precision is used while (max diag L / min diag L)^2, a lower bound of cond(Kuu), stays below this.
-FAST_CONDITION_LIMIT = 1e6
+#: `"fast"` precision is used while (max diag L / min diag L)^2, a lower bound of cond(Kuu), stays below this. The ratio
+#: itself cannot exceed variance / jitter, so a limit of 1e6 would never be reached with GPflow's default jitter.
+FAST_CONDITION_LIMIT = 1e5
 
 
 class LayerFactors(NamedTuple):
@@ -59,20 +60,17 @@ class LayerFactors(NamedTuple):
 
 
 class CachedFactors(NamedTuple):
-    """What a posterior keeps per layer, so that predicting needs products only and no factorisation.
+    """What predicting needs of a layer, so that products suffice: with `A = projection k(Z, x)`,
+    `mean = A' alpha` and `var = k(x, x) - A'A + A' S A`, as in the module's docstring.
 
-    With `projection` the identity (the model's float type): `mean = k(Z, x)' alpha`, `var = k(x, x) - k(Z, x)' Q k(Z, x)`.
-    With `projection` = L^-1 (float32 in a float64 model) the same formulas hold with `L^-1 k(Z, x)` in place of `k(Z, x)`, which keeps
-    `Q = I - S` well scaled.
-
-    :ivar alpha: [M, L].
-    :ivar Q: [L, M, M].
-    :ivar projection: [M, M], [L, M, M], or an empty tensor of shape [0, 0] for the identity.
+    :ivar projection: inverse of chol(Kuu), [M, M] or [L, M, M].
+    :ivar alpha: whitened variational means, [M, L].
+    :ivar S: whitened variational covariances, [L, M, M], or variances [M, L].
     """
 
-    alpha: tf.Tensor
-    Q: tf.Tensor
     projection: tf.Tensor
+    alpha: tf.Tensor
+    S: tf.Tensor
 
 
 class LayerMoments(NamedTuple):
@@ -339,19 +337,11 @@ class SVGPLayer(Module):
         """
         Luu, q_mu, q_sqrt = self.factors()
         dtype = Luu.dtype if dtype is None else dtype
-        M = int(self.q_mu.shape[0])
-        identity = tf.eye(M, dtype=Luu.dtype)
+        identity = tf.eye(int(self.q_mu.shape[0]), dtype=Luu.dtype)
         inverse = tf.linalg.triangular_solve(Luu, tf.broadcast_to(identity, tf.shape(Luu)))
-        Q = identity - _covariances(q_sqrt, Luu.dtype)  # [L, M, M]
-        if dtype == Luu.dtype:
-            Q = tf.matmul(inverse, tf.matmul(Q, inverse), transpose_a=True)
-            if self.is_shared:
-                alpha = tf.matmul(inverse, q_mu, transpose_a=True)
-            else:
-                alpha = tf.transpose(tf.linalg.matvec(inverse, tf.transpose(q_mu), transpose_a=True))
-            projection = tf.zeros([0, 0], dtype)
-            return CachedFactors(alpha, Q, projection)
-        return CachedFactors(tf.cast(q_mu, dtype), tf.cast(Q, dtype), tf.cast(inverse, dtype))
+        S = tf.square(q_sqrt) if q_sqrt.shape.rank == 2 else tf.matmul(q_sqrt, q_sqrt, transpose_b=True)
+        low = dtype if self.precision == "full" else tf.float32
+        return CachedFactors(tf.cast(inverse, dtype), tf.cast(q_mu, dtype), tf.cast(S, low))
 
     # Private.
 
@@ -406,39 +396,34 @@ class SVGPLayer(Module):
         else:
             A, mean, reduction = project(dtype)
             A = tf.cast(A, low)
-        residual = prior - reduction  # [1, B] or [L, B]
-        if self._is_diagonal(factors):
-            weights = tf.square(tf.cast(factors.q_sqrt, low))  # [M, L]
-            added = (
-                tf.matmul(tf.square(A), weights, transpose_a=True)
-                if self.is_shared
-                else tf.einsum("lmb,ml->bl", tf.square(A), weights)
-            )
-        else:
-            added = quadratic_form(A, _covariances(factors.q_sqrt, low))
-        return mean, tf.transpose(residual) + tf.cast(added, dtype)
+        q_sqrt = tf.cast(factors.q_sqrt, low)
+        S = tf.square(q_sqrt) if q_sqrt.shape.rank == 2 else tf.matmul(q_sqrt, q_sqrt, transpose_b=True)
+        return mean, tf.transpose(prior - reduction) + tf.cast(_added_variance(A, S), dtype)
 
     def _cached_marginals(self, points: tf.Tensor, factors: CachedFactors) -> tuple[tf.Tensor, tf.Tensor]:
-        dtype = factors.Q.dtype
-        A = self._Kuf(points, dtype)
-        if factors.projection.shape[-1] != 0:
-            A = tf.matmul(factors.projection, A)
+        dtype = points.dtype
+        A = tf.matmul(factors.projection, self._Kuf(points, factors.projection.dtype))
+        mean = tf.cast(_project_mean(A, factors.alpha), dtype)
         prior = tf.transpose(self._prior_variances(points))
-        mean = _project_mean(A, factors.alpha)
-        return tf.cast(mean, prior.dtype), prior - tf.cast(quadratic_form(A, factors.Q), prior.dtype)
+        if factors.S.shape.rank == 3 and factors.S.dtype == A.dtype:  # one pass over A instead of two
+            identity = tf.eye(int(self.q_mu.shape[0]), dtype=A.dtype)
+            return mean, prior - tf.cast(quadratic_form(A, identity - factors.S), dtype)
+        reduction = tf.transpose(tf.cast(tf.reduce_sum(tf.square(A), axis=-2), dtype))  # [B] or [B, L]
+        added = tf.cast(_added_variance(tf.cast(A, factors.S.dtype), factors.S), dtype)
+        return mean, prior - tf.reshape(reduction, tf.shape(prior)) + added
 
     def _joint_moments(self, X: tf.Tensor, points: tf.Tensor, factors: LayerFactors | CachedFactors) -> LayerMoments:
         """Mean [..., N, L] and covariance [..., L, N, N], always in the model's float type."""
         dtype = points.dtype
         A = self._Kuf(points, dtype)  # [M, B] or [L, M, B]
         if isinstance(factors, CachedFactors):
-            if factors.projection.shape[-1] != 0:
-                A = tf.matmul(tf.cast(factors.projection, dtype), A)
-            q_mu, middle = tf.cast(factors.alpha, dtype), -tf.cast(factors.Q, dtype)
+            A = tf.matmul(tf.cast(factors.projection, dtype), A)
+            q_mu, S = tf.cast(factors.alpha, dtype), tf.cast(factors.S, dtype)
+            S = tf.linalg.diag(tf.transpose(S)) if S.shape.rank == 2 else S
         else:
             A = tf.linalg.triangular_solve(factors.Luu, A)
-            q_mu = factors.q_mu
-            middle = _covariances(factors.q_sqrt, dtype) - tf.eye(int(self.q_mu.shape[0]), dtype=dtype)
+            q_mu, S = factors.q_mu, _covariances(factors.q_sqrt, dtype)
+        middle = S - tf.eye(int(self.q_mu.shape[0]), dtype=dtype)
         mean = tf.reshape(_project_mean(A, q_mu), tf.concat([tf.shape(X)[:-1], [self.num_latent_gps]], axis=0))
         if X.shape.rank == 3:  # [S, 1 or L, M, N]
             split = tf.concat([tf.shape(A)[:-1], tf.shape(X)[:2]], axis=0)
@@ -450,9 +435,6 @@ class SVGPLayer(Module):
         if self.noise_variance is not None:
             Kff = add_diagonal(Kff, self.noise_variance)
         return LayerMoments(mean, Kff + covariance)
-
-    def _is_diagonal(self, factors: LayerFactors) -> bool:
-        return factors.q_sqrt.shape.rank == 2
 
 
 def _num_latent_gps(kernel: Kernel, given: int | None, q_mu: TensorType | None) -> int:
@@ -510,6 +492,15 @@ def _covariances(q_sqrt: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
     if q_sqrt.shape.rank == 2:
         return tf.linalg.diag(tf.square(tf.transpose(q_sqrt)))
     return tf.matmul(q_sqrt, q_sqrt, transpose_b=True)
+
+
+def _added_variance(A: tf.Tensor, S: tf.Tensor) -> tf.Tensor:
+    """A' S A, [B, L], for A [M, B] or [L, M, B] and S [L, M, M] or diagonals [M, L]."""
+    if S.shape.rank == 3:
+        return quadratic_form(A, S)
+    if A.shape.rank == 2:
+        return tf.matmul(tf.square(A), S, transpose_a=True)
+    return tf.einsum("lmb,ml->bl", tf.square(A), S)
 
 
 def _project_mean(A: tf.Tensor, q_mu: tf.Tensor) -> tf.Tensor:

@@ -64,7 +64,7 @@ class DeepGPPosterior(Module):
             return
         if self._cache_dtype == tf.float32 and self.model.layers[-1].q_mu.dtype != tf.float32:
             self._check_conditions()
-        computed = tuple(layer.cache(dtype=self._cache_dtype) for layer in self.model.layers)
+        computed = self.model.cached_factors(dtype=self._cache_dtype)
         if kind is PrecomputeCacheType.TENSOR:
             self.cache = computed
         elif self._kind is kind and self.cache is not None:

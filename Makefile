@@ -1,0 +1,71 @@
+# make train | test | test-slow | check | bench: each installs what it needs into .venv first.
+SHELL := /bin/sh
+
+RUN_DIR ?= runs/first
+TRAIN_FLAGS ?=
+# Python 3.10, 3.11 or 3.12 for a new .venv; empty: the first one found.
+PYTHON ?=
+
+CORES := $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)
+WORKERS ?= $(shell [ "$(CORES)" -ge 2 ] && echo 2 || echo 1)
+
+BIN := .venv/bin
+PACKAGES := $(wildcard gpflow_deep darn rbm_tracking ebp compression experiment)
+SOURCES := $(PACKAGES) $(wildcard scripts benchmarks tests setup.py)
+BENCHMARKS ?= $(sort $(wildcard benchmarks/*.py))
+# One thread for each worker, and no worker takes all memory of a GPU.
+TEST_ENV := OMP_NUM_THREADS=1 TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=1 TF_CPP_MIN_LOG_LEVEL=2 \
+	TF_FORCE_GPU_ALLOW_GROWTH=true
+PYTEST := $(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+.PHONY: train test test-slow check format bench clean
+
+# Train the first model; if it was interrupted, continue it.
+train: .venv/.installed
+	$(BIN)/python scripts/train_dgp.py --run_dir=$(RUN_DIR) $(if $(wildcard $(RUN_DIR)/flags.txt),--resume) $(TRAIN_FLAGS)
+
+# All tests but the slow ones: less than 10 minutes on two cores.
+test: .venv/.installed
+	$(PYTEST)
+
+test-slow: .venv/.installed
+	$(PYTEST) --runslow -m slow
+
+# What has to be clean before a change is proposed.
+check: .venv/.installed
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/mypy $(PACKAGES)
+	$(if $(wildcard scripts/*.py),$(BIN)/mypy $(wildcard scripts/*.py))
+	$(BIN)/mypy tests
+	$(PYTEST)
+
+format: .venv/.installed
+	$(BIN)/ruff check --fix-only $(SOURCES)
+	$(BIN)/ruff format $(SOURCES)
+
+# Every script in benchmarks/; one of them: make bench BENCHMARKS=benchmarks/NAME.py
+bench: .venv/.installed-benchmarks
+	@set -e; for script in $(BENCHMARKS); do echo "== $$script"; $(BIN)/python "$$script"; done
+
+clean:
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The environment. The stamps are made last, so an installation that was stopped is taken up again. A new package
+# needs a new installation, too: pip records the packages that it found.
+.venv/.installed: setup.py $(wildcard $(addsuffix /__init__.py,$(PACKAGES)))
+	@set -e; if ! $(BIN)/python -m pip --version >/dev/null 2>&1; then \
+		python="$(PYTHON)"; \
+		for candidate in python3.11 python3.12 python3.10 python3 python; do \
+			if [ -z "$$python" ] && $$candidate -c 'import sys, ensurepip, venv; sys.exit(not (3, 10) <= sys.version_info < (3, 13))' >/dev/null 2>&1; then python="$$candidate"; fi; \
+		done; \
+		if [ -z "$$python" ]; then echo "No Python 3.10, 3.11 or 3.12 with the venv module was found; install one, or name it: make PYTHON=/path/to/python3.11" >&2; exit 1; fi; \
+		echo "Making .venv with $$python"; "$$python" -m venv .venv; \
+	fi
+	$(BIN)/python -m pip install --disable-pip-version-check -e ".[test,plots]"
+	@touch $@
+
+.venv/.installed-benchmarks: .venv/.installed
+	$(BIN)/python -m pip install --disable-pip-version-check -e ".[test,plots,benchmarks]"
+	@touch $@

@@ -1,0 +1,284 @@
+"""The folder of one run: its layout, atomic writes, and what is recorded so that a number can be reproduced.
+
+run_dir/flags.txt        the flags; `--flagfile=run_dir/flags.txt --run_dir=NEW` repeats the run
+        provenance.json  versions, commit, devices, command line, data checksum; one more entry per resume
+        result.json      the numbers the run reports
+        scalars.jsonl    one JSON object a line, and the same scalars for TensorBoard in tensorboard/
+        checkpoints/  tensorboard/  plots/
+"""
+
+import json
+import math
+import os
+import platform
+import shlex
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+__all__ = [
+    "FREE_ON_RESUME",
+    "RunDir",
+    "atomic_path",
+    "jsonable",
+    "open_run",
+    "provenance",
+    "write_json",
+    "write_text",
+]
+
+FREE_ON_RESUME = frozenset(
+    {
+        "checkpoint_every",
+        "data",
+        "data_dir",
+        "eval_every",
+        "flagfile",
+        "log_every",
+        "max_seconds",
+        "num_steps",
+        "progress",
+        "resume",
+        "run_dir",
+        "threads",
+    }
+)
+"""Flags that may differ when a run is resumed: none of them changes what a training step computes.
+
+`data` and `data_dir` are free because the data may have moved; the stored checksum still has to match.
+(`threads` may change the last bit of a sum.)
+"""
+
+_PACKAGES = ("gpflow-deep", "tensorflow", "tensorflow-probability", "tf_keras", "keras", "gpflow", "numpy")
+
+
+@dataclass(frozen=True)
+class RunDir:
+    """Paths of one run; see the module's docstring."""
+
+    path: Path
+
+    @property
+    def flags_file(self) -> Path:
+        """The flags of the run, one a line. Written last, so its presence says that the folder holds a run."""
+        return self.path / "flags.txt"
+
+    @property
+    def provenance_file(self) -> Path:
+        """What the run was made with: the dictionary of :func:`provenance`."""
+        return self.path / "provenance.json"
+
+    @property
+    def result_file(self) -> Path:
+        """The numbers that the run reports."""
+        return self.path / "result.json"
+
+    @property
+    def checkpoint_dir(self) -> Path:
+        """Folder for `experiment.checkpoints`."""
+        return self.path / "checkpoints"
+
+    @property
+    def scalars_file(self) -> Path:
+        """Scalars over the steps, one JSON object a line."""
+        return self.path / "scalars.jsonl"
+
+    @property
+    def tensorboard_dir(self) -> Path:
+        """Folder for `tensorboard --logdir`."""
+        return self.path / "tensorboard"
+
+    @property
+    def plots_dir(self) -> Path:
+        """Folder for images."""
+        return self.path / "plots"
+
+
+def open_run(path: str | os.PathLike[str], *, flags_text: str, provenance: Mapping[str, Any], resume: bool) -> RunDir:
+    """Create the folder of a run, or check that `path` holds this very run and continue it.
+
+    :param path: a new or empty folder, or with `resume` the folder of an earlier run.
+    :param flags_text: one flag a line, as `experiment.flags.flags_text()` returns it. `--resume` is not stored.
+    :param provenance: the dictionary of :func:`provenance`.
+    :param resume: continue the run in `path`. Its flags must be the same except those in `FREE_ON_RESUME`, and so
+        must the data's checksum. Stores the new flags and appends `provenance` under the key "resumed".
+    :raises ValueError: if `path` is a file, holds a run (or other files) and `resume` is False, holds no run and
+        `resume` is True, or if flags or data differ.
+    """
+    run = RunDir(Path(path).expanduser())
+    if run.path.exists() and not run.path.is_dir():
+        raise ValueError(f"--run_dir must be a folder, got the file {run.path}; give another --run_dir.")
+    record = dict(provenance)
+    if resume:
+        if not run.flags_file.is_file():
+            raise ValueError(f"--run_dir={run.path} holds no run to resume (no flags.txt); check it or drop --resume.")
+        _check_same_flags(run, flags_text)
+        record = _with_resumption(run, record)
+    elif run.flags_file.exists():
+        raise ValueError(f"--run_dir={run.path} already holds a run; give a new --run_dir, or --resume to continue it.")
+    elif any(not path.is_dir() and path != run.provenance_file for path in run.path.rglob("*")):
+        raise ValueError(f"--run_dir={run.path} must be a new or empty folder, it holds other files; give a new one.")
+    for folder in (run.path, run.checkpoint_dir, run.tensorboard_dir, run.plots_dir):
+        folder.mkdir(parents=True, exist_ok=True)
+    write_json(run.provenance_file, record)
+    lines = [line for line in flags_text.splitlines() if line.strip() and _flag_name(line) != "resume"]
+    write_text(run.flags_file, "\n".join(lines) + "\n")
+    return run
+
+
+def provenance(data_sha256: str, **extra: Any) -> dict[str, Any]:
+    """What a run's numbers depend on besides its flags, as a JSON-able dictionary.
+
+    :param data_sha256: checksum of the data set, for example `Dataset.sha256`.
+    :param extra: further entries, for example `seed=FLAGS.seed`.
+    :return: start time (UTC), command line, versions, git commit (None outside a checkout of this project; with
+        `git_dirty` True if tracked files were modified), platform, devices, the checksum and `extra`.
+    """
+    commit, dirty = _git_state()
+    return {
+        "start_time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "command": shlex.join(sys.argv),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "versions": {name: _version(name) for name in _PACKAGES},
+        "git_commit": commit,
+        "git_dirty": dirty,
+        "devices": _devices(),
+        "data_sha256": data_sha256,
+        **extra,
+    }
+
+
+@contextmanager
+def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yield a temporary path beside `path` to write to; rename it to `path` at the end, or remove it on an error.
+
+    The temporary name keeps the suffix of `path`, which `np.savez` and Matplotlib look at. The parent folder is
+    created. `path` holds either its former content or all of the new one, never a part.
+
+    :raises FileNotFoundError: if the body of the `with` wrote nothing.
+    """
+    final = Path(path)
+    final.parent.mkdir(parents=True, exist_ok=True)
+    temporary = final.with_name(f".tmp-{uuid.uuid4().hex[:8]}-{final.name}")
+    try:
+        yield temporary
+        with open(temporary, "rb") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, final)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Write `text` to `path` (UTF-8) in one piece; see :func:`atomic_path`."""
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: str | os.PathLike[str], obj: Any) -> None:
+    """Write `obj` to `path` as indented JSON in one piece, through :func:`jsonable`."""
+    write_text(path, json.dumps(jsonable(obj), indent=2, allow_nan=False) + "\n")
+
+
+def jsonable(obj: Any) -> Any:
+    """`obj` with NumPy, TensorFlow and path objects replaced by what strict JSON can hold; NaN and inf become None.
+
+    :raises ValueError: if `obj` contains something else that JSON cannot hold, or bytes that are not UTF-8 text.
+    """
+    if obj is None or isinstance(obj, str | bool | int):
+        return obj
+    if isinstance(obj, bytes):  # a string tensor holds these
+        return obj.decode()
+    if isinstance(obj, float):
+        return obj if math.isfinite(obj) else None
+    if isinstance(obj, Mapping):
+        return {str(key): jsonable(value) for key, value in obj.items()}
+    if isinstance(obj, list | tuple):
+        return [jsonable(value) for value in obj]
+    if isinstance(obj, os.PathLike):
+        return os.fspath(obj)
+    if isinstance(obj, tf.Tensor | tf.Variable):
+        return jsonable(obj.numpy())
+    if isinstance(obj, np.ndarray | np.generic) and obj.dtype.kind in "biufSU":
+        return jsonable(obj.tolist())
+    raise ValueError(f"JSON must get numbers, strings, lists and dictionaries, got {type(obj).__name__}: {obj!r}.")
+
+
+def _flag_name(line: str) -> str:
+    """The name in `--name=value`, `--name` or `--noname` (booleans are told apart by their line, not by the name)."""
+    name, has_value, _ = line.strip().lstrip("-").partition("=")
+    return name if has_value else name.removeprefix("no")
+
+
+def _flags_by_name(text: str) -> dict[str, str]:
+    by_name: dict[str, list[str]] = {}
+    for line in filter(str.strip, text.splitlines()):
+        by_name.setdefault(_flag_name(line), []).append(line.strip())
+    return {name: " ".join(lines) for name, lines in by_name.items()}
+
+
+def _check_same_flags(run: RunDir, flags_text: str) -> None:
+    stored, given = _flags_by_name(run.flags_file.read_text(encoding="utf-8")), _flags_by_name(flags_text)
+    differing = [
+        f"{stored.get(name, '(not set)')} is now {given.get(name, '(not set)')}"
+        for name in sorted((stored.keys() | given.keys()) - FREE_ON_RESUME)
+        if stored.get(name) != given.get(name)
+    ]
+    if differing:
+        raise ValueError(
+            f"--resume needs the flags of the run in {run.path}, but {'; '.join(differing)}. "
+            f"Use the stored flags (--flagfile={run.flags_file}) or a new --run_dir."
+        )
+
+
+def _with_resumption(run: RunDir, record: dict[str, Any]) -> dict[str, Any]:
+    try:
+        stored: dict[str, Any] = dict(json.loads(run.provenance_file.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise ValueError(f"{run.provenance_file} cannot be read ({error}); start again in a new --run_dir.") from error
+    if stored.get("data_sha256") != record.get("data_sha256"):
+        raise ValueError(
+            f"--resume needs the data of the run in {run.path} (sha256 {stored.get('data_sha256')}), "
+            f"got other data (sha256 {record.get('data_sha256')}); give the same data or a new --run_dir."
+        )
+    return {**stored, "resumed": [*stored.get("resumed", []), record]}
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _devices() -> list[str]:
+    devices = []
+    for device in tf.config.list_physical_devices():
+        details = tf.config.experimental.get_device_details(device) if device.device_type == "GPU" else {}
+        devices.append(" ".join(filter(None, [device.name, details.get("device_name")])))
+    return devices
+
+
+def _git_state() -> tuple[str | None, bool | None]:
+    """Commit of the repository that tracks this very file, and whether tracked files are modified."""
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(Path(__file__).parent), *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=30).stdout.strip()
+
+    try:
+        git("ls-files", "--error-unmatch", Path(__file__).name)  # not some repository that merely contains a venv
+        return git("rev-parse", "HEAD"), bool(git("status", "--porcelain", "--untracked-files=no"))
+    except (OSError, subprocess.SubprocessError):
+        return None, None
