@@ -1,0 +1,1 @@
+"""Tests. `tests/<package>/test_<module>.py` tests `<package>/<module>.py`."""

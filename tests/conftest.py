@@ -1,0 +1,104 @@
+"""Fixtures, options and checks for all tests.
+
+Every test draws from the fixtures `rng` and `seed`, which depend on the test's name and on one base seed: 0 unless
+--base-seed or --vary-seed says otherwise. A test has to pass with any base seed.
+"""
+
+import hashlib
+import random
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--runslow", action="store_true", help="run the tests marked slow, too")
+    parser.addoption("--vary-seed", action="store_true", help="draw a new base seed for rng and seed")
+    parser.addoption("--base-seed", type=int, default=0, help="base seed for rng and seed (default: 0)")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--vary-seed") and not hasattr(
+        config, "workerinput"
+    ):  # workers get the options of their parent
+        config.option.base_seed = random.SystemRandom().randrange(2**31)
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"base seed: {config.getoption('--base-seed')} (repeat with --base-seed={config.getoption('--base-seed')})"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--runslow"):
+        for item in items:
+            if item.get_closest_marker("slow"):
+                item.add_marker(pytest.mark.skip(reason="slow (more than 5 s); run with --runslow"))
+    gpu_items = [item for item in items if item.get_closest_marker("gpu")]
+    if gpu_items and not _has_gpu():
+        for item in gpu_items:
+            item.add_marker(pytest.mark.skip(reason="needs a GPU"))
+
+
+def _has_gpu() -> bool:
+    import tensorflow as tf
+
+    return bool(tf.config.list_physical_devices("GPU"))
+
+
+def _digest(request: pytest.FixtureRequest, kind: str) -> bytes:
+    base_seed = request.config.getoption("--base-seed")
+    return hashlib.sha256(f"{base_seed}/{kind}/{request.node.nodeid}".encode()).digest()
+
+
+@pytest.fixture
+def rng(request: pytest.FixtureRequest) -> np.random.Generator:
+    """NumPy generator of this test."""
+    return np.random.default_rng(int.from_bytes(_digest(request, "rng"), "little"))
+
+
+@pytest.fixture
+def seed(request: pytest.FixtureRequest) -> "tf.Tensor":
+    """Seed of this test for `tf.random.stateless_*` and our functions: an int32 tensor of shape [2]."""
+    import tensorflow as tf
+
+    return tf.constant(np.frombuffer(_digest(request, "seed")[:8], dtype="<i4"), dtype=tf.int32)
+
+
+@pytest.fixture
+def traced_once() -> Iterator[Callable[[Any], Any]]:
+    """`step = traced_once(tf.function(step))` fails the test if `step` was not traced exactly once by its end."""
+    functions: list[Any] = []
+
+    def register(function: Any) -> Any:
+        functions.append(function)
+        return function
+
+    yield register
+    for function in functions:
+        count = function.experimental_get_tracing_count()
+        if count != 1:
+            pytest.fail(f"{function} was traced {count} times, not once; give it tensors of one shape.", pytrace=False)
+
+
+@pytest.fixture(autouse=True)
+def _no_global_state() -> Iterator[None]:
+    """Fail a test that draws from NumPy's global generator; undo what it changed in GPflow's configuration."""
+    before = _global_rng_state()
+    gpflow = sys.modules.get("gpflow")
+    config = gpflow.config.config() if gpflow else None
+    yield
+    if gpflow and gpflow.config.config() != config:
+        gpflow.config.set_config(config)
+    if _global_rng_state() != before:
+        pytest.fail("the test moved NumPy's global generator; draw from the fixture rng instead.", pytrace=False)
+
+
+def _global_rng_state() -> tuple[bytes, int]:
+    state = np.random.get_state(legacy=False)["state"]  # noqa: NPY002 (it is looked at, not drawn from)
+    return state["key"].tobytes(), state["pos"]

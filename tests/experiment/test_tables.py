@@ -1,0 +1,289 @@
+import gzip
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from experiment.data import make_splits
+from experiment.tables import TableSchema, apply_schema, read_npz, read_table, schema_of
+
+_HOUSES = "size,colour,garden,price\n50,red,True,1.5\n60,blue,False,2.5\n70,red,False,3.25\n80,green,True,4.0\n"
+
+
+def _write(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def _frame(num_data: int = 100) -> pd.DataFrame:
+    return pd.DataFrame({"a": np.arange(num_data) / 7, "t": np.arange(num_data) / 3})
+
+
+def test_csv_numbers_booleans_and_text_become_columns(tmp_path: Path) -> None:
+    dataset = read_table(_write(tmp_path / "houses.csv", _HOUSES), target="price")
+    assert dataset.name == "houses"
+    assert dataset.task == "regression"
+    assert dataset.target_name == "price"
+    assert dataset.feature_names == ("size", "colour=blue", "colour=green", "colour=red", "garden")
+    np.testing.assert_array_equal(dataset.X, [[50, 0, 0, 1, 1], [60, 1, 0, 0, 0], [70, 0, 0, 1, 0], [80, 0, 1, 0, 1]])
+    np.testing.assert_array_equal(dataset.Y, [[1.5], [2.5], [3.25], [4.0]])
+    assert "inferred" in dataset.source
+
+
+def test_csv_gz_and_npz_give_the_same_arrays(tmp_path: Path) -> None:
+    frame = _frame()
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    frame.to_csv(tmp_path / "t.csv.gz", index=False)
+    np.savez(tmp_path / "t.npz", **{name: frame[name].to_numpy() for name in frame})
+    digests = {read_table(tmp_path / f"t.{kind}", target="t").sha256 for kind in ("csv", "csv.gz", "npz")}
+    assert len(digests) == 1  # float columns are read back exactly
+
+
+def test_npz_with_matrices_names_and_splits(tmp_path: Path, rng: np.random.Generator) -> None:
+    X, y = rng.normal(size=(6, 2)), rng.normal(size=6)
+    path = tmp_path / "m.npz"
+    np.savez(path, X=X, y=y, feature_names=["u", "v"], train_idx=[[0, 1, 2, 3]], test_idx=[[4, 5]])
+    dataset = read_table(path, target=None)
+    np.testing.assert_array_equal(dataset.X, X)
+    np.testing.assert_array_equal(dataset.Y, y[:, None])
+    assert dataset.feature_names == ("u", "v")
+    assert dataset.target_name == "y"
+    np.testing.assert_array_equal(make_splits(dataset, split=0, valid_fraction=0, seed=0).test.X, X[4:])
+
+
+def test_npz_with_several_targets(tmp_path: Path, rng: np.random.Generator) -> None:
+    path, Y = tmp_path / "m.npz", rng.normal(size=(6, 3))
+    np.savez(path, X=np.eye(6), Y=Y)
+    dataset = read_table(path, target=None)
+    np.testing.assert_array_equal(dataset.Y, Y)
+    assert dataset.target_name == "Y0, Y1, Y2"
+    assert dataset.task == "regression"
+    with pytest.raises(ValueError, match="several columns, not labels"):
+        read_table(path, target=None, task="binary")
+
+
+@pytest.mark.parametrize(
+    ("values", "task", "class_names"),
+    [
+        (["yes", "no"] * 50, "binary", ("no", "yes")),
+        ([True, False] * 50, "binary", ("False", "True")),
+        ([-1, 1] * 50, "binary", ("-1", "1")),
+        ([1.0, 2.0] * 50, "binary", ("1", "2")),
+        ([3, 4, 5, 6, 10] * 20, "multiclass", ("3", "4", "5", "6", "10")),
+        (["a", "b", "c", "d"] * 25, "multiclass", ("a", "b", "c", "d")),
+        ([1, 2, 3, 4, 5, 6] * 17, "regression", ()),  # more than 5% of the rows
+        (list(range(21)) * 50, "regression", ()),  # more than 20
+        ([0.5, 1.5] * 50, "regression", ()),
+    ],
+)
+def test_task_is_inferred_from_the_target(
+    tmp_path: Path, values: list[Any], task: str, class_names: tuple[str, ...]
+) -> None:
+    pd.DataFrame({"a": np.arange(len(values)), "t": values}).to_csv(tmp_path / "t.csv", index=False)
+    dataset = read_table(tmp_path / "t.csv", target="t")
+    assert dataset.task == task
+    assert dataset.class_names == class_names
+    if class_names:
+        texts = [str(int(v)) if isinstance(v, float) else str(v) for v in values]
+        assert [class_names[i] for i in dataset.Y[:, 0]] == texts
+
+
+def test_given_task_wins(tmp_path: Path) -> None:
+    pd.DataFrame({"a": np.arange(12), "t": [1, 2, 3] * 4}).to_csv(tmp_path / "t.csv", index=False)
+    assert read_table(tmp_path / "t.csv", target="t").task == "regression"
+    dataset = read_table(tmp_path / "t.csv", target="t", task="multiclass")
+    np.testing.assert_array_equal(dataset.Y[:, 0], [0, 1, 2] * 4)
+    pd.DataFrame({"a": np.arange(12), "t": [0, 1] * 6}).to_csv(tmp_path / "u.csv", index=False)
+    dataset = read_table(tmp_path / "u.csv", target="t", task="regression")
+    assert dataset.Y.dtype == np.float64
+    assert dataset.task == "regression"
+
+
+@pytest.mark.parametrize(
+    ("values", "task", "message"),
+    [
+        (["a", "b", "c"], "regression", "--task=regression does not fit the target 't' .* holds text"),
+        ([1, 2, 3], "binary", "--task=binary .* must have 2 different values, got 3"),
+        ([1.5, 2, 3], "multiclass", "--task=multiclass .* holds fractions"),
+        (["a", "a", "a"], None, "at least 2 different values, got 1"),
+        ([4, 4, 4], None, "must vary, but column 0 of Y is 4.0"),
+    ],
+)
+def test_impossible_task_is_refused(tmp_path: Path, values: list[Any], task: Any, message: str) -> None:
+    pd.DataFrame({"a": [1, 2, 3], "t": values}).to_csv(tmp_path / "t.csv", index=False)
+    with pytest.raises(ValueError, match=message):
+        read_table(tmp_path / "t.csv", target="t", task=task)
+
+
+def test_text_target_of_many_values_is_refused(tmp_path: Path) -> None:
+    pd.DataFrame({"a": range(30), "t": [f"id{i}" for i in range(30)]}).to_csv(tmp_path / "t.csv", index=False)
+    with pytest.raises(ValueError, match="is text with 30 different values in 30 rows, too many for classes"):
+        read_table(tmp_path / "t.csv", target="t")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is empty"),
+        ("a,t\n", "at least 2 rows below its header, got 0"),
+        ("a,t\n1,2\n", "at least 2 rows below its header, got 1"),
+        ("t\n1\n2\n", "no column besides the target 't'"),
+        ("a,b\n1,2\n2,3\n", "--target must be a column of .* got 't'; it has 'a', 'b'"),
+        ("a;t\n1;2\n2;3\n", "must have commas between its columns, got 'a;t'"),
+        ("1,2\n3,4\n5,6\n", "must hold column names, got numbers"),
+        ("a,a,t\n1,2,3\n4,5,6\n", "different column names, but 'a' occur twice"),
+        (",a,t\n0,1,2\n1,3,4\n", "column 0 of .* has no name"),
+        ("a,t\n1,2,3\n4,5,6\n", "rows of more values than column names"),
+        ("a,t\n1,2\n4,5,6\n", "no readable, complete CSV file"),
+        ("a,b,t\n1,,2\n2,,3\n4,NA,\n", r"missing values in 'b' \(3\), 't' \(1\); drop"),
+        ("a,t\n1,2\n2", r"missing values in 't' \(1\)"),  # cut off in the last line
+        ("d,t\n2020-01-02,1\n2020-01-03,2\n", "has dates in 'd'; replace"),
+        ("d,t\n1/2/2020 10:30,1\n13/2/2020 11:00,2\n", "has dates in 'd'"),
+        ("a,t\n1,1\n2,2\nx,3\n", "column 'a' of .* must hold numbers, but 1 values are text, the first 'x' in row 2"),
+        ("a,t\n1,1\ninf,2\n3,3\n", "column 'a' has 1 NaN or infinite values, the first in row 1"),
+    ],
+)
+def test_bad_csv_is_refused_with_its_reason(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        read_table(_write(tmp_path / "t.csv", text), target="t")
+
+
+def test_bad_files_are_refused_with_their_reason(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"there is none at .*absent.csv"):
+        read_table(tmp_path / "absent.csv", target="t")
+    with pytest.raises(ValueError, match=r"must end in \.csv, \.csv\.gz, \.parquet or \.npz, got t\.xlsx"):
+        read_table(_write(tmp_path / "t.xlsx", "x"), target="t")
+    cut = tmp_path / "cut.csv.gz"
+    cut.write_bytes(gzip.compress(_HOUSES.encode() * 100)[:-20])
+    with pytest.raises(ValueError, match=r"cut.csv.gz is no readable, complete CSV file"):
+        read_table(cut, target="price")
+    for name in ("t.npz", "t.csv.gz"):
+        with pytest.raises(ValueError, match="is no readable"):
+            read_table(_write(tmp_path / name, "not such a file"), target="t")
+    (tmp_path / "latin.csv").write_bytes("a,t\né,1\nb,2\n".encode("latin-1"))
+    with pytest.raises(ValueError, match="in UTF-8"):
+        read_table(tmp_path / "latin.csv", target="t")
+    np.savez(tmp_path / "pickle.npz", X=np.array([[1], [None]], dtype=object))
+    with pytest.raises(ValueError, match=r"no readable .npz file of plain arrays"):
+        read_npz(tmp_path / "pickle.npz")
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"a": np.ones(3), "t": np.ones(4)}, r"must hold X and y, or one array \[N\] .* got a \(3,\), t \(4,\)"),
+        ({"a": np.ones((3, 2)), "t": np.ones(3)}, "one array"),
+        ({"a": np.float64(1)}, "one array"),
+        ({"X": np.ones((3, 2)), "y": np.ones(3), "w": np.ones(3)}, "may hold X, y or Y.* got 'X', 'w', 'y'"),
+        ({"X": np.ones((3, 2)), "y": np.ones(3), "Y": np.ones(3)}, "may hold X, y or Y"),
+        ({"X": np.ones(3), "y": np.ones(3)}, r"X in .* must be \[N, D\]"),
+        ({"X": np.ones((3, 2)), "y": np.ones(3), "feature_names": ["a"]}, "1 names"),
+        ({"X": np.ones((3, 2)), "y": np.ones(4)}, "with N = 3"),
+        ({"X": np.ones((3, 2)), "y": np.ones(3), "train_idx": np.ones((1, 2), int)}, "train_idx and test_idx"),
+        ({"X": np.ones((3, 2))}, "--target must be a column"),
+    ],
+)
+def test_bad_npz_is_refused_with_its_reason(tmp_path: Path, arrays: dict[str, Any], message: str) -> None:
+    np.savez(tmp_path / "t.npz", **arrays)
+    with pytest.raises(ValueError, match=message):
+        read_table(tmp_path / "t.npz", target=None)
+
+
+def test_target_of_an_npz_with_matrices_cannot_be_chosen(tmp_path: Path) -> None:
+    np.savez(tmp_path / "t.npz", X=np.eye(3), y=np.arange(3.0))
+    with pytest.raises(ValueError, match="--target=x0 cannot be chosen"):
+        read_table(tmp_path / "t.npz", target="x0")
+
+
+def test_text_column_may_have_50_levels(tmp_path: Path) -> None:
+    for count in (50, 51):
+        pd.DataFrame({"c": [f"level{i}" for i in range(count)], "t": np.arange(count) / 3}).to_csv(
+            tmp_path / f"{count}.csv", index=False
+        )
+    assert read_table(tmp_path / "50.csv", target="t").X.shape == (50, 50)
+    with pytest.raises(ValueError, match=r"text column 'c' of .* has 51 levels, at most 50"):
+        read_table(tmp_path / "51.csv", target="t")
+
+
+def test_parquet(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow", exc_type=ImportError)
+    frame = pd.DataFrame({"c": pd.Categorical(["u", "v", "u"]), "a": [0.1, 0.2, 0.3], "t": [0.5, 1.5, 2.5]})
+    frame.to_parquet(tmp_path / "c.parquet")
+    dataset = read_table(tmp_path / "c.parquet", target="t")
+    np.testing.assert_array_equal(dataset.X, [[1, 0, 0.1], [0, 1, 0.2], [1, 0, 0.3]])
+    assert dataset.feature_names == ("c=u", "c=v", "a")
+    frame["when"] = pd.to_datetime(["2020-01-01", "2020-01-02", "2020-01-03"])
+    frame.to_parquet(tmp_path / "d.parquet")
+    with pytest.raises(ValueError, match="has dates in 'when'"):
+        read_table(tmp_path / "d.parquet", target="t")
+    with pytest.raises(ValueError, match="is no readable parquet file"):
+        read_table(_write(tmp_path / "bad.parquet", "not such a file"), target="t")
+
+
+def test_missing_pyarrow_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ValueError, match=r"t\.parquet needs the package pyarrow \(.*\); install a version for NumPy"):
+        read_table(_write(tmp_path / "t.parquet", "x"), target="t")
+
+
+def test_schema_encodes_a_new_table_in_another_order(tmp_path: Path) -> None:
+    dataset = read_table(_write(tmp_path / "houses.csv", _HOUSES), target="price")
+    schema = TableSchema.from_json(json.loads(json.dumps(schema_of(dataset).to_json())))
+    assert schema == schema_of(dataset)
+    new = _write(tmp_path / "new.csv", "garden,owner,colour,size\nTrue,x,green,55\n")
+    X, Y = apply_schema(schema, new)
+    np.testing.assert_array_equal(X, [[55, 0, 1, 0, 1]])
+    assert Y is None
+    X, Y = apply_schema(schema, tmp_path / "houses.csv")
+    np.testing.assert_array_equal(X, dataset.X)
+    assert Y is not None
+    np.testing.assert_array_equal(Y, dataset.Y)
+
+
+def test_schema_encodes_labels_as_in_training(tmp_path: Path) -> None:
+    dataset = read_table(_write(tmp_path / "t.csv", "a,t\n1,-1\n2,1\n3,-1\n"), target="t")
+    _, Y = apply_schema(schema_of(dataset), _write(tmp_path / "u.csv", "t,a\n1,1\n1,2\n"))
+    assert Y is not None
+    np.testing.assert_array_equal(Y, [[1], [1]])
+    _, Y = apply_schema(schema_of(dataset), _write(tmp_path / "v.csv", "t,a\n,1\n,2\n"))
+    assert Y is None  # an empty target column is no target
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("size,colour\n1,red\n", "must have the columns of the training data, but lacks 'garden'"),
+        (
+            "size,colour,garden\n1,pink,True\n",
+            "'colour' .* has the value 'pink' in row 0 .* no level .*'blue', 'green'",
+        ),
+        ("size,colour,garden\nbig,red,True\n", "column 'size' of .* must hold numbers, got .* such as 'big'"),
+        ("size,colour,garden\n1,red,True\n,red,True\n", r"missing values in 'size' \(1\)"),
+        ("size,colour,garden\ninf,red,True\n", "column 'size' has 1 NaN or infinite"),
+        ("size,colour,garden\n", "at least 1 row"),
+        ("size,colour,garden,price\n1,red,True,2\n1,red,True,\n", r"missing values in 'price' \(1\)"),
+    ],
+)
+def test_new_table_that_does_not_fit_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    schema = schema_of(read_table(_write(tmp_path / "houses.csv", _HOUSES), target="price"))
+    with pytest.raises(ValueError, match=message):
+        apply_schema(schema, _write(tmp_path / "new.csv", text))
+
+
+def test_schema_of_data_without_a_table_names_the_features(tmp_path: Path) -> None:
+    dataset = read_table(_write(tmp_path / "t.csv", "a,b,t\n1,2,0.5\n3,4,1.5\n"), target="t")
+    splits = make_splits(dataset, split=0, valid_fraction=0, seed=0)
+    assert schema_of(splits) == schema_of(dataset) == schema_of(replace(dataset, schema=None))
+
+
+def test_damaged_schema_is_refused() -> None:
+    good = {"columns": [{"name": "a", "levels": None}], "targets": ["t"], "task": "regression", "class_names": []}
+    assert TableSchema.from_json(good).feature_names == ("a",)
+    for bad in ({}, {**good, "columns": [{"name": "a"}]}, {**good, "columns": 3}, {**good, "task": "x"}):
+        with pytest.raises(ValueError, match="the stored table schema"):
+            TableSchema.from_json(bad)
