@@ -1,0 +1,464 @@
+#!/usr/bin/env python3
+"""Train a deep Gaussian process on a data set or your own table, and a single-layer GP beside it.
+
+    train_dgp.py --run_dir=runs/first
+    train_dgp.py --run_dir=runs/houses --data=houses.csv --target=price --layers=3
+    train_dgp.py --run_dir=runs/first --resume --num_steps=20000
+
+Inputs (and regression targets) are standardised with the training part; every reported number is in the units of the
+data. Predictions never choose anything: test scores are logged to look at, and the last parameters are reported. Ctrl-C
+saves a checkpoint. The folder of the run gets:
+
+    result.json             scores of the deep GP and of what it is compared with
+    model.npz, inputs.json  the trained model and how its inputs are made, for predict_dgp.py
+    scalars.jsonl, tensorboard/, plots/, checkpoints/, gp/ (the same for the single-layer GP)
+"""
+
+import importlib.util
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+if importlib.util.find_spec("experiment") is None:  # run from a checkout that is not installed
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+from absl import app, flags, logging
+from gpflow.kernels import SquaredExponential
+from gpflow.likelihoods import Bernoulli, Gaussian, Likelihood, MultiClass, Poisson, Softmax, StudentT
+
+import gpflow_deep
+from experiment import checkpoints, datasets, run_dir, tables
+from experiment.data import Part, Splits, Standardizer, batch_indices, make_splits
+from experiment.flags import apply_threads, define_common_flags, flags_text
+from experiment.loop import Interrupted, train
+from experiment.metrics import metrics
+from experiment.scalars import ScalarWriter
+from experiment.seeds import named_seed, numpy_rng
+
+define_common_flags()
+FLAGS = flags.FLAGS
+flags.DEFINE_integer("layers", 2, "Number of layers; 1 is a sparse variational GP.", 1)
+flags.DEFINE_integer("inducing", 100, "Number of inducing inputs of every layer.", 1)
+flags.DEFINE_integer("num_samples", 1, "Draws of the inner layers per point in the bound.", 1)
+flags.DEFINE_integer("num_predict_samples", 100, "Draws of the inner layers in predictions.", 1)
+flags.DEFINE_enum("preset", "paper2017", ["paper2017", "modern"], "Starting values, see gpflow_deep.presets.")
+flags.DEFINE_boolean("natgrad", None, "Natural gradients for the last layer; the preset's choice if not given.")
+flags.DEFINE_float("natgrad_gamma", 0.1, "Step size of natural gradients.", 0.0)
+flags.DEFINE_float("learning_rate", 0.01, "Step size of Adam.", 0.0)
+flags.DEFINE_integer("hidden_dim", None, "Outputs of the inner layers; min(30, inputs) if not given.", 1)
+flags.DEFINE_float(
+    "noise_variance", None, "Of the noise between layers at the start, 0 for none; preset's if not given."
+)
+flags.DEFINE_boolean("whiten", True, "Hold q(L^-1 u) instead of q(u).")
+flags.DEFINE_enum("precision", "mixed", ["full", "mixed", "fast"], "Of the inner layers, see gpflow_deep.layers.")
+flags.DEFINE_boolean("input_propagation", False, "Give every layer the inputs beside the outputs below it.")
+flags.DEFINE_float("lengthscale", None, "Of all kernels at the start; the preset's if not given.")
+flags.DEFINE_float("kernel_variance", None, "Of all kernels at the start; 1 if not given.")
+flags.DEFINE_boolean("ard", True, "One lengthscale for each input of a layer.")
+flags.DEFINE_enum(
+    "likelihood",
+    "auto",
+    ["auto", "gaussian", "studentt", "poisson", "bernoulli", "robustmax", "softmax"],
+    "auto: gaussian, bernoulli or robustmax, after the task.",
+)
+flags.DEFINE_float("valid_fraction", 0.1, "Part of the training rows to set aside for validation; 0 for none.", 0.0)
+flags.DEFINE_enum("standardise", "auto", ["auto", "yes", "no"], "Standardise the inputs; auto: all but images.")
+flags.DEFINE_integer("max_rows", None, "Use at most this many rows, drawn at random, in each part of the data.", 2)
+flags.DEFINE_integer("eval_rows", 10_000, "Rows (drawn once) to look at during training; the end uses all.", 2)
+flags.DEFINE_list("compare", ["gp"], "What to fit beside the deep GP: gp, linear, both, or nothing (--compare=).")
+
+IMAGES = ("mnist", "rectangles_images")
+LIKELIHOODS = {
+    "regression": ("gaussian", "studentt", "poisson"),
+    "binary": ("bernoulli", "robustmax", "softmax"),
+    "multiclass": ("robustmax", "softmax"),
+}
+
+
+class TrainingFailed(Exception):
+    """Training diverged; the message says where and what to try."""
+
+
+class Data(NamedTuple):
+    """The data as the model sees them. `parts` has "valid" (unless there is none) and "test" in raw units."""
+
+    X: np.ndarray
+    Y: np.ndarray
+    parts: dict[str, Part]
+    splits: Splits
+    x_scale: Standardizer
+    y_scale: Standardizer
+    likelihood: str
+
+
+def load_data() -> Data:
+    """Read, split and standardise."""
+    if FLAGS.data is not None:
+        dataset = tables.read_table(FLAGS.data, target=FLAGS.target, task=FLAGS.task)
+    elif FLAGS.target is not None or FLAGS.task is not None:
+        raise ValueError("--target and --task describe your own table; give it with --data, or leave them out.")
+    else:
+        dataset = datasets.load(FLAGS.dataset or "airline_nyc", FLAGS.data_dir)
+    splits = make_splits(dataset, split=FLAGS.split, valid_fraction=FLAGS.valid_fraction, seed=FLAGS.seed)
+    allowed = LIKELIHOODS[splits.task]
+    likelihood = allowed[0] if FLAGS.likelihood == "auto" else FLAGS.likelihood
+    if likelihood not in allowed:
+        raise ValueError(f"--likelihood must be one of {', '.join(allowed)} for {splits.task}, got {likelihood}.")
+    rows = FLAGS.max_rows
+    part = some_rows(splits.train, rows, "train")
+    parts = {"test": some_rows(splits.test, rows, "test")}
+    if splits.valid is not None:
+        parts = {"valid": some_rows(splits.valid, rows, "valid"), **parts}
+    if likelihood == "poisson" and any(np.any((p.Y < 0) | (p.Y % 1 != 0)) for p in (part, *parts.values())):
+        raise ValueError(f"--likelihood=poisson needs counts 0, 1, 2, ... in {splits.target_name!r}; use gaussian.")
+    is_scaled = FLAGS.standardise == "yes" or (FLAGS.standardise == "auto" and splits.name not in IMAGES)
+    x_scale = Standardizer.fit(part.X) if is_scaled else Standardizer.identity(part.X.shape[1])
+    is_real = likelihood in ("gaussian", "studentt")
+    y_scale = Standardizer.fit(part.Y) if is_real else Standardizer.identity(part.Y.shape[1])
+    dtype = gpflow.default_float()
+    X, Y = x_scale.transform(part.X).astype(dtype), y_scale.transform(part.Y).astype(dtype)
+    if x_scale.constant_columns:
+        names = ", ".join(splits.feature_names[d] for d in x_scale.constant_columns)
+        logging.warning("These inputs do not vary in the training part and have no effect: %s.", names)
+    if len(X) < FLAGS.inducing:
+        logging.warning("--inducing=%d is more than the %d training rows; fewer would do.", FLAGS.inducing, len(X))
+    return Data(X, Y, parts, splits, x_scale, y_scale, likelihood)
+
+
+def some_rows(part: Part, max_rows: int | None, name: str) -> Part:
+    if max_rows is None or len(part.X) <= max_rows:
+        return part
+    rows = np.sort(numpy_rng(FLAGS.seed, f"max_rows/{name}").choice(len(part.X), max_rows, replace=False))
+    return Part(part.X[rows], part.Y[rows])
+
+
+def build_model(data: Data, num_layers: int) -> gpflow_deep.DeepGP:
+    """The preset with the flags' settings."""
+    is_modern = FLAGS.preset == "modern"
+    settings: dict[str, Any] = {
+        "num_inducing": FLAGS.inducing,
+        "likelihood": build_likelihood(data),
+        "hidden_dim": FLAGS.hidden_dim,
+        "kernels": build_kernels(data.X.shape[1], num_layers),
+        "input_propagation": FLAGS.input_propagation,
+        "num_samples": FLAGS.num_samples,
+        "precision": FLAGS.precision,
+        "seed": int(numpy_rng(FLAGS.seed, "init").integers(2**31)),
+    }
+    if is_modern:
+        if FLAGS.noise_variance is not None or not FLAGS.whiten:
+            raise ValueError("--noise_variance and --nowhiten need --preset=paper2017.")
+        model = gpflow_deep.modern(data.X, data.Y, num_layers, natural_gradients=uses_natgrad(), **settings)
+    else:
+        noise = {} if FLAGS.noise_variance is None else {"noise_variance": FLAGS.noise_variance or None}
+        model = gpflow_deep.paper2017(data.X, data.Y, num_layers, whiten=FLAGS.whiten, **noise, **settings)
+        if uses_natgrad():
+            gpflow.set_trainable(model.layers[-1].q_mu, False)
+            gpflow.set_trainable(model.layers[-1].q_sqrt, False)
+    model.num_predict_samples = FLAGS.num_predict_samples
+    return model
+
+
+def uses_natgrad() -> bool:
+    return FLAGS.preset == "modern" if FLAGS.natgrad is None else FLAGS.natgrad
+
+
+def build_likelihood(data: Data) -> Likelihood:
+    num_classes = len(data.splits.class_names)
+    makers = {
+        "gaussian": lambda: Gaussian(variance=0.01),
+        "studentt": lambda: StudentT(scale=0.1),
+        "poisson": Poisson,
+        "bernoulli": Bernoulli,
+        "robustmax": lambda: MultiClass(num_classes),
+        "softmax": lambda: Softmax(num_classes),
+    }
+    return makers[data.likelihood]()
+
+
+def build_kernels(input_dim: int, num_layers: int) -> list[SquaredExponential] | None:
+    """One kernel for each layer, or None for those of the preset."""
+    if FLAGS.lengthscale is None and FLAGS.kernel_variance is None and FLAGS.ard:
+        return None
+    hidden_dim = FLAGS.hidden_dim or min(30, input_dim)
+    dims = [input_dim] + [hidden_dim + (input_dim if FLAGS.input_propagation else 0)] * (num_layers - 1)
+    kernels = []
+    for dim in dims:
+        value = FLAGS.lengthscale or (np.sqrt(dim) if FLAGS.preset == "modern" else 1.0)
+        lengthscales = np.full(dim, value) if FLAGS.ard else value
+        kernels.append(SquaredExponential(variance=FLAGS.kernel_variance or 1.0, lengthscales=lengthscales))
+    return kernels
+
+
+class Predictor:
+    """Predictions of a model in the units of the data; compiled once."""
+
+    def __init__(self, model: gpflow_deep.DeepGP, data: Data) -> None:
+        self.data = data
+        dtype = gpflow.default_float()
+        signature = [tf.TensorSpec([None, data.X.shape[1]], dtype), tf.TensorSpec([None, data.Y.shape[1]], dtype)]
+
+        @tf.function(input_signature=signature)
+        def predict(X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+            factors = model.cached_factors()
+            return (*model.predict_y(X, factors=factors), model.predict_log_density((X, Y), factors=factors))
+
+        self._predict = predict
+
+    def __call__(self, part: Part) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Mean [N, P] and standard deviation [N, P] of the targets, and log densities [N] in nats."""
+        data, dtype = self.data, gpflow.default_float()
+        X, Y = data.x_scale.transform(part.X).astype(dtype), data.y_scale.transform(part.Y).astype(dtype)
+        mean, var, log_density = (np.asarray(result, np.float64) for result in self._predict(X, Y))
+        if data.splits.task != "regression":
+            return mean, np.sqrt(var), log_density
+        deviation = np.sqrt(var) * data.y_scale.scale
+        return data.y_scale.inverse_transform(mean), deviation, log_density - np.log(data.y_scale.scale).sum()
+
+    def score(self, part: Part) -> dict[str, float]:
+        mean, _, log_density = self(part)
+        return metrics(self.data.splits.task, part.Y, mean, log_density)
+
+
+def layer_scalars(model: gpflow_deep.DeepGP) -> dict[str, float]:
+    """What TensorBoard shows of every layer and of the likelihood."""
+    scalars: dict[str, float] = {}
+    for number, layer in enumerate(gpflow_deep.diagnose(model), start=1):
+        name = f"layer_{number}"
+        scalars[f"{name}/kl_nats"] = layer.kl_nats
+        scalars[f"{name}/condition_Kuu"] = layer.condition_number
+        scalars[f"{name}/jitter"] = layer.jitter
+        scalars[f"{name}/noise_variance"] = layer.noise_variance
+        scalars[f"{name}/kernel_variance"] = float(np.mean(layer.kernel_variances))
+        lengthscales = np.ravel(layer.lengthscales)
+        if len(lengthscales) <= 10:
+            scalars.update({f"{name}/lengthscale_{d}": float(value) for d, value in enumerate(lengthscales)})
+        else:
+            for kind in ("min", "mean", "max"):
+                scalars[f"{name}/lengthscale_{kind}"] = float(getattr(np, kind)(lengthscales))
+    for name, parameter in gpflow.utilities.parameter_dict(model.likelihood).items():
+        if np.size(parameter.numpy()) == 1:
+            scalars[f"likelihood/{name.lstrip('.').replace('.', '_')}"] = float(parameter.numpy())
+    return scalars
+
+
+def fit(run: run_dir.RunDir, data: Data, num_layers: int, max_seconds: float | None) -> dict[str, Any]:
+    """Train one model in its folder, or continue it, and score it."""
+    model = build_model(data, num_layers)
+    optimizer = tf.keras.optimizers.Adam(FLAGS.learning_rate)
+    train_step = gpflow_deep.make_train_step(
+        model, optimizer, natgrad_gamma=FLAGS.natgrad_gamma if uses_natgrad() else None
+    )
+    step, seconds = tf.Variable(0, dtype=tf.int64), tf.Variable(0.0, dtype=tf.float64)
+    stateful = {"model": model, "optimizer": optimizer, "step": step, "seconds": seconds}
+    restored = checkpoints.restore(run.checkpoint_dir, **stateful) if FLAGS.resume else None
+    predictor = Predictor(model, data)
+    watched = {name: some_rows(part, FLAGS.eval_rows, f"eval/{name}") for name, part in data.parts.items()}
+    everything = tf.constant(data.X), tf.constant(data.Y)
+    is_full = FLAGS.batch_size >= len(data.X)
+    last_time = time.monotonic()
+
+    def batch_at(t: int) -> tuple[tf.Tensor, tf.Tensor]:
+        if is_full:
+            return everything
+        rows = batch_indices(FLAGS.seed, t, len(data.X), FLAGS.batch_size)
+        return tf.constant(data.X[rows]), tf.constant(data.Y[rows])
+
+    def save() -> None:
+        bad = [variable.name for variable in model.trainable_variables if not np.all(np.isfinite(variable))]
+        if bad:
+            raise TrainingFailed(f"parameters are not finite after step {int(step)}: {', '.join(bad[:3])}.")
+        checkpoints.save(run.checkpoint_dir, step, **stateful)
+
+    def after_step(t: int, scalars: dict[str, tf.Tensor]) -> None:
+        nonlocal last_time
+        is_logged, is_saved = t % FLAGS.log_every == 0, t % FLAGS.checkpoint_every == 0 or t == FLAGS.num_steps
+        elbo = float(scalars["elbo_nats"]) if is_logged or is_saved else 0.0
+        seconds.assign_add(time.monotonic() - last_time)
+        if not np.isfinite(elbo):
+            raise TrainingFailed(f"the bound is {elbo} at step {t}.")
+        if is_logged:
+            writer.write(t, {"train/elbo_nats": elbo, "train/seconds": float(seconds)})
+        if t % FLAGS.eval_every == 0 and t < FLAGS.num_steps:
+            log_scores(t, {name: predictor.score(part) for name, part in watched.items()})
+        if is_saved:
+            save()
+        last_time = time.monotonic()
+
+    def log_scores(t: int, scores: dict[str, dict[str, float]]) -> None:
+        tagged = {f"{part}/{name}": value for part, values in scores.items() for name, value in values.items()}
+        writer.write(t, {**tagged, **layer_scalars(model)})
+
+    is_finished = True
+    with ScalarWriter(run, resume_step=restored) as writer:
+        try:
+            train(
+                train_step,
+                batch_at,
+                step=step,
+                num_steps=FLAGS.num_steps,
+                seed=named_seed(FLAGS.seed, "train"),
+                after_step=after_step,
+                progress=FLAGS.progress,
+                max_seconds=max_seconds,
+            )
+        except Interrupted as stop:
+            save()
+            if stop.reason != "max_seconds":
+                raise
+            is_finished = False
+        except tf.errors.InvalidArgumentError as error:
+            raise TrainingFailed(f"step {int(step) + 1} failed: {first_message(error)}") from error
+        scores = {name: predictor.score(part) for name, part in data.parts.items()}
+        if int(step) > (restored or 0):
+            log_scores(int(step), scores)
+    return {
+        "num_layers": num_layers,
+        "num_steps": int(step),
+        "is_finished": is_finished,
+        "train_seconds": float(seconds),
+        "num_parameters": sum(int(np.prod(parameter.shape)) for parameter in model.parameters),
+        **scores,
+    }
+
+
+def first_message(error: tf.errors.OpError) -> str:
+    """What a failed check says, without TensorFlow's account of where the graph was built."""
+    text = error.message.split("[[{{node")[0]
+    for marker in ("assertion failed: [", "Cholesky"):
+        if marker in text:
+            text = text[text.index(marker) :].removeprefix("assertion failed: [")
+            break
+    return " ".join(text.split()).rstrip("] ").replace("] [", " ")
+
+
+def fit_linear(data: Data) -> dict[str, Any]:
+    """Least squares with Gaussian noise of the training residuals' variance, scored like the others."""
+    if data.splits.task != "regression" or data.likelihood == "poisson":
+        raise ValueError("--compare=linear needs a regression with real targets; leave it out.")
+    start = time.monotonic()
+
+    def with_one(X: np.ndarray) -> np.ndarray:
+        return np.concatenate([data.x_scale.transform(X), np.ones([len(X), 1])], axis=1)
+
+    X, Y = np.concatenate([data.X, np.ones([len(data.X), 1])], axis=1), data.Y.astype(np.float64)
+    weights = np.linalg.lstsq(X.astype(np.float64), Y, rcond=None)[0]
+    variance = np.mean(np.square(Y - X @ weights), axis=0)
+    if not np.all(variance > 1e-12):
+        raise ValueError("--compare=linear fits the training rows exactly, so it has no likelihood; leave it out.")
+    scores = {}
+    for name, part in data.parts.items():
+        mean = with_one(part.X) @ weights
+        residual = data.y_scale.transform(part.Y) - mean
+        terms = np.log(2 * np.pi * variance) + np.square(residual) / variance
+        log_density = -0.5 * terms.sum(axis=1) - np.log(data.y_scale.scale).sum()
+        scores[name] = metrics("regression", part.Y, data.y_scale.inverse_transform(mean), log_density)
+    return {"train_seconds": time.monotonic() - start, "num_parameters": weights.size + variance.size, **scores}
+
+
+def table(models: dict[str, dict[str, Any]]) -> str:
+    """Scores of all models as aligned text."""
+    titles = {"linear": "linear", "gp": "GP (1 layer)"}
+    headers = {"log_likelihood_nats": "log-likelihood", "rmse": "RMSE", "accuracy": "accuracy", "auc": "AUC"}
+    columns = [
+        (part, key)
+        for part in ("valid", "test")
+        for key in headers
+        if key in models["gp" if "gp" in models else "dgp"].get(part, {})
+    ]
+    lines = [["", *(f"{part} {headers[key]}" for part, key in columns), "steps", "seconds"]]
+    for name, result in models.items():
+        title = titles.get(name, f"deep GP ({result.get('num_layers')} layers)")
+        cells = [f"{result[part].get(key, np.nan):.4f}" for part, key in columns]
+        lines.append([title, *cells, str(result.get("num_steps", "")), f"{result['train_seconds']:.1f}"])
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths, strict=True))
+        )
+        for line in lines
+    )
+
+
+def run_all(start: float) -> None:
+    unknown = sorted(set(FLAGS.compare) - {"gp", "linear"})
+    if unknown:
+        raise ValueError(f"--compare may list gp and linear, got {', '.join(unknown)}.")
+    if FLAGS.float32:
+        gpflow.config.set_default_float(np.float32)
+    apply_threads(FLAGS.threads)
+    data = load_data()
+    splits = data.splits
+    record = run_dir.provenance(splits.sha256, seed=FLAGS.seed, data_source=splits.source)
+    run = run_dir.open_run(FLAGS.run_dir, flags_text=flags_text(), provenance=record, resume=FLAGS.resume)
+    sizes = {"train": len(data.X), **{name: len(part.X) for name, part in data.parts.items()}}
+    print(f"{splits.name}: {splits.source}")
+    print(f"{splits.task} of {splits.target_name!r} on {data.X.shape[1]} inputs; rows: {sizes}")
+
+    models: dict[str, dict[str, Any]] = {}
+    if "linear" in FLAGS.compare:
+        models["linear"] = fit_linear(data)
+    jobs = [("gp", 1)] if "gp" in FLAGS.compare and FLAGS.layers > 1 else []
+    jobs.append(("gp" if FLAGS.layers == 1 else "dgp", FLAGS.layers))
+    for number, (name, num_layers) in enumerate(jobs):
+        left = None
+        if FLAGS.max_seconds is not None:
+            left = max(0.0, FLAGS.max_seconds - (time.monotonic() - start)) / (len(jobs) - number)
+        is_main = number == len(jobs) - 1
+        print(f"training {'a GP' if num_layers == 1 else f'a deep GP of {num_layers} layers'} ...", flush=True)
+        models[name] = fit(run if is_main else run_dir.RunDir(run.path / name), data, num_layers, left)
+
+    print("\n" + table(models))
+    print(
+        "log-likelihood: nats per row"
+        + (f"; both in the units of {splits.target_name!r}" if splits.task == "regression" else "")
+    )
+    run_dir.write_json(
+        run.result_file,
+        {
+            "dataset": splits.name,
+            "task": splits.task,
+            "target": splits.target_name,
+            "likelihood": data.likelihood,
+            "split": splits.split,
+            "seed": FLAGS.seed,
+            "rows": sizes,
+            "num_predict_samples": FLAGS.num_predict_samples,
+            "models": models,
+            "wall_seconds": time.monotonic() - start,
+            "flags": flags_text().splitlines(),
+        },
+    )
+    print(f"written to {run.path}")
+
+
+def main(argv: list[str]) -> int:
+    program = Path(argv[0]).name
+    try:
+        if len(argv) > 1:
+            raise ValueError(f"all arguments must be flags, --name=value, got {argv[1]!r}; see --help.")
+        run_all(time.monotonic())
+        return 0
+    except Interrupted as stop:
+        print(f"{program}: {stop}", file=sys.stderr)
+        return stop.exit_code
+    except (ValueError, OSError, TrainingFailed) as error:
+        if FLAGS.verbosity >= 1:
+            raise
+        hint = (
+            " Lower --learning_rate, check the data for outliers, or continue from the last checkpoint with --resume."
+            if isinstance(error, TrainingFailed)
+            else ""
+        )
+        print(f"{program}: error: {error}{hint}", file=sys.stderr)
+        return 1 if isinstance(error, TrainingFailed) else 2
+
+
+if __name__ == "__main__":
+    app.run(main)
