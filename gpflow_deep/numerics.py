@@ -62,7 +62,7 @@ def robust_cholesky(
     :raises tf.errors.InvalidArgumentError: if no attempt succeeds. The message has the label, the last jitter, the
         condition number, the range of the diagonal and `details`.
     """
-    first_jitter = tf.cast(default_jitter() if jitter is None else jitter, K.dtype)
+    first_jitter = tf.constant(default_jitter() if jitter is None else jitter, K.dtype)
 
     @tf.custom_gradient
     def factorise(K: tf.Tensor) -> tuple[tf.Tensor, object]:
@@ -88,7 +88,7 @@ def _escalate(K: tf.Tensor, first_jitter: tf.Tensor, label: str, details: Sequen
     """Try ten times the jitter until the factor of K is finite or the limit is passed."""
     diagonal = tf.linalg.diag_part(K)
     ten = tf.constant(10.0, K.dtype)
-    limit = tf.maximum(tf.cast(MAX_JITTER_FACTOR, K.dtype) * tf.reduce_mean(diagonal), ten * first_jitter)
+    limit = tf.maximum(MAX_JITTER_FACTOR * tf.reduce_mean(diagonal), ten * first_jitter)
 
     def failed(jitter: tf.Tensor, L: tf.Tensor) -> tf.Tensor:
         return tf.logical_and(tf.logical_not(_all_finite(_lower(L))), jitter * ten <= limit)
@@ -168,10 +168,13 @@ def scaled_rbf(Z: tf.Tensor, X: tf.Tensor, variance: tf.Tensor, lengthscales: tf
     The exponent is `z.x + (log variance - |z|^2/2) + (-|x|^2/2)` in scaled coordinates: the two last terms enter as two
     further columns. The rounding error of the exponent is about `eps (|z|^2 + |x|^2) / 2`, as for any expanded square.
     """
-    centre = tf.reduce_mean(Z, axis=0, keepdims=True)  # distances do not change, rounding shrinks
-    Z, X = (Z - centre) / lengthscales, (X - centre) / lengthscales
-    z_term = tf.math.log(variance) - 0.5 * tf.reduce_sum(tf.square(Z), axis=-1, keepdims=True)  # [M, 1]
-    x_term = -0.5 * tf.reduce_sum(tf.square(X), axis=-1, keepdims=True)  # [B, 1]
-    left = tf.concat([Z, z_term, tf.ones_like(z_term)], axis=-1)
+    # Distances do not depend on the centre, so nor do gradients; subtracting it shrinks the rounding.
+    centre = tf.stop_gradient(tf.reduce_mean(Z, axis=0, keepdims=True))
+    Z, X = Z - centre, X - centre
+    precisions = tf.broadcast_to(1.0 / tf.square(lengthscales), tf.shape(Z)[1:])  # [D]
+    scaled_Z = Z * precisions  # X itself is not scaled: it is the large one, and constant in the first layer
+    z_term = tf.math.log(variance) - 0.5 * tf.reduce_sum(scaled_Z * Z, axis=-1, keepdims=True)  # [M, 1]
+    x_term = -0.5 * tf.linalg.matvec(tf.square(X), precisions)[:, None]  # [B, 1]
+    left = tf.concat([scaled_Z, z_term, tf.ones_like(z_term)], axis=-1)
     right = tf.concat([X, tf.ones_like(x_term), x_term], axis=-1)
     return tf.exp(tf.matmul(left, right, transpose_b=True))
