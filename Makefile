@@ -2,7 +2,8 @@
 SHELL := /bin/sh
 
 RUN_DIR ?= runs/first
-TRAIN_FLAGS ?=
+TRAIN_FLAGS ?= --dataset=airline_nyc --max_rows=20000 --num_steps=3000 --batch_size=500 --learning_rate=0.03 \
+	--eval_every=500 --eval_rows=2000 --compare=gp,linear
 # Python 3.10, 3.11 or 3.12 for a new .venv; empty: the first one found.
 PYTHON ?=
 
@@ -16,7 +17,7 @@ BENCHMARKS ?= $(sort $(wildcard benchmarks/*.py))
 # One thread for each worker, and no worker takes all memory of a GPU.
 TEST_ENV := OMP_NUM_THREADS=1 TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=1 TF_CPP_MIN_LOG_LEVEL=2 \
 	TF_FORCE_GPU_ALLOW_GROWTH=true
-PYTEST := $(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+PYTEST := $(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 .PHONY: train test test-slow check format bench clean
 

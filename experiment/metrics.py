@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 from scipy.stats import rankdata
 
 from experiment.data import Task
@@ -19,10 +19,11 @@ def metrics(task: Task, Y: NDArray[Any], mean: NDArray[Any], log_density: NDArra
     """Averages over the rows: what a table of results shows.
 
     :param Y: targets [N, P] of a regression, or labels 0, 1, ... [N, 1].
-    :param mean: predicted means [N, P]; binary: probability of label 1, [N, 1]; multiclass: of each label, [N, C].
+    :param mean: predicted means [N, P]; binary: probability of label 1, [N, 1], or of both, [N, 2];
+        multiclass: of each label, [N, C].
     :param log_density: log p(y_n) in nats, [N], in the units of Y.
     :return: "log_likelihood_nats" (mean per row); and "rmse" over rows and columns in the units of Y, or "accuracy"
-        (a fraction) and for two classes "auc" (None if all labels are the same).
+        (a fraction) and for two classes "auc" (left out if all labels are the same).
     """
     result: dict[str, Any] = {"log_likelihood_nats": float(np.mean(log_density))}
     if task == "regression":
@@ -30,9 +31,9 @@ def metrics(task: Task, Y: NDArray[Any], mean: NDArray[Any], log_density: NDArra
     labels = np.asarray(Y)[:, 0].astype(np.int64)
     if task == "multiclass":
         return {**result, "accuracy": float(np.mean(np.argmax(mean, axis=1) == labels))}
-    result["accuracy"] = float(np.mean((mean[:, 0] > 0.5) == (labels == 1)))
+    result["accuracy"] = float(np.mean((mean[:, -1] > 0.5) == (labels == 1)))
     if 0 < labels.sum() < len(labels):
-        result["auc"] = area_under_curve(labels, mean[:, 0])
+        result["auc"] = area_under_curve(labels, mean[:, -1])
     return result
 
 
@@ -78,16 +79,10 @@ def mixture_quantiles(
 
 def _quantile(means: NDArray[np.float64], deviations: NDArray[np.float64], probability: float) -> NDArray[np.float64]:
     # The quantile lies between the smallest and the largest quantile of the components.
-    bound = np.abs(_normal_quantile(probability)) + 1e-9
+    bound = abs(float(ndtri(probability))) + 1e-9
     low, high = np.min(means - bound * deviations, axis=0), np.max(means + bound * deviations, axis=0)
     for _ in range(60):
         middle = 0.5 * (low + high)
         is_below = np.mean(ndtr((middle - means) / deviations), axis=0) < probability
         low, high = np.where(is_below, middle, low), np.where(is_below, high, middle)
     return np.asarray(0.5 * (low + high))
-
-
-def _normal_quantile(probability: float) -> float:
-    from scipy.special import ndtri
-
-    return float(ndtri(probability))

@@ -6,6 +6,7 @@ from .layers import SVGPLayer
 from .posterior import DeepGPPosterior
 from .presets import modern, paper2017
 from .quadrature import GaussHermite, MonteCarlo
+from .serialization import load_model, save_model
 from .training import LayerDiagnostics, diagnose, make_train_step
 
 __all__ = [
@@ -20,7 +21,9 @@ __all__ = [
     "diagnose",
     "inducing_inputs",
     "linear_mean",
+    "load_model",
     "make_train_step",
     "modern",
     "paper2017",
+    "save_model",
 ]

@@ -1,4 +1,4 @@
-"""Long computations in slices of bounded memory, inside or outside of a `tf.function`, with one trace for any length."""
+"""Long computations in slices of bounded memory, in or outside a `tf.function`, with one trace for any length."""
 
 from __future__ import annotations
 

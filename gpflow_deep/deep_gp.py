@@ -6,7 +6,7 @@ Each layer is an `SVGPLayer`. The marginals of a layer at a point depend on the 
 draw through all layers costs N times as much as one point (Sec. 3.1 of [1]), and the bound is an average over draws and
 over minibatches (Sec. 3.2). A model with one layer equals `gpflow.models.SVGP`.
 
-Shapes: N points, S mixture components (draws of the inner layers), P outputs of the last layer. Conditional on a draw of
+Shapes: N points, S mixture components (draws of the inner layers), P outputs of the last layer. Given a draw of
 the inner layers the last layer is Gaussian; every prediction is that of the mixture of the S Gaussians, Eq. (18).
 
 [1] Salimbeni and Deisenroth, "Doubly Stochastic Variational Inference for Deep Gaussian Processes", NIPS 2017.
@@ -15,6 +15,7 @@ the inner layers the last layer is Gaussian; every prediction is that of the mix
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -167,10 +168,10 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
     # The objective.
 
     @check_shapes("return: []  # nats")
-    def prior_kl(self, factors: Factors | None = None) -> tf.Tensor:
+    def prior_kl(self, factors: Sequence[LayerFactors] | None = None) -> tf.Tensor:
         """KL[q || p] of the inducing outputs of all layers, in nats: the last term of Eq. (17)."""
         factors = self.factors() if factors is None else factors
-        return tf.add_n([layer.prior_kl(f) for layer, f in zip(self.layers, factors, strict=True)])
+        return tf.add_n([layer.prior_kl(part) for layer, part in zip(self.layers, factors, strict=True)])
 
     # Type-ignore: GPflow's models narrow the signature in the same way.
     @inherit_check_shapes
@@ -246,13 +247,14 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
             def of_batch(batch: RegressionData) -> tf.Tensor:
                 return self.training_loss(batch, seed=seed)
 
-            loss = tf.function(of_batch, input_signature=[data.element_spec]) if compile else of_batch
+            compiled = tf.function(of_batch, input_signature=[data.element_spec], autograph=False)
+            loss = compiled if compile else of_batch
             return lambda: loss(next(data))
 
         def closure() -> tf.Tensor:
             return self.training_loss(data, seed=seed)
 
-        return tf.function(closure) if compile else closure
+        return tf.function(closure, autograph=False) if compile else closure
 
     # Prediction.
 
@@ -495,8 +497,8 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
         given = getattr(X, "dtype", None)
         if given is not None and tf.as_dtype(given) != self._dtype:
             raise ValueError(
-                f"X must have the model's float type {self._dtype.name}, got {tf.as_dtype(given).name}; cast X, or call "
-                "gpflow.config.set_default_float before building the model."
+                f"X must have the model's float type {self._dtype.name}, got {tf.as_dtype(given).name}; cast X, or "
+                "call gpflow.config.set_default_float before building the model."
             )
         X = tf.convert_to_tensor(X, self._dtype)
         expected = self.layers[0].input_dim
@@ -648,7 +650,7 @@ def _check_layers(layers: list[SVGPLayer], likelihood: Likelihood) -> None:
             raise ValueError(f"layers must be SVGPLayer objects, got {type(layer).__name__} as layer {number}.")
     if len({id(layer) for layer in layers}) < len(layers):
         raise ValueError("layers must be different objects, got the same layer twice; use copy.deepcopy.")
-    for number, (layer, following) in enumerate(zip(layers, layers[1:]), start=1):
+    for number, (layer, following) in enumerate(pairwise(layers), start=1):
         if following.input_dim is not None and following.input_dim != layer.output_dim:
             raise ValueError(
                 f"layer {number + 1} must take the {layer.output_dim} outputs of layer {number}, but its inducing "

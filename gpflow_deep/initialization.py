@@ -77,11 +77,11 @@ def linear_projection(X: np.ndarray, output_dim: int) -> np.ndarray:
 
 
 def linear_mean(X: np.ndarray, output_dim: int) -> MeanFunction:
-    """The fixed mean function of a layer with inputs X [N, D]: identity, PCA or zero-padded, see `linear_projection`."""
+    """Fixed mean function of a layer with inputs X [N, D]: identity, PCA or zero-padded, see `linear_projection`."""
     D = X.shape[1]
     if output_dim == D:
         return Identity(D)
-    W = linear_projection(X, output_dim).astype(default_float())
+    W: np.ndarray = linear_projection(X, output_dim).astype(default_float())
     mean_function = Linear(A=W, b=np.zeros(output_dim, dtype=default_float()))
     set_trainable(mean_function, False)
     return mean_function

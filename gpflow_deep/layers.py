@@ -1,14 +1,14 @@
 """One layer of a deep Gaussian process: a sparse variational GP with P outputs (Secs. 2.1 and 2.2 of [1]).
 
-For inputs `x`, inducing inputs `Z` and whitened inducing outputs `v = L^-1 (u - m(Z))`, `L L' = Kuu`, `q(v) = N(q_mu, S)`:
+For inputs `x`, inducing inputs `Z` and whitened inducing outputs `v = L^-1 u`, `L L' = Kuu`, `q(v) = N(q_mu, S)`:
 
     A     = L^-1 k(Z, x)
     mean  = m(x) + A' q_mu                               Eq. (7)
     var   = k(x, x) - A'A + A' S A                       Eq. (8)
     f     = mean + sqrt(var) eps,  eps ~ N(0, I)         Eq. (15)
 
-With the noise between layers of Sec. 2.2, `k(x, x')` is `k(x, x') + noise_variance delta(x, x')` throughout, so the noise
-is in `Kuu`, in `var`, and therefore in every draw that the next layer sees.
+With the noise between layers of Sec. 2.2, `k(x, x')` is `k(x, x') + noise_variance delta(x, x')` throughout: it is in
+`Kuu`, in `var`, and therefore in every draw that the next layer sees.
 
 [1] Salimbeni and Deisenroth, "Doubly Stochastic Variational Inference for Deep Gaussian Processes", NIPS 2017.
 """
@@ -210,7 +210,7 @@ class SVGPLayer(Module):
         Luu = robust_cholesky(
             Kuu_,
             label=f"{self.label}: covariance Kuu of the inducing outputs",
-            jitter=max(default_jitter(), float(int(self.q_mu.shape[0]) * eps)),
+            jitter=max(float(default_jitter()), float(int(self.q_mu.shape[0]) * eps)),
             details=_lengthscales(self.latent_kernels),
         )
         if self.whiten:
@@ -348,7 +348,7 @@ class SVGPLayer(Module):
     def _default_q_sqrt(self, num_inducing: int) -> np.ndarray:
         identity = np.tile(np.eye(num_inducing), [self.num_latent_gps, 1, 1])
         if not self.whiten:
-            jitter = max(default_jitter(), num_inducing * np.finfo(default_float()).eps)
+            jitter = max(float(default_jitter()), float(num_inducing * np.finfo(default_float()).eps))
             root = robust_cholesky(self.prior_covariance(), label=f"{self.label}: initial covariance", jitter=jitter)
             identity = np.broadcast_to(root.numpy(), identity.shape)
         return np.diagonal(identity, axis1=1, axis2=2).T.copy() if self.q_diag else identity

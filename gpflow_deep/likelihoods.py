@@ -4,7 +4,7 @@ GPflow promises that likelihoods broadcast over leading axes, yet several do not
 switched). Here the S components are laid out as S N ordinary data points, with X and Y repeated, which is right for
 every likelihood because a likelihood treats points independently.
 
-Two further repairs: likelihoods that GPflow integrates by Monte Carlo receive their noise from an explicit seed, so that
+Two further repairs: likelihoods that GPflow integrates by Monte Carlo get their noise from an explicit seed, so that
 a bound is a function of its arguments; and the outer bin edges of `Ordinal` are large finite numbers instead of
 infinities, for which `erf` gives NaN in float64 on some processors.
 """
@@ -12,6 +12,7 @@ infinities, for which `erf` gives NaN in float64 on some processors.
 from __future__ import annotations
 
 import copy
+import math
 from typing import Any
 
 import tensorflow as tf
@@ -128,4 +129,4 @@ class _FiniteOrdinal(Ordinal):
 def _inverse_probit(x: tf.Tensor) -> tf.Tensor:
     """GPflow's inverse probit, which keeps 1e-3 away from 0 and 1."""
     jitter = 1e-3
-    return 0.5 * (1.0 + tf.math.erf(x / tf.cast(tf.sqrt(2.0), x.dtype))) * (1 - 2 * jitter) + jitter
+    return 0.5 * (1.0 + tf.math.erf(x / math.sqrt(2.0))) * (1 - 2 * jitter) + jitter

@@ -27,7 +27,7 @@ def add_diagonal(matrix: tf.Tensor, value: tf.Tensor) -> tf.Tensor:
 
 @check_shapes("K: [batch..., M, M]", "return: []")
 def condition_number(K: tf.Tensor) -> tf.Tensor:
-    """Largest over smallest eigenvalue of symmetric `K`, the worst one over the batch; inf where `K` is not positive."""
+    """Largest over smallest eigenvalue of symmetric `K`, the worst over the batch; inf where `K` is not positive."""
     eigenvalues = tf.linalg.eigvalsh(tf.cast(K, tf.float64))
     smallest, largest = eigenvalues[..., 0], eigenvalues[..., -1]
     infinite = tf.fill(tf.shape(smallest), tf.constant(float("inf"), tf.float64))

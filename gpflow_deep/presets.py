@@ -108,6 +108,8 @@ def modern(
 
     With `natural_gradients` the last layer's `q_mu` and `q_sqrt` are marked untrainable, so that Adam leaves them to
     `gpflow.optimizers.NaturalGradient`; `gpflow_deep.make_train_step(model, optimizer, natgrad_gamma=0.1)` uses both.
+    For likelihoods other than Gaussian start with `natgrad_gamma=0.01`: larger steps can leave the positive-definite
+    covariances.
     Other parameters as in `paper2017`.
     """
     model = _linear_model(
@@ -212,7 +214,7 @@ def _default_kernel(input_dim: int, lengthscale: str | None) -> Kernel:
 def _matrix(name: str, value: np.ndarray) -> np.ndarray:
     """`value` as a finite [N, D] array of the default float type, or an error that says what is wrong with it."""
     try:
-        array = np.asarray(value, dtype=default_float())
+        array: np.ndarray = np.asarray(value, dtype=default_float())
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must be an array of numbers ({error}); encode text columns first.") from error
     if array.ndim != 2 or 0 in array.shape:
@@ -238,7 +240,7 @@ def _check_targets(likelihood: Likelihood, Y: np.ndarray) -> None:
     if isinstance(likelihood, Bernoulli):
         num_classes = 2
     elif isinstance(likelihood, MultiClass | Softmax):
-        num_classes = int(likelihood.latent_dim)
+        num_classes = int(likelihood.latent_dim or 0)
     elif isinstance(likelihood, Ordinal):
         num_classes = int(likelihood.num_bins)
     else:

@@ -95,7 +95,7 @@ class GaussHermite:
         size = self.num_nodes ** sum(dims)
         if size > MAX_GRID_SIZE:
             raise ValueError(
-                f"a grid of num_nodes = {self.num_nodes} to the power of {sum(dims)} inner dimensions has {size} nodes, "
+                f"a grid of num_nodes = {self.num_nodes} to the power of {sum(dims)} dimensions has {size} nodes, "
                 f"more than {MAX_GRID_SIZE}; use fewer nodes or dimensions, or Monte Carlo (DeepGP)."
             )
         return size

@@ -87,7 +87,7 @@ def load_model(path: str | os.PathLike[str]) -> DeepGP:
         current default (call `gpflow.config.set_default_float` first).
     """
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
             config = json.loads(str(stored[_CONFIG]))
             values = {name: stored[name] for name in stored.files if name != _CONFIG}
         found, float_type = config["format"], config["float"]
@@ -216,7 +216,7 @@ def _build_kernel(config: Config) -> kernels.Kernel:
             return make(parts[0], output_dim=config["output_dim"])
         return make(parts, W=np.zeros(config["W"])) if name == "LinearCoregionalization" else make(parts)
     dims = config["active_dims"]
-    settings = {key: np.ones(config[key]) for key in ("lengthscales", "variance") if key in config}
+    settings: dict[str, Any] = {key: np.ones(config[key]) for key in ("lengthscales", "variance") if key in config}
     if dims is not None:
         settings["active_dims"] = slice(*dims["slice"]) if "slice" in dims else dims["list"]
     return make(**settings)

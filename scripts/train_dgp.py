@@ -33,23 +33,29 @@ from gpflow.kernels import SquaredExponential
 from gpflow.likelihoods import Bernoulli, Gaussian, Likelihood, MultiClass, Poisson, Softmax, StudentT
 
 import gpflow_deep
-from experiment import checkpoints, datasets, run_dir, tables
+from experiment import checkpoints, datasets, plots, run_dir, tables
 from experiment.data import Part, Splits, Standardizer, batch_indices, make_splits
 from experiment.flags import apply_threads, define_common_flags, flags_text
 from experiment.loop import Interrupted, train
-from experiment.metrics import metrics
+from experiment.metrics import metrics, mixture_quantiles
 from experiment.scalars import ScalarWriter
 from experiment.seeds import named_seed, numpy_rng
+from gpflow_deep.serialization import save_model
 
-define_common_flags()
 FLAGS = flags.FLAGS
+define_common_flags()
 flags.DEFINE_integer("layers", 2, "Number of layers; 1 is a sparse variational GP.", 1)
 flags.DEFINE_integer("inducing", 100, "Number of inducing inputs of every layer.", 1)
 flags.DEFINE_integer("num_samples", 1, "Draws of the inner layers per point in the bound.", 1)
 flags.DEFINE_integer("num_predict_samples", 100, "Draws of the inner layers in predictions.", 1)
 flags.DEFINE_enum("preset", "paper2017", ["paper2017", "modern"], "Starting values, see gpflow_deep.presets.")
 flags.DEFINE_boolean("natgrad", None, "Natural gradients for the last layer; the preset's choice if not given.")
-flags.DEFINE_float("natgrad_gamma", 0.1, "Step size of natural gradients.", 0.0)
+flags.DEFINE_float(
+    "natgrad_gamma",
+    None,
+    "Step size of natural gradients; 0.1 for a Gaussian likelihood, else 0.01, if not given.",
+    0.0,
+)
 flags.DEFINE_float("learning_rate", 0.01, "Step size of Adam.", 0.0)
 flags.DEFINE_integer("hidden_dim", None, "Outputs of the inner layers; min(30, inputs) if not given.", 1)
 flags.DEFINE_float(
@@ -122,7 +128,8 @@ def load_data() -> Data:
     is_real = likelihood in ("gaussian", "studentt")
     y_scale = Standardizer.fit(part.Y) if is_real else Standardizer.identity(part.Y.shape[1])
     dtype = gpflow.default_float()
-    X, Y = x_scale.transform(part.X).astype(dtype), y_scale.transform(part.Y).astype(dtype)
+    X: np.ndarray = x_scale.transform(part.X).astype(dtype)
+    Y: np.ndarray = y_scale.transform(part.Y).astype(dtype)
     if x_scale.constant_columns:
         names = ", ".join(splits.feature_names[d] for d in x_scale.constant_columns)
         logging.warning("These inputs do not vary in the training part and have no effect: %s.", names)
@@ -136,6 +143,13 @@ def some_rows(part: Part, max_rows: int | None, name: str) -> Part:
         return part
     rows = np.sort(numpy_rng(FLAGS.seed, f"max_rows/{name}").choice(len(part.X), max_rows, replace=False))
     return Part(part.X[rows], part.Y[rows])
+
+
+def eval_rows(num_rows: int, name: str) -> np.ndarray:
+    """The rows of a part that are looked at during training."""
+    if num_rows <= FLAGS.eval_rows:
+        return np.arange(num_rows)
+    return np.sort(numpy_rng(FLAGS.seed, f"eval/{name}").choice(num_rows, FLAGS.eval_rows, replace=False))
 
 
 def build_model(data: Data, num_layers: int) -> gpflow_deep.DeepGP:
@@ -156,8 +170,9 @@ def build_model(data: Data, num_layers: int) -> gpflow_deep.DeepGP:
             raise ValueError("--noise_variance and --nowhiten need --preset=paper2017.")
         model = gpflow_deep.modern(data.X, data.Y, num_layers, natural_gradients=uses_natgrad(), **settings)
     else:
-        noise = {} if FLAGS.noise_variance is None else {"noise_variance": FLAGS.noise_variance or None}
-        model = gpflow_deep.paper2017(data.X, data.Y, num_layers, whiten=FLAGS.whiten, **noise, **settings)
+        if FLAGS.noise_variance is not None:
+            settings["noise_variance"] = FLAGS.noise_variance or None
+        model = gpflow_deep.paper2017(data.X, data.Y, num_layers, whiten=FLAGS.whiten, **settings)
         if uses_natgrad():
             gpflow.set_trainable(model.layers[-1].q_mu, False)
             gpflow.set_trainable(model.layers[-1].q_sqrt, False)
@@ -200,30 +215,48 @@ class Predictor:
     """Predictions of a model in the units of the data; compiled once."""
 
     def __init__(self, model: gpflow_deep.DeepGP, data: Data) -> None:
-        self.data = data
+        self.model, self.data = model, data
         dtype = gpflow.default_float()
         signature = [tf.TensorSpec([None, data.X.shape[1]], dtype), tf.TensorSpec([None, data.Y.shape[1]], dtype)]
 
-        @tf.function(input_signature=signature)
-        def predict(X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-            factors = model.cached_factors()
-            return (*model.predict_y(X, factors=factors), model.predict_log_density((X, Y), factors=factors))
+        @tf.function(input_signature=signature, autograph=False)
+        def predict(X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            factors = model.factors()
+            return model.predict_y(X, factors=factors)[0], model.predict_log_density((X, Y), factors=factors)
 
         self._predict = predict
 
-    def __call__(self, part: Part) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Mean [N, P] and standard deviation [N, P] of the targets, and log densities [N] in nats."""
-        data, dtype = self.data, gpflow.default_float()
-        X, Y = data.x_scale.transform(part.X).astype(dtype), data.y_scale.transform(part.Y).astype(dtype)
-        mean, var, log_density = (np.asarray(result, np.float64) for result in self._predict(X, Y))
+    def __call__(self, part: Part) -> tuple[np.ndarray, np.ndarray]:
+        """Means [N, P] of the targets and log densities [N] in nats."""
+        data = self.data
+        mean, log_density = (
+            np.asarray(result, np.float64)
+            for result in self._predict(self._inputs(part.X), data.y_scale.transform(part.Y).astype(data.Y.dtype))
+        )
         if data.splits.task != "regression":
-            return mean, np.sqrt(var), log_density
-        deviation = np.sqrt(var) * data.y_scale.scale
-        return data.y_scale.inverse_transform(mean), deviation, log_density - np.log(data.y_scale.scale).sum()
+            return mean, log_density
+        return data.y_scale.inverse_transform(mean), log_density - np.log(data.y_scale.scale).sum()
 
     def score(self, part: Part) -> dict[str, float]:
-        mean, _, log_density = self(part)
-        return metrics(self.data.splits.task, part.Y, mean, log_density)
+        return metrics(self.data.splits.task, part.Y, *self(part))
+
+    def interval(self, X: np.ndarray, num_samples: int | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray, str]:
+        """Means [N, P], limits [N, P] of the central 95%, and "95%".
+
+        If the likelihood is not Gaussian, the limits are two standard deviations from the mean, and so says the text.
+        """
+        likelihood, back = self.model.likelihood, self.data.y_scale.inverse_transform
+        if isinstance(likelihood, Gaussian):
+            means, variances = self.model.predict_components(self._inputs(X), num_samples=num_samples)
+            lower, upper = mixture_quantiles(means, variances + likelihood.variance, [0.025, 0.975])
+            return back(np.mean(means, axis=0)), back(lower), back(upper), "95%"
+        moments = self.model.predict_y(self._inputs(X), num_samples=num_samples)
+        mean, var = (np.asarray(moment, np.float64) for moment in moments)
+        spread = 2 * np.sqrt(var)
+        return back(mean), back(mean - spread), back(mean + spread), "2 std. dev."
+
+    def _inputs(self, X: np.ndarray) -> np.ndarray:
+        return self.data.x_scale.transform(X).astype(self.data.X.dtype)
 
 
 def layer_scalars(model: gpflow_deep.DeepGP) -> dict[str, float]:
@@ -252,14 +285,13 @@ def fit(run: run_dir.RunDir, data: Data, num_layers: int, max_seconds: float | N
     """Train one model in its folder, or continue it, and score it."""
     model = build_model(data, num_layers)
     optimizer = tf.keras.optimizers.Adam(FLAGS.learning_rate)
-    train_step = gpflow_deep.make_train_step(
-        model, optimizer, natgrad_gamma=FLAGS.natgrad_gamma if uses_natgrad() else None
-    )
+    gamma = FLAGS.natgrad_gamma or (0.1 if data.likelihood == "gaussian" else 0.01)
+    train_step = gpflow_deep.make_train_step(model, optimizer, natgrad_gamma=gamma if uses_natgrad() else None)
     step, seconds = tf.Variable(0, dtype=tf.int64), tf.Variable(0.0, dtype=tf.float64)
     stateful = {"model": model, "optimizer": optimizer, "step": step, "seconds": seconds}
     restored = checkpoints.restore(run.checkpoint_dir, **stateful) if FLAGS.resume else None
     predictor = Predictor(model, data)
-    watched = {name: some_rows(part, FLAGS.eval_rows, f"eval/{name}") for name, part in data.parts.items()}
+    watched = {name: eval_rows(len(part.X), name) for name, part in data.parts.items()}
     everything = tf.constant(data.X), tf.constant(data.Y)
     is_full = FLAGS.batch_size >= len(data.X)
     last_time = time.monotonic()
@@ -275,6 +307,7 @@ def fit(run: run_dir.RunDir, data: Data, num_layers: int, max_seconds: float | N
         if bad:
             raise TrainingFailed(f"parameters are not finite after step {int(step)}: {', '.join(bad[:3])}.")
         checkpoints.save(run.checkpoint_dir, step, **stateful)
+        save_model(model, run.path / "model.npz")
 
     def after_step(t: int, scalars: dict[str, tf.Tensor]) -> None:
         nonlocal last_time
@@ -286,7 +319,9 @@ def fit(run: run_dir.RunDir, data: Data, num_layers: int, max_seconds: float | N
         if is_logged:
             writer.write(t, {"train/elbo_nats": elbo, "train/seconds": float(seconds)})
         if t % FLAGS.eval_every == 0 and t < FLAGS.num_steps:
-            log_scores(t, {name: predictor.score(part) for name, part in watched.items()})
+            log_scores(
+                t, {name: predictor.score(Part(*(a[watched[name]] for a in part))) for name, part in data.parts.items()}
+            )
         if is_saved:
             save()
         last_time = time.monotonic()
@@ -315,9 +350,19 @@ def fit(run: run_dir.RunDir, data: Data, num_layers: int, max_seconds: float | N
             is_finished = False
         except tf.errors.InvalidArgumentError as error:
             raise TrainingFailed(f"step {int(step) + 1} failed: {first_message(error)}") from error
-        scores = {name: predictor.score(part) for name, part in data.parts.items()}
-        if int(step) > (restored or 0):
-            log_scores(int(step), scores)
+        means, scores, logged = {}, {}, {}
+        for name, part in data.parts.items():
+            means[name], log_density = predictor(part)
+            scores[name] = metrics(data.splits.task, part.Y, means[name], log_density)
+            rows = watched[name]
+            logged[name] = metrics(data.splits.task, part.Y[rows], means[name][rows], log_density[rows])
+        is_new = int(step) > (restored or 0)
+        if is_new and (int(step) == FLAGS.num_steps or int(step) % FLAGS.eval_every != 0):
+            log_scores(int(step), logged)
+        if plots.is_available():
+            for path in draw(run, predictor, means["test"]):
+                if is_new:
+                    writer.image(int(step), f"plots/{path.stem}", path)
     return {
         "num_layers": num_layers,
         "num_steps": int(step),
@@ -328,13 +373,57 @@ def fit(run: run_dir.RunDir, data: Data, num_layers: int, max_seconds: float | N
     }
 
 
+def draw(run: run_dir.RunDir, predictor: Predictor, mean: np.ndarray) -> list[Path]:
+    """Plots of one model; `mean` are its predictions for the test part. Returns the files."""
+    data = predictor.data
+    test, splits, folder = data.parts["test"], data.splits, run.plots_dir
+    single = run.path / "gp" / "scalars.jsonl"
+    files = {title(len(predictor.model.layers)): run.scalars_file}
+    if single.exists():
+        files[title(1)] = single
+    scores = ["log_likelihood_nats", "rmse" if splits.task == "regression" else "accuracy"]
+    tags = ["train/elbo_nats", *(f"{part}/{score}" for part in data.parts for score in scores)]
+    paths = [folder / "training.png"]
+    plots.training_curves(paths[0], files, tags)
+    if splits.task != "regression":
+        paths.append(folder / "confusion_matrix.png")
+        predicted = mean[:, 0] > 0.5 if mean.shape[1] == 1 else np.argmax(mean, axis=1)
+        plots.confusion_matrix(paths[-1], test.Y[:, 0], predicted, splits.class_names)
+        return paths
+    names = splits.target_name.split(", ") if test.Y.shape[1] > 1 else [splits.target_name]
+    rows = np.sort(numpy_rng(FLAGS.seed, "plot").permutation(len(test.X))[:2000])
+    middle, lower, upper, what = predictor.interval(test.X[rows])
+    paths.append(folder / "predicted_vs_true.png")
+    plots.predicted_vs_true(paths[-1], test.Y[rows], middle, lower, upper, names=names, interval=what)
+    if test.X.shape[1] == 1:
+        paths.append(folder / "fit.png")
+        low, high = data.X.min(), data.X.max()
+        grid = np.linspace(low - 0.1 * (high - low), high + 0.1 * (high - low), 200)[:, None].astype(data.X.dtype)
+        draws = predictor.model.predict_all_layers(grid, 20, full_cov=True).samples[:-1]
+        X = data.x_scale.inverse_transform(grid)
+        train_part = data.x_scale.inverse_transform(data.X), data.y_scale.inverse_transform(data.Y)
+        middle, lower, upper, what = predictor.interval(X, num_samples=1000)
+        plots.fit_1d(
+            paths[-1],
+            train_part,
+            X,
+            [np.asarray(draw)[:, :, 0] for draw in draws],
+            (middle, lower, upper),
+            names=(splits.feature_names[0], names[0]),
+            interval=what,
+        )
+    return paths
+
+
 def first_message(error: tf.errors.OpError) -> str:
     """What a failed check says, without TensorFlow's account of where the graph was built."""
     text = error.message.split("[[{{node")[0]
-    for marker in ("assertion failed: [", "Cholesky"):
+    for marker in ("assertion failed: [", "Cholesky factorisation failed", "gpflow.Parameter: "):
         if marker in text:
             text = text[text.index(marker) :].removeprefix("assertion failed: [")
             break
+    else:
+        text = next((line for line in reversed(text.splitlines()) if line.strip()), text)
     return " ".join(text.split()).rstrip("] ").replace("] [", " ")
 
 
@@ -362,9 +451,12 @@ def fit_linear(data: Data) -> dict[str, Any]:
     return {"train_seconds": time.monotonic() - start, "num_parameters": weights.size + variance.size, **scores}
 
 
+def title(num_layers: int) -> str:
+    return "GP (1 layer)" if num_layers == 1 else f"deep GP ({num_layers} layers)"
+
+
 def table(models: dict[str, dict[str, Any]]) -> str:
     """Scores of all models as aligned text."""
-    titles = {"linear": "linear", "gp": "GP (1 layer)"}
     headers = {"log_likelihood_nats": "log-likelihood", "rmse": "RMSE", "accuracy": "accuracy", "auc": "AUC"}
     columns = [
         (part, key)
@@ -374,9 +466,15 @@ def table(models: dict[str, dict[str, Any]]) -> str:
     ]
     lines = [["", *(f"{part} {headers[key]}" for part, key in columns), "steps", "seconds"]]
     for name, result in models.items():
-        title = titles.get(name, f"deep GP ({result.get('num_layers')} layers)")
         cells = [f"{result[part].get(key, np.nan):.4f}" for part, key in columns]
-        lines.append([title, *cells, str(result.get("num_steps", "")), f"{result['train_seconds']:.1f}"])
+        lines.append(
+            [
+                title(result["num_layers"]) if "num_layers" in result else name,
+                *cells,
+                str(result.get("num_steps", "")),
+                f"{result['train_seconds']:.1f}",
+            ]
+        )
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
         "  ".join(
@@ -397,6 +495,17 @@ def run_all(start: float) -> None:
     splits = data.splits
     record = run_dir.provenance(splits.sha256, seed=FLAGS.seed, data_source=splits.source)
     run = run_dir.open_run(FLAGS.run_dir, flags_text=flags_text(), provenance=record, resume=FLAGS.resume)
+    run_dir.write_json(
+        run.path / "inputs.json",
+        {
+            "schema": tables.schema_of(splits).to_json(),
+            "x_scale": data.x_scale.to_json(),
+            "y_scale": data.y_scale.to_json(),
+            "float32": FLAGS.float32,
+        },
+    )
+    if not plots.is_available():
+        logging.warning("Matplotlib is not installed, so there will be no plots; `pip install matplotlib`.")
     sizes = {"train": len(data.X), **{name: len(part.X) for name, part in data.parts.items()}}
     print(f"{splits.name}: {splits.source}")
     print(f"{splits.task} of {splits.target_name!r} on {data.X.shape[1]} inputs; rows: {sizes}")
@@ -440,6 +549,8 @@ def run_all(start: float) -> None:
 
 def main(argv: list[str]) -> int:
     program = Path(argv[0]).name
+    if not FLAGS["verbosity"].present:
+        logging.set_verbosity(logging.WARNING)
     try:
         if len(argv) > 1:
             raise ValueError(f"all arguments must be flags, --name=value, got {argv[1]!r}; see --help.")
@@ -448,16 +559,25 @@ def main(argv: list[str]) -> int:
     except Interrupted as stop:
         print(f"{program}: {stop}", file=sys.stderr)
         return stop.exit_code
-    except (ValueError, OSError, TrainingFailed) as error:
+    except KeyboardInterrupt:
+        print(f"{program}: stopped; continue from the last checkpoint with --resume.", file=sys.stderr)
+        return 130
+    except (ValueError, OSError) as error:
+        message, code = str(error), 2
         if FLAGS.verbosity >= 1:
             raise
-        hint = (
-            " Lower --learning_rate, check the data for outliers, or continue from the last checkpoint with --resume."
-            if isinstance(error, TrainingFailed)
-            else ""
-        )
-        print(f"{program}: error: {error}{hint}", file=sys.stderr)
-        return 1 if isinstance(error, TrainingFailed) else 2
+    except tf.errors.ResourceExhaustedError as error:
+        message, code = f"out of memory; lower --batch_size or --inducing. {first_message(error)}", 1
+        if FLAGS.verbosity >= 1:
+            raise
+    except (TrainingFailed, tf.errors.InvalidArgumentError) as error:
+        reason = str(error) if isinstance(error, TrainingFailed) else first_message(error)
+        advice = "Lower --learning_rate (or --natgrad_gamma), or look for outliers in the data; checkpoints are kept."
+        message, code = f"{reason} {advice}", 1
+        if FLAGS.verbosity >= 1:
+            raise
+    print(f"{program}: error: {message}", file=sys.stderr)
+    return code
 
 
 if __name__ == "__main__":

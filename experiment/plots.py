@@ -1,0 +1,171 @@
+"""Plots of a run as PNG files. They need Matplotlib; every function raises ValueError if it is not installed.
+
+Figures are drawn without pyplot, so nothing global changes and no display is needed.
+"""
+
+import importlib.util
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiment.run_dir import atomic_path
+
+__all__ = ["confusion_matrix", "fit_1d", "is_available", "predicted_vs_true", "training_curves"]
+
+_MAX_POINTS = 2_000
+_MAX_NAMED_CLASSES = 30
+
+
+def is_available() -> bool:
+    """Whether Matplotlib is installed."""
+    return importlib.util.find_spec("matplotlib") is not None
+
+
+def training_curves(
+    path: str | os.PathLike[str], scalars_files: Mapping[str, str | os.PathLike[str]], tags: Sequence[str]
+) -> None:
+    """One panel for each tag that occurs, with a line for each run.
+
+    :param scalars_files: title of a run -> its `scalars.jsonl`.
+    :param tags: for example "train/elbo_nats", "test/rmse".
+    :raises ValueError: if no file has any of the tags.
+    """
+    records = {title: _records(Path(file)) for title, file in scalars_files.items()}
+    present = [tag for tag in tags if any(tag in record for run in records.values() for record in run)]
+    if not present:
+        raise ValueError(f"none of the tags {', '.join(tags)} was logged; lower --log_every or --eval_every.")
+    figure, panels = _figure(len(present))
+    for panel, tag in zip(panels, present, strict=True):
+        lows = []
+        for title, run in records.items():
+            points = [(record["step"], record[tag]) for record in run if record.get(tag) is not None]
+            if points:
+                steps, values = zip(*points, strict=True)
+                panel.plot(steps, values, marker="." if len(points) < 30 else None, label=title)
+                lows.append((min(values[len(values) // 10 :]), max(values)))
+        if tag.endswith("elbo_nats") and lows:  # the first steps are so low that nothing else would be seen
+            low, high = min(low for low, _ in lows), max(high for _, high in lows)
+            panel.set_ylim(low - 0.05 * (high - low + 1e-12), high + 0.05 * (high - low + 1e-12))
+        panel.set(title=tag, xlabel="step")
+        panel.legend()
+    _save(figure, path)
+
+
+def predicted_vs_true(
+    path: str | os.PathLike[str],
+    Y: NDArray[Any],
+    mean: NDArray[Any],
+    lower: NDArray[Any],
+    upper: NDArray[Any],
+    *,
+    names: Sequence[str],
+    interval: str,
+) -> None:
+    """Predicted mean with an interval against the true value, one panel for each of P targets; at most 2000 rows.
+
+    :param Y: true values [N, P]; `mean`, `lower` and `upper` likewise.
+    :param interval: what the bars are, for example "95% interval".
+    """
+    rows = np.unique(np.linspace(0, len(Y) - 1, min(len(Y), _MAX_POINTS)).astype(int))
+    figure, panels = _figure(Y.shape[1], size=5.0)
+    for p, panel in enumerate(panels):
+        y, m = Y[rows, p], mean[rows, p]
+        bars = np.maximum(np.stack([m - lower[rows, p], upper[rows, p] - m]), 0.0)
+        panel.errorbar(y, m, yerr=bars, fmt=".", markersize=3, elinewidth=0.5, alpha=0.5, label=interval)
+        ends = [min(y.min(), m.min()), max(y.max(), m.max())]
+        panel.plot(ends, ends, color="black", linewidth=1)
+        is_inside = np.mean((Y[:, p] >= lower[:, p]) & (Y[:, p] <= upper[:, p]))
+        title = f"{names[p]}: {100 * is_inside:.0f}% of {len(Y)} test rows inside"
+        panel.set(xlabel="true", ylabel="predicted", title=title)
+        panel.legend()
+    _save(figure, path)
+
+
+def fit_1d(
+    path: str | os.PathLike[str],
+    train: tuple[NDArray[Any], NDArray[Any]],
+    grid: NDArray[Any],
+    layers: Sequence[NDArray[Any]],
+    band: tuple[NDArray[Any], NDArray[Any], NDArray[Any]],
+    *,
+    names: tuple[str, str],
+    interval: str,
+) -> None:
+    """The fit of a model with one input: a panel with draws for each inner layer, and one with data and predictions.
+
+    :param train: inputs [N, 1] and targets [N, P].
+    :param grid: inputs [G, 1].
+    :param layers: for each inner layer draws of its first output at the grid, [S, G].
+    :param band: mean, lower and upper limit of the first target at the grid, each [G, P].
+    :param names: of the input and the target.
+    :param interval: what the band is, for example "95%".
+    """
+    figure, panels = _figure(len(layers) + 1, size=4.0)
+    x = grid[:, 0]
+    for number, (panel, draws) in enumerate(zip(panels, layers, strict=False), start=1):
+        panel.plot(x, draws.T, color="C0", linewidth=0.7, alpha=0.6)
+        panel.set(title=f"layer {number}, draws given the data", xlabel=names[0])
+    X, Y = train
+    rows = np.unique(np.linspace(0, len(X) - 1, min(len(X), _MAX_POINTS)).astype(int))
+    mean, lower, upper = band
+    panel = panels[-1]
+    panel.plot(X[rows, 0], Y[rows, 0], ".", color="black", markersize=2, alpha=0.5, label="training data")
+    panel.plot(x, mean[:, 0], color="C1", label="mean")
+    panel.fill_between(x, lower[:, 0], upper[:, 0], color="C1", alpha=0.3, linewidth=0, label=interval)
+    panel.set(title="prediction", xlabel=names[0], ylabel=names[1])
+    panel.legend()
+    _save(figure, path)
+
+
+def confusion_matrix(
+    path: str | os.PathLike[str], labels: NDArray[Any], predicted: NDArray[Any], class_names: Sequence[str]
+) -> None:
+    """How many rows of each class were given which label: counts, and shares of the row as colours.
+
+    :param labels: true labels 0, ..., C-1, [N].
+    :param predicted: predicted labels, [N].
+    """
+    C = len(class_names)
+    counts = np.zeros([C, C], dtype=np.int64)
+    np.add.at(counts, (np.asarray(labels, np.int64), np.asarray(predicted, np.int64)), 1)
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    figure, (panel,) = _figure(1, size=min(4.0 + 0.3 * C, 12.0))
+    panel.imshow(shares, vmin=0, vmax=1, cmap="Blues")
+    panel.set(xlabel="predicted", ylabel="true", title=f"{np.trace(counts)} of {counts.sum()} test rows right")
+    if C <= _MAX_NAMED_CLASSES:
+        panel.set_xticks(range(C), class_names, rotation=90 if max(map(len, class_names)) > 3 else 0)
+        panel.set_yticks(range(C), class_names)
+        for (i, j), count in np.ndenumerate(counts):
+            colour = "white" if shares[i, j] > 0.5 else "black"
+            panel.text(j, i, str(count), ha="center", va="center", color=colour, fontsize=8)
+    _save(figure, path)
+
+
+def _figure(num_panels: int, size: float = 3.5) -> tuple[Any, list[Any]]:
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ValueError("plots need Matplotlib, which is not installed; `pip install matplotlib`.") from error
+    columns = min(num_panels, 3)
+    rows = -(-num_panels // columns)
+    figure = Figure(figsize=(size * 1.3 * columns, size * rows), dpi=100, layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = np.ravel(figure.subplots(rows, columns, squeeze=False)).tolist()
+    for unused in panels[num_panels:]:
+        unused.set_axis_off()
+    return figure, panels[:num_panels]
+
+
+def _save(figure: Any, path: str | os.PathLike[str]) -> None:
+    with atomic_path(path) as temporary:
+        figure.savefig(temporary, format="png")
+
+
+def _records(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]

@@ -1,0 +1,68 @@
+"""Run scripts in processes of their own: two of them cannot share one, as they define the same flags."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
+
+#: Calls `main` of a script with one list of flags after the other, so that TensorFlow is imported only once.
+_DRIVER = """
+import contextlib, importlib.util, io, json, sys
+from absl import flags
+path, calls = sys.argv[1], json.loads(sys.argv[2])
+spec = importlib.util.spec_from_file_location("script", path)
+script = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(script)
+import gpflow
+import numpy as np
+results = []
+for arguments in calls:
+    for name in flags.FLAGS:
+        flags.FLAGS[name].unparse()
+    gpflow.config.set_default_float(np.float64)
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        sys.argv = [path, *arguments]
+        code = script.main(flags.FLAGS(sys.argv))
+    results.append([code, out.getvalue(), err.getvalue()])
+print("RESULTS" + json.dumps(results))
+"""
+
+
+class Finished(NamedTuple):
+    """Exit status and output of a script."""
+
+    code: int
+    out: str
+    err: str
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(SCRIPTS.parent)}
+
+
+def command(script: str, arguments: Sequence[str]) -> list[str]:
+    return [sys.executable, str(SCRIPTS / script), *arguments]
+
+
+def run(script: str, arguments: Sequence[str], cwd: Path) -> Finished:
+    """One call of a script, as a user makes it."""
+    done = subprocess.run(
+        command(script, arguments), cwd=cwd, env=environment(), capture_output=True, text=True, timeout=300
+    )
+    return Finished(done.returncode, done.stdout, done.stderr)
+
+
+def run_many(script: str, calls: Sequence[Sequence[str]], cwd: Path) -> list[Finished]:
+    """Several calls of a script in one process, one after the other."""
+    arguments = [sys.executable, "-c", _DRIVER, str(SCRIPTS / script), json.dumps([list(call) for call in calls])]
+    done = subprocess.run(arguments, cwd=cwd, env=environment(), capture_output=True, text=True, timeout=600)
+    if done.returncode != 0:
+        raise RuntimeError(f"{script} raised: {done.stdout[-2000:]}\n{done.stderr[-4000:]}")
+    results: list[Any] = json.loads(done.stdout.rsplit("RESULTS", 1)[1])
+    return [Finished(*result) for result in results]

@@ -1,0 +1,149 @@
+"""`scripts/predict_dgp.py` on runs of `scripts/train_dgp.py`: what it writes, and its errors."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from experiment.data import make_splits
+from experiment.tables import read_table
+from tests.scripts.running import Finished, run_many
+
+TRAIN = ["--num_steps=3", "--inducing=5", "--num_predict_samples=4", "--noprogress", "--compare="]
+
+
+def _write_tables(folder: Path) -> None:
+    rng = np.random.default_rng(1)
+    size, colour = rng.uniform(20, 90, 60), rng.choice(["red", "blue"], 60)
+    houses = pd.DataFrame({"size": size, "colour": colour, "price": 1e5 + 900 * size + 5e3 * rng.normal(size=60)})
+    houses.to_csv(folder / "houses.csv", index=False)
+    houses[["colour", "size"]].iloc[:7].to_csv(folder / "new_houses.csv", index=False)
+    houses[["size"]].to_csv(folder / "no_colour.csv", index=False)
+    houses.assign(colour="green").to_csv(folder / "green.csv", index=False)
+    a = rng.normal(size=60)
+    kinds = np.array(["ape", "bee", "cow"])[np.digitize(a, [-0.5, 0.5])]
+    pd.DataFrame({"a": a, "kind": kinds}).to_csv(folder / "kinds.csv", index=False)
+    pd.DataFrame({"a": a, "sick": np.where(a > 0, "yes", "no")}).to_csv(folder / "sick.csv", index=False)
+
+
+PREDICTIONS: dict[str, list[str]] = {
+    "houses": ["--run_dir=houses", "--data=houses.csv"],
+    "new_houses": ["--run_dir=houses", "--data=new_houses.csv"],
+    "kinds": ["--run_dir=kinds", "--data=kinds.csv"],
+    "sick": ["--run_dir=sick", "--data=sick.csv"],
+}
+
+ERRORS: list[tuple[list[str], str]] = [
+    (["--run_dir=nowhere", "--data=houses.csv"], r"must be a run of train_dgp.py, but has no inputs.json"),
+    (["--run_dir=houses", "--data=no_colour.csv"], r"must have the columns of the training data, but lacks 'colour'"),
+    (["--run_dir=houses", "--data=green.csv"], r"'green' in row 0"),
+    (
+        ["--run_dir=houses", "--data=houses.csv", "--output=x.txt"],
+        r"--output must end in \.csv or \.csv\.gz, got x.txt",
+    ),
+    (["--run_dir=mixed", "--data=houses.csv"], r"model\.npz has 1 inputs, but inputs\.json 3"),
+    (["--run_dir=cut", "--data=houses.csv"], r"model\.npz is no complete file of save_model"),
+    (["--run_dir=early", "--data=houses.csv"], r"has no model\.npz: no checkpoint was reached yet"),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("predict")
+    _write_tables(folder)
+    targets = {"houses": ["--target=price"], "kinds": ["--target=kind"], "sick": ["--target=sick", "--layers=1"]}
+    calls = [[f"--run_dir={name}", f"--data={name}.csv", *extra, *TRAIN] for name, extra in targets.items()]
+    calls[0].append("--float32")
+    for done in run_many("train_dgp.py", calls, folder):
+        assert done.code == 0, done.err
+    inputs = (folder / "houses" / "inputs.json").read_text()
+    for name in ("mixed", "cut", "early"):
+        (folder / name).mkdir()
+        (folder / name / "inputs.json").write_text(inputs.replace("true", "false") if name == "mixed" else inputs)
+    (folder / "mixed" / "model.npz").write_bytes((folder / "kinds" / "model.npz").read_bytes())
+    (folder / "cut" / "model.npz").write_bytes((folder / "houses" / "model.npz").read_bytes()[:500])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def finished(folder: Path) -> dict[str, Finished]:
+    calls = {name: [*call, f"--output={name}_predicted.csv"] for name, call in PREDICTIONS.items()}
+    calls |= {f"error {number}": call for number, (call, _) in enumerate(ERRORS)}
+    return dict(zip(calls, run_many("predict_dgp.py", list(calls.values()), folder), strict=True))
+
+
+def _predicted(folder: Path, name: str) -> pd.DataFrame:
+    return pd.read_csv(folder / f"{name}_predicted.csv")
+
+
+def _printed(done: Finished, name: str) -> float:
+    match = re.search(rf"^{name}: (\S+)$", done.out, re.MULTILINE)
+    assert match, done.out
+    return float(match[1])
+
+
+def test_regression(folder: Path, finished: dict[str, Finished]) -> None:
+    code, out, err = finished["houses"]
+    assert (code, err) == (0, "")
+    assert "60 predictions written to houses_predicted.csv" in out
+    table, price = _predicted(folder, "houses"), pd.read_csv(folder / "houses.csv")["price"]
+    assert list(table) == ["mean", "std", "lower", "upper", "log_density"]
+    assert ((table["lower"] < table["mean"]) & (table["mean"] < table["upper"]) & (table["std"] > 0)).all()
+    assert table["mean"].between(5e4, 3e5).all()  # the units of the data
+    assert _printed(finished["houses"], "rmse") == pytest.approx(
+        np.sqrt(np.mean((table["mean"] - price) ** 2)), rel=1e-4
+    )
+    assert _printed(finished["houses"], "log_likelihood_nats") == pytest.approx(table["log_density"].mean(), rel=1e-4)
+
+
+def test_columns_agree_with_one_another(folder: Path, finished: dict[str, Finished]) -> None:
+    """After three steps the mixture is close to one Gaussian, so its moments give the density and the limits."""
+    table, price = _predicted(folder, "houses"), pd.read_csv(folder / "houses.csv")["price"]
+    normal = stats.norm(table["mean"], table["std"])
+    np.testing.assert_allclose(table["log_density"], normal.logpdf(price), atol=0.05)
+    np.testing.assert_allclose(table["upper"] - table["lower"], 2 * 1.96 * table["std"], rtol=0.05)
+
+
+def test_scores_are_those_of_the_training_script(folder: Path, finished: dict[str, Finished]) -> None:
+    """The file's log densities of the test rows have the mean that training reported; one layer needs no draws."""
+    splits = make_splits(read_table(folder / "sick.csv", target="sick"), split=0, seed=0)
+    is_test = pd.read_csv(folder / "sick.csv", float_precision="round_trip")["a"].isin(splits.test.X[:, 0])
+    assert is_test.sum() == 6
+    reported = json.loads((folder / "sick" / "result.json").read_text())["models"]["gp"]["test"]
+    found = _predicted(folder, "sick")["log_density"][is_test].mean()
+    assert found == pytest.approx(reported["log_likelihood_nats"], rel=1e-9)
+
+
+def test_rows_do_not_depend_on_others_or_on_the_target(folder: Path, finished: dict[str, Finished]) -> None:
+    """The same rows without the target, with columns in another order and fewer rows."""
+    assert finished["new_houses"].code == 0
+    assert "rmse" not in finished["new_houses"].out
+    new, all_rows = _predicted(folder, "new_houses"), _predicted(folder, "houses")
+    assert list(new) == ["mean", "std", "lower", "upper"]
+    np.testing.assert_allclose(new, all_rows.iloc[:7, :4], rtol=1e-5)  # float32: sums of other lengths
+
+
+@pytest.mark.parametrize(("name", "classes"), [("kinds", ["ape", "bee", "cow"]), ("sick", ["no", "yes"])])
+def test_classification(name: str, classes: list[str], folder: Path, finished: dict[str, Finished]) -> None:
+    assert (finished[name].code, finished[name].err) == (0, "")
+    table, source = _predicted(folder, name), pd.read_csv(folder / f"{name}.csv")
+    columns = [f"probability_{c}" for c in classes]
+    assert list(table) == ["label", *columns, "log_density"]
+    probabilities = table[columns].to_numpy()
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1.0, atol=1e-3)  # robust-max integrates by quadrature
+    assert (table["label"] == np.array(classes)[probabilities.argmax(axis=1)]).all()
+    target = source.iloc[:, -1]
+    of_target = probabilities[np.arange(60), target.map(classes.index)]
+    np.testing.assert_allclose(table["log_density"], np.log(of_target), atol=1e-3)
+    assert _printed(finished[name], "accuracy") == pytest.approx((table["label"] == target).mean(), rel=1e-4)
+
+
+@pytest.mark.parametrize("number", range(len(ERRORS)), ids=[message for _, message in ERRORS])
+def test_errors_are_one_line(number: int, finished: dict[str, Finished]) -> None:
+    code, _, err = finished[f"error {number}"]
+    assert code == 2
+    assert re.fullmatch(rf"predict_dgp\.py: error: .*{ERRORS[number][1]}.*\n", err), err
