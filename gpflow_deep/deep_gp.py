@@ -387,7 +387,7 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
             def draw(index: tf.Tensor, start: tf.Tensor, stop: tf.Tensor) -> tuple[tf.Tensor]:
                 rows, chunk_seed = X[start:stop], tf.random.fold_in(seed, index)
                 noise = MonteCarlo().noise(dims, 0, S, stop - start, chunk_seed, X.dtype)
-                return (tf.transpose(self.propagate(rows, noise, factors=factors).samples[-1], [1, 0, 2]),)
+                return (_swap_two(self._propagate_slices(rows, noise, S, factors).samples[-1]),)
 
             X, restore = _flat_rows(Xnew)
             (flat,) = map_slices(draw, _length(X), self._rows_per_chunk(S), [X.dtype])
@@ -461,7 +461,7 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
 
         def layers_at(index: tf.Tensor, start: tf.Tensor, stop: tf.Tensor) -> list[tf.Tensor]:
             noise = MonteCarlo().noise(dims, 0, S, stop - start, tf.random.fold_in(seed, index), X.dtype)
-            parts = self.propagate(X[start:stop], noise, factors=factors)
+            parts = self._propagate_slices(X[start:stop], noise, S, factors)
             return [_swap_two(part) for parts_of_kind in parts for part in parts_of_kind]
 
         L = len(self.layers)
@@ -523,12 +523,33 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
         full_output_cov: bool = False,
     ) -> MeanAndVariance:
         """Moments of the last layer given draws of the inner ones: [S, N, P] and [S, ...]. Layer 1 sees X once."""
+        S = noise[0].shape[0] if noise else 1
+        if not full_cov and S is not None and S > self._points_per_chunk:  # too many even for a single row
+
+            def of_some(index: tf.Tensor, start: tf.Tensor, stop: tf.Tensor) -> MeanAndVariance:
+                return self._components(X, [eps[start:stop] for eps in noise], factors, False, full_output_cov)
+
+            return map_slices(of_some, S, self._points_per_chunk, [X.dtype] * 2)
         F = X
         for layer, layer_factors, eps in zip(self.layers[:-1], factors[:-1], noise, strict=True):
             moments = layer.latent_moments(F, layer_factors, full_cov=full_cov)
             F = layer.sample(F, moments, eps, full_cov=full_cov)
         mean, cov = self.layers[-1].predict(F, full_cov=full_cov, full_output_cov=full_output_cov, factors=factors[-1])
         return (mean[None], cov[None]) if len(self.layers) == 1 else (mean, cov)
+
+    def _propagate_slices(self, X: tf.Tensor, noise: Sequence[tf.Tensor], S: int, factors: Factors) -> Propagation:
+        """`propagate` with a bounded number of draws at once; `noise` for every layer."""
+        if S <= self._points_per_chunk:
+            return self.propagate(X, noise, factors=factors)
+
+        def of_some(index: tf.Tensor, start: tf.Tensor, stop: tf.Tensor) -> list[tf.Tensor]:
+            parts = self.propagate(X, [eps[start:stop] for eps in noise], factors=factors)
+            return [part for parts_of_kind in parts for part in parts_of_kind]
+
+        L = len(self.layers)
+        parts = list(map_slices(of_some, S, self._points_per_chunk, [X.dtype] * (3 * L)))
+        parts[L], parts[2 * L] = parts[L][:1], parts[2 * L][:1]  # the first layer's moments do not depend on draws
+        return Propagation(tuple(parts[:L]), tuple(parts[L : 2 * L]), tuple(parts[2 * L :]))
 
     @property
     def _points_per_chunk(self) -> int:

@@ -18,6 +18,11 @@ __all__ = ["MAX_JITTER_FACTOR", "add_diagonal", "condition_number", "quadratic_f
 #: The largest jitter that `robust_cholesky` tries, relative to the mean of the diagonal of its argument.
 MAX_JITTER_FACTOR = 1e-1
 
+#: `quadratic_form` works on blocks of columns whose [P, M, columns] temporaries have about this size.
+BLOCK_BYTES = 4 * 2**20
+MIN_BLOCK_COLUMNS = 256
+MAX_BLOCKS = 64
+
 
 @check_shapes("matrix: [batch..., M, M]", "value: []", "return: [batch..., M, M]")
 def add_diagonal(matrix: tf.Tensor, value: tf.Tensor) -> tf.Tensor:
@@ -129,36 +134,54 @@ def quadratic_form(A: tf.Tensor, S: tf.Tensor) -> tf.Tensor:
     """`a_b' S_p a_b` for every column `a_b` of `A` and every symmetric `S_p`.
 
     4 P M^2 B operations forward and backward, where differentiating `|| L_p' a_b ||^2` takes 6. With one `A` for all p
-    these are a single [P M, M] x [M, B] product and a single [P M, B] x [B, M] product.
+    these are [P M, M] x [M, B] products forward and [P M, B] x [B, M] products backward, on blocks of columns whose
+    temporaries stay near the processor.
 
     :param A: [M, B] for all p, or [P, M, B], one for each.
     :param S: symmetric matrices; the gradient with respect to them is the symmetric one.
     """
-    is_shared = A.shape.rank == 2
+    sizes = _block_sizes(A, S)
 
     @tf.custom_gradient
     def form(A: tf.Tensor, S: tf.Tensor) -> tuple[tf.Tensor, object]:
         P, M = tf.shape(S)[0], tf.shape(S)[1]
+        is_shared = A.shape.rank == 2
+        blocks = tf.split(A, sizes, axis=-1) if len(sizes) > 1 else [A]
         if is_shared:
-            SA = tf.reshape(tf.matmul(tf.reshape(S, [P * M, M]), A), [P, M, -1])  # [P, M, B]
+            stacked = tf.reshape(S, [P * M, M])
+            products = [tf.reshape(tf.matmul(stacked, block), [P, M, -1]) for block in blocks]  # [P, M, b]
         else:
-            SA = tf.matmul(S, A)
-        value = tf.reduce_sum(SA * A, axis=1)  # [P, B]
+            products = [tf.matmul(S, block) for block in blocks]
+        values = [tf.reduce_sum(SA * block, axis=1) for SA, block in zip(products, blocks, strict=True)]  # [P, b]
 
         def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             g = tf.transpose(upstream)[:, None, :]  # [P, 1, B]
-            weighted = g * A  # [P, M, B]
-            if is_shared:
-                dA = 2.0 * tf.reduce_sum(g * SA, axis=0)
-                dS = tf.reshape(tf.matmul(tf.reshape(weighted, [P * M, -1]), A, transpose_b=True), [P, M, M])
-            else:
-                dA = 2.0 * g * SA
-                dS = tf.matmul(weighted, A, transpose_b=True)
-            return dA, dS
+            parts = tf.split(g, sizes, axis=-1) if len(sizes) > 1 else [g]
+            dAs, dSs = [], []
+            for part, SA, block in zip(parts, products, blocks, strict=True):
+                weighted = part * block  # [P, M, b]
+                if is_shared:
+                    dAs.append(2.0 * tf.reduce_sum(part * SA, axis=0))
+                    dS = tf.matmul(tf.reshape(weighted, [P * M, -1]), block, transpose_b=True)
+                    dSs.append(tf.reshape(dS, [P, M, M]))
+                else:
+                    dAs.append(2.0 * part * SA)
+                    dSs.append(tf.matmul(weighted, block, transpose_b=True))
+            return tf.concat(dAs, axis=-1), tf.add_n(dSs)
 
-        return tf.transpose(value), gradient
+        return tf.transpose(tf.concat(values, axis=-1)), gradient
 
     return form(A, S)
+
+
+def _block_sizes(A: tf.Tensor, S: tf.Tensor) -> list[int]:
+    """Numbers of columns of A's blocks; a single block where the shapes are not known while tracing."""
+    if None in (*A.shape[-2:], S.shape[0]):
+        return [-1]
+    M, B = A.shape[-2:]
+    size = max(MIN_BLOCK_COLUMNS, BLOCK_BYTES // (A.dtype.size * M * max(1, S.shape[0])))
+    count = min(MAX_BLOCKS, max(1, -(-B // size)))
+    return [B // count + (i < B % count) for i in range(count)]
 
 
 @check_shapes("Z: [M, D]", "X: [B, D]", "variance: []", "lengthscales: [broadcast D]", "return: [M, B]")
