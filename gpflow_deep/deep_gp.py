@@ -524,7 +524,7 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
     ) -> MeanAndVariance:
         """Moments of the last layer given draws of the inner ones: [S, N, P] and [S, ...]. Layer 1 sees X once."""
         S = noise[0].shape[0] if noise else 1
-        if not full_cov and S is not None and S > self._points_per_chunk:  # too many even for a single row
+        if not full_cov and S is not None and self._points_per_chunk < S:  # too many even for a single row
 
             def of_some(index: tf.Tensor, start: tf.Tensor, stop: tf.Tensor) -> MeanAndVariance:
                 return self._components(X, [eps[start:stop] for eps in noise], factors, False, full_output_cov)
@@ -539,7 +539,7 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
 
     def _propagate_slices(self, X: tf.Tensor, noise: Sequence[tf.Tensor], S: int, factors: Factors) -> Propagation:
         """`propagate` with a bounded number of draws at once; `noise` for every layer."""
-        if S <= self._points_per_chunk:
+        if self._points_per_chunk >= S:
             return self.propagate(X, noise, factors=factors)
 
         def of_some(index: tf.Tensor, start: tf.Tensor, stop: tf.Tensor) -> list[tf.Tensor]:
