@@ -228,7 +228,7 @@ class SVGPLayer(Module):
     def prior_covariance(self) -> tf.Tensor:
         """Kuu with the noise between layers and without jitter: [M, M] if `is_shared`, else [L, M, M]."""
         pairs = self._pairs()
-        Kuus = [Kuu(inducing, kernel, jitter=0.0) for inducing, kernel in pairs]
+        Kuus = [_inducing_covariance(inducing, kernel) for inducing, kernel in pairs]
         K = Kuus[0] if len(pairs) == 1 else tf.stack(Kuus)
         return K if self.noise_variance is None else add_diagonal(K, self.noise_variance)
 
@@ -260,6 +260,7 @@ class SVGPLayer(Module):
         else:
             mean, var = self._marginals(points, factors)
         shape = tf.concat([lead, [self.num_latent_gps]], axis=0)
+        var = tf.maximum(var, 0.0)  # a difference, which rounding can make negative
         moments = LayerMoments(tf.reshape(mean, shape), tf.reshape(var, shape))
         for tensor in moments:
             tensor.set_shape(X.shape[:-1].concatenate([self.num_latent_gps]))
@@ -475,6 +476,15 @@ def _lengthscales(kernels: Sequence[Kernel]) -> list[tuple[str, tf.Tensor]]:
         for i, kernel in enumerate(kernels)
         if hasattr(kernel, "lengthscales")
     ]
+
+
+def _inducing_covariance(inducing: InducingVariables, kernel: Kernel) -> tf.Tensor:
+    """Kuu without jitter. In a float32 model, squared exponentials go through float64: of unscaled inputs, rounding
+    would otherwise make Kuu indefinite."""
+    if type(kernel) is SquaredExponential and type(inducing) is InducingPoints and inducing.Z.dtype == tf.float32:
+        Z = tf.convert_to_tensor(inducing.Z)
+        return tf.cast(_cross_covariance(inducing, kernel, Z, tf.float64), Z.dtype)
+    return Kuu(inducing, kernel, jitter=0.0)
 
 
 def _cross_covariance(inducing: InducingVariables, kernel: Kernel, points: tf.Tensor, dtype: tf.DType) -> tf.Tensor:

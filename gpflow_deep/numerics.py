@@ -200,4 +200,7 @@ def scaled_rbf(Z: tf.Tensor, X: tf.Tensor, variance: tf.Tensor, lengthscales: tf
     x_term = -0.5 * tf.linalg.matvec(tf.square(X), precisions)[:, None]  # [B, 1]
     left = tf.concat([scaled_Z, z_term, tf.ones_like(z_term)], axis=-1)
     right = tf.concat([X, tf.ones_like(x_term), x_term], axis=-1)
-    return tf.exp(tf.matmul(left, right, transpose_b=True))
+    exponent = tf.matmul(left, right, transpose_b=True)
+    if exponent.dtype == tf.float32:  # on unscaled inputs, rounding could make it large and positive
+        exponent = tf.minimum(exponent, tf.math.log(variance))
+    return tf.exp(exponent)
