@@ -376,7 +376,7 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
         :param seed: of the draws; None for fresh ones from TensorFlow's global generator.
         """
         Xnew = self._inputs(Xnew)
-        S = 1 if num_samples is None else num_samples
+        S = 1 if num_samples is None else self._asked(num_samples)
         seed = _fresh_seed() if seed is None else _as_seed(seed)
         factors = self.cached_factors() if factors is None else factors
         dims = [layer.num_latent_gps for layer in self.layers]
@@ -433,7 +433,7 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
 
     def component_weights(self, num_samples: int | None = None) -> tf.Tensor:
         """Weights [S] of the components of `predict_components`; they sum to one."""
-        S = self.integrator.num_components(self._inner_dims, num_samples or self.num_predict_samples)
+        S = self.integrator.num_components(self._inner_dims, self._asked(num_samples))
         return tf.exp(self.integrator.log_weights(self._inner_dims, S, self._dtype))
 
     def predict_all_layers(
@@ -451,7 +451,7 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
         :param full_cov: joint over the N points; needs [S, P, N, N] of memory for every layer.
         """
         X = self._inputs(Xnew)
-        S = self.num_predict_samples if num_samples is None else num_samples
+        S = self._asked(num_samples)
         seed = self._prediction_seed(seed)
         factors = self.cached_factors() if factors is None else factors
         dims = [layer.num_latent_gps for layer in self.layers]
@@ -507,6 +507,12 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
                 f"X must have {expected} columns, as the inducing inputs of the first layer have, got shape {X.shape}."
             )
         return X
+
+    def _asked(self, num_samples: int | None) -> int:
+        """The number of samples to predict with."""
+        if num_samples is not None and num_samples < 1:
+            raise ValueError(f"num_samples must be at least 1, got {num_samples}.")
+        return self.num_predict_samples if num_samples is None else num_samples
 
     def _prediction_seed(self, seed: tf.Tensor | int | None) -> tf.Tensor:
         return _as_seed(self.prediction_seed if seed is None else seed)
@@ -581,7 +587,7 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
         `fn` returns tensors with the rows on the first axis. Every chunk has its own noise, which does not depend on
         the number of rows, so that predictions for the first rows stay the same when rows are appended.
         """
-        S = self.integrator.num_components(self._inner_dims, num_samples or self.num_predict_samples)
+        S = self.integrator.num_components(self._inner_dims, self._asked(num_samples))
         dtype = self._dtype
         weights = tf.exp(self.integrator.log_weights(self._inner_dims, S, dtype))
 
@@ -595,7 +601,7 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
 
     def _joint_components(self, num_samples: int | None) -> tuple[int, Integrator]:
         """Joint draws over many points are Monte Carlo for every model: nodes would grow with N."""
-        S = num_samples or self.num_predict_samples
+        S = self._asked(num_samples)
         return MonteCarlo().num_components(self._inner_dims, S), MonteCarlo()
 
     def _joint_mixture(

@@ -31,19 +31,24 @@ from gpflow.mean_functions import MeanFunction, Zero
 from gpflow.models.util import InducingVariablesLike, inducingpoint_wrapper
 from gpflow.utilities import positive, triangular
 
-from .numerics import add_diagonal, quadratic_form, robust_cholesky, scaled_rbf
+from .numerics import add_diagonal, largest_scaled_square, quadratic_form, robust_cholesky, scaled_rbf
 
 __all__ = ["CachedFactors", "LayerFactors", "LayerMoments", "Precision", "SVGPLayer"]
 
 #: How a layer computes its marginal variances.
 #: `"full"`: everything in the model's float type.
 #: `"mixed"`: kernel, Cholesky, solve and mean as `"full"`; only the product with the P covariances `S` in float32.
-#: `"fast"`: everything with a data axis in float32, unless `Kuu` looks ill-conditioned, when it acts as `"mixed"`.
+#: `"fast"`: everything with a data axis in float32, unless `Kuu` looks ill-conditioned or the inputs are far out, when
+#: it acts as `"mixed"`.
 Precision = Literal["full", "mixed", "fast"]
 
 #: `"fast"` precision is used while (max diag L / min diag L)^2, a lower bound of cond(Kuu), stays below this. The ratio
 #: itself cannot exceed variance / jitter, so a limit of 1e6 would never be reached with GPflow's default jitter.
 FAST_CONDITION_LIMIT = 1e5
+
+#: ... and while no input is farther than the square root of this from the inducing inputs' centre, in lengthscales:
+#: the relative rounding error of a float32 kernel value is about 6e-8 times the square.
+FAST_SQUARE_LIMIT = 1e4
 
 
 class LayerFactors(NamedTuple):
@@ -389,8 +394,9 @@ class SVGPLayer(Module):
                 A, mean, reduction = tensors
                 return tf.cast(A, low), tf.cast(mean, dtype), tf.cast(reduction, dtype)
 
+            is_near = tf.reduce_all([square < FAST_SQUARE_LIMIT for square in self._largest_squares(points)])
             A, mean, reduction = tf.cond(
-                tf.reduce_max(spread) < FAST_CONDITION_LIMIT,
+                tf.logical_and(tf.reduce_max(spread) < FAST_CONDITION_LIMIT, is_near),
                 lambda: cast_all(project(low)),
                 lambda: cast_all(project(dtype)),
             )
@@ -400,6 +406,15 @@ class SVGPLayer(Module):
         q_sqrt = tf.cast(factors.q_sqrt, low)
         S = tf.square(q_sqrt) if q_sqrt.shape.rank == 2 else tf.matmul(q_sqrt, q_sqrt, transpose_b=True)
         return mean, tf.transpose(prior - reduction) + tf.cast(_added_variance(A, S), dtype)
+
+    def _largest_squares(self, points: tf.Tensor) -> list[tf.Tensor]:
+        """For each squared-exponential kernel, the largest squared distance of an input from its centre of Z."""
+        squares = []
+        for inducing, kernel in self._pairs():
+            if type(kernel) is SquaredExponential and type(inducing) is InducingPoints:
+                X, Z = kernel.slice(points, tf.convert_to_tensor(inducing.Z))
+                squares.append(largest_scaled_square(Z, X, tf.convert_to_tensor(kernel.lengthscales)))
+        return squares
 
     def _cached_marginals(self, points: tf.Tensor, factors: CachedFactors) -> tuple[tf.Tensor, tf.Tensor]:
         dtype = points.dtype
@@ -414,7 +429,7 @@ class SVGPLayer(Module):
         return mean, prior - tf.reshape(reduction, tf.shape(prior)) + added
 
     def _joint_moments(self, X: tf.Tensor, points: tf.Tensor, factors: LayerFactors | CachedFactors) -> LayerMoments:
-        """Mean [..., N, L] and covariance [..., L, N, N], always in the model's float type."""
+        """Mean [..., N, L] and covariance [..., L, N, N], computed in the model's float type."""
         dtype = points.dtype
         A = self._Kuf(points, dtype)  # [M, B] or [L, M, B]
         if isinstance(factors, CachedFactors):

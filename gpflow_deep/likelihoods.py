@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import copy
 import math
+from functools import partial
 from typing import Any
 
 import tensorflow as tf
@@ -34,11 +35,8 @@ def variational_expectations(
 
     :param seed: int32 [2], used only by likelihoods that integrate by Monte Carlo.
     """
-    flat, arguments = _flatten(likelihood, X, f_mean, f_var, Y)
-    if isinstance(likelihood, MonteCarloLikelihood):
-        value = flat._variational_expectations(*arguments, epsilon=_epsilon(flat, arguments[1], seed))
-    else:
-        value = flat.variational_expectations(*arguments)
+    flat, arguments = _flatten(likelihood, X, f_mean, f_var, Y, seed)
+    value = flat.variational_expectations(*arguments)
     return tf.reshape(value, tf.shape(f_mean)[:2])
 
 
@@ -47,11 +45,8 @@ def predict_log_density(
     likelihood: Likelihood, X: tf.Tensor, f_mean: tf.Tensor, f_var: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor
 ) -> tf.Tensor:
     """`log E[p(y_n | f)]` in nats under `f ~ N(f_mean[s, n], diag f_var[s, n])`, one value per component."""
-    flat, arguments = _flatten(likelihood, X, f_mean, f_var, Y)
-    if isinstance(likelihood, MonteCarloLikelihood):
-        value = flat._predict_log_density(*arguments, epsilon=_epsilon(flat, arguments[1], seed))
-    else:
-        value = flat.predict_log_density(*arguments)
+    flat, arguments = _flatten(likelihood, X, f_mean, f_var, Y, seed)
+    value = flat.predict_log_density(*arguments)
     return tf.reshape(value, tf.shape(f_mean)[:2])
 
 
@@ -60,17 +55,14 @@ def predict_mean_and_var(
     likelihood: Likelihood, X: tf.Tensor, f_mean: tf.Tensor, f_var: tf.Tensor, seed: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Mean and variance of y under each component."""
-    flat, arguments = _flatten(likelihood, X, f_mean, f_var, None)
-    if isinstance(likelihood, MonteCarloLikelihood):
-        mean, var = flat._predict_mean_and_var(*arguments, epsilon=_epsilon(flat, arguments[1], seed))
-    else:
-        mean, var = flat.predict_mean_and_var(*arguments)
+    flat, arguments = _flatten(likelihood, X, f_mean, f_var, None, seed)
+    mean, var = flat.predict_mean_and_var(*arguments)
     shape = tf.concat([tf.shape(f_mean)[:2], tf.shape(mean)[-1:]], axis=0)
     return tf.reshape(mean, shape), tf.reshape(var, shape)
 
 
 def _flatten(
-    likelihood: Likelihood, X: tf.Tensor, f_mean: tf.Tensor, f_var: tf.Tensor, Y: tf.Tensor | None
+    likelihood: Likelihood, X: tf.Tensor, f_mean: tf.Tensor, f_var: tf.Tensor, Y: tf.Tensor | None, seed: tf.Tensor
 ) -> tuple[Any, list[tf.Tensor]]:
     S, P = tf.shape(f_mean)[0], f_mean.shape[-1]
     arguments = [_repeat(X, S), tf.reshape(f_mean, [-1, P]), tf.reshape(f_var, [-1, P])]
@@ -79,7 +71,7 @@ def _flatten(
         if isinstance(likelihood, Softmax) and not Y.dtype.is_integer:
             Y = tf.cast(Y, default_int())
         arguments.append(_repeat(Y, S))
-    return _repaired(likelihood), arguments
+    return _repaired(likelihood, seed), arguments
 
 
 def _repeat(rows: tf.Tensor, S: tf.Tensor) -> tf.Tensor:
@@ -88,22 +80,44 @@ def _repeat(rows: tf.Tensor, S: tf.Tensor) -> tf.Tensor:
     return tf.tile(rows, [S, 1])
 
 
-def _epsilon(likelihood: Any, f_mean: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+def _repaired(likelihood: Likelihood, seed: tf.Tensor) -> Any:
+    """The likelihood itself, or a view of it (same parameters) with finite ordinal bins and noise from `seed`."""
+    changes: dict[str, Any] = {}
+    if isinstance(likelihood, Ordinal):
+        changes["__class__"] = _FiniteOrdinal
+    elif isinstance(likelihood, MonteCarloLikelihood):
+        changes["_mc_quadrature"] = partial(_seeded_quadrature, likelihood, seed)
+    elif isinstance(likelihood, SwitchedLikelihood):
+        seeds = [tf.random.fold_in(seed, i) for i in range(len(likelihood.likelihoods))]
+        parts = [_repaired(*pair) for pair in zip(likelihood.likelihoods, seeds, strict=True)]
+        if any(new is not old for new, old in zip(parts, likelihood.likelihoods, strict=True)):
+            changes["likelihoods"] = parts
+    if not changes:
+        return likelihood
+    view = copy.copy(likelihood)
+    for name, value in changes.items():
+        object.__setattr__(view, name, value)  # not by tf.Module's, which would record it for the original too
+    return view
+
+
+def _seeded_quadrature(
+    likelihood: MonteCarloLikelihood,
+    seed: tf.Tensor,
+    funcs: Any,
+    Fmu: tf.Tensor,
+    Fvar: tf.Tensor,
+    logspace: bool = False,
+    epsilon: tf.Tensor | None = None,
+    **Ys: Any,
+) -> tf.Tensor:
+    """`MonteCarloLikelihood._mc_quadrature` with standard-normal draws that are a function of `seed`."""
+    epsilon = _epsilon(likelihood, Fmu, seed) if epsilon is None else epsilon
+    return likelihood._mc_quadrature(funcs, Fmu, Fvar, logspace=logspace, epsilon=epsilon, **Ys)
+
+
+def _epsilon(likelihood: MonteCarloLikelihood, f_mean: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     shape = tf.concat([[likelihood.num_monte_carlo_points], tf.shape(f_mean)], axis=0)
     return tf.random.stateless_normal(shape, seed, dtype=f_mean.dtype)
-
-
-def _repaired(likelihood: Likelihood) -> Any:
-    """The likelihood itself, or a view of it (same parameters) whose ordinal bins have finite edges."""
-    if isinstance(likelihood, Ordinal):
-        view = copy.copy(likelihood)
-        view.__class__ = _FiniteOrdinal
-        return view
-    if isinstance(likelihood, SwitchedLikelihood) and any(isinstance(part, Ordinal) for part in likelihood.likelihoods):
-        view = copy.copy(likelihood)
-        view.likelihoods = [_repaired(part) for part in likelihood.likelihoods]
-        return view
-    return likelihood
 
 
 class _FiniteOrdinal(Ordinal):

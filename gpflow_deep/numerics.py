@@ -13,7 +13,15 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.config import default_jitter
 
-__all__ = ["MAX_JITTER_FACTOR", "add_diagonal", "condition_number", "quadratic_form", "robust_cholesky", "scaled_rbf"]
+__all__ = [
+    "MAX_JITTER_FACTOR",
+    "add_diagonal",
+    "condition_number",
+    "largest_scaled_square",
+    "quadratic_form",
+    "robust_cholesky",
+    "scaled_rbf",
+]
 
 #: The largest jitter that `robust_cholesky` tries, relative to the mean of the diagonal of its argument.
 MAX_JITTER_FACTOR = 1e-1
@@ -182,6 +190,15 @@ def _block_sizes(A: tf.Tensor, S: tf.Tensor) -> list[int]:
     size = max(MIN_BLOCK_COLUMNS, BLOCK_BYTES // (A.dtype.size * M * max(1, S.shape[0])))
     count = min(MAX_BLOCKS, max(1, -(-B // size)))
     return [B // count + (i < B % count) for i in range(count)]
+
+
+@check_shapes("Z: [M, D]", "X: [B, D]", "lengthscales: [broadcast D]", "return: []")
+def largest_scaled_square(Z: tf.Tensor, X: tf.Tensor, lengthscales: tf.Tensor) -> tf.Tensor:
+    """Largest `|z/l - c/l|^2` or `|x/l - c/l|^2`, c the mean of Z: how far out the points of `scaled_rbf` are."""
+    centre = tf.reduce_mean(Z, axis=0, keepdims=True)
+    precisions = tf.broadcast_to(1.0 / tf.square(lengthscales), tf.shape(Z)[1:])
+    squares = [tf.reduce_max(tf.linalg.matvec(tf.square(points - centre), precisions)) for points in (Z, X)]
+    return tf.reduce_max(squares)
 
 
 @check_shapes("Z: [M, D]", "X: [B, D]", "variance: []", "lengthscales: [broadcast D]", "return: [M, B]")

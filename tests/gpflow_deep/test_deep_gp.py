@@ -627,3 +627,10 @@ def test_messages_of_inputs(rng: np.random.Generator) -> None:
             model.predict_y(X, full_cov, full_output_cov)
         with pytest.raises(NotImplementedError, match="predict_log_density has no full covariances, as in GPflow"):
             model.predict_log_density((X, Y), full_cov, full_output_cov)
+
+
+@pytest.mark.parametrize("method", ["predict_f", "predict_y", "predict_components", "predict_f_samples"])
+def test_num_samples_must_be_positive(rng: np.random.Generator, method: str) -> None:
+    model = make_model(rng, (2, 2, 1))
+    with pytest.raises(ValueError, match="num_samples must be at least 1, got 0"):
+        getattr(model, method)(np.zeros((3, 2)), num_samples=0)

@@ -153,7 +153,9 @@ def elbo_loss(elbo: Callable[..., tf.Tensor], batch: Data) -> float:
 def test_closure_of_a_pair_is_fresh_or_fixed(model: DeepGP, data: Data) -> None:
     fresh, fixed = model.training_loss_closure(data), model.training_loss_closure(data, seed=1)
     assert float(fresh()) != float(fresh())
-    assert float(fixed()) == float(fixed()) == float(model.training_loss_closure(data, seed=1, compile=False)())
+    assert float(fixed()) == float(fixed())
+    eager = model.training_loss_closure(data, seed=1, compile=False)
+    np.testing.assert_allclose(fixed(), eager(), rtol=1e-12)  # compiled graphs add up in another order
 
 
 def test_priors_enter_the_loss_once(model: DeepGP, data: Data) -> None:

@@ -359,6 +359,21 @@ def test_fast_falls_back_where_kuu_is_ill_conditioned(rng: np.random.Generator) 
             assert np.array_equal(fast, mixed) == falls_back
 
 
+def test_fast_falls_back_where_inputs_are_far_out(rng: np.random.Generator) -> None:
+    """Inputs at 1e3 lengthscales: float32 squares of that size are wrong by 0.06, so "fast" acts as "mixed"."""
+    Z = spread_inputs(rng, 6, 2)
+    q_mu, q_sqrt = random_q(rng, 6, 2)
+    for offset, falls_back in ((0.0, False), (1e3, True)):
+        X = Z + 0.1 * rng.standard_normal(Z.shape)
+        X[0] += offset
+        results = [
+            SVGPLayer(gpflow.kernels.SquaredExponential(), Z, q_mu=q_mu, q_sqrt=q_sqrt, precision=precision).predict(X)
+            for precision in ("fast", "mixed")
+        ]
+        for fast, mixed in zip(*results, strict=True):
+            assert np.array_equal(fast, mixed) == falls_back
+
+
 # Messages.
 
 

@@ -278,3 +278,17 @@ def test_softmax_probabilities(rng: np.random.Generator) -> None:
     standard_error = np.sqrt(2.0) * np.std(p, axis=0) / np.sqrt(20_000)
     assert np.all(np.abs(mean - np.mean(p, axis=0)) < 5 * standard_error)
     assert np.max(5 * standard_error) < 0.02
+
+
+def test_switched_monte_carlo_members_follow_the_seed(rng: np.random.Generator) -> None:
+    """Members that GPflow integrates with global random numbers get the bound's seed; each has its own draws."""
+    likelihood = gpflow.likelihoods.SwitchedLikelihood(
+        [gpflow.likelihoods.GaussianMC(), gpflow.likelihoods.GaussianMC()]
+    )
+    model = make_model(rng, (D, 2, 1), likelihood)
+    X, Y = rng.uniform(-1, 1, (N, D)), np.stack([rng.normal(size=N), np.arange(N) % 2], axis=1)
+    assert float(model.elbo((X, Y), seed=1)) == float(model.elbo((X, Y), seed=1))
+    assert float(model.elbo((X, Y), seed=1)) != float(model.elbo((X, Y), seed=2))
+    assert (
+        likelihood.likelihoods[0]._mc_quadrature.__func__ is gpflow.likelihoods.GaussianMC._mc_quadrature
+    )  # untouched
