@@ -39,6 +39,7 @@ check: .venv/.installed
 	$(BIN)/mypy $(PACKAGES)
 	$(if $(wildcard scripts/*.py),$(BIN)/mypy $(wildcard scripts/*.py))
 	$(BIN)/mypy tests
+	$(if $(wildcard benchmarks/*.py),$(BIN)/mypy benchmarks)
 	$(PYTEST)
 
 format: .venv/.installed
