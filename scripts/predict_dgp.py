@@ -79,7 +79,7 @@ def predict(stored: Stored, X: np.ndarray, Y: np.ndarray | None) -> tuple[dict[s
     model, schema = stored.model, stored.schema
     dtype = gpflow.default_float()
     inputs = tf.constant(stored.x_scale.transform(X).astype(dtype))
-    factors = model.factors()
+    factors = model.cached_factors()
     mean, var = (np.asarray(moment, np.float64) for moment in model.predict_y(inputs, factors=factors))
     columns: dict[str, np.ndarray] = {}
     if schema.task == "regression":
