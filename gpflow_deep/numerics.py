@@ -213,11 +213,13 @@ def scaled_rbf(Z: tf.Tensor, X: tf.Tensor, variance: tf.Tensor, lengthscales: tf
     Z, X = Z - centre, X - centre
     precisions = tf.broadcast_to(1.0 / tf.square(lengthscales), tf.shape(Z)[1:])  # [D]
     scaled_Z = Z * precisions  # X itself is not scaled: it is the large one, and constant in the first layer
-    z_term = tf.math.log(variance) - 0.5 * tf.reduce_sum(scaled_Z * Z, axis=-1, keepdims=True)  # [M, 1]
-    x_term = -0.5 * tf.linalg.matvec(tf.square(X), precisions)[:, None]  # [B, 1]
-    left = tf.concat([scaled_Z, z_term, tf.ones_like(z_term)], axis=-1)
-    right = tf.concat([X, tf.ones_like(x_term), x_term], axis=-1)
+    z_square = tf.reduce_sum(scaled_Z * Z, axis=-1, keepdims=True)  # [M, 1]
+    x_square = tf.linalg.matvec(tf.square(X), precisions)[:, None]  # [B, 1]
+    log_variance = tf.math.log(variance)
+    left = tf.concat([scaled_Z, log_variance - 0.5 * z_square, tf.ones_like(z_square)], axis=-1)
+    right = tf.concat([X, tf.ones_like(x_square), -0.5 * x_square], axis=-1)
     exponent = tf.matmul(left, right, transpose_b=True)
-    if exponent.dtype == tf.float32:  # on unscaled inputs, rounding could make it large and positive
-        exponent = tf.minimum(exponent, tf.math.log(variance))
+    if exponent.dtype == tf.float32:  # far out, rounding could make exponents large and positive
+        is_near = tf.maximum(tf.reduce_max(x_square), tf.reduce_max(z_square)) < 1e4
+        exponent = tf.cond(is_near, lambda: exponent, lambda: tf.minimum(exponent, log_variance))
     return tf.exp(exponent)
