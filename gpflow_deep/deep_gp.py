@@ -31,7 +31,7 @@ from tensorflow.python.data.ops.iterator_ops import OwnedIterator
 
 from . import likelihoods
 from .chunking import map_slices, sum_slices
-from .layers import CachedFactors, LayerFactors, SVGPLayer
+from .layers import CachedFactors, LayerFactors, LayerMoments, SVGPLayer
 from .posterior import DeepGPPosterior
 from .quadrature import GaussHermite, Integrator, MonteCarlo
 
@@ -54,6 +54,15 @@ class Propagation(NamedTuple):
     samples: tuple[tf.Tensor, ...]
     means: tuple[tf.Tensor, ...]
     covs: tuple[tf.Tensor, ...]
+
+
+class _Chunk(NamedTuple):
+    """What belongs to some rows of a prediction besides the rows: see `DeepGP._map_points`."""
+
+    noise: list[tf.Tensor]
+    weights: tf.Tensor
+    seed: tf.Tensor
+    first: LayerMoments
 
 
 class DeepGP(GPModel, ExternalDataTrainingLossMixin):
@@ -286,12 +295,12 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
                 lambda X: self._joint_mixture(X, full_output_cov, num_samples, seed, factors), Xnew, num_results=2
             )
 
-        def mixture(X: tf.Tensor, noise: list[tf.Tensor], weights: tf.Tensor, _: tf.Tensor) -> MeanAndVariance:
-            means, covs = self._components(X, noise, factors, full_output_cov=full_output_cov)
-            return _mixture_moments(means, covs, weights, full_output_cov)
+        def mixture(X: tf.Tensor, chunk: _Chunk) -> MeanAndVariance:
+            means, covs = self._components(X, chunk.noise, factors, False, full_output_cov, chunk.first)
+            return _mixture_moments(means, covs, chunk.weights, full_output_cov)
 
         X, restore = _flat_rows(Xnew)
-        return tuple(map(restore, self._map_points(mixture, (X,), num_samples, seed, num_results=2)))
+        return tuple(map(restore, self._map_points(mixture, (X,), factors, num_samples, seed, num_results=2)))
 
     @inherit_check_shapes
     def predict_y(
@@ -314,13 +323,13 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
         Xnew = self._inputs(Xnew)
         factors = self.cached_factors() if factors is None else factors
 
-        def mixture(X: tf.Tensor, noise: list[tf.Tensor], weights: tf.Tensor, seed: tf.Tensor) -> MeanAndVariance:
-            f_mean, f_var = self._components(X, noise, factors)
-            means, variances = likelihoods.predict_mean_and_var(self.likelihood, X, f_mean, f_var, seed)
-            return _mixture_moments(means, variances, weights, full_output_cov=False)
+        def mixture(X: tf.Tensor, chunk: _Chunk) -> MeanAndVariance:
+            f_mean, f_var = self._components(X, chunk.noise, factors, first=chunk.first)
+            means, variances = likelihoods.predict_mean_and_var(self.likelihood, X, f_mean, f_var, chunk.seed)
+            return _mixture_moments(means, variances, chunk.weights, full_output_cov=False)
 
         X, restore = _flat_rows(Xnew)
-        results = self._map_points(mixture, (X,), num_samples, self._prediction_seed(seed), num_results=2)
+        results = self._map_points(mixture, (X,), factors, num_samples, self._prediction_seed(seed), num_results=2)
         return tuple(map(restore, results))
 
     @check_shapes("data[0]: [batch..., N, D]", "data[1]: [batch..., N, Q]", "return: [batch..., N]  # nats")
@@ -345,16 +354,14 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
         Ynew = tf.convert_to_tensor(data[1])
         factors = self.cached_factors() if factors is None else factors
 
-        def density(
-            X: tf.Tensor, Y: tf.Tensor, noise: list[tf.Tensor], weights: tf.Tensor, seed: tf.Tensor
-        ) -> tuple[tf.Tensor]:
-            f_mean, f_var = self._components(X, noise, factors)
-            log_densities = likelihoods.predict_log_density(self.likelihood, X, f_mean, f_var, Y, seed)  # [S, N]
-            return (tf.reduce_logsumexp(tf.math.log(weights)[:, None] + log_densities, axis=0)[:, None],)
+        def density(X: tf.Tensor, Y: tf.Tensor, chunk: _Chunk) -> tuple[tf.Tensor]:
+            f_mean, f_var = self._components(X, chunk.noise, factors, first=chunk.first)
+            log_densities = likelihoods.predict_log_density(self.likelihood, X, f_mean, f_var, Y, chunk.seed)  # [S, N]
+            return (tf.reduce_logsumexp(tf.math.log(chunk.weights)[:, None] + log_densities, axis=0)[:, None],)
 
         X, restore = _flat_rows(Xnew)
         Y, _ = _flat_rows(Ynew)
-        (result,) = self._map_points(density, (X, Y), num_samples, self._prediction_seed(seed), num_results=1)
+        (result,) = self._map_points(density, (X, Y), factors, num_samples, self._prediction_seed(seed), num_results=1)
         return restore(result)[..., 0]
 
     @inherit_check_shapes
@@ -424,11 +431,11 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
 
             return map_slices(joint, S, self._joint_samples_per_chunk(X), [X.dtype] * 2)
 
-        def swapped(X: tf.Tensor, noise: list[tf.Tensor], _w: tf.Tensor, _s: tf.Tensor) -> MeanAndVariance:
-            means, covs = self._components(X, noise, factors, full_output_cov=full_output_cov)
+        def swapped(X: tf.Tensor, chunk: _Chunk) -> MeanAndVariance:
+            means, covs = self._components(X, chunk.noise, factors, False, full_output_cov, chunk.first)
             return _swap_two(means), _swap_two(covs)
 
-        means, covs = self._map_points(swapped, (X,), num_samples, seed, num_results=2)
+        means, covs = self._map_points(swapped, (X,), factors, num_samples, seed, num_results=2)
         return _swap_two(means), _swap_two(covs)
 
     def component_weights(self, num_samples: int | None = None) -> tf.Tensor:
@@ -527,20 +534,27 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
         factors: Factors,
         full_cov: bool = False,
         full_output_cov: bool = False,
+        first: LayerMoments | None = None,
     ) -> MeanAndVariance:
-        """Moments of the last layer given draws of the inner ones: [S, N, P] and [S, ...]. Layer 1 sees X once."""
+        """Moments of the last layer given draws of the inner ones: [S, N, P] and [S, ...]. Layer 1 sees X once.
+
+        :param first: the first layer's moments at X, if they are there already.
+        """
+        if first is None:
+            first = self.layers[0].latent_moments(X, factors[0], full_cov=full_cov)
         S = noise[0].shape[0] if noise else 1
         if not full_cov and S is not None and self._points_per_chunk < S:  # too many even for a single row
 
             def of_some(index: tf.Tensor, start: tf.Tensor, stop: tf.Tensor) -> MeanAndVariance:
-                return self._components(X, [eps[start:stop] for eps in noise], factors, False, full_output_cov)
+                some = [eps[start:stop] for eps in noise]
+                return self._components(X, some, factors, False, full_output_cov, first)
 
             return map_slices(of_some, S, self._points_per_chunk, [X.dtype] * 2)
-        F = X
-        for layer, layer_factors, eps in zip(self.layers[:-1], factors[:-1], noise, strict=True):
-            moments = layer.latent_moments(F, layer_factors, full_cov=full_cov)
-            F = layer.sample(F, moments, eps, full_cov=full_cov)
-        mean, cov = self.layers[-1].predict(F, full_cov=full_cov, full_output_cov=full_output_cov, factors=factors[-1])
+        F, moments = X, first
+        for i, eps in enumerate(noise):
+            F = self.layers[i].sample(F, moments, eps, full_cov=full_cov)
+            moments = self.layers[i + 1].latent_moments(F, factors[i + 1], full_cov=full_cov)
+        mean, cov = self.layers[-1].outputs(F, moments, full_cov=full_cov, full_output_cov=full_output_cov)
         return (mean[None], cov[None]) if len(self.layers) == 1 else (mean, cov)
 
     def _propagate_slices(self, X: tf.Tensor, noise: Sequence[tf.Tensor], S: int, factors: Factors) -> Propagation:
@@ -578,26 +592,36 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
         self,
         fn: Callable[..., Sequence[tf.Tensor]],
         rows: tuple[tf.Tensor, ...],
+        factors: Factors,
         num_samples: int | None,
         seed: tf.Tensor,
         num_results: int,
     ) -> tuple[tf.Tensor, ...]:
-        """`fn(*rows, noise, weights, seed)` on chunks of rows that fit the memory budget with all S components.
+        """`fn(*rows, chunk)` on chunks of rows that fit the memory budget with all S components.
 
         `fn` returns tensors with the rows on the first axis. Every chunk has its own noise, which does not depend on
-        the number of rows, so that predictions for the first rows stay the same when rows are appended.
+        the number of rows, so that predictions for the first rows stay the same when rows are appended. The first
+        layer, which has no draws below it, is evaluated for all rows before.
         """
         S = self.integrator.num_components(self._inner_dims, self._asked(num_samples))
-        dtype = self._dtype
+        dtype, X = self._dtype, rows[0]
         weights = tf.exp(self.integrator.log_weights(self._inner_dims, S, dtype))
+
+        def first_layer(index: tf.Tensor, start: tf.Tensor, stop: tf.Tensor) -> LayerMoments:
+            return self.layers[0].latent_moments(X[start:stop], factors[0])
+
+        first = map_slices(first_layer, _length(X), self._rows_per_chunk(1), [dtype] * 2)
 
         def of_chunk(index: tf.Tensor, start: tf.Tensor, stop: tf.Tensor) -> Sequence[tf.Tensor]:
             chunk_seed = tf.random.fold_in(seed, index)
             noise = self.integrator.noise(self._inner_dims, 0, S, stop - start, chunk_seed, dtype)
+            moments = LayerMoments(*(part[start:stop] for part in first))
             parts = [part[start:stop] for part in rows]
-            return fn(*parts, noise, weights, self._likelihood_seed(chunk_seed))
+            return fn(*parts, _Chunk(noise, weights, self._likelihood_seed(chunk_seed), moments))
 
-        return map_slices(of_chunk, _length(rows[0]), self._rows_per_chunk(S), [dtype] * num_results)
+        is_half = isinstance(factors[-1], CachedFactors) and factors[-1].projection.dtype.size < dtype.size
+        rows_per_chunk = self._rows_per_chunk(S) * (2 if is_half else 1)
+        return map_slices(of_chunk, _length(X), rows_per_chunk, [dtype] * num_results)
 
     def _joint_components(self, num_samples: int | None) -> tuple[int, Integrator]:
         """Joint draws over many points are Monte Carlo for every model: nodes would grow with N."""

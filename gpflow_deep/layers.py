@@ -531,7 +531,7 @@ def _added_variance(A: tf.Tensor, S: tf.Tensor) -> tf.Tensor:
 def _project_mean(A: tf.Tensor, q_mu: tf.Tensor) -> tf.Tensor:
     """A' q_mu, [B, L], for A [M, B] or [L, M, B]."""
     if A.shape.rank == 2:
-        return tf.matmul(A, q_mu, transpose_a=True)
+        return tf.transpose(tf.matmul(q_mu, A, transpose_a=True))  # a small transpose instead of that of A
     return tf.transpose(tf.linalg.matvec(A, tf.transpose(q_mu), transpose_a=True))
 
 
