@@ -619,9 +619,7 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
             parts = [part[start:stop] for part in rows]
             return fn(*parts, _Chunk(noise, weights, self._likelihood_seed(chunk_seed), moments))
 
-        is_half = isinstance(factors[-1], CachedFactors) and factors[-1].projection.dtype.size < dtype.size
-        rows_per_chunk = self._rows_per_chunk(S) * (2 if is_half else 1)
-        return map_slices(of_chunk, _length(X), rows_per_chunk, [dtype] * num_results)
+        return map_slices(of_chunk, _length(X), self._rows_per_chunk(S), [dtype] * num_results)
 
     def _joint_components(self, num_samples: int | None) -> tuple[int, Integrator]:
         """Joint draws over many points are Monte Carlo for every model: nodes would grow with N."""
