@@ -36,7 +36,8 @@ setup(
     ],
     extras_require={
         "gpu": ["tensorflow[and-cuda]>=2.19,<2.22"],
-        "test": ["mypy>=1.10", "pytest>=8", "pytest-xdist>=3.5", "ruff>=0.6"],
+        "packed": ["numba>=0.60,<1"],  # compiled popcount for packed binary networks
+        "test": ["mypy>=1.10", "numba>=0.60,<1", "pymbar>=4,<5", "pytest>=8", "pytest-xdist>=3.5", "ruff>=0.6"],
         "plots": ["matplotlib>=3.8"],
         "benchmarks": ["gpflux==0.4.5"],  # the other deep GP library on GPflow, to compare speed and bounds with
     },

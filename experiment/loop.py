@@ -36,6 +36,7 @@ def train(
     num_steps: int,
     seed: tf.Tensor,
     after_step: Callable[[int, Any], None] = lambda step, scalars: None,
+    steps_per_call: int = 1,
     progress: bool = False,
     max_seconds: float | None = None,
 ) -> None:
@@ -50,16 +51,20 @@ def train(
     :param step: scalar integer variable, the number of finished steps. Save it in every checkpoint.
     :param num_steps: value of `step` at which to stop, so a resumed run counts the steps before it.
     :param seed: int32 tensor of shape [2], for example `named_seed(FLAGS.seed, "train")`.
+    :param steps_per_call: how many steps one call of `train_step` makes, when it loops in its graph. Calls end at
+        multiples of it and at `num_steps`: `train_step` has to find out how many steps are left until then from t.
     :param progress: show a bar on standard error, if that is a terminal.
     :param max_seconds: stop after the step that exceeds this many seconds of wall time.
     :raises Interrupted: on Ctrl-C, SIGTERM or when `max_seconds` have passed, after finishing the running step and its
         `after_step`. A second signal acts at once. Signals are caught only in the main thread.
-    :raises ValueError: if `seed` or `num_steps` are not as above.
+    :raises ValueError: if `seed`, `num_steps` or `steps_per_call` are not as above.
     """
     if not isinstance(seed, tf.Tensor) or seed.dtype != tf.int32 or seed.shape != [2]:
         raise ValueError(f"seed must be an int32 tensor of shape [2], got {seed!r}; use seeds.named_seed(seed, name).")
     if not 0 <= num_steps < 2**31:  # a step number has to fit in the int32 that fold_in takes
         raise ValueError(f"num_steps must be between 0 and 2**31 - 1, got {num_steps}.")
+    if steps_per_call < 1:
+        raise ValueError(f"steps_per_call must be at least 1, got {steps_per_call}.")
     start_time = time.monotonic()
     with (
         _deferred_signals() as received,
@@ -67,17 +72,18 @@ def train(
             initial=int(step), total=num_steps, unit="step", disable=None if progress else True, dynamic_ncols=True
         ) as bar,
     ):
-        for t in range(int(step), num_steps):
+        while (t := int(step)) < num_steps:
             scalars = train_step(
                 batch_at(t), tf.random.fold_in(seed, t)
             )  # int32 seed, int32 t: XLA needs an int32 result
-            step.assign_add(1)
-            after_step(t + 1, scalars)
-            bar.update()
+            done = min(t - t % steps_per_call + steps_per_call, num_steps)
+            step.assign(done)
+            after_step(done, scalars)
+            bar.update(done - t)
             if received:
-                raise Interrupted(t + 1, received[0])
-            if max_seconds is not None and t + 1 < num_steps and time.monotonic() - start_time > max_seconds:
-                raise Interrupted(t + 1, "max_seconds")
+                raise Interrupted(done, received[0])
+            if max_seconds is not None and done < num_steps and time.monotonic() - start_time > max_seconds:
+                raise Interrupted(done, "max_seconds")
 
 
 @contextmanager

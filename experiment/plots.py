@@ -8,17 +8,39 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from experiment.run_dir import atomic_path
 
-__all__ = ["confusion_matrix", "fit_1d", "is_available", "predicted_vs_true", "training_curves"]
+__all__ = [
+    "Line",
+    "confusion_matrix",
+    "fit_1d",
+    "image_grid",
+    "is_available",
+    "lines",
+    "predicted_vs_true",
+    "tiled",
+    "training_curves",
+]
 
 _MAX_POINTS = 2_000
 _MAX_NAMED_CLASSES = 30
+
+
+class Line(NamedTuple):
+    """Points of one line in a panel: `x`, `y`, and half the width of its band or of its error bars.
+
+    `style` is a Matplotlib format such as "-", "--" or "o"; "o" with `spread` draws error bars.
+    """
+
+    x: Sequence[float]
+    y: Sequence[float]
+    spread: Sequence[float] | None = None
+    style: str = "-"
 
 
 def is_available() -> bool:
@@ -53,6 +75,57 @@ def training_curves(
             panel.set_ylim(low - 0.05 * (high - low + 1e-12), high + 0.05 * (high - low + 1e-12))
         panel.set(title=tag, xlabel="step")
         panel.legend()
+    _save(figure, path)
+
+
+def lines(
+    path: str | os.PathLike[str], panels: Mapping[str, Mapping[str, Line]], *, xlabel: str, ylabel: str = ""
+) -> None:
+    """One panel for each title, with labelled lines.
+
+    :param panels: title of a panel -> label of a line -> its points.
+    """
+    figure, axes = _figure(len(panels))
+    for panel, (title, content) in zip(axes, panels.items(), strict=True):
+        for label, line in content.items():
+            x, y = np.asarray(line.x, float), np.asarray(line.y, float)
+            if line.spread is not None and "-" not in line.style:
+                panel.errorbar(x, y, yerr=line.spread, fmt=line.style, capsize=2, markersize=4, label=label)
+                continue
+            (drawn,) = panel.plot(x, y, line.style, markersize=4, label=label)
+            if line.spread is not None:
+                half = np.asarray(line.spread, float)
+                panel.fill_between(x, y - half, y + half, alpha=0.2, color=drawn.get_color(), linewidth=0)
+        panel.set(title=title, xlabel=xlabel, ylabel=ylabel)
+        panel.legend()
+    _save(figure, path)
+
+
+def tiled(images: NDArray, columns: int | None = None) -> NDArray[np.uint8]:
+    """Grey images [N, H, W] in [0, 1], each stretched to its own range if it leaves that, as one image of tiles."""
+    images = np.asarray(images, np.float64)
+    low, high = images.min(axis=(1, 2), keepdims=True), images.max(axis=(1, 2), keepdims=True)
+    leaves = (low < 0) | (high > 1)
+    images = np.where(leaves, (images - low) / np.maximum(high - low, 1e-12), images)
+    count, height, width = images.shape
+    columns = columns or int(np.ceil(np.sqrt(count)))
+    rows = -(-count // columns)
+    tiles = np.full([rows * columns, height + 1, width + 1], 0.5)
+    tiles[:count, 1:, 1:] = images
+    grid = tiles.reshape(rows, columns, height + 1, width + 1).swapaxes(1, 2).reshape(rows * (height + 1), -1)
+    return (255 * grid).round().astype(np.uint8)
+
+
+def image_grid(path: str | os.PathLike[str], panels: Mapping[str, NDArray], columns: int | None = None) -> None:
+    """One panel of tiles for each title.
+
+    :param panels: title -> grey images [N, H, W], see :func:`tiled`.
+    """
+    figure, axes = _figure(len(panels))
+    for panel, (title, images) in zip(axes, panels.items(), strict=True):
+        panel.imshow(tiled(images, columns), cmap="gray", interpolation="nearest")
+        panel.set_axis_off()
+        panel.set_title(title)
     _save(figure, path)
 
 

@@ -1,0 +1,334 @@
+"""The tracked RBM as a scikit-learn estimator: a `BernoulliRBM` that knows its log-likelihood."""
+
+import functools
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from scipy.special import expit
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from rbm_tracking.learning import Observed, SMLConfig, SMLState, compiled_updates, initial_state
+from rbm_tracking.rbm import RBM, initial_rbm
+from rbm_tracking.tempering import linear_ladder
+from rbm_tracking.tracker import flag_names
+
+__all__ = ["TrackedRBM"]
+
+_BLOCK = 100  # updates in one compiled call
+_SCORE_ROWS = 5000
+_Z_VALUE = 1.645  # one-sided 95 %
+
+Array = NDArray[np.float64]
+
+
+class _Best(NamedTuple):
+    state: SMLState
+    observed: Observed
+    score: float
+
+
+class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Restricted Boltzmann machine trained by parallel tempering, with its log partition function tracked.
+
+    :meth:`score_samples` are log-likelihoods in nats, not pseudo-likelihoods, since log Z is known at every update:
+
+        rbm = TrackedRBM(n_components=100, random_state=0).fit(X)
+        rbm.score(X_test), rbm.log_z_, rbm.log_z_std_
+
+    X holds 0 and 1. Values between them are taken as `BernoulliRBM` takes them, as probabilities (the intensities of
+    pixels): fitting draws them anew at each visit, so that the model is one of binary rows; :meth:`transform` uses them
+    as they are; the log-likelihood of such a row does not exist, and :meth:`score_samples` refuses it. Unlike there,
+    values outside [0, 1] are an error.
+
+    :param n_components: number of hidden units.
+    :param learning_rate: epsilon_0 of the parameters' gradient ascent; `lr_decay` alpha makes it
+        min(epsilon_0 alpha / (t + 1), epsilon_0).
+    :param max_updates: updates of the parameters, each with a minibatch of `batch_size` rows.
+    :param n_iter: passes over the rows; if given, `max_updates` is the smaller of the two numbers.
+    :param n_temps: temperatures, from beta = 1 to 0; `n_chains` chains at each.
+    :param gibbs_steps: rounds of Gibbs sampling in each update.
+    :param adaptive: adapt the temperatures to the flow of particles.
+    :param centred: use the centred gradient.
+    :param early_stopping: set `validation_fraction` of the rows aside, score them every `eval_every` updates, stop when
+        `patience` scores in a row were worse than the best by more than their errors, and keep the best parameters.
+    :param generator: of the noise, "threefry" or "hash", see `rbm_tracking.random`.
+    :param jit_compile: compile with XLA: takes some seconds for each new shape, and is several times faster then.
+    :param random_state: seed or `np.random.RandomState`; decides everything that is random.
+
+    Attributes after fitting: `components_` [n_components, n_features], `intercept_hidden_`, `intercept_visible_`;
+    `log_z_` and its standard deviation `log_z_std_`, nats; `flags_`, reasons not to trust them (none: an empty tuple);
+    `n_updates_`; `validation_scores_`, a list of (update, mean log-likelihood in nats); `rbm_`, the parameters for the
+    functions of this package, for example `rbm_tracking.ais.bracket`, which checks log Z independently.
+    """
+
+    def __init__(
+        self,
+        n_components: int = 256,
+        *,
+        learning_rate: float = 0.01,
+        lr_decay: float | None = None,
+        batch_size: int = 100,
+        max_updates: int = 10_000,
+        n_iter: int | None = None,
+        n_temps: int = 10,
+        n_chains: int = 20,
+        gibbs_steps: int = 1,
+        adaptive: bool = False,
+        centred: bool = False,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        eval_every: int = 500,
+        patience: int = 10,
+        generator: str = "threefry",
+        jit_compile: bool = True,
+        verbose: bool = False,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.learning_rate = learning_rate
+        self.lr_decay = lr_decay
+        self.batch_size = batch_size
+        self.max_updates = max_updates
+        self.n_iter = n_iter
+        self.n_temps = n_temps
+        self.n_chains = n_chains
+        self.gibbs_steps = gibbs_steps
+        self.adaptive = adaptive
+        self.centred = centred
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.eval_every = eval_every
+        self.patience = patience
+        self.generator = generator
+        self.jit_compile = jit_compile
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: object = None) -> "TrackedRBM":
+        """Train from new parameters.
+
+        :param X: [n_samples, n_features] of values in [0, 1], dense or sparse.
+        :param y: not used.
+        :raises ValueError: if X or a parameter is not as described, or training diverges.
+        """
+        self._check_parameters()
+        rows = self._validated(X, reset=True)
+        self.random_state_ = check_random_state(self.random_state)
+        train, valid = self._held_out(rows)
+        size = min(self.batch_size, train.shape[0])
+        total = self.max_updates
+        if self.n_iter is not None:
+            total = min(total, -(-self.n_iter * train.shape[0] // size))
+        self._start(train)
+        self.validation_scores_: list[tuple[int, float]] = []
+        batches, best, num_worse = self._minibatches(train.shape[0], size), None, 0
+        while self.n_updates_ < total:
+            until = min(total, (self.n_updates_ // self.eval_every + 1) * self.eval_every)
+            self._advance(train, batches, min(until - self.n_updates_, _BLOCK), size)
+            if self.n_updates_ < until:
+                continue
+            if self.verbose:
+                print(f"update {self.n_updates_}: log Z {self.log_z_:.3f} +- {self.log_z_std_:.3f} nats", flush=True)
+            if valid is None:
+                continue
+            score, std = float(self._log_likelihood(valid).mean()), self.log_z_std_
+            self.validation_scores_.append((self.n_updates_, score))
+            if best is None or score - _Z_VALUE * std > best.score - _Z_VALUE * float(best.observed.log_z_std):
+                best, num_worse = _Best(self._state, self._observed, score), 0
+            else:
+                gain = score - best.score + _Z_VALUE * math.hypot(std, float(best.observed.log_z_std))
+                num_worse = num_worse + 1 if gain < 0 else 0
+                if num_worse >= self.patience:
+                    break
+        if best is not None:
+            self._publish(best.state, best.observed)
+        return self
+
+    def partial_fit(self, X: ArrayLike, y: object = None) -> "TrackedRBM":
+        """One update with the rows X as minibatch; log Z is tracked on. Early stopping is :meth:`fit`'s alone.
+
+        Arguments and errors as for :meth:`fit`. The first call takes the visible biases from X, so begin with many
+        rows. Each new number of rows is compiled anew.
+        """
+        is_first = not hasattr(self, "components_")
+        self._check_parameters()
+        rows = self._validated(X, reset=is_first)
+        if is_first:
+            self.random_state_ = check_random_state(self.random_state)
+            self.validation_scores_ = []
+            self._start(rows)
+        self._advance(rows, iter([np.arange(rows.shape[0])]), 1, rows.shape[0], block=1)
+        return self
+
+    def transform(self, X: ArrayLike) -> NDArray[Any]:
+        """P(h = 1 | v = X), [n_samples, n_components], in the float type of X."""
+        check_is_fitted(self)
+        v = self._validated(X, reset=False)
+        return expit(safe_sparse_dot(v, self.components_.T.astype(v.dtype)) + self.intercept_hidden_.astype(v.dtype))
+
+    def score_samples(self, X: ArrayLike) -> Array:
+        """log p(x) of binary rows, [n_samples], nats; all share the error of log Z, of deviation `log_z_std_`.
+
+        :raises ValueError: if X is not 0 and 1.
+        """
+        check_is_fitted(self)
+        v = self._validated(X, reset=False)
+        values = np.asarray(v.data if sparse.issparse(v) else v)
+        if not ((values == 0) | (values == 1)).all():
+            raise ValueError(
+                "score_samples needs rows of 0 and 1, of which there is a probability, got values between them; "
+                "binarise X as the model should see it, for example X > 0.5."
+            )
+        return self._log_likelihood(v)
+
+    def score(self, X: ArrayLike, y: object = None) -> float:
+        """Mean log-likelihood of binary rows, nats."""
+        return float(self.score_samples(X).mean())
+
+    def gibbs(self, v: ArrayLike) -> NDArray[np.bool_]:
+        """One step of Gibbs sampling from rows v [n_samples, n_features]: h given v, then v given h."""
+        p = self.transform(v)
+        h = self.random_state_.uniform(size=p.shape) < p
+        return self.random_state_.uniform(size=(len(h), self.n_features_in_)) < expit(
+            h @ self.components_ + self.intercept_visible_
+        )
+
+    @property
+    def rbm_(self) -> RBM:
+        """The parameters, for the functions of this package."""
+        check_is_fitted(self)
+        return self._state.rbm
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    def _check_parameters(self) -> None:
+        at_least = {"n_components": 1, "batch_size": 1, "max_updates": 1, "n_temps": 2, "n_chains": 2}
+        at_least |= {"eval_every": 1, "patience": 1, "gibbs_steps": 1}
+        for name, least in at_least.items():
+            value = getattr(self, name)
+            if not isinstance(value, int | np.integer) or value < least:
+                raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}.")
+        if self.n_iter is not None and self.n_iter < 1:
+            raise ValueError(f"n_iter must be at least 1, or None for max_updates alone, got {self.n_iter!r}.")
+        if self.early_stopping and not 0 < self.validation_fraction < 1:
+            raise ValueError(f"validation_fraction must be between 0 and 1, got {self.validation_fraction!r}.")
+
+    def _validated(self, X: Any, *, reset: bool) -> Any:
+        """X as float64 or float32, dense or CSR, after checking that it is in [0, 1]."""
+        X = validate_data(self, X, accept_sparse="csr", reset=reset, dtype=(np.float64, np.float32))
+        values = X.data if sparse.issparse(X) else X
+        if values.size and (values.min() < 0 or values.max() > 1):
+            raise ValueError(
+                f"X must be 0 or 1, or probabilities between them, got values from {values.min():g} to "
+                f"{values.max():g}; binarise or scale it, for example by sklearn.preprocessing.Binarizer."
+            )
+        return X
+
+    def _held_out(self, X: Any) -> tuple[Any, Any]:
+        """Rows to train with, and binary rows to validate with (None without early stopping)."""
+        if not self.early_stopping:
+            return X, None
+        count = round(self.validation_fraction * X.shape[0])
+        if not 0 < count < X.shape[0]:
+            raise ValueError(
+                f"early_stopping with validation_fraction={self.validation_fraction} of {X.shape[0]} rows leaves none; "
+                "give more rows or another fraction."
+            )
+        order = self.random_state_.permutation(X.shape[0])
+        valid = self._drawn(X[np.sort(order[:count])])
+        return X[np.sort(order[count:])], valid.astype(np.float64)
+
+    def _drawn(self, rows: Any) -> NDArray[np.uint8]:
+        """Dense binary rows; values between 0 and 1 are drawn."""
+        dense = rows.toarray() if sparse.issparse(rows) else rows
+        binary = dense.astype(np.uint8)
+        if not (binary == dense).all():
+            binary = (self.random_state_.uniform(size=dense.shape) < dense).astype(np.uint8)
+        return binary
+
+    def _new_seed(self) -> tf.Tensor:
+        return tf.constant(self.random_state_.randint(2**31 - 1, size=2), tf.int32)
+
+    def _start(self, X: Any) -> None:
+        sample = X if X.shape[0] <= _SCORE_ROWS else X[self.random_state_.permutation(X.shape[0])[:_SCORE_ROWS]]
+        data = self._drawn(sample)
+        rbm = initial_rbm(self.n_components, seed=self._new_seed(), data=data, clip=1 / (2 * len(data) + 2))
+        ladder = linear_ladder(self.n_temps)
+        self._state = initial_state(rbm, ladder, self.n_chains, seed=self._new_seed(), data=data)
+        self._seed = self._new_seed()
+        self.n_updates_ = 0
+
+    def _minibatches(self, num_rows: int, size: int) -> Iterator[NDArray[np.int64]]:
+        """Rows of each minibatch, from one permutation after the other."""
+        rows = np.empty(0, np.int64)
+        while True:
+            while len(rows) < size:
+                rows = np.concatenate([rows, self.random_state_.permutation(num_rows)])
+            yield rows[:size]
+            rows = rows[size:]
+
+    def _advance(
+        self, X: Any, batches: Iterator[NDArray[np.int64]], count: int, size: int, *, block: int = _BLOCK
+    ) -> None:
+        """`count` updates in one compiled call."""
+        config = SMLConfig(
+            learning_rate=self.learning_rate,
+            lr_decay=self.lr_decay,
+            gibbs_steps=self.gibbs_steps,
+            adaptive=self.adaptive,
+            centred=self.centred,
+            generator=self.generator,
+        )
+        data = np.zeros((block * size, X.shape[1]), np.uint8)
+        data[: count * size] = self._drawn(X[np.concatenate([next(batches) for _ in range(count)])])
+        index = np.arange(block * size, dtype=np.int32).reshape(block, size)
+        state, seen = _updates(config, self.jit_compile)(
+            self._state, tf.constant(data), tf.constant(index), tf.constant(count), self._seed
+        )
+        last = Observed._make(part[count - 1] for part in seen)
+        if not all(np.isfinite(part).all() for part in (*state.rbm, last.log_z)):
+            raise ValueError(
+                f"training has diverged at update {int(state.step)}: parameters or log Z are no longer finite; lower "
+                "learning_rate."
+            )
+        self._publish(state, last)
+
+    def _publish(self, state: SMLState, observed: Observed) -> None:
+        """Make a state the model's."""
+        self._state, self._observed = state, observed
+        self.components_, self.intercept_visible_, self.intercept_hidden_ = (
+            part.numpy().astype(np.float64) for part in state.rbm
+        )
+        self.log_z_, self.log_z_std_ = float(observed.log_z), float(observed.log_z_std)
+        self.flags_ = tuple(flag_names(int(observed.flags)))
+        self.n_updates_ = int(state.step)
+
+    def _log_likelihood(self, X: Any) -> Array:
+        parts = []
+        for start in range(0, X.shape[0], _SCORE_ROWS):
+            v = X[start : start + _SCORE_ROWS].astype(np.float64)
+            a = safe_sparse_dot(v, self.components_.T) + self.intercept_hidden_
+            parts.append(safe_sparse_dot(v, self.intercept_visible_) + np.logaddexp(0.0, a).sum(axis=1))
+        return np.concatenate(parts) - self.log_z_
+
+
+@functools.lru_cache(maxsize=32)
+def _updates(config: SMLConfig, jit_compile: bool) -> Any:
+    """Compiled once for each configuration, so that estimators can be copied and pickled."""
+    return compiled_updates(config, jit_compile=jit_compile)

@@ -1,0 +1,189 @@
+"""The restricted Boltzmann machine and its tempered family (Desjardins, Courville and Bengio, 2011, Sections 2 and 4).
+
+    E(v, h) = -h'Wv - c'h - b'v,        v in {0, 1}^n_v,  h in {0, 1}^n_h.
+
+The tempered family leaves the visible biases alone, E_beta(v, h) = -beta (h'Wv + c'h) - b'v, so that at beta = 0 the
+visible units are independent with their own rates, and log Z is known there. Summed over h,
+
+    log q~_beta(v) = b'v + sum_j log(1 + exp(beta a_j)),     a = W v + c.
+
+Everything is a function of the parameters, a tuple of tensors; units are nats.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = [
+    "RBM",
+    "activations",
+    "base_rate_biases",
+    "check_binary",
+    "check_rbm",
+    "energy",
+    "free_energy",
+    "hidden_probs",
+    "initial_rbm",
+    "log_prob_unnormalised",
+    "log_z_independent",
+    "matmul_rows",
+    "softplus_sum",
+    "visible_probs",
+]
+
+
+class RBM(NamedTuple):
+    """Parameters: weights `W` [n_h, n_v], visible biases `b` [n_v], hidden biases `c` [n_h]."""
+
+    W: tf.Tensor
+    b: tf.Tensor
+    c: tf.Tensor
+
+
+def initial_rbm(
+    n_h: int,
+    *,
+    seed: tf.Tensor,
+    data: ArrayLike | None = None,
+    n_v: int | None = None,
+    weight_scale: float = 0.01,
+    clip: float = 1e-5,
+    dtype: tf.DType = tf.float32,
+) -> RBM:
+    """Parameters to start from: W ~ N(0, weight_scale^2), c = 0, and b of the data's base rates (Section 4).
+
+    :param n_h: number of hidden units.
+    :param seed: int32 [2].
+    :param data: binary [N, n_v]; its pixel means give b. Without it, give `n_v`, and b is 0.
+    :param clip: means are kept in [clip, 1 - clip], so that constant pixels have finite biases.
+    :raises ValueError: if sizes are not positive, or the data are not binary.
+    """
+    if data is None and n_v is None:
+        raise ValueError("initial_rbm needs `data` or the number of visible units `n_v`, got neither.")
+    if n_h < 1 or not weight_scale >= 0:
+        raise ValueError(f"n_h must be at least 1 and weight_scale at least 0, got {n_h} and {weight_scale}.")
+    b = np.zeros(n_v or 0) if data is None else base_rate_biases(data, clip=clip)
+    W = weight_scale * tf.random.stateless_normal([n_h, len(b)], seed, dtype=tf.float64)
+    return RBM(tf.cast(W, dtype), tf.constant(b, dtype), tf.zeros([n_h], dtype))
+
+
+def base_rate_biases(data: ArrayLike, *, clip: float = 1e-5) -> NDArray[np.float64]:
+    """log(m / (1 - m)) of the mean m of each column, kept in [clip, 1 - clip]: the best model without weights, [n_v].
+
+    :raises ValueError: if the data are not binary, or `clip` is not in (0, 0.5).
+    """
+    if not 0 < clip < 0.5:
+        raise ValueError(f"clip must be in (0, 0.5), got {clip}.")
+    mean = np.clip(check_binary(data).mean(axis=0, dtype=np.float64), clip, 1 - clip)
+    return np.log(mean) - np.log1p(-mean)
+
+
+def check_binary(data: ArrayLike, *, n_v: int | None = None, name: str = "data") -> NDArray:
+    """The data as an array, after checking that it is [N, n_v] and holds 0 and 1 only.
+
+    :raises ValueError: naming what is wrong, where, and what to do.
+    """
+    array = np.asarray(data)
+    if array.ndim != 2 or 0 in array.shape:
+        raise ValueError(f"{name} must be a matrix [N, n_v] with at least one row and column, got shape {array.shape}.")
+    if n_v is not None and array.shape[1] != n_v:
+        raise ValueError(f"{name} must have {n_v} columns, one for each visible unit, got {array.shape[1]}.")
+    if array.dtype == bool:
+        return array
+    if array.dtype.kind not in "fiu":
+        raise ValueError(f"{name} must be numbers 0 and 1 (or booleans), got dtype {array.dtype}; encode it first.")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        row, column = np.argwhere(~np.isfinite(array))[0]
+        raise ValueError(
+            f"{name} must be 0 or 1 everywhere, got {array[row, column]} in row {row}, column {column}; drop or impute "
+            "missing values."
+        )
+    wrong = (array != 0) & (array != 1)
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0]
+        raise ValueError(
+            f"{name} must be 0 or 1 everywhere, got {array[row, column]} in row {row}, column {column}; binarise it, "
+            "for example data > 0.5 for intensities in [0, 1] or one-hot columns for categories."
+        )
+    return array
+
+
+def check_rbm(rbm: RBM) -> None:
+    """Check the shapes of the parameters, and that they are finite.
+
+    :raises ValueError: naming the parameter that is wrong.
+    """
+    shapes = {name: tuple(np.shape(value)) for name, value in rbm._asdict().items()}
+    if len(shapes["W"]) != 2 or shapes["b"] != shapes["W"][1:] or shapes["c"] != shapes["W"][:1]:
+        raise ValueError(f"W, b, c must have the shapes [n_h, n_v], [n_v], [n_h], got {shapes}.")
+    for name, value in rbm._asdict().items():
+        if not np.isfinite(np.asarray(value)).all():
+            raise ValueError(f"the RBM's {name} must be finite, got NaN or infinity: training has diverged.")
+
+
+def energy(rbm: RBM, v: tf.Tensor, h: tf.Tensor, beta: tf.Tensor | float = 1.0) -> tf.Tensor:
+    """E_beta(v, h) = -beta (h'Wv + c'h) - b'v.
+
+    :param v: [..., n_v]. :param h: [..., n_h]. :param beta: broadcasts against [...].
+    :return: [...], nats.
+    """
+    coupling = tf.reduce_sum(h * activations(rbm, v), axis=-1)
+    return -beta * coupling - tf.linalg.matvec(v, rbm.b)
+
+
+def activations(rbm: RBM, v: tf.Tensor) -> tf.Tensor:
+    """a = W v + c: [..., n_v] to [..., n_h]. Every tempered quantity of a state follows from it without W."""
+    return matmul_rows(v, rbm.W, transpose_b=True) + rbm.c
+
+
+def matmul_rows(x: tf.Tensor, matrix: tf.Tensor, transpose_b: bool = False) -> tf.Tensor:
+    """x @ matrix (or its transpose) for x [..., K] as one product of two matrices, not one for each leading index."""
+    if x.shape.rank == 2:
+        return tf.linalg.matmul(x, matrix, transpose_b=transpose_b)
+    rows = tf.linalg.matmul(tf.reshape(x, [-1, x.shape[-1]]), matrix, transpose_b=transpose_b)
+    return tf.reshape(rows, tf.concat([tf.shape(x)[:-1], tf.shape(rows)[-1:]], axis=0))
+
+
+def softplus_sum(a: tf.Tensor, beta: tf.Tensor | float = 1.0) -> tf.Tensor:
+    """S_beta(a) = sum_j log(1 + exp(beta a_j)) of activations [..., n_h]; `beta` broadcasts against [...].
+
+    The part of log q~_beta(v) that depends on beta: b'v cancels between temperatures. Computed as the positive part
+    plus the log of products of up to 64 factors 1 + exp(-|x|), which cannot overflow: one logarithm for 64 units.
+    """
+    x = tf.convert_to_tensor(beta, a.dtype)[..., None] * a
+    n_h = x.shape[-1]
+    groups = -(-n_h // 64)
+    width = -(-n_h // groups)
+    factors = 1.0 + tf.exp(-tf.abs(x))
+    if groups * width > n_h:
+        padding = [[0, 0]] * (x.shape.rank - 1) + [[0, groups * width - n_h]]
+        factors = tf.pad(factors, padding, constant_values=1.0)
+    products = tf.reduce_prod(tf.reshape(factors, tf.concat([tf.shape(x)[:-1], [groups, width]], 0)), axis=-1)
+    return tf.reduce_sum(tf.nn.relu(x), axis=-1) + tf.reduce_sum(tf.math.log(products), axis=-1)
+
+
+def log_prob_unnormalised(rbm: RBM, v: tf.Tensor, beta: tf.Tensor | float = 1.0) -> tf.Tensor:
+    """log q~_beta(v) = b'v + S_beta(Wv + c): [..., n_v] to [...], nats."""
+    return tf.linalg.matvec(v, rbm.b) + softplus_sum(activations(rbm, v), beta)
+
+
+def free_energy(rbm: RBM, v: tf.Tensor, beta: tf.Tensor | float = 1.0) -> tf.Tensor:
+    """F(v) = -log sum_h exp(-E(v, h)) = -log q~(v): [..., n_v] to [...], nats. log p(v) = -F(v) - log Z."""
+    return -log_prob_unnormalised(rbm, v, beta)
+
+
+def hidden_probs(rbm: RBM, v: tf.Tensor, beta: tf.Tensor | float = 1.0) -> tf.Tensor:
+    """P(h_j = 1 | v) = sigmoid(beta a_j): [..., n_v] to [..., n_h]."""
+    return tf.sigmoid(tf.convert_to_tensor(beta, rbm.W.dtype)[..., None] * activations(rbm, v))
+
+
+def visible_probs(rbm: RBM, h: tf.Tensor, beta: tf.Tensor | float = 1.0) -> tf.Tensor:
+    """P(v_i = 1 | h) = sigmoid(beta (W'h)_i + b_i): [..., n_h] to [..., n_v]."""
+    return tf.sigmoid(tf.convert_to_tensor(beta, rbm.W.dtype)[..., None] * matmul_rows(h, rbm.W) + rbm.b)
+
+
+def log_z_independent(b: tf.Tensor, n_h: int) -> tf.Tensor:
+    """zeta_M = sum_i log(1 + exp(b_i)) + n_h log 2: log Z at beta = 0 (footnote 3), nats, [] in float64."""
+    return tf.reduce_sum(tf.nn.softplus(tf.cast(b, tf.float64))) + n_h * np.log(2.0)

@@ -1,0 +1,232 @@
+"""Parallel tempering: block Gibbs sampling at M temperatures and swaps between neighbours (Section 2, Eq. 2).
+
+All temperatures and chains are one batch. A particle keeps its place, its slot, and swaps exchange temperatures:
+`level` says which inverse temperature a slot has, beta[0] = 1 is the target and beta[M-1] = 0. Column n of [M, N] holds
+one particle at each temperature; swaps stay within a column, so columns are independent given the parameters.
+
+Swaps compare the marginals q~_beta(v), in which the hidden units are summed out: they are accepted at least as often as
+those of the joint (v, h), and their energies are what bridge sampling needs.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import ArrayLike, NDArray
+
+from rbm_tracking.random import bernoulli, key_at, uniform
+from rbm_tracking.rbm import RBM, activations, matmul_rows, softplus_sum
+
+__all__ = [
+    "SCHEMES",
+    "Chains",
+    "Swaps",
+    "at_level",
+    "check_ladder",
+    "gibbs",
+    "initial_chains",
+    "linear_ladder",
+    "sample",
+    "swap",
+    "swap_log_ratio",
+]
+
+SCHEMES = ("even_odd", "deo")
+_SITES_PER_PASS = 2
+_FIRST_SWAP_SITE = 1 << 20
+
+
+class Chains(NamedTuple):
+    """Particles: `v` [M, N, n_v] of 0 and 1, `a` = Wv + c [M, N, n_h], and each slot's temperature `level` [M, N]."""
+
+    v: tf.Tensor
+    a: tf.Tensor
+    level: tf.Tensor
+
+
+class Swaps(NamedTuple):
+    """What a round of swaps saw, for each of the M-1 neighbouring pairs of levels (i, i+1).
+
+    `d_upper` [M-1, N] is d(x) = log q~[i+1](x) - log q~[i](x) at the particles of level i, `d_lower` at those of level
+    i+1, in nats; `acceptance` [M-1] the mean probability of acceptance; `log_q` [M, N] is log q~ - b'v at each slot's
+    own temperature after the swaps.
+    """
+
+    d_upper: tf.Tensor
+    d_lower: tf.Tensor
+    acceptance: tf.Tensor
+    log_q: tf.Tensor
+
+
+def linear_ladder(num_temps: int) -> NDArray[np.float64]:
+    """M inverse temperatures, spaced evenly from 1 to 0.
+
+    :raises ValueError: if M is less than 2.
+    """
+    if num_temps < 2:
+        raise ValueError(f"the number of temperatures must be at least 2 (beta = 1 and beta = 0), got {num_temps}.")
+    return np.linspace(1.0, 0.0, num_temps)
+
+
+def check_ladder(beta: ArrayLike) -> NDArray[np.float64]:
+    """The ladder as float64 [M], after checking that it decreases strictly from 1 to 0.
+
+    :raises ValueError: saying what is wrong and what to do.
+    """
+    ladder = np.asarray(beta, np.float64)
+    if ladder.ndim != 1 or len(ladder) < 2:
+        raise ValueError(f"inverse temperatures must be a vector of at least 2, got shape {ladder.shape}.")
+    if ladder[0] != 1 or ladder[-1] != 0:
+        raise ValueError(
+            f"inverse temperatures must go from 1 (the model) to 0 (where log Z is known), got {ladder[0]:g} to "
+            f"{ladder[-1]:g}; add the end that is missing or use tempering.linear_ladder(M)."
+        )
+    if not (np.diff(ladder) < 0).all():
+        i = int(np.argmax(~(np.diff(ladder) < 0)))
+        raise ValueError(f"inverse temperatures must decrease, got {ladder[i]:g} then {ladder[i + 1]:g}; sort them.")
+    return ladder
+
+
+def initial_chains(rbm: RBM, num_temps: int, num_chains: int, *, seed: tf.Tensor) -> Chains:
+    """M x N particles drawn from the visible biases alone, exact at beta = 0 and at W = 0.
+
+    :param seed: int32 [2].
+    """
+    logits = tf.broadcast_to(rbm.b, [num_temps, num_chains, rbm.b.shape[0]])
+    v = bernoulli(seed, logits)
+    level = tf.tile(tf.range(num_temps, dtype=tf.int32)[:, None], [1, num_chains])
+    return Chains(v, activations(rbm, v), level)
+
+
+def gibbs(
+    rbm: RBM,
+    chains: Chains,
+    beta: tf.Tensor,
+    *,
+    steps: int,
+    seed: tf.Tensor,
+    step: tf.Tensor,
+    generator: str = "threefry",
+) -> Chains:
+    """`steps` rounds of h ~ q_beta(h | v), v ~ q_beta(v | h) at all temperatures, each particle at its own.
+
+    :param beta: [M].
+    :param seed: int32 [2]; with `step`, the number of the update, it determines the noise.
+    """
+    v, a, level = chains
+    own = tf.gather(beta, level)[..., None]
+    for i in range(steps):
+        h = bernoulli(key_at(seed, step, _SITES_PER_PASS * i), own * a, generator)
+        v = bernoulli(key_at(seed, step, _SITES_PER_PASS * i + 1), own * matmul_rows(h, rbm.W) + rbm.b, generator)
+        a = activations(rbm, v)
+    return Chains(v, a, level)
+
+
+def sample(
+    rbm: RBM,
+    chains: Chains,
+    beta: ArrayLike,
+    num_samples: int,
+    *,
+    seed: tf.Tensor,
+    burn_in: int = 1000,
+    thin: int = 200,
+    generator: str = "threefry",
+    jit_compile: bool = True,
+) -> NDArray[np.uint8]:
+    """Approximate samples of the RBM by parallel tempering at fixed parameters, [num_samples, n_v].
+
+    Starts at `chains`; every `thin` rounds after the burn-in the particles at beta = 1 are taken.
+
+    :param beta: ladder [M].
+    :raises ValueError: if `num_samples`, `burn_in` or `thin` are not positive (`burn_in` may be 0).
+    """
+    if num_samples < 1 or burn_in < 0 or thin < 1:
+        raise ValueError(f"num_samples and thin must be positive, got {num_samples=}, {burn_in=}, {thin=}.")
+    betas = tf.constant(check_ladder(beta), rbm.W.dtype)
+
+    @tf.function(jit_compile=jit_compile, autograph=False)
+    def rounds(chains: Chains, start: tf.Tensor, count: tf.Tensor) -> Chains:
+        def body(i: tf.Tensor, chains: Chains) -> tuple[tf.Tensor, Chains]:
+            moved = gibbs(rbm, chains, betas, steps=1, seed=seed, step=i, generator=generator)
+            return i + 1, swap(moved, betas, seed=seed, step=i, generator=generator)[0]
+
+        return tf.while_loop(lambda i, _: i < start + count, body, (start, chains))[1]
+
+    taken: list[NDArray[np.uint8]] = []
+    chains, done = rounds(chains, tf.constant(0), tf.constant(burn_in)), burn_in
+    while len(taken) * chains.level.shape[1] < num_samples:
+        chains = rounds(chains, tf.constant(done), tf.constant(thin))
+        done += thin
+        taken.append(tf.boolean_mask(chains.v, tf.equal(chains.level, 0)).numpy().astype(np.uint8))
+    return np.concatenate(taken)[:num_samples]
+
+
+def swap(
+    chains: Chains,
+    beta: tf.Tensor,
+    *,
+    seed: tf.Tensor,
+    step: tf.Tensor,
+    scheme: str = "even_odd",
+    generator: str = "threefry",
+) -> tuple[Chains, Swaps]:
+    """Propose to swap all neighbouring pairs (i, i+1): those of even i, then those of odd i, counted from 1 (Eq. 2).
+
+    :param beta: [M].
+    :param scheme: "even_odd" proposes both sets at every update as in the paper; "deo" (deterministic even-odd) one of
+        them in turn, which moves particles along the ladder without reversing.
+    :raises ValueError: if the scheme is not known.
+    """
+    if scheme not in SCHEMES:
+        raise ValueError(f"scheme must be one of {', '.join(SCHEMES)}, got {scheme!r}.")
+    v, a, level = chains
+    num_temps, num_chains = level.shape
+    log_q = softplus_sum(a, tf.gather(beta, level))
+    d_upper: list[tf.Tensor] = [None] * (num_temps - 1)
+    d_lower: list[tf.Tensor] = [None] * (num_temps - 1)
+    acceptance: list[tf.Tensor] = [None] * (num_temps - 1)
+    for parity in (1, 0):  # counted from 0, the paper's even pairs are the odd ones
+        pairs = range(parity, num_temps - 1, 2)
+        partner = tf.constant(_partners(num_temps, pairs), tf.int32)
+        log_q_partner = softplus_sum(a, tf.gather(beta, tf.gather(partner, level)))
+        difference = at_level(log_q_partner - log_q, level)
+        key = key_at(seed, step, _FIRST_SWAP_SITE + parity)
+        log_noise = tf.math.log(uniform(key, (num_temps - 1, num_chains), a.dtype, generator))
+        is_active = tf.constant(True) if scheme == "even_odd" else tf.equal(step % 2, parity)
+        accepted = [tf.zeros([num_chains], tf.bool)] * num_temps
+        for i in pairs:
+            d_upper[i], d_lower[i] = difference[i], -difference[i + 1]
+            log_ratio = swap_log_ratio(d_upper[i], d_lower[i])
+            acceptance[i] = tf.reduce_mean(tf.exp(tf.minimum(log_ratio, 0.0)))
+            accepted[i] = accepted[i + 1] = (log_noise[i] < log_ratio) & is_active
+        is_accepted = _of_slot(tf.stack(accepted), level)
+        log_q = tf.where(is_accepted, log_q_partner, log_q)
+        level = tf.where(is_accepted, tf.gather(partner, level), level)
+    swaps = Swaps(tf.stack(d_upper), tf.stack(d_lower), tf.stack(acceptance), log_q)
+    return Chains(v, a, level), swaps
+
+
+def swap_log_ratio(d_upper: tf.Tensor, d_lower: tf.Tensor) -> tf.Tensor:
+    """Log of the ratio in Eq. (2): d(x) - d(y) for x at level i and y at level i+1, nats."""
+    return d_upper - d_lower
+
+
+def at_level(values: tf.Tensor, level: tf.Tensor) -> tf.Tensor:
+    """Values of slots [M, N] in the order of their temperatures, [M, N]."""
+    is_at = tf.equal(tf.range(level.shape[0], dtype=tf.int32)[:, None, None], level[None])  # [level, slot, N]
+    return tf.reduce_sum(tf.where(is_at, values[None], tf.zeros_like(values)[None]), axis=1)
+
+
+def _of_slot(values: tf.Tensor, level: tf.Tensor) -> tf.Tensor:
+    """Truth values of levels [M, N] for each slot [M, N]."""
+    is_at = tf.equal(tf.range(level.shape[0], dtype=tf.int32)[:, None, None], level[None])
+    return tf.reduce_any(is_at & values[:, None], axis=0)
+
+
+def _partners(num_temps: int, pairs: Sequence[int]) -> list[int]:
+    partner = list(range(num_temps))
+    for i in pairs:
+        partner[i], partner[i + 1] = i + 1, i
+    return partner
