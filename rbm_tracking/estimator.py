@@ -214,6 +214,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.input_tags.positive_only = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
@@ -234,8 +235,9 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         X = validate_data(self, X, accept_sparse="csr", reset=reset, dtype=(np.float64, np.float32))
         values = X.data if sparse.issparse(X) else X
         if values.size and (values.min() < 0 or values.max() > 1):
+            negative = "Negative values in data: " if values.min() < 0 else ""
             raise ValueError(
-                f"X must be 0 or 1, or probabilities between them, got values from {values.min():g} to "
+                f"{negative}X must be 0 or 1, or probabilities between them, got values from {values.min():g} to "
                 f"{values.max():g}; binarise or scale it, for example by sklearn.preprocessing.Binarizer."
             )
         return X

@@ -80,23 +80,34 @@ def observe_flow(ladder: Ladder, level: tf.Tensor, memory: float = 50.0) -> Ladd
 
 
 def flow_fraction(ladder: Ladder) -> tf.Tensor:
-    """f = up / (up + down) of each level, made to fall from 1 to 0, [M]."""
+    """f = up / (up + down) of each level, made to fall from 1 to 0, [M].
+
+    Where the measured f rises, the mean of the highest of what follows and the lowest of what came before is taken:
+    two rounds of swaps in an update make particles step over every other level, so that f alternates.
+    """
     num_temps = ladder.beta.shape[0]
     fraction = ladder.up / tf.maximum(ladder.up + ladder.down, 1e-6)
     f = tf.concat([tf.ones_like(fraction[:1]), fraction[1:-1], tf.zeros_like(fraction[:1])], axis=0)
     is_before = tf.constant(np.tri(num_temps, dtype=bool))
-    return tf.reduce_min(tf.where(is_before, f[None], tf.ones_like(f)[None]), axis=1)
+    lowest_before = tf.reduce_min(tf.where(is_before, f[None], tf.ones_like(f)[None]), axis=1)
+    highest_after = tf.reduce_max(tf.where(tf.transpose(is_before), f[None], tf.zeros_like(f)[None]), axis=1)
+    return 0.5 * (lowest_before + highest_after)
 
 
-def adapt(ladder: Ladder, rate: tf.Tensor | float) -> Ladder:
-    """Move the inner temperatures a part `rate` of the way to those at which f would fall evenly.
+def adapt(ladder: Ladder, acceptance: tf.Tensor, rate: tf.Tensor | float) -> Ladder:
+    """Move the inner temperatures a part of the way to those at which f would fall evenly.
 
     The measured f(beta) is inverted as a piecewise linear function. beta stays sorted and keeps its ends 1 and 0.
+
+    :param acceptance: of the M-1 pairs.
+    :param rate: the part of the way when fewer than 70 % of the swaps are accepted. It falls to 0 at 90 %: particles
+        then run through the ladder at full speed, and f says nothing about it.
     """
     beta = ladder.beta
+    need = tf.clip_by_value((0.9 - tf.reduce_mean(acceptance)) / 0.2, 0.0, 1.0)
     even = tf.linspace(tf.ones([], beta.dtype), tf.zeros([], beta.dtype), beta.shape[0])
     f = (1.0 - _SMOOTHING) * flow_fraction(ladder) + _SMOOTHING * even
-    moved = beta + rate * (_invert(f, beta, even) - beta)
+    moved = beta + tf.cast(need * rate, beta.dtype) * (_invert(f, beta, even) - beta)
     return ladder._replace(beta=tf.concat([beta[:1], moved[1:-1], beta[-1:]], axis=0))
 
 

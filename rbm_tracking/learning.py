@@ -220,7 +220,7 @@ def sml_update(state: SMLState, batch: tf.Tensor, *, seed: tf.Tensor, config: SM
 
     new_ladder = observe_flow(ladder, chains.level) if config.adaptive else ladder
     if config.adaptive:
-        new_ladder = adapt(new_ladder, config.adapt_rate)
+        new_ladder = adapt(new_ladder, swaps.acceptance, config.adapt_rate)
 
     new_chains = Chains(chains.v, activations(new_rbm, chains.v), chains.level)
     num_temps = ladder.beta.shape[0]

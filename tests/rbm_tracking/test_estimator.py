@@ -1,0 +1,257 @@
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Binarizer
+from sklearn.utils.estimator_checks import check_estimator
+from sklearn.utils.validation import validate_data
+
+from rbm_tracking.estimator import TrackedRBM
+from rbm_tracking.exact import log_likelihood_exact, log_z_exact, moments_exact
+from tests.statistical import assert_mean_close
+
+PROTOTYPES = np.array([[1, 1, 1, 1, 0, 0, 0, 0], [0, 0, 0, 0, 1, 1, 1, 1], [1, 0, 1, 0, 1, 0, 1, 0]])
+
+
+def small(**parameters: Any) -> TrackedRBM:
+    """Quick to trace and to run."""
+    defaults: dict[str, Any] = {
+        "n_components": 5,
+        "learning_rate": 0.1,
+        "max_updates": 400,
+        "n_temps": 4,
+        "n_chains": 10,
+        "batch_size": 50,
+        "jit_compile": False,
+        "generator": "hash",
+        "random_state": 0,
+    }
+    return TrackedRBM(**(defaults | parameters))
+
+
+@pytest.fixture
+def X(rng: np.random.Generator) -> np.ndarray:
+    """Noisy copies of three prototypes, [300, 8]."""
+    return (PROTOTYPES[rng.integers(3, size=300)] ^ (rng.random((300, 8)) < 0.05)).astype(np.float64)
+
+
+@pytest.fixture
+def fitted(X: np.ndarray) -> TrackedRBM:
+    return small().fit(X)
+
+
+def test_scores_are_log_likelihoods(X: np.ndarray, fitted: TrackedRBM) -> None:
+    """Up to the error of log Z, whose size the estimator states; all rows share it."""
+    exact = log_likelihood_exact(fitted.rbm_, X)
+    error = log_z_exact(fitted.rbm_) - fitted.log_z_
+    assert abs(error) < 6 * fitted.log_z_std_ + 0.05
+    np.testing.assert_allclose(fitted.score_samples(X), exact + error, rtol=1e-9)
+    assert fitted.score(X) == pytest.approx(exact.mean() + error, rel=1e-9)
+    assert fitted.n_updates_ == 400
+    independent = X.mean(axis=0)
+    at_start = (X * np.log(independent) + (1 - X) * np.log1p(-independent)).sum(axis=1).mean()
+    assert exact.mean() > at_start + 0.5
+
+
+def test_attributes_are_those_of_bernoulli_rbm(X: np.ndarray, fitted: TrackedRBM) -> None:
+    assert fitted.components_.shape == (5, 8)
+    assert (fitted.intercept_hidden_.shape, fitted.intercept_visible_.shape) == ((5,), (8,))
+    expected = 1 / (1 + np.exp(-(X @ fitted.components_.T + fitted.intercept_hidden_)))
+    np.testing.assert_allclose(fitted.transform(X), expected, rtol=1e-12)
+    assert fitted.transform(X.astype(np.float32)).dtype == np.float32
+    assert list(fitted.get_feature_names_out()) == [f"trackedrbm{i}" for i in range(5)]
+    assert isinstance(fitted.flags_, tuple)
+    np.testing.assert_allclose(fitted.rbm_.W, fitted.components_, rtol=1e-6)
+
+
+def test_gibbs_keeps_the_distribution(fitted: TrackedRBM) -> None:
+    """Long chains reach the means of the model, as enumeration has them."""
+    v = np.zeros((4000, 8))
+    for _ in range(60):
+        v = fitted.gibbs(v).astype(np.float64)
+    assert_mean_close(v, moments_exact(fitted.rbm_).v, min_detectable=0.1)
+
+
+def test_the_same_seed_gives_the_same_model(X: np.ndarray, fitted: TrackedRBM) -> None:
+    again, other = clone(fitted).fit(X), small(random_state=1).fit(X)
+    np.testing.assert_array_equal(again.components_, fitted.components_)
+    assert again.log_z_ == fitted.log_z_
+    assert not np.allclose(other.components_, fitted.components_)
+
+
+def test_pickle_goes_on_as_the_original(X: np.ndarray, fitted: TrackedRBM) -> None:
+    copy = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(copy.score_samples(X), fitted.score_samples(X))
+    for model in (copy, fitted):
+        model.partial_fit(X[:30])
+    np.testing.assert_array_equal(copy.components_, fitted.components_)
+    assert copy.log_z_ == fitted.log_z_
+
+
+def test_partial_fit_tracks_on(X: np.ndarray) -> None:
+    model = small()
+    for i in range(300):
+        model.partial_fit(X[50 * (i % 6) : 50 * (i % 6) + 50])
+    assert model.n_updates_ == 300
+    assert abs(log_z_exact(model.rbm_) - model.log_z_) < 6 * model.log_z_std_ + 0.05
+    assert model.score(X) > small(max_updates=1).fit(X).score(X) + 0.3
+
+
+def test_sparse_rows_are_the_same_rows(X: np.ndarray, fitted: TrackedRBM) -> None:
+    rows = sparse.csr_matrix(X)
+    model = clone(fitted).fit(rows)
+    np.testing.assert_array_equal(model.components_, fitted.components_)
+    np.testing.assert_allclose(model.score_samples(rows), fitted.score_samples(X), rtol=1e-12)
+    np.testing.assert_allclose(model.transform(rows), fitted.transform(X), rtol=1e-12)
+
+
+def test_passes_and_updates_limit_each_other(X: np.ndarray) -> None:
+    assert small(n_iter=2).fit(X).n_updates_ == 12
+    assert small(n_iter=2, max_updates=7).fit(X).n_updates_ == 7
+    assert small(n_iter=1, batch_size=1000).fit(X).n_updates_ == 1
+
+
+def test_minibatches_are_permutations(X: np.ndarray) -> None:
+    model = small().fit(X)
+    batches = model._minibatches(7, 3)
+    rows = np.concatenate([next(batches) for _ in range(14)])
+    for start in range(0, 42, 7):
+        assert sorted(rows[start : start + 7]) == list(range(7))
+
+
+def test_probabilities_are_drawn(X: np.ndarray, rng: np.random.Generator) -> None:
+    """Intensities 0.9 and 0.1 in place of 1 and 0: the visible rates are those of the drawn rows."""
+    model = small(max_updates=600).fit(0.1 + 0.8 * X)
+    assert_mean_close(model._drawn(np.tile([0.1, 0.5, 0.9], (4000, 1))), [0.1, 0.5, 0.9], min_detectable=0.06)
+    np.testing.assert_allclose(moments_exact(model.rbm_).v, 0.1 + 0.8 * X.mean(axis=0), atol=0.12)
+    with pytest.raises(ValueError, match="score_samples needs rows of 0 and 1, of which there is a probability"):
+        model.score_samples(0.1 + 0.8 * X)
+    assert model.transform(0.1 + 0.8 * X).shape == (300, 5)
+
+
+def test_early_stopping_keeps_the_best(rng: np.random.Generator) -> None:
+    """Twenty rows of noise are learnt by heart soon: the validation rows get worse."""
+    X = (rng.random((25, 30)) < 0.5).astype(np.float64)
+    parameters: dict[str, Any] = {"n_components": 20, "learning_rate": 0.2, "max_updates": 6000, "batch_size": 20}
+    model = small(
+        **parameters, early_stopping=True, validation_fraction=0.2, eval_every=100, patience=3, n_chains=20
+    ).fit(X)
+    updates, scores = np.array(model.validation_scores_).T
+    assert updates[-1] < 6000
+    assert model.n_updates_ < updates[-1]
+    chosen = scores[updates == model.n_updates_]
+    assert len(chosen) == 1
+    assert chosen[0] >= scores[-1]
+
+
+def test_verbose_tells_log_z(X: np.ndarray, capsys: pytest.CaptureFixture[str]) -> None:
+    small(max_updates=20, eval_every=10, verbose=True).fit(X)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in lines] == ["update 10", "update 20"]
+    assert "log Z" in lines[0]
+
+
+def test_pipeline_and_grid_search(X: np.ndarray) -> None:
+    y = X[:, 0]
+    pipeline = make_pipeline(Binarizer(threshold=0.5), small(max_updates=1000), LogisticRegression())
+    assert pipeline.fit(0.9 * X, y).score(0.9 * X, y) > 0.8
+    search = GridSearchCV(small(), {"n_components": [1, 5]}, cv=2).fit(X)
+    assert search.best_params_ == {"n_components": 5}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"n_components": 0}, "n_components must be a whole number of at least 1, got 0"),
+        ({"n_temps": 1}, "n_temps must be a whole number of at least 2, got 1"),
+        ({"n_chains": 2.5}, r"n_chains must be a whole number of at least 2, got 2\.5"),
+        ({"n_iter": 0}, "n_iter must be at least 1"),
+        ({"learning_rate": -1.0}, "learning_rate must be positive"),
+        ({"generator": "dice"}, "generator must be one of"),
+        ({"early_stopping": True, "validation_fraction": 1.0}, "validation_fraction must be between 0 and 1"),
+        ({"early_stopping": True, "validation_fraction": 0.001}, "of 300 rows leaves none"),
+    ],
+)
+def test_wrong_parameters(X: np.ndarray, parameters: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        small(**parameters).fit(X)
+
+
+def test_wrong_data(X: np.ndarray, fitted: TrackedRBM) -> None:
+    for method in (small().fit, small().partial_fit, fitted.transform, fitted.score_samples, fitted.gibbs):
+        with pytest.raises(ValueError, match="X must be 0 or 1, or probabilities between them, got values from 0 to 2"):
+            method(2 * X)
+    with pytest.raises(ValueError, match=r"Negative values in data: X must be 0 or 1, .* got values from -1 to -1"):
+        small().fit(sparse.csr_matrix(-X))
+    with pytest.raises(ValueError, match="8 features"):
+        fitted.score(X[:, :5])
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered")
+def test_divergence_is_an_error(X: np.ndarray) -> None:
+    with pytest.raises(ValueError, match=r"training has diverged at update .*; lower learning_rate"):
+        small(learning_rate=1e30).fit(X)
+
+
+class Thresholded(TrackedRBM):
+    """Takes any numbers, as the data of scikit-learn's checks are, and looks at their signs."""
+
+    def _validated(self, X: Any, *, reset: bool) -> Any:
+        X = validate_data(self, X, accept_sparse="csr", reset=reset, dtype=(np.float64, np.float32))
+        if sparse.issparse(X):
+            X = X.copy()
+            X.data = (X.data > 0).astype(X.dtype)
+            return X
+        return (X > 0).astype(X.dtype)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.positive_only = False
+        return tags
+
+
+@pytest.fixture
+def global_generator() -> Iterator[None]:
+    """scikit-learn's checks draw from NumPy's global generator; put it back."""
+    state = np.random.get_state()  # noqa: NPY002
+    yield
+    np.random.set_state(state)  # noqa: NPY002
+
+
+QUICK: dict[str, Any] = {
+    "n_components": 3,
+    "max_updates": 2,
+    "n_temps": 2,
+    "n_chains": 2,
+    "batch_size": 4,
+    "jit_compile": False,
+}
+
+
+@pytest.mark.slow
+def test_scikit_learn_checks(global_generator: None) -> None:
+    """All checks, on the signs of their data, which are normal draws: values outside [0, 1] are an error here."""
+    results = check_estimator(Thresholded(**QUICK), on_skip=None)
+    assert len(results) > 40
+    assert {result["check_name"] for result in results if result["status"] != "passed"} <= {"check_array_api_input"}
+
+
+def test_scikit_learn_checks_that_need_no_fit(global_generator: None) -> None:
+    """Checks of the class itself that do not depend on the values of the data."""
+    results = check_estimator(TrackedRBM(**QUICK), on_skip=None, on_fail=None)
+    failed = [result for result in results if result["status"] == "failed"]
+    reasons = [str(result["exception"]) for result in failed]
+    assert all("0 or 1" in reason or "rows of 0 and 1" in reason for reason in reasons), reasons
+    passed = {result["check_name"] for result in results if result["status"] == "passed"}
+    assert {
+        "check_estimator_cloneable",
+        "check_no_attributes_set_in_init",
+        "check_parameters_default_constructible",
+    } <= passed

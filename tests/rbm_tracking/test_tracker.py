@@ -1,0 +1,200 @@
+"""rbm_tracking.tracker: the filter against dense Gaussian conditioning in the joint form of Figure 2."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from rbm_tracking.importance import Estimate
+from rbm_tracking.tracker import (
+    TrackerState,
+    anchor,
+    flag_names,
+    health_flags,
+    inflation,
+    initial_tracker,
+    insert_level,
+    lag,
+    log_z_std,
+    predict,
+    update,
+)
+
+M = 5
+RATES = tf.fill([M - 1], tf.constant(0.6, tf.float64))
+
+
+def random_state(rng: np.random.Generator) -> TrackerState:
+    root = rng.normal(size=(M + 1, M + 1))
+    state = initial_tracker(rng.normal(size=M))
+    return state._replace(mean=tf.constant(rng.normal(size=M + 1)), cov=tf.constant(root @ root.T / M))
+
+
+def estimate(value: np.ndarray, variance: np.ndarray) -> Estimate:
+    return Estimate(tf.constant(value), tf.constant(variance), tf.fill(value.shape, tf.constant(10.0, tf.float64)))
+
+
+def condition(mean: np.ndarray, cov: np.ndarray, H: np.ndarray, y: np.ndarray, R: np.ndarray) -> tuple:
+    """N(mean, cov) given y = H z + N(0, R), by the information form of Figure 2 with the inverses it leaves out."""
+    precision = np.linalg.inv(cov)
+    R_inv = np.linalg.inv(R)
+    V = np.linalg.inv(H.T @ R_inv @ H + precision)
+    return V @ (H.T @ R_inv @ y + precision @ mean), V
+
+
+def joint_prediction(
+    state: TrackerState, change: np.ndarray, variance: np.ndarray, sigma_z: float, bias_variance: float
+) -> tuple:
+    """(i) to (iii) of Figure 2 on (zeta_{t-1}, b_{t-1}, zeta_t, b_t); the last temperature is not measured."""
+    size = M + 1
+    mean = np.r_[state.mean, state.mean]
+    drift = np.diag(np.r_[np.full(M, sigma_z**2), bias_variance])
+    cov = np.block([[state.cov, state.cov], [state.cov, state.cov + drift]])
+    C = np.zeros((M - 1, 2 * size))
+    C[:, : M - 1], C[:, size : size + M - 1] = -np.eye(M - 1), np.eye(M - 1)
+    C[0, 2 * size - 1] = 1.0  # the estimate at beta = 1 is off by b_t
+    mean, cov = condition(mean, cov, C, change[:-1], np.diag(variance[:-1]))
+    return mean[size:], cov[size:, size:]
+
+
+@pytest.mark.parametrize("sigma_z", [0.1, 1.0, 10.0])
+def test_prediction_is_the_joint_form(rng: np.random.Generator, sigma_z: float) -> None:
+    """Equal where zeta_M is not measured; with sigma_z finite it keeps its own random walk in the joint form."""
+    state, change, variance = random_state(rng), rng.normal(size=M), rng.uniform(0.1, 1, M)
+    expected_mean, expected_cov = joint_prediction(state, change, variance, sigma_z, 0.2)
+    got = predict(state, estimate(change, variance), bias_variance=0.2, sigma_z=sigma_z)
+    kept = np.r_[0 : M - 1, M]  # all but zeta_M, which `anchor` sets afterwards
+    np.testing.assert_allclose(got.mean.numpy()[kept], expected_mean[kept], rtol=1e-9)
+    np.testing.assert_allclose(got.cov.numpy()[np.ix_(kept, kept)], expected_cov[np.ix_(kept, kept)], rtol=1e-8)
+
+
+def test_infinite_sigma_z_is_the_limit(rng: np.random.Generator) -> None:
+    state, change, variance = random_state(rng), rng.normal(size=M), rng.uniform(0.1, 1, M)
+    limit = predict(state, estimate(change, variance), bias_variance=0.2)
+    near = predict(state, estimate(change, variance), bias_variance=0.2, sigma_z=1e4)
+    np.testing.assert_allclose(near.mean, limit.mean, atol=1e-6)
+    np.testing.assert_allclose(near.cov, limit.cov, atol=1e-6)
+
+
+def test_infinite_sigma_z_is_a_control_input(rng: np.random.Generator) -> None:
+    state, change, variance = random_state(rng), rng.normal(size=M), rng.uniform(0.1, 1, M)
+    got = predict(state, estimate(change, variance), bias_variance=0.2, factor=3.0)
+    A = np.eye(M + 1)
+    A[0, -1] = -1.0
+    inner = np.r_[np.ones(M - 1), 0.0]
+    cov = np.array(state.cov)
+    cov[-1, -1] += 0.2
+    np.testing.assert_allclose(got.mean, A @ state.mean.numpy() + np.r_[inner * change, 0.0], rtol=1e-12)
+    np.testing.assert_allclose(got.cov, A @ cov @ A.T + np.diag(np.r_[3.0 * inner * variance, 0.0]), rtol=1e-12)
+
+
+def test_update_is_dense_conditioning(rng: np.random.Generator) -> None:
+    state, value, variance = random_state(rng), rng.normal(size=M - 1), rng.uniform(0.1, 1, M - 1)
+    H = np.zeros((M - 1, M + 1))
+    for i in range(M - 1):
+        H[i, i], H[i, i + 1] = -1.0, 1.0
+    for factor in (1.0, 7.0):
+        mean, cov = condition(state.mean.numpy(), state.cov.numpy(), H, value, np.diag(factor * variance))
+        got = update(state, estimate(value, variance), RATES, factor=factor)
+        np.testing.assert_allclose(got.mean, mean, rtol=1e-9)
+        np.testing.assert_allclose(got.cov, cov, rtol=1e-8, atol=1e-12)
+
+
+def test_anchor_conditions_on_the_known_log_z(rng: np.random.Generator) -> None:
+    state = initial_tracker(rng.normal(size=M))
+    got = anchor(state, tf.constant(3.0, tf.float64))
+    assert float(got.mean[M - 1]) == 3.0
+    assert not np.any(got.cov[M - 1])
+    assert not np.any(got.cov[:, M - 1])
+    np.testing.assert_array_equal(np.delete(got.mean, M - 1), np.delete(state.mean, M - 1))
+
+
+def test_bridges_alone_add_up_from_the_anchor(rng: np.random.Generator) -> None:
+    """Exact bridges to a vague prior give zeta_1 = zeta_M - sum of differences."""
+    state = anchor(initial_tracker(np.zeros(M), variance=1e6), tf.constant(2.0, tf.float64))
+    value = rng.normal(size=M - 1)
+    got = update(state, estimate(value, np.full(M - 1, 1e-4)), RATES, factor=1.0)
+    np.testing.assert_allclose(got.mean[0], 2.0 - value.sum(), atol=1e-6)
+    np.testing.assert_allclose(log_z_std(got), np.sqrt((M - 1) * 1e-4), rtol=1e-4)
+
+
+def simulate(
+    rng: np.random.Generator, steps: int, correlation: float, inflate: bool
+) -> tuple[np.ndarray, TrackerState]:
+    """A random walk of zeta with a biased estimate at the first level; errors and deviations of log Z over the run."""
+    zeta, bias = np.r_[np.cumsum(rng.normal(size=M - 1)), 0.0], -0.2
+    state = anchor(initial_tracker(zeta, variance=0.1), tf.constant(0.0, tf.float64))
+    spread, noise = np.full(M - 1, 0.3), np.zeros(M - 1)
+    scores = []
+    run_update = tf.function(lambda s, o, factor: update(s, o, RATES, factor=factor), autograph=False)
+    run_predict = tf.function(lambda s, o, factor: predict(s, o, bias_variance=1e-6, factor=factor), autograph=False)
+    for _ in range(steps):
+        factor = inflation(state.health) if inflate else tf.constant(1.0, tf.float64)
+        noise = correlation * noise + np.sqrt(1 - correlation**2) * spread * rng.normal(size=M - 1)
+        state = run_update(state, estimate(np.diff(zeta) + noise, spread**2), factor)
+        scores.append([float(state.mean[0]) - zeta[0], float(log_z_std(state))])
+        change = np.r_[0.02 * rng.normal(size=M - 1), 0.0]
+        zeta = zeta + change
+        measured = change + np.r_[bias, np.zeros(M - 1)] + 0.05 * np.r_[rng.normal(size=M - 1), 0.0]
+        state = run_predict(state, estimate(measured, np.full(M, 0.05**2)), factor)
+        state = anchor(state, tf.constant(zeta[-1]))
+    return np.array(scores), state
+
+
+def test_filter_is_calibrated_and_learns_the_bias(rng: np.random.Generator) -> None:
+    scores, state = simulate(rng, 1500, 0.0, inflate=False)
+    z = scores[300:, 0] / scores[300:, 1]
+    assert 0.6 < np.mean(z**2) < 1.7  # errors are correlated over about 20 updates: some 60 independent ones
+    assert abs(float(state.mean[-1]) + 0.2) < 0.05
+    assert 0.9 < float(state.health.nis) < 1.1
+    assert float(inflation(state.health)) < 2.0
+    assert scores[300:, 0].std() < 0.5 * 0.6  # less noise than the bridges alone
+
+
+@pytest.mark.slow
+def test_inflation_finds_the_autocorrelation(rng: np.random.Generator) -> None:
+    """Noise with correlation 0.9 has an integrated autocorrelation time of 19: intervals are honest only with it."""
+    scores, state = simulate(rng, 4000, 0.9, inflate=True)
+    assert 8 < float(inflation(state.health)) < 40
+    covered = np.abs(scores[500:, 0]) < 1.96 * scores[500:, 1]
+    assert covered.mean() > 0.9
+    plain, _ = simulate(rng, 1500, 0.9, inflate=False)
+    assert np.mean(np.abs(plain[300:, 0]) < 1.96 * plain[300:, 1]) < 0.8
+
+
+def test_covariance_stays_positive_when_measurements_are_precise(rng: np.random.Generator) -> None:
+    state = random_state(rng)
+    for _ in range(50):
+        state = predict(state, estimate(rng.normal(size=M), np.full(M, 1e-12)), bias_variance=1e-12)
+        state = anchor(state, tf.constant(0.0, tf.float64))
+        state = update(state, estimate(rng.normal(size=M - 1), np.full(M - 1, 1e-10)), RATES, factor=1.0)
+    eigenvalues = np.linalg.eigvalsh(state.cov.numpy())
+    assert eigenvalues.min() > -1e-12
+    np.testing.assert_array_equal(state.cov, tf.transpose(state.cov))
+
+
+def test_a_new_temperature_is_settled_by_bridges(rng: np.random.Generator) -> None:
+    zeta = np.array([4.0, 2.5, 1.0, 0.5, 0.0])
+    state = anchor(initial_tracker(zeta, variance=1e-4), tf.constant(0.0, tf.float64))
+    grown = insert_level(state, 1, 9.0, 100.0)
+    assert grown.mean.shape == [M + 2]
+    np.testing.assert_array_equal(np.delete(grown.mean, 2), state.mean)
+    differences = np.array([-1.5, -0.7, -0.8, -0.5, -0.5])  # the new one lies at 1.8
+    rates = tf.fill([M], tf.constant(0.5, tf.float64))
+    for _ in range(20):
+        grown = update(grown, estimate(differences, np.full(M, 1e-3)), rates, factor=1.0)
+    np.testing.assert_allclose(grown.mean[:-1], [4.0, 2.5, 1.8, 1.0, 0.5, 0.0], atol=0.01)
+
+
+def test_flags_name_what_is_wrong() -> None:
+    state = initial_tracker(np.zeros(M), variance=0.01)
+    bias = tf.constant(0.0, tf.float64)
+    assert flag_names(int(health_flags(state, bias))) == []
+    health = state.health
+    slow = state._replace(health=health._replace(swap_rate=tf.constant([0.5, 0.2, 0.5, 0.5], tf.float64)))
+    assert flag_names(int(health_flags(slow, bias))) == ["swap_rate"]
+    few = state._replace(health=health._replace(ess=tf.constant(2.0, tf.float64), nis=tf.constant(2.0, tf.float64)))
+    assert flag_names(int(health_flags(few, bias))) == ["ess", "nis"]
+    assert flag_names(int(health_flags(state, tf.constant(-1.0, tf.float64)))) == ["lag"]  # inflation starts at 10
+    assert float(lag(state, tf.constant(-1.0, tf.float64))) == pytest.approx(10.0)
+    vague = initial_tracker(np.zeros(M), variance=4.0)
+    assert flag_names(int(health_flags(vague, bias))) == ["std"]
