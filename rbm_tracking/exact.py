@@ -51,7 +51,7 @@ def log_z_exact(rbm: RBM, beta: float = 1.0) -> float:
 
     At 25 x 784 units this takes a few seconds on one core (2^25 784 = 2.6e10 factors), halved by every unit less.
     """
-    A, alpha, gamma, _ = _enumerated_side(rbm, beta)
+    A, alpha, gamma, _ = _enumerated_side(rbm, float(beta))
     if 2 ** len(alpha) * len(gamma) <= _DIRECT_TERMS:
         return float(logsumexp(_log_weights(_binary_vectors(len(alpha)), A, alpha, gamma)))
     return _log_z_by_tables(A, alpha, gamma)
@@ -75,7 +75,7 @@ def moments_exact(rbm: RBM, beta: float = 1.0) -> Moments:
 
     This visits every state with an exponential for each unit: it is meant for at most about 15 units.
     """
-    A, alpha, gamma, is_hidden = _enumerated_side(rbm, beta)
+    A, alpha, gamma, is_hidden = _enumerated_side(rbm, float(beta))
     log_z = log_z_exact(rbm, beta)
     one, other, both = np.zeros_like(alpha), np.zeros_like(gamma), np.zeros_like(A)
     for u in _chunks(len(alpha), len(gamma)):

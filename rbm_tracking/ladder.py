@@ -80,14 +80,16 @@ def observe_flow(ladder: Ladder, level: tf.Tensor, memory: float = 50.0) -> Ladd
 
 
 def flow_fraction(ladder: Ladder) -> tf.Tensor:
-    """f = up / (up + down) of each level, made to fall from 1 to 0, [M].
+    """f = up / (up + down) of each level, averaged with its neighbours and made to fall from 1 to 0, [M].
 
-    Where the measured f rises, the mean of the highest of what follows and the lowest of what came before is taken:
-    two rounds of swaps in an update make particles step over every other level, so that f alternates.
+    The average, because two rounds of swaps in an update let particles step over every other level, so that the
+    measured f alternates. Where it still rises, the middle of the lowest before and the highest after.
     """
     num_temps = ladder.beta.shape[0]
     fraction = ladder.up / tf.maximum(ladder.up + ladder.down, 1e-6)
-    f = tf.concat([tf.ones_like(fraction[:1]), fraction[1:-1], tf.zeros_like(fraction[:1])], axis=0)
+    one, zero = tf.ones_like(fraction[:1]), tf.zeros_like(fraction[:1])
+    f = tf.concat([one, fraction[1:-1], zero], axis=0)
+    f = tf.concat([one, 0.25 * (f[:-2] + f[2:]) + 0.5 * f[1:-1], zero], axis=0)
     is_before = tf.constant(np.tri(num_temps, dtype=bool))
     lowest_before = tf.reduce_min(tf.where(is_before, f[None], tf.ones_like(f)[None]), axis=1)
     highest_after = tf.reduce_max(tf.where(tf.transpose(is_before), f[None], tf.zeros_like(f)[None]), axis=1)

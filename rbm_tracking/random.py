@@ -1,9 +1,9 @@
 """Uniform noise as a pure function of (seed, step, site): the same bits eagerly, in graphs, under XLA and on a GPU.
 
 Integer arithmetic of our own, because TensorFlow's stateless generators give other numbers under XLA than without.
-"threefry" (default) is Threefry-2x32, 20 rounds (Salmon, Moraes, Dror and Shaw, 2011, "Parallel random numbers:
-as easy as 1, 2, 3"). "hash" mixes the index of each number with the key by two bijections of 32-bit words: several times
-cheaper, and it passes the statistical tests of this package, not a certified suite.
+"threefry" (default) is Threefry-2x32 with 20 rounds (Salmon and others, 2011, "Parallel random numbers: as easy as 1,
+2, 3"). "hash" mixes the index of each number with the key by two bijections of 32-bit words: cheaper, and it passes the
+statistical tests of this package, not a certified suite.
 """
 
 import math
@@ -57,14 +57,11 @@ def random_bits(key: tf.Tensor, shape: tuple[int, ...], generator: str = "threef
     size = math.prod(shape)
     words = tf.bitcast(key, tf.uint32)
     if generator == "threefry":
-        half = -(-size // 2)
-        counter = tf.bitcast(tf.range(half, dtype=tf.int32), tf.uint32)
-        pair = _threefry(words[0], words[1], counter, counter + _word(half))
-        return tf.reshape(tf.concat(pair, axis=0)[:size], shape)
+        counter = tf.reshape(tf.bitcast(tf.range(size, dtype=tf.int32), tf.uint32), shape)  # in its shape: XLA fuses it
+        return _threefry(words[0], words[1], counter, tf.zeros_like(counter))[0]
     if generator == "hash":
-        index = tf.bitcast(tf.range(size, dtype=tf.int32), tf.uint32)
-        mixed = _mix(index * _word(0x9E3779B1) + words[0])
-        return tf.reshape(_mix(tf.bitwise.bitwise_xor(mixed, words[1])), shape)
+        index = tf.reshape(tf.bitcast(tf.range(size, dtype=tf.int32), tf.uint32), shape)
+        return _mix(tf.bitwise.bitwise_xor(_mix(index * _word(0x9E3779B1) + words[0]), words[1]))
     raise ValueError(f"generator must be one of {', '.join(GENERATORS)}, got {generator!r}.")
 
 

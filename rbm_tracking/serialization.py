@@ -17,7 +17,7 @@ _FORMAT = "rbm_tracking 1"
 
 
 class SavedRBM(NamedTuple):
-    """Parameters after `step` updates, with the tracked log Z and its standard deviation in nats, and the ladder [M]."""
+    """Parameters after `step` updates, the tracked log Z and its standard deviation in nats, and the ladder [M]."""
 
     rbm: RBM
     log_z: float
@@ -58,7 +58,7 @@ def load_rbm(path: str | os.PathLike[str]) -> SavedRBM:
     :raises ValueError: if it is missing, damaged or another kind of file.
     """
     try:
-        with np.load(path, allow_pickle=False) as content:
+        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as content:
             if "format" not in content or str(content["format"]) != _FORMAT:
                 raise ValueError(f"{path} is not an RBM saved by save_rbm; give the rbm.npz of a run.")
             rbm = RBM(*(tf.constant(content[name]) for name in RBM._fields))

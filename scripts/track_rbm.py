@@ -546,7 +546,7 @@ def likelihood_lines(records: list[dict[str, Any]]) -> dict[str, Line]:
 
 def table(result: dict[str, Any]) -> str:
     """Log-likelihoods by each estimate of log Z as aligned text."""
-    rows = [("log Z by", "log Z", "valid", "test", "")]
+    rows: list[tuple[str, ...]] = [("log Z by", "log Z", "valid", "test", "")]
     for name in ("tracked", "exact", "ais", "reverse_ais"):
         if name in result:
             entry = result[name]

@@ -37,7 +37,9 @@ def random_rbm(rng: np.random.Generator, n_h: int, n_v: int, scale: float = 1.0)
 
 def binary_vectors(n: int) -> Array:
     """All of {0, 1}^n, [2^n, n]; row k is k in binary with the most significant bit first."""
-    return np.array([[(k >> (n - 1 - i)) & 1 for i in range(n)] for k in range(2**n)], dtype=np.float64).reshape(-1, n)
+    return np.array([[(k >> (n - 1 - i)) & 1 for i in range(n)] for k in range(2**n)], dtype=np.float64).reshape(
+        2**n, n
+    )
 
 
 def state_index(states: ArrayLike) -> NDArray[np.int64]:

@@ -160,7 +160,7 @@ def test_verbose_tells_log_z(X: np.ndarray, capsys: pytest.CaptureFixture[str]) 
 
 def test_pipeline_and_grid_search(X: np.ndarray) -> None:
     y = X[:, 0]
-    pipeline = make_pipeline(Binarizer(threshold=0.5), small(max_updates=1000), LogisticRegression())
+    pipeline = make_pipeline(Binarizer(threshold=0.5), small(max_updates=600), LogisticRegression())
     assert pipeline.fit(0.9 * X, y).score(0.9 * X, y) > 0.8
     search = GridSearchCV(small(), {"n_components": [1, 5]}, cv=2).fit(X)
     assert search.best_params_ == {"n_components": 5}

@@ -125,28 +125,32 @@ def simulate(
     state = anchor(initial_tracker(zeta, variance=0.1), tf.constant(0.0, tf.float64))
     spread, noise = np.full(M - 1, 0.3), np.zeros(M - 1)
     scores = []
-    run_update = tf.function(lambda s, o, factor: update(s, o, RATES, factor=factor), autograph=False)
-    run_predict = tf.function(lambda s, o, factor: predict(s, o, bias_variance=1e-6, factor=factor), autograph=False)
+
+    @tf.function(autograph=False)
+    def run(s: TrackerState, bridges: Estimate, change: Estimate) -> tuple[TrackerState, TrackerState]:
+        factor = inflation(s.health) if inflate else tf.constant(1.0, tf.float64)
+        measured = update(s, bridges, RATES, factor=factor)
+        return measured, predict(measured, change, bias_variance=1e-6, factor=factor)
+
     for _ in range(steps):
-        factor = inflation(state.health) if inflate else tf.constant(1.0, tf.float64)
         noise = correlation * noise + np.sqrt(1 - correlation**2) * spread * rng.normal(size=M - 1)
-        state = run_update(state, estimate(np.diff(zeta) + noise, spread**2), factor)
-        scores.append([float(state.mean[0]) - zeta[0], float(log_z_std(state))])
+        bridges = estimate(np.diff(zeta) + noise, spread**2)
         change = np.r_[0.02 * rng.normal(size=M - 1), 0.0]
-        zeta = zeta + change
         measured = change + np.r_[bias, np.zeros(M - 1)] + 0.05 * np.r_[rng.normal(size=M - 1), 0.0]
-        state = run_predict(state, estimate(measured, np.full(M, 0.05**2)), factor)
+        filtered, state = run(state, bridges, estimate(measured, np.full(M, 0.05**2)))
+        scores.append([float(filtered.mean[0]) - zeta[0], float(log_z_std(filtered))])
+        zeta = zeta + change
         state = anchor(state, tf.constant(zeta[-1]))
     return np.array(scores), state
 
 
 def test_filter_is_calibrated_and_learns_the_bias(rng: np.random.Generator) -> None:
-    scores, state = simulate(rng, 1500, 0.0, inflate=False)
+    scores, state = simulate(rng, 1000, 0.0, inflate=False)
     z = scores[300:, 0] / scores[300:, 1]
     assert 0.6 < np.mean(z**2) < 1.7  # errors are correlated over about 20 updates: some 60 independent ones
     assert abs(float(state.mean[-1]) + 0.2) < 0.05
     assert 0.9 < float(state.health.nis) < 1.1
-    assert float(inflation(state.health)) < 2.0
+    assert float(inflation(state.health)) < 5.0  # from 10 at the start towards 1
     assert scores[300:, 0].std() < 0.5 * 0.6  # less noise than the bridges alone
 
 

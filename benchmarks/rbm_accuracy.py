@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+"""How far is the tracked log Z from the exact one, and do its intervals and flags say so?
+
+    rbm_accuracy.py --data_dir=DATA
+    rbm_accuracy.py --settings=digits-0.01-1e3,mnist-0.1-1e3 --seeds=2
+
+Trains small RBMs in several settings of the learning rate, with several seeds, and compares the tracked log Z with the
+exact one every --every updates. A setting is DATASET-LEARNINGRATE-DECAY, where DECAY is alpha or "const". The table
+has one row for each setting: root mean square and largest error over all compared updates of all seeds, the share of
+errors inside the nominal 95 % interval, its median half-width, and among updates with an error above 1 nat the share
+that was flagged.
+"""
+
+import os
+import time
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import numpy as np
+import tensorflow as tf
+from absl import app, flags
+
+from experiment import binary_data
+from experiment.data import batch_indices
+from experiment.flags import apply_threads
+from experiment.run_dir import provenance, write_json
+from experiment.seeds import named_seed
+from rbm_tracking.exact import log_z_exact
+from rbm_tracking.learning import SMLConfig, compiled_updates, initial_state
+from rbm_tracking.rbm import initial_rbm
+from rbm_tracking.tempering import linear_ladder
+
+FLAGS = flags.FLAGS
+SETTINGS = (
+    "digits-0.01-1e3",
+    "digits-0.01-const",
+    "mnist-0.001-1e3",
+    "mnist-0.001-1e4",
+    "mnist-0.01-1e3",
+    "mnist-0.01-1e4",
+    "mnist-0.01-const",
+    "mnist-0.1-1e3",
+)
+
+
+def track(setting: str, seed: int, arguments: flags.FlagValues) -> dict[str, np.ndarray]:
+    """Errors, deviations and flags at each compared update of one run."""
+    name, rate, decay = setting.split("-")
+    data = binary_data.load_binary(name, arguments.data_dir).train
+    config = SMLConfig(
+        learning_rate=float(rate),
+        lr_decay=None if decay == "const" else float(decay),
+        adaptive=arguments.adaptive,
+        bias=arguments.bias,
+        gibbs_steps=arguments.gibbs_steps,
+        inflate=arguments.inflate,
+        generator=arguments.generator,
+    )
+    hidden = arguments.hidden_digits if name == "digits" else arguments.hidden
+    rbm = initial_rbm(hidden, seed=named_seed(seed, "init"), data=data)
+    ladder = linear_ladder(arguments.temps)
+    state = initial_state(rbm, ladder, arguments.chains, seed=named_seed(seed, "chains"), data=data)
+    run = compiled_updates(config)
+    rows_of_data, train_seed = tf.constant(data), named_seed(seed, "train")
+    found: dict[str, list[float]] = {"error": [], "std": [], "flags": [], "nis": []}
+    for start in range(0, arguments.updates, arguments.every):
+        rows = np.stack([batch_indices(seed, start + i, len(data), 100) for i in range(arguments.every)])
+        count = tf.constant(arguments.every)
+        state, observed = run(state, rows_of_data, tf.constant(rows, tf.int32), count, train_seed)
+        found["error"].append(float(observed.log_z[-1]) - log_z_exact(state.rbm))
+        found["std"].append(float(observed.log_z_std[-1]))
+        found["flags"].append(float(observed.flags[-1]))
+        found["nis"].append(float(observed.nis[-1]))
+    return {key: np.array(values) for key, values in found.items()}
+
+
+def summary(runs: list[dict[str, np.ndarray]]) -> dict[str, Any]:
+    """Over all compared updates of all seeds."""
+    all_ = {key: np.concatenate([run[key] for run in runs]) for key in runs[0]}
+    error, is_flagged = all_["error"], all_["flags"] > 0
+    is_wrong = np.abs(error) > 1
+    per_seed = [float(np.sqrt(np.mean(run["error"] ** 2))) for run in runs]
+    return {
+        "rmse": float(np.sqrt(np.mean(error**2))),
+        "rmse_per_seed": per_seed,
+        "max": float(np.abs(error).max()),
+        "bias": float(error.mean()),
+        "cover_95": float(np.mean(np.abs(error) <= 1.96 * all_["std"])),
+        "half_width": float(np.median(1.96 * all_["std"])),
+        "nis": float(np.median(all_["nis"])),
+        "flagged": float(is_flagged.mean()),
+        "wrong": int(is_wrong.sum()),
+        "flagged_of_wrong": float(is_flagged[is_wrong].mean()) if is_wrong.any() else None,
+        "count": len(error),
+    }
+
+
+def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
+    fv = flag_values
+    flags.DEFINE_string("data_dir", None, "Folder of the data sets, for mnist.", fv)
+    flags.DEFINE_list("settings", list(SETTINGS), "What to run.", fv)
+    flags.DEFINE_integer("seeds", 5, "Number of seeds 0, 1, ...", 1, flag_values=fv)
+    flags.DEFINE_integer("updates", 20_000, "Updates of each run.", 1, flag_values=fv)
+    flags.DEFINE_integer("every", 500, "Updates between comparisons.", 1, flag_values=fv)
+    flags.DEFINE_integer("hidden", 16, "Hidden units for mnist.", 1, 25, flag_values=fv)
+    flags.DEFINE_integer("hidden_digits", 12, "Hidden units for digits.", 1, 25, flag_values=fv)
+    flags.DEFINE_integer("temps", 20, "Temperatures.", 2, flag_values=fv)
+    flags.DEFINE_integer("chains", 40, "Chains at each temperature.", 2, flag_values=fv)
+    flags.DEFINE_integer("gibbs_steps", 1, "Rounds of Gibbs sampling in each update.", 1, flag_values=fv)
+    flags.DEFINE_boolean("adaptive", True, "Adapt the temperatures.", fv)
+    flags.DEFINE_boolean("inflate", True, "Enlarge the variances by the autocorrelation of the innovations.", fv)
+    flags.DEFINE_string("bias", "both", "How the bias b_t is removed, see SMLConfig.", fv)
+    flags.DEFINE_string("generator", "hash", "Of the noise.", fv)
+    flags.DEFINE_integer("threads", 1, "CPU threads.", 1, flag_values=fv)
+    flags.DEFINE_string("output", None, "Also write the figures to this JSON file, after each setting.", fv)
+
+
+def main(argv: list[str]) -> None:
+    del argv
+    apply_threads(FLAGS.threads)
+    table: dict[str, Any] = {}
+    for setting in FLAGS.settings:
+        start = time.monotonic()
+        runs = []
+        for seed in range(FLAGS.seeds):
+            runs.append(track(setting, seed, FLAGS))
+            rmse = np.sqrt(np.mean(runs[-1]["error"] ** 2))
+            print(f"{setting} seed {seed}: rmse {rmse:.3f}, largest {np.abs(runs[-1]['error']).max():.3f}", flush=True)
+        table[setting] = {**summary(runs), "seconds": time.monotonic() - start}
+        if FLAGS.output:
+            write_json(FLAGS.output, {"table": table, **provenance("", settings=FLAGS.flag_values_dict())})
+    print("\n| setting | rmse | largest | mean | 95 % covers | half-width | NIS | flagged | > 1 nat, flagged | s |")
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    for setting, row in table.items():
+        wrong = f"{row['wrong']}, {row['flagged_of_wrong']:.0%}" if row["wrong"] else "0"
+        print(
+            f"| {setting} | {row['rmse']:.3f} | {row['max']:.3f} | {row['bias']:+.3f} | {row['cover_95']:.1%} | "
+            f"{row['half_width']:.3f} | {row['nis']:.2f} | {row['flagged']:.0%} | {wrong} | {row['seconds']:.0f} |"
+        )
+    print(
+        f"\n{FLAGS.seeds} seeds, {FLAGS.updates} updates, compared every {FLAGS.every}; {FLAGS.temps} temperatures, "
+        f"{FLAGS.chains} chains"
+    )
+
+
+if __name__ == "__main__":
+    define_flags()
+    app.run(main)

@@ -1,0 +1,307 @@
+#!/usr/bin/env python3
+"""How fast are annealed importance sampling and the exact log Z of an RBM, beside the PyPI package rbms?
+
+    RIVAL_PYTHON=other/venv/bin/python rbm_baselines.py --layers=500,784 --chains=100 --threads=1 --output=rbm.json
+
+AIS of one RBM of random weights, float32, by `rbm_tracking.ais` with each generator of noise and by
+`rbms.partition_function.ais` (PyTorch, CPU): the same path (visible biases stay, weights and hidden biases grow) and as
+many temperatures. Both are timed in turn, so that both see the same load. rbms needs another PyTorch than TensorFlow's
+environment may hold, so it runs in the interpreter that RIVAL_PYTHON names; without it, its rows are left out and the
+last lines say what is missing.
+
+"ms" is the time of one temperature for all chains, from a run of --betas temperatures (minimum and median); "21k" that
+of the 21,000 temperatures of Desjardins et al. (2011) at the minimum. "floor" is the time of the two matrix products
+[C, n_v] [n_v, n_h] and [C, n_h] [n_h, n_v] that no sampler of all units can do without, measured in turn with the runs;
+"reached" is floor / minimum. "log Z" says whether the estimates agree (with ours, 3 standard errors).
+
+The exact log Z of an RBM with --exact_hidden hidden units is compared with the same sum in NumPy (a matrix product, a
+softplus of each factor, float64) and with rbms, at sizes that these can hold: 2^12 states. At 2^25 states they are not
+run.
+"""
+
+import json
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import numpy as np
+import tensorflow as tf
+from absl import app, flags
+from scipy.special import logsumexp
+
+from experiment.flags import apply_threads
+from experiment.run_dir import provenance, write_json
+from rbm_tracking.ais import AISResult, ais, linear_schedule
+from rbm_tracking.exact import log_z_exact
+from rbm_tracking.random import GENERATORS
+from rbm_tracking.rbm import RBM
+
+SMALL_HIDDEN = 12
+RIVAL = r"""
+import json, sys, time
+import torch
+threads = int(sys.argv[1])
+if threads:
+    torch.set_num_threads(threads)
+import numpy as np
+from importlib import metadata
+from rbms.bernoulli_bernoulli.classes import BBRBM
+from rbms.partition_function.ais import compute_partition_function_ais
+from rbms.partition_function.exact import compute_partition_function
+out, sys.stdout = sys.stdout, sys.stderr
+models = {}
+print(json.dumps({"rbms": metadata.version("rbms"), "torch": torch.__version__}), file=out, flush=True)
+for line in sys.stdin:
+    order = json.loads(line)
+    if order["model"] not in models:
+        stored = np.load(order["model"])
+        W, b, c = (torch.tensor(stored[name]) for name in ("W", "b", "c"))
+        models[order["model"]] = BBRBM(W.T.contiguous(), b, c)
+    model = models[order["model"]]
+    torch.manual_seed(order["seed"])
+    start = time.perf_counter()
+    if order["what"] == "ais":
+        log_z = compute_partition_function_ais(order["chains"], order["betas"], model)
+    else:
+        n = model.num_hiddens()
+        states = ((torch.arange(2**n)[:, None] >> torch.arange(n)) & 1).to(torch.float32)
+        log_z = compute_partition_function(model, states)
+    print(json.dumps({"seconds": time.perf_counter() - start, "log_z": log_z}), file=out, flush=True)
+"""
+
+
+def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
+    """Define this script's flags."""
+    fv = flag_values
+    flags.DEFINE_list("layers", ["500", "784"], "Hidden and visible units of the RBM for AIS.", flag_values=fv)
+    flags.DEFINE_integer("chains", 100, "Chains of AIS.", 2, flag_values=fv)
+    flags.DEFINE_integer("betas", 301, "Temperatures in one timed run of AIS.", 2, flag_values=fv)
+    flags.DEFINE_integer("exact_hidden", 25, "Hidden units for the exact log Z.", 1, 25, flag_values=fv)
+    flags.DEFINE_integer("repetitions", 5, "Timed runs of each, after one other.", 1, flag_values=fv)
+    flags.DEFINE_integer("threads", 0, "CPU threads; 0 lets the libraries choose.", 0, flag_values=fv)
+    flags.DEFINE_string("output", None, "Write the results to this JSON file.", flag_values=fv)
+
+
+class Rival:
+    """rbms in a process of its own, which works on one order at a time."""
+
+    def __init__(self, python: str, threads: int) -> None:
+        environment = {**os.environ, **({"OMP_NUM_THREADS": str(threads)} if threads else {})}
+        command = [python, "-c", RIVAL, str(threads)]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        )
+        self.versions: dict[str, str] = self._answer()
+
+    def __enter__(self) -> "Rival":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def order(self, **order: Any) -> tuple[float, float]:
+        """Seconds and log Z."""
+        assert self.process.stdin is not None
+        print(json.dumps(order), file=self.process.stdin, flush=True)
+        answer = self._answer()
+        return answer["seconds"], answer["log_z"]
+
+    def _answer(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the interpreter of RIVAL_PYTHON cannot run rbms (exit code {self.process.wait()}).")
+        return json.loads(line)
+
+
+def random_rbm(n_h: int, n_v: int) -> RBM:
+    """Weights that tie the units to each other, and visible units that are mostly 0."""
+    rng = np.random.default_rng(0)
+    parts = 0.1 * rng.normal(size=(n_h, n_v)), rng.normal(size=n_v) - 2.0, rng.normal(size=n_h) - 1.0
+    return RBM(*(tf.constant(part, tf.float32) for part in parts))
+
+
+def save(rbm: RBM, folder: str, name: str) -> str:
+    path = os.path.join(folder, name)
+    np.savez(path, **{key: value.numpy() for key, value in rbm._asdict().items()})
+    return path
+
+
+def numpy_log_z(rbm: RBM) -> float:
+    """The sum over all hidden states as one would write it down."""
+    W, b, c = (value.numpy().astype(np.float64) for value in rbm)
+    h = ((np.arange(2 ** len(c))[:, None] >> np.arange(len(c))) & 1).astype(np.float64)
+    return float(logsumexp(h @ c + np.logaddexp(0.0, h @ W + b).sum(axis=1)))
+
+
+Timed = Callable[[int], tuple[float, Any]]
+
+
+def timed(function: Callable[[int], Any]) -> Timed:
+    def run(i: int) -> tuple[float, Any]:
+        start = time.perf_counter()
+        result = function(i)
+        return time.perf_counter() - start, result
+
+    return run
+
+
+def in_turn(functions: Mapping[str, Timed], repetitions: int) -> dict[str, tuple[np.ndarray, Any]]:
+    """Seconds of each function, called in turn [repetitions], and its last result; the first call is not counted."""
+    seconds: dict[str, list[float]] = {name: [] for name in functions}
+    results: dict[str, Any] = {}
+    names = list(functions)
+    for i in range(repetitions + 1):
+        shift = i % len(names)
+        for name in names[shift:] + names[:shift]:
+            duration, results[name] = functions[name](i)
+            seconds[name].append(duration)
+    return {name: (np.array(values[1:]), results[name]) for name, values in seconds.items()}
+
+
+def product_floor(rbm: RBM, chains: int) -> Callable[[int], None]:
+    """Twenty times the two products of one temperature."""
+    v, h = tf.zeros([chains, rbm.b.shape[0]]), tf.zeros([chains, rbm.c.shape[0]])
+    W_up = tf.transpose(rbm.W)
+
+    def run(_: int) -> None:
+        for _ in range(20):
+            tf.matmul(v, W_up)
+            tf.matmul(h, rbm.W)
+
+    return run
+
+
+def measure_ais(rbm: RBM, rival: Rival | None, model: str, FLAGS: flags.FlagValues) -> list[dict[str, Any]]:
+    chains, steps = FLAGS.chains, FLAGS.betas - 1
+    schedule = linear_schedule(FLAGS.betas)
+
+    def ours(generator: str) -> Callable[[int], AISResult]:
+        return lambda i: ais(
+            rbm, schedule, num_chains=chains, seed=tf.constant([0, i]), generator=generator, chunk=steps
+        )
+
+    functions = {f"ours, {generator}": timed(ours(generator)) for generator in GENERATORS}
+    if rival is not None:
+        functions["rbms"] = lambda i: rival.order(what="ais", model=model, chains=chains, betas=FLAGS.betas, seed=i)
+    times = in_turn({**functions, "floor": timed(product_floor(rbm, chains))}, FLAGS.repetitions)
+    floor = 1e3 * float(times["floor"][0].min()) / 20
+    reference: AISResult = times[f"ours, {GENERATORS[0]}"][1]
+    rows = []
+    for name in functions:
+        seconds, result = times[name]
+        low, middle = (1e3 * float(value) / steps for value in (seconds.min(), np.median(seconds)))
+        log_z = result.log_z if isinstance(result, AISResult) else result
+        row = {"method": name, "min_ms": low, "median_ms": middle, "seconds_21k": 21 * low, "reached": floor / low}
+        row |= {
+            "floor_ms": floor,
+            "log_z": log_z,
+            "agrees": abs(log_z - reference.log_z) < 6 * reference.standard_error,
+        }
+        rows.append(row)
+    return rows
+
+
+def measure_exact(
+    n_h: int, n_v: int, rival: Rival | None, model: str, rbm: RBM, repetitions: int
+) -> list[dict[str, Any]]:
+    """Every method at 2^n_h states; only ours beyond 2^12."""
+    functions = {"ours": timed(lambda _: log_z_exact(rbm))}
+    if n_h <= SMALL_HIDDEN:
+        functions["numpy"] = timed(lambda _: numpy_log_z(rbm))
+        if rival is not None:
+            functions["rbms"] = lambda i: rival.order(what="exact", model=model, seed=i)
+    rows = []
+    for name, (seconds, log_z) in in_turn(functions, repetitions).items():
+        low = float(seconds.min())
+        rows.append(
+            {"method": name, "hidden": n_h, "min_s": low, "ns_per_factor": 1e9 * low / 2**n_h / n_v, "log_z": log_z}
+        )
+    return rows
+
+
+def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    for row in (header, *rows):
+        print("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)), flush=True)
+
+
+def run(rival: Rival | None, folder: str, FLAGS: flags.FlagValues) -> dict[str, list[dict[str, Any]]]:
+    n_h, n_v = map(int, FLAGS.layers)
+    rbm = random_rbm(n_h, n_v)
+    print(f"AIS, {n_h} hidden and {n_v} visible units, {FLAGS.chains} chains, float32")
+    rows = measure_ais(rbm, rival, save(rbm, folder, "ais.npz"), FLAGS)
+    print_table(
+        ["method", "min ms", "median ms", "21k, s", "floor ms", "reached", "log Z", "agrees"],
+        [
+            [
+                row["method"],
+                f"{row['min_ms']:.2f}",
+                f"{row['median_ms']:.2f}",
+                f"{row['seconds_21k']:.1f}",
+                f"{row['floor_ms']:.2f}",
+                f"{row['reached']:.0%}",
+                f"{row['log_z']:.2f}",
+                "yes" if row["agrees"] else "NO",
+            ]
+            for row in rows
+        ],
+    )
+    print(f"\nexact log Z, {n_v} visible units")
+    exact_rows = []
+    for hidden in sorted({SMALL_HIDDEN, FLAGS.exact_hidden}):
+        small = random_rbm(hidden, n_v)
+        model = save(small, folder, f"exact{hidden}.npz")
+        exact_rows += measure_exact(hidden, n_v, rival, model, small, min(FLAGS.repetitions, 3))
+    print_table(
+        ["method", "hidden", "min s", "ns per factor", "log Z"],
+        [
+            [
+                row["method"],
+                str(row["hidden"]),
+                f"{row['min_s']:.4f}",
+                f"{row['ns_per_factor']:.3f}",
+                f"{row['log_z']:.6f}",
+            ]
+            for row in exact_rows
+        ],
+    )
+    return {"ais": rows, "exact": exact_rows}
+
+
+def main(argv: Sequence[str]) -> None:
+    FLAGS = flags.FLAGS
+    if len(argv) > 1:
+        raise app.UsageError(f"no arguments besides flags, got {argv[1:]}")
+    if len(FLAGS.layers) != 2:
+        raise app.UsageError(f"--layers must be the hidden and the visible units, got {','.join(FLAGS.layers)}")
+    apply_threads(FLAGS.threads)
+    python = os.environ.get("RIVAL_PYTHON")
+    with tempfile.TemporaryDirectory() as folder:
+        if python:
+            with Rival(python, FLAGS.threads) as rival:
+                metrics, versions = run(rival, folder, FLAGS), rival.versions
+        else:
+            metrics, versions = run(None, folder, FLAGS), {}
+            print("\nrbms was not run: set RIVAL_PYTHON to a Python in which `pip install rbms` was done.")
+    if FLAGS.output:
+        record = provenance("none: drawn with seed 0", **versions, cpus=os.cpu_count())
+        settings = {
+            name: FLAGS[name].value for name in ("layers", "chains", "betas", "exact_hidden", "repetitions", "threads")
+        }
+        write_json(FLAGS.output, {"flags": settings, "metrics": metrics, "provenance": record})
+        print(f"\nwrote {FLAGS.output}")
+
+
+if __name__ == "__main__":
+    define_flags()
+    app.run(main)

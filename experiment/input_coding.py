@@ -1,0 +1,128 @@
+"""How raw inputs, dense or sparse, are coded for networks of sign neurons: learned from the training part alone.
+
+    raw      x
+    scaled   x / s                   s: the column's standard deviation; 0 stays 0, so that sparse inputs stay sparse
+    common   x / S                   S: one standard deviation for all columns, as for pixels
+    zscore   (x - m) / s             m: the column's mean
+    centred  (x - m) / S
+    sign     +1 if x > m, else -1
+
+The results of the middle four are rounded to multiples of 2^-8. That changes nothing that can be learned, but sums of
+them with weights -1 and +1 are exact in float32 (up to 2^24 such units), so that they do not depend on the order. A
+column that does not vary in the training part says nothing and becomes 0, under `sign` -1; `raw` leaves it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, cast, get_args
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+__all__ = ["InputCoding", "Kind", "fraction_bits"]
+
+Kind = Literal["raw", "scaled", "common", "zscore", "centred", "sign"]
+
+_SPARSE = ("raw", "scaled", "common")
+
+_UNIT = 2.0**-8
+_MAX_DENSE = 400_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class InputCoding:
+    """The map from raw inputs [N, D] to float32 inputs of a network, [N, D].
+
+    :param kind: one of those in the module's docstring.
+    :param mean: m of each column, [D].
+    :param factor: 1 / s or 1 / S of each column, 0 where it does not vary, [D].
+    """
+
+    kind: Kind
+    mean: NDArray[np.float64]
+    factor: NDArray[np.float64]
+
+    @classmethod
+    def fit(cls, kind: str, X: Any) -> "InputCoding":
+        """Learn the coding from the training part `X` [N, D], an array or a SciPy sparse matrix.
+
+        :raises ValueError: if `kind` is unknown.
+        """
+        if kind not in get_args(Kind):
+            raise ValueError(f"--input_coding must be one of {', '.join(get_args(Kind))}, got {kind!r}.")
+        mean, square = (np.asarray(part.mean(axis=0), np.float64).reshape(-1) for part in (_float64(X), _squared(X)))
+        var = np.maximum(square - mean**2, 0.0)
+        varies = var > 1e-12 * square
+        if kind in ("common", "centred"):
+            var = np.full_like(var, var.mean())
+        factor = np.divide(1.0, np.sqrt(var), out=np.zeros_like(var), where=varies)
+        return cls(cast(Kind, kind), mean, factor)
+
+    def transform(self, X: Any) -> Any:
+        """Code `X` [N, D]: a float32 array, or CSR matrix if `X` is sparse and zeros stay zeros.
+
+        :raises ValueError: if `X` has another number of columns, or is sparse and too large to be made dense.
+        """
+        if X.ndim != 2 or X.shape[1] != len(self.mean):
+            raise ValueError(f"inputs must be of shape [N, {len(self.mean)}], got {list(X.shape)}.")
+        is_sparse = scipy.sparse.issparse(X)
+        if is_sparse and self.kind in _SPARSE:
+            X = scipy.sparse.csr_matrix(X, dtype=np.float32, copy=True)
+            if self.kind != "raw":
+                X.data = _rounded(X.data * self.factor[X.indices])
+                X.eliminate_zeros()
+            return X
+        if is_sparse:
+            if X.shape[0] * X.shape[1] > _MAX_DENSE:
+                raise ValueError(
+                    f"--input_coding={self.kind} would make a dense matrix of {X.shape[0]} x {X.shape[1]} numbers; use "
+                    f"{', '.join(_SPARSE)}, which keep it sparse."
+                )
+            X = X.toarray()
+        if self.kind == "raw":
+            return np.asarray(X, np.float32)
+        if self.kind == "sign":
+            return np.where(self.mean < X, np.float32(1), np.float32(-1))
+        return _rounded((X if self.kind in _SPARSE else X - self.mean) * self.factor)
+
+    def to_json(self) -> dict[str, Any]:
+        """A dictionary for `experiment.run_dir.write_json`; exact."""
+        return {"kind": self.kind, "mean": self.mean.tolist(), "factor": self.factor.tolist()}
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> "InputCoding":
+        """The inverse of :meth:`to_json`.
+
+        :raises ValueError: if entries are missing or do not fit each other.
+        """
+        try:
+            kind, mean, factor = stored["kind"], np.array(stored["mean"], float), np.array(stored["factor"], float)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"the stored input coding is damaged ({error!r}); take an undamaged copy.") from error
+        if kind not in get_args(Kind) or mean.ndim != 1 or mean.shape != factor.shape:
+            raise ValueError("the stored input coding is damaged (its parts do not fit); take an undamaged copy.")
+        return cls(kind, mean, factor)
+
+
+def fraction_bits(X: Any) -> int | None:
+    """The least e from 0 to 24 such that all of `X` (an array or a sparse matrix) are multiples of 2^-e, or None."""
+    values = np.asarray(X.data if scipy.sparse.issparse(X) else X, np.float64)
+    for bits in range(25):
+        scaled = values * 2.0**bits
+        if np.array_equal(scaled, np.rint(scaled)):
+            return bits
+    return None
+
+
+def _float64(X: Any) -> Any:
+    return X.astype(np.float64, copy=False)
+
+
+def _squared(X: Any) -> Any:
+    X = _float64(X)
+    return X.multiply(X) if scipy.sparse.issparse(X) else np.square(X)
+
+
+def _rounded(values: NDArray[np.float64]) -> NDArray[np.float32]:
+    return (np.rint(values / _UNIT) * _UNIT).astype(np.float32)

@@ -1,0 +1,96 @@
+"""`experiment.input_coding`: what each coding does, for arrays and for sparse matrices."""
+
+import json
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from experiment.input_coding import InputCoding, Kind, fraction_bits
+
+KINDS = get_args(Kind)
+
+
+@pytest.fixture
+def X(rng: np.random.Generator) -> np.ndarray:
+    """Counts, with a column of zeros and one of threes."""
+    X = rng.poisson(0.7, size=(50, 6)).astype(float)
+    X[:, 2], X[:, 4] = 0, 3
+    return X
+
+
+def test_codings(X: np.ndarray, rng: np.random.Generator) -> None:
+    new = rng.poisson(0.7, size=(20, 6)).astype(float)
+    mean, deviation = X.mean(axis=0), X.std(axis=0)
+    varies = deviation > 0
+    safe = np.where(varies, deviation, 1.0)
+    expected = {
+        "raw": new,
+        "scaled": varies * new / safe,
+        "common": varies * new / np.sqrt(X.var(axis=0).mean()),
+        "zscore": varies * (new - mean) / safe,
+        "centred": varies * (new - mean) / np.sqrt(X.var(axis=0).mean()),
+        "sign": np.where(new > mean, 1, -1),
+    }
+    for kind in KINDS:
+        coded = InputCoding.fit(kind, X).transform(new)
+        assert coded.dtype == np.float32
+        np.testing.assert_allclose(coded, expected[kind], rtol=0, atol=2.0**-9 + 1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sparse_is_as_dense(kind: str, X: np.ndarray) -> None:
+    sparse = scipy.sparse.csr_matrix(X)
+    coding = InputCoding.fit(kind, sparse)
+    coded = coding.transform(sparse)
+    assert scipy.sparse.issparse(coded) == (kind in ("raw", "scaled", "common"))
+    np.testing.assert_array_equal(
+        coded.toarray() if scipy.sparse.issparse(coded) else coded, InputCoding.fit(kind, X).transform(X)
+    )
+    np.testing.assert_array_equal(sparse.toarray(), X)  # the argument is left alone
+
+
+@pytest.mark.parametrize("kind", ["scaled", "common", "zscore", "centred"])
+def test_sums_are_exact_in_any_order(kind: str, rng: np.random.Generator) -> None:
+    """The reason for rounding to multiples of 2^-8."""
+    X = rng.normal(size=(30, 500)) * rng.uniform(0.01, 100, size=500)
+    coded = InputCoding.fit(kind, X).transform(X)
+    bits = fraction_bits(coded)
+    assert bits is not None
+    assert bits <= 8
+    weights = rng.choice([-1, 1], size=500).astype(np.float32)
+    order = rng.permutation(500)
+    exact = (coded.astype(np.float64) * weights).sum(axis=1)
+    np.testing.assert_array_equal(coded @ weights, exact)
+    np.testing.assert_array_equal(coded[:, order] @ weights[order], exact)
+
+
+def test_fraction_bits() -> None:
+    assert fraction_bits(np.array([0, 3, -5])) == 0
+    assert fraction_bits(np.array([0.5, 3])) == 1
+    assert fraction_bits(scipy.sparse.csr_matrix([[0.0, 0.25]])) == 2
+    assert fraction_bits(np.array([0.1])) is None
+    assert fraction_bits(np.array([np.nan])) is None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_json(kind: str, X: np.ndarray) -> None:
+    coding = InputCoding.fit(kind, X)
+    again = InputCoding.from_json(json.loads(json.dumps(coding.to_json())))
+    np.testing.assert_array_equal(again.transform(X), coding.transform(X))
+
+
+def test_errors(X: np.ndarray) -> None:
+    with pytest.raises(ValueError, match=r"--input_coding must be one of raw, scaled, .*got 'log'"):
+        InputCoding.fit("log", X)
+    coding = InputCoding.fit("zscore", X)
+    with pytest.raises(ValueError, match=r"must be of shape \[N, 6\], got \[2, 5\]"):
+        coding.transform(np.zeros((2, 5)))
+    wide: Any = scipy.sparse.csr_matrix((20_000, 30_000))
+    with pytest.raises(ValueError, match="--input_coding=zscore would make a dense matrix of 20000 x 30000 numbers"):
+        InputCoding.fit("zscore", wide).transform(wide)
+    with pytest.raises(ValueError, match="the stored input coding is damaged"):
+        InputCoding.from_json({"kind": "zscore", "mean": [0.0]})
+    with pytest.raises(ValueError, match="the stored input coding is damaged"):
+        InputCoding.from_json({**coding.to_json(), "factor": [1.0]})
