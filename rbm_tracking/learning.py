@@ -25,7 +25,15 @@ from rbm_tracking.bridge import bridge
 from rbm_tracking.importance import log_z_change
 from rbm_tracking.ladder import Ladder, adapt, initial_ladder, observe_flow
 from rbm_tracking.random import GENERATORS
-from rbm_tracking.rbm import RBM, activations, check_rbm, log_prob_unnormalised, log_z_independent, softplus_sum
+from rbm_tracking.rbm import (
+    RBM,
+    activations,
+    check_rbm,
+    log_prob_unnormalised,
+    log_z_independent,
+    matmul_rows,
+    softplus_sum,
+)
 from rbm_tracking.tempering import SCHEMES, Chains, at_level, gibbs, initial_chains, swap
 from rbm_tracking.tracker import (
     TrackerState,
@@ -216,13 +224,17 @@ def sml_update(state: SMLState, batch: tf.Tensor, *, seed: tf.Tensor, config: SM
     v_model = tf.gather_nd(chains.v, index)
     h_model = tf.sigmoid(tf.gather_nd(chains.a, index))
     h_data = tf.sigmoid(activations(rbm, batch))
-    new_rbm, offsets = _ascend(rbm, batch, h_data, v_model, h_model, rate, offsets, config.centred)
+    if config.centred:
+        offsets = (offsets[0], offsets[1] + 0.01 * (tf.reduce_mean(h_data, axis=0) - offsets[1]))
+    move = _gradient_step(batch, h_data, v_model, h_model, rate, offsets if config.centred else None)
+    d_W = tf.linalg.matmul(move.left, move.right, transpose_a=True)
+    new_rbm = RBM(rbm.W + d_W, rbm.b + move.b, rbm.c + move.c)
 
     new_ladder = observe_flow(ladder, chains.level) if config.adaptive else ladder
     if config.adaptive:
         new_ladder = adapt(new_ladder, swaps.acceptance, config.adapt_rate)
 
-    new_chains = Chains(chains.v, activations(new_rbm, chains.v), chains.level)
+    new_chains = chains._replace(a=_moved_activations(chains, move, new_rbm))
     num_temps = ladder.beta.shape[0]
     zero = tf.zeros([], tf.float64)
     if not config.track:
@@ -235,7 +247,7 @@ def sml_update(state: SMLState, batch: tf.Tensor, *, seed: tf.Tensor, config: SM
     tracker = update(tracker, bridges, swaps.acceptance, factor=factor)
 
     new_log_q = softplus_sum(new_chains.a, tf.gather(new_ladder.beta, chains.level))
-    log_weights = new_log_q - swaps.log_q + tf.linalg.matvec(chains.v, new_rbm.b - rbm.b)
+    log_weights = new_log_q - swaps.log_q + tf.linalg.matvec(chains.v, move.b)
     change = log_z_change(at_level(log_weights, chains.level))
     known_bias = zero
     if config.bias == "both":
@@ -349,25 +361,47 @@ def log_likelihood(state: SMLState, data: ArrayLike, chunk: int = 5000) -> float
     return total / len(data) - float(state.tracker.mean[0])
 
 
-def _ascend(
-    rbm: RBM,
+class _Step(NamedTuple):
+    """A change of the parameters: W by left' right, of `left` [R, n_h] and `right` [R, n_v]; `b` and `c`."""
+
+    left: tf.Tensor
+    right: tf.Tensor
+    b: tf.Tensor
+    c: tf.Tensor
+
+
+def _gradient_step(
     v_data: tf.Tensor,
     h_data: tf.Tensor,
     v_model: tf.Tensor,
     h_model: tf.Tensor,
     rate: tf.Tensor,
-    offsets: tuple[tf.Tensor, tf.Tensor],
-    is_centred: bool,
-) -> tuple[RBM, tuple[tf.Tensor, tf.Tensor]]:
-    """Ascend the gradient of the log-likelihood: data's mean of -dF/dtheta minus the particles'."""
+    offsets: tuple[tf.Tensor, tf.Tensor] | None,
+) -> _Step:
+    """The learning rate times the gradient of the log-likelihood: data's mean of -dF/dtheta minus the particles'.
+
+    :param offsets: of the centred gradient; None for the plain one.
+    """
     d_v = tf.reduce_mean(v_data, axis=0) - tf.reduce_mean(v_model, axis=0)
     d_h = tf.reduce_mean(h_data, axis=0) - tf.reduce_mean(h_model, axis=0)
     left = tf.concat([h_data / v_data.shape[0], -h_model / v_model.shape[0]], axis=0)
-    d_W = tf.linalg.matmul(left, tf.concat([v_data, v_model], axis=0), transpose_a=True)
-    if is_centred:
+    right = tf.concat([v_data, v_model], axis=0)
+    if offsets is not None:
         v_mean, h_mean = offsets
-        h_mean = h_mean + 0.01 * (tf.reduce_mean(h_data, axis=0) - h_mean)
-        offsets = (v_mean, h_mean)
-        d_W = d_W - d_h[:, None] * v_mean[None] - h_mean[:, None] * d_v[None]
-        d_v, d_h = d_v - tf.linalg.matvec(d_W, h_mean, transpose_a=True), d_h - tf.linalg.matvec(d_W, v_mean)
-    return RBM(rbm.W + rate * d_W, rbm.b + rate * d_v, rbm.c + rate * d_h), offsets
+        left = tf.concat([left, -d_h[None], -h_mean[None]], axis=0)
+        right = tf.concat([right, v_mean[None], d_v[None]], axis=0)
+        across_v, across_h = tf.linalg.matvec(right, v_mean), tf.linalg.matvec(left, h_mean)  # [R]
+        d_v, d_h = (
+            d_v - tf.linalg.matvec(right, across_h, transpose_a=True),
+            d_h - tf.linalg.matvec(left, across_v, transpose_a=True),
+        )
+    return _Step(rate * left, right, rate * d_v, rate * d_h)
+
+
+def _moved_activations(chains: Chains, step: _Step, new_rbm: RBM) -> tf.Tensor:
+    """W v + c of the particles after a step: anew, or from the old ones and the step's factors if that is less work."""
+    n_h, n_v = new_rbm.W.shape
+    if step.left.shape[0] * (n_h + n_v) >= n_h * n_v:
+        return activations(new_rbm, chains.v)
+    change = matmul_rows(matmul_rows(chains.v, step.right, transpose_b=True), step.left)
+    return chains.a + change + step.c

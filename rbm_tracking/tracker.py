@@ -48,8 +48,8 @@ class Health(NamedTuple):
 
     `count` []: observations; `averages` [K, M]: exponential averages, at K rates, of the normalised innovations of the
     M-1 bridges and of their sum; `powers` [K, M]: smoothed squares of these; `nis` []: smoothed mean square of the
-    normalised innovations (1 if the variances are right); `ess` []: smoothed smallest effective sample size; `swap_rate`
-    [M-1]: smoothed probability that a swap of neighbours is accepted.
+    normalised innovations (1 if the variances are right); `ess` []: smoothed smallest effective sample size;
+    `swap_rate` [M-1]: smoothed probability that a swap of neighbours is accepted.
     """
 
     count: tf.Tensor

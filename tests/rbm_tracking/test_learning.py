@@ -10,6 +10,7 @@ from rbm_tracking.exact import log_z_exact
 from rbm_tracking.learning import (
     SMLConfig,
     SMLState,
+    _gradient_step,
     compiled_updates,
     initial_state,
     learning_rate_at,
@@ -18,7 +19,7 @@ from rbm_tracking.learning import (
     sml_update,
     spawn,
 )
-from rbm_tracking.rbm import RBM, initial_rbm, log_prob_unnormalised
+from rbm_tracking.rbm import RBM, activations, initial_rbm, log_prob_unnormalised
 from rbm_tracking.tempering import linear_ladder
 from tests.rbm_tracking import oracles
 from tests.statistical import assert_mean_close
@@ -72,7 +73,7 @@ def test_tracked_log_z_is_the_exact_one(name: str, data: np.ndarray, seed: tf.Te
     assert abs(float(observed.log_z[-1]) - exact) < 5 * float(observed.log_z_std[-1]) + 0.02
     assert float(observed.log_z_std[-1]) < 0.5
     assert float(observed.bias[-1]) < 0
-    assert log_likelihood(state, data) > likelihood + 0.5
+    assert log_likelihood(state, data) > likelihood + 0.2
     assert float(observed.log_z[-1]) == float(state.tracker.mean[0])
     np.testing.assert_allclose(
         log_likelihood(state, data, chunk=7),
@@ -157,12 +158,14 @@ def test_centred_gradient_does_not_depend_on_the_coding(data: np.ndarray, seed: 
     offsets = (tf.where(tf.constant(flip), 1.0 - state.offsets[0], state.offsets[0]), state.offsets[1])
     flipped = state._replace(rbm=flipped_rbm, chains=state.chains._replace(v=v), offsets=offsets)
     flipped_data = np.where(flip, 1 - data, data)
-    from rbm_tracking.learning import _ascend
 
     def ascend(s: SMLState, rows: np.ndarray, is_centred: bool) -> RBM:
         x, y = tf.constant(rows[:20], tf.float64), s.chains.v[0]
         h = [tf.sigmoid(tf.linalg.matmul(u, s.rbm.W, transpose_b=True) + s.rbm.c) for u in (x, y)]
-        return _ascend(s.rbm, x, h[0], y, h[1], tf.constant(0.5, tf.float64), s.offsets, is_centred)[0]
+        rate = tf.constant(0.5, tf.float64)
+        move = _gradient_step(x, h[0], y, h[1], rate, s.offsets if is_centred else None)
+        d_W = tf.linalg.matmul(move.left, move.right, transpose_a=True)
+        return RBM(s.rbm.W + d_W, s.rbm.b + move.b, s.rbm.c + move.c)
 
     for is_centred in (True, False):
         plain, other = ascend(state, data, is_centred), ascend(flipped, flipped_data, is_centred)
@@ -171,6 +174,18 @@ def test_centred_gradient_does_not_depend_on_the_coding(data: np.ndarray, seed: 
         shifted = other.c.numpy() + other.W.numpy()[:, flip].sum(axis=1)
         assert np.allclose(plain.c, shifted, atol=1e-12) == is_centred
     np.testing.assert_allclose(ascend(state, data, True).b * sign, ascend(flipped, flipped_data, True).b, atol=1e-12)
+
+
+@pytest.mark.parametrize("is_centred", [False, True])
+def test_activations_follow_a_step_either_way(rng: np.random.Generator, seed: tf.Tensor, is_centred: bool) -> None:
+    """For many units they are updated by the step's factors, for few computed anew: the same numbers."""
+    rows = rng.integers(0, 2, (200, 70)).astype(np.uint8)
+    rbm = initial_rbm(60, seed=seed, data=rows, dtype=tf.float64)
+    state = initial_state(rbm, linear_ladder(3), 10, seed=seed, data=rows)
+    config = SMLConfig(learning_rate=0.5, centred=is_centred)
+    for size in (4, 200):  # 14 and 210 rows of factors
+        after, _ = sml_update(state, tf.constant(rows[:size], tf.float64), seed=seed, config=config)
+        np.testing.assert_allclose(after.chains.a, activations(after.rbm, after.chains.v), atol=1e-11)
 
 
 def test_bias_of_reused_particles_has_its_closed_form(rng: np.random.Generator) -> None:
