@@ -1,0 +1,212 @@
+#!/usr/bin/env python3
+"""How much faster than float32 products are layers and networks of packed binary weights, and how much smaller?
+
+    ebp_packed.py --repetitions=200 --output=packed.json
+
+Layers: int32 sums of ±1 inputs with ±1 weights by `ebp.packed`, compiled ("numba") and not ("numpy"), beside the
+float32 product of the same numbers by NumPy's BLAS and by TensorFlow. "numba" gets packed inputs, as between layers;
+"numba, packing" gets an int8 array and packs it first. The last rows are a whole network from int8 inputs to scores,
+from its file, beside the same network in float32 by NumPy.
+
+All run on one thread, are timed in turn within one process, so that all see the same load, and must give the same
+integers. "ratio" is the faster of the two float products over the method. "floor" is the time of the float product's
+2 K O B operations at the best rate of a 4096 x 4096 x 512 product, also measured in turn; "Gword/s" counts 64-bit words
+of weights times rows.
+"""
+
+import os
+
+os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = "1"
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import functools
+import itertools
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from absl import app, flags
+
+from ebp import packed, popcount
+from experiment.flags import apply_threads
+from experiment.run_dir import provenance, write_json
+
+
+def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
+    """Define this script's flags."""
+    fv = flag_values
+    flags.DEFINE_list("layers", ["784x500", "500x500", "4096x4096"], "Layers, inputs x outputs.", flag_values=fv)
+    flags.DEFINE_list("batches", ["1", "100"], "Numbers of rows.", flag_values=fv)
+    flags.DEFINE_string("network", "784x500x500x10", "Layer sizes of the whole network.", flag_values=fv)
+    flags.DEFINE_integer("repetitions", 100, "Timed calls of each method, after 3 others.", 1, flag_values=fv)
+    flags.DEFINE_integer("threads", 1, "CPU threads of TensorFlow; all else has one.", 0, flag_values=fv)
+    flags.DEFINE_string("output", None, "Write the results to this JSON file.", flag_values=fv)
+
+
+def time_in_turn(functions: Mapping[str, Callable[[], Any]], repetitions: int) -> dict[str, np.ndarray]:
+    """Microseconds of each function, called in turn: [repetitions]."""
+    names = list(functions)
+    times: dict[str, list[float]] = {name: [] for name in names}
+    for i in range(3 + repetitions):
+        shift = i % len(names)
+        for name in names[shift:] + names[:shift]:
+            start = time.perf_counter()
+            functions[name]()
+            times[name].append(1e6 * (time.perf_counter() - start))
+    return {name: np.array(values[3:]) for name, values in times.items()}
+
+
+def float_rate(repetitions: int = 10) -> float:
+    """Best rate of float32 products on one thread, by either library, in operations a microsecond."""
+    left, right = np.ones((512, 4096), np.float32), np.ones((4096, 4096), np.float32)
+    tensors = tf.constant(left), tf.constant(right)
+    times = time_in_turn({"numpy": lambda: left @ right, "tf": lambda: tf.matmul(*tensors).numpy()}, repetitions)
+    return 2 * 512 * 4096 * 4096 / min(float(np.min(values)) for values in times.values())
+
+
+def random_signs(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    return 2 * rng.integers(0, 2, size=shape, dtype=np.int8) - 1
+
+
+def rows_of_results(
+    what: str,
+    B: int,
+    times: Mapping[str, np.ndarray],
+    references: Sequence[str],
+    *,
+    flops: float,
+    rate: float,
+    words: float,
+) -> list[dict[str, Any]]:
+    reference = np.minimum.reduce([times[name] for name in references])
+    return [
+        {
+            "what": what,
+            "rows": B,
+            "method": name,
+            "min_us": float(np.min(values)),
+            "median_us": float(np.median(values)),
+            "ratio_of_minima": float(np.min(reference) / np.min(values)),
+            "ratio_quartiles": np.percentile(reference / values, [25, 50, 75]).tolist(),
+            "float_floor_us": flops / rate,
+            "gigawords_per_second": None if name in references else words / float(np.min(values)) / 1e3,
+        }
+        for name, values in times.items()
+    ]
+
+
+def measure_layer(K: int, num_outputs: int, B: int, repetitions: int, rate: float) -> list[dict[str, Any]]:
+    """A layer of K inputs for B rows."""
+    rng = np.random.default_rng(0)
+    W, X = random_signs(rng, K, num_outputs), random_signs(rng, B, K)
+    W_float, X_float = W.astype(np.float32), X.astype(np.float32)
+    W_tensor, X_tensor = tf.constant(W_float), tf.constant(X_float)
+    x, w = packed.pack_signs(X), packed.pack_signs(W.T)
+    blocked = popcount.blocked(w[:, : -(-K // 8)]) if popcount.HAS_SHUFFLE else None
+    functions: dict[str, Callable[[], np.ndarray]] = {
+        "float32, NumPy": lambda: X_float @ W_float,
+        "float32, TF": lambda: tf.matmul(X_tensor, W_tensor).numpy(),
+        "numba": lambda: packed.sign_products(x, w, K, blocked, "numba"),
+        "numba, packing": lambda: packed.sign_products(packed.pack_signs(X), w, K, blocked, "numba"),
+        "numpy": lambda: packed.sign_products(x, w, K),
+    }
+    expected = functions["float32, NumPy"]()
+    for name, function in functions.items():
+        if not np.array_equal(function(), expected):
+            raise AssertionError(f"{name} gives other integers for {K} x {num_outputs}, {B} rows")
+    times = time_in_turn(functions, repetitions)
+    words = -(-K // 64) * num_outputs * B
+    references = ["float32, NumPy", "float32, TF"]
+    return rows_of_results(
+        f"{K}x{num_outputs}", B, times, references, flops=2 * K * num_outputs * B, rate=rate, words=words
+    )
+
+
+def measure_network(sizes: Sequence[int], B: int, repetitions: int, rate: float) -> list[dict[str, Any]]:
+    """A network from ±1 inputs to labels for B rows."""
+    rng = np.random.default_rng(0)
+    signs = [random_signs(rng, *shape) for shape in itertools.pairwise(sizes)]
+    biases = [rng.normal(size=size).astype(np.float32) for size in sizes[1:]]
+    X = random_signs(rng, B, sizes[0])
+    floats, X_float = [w.astype(np.float32) for w in signs], X.astype(np.float32)
+
+    def float_scores() -> np.ndarray:
+        v = X_float
+        for w, b in zip(floats[:-1], biases[:-1], strict=True):
+            v = np.where(v @ w + b >= 0, np.float32(1), np.float32(-1))
+        return (v @ floats[-1]).astype(np.float64) + biases[-1]
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "network"
+        size = packed.export_packed(path, packed.Weights(signs, biases))
+        networks = {engine: packed.PackedNetwork.load(path, engine) for engine in ("numba", "numpy")}
+    num_floats = sum(w.size + b.size for w, b in zip(signs, biases, strict=True))
+    what = "-".join(map(str, sizes))
+    print(f"{what}: {size} bytes packed, {4 * num_floats} in float32, {4 * num_floats / size:.1f} times less")
+    functions: dict[str, Callable[[], np.ndarray]] = {"float32, NumPy": float_scores}
+    functions |= {name: functools.partial(network.scores, X) for name, network in networks.items()}
+    for name, function in functions.items():
+        if not np.array_equal(function(), float_scores()):
+            raise AssertionError(f"{name} gives other scores for {what}, {B} rows")
+    flops = 2.0 * B * sum(w.size for w in signs)
+    words = B * sum(-(-w.shape[0] // 64) * w.shape[1] for w in signs)
+    times = time_in_turn(functions, repetitions)
+    return [
+        {**row, "bytes": size, "float_bytes": 4 * num_floats}
+        for row in rows_of_results(what, B, times, ["float32, NumPy"], flops=flops, rate=rate, words=words)
+    ]
+
+
+def print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
+    header = ["layers", "rows", "method", "min µs", "median µs", "ratio of minima", "median ratio [quartiles]"]
+    lines = [[*header, "float floor µs", "Gword/s"]]
+    for row in rows:
+        low, middle, high = row["ratio_quartiles"]
+        words = row["gigawords_per_second"]
+        lines.append(
+            [
+                row["what"],
+                str(row["rows"]),
+                row["method"],
+                f"{row['min_us']:.1f}",
+                f"{row['median_us']:.1f}",
+                f"{row['ratio_of_minima']:.2f}",
+                f"{middle:.2f} [{low:.2f}, {high:.2f}]",
+                f"{row['float_floor_us']:.1f}",
+                "" if words is None else f"{words:.2f}",
+            ]
+        )
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        print("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)), flush=True)
+
+
+def main(argv: Sequence[str]) -> None:
+    FLAGS = flags.FLAGS
+    if len(argv) > 1:
+        raise app.UsageError(f"no arguments besides flags, got {argv[1:]}")
+    apply_threads(FLAGS.threads)
+    rate = float_rate()
+    print(f"best rate of a float32 product: {rate / 1e3:.1f} GFLOP/s")
+    results: list[dict[str, Any]] = []
+    for shape, B in itertools.product(FLAGS.layers, map(int, FLAGS.batches)):
+        K, num_outputs = map(int, shape.split("x"))
+        results += measure_layer(K, num_outputs, B, FLAGS.repetitions, rate)
+    for B in map(int, FLAGS.batches):
+        results += measure_network([int(size) for size in FLAGS.network.split("x")], B, FLAGS.repetitions, rate)
+    print_rows(results)
+    if FLAGS.output:
+        names = ("layers", "batches", "network", "repetitions", "threads")
+        record = provenance("none: drawn with seed 0", cpus=os.cpu_count(), rate_gflops=rate / 1e3)
+        settings = {name: FLAGS[name].value for name in names}
+        write_json(FLAGS.output, {"flags": settings, "metrics": results, "provenance": record})
+        print(f"\nwrote {FLAGS.output}")
+
+
+if __name__ == "__main__":
+    define_flags()
+    app.run(main)

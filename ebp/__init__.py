@@ -1,0 +1,31 @@
+"""Expectation backpropagation: learning-rate-free Bayesian training of multilayer networks (Soudry et al. 2014)."""
+
+from .classifier import EBPClassifier
+from .heads import RegressionHead, SignHead, SoftmaxHead, encode_labels
+from .mills import mills_ratio
+from .network import EBPNetwork, Posterior
+from .posterior import BinaryWeights, FiniteSetWeights, GaussianWeights, TernaryWeights, WeightPrior
+from .training import EpochStats, InputCodingWarning, Prepared, fit, fit_epoch, fit_stream, prepare
+
+__all__ = [
+    "BinaryWeights",
+    "EBPClassifier",
+    "EBPNetwork",
+    "EpochStats",
+    "FiniteSetWeights",
+    "GaussianWeights",
+    "InputCodingWarning",
+    "Posterior",
+    "Prepared",
+    "RegressionHead",
+    "SignHead",
+    "SoftmaxHead",
+    "TernaryWeights",
+    "WeightPrior",
+    "encode_labels",
+    "fit",
+    "fit_epoch",
+    "fit_stream",
+    "mills_ratio",
+    "prepare",
+]

@@ -1,0 +1,189 @@
+"""Forward pass, Eqs. (4.1) and (4.2): means and variances of the inputs u of every layer, and means of its outputs v.
+
+Weights W [n_in, n_out] are kept as columns of one neuron each, so v W is the input of a layer; the paper has W v. A
+layer's fan-in K counts its bias, whose weight is N(b, 1) and whose input is 1.
+
+The inputs of a layer are normal by the central limit theorem, Eq. (3.14): u ~ N(mu, Sigma). Sigma is taken as diagonal
+(Sec. 3.4) by `layer_inputs`; `layer_covariance` and `sign_covariance` carry it in full (appendix B).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+__all__ = ["Layer", "forward", "layer_covariance", "layer_inputs", "product", "sign_covariance", "sign_mean", "signs"]
+
+#: Variance of the posterior of a bias: that of its prior, N(0, 1), since Eq. (4.5) moves means only.
+BIAS_VARIANCE = 1.0
+
+
+class Layer(NamedTuple):
+    """One layer's part of a forward pass over B examples.
+
+    :ivar v: means of its inputs <v_(l-1)>, [B, n_in].
+    :ivar mean: means of its weights <W_l>, [n_in, n_out].
+    :ivar mu: means of u_l = (v W + bias) / sqrt(K), [B, n_out].
+    :ivar sigma2: variances of u_l, [B, n_out].
+    :ivar fan_in: K.
+    """
+
+    v: tf.Tensor
+    mean: tf.Tensor
+    mu: tf.Tensor
+    sigma2: tf.Tensor
+    fan_in: int
+
+
+def sign_mean(mu: tf.Tensor, sigma2: tf.Tensor) -> tf.Tensor:
+    """<v> = 2 Phi(mu / sigma) - 1, Eq. (4.1) right: mean of sign(u) under N(mu, sigma2)."""
+    return tf.math.erf(mu * tf.math.rsqrt(2.0 * sigma2))
+
+
+def signs(u: tf.Tensor) -> tf.Tensor:
+    """The neurons of Eq. (2.1): -1 or +1; +1 at 0."""
+    return tf.where(u >= 0, tf.ones_like(u), -tf.ones_like(u))
+
+
+def layer_inputs(
+    v: tf.Tensor,
+    mean: tf.Tensor,
+    var: tf.Tensor,
+    b: tf.Tensor | None,
+    *,
+    fan_in: int,
+    is_first: bool,
+    for_xla: bool = False,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """mu and sigma^2 of Eqs. (4.1) left and (4.2), [B, n_out] each.
+
+    :param v: <v_(l-1)>, [B, n_in]: data for the first layer, dense or `SparseTensor`; means of signs for others.
+    :param mean: <W>, [n_in, n_out].
+    :param var: <W^2> - <W>^2, [n_in, n_out], or [] if it is the same for all.
+    :param b: means of the biases, [n_out], or None without biases.
+    :param fan_in: K; for rows of a sparse matrix, of which only the non-zero columns are given, larger than n_in.
+    :param for_xla: sum as XLA does it fast for B = 1; of products of one row with a computed matrix it makes slow code.
+    :param is_first: whether v is known (delta_(m,1) in Eq. (4.2)); else v^2 = 1 and v itself is random.
+
+    Eq. (4.2) written with positive terms only: the first layer has sum v^2 var, the others
+    sum <W^2> - <W>^2 v^2 = sum var + <W>^2 (1 - v^2).
+    """
+    mu = product(v, mean)
+    v2 = tf.sparse.map_values(tf.square, v) if isinstance(v, tf.SparseTensor) else tf.square(v)
+    if not var.shape.rank:
+        var = var * tf.ones([mean.shape[0] or tf.shape(mean)[0], 1], mean.dtype)
+    if for_xla and var.shape[1] != 1:
+        column = tf.transpose(v2)
+        sigma2 = _sum_rows(column * var if is_first else var + (1.0 - column) * tf.square(mean))
+    elif is_first:
+        sigma2 = product(v2, var)
+    else:
+        sigma2 = tf.reduce_sum(var, axis=0) + tf.matmul(1.0 - v2, tf.square(mean))
+    return _with_bias(mu, tf.broadcast_to(sigma2, tf.shape(mu)), b, fan_in)
+
+
+def layer_covariance(v_cov: tf.Tensor, mean: tf.Tensor, var: tf.Tensor, *, fan_in: int, has_bias: bool) -> tf.Tensor:
+    """Sigma of a layer behind signs with covariance `v_cov`, [B, n_out, n_out] (appendix B).
+
+    :param v_cov: Cov(v_r, v_r') of the layer's inputs, [B, n_in, n_in].
+    :param mean: <W>, [n_in, n_out].
+    :param var: variances of W, [n_in, n_out] or [].
+
+    Weights of different neurons are independent, so Cov(u_k, u_k') = sum over r, r' of M_rk v_cov_rr' M_r'k' / K, and
+    u_k itself has sum over r of var_rk <v_r^2> + BIAS_VARIANCE more, with v_r^2 = 1.
+    """
+    shared = tf.einsum("rk,brs,sl->bkl", mean, v_cov, mean)
+    own = tf.reduce_sum(tf.broadcast_to(var, tf.shape(mean)), axis=0) + (BIAS_VARIANCE if has_bias else 0.0)
+    return (shared + tf.linalg.diag(own)) / fan_in
+
+
+def sign_covariance(mu: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
+    """Cov(sign u_k, sign u_k') for u ~ N(mu, sigma), [B, n, n] (appendix B).
+
+    :param mu: [B, n].
+    :param sigma: covariances, [B, n, n].
+
+    For a pair with means a, b in standard deviations and correlation rho, the covariance is
+    (2 / pi) times the integral over theta from 0 to asin rho of exp(-(a^2 - 2 a b sin theta + b^2) / (2 cos^2 theta)),
+    which has no cancellation. 24 Gauss-Legendre nodes: error below 1e-9 for |rho| <= 0.9, 1e-3 next to |rho| = 1.
+    """
+    n = mu.shape[-1]
+    variance = tf.linalg.diag_part(sigma)
+    z = mu * tf.math.rsqrt(variance)
+    rho = sigma * tf.math.rsqrt(variance)[..., :, None] * tf.math.rsqrt(variance)[..., None, :]
+    off_diagonal = 1.0 - tf.eye(n, dtype=mu.dtype)
+    angle = tf.math.asin(tf.clip_by_value(rho, -1.0, 1.0) * off_diagonal)
+    a, b = z[..., :, None], z[..., None, :]
+    nodes, weights = np.polynomial.legendre.leggauss(24)
+    total = tf.zeros_like(rho)
+    for node, weight in zip(nodes, weights, strict=True):
+        theta = angle * (0.5 * (float(node) + 1.0))
+        exponent = (tf.square(a - b) + 2.0 * a * b * (1.0 - tf.sin(theta))) / (2.0 * tf.square(tf.cos(theta)))
+        total += float(weight) * tf.exp(-exponent)
+    pairs = total * angle / math.pi  # (2 / pi) * (angle / 2) * total
+    return tf.linalg.set_diag(pairs, 1.0 - tf.square(sign_mean(mu, variance)))
+
+
+def forward(
+    X: tf.Tensor,
+    means: Sequence[tf.Tensor],
+    variances: Sequence[tf.Tensor],
+    biases: Sequence[tf.Tensor | None],
+    *,
+    fan_ins: Sequence[int],
+    full_covariance: bool = False,
+    for_xla: bool = False,
+) -> list[Layer]:
+    """All layers, in order, for B examples.
+
+    :param X: the data, [B, n_0]: a tensor or `SparseTensor`.
+    :param means: <W_l> of each layer, [n_(l-1), n_l].
+    :param variances: of W_l.
+    :param biases: b_l [n_l], or None.
+    :param fan_ins: K_l.
+    :param full_covariance: appendix B: carry the covariances of the hidden layers; O(B n^2 (n_in + nodes)) per layer.
+    :param for_xla: see `layer_inputs`.
+    """
+    layers: list[Layer] = []
+    v, v_cov = X, None
+    for mean, var, b, fan_in in zip(means, variances, biases, fan_ins, strict=True):
+        mu, sigma2 = layer_inputs(v, mean, var, b, fan_in=fan_in, is_first=not layers, for_xla=for_xla)
+        if full_covariance:
+            if v_cov is None:  # the first layer: neurons share no random variable
+                sigma = tf.linalg.diag(sigma2)
+            else:
+                sigma = layer_covariance(v_cov, mean, var, fan_in=fan_in, has_bias=b is not None)
+                sigma2 = tf.linalg.diag_part(sigma)
+            if len(layers) + 1 < len(means):
+                v_cov = sign_covariance(mu, sigma)
+        layers.append(Layer(v, mean, mu, sigma2, fan_in))
+        v = sign_mean(mu, sigma2)
+    return layers
+
+
+def product(v: tf.Tensor | tf.SparseTensor, A: tf.Tensor, *, transpose_v: bool = False) -> tf.Tensor:
+    """v A, or v' A; v may be sparse."""
+    if isinstance(v, tf.SparseTensor):
+        return tf.sparse.sparse_dense_matmul(v, A, adjoint_a=transpose_v)
+    return tf.matmul(v, A, transpose_a=transpose_v)
+
+
+def _sum_rows(A: tf.Tensor) -> tf.Tensor:
+    """Column sums of A [n, m] as [1, m], in blocks that XLA's CPU compiler sums without storing A (up to 32 rows)."""
+    num_rows = A.shape[0]
+    size = max(32, -(-num_rows // 64))  # not more than 64 blocks
+    return tf.add_n(
+        [tf.reduce_sum(A[start : start + size], axis=0, keepdims=True) for start in range(0, num_rows, size)]
+    )
+
+
+def _with_bias(mu: tf.Tensor, sigma2: tf.Tensor, b: tf.Tensor | None, fan_in: int) -> tuple[tf.Tensor, tf.Tensor]:
+    if b is not None:
+        mu, sigma2 = mu + b, sigma2 + BIAS_VARIANCE
+    else:  # an example without any non-zero input has mu = sigma = 0: sign 0, not 0 / 0
+        sigma2 = tf.maximum(sigma2, fan_in * np.finfo(mu.dtype.as_numpy_dtype).tiny)
+    return mu / math.sqrt(fan_in), sigma2 / fan_in

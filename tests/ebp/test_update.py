@@ -1,0 +1,73 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from ebp.forward import Layer
+from ebp.heads import SignHead
+from ebp.network import EBPNetwork
+from ebp.training import bayes_increments
+from ebp.update import MAX_SHIFT, damping
+
+
+def increments(network: EBPNetwork, X: np.ndarray, Y: np.ndarray) -> tuple[list, list, bool]:
+    means = network.architecture.means(network.h)
+    change = bayes_increments(network.architecture, network.h, means, network.b, tf.constant(X), tf.constant(Y))
+    return change.h, change.b, bool(change.is_damped)
+
+
+def test_a_batch_adds_the_increments_of_its_examples(rng: np.random.Generator) -> None:
+    network = EBPNetwork((9, 6, 2), head="multiclass", dtype=tf.float64)
+    X, Y = rng.normal(size=(3, 9)), rng.choice([-1.0, 1.0], (3, 2))
+    together, biases, is_damped = increments(network, X, Y)
+    alone = [increments(network, X[i : i + 1], Y[i : i + 1]) for i in range(3)]
+    assert not is_damped
+    for layer in range(2):
+        np.testing.assert_allclose(together[layer], sum(one[0][layer] for one in alone), rtol=1e-12, atol=1e-16)
+        np.testing.assert_allclose(biases[layer], sum(one[1][layer] for one in alone), rtol=1e-12)
+
+
+def test_one_example_is_never_damped(rng: np.random.Generator) -> None:
+    """It may well shift mu by many standard deviations: the label was nearly impossible."""
+    network = EBPNetwork((9, 1), dtype=tf.float64)
+    x = rng.choice([-1.0, 1.0], (1, 9))
+    network.h[0].assign(3.0 * x.T)
+    _, _, is_damped = increments(network, x, np.array([[-1.0]]))
+    assert not is_damped
+
+
+def test_copies_of_one_example_are_damped(rng: np.random.Generator) -> None:
+    """Their sum would shift mu / sigma by about 0.8 B; `damping` lets MAX_SHIFT and one example's share."""
+    network = EBPNetwork((9, 1), dtype=tf.float64)
+    x = rng.choice([-1.0, 1.0], (1, 9))
+    for B in (2, 400):
+        h, _, is_damped = increments(network, np.repeat(x, B, axis=0), np.ones((B, 1)))
+        assert is_damped == (B == 400)
+    own = np.sqrt(2 / np.pi)  # phi(0) / Phi(0); sigma = 1: nine inputs of variance 1 and a bias, over K = 10
+    shift = float((x @ h[0].numpy())[0, 0]) / np.sqrt(10)
+    assert shift == pytest.approx((MAX_SHIFT + own) * 0.9, rel=1e-9)  # 9 of the 10 terms are weights, one is the bias
+
+
+@pytest.mark.parametrize("max_shift", [0.5, 3.0])
+def test_damped_shifts_are_within_the_limit(max_shift: float, rng: np.random.Generator) -> None:
+    v, delta = rng.normal(size=(50, 6)) + 2.0, rng.normal(size=(50, 3)) + 1.0
+    sigma2, var = rng.uniform(0.5, 2.0, (50, 3)), rng.uniform(0.1, 1.0, (6, 3))
+    layer = Layer(tf.constant(v), tf.zeros([6, 3], tf.float64), tf.zeros([50, 3], tf.float64), tf.constant(sigma2), 7)
+    d_h, d_b = v.T @ delta / np.sqrt(7), delta.sum(axis=0) / np.sqrt(7)
+    h, b, variances, deltas = (tf.constant(term) for term in (d_h, d_b, var, delta))
+    factor = float(damping(h, b, variances, deltas, layer, max_shift))
+    shift = np.abs((v @ (var * d_h) + d_b) / np.sqrt(7))
+    limit = max_shift * np.sqrt(sigma2) + np.abs(delta) * sigma2
+    assert 0 < factor < 1
+    assert np.max(factor * shift / limit) == pytest.approx(1.0, rel=1e-12)
+
+
+def test_a_contradiction_is_learned_at_once() -> None:
+    """A confident neuron that meets the other label: the update brings its mu about to 0, whatever |z| is."""
+    network = EBPNetwork((400, 1), dtype=tf.float64)
+    x = np.ones((1, 400))
+    network.h[0].assign(np.full((400, 1), 0.3))
+    mu, sigma2 = network.predict_moments(x)
+    z = float(mu[0, 0] / np.sqrt(sigma2[0, 0]))
+    assert z > 5
+    delta = SignHead().delta(tf.constant([[-1.0]], tf.float64), tf.constant(mu), tf.constant(sigma2))
+    assert float(delta[0, 0]) == pytest.approx(-mu[0, 0] / sigma2[0, 0], rel=1 / z**2)
