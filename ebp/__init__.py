@@ -4,6 +4,7 @@ from .classifier import EBPClassifier
 from .heads import RegressionHead, SignHead, SoftmaxHead, encode_labels
 from .mills import mills_ratio
 from .network import EBPNetwork, Posterior
+from .packed import PackedNetwork, export_network, export_packed
 from .posterior import BinaryWeights, FiniteSetWeights, GaussianWeights, TernaryWeights, WeightPrior
 from .training import EpochStats, InputCodingWarning, Prepared, fit, fit_epoch, fit_stream, prepare
 
@@ -15,6 +16,7 @@ __all__ = [
     "FiniteSetWeights",
     "GaussianWeights",
     "InputCodingWarning",
+    "PackedNetwork",
     "Posterior",
     "Prepared",
     "RegressionHead",
@@ -23,6 +25,8 @@ __all__ = [
     "TernaryWeights",
     "WeightPrior",
     "encode_labels",
+    "export_network",
+    "export_packed",
     "fit",
     "fit_epoch",
     "fit_stream",

@@ -1,6 +1,6 @@
 """Restricted Boltzmann machines whose log partition function is tracked (Desjardins, Courville and Bengio 2011)."""
 
-from rbm_tracking.ais import AISResult, ais, bracket, linear_schedule, paper_schedule, reverse_ais
+from rbm_tracking.ais import AISResult, bracket, linear_schedule, paper_schedule, reverse_ais
 from rbm_tracking.estimator import TrackedRBM
 from rbm_tracking.exact import log_likelihood_exact, log_z_exact, moments_exact
 from rbm_tracking.learning import SMLConfig, SMLState, compiled_updates, initial_state, log_likelihood, spawn
@@ -20,7 +20,6 @@ __all__ = [
     "SavedRBM",
     "Tracked",
     "TrackedRBM",
-    "ais",
     "base_rate_biases",
     "bracket",
     "cd_step",

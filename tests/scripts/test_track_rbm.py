@@ -35,7 +35,7 @@ CALLS: dict[str, list[str]] = {
     "stops": ["--data=noise.npz", "--updates=4000", "--lr=0.2", "--early_stopping", "--patience=2", *SMALL],
     "spawns": [
         "--data=patterns.csv",
-        "--updates=60",
+        "--updates=200",
         "--lr=0.5",
         "--track_chains=3",
         *SMALL,
@@ -81,7 +81,7 @@ def finished(folder: Path) -> dict[str, Finished]:
     calls = {name: [f"--run_dir={name}", *call] for name, call in CALLS.items()}
     calls |= {
         "resumed": ["--run_dir=half", "--resume", *CALLS["whole"]],
-        "resumed spawns": ["--run_dir=spawns", "--resume", *CALLS["spawns"], "--updates=80"],
+        "resumed spawns": ["--run_dir=spawns", "--resume", *CALLS["spawns"], "--updates=220"],
         "resumed stop": ["--run_dir=stops", "--resume", *CALLS["stops"]],
         "again": ["--run_dir=whole", *CALLS["whole"]],
         "other model": ["--run_dir=whole", "--resume", *CALLS["whole"], "--hidden=7"],
@@ -177,7 +177,7 @@ def test_temperatures_are_added_and_restored(folder: Path, finished: dict[str, F
     result = result_of(folder, "spawns")
     assert 2 < result["num_temps"] <= 4
     assert "ladder/beta_03" in lines_of(folder, "spawns")[-1]
-    assert result["updates"] == 80  # it was resumed with more temperatures than its flags say
+    assert result["updates"] == 220  # it was resumed with more temperatures than its flags say
     assert "tracked" not in result_of(folder, "plain")
 
 
