@@ -46,7 +46,7 @@ __all__ = [
 REFRESH_EVERY = 64
 
 #: The largest change of an h in one update that `shifted_mean` may follow, and the largest sum of changes.
-MAX_CHANGE, MAX_DRIFT = 1.0 / 8, 1.0
+MAX_CHANGE, MAX_DRIFT = 1.0 / 8, 2.0
 
 #: From this number of binary weights on, a layer is worth it.
 MIN_LAZY_WEIGHTS = 4096
@@ -369,15 +369,15 @@ class _Online(NamedTuple):
 
     :ivar means: <W> of each layer; a scalar where it is h itself.
     :ivar drift: sum of the largest changes of lazy layers since the last tanh; infinite after a change too large.
-    :ivar inputs: v of each lazy layer and update since then, [REFRESH_EVERY, n_in].
-    :ivar deltas: the same for Delta / sqrt(K), [REFRESH_EVERY, n_out].
+    :ivar inputs: v of each lazy layer but the first, and update since then, [REFRESH_EVERY, n_in].
+    :ivar deltas: Delta / sqrt(K) of each lazy layer and update since then, [REFRESH_EVERY, n_out].
     """
 
     posterior: Posterior
     means: tuple[tf.Tensor, ...]
     drift: tf.Tensor
-    inputs: tuple[tf.TensorArray, ...]
-    deltas: tuple[tf.TensorArray, ...]
+    inputs: dict[int, tf.TensorArray]
+    deltas: dict[int, tf.TensorArray]
     log_prob: tf.Tensor
 
 
@@ -420,10 +420,8 @@ def _compiled_online_epoch(architecture: Architecture) -> Callable[..., Any]:
             Posterior(tuple(new_h), posterior.b),
             tuple(new_means),
             drift,
-            tuple(rows.write(slot, change.layers[layer].v[0]) for layer, rows in zip(lazy, now.inputs, strict=True)),
-            tuple(
-                rows.write(slot, change.scaled_deltas[layer][0]) for layer, rows in zip(lazy, now.deltas, strict=True)
-            ),
+            {layer: rows.write(slot, change.layers[layer].v[0]) for layer, rows in now.inputs.items()},
+            {layer: rows.write(slot, change.scaled_deltas[layer][0]) for layer, rows in now.deltas.items()},
             now.log_prob + change.log_prob[0],
         )
 
@@ -443,16 +441,22 @@ def _compiled_online_epoch(architecture: Architecture) -> Callable[..., Any]:
                 posterior,
                 tuple(carried_means(posterior.h)),
                 tf.zeros([], dtype),
-                tuple(tf.TensorArray(dtype, REFRESH_EVERY, element_shape=[sizes[layer][0]]) for layer in lazy),
-                tuple(tf.TensorArray(dtype, REFRESH_EVERY, element_shape=[sizes[layer][1]]) for layer in lazy),
+                {
+                    layer: tf.TensorArray(dtype, REFRESH_EVERY, element_shape=[sizes[layer][0]])
+                    for layer in lazy
+                    if layer > 0
+                },
+                {layer: tf.TensorArray(dtype, REFRESH_EVERY, element_shape=[sizes[layer][1]]) for layer in lazy},
                 log_prob,
             )
             t, last = tf.while_loop(
                 lambda t, now: tf.logical_and(t < end, now.drift <= MAX_DRIFT), body, (start, first)
             )
             h = list(last.posterior.h)
-            for layer, inputs, deltas in zip(lazy, last.inputs, last.deltas, strict=True):
-                h[layer] = _catch_up(h[layer], inputs.stack(), deltas.stack(), t - start)
+            seen = tf.gather(rows[:, 0], tf.minimum(start + tf.range(REFRESH_EVERY), num_steps - 1))
+            for layer, deltas in last.deltas.items():
+                inputs = last.inputs[layer].stack() if layer else tf.gather(X, seen)
+                h[layer] = _catch_up(h[layer], inputs, deltas.stack(), t - start)
             return t, Posterior(tuple(h), last.posterior.b), last.log_prob
 
         start = (tf.constant(0), posterior, tf.zeros([], dtype))

@@ -3,7 +3,15 @@
 from rbm_tracking.ais import AISResult, bracket, linear_schedule, paper_schedule, reverse_ais
 from rbm_tracking.estimator import TrackedRBM
 from rbm_tracking.exact import log_likelihood_exact, log_z_exact, moments_exact
-from rbm_tracking.learning import SMLConfig, SMLState, compiled_updates, initial_state, log_likelihood, spawn
+from rbm_tracking.learning import (
+    SMLConfig,
+    SMLState,
+    compiled_updates,
+    initial_state,
+    log_likelihood,
+    log_likelihoods,
+    spawn,
+)
 from rbm_tracking.learning_baselines import cd_step, pcd_step
 from rbm_tracking.partition_tracker import PartitionTracker, Tracked
 from rbm_tracking.rbm import RBM, base_rate_biases, energy, free_energy, hidden_probs, initial_rbm, visible_probs
@@ -35,6 +43,7 @@ __all__ = [
     "load_rbm",
     "log_likelihood",
     "log_likelihood_exact",
+    "log_likelihoods",
     "log_z_exact",
     "moments_exact",
     "paper_schedule",

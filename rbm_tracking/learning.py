@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from rbm_tracking.bridge import bridge
 from rbm_tracking.importance import log_z_change
@@ -56,6 +56,7 @@ __all__ = [
     "initial_state",
     "learning_rate_at",
     "log_likelihood",
+    "log_likelihoods",
     "reuse_bias",
     "sml_update",
     "spawn",
@@ -351,14 +352,22 @@ def spawn(state: SMLState, level: int) -> SMLState:
     return SMLState(step, rbm, new_chains, new_ladder, insert_level(tracker, level, log_z, 1.0), offsets)
 
 
-def log_likelihood(state: SMLState, data: ArrayLike, chunk: int = 5000) -> float:
-    """Mean log p(v) of binary rows [N, n_v] with the tracked log Z, nats."""
+def log_likelihoods(state: SMLState, data: ArrayLike, chunk: int = 5000) -> NDArray[np.float64]:
+    """log p(v) of each of the binary rows [N, n_v] with the tracked log Z, nats, [N].
+
+    None can be positive: if one is, log Z is too low by at least as much, whatever the tracker says.
+    """
     data = np.asarray(data)
-    total = 0.0
-    for start in range(0, len(data), chunk):
-        v = tf.cast(data[start : start + chunk], state.rbm.W.dtype)
-        total += float(tf.reduce_sum(tf.cast(log_prob_unnormalised(state.rbm, v), tf.float64)))
-    return total / len(data) - float(state.tracker.mean[0])
+    parts = [
+        log_prob_unnormalised(state.rbm, tf.cast(data[start : start + chunk], state.rbm.W.dtype)).numpy()
+        for start in range(0, len(data), chunk)
+    ]
+    return np.concatenate(parts).astype(np.float64) - float(state.tracker.mean[0])
+
+
+def log_likelihood(state: SMLState, data: ArrayLike, chunk: int = 5000) -> float:
+    """Mean of :func:`log_likelihoods`, nats."""
+    return float(log_likelihoods(state, data, chunk).mean())
 
 
 class _Step(NamedTuple):

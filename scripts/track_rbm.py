@@ -47,7 +47,7 @@ from rbm_tracking.learning import (
     SMLState,
     compiled_updates,
     initial_state,
-    log_likelihood,
+    log_likelihoods,
     spawn,
 )
 from rbm_tracking.rbm import base_rate_biases, initial_rbm, log_prob_unnormalised, visible_probs
@@ -223,9 +223,20 @@ class Trainer:
         self.images(step)
         if not FLAGS.track:
             return {}
-        values = {name: log_likelihood(self.state, rows) for name, rows in self.looked_at.items()}
+        each = {name: log_likelihoods(self.state, rows) for name, rows in self.looked_at.items()}
+        values = {name: float(rows.mean()) for name, rows in each.items()}
+        highest = max(float(rows.max()) for rows in each.values())
         valid, std, flags_ = values["valid"], float(observed.log_z_std[-1]), int(observed.flags[-1])
-        if valid - Z_VALUE * std > self.best.log_likelihood - Z_VALUE * self.best.std:
+        if highest > 0:
+            logging.warning(
+                "update %d: log Z is too low by %.1f nats or more, since a row has log p = %.1f: chains miss a mode. "
+                "Lower --lr.",
+                step,
+                highest,
+                highest,
+            )
+        is_possible = highest <= Z_VALUE * std
+        if is_possible and valid - Z_VALUE * std > self.best.log_likelihood - Z_VALUE * self.best.std:
             self.best = Best(step, valid, std)
             if FLAGS.early_stopping:
                 save_rbm(self.run.path / "best.npz", self.saved(step, observed))
@@ -236,7 +247,10 @@ class Trainer:
             self.should_stop = FLAGS.early_stopping and num_worse >= FLAGS.patience
         if flags_:
             logging.info("update %d: log Z may be off: %s", step, ", ".join(flag_names(flags_)))
-        return {f"{name}/log_likelihood_nats": value for name, value in values.items()}
+        return {
+            "tracker/highest_log_p_nats": highest,
+            **{f"{name}/log_likelihood_nats": value for name, value in values.items()},
+        }
 
     def saved(self, step: int, observed: Observed) -> SavedRBM:
         return SavedRBM(

@@ -15,6 +15,7 @@ from rbm_tracking.learning import (
     initial_state,
     learning_rate_at,
     log_likelihood,
+    log_likelihoods,
     reuse_bias,
     sml_update,
     spawn,
@@ -79,6 +80,15 @@ def test_tracked_log_z_is_the_exact_one(name: str, data: np.ndarray, seed: tf.Te
         log_likelihood(state, data, chunk=7),
         np.mean(log_prob_unnormalised(state.rbm, tf.constant(data, tf.float64))) - float(state.tracker.mean[0]),
     )
+
+
+def test_a_log_z_that_is_too_low_shows_in_the_rows(data: np.ndarray, seed: tf.Tensor) -> None:
+    state = start(data, seed)
+    each = log_likelihoods(state, data, chunk=100)
+    assert each.shape == (300,)
+    assert each.max() < 0
+    tracker = state.tracker._replace(mean=state.tracker.mean - 30.0)
+    np.testing.assert_allclose(log_likelihoods(state._replace(tracker=tracker), data), each + 30.0)
 
 
 def test_stopping_and_resuming_gives_the_same_bits(data: np.ndarray, seed: tf.Tensor, rng: np.random.Generator) -> None:
