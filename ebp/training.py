@@ -371,6 +371,7 @@ class _Online(NamedTuple):
     :ivar drift: sum of the largest changes of lazy layers since the last tanh; infinite after a change too large.
     :ivar inputs: v of each lazy layer but the first, and update since then, [REFRESH_EVERY, n_in].
     :ivar deltas: Delta / sqrt(K) of each lazy layer and update since then, [REFRESH_EVERY, n_out].
+    :ivar outputs: mu_L and sigma2_L of each update since then, from which log P(y) is computed for all at once.
     """
 
     posterior: Posterior
@@ -378,7 +379,7 @@ class _Online(NamedTuple):
     drift: tf.Tensor
     inputs: dict[int, tf.TensorArray]
     deltas: dict[int, tf.TensorArray]
-    log_prob: tf.Tensor
+    outputs: tuple[tf.TensorArray, tf.TensorArray]
 
 
 @functools.lru_cache(maxsize=64)
@@ -406,7 +407,7 @@ def _compiled_online_epoch(architecture: Architecture) -> Callable[..., Any]:
         h, b = now.posterior
         means = [mean if mean.shape.rank else value for mean, value in zip(now.means, h, strict=True)]
         change = bayes_increments(architecture, h, means, b, x, y, for_xla=True)
-        posterior = _add(now.posterior, change)
+        posterior, last = _add(now.posterior, change), change.layers[-1]
         new_h, drift = list(posterior.h), now.drift
         for layer in lazy:
             new_h[layer] = h[layer]
@@ -422,7 +423,7 @@ def _compiled_online_epoch(architecture: Architecture) -> Callable[..., Any]:
             drift,
             {layer: rows.write(slot, change.layers[layer].v[0]) for layer, rows in now.inputs.items()},
             {layer: rows.write(slot, change.scaled_deltas[layer][0]) for layer, rows in now.deltas.items()},
-            now.log_prob + change.log_prob[0],
+            (now.outputs[0].write(slot, last.mu[0]), now.outputs[1].write(slot, last.sigma2[0])),
         )
 
     def epoch(
@@ -447,7 +448,7 @@ def _compiled_online_epoch(architecture: Architecture) -> Callable[..., Any]:
                     if layer > 0
                 },
                 {layer: tf.TensorArray(dtype, REFRESH_EVERY, element_shape=[sizes[layer][1]]) for layer in lazy},
-                log_prob,
+                tuple(tf.TensorArray(dtype, REFRESH_EVERY, element_shape=[sizes[-1][1]]) for _ in range(2)),
             )
             t, last = tf.while_loop(
                 lambda t, now: tf.logical_and(t < end, now.drift <= MAX_DRIFT), body, (start, first)
@@ -457,7 +458,9 @@ def _compiled_online_epoch(architecture: Architecture) -> Callable[..., Any]:
             for layer, deltas in last.deltas.items():
                 inputs = last.inputs[layer].stack() if layer else tf.gather(X, seen)
                 h[layer] = _catch_up(h[layer], inputs, deltas.stack(), t - start)
-            return t, Posterior(tuple(h), last.posterior.b), last.log_prob
+            each = architecture.head.log_prob(tf.gather(Y, seen), *(values.stack() for values in last.outputs))
+            log_prob += tf.reduce_sum(tf.where(tf.range(REFRESH_EVERY) < t - start, each, tf.zeros_like(each)))
+            return t, Posterior(tuple(h), last.posterior.b), log_prob
 
         start = (tf.constant(0), posterior, tf.zeros([], dtype))
         _, posterior, log_prob = tf.while_loop(lambda t, *_: t < num_steps, segment, start)

@@ -23,11 +23,13 @@ __all__ = [
     "is_available",
     "lines",
     "predicted_vs_true",
+    "recorded",
     "tiled",
     "training_curves",
 ]
 
 _MAX_POINTS = 2_000
+_MAX_LEGEND = 10
 _MAX_NAMED_CLASSES = 30
 
 
@@ -97,8 +99,25 @@ def lines(
                 half = np.asarray(line.spread, float)
                 panel.fill_between(x, y - half, y + half, alpha=0.2, color=drawn.get_color(), linewidth=0)
         panel.set(title=title, xlabel=xlabel, ylabel=ylabel)
-        panel.legend()
+        if len(content) <= _MAX_LEGEND:
+            is_short = sum(len(line.x) for line in content.values()) < _MAX_POINTS
+            panel.legend(loc="best" if is_short else "lower right", fontsize="small")
     _save(figure, path)
+
+
+def recorded(
+    records: Sequence[Mapping[str, Any]], tag: str, style: str = "-", spread: str | None = None, factor: float = 1.0
+) -> Line | None:
+    """The line of a logged scalar, or None if it was not logged.
+
+    :param records: objects of a `scalars.jsonl`.
+    :param spread: tag of the half width, which is multiplied by `factor`.
+    """
+    points = [record for record in records if record.get(tag) is not None]
+    if not points:
+        return None
+    widths = [factor * (record.get(spread) or 0.0) for record in points] if spread else None
+    return Line([record["step"] for record in points], [record[tag] for record in points], widths, style)
 
 
 def tiled(images: NDArray, columns: int | None = None) -> NDArray[np.uint8]:

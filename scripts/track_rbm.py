@@ -502,11 +502,7 @@ def make_plots(data: binary_data.BinaryData, trainer: Trainer, records: list[dic
     folder.mkdir(exist_ok=True)
 
     def line(tag: str, style: str = "-", spread: str | None = None, factor: float = 1.0) -> Line | None:
-        points = [r for r in records if r.get(tag) is not None]
-        if not points:
-            return None
-        widths = [factor * (r.get(spread) or 0.0) for r in points] if spread else None
-        return Line([r["step"] for r in points], [r[tag] for r in points], widths, style)
+        return plots.recorded(records, tag, style, spread, factor)
 
     def present(**candidates: Line | None) -> dict[str, Line]:
         return {label.replace("_", " "): points for label, points in candidates.items() if points is not None}
