@@ -9,7 +9,7 @@ PACKAGES = ["gpflow_deep", "darn", "rbm_tracking", "ebp", "compression", "experi
 setup(
     name="gpflow-deep",
     version="0.1.0",
-    description="Deep Gaussian processes by doubly stochastic variational inference, on GPflow and TensorFlow",
+    description="Deep probabilistic models for GPflow, Keras and TensorFlow, implemented from their papers",
     long_description=README.read_text(encoding="utf-8") if README.exists() else "",
     long_description_content_type="text/markdown",
     license="Apache-2.0",
@@ -36,6 +36,7 @@ setup(
     ],
     extras_require={
         "gpu": ["tensorflow[and-cuda]>=2.19,<2.22"],
+        "atari": ["ale-py>=0.10"],  # frames of Atari games for darn
         "packed": ["numba>=0.60,<1"],  # compiled popcount for packed binary networks
         "test": ["mypy>=1.10", "numba>=0.60,<1", "pymbar>=4,<5", "pytest>=8", "pytest-xdist>=3.5", "ruff>=0.6"],
         "plots": ["matplotlib>=3.8"],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,12 +13,18 @@ from gpflow.optimizers import NaturalGradient
 from .deep_gp import DeepGP
 from .layers import SVGPLayer
 from .numerics import condition_number
+from .quadrature import MonteCarlo
 
 __all__ = ["LayerDiagnostics", "diagnose", "make_train_step"]
 
 
 def make_train_step(
-    model: DeepGP, optimizer: Any, *, natgrad_gamma: float | None = None, jit_compile: bool = False
+    model: DeepGP,
+    optimizer: Any,
+    *,
+    natgrad_gamma: float | None = None,
+    jit_compile: bool = False,
+    strategy: tf.distribute.Strategy | None = None,
 ) -> Callable[[RegressionData, tf.Tensor], dict[str, tf.Tensor]]:
     """A compiled function `(batch, seed) -> scalars` that updates the parameters once.
 
@@ -26,9 +32,14 @@ def make_train_step(
     :param natgrad_gamma: step size of natural gradients for the last layer's q(u), or None to leave it to `optimizer`.
         The layer's `q_mu` and `q_sqrt` have to be marked untrainable, as `modern` does.
     :param jit_compile: compile with XLA; slower on a CPU.
+    :param strategy: build model and optimizer in its scope, and the batch has to be distributed over its replicas, in
+        equal parts: then the step is that of one device on all their rows. Each replica takes its rows of the draws
+        that one device would make (but for likelihoods that draw themselves, as Softmax, it draws its own).
     :return: the step. `seed`, int32 [2], fixes its draws. `scalars` has "elbo_nats", the bound before the update.
     :raises ValueError: if the last layer's q(u) is trainable and `natgrad_gamma` is given, or untrainable without it.
     """
+    if strategy is not None:
+        _mark_copies(model)
     last = model.layers[-1]
     is_left_out = not (last.q_mu.trainable or last.q_sqrt.trainable)
     if natgrad_gamma is None:
@@ -43,9 +54,15 @@ def make_train_step(
             "use gpflow.set_trainable(model.layers[-1].q_mu, False), and so for q_sqrt, or the preset `modern`."
         )
     variables = model.trainable_variables
+    q_variables = [last.q_mu.unconstrained_variable, last.q_sqrt.unconstrained_variable]
+    natgrad = None if natgrad_gamma is None else NaturalGradient(gamma=natgrad_gamma)
+    if strategy is not None:
+        with strategy.scope():
+            if not optimizer.built:
+                optimizer.build(variables)
+        return _distributed_step(model, optimizer, natgrad, variables, q_variables, strategy)
     if not optimizer.built:
         optimizer.build(variables)
-    natgrad = None if natgrad_gamma is None else NaturalGradient(gamma=natgrad_gamma)
 
     def step(batch: RegressionData, seed: tf.Tensor) -> dict[str, tf.Tensor]:
         with tf.GradientTape(watch_accessed_variables=False) as tape:
@@ -59,6 +76,71 @@ def make_train_step(
 
     # Without AutoGraph, which nothing here needs, the first trace takes a quarter of the time.
     return tf.function(step, jit_compile=jit_compile, autograph=False)
+
+
+def _distributed_step(
+    model: DeepGP,
+    optimizer: Any,
+    natgrad: NaturalGradient | None,
+    variables: Sequence[tf.Variable],
+    q_variables: Sequence[tf.Variable],
+    strategy: tf.distribute.Strategy,
+) -> Callable[[RegressionData, tf.Tensor], dict[str, tf.Tensor]]:
+    last = model.layers[-1]
+
+    def bound_and_gradients(
+        batch: RegressionData, seed: tf.Tensor, sources: Sequence[tf.Variable]
+    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        """This replica's share: over the replicas the results add up to those of all rows."""
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(sources)
+            context = tf.distribute.get_replica_context()
+            bound = _replica_elbo(model, batch, seed, context) / context.num_replicas_in_sync
+            loss = -bound - model.log_prior_density() / context.num_replicas_in_sync
+        return bound, tape.gradient(loss, sources)
+
+    def adam(batch: RegressionData, seed: tf.Tensor) -> tf.Tensor:
+        bound, gradients = bound_and_gradients(batch, seed, variables)
+        optimizer.apply_gradients(zip(gradients, variables, strict=True))  # Keras adds up those of all replicas
+        return bound
+
+    def q_gradients(batch: RegressionData, seed: tf.Tensor) -> list[tf.Tensor]:
+        return bound_and_gradients(batch, seed, q_variables)[1]
+
+    def step(batch: RegressionData, seed: tf.Tensor) -> dict[str, tf.Tensor]:
+        bound = strategy.reduce("SUM", strategy.run(adam, args=(batch, seed)), axis=None)
+        if natgrad is not None:
+            shares = strategy.run(q_gradients, args=(batch, seed))
+            q_mu_gradient, q_sqrt_gradient = (strategy.reduce("SUM", share, axis=None) for share in shares)
+            # `minimize` would not add up the gradients of the replicas.
+            natgrad._natgrad_apply_gradients(q_mu_gradient, q_sqrt_gradient, last.q_mu, last.q_sqrt)
+        return {"elbo_nats": bound}
+
+    return tf.function(step, autograph=False)
+
+
+def _replica_elbo(
+    model: DeepGP, batch: RegressionData, seed: tf.Tensor, context: tf.distribute.ReplicaContext
+) -> tf.Tensor:
+    """The bound with this replica's rows of the draws for all rows; its mean over the replicas is that of all rows."""
+    if not isinstance(model.integrator, MonteCarlo):
+        return model.elbo(batch, seed=seed)
+    X = batch[0]
+    dims = [layer.num_latent_gps for layer in model.layers[:-1]]
+    count = model.integrator.num_components(dims, model.num_samples)
+    rows = tf.shape(X)[0]
+    noise = model.integrator.noise(dims, 0, count, rows * context.num_replicas_in_sync, seed, X.dtype)
+    start = rows * tf.cast(context.replica_id_in_sync_group, tf.int32)
+    mine = [eps[:, start : start + rows] for eps in noise]
+    return model.elbo(batch, seed=tf.random.fold_in(seed, context.replica_id_in_sync_group), noise=mine)
+
+
+def _mark_copies(model: DeepGP) -> None:
+    """`gpflow.set_trainable` marks a distributed variable, but TensorFlow asks its copies."""
+    for variable in model.variables:
+        if isinstance(variable, tf.distribute.DistributedValues) and "_trainable" in vars(variable):
+            for copy in variable.values:
+                copy._trainable = variable._trainable
 
 
 class LayerDiagnostics(NamedTuple):

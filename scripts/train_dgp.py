@@ -4,6 +4,7 @@
     train_dgp.py --run_dir=runs/first
     train_dgp.py --run_dir=runs/houses --data=houses.csv --target=price --layers=3
     train_dgp.py --run_dir=runs/first --resume --num_steps=20000
+    train_dgp.py --run_dir=runs/taxi --stream --stream_preset=taxi --data="trips/*.parquet" --strategy=mirrored
 
 Inputs (and regression targets) are standardised with the training part; every reported number is in the units of the
 data. Predictions never choose anything: test scores are logged to look at, and the last parameters are reported. Ctrl-C
@@ -12,12 +13,16 @@ saves a checkpoint. The folder of the run gets:
     result.json             scores of the deep GP and of what it is compared with
     model.npz, inputs.json  the trained model and how its inputs are made, for predict_dgp.py
     scalars.jsonl, tensorboard/, plots/, checkpoints/, gp/ (the same for the single-layer GP)
+
+With --stream the files of --data may be larger than memory, and scores are those of samples of the validation and test
+rows (--stream_sample); docs/scaling.md has more about streams, several devices and several machines.
 """
 
 import importlib.util
 import os
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,17 +38,20 @@ from gpflow.kernels import SquaredExponential
 from gpflow.likelihoods import Bernoulli, Gaussian, Likelihood, MultiClass, Poisson, Softmax, StudentT
 
 import gpflow_deep
-from experiment import checkpoints, datasets, plots, run_dir, tables
-from experiment.data import Part, Splits, Standardizer, batch_indices, make_splits
+from experiment import checkpoints, datasets, distribution, plots, run_dir, tables
+from experiment.data import Part, Splits, Standardizer, make_splits
 from experiment.flags import apply_threads, define_common_flags, flags_text
 from experiment.loop import Interrupted, train
 from experiment.metrics import metrics, mixture_quantiles
 from experiment.scalars import ScalarWriter
+from experiment.scale import Batches, define_scale_flags, keep_scan, load_stream, strategy_from_flags
 from experiment.seeds import named_seed, numpy_rng
+from experiment.streams import Stream
 from gpflow_deep.serialization import save_model
 
 FLAGS = flags.FLAGS
 define_common_flags()
+define_scale_flags()
 flags.DEFINE_integer("layers", 2, "Number of layers; 1 is a sparse variational GP.", 1)
 flags.DEFINE_integer("inducing", 100, "Number of inducing inputs of every layer.", 1)
 flags.DEFINE_integer("num_samples", 1, "Draws of the inner layers per point in the bound.", 1)
@@ -92,7 +100,10 @@ class TrainingFailed(Exception):
 
 
 class Data(NamedTuple):
-    """The data as the model sees them. `parts` has "valid" (unless there is none) and "test" in raw units."""
+    """The data as the model sees them. `parts` has "valid" (unless there is none) and "test" in raw units.
+
+    Of a stream, `X`, `Y` and `parts` are samples.
+    """
 
     X: np.ndarray
     Y: np.ndarray
@@ -101,22 +112,33 @@ class Data(NamedTuple):
     x_scale: Standardizer
     y_scale: Standardizer
     likelihood: str
+    stream: Stream | None
+
+    @property
+    def num_rows(self) -> int:
+        """Number of training rows."""
+        return len(self.X) if self.stream is None else self.stream.counts["train"]
+
+    def standardised(self, part: Part) -> Part:
+        """Rows as the model sees them."""
+        scaled = self.x_scale.transform(part.X), self.y_scale.transform(part.Y)
+        return Part(*(array.astype(gpflow.default_float()) for array in scaled))
 
 
 def load_data() -> Data:
     """Read, split and standardise."""
-    if FLAGS.data is not None:
-        dataset = tables.read_table(FLAGS.data, target=FLAGS.target, task=FLAGS.task)
-    elif FLAGS.target is not None or FLAGS.task is not None:
-        raise ValueError("--target and --task describe your own table; give it with --data, or leave them out.")
+    stream = load_stream() if FLAGS.stream else None
+    if stream is not None:
+        splits = stream.splits()
     else:
-        dataset = datasets.load(FLAGS.dataset or "airline_nyc", FLAGS.data_dir)
-    splits = make_splits(dataset, split=FLAGS.split, valid_fraction=FLAGS.valid_fraction, seed=FLAGS.seed)
+        splits = load_splits()
     allowed = LIKELIHOODS[splits.task]
     likelihood = allowed[0] if FLAGS.likelihood == "auto" else FLAGS.likelihood
     if likelihood not in allowed:
         raise ValueError(f"--likelihood must be one of {', '.join(allowed)} for {splits.task}, got {likelihood}.")
     rows = FLAGS.max_rows
+    if rows is not None and stream is not None:
+        raise ValueError("--max_rows is for data in memory; give --stream_sample for what is kept of a stream.")
     part = some_rows(splits.train, rows, "train")
     parts = {"test": some_rows(splits.test, rows, "test")}
     if splits.valid is not None:
@@ -124,18 +146,30 @@ def load_data() -> Data:
     if likelihood == "poisson" and any(np.any((p.Y < 0) | (p.Y % 1 != 0)) for p in (part, *parts.values())):
         raise ValueError(f"--likelihood=poisson needs counts 0, 1, 2, ... in {splits.target_name!r}; use gaussian.")
     is_scaled = FLAGS.standardise == "yes" or (FLAGS.standardise == "auto" and splits.name not in IMAGES)
-    x_scale = Standardizer.fit(part.X) if is_scaled else Standardizer.identity(part.X.shape[1])
-    is_real = likelihood in ("gaussian", "studentt")
-    y_scale = Standardizer.fit(part.Y) if is_real else Standardizer.identity(part.Y.shape[1])
-    dtype = gpflow.default_float()
-    X: np.ndarray = x_scale.transform(part.X).astype(dtype)
-    Y: np.ndarray = y_scale.transform(part.Y).astype(dtype)
+    x_scale, y_scale = (Standardizer.identity(a.shape[1]) for a in part)
+    if is_scaled:
+        x_scale = Standardizer.fit(part.X) if stream is None else stream.x_scale
+    if likelihood in ("gaussian", "studentt"):
+        y_scale = Standardizer.fit(part.Y) if stream is None else stream.y_scale
     if x_scale.constant_columns:
         names = ", ".join(splits.feature_names[d] for d in x_scale.constant_columns)
         logging.warning("These inputs do not vary in the training part and have no effect: %s.", names)
+    data = Data(part.X, part.Y, parts, splits, x_scale, y_scale, likelihood, stream)
+    X, Y = data.standardised(part)
     if len(X) < FLAGS.inducing:
         logging.warning("--inducing=%d is more than the %d training rows; fewer would do.", FLAGS.inducing, len(X))
-    return Data(X, Y, parts, splits, x_scale, y_scale, likelihood)
+    return data._replace(X=X, Y=Y)
+
+
+def load_splits() -> Splits:
+    """A table or known data set, in memory."""
+    if FLAGS.data is not None:
+        dataset = tables.read_table(FLAGS.data, target=FLAGS.target, task=FLAGS.task)
+    elif FLAGS.target is not None or FLAGS.task is not None:
+        raise ValueError("--target and --task describe your own table; give it with --data, or leave them out.")
+    else:
+        dataset = datasets.load(FLAGS.dataset or "airline_nyc", FLAGS.data_dir)
+    return make_splits(dataset, split=FLAGS.split, valid_fraction=FLAGS.valid_fraction, seed=FLAGS.seed)
 
 
 def some_rows(part: Part, max_rows: int | None, name: str) -> Part:
@@ -163,6 +197,7 @@ def build_model(data: Data, num_layers: int) -> gpflow_deep.DeepGP:
         "input_propagation": FLAGS.input_propagation,
         "num_samples": FLAGS.num_samples,
         "precision": FLAGS.precision,
+        "num_data": data.num_rows,
         "seed": int(numpy_rng(FLAGS.seed, "init").integers(2**31)),
     }
     if is_modern:
@@ -281,26 +316,30 @@ def layer_scalars(model: gpflow_deep.DeepGP) -> dict[str, float]:
     return scalars
 
 
-def fit(run: run_dir.RunDir, data: Data, num_layers: int, max_seconds: float | None) -> dict[str, Any]:
-    """Train one model in its folder, or continue it, and score it."""
-    model = build_model(data, num_layers)
-    optimizer = tf.keras.optimizers.Adam(FLAGS.learning_rate)
+def fit(
+    run: run_dir.RunDir,
+    data: Data,
+    num_layers: int,
+    max_seconds: float | None,
+    strategy: tf.distribute.Strategy | None,
+) -> dict[str, Any]:
+    """Train one model in its folder, or continue it, and score it. Only the chief of several workers writes."""
+    is_chief = distribution.worker_of(strategy).is_chief
+    with distribution.scope(strategy):
+        model = build_model(data, num_layers)
+        optimizer = tf.keras.optimizers.Adam(FLAGS.learning_rate)
     gamma = FLAGS.natgrad_gamma or (0.1 if data.likelihood == "gaussian" else 0.01)
-    train_step = gpflow_deep.make_train_step(model, optimizer, natgrad_gamma=gamma if uses_natgrad() else None)
+    train_step = gpflow_deep.make_train_step(
+        model, optimizer, natgrad_gamma=gamma if uses_natgrad() else None, strategy=strategy
+    )
     step, seconds = tf.Variable(0, dtype=tf.int64), tf.Variable(0.0, dtype=tf.float64)
     stateful = {"model": model, "optimizer": optimizer, "step": step, "seconds": seconds}
     restored = checkpoints.restore(run.checkpoint_dir, **stateful) if FLAGS.resume else None
+    distribution.check_same_step(strategy, int(step))
     predictor = Predictor(model, data)
     watched = {name: eval_rows(len(part.X), name) for name, part in data.parts.items()}
-    everything = tf.constant(data.X), tf.constant(data.Y)
-    is_full = FLAGS.batch_size >= len(data.X)
-    last_time = time.monotonic()
-
-    def batch_at(t: int) -> tuple[tf.Tensor, tf.Tensor]:
-        if is_full:
-            return everything
-        rows = batch_indices(FLAGS.seed, t, len(data.X), FLAGS.batch_size)
-        return tf.constant(data.X[rows]), tf.constant(data.Y[rows])
+    batch_at = Batches(Part(data.X, data.Y), stream=data.stream, transform=data.standardised, strategy=strategy)
+    last_time, logged_seconds, logged_wait = time.monotonic(), float(seconds), 0.0
 
     def save() -> None:
         bad = [variable.name for variable in model.trainable_variables if not np.all(np.isfinite(variable))]
@@ -310,28 +349,35 @@ def fit(run: run_dir.RunDir, data: Data, num_layers: int, max_seconds: float | N
         save_model(model, run.path / "model.npz")
 
     def after_step(t: int, scalars: dict[str, tf.Tensor]) -> None:
-        nonlocal last_time
+        nonlocal last_time, logged_seconds, logged_wait
         is_logged, is_saved = t % FLAGS.log_every == 0, t % FLAGS.checkpoint_every == 0 or t == FLAGS.num_steps
         elbo = float(scalars["elbo_nats"]) if is_logged or is_saved else 0.0
         seconds.assign_add(time.monotonic() - last_time)
         if not np.isfinite(elbo):
             raise TrainingFailed(f"the bound is {elbo} at step {t}.")
-        if is_logged:
-            writer.write(t, {"train/elbo_nats": elbo, "train/seconds": float(seconds)})
-        if t % FLAGS.eval_every == 0 and t < FLAGS.num_steps:
+        if is_logged and writer is not None:
+            line = {"train/elbo_nats": elbo, "train/seconds": float(seconds)}
+            if batch_at.wait_seconds is not None:
+                waited, passed = batch_at.wait_seconds - logged_wait, float(seconds) - logged_seconds
+                line["train/input_wait_percent"] = 100 * waited / passed
+                logged_seconds, logged_wait = float(seconds), batch_at.wait_seconds
+            writer.write(t, line)
+        if t % FLAGS.eval_every == 0 and t < FLAGS.num_steps and writer is not None:
             log_scores(
-                t, {name: predictor.score(Part(*(a[watched[name]] for a in part))) for name, part in data.parts.items()}
+                writer,
+                t,
+                {name: predictor.score(Part(*(a[watched[name]] for a in part))) for name, part in data.parts.items()},
             )
-        if is_saved:
+        if is_saved and is_chief:
             save()
         last_time = time.monotonic()
 
-    def log_scores(t: int, scores: dict[str, dict[str, float]]) -> None:
+    def log_scores(writer: ScalarWriter, t: int, scores: dict[str, dict[str, float]]) -> None:
         tagged = {f"{part}/{name}": value for part, values in scores.items() for name, value in values.items()}
         writer.write(t, {**tagged, **layer_scalars(model)})
 
     is_finished = True
-    with ScalarWriter(run, resume_step=restored) as writer:
+    with ScalarWriter(run, resume_step=restored) if is_chief else nullcontext() as writer:
         try:
             train(
                 train_step,
@@ -344,12 +390,15 @@ def fit(run: run_dir.RunDir, data: Data, num_layers: int, max_seconds: float | N
                 max_seconds=max_seconds,
             )
         except Interrupted as stop:
-            save()
+            if is_chief:
+                save()
             if stop.reason != "max_seconds":
                 raise
             is_finished = False
         except tf.errors.InvalidArgumentError as error:
             raise TrainingFailed(f"step {int(step) + 1} failed: {first_message(error)}") from error
+        if writer is None:
+            return {}
         means, scores, logged = {}, {}, {}
         for name, part in data.parts.items():
             means[name], log_density = predictor(part)
@@ -358,7 +407,7 @@ def fit(run: run_dir.RunDir, data: Data, num_layers: int, max_seconds: float | N
             logged[name] = metrics(data.splits.task, part.Y[rows], means[name][rows], log_density[rows])
         is_new = int(step) > (restored or 0)
         if is_new and (int(step) == FLAGS.num_steps or int(step) % FLAGS.eval_every != 0):
-            log_scores(int(step), logged)
+            log_scores(writer, int(step), logged)
         if plots.is_available():
             for path in draw(run, predictor, means["test"]):
                 if is_new:
@@ -484,17 +533,13 @@ def table(models: dict[str, dict[str, Any]]) -> str:
     )
 
 
-def run_all(start: float) -> None:
-    unknown = sorted(set(FLAGS.compare) - {"gp", "linear"})
-    if unknown:
-        raise ValueError(f"--compare may list gp and linear, got {', '.join(unknown)}.")
-    if FLAGS.float32:
-        gpflow.config.set_default_float(np.float32)
-    apply_threads(FLAGS.threads)
-    data = load_data()
+def start_run(data: Data) -> run_dir.RunDir:
+    """Make or continue the folder of the run, with how inputs are made."""
     splits = data.splits
     record = run_dir.provenance(splits.sha256, seed=FLAGS.seed, data_source=splits.source)
     run = run_dir.open_run(FLAGS.run_dir, flags_text=flags_text(), provenance=record, resume=FLAGS.resume)
+    if data.stream is not None:
+        keep_scan(data.stream)
     run_dir.write_json(
         run.path / "inputs.json",
         {
@@ -504,12 +549,31 @@ def run_all(start: float) -> None:
             "float32": FLAGS.float32,
         },
     )
+    return run
+
+
+def run_all(start: float) -> None:
+    unknown = sorted(set(FLAGS.compare) - {"gp", "linear"})
+    if unknown:
+        raise ValueError(f"--compare may list gp and linear, got {', '.join(unknown)}.")
+    if FLAGS.float32:
+        gpflow.config.set_default_float(np.float32)
+    apply_threads(FLAGS.threads)
+    strategy = strategy_from_flags()
+    worker = distribution.worker_of(strategy)
+    data = load_data()
+    splits = data.splits
+    run = run_dir.RunDir(Path(FLAGS.run_dir))
+    if worker.is_chief:
+        run = start_run(data)
     if not plots.is_available():
         logging.warning("Matplotlib is not installed, so there will be no plots; `pip install matplotlib`.")
-    sizes = {"train": len(data.X), **{name: len(part.X) for name, part in data.parts.items()}}
+    sizes = {"train": data.num_rows, **{name: len(part.X) for name, part in data.parts.items()}}
     print(f"{splits.name}: {splits.source}")
     print(f"{splits.task} of {splits.target_name!r} on {data.X.shape[1]} inputs; rows: {sizes}")
 
+    if data.stream is not None:
+        print(f"rows of the stream: {data.stream.counts}; inducing inputs and scores are from samples")
     models: dict[str, dict[str, Any]] = {}
     if "linear" in FLAGS.compare:
         models["linear"] = fit_linear(data)
@@ -521,7 +585,9 @@ def run_all(start: float) -> None:
             left = max(0.0, FLAGS.max_seconds - (time.monotonic() - start)) / (len(jobs) - number)
         is_main = number == len(jobs) - 1
         print(f"training {'a GP' if num_layers == 1 else f'a deep GP of {num_layers} layers'} ...", flush=True)
-        models[name] = fit(run if is_main else run_dir.RunDir(run.path / name), data, num_layers, left)
+        models[name] = fit(run if is_main else run_dir.RunDir(run.path / name), data, num_layers, left, strategy)
+    if not worker.is_chief:
+        return
 
     print("\n" + table(models))
     print(
@@ -538,6 +604,7 @@ def run_all(start: float) -> None:
             "split": splits.split,
             "seed": FLAGS.seed,
             "rows": sizes,
+            "stream_rows": None if data.stream is None else data.stream.counts,
             "num_predict_samples": FLAGS.num_predict_samples,
             "models": models,
             "wall_seconds": time.monotonic() - start,
@@ -568,6 +635,12 @@ def main(argv: list[str]) -> int:
             raise
     except tf.errors.ResourceExhaustedError as error:
         message, code = f"out of memory; lower --batch_size or --inducing. {first_message(error)}", 1
+        if "No space left" in error.message:  # TensorFlow has one error for both
+            message, code = f"{first_message(error)}; free some space, then continue with --resume.", 2
+        if FLAGS.verbosity >= 1:
+            raise
+    except distribution.WORKER_LOST as error:
+        message, code = f"another worker has stopped ({first_message(error)}). Start all of them with --resume.", 1
         if FLAGS.verbosity >= 1:
             raise
     except (TrainingFailed, tf.errors.InvalidArgumentError) as error:

@@ -1,0 +1,50 @@
+"""Bayesian compression: networks that learn which units they need and at which precision (Louizos et al. 2017)."""
+
+from .base import BayesianLayer, StdCap, bayesian_layers, kl_divergence, predict_samples, seed_noise
+from .callbacks import KLWarmup, ShrinkDuringTraining, set_kl_weight
+from .convert import compress
+from .layers import Conv2DGHS, Conv2DGNJ, Conv2DSVD, DenseGHS, DenseGNJ, DenseSVD
+from .select_inputs import SelectInputs
+from .shrink import (
+    Kept,
+    Shrunk,
+    carry_optimizer,
+    compose,
+    shrink,
+    shrink_bayesian,
+    shrink_details,
+    slice_bayesian,
+)
+from .thresholds import apply_masks, automatic_threshold, masks, thresholds_of
+
+__all__ = [
+    "BayesianLayer",
+    "Conv2DGHS",
+    "Conv2DGNJ",
+    "Conv2DSVD",
+    "DenseGHS",
+    "DenseGNJ",
+    "DenseSVD",
+    "KLWarmup",
+    "Kept",
+    "SelectInputs",
+    "ShrinkDuringTraining",
+    "Shrunk",
+    "StdCap",
+    "apply_masks",
+    "automatic_threshold",
+    "bayesian_layers",
+    "carry_optimizer",
+    "compose",
+    "compress",
+    "kl_divergence",
+    "masks",
+    "predict_samples",
+    "seed_noise",
+    "set_kl_weight",
+    "shrink",
+    "shrink_bayesian",
+    "shrink_details",
+    "slice_bayesian",
+    "thresholds_of",
+]

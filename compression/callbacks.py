@@ -1,0 +1,124 @@
+"""Keras callbacks: warm-up of the KL and physical shrinking during training."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+
+from .base import bayesian_layers
+from .shrink import Kept, carry_optimizer, compose, shrink_bayesian
+from .thresholds import Thresholds
+
+__all__ = ["KLWarmup", "ShrinkDuringTraining", "set_kl_weight"]
+
+
+def set_kl_weight(model: keras.Model, weight: float) -> None:
+    """Set the weight of the KL in the loss of all Bayesian layers: 0 ignores it, 1 is the lower bound.
+
+    :raises ValueError: if `weight` is negative or not finite.
+    """
+    if not (math.isfinite(weight) and weight >= 0.0):
+        raise ValueError(f"the weight of the KL must be 0 or more, got {weight}.")
+    for layer in bayesian_layers(model):
+        layer.kl_weight.assign(weight)
+
+
+class KLWarmup(keras.callbacks.Callback):
+    """Raises the weight of the KL linearly from 0 to 1 over the first `epochs` epochs (Sec. 5, "warm-up").
+
+    The weight is a function of epoch and batch only, so a run that is resumed with `initial_epoch` has the same ones.
+
+    :param epochs: length of the warm-up, may be a fraction; 0 for none. The paper has 100 of 200.
+    """
+
+    def __init__(self, epochs: float) -> None:
+        super().__init__()
+        if not (math.isfinite(epochs) and epochs >= 0.0):
+            raise ValueError(f"epochs must be 0 or more, got {epochs}.")
+        self.epochs = epochs
+        self._epoch = 0
+
+    def weight_at(self, epoch: float) -> float:
+        """Weight of the KL after `epoch` epochs, a number between 0 and 1."""
+        return 1.0 if epoch >= self.epochs else epoch / self.epochs
+
+    def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+        self._epoch = epoch
+        set_kl_weight(self.model, self.weight_at(epoch))
+
+    def on_train_batch_begin(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
+        steps = (self.params or {}).get("steps")
+        if steps and self._epoch < self.epochs:
+            set_kl_weight(self.model, self.weight_at(self._epoch + batch / steps))
+
+
+class ShrinkDuringTraining(keras.callbacks.Callback):
+    """Removes pruned units for good while the model trains, so that training gets faster.
+
+    A Keras model cannot change its shapes inside `fit`. So this callback stops `fit` at the end of an epoch where
+    shrinking pays; :meth:`fit` goes on with the smaller model, with the state of the optimizer carried over:
+
+        shrinking = ShrinkDuringTraining(start=10)
+        model, history = shrinking.fit(model, x, y, epochs=60, callbacks=[KLWarmup(10)])
+
+    Pruned groups do not come back; start after the warm-up.
+
+    :param start: first epoch (counted from 1) after which to shrink.
+    :param every: epochs between looks.
+    :param min_saving: shrink if at least this fraction of the weights goes; each shrinking traces the model anew.
+    :param thresholds: as in :func:`compression.thresholds.masks`.
+    """
+
+    def __init__(
+        self, *, start: int = 1, every: int = 1, min_saving: float = 0.1, thresholds: Thresholds = None
+    ) -> None:
+        super().__init__()
+        if start < 1 or every < 1 or not 0.0 <= min_saving < 1.0:
+            raise ValueError(
+                f"start and every must be at least 1 and min_saving in [0, 1), got {start=}, {every=}, {min_saving=}."
+            )
+        self.start = start
+        self.every = every
+        self.min_saving = min_saving
+        self.thresholds = thresholds
+        self.kept: dict[str, Kept] = {}
+        """Kept inputs and outputs of each layer since :meth:`fit` began, for `slice_bayesian`."""
+        self._next: tuple[keras.Model, dict[str, Kept]] | None = None
+
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+        done = epoch + 1
+        if done < self.start or (done - self.start) % self.every:
+            return
+        smaller, kept = shrink_bayesian(self.model, self.thresholds)
+        if smaller.count_params() <= (1.0 - self.min_saving) * self.model.count_params():
+            self._next = smaller, kept
+            self.model.stop_training = True
+
+    def fit(
+        self, model: keras.Model, *args: Any, epochs: int, initial_epoch: int = 0, callbacks: Any = (), **kwargs: Any
+    ) -> tuple[keras.Model, dict[str, list[float]]]:
+        """`model.fit` to the end of `epochs`, shrinking on the way.
+
+        :param model: compiled; it is trained and then left behind at the first shrinking.
+        :param args, kwargs: for `keras.Model.fit`.
+        :return: the trained model, compiled as `model` was, and the history of losses and metrics over all epochs.
+        """
+        self.kept = {}
+        history: dict[str, list[float]] = {}
+        while initial_epoch < epochs:
+            self._next = None
+            run = model.fit(*args, epochs=epochs, initial_epoch=initial_epoch, callbacks=[*callbacks, self], **kwargs)
+            for name, values in run.history.items():
+                history.setdefault(name, []).extend(values)
+            if self._next is None:
+                break
+            initial_epoch = run.epoch[-1] + 1
+            model = self._replace(model, *self._next)
+        return model, history
+
+    def _replace(self, model: keras.Model, smaller: keras.Model, kept: dict[str, Kept]) -> keras.Model:
+        smaller.compile_from_config(model.get_compile_config())
+        smaller.optimizer = carry_optimizer(model.optimizer, model, smaller, kept)
+        self.kept = compose(self.kept, kept) if self.kept else kept
+        return smaller

@@ -1,0 +1,122 @@
+"""Models that are one chain of layers, which is what can be converted and shrunk; all others are refused by name."""
+
+from typing import Any, NamedTuple
+
+import keras
+
+from .base import BayesianLayer
+from .layers import BayesianConv2D, BayesianDense
+from .select_inputs import SelectInputs
+
+__all__ = ["ELEMENTWISE", "POOLING", "Link", "chain", "is_convolution", "is_elementwise", "is_weighted"]
+
+ELEMENTWISE = (keras.layers.Activation, keras.layers.ReLU, keras.layers.LeakyReLU, keras.layers.ELU)
+POOLING = (
+    keras.layers.MaxPooling2D,
+    keras.layers.AveragePooling2D,
+    keras.layers.GlobalAveragePooling2D,
+    keras.layers.GlobalMaxPooling2D,
+)
+_WEIGHTED = (keras.layers.Dense, keras.layers.Conv2D)
+_OTHERS = (keras.layers.Flatten, keras.layers.Softmax, keras.layers.Dropout, SelectInputs)
+_ELEMENTWISE_FUNCTIONS = [
+    "linear",
+    "relu",
+    "relu6",
+    "leaky_relu",
+    "elu",
+    "selu",
+    "gelu",
+    "silu",
+    "sigmoid",
+    "hard_sigmoid",
+    "tanh",
+    "softplus",
+    "softsign",
+    "exponential",
+    "mish",
+]
+
+
+class Link(NamedTuple):
+    """A layer of the chain and the shape of its inputs, with the batch first."""
+
+    layer: keras.layers.Layer
+    input_shape: tuple[Any, ...]
+
+
+def chain(model: keras.Model, *, also: tuple[type, ...] = ()) -> list[Link]:
+    """The layers of a Sequential or single-path functional `model` from input to output, without its InputLayer.
+
+    :param also: types of layers to accept besides those that can be shrunk.
+    :raises ValueError: if the model is not one chain (several inputs or outputs, a layer that merges or is shared), or
+        a layer is of a type or in a setting that is not supported; it names the layer.
+    """
+    inputs, outputs = (getattr(model, "inputs", None) or [], getattr(model, "outputs", None) or [])
+    if len(inputs) != 1 or len(outputs) != 1:
+        raise ValueError(
+            f"the model {model.name} must be a built Sequential or functional model with one input and one output, "
+            f"got {len(inputs)} inputs and {len(outputs)} outputs."
+        )
+    links: list[Link] = []
+    tensor, seen = outputs[0], set()
+    while True:
+        layer, node_index, _ = tensor._keras_history
+        if isinstance(layer, keras.layers.InputLayer):
+            break
+        if id(layer) in seen:
+            raise ValueError(f"the layer {layer.name} is shared: it is called twice. Give each place its own layer.")
+        seen.add(id(layer))
+        sources = layer._inbound_nodes[node_index].input_tensors
+        if len(sources) != 1:
+            raise ValueError(
+                f"the layer {layer.name} ({type(layer).__name__}) merges {len(sources)} inputs; "
+                f"only a chain of layers can be compressed."
+            )
+        _check(layer, also)
+        tensor = sources[0]
+        links.append(Link(layer, tuple(tensor.shape)))
+    links.reverse()
+    weighted = [link.layer for link in links if is_weighted(link.layer)]
+    if not weighted:
+        raise ValueError(f"the model {model.name} has no Dense or Conv2D layer; there is nothing to compress.")
+    for link in links:
+        if not is_elementwise(link.layer) and link.layer is not links[-1].layer and link.layer is not weighted[-1]:
+            raise ValueError(f"{link.layer.name} mixes its features (softmax); it is supported at the output only.")
+    return links
+
+
+def is_weighted(layer: keras.layers.Layer) -> bool:
+    """Whether `layer` is dense or a convolution, plain or Bayesian."""
+    return type(layer) in _WEIGHTED or isinstance(layer, BayesianLayer)
+
+
+def is_convolution(layer: keras.layers.Layer) -> bool:
+    return isinstance(layer, keras.layers.Conv2D | BayesianConv2D)
+
+
+def is_elementwise(layer: keras.layers.Layer) -> bool:
+    """Whether the activation of `layer` acts on each feature alone, as far as is known."""
+    if isinstance(layer, keras.layers.Softmax):
+        return False
+    activation = getattr(layer, "activation", None)
+    return activation is None or getattr(activation, "__name__", "") in _ELEMENTWISE_FUNCTIONS
+
+
+def _check(layer: keras.layers.Layer, also: tuple[type, ...]) -> None:
+    supported = (*_WEIGHTED, *ELEMENTWISE, *POOLING, *_OTHERS, *also)
+    if type(layer) not in supported and not isinstance(layer, BayesianDense | BayesianConv2D):
+        names = ", ".join(kind.__name__ for kind in supported)
+        raise ValueError(
+            f"the layer {layer.name} ({type(layer).__name__}) cannot be compressed; supported are {names} and "
+            f"the Bayesian layers."
+        )
+    settings: dict[str, tuple[Any, Any]] = {
+        "data_format": ("channels_last", getattr(layer, "data_format", "channels_last")),
+        "groups": (1, getattr(layer, "groups", 1)),
+        "dilation_rate": ((1, 1), getattr(layer, "dilation_rate", (1, 1))),
+        "lora_rank": (None, getattr(layer, "lora_rank", None)),
+    }
+    for name, (required, got) in settings.items():
+        if got != required:
+            raise ValueError(f"the layer {layer.name} has {name}={got}; only {name}={required} can be compressed.")

@@ -1,0 +1,104 @@
+"""A codebook of k values for each layer, by k-means: the "maximum" scenario of Section 5.2, after Han et al. (2016)."""
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import ArrayLike, NDArray
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+
+__all__ = ["Codebook", "codebook", "fine_tune"]
+
+
+class Codebook(NamedTuple):
+    """Weights as indices (uint8, of the kernel's shape) into `centres` (float16, [k], increasing)."""
+
+    centres: NDArray[np.float16]
+    indices: NDArray[np.uint8]
+
+    @property
+    def values(self) -> NDArray[np.float32]:
+        """The weights; float32 holds the centres exactly."""
+        return self.centres.astype(np.float32)[self.indices]
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """How many weights each centre has, [k]."""
+        return np.bincount(np.ravel(self.indices), minlength=len(self.centres))
+
+
+def codebook(weights: ArrayLike, k: int = 32, *, seed: int = 0) -> Codebook:
+    """Cluster the weights of a layer by k-means (k-means++, the best of 4 starts).
+
+    Centres are rounded to float16 and every weight takes the nearest of them. There are fewer than k centres if the
+    weights have fewer distinct values.
+
+    :param weights: float array of any shape, not empty.
+    :param k: 1 to 256.
+    :raises ValueError: if k is out of range, there are no weights, or they are too large for float16 or not finite.
+    """
+    w = np.asarray(weights, np.float32)
+    if not 1 <= k <= 256:
+        raise ValueError(f"k must be 1 to 256, so that an index fits in a byte, got {k}.")
+    if w.size == 0 or not np.all(np.abs(w) <= np.finfo(np.float16).max):
+        raise ValueError(
+            "weights must be at least one number, finite and below 65504 for a float16 codebook, got "
+            f"{w.size} numbers up to {np.max(np.abs(w), initial=0.0)}; check that training did not diverge."
+        )
+    flat = w.reshape(-1, 1)
+    k = min(k, len(np.unique(flat)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer clusters than k: np.unique below
+        means = KMeans(k, n_init=4, random_state=seed).fit(flat).cluster_centers_
+    return nearest(w, np.unique(means.astype(np.float16)))
+
+
+def nearest(weights: ArrayLike, centres: ArrayLike) -> Codebook:
+    """The codebook with these centres (any order) and the nearest one for each weight."""
+    w, c = np.asarray(weights, np.float64), np.unique(np.asarray(centres, np.float16))
+    borders = (c[1:].astype(np.float64) + c[:-1]) / 2
+    return Codebook(c, np.searchsorted(borders, w).astype(np.uint8))
+
+
+def fine_tune(
+    books: Sequence[Codebook],
+    loss_of: Callable[[list[tf.Tensor], tf.Tensor], tf.Tensor],
+    *,
+    steps: int,
+    learning_rate: float = 1e-4,
+) -> list[Codebook]:
+    """Train the centres with the indices held fixed, as Han et al. (2016) do, by Adam.
+
+    :param books: one codebook for each layer.
+    :param loss_of: function of the kernels [one tensor for each layer] and of the number of the step (int32 scalar):
+        the loss of one minibatch, as TensorFlow operations.
+    :return: new codebooks, in float16; centres that have become equal are merged.
+    :raises ValueError: if `steps` is negative or a centre is not finite in the end.
+    """
+    if steps < 0:
+        raise ValueError(f"steps must not be negative, got {steps}.")
+    centres = [tf.Variable(book.centres.astype(np.float32)) for book in books]
+    indices = [tf.constant(book.indices, tf.int32) for book in books]
+    optimizer = tf.keras.optimizers.Adam(learning_rate)
+    optimizer.build(centres)
+
+    @tf.function
+    def run(num_steps: tf.Tensor) -> None:
+        for step in tf.range(num_steps):
+            with tf.GradientTape() as tape:
+                kernels = [tf.gather(c, i) for c, i in zip(centres, indices, strict=True)]
+                loss = loss_of(kernels, step)
+            optimizer.apply(tape.gradient(loss, centres), centres)
+
+    run(tf.constant(steps, tf.int32))
+    tuned = []
+    for number, (centre, book) in enumerate(zip(centres, books, strict=True), start=1):
+        values = centre.numpy().astype(np.float16)
+        if not np.all(np.isfinite(values)):
+            raise ValueError(f"centres of layer {number} became NaN or infinite; lower the learning rate.")
+        sorted_values, new_index = np.unique(values, return_inverse=True)
+        tuned.append(Codebook(sorted_values, new_index.reshape(-1)[book.indices].astype(np.uint8)))
+    return tuned

@@ -1,0 +1,267 @@
+"""Lossless codes for quantised weights: canonical Huffman codes, and adaptive arithmetic coding.
+
+A canonical Huffman code is determined by the lengths of its words, so these are all that a file stores. Lengths are at
+most 15 bits and optimal under that limit (package-merge, Larmore and Hirschberg, 1990). If only one symbol occurs, its
+word is empty and the stream has no bits.
+
+Arithmetic coding (`encode_adaptive`) stores no table. Each symbol is a path of yes/no decisions, and the probability of
+a decision is that of the earlier ones at the same place, (n + 1/2) / (N + 1) (Krichevsky and Trofimov, 1981). It gets
+closer to the entropy than whole bits can, which matters most where one symbol, such as 0, is frequent.
+"""
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = [
+    "MAX_LENGTH",
+    "code_lengths",
+    "decode",
+    "decode_adaptive",
+    "encode",
+    "encode_adaptive",
+    "entropy_bits",
+]
+
+MAX_LENGTH = 15
+_BLOCK = 1 << 20
+_MAX_COUNT = 1 << 16
+_LEARNED_PREFIX = 64  # numbers below it are learned one by one
+
+
+def entropy_bits(counts: ArrayLike) -> float:
+    """Entropy of a symbol in bits, for symbols that occur `counts` times."""
+    n = np.asarray(counts, np.float64)
+    p = n[n > 0] / n.sum()
+    return float(-np.sum(p * np.log2(p)))
+
+
+def code_lengths(counts: ArrayLike) -> NDArray[np.uint8]:
+    """Lengths of the words of an optimal code, in bits.
+
+    :param counts: how often each of at most 2**15 symbols occurs, [k]. Symbols that do not occur get length 0.
+    :return: uint8 [k]. If only one symbol occurs, its length is given as 1, and :func:`encode` writes no bits.
+    :raises ValueError: if no symbol occurs, a count is negative, or there are too many symbols.
+    """
+    n = np.asarray(counts, np.int64)
+    used = np.flatnonzero(n)
+    if n.ndim != 1 or np.any(n < 0) or not 0 < len(used) <= 2**MAX_LENGTH:
+        raise ValueError(
+            f"counts must be one row of non-negative numbers with 1 to {2**MAX_LENGTH} positive ones, got shape "
+            f"{n.shape} with {len(used)} positive ones."
+        )
+    lengths = np.zeros(len(n), np.uint8)
+    if len(used) == 1:
+        lengths[used] = 1
+        return lengths
+    coins: list[tuple[int, tuple[int, ...]]] = sorted((int(n[symbol]), (int(symbol),)) for symbol in used)
+    packages = coins
+    for _ in range(MAX_LENGTH - 1):
+        pairs = [(a[0] + b[0], a[1] + b[1]) for a, b in itertools.pairwise(packages)][::2]
+        packages = sorted(coins + pairs)
+    chosen = list(itertools.chain.from_iterable(symbols for _, symbols in packages[: 2 * len(used) - 2]))
+    return np.bincount(chosen, minlength=len(n)).astype(np.uint8)
+
+
+def encode(symbols: ArrayLike, lengths: ArrayLike) -> bytes:
+    """The words of all symbols one after the other, the first bit in the highest bit of the first byte.
+
+    :param symbols: integers in [0, k), any shape, in C order.
+    :param lengths: as :func:`code_lengths` returns them.
+    :raises ValueError: if the lengths are no Huffman code, or a symbol has no word.
+    """
+    s, L = np.ravel(np.asarray(symbols)).astype(np.int64), _checked(lengths)
+    if np.any((s < 0) | (s >= len(L))) or np.any(L[s] == 0):
+        raise ValueError("a symbol has no word; the lengths belong to other symbols.")
+    if np.count_nonzero(L) == 1:
+        return b""
+    words = _words(L)
+    columns = np.arange(MAX_LENGTH)
+    bits = []
+    for start in range(0, len(s), _BLOCK):
+        block = s[start : start + _BLOCK]
+        left = words[block] << (MAX_LENGTH - L[block])  # words begin at the highest of 15 bits
+        all_bits = (left[:, None] >> (MAX_LENGTH - 1 - columns)) & 1
+        bits.append(all_bits[columns < L[block][:, None]].astype(np.uint8))
+    return np.packbits(np.concatenate(bits)).tobytes() if bits else b""
+
+
+def decode(stream: bytes, lengths: ArrayLike, count: int) -> NDArray[np.int64]:
+    """The first `count` symbols of a stream that :func:`encode` wrote, [count].
+
+    :raises ValueError: if the lengths are no Huffman code, or the stream is too short, too long or not in the code.
+    """
+    L = _checked(lengths)
+    used = np.flatnonzero(L)
+    if len(used) == 1:
+        if stream:
+            raise ValueError(f"a code of one symbol has an empty stream, got {len(stream)} bytes.")
+        return np.full(count, used[0], np.int64)
+    table = np.zeros(2**MAX_LENGTH, np.int64)  # 15 bits of the stream -> symbol
+    for symbol, word in zip(used, _words(L)[used], strict=True):
+        shift = MAX_LENGTH - L[symbol]
+        table[word << shift : (word + 1) << shift] = symbol
+    symbol_at, length_at = table.tolist(), L[table].tolist()
+    padded = stream + b"\0\0\0"
+    found, position, end = [0] * count, 0, 8 * len(stream)
+    for i in range(count):
+        byte, offset = position >> 3, position & 7
+        if position >= end:
+            raise ValueError(f"the stream ends after {i} of {count} symbols.")
+        window = (padded[byte] << 16 | padded[byte + 1] << 8 | padded[byte + 2]) >> (9 - offset) & 0x7FFF
+        found[i] = symbol_at[window]
+        position += length_at[window]
+    if position > end or end - position >= 8:
+        raise ValueError(f"the stream has {end} bits for {count} symbols of {position} bits.")
+    return np.array(found, np.int64)
+
+
+def encode_adaptive(values: ArrayLike) -> bytes:
+    """Integers, of any sign, by adaptive arithmetic coding; short if small or few different values are frequent.
+
+    :param values: integers below 2**31 in size, any shape, in C order.
+    :raises ValueError: if a value is too large.
+    """
+    flat = np.ravel(np.asarray(values)).astype(np.int64)
+    if np.any(np.abs(flat) >= 2**31):
+        raise ValueError(f"values must be below 2**31 in size, got {flat[np.argmax(np.abs(flat))]}.")
+    coder = _Encoder()
+    for value in flat.tolist():
+        _code_integer(coder, value)
+    return coder.finish()
+
+
+def decode_adaptive(stream: bytes, count: int) -> NDArray[np.int64]:
+    """The `count` integers of a stream that :func:`encode_adaptive` wrote, [count].
+
+    Any stream has a meaning, so damage has to be found by a checksum.
+    """
+    coder = _Decoder(stream)
+    return np.array([_code_integer(coder, None) for _ in range(count)], np.int64)
+
+
+class _Coder:
+    """An interval of 32-bit numbers that each decision narrows, and how often each decision was 0 and 1."""
+
+    def __init__(self) -> None:
+        self.range = 2**32 - 1
+        self.counts: dict[tuple[int, int], list[int]] = {}
+
+    def split(self, place: tuple[int, int]) -> tuple[list[int], int]:
+        """The counts at a place, and the part of the interval for 0."""
+        counts = self.counts.setdefault(place, [1, 1])
+        return counts, self.range * counts[0] // (counts[0] + counts[1])
+
+    def learn(self, counts: list[int], bit: int) -> None:
+        counts[bit] += 2  # counts are of half decisions, plus the half that each begins with
+        if counts[0] + counts[1] > _MAX_COUNT:
+            counts[:] = [counts[0] // 2 | 1, counts[1] // 2 | 1]
+
+
+class _Encoder(_Coder):
+    def __init__(self) -> None:
+        super().__init__()
+        self.low, self.out = 0, bytearray()
+
+    def decide(self, place: tuple[int, int], bit: int | None) -> int:
+        counts, zero = self.split(place)
+        bit = int(bit or 0)
+        if bit:
+            self.low += zero
+        self.range = self.range - zero if bit else zero
+        self.learn(counts, bit)
+        while self.range < 2**24:
+            self._emit(self.low >> 24)
+            self.low = self.low & 0xFFFFFF
+            self.low, self.range = self.low << 8, self.range << 8
+        return bit
+
+    def _emit(self, byte: int) -> None:
+        if byte > 255:  # a carry into the bytes before
+            position = len(self.out) - 1
+            while self.out[position] == 255:
+                self.out[position] = 0
+                position -= 1
+            self.out[position] += 1
+        self.out.append(byte & 255)
+
+    def finish(self) -> bytes:
+        """The shortest bytes that lie in the interval when zeros follow."""
+        for count in range(5):
+            step = 1 << (32 - 8 * count)
+            value = -(-self.low // step) * step
+            if value < self.low + self.range:
+                break
+        self._emit(value >> 24)
+        return (bytes(self.out) + (value & 0xFFFFFF).to_bytes(3, "big")).rstrip(b"\0")
+
+
+class _Decoder(_Coder):
+    def __init__(self, stream: bytes) -> None:
+        super().__init__()
+        self.stream, self.position, self.value = stream, 0, 0
+        for _ in range(4):
+            self._shift()
+
+    def _shift(self) -> None:
+        byte = self.stream[self.position] if self.position < len(self.stream) else 0
+        self.value, self.position = self.value << 8 | byte, self.position + 1
+
+    def decide(self, place: tuple[int, int], bit: int | None) -> int:
+        del bit
+        counts, zero = self.split(place)
+        found = int(self.value >= zero)
+        if found:
+            self.value -= zero
+        self.range = self.range - zero if found else zero
+        self.learn(counts, found)
+        while self.range < 2**24:
+            self._shift()
+            self.range <<= 8
+        return found
+
+
+def _code_integer(coder: "_Encoder | _Decoder", value: int | None) -> int:
+    """Code or decode an integer: its number of bits in unary, its sign, then its lower bits from the highest on."""
+    known = value is not None
+    size = abs(value).bit_length() if value is not None else 0
+    length = 0
+    while coder.decide((0, length), int(length < size) if known else None):
+        length += 1
+        if length > 31:
+            raise ValueError("the stream holds a number that is too large.")
+    if length == 0:
+        return 0
+    is_negative = coder.decide((1, length), int(value < 0) if value is not None else None)
+    magnitude = 1
+    for level in range(length - 2, -1, -1):
+        bit = None if value is None else abs(value) >> level & 1
+        is_early = magnitude < _LEARNED_PREFIX
+        place = (2 + (length << 1 | is_negative), magnitude) if is_early else (-1, level)
+        magnitude = magnitude << 1 | coder.decide(place, bit)
+    return -magnitude if is_negative else magnitude
+
+
+def _checked(lengths: ArrayLike) -> NDArray[np.int64]:
+    """The lengths as int64, if they are those of a complete prefix code (or of one symbol)."""
+    L = np.asarray(lengths, np.int64)
+    used = L[L > 0]
+    is_single = len(used) == 1 and used[0] == 1
+    if L.ndim != 1 or np.any((L < 0) | (L > MAX_LENGTH)) or not len(used):
+        raise ValueError(f"code lengths must be 0 to {MAX_LENGTH} with at least one above 0, got {L.tolist()[:20]}.")
+    if not is_single and int(np.sum(2 ** (MAX_LENGTH - used))) != 2**MAX_LENGTH:
+        raise ValueError("code lengths must be those of a complete prefix code: sum 2**-length must be 1.")
+    return L
+
+
+def _words(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Canonical words: counted upwards in order of length, then of symbol."""
+    words, word, previous = np.zeros_like(lengths), 0, 0
+    order: Sequence[int] = sorted(np.flatnonzero(lengths).tolist(), key=lambda symbol: (lengths[symbol], symbol))
+    for symbol in order:
+        word <<= int(lengths[symbol]) - previous
+        words[symbol], previous = word, int(lengths[symbol])
+        word += 1
+    return words

@@ -1,0 +1,119 @@
+"""Write a shrunk network for use elsewhere: SavedModel, TensorFlow Lite (float32, float16, int8), NumPy arrays."""
+
+import contextlib
+import io
+import os
+import uuid
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from numpy.typing import ArrayLike
+
+from compression.container import chain
+
+__all__ = ["TFLITE_KINDS", "export_npz", "export_saved_model", "export_tflite", "tflite_outputs"]
+
+TFLITE_KINDS = ("float32", "float16", "int8")
+
+
+def export_saved_model(path: str | os.PathLike[str], model: keras.Model) -> None:
+    """Write a SavedModel folder with one signature, `serve`; needs no code of this package to run.
+
+    :param path: a folder that does not exist yet, or is empty.
+    :raises ValueError: if there is something at `path`.
+    """
+    folder = Path(path)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ValueError(f"{folder} must be a new or empty folder; remove it, or give another.")
+    temporary = folder.with_name(f".tmp-{uuid.uuid4().hex[:8]}-{folder.name}")
+    model.export(str(temporary), verbose=False)
+    if folder.exists():
+        folder.rmdir()
+    os.replace(temporary, folder)
+
+
+def export_tflite(
+    path: str | os.PathLike[str],
+    model: keras.Model,
+    *,
+    kind: str = "float32",
+    representative: ArrayLike | None = None,
+) -> int:
+    """Write a TensorFlow Lite file.
+
+    :param kind: "float32"; "float16", which halves the file and not the time; or "int8", in which weights and
+        activations are 8-bit integers and inputs and outputs stay float32.
+    :param representative: for int8, 100 or more typical inputs [n, ...]: the ranges of activations come from them.
+    :return: size of the file in bytes.
+    :raises ValueError: if the kind is not known, or int8 has no representative inputs of the network's shape.
+    """
+    if kind not in TFLITE_KINDS:
+        raise ValueError(f"kind must be one of {', '.join(TFLITE_KINDS)}, got {kind!r}.")
+    converter = tf.lite.TFLiteConverter.from_keras_model(model)
+    if kind != "float32":
+        converter.optimizations = [tf.lite.Optimize.DEFAULT]
+    if kind == "float16":
+        converter.target_spec.supported_types = [tf.float16]
+    if kind == "int8":
+        shape = tuple(model.inputs[0].shape[1:])
+        examples = None if representative is None else np.asarray(representative, np.float32)
+        if examples is None or examples.shape[1:] != shape or len(examples) == 0:
+            got = None if examples is None else examples.shape
+            raise ValueError(f"int8 needs representative inputs of shape (n, {', '.join(map(str, shape))}), got {got}.")
+        converter.representative_dataset = lambda: ([example[None]] for example in examples)
+        converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
+    with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Statistics for quantized inputs were expected")
+        content: bytes = converter.convert()
+    with _atomic(path) as temporary:
+        temporary.write_bytes(content)
+    return len(content)
+
+
+def tflite_outputs(path: str | os.PathLike[str], X: ArrayLike) -> np.ndarray:
+    """Outputs of a TensorFlow Lite file for inputs [n, ...], one at a time."""
+    interpreter = tf.lite.Interpreter(model_path=os.fspath(path))
+    interpreter.allocate_tensors()
+    source, target = interpreter.get_input_details()[0]["index"], interpreter.get_output_details()[0]["index"]
+    outputs = []
+    for example in np.asarray(X, np.float32):
+        interpreter.set_tensor(source, example[None])
+        interpreter.invoke()
+        outputs.append(interpreter.get_tensor(target)[0])
+    return np.array(outputs)
+
+
+def export_npz(path: str | os.PathLike[str], model: keras.Model) -> int:
+    """Write weights as NumPy arrays: `0_selectinputs/indices`, `1_dense/kernel`, `1_dense/bias` and so on.
+
+    Numbers count the layers of the chain, and names are kinds of layers.
+
+    :return: size of the file in bytes.
+    :raises ValueError: if the network is no chain of known layers, see `compression.container.chain`.
+    """
+    arrays: dict[str, Any] = {}
+    for number, layer in enumerate(chain(model)):
+        name = f"{number}_{type(layer).__name__.lower()}"
+        for part in ("kernel", "bias", "indices"):
+            value = getattr(layer, part, None)
+            if value is not None:
+                arrays[f"{name}/{part}"] = np.asarray(value)
+    with _atomic(path) as temporary, open(temporary, "wb") as file:
+        np.savez_compressed(file, **arrays)
+    return os.path.getsize(path)
+
+
+@contextlib.contextmanager
+def _atomic(path: str | os.PathLike[str]) -> Iterator[Path]:
+    final = Path(path)
+    temporary = final.with_name(f".tmp-{uuid.uuid4().hex[:8]}-{final.name}")
+    try:
+        yield temporary
+        os.replace(temporary, final)
+    finally:
+        temporary.unlink(missing_ok=True)

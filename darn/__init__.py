@@ -1,0 +1,40 @@
+"""Deep autoregressive networks (Gregor, Danihelka, Mnih, Blundell and Wierstra, 2014)."""
+
+from darn.autoregressive import Conditional, FactorialConditional, LinearConditional
+from darn.description_length import DescriptionLength, description_length, fast_sampling_cost
+from darn.gradients import ESTIMATORS, estimate, gradient_report
+from darn.likelihood import exact_log_likelihood, importance_log_likelihood
+from darn.local import LocalConfig
+from darn.model import DARN, DARNConfig, check_data
+from darn.nade import EoNADEConditional, MADEConditional, NADEConditional
+from darn.optimization import make_optimizer
+from darn.serialization import load_darn, save_darn
+from darn.training import Trainer, TrainingConfig
+from darn.weight_noise import WeightNoise
+
+__all__ = [
+    "DARN",
+    "ESTIMATORS",
+    "Conditional",
+    "DARNConfig",
+    "DescriptionLength",
+    "EoNADEConditional",
+    "FactorialConditional",
+    "LinearConditional",
+    "LocalConfig",
+    "MADEConditional",
+    "NADEConditional",
+    "Trainer",
+    "TrainingConfig",
+    "WeightNoise",
+    "check_data",
+    "description_length",
+    "estimate",
+    "exact_log_likelihood",
+    "fast_sampling_cost",
+    "gradient_report",
+    "importance_log_likelihood",
+    "load_darn",
+    "make_optimizer",
+    "save_darn",
+]

@@ -1,0 +1,193 @@
+"""log p(x) of a DARN (Gregor et al., 2014, Section 4): exactly for at most 16 stochastic units, or by importance
+sampling.
+
+    exact      log p(x) = log sum_h p(x, h)
+    sampling   log p^(x) = log (1 / S) sum_s p(x, h_s) / q(h_s | x),  h_s ~ q(h | x)                    (16)
+
+The second is low by about Var(w) / 2S, and by less the more samples. Both are streamed: neither holds more than a few
+million numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from darn.autoregressive import bernoulli_log_prob, threshold
+from darn.description_length import row_width
+from darn.model import DARN, check_data
+
+__all__ = ["MAX_EXACT_UNITS", "ImportanceEstimate", "exact_log_likelihood", "importance_log_likelihood"]
+
+#: Most stochastic units of `exact_log_likelihood`: 2^16 states.
+MAX_EXACT_UNITS = 16
+
+_PRODUCT_NUMBERS = 2**22  # of one block of states times rows, factorial decoder
+_BLOCK_NUMBERS = 2**20  # of one block of states times rows times units
+
+
+class ImportanceEstimate(NamedTuple):
+    """log p(x) by importance sampling, in nats.
+
+    :ivar log_likelihood: of each row, the mean over the repeats, [N].
+    :ivar repeats: mean over the rows of each repeat, [R].
+    :ivar mean: of the repeats. :ivar interval: its 95 % confidence interval, Student's t with R - 1 degrees of freedom;
+        it holds the noise of sampling only, not the rows'.
+    """
+
+    log_likelihood: NDArray[np.float64]
+    repeats: NDArray[np.float64]
+    mean: float
+    interval: tuple[float, float]
+
+
+def exact_log_likelihood(model: DARN, x: ArrayLike) -> NDArray[np.float64]:
+    """log p(x) by enumeration of all states of the stochastic units, [N], nats.
+
+    :param x: [N, n_x].
+    :raises ValueError: if the model has more than 16 stochastic units, or x does not fit the model.
+
+    With a factorial decoder the logits of the visible units do not depend on x, and all rows cost one product of
+    matrices, 2^n_h n_x N multiplications. With autoregression between visible units every (h, x) needs n_x logarithms:
+    2^n_h n_x N of them, some 10 ns each on one core.
+    """
+    rows = check_data(x, model.config, "x")
+    total = model.num_hidden
+    if total > MAX_EXACT_UNITS:
+        raise ValueError(
+            f"the exact likelihood needs at most {MAX_EXACT_UNITS} stochastic units, got {total}; use "
+            "importance_log_likelihood."
+        )
+    if total == 0:
+        return _fully_visible(model, rows)
+    states = _states(total)
+    visible = model.decoders[0].conditional
+    is_factorial = model.config.visible_conditional == "factorial"
+    width = 1 if is_factorial else row_width(model)
+    numbers = _PRODUCT_NUMBERS if is_factorial else _BLOCK_NUMBERS
+    batch = max(1, min(len(rows), 4096 if is_factorial else 128))
+    chunk = max(1, min(len(states), numbers // (batch * width)))
+
+    @tf.function(autograph=False, reduce_retracing=True)
+    def block(h: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+        """log sum over the states h [S, n] of p(x, h), [B]."""
+        layers = tuple(tf.split(h, model.config.hidden, axis=1))
+        log_prior, offset = model.log_prior(layers), model.visible_offset(layers)
+        assert offset is not None  # there are stochastic layers
+        if is_factorial:
+            logits = visible.logits(offset, offset)
+            log_visible = tf.linalg.matmul(logits, rows, transpose_b=True)
+            log_visible -= tf.reduce_sum(tf.nn.softplus(logits), axis=1)[:, None]
+        else:
+            log_visible = _log_visible_pairs(model, rows, offset[:, None, :])
+        return tf.cast(tf.reduce_logsumexp(log_visible + log_prior[:, None], axis=0), tf.float64)
+
+    result = np.full(len(rows), -np.inf)
+    batches = [tf.constant(rows[i : i + batch], model.dtype) for i in range(0, len(rows), batch)]
+    for start in range(0, len(states), chunk):
+        h = tf.constant(states[start : start + chunk], model.dtype)
+        for i, batch_rows in enumerate(batches):
+            part = slice(i * batch, i * batch + len(batch_rows))
+            result[part] = np.logaddexp(result[part], block(h, batch_rows).numpy())
+    return result
+
+
+def importance_log_likelihood(
+    model: DARN,
+    x: ArrayLike,
+    *,
+    seed: tf.Tensor,
+    num_samples: int = 100_000,
+    repeats: int = 10,
+    batch_size: int = 100,
+    jit_compile: bool = False,
+) -> ImportanceEstimate:
+    """Estimate log p(x) with the encoder as proposal, Eq. (16); the sum is streamed, so S costs time and no memory.
+
+    :param x: [N, n_x].
+    :param seed: int32 [2]; repeats and rows have noise of their own.
+    :param num_samples: S of one repeat. :param repeats: R, at least 2 for an interval.
+    :param batch_size: rows at a time.
+    :param jit_compile: compile with XLA, which pays for large S.
+    :raises ValueError: if x does not fit the model, or a number is out of range.
+    """
+    rows = check_data(x, model.config, "x")
+    if num_samples < 1 or repeats < 1 or batch_size < 1:
+        raise ValueError(
+            f"num_samples, repeats and batch_size must be at least 1, got {num_samples}, {repeats} and {batch_size}."
+        )
+    if model.num_hidden == 0:
+        exact = _fully_visible(model, rows)
+        return ImportanceEstimate(exact, np.full(repeats, exact.mean()), float(exact.mean()), (exact.mean(),) * 2)
+    batch_size = min(batch_size, len(rows))
+    copies = max(1, min(num_samples, _BLOCK_NUMBERS // (batch_size * row_width(model))))
+    run = _compiled_importance(model, copies, jit_compile)
+    estimates = np.zeros([repeats, len(rows)])
+    padded = np.concatenate([rows, np.repeat(rows[-1:], -len(rows) % batch_size, axis=0)])
+    for repeat in range(repeats):
+        for start in range(0, len(rows), batch_size):
+            key = tf.random.experimental.stateless_fold_in(seed, repeat)
+            key = tf.random.experimental.stateless_fold_in(key, start)
+            values = run(tf.constant(padded[start : start + batch_size], model.dtype), tf.constant(num_samples), key)
+            estimates[repeat, start : start + batch_size] = values.numpy()[: len(rows) - start]
+    means = estimates.mean(axis=1)
+    return ImportanceEstimate(estimates.mean(axis=0), means, float(means.mean()), _interval(means))
+
+
+def _compiled_importance(model: DARN, copies: int, jit_compile: bool) -> tf.types.experimental.PolymorphicFunction:
+    """(x [B, n_x], S, seed [2]) to log p^(x) [B] in float64, `copies` draws at a time."""
+
+    @tf.function(autograph=False, jit_compile=jit_compile)
+    def run(x: tf.Tensor, num_samples: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        num_rows = x.shape[0]
+
+        def add(done: tf.Tensor, log_sum: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            noise = model.encoder_noise(copies * num_rows, tf.random.experimental.stateless_fold_in(seed, done))
+            encoded = model.encode(x, noise, threshold, copies)
+            log_q = tf.add_n([bernoulli_log_prob(h, a) for h, a in zip(encoded.h, encoded.logits, strict=True)])
+            offset = tf.reshape(model.visible_offset(encoded.h), [copies, num_rows, -1])
+            log_weights = tf.reshape(model.log_prior(encoded.h) - log_q, [copies, num_rows])
+            log_weights += _log_visible_pairs(model, x, offset)
+            is_wanted = done + tf.range(copies) < num_samples
+            log_weights = tf.where(is_wanted[:, None], tf.cast(log_weights, tf.float64), -math.inf)
+            return done + copies, tf.reduce_logsumexp(tf.concat([log_sum[None], log_weights], axis=0), axis=0)
+
+        start = tf.fill([num_rows], tf.constant(-math.inf, tf.float64))
+        _, log_sum = tf.while_loop(lambda done, _: done < num_samples, add, (tf.constant(0), start))
+        return log_sum - tf.math.log(tf.cast(num_samples, tf.float64))
+
+    return run
+
+
+def _log_visible_pairs(model: DARN, x: tf.Tensor, offset: tf.Tensor) -> tf.Tensor:
+    """log p(x | h) for rows x [B, n_x] and offsets [S, B or 1, n_x] of states: [S, B]."""
+    visible = model.decoders[0].conditional
+    if visible.is_mixture:
+        shape = tf.concat([tf.shape(offset)[:1], tf.shape(x)], axis=0)
+        return visible.log_prob(tf.broadcast_to(x, shape), tf.broadcast_to(offset, shape))
+    return bernoulli_log_prob(x, visible.logits(x) + offset)
+
+
+def _fully_visible(model: DARN, rows: NDArray) -> NDArray[np.float64]:
+    batch = max(1, _BLOCK_NUMBERS // row_width(model))
+    parts = [
+        model.log_visible(tf.constant(rows[i : i + batch], model.dtype), ()).numpy() for i in range(0, len(rows), batch)
+    ]
+    return np.concatenate(parts).astype(np.float64)
+
+
+def _interval(means: NDArray[np.float64]) -> tuple[float, float]:
+    if len(means) < 2:
+        return -math.inf, math.inf
+    half = stats.t.ppf(0.975, len(means) - 1) * means.std(ddof=1) / math.sqrt(len(means))
+    return float(means.mean() - half), float(means.mean() + half)
+
+
+def _states(n: int) -> NDArray[np.int64]:
+    """{0, 1}^n in binary counting, [2^n, n]."""
+    return (np.arange(2**n)[:, None] >> np.arange(n)[::-1]) & 1

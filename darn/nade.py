@@ -1,0 +1,247 @@
+"""Richer autoregressive conditionals (Section 2.1): NADE, EoNADE and MADE.
+
+NADE     a_j = b_j + V_j' sigmoid(c + sum_{k<j} W_k h_k)                    Larochelle and Murray (2011)
+EoNADE   the same in any order, with a second matrix that says which bits are known; a mixture over fixed random
+         orders                                                             Uria, Murray and Larochelle (2014)
+MADE     a masked multilayer perceptron, with the masks of TensorFlow Probability's `AutoregressiveNetwork`
+                                                                            Germain et al. (2015)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from darn.autoregressive import (
+    Conditional,
+    FactorialConditional,
+    LinearConditional,
+    Unit,
+    bernoulli_log_prob,
+    logistic_noise,
+    threshold,
+)
+
+__all__ = ["CONDITIONALS", "EoNADEConditional", "MADEConditional", "NADEConditional", "make_conditional"]
+
+CONDITIONALS = ("linear", "nade", "eonade", "made")
+
+
+def make_conditional(
+    kind: str, n: int, *, units: int, seed: tf.Tensor, num_orders: int = 16, dtype: tf.DType = tf.float32, name: str
+) -> Conditional:
+    """A conditional by its name: "factorial" or one of :data:`CONDITIONALS`.
+
+    :param units: deterministic units of NADE, EoNADE and MADE; the others ignore it.
+    :param seed: int32 [2], of the initial weights.
+    :raises ValueError: if the kind is not known.
+    """
+    if kind == "factorial" or n == 1:
+        return FactorialConditional(n, dtype=dtype, name=name)
+    if kind == "linear":
+        return LinearConditional(n, dtype=dtype, name=name)
+    if kind == "nade":
+        return NADEConditional(n, units, seed=seed, dtype=dtype, name=name)
+    if kind == "eonade":
+        return EoNADEConditional(n, units, seed=seed, num_orders=num_orders, dtype=dtype, name=name)
+    if kind == "made":
+        return MADEConditional(n, (units,), seed=seed, dtype=dtype, name=name)
+    raise ValueError(f"conditional must be one of {', '.join(CONDITIONALS)}, got {kind!r}.")
+
+
+class NADEConditional(Conditional):
+    """a_j = b_j + V_j' sigmoid(c + sum_{k<j} W_k h_k) + offset_j.
+
+    :ivar W: [n, units], what each known bit adds to the hidden units. :ivar V: [n, units]. :ivar c: [units].
+
+    The density holds n x units numbers for each example; the sampler adds one row a bit.
+    """
+
+    def __init__(
+        self, n: int, units: int, *, seed: tf.Tensor, dtype: tf.DType = tf.float32, name: str | None = None
+    ) -> None:
+        super().__init__(n, dtype, name)
+        _check_units(units)
+        self.units = units
+        first, second = tf.unstack(tf.random.experimental.stateless_split(seed, 2))
+        scale = math.sqrt(6.0 / (n + units))
+        self.W = tf.Variable(_uniform([n, units], first, scale, self.dtype), name="W")
+        self.V = tf.Variable(_uniform([n, units], second, scale, self.dtype), name="V")
+        self.c = tf.Variable(tf.zeros([units], self.dtype), name="c")
+
+    def logits(self, h: tf.Tensor, offset: tf.Tensor | None = None) -> tf.Tensor:
+        """By one cumulative sum over the bits, [..., n]."""
+        known = tf.cumsum(h[..., None] * self.W, axis=-2, exclusive=True) + self.c
+        a = tf.reduce_sum(tf.sigmoid(known) * self.V, axis=-1) + self.bias
+        return a if offset is None else a + offset
+
+    def sample_from_noise(self, noise: tf.Tensor, offset: tf.Tensor | None = None, unit: Unit = threshold) -> tf.Tensor:
+        """Bits one after the other, each adding a row to the hidden units: [B, n]."""
+        base = tf.zeros_like(noise) + self.bias
+        base = base if offset is None else base + offset
+        bits = tf.TensorArray(self.dtype, self.n, element_shape=noise.shape[:1])
+        known = tf.zeros_like(noise[:, :1]) + self.c
+
+        def draw(j: tf.Tensor, known: tf.Tensor, bits: tf.TensorArray) -> tuple[tf.Tensor, tf.Tensor, tf.TensorArray]:
+            a = tf.linalg.matvec(tf.sigmoid(known), self.V[j]) + base[:, j]
+            bit = unit(a, noise[:, j])
+            return j + 1, known + bit[:, None] * self.W[j], bits.write(j, bit)
+
+        bits = tf.while_loop(lambda j, *_: j < self.n, draw, (0, known, bits))[2]
+        return tf.transpose(bits.stack())
+
+
+class EoNADEConditional(Conditional):
+    """An order-agnostic NADE: one network that predicts any bit from any set of known bits.
+
+    p(h) is the mean over `num_orders` fixed random orders o of prod_i p(h_{o_i} | h_{o_<i}), a proper distribution:
+    its density is exact, and a draw takes one of the orders. Training draws an order and a number of known bits for
+    each example and scales the log-probability of the unknown bits by n / (n - d + 1), which is unbiased for the mean
+    log-probability over all orders.
+
+    :ivar W: [n, units], of the known bits' values. :ivar U: [n, units], that they are known. :ivar V: [n, units].
+    :ivar orders: variable, int32 [num_orders, n]; the first is 0, 1, ..., n - 1.
+    """
+
+    is_mixture = True
+
+    def __init__(
+        self,
+        n: int,
+        units: int,
+        *,
+        seed: tf.Tensor,
+        num_orders: int = 16,
+        dtype: tf.DType = tf.float32,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(n, dtype, name)
+        _check_units(units)
+        if num_orders < 1:
+            raise ValueError(f"EoNADE needs at least 1 order, got {num_orders}.")
+        self.units, self.num_orders = units, num_orders
+        seeds = tf.unstack(tf.random.experimental.stateless_split(seed, 4))
+        scale = math.sqrt(6.0 / (n + units))
+        self.W = tf.Variable(_uniform([n, units], seeds[0], scale, self.dtype), name="W")
+        self.U = tf.Variable(_uniform([n, units], seeds[1], scale, self.dtype), name="U")
+        self.V = tf.Variable(_uniform([n, units], seeds[2], scale, self.dtype), name="V")
+        self.c = tf.Variable(tf.zeros([units], self.dtype), name="c")
+        keys = tf.random.stateless_uniform([num_orders - 1, n], seeds[3])
+        random = np.argsort(keys.numpy(), axis=1)
+        self.orders = tf.Variable(np.concatenate([np.arange(n)[None], random]), trainable=False, dtype=tf.int32)
+
+    def logits(self, h: tf.Tensor, offset: tf.Tensor | None = None, order: int = 0) -> tf.Tensor:
+        """Logits of each bit given those before it in the order of that number, [..., n], at the bits' own places."""
+        places = self.orders[order]
+        ordered = tf.gather(h, places, axis=-1)
+        steps = ordered[..., None] * tf.gather(self.W, places) + tf.gather(self.U, places)
+        known = tf.cumsum(steps, axis=-2, exclusive=True) + self.c
+        a = tf.reduce_sum(tf.sigmoid(known) * tf.gather(self.V, places), axis=-1)
+        a = tf.gather(a, tf.argsort(places), axis=-1) + self.bias
+        return a if offset is None else a + offset
+
+    def log_prob(self, h: tf.Tensor, offset: tf.Tensor | None = None) -> tf.Tensor:
+        """log of the mean over the orders of p(h), [...], nats."""
+        each = [bernoulli_log_prob(h, self.logits(h, offset, order)) for order in range(self.num_orders)]
+        return tf.reduce_logsumexp(tf.stack(each), axis=0) - math.log(self.num_orders)
+
+    def training_log_prob(self, h: tf.Tensor, offset: tf.Tensor | None, seed: tf.Tensor) -> tf.Tensor:
+        """Unbiased estimate of the mean over all orders of log p(h), [B] for h [B, n], nats."""
+        order_seed, count_seed = tf.unstack(tf.random.experimental.stateless_split(seed, 2))
+        rank = tf.argsort(tf.argsort(tf.random.stateless_uniform(tf.shape(h), order_seed), axis=-1), axis=-1)
+        num_known = tf.random.stateless_uniform(tf.shape(h)[:1], count_seed, 0, self.n, tf.int32)
+        is_known = tf.cast(rank < num_known[:, None], self.dtype)
+        known = tf.linalg.matmul(h * is_known, self.W) + tf.linalg.matmul(is_known, self.U) + self.c
+        a = tf.linalg.matmul(tf.sigmoid(known), self.V, transpose_b=True) + self.bias
+        a = a if offset is None else a + offset
+        scale = self.n / tf.cast(self.n - num_known, self.dtype)
+        return scale * tf.reduce_sum((1.0 - is_known) * (h * a - tf.nn.softplus(a)), axis=-1)
+
+    def sample(self, num: int, seed: tf.Tensor, offset: tf.Tensor | None = None) -> tf.Tensor:
+        """Independent draws, [num, n], each in one of the orders."""
+        noise_seed, order_seed = tf.unstack(tf.random.experimental.stateless_split(seed, 2))
+        order = tf.random.stateless_uniform([num], order_seed, 0, self.num_orders, tf.int32)
+        return self._sample_in_order(logistic_noise([num, self.n], noise_seed, self.dtype), offset, threshold, order)
+
+    def sample_from_noise(self, noise: tf.Tensor, offset: tf.Tensor | None = None, unit: Unit = threshold) -> tf.Tensor:
+        """Bits [B, n] for given noise, in the first order for the first row, the second for the second, and so on."""
+        return self._sample_in_order(noise, offset, unit, tf.range(tf.shape(noise)[0]) % self.num_orders)
+
+    def _sample_in_order(self, noise: tf.Tensor, offset: tf.Tensor | None, unit: Unit, order: tf.Tensor) -> tf.Tensor:
+        base = tf.zeros_like(noise) + self.bias
+        base = base if offset is None else base + offset
+        places = tf.gather(self.orders, order)
+        known = tf.zeros_like(noise[:, :1]) + self.c
+        h = tf.zeros_like(noise)
+
+        def draw(i: tf.Tensor, known: tf.Tensor, h: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+            place = places[:, i]
+            a = tf.reduce_sum(tf.sigmoid(known) * tf.gather(self.V, place), axis=-1)
+            a += tf.gather(base, place, batch_dims=1)
+            bit = unit(a, tf.gather(noise, place, batch_dims=1))[:, None]
+            known += bit * tf.gather(self.W, place) + tf.gather(self.U, place)
+            return i + 1, known, h + bit * tf.one_hot(place, self.n, dtype=self.dtype)
+
+        return tf.while_loop(lambda i, *_: i < self.n, draw, (0, known, h))[2]
+
+
+class MADEConditional(Conditional):
+    """A masked multilayer perceptron with tanh units: masks and first weights are those of TFP's
+    `AutoregressiveNetwork`.
+
+    TFP applies its masks as Keras constraints, that is after each step of a Keras optimizer; here they are applied in
+    every forward pass, so that neither other optimizers nor weight noise can break the order.
+
+    :ivar kernels: variables [n, H_1], [H_1, H_2], ..., [H_m, n]. :ivar biases: of the hidden layers.
+    """
+
+    def __init__(
+        self,
+        n: int,
+        hidden_units: Sequence[int],
+        *,
+        seed: tf.Tensor,
+        dtype: tf.DType = tf.float32,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(n, dtype, name)
+        if n < 2:
+            raise ValueError("MADE needs at least 2 bits, got 1; use FactorialConditional.")
+        for units in hidden_units:
+            _check_units(units)
+        network = tfp.bijectors.AutoregressiveNetwork(
+            params=1, event_shape=[n], hidden_units=list(hidden_units), use_bias=False, dtype=self.dtype.name
+        )
+        network.build([None, n])
+        self.masks = [kernel.constraint(tf.ones_like(kernel)) for kernel in network.trainable_variables]
+        seeds = tf.unstack(tf.random.experimental.stateless_split(seed, len(self.masks)))
+        self.kernels = [
+            tf.Variable(
+                mask * _uniform(mask.shape, s, math.sqrt(6.0 / sum(mask.shape)), self.dtype), name=f"kernel_{i}"
+            )
+            for i, (mask, s) in enumerate(zip(self.masks, seeds, strict=True))
+        ]
+        self.biases = [
+            tf.Variable(tf.zeros([units], self.dtype), name=f"bias_{i}") for i, units in enumerate(hidden_units)
+        ]
+
+    def logits(self, h: tf.Tensor, offset: tf.Tensor | None = None) -> tf.Tensor:
+        """One forward pass, [..., n]."""
+        x = tf.reshape(h, [-1, self.n])
+        for kernel, mask, bias in zip(self.kernels, self.masks, self.biases, strict=False):
+            x = tf.tanh(tf.linalg.matmul(x, kernel * mask) + bias)
+        a = tf.reshape(tf.linalg.matmul(x, self.kernels[-1] * self.masks[-1]), tf.shape(h)) + self.bias
+        return a if offset is None else a + offset
+
+
+def _uniform(shape: Sequence[int], seed: tf.Tensor, scale: float, dtype: tf.DType) -> tf.Tensor:
+    return tf.random.stateless_uniform(shape, seed, -scale, scale, dtype)
+
+
+def _check_units(units: int) -> None:
+    if units < 1:
+        raise ValueError(f"the number of deterministic units must be at least 1, got {units}.")

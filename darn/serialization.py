@@ -1,0 +1,75 @@
+"""A DARN in one .npz file: its configuration as JSON and its variables."""
+
+from __future__ import annotations
+
+import io
+import os
+import uuid
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from darn.model import DARN, DARNConfig
+
+__all__ = ["load_darn", "named_variables", "save_darn"]
+
+_FORMAT = "darn 1"
+
+
+def named_variables(model: DARN) -> dict[str, tf.Variable]:
+    """All variables by their path, such as "decoders/0/network/kernels/0"."""
+    found = {}
+    for path, variable in model._flatten(predicate=lambda v: isinstance(v, tf.Variable), with_path=True):
+        found["/".join(str(part) for part in path)] = variable
+    return dict(sorted(found.items()))
+
+
+def save_darn(path: str | os.PathLike[str], model: DARN) -> None:
+    """Write a file that :func:`load_darn` reads; it appears under its name only when it is whole.
+
+    :raises ValueError: if a parameter is not finite.
+    :raises OSError: if it cannot be written; what was there before stays.
+    """
+    arrays = {name: variable.numpy() for name, variable in named_variables(model).items()}
+    for name, array in arrays.items():
+        if not np.isfinite(array).all():
+            raise ValueError(f"the parameters {name} must be finite, got NaN or infinity: training has diverged.")
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".tmp-{uuid.uuid4().hex[:8]}-{path.name}")
+    try:
+        with open(temporary, "wb") as stream:
+            np.savez_compressed(stream, format=_FORMAT, config=model.config.to_json(), **arrays)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def load_darn(path: str | os.PathLike[str]) -> DARN:
+    """Read a file of :func:`save_darn`.
+
+    :raises ValueError: if it is missing, damaged, or another kind of file.
+    """
+    try:
+        content = _read(Path(path))
+    except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile) as error:
+        raise ValueError(
+            f"{path} cannot be read as a saved DARN ({error}); check the path or copy it again."
+        ) from error
+    if str(content.pop("format", "")) != _FORMAT:
+        raise ValueError(f"{path} is no DARN saved by save_darn; give the darn.npz of a run.")
+    model = DARN(DARNConfig.from_json(str(content.pop("config"))))
+    variables = named_variables(model)
+    if {name: array.shape for name, array in content.items()} != {n: tuple(v.shape) for n, v in variables.items()}:
+        raise ValueError(f"{path} holds other parameters than its configuration says; copy it again.")
+    for name, variable in variables.items():
+        variable.assign(content[name])
+    return model
+
+
+def _read(path: Path) -> dict[str, NDArray]:
+    with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as stored:
+        return {name: stored[name] for name in stored.files}

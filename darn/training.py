@@ -1,0 +1,245 @@
+"""Training: gradient descent on the description length, many steps in one compiled call (Gregor et al., 2014, Section
+4).
+
+    trainer = Trainer(model, TrainingConfig(learning_rate=1e-3), num_data=len(x))
+    run = trainer.compiled_steps()
+    observed = run(x, rows, count, seed)          # rows [K, B]: the minibatches of K steps, of which `count` are made
+
+Noise is a function of (seed, step): training that is stopped and continued gives the same bits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from darn.gradients import Estimate, check_estimator, estimate
+from darn.model import DARN
+from darn.optimization import make_optimizer
+from darn.weight_noise import WeightNoise
+
+__all__ = ["Observed", "Trainer", "TrainingConfig", "sparsity_penalty"]
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """How to train.
+
+    :param estimator: of the gradient, see `gradients`. :param entropy: see `gradients.estimate`.
+    :param num_samples: K of "rloo".
+    :param optimizer: "adam" or "rmsprop". :param learning_rate: at the start. :param half_life: steps after which it
+        has halved; None for a constant rate. :param momentum: of RMSProp; beta_1 of Adam.
+    :param weight_decay: decoupled, in units of the learning rate. :param clip_norm: of the whole gradient; None: no
+        limit.
+    :param average: decay of the running mean of the parameters, which `Trainer.averaged` puts in place; 0 for none.
+    :param weight_noise: "graves" or "reparameterised" adaptive weight noise; None for none.
+    :param initial_std: of the weights under weight noise.
+    :param sparsity: rho, the wanted mean activity of the stochastic units of fDARN; None for no penalty.
+    :param sparsity_weight: factor of the penalty.
+    """
+
+    estimator: str = "darn"
+    entropy: str = "sampled"
+    num_samples: int = 2
+    optimizer: str = "adam"
+    learning_rate: float = 1e-3
+    half_life: float | None = None
+    momentum: float = 0.9
+    weight_decay: float = 0.0
+    clip_norm: float | None = None
+    average: float = 0.0
+    weight_noise: str | None = None
+    initial_std: float = 0.01
+    sparsity: float | None = None
+    sparsity_weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.average < 1:
+            raise ValueError(f"average must be in [0, 1), got {self.average}.")
+        if self.sparsity is not None and not 0 < self.sparsity < 1:
+            raise ValueError(f"sparsity must be in (0, 1), got {self.sparsity}.")
+        if self.weight_decay < 0 or self.sparsity_weight < 0:
+            raise ValueError(
+                f"weight_decay and sparsity_weight must not be negative, got {self.weight_decay} and "
+                f"{self.sparsity_weight}."
+            )
+
+
+class Observed(NamedTuple):
+    """Means over the minibatch of each of K steps, [K], in nats; zero for steps that were not made.
+
+    :ivar objective: what was minimised, with penalties. :ivar prior: -log p(h). :ivar bits_back: log q(h | x). :ivar
+        visible: -log p(x | h). :ivar activity: mean of q over units. :ivar gradient_norm: of the whole gradient.
+    """
+
+    objective: tf.Tensor
+    prior: tf.Tensor
+    bits_back: tf.Tensor
+    visible: tf.Tensor
+    activity: tf.Tensor
+    gradient_norm: tf.Tensor
+
+
+class Trainer(tf.Module):
+    """A model with all that changes while it is trained.
+
+    :ivar optimizer: Keras optimizer; its `iterations` count the steps. :ivar noise: `WeightNoise` or None.
+    :ivar averages: running means of the trainable variables; empty without averaging.
+
+    :param num_data: N, which weighs the KL of weight noise against the data.
+    :raises ValueError: if the estimator does not fit the model, or a setting is out of range.
+    """
+
+    def __init__(self, model: DARN, config: TrainingConfig, *, num_data: int, name: str = "trainer") -> None:
+        super().__init__(name=name)
+        check_estimator(model, config.estimator, config.entropy)
+        if num_data < 1:
+            raise ValueError(f"num_data must be at least 1, got {num_data}.")
+        self.model, self.config, self.num_data = model, config, num_data
+        self.optimizer = make_optimizer(
+            config.optimizer,
+            config.learning_rate,
+            half_life=config.half_life,
+            momentum=config.momentum,
+            weight_decay=config.weight_decay,
+            clip_norm=config.clip_norm,
+        )
+        self._variables = model.trainable_variables
+        self.noise = None
+        if config.weight_noise is not None:
+            self.noise = WeightNoise(self._variables, initial_std=config.initial_std, kind=config.weight_noise)
+        self.averages = [tf.Variable(v, trainable=False) for v in self._variables] if config.average else []
+        self.optimizer.build([*self._variables, *(self.noise.log_variances if self.noise else [])])
+
+    def compiled_steps(self, *, jit_compile: bool = False) -> tf.types.experimental.PolymorphicFunction:
+        """(data [N, n_x], rows [K, B], count [], seed [2]) to `Observed`: `count` steps, number t with the minibatch
+        rows[t] and noise of (seed, `optimizer.iterations`).
+
+        :param jit_compile: compile with XLA: faster for small models, after a minute or less of compilation.
+        """
+
+        @tf.function(autograph=False, jit_compile=jit_compile)
+        def run(data: tf.Tensor, rows: tf.Tensor, count: tf.Tensor, seed: tf.Tensor) -> Observed:
+            num_steps = rows.shape[0]
+            history = tf.TensorArray(self.model.dtype, num_steps, element_shape=[len(Observed._fields)])
+
+            def step(t: tf.Tensor, history: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
+                x = tf.cast(tf.gather(data, rows[t]), self.model.dtype)
+                key = tf.random.experimental.stateless_fold_in(seed, tf.cast(self.optimizer.iterations, tf.int32))
+                return t + 1, history.write(t, tf.stack(self.step(x, key)))
+
+            history = tf.while_loop(lambda t, _: t < count, step, (0, history))[1]
+            return Observed(*tf.unstack(history.stack(), axis=1))
+
+        return run
+
+    def step(self, x: tf.Tensor, seed: tf.Tensor) -> Observed:
+        """One update by the minibatch x [B, n_x] of the model's dtype; each of the result is []."""
+        seeds = tf.unstack(tf.random.experimental.stateless_split(seed, 3))
+        if self.noise is None:
+            gradients, observed = self._gradients(x, seeds[0], seeds[1])
+            self.optimizer.apply(gradients, self._variables)
+        else:
+            eps = self.noise.draw(seeds[2])
+            means = [tf.identity(v) for v in self._variables]
+            for variable, value in zip(self._variables, self.noise.perturbed(eps), strict=True):
+                variable.assign(value)
+            at_draw, observed = self._gradients(x, seeds[0], seeds[1])
+            for variable, mean in zip(self._variables, means, strict=True):
+                variable.assign(mean)
+            d_mean, d_log_variance = self.noise.gradients(means, at_draw, eps, self.num_data, x.shape[0])
+            observed = observed._replace(objective=observed.objective + self.noise.kl() / self.num_data)
+            self.optimizer.apply([*d_mean, *d_log_variance], [*self._variables, *self.noise.log_variances])
+        step = tf.cast(self.optimizer.iterations, self.model.dtype)
+        decay = tf.minimum(tf.cast(self.config.average, step.dtype), step / (step + 10.0))
+        for average, variable in zip(self.averages, self._variables, strict=False):
+            average.assign(decay * average + (1.0 - decay) * variable)
+        return observed
+
+    @contextlib.contextmanager
+    def averaged(self) -> Iterator[None]:
+        """Within a `with` statement the model has the running means of its parameters; without averaging nothing
+        changes. Early means forget faster: the decay after t steps is at most t / (t + 10)."""
+        if not self.averages:
+            yield
+            return
+        kept = [v.numpy() for v in self._variables]
+        for variable, average in zip(self._variables, self.averages, strict=True):
+            variable.assign(average)
+        try:
+            yield
+        finally:
+            for variable, value in zip(self._variables, kept, strict=True):
+                variable.assign(value)
+
+    def gradient_noise(self, x: tf.Tensor, seed: tf.Tensor, num_draws: int = 16) -> float:
+        """Standard deviation of the estimator relative to the gradient, both of the logits of the first encoder layer:
+        the root of the total variance over the norm of the mean, over the rows x [B, n_x] and `num_draws` draws of the
+        bits.
+
+        0 without stochastic layers.
+        """
+        if not self.model.encoders:
+            return 0.0
+        draws = tf.stack([self._logit_gradient(x, _fold(seed, i)) for i in range(num_draws)]).numpy()
+        spread, norm = draws.var(axis=0, ddof=1).sum(), np.square(draws.mean(axis=0)).sum()
+        return float(np.sqrt(spread / max(norm - spread / num_draws, 1e-30)))
+
+    def _logit_gradient(self, x: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            estimated = self._estimate(x, seed, _fold(seed, 0))
+            loss = tf.reduce_sum(estimated.loss)
+        return tape.gradient(loss, estimated.logits[0])
+
+    def _estimate(self, x: tf.Tensor, noise_seed: tf.Tensor, training_seed: tf.Tensor) -> Estimate:
+        config = self.config
+        copies = config.num_samples if config.estimator == "rloo" else 1
+        return estimate(
+            self.model,
+            x,
+            self.model.encoder_noise(copies * tf.shape(x)[0], noise_seed),
+            estimator=config.estimator,
+            entropy=config.entropy,
+            num_samples=config.num_samples,
+            training_seed=training_seed,
+        )
+
+    def _gradients(
+        self, x: tf.Tensor, noise_seed: tf.Tensor, training_seed: tf.Tensor
+    ) -> tuple[list[tf.Tensor], Observed]:
+        config = self.config
+        with tf.GradientTape() as tape:
+            estimated = self._estimate(x, noise_seed, training_seed)
+            objective = tf.reduce_mean(estimated.loss)
+            if config.sparsity is not None:
+                objective += config.sparsity_weight * sparsity_penalty(estimated, config.sparsity)
+        gradients = tape.gradient(objective, self._variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        prior, bits_back, visible = (
+            tf.reduce_mean(part) for part in (estimated.prior, estimated.bits_back, estimated.visible)
+        )
+        activity = tf.reduce_mean(tf.concat(estimated.q, axis=1)) if estimated.q else tf.zeros_like(objective)
+        return gradients, Observed(objective, prior, bits_back, visible, activity, tf.linalg.global_norm(gradients))
+
+
+def sparsity_penalty(estimated: Estimate, rho: float) -> tf.Tensor:
+    """sum_j KL(Bernoulli(rho) || Bernoulli(mean of q_j over the minibatch)), [], nats.
+
+    The paper names a sparsity penalty for fDARN without a formula; this one is ours.
+    """
+    total = []
+    for q in estimated.q:
+        mean = tf.clip_by_value(tf.reduce_mean(q, axis=0), 1e-6, 1.0 - 1e-6)
+        active = rho * (math.log(rho) - tf.math.log(mean))
+        silent = (1.0 - rho) * (math.log1p(-rho) - tf.math.log1p(-mean))
+        total.append(tf.reduce_sum(active + silent))
+    return tf.add_n(total)
+
+
+def _fold(seed: tf.Tensor, number: int) -> tf.Tensor:
+    return tf.random.experimental.stateless_fold_in(seed, number)

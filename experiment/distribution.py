@@ -1,0 +1,242 @@
+"""Several devices and several machines, by `tf.distribute`: every replica works on its rows of the same batch.
+
+    strategy = make_strategy("mirrored")                # before any tensor is made; None for "none"
+    with scope(strategy):
+        model = build()                                 # variables are copied to every replica
+        optimizer = tf.keras.optimizers.Adam(0.01)
+    step = make_train_step(strategy, loss, optimizer, model.trainable_variables)
+    scalars = step(split_batch(strategy, rows_of_this_worker), seed)
+
+The sum over the replicas is that of one device on all rows, up to rounding, if `loss` takes its noise from
+:func:`replica_noise`. A worker is a process on one machine with one or more replicas (GPUs); for "multi_worker" the
+environment variable TF_CONFIG names them all, and the first is the chief, the one that writes.
+"""
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+__all__ = [
+    "WORKER_LOST",
+    "Worker",
+    "check_same_step",
+    "make_strategy",
+    "make_train_step",
+    "replica_noise",
+    "scope",
+    "split_batch",
+    "worker_of",
+]
+
+STRATEGIES = ("none", "mirrored", "multi_worker")
+
+WORKER_LOST = (
+    tf.errors.UnavailableError,
+    tf.errors.AbortedError,
+    tf.errors.DeadlineExceededError,
+    tf.errors.CancelledError,
+)
+"""What a step raises after another worker has stopped."""
+
+
+@dataclass(frozen=True)
+class Worker:
+    """One process among those that train together.
+
+    :param index: its number, from 0; 0 is the chief, which writes checkpoints, scalars and results.
+    :param count: how many there are.
+    :param num_replicas: devices of this worker.
+    """
+
+    index: int = 0
+    count: int = 1
+    num_replicas: int = 1
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this is the process that writes."""
+        return self.index == 0
+
+    def batch_size(self, total: int) -> int:
+        """Rows of this worker in a batch of `total` rows.
+
+        :raises ValueError: if the replicas of all workers cannot have equally many rows.
+        """
+        replicas = self.count * self.num_replicas
+        if total % replicas:
+            raise ValueError(f"--batch_size must be a multiple of the {replicas} replicas, got {total}; change it.")
+        return total // self.count
+
+
+def make_strategy(name: str, *, num_replicas: int | None = None) -> tf.distribute.Strategy | None:
+    """The strategy of a run. Call it before any tensor is made.
+
+    :param name: "none"; "mirrored", all GPUs of this machine; or "multi_worker", the processes named in TF_CONFIG with
+        all their GPUs.
+    :param num_replicas: for "mirrored": the first so many GPUs or, on a machine without any, so many logical devices
+        of the CPU (2 if None), which only shows that the program works.
+    :raises ValueError: if the name is unknown, there are fewer GPUs, TF_CONFIG does not fit, or it is too late.
+    """
+    if name not in STRATEGIES:
+        raise ValueError(f"--strategy must be one of {', '.join(STRATEGIES)}, got {name!r}.")
+    if num_replicas is not None and (name != "mirrored" or num_replicas < 1):
+        raise ValueError(f"--replicas must be at least 1 and needs --strategy=mirrored, got {num_replicas} and {name}.")
+    if name == "none":
+        return None
+    if name == "multi_worker":
+        _check_tf_config()
+        try:
+            return tf.distribute.MultiWorkerMirroredStrategy()
+        except (RuntimeError, ValueError, tf.errors.OpError) as error:
+            raise ValueError(f"--strategy=multi_worker could not start ({error}); check TF_CONFIG.") from error
+    gpus = tf.config.list_physical_devices("GPU")
+    if gpus:
+        num_replicas = len(gpus) if num_replicas is None else num_replicas
+        if num_replicas > len(gpus):
+            raise ValueError(f"--replicas={num_replicas} is more than the {len(gpus)} GPUs of this machine; lower it.")
+        return tf.distribute.MirroredStrategy([f"GPU:{i}" for i in range(num_replicas)])
+    num_replicas = 2 if num_replicas is None else num_replicas
+    logical = [tf.config.LogicalDeviceConfiguration()] * num_replicas
+    try:
+        tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], logical)
+    except RuntimeError as error:
+        raise ValueError("--strategy=mirrored came too late; call make_strategy before any tensor is made.") from error
+    return tf.distribute.MirroredStrategy([f"CPU:{i}" for i in range(num_replicas)])
+
+
+def worker_of(strategy: tf.distribute.Strategy | None) -> Worker:
+    """Which of the processes this is."""
+    if strategy is None:
+        return Worker()
+    resolver = strategy.cluster_resolver
+    if resolver is None or not resolver.cluster_spec().as_dict():
+        return Worker(num_replicas=strategy.num_replicas_in_sync)
+    tasks = [(job, i) for job in ("chief", "worker") for i in range(_num_tasks(resolver.cluster_spec(), job))]
+    index = tasks.index((resolver.task_type, resolver.task_id))
+    return Worker(index, len(tasks), strategy.num_replicas_in_sync // len(tasks))
+
+
+def scope(strategy: tf.distribute.Strategy | None) -> AbstractContextManager[Any]:
+    """Where to build models and optimizers; nothing special without a strategy."""
+    return nullcontext() if strategy is None else strategy.scope()
+
+
+def split_batch(strategy: tf.distribute.Strategy, batch: Sequence[tf.Tensor]) -> tuple[Any, ...]:
+    """Rows of this worker, cut into equal parts for its replicas: arguments for `strategy.run`.
+
+    :param batch: tensors with the rows on the first axis.
+    :raises ValueError: if the rows cannot be cut into equal parts.
+    """
+    worker = worker_of(strategy)
+    rows, num_replicas = batch[0].shape[0], worker.num_replicas
+    if rows % num_replicas:
+        raise ValueError(f"a batch must be a multiple of the {num_replicas} replicas, got {rows} rows.")
+    size = rows // num_replicas
+
+    def part(value: tf.Tensor) -> Any:
+        def of_replica(context: Any) -> tf.Tensor:
+            start = (context.replica_id_in_sync_group - worker.index * num_replicas) * size
+            return value[start : start + size]
+
+        return strategy.experimental_distribute_values_from_function(of_replica)
+
+    return tuple(part(value) for value in batch)
+
+
+def replica_noise(draw: Callable[[tf.Tensor], tf.Tensor], num_rows: tf.Tensor | int) -> tf.Tensor:
+    """This replica's rows of the noise for the whole batch; within `strategy.run`, or on one device.
+
+    :param draw: number of rows of the whole batch -> noise [rows, ...], a pure function of a seed.
+    :param num_rows: rows of this replica.
+    """
+    context = tf.distribute.get_replica_context()
+    start = num_rows * tf.cast(context.replica_id_in_sync_group, tf.int32)
+    return draw(num_rows * context.num_replicas_in_sync)[start : start + num_rows]
+
+
+def make_train_step(
+    strategy: tf.distribute.Strategy | None,
+    loss: Callable[[Any, tf.Tensor], tuple[tf.Tensor, dict[str, tf.Tensor]]],
+    optimizer: Any,
+    variables: Sequence[Any],
+) -> Callable[[Any, tf.Tensor], dict[str, tf.Tensor]]:
+    """A compiled function `(batch, seed) -> scalars` that updates the variables once, on one device or several.
+
+    :param strategy: None for one device; else the batch is what :func:`split_batch` returns.
+    :param loss: `(rows, seed)` -> the loss and scalars to log, all of them means over the rows (plus terms that do not
+        depend on rows, such as KL divergences of the weights).
+    :param optimizer: a Keras optimizer, made in the strategy's scope.
+    :param variables: what to train, made in the strategy's scope.
+    :return: the step; its scalars are means over all rows.
+    """
+    count = 1 if strategy is None else strategy.num_replicas_in_sync
+    with scope(strategy):
+        if not optimizer.built:
+            optimizer.build(variables)
+
+    def on_replica(batch: Any, seed: tf.Tensor) -> dict[str, tf.Tensor]:
+        with tf.GradientTape() as tape:
+            value, scalars = loss(batch, seed)
+            value = value / count
+        gradients = tape.gradient(value, [getattr(v, "value", v) if _is_keras(v) else v for v in variables])
+        optimizer.apply_gradients(zip(gradients, variables, strict=True))  # Keras adds up those of all replicas
+        return scalars
+
+    def step(batch: Any, seed: tf.Tensor) -> dict[str, tf.Tensor]:
+        if strategy is None:
+            return on_replica(batch, seed)
+        parts = strategy.run(on_replica, args=(batch, seed))
+        return {name: strategy.reduce("MEAN", value, axis=None) for name, value in parts.items()}
+
+    return tf.function(step, autograph=False)
+
+
+def check_same_step(strategy: tf.distribute.Strategy | None, step: int) -> None:
+    """Compare the restored steps of all workers; every worker has to call it.
+
+    :raises ValueError: if they differ: the workers do not see the same checkpoints.
+    """
+    if strategy is None or worker_of(strategy).count == 1:
+        return
+
+    def largest() -> tf.Tensor:
+        context = tf.distribute.get_replica_context()
+        value = tf.constant([step, -step], tf.int64)
+        gathered = context.all_gather(value[None], axis=0)
+        return tf.reduce_max(gathered, axis=0)
+
+    high, low = strategy.experimental_local_results(strategy.run(tf.function(largest)))[0].numpy()
+    if high != -low:
+        raise ValueError(
+            f"all workers must continue from one checkpoint, but they found steps {-low} to {high}; --run_dir has to "
+            "be a folder that all of them share."
+        )
+
+
+def _is_keras(variable: Any) -> bool:
+    return isinstance(variable, tf.keras.Variable)
+
+
+def _num_tasks(spec: Any, job: str) -> int:
+    return int(spec.num_tasks(job)) if job in spec.jobs else 0
+
+
+def _check_tf_config() -> None:
+    text = os.environ.get("TF_CONFIG", "")
+    example = '{"cluster": {"worker": ["host0:12345", "host1:12345"]}, "task": {"type": "worker", "index": 0}}'
+    try:
+        config = json.loads(text)
+        cluster, task = config["cluster"], config["task"]
+        cluster[task["type"]][int(task["index"])]
+        if not set(cluster) <= {"chief", "worker"}:
+            raise ValueError(f"unknown kinds of tasks {sorted(set(cluster) - {'chief', 'worker'})}")
+    except (ValueError, KeyError, IndexError, TypeError) as error:
+        raise ValueError(
+            f"--strategy=multi_worker needs the environment variable TF_CONFIG, such as {example}; got {text!r} "
+            f"({type(error).__name__}: {error})."
+        ) from error

@@ -1,0 +1,258 @@
+"""`.bcz` files: what comes back is bit for bit what was measured; sizes; damaged files are refused."""
+
+import os
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+from compression import entropy_coding
+from compression.bits import fixed_point
+from compression.codebook import codebook, nearest
+from compression.container import (
+    FORMAT_VERSION,
+    Kernel,
+    Raw,
+    chain,
+    kernels_of,
+    kinds,
+    load_bcz,
+    save_bcz,
+    with_kernels,
+)
+from compression.select_inputs import SelectInputs
+
+
+def set_random(model: keras.Model, rng: np.random.Generator) -> keras.Model:
+    model.set_weights([rng.normal(size=w.shape).astype(np.float32) for w in model.get_weights()])
+    return model
+
+
+@pytest.fixture
+def lenet(rng: np.random.Generator) -> keras.Model:
+    """The shape of the paper's shrunk LeNet-5: 5-10-76-16."""
+    kept = np.sort(rng.permutation(160)[:76]).tolist()
+    x = inputs = keras.Input([28, 28, 1])
+    for filters in (5, 10):
+        x = keras.layers.MaxPooling2D()(keras.layers.Conv2D(filters, 5, activation="relu")(x))
+    x = SelectInputs(kept)(keras.layers.Flatten()(x))
+    x = keras.layers.Dropout(0.5)(keras.layers.Dense(16, activation="relu")(x))
+    return set_random(keras.Model(inputs, keras.layers.Dense(10)(x)), rng)
+
+
+def codes(model: keras.Model, scheme: str) -> list[Kernel]:
+    make: dict[str, Callable[[np.ndarray], Kernel]] = {
+        "raw": Raw,
+        "fixed": lambda w: fixed_point(w, 7),
+        "book": lambda w: codebook(w, 16),
+        "one centre": lambda w: codebook(w, 1),
+    }
+    return [make[scheme](kernel) for kernel in kernels_of(model)]
+
+
+def assert_same(a: keras.Model, b: keras.Model) -> None:
+    assert len(a.weights) == len(b.weights)
+    for u, v in zip(a.get_weights(), b.get_weights(), strict=True):
+        assert u.dtype == v.dtype
+        np.testing.assert_array_equal(u.view(np.uint32), v.view(np.uint32))
+
+
+@pytest.mark.parametrize("entropy_coded", [True, False])
+@pytest.mark.parametrize("biases", ["float16", "float32"])
+@pytest.mark.parametrize("scheme", ["raw", "fixed", "book", "one centre"])
+def test_a_file_gives_back_the_network_that_was_measured(
+    tmp_path: Path, rng: np.random.Generator, lenet: keras.Model, scheme: str, biases: str, entropy_coded: bool
+) -> None:
+    kernels = codes(lenet, scheme)
+    measured = with_kernels(lenet, kernels, biases=biases)
+    size = save_bcz(tmp_path / "n.bcz", lenet, kernels, biases=biases, entropy_coded=entropy_coded)
+    loaded = load_bcz(tmp_path / "n.bcz")
+    assert size == os.path.getsize(tmp_path / "n.bcz")
+    assert_same(loaded, measured)
+    X = rng.normal(size=(3, 28, 28, 1)).astype(np.float32)
+    np.testing.assert_array_equal(loaded(X), measured(X))
+    assert os.listdir(tmp_path) == ["n.bcz"]
+
+
+def test_without_kernels_the_weights_stay_as_they_are(tmp_path: Path, lenet: keras.Model) -> None:
+    save_bcz(tmp_path / "n.bcz", lenet)
+    assert_same(load_bcz(tmp_path / "n.bcz"), lenet)
+
+
+def test_sizes_are_those_of_the_weights_and_a_short_header(tmp_path: Path, lenet: keras.Model) -> None:
+    """Header and layers stay below the 48 bytes of our budget, plus 20 of the mask and 4 for each kernel."""
+    counts = [kernel.size for kernel in kernels_of(lenet)]
+    assert counts == [125, 1250, 1216, 160]
+    overhead = 48 + 20 + 4 * 4
+    biases = 4 * (5 + 10 + 16 + 10)
+    raw = save_bcz(tmp_path / "raw", lenet)
+    assert 4 * sum(counts) + biases < raw <= 4 * sum(counts) + biases + overhead
+    points = [fixed_point(kernel, 7) for kernel in kernels_of(lenet)]
+    fixed = save_bcz(tmp_path / "fixed", lenet, points, entropy_coded=False)
+    packed = sum(-(-11 * n // 8) for n in counts)
+    assert packed + biases < fixed <= packed + biases + overhead
+    books = [codebook(kernel, 16) for kernel in kernels_of(lenet)]
+    plain = save_bcz(tmp_path / "plain", lenet, books, biases="float16", entropy_coded=False)
+    assert plain <= sum(-(-4 * n // 8) for n in counts) + 4 * 32 + biases // 2 + overhead
+    coded = save_bcz(tmp_path / "coded", lenet, books, biases="float16")
+    entropy = sum(n * entropy_coding.entropy_bits(book.counts) / 8 for n, book in zip(counts, books, strict=True))
+    # At most 0.1 bits over the entropy for each weight, lengths of 8 bytes, 2 bytes of size for each kernel.
+    assert entropy < coded <= entropy + 0.1 * sum(counts) / 8 + 4 * (32 + 8 + 2) + biases // 2 + overhead
+    assert coded < plain
+    assert save_bcz(tmp_path / "coded", lenet, points) < fixed
+
+
+def test_every_coding_is_used_where_it_is_shortest(tmp_path: Path, rng: np.random.Generator) -> None:
+    """Schemes by the byte before a kernel: raw, packed and coded points, packed, Huffman and arithmetic codebooks."""
+    model = set_random(sequential(keras.layers.Dense(40, use_bias=False), shape=(50,)), rng)
+    w = kernels_of(model)[0]
+    uniform = codebook(rng.integers(0, 16, w.shape) / 16, 16)
+    sparse = codebook(np.where(rng.uniform(size=w.shape) < 0.9, 0.0, np.round(2 * w)), 16)
+    by_length = nearest(np.repeat(2.0 ** np.arange(4), [1000, 500, 250, 250]).reshape(w.shape), 2.0 ** np.arange(4))
+    alternating = by_length._replace(indices=np.take([1, 0, 3, 2], by_length.indices).astype(np.uint8))
+    cases: list[tuple[Kernel, set[int]]] = [
+        (Raw(w), {0}),
+        (fixed_point(rng.uniform(-8, 8, w.shape), 0), {1}),
+        (fixed_point(w, 3), {4}),
+        (uniform, {2}),
+        (sparse, {5}),
+        (alternating, {3, 5}),
+    ]
+    for kernel, schemes in cases:
+        save_bcz(tmp_path / "n.bcz", model, [kernel])
+        assert (tmp_path / "n.bcz").read_bytes()[9 + 7] in schemes
+        np.testing.assert_array_equal(kernels_of(load_bcz(tmp_path / "n.bcz"))[0], kernel.values)
+
+
+def test_every_kind_of_layer_and_option_survives(tmp_path: Path, rng: np.random.Generator) -> None:
+    layers = keras.layers
+    model = keras.Sequential(
+        [
+            keras.Input([11, 9, 3]),
+            layers.Conv2D(4, (3, 2), strides=(2, 1), padding="same", activation="tanh", use_bias=False),
+            layers.ReLU(),
+            layers.AveragePooling2D((2, 1), strides=(1, 2), padding="same"),
+            layers.SpatialDropout2D(0.1),
+            layers.Conv2D(300, 1),
+            layers.Activation("elu"),
+            layers.MaxPooling2D((3, 2)),
+            layers.GlobalAveragePooling2D(),
+            layers.Flatten(),
+            SelectInputs(list(range(0, 300, 7))),
+            layers.Dense(130, activation="sigmoid", use_bias=False),
+            layers.Dense(3),
+            layers.Softmax(),
+        ]
+    )
+    set_random(model, rng)
+    save_bcz(tmp_path / "n.bcz", model)
+    loaded = load_bcz(tmp_path / "n.bcz")
+    assert_same(loaded, model)
+    assert {type(layer).__name__ for layer in chain(model)} == set(kinds())
+    X = rng.normal(size=(2, 11, 9, 3)).astype(np.float32)
+    np.testing.assert_array_equal(loaded(X), model(X, training=False))
+    for a, b in zip(chain(model), chain(loaded), strict=True):
+        assert {**a.get_config(), "name": ""} == {**b.get_config(), "name": ""} or type(a) is layers.Conv2D
+
+
+@pytest.fixture
+def content(tmp_path: Path, lenet: keras.Model) -> bytes:
+    save_bcz(tmp_path / "good.bcz", lenet, codes(lenet, "book"))
+    return (tmp_path / "good.bcz").read_bytes()
+
+
+def refused(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "bad.bcz").write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        load_bcz(tmp_path / "bad.bcz")
+
+
+def test_damaged_foreign_and_unknown_files_are_refused(
+    tmp_path: Path, content: bytes, rng: np.random.Generator
+) -> None:
+    refused(tmp_path, b"PK\3\4" + content, "is not a .bcz file")
+    refused(tmp_path, b"", "is not a .bcz file")
+    refused(tmp_path, content[:7], "truncated")
+    version = bytes([FORMAT_VERSION + 1])
+    refused(tmp_path, content[:4] + version + content[5:], f"version {FORMAT_VERSION + 1} .* reads version")
+    for length in rng.integers(9, len(content), size=20):
+        refused(tmp_path, content[:length], "truncated or damaged")
+    for position in rng.integers(9, len(content), size=20):
+        damaged = bytearray(content)
+        damaged[position] ^= 1 << rng.integers(8)
+        refused(tmp_path, bytes(damaged), "truncated or damaged")
+    refused(tmp_path, content + b"\0", "truncated or damaged")
+    with pytest.raises(FileNotFoundError):
+        load_bcz(tmp_path / "nothing.bcz")
+
+
+def test_impossible_content_with_a_matching_checksum_is_refused(
+    tmp_path: Path, content: bytes, rng: np.random.Generator
+) -> None:
+    def signed(body: bytes) -> bytes:
+        return content[:5] + zlib.crc32(body).to_bytes(4, "little") + body
+
+    body = content[9:]
+    for wrong in (body + b"\0", body[:-1], body[:3], b"\7" + body[1:], body[:5] + b"\xff" + body[6:]):
+        refused(tmp_path, signed(wrong), "impossible content")
+
+
+def test_a_failed_write_leaves_the_old_file(
+    tmp_path: Path, lenet: keras.Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "n.bcz").write_bytes(b"old")
+
+    def fail(*_: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OSError, match="disk full"):
+        save_bcz(tmp_path / "n.bcz", lenet)
+    assert (tmp_path / "n.bcz").read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["n.bcz"]
+
+
+def sequential(*layers: keras.Layer, shape: tuple[int, ...] = (8, 8, 2)) -> keras.Model:
+    return keras.Sequential([keras.Input(shape), *layers])
+
+
+def test_networks_that_a_file_cannot_hold_are_refused_by_name() -> None:
+    layers = keras.layers
+    for layer, message in (
+        (layers.BatchNormalization(name="norm"), "'norm' is a BatchNormalization"),
+        (layers.Conv2D(4, 3, groups=2, name="c"), "'c' must have groups=1"),
+        (layers.Conv2D(4, 3, dilation_rate=2, name="c"), "'c' must have dilation_rate=1"),
+        (layers.Conv2D(4, 3, activation="mish", name="c"), "'c' has the activation mish"),
+        (layers.ReLU(6.0, name="r"), "'r' must be a plain ReLU"),
+        (layers.Dense(3, dtype="float64", name="d"), "'d' must compute in float32"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            chain(sequential(layer))
+    with pytest.raises(ValueError, match="is not built"):
+        chain(keras.Sequential([layers.Dense(3)]))
+    shared = layers.Dense(4, name="twice")
+    x = inputs = keras.Input([4])
+    with pytest.raises(ValueError, match="'twice' must take the output of the layer before it and be used once"):
+        chain(keras.Model(inputs, shared(shared(x))))
+    branch = layers.Dense(4)(inputs)
+    with pytest.raises(ValueError, match="chains of layers only"):
+        chain(keras.Model(inputs, layers.Add()([branch, inputs])))
+
+
+def test_kernels_must_fit_and_be_numbers(tmp_path: Path, rng: np.random.Generator) -> None:
+    model = set_random(sequential(keras.layers.Dense(3, name="d"), shape=(4,)), rng)
+    with pytest.raises(ValueError, match="one for each of 1 Dense and Conv2D layers, got 2"):
+        save_bcz(tmp_path / "n", model, [Raw(np.ones((4, 3), np.float32))] * 2)
+    with pytest.raises(ValueError, match=r"'d' must be \(4, 3\), got \(3, 4\)"):
+        with_kernels(model, [np.ones((3, 4))])
+    with pytest.raises(ValueError, match="weights of layer 'd' must be finite"):
+        save_bcz(tmp_path / "n", model, [Raw(np.full((4, 3), np.nan, np.float32))])
+    with pytest.raises(ValueError, match='biases must be "float32" or "float16"'):
+        save_bcz(tmp_path / "n", model, biases="half")
+    model.layers[-1].bias.assign([1e6, 0.0, 0.0])
+    with pytest.raises(ValueError, match="biases of layer 'd' must be finite, and below 65504"):
+        save_bcz(tmp_path / "n", model, biases="float16")
+    assert os.listdir(tmp_path) == []

@@ -1,0 +1,117 @@
+"""The script compresses and restores files, says how well, and reports bad input in one line."""
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from darn.model import DARN, DARNConfig
+from darn.serialization import save_darn
+from tests.scripts.running import Finished, run_many
+
+SCRIPT = "compress_with_darn.py"
+
+
+N = 300
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Images, a model of them (untrained but for the means), and files that are wrong in some way."""
+    folder = tmp_path_factory.mktemp("compress")
+    rng = np.random.default_rng(0)
+    images = (rng.random((N, 11)) < rng.random(11)).astype(np.uint8)
+    save_darn(folder / "run" / "darn.npz", DARN(DARNConfig(11, (4,)), seed=2, data=images))
+    np.save(folder / "in.npy", images)
+    np.savez(folder / "in.npz", X=images)
+    packed = {part: np.packbits(rows, axis=1) for part, rows in (("train", images[:200]), ("test", images[200:]))}
+    np.savez(folder / "packed.npz", n_features=11, **packed)
+    np.savetxt(folder / "in.csv", images, fmt="%d", delimiter=",")
+    names = ",".join(f"pixel{j}" for j in range(11))
+    with gzip.open(folder / "named.csv.gz", "wt") as file:
+        np.savetxt(file, images, fmt="%d", delimiter=",", header=names, comments="")
+    np.save(folder / "narrow.npy", images[:, :5])
+    np.save(folder / "grey.npy", images * 0.5)
+    (folder / "broken.npy").write_bytes(b"\x93NUMPY")
+    (folder / "text.txt").write_text("1")
+    (folder / "other.darn").write_bytes(b"something else")
+    (folder / "kept.npy").write_bytes(b"kept")
+    (folder / "empty").mkdir()
+    for name, prior, visible in (("other", "linear", 11), ("nade", "nade", 11), ("digits", "linear", 64)):
+        save_darn(folder / f"{name}.npz", DARN(DARNConfig(visible, (4,), prior=prior), seed=3))
+    return folder
+
+
+INPUTS = ("in.npy", "in.npz", "in.csv", "named.csv.gz")
+ENCODE = ("encode", "--model=run", "--length_samples=0")
+DECODE = ("decode", "--model=run/darn.npz")
+GOOD = {
+    **{name: [*ENCODE, f"--input={name}", f"--output={name}.darn"] for name in INPUTS},
+    "part": [*ENCODE, "--input=packed.npz", "--part=test", "--output=part.darn", "--rows=70", "--check"],
+    "npy": [*DECODE, "--input=in.npy.darn", "--output=out.npy", "--engine=numpy", "--batch_size=3"],
+    "npz": [*DECODE, "--input=in.npy.darn", "--output=out.npz"],
+    "csv": [*DECODE, "--input=in.npy.darn", "--output=out.csv"],
+    "part back": [*DECODE, "--input=part.darn", "--output=part.npy"],
+    "lengths": [*ENCODE[:2], "--input=in.npy", "--output=x.darn", "--length_samples=50", "--report=report.json"],
+    "digits": ["encode", "--model=digits.npz", "--dataset=digits", "--output=d.darn", "--rows=20", "--check"],
+}
+BAD = {
+    "say encode or decode": ["compress", "--model=run", "--input=in.npy", "--output=x"],
+    "holds no darn.npz": ["encode", "--model=empty", "--input=in.npy", "--output=y.darn"],
+    "there is nothing at": ["encode", "--model=missing", "--input=in.npy", "--output=y.darn"],
+    "there is none at": [*ENCODE, "--input=missing.npy", "--output=y.darn"],
+    "must be [N, 11]": [*ENCODE, "--input=narrow.npy", "--output=y.darn"],
+    "0 or 1 everywhere": [*ENCODE, "--input=grey.npy", "--output=y.darn"],
+    "say which with --part": [*ENCODE, "--input=packed.npz", "--output=y.darn"],
+    "cannot be read as zeros and ones": [*ENCODE, "--input=broken.npy", "--output=y.darn"],
+    "must end in .npy, .npz, .csv or .csv.gz": [*ENCODE, "--input=text.txt", "--output=y.darn"],
+    "can be coded, got NADE": ["encode", "--model=nade.npz", "--input=in.npy", "--output=y.darn"],
+    "no file coded with a DARN": [*DECODE, "--input=other.darn", "--output=kept.npy"],
+    "--output must end in": [*DECODE, "--input=in.npy.darn", "--output=y.txt"],
+    "give the model it was coded with": ["decode", "--model=other.npz", "--input=x.darn", "--output=kept.npy"],
+}
+
+
+@pytest.fixture(scope="module")
+def finished(folder: Path) -> dict[str, Finished]:
+    """All calls, made in one process."""
+    calls = {**GOOD, **BAD}
+    return dict(zip(calls, run_many(SCRIPT, list(calls.values()), folder), strict=True))
+
+
+def test_files_of_all_kinds(folder: Path, finished: dict[str, Finished]) -> None:
+    for name in GOOD:
+        errors = [line for line in finished[name].err.splitlines() if not line.startswith("WARNING:absl:digits")]
+        assert (finished[name].code, errors) == (0, []), name
+    images = np.load(folder / "in.npy")
+    assert len({(folder / f"{name}.darn").read_bytes() for name in INPUTS}) == 1
+    np.testing.assert_array_equal(np.load(folder / "out.npy"), images)
+    np.testing.assert_array_equal(np.load(folder / "out.npz")["X"], images)
+    np.testing.assert_array_equal(np.loadtxt(folder / "out.csv", delimiter=","), images)
+    np.testing.assert_array_equal(np.load(folder / "part.npy"), images[200:270])
+    assert not list(folder.glob(".tmp-*"))
+
+
+def test_what_is_printed(folder: Path, finished: dict[str, Finished]) -> None:
+    assert "checked" in finished["part"].out
+    assert "20 images of 64 bits" in finished["digits"].out
+    for name in ("description length", "raw", "zlib", "bz2", "lzma", "from the description length"):
+        assert name in finished["lengths"].out
+    report = json.loads((folder / "report.json").read_text())
+    assert report["bytes"] == (folder / "x.darn").stat().st_size
+    assert report["bits_per_image"]["file"] == pytest.approx(8 * report["bytes"] / N)
+    # a small file: header, 40 bits of the state and no more than what the draws of h make uncertain
+    assert 0 < N * (report["bits_per_image"]["file"] - report["bits_per_image"]["description length"]) < 600
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_bad_input(folder: Path, finished: dict[str, Finished], message: str) -> None:
+    done = finished[message]
+    assert done.code == 2, done
+    assert message in done.err
+    assert done.err.count("\n") == 1
+    assert done.err.startswith(f"{SCRIPT}: error: ")
+    assert (folder / "kept.npy").read_bytes() == b"kept"
+    assert not (folder / "y.darn").exists()

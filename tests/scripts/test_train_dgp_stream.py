@@ -1,0 +1,368 @@
+"""`scripts/train_dgp.py --stream`: runs, resumed runs, and what is left after kills, full disks and lost workers."""
+
+import hashlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.scripts.running import SCRIPTS, Finished, command, environment, run_many
+
+SMALL = [
+    "--stream",
+    "--target=y",
+    "--data=data/*.parquet",
+    "--inducing=5",
+    "--num_predict_samples=4",
+    "--batch_size=20",
+    "--shuffle_rows=100",
+    "--stream_sample=50",
+    "--noprogress",
+    "--log_every=1",
+    "--layers=1",
+]
+STEPS = 8
+
+
+def write_shards(folder: Path, rng: np.random.Generator) -> None:
+    folder.mkdir()
+    for number in range(3):
+        x = rng.normal(size=(150, 2))
+        table = pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "y": np.sin(x[:, 0]) + 0.1 * rng.normal(size=150)})
+        table.to_parquet(folder / f"part{number}.parquet", row_group_size=30)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with shards, and with damaged ones."""
+    folder = tmp_path_factory.mktemp("stream")
+    write_shards(folder / "data", np.random.default_rng(0))
+    good = pd.read_parquet(folder / "data" / "part0.parquet")
+    for name, table in {
+        "nan": good.assign(b=np.where(np.arange(150) == 40, np.nan, good["b"])),
+        "changed": good.rename(columns={"b": "c"}),
+        "text": good.assign(b="no number"),
+    }.items():
+        (folder / name).mkdir()
+        good.to_parquet(folder / name / "part0.parquet", row_group_size=30)
+        table.to_parquet(folder / name / "part1.parquet", row_group_size=30)
+    (folder / "broken").mkdir()
+    good.to_parquet(folder / "broken" / "part0.parquet")
+    (folder / "broken" / "part1.parquet").write_bytes((folder / "broken" / "part0.parquet").read_bytes()[:500])
+    return folder
+
+
+ERRORS: list[tuple[list[str], str]] = [
+    (["--data=nan"], r"part1.parquet row 40 \(from 0\): 'b' must be a number, got nan .*--bad_rows=drop"),
+    (["--data=changed"], "part1.parquet must have the columns of the stream .* lacks 'b'"),
+    (["--data=text"], "part1.parquet must have numbers in column 'b', got text"),
+    (["--data=broken"], "part1.parquet cannot be read: .*get it again or leave it out"),
+    (["--data=nowhere"], "'nowhere' must name .parquet, .csv or .tfrecord files, but there are none"),
+    (["--target=z"], "--target must be a column of the stream, got 'z'"),
+    (["--max_rows=10"], "--max_rows is for data in memory"),
+    (["--stream_preset=taxi"], "--target, --task and --features describe other files"),
+    (["--batch_size=1000"], "a stream must have at least the 1000 training rows of a batch"),
+    (["--strategy=multi_worker"], "needs the environment variable TF_CONFIG"),
+]
+
+
+@pytest.fixture(scope="module")
+def finished(folder: Path) -> dict[str, Finished]:
+    """A run at once, the same in two pieces, one that drops a row, and all of `ERRORS`."""
+    calls = {
+        "once": ["--run_dir=once", *SMALL, f"--num_steps={STEPS}"],
+        "first half": ["--run_dir=halves", *SMALL, "--num_steps=5"],
+        "second half": ["--run_dir=halves", *SMALL, f"--num_steps={STEPS}", "--resume"],
+        "drop": ["--run_dir=drop", *SMALL, "--data=nan", "--bad_rows=drop", "--num_steps=1"],
+        **{f"error {i}": [f"--run_dir=error{i}", *SMALL, *call] for i, (call, _) in enumerate(ERRORS)},
+    }
+    return dict(zip(calls, run_many("train_dgp.py", list(calls.values()), folder), strict=True))
+
+
+def result(path: Path) -> dict[str, Any]:
+    return dict(json.loads((path / "result.json").read_text()))
+
+
+def elbos(path: Path) -> list[tuple[int, float]]:
+    """Step and bound of each line of training scalars."""
+    lines = [json.loads(line) for line in (path / "scalars.jsonl").read_text().splitlines()]
+    return [(line["step"], line["train/elbo_nats"]) for line in lines if "train/elbo_nats" in line]
+
+
+def assert_same_run(one: Path, two: Path) -> None:
+    """The same parameters, scores and bounds in every bit, and no step twice or missing."""
+    with np.load(one / "model.npz") as a, np.load(two / "model.npz") as b:
+        assert set(a) == set(b)
+        for name in a:
+            np.testing.assert_array_equal(a[name], b[name], err_msg=name)
+    first, second = (result(path)["models"]["gp"] for path in (one, two))
+    assert first["test"] == second["test"]
+    assert elbos(one) == elbos(two)
+    assert [step for step, _ in elbos(one)] == list(range(1, first["num_steps"] + 1))
+
+
+def test_run(folder: Path, finished: dict[str, Finished]) -> None:
+    code, out, err = finished["once"]
+    assert (code, err) == (0, "")
+    assert "stream: 3 parquet files" in out
+    found = result(folder / "once")
+    counts = found["stream_rows"]
+    assert sum(counts.values()) == 450
+    assert found["rows"]["train"] == counts["train"]
+    assert found["rows"]["test"] == min(50, counts["test"])
+    assert all(np.isfinite(value) for value in found["models"]["gp"]["test"].values())
+    line = json.loads((folder / "once" / "scalars.jsonl").read_text().splitlines()[0])
+    assert 0 <= line["train/input_wait_percent"] <= 100
+
+
+def test_resumed_run_is_the_same_in_every_bit(folder: Path, finished: dict[str, Finished]) -> None:
+    assert finished["first half"].code == finished["second half"].code == 0
+    assert_same_run(folder / "once", folder / "halves")
+
+
+def test_damaged_rows_can_be_dropped(folder: Path, finished: dict[str, Finished]) -> None:
+    assert finished["drop"].code == 0
+    assert result(folder / "drop")["stream_rows"]["bad"] == 1
+
+
+@pytest.mark.parametrize("number", range(len(ERRORS)), ids=[message for _, message in ERRORS])
+def test_errors_are_one_line(number: int, folder: Path, finished: dict[str, Finished]) -> None:
+    code, _, err = finished[f"error {number}"]
+    assert code == 2
+    assert re.fullmatch(rf"train_dgp\.py: error: .*{ERRORS[number][1]}.*\n", err), err
+    assert not (folder / f"error{number}" / "result.json").exists()
+
+
+# What follows kills processes. Each is forked from one that has imported TensorFlow but not started it.
+
+_FORKS = """
+import contextlib, importlib.util, json, os, resource, sys
+from absl import flags
+path = sys.argv[1]
+spec = importlib.util.spec_from_file_location("script", path)
+script = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(script)
+print("READY", flush=True)
+for line in sys.stdin:
+    call = json.loads(line)
+    pid = os.fork()
+    if pid == 0:
+        os.environ.update(call["environment"])
+        file = os.open(call["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(file, 1)
+        os.dup2(file, 2)
+        if call["limit"]:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (call["limit"], call["limit"]))
+        sys.argv = [path, *call["arguments"]]
+        try:
+            code = script.main(flags.FLAGS(sys.argv))
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+    print(pid, flush=True)
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+"""
+
+
+class Forks:
+    """Calls of `train_dgp.py`, one after the other, each in a process of its own."""
+
+    def __init__(self, server: "subprocess.Popen[str]", folder: Path) -> None:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        self._stdin: IO[str] = server.stdin
+        self._stdout: IO[str] = server.stdout
+        self.log = folder / "log.txt"
+
+    def start(self, arguments: list[str], limit: int = 0, **variables: str) -> int:
+        """The number of the new process."""
+        call = {"arguments": arguments, "limit": limit, "environment": variables, "log": str(self.log)}
+        self._stdin.write(json.dumps(call) + "\n")
+        self._stdin.flush()
+        return int(self._stdout.readline())
+
+    def wait(self) -> int:
+        """Its exit status, negative for a signal."""
+        return int(self._stdout.readline())
+
+    def run(self, arguments: list[str], limit: int = 0) -> tuple[int, str]:
+        """Exit status and output."""
+        self.start(arguments, limit)
+        return self.wait(), self.log.read_text()
+
+
+@contextmanager
+def forks(folder: Path) -> Iterator[Forks]:
+    server = subprocess.Popen(
+        [sys.executable, "-c", _FORKS, str(SCRIPTS / "train_dgp.py")],
+        cwd=folder,
+        env=environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    with server:
+        assert server.stdout is not None
+        assert server.stdout.readline() == "READY\n"
+        try:
+            yield Forks(server, folder)
+        finally:
+            assert server.stdin is not None
+            server.stdin.close()
+
+
+def num_lines(path: Path) -> int:
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def assert_checkpoints_are_whole(path: Path) -> None:
+    """All files that the manifest of each checkpoint lists are there, with their checksums."""
+    for checkpoint in (path / "checkpoints").glob("step-*"):
+        manifest = json.loads((checkpoint / "manifest.json").read_text())
+        assert manifest["files"]
+        for name, sha256 in manifest["files"].items():
+            assert hashlib.sha256((checkpoint / name).read_bytes()).hexdigest() == sha256, checkpoint / name
+
+
+@pytest.mark.slow
+def test_killed_at_twenty_random_moments(folder: Path, rng: np.random.Generator) -> None:
+    """Checkpoints at every step, so that many kills fall into writing one; in the end nothing is lost."""
+    call = [*SMALL, "--num_steps=150", "--checkpoint_every=1"]
+    scalars = folder / "killed" / "scalars.jsonl"
+    kills = 0
+    with forks(folder) as processes:
+        assert processes.run(["--run_dir=whole", *call])[0] == 0
+        while kills < 20:
+            resume = ["--resume"] if (folder / "killed" / "flags.txt").exists() else []
+            before = num_lines(scalars)
+            pid = processes.start(["--run_dir=killed", *call, *resume])
+            deadline = time.monotonic() + 120
+            while num_lines(scalars) < before + rng.integers(1, 4) and time.monotonic() < deadline:
+                time.sleep(0.002)
+            time.sleep(rng.uniform(0, 0.1))
+            os.kill(pid, signal.SIGKILL)
+            assert processes.wait() == -signal.SIGKILL, processes.log.read_text()
+            kills += 1
+            assert "damaged" not in processes.log.read_text()
+            assert_checkpoints_are_whole(folder / "killed")
+        code, log = processes.run(["--run_dir=killed", *call, "--resume"])
+        assert code == 0, log
+        assert "damaged" not in log
+    assert_same_run(folder / "whole", folder / "killed")
+
+
+@contextmanager
+def small_disk(path: Path) -> Iterator[Path]:
+    path.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", path], capture_output=True).returncode:
+        pytest.skip("a tmpfs cannot be mounted here")
+    try:
+        yield path
+    finally:
+        subprocess.run(["umount", path], check=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["disk", "limit"])
+def test_full_disk_is_one_error_and_the_run_goes_on_later(kind: str, folder: Path, tmp_path: Path) -> None:
+    """A file system of 4 MB that another file fills; or a limit to the size of a file, for those without root."""
+    call = [*SMALL, "--checkpoint_every=2"]
+    with small_disk(tmp_path / "disk") if kind == "disk" else _here(tmp_path) as disk, forks(folder) as processes:
+        run, ballast = disk / "run", disk / "ballast"
+        code, log = processes.run([f"--run_dir={run}", *call, "--num_steps=4"])
+        assert code == 0, log
+        if kind == "disk":
+            free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize
+            ballast.write_bytes(b"\0" * (free - 8192))
+        code, log = processes.run(
+            [f"--run_dir={run}", *call, f"--num_steps={STEPS}", "--resume"], 2000 * (kind != "disk")
+        )
+        assert code == 2, log
+        assert len(re.findall(r"^train_dgp\.py: error: ", log, re.MULTILINE)) == 1, log
+        assert "Traceback" not in log
+        assert_checkpoints_are_whole(run)
+        ballast.unlink(missing_ok=True)
+        code, log = processes.run([f"--run_dir={run}", *call, f"--num_steps={STEPS}", "--resume"])
+        assert code == 0, log
+        code, log = processes.run([f"--run_dir={tmp_path}/straight", *call, f"--num_steps={STEPS}"])
+        assert code == 0, log
+        assert_same_run(tmp_path / "straight", run)
+
+
+@contextmanager
+def _here(path: Path) -> Iterator[Path]:
+    yield path
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind(("localhost", 0))
+    ports = [int(each.getsockname()[1]) for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+@contextmanager
+def workers(folder: Path, arguments: list[str]) -> Iterator[list["subprocess.Popen[str]"]]:
+    """Two workers on this machine."""
+    hosts = [f"localhost:{port}" for port in free_ports(2)]
+    processes = [
+        subprocess.Popen(
+            command("train_dgp.py", arguments),
+            cwd=folder,
+            env={
+                **environment(),
+                "TF_CONFIG": json.dumps({"cluster": {"worker": hosts}, "task": {"type": "worker", "index": i}}),
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for i in range(2)
+    ]
+    try:
+        yield processes
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+@pytest.mark.slow
+def test_worker_that_is_killed_loses_nothing(folder: Path) -> None:
+    """One of two is killed: the other says so and ends. Both again: the same run as one without a kill."""
+    call = [*SMALL, "--strategy=multi_worker", "--checkpoint_every=10"]
+    path = folder / "workers"
+    with workers(folder, ["--run_dir=workers", *call, "--num_steps=1000000"]) as (chief, other):
+        deadline = time.monotonic() + 120
+        while not (path / "checkpoints" / "step-0000000020").exists() and time.monotonic() < deadline:
+            assert chief.poll() is None, chief.communicate()
+            time.sleep(0.05)
+        other.kill()
+        out, _ = chief.communicate(timeout=120)
+        assert chief.returncode == 1, out
+        assert re.search(r"^train_dgp\.py: error: another worker has stopped .*--resume\.$", out, re.MULTILINE), out
+    assert_checkpoints_are_whole(path)
+    num_steps = max(step for step, _ in elbos(path)) + 5
+    for name, resume in (("workers", ["--resume"]), ("workers_straight", [])):
+        with workers(folder, [f"--run_dir={name}", *call, f"--num_steps={num_steps}", *resume]) as both:
+            for process in both:
+                out, _ = process.communicate(timeout=240)
+                assert process.returncode == 0, out
+    assert_same_run(folder / "workers_straight", path)
