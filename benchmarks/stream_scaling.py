@@ -76,7 +76,9 @@ def generate(folder: Path, rows: int, suffix: str = "parquet") -> int:
     for number, start in enumerate(range(0, rows, FILE_ROWS)):
         columns, path = table(min(FILE_ROWS, rows - start), number), folder / f"part-{number:05d}.{suffix}"
         if suffix == "parquet":
-            pa.parquet.write_table(pa.table(columns), path, row_group_size=ROW_GROUP, compression="none")
+            pa.parquet.write_table(
+                pa.table(columns), path, row_group_size=ROW_GROUP, compression="none", use_dictionary=False
+            )
         elif suffix == "csv":
             pd.DataFrame(columns).to_csv(path, index=False)
         else:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
-__all__ = ["Codebook", "codebook", "fine_tune"]
+__all__ = ["Codebook", "codebook", "fine_tune", "nearest"]
 
 
 class Codebook(NamedTuple):

@@ -44,7 +44,7 @@ from compression.bits import FixedPoint
 from compression.codebook import Codebook
 from compression.select_inputs import SelectInputs
 
-__all__ = ["FORMAT_VERSION", "Raw", "chain", "kernels_of", "kinds", "load_bcz", "save_bcz", "with_kernels"]
+__all__ = ["FORMAT_VERSION", "Kernel", "Raw", "chain", "kernels_of", "kinds", "load_bcz", "save_bcz", "with_kernels"]
 
 FORMAT_VERSION = 1
 _MAGIC = b"\x89BCZ"

@@ -77,7 +77,9 @@ def export_tflite(
 
 def tflite_outputs(path: str | os.PathLike[str], X: ArrayLike) -> np.ndarray:
     """Outputs of a TensorFlow Lite file for inputs [n, ...], one at a time."""
-    interpreter = tf.lite.Interpreter(model_path=os.fspath(path))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r"[\s\S]*tf.lite.Interpreter is deprecated")
+        interpreter = tf.lite.Interpreter(model_path=os.fspath(path))
     interpreter.allocate_tensors()
     source, target = interpreter.get_input_details()[0]["index"], interpreter.get_output_details()[0]["index"]
     outputs = []

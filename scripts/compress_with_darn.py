@@ -23,7 +23,7 @@ import zipfile
 import zlib
 from pathlib import Path
 
-if importlib.util.find_spec("experiment") is None:  # run from a checkout that is not installed
+if importlib.util.find_spec("darn") is None:  # run from a checkout that is not installed
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 

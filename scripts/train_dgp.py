@@ -4,7 +4,7 @@
     train_dgp.py --run_dir=runs/first
     train_dgp.py --run_dir=runs/houses --data=houses.csv --target=price --layers=3
     train_dgp.py --run_dir=runs/first --resume --num_steps=20000
-    train_dgp.py --run_dir=runs/taxi --stream --stream_preset=taxi --data="trips/*.parquet" --strategy=mirrored
+    train_dgp.py --run_dir=runs/taxi --stream --stream_preset=taxi --data="trips/*.csv" --strategy=mirrored
 
 Inputs (and regression targets) are standardised with the training part; every reported number is in the units of the
 data. Predictions never choose anything: test scores are logged to look at, and the last parameters are reported. Ctrl-C
