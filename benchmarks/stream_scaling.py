@@ -25,6 +25,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -188,8 +189,9 @@ def replicated(folder: Path, steps: int, num_layers: int, num_replicas: int) -> 
 
 def in_process(function: Any, *arguments: Any, threads: int = 0) -> Any:
     """`function(*arguments)` in a new process, so that memory and devices are its own."""
-    with multiprocessing.get_context("spawn").Pool(1, apply_threads, [threads]) as pool:
-        return pool.apply(function, arguments)
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context, initializer=apply_threads, initargs=(threads,)) as pool:
+        return pool.submit(function, *arguments).result()
 
 
 # The report.

@@ -141,9 +141,8 @@ def search_bits(
 ) -> list[FixedPoint]:
     """Drop significant bits layer by layer while an error on held-out data stays within a bound.
 
-    Each round tries one bit less in each layer and takes, among those within the bound, the layer that saves most bits
-    for the error it adds; it ends when no layer can lose a bit. If `start` itself exceeds the bound, all layers first
-    get more bits.
+    Each round tries one bit less in each layer, the largest layer first, and keeps what stays within the bound; a layer
+    that does not is left alone from then on. If `start` itself exceeds the bound, all layers first get more bits.
 
     :param kernels: weights of each layer.
     :param error_of: error of the network with these rounded weights, on data that are used for nothing else.
@@ -157,8 +156,7 @@ def search_bits(
     if len(start) != len(weights):
         raise ValueError(f"start must have one number of bits for each of {len(weights)} layers, got {len(start)}.")
     current = [fixed_point(w, max(minimum, t)) for w, t in zip(weights, start, strict=True)]
-    error = error_of(current)
-    while not error <= max_error:
+    while not (error := error_of(current)) <= max_error:
         if all(layer.significant == MAX_SIGNIFICANT for layer in current):
             raise ValueError(
                 f"with {MAX_SIGNIFICANT} significant bits in every layer the error is {error:g}, above the allowed "
@@ -168,23 +166,14 @@ def search_bits(
             fixed_point(w, min(MAX_SIGNIFICANT, layer.significant + 1))
             for w, layer in zip(weights, current, strict=True)
         ]
-        error = error_of(current)
-    is_open = [layer.significant > minimum for layer in current]
-    while any(is_open):
-        best: tuple[float, int, float] | None = None
-        for i, w in enumerate(weights):
-            if not is_open[i]:
-                continue
-            tried = [*current[:i], fixed_point(w, current[i].significant - 1), *current[i + 1 :]]
-            tried_error = error_of(tried)
-            if not tried_error <= max_error:
-                is_open[i] = False  # later rounds have less precision elsewhere, so it will hardly fit again
-                continue
-            cost = max(0.0, tried_error - error) / w.size
-            if best is None or (cost, -w.size) < (best[0], -weights[best[1]].size):
-                best = cost, i, tried_error
-        if best is not None:
-            _, i, error = best
-            current[i] = fixed_point(weights[i], current[i].significant - 1)
-            is_open[i] = current[i].significant > minimum
+    open_layers = sorted(range(len(weights)), key=lambda i: -weights[i].size)
+    while open_layers:
+        for i in list(open_layers):
+            tried = list(current)
+            if current[i].significant > minimum:
+                tried[i] = fixed_point(weights[i], current[i].significant - 1)
+            if current[i].significant > minimum and error_of(tried) <= max_error:
+                current = tried
+            else:
+                open_layers.remove(i)  # later rounds have less precision elsewhere, so it will hardly fit again
     return current

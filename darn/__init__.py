@@ -1,13 +1,16 @@
 """Deep autoregressive networks (Gregor, Danihelka, Mnih, Blundell and Wierstra, 2014)."""
 
 from darn.autoregressive import Conditional, FactorialConditional, LinearConditional
+from darn.coding import decode, encode
 from darn.description_length import DescriptionLength, description_length, fast_sampling_cost
 from darn.gradients import ESTIMATORS, estimate, gradient_report
+from darn.integer_model import IntegerModel
 from darn.likelihood import exact_log_likelihood, importance_log_likelihood
 from darn.local import LocalConfig
 from darn.model import DARN, DARNConfig, check_data
 from darn.nade import EoNADEConditional, MADEConditional, NADEConditional
 from darn.optimization import make_optimizer
+from darn.sampling import Sampler, linear_bits
 from darn.serialization import load_darn, save_darn
 from darn.training import Trainer, TrainingConfig
 from darn.weight_noise import WeightNoise
@@ -20,20 +23,25 @@ __all__ = [
     "DescriptionLength",
     "EoNADEConditional",
     "FactorialConditional",
+    "IntegerModel",
     "LinearConditional",
     "LocalConfig",
     "MADEConditional",
     "NADEConditional",
+    "Sampler",
     "Trainer",
     "TrainingConfig",
     "WeightNoise",
     "check_data",
+    "decode",
     "description_length",
+    "encode",
     "estimate",
     "exact_log_likelihood",
     "fast_sampling_cost",
     "gradient_report",
     "importance_log_likelihood",
+    "linear_bits",
     "load_darn",
     "make_optimizer",
     "save_darn",

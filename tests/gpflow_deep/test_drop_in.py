@@ -57,6 +57,7 @@ def test_autograph_warnings_would_be_seen(log_messages: list[str]) -> None:
 # Optimisers.
 
 
+@pytest.mark.slow
 def test_scipy_is_deterministic_and_decreases_the_loss(model: DeepGP, data: Data) -> None:
     start = {name: parameter.numpy() for name, parameter in parameter_dict(model).items()}
     before = float(model.training_loss(data, seed=0))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.scripts.running import run
+from tests.scripts.running import run_many
 
 
 def write_run(folder: Path, tags: dict[str, float]) -> None:
@@ -20,11 +20,11 @@ def test_draws_runs_and_names_a_bad_one(tmp_path: Path) -> None:
     write_run(tmp_path / "a", {"tracker/log_z_nats": 1.0, "tracker/log_z_std_nats": 0.1, "exact/log_z_nats": 1.1})
     write_run(tmp_path / "b", {"exact/log_z_nats": 1.1})
 
-    done = run("plot_rbm_runs.py", ["--runs=a,a", "--output=out.png"], tmp_path)
-    assert done.code == 0, done.err
-    assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")
+    calls = [["--runs=a,a", "--output=out.png"], ["--runs=a,b", "--output=other.png"]]
+    drawn, refused = run_many("plot_rbm_runs.py", calls, tmp_path)
 
-    done = run("plot_rbm_runs.py", ["--runs=a,b", "--output=other.png"], tmp_path)
-    assert done.code == 2
-    assert "b has no tracked log Z" in done.err
+    assert drawn.code == 0, drawn.err
+    assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")
+    assert refused.code == 2
+    assert "b has no tracked log Z" in refused.err
     assert not (tmp_path / "other.png").exists()
