@@ -84,7 +84,7 @@ flags.DEFINE_string("final_ais_betas", "paper", "Temperatures of the AIS bracket
 flags.DEFINE_integer("ais_chains", 100, "Chains of AIS.", 2)
 flags.DEFINE_integer("exact_every", 0, "Updates between exact log Z, for 25 units or fewer; 0: only at the end.", 0)
 flags.DEFINE_boolean("early_stopping", False, "Stop when the validation likelihood has got worse; report the best.")
-flags.DEFINE_integer("patience", 10, "Evaluations in a row that have to be worse, beyond their errors.", 1)
+flags.DEFINE_integer("patience", 10, "Evaluations in a row that have to be worse, beyond their errors, or flagged.", 1)
 flags.DEFINE_integer("eval_rows", 10_000, "Rows of each part (drawn once) to look at during training.", 2)
 flags.DEFINE_boolean("jit", True, "Compile with XLA.")
 
@@ -97,13 +97,14 @@ class TrainingFailed(Exception):
 
 
 class Best(NamedTuple):
-    """The best evaluation so far: its step, validation log-likelihood and standard deviation, nats; and how many
-    evaluations in a row were worse since."""
+    """The best evaluation so far: its step, validation log-likelihood and standard deviation, nats; how many
+    evaluations in a row were worse since, or not to be trusted; and whether this one had a health flag."""
 
     step: int = -1
     log_likelihood: float = -math.inf
     std: float = 0.0
     num_worse: int = 0
+    is_flagged: bool = True
 
 
 class Store(tf.Module):
@@ -127,8 +128,8 @@ class Store(tf.Module):
 
     def read(self) -> tuple[SMLState, Best]:
         state = tf.nest.pack_sequence_as(self._structure, [tf.convert_to_tensor(leaf) for leaf in self.leaves])
-        step, log_likelihood, std, num_worse = self.best.numpy()
-        return state, Best(int(step), float(log_likelihood), float(std), int(num_worse))
+        step, log_likelihood, std, num_worse, is_flagged = self.best.numpy()
+        return state, Best(int(step), float(log_likelihood), float(std), int(num_worse), bool(is_flagged))
 
 
 class Trainer:
@@ -235,14 +236,17 @@ class Trainer:
                 highest,
                 highest,
             )
-        is_possible = highest <= Z_VALUE * std
-        if is_possible and valid - Z_VALUE * std > self.best.log_likelihood - Z_VALUE * self.best.std:
-            self.best = Best(step, valid, std)
+        # An estimate with a health flag never takes the place of one without.
+        is_possible, is_flagged = highest <= Z_VALUE * std, flags_ != 0
+        is_higher = valid - Z_VALUE * std > self.best.log_likelihood - Z_VALUE * self.best.std
+        if is_possible and (self.best.is_flagged if is_flagged != self.best.is_flagged else is_higher):
+            self.best = Best(step, valid, std, is_flagged=is_flagged)
             if FLAGS.early_stopping:
                 save_rbm(self.run.path / "best.npz", self.saved(step, observed))
         else:
             gain = valid - self.best.log_likelihood + Z_VALUE * math.hypot(std, self.best.std)
-            num_worse = self.best.num_worse + 1 if gain < 0 else 0
+            is_no_better = gain < 0 or (is_flagged and not self.best.is_flagged)
+            num_worse = self.best.num_worse + 1 if is_no_better else 0
             self.best = self.best._replace(num_worse=num_worse)
             self.should_stop = FLAGS.early_stopping and num_worse >= FLAGS.patience
         if flags_:
