@@ -515,6 +515,7 @@ def test_leading_batch_dimensions(rng: np.random.Generator, monkeypatch: pytest.
         np.testing.assert_allclose(density[i], model.predict_log_density((X[i], Y[i])), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_unknown_number_of_points_is_one_trace(rng: np.random.Generator, traced_once: Callable[[Any], Any]) -> None:
     model = make_model(rng, (2, 2, 2), num_predict_samples=5)
     X_spec, Y_spec = (tf.TensorSpec([None, 2], tf.float64) for _ in range(2))

@@ -104,6 +104,7 @@ def test_stopping_and_resuming_gives_the_same_bits(data: np.ndarray, seed: tf.Te
     assert int(resumed.step) == 10
 
 
+@pytest.mark.slow
 def test_xla_changes_nothing_but_rounding(data: np.ndarray, seed: tf.Tensor, rng: np.random.Generator) -> None:
     rows, source = rows_for(rng, 8), tf.constant(data)
     results = [

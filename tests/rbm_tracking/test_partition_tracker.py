@@ -20,6 +20,7 @@ def as_rbm(parameters: oracles.Parameters) -> RBM:
     return RBM(*map(tf.constant, parameters))
 
 
+@pytest.mark.slow
 def test_log_z_of_a_drifting_model_is_tracked(rng: np.random.Generator) -> None:
     """Exact samples, parameters that do not depend on them: no bias, and better than the bridges of one time."""
     parameters = oracles.random_rbm(rng, 3, 5, 1.0)

@@ -144,6 +144,7 @@ def simulate(
     return np.array(scores), state
 
 
+@pytest.mark.slow
 def test_filter_is_calibrated_and_learns_the_bias(rng: np.random.Generator) -> None:
     scores, state = simulate(rng, 1000, 0.0, inflate=False)
     z = scores[300:, 0] / scores[300:, 1]

@@ -35,6 +35,8 @@ SMALL = [
 ]
 STEPS = 8
 
+pytestmark = pytest.mark.slow  # each training run takes 5 s and more; experiment/ has the tests of the parts
+
 
 def write_shards(folder: Path, rng: np.random.Generator) -> None:
     folder.mkdir()
