@@ -1,5 +1,6 @@
 """The training loop. Batches and noise are pure functions of (seed, step), so a resumed run repeats its numbers."""
 
+import math
 import signal
 import threading
 import time
@@ -11,7 +12,7 @@ from typing import Any
 import tensorflow as tf
 from tqdm import tqdm
 
-__all__ = ["Interrupted", "train"]
+__all__ = ["Interrupted", "block_size", "train"]
 
 
 class Interrupted(Exception):
@@ -26,6 +27,15 @@ class Interrupted(Exception):
         self.step = step
         self.reason = reason
         self.exit_code = 0 if reason == "max_seconds" else 128 + signal.Signals[reason]
+
+
+def block_size(most: int, *every: int) -> int:
+    """Steps in one call: the largest number up to `most` that ends at each step where something is due.
+
+    :param every: the intervals; 0 for what is never due.
+    """
+    divisor = math.gcd(*every) or most
+    return max(size for size in range(1, min(most, divisor) + 1) if divisor % size == 0)
 
 
 def train(

@@ -4,16 +4,15 @@ Figures are drawn without pyplot, so nothing global changes and no display is ne
 """
 
 import importlib.util
-import json
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from experiment.run_dir import atomic_path
+from experiment.scalars import read_scalars
 
 __all__ = [
     "Line",
@@ -59,7 +58,7 @@ def training_curves(
     :param tags: for example "train/elbo_nats", "test/rmse".
     :raises ValueError: if no file has any of the tags.
     """
-    records = {title: _records(Path(file)) for title, file in scalars_files.items()}
+    records = {title: read_scalars(file) for title, file in scalars_files.items()}
     present = [tag for tag in tags if any(tag in record for run in records.values() for record in run)]
     if not present:
         raise ValueError(f"none of the tags {', '.join(tags)} was logged; lower --log_every or --eval_every.")
@@ -257,7 +256,3 @@ def _figure(num_panels: int, size: float = 3.5) -> tuple[Any, list[Any]]:
 def _save(figure: Any, path: str | os.PathLike[str]) -> None:
     with atomic_path(path) as temporary:
         figure.savefig(temporary, format="png")
-
-
-def _records(file: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]

@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -11,7 +12,15 @@ import tensorflow as tf
 
 from experiment.run_dir import RunDir, atomic_path, jsonable
 
-__all__ = ["ScalarWriter"]
+__all__ = ["ScalarWriter", "read_scalars"]
+
+
+def read_scalars(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
+    """The objects of a `scalars.jsonl`, one for each logged step: "step" and the tags.
+
+    :raises OSError: if it cannot be read.
+    """
+    return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
 
 
 class ScalarWriter:

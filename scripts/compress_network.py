@@ -48,7 +48,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import keras
 import numpy as np
 import tensorflow as tf
-from absl import app, flags, logging
+from absl import app, flags
 
 import compression
 from compression import bits, export
@@ -61,6 +61,7 @@ from experiment.flags import apply_threads, define_common_flags, flags_text
 from experiment.images import Images, load_images, read_images
 from experiment.loop import Interrupted, train
 from experiment.scalars import ScalarWriter
+from experiment.script import run_script
 from experiment.seeds import named_seed
 
 FLAGS = flags.FLAGS
@@ -720,32 +721,16 @@ def check_flags() -> None:
         raise ValueError(f"--export_dir={FLAGS.export_dir} must be a new or empty folder.")
 
 
+def explain(error: Exception) -> tuple[str, int] | None:
+    if isinstance(error, (tf.errors.ResourceExhaustedError, MemoryError)):
+        return f"out of memory; lower --batch_size or --max_images. {error}", 1
+    return None
+
+
 def main(argv: list[str]) -> int:
-    program = Path(argv[0]).name
     if not FLAGS["verbosity"].present:
-        logging.set_verbosity(logging.WARNING)
         tf.get_logger().setLevel("ERROR")  # networks of different shapes are traced more than once
-    try:
-        if len(argv) > 1:
-            raise ValueError(f"all arguments must be flags, --name=value, got {argv[1]!r}; see --help.")
-        run_all(time.monotonic())
-        return 0
-    except Interrupted as stop:
-        print(f"{program}: {stop}", file=sys.stderr)
-        return stop.exit_code
-    except KeyboardInterrupt:
-        print(f"{program}: stopped; continue from the last checkpoint with --resume.", file=sys.stderr)
-        return 130
-    except (ValueError, OSError) as error:
-        message, code = str(error), 2
-        if FLAGS.verbosity >= 1:
-            raise
-    except (tf.errors.ResourceExhaustedError, MemoryError) as error:
-        message, code = f"out of memory; lower --batch_size or --max_images. {error}", 1
-        if FLAGS.verbosity >= 1:
-            raise
-    print(f"{program}: error: {message}", file=sys.stderr)
-    return code
+    return run_script(argv, run_all, explain)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ far as the run has them (`--ais_every`, `--exact_every`), all in nats.
 """
 
 import importlib.util
-import json
 import sys
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from absl import app, flags
 
 from experiment import plots
 from experiment.plots import Line
+from experiment.scalars import read_scalars
 
 FLAGS = flags.FLAGS
 flags.DEFINE_list("runs", None, "Folders of the runs.", required=True)
@@ -28,11 +28,10 @@ flags.DEFINE_string("output", "log_z.png", "PNG file to write; it is replaced if
 def panel(folder: Path) -> tuple[str, dict[str, Line]]:
     """Title and lines of a run."""
     try:
-        text = (folder / "scalars.jsonl").read_text(encoding="utf-8")
+        records = read_scalars(folder / "scalars.jsonl")
         stored = (folder / "flags.txt").read_text(encoding="utf-8").split()
     except OSError as error:
         raise ValueError(f"{folder} is not the folder of a run of track_rbm.py ({error}); check --runs.") from error
-    records = [json.loads(line) for line in text.splitlines()]
     lines = {
         "tracked": plots.recorded(records, "tracker/log_z_nats", "-", "tracker/log_z_std_nats", 1.96),
         "AIS": plots.recorded(records, "ais/log_z_nats", "o", "ais/log_z_std_nats", 3.0),

@@ -16,7 +16,6 @@ Every log-likelihood is in nats per row. Ctrl-C saves a checkpoint. The folder o
 """
 
 import importlib.util
-import json
 import math
 import os
 import sys
@@ -35,9 +34,10 @@ from absl import app, flags, logging
 from experiment import binary_data, checkpoints, plots, run_dir
 from experiment.data import batch_indices
 from experiment.flags import apply_threads, define_common_flags, flags_text
-from experiment.loop import Interrupted, train
+from experiment.loop import Interrupted, block_size, train
 from experiment.plots import Line
-from experiment.scalars import ScalarWriter
+from experiment.scalars import ScalarWriter, read_scalars
+from experiment.script import TrainingFailed, run_script
 from experiment.seeds import named_seed, numpy_rng
 from rbm_tracking import ais, exact
 from rbm_tracking.ladder import spawn_level
@@ -92,10 +92,6 @@ MAX_BLOCK = 250  # updates in one call of the compiled graph
 Z_VALUE = 1.645  # one-sided 95 %
 
 
-class TrainingFailed(Exception):
-    """Training diverged; the message says where and what to try."""
-
-
 class Best(NamedTuple):
     """The best evaluation so far: its step, validation log-likelihood and standard deviation, nats; how many
     evaluations in a row were worse since, or not to be trusted; and whether this one had a health flag."""
@@ -140,7 +136,8 @@ class Trainer:
         self.state, self.best = store.read()
         self.should_stop = False
         self.seed = named_seed(FLAGS.seed, "train")
-        self.block = block_size()
+        every = [FLAGS.log_every, FLAGS.eval_every, FLAGS.checkpoint_every, FLAGS.ais_every, FLAGS.exact_every]
+        self.block = block_size(MAX_BLOCK, *every)
         self.update = compiled_updates(config(), jit_compile=FLAGS.jit)
         self.train_rows = tf.constant(data.train)
         self.looked_at = {name: some_rows(getattr(data, name), name) for name in ("train", "valid")}
@@ -338,13 +335,6 @@ def load_data() -> binary_data.BinaryData:
 
 def is_due(step: int, every: int) -> bool:
     return every > 0 and step % every == 0
-
-
-def block_size() -> int:
-    """Updates in one call: the largest number up to MAX_BLOCK that ends at each step where something is due."""
-    every = [FLAGS.log_every, FLAGS.eval_every, FLAGS.checkpoint_every, FLAGS.ais_every, FLAGS.exact_every]
-    divisor = math.gcd(*every)
-    return max(size for size in range(1, min(MAX_BLOCK, divisor) + 1) if divisor % size == 0)
 
 
 def some_rows(rows: np.ndarray, name: str) -> np.ndarray:
@@ -599,7 +589,7 @@ def run_all(start: float) -> None:
     print(f"RBM of {data.train.shape[1]} visible and {FLAGS.hidden} hidden units; rows: {sizes}", flush=True)
     trainer, stopped, seconds = fit(data, run)
     result = report(data, trainer)
-    records = [json.loads(line) for line in run.scalars_file.read_text(encoding="utf-8").splitlines()]
+    records = read_scalars(run.scalars_file)
     errors = tracking_errors(records)
     if plots.is_available():
         with ScalarWriter(run, resume_step=int(trainer.state.step)) as writer:
@@ -633,31 +623,14 @@ def run_all(start: float) -> None:
     print(f"written to {run.path}")
 
 
+def explain(error: Exception) -> tuple[str, int] | None:
+    if isinstance(error, TrainingFailed):
+        return f"{error} Lower --lr, or let it decay with --lr_decay=1000; checkpoints are kept.", 1
+    return None
+
+
 def main(argv: list[str]) -> int:
-    program = Path(argv[0]).name
-    if not FLAGS["verbosity"].present:
-        logging.set_verbosity(logging.WARNING)
-    try:
-        if len(argv) > 1:
-            raise ValueError(f"all arguments must be flags, --name=value, got {argv[1]!r}; see --help.")
-        run_all(time.monotonic())
-        return 0
-    except Interrupted as stop:
-        print(f"{program}: {stop}", file=sys.stderr)
-        return stop.exit_code
-    except KeyboardInterrupt:
-        print(f"{program}: stopped; continue from the last checkpoint with --resume.", file=sys.stderr)
-        return 130
-    except (ValueError, OSError) as error:
-        message, code = str(error), 2
-        if FLAGS.verbosity >= 1:
-            raise
-    except TrainingFailed as error:
-        message, code = f"{error} Lower --lr, or let it decay with --lr_decay=1000; checkpoints are kept.", 1
-        if FLAGS.verbosity >= 1:
-            raise
-    print(f"{program}: error: {message}", file=sys.stderr)
-    return code
+    return run_script(argv, run_all, explain)
 
 
 if __name__ == "__main__":

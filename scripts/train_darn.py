@@ -45,9 +45,10 @@ from darn.training import Observed, Trainer, TrainingConfig
 from experiment import binary_data, checkpoints, datasets, plots, run_dir
 from experiment.data import batch_indices
 from experiment.flags import apply_threads, define_common_flags, flags_text
-from experiment.loop import Interrupted, train
+from experiment.loop import Interrupted, block_size, train
 from experiment.plots import Line
-from experiment.scalars import ScalarWriter
+from experiment.scalars import ScalarWriter, read_scalars
+from experiment.script import TrainingFailed, run_script
 from experiment.seeds import named_seed, numpy_rng
 
 FLAGS = flags.FLAGS
@@ -106,10 +107,6 @@ EXACT_SECONDS = 600.0  # --exact=auto gives up beyond this rough estimate
 NATS_TO_BITS = 1.0 / math.log(2.0)
 
 
-class TrainingFailed(Exception):
-    """Training diverged; the message says where and what to try."""
-
-
 class StopEarly(Exception):
     """The validation description length has not improved for --patience evaluations."""
 
@@ -141,7 +138,7 @@ class Run:
         self.data, self.folder, self.writer, self.trainer = data, folder, writer, trainer
         self.best_values = tf.Variable(np.array(Best(), np.float64))
         self.seed = named_seed(FLAGS.seed, "train")
-        self.block = block_size()
+        self.block = block_size(MAX_BLOCK, FLAGS.log_every, FLAGS.eval_every, FLAGS.checkpoint_every)
         self.steps = trainer.compiled_steps(jit_compile=FLAGS.jit)
         self.train_rows = tf.constant(data.train)
         self.looked_at = {name: some_rows(getattr(data, name), name) for name in ("train", "valid")}
@@ -352,12 +349,6 @@ def load_grey() -> GreyData:
     return GreyData(f"{name} intensities", train, valid, test, (side, side), known.source, digest)
 
 
-def block_size() -> int:
-    """Steps in one call: the largest number up to MAX_BLOCK that ends at each step where something is due."""
-    divisor = math.gcd(FLAGS.log_every, FLAGS.eval_every, FLAGS.checkpoint_every)
-    return max(size for size in range(1, min(MAX_BLOCK, divisor) + 1) if divisor % size == 0)
-
-
 def some_rows(rows: np.ndarray, name: str, count: int | None = None) -> np.ndarray:
     count = FLAGS.eval_rows if count is None else count
     if len(rows) <= count:
@@ -557,7 +548,7 @@ def run_all(start: float) -> None:
     print(f"DARN {config.to_json()}\nrows: {sizes}", flush=True)
     run, step, stopped, seconds = fit(data, folder, trainer)
     darn, result = report(data, run)
-    records = [json.loads(line) for line in folder.scalars_file.read_text(encoding="utf-8").splitlines()]
+    records = read_scalars(folder.scalars_file)
     if plots.is_available():
         with ScalarWriter(folder, resume_step=step) as writer:
             for path in make_plots(data, run, darn, records):
@@ -582,31 +573,14 @@ def run_all(start: float) -> None:
     print(f"written to {folder.path}")
 
 
+def explain(error: Exception) -> tuple[str, int] | None:
+    if isinstance(error, TrainingFailed):
+        return f"{error} Lower --learning_rate, or give --clip_norm=10; checkpoints are kept.", 1
+    return None
+
+
 def main(argv: list[str]) -> int:
-    program = Path(argv[0]).name
-    if not FLAGS["verbosity"].present:
-        logging.set_verbosity(logging.WARNING)
-    try:
-        if len(argv) > 1:
-            raise ValueError(f"all arguments must be flags, --name=value, got {argv[1]!r}; see --help.")
-        run_all(time.monotonic())
-        return 0
-    except Interrupted as stop:
-        print(f"{program}: {stop}", file=sys.stderr)
-        return stop.exit_code
-    except KeyboardInterrupt:
-        print(f"{program}: stopped; continue from the last checkpoint with --resume.", file=sys.stderr)
-        return 130
-    except (ValueError, OSError) as error:
-        message, code = str(error), 2
-        if FLAGS.verbosity >= 1:
-            raise
-    except TrainingFailed as error:
-        message, code = f"{error} Lower --learning_rate, or give --clip_norm=10; checkpoints are kept.", 1
-        if FLAGS.verbosity >= 1:
-            raise
-    print(f"{program}: error: {message}", file=sys.stderr)
-    return code
+    return run_script(argv, run_all, explain)
 
 
 if __name__ == "__main__":

@@ -45,6 +45,7 @@ from experiment.loop import Interrupted, train
 from experiment.metrics import metrics, mixture_quantiles
 from experiment.scalars import ScalarWriter
 from experiment.scale import Batches, define_scale_flags, keep_scan, load_stream, strategy_from_flags
+from experiment.script import TrainingFailed, run_script
 from experiment.seeds import named_seed, numpy_rng
 from experiment.streams import Stream
 from gpflow_deep.serialization import save_model
@@ -93,10 +94,6 @@ LIKELIHOODS = {
     "binary": ("bernoulli", "robustmax", "softmax"),
     "multiclass": ("robustmax", "softmax"),
 }
-
-
-class TrainingFailed(Exception):
-    """Training diverged; the message says where and what to try."""
 
 
 class Data(NamedTuple):
@@ -614,43 +611,22 @@ def run_all(start: float) -> None:
     print(f"written to {run.path}")
 
 
-def main(argv: list[str]) -> int:
-    program = Path(argv[0]).name
-    if not FLAGS["verbosity"].present:
-        logging.set_verbosity(logging.WARNING)
-    try:
-        if len(argv) > 1:
-            raise ValueError(f"all arguments must be flags, --name=value, got {argv[1]!r}; see --help.")
-        run_all(time.monotonic())
-        return 0
-    except Interrupted as stop:
-        print(f"{program}: {stop}", file=sys.stderr)
-        return stop.exit_code
-    except KeyboardInterrupt:
-        print(f"{program}: stopped; continue from the last checkpoint with --resume.", file=sys.stderr)
-        return 130
-    except (ValueError, OSError) as error:
-        message, code = str(error), 2
-        if FLAGS.verbosity >= 1:
-            raise
-    except tf.errors.ResourceExhaustedError as error:
-        message, code = f"out of memory; lower --batch_size or --inducing. {first_message(error)}", 1
+def explain(error: Exception) -> tuple[str, int] | None:
+    if isinstance(error, tf.errors.ResourceExhaustedError):
         if "No space left" in error.message:  # TensorFlow has one error for both
-            message, code = f"{first_message(error)}; free some space, then continue with --resume.", 2
-        if FLAGS.verbosity >= 1:
-            raise
-    except distribution.WORKER_LOST as error:
-        message, code = f"another worker has stopped ({first_message(error)}). Start all of them with --resume.", 1
-        if FLAGS.verbosity >= 1:
-            raise
-    except (TrainingFailed, tf.errors.InvalidArgumentError) as error:
+            return f"{first_message(error)}; free some space, then continue with --resume.", 2
+        return f"out of memory; lower --batch_size or --inducing. {first_message(error)}", 1
+    if isinstance(error, distribution.WORKER_LOST):
+        return f"another worker has stopped ({first_message(error)}). Start all of them with --resume.", 1
+    if isinstance(error, (TrainingFailed, tf.errors.InvalidArgumentError)):
         reason = str(error) if isinstance(error, TrainingFailed) else first_message(error)
         advice = "Lower --learning_rate (or --natgrad_gamma), or look for outliers in the data; checkpoints are kept."
-        message, code = f"{reason} {advice}", 1
-        if FLAGS.verbosity >= 1:
-            raise
-    print(f"{program}: error: {message}", file=sys.stderr)
-    return code
+        return f"{reason} {advice}", 1
+    return None
+
+
+def main(argv: list[str]) -> int:
+    return run_script(argv, run_all, explain)
 
 
 if __name__ == "__main__":

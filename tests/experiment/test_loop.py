@@ -15,7 +15,7 @@ import pytest
 import tensorflow as tf
 
 from experiment import checkpoints
-from experiment.loop import Interrupted, train
+from experiment.loop import Interrupted, block_size, train
 from experiment.seeds import named_seed
 
 
@@ -254,3 +254,11 @@ except loop.Interrupted as stop:
     step, total = tf.Variable(0), tf.Variable(0)
     assert checkpoints.restore(tmp_path, step=step, total=total) == int(step) >= 3
     assert int(total) == int(step) * (int(step) - 1) // 2  # the step that was running counts, once
+
+
+@pytest.mark.parametrize(
+    ("most", "every", "size"),
+    [(10, (100, 250), 10), (64, (100, 250), 50), (7, (12, 0), 6), (20, (7,), 7), (5, (7,), 1), (9, (0, 0), 9)],
+)
+def test_blocks_end_where_something_is_due(most: int, every: tuple[int, ...], size: int) -> None:
+    assert block_size(most, *every) == size

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from experiment.run_dir import RunDir
-from experiment.scalars import ScalarWriter
+from experiment.scalars import ScalarWriter, read_scalars
 
 
 def lines(run: RunDir) -> list[dict[str, Any]]:
@@ -185,3 +185,11 @@ def test_a_writer_closed_by_an_error_has_written(tmp_path: Path) -> None:
         raise KeyboardInterrupt
     assert lines(run) == [{"step": 1, "a": 1.0}]
     assert scalars(run) == {(1, "a"): 1.0}
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    run = RunDir(tmp_path / "run")
+    with ScalarWriter(run, resume_step=None) as writer:
+        writer.write(1, {"loss": 2.5})
+        writer.write(3, {"loss": np.nan})
+    assert read_scalars(run.scalars_file) == [{"step": 1, "loss": 2.5}, {"step": 3, "loss": None}]

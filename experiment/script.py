@@ -1,0 +1,54 @@
+"""What the `main` of a training script does around its work: arguments, interruptions, errors as one line of text."""
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from absl import flags, logging
+
+from experiment.loop import Interrupted
+
+__all__ = ["TrainingFailed", "run_script"]
+
+FLAGS = flags.FLAGS
+
+
+class TrainingFailed(Exception):
+    """Training diverged; the message says where and what to try."""
+
+
+def run_script(
+    argv: list[str],
+    run_all: Callable[[float], None],
+    explain: Callable[[Exception], tuple[str, int] | None] = lambda error: None,
+) -> int:
+    """Call `run_all` with the time at which the script began (of `time.monotonic`), and return the exit status.
+
+    Interruptions say that --resume continues the run. Bad input (ValueError, OSError) is one line and status 2. Other
+    exceptions pass through unless `explain` knows them; with `--verbosity=1` all errors do.
+
+    :param argv: as absl's `app.run` gives it: flags are parsed, so that only the name of the program may be left.
+    :param explain: message and exit status of an exception, or None.
+    """
+    program = Path(argv[0]).name
+    if not FLAGS["verbosity"].present:
+        logging.set_verbosity(logging.WARNING)
+    try:
+        if len(argv) > 1:
+            raise ValueError(f"all arguments must be flags, --name=value, got {argv[1]!r}; see --help.")
+        run_all(time.monotonic())
+        return 0
+    except Interrupted as stop:
+        print(f"{program}: {stop}", file=sys.stderr)
+        return stop.exit_code
+    except KeyboardInterrupt:
+        print(f"{program}: stopped; continue from the last checkpoint with --resume.", file=sys.stderr)
+        return 130
+    except Exception as error:
+        explained = (str(error), 2) if isinstance(error, (ValueError, OSError)) else explain(error)
+        if explained is None or FLAGS.verbosity >= 1:
+            raise
+        message, code = explained
+    print(f"{program}: error: {message}", file=sys.stderr)
+    return code
