@@ -1,7 +1,7 @@
 """experiment.script: exit status and message of each way in which a training script ends."""
 
 import pytest
-from absl import flags, logging
+from absl import flags
 from absl.testing import flagsaver
 
 from experiment.loop import Interrupted
