@@ -33,6 +33,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from darn.autoregressive import Unit, bernoulli_log_prob, threshold
 from darn.model import DARN, check_data
+from darn.replicas import num_replicas, sum_over_replicas
 
 __all__ = [
     "ESTIMATORS",
@@ -225,8 +226,8 @@ def _reinforce(
 ) -> Estimate:
     f, log_q, result = _scored(model, x, noise, entropy, seed)
     if baseline is None:
-        others = tf.maximum(tf.cast(tf.size(f), f.dtype) - 1.0, 1.0)
-        baseline = (tf.reduce_sum(f) - f) / others
+        others = tf.maximum(tf.cast(num_replicas() * tf.size(f), f.dtype) - 1.0, 1.0)
+        baseline = (sum_over_replicas(tf.reduce_sum(f)) - f) / others
     return result._replace(loss=result.loss + _zero_with_gradient(f - baseline, log_q))
 
 

@@ -25,6 +25,7 @@ from darn.autoregressive import (
     logistic_noise,
     threshold,
 )
+from darn.replicas import own_rows
 
 __all__ = ["CONDITIONALS", "EoNADEConditional", "MADEConditional", "NADEConditional", "make_conditional"]
 
@@ -152,8 +153,14 @@ class EoNADEConditional(Conditional):
     def training_log_prob(self, h: tf.Tensor, offset: tf.Tensor | None, seed: tf.Tensor) -> tf.Tensor:
         """Unbiased estimate of the mean over all orders of log p(h), [B] for h [B, n], nats."""
         order_seed, count_seed = tf.unstack(tf.random.experimental.stateless_split(seed, 2))
-        rank = tf.argsort(tf.argsort(tf.random.stateless_uniform(tf.shape(h), order_seed), axis=-1), axis=-1)
-        num_known = tf.random.stateless_uniform(tf.shape(h)[:1], count_seed, 0, self.n, tf.int32)
+        u, num_known = own_rows(
+            lambda rows: (
+                tf.random.stateless_uniform([rows, self.n], order_seed),
+                tf.random.stateless_uniform([rows], count_seed, 0, self.n, tf.int32),
+            ),
+            tf.shape(h)[0],
+        )
+        rank = tf.argsort(tf.argsort(u, axis=-1), axis=-1)
         is_known = tf.cast(rank < num_known[:, None], self.dtype)
         known = tf.linalg.matmul(h * is_known, self.W) + tf.linalg.matmul(is_known, self.U) + self.c
         a = tf.linalg.matmul(tf.sigmoid(known), self.V, transpose_b=True) + self.bias

@@ -16,7 +16,6 @@ def make_optimizer(
     half_life: float | None = None,
     momentum: float = 0.9,
     weight_decay: float | None = None,
-    clip_norm: float | None = None,
 ) -> tf.keras.optimizers.Optimizer:
     """A Keras optimizer.
 
@@ -24,7 +23,6 @@ def make_optimizer(
     :param half_life: steps after which the learning rate has halved; None for a constant rate.
     :param momentum: of RMSProp, 0.9 in the paper; beta_1 of Adam.
     :param weight_decay: decoupled decay of all variables, in units of the learning rate; None for none.
-    :param clip_norm: largest norm of the whole gradient; None for no limit.
     :raises ValueError: if the name is not known or a number is out of range.
     """
     if name not in OPTIMIZERS:
@@ -36,7 +34,9 @@ def make_optimizer(
     rate = learning_rate
     if half_life is not None:
         rate = tf.keras.optimizers.schedules.ExponentialDecay(learning_rate, half_life, 0.5)
-    common = {"weight_decay": weight_decay or None, "global_clipnorm": clip_norm or None}
+    decay = weight_decay or None
     if name == "adam":
-        return tf.keras.optimizers.Adam(rate, beta_1=momentum, **common)
-    return tf.keras.optimizers.RMSprop(rate, rho=0.95, momentum=momentum, epsilon=1e-4, centered=True, **common)
+        return tf.keras.optimizers.Adam(rate, beta_1=momentum, weight_decay=decay)
+    return tf.keras.optimizers.RMSprop(
+        rate, rho=0.95, momentum=momentum, epsilon=1e-4, centered=True, weight_decay=decay
+    )

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -22,6 +22,7 @@ import tensorflow as tf
 from darn.gradients import Estimate, check_estimator, estimate
 from darn.model import DARN
 from darn.optimization import make_optimizer
+from darn.replicas import mean_over_replicas, own_rows
 from darn.weight_noise import WeightNoise
 
 __all__ = ["Observed", "Trainer", "TrainingConfig", "sparsity_penalty"]
@@ -93,36 +94,49 @@ class Trainer(tf.Module):
     :ivar averages: running means of the trainable variables; empty without averaging.
 
     :param num_data: N, which weighs the KL of weight noise against the data.
+    :param strategy: of `tf.distribute`: its replicas share the rows of each minibatch, and do what one device does with
+        all of them. The model has to be made in its scope.
     :raises ValueError: if the estimator does not fit the model, or a setting is out of range.
     """
 
-    def __init__(self, model: DARN, config: TrainingConfig, *, num_data: int, name: str = "trainer") -> None:
+    def __init__(
+        self,
+        model: DARN,
+        config: TrainingConfig,
+        *,
+        num_data: int,
+        strategy: tf.distribute.Strategy | None = None,
+        name: str = "trainer",
+    ) -> None:
         super().__init__(name=name)
         check_estimator(model, config.estimator, config.entropy)
         if num_data < 1:
             raise ValueError(f"num_data must be at least 1, got {num_data}.")
-        self.model, self.config, self.num_data = model, config, num_data
-        self.optimizer = make_optimizer(
-            config.optimizer,
-            config.learning_rate,
-            half_life=config.half_life,
-            momentum=config.momentum,
-            weight_decay=config.weight_decay,
-            clip_norm=config.clip_norm,
-        )
+        self.model, self.config, self.num_data, self._strategy = model, config, num_data, strategy
         self._variables = model.trainable_variables
         self.noise = None
-        if config.weight_noise is not None:
-            self.noise = WeightNoise(self._variables, initial_std=config.initial_std, kind=config.weight_noise)
-        self.averages = [tf.Variable(v, trainable=False) for v in self._variables] if config.average else []
-        self.optimizer.build([*self._variables, *(self.noise.log_variances if self.noise else [])])
+        with self._scope():
+            self.optimizer = make_optimizer(
+                config.optimizer,
+                config.learning_rate,
+                half_life=config.half_life,
+                momentum=config.momentum,
+                weight_decay=config.weight_decay,
+            )
+            if config.weight_noise is not None:
+                self.noise = WeightNoise(self._variables, initial_std=config.initial_std, kind=config.weight_noise)
+            self.averages = [tf.Variable(v, trainable=False) for v in self._variables] if config.average else []
+            self.optimizer.build([*self._variables, *(self.noise.log_variances if self.noise else [])])
 
     def compiled_steps(self, *, jit_compile: bool = False) -> tf.types.experimental.PolymorphicFunction:
         """(data [N, n_x], rows [K, B], count [], seed [2]) to `Observed`: `count` steps, number t with the minibatch
         rows[t] and noise of (seed, `optimizer.iterations`).
 
         :param jit_compile: compile with XLA: faster for small models, after a minute or less of compilation.
+        :raises ValueError: for XLA on several replicas.
         """
+        if jit_compile and self._strategy is not None:
+            raise ValueError("XLA is for one device here; leave out jit_compile (--jit), or the strategy.")
 
         @tf.function(autograph=False, jit_compile=jit_compile)
         def run(data: tf.Tensor, rows: tf.Tensor, count: tf.Tensor, seed: tf.Tensor) -> Observed:
@@ -141,10 +155,13 @@ class Trainer(tf.Module):
 
     def step(self, x: tf.Tensor, seed: tf.Tensor) -> Observed:
         """One update by the minibatch x [B, n_x] of the model's dtype; each of the result is []."""
-        seeds = tf.unstack(tf.random.experimental.stateless_split(seed, 3))
+        with self._scope():
+            return self._step(x, tf.unstack(tf.random.experimental.stateless_split(seed, 3)))
+
+    def _step(self, x: tf.Tensor, seeds: Sequence[tf.Tensor]) -> Observed:
         if self.noise is None:
             gradients, observed = self._gradients(x, seeds[0], seeds[1])
-            self.optimizer.apply(gradients, self._variables)
+            self._apply(gradients, self._variables)
         else:
             eps = self.noise.draw(seeds[2])
             means = [tf.identity(v) for v in self._variables]
@@ -155,12 +172,29 @@ class Trainer(tf.Module):
                 variable.assign(mean)
             d_mean, d_log_variance = self.noise.gradients(means, at_draw, eps, self.num_data, x.shape[0])
             observed = observed._replace(objective=observed.objective + self.noise.kl() / self.num_data)
-            self.optimizer.apply([*d_mean, *d_log_variance], [*self._variables, *self.noise.log_variances])
+            self._apply([*d_mean, *d_log_variance], [*self._variables, *self.noise.log_variances])
         step = tf.cast(self.optimizer.iterations, self.model.dtype)
         decay = tf.minimum(tf.cast(self.config.average, step.dtype), step / (step + 10.0))
         for average, variable in zip(self.averages, self._variables, strict=False):
             average.assign(decay * average + (1.0 - decay) * variable)
         return observed
+
+    def _apply(self, gradients: Sequence[tf.Tensor], variables: Sequence[tf.Variable]) -> None:
+        """Let the optimizer change the variables, by gradients for all rows."""
+        if self.config.clip_norm:
+            gradients = tf.clip_by_global_norm(gradients, self.config.clip_norm)[0]
+        if self._strategy is None:
+            self.optimizer.apply(gradients, variables)
+            return
+        count = self._strategy.num_replicas_in_sync
+
+        def on_replica(gradients: Sequence[tf.Tensor]) -> None:  # Keras adds up the gradients of the replicas
+            self.optimizer.apply([gradient / count for gradient in gradients], variables)
+
+        self._strategy.run(on_replica, args=(gradients,))
+
+    def _scope(self) -> contextlib.AbstractContextManager[Any]:
+        return contextlib.nullcontext() if self._strategy is None else self._strategy.scope()
 
     @contextlib.contextmanager
     def averaged(self) -> Iterator[None]:
@@ -203,7 +237,7 @@ class Trainer(tf.Module):
         return estimate(
             self.model,
             x,
-            self.model.encoder_noise(copies * tf.shape(x)[0], noise_seed),
+            own_rows(lambda rows: self.model.encoder_noise(rows, noise_seed), tf.shape(x)[0], copies),
             estimator=config.estimator,
             entropy=config.entropy,
             num_samples=config.num_samples,
@@ -213,6 +247,30 @@ class Trainer(tf.Module):
     def _gradients(
         self, x: tf.Tensor, noise_seed: tf.Tensor, training_seed: tf.Tensor
     ) -> tuple[list[tf.Tensor], Observed]:
+        if self._strategy is None:
+            gradients, values = self._own_gradients(x, noise_seed, training_seed)
+        else:
+            size, rest = divmod(x.shape[0], self._strategy.num_replicas_in_sync)
+            if rest:
+                raise ValueError(
+                    f"a minibatch must be a multiple of the {self._strategy.num_replicas_in_sync} replicas, got "
+                    f"{x.shape[0]} rows."
+                )
+
+            def on_replica(x: tf.Tensor, *seeds: tf.Tensor) -> tuple[list[tf.Tensor], tf.Tensor]:
+                start = size * tf.cast(tf.distribute.get_replica_context().replica_id_in_sync_group, tf.int32)
+                return self._own_gradients(x[start : start + size], *seeds)
+
+            parts = self._strategy.run(on_replica, args=(x, noise_seed, training_seed))
+            gradients, values = tf.nest.map_structure(
+                lambda part: self._strategy.reduce(tf.distribute.ReduceOp.MEAN, part, axis=None), parts
+            )
+        return gradients, Observed._make([*tf.unstack(values), tf.linalg.global_norm(gradients)])
+
+    def _own_gradients(
+        self, x: tf.Tensor, noise_seed: tf.Tensor, training_seed: tf.Tensor
+    ) -> tuple[list[tf.Tensor], tf.Tensor]:
+        """Gradients of the objective for the rows of this replica, and the first fields of `Observed`, [5]."""
         config = self.config
         with tf.GradientTape() as tape:
             estimated = self._estimate(x, noise_seed, training_seed)
@@ -220,11 +278,9 @@ class Trainer(tf.Module):
             if config.sparsity is not None:
                 objective += config.sparsity_weight * sparsity_penalty(estimated, config.sparsity)
         gradients = tape.gradient(objective, self._variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-        prior, bits_back, visible = (
-            tf.reduce_mean(part) for part in (estimated.prior, estimated.bits_back, estimated.visible)
-        )
+        parts = [tf.reduce_mean(part) for part in (estimated.prior, estimated.bits_back, estimated.visible)]
         activity = tf.reduce_mean(tf.concat(estimated.q, axis=1)) if estimated.q else tf.zeros_like(objective)
-        return gradients, Observed(objective, prior, bits_back, visible, activity, tf.linalg.global_norm(gradients))
+        return gradients, tf.stack([objective, *parts, activity])
 
 
 def sparsity_penalty(estimated: Estimate, rho: float) -> tf.Tensor:
@@ -234,7 +290,7 @@ def sparsity_penalty(estimated: Estimate, rho: float) -> tf.Tensor:
     """
     total = []
     for q in estimated.q:
-        mean = tf.clip_by_value(tf.reduce_mean(q, axis=0), 1e-6, 1.0 - 1e-6)
+        mean = tf.clip_by_value(mean_over_replicas(tf.reduce_mean(q, axis=0)), 1e-6, 1.0 - 1e-6)
         active = rho * (math.log(rho) - tf.math.log(mean))
         silent = (1.0 - rho) * (math.log1p(-rho) - tf.math.log1p(-mean))
         total.append(tf.reduce_sum(active + silent))

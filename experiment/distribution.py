@@ -30,6 +30,7 @@ __all__ = [
     "replica_noise",
     "scope",
     "split_batch",
+    "value_of_chief",
     "worker_of",
 ]
 
@@ -216,6 +217,18 @@ def check_same_step(strategy: tf.distribute.Strategy | None, step: int) -> None:
             f"all workers must continue from one checkpoint, but they found steps {-low} to {high}; --run_dir has to "
             "be a folder that all of them share."
         )
+
+
+def value_of_chief(strategy: tf.distribute.Strategy | None, value: float) -> float:
+    """The chief's value, so that all workers decide alike; every worker has to call it."""
+    if strategy is None or worker_of(strategy).count == 1:
+        return value
+
+    def gather() -> tf.Tensor:
+        context = tf.distribute.get_replica_context()
+        return context.all_gather(tf.constant([value], tf.float64), axis=0)
+
+    return float(strategy.experimental_local_results(strategy.run(tf.function(gather)))[0][0])
 
 
 def _is_keras(variable: Any) -> bool:

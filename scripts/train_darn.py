@@ -6,6 +6,7 @@
     train_darn.py --run_dir=runs/mnist --dataset=binarized_mnist --data_dir=DATA --hidden=500 --tanh=500
     train_darn.py --run_dir=runs/own --data=table.csv --hidden=16
     train_darn.py --run_dir=runs/digits --resume --num_steps=50000
+    train_darn.py --run_dir=runs/mnist --dataset=binarized_mnist --data_dir=DATA --hidden=500 --strategy=mirrored
 
 The model with the best description length on the validation rows is reported. Ctrl-C saves a checkpoint. The folder of
 the run gets:
@@ -24,6 +25,7 @@ import math
 import os
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,17 +44,19 @@ from darn.local import LocalConfig
 from darn.model import DARN, DARNConfig
 from darn.serialization import load_darn, save_darn
 from darn.training import Observed, Trainer, TrainingConfig
-from experiment import binary_data, checkpoints, datasets, plots, run_dir
+from experiment import binary_data, checkpoints, datasets, distribution, plots, run_dir
 from experiment.data import batch_indices
 from experiment.flags import apply_threads, define_common_flags, flags_text
 from experiment.loop import Interrupted, block_size, train
 from experiment.plots import Line
 from experiment.scalars import ScalarWriter, read_scalars
+from experiment.scale import define_strategy_flags, strategy_from_flags
 from experiment.script import TrainingFailed, run_script
 from experiment.seeds import named_seed, numpy_rng
 
 FLAGS = flags.FLAGS
 define_common_flags()
+define_strategy_flags()
 FLAGS.set_default("batch_size", 100)
 FLAGS.set_default("float32", True)
 KINDS = ["factorial", *nade.CONDITIONALS]
@@ -132,10 +136,18 @@ class Best(NamedTuple):
 
 
 class Run:
-    """One run: what is fixed, and the trainer, which :meth:`advance` moves on."""
+    """One run: what is fixed, and the trainer, which :meth:`advance` moves on. Only the chief of several workers has a
+    writer."""
 
-    def __init__(self, data: Any, folder: run_dir.RunDir, writer: ScalarWriter, trainer: Trainer) -> None:
-        self.data, self.folder, self.writer, self.trainer = data, folder, writer, trainer
+    def __init__(
+        self,
+        data: Any,
+        folder: run_dir.RunDir,
+        writer: ScalarWriter | None,
+        trainer: Trainer,
+        strategy: tf.distribute.Strategy | None,
+    ) -> None:
+        self.data, self.folder, self.writer, self.trainer, self.strategy = data, folder, writer, trainer, strategy
         self.best_values = tf.Variable(np.array(Best(), np.float64))
         self.seed = named_seed(FLAGS.seed, "train")
         self.block = block_size(MAX_BLOCK, FLAGS.log_every, FLAGS.eval_every, FLAGS.checkpoint_every)
@@ -179,7 +191,7 @@ class Run:
             scalars |= training_scalars(observed)
         if is_last or step % FLAGS.eval_every == 0:
             scalars |= self.evaluate(step)
-        if scalars:
+        if scalars and self.writer is not None:
             self.writer.write(step, scalars)
         if is_last or step % FLAGS.checkpoint_every == 0 or self.should_stop:
             self.save(step)
@@ -187,6 +199,8 @@ class Run:
             raise StopEarly
 
     def save(self, step: int) -> None:
+        if self.writer is None:
+            return
         checkpoints.save(
             self.folder.checkpoint_dir,
             step,
@@ -205,13 +219,14 @@ class Run:
                     darn, rows, seed=named_seed(FLAGS.seed, f"eval/{name}"), num_samples=FLAGS.eval_samples
                 )
                 scalars |= length_scalars(name, lengths)
-            nats = scalars["valid/description_length_nats"]
+            nats = distribution.value_of_chief(self.strategy, scalars["valid/description_length_nats"])
             best = self.best
             best = Best(step, nats) if nats < best.nats else best._replace(num_worse=best.num_worse + 1)
-            if best.step == step:
-                save_darn(self.folder.path / "best.npz", darn)
             self.best_values.assign(np.array(best, np.float64))
-            self.show(step, darn)
+            if self.writer is not None:
+                if best.step == step:
+                    save_darn(self.folder.path / "best.npz", darn)
+                self.show(self.writer, step, darn)
         if darn.encoders:
             rows = tf.constant(self.looked_at["train"][:100], darn.dtype)
             scalars["estimator/relative_std"] = self.trainer.gradient_noise(
@@ -221,20 +236,20 @@ class Run:
             raise TrainingFailed(f"the validation description length is not finite after step {step}.")
         return scalars
 
-    def show(self, step: int, darn: DARN) -> None:
+    def show(self, writer: ScalarWriter, step: int, darn: DARN) -> None:
         """Samples, filters and the activity of units for TensorBoard."""
         if darn.encoders:
             rows = tf.constant(self.looked_at["valid"][:1000], darn.dtype)
             noise = darn.encoder_noise(len(rows), named_seed(FLAGS.seed, "activity"))
             for level, h in enumerate(darn.encode(rows, noise).h, start=1):
-                self.writer.histogram(step, f"activity/layer_{level}", tf.reduce_mean(h, axis=0))
+                writer.histogram(step, f"activity/layer_{level}", tf.reduce_mean(h, axis=0))
         if self.data.image_shape is None or darn.config.visible > 4096:
             return
         samples = darn.sample(36, named_seed(FLAGS.seed, "samples"))
-        self.writer.image(step, "samples", plots.tiled(samples.probs.numpy().reshape(-1, *self.data.image_shape)))
+        writer.image(step, "samples", plots.tiled(samples.probs.numpy().reshape(-1, *self.data.image_shape)))
         filters = filters_of(darn, self.data.image_shape)
         if filters is not None:
-            self.writer.image(step, "filters", plots.tiled(filters))
+            writer.image(step, "filters", plots.tiled(filters))
 
 
 def training_scalars(observed: Observed) -> dict[str, float]:
@@ -356,15 +371,19 @@ def some_rows(rows: np.ndarray, name: str, count: int | None = None) -> np.ndarr
     return rows[np.sort(numpy_rng(FLAGS.seed, f"eval/{name}").choice(len(rows), count, replace=False))]
 
 
-def fit(data: Any, folder: run_dir.RunDir, trainer: Trainer) -> tuple[Run, int, bool, float]:
+def fit(
+    data: Any, folder: run_dir.RunDir, trainer: Trainer, strategy: tf.distribute.Strategy | None
+) -> tuple[Run, int, bool, float]:
     """Train, from the newest checkpoint if there is one; returns the run, the last step, whether it stopped early, and
     seconds."""
     step = tf.Variable(0, dtype=tf.int64)
     best = tf.Variable(np.array(Best(), np.float64))
     restored = checkpoints.restore(folder.checkpoint_dir, trainer=trainer, best=best, step=step)
+    distribution.check_same_step(strategy, int(step))
+    is_chief = distribution.worker_of(strategy).is_chief
     start = time.monotonic()
-    with ScalarWriter(folder, resume_step=restored) as writer:
-        run = Run(data, folder, writer, trainer)
+    with ScalarWriter(folder, resume_step=restored) if is_chief else nullcontext() as writer:
+        run = Run(data, folder, writer, trainer, strategy)
         run.best_values.assign(best)
         stopped = run.should_stop
         try:
@@ -529,6 +548,9 @@ def run_all(start: float) -> None:
         if getattr(FLAGS, name) is not None:
             raise ValueError(f"--{name} is for supervised scripts; a DARN models all columns. Leave it out.")
     apply_threads(FLAGS.threads)
+    strategy = strategy_from_flags()
+    worker = distribution.worker_of(strategy)
+    worker.batch_size(FLAGS.batch_size)
     data = load_data()
     config = darn_config(data)
     if FLAGS.exact == "yes" and sum(config.hidden) > MAX_EXACT_UNITS:
@@ -536,17 +558,21 @@ def run_all(start: float) -> None:
             f"--exact=yes needs at most {MAX_EXACT_UNITS} stochastic units, got {sum(config.hidden)}; leave it out for "
             "importance sampling."
         )
-    trainer = Trainer(
-        DARN(config, seed=named_seed(FLAGS.seed, "init"), data=data.train), training_config(), num_data=len(data.train)
-    )
-    record = run_dir.provenance(data.sha256, seed=FLAGS.seed, data_source=data.source)
-    folder = run_dir.open_run(FLAGS.run_dir, flags_text=flags_text(), provenance=record, resume=FLAGS.resume)
+    with distribution.scope(strategy):
+        network = DARN(config, seed=named_seed(FLAGS.seed, "init"), data=data.train)
+    trainer = Trainer(network, training_config(), num_data=len(data.train), strategy=strategy)
+    folder = run_dir.RunDir(Path(FLAGS.run_dir))
+    if worker.is_chief:
+        record = run_dir.provenance(data.sha256, seed=FLAGS.seed, data_source=data.source)
+        folder = run_dir.open_run(FLAGS.run_dir, flags_text=flags_text(), provenance=record, resume=FLAGS.resume)
     if not plots.is_available():
         logging.warning("Matplotlib is not installed, so there will be no plots; `pip install matplotlib`.")
     sizes = {name: len(getattr(data, name)) for name in ("train", "valid", "test")}
     print(f"{data.name}: {data.source}")
     print(f"DARN {config.to_json()}\nrows: {sizes}", flush=True)
-    run, step, stopped, seconds = fit(data, folder, trainer)
+    run, step, stopped, seconds = fit(data, folder, trainer, strategy)
+    if not worker.is_chief:
+        return
     darn, result = report(data, run)
     records = read_scalars(folder.scalars_file)
     if plots.is_available():
@@ -576,6 +602,8 @@ def run_all(start: float) -> None:
 def explain(error: Exception) -> tuple[str, int] | None:
     if isinstance(error, TrainingFailed):
         return f"{error} Lower --learning_rate, or give --clip_norm=10; checkpoints are kept.", 1
+    if isinstance(error, distribution.WORKER_LOST):
+        return f"another worker has stopped ({error.message}). Start all of them with --resume.", 1
     return None
 
 
