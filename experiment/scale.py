@@ -20,7 +20,7 @@ from experiment.shards import open_shards
 from experiment.stream_presets import PRESETS, numeric
 from experiment.streams import BatchReader, Stream, load_scan, save_scan, scan
 
-__all__ = ["Batches", "define_scale_flags", "keep_scan", "load_stream", "strategy_from_flags"]
+__all__ = ["Batches", "define_scale_flags", "define_strategy_flags", "keep_scan", "load_stream", "strategy_from_flags"]
 
 _TEST_FRACTION, _SAMPLE_ROWS, _SHUFFLE_ROWS = 0.1, 100_000, 2**18
 
@@ -58,6 +58,12 @@ def define_scale_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
         flag_values=fv,
     )
     flags.DEFINE_enum("bad_rows", None, ["error", "drop"], "What to do with damaged rows of --stream.", fv)
+    define_strategy_flags(fv)
+
+
+def define_strategy_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
+    """Define --strategy and --replicas alone, for a script without streams; None by default."""
+    fv = flag_values
     flags.DEFINE_enum("strategy", None, distribution.STRATEGIES, "Several devices or machines; see docs.", fv)
     flags.DEFINE_integer("replicas", None, "Devices of --strategy=mirrored; all GPUs if not given.", 1, flag_values=fv)
 
