@@ -2,9 +2,11 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -66,3 +68,39 @@ def run_many(script: str, calls: Sequence[Sequence[str]], cwd: Path) -> list[Fin
         raise RuntimeError(f"{script} raised: {done.stdout[-2000:]}\n{done.stderr[-4000:]}")
     results: list[Any] = json.loads(done.stdout.rsplit("RESULTS", 1)[1])
     return [Finished(*result) for result in results]
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind(("localhost", 0))
+    ports = [int(each.getsockname()[1]) for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+@contextmanager
+def workers(script: str, folder: Path, arguments: Sequence[str]) -> Iterator[list["subprocess.Popen[str]"]]:
+    """Two workers on this machine, killed at the end if they are still there."""
+    hosts = [f"localhost:{port}" for port in free_ports(2)]
+    processes = [
+        subprocess.Popen(
+            command(script, arguments),
+            cwd=folder,
+            env={
+                **environment(),
+                "TF_CONFIG": json.dumps({"cluster": {"worker": hosts}, "task": {"type": "worker", "index": i}}),
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for i in range(2)
+    ]
+    try:
+        yield processes
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()

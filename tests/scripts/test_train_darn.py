@@ -11,7 +11,7 @@ import pytest
 
 from darn.likelihood import exact_log_likelihood
 from darn.serialization import load_darn
-from tests.scripts.running import Finished, run_many
+from tests.scripts.running import Finished, run, run_many, workers
 
 SMALL = [
     "--batch_size=20",
@@ -56,6 +56,7 @@ ERRORS: list[tuple[list[str], str]] = [
     (["--dataset=adult", "--intensities"], "--intensities needs --dataset=digits or"),
     (["--data=patterns.csv", "stray"], "all arguments must be flags"),
     (["--data=patterns.csv", "--resume"], "holds no run to resume"),
+    (["--data=patterns.csv", "--strategy=multi_worker"], "needs the environment variable TF_CONFIG"),
 ]
 
 
@@ -186,3 +187,25 @@ def test_bad_input_is_one_clear_error(finished: dict[str, Finished], number: int
     assert done.code == 2
     assert re.search(ERRORS[number][1], done.err.replace("\n", " ")), done.err
     assert "Traceback" not in done.err
+
+
+@pytest.mark.slow
+def test_devices_and_workers_share_the_work(folder: Path) -> None:
+    """Two devices, and two processes that are started again, print what one device prints."""
+    call = [*WHOLE, "--nofloat32", "--weight_noise=graves", *STOPPING]
+    assert run("train_darn.py", ["--run_dir=one", "--num_steps=40", *call], folder).code == 0
+    mirrored = run("train_darn.py", ["--run_dir=two", "--num_steps=40", "--strategy=mirrored", *call], folder)
+    assert mirrored.code == 0, mirrored.err
+    for steps, resume in ((20, []), (40, ["--resume"])):
+        arguments = ["--run_dir=workers", f"--num_steps={steps}", "--strategy=multi_worker", *call, *resume]
+        with workers("train_darn.py", folder, arguments) as both:
+            for process in both:
+                out, _ = process.communicate(timeout=240)
+                assert process.returncode == 0, out
+    one = lines_of(folder, "one")
+    for name in ("two", "workers"):
+        for line, expected in zip(lines_of(folder, name), one, strict=True):
+            assert line == pytest.approx(expected, rel=1e-9, abs=1e-12)
+    odd = run("train_darn.py", ["--run_dir=odd", "--strategy=mirrored", *call, "--batch_size=21"], folder)
+    assert odd.code == 2
+    assert "--batch_size must be a multiple of the 2 replicas, got 21" in odd.err

@@ -5,7 +5,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,7 +17,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.scripts.running import SCRIPTS, Finished, command, environment, run_many
+from tests.scripts.running import SCRIPTS, Finished, environment, run_many, workers
 
 SMALL = [
     "--stream",
@@ -310,48 +309,12 @@ def _here(path: Path) -> Iterator[Path]:
     yield path
 
 
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("localhost", 0))
-    ports = [int(each.getsockname()[1]) for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
-
-
-@contextmanager
-def workers(folder: Path, arguments: list[str]) -> Iterator[list["subprocess.Popen[str]"]]:
-    """Two workers on this machine."""
-    hosts = [f"localhost:{port}" for port in free_ports(2)]
-    processes = [
-        subprocess.Popen(
-            command("train_dgp.py", arguments),
-            cwd=folder,
-            env={
-                **environment(),
-                "TF_CONFIG": json.dumps({"cluster": {"worker": hosts}, "task": {"type": "worker", "index": i}}),
-            },
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for i in range(2)
-    ]
-    try:
-        yield processes
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
-
-
 @pytest.mark.slow
 def test_worker_that_is_killed_loses_nothing(folder: Path) -> None:
     """One of two is killed: the other says so and ends. Both again: the same run as one without a kill."""
     call = [*SMALL, "--strategy=multi_worker", "--checkpoint_every=10"]
     path = folder / "workers"
-    with workers(folder, ["--run_dir=workers", *call, "--num_steps=1000000"]) as (chief, other):
+    with workers("train_dgp.py", folder, ["--run_dir=workers", *call, "--num_steps=1000000"]) as (chief, other):
         deadline = time.monotonic() + 120
         while not (path / "checkpoints" / "step-0000000020").exists() and time.monotonic() < deadline:
             assert chief.poll() is None, chief.communicate()
@@ -363,7 +326,7 @@ def test_worker_that_is_killed_loses_nothing(folder: Path) -> None:
     assert_checkpoints_are_whole(path)
     num_steps = max(step for step, _ in elbos(path)) + 5
     for name, resume in (("workers", ["--resume"]), ("workers_straight", [])):
-        with workers(folder, [f"--run_dir={name}", *call, f"--num_steps={num_steps}", *resume]) as both:
+        with workers("train_dgp.py", folder, [f"--run_dir={name}", *call, f"--num_steps={num_steps}", *resume]) as both:
             for process in both:
                 out, _ = process.communicate(timeout=240)
                 assert process.returncode == 0, out
