@@ -1,4 +1,4 @@
-"""How many bits the weights of a layer need: Section 4.3 and Appendix B of Louizos, Ullrich and Welling (2017).
+"""How many bits the weights of a layer need: Sections 4.1, 4.2 and Appendix B of Louizos, Ullrich and Welling (2017).
 
 A posterior with variance V does not determine the digits of a weight below the unit round-off u(t) = 2**-t of t
 significant bits. Weights are rounded to the grid of step 2**-t, so one sign bit, e exponent bits and t significant bits
