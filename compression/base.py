@@ -120,6 +120,8 @@ class BayesianLayer(keras.layers.Layer):
             self.bias = self.add_parameter("bias", shape[-1:], self.bias_initializer)
         self.mask = self.add_parameter("mask", self._groups_shape(shape), 1.0, trainable=False)
         self.kl_weight = self.add_parameter("kl_weight", (), 1.0, trainable=False)
+        # No aggregation: every replica advances its own copy alike. To wait for the others here would interleave their
+        # passes, and Keras collects the losses of one pass at a time.
         self.noise_state = self.add_weight(
             name="noise_state",
             shape=(2,),
@@ -243,10 +245,22 @@ class BayesianLayer(keras.layers.Layer):
         return mean + tf.sqrt(tf.maximum(variance, _VARIANCE_FLOOR)) * noise
 
     def _normal(self, shape: Any) -> tf.Tensor:
-        """Standard normal noise; each call advances `noise_state`."""
+        """Standard normal noise of shape [rows, ...]; each call advances `noise_state`.
+
+        Within `tf.distribute.Strategy.run` these are this replica's rows of the noise for the rows of all replicas, of
+        which each has equally many. So the replicas together have the noise of one device.
+        """
         state = tf.identity(tf.convert_to_tensor(self.noise_state))
         self.noise_state.assign(tf.add(state, [0, 1]))
-        return tf.random.stateless_normal(shape, tf.cast(state % (2**31 - 1), tf.int32), dtype=self.compute_dtype)
+        seed = tf.cast(state % (2**31 - 1), tf.int32)
+        context = tf.distribute.get_replica_context()
+        if context is None or context.num_replicas_in_sync == 1:
+            return tf.random.stateless_normal(shape, seed, dtype=self.compute_dtype)
+        shape = tf.convert_to_tensor(shape)
+        rows, others = shape[0], shape[1:]
+        whole = tf.concat([[rows * context.num_replicas_in_sync], others], axis=0)
+        start = rows * tf.cast(context.replica_id_in_sync_group, tf.int32)
+        return tf.random.stateless_normal(whole, seed, dtype=self.compute_dtype)[start : start + rows]
 
 
 def bayesian_layers(model: keras.Model) -> list[BayesianLayer]:

@@ -15,6 +15,9 @@ at 5 TFLOP/s (not measured):
     compress_network.py --run_dir=runs/vgg --network=vgg --dataset=cifar10 --data_dir=DATA --pretrain_epochs=100 \\
         --epochs=200 --warmup=20 --shrink_every=20
 
+With several GPUs add --strategy=mirrored: each takes its part of every batch, and the results are those of one, up to
+rounding. Only batch normalisation and dropout, in an own network's pretraining, go by the rows of each GPU.
+
 Training goes in up to three phases: the plain network (--pretrain_epochs); the Bayesian one with the KL of the weight
 --kl_weight, which decides about the architecture and from which pruned units may be removed on the way; and the units
 that are left with a smaller weight of the KL (--polish_epochs). The paper has the second only, with a weight of 1.
@@ -56,16 +59,18 @@ from compression.codebook import codebook, fine_tune
 from compression.container import Kernel, kernels_of, load_bcz, save_bcz, with_kernels
 from compression.networks import NETWORKS
 from compression.rates import file_rate, paper_rates
-from experiment import checkpoints, plots, run_dir
+from experiment import checkpoints, distribution, plots, run_dir
 from experiment.flags import apply_threads, define_common_flags, flags_text
 from experiment.images import Images, load_images, read_images
 from experiment.loop import Interrupted, train
 from experiment.scalars import ScalarWriter
+from experiment.scale import define_strategy_flags, strategy_from_flags
 from experiment.script import run_script
 from experiment.seeds import named_seed
 
 FLAGS = flags.FLAGS
 define_common_flags()
+define_strategy_flags()
 for unused in ("target", "task", "num_steps", "split", "log_every", "checkpoint_every", "float32"):
     delattr(FLAGS, unused)
 FLAGS.set_default("batch_size", 128)
@@ -217,11 +222,13 @@ class Values(tf.Module):
 class Run:
     """The network, its optimizer, and what a step, an epoch, does with them."""
 
-    def __init__(self, images: Images, run: run_dir.RunDir) -> None:
-        self.images, self.run = images, run
+    def __init__(self, images: Images, run: run_dir.RunDir, strategy: tf.distribute.Strategy | None = None) -> None:
+        self.images, self.run, self.strategy = images, run, strategy
         self.parts = load_parts(images)
         self.num_train = len(self.parts.train.X)
-        self.network_name, self.model = new_network(images)
+        with distribution.scope(strategy):
+            self.network_name, self.model = new_network(images)
+            self.optimizer = self._new_optimizer()
         self.probabilities = has_probabilities(self.model)
         self.original_weights = sum(kernel.size for kernel in kernels_of(self.model))
         self.original_parameters = self.model.count_params()
@@ -230,7 +237,6 @@ class Run:
         self.steps_per_epoch = self.num_train // FLAGS.batch_size
         self.step = tf.Variable(0, dtype=tf.int64)
         self.seconds = tf.Variable(0.0, dtype=tf.float64)
-        self.optimizer = self._new_optimizer()
         self._epoch_function: Any = None
         self._last_save = time.monotonic()
 
@@ -245,10 +251,11 @@ class Run:
         shapes = sorted(self.run.checkpoint_dir.glob("network-*.json"), reverse=True)
         problem: ValueError | None = None
         for path in [*shapes, None]:
-            if path is not None:
-                self._replace(keras.models.model_from_json(path.read_text(encoding="utf-8")))
-            else:
-                self._replace(new_network(self.images)[1])
+            with distribution.scope(self.strategy):
+                if path is not None:
+                    self._replace(keras.models.model_from_json(path.read_text(encoding="utf-8")))
+                else:
+                    self._replace(new_network(self.images)[1])
             try:
                 restored = checkpoints.restore(self.run.checkpoint_dir, **self._stateful())
             except ValueError as error:
@@ -287,10 +294,11 @@ class Run:
         """One epoch; first what has to be done to the network before it."""
         start = time.monotonic()
         phase_epoch = epoch - self.pretrain_epochs
-        if phase_epoch >= 0 and not self.is_bayesian:
-            self._make_bayesian(epoch)
-        elif phase_epoch == FLAGS.epochs or self._is_time_to_shrink(phase_epoch):
-            self._shrink(epoch, at_least=phase_epoch < FLAGS.epochs)
+        with distribution.scope(self.strategy):
+            if phase_epoch >= 0 and not self.is_bayesian:
+                self._make_bayesian(epoch)
+            elif phase_epoch == FLAGS.epochs or self._is_time_to_shrink(phase_epoch):
+                self._shrink(epoch, at_least=phase_epoch < FLAGS.epochs)
         if self._epoch_function is None:
             self._epoch_function = self._make_epoch_function()
         first = max(phase_epoch, 0) if self.is_bayesian else epoch
@@ -331,13 +339,32 @@ class Run:
 
     def _make_epoch_function(self) -> Any:
         """A function of seed and first step: trains for an epoch; mean negative log-likelihood and error."""
-        model, optimizer, part = self.model, self.optimizer, self.parts.train
+        model, optimizer, part, strategy = self.model, self.optimizer, self.parts.train, self.strategy
         layers = compression.bayesian_layers(model)
         B, N, steps = FLAGS.batch_size, self.num_train, self.steps_per_epoch
         total = steps * (FLAGS.epochs + FLAGS.polish_epochs if layers else self.pretrain_epochs)
         warmup = max(1.0, FLAGS.warmup * steps)
         peak = FLAGS.learning_rate if layers else FLAGS.pretrain_learning_rate
         variables = model.trainable_variables
+        num_replicas = distribution.worker_of(strategy).num_replicas
+
+        def update(X: tf.Tensor, labels: tf.Tensor, kl_weight: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            """One step; mean negative log-likelihood of these rows, and how many of them are wrong."""
+            with tf.GradientTape() as tape:
+                outputs = model(X, training=True)
+                loss = nll = nll_of(outputs, labels, self.probabilities)
+                if layers:
+                    loss += kl_weight / N * tf.add_n([layer.kl_divergence() for layer in layers])
+                loss /= num_replicas
+            optimizer.apply(tape.gradient(loss, variables), variables)  # adds up the gradients of all replicas
+            wrong = tf.argmax(outputs, axis=-1, output_type=tf.int32) != labels
+            return nll, tf.math.count_nonzero(wrong)
+
+        def update_own_rows(X: tf.Tensor, labels: tf.Tensor, kl_weight: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            """`update` of this replica, with its part of the batch."""
+            size = B // num_replicas
+            start = tf.distribute.get_replica_context().replica_id_in_sync_group * size
+            return update(X[start : start + size], labels[start : start + size], kl_weight)
 
         @tf.function
         def run_epoch(seed: tf.Tensor, first_step: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -351,15 +378,14 @@ class Run:
                 is_polish = step >= float(FLAGS.epochs * steps)
                 growing = FLAGS.kl_weight * tf.minimum(1.0, (step + 1.0) / warmup)
                 kl_weight = tf.where(is_polish, FLAGS.polish_kl, growing)
-                with tf.GradientTape() as tape:
-                    outputs = model(X, training=True)
-                    loss = nll = nll_of(outputs, labels, self.probabilities)
-                    if layers:
-                        loss += kl_weight / N * tf.add_n([layer.kl_divergence() for layer in layers])
-                optimizer.apply(tape.gradient(loss, variables), variables)
+                if strategy is None:
+                    nll, wrong = update(X, labels, kl_weight)
+                else:
+                    parts = strategy.run(update_own_rows, args=(X, labels, kl_weight))
+                    nll = strategy.reduce("MEAN", parts[0], axis=None)
+                    wrong = strategy.reduce("SUM", parts[1], axis=None)
                 nll_sum += nll
-                wrong = tf.argmax(outputs, axis=-1, output_type=tf.int32) != labels
-                num_wrong += tf.math.count_nonzero(wrong)
+                num_wrong += wrong
             return nll_sum / steps, tf.cast(num_wrong, tf.float32) / (steps * B)
 
         return run_epoch
@@ -641,10 +667,12 @@ def log_epoch(state: Run, writer: ScalarWriter, t: int, scalars: dict[str, float
 def run_all(start: float) -> None:
     apply_threads(FLAGS.threads)
     check_flags()
+    strategy = strategy_from_flags()
+    distribution.worker_of(strategy).batch_size(FLAGS.batch_size)  # refuses what cannot be cut into equal parts
     images = read_images(FLAGS.data) if FLAGS.data else load_images(FLAGS.dataset or "digits", FLAGS.data_dir)
     record = run_dir.provenance(images.sha256, seed=FLAGS.seed, data_source=images.source)
     run = run_dir.open_run(FLAGS.run_dir, flags_text=flags_text(), provenance=record, resume=FLAGS.resume)
-    state = Run(images, run)
+    state = Run(images, run, strategy)
     print(f"{images.name}: {images.source}; {state.num_train} images to train on, {len(state.parts.valid.X)} set aside")
     print(f"network {state.network_name}: {state.original_weights} weights, prior {FLAGS.prior}", flush=True)
     restored = state.restore() if FLAGS.resume else None
@@ -710,6 +738,11 @@ def run_all(start: float) -> None:
 
 
 def check_flags() -> None:
+    if FLAGS.strategy == "multi_worker":
+        raise ValueError(
+            "--strategy must be none or mirrored here, got multi_worker: networks are compressed on one machine, with "
+            "one or more devices."
+        )
     if not all(value.isdigit() and 1 <= int(value) <= 256 for value in FLAGS.codebooks):
         raise ValueError(f"--codebooks must list numbers from 1 to 256, got {','.join(FLAGS.codebooks)}.")
     if FLAGS.threshold != ["auto"]:

@@ -46,6 +46,8 @@ ERRORS: list[tuple[list[str], str]] = [
     (["--codebooks=16,1000"], "--codebooks must list numbers from 1 to 256"),
     (["--batch_size=5000"], "--batch_size=5000 is more than the"),
     (["--export_dir=full"], "--export_dir=full must be a new or empty folder"),
+    (["--strategy=multi_worker"], "--strategy must be none or mirrored here, got multi_worker"),
+    (["--replicas=2"], "--replicas must be at least 1 and needs --strategy=mirrored, got 2 and none"),
     (["--resume"], "holds no run to resume"),
     (["stray"], "all arguments must be flags, --name=value, got 'stray'"),
 ]
@@ -154,6 +156,35 @@ def test_errors_of_training(folder: Path, flags: list[str], message: str) -> Non
     done = run("compress_network.py", [f"--run_dir=bad{flags[0]}", *QUICK, *flags], folder)
     assert done.code == 2, done.err
     assert re.search(message, done.err), done.err
+
+
+@pytest.mark.slow
+def test_two_replicas_do_what_one_device_does(folder: Path) -> None:
+    """A Bayesian and a shrunk epoch; with two replicas stopped and resumed between them."""
+    common = [*SHRINKING, "--pretrain_epochs=0", "--epochs=1", "--bits=rule"]
+    replicas = ["--strategy=mirrored", "--replicas=2", *common]
+    # One run with two devices in each process: TensorFlow would mix up the sums over replicas of two strategies.
+    bad, stopped = run_many(
+        "compress_network.py",
+        [
+            ["--run_dir=odd", *replicas, "--batch_size=63"],
+            ["--run_dir=replicas", *replicas, "--max_seconds=0"],
+        ],
+        folder,
+    )
+    two, one = run_many(
+        "compress_network.py", [["--run_dir=replicas", *replicas, "--resume"], ["--run_dir=single", *common]], folder
+    )
+    assert bad.code == 2
+    assert "--batch_size must be a multiple of the 2 replicas, got 63" in bad.err
+    assert "stopped by max_seconds after step 1" in stopped.err
+    assert (two.code, one.code) == (0, 0), two.err + one.err
+    lines = [(folder / name / "scalars.jsonl").read_text().splitlines() for name in ("replicas", "single")]
+    assert len(lines[0]) == len(lines[1]) == 2
+    for of_two, of_one in (map(json.loads, pair) for pair in zip(*lines, strict=True)):
+        assert of_two == pytest.approx(of_one, rel=1e-5)
+    assert result_of(folder, "replicas")["architecture"] == result_of(folder, "single")["architecture"]
+    assert sum(result_of(folder, "single")["kept_weights"]) < result_of(folder, "single")["original_weights"]
 
 
 @pytest.mark.slow
