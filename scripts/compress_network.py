@@ -16,7 +16,7 @@ at 5 TFLOP/s (not measured):
         --epochs=200 --warmup=20 --shrink_every=20
 
 With several GPUs add --strategy=mirrored: each takes its part of every batch, and the results are those of one, up to
-rounding. Only batch normalisation and dropout, in an own network's pretraining, go by the rows of each GPU.
+rounding, unless an own network has dropout: its noise repeats on each GPU.
 
 Training goes in up to three phases: the plain network (--pretrain_epochs); the Bayesian one with the KL of the weight
 --kl_weight, which decides about the architecture and from which pruned units may be removed on the way; and the units
