@@ -8,7 +8,7 @@ from .base import BayesianLayer
 from .layers import BayesianConv2D, BayesianDense
 from .select_inputs import SelectInputs
 
-__all__ = ["ELEMENTWISE", "POOLING", "Link", "chain", "is_convolution", "is_elementwise", "is_weighted"]
+__all__ = ["ELEMENTWISE", "POOLING", "Link", "chain", "is_convolution", "is_elementwise", "is_weighted", "walk"]
 
 ELEMENTWISE = (keras.layers.Activation, keras.layers.ReLU, keras.layers.LeakyReLU, keras.layers.ELU)
 POOLING = (
@@ -45,12 +45,12 @@ class Link(NamedTuple):
     input_shape: tuple[Any, ...]
 
 
-def chain(model: keras.Model, *, also: tuple[type, ...] = ()) -> list[Link]:
+def walk(model: keras.Model) -> list[Link]:
     """The layers of a Sequential or single-path functional `model` from input to output, without its InputLayer.
 
-    :param also: types of layers to accept besides those that can be shrunk.
-    :raises ValueError: if the model is not one chain (several inputs or outputs, a layer that merges or is shared), or
-        a layer is of a type or in a setting that is not supported; it names the layer.
+    They are found from the output, because layers of a model that was loaded or called again have other nodes as well.
+
+    :raises ValueError: if the model is not one chain: several inputs or outputs, a layer that merges or is shared.
     """
     inputs, outputs = (getattr(model, "inputs", None) or [], getattr(model, "outputs", None) or [])
     if len(inputs) != 1 or len(outputs) != 1:
@@ -63,7 +63,7 @@ def chain(model: keras.Model, *, also: tuple[type, ...] = ()) -> list[Link]:
     while True:
         layer, node_index, _ = tensor._keras_history
         if isinstance(layer, keras.layers.InputLayer):
-            break
+            return links[::-1]
         if id(layer) in seen:
             raise ValueError(f"the layer {layer.name} is shared: it is called twice. Give each place its own layer.")
         seen.add(id(layer))
@@ -73,10 +73,19 @@ def chain(model: keras.Model, *, also: tuple[type, ...] = ()) -> list[Link]:
                 f"the layer {layer.name} ({type(layer).__name__}) merges {len(sources)} inputs; "
                 f"only a chain of layers can be compressed."
             )
-        _check(layer, also)
         tensor = sources[0]
         links.append(Link(layer, tuple(tensor.shape)))
-    links.reverse()
+
+
+def chain(model: keras.Model, *, also: tuple[type, ...] = ()) -> list[Link]:
+    """The layers of `model` as :func:`walk` finds them, if all of them can be shrunk.
+
+    :param also: types of layers to accept besides those that can be shrunk.
+    :raises ValueError: as `walk`, or if a layer is of a type or in a setting that is not supported; it names the layer.
+    """
+    links = walk(model)
+    for link in links:
+        _check(link.layer, also)
     weighted = [link.layer for link in links if is_weighted(link.layer)]
     if not weighted:
         raise ValueError(f"the model {model.name} has no Dense or Conv2D layer; there is nothing to compress.")

@@ -41,6 +41,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from compression import entropy_coding
 from compression.bits import FixedPoint
+from compression.chain import walk
 from compression.codebook import Codebook
 from compression.select_inputs import SelectInputs
 
@@ -51,7 +52,7 @@ _MAGIC = b"\x89BCZ"
 _ACTIVATIONS = ("linear", "relu", "softmax", "sigmoid", "tanh", "elu", "selu", "softplus", "gelu", "silu", "leaky_relu")
 _PADDINGS = ("valid", "same")
 _SHAPED = (keras.layers.Dense, keras.layers.Conv2D)
-_SKIPPED = (keras.layers.InputLayer, keras.layers.Dropout, keras.layers.SpatialDropout2D)
+_SKIPPED = (keras.layers.Dropout, keras.layers.SpatialDropout2D)
 
 
 class Raw(NamedTuple):
@@ -74,23 +75,9 @@ def chain(model: keras.Model) -> list[keras.Layer]:
     :raises ValueError: naming the layer, if the network is not built, is no chain, or has a layer that is not in
         :func:`kinds`, or one with an option that a file cannot hold.
     """
-    if not getattr(model, "built", False) or not getattr(model, "inputs", None):
-        raise ValueError(f"the network {model.name!r} is not built; call it on data, or give it an Input, first.")
-    if len(model.inputs) != 1 or len(model.outputs) != 1:
-        raise ValueError(f"the network {model.name!r} must have one input and one output, got {len(model.inputs)}.")
-    tensor, layers = model.inputs[0], []
-    for layer in model.layers:
-        if isinstance(layer, keras.layers.InputLayer):
-            continue
-        if len(layer._inbound_nodes) != 1 or layer.input is not tensor:
-            raise ValueError(
-                f"layer {layer.name!r} must take the output of the layer before it and be used once; files hold "
-                "chains of layers only."
-            )
-        tensor = layer.output
-        if not isinstance(layer, _SKIPPED):
-            _check_layer(layer)
-            layers.append(layer)
+    layers = [link.layer for link in walk(model) if not isinstance(link.layer, _SKIPPED)]
+    for layer in layers:
+        _check_layer(layer)
     return layers
 
 
