@@ -79,6 +79,9 @@ flags.DEFINE_float("sigma_z", math.inf, "Expected change of log Z in an update, 
 flags.DEFINE_integer("bridge_iterations", 0, "Fixed-point iterations of each bridge estimate.", 0)
 flags.DEFINE_enum("generator", "threefry", ["threefry", "hash"], "Of the noise; hash is faster.")
 flags.DEFINE_integer("ais_every", 0, "Updates between AIS estimates of log Z; 0: only at the end.", 0)
+flags.DEFINE_boolean(
+    "ais_if_flagged", True, "With --early_stopping, use AIS wherever a health flag says not to trust the tracked log Z."
+)
 flags.DEFINE_string("ais_betas", "1000", "Temperatures of AIS during training, or 'paper' for its 21,000.")
 flags.DEFINE_string("final_ais_betas", "paper", "Temperatures of the AIS bracket at the end; 0 for none.")
 flags.DEFINE_integer("ais_chains", 100, "Chains of AIS.", 2)
@@ -90,6 +93,7 @@ flags.DEFINE_boolean("jit", True, "Compile with XLA.")
 
 MAX_BLOCK = 250  # updates in one call of the compiled graph
 Z_VALUE = 1.645  # one-sided 95 %
+MIN_AIS_ESS = 0.1  # of the chains of AIS, for its estimate to be taken in place of a flagged one
 
 
 class Best(NamedTuple):
@@ -225,6 +229,15 @@ class Trainer:
         values = {name: float(rows.mean()) for name, rows in each.items()}
         highest = max(float(rows.max()) for rows in each.values())
         valid, std, flags_ = values["valid"], float(observed.log_z_std[-1]), int(observed.flags[-1])
+        by_ais: dict[str, float] = {}
+        is_flagged = flags_ != 0
+        if is_flagged and FLAGS.early_stopping and FLAGS.ais_if_flagged:
+            by_ais = self.ais(step)
+            change = float(observed.log_z[-1]) - by_ais["ais/log_z_nats"]
+            by_ais["valid/ais_log_likelihood_nats"] = valid + change
+            if by_ais["ais/ess"] >= MIN_AIS_ESS * FLAGS.ais_chains:
+                valid, highest, std = valid + change, highest + change, by_ais["ais/log_z_std_nats"]
+                is_flagged = False
         if highest > 0:
             logging.warning(
                 "update %d: log Z is too low by %.1f nats or more, since a row has log p = %.1f: chains miss a mode. "
@@ -234,7 +247,7 @@ class Trainer:
                 highest,
             )
         # An estimate with a health flag never takes the place of one without.
-        is_possible, is_flagged = highest <= Z_VALUE * std, flags_ != 0
+        is_possible = highest <= Z_VALUE * std
         is_higher = valid - Z_VALUE * std > self.best.log_likelihood - Z_VALUE * self.best.std
         if is_possible and (self.best.is_flagged if is_flagged != self.best.is_flagged else is_higher):
             self.best = Best(step, valid, std, is_flagged=is_flagged)
@@ -250,6 +263,7 @@ class Trainer:
             logging.info("update %d: log Z may be off: %s", step, ", ".join(flag_names(flags_)))
         return {
             "tracker/highest_log_p_nats": highest,
+            **by_ais,
             **{f"{name}/log_likelihood_nats": value for name, value in values.items()},
         }
 

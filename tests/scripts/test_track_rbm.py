@@ -42,6 +42,10 @@ CALLS: dict[str, list[str]] = {
         "--temps=2",
         "--spawn_up_to=4",
     ],
+    "flagged": [
+        *("--updates=300", "--lr=0.3", "--lr_decay=1e4", "--early_stopping"),
+        *("--patience=20", "--ais_betas=300", "--final_ais_betas=300", "--hidden=12", *SMALL[1:]),
+    ],
     "plain": ["--data=patterns.csv", "--updates=20", "--notrack", *SMALL],
     "limited": ["--data=patterns.csv", "--updates=2000", "--max_seconds=0", *SMALL],
     "diverged": ["--data=patterns.csv", "--updates=20", "--lr=1e38", *SMALL],
@@ -164,14 +168,29 @@ def test_early_stopping_reports_the_best(folder: Path, finished: dict[str, Finis
     scores = {line["step"]: line for line in lines_of(folder, "stops") if "valid/log_likelihood_nats" in line}
     reported = scores[result["step"]]
     assert result["tracked"]["log_z_nats"] == pytest.approx(reported["tracker/log_z_nats"])
-    trusted = {s: line for s, line in scores.items() if line["tracker/flags"] == 0}
-    lower = {
-        s: line["valid/log_likelihood_nats"] - 1.645 * line["tracker/log_z_std_nats"]
-        for s, line in (trusted or scores).items()
-    }
+    lower = {}
+    for step, line in scores.items():  # AIS takes the place of estimates with a health flag
+        assert ("ais/ess" in line) == (line["tracker/flags"] != 0)
+        value, std = line["valid/log_likelihood_nats"], line["tracker/log_z_std_nats"]
+        if "ais/ess" in line:
+            value, std = line["valid/ais_log_likelihood_nats"], line["ais/log_z_std_nats"]
+        lower[step] = value - 1.645 * std
     assert lower[result["step"]] == max(lower.values())
     assert finished["resumed stop"].code == 0  # nothing is trained any more
     assert result_of(folder, "stops")["step"] == result["step"]
+
+
+def test_flagged_estimates_are_replaced_by_ais(folder: Path, finished: dict[str, Finished]) -> None:
+    """At a learning rate that is far too high the tracked values rise on and on; what is chosen is good in truth."""
+    assert finished["flagged"].code == 0, finished["flagged"].err
+    result = result_of(folder, "flagged")
+    scores = {line["step"]: line for line in lines_of(folder, "flagged") if "valid/log_likelihood_nats" in line}
+    tracked = max(scores, key=lambda step: scores[step]["valid/log_likelihood_nats"])
+    by_ais = {s: line["valid/ais_log_likelihood_nats"] for s, line in scores.items() if "ais/ess" in line}
+    assert len(by_ais) > 5
+    assert scores[tracked]["tracker/flags"] != 0
+    assert by_ais[result["step"]] > by_ais[tracked] + 0.5
+    assert result["exact"]["valid_log_likelihood_nats"] == pytest.approx(by_ais[result["step"]], abs=0.3)
 
 
 def test_temperatures_are_added_and_restored(folder: Path, finished: dict[str, Finished]) -> None:
