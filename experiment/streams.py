@@ -231,7 +231,7 @@ def save_scan(stream: Stream, path: str | os.PathLike[str]) -> None:
 def load_scan(path: str | os.PathLike[str], shards: Shards, preset: StreamPreset, **settings: Any) -> Stream | None:
     """What :func:`save_scan` wrote, if it is of these very files (names and sizes) and settings; else None."""
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
             arrays = dict(stored)
         facts = json.loads(str(arrays.pop("facts")))
         found = facts["settings"]
