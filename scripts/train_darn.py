@@ -477,7 +477,8 @@ def make_plots(data: Any, run: Run, darn: DARN, records: list[dict[str, Any]]) -
     paths = [folder / "description_length.png"]
     plots.lines(paths[0], panels, xlabel="step", ylabel="bits per row")
     if data.image_shape is not None:
-        sampled = darn.sample(40, named_seed(FLAGS.seed, "samples"))
+        is_large = math.prod(data.image_shape) > 4096
+        sampled = darn.sample(6 if is_large else 40, named_seed(FLAGS.seed, "samples"))
         shown = sampled.probs.numpy() if FLAGS.intensities else sampled.x.numpy()
         images = {
             "samples": shown,
@@ -485,7 +486,8 @@ def make_plots(data: Any, run: Run, darn: DARN, records: list[dict[str, Any]]) -
             "probabilities of the samples": sampled.probs.numpy(),
         }
         paths.append(folder / "samples.png")
-        plots.image_grid(paths[-1], {k: v.reshape(-1, *data.image_shape) for k, v in images.items()}, columns=8)
+        panels_of_images = {k: v.reshape(-1, *data.image_shape) for k, v in images.items()}
+        plots.image_grid(paths[-1], panels_of_images, columns=3 if is_large else 8)
         filters = filters_of(darn, data.image_shape)
         if filters is not None:
             paths.append(folder / "filters.png")
