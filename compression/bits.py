@@ -167,12 +167,10 @@ def search_bits(
             for w, layer in zip(weights, current, strict=True)
         ]
     open_layers = sorted(range(len(weights)), key=lambda i: -weights[i].size)
-    while open_layers:
+    while open_layers := [i for i in open_layers if current[i].significant > minimum]:
         for i in list(open_layers):
-            tried = list(current)
-            if current[i].significant > minimum:
-                tried[i] = fixed_point(weights[i], current[i].significant - 1)
-            if current[i].significant > minimum and error_of(tried) <= max_error:
+            tried = [*current[:i], fixed_point(weights[i], current[i].significant - 1), *current[i + 1 :]]
+            if error_of(tried) <= max_error:
                 current = tried
             else:
                 open_layers.remove(i)  # later rounds have less precision elsewhere, so it will hardly fit again

@@ -22,9 +22,9 @@ from typing import Any
 import tensorflow as tf
 
 __all__ = [
-    "WORKER_LOST",
     "Worker",
     "check_same_step",
+    "lost_worker",
     "make_strategy",
     "make_train_step",
     "replica_noise",
@@ -36,13 +36,12 @@ __all__ = [
 
 STRATEGIES = ("none", "mirrored", "multi_worker")
 
-WORKER_LOST = (
+_WORKER_LOST = (
     tf.errors.UnavailableError,
     tf.errors.AbortedError,
     tf.errors.DeadlineExceededError,
     tf.errors.CancelledError,
 )
-"""What a step raises after another worker has stopped."""
 
 
 @dataclass(frozen=True)
@@ -205,17 +204,11 @@ def check_same_step(strategy: tf.distribute.Strategy | None, step: int) -> None:
     if strategy is None or worker_of(strategy).count == 1:
         return
 
-    def largest() -> tf.Tensor:
-        context = tf.distribute.get_replica_context()
-        value = tf.constant([step, -step], tf.int64)
-        gathered = context.all_gather(value[None], axis=0)
-        return tf.reduce_max(gathered, axis=0)
-
-    high, low = strategy.experimental_local_results(strategy.run(tf.function(largest)))[0].numpy()
-    if high != -low:
+    steps = _of_all_replicas(strategy, tf.constant(step, tf.int64))
+    if min(steps) != max(steps):
         raise ValueError(
-            f"all workers must continue from one checkpoint, but they found steps {-low} to {high}; --run_dir has to "
-            "be a folder that all of them share."
+            f"all workers must continue from one checkpoint, but they found steps {min(steps)} to {max(steps)}; "
+            "--run_dir has to be a folder that all of them share."
         )
 
 
@@ -223,12 +216,26 @@ def value_of_chief(strategy: tf.distribute.Strategy | None, value: float) -> flo
     """The chief's value, so that all workers decide alike; every worker has to call it."""
     if strategy is None or worker_of(strategy).count == 1:
         return value
+    return float(_of_all_replicas(strategy, tf.constant(value, tf.float64))[0])
+
+
+def lost_worker(error: Exception) -> str | None:
+    """What to tell the user if `error` is what a step raises after another worker has stopped; else None."""
+    if not isinstance(error, _WORKER_LOST):
+        return None
+    lines = [line for line in error.message.split("[[{{node")[0].splitlines() if line.strip()]
+    reason = lines[-1] if lines else type(error).__name__
+    return f"another worker has stopped ({reason}). Start all of them with --resume."
+
+
+def _of_all_replicas(strategy: tf.distribute.Strategy, value: tf.Tensor) -> list[Any]:
+    """The scalar that each replica of all workers has, in their order."""
 
     def gather() -> tf.Tensor:
-        context = tf.distribute.get_replica_context()
-        return context.all_gather(tf.constant([value], tf.float64), axis=0)
+        return tf.distribute.get_replica_context().all_gather(value[None], axis=0)
 
-    return float(strategy.experimental_local_results(strategy.run(tf.function(gather)))[0][0])
+    gathered = strategy.experimental_local_results(strategy.run(tf.function(gather)))[0]
+    return list(gathered.numpy())
 
 
 def _is_keras(variable: Any) -> bool:

@@ -1,4 +1,4 @@
-"""What the `main` of a training script does around its work: arguments, interruptions, errors as one line of text."""
+"""What the `main` of a script does around its work: arguments, interruptions, errors as one line of text."""
 
 import sys
 import time
@@ -9,7 +9,7 @@ from absl import flags, logging
 
 from experiment.loop import Interrupted
 
-__all__ = ["TrainingFailed", "run_script"]
+__all__ = ["TrainingFailed", "run_program", "run_script"]
 
 FLAGS = flags.FLAGS
 
@@ -18,37 +18,50 @@ class TrainingFailed(Exception):
     """Training diverged; the message says where and what to try."""
 
 
-def run_script(
+def run_program(
     argv: list[str],
-    run_all: Callable[[float], None],
+    run: Callable[[], None],
     explain: Callable[[Exception], tuple[str, int] | None] = lambda error: None,
 ) -> int:
-    """Call `run_all` with the time at which the script began (of `time.monotonic`), and return the exit status.
+    """Call `run`, and return the exit status.
 
-    Interruptions say that --resume continues the run. Bad input (ValueError, OSError) is one line and status 2. Other
-    exceptions pass through unless `explain` knows them; with `--verbosity=1` all errors do.
+    Bad input (ValueError, OSError) is one line and status 2. Other exceptions pass through unless `explain` knows them;
+    with `--verbosity=1` all errors do.
 
     :param argv: as absl's `app.run` gives it: flags are parsed, so that only the name of the program may be left.
     :param explain: message and exit status of an exception, or None.
     """
-    program = Path(argv[0]).name
     if not FLAGS["verbosity"].present:
         logging.set_verbosity(logging.WARNING)
     try:
         if len(argv) > 1:
             raise ValueError(f"all arguments must be flags, --name=value, got {argv[1]!r}; see --help.")
-        run_all(time.monotonic())
+        run()
         return 0
+    except Exception as error:
+        explained = (str(error), 2) if isinstance(error, (ValueError, OSError)) else explain(error)
+        if explained is None or FLAGS.verbosity >= 1:
+            raise
+        message, code = explained
+    print(f"{Path(argv[0]).name}: error: {message}", file=sys.stderr)
+    return code
+
+
+def run_script(
+    argv: list[str],
+    run_all: Callable[[float], None],
+    explain: Callable[[Exception], tuple[str, int] | None] = lambda error: None,
+) -> int:
+    """:func:`run_program` for training: interruptions say that --resume continues the run.
+
+    :param run_all: gets the time at which the script began, of `time.monotonic`.
+    """
+    program = Path(argv[0]).name
+    try:
+        return run_program(argv, lambda: run_all(time.monotonic()), explain)
     except Interrupted as stop:
         print(f"{program}: {stop}", file=sys.stderr)
         return stop.exit_code
     except KeyboardInterrupt:
         print(f"{program}: stopped; continue from the last checkpoint with --resume.", file=sys.stderr)
         return 130
-    except Exception as error:
-        explained = (str(error), 2) if isinstance(error, (ValueError, OSError)) else explain(error)
-        if explained is None or FLAGS.verbosity >= 1:
-            raise
-        message, code = explained
-    print(f"{program}: error: {message}", file=sys.stderr)
-    return code

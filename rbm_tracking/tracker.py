@@ -35,8 +35,10 @@ __all__ = [
     "update",
 ]
 
-FLAGS = ("swap_rate", "ess", "nis", "lag", "std")
+FLAGS = ("swap_rate", "ess", "nis", "lag", "std", "trails")
 _MIN_SWAP_RATE, _MIN_ESS, _MAX_NIS, _MAX_LAG, _MAX_STD = 0.3, 3.0, 1.5, 5.0, 1.0
+_TRAILS_STDS, _TRAILS_NATS = 2.0, 0.25
+TRAILS = 2 ** FLAGS.index("trails")  # with this flag alone, log Z is still good to a few nats
 _SCALES = (1 / 4, 1 / 16, 1 / 64, 1 / 256)  # forgetting rates at which the innovations are averaged
 _AVERAGED = 30.0  # averages of a scale that its power is estimated from
 _FIRST_AVERAGES = 2.0  # how many averages the initial power counts for
@@ -122,7 +124,9 @@ def health_flags(state: TrackerState, bias: tf.Tensor) -> tf.Tensor:
 
     1 (swap_rate): a pair of temperatures swaps with a probability below 0.3. 2 (ess): fewer than 3 effective samples.
     4 (nis): innovations larger than the variances explain, mean square above 1.5. 8 (lag): the sampler may be more than
-    5 nats behind, see :func:`lag`. 16 (std): the standard deviation of log Z is more than 1 nat.
+    5 nats behind, see :func:`lag`. 16 (std): the standard deviation of log Z is more than 1 nat. 32 (trails): the
+    sampler may be behind by more than the 95 % interval of log Z says, two standard deviations, and than 0.25 nats.
+    This one alone says that log Z is good to the lag, and not to its standard deviation.
 
     :param bias: b_t in nats, all of it.
     """
@@ -133,6 +137,7 @@ def health_flags(state: TrackerState, bias: tf.Tensor) -> tf.Tensor:
             state.health.nis > _MAX_NIS,
             lag(state, bias) > _MAX_LAG,
             log_z_std(state) > _MAX_STD,
+            lag(state, bias) > tf.maximum(_TRAILS_STDS * log_z_std(state), _TRAILS_NATS),
         ]
     )
     return tf.reduce_sum(tf.cast(reasons, tf.int32) * tf.constant([2**i for i in range(len(FLAGS))]))

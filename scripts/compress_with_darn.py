@@ -28,7 +28,7 @@ if importlib.util.find_spec("darn") is None:  # run from a checkout that is not 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import numpy as np
-from absl import app, flags, logging
+from absl import app, flags
 
 from darn import coding
 from darn.description_length import description_length
@@ -38,6 +38,7 @@ from darn.serialization import load_darn
 from experiment import binary_data, tables
 from experiment.flags import apply_threads
 from experiment.run_dir import atomic_path, write_json
+from experiment.script import run_program
 from experiment.seeds import named_seed
 
 FLAGS = flags.FLAGS
@@ -175,22 +176,20 @@ def decode(model: DARN, output: Path) -> None:
     print(f"{output}: {len(rows)} images of {rows.shape[1]} bits")
 
 
+def run(command: list[str]) -> None:
+    if command not in (["encode"], ["decode"]):
+        raise ValueError(f"say encode or decode, and flags, --name=value; got {command}; see --help.")
+    apply_threads(FLAGS.threads)
+    model = load_model(Path(FLAGS.model).expanduser())
+    (encode if command == ["encode"] else decode)(model, Path(FLAGS.output))
+
+
+def explain(error: Exception) -> tuple[str, int] | None:
+    return (str(error), 2) if isinstance(error, zipfile.BadZipFile) else None
+
+
 def main(argv: list[str]) -> int:
-    program = Path(argv[0]).name
-    if not FLAGS["verbosity"].present:
-        logging.set_verbosity(logging.WARNING)
-    try:
-        if len(argv) != 2 or argv[1] not in ("encode", "decode"):
-            raise ValueError(f"say encode or decode, and flags, --name=value; got {argv[1:]}; see --help.")
-        apply_threads(FLAGS.threads)
-        model = load_model(Path(FLAGS.model).expanduser())
-        (encode if argv[1] == "encode" else decode)(model, Path(FLAGS.output))
-    except (ValueError, OSError, zipfile.BadZipFile) as error:
-        if FLAGS.verbosity >= 1:
-            raise
-        print(f"{program}: error: {error}", file=sys.stderr)
-        return 2
-    return 0
+    return run_program(argv[:1], lambda: run(argv[1:]), explain)
 
 
 if __name__ == "__main__":

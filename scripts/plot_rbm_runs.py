@@ -19,6 +19,7 @@ from absl import app, flags
 from experiment import plots
 from experiment.plots import Line
 from experiment.scalars import read_scalars
+from experiment.script import run_program
 
 FLAGS = flags.FLAGS
 flags.DEFINE_list("runs", None, "Folders of the runs.", required=True)
@@ -56,15 +57,7 @@ def run() -> None:
 
 
 def main(argv: list[str]) -> int:
-    program = Path(argv[0]).name
-    try:
-        if len(argv) > 1:
-            raise ValueError(f"all arguments must be flags, --name=value, got {argv[1]!r}; see --help.")
-        run()
-    except (ValueError, OSError) as error:
-        print(f"{program}: error: {error}", file=sys.stderr)
-        return 2
-    return 0
+    return run_program(argv, run)
 
 
 if __name__ == "__main__":

@@ -24,13 +24,14 @@ import gpflow
 import numpy as np
 import pandas as pd
 import tensorflow as tf
-from absl import app, flags, logging
+from absl import app, flags
 from gpflow.likelihoods import Gaussian
 
 from experiment.data import Standardizer
 from experiment.flags import apply_threads
 from experiment.metrics import metrics, mixture_quantiles
 from experiment.run_dir import atomic_path
+from experiment.script import run_program
 from experiment.tables import TableSchema, apply_schema
 from gpflow_deep import DeepGP
 from gpflow_deep.serialization import load_model
@@ -133,19 +134,7 @@ def run() -> None:
 
 
 def main(argv: list[str]) -> int:
-    program = Path(argv[0]).name
-    if not FLAGS["verbosity"].present:
-        logging.set_verbosity(logging.WARNING)
-    try:
-        if len(argv) > 1:
-            raise ValueError(f"all arguments must be flags, --name=value, got {argv[1]!r}; see --help.")
-        run()
-    except (ValueError, OSError) as error:
-        if FLAGS.verbosity >= 1:
-            raise
-        print(f"{program}: error: {error}", file=sys.stderr)
-        return 2
-    return 0
+    return run_program(argv, run)
 
 
 if __name__ == "__main__":

@@ -604,9 +604,8 @@ def run_all(start: float) -> None:
 def explain(error: Exception) -> tuple[str, int] | None:
     if isinstance(error, TrainingFailed):
         return f"{error} Lower --learning_rate, or give --clip_norm=10; checkpoints are kept.", 1
-    if isinstance(error, distribution.WORKER_LOST):
-        return f"another worker has stopped ({error.message}). Start all of them with --resume.", 1
-    return None
+    message = distribution.lost_worker(error)
+    return None if message is None else (message, 1)
 
 
 def main(argv: list[str]) -> int:

@@ -616,8 +616,8 @@ def explain(error: Exception) -> tuple[str, int] | None:
         if "No space left" in error.message:  # TensorFlow has one error for both
             return f"{first_message(error)}; free some space, then continue with --resume.", 2
         return f"out of memory; lower --batch_size or --inducing. {first_message(error)}", 1
-    if isinstance(error, distribution.WORKER_LOST):
-        return f"another worker has stopped ({first_message(error)}). Start all of them with --resume.", 1
+    if (message := distribution.lost_worker(error)) is not None:
+        return message, 1
     if isinstance(error, (TrainingFailed, tf.errors.InvalidArgumentError)):
         reason = str(error) if isinstance(error, TrainingFailed) else first_message(error)
         advice = "Lower --learning_rate (or --natgrad_gamma), or look for outliers in the data; checkpoints are kept."

@@ -3,17 +3,12 @@
 Devices have to be set before TensorFlow starts, so the comparisons run in a process with two logical CPU devices.
 """
 
-import json
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.scripts.running import environment
+from tests.scripts.running import results_of
 
-ROOT = Path(__file__).resolve().parents[2]
 PRIORS = ["GNJ", "GHS", "SVD"]
 
 _PROGRAM = """
@@ -102,16 +97,7 @@ print("RESULTS" + json.dumps({prior: of_network(prior) for prior in sys.argv[1:]
 @pytest.fixture(scope="module")
 def results() -> dict[str, dict[str, Any]]:
     """What the program above finds, by prior, with a convolution and a dense layer."""
-    done = subprocess.run(
-        [sys.executable, "-c", _PROGRAM, *PRIORS],
-        cwd=ROOT,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    return dict(json.loads(done.stdout.rsplit("RESULTS", 1)[1]))
+    return results_of(_PROGRAM, *PRIORS)
 
 
 @pytest.mark.slow

@@ -3,10 +3,6 @@
 Devices have to be set before TensorFlow starts, so the comparison runs in a process with two logical CPU devices.
 """
 
-import json
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,9 +11,7 @@ import tensorflow as tf
 from darn.model import DARN, DARNConfig
 from darn.replicas import mean_over_replicas, num_replicas, own_rows, sum_over_replicas
 from darn.training import Trainer, TrainingConfig
-from tests.scripts.running import environment
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.scripts.running import results_of
 
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "plain": ({}, {}),
@@ -96,11 +90,7 @@ print("RESULTS" + json.dumps(results))
 @pytest.fixture(scope="module")
 def results() -> dict[str, Any]:
     """What the program above finds."""
-    done = subprocess.run(
-        [sys.executable, "-c", _PROGRAM], cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=400
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    return dict(json.loads(done.stdout.rsplit("RESULTS", 1)[1]))
+    return results_of(_PROGRAM)
 
 
 @pytest.mark.slow

@@ -3,10 +3,6 @@
 Devices have to be set before TensorFlow starts, so the comparisons run in a process with two logical CPU devices.
 """
 
-import json
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,9 +18,7 @@ from experiment.distribution import (
     scope,
     worker_of,
 )
-from tests.scripts.running import environment
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.scripts.running import results_of
 
 _PROGRAM = """
 import json
@@ -171,11 +165,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What the program above finds."""
     folder = str(tmp_path_factory.mktemp("distribution") / "checkpoints")
     program = _PROGRAM.replace("__FOLDER__", repr(folder))
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    return dict(json.loads(done.stdout.rsplit("RESULTS", 1)[1]))
+    return results_of(program)
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ from absl import flags
 from absl.testing import flagsaver
 
 from experiment.loop import Interrupted
-from experiment.script import TrainingFailed, run_script
+from experiment.script import TrainingFailed, run_program, run_script
 
 
 @pytest.fixture(autouse=True)
@@ -68,3 +68,20 @@ def test_all_errors_pass_through_when_verbose() -> None:
 def test_positional_arguments_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_script(["train.py", "data.csv"], lambda began: pytest.fail("must not run")) == 2
     assert "all arguments must be flags, --name=value, got 'data.csv'" in capsys.readouterr().err
+
+
+def test_a_program_says_its_error_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    def run() -> None:
+        raise OSError("no model at here.npz")
+
+    assert run_program(["/somewhere/predict.py"], lambda: None) == 0
+    assert run_program(["/somewhere/predict.py"], run) == 2
+    assert capsys.readouterr().err == "predict.py: error: no model at here.npz\n"
+
+
+def test_a_program_has_nothing_to_resume() -> None:
+    def run() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_program(["predict.py"], run)

@@ -199,7 +199,17 @@ def test_flags_name_what_is_wrong() -> None:
     assert flag_names(int(health_flags(slow, bias))) == ["swap_rate"]
     few = state._replace(health=health._replace(ess=tf.constant(2.0, tf.float64), nis=tf.constant(2.0, tf.float64)))
     assert flag_names(int(health_flags(few, bias))) == ["ess", "nis"]
-    assert flag_names(int(health_flags(state, tf.constant(-1.0, tf.float64)))) == ["lag"]  # inflation starts at 10
+    behind = tf.constant(-1.0, tf.float64)  # inflation starts at 10
+    assert flag_names(int(health_flags(state, behind))) == ["lag", "trails"]
     assert float(lag(state, tf.constant(-1.0, tf.float64))) == pytest.approx(10.0)
     vague = initial_tracker(np.zeros(M), variance=4.0)
     assert flag_names(int(health_flags(vague, bias))) == ["std"]
+
+
+@pytest.mark.parametrize(
+    ("std", "lag_nats", "trails"), [(0.1, 0.24, False), (0.1, 0.26, True), (0.3, 0.59, False), (0.3, -0.61, True)]
+)
+def test_trailing_is_judged_by_the_interval(std: float, lag_nats: float, trails: bool) -> None:
+    state = initial_tracker(np.zeros(M), variance=std**2)
+    bias = tf.constant(lag_nats / 10, tf.float64)  # inflation starts at 10
+    assert flag_names(int(health_flags(state, bias))) == ["trails"] * trails

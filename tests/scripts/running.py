@@ -52,6 +52,20 @@ def command(script: str, arguments: Sequence[str]) -> list[str]:
     return [sys.executable, str(SCRIPTS / script), *arguments]
 
 
+def results_of(program: str, *arguments: str, timeout: float = 400.0) -> dict[str, Any]:
+    """What Python code that ends with `print("RESULTS" + json.dumps(...))` finds, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        cwd=SCRIPTS.parent,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return dict(json.loads(done.stdout.rsplit("RESULTS", 1)[1]))
+
+
 def run(script: str, arguments: Sequence[str], cwd: Path) -> Finished:
     """One call of a script, as a user makes it."""
     done = subprocess.run(
