@@ -15,7 +15,7 @@ from .shrink import (
     shrink_details,
     slice_bayesian,
 )
-from .thresholds import apply_masks, automatic_threshold, masks, thresholds_of
+from .thresholds import apply_masks, automatic_threshold, checked_thresholds, masks, thresholds_of
 
 __all__ = [
     "BayesianLayer",
@@ -35,6 +35,7 @@ __all__ = [
     "automatic_threshold",
     "bayesian_layers",
     "carry_optimizer",
+    "checked_thresholds",
     "compose",
     "compress",
     "kl_divergence",

@@ -94,6 +94,7 @@ flags.DEFINE_integer("polish_epochs", 0, "After --epochs, train what is left wit
 flags.DEFINE_float("polish_kl", 0.1, "Weight of the KL in the last --polish_epochs.", 0.0)
 flags.DEFINE_float("std_cap", None, "Largest standard deviation of the first layer's weights; unset: none.", 0.0)
 flags.DEFINE_list("threshold", ["auto"], "auto, or a number, or one for each layer: scores above it are pruned.")
+flags.DEFINE_float("prune_tolerance", 0.3, "Percent of error on images set aside that automatic ones may add.", 0.0)
 flags.DEFINE_integer("shrink_every", 0, "Remove pruned units every so many epochs during training; 0: never.", 0)
 flags.DEFINE_integer("valid", 5000, "Training images set aside; a tenth of them if there are few.", 1)
 flags.DEFINE_enum("bits", "search", ["rule", "search"], "Also search for fewer bits than the rule's on them.")
@@ -330,7 +331,7 @@ class Run:
 
     def _shrink(self, epoch: int, at_least: bool) -> None:
         """Remove what is pruned for good; with `at_least` only if that is worth a new trace."""
-        thresholds = chosen_thresholds(self.model)
+        thresholds = chosen_thresholds(self.model, self.parts.valid)
         if left_weights(self.model, thresholds) > (SHRINK_BELOW if at_least else 1.0):
             return
         model, kept = compression.shrink_bayesian(self.model, thresholds)
@@ -402,11 +403,15 @@ def decay(progress: tf.Tensor) -> tf.Tensor:
 # Thresholds
 
 
-def chosen_thresholds(model: keras.Model) -> dict[str, float]:
-    """The threshold of each Bayesian layer by name, from --threshold."""
+def chosen_thresholds(model: keras.Model, valid: Part | None = None) -> dict[str, float]:
+    """The threshold of each Bayesian layer by name, from --threshold; automatic ones checked on images set aside."""
     names = [layer.name for layer in compression.bayesian_layers(model)]
     if FLAGS.threshold == ["auto"]:
-        return dict(compression.thresholds_of(model, "auto"))
+        if valid is None:
+            return dict(compression.thresholds_of(model, "auto"))
+        return compression.checked_thresholds(
+            model, lambda network: error_percent(network, valid), tolerance=FLAGS.prune_tolerance
+        )
     values = [float(value) for value in FLAGS.threshold]
     if len(values) not in (1, len(names)):
         raise ValueError(f"--threshold must be one number, or one for each of {len(names)} layers, got {len(values)}.")
@@ -472,7 +477,7 @@ def finish(state: Run) -> tuple[list[Report], dict[str, Any]]:
     valid, test = state.parts.valid, state.parts.test
     folder = state.run.path / "files"
     folder.mkdir(exist_ok=True)
-    thresholds = chosen_thresholds(state.model)
+    thresholds = chosen_thresholds(state.model, valid)
     scores = [np.asarray(layer.prune_scores()) for layer in compression.bayesian_layers(state.model)]
     compression.apply_masks(state.model, thresholds)
     reports = [Report("masked", error_percent(state.model, valid), error_percent(state.model, test))]

@@ -17,7 +17,8 @@ def test_threshold_lies_between_two_clusters(rng: np.random.Generator) -> None:
 
 
 def test_threshold_of_hand_made_scores() -> None:
-    assert bc.automatic_threshold([-6.0, -5.0, -4.0, 5.0, 7.0], default=3.0) == pytest.approx(0.5)
+    assert bc.automatic_threshold([-6.0, -5.5, -5.0, 5.0, 5.5], default=3.0) == pytest.approx(0.0)
+    assert bc.automatic_threshold([-6.0, -5.5, -4.5, 5.0, 6.0], default=3.0) == 3.0  # five may look so by chance
     assert bc.automatic_threshold([[-9.0, -8.9], [-1.0, -1.1]], default=3.0) == 0.0  # at least the minimum
 
 
@@ -26,9 +27,18 @@ def test_one_cluster_is_not_split(shape: str, rng: np.random.Generator) -> None:
     assert bc.automatic_threshold(getattr(rng, shape)(size=2000), default=3.0) == 3.0
 
 
+@pytest.mark.parametrize("size", [3, 5, 7, 11, 20])
+@pytest.mark.parametrize("shape", ["normal", "uniform"])
+def test_few_scores_of_one_cluster_are_seldom_split(size: int, shape: str, rng: np.random.Generator) -> None:
+    draws = 3000
+    split = sum(bc.automatic_threshold(getattr(rng, shape)(size=size), default=3.0) != 3.0 for _ in range(draws))
+    assert split < 0.015 * draws  # 1 % of the uniform ones; three standard errors above it are 1.5 %
+
+
 def test_one_value_is_not_split() -> None:
     assert bc.automatic_threshold([2.0, 2.0], default=4.0) == 4.0
     assert bc.automatic_threshold([2.0], default=4.0) == 4.0
+    assert bc.automatic_threshold([-2.0, 9.0], default=4.0) == 4.0
 
 
 @pytest.mark.parametrize("scores", [[], [1.0, math.nan], [math.inf, 0.0]])
@@ -91,3 +101,33 @@ def test_weights_that_are_not_finite_are_refused(variable: str, rng: np.random.G
     getattr(layer, variable).assign(np.full(layer.kernel_mean.shape, np.nan))
     with pytest.raises(ValueError, match=f"of the layer {layer.name} are not finite"):
         bc.masks(model)
+
+
+def test_checked_thresholds_keep_what_matters(rng: np.random.Generator) -> None:
+    model = dense_network("gnj", rng)
+    first, second, third = (layer.name for layer in model.layers)
+    scores = [layer.prune_scores().numpy() for layer in model.layers]
+    given = {name: float(np.median(values)) for name, values in zip((first, second, third), scores, strict=True)}
+
+    def error_of(network: keras.Model) -> float:
+        """Groups of the second layer matter."""
+        return float(np.sum(1.0 - network.layers[1].mask.numpy()))
+
+    removed = float(np.sum(scores[1] >= given[second]))
+    assert removed > 0
+    chosen = bc.checked_thresholds(model, error_of, given, tolerance=removed)
+    assert chosen == given
+    chosen = bc.checked_thresholds(model, error_of, given, tolerance=removed - 0.5)
+    assert chosen == {**given, second: 3.0 if np.sum(scores[1] >= 3.0) < removed else math.inf}
+    chosen = bc.checked_thresholds(model, error_of, {second: -math.inf}, tolerance=0.0)
+    assert chosen[second] in (3.0, math.inf)
+    assert all(layer.mask.numpy().all() for layer in model.layers)  # as before
+
+
+def test_checked_thresholds_give_up_where_nothing_helps(rng: np.random.Generator) -> None:
+    model = dense_network("gnj", rng)
+    errors = iter(range(100))
+    chosen = bc.checked_thresholds(model, lambda network: float(next(errors)), -math.inf, tolerance=0.0)
+    assert set(chosen.values()) == {math.inf}
+    with pytest.raises(ValueError, match="tolerance must be at least 0, got nan"):
+        bc.checked_thresholds(model, lambda network: 0.0, tolerance=math.nan)
