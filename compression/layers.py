@@ -17,6 +17,7 @@ The groups of a dense layer are its inputs, those of a convolution its output fi
     model.fit(x, y, epochs=50, callbacks=[KLWarmup(10)])
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -135,9 +136,24 @@ class BayesianConv2D(BayesianLayer):
     def _sample(self, inputs: tf.Tensor) -> tf.Tensor:
         """Algorithms 2 and 4."""
         z = self._sample_scales(tf.shape(inputs)[0])[:, None, None, :]
-        mean = self._linear(inputs, tf.convert_to_tensor(self.kernel_mean))
-        variance = self._linear(tf.square(inputs), tf.exp(self.kernel_log_var))
+        linear: Callable[[tf.Tensor, tf.Tensor], tf.Tensor] = self._linear
+        if inputs.shape[-1] == 1 and self.strides == (1, 1):  # twice as fast on CPUs, where images have one channel
+            inputs, linear = self._patches(inputs), self._linear_of_patches
+        mean = linear(inputs, tf.convert_to_tensor(self.kernel_mean))
+        variance = linear(tf.square(inputs), tf.exp(self.kernel_log_var))
         return z * self._add_noise(mean, variance, self._normal(tf.shape(mean)))
+
+    def _patches(self, inputs: tf.Tensor) -> tf.Tensor:
+        """What each output sees of images [B, height, width, 1], strides 1: [B, height, width, size of a kernel]."""
+        rows, columns = self.kernel_size
+        if self.padding == "same":
+            lost = [(size - 1) // 2 for size in self.kernel_size]
+            inputs = tf.pad(inputs, [[0, 0], [lost[0], rows - 1 - lost[0]], [lost[1], columns - 1 - lost[1]], [0, 0]])
+        beside = tf.concat([inputs[:, :, j : j + 1 - columns or None] for j in range(columns)], axis=-1)
+        return tf.concat([beside[:, i : i + 1 - rows or None] for i in range(rows)], axis=-1)
+
+    def _linear_of_patches(self, patches: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
+        return tf.nn.conv2d(patches, tf.reshape(kernel, [1, 1, -1, self.filters]), 1, "VALID")
 
     def _sample_scales(self, batch: tf.Tensor) -> tf.Tensor:
         raise NotImplementedError

@@ -104,6 +104,32 @@ def test_shape_of_a_convolution(padding: str, strides: int | tuple[int, int]) ->
     assert layer.compute_output_shape((None, None, 3, 1))[:2] == (None, None)
 
 
+@pytest.mark.parametrize("padding", ["valid", "same"])
+@pytest.mark.parametrize("kind", [bc.Conv2DGNJ, bc.Conv2DGHS, bc.Conv2DSVD])
+def test_one_channel_is_convolved_like_several(kind: type, padding: str, rng: np.random.Generator) -> None:
+    """Images of one channel take another way; those with a second channel of zeros do not."""
+    x = rng.normal(size=(4, 7, 6, 1)).astype(np.float32)
+    both = np.concatenate([x, np.zeros_like(x)], axis=-1)
+    layers = [kind(3, (2, 4), padding=padding, num_train=10, seed=1, initial_log_std=-1.0) for _ in range(2)]
+    for layer, images in zip(layers, (x, both), strict=True):
+        layer.build(images.shape)
+    for one, other in zip(layers[0].weights, layers[1].weights, strict=True):
+        value = np.array(other)
+        value[(slice(None), slice(None), slice(0, 1)) if value.ndim == 4 else ...] = np.array(one)
+        other.assign(value)
+    outputs, gradients = [], []
+    for layer, images in zip(layers, (x, both), strict=True):
+        with tf.GradientTape() as tape:
+            outputs.append(layer(images, training=True))
+            loss = tf.reduce_sum(tf.sin(outputs[-1]))
+        gradients.append(tape.gradient(loss, layer.trainable_variables))
+    np.testing.assert_allclose(outputs[0], outputs[1], rtol=1e-5, atol=1e-5)
+    for one, other in zip(*gradients, strict=True):
+        if one is not None:
+            same = other[:, :, :1] if one.ndim == 4 else other
+            np.testing.assert_allclose(one, same, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("kind", LAYERS)
 def test_inference_is_one_pass_with_the_posterior_mean(kind: type, rng: np.random.Generator) -> None:
     layer, x = built(kind, rng, activation="relu")
