@@ -79,6 +79,7 @@ networks = ["auto", *NETWORKS, "own"]
 flags.DEFINE_enum("network", "auto", networks, "What to compress; auto: small, lenet300 or vgg, by the data.")
 flags.DEFINE_string("pretrained", None, "A .keras file: the network itself (own), or weights to begin with.")
 flags.DEFINE_integer("pretrain_epochs", 0, "First train the plain network for so many epochs.", 0)
+flags.DEFINE_integer("shift", 0, "Move each training image by up to so many pixels, another way in each epoch.", 0)
 flags.DEFINE_float("pretrain_learning_rate", 1e-3, "Learning rate of that.", 0.0)
 flags.DEFINE_enum("prior", "gnj", ["gnj", "ghs", "svd"], "Group normal-Jeffreys, group horseshoe, sparse VD.")
 flags.DEFINE_enum("kl", "approximate", ["approximate", "exact"], "KL of the normal-Jeffreys scales: Eq. 9, or exact.")
@@ -374,6 +375,8 @@ class Run:
             for i in tf.range(steps):
                 rows = order[i * B : (i + 1) * B]
                 X, labels = tf.gather(part.X, rows), tf.gather(part.labels, rows)
+                if FLAGS.shift:
+                    X = shifted(X, FLAGS.shift, tf.random.fold_in(seed, i))
                 step = tf.cast(first_step + i, tf.float32)
                 optimizer.learning_rate.assign(peak * decay(step / total))
                 is_polish = step >= float(FLAGS.epochs * steps)
@@ -390,6 +393,14 @@ class Run:
             return nll_sum / steps, tf.cast(num_wrong, tf.float32) / (steps * B)
 
         return run_epoch
+
+
+def shifted(X: tf.Tensor, most: int, seed: tf.Tensor) -> tf.Tensor:
+    """Each of the images [n, height, width, channels] moved by up to `most` pixels; what is at the edge is repeated."""
+    n, height, width, _ = X.shape
+    by = tf.random.stateless_uniform([2, n, 1], seed, -most, most + 1, tf.int32)
+    X = tf.gather(X, tf.clip_by_value(tf.range(height) + by[0], 0, height - 1), axis=1, batch_dims=1)
+    return tf.gather(X, tf.clip_by_value(tf.range(width) + by[1], 0, width - 1), axis=2, batch_dims=1)
 
 
 def decay(progress: tf.Tensor) -> tf.Tensor:
