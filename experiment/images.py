@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 from numpy.typing import NDArray
 
 from experiment import datasets
 from experiment.seeds import numpy_rng
 from experiment.tables import read_npz
 
-__all__ = ["Images", "image_names", "load_images", "read_images"]
+__all__ = ["Images", "image_names", "load_images", "read_images", "shifted"]
 
 _CIFAR_FILES = (*(f"data_batch_{number}.bin" for number in range(1, 6)), "test_batch.bin")
 _CIFAR_FOLDER = "cifar-10-batches-bin"
@@ -122,6 +123,18 @@ def read_images(path: str | os.PathLike[str]) -> Images:
     names = tuple(str(number) for number in range(num_classes))
     labels, labels_test = labels.astype(np.int64), labels_test.astype(np.int64)
     return Images(path.stem, X, labels, X_test, labels_test, names, 255, f"the file {path.name}")
+
+
+def shifted(X: tf.Tensor, most: int, seed: tf.Tensor) -> tf.Tensor:
+    """Each of the images [n, height, width, channels] moved by up to `most` pixels; what is at the edge is repeated.
+
+    :param seed: int32 [2]; the moves, equally likely ones for each image, are a function of it.
+    :return: of the shape and dtype of `X`.
+    """
+    height, width = X.shape[1:3]
+    by = tf.random.stateless_uniform([2, tf.shape(X)[0], 1], seed, -most, most + 1, tf.int32)
+    X = tf.gather(X, tf.clip_by_value(tf.range(height) + by[0], 0, height - 1), axis=1, batch_dims=1)
+    return tf.gather(X, tf.clip_by_value(tf.range(width) + by[1], 0, width - 1), axis=2, batch_dims=1)
 
 
 def _digits(_: Path | None) -> Images:

@@ -61,7 +61,7 @@ from compression.networks import NETWORKS
 from compression.rates import file_rate, paper_rates
 from experiment import checkpoints, distribution, plots, run_dir
 from experiment.flags import apply_threads, define_common_flags, flags_text
-from experiment.images import Images, load_images, read_images
+from experiment.images import Images, load_images, read_images, shifted
 from experiment.loop import Interrupted, train
 from experiment.scalars import ScalarWriter
 from experiment.scale import define_strategy_flags, strategy_from_flags
@@ -393,14 +393,6 @@ class Run:
             return nll_sum / steps, tf.cast(num_wrong, tf.float32) / (steps * B)
 
         return run_epoch
-
-
-def shifted(X: tf.Tensor, most: int, seed: tf.Tensor) -> tf.Tensor:
-    """Each of the images [n, height, width, channels] moved by up to `most` pixels; what is at the edge is repeated."""
-    n, height, width, _ = X.shape
-    by = tf.random.stateless_uniform([2, n, 1], seed, -most, most + 1, tf.int32)
-    X = tf.gather(X, tf.clip_by_value(tf.range(height) + by[0], 0, height - 1), axis=1, batch_dims=1)
-    return tf.gather(X, tf.clip_by_value(tf.range(width) + by[1], 0, width - 1), axis=2, batch_dims=1)
 
 
 def decay(progress: tf.Tensor) -> tf.Tensor:

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from experiment import datasets, images
-from experiment.images import image_names, load_images, read_images
+from experiment.images import image_names, load_images, read_images, shifted
 
 
 def test_digits_need_no_file_and_are_split_the_same_way_every_time() -> None:
@@ -162,3 +163,17 @@ def test_wrong_own_images_are_refused(
         read_images(tmp_path / "mine.npz")
     with pytest.raises(ValueError, match="there is none at"):
         read_images(tmp_path / "nothing.npz")
+
+
+def test_shifted_images_are_moved_each_by_its_own(rng: np.random.Generator) -> None:
+    X = rng.normal(size=(400, 5, 4, 2)).astype(np.float32)
+    moved = tf.function(shifted)(X, 1, tf.constant([3, 5])).numpy()
+    assert moved.dtype == np.float32
+    padded = np.pad(X, [(0, 0), (1, 1), (1, 1), (0, 0)], mode="edge")
+    moves = {(i, j): padded[:, i : i + 5, j : j + 4] for i in range(3) for j in range(3)}
+    counts = {move: int(np.sum(np.all(image == moved, axis=(1, 2, 3)))) for move, image in moves.items()}
+    assert sum(counts.values()) == len(X)
+    assert min(counts.values()) > 20  # 44 +- 6 of each
+    np.testing.assert_array_equal(shifted(X, 1, tf.constant([3, 5])), moved)
+    assert np.any(shifted(X, 1, tf.constant([3, 6])) != moved)
+    np.testing.assert_array_equal(shifted(X, 0, tf.constant([3, 5])), X)

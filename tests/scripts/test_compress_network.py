@@ -23,6 +23,7 @@ SHRINKING = [
     "--shrink_every=1",
     "--polish_epochs=1",
     "--learning_rate=0.01",
+    "--shift=1",
     "--initial_log_std=-3",
     "--threshold=-5.5",
     *SMALL,
