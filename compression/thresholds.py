@@ -106,7 +106,8 @@ def checked_thresholds(
 
     most = error_of(model) + tolerance
     chosen = thresholds_of(model, thresholds)
-    while error_with(chosen) > most:
+    error = error_with(chosen)
+    while error > most:
         raised = [
             {
                 **chosen,
@@ -117,7 +118,9 @@ def checked_thresholds(
         ]
         if not raised:
             break
-        chosen = min(raised, key=error_with)
+        errors = [error_with(candidate) for candidate in raised]
+        error = min(errors)
+        chosen = raised[errors.index(error)]
     return chosen
 
 

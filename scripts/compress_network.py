@@ -334,9 +334,10 @@ class Run:
 
     def _shrink(self, epoch: int, at_least: bool) -> None:
         """Remove what is pruned for good; with `at_least` only if that is worth a new trace."""
-        thresholds = chosen_thresholds(self.model, self.parts.valid)
-        if left_weights(self.model, thresholds) > (SHRINK_BELOW if at_least else 1.0):
-            return
+        for valid in (None, self.parts.valid):  # without the check first, which costs time and removes no more
+            thresholds = chosen_thresholds(self.model, valid)
+            if left_weights(self.model, thresholds) > (SHRINK_BELOW if at_least else 1.0):
+                return
         model, kept = compression.shrink_bayesian(self.model, thresholds)
         self._replace(model, compression.carry_optimizer(self.optimizer, self.model, model, kept))
         self._keep_shapes(epoch)
