@@ -30,7 +30,7 @@ from rbm_tracking.exact import log_z_exact
 from rbm_tracking.learning import SMLConfig, compiled_updates, initial_state
 from rbm_tracking.rbm import initial_rbm
 from rbm_tracking.tempering import linear_ladder
-from rbm_tracking.tracker import TRAILS
+from rbm_tracking.tracker import tracking_errors
 
 FLAGS = flags.FLAGS
 SETTINGS = (
@@ -79,23 +79,11 @@ def track(setting: str, seed: int, arguments: flags.FlagValues) -> dict[str, np.
 def summary(runs: list[dict[str, np.ndarray]]) -> dict[str, Any]:
     """Over all compared updates of all seeds."""
     all_ = {key: np.concatenate([run[key] for run in runs]) for key in runs[0]}
-    error, reasons = all_["error"], all_["flags"].astype(int)
-    is_flagged = reasons & ~TRAILS > 0
-    is_wrong = np.abs(error) > 1
-    per_seed = [float(np.sqrt(np.mean(run["error"] ** 2))) for run in runs]
     return {
-        "rmse": float(np.sqrt(np.mean(error**2))),
-        "rmse_per_seed": per_seed,
-        "max": float(np.abs(error).max()),
-        "bias": float(error.mean()),
-        "cover_95": float(np.mean(np.abs(error) <= 1.96 * all_["std"])),
-        "half_width": float(np.median(1.96 * all_["std"])),
+        **tracking_errors(all_["error"], all_["std"], all_["flags"].astype(int)),
+        "rmse_per_seed_nats": [float(np.sqrt(np.mean(run["error"] ** 2))) for run in runs],
+        "half_width_nats": float(np.median(1.96 * all_["std"])),
         "nis": float(np.median(all_["nis"])),
-        "trails": float(np.mean(reasons & TRAILS > 0)),
-        "flagged": float(is_flagged.mean()),
-        "wrong": int(is_wrong.sum()),
-        "flagged_of_wrong": float(is_flagged[is_wrong].mean()) if is_wrong.any() else None,
-        "count": len(error),
     }
 
 
@@ -138,9 +126,11 @@ def main(argv: list[str]) -> None:
     print(f"\n| {' | '.join(columns)} |")
     print("|---" * len(columns) + "|")
     for setting, row in table.items():
-        cells = [setting, f"{row['rmse']:.3f}", f"{row['max']:.3f}", f"{row['bias']:+.3f}", f"{row['cover_95']:.1%}"]
-        cells += [f"{row['half_width']:.3f}", f"{row['nis']:.2f}", f"{row['trails']:.0%}", f"{row['flagged']:.0%}"]
-        cells += [f"{row['wrong']}, {row['flagged_of_wrong']:.0%}" if row["wrong"] else "0", f"{row['seconds']:.0f}"]
+        cells = [setting, f"{row['rmse_nats']:.3f}", f"{row['max_nats']:.3f}", f"{row['bias_nats']:+.3f}"]
+        cells += [f"{row['coverage_95']:.1%}", f"{row['half_width_nats']:.3f}", f"{row['nis']:.2f}"]
+        cells += [f"{row['trails']:.0%}", f"{row['flagged']:.0%}"]
+        cells += [f"{row['num_wrong']}, {row['flagged_of_wrong']:.0%}" if row["num_wrong"] else "0"]
+        cells += [f"{row['seconds']:.0f}"]
         print(f"| {' | '.join(cells)} |")
     print(
         f"\n{FLAGS.seeds} seeds, {FLAGS.updates} updates, compared every {FLAGS.every}; {FLAGS.temps} temperatures, "

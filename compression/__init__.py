@@ -15,7 +15,7 @@ from .shrink import (
     shrink_details,
     slice_bayesian,
 )
-from .thresholds import apply_masks, automatic_threshold, checked_thresholds, masks, thresholds_of
+from .thresholds import apply_masks, automatic_threshold, checked_thresholds, masks, switched_off, thresholds_of
 
 __all__ = [
     "BayesianLayer",
@@ -47,5 +47,6 @@ __all__ = [
     "shrink_bayesian",
     "shrink_details",
     "slice_bayesian",
+    "switched_off",
     "thresholds_of",
 ]

@@ -1,7 +1,8 @@
 """Which groups to prune: thresholds on the scores log alpha (Sec. 4.1) and -log mode (Sec. 4.2), and their masks."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import keras
@@ -10,7 +11,15 @@ import numpy as np
 from .base import BayesianLayer, bayesian_layers
 from .layers import BayesianConv2D
 
-__all__ = ["Thresholds", "apply_masks", "automatic_threshold", "checked_thresholds", "masks", "thresholds_of"]
+__all__ = [
+    "Thresholds",
+    "apply_masks",
+    "automatic_threshold",
+    "checked_thresholds",
+    "masks",
+    "switched_off",
+    "thresholds_of",
+]
 
 Thresholds: TypeAlias = "float | str | Mapping[str, float] | None"
 
@@ -94,15 +103,10 @@ def checked_thresholds(
     if not tolerance >= 0.0:
         raise ValueError(f"tolerance must be at least 0, got {tolerance}.")
     layers = bayesian_layers(model)
-    before = [np.asarray(layer.mask) for layer in layers]
 
     def error_with(chosen: dict[str, float]) -> float:
-        apply_masks(model, chosen)
-        try:
+        with switched_off(model, chosen):
             return error_of(model)
-        finally:
-            for layer, mask in zip(layers, before, strict=True):
-                layer.mask.assign(mask)
 
     most = error_of(model) + tolerance
     chosen = thresholds_of(model, thresholds)
@@ -147,6 +151,19 @@ def apply_masks(model: keras.Model, thresholds: Thresholds = None) -> dict[str, 
     for layer in bayesian_layers(model):
         layer.mask.assign(found[layer.name])
     return found
+
+
+@contextmanager
+def switched_off(model: keras.Model, thresholds: Thresholds = None) -> Iterator[None]:
+    """:func:`apply_masks` for the body of a `with` statement; afterwards the masks are as before."""
+    layers = bayesian_layers(model)
+    before = [np.array(layer.mask) for layer in layers]
+    apply_masks(model, thresholds)
+    try:
+        yield
+    finally:
+        for layer, mask in zip(layers, before, strict=True):
+            layer.mask.assign(mask)
 
 
 def _scores(layer: BayesianLayer) -> np.ndarray:

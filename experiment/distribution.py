@@ -21,6 +21,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from experiment.script import own_words
+
 __all__ = [
     "Worker",
     "check_same_step",
@@ -223,8 +225,7 @@ def lost_worker(error: Exception) -> str | None:
     """What to tell the user if `error` is what a step raises after another worker has stopped; else None."""
     if not isinstance(error, _WORKER_LOST):
         return None
-    lines = [line for line in error.message.split("[[{{node")[0].splitlines() if line.strip()]
-    reason = lines[-1] if lines else type(error).__name__
+    reason = own_words(error.message) or type(error).__name__
     return f"another worker has stopped ({reason}). Start all of them with --resume."
 
 

@@ -9,13 +9,19 @@ from absl import flags, logging
 
 from experiment.loop import Interrupted
 
-__all__ = ["TrainingFailed", "run_program", "run_script"]
+__all__ = ["TrainingFailed", "own_words", "run_program", "run_script"]
 
 FLAGS = flags.FLAGS
 
 
 class TrainingFailed(Exception):
     """Training diverged; the message says where and what to try."""
+
+
+def own_words(message: str) -> str:
+    """What an error of TensorFlow says without the account of where the graph was built: its last line, or ""."""
+    lines = [line for line in message.split("[[{{node")[0].splitlines() if line.strip()]
+    return lines[-1].strip() if lines else ""
 
 
 def run_program(

@@ -11,7 +11,7 @@ Then zeta_M, which is known, is set without variance, and the bridge estimates O
 measurements. All is in float64 and nats.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -32,6 +32,7 @@ __all__ = [
     "lag",
     "log_z_std",
     "predict",
+    "tracking_errors",
     "update",
 ]
 
@@ -146,6 +147,32 @@ def health_flags(state: TrackerState, bias: tf.Tensor) -> tf.Tensor:
 def flag_names(flags: int) -> list[str]:
     """Names of the reasons in the bits of :func:`health_flags`."""
     return [name for i, name in enumerate(FLAGS) if int(flags) >> i & 1]
+
+
+def tracking_errors(error: ArrayLike, std: ArrayLike, flags: ArrayLike) -> dict[str, Any]:
+    """How good a tracked log Z was over some updates, and whether its intervals and flags say so.
+
+    :param error: [T], the tracked minus the exact log Z, nats.
+    :param std: [T], standard deviations of the tracked one, nats.
+    :param flags: [T], integers, see :func:`health_flags`.
+    :return: the number of updates; root mean square, largest and mean error; the shares of errors within the 95 %
+        interval, of updates that are flagged `trails` and that have any other flag; the number of errors above 1 nat,
+        and which share of these has such a flag (None if there are none).
+    """
+    error, std, flags = np.asarray(error), np.asarray(std), np.asarray(flags)
+    is_flagged = flags & ~TRAILS > 0
+    is_wrong = np.abs(error) > 1
+    return {
+        "num_exact": len(error),
+        "rmse_nats": float(np.sqrt(np.mean(error**2))),
+        "max_nats": float(np.abs(error).max()),
+        "bias_nats": float(error.mean()),
+        "coverage_95": float(np.mean(np.abs(error) <= 1.96 * std)),
+        "trails": float(np.mean(flags & TRAILS > 0)),
+        "flagged": float(is_flagged.mean()),
+        "flagged_of_wrong": float(is_flagged[is_wrong].mean()) if is_wrong.any() else None,
+        "num_wrong": int(is_wrong.sum()),
+    }
 
 
 def predict(

@@ -655,23 +655,21 @@ def log_epoch(state: Run, writer: ScalarWriter, t: int, scalars: dict[str, float
     if t % FLAGS.eval_every:
         writer.write(t, scalars)
         return
-    masks = [tf.identity(layer.mask) for layer in layers]
-    if layers:
-        thresholds = chosen_thresholds(state.model)
-        compression.apply_masks(state.model, thresholds)
+    if not layers:  # the plain network still
+        writer.write(t, {**scalars, "valid/error_percent": error_percent(state.model, state.parts.valid)})
+        return
+    thresholds = chosen_thresholds(state.model)
+    with compression.switched_off(state.model, thresholds):
         kl_total = 0.0
         for layer in layers:
-            scores = np.asarray(layer.prune_scores())
             for name, value in layer.kl_parts().items():
                 scalars[f"{layer.name}/kl_{name}_nats"] = float(value)
                 kl_total += float(value)
             scalars[f"{layer.name}/threshold"] = thresholds[layer.name]
             scalars[f"{layer.name}/kept_groups"] = float(np.sum(layer.mask))
-            writer.histogram(t, f"{layer.name}/scores", scores)
+            writer.histogram(t, f"{layer.name}/scores", np.asarray(layer.prune_scores()))
         scalars["train/kl_nats"] = kl_total
-    scalars["valid/error_percent"] = error_percent(state.model, state.parts.valid)
-    for layer, old in zip(layers, masks, strict=True):
-        layer.mask.assign(old)
+        scalars["valid/error_percent"] = error_percent(state.model, state.parts.valid)
     writer.write(t, scalars)
 
 

@@ -53,7 +53,7 @@ from rbm_tracking.learning import (
 from rbm_tracking.rbm import base_rate_biases, initial_rbm, log_prob_unnormalised, visible_probs
 from rbm_tracking.serialization import SavedRBM, load_rbm, save_rbm
 from rbm_tracking.tempering import linear_ladder, sample
-from rbm_tracking.tracker import TRAILS, flag_names
+from rbm_tracking.tracker import TRAILS, flag_names, tracking_errors
 
 FLAGS = flags.FLAGS
 define_common_flags()
@@ -418,7 +418,7 @@ def is_stopped(trainer: Trainer) -> bool:
     return bool(FLAGS.early_stopping and trainer.best.num_worse >= FLAGS.patience)
 
 
-def report(data: binary_data.BinaryData, trainer: Trainer) -> dict[str, Any]:
+def report(data: binary_data.BinaryData, trainer: Trainer, records: list[dict[str, Any]]) -> dict[str, Any]:
     """Log-likelihoods of the reported parameters by the tracked log Z, a bracket of AIS and, if possible, exactly."""
     state, best = trainer.state, trainer.best
     tracked = float(state.tracker.mean[0]), float(tf.sqrt(state.tracker.cov[0, 0]))
@@ -431,6 +431,10 @@ def report(data: binary_data.BinaryData, trainer: Trainer) -> dict[str, Any]:
     log_z: dict[str, Any] = {}
     if FLAGS.track:
         log_z["tracked"] = {"log_z_nats": tracked[0], "std_nats": tracked[1]}
+        for line in records:
+            if line["step"] == step and line.get("tracker/flags") is not None:
+                reasons = flag_names(int(line["tracker/flags"]))
+                log_z["tracked"] |= {"lag_nats": line["tracker/lag_nats"], "flags": reasons}
     if min(state.rbm.W.shape) <= exact.MAX_UNITS:
         log_z["exact"] = {"log_z_nats": exact.log_z_exact(state.rbm)}
     if FLAGS.final_ais_betas != "0":
@@ -484,27 +488,16 @@ def mean_log_prob_unnormalised(state: SMLState, rows: np.ndarray, chunk: int = 5
     return float(tf.add_n(sums)) / len(rows)
 
 
-def tracking_errors(records: list[dict[str, Any]]) -> dict[str, Any]:
+def logged_errors(records: list[dict[str, Any]]) -> dict[str, Any]:
     """The tracked log Z against the exact one, over all updates where both were logged."""
     pairs = [r for r in records if r.get("exact/log_z_nats") is not None and r.get("tracker/log_z_nats") is not None]
     if not pairs:
         return {}
-    error = np.array([r["tracker/log_z_nats"] - r["exact/log_z_nats"] for r in pairs])
-    std = np.array([r["tracker/log_z_std_nats"] for r in pairs])
-    reasons = np.array([int(r["tracker/flags"]) for r in pairs])
-    is_flagged = reasons & ~TRAILS > 0
-    is_wrong = np.abs(error) > 1
-    return {
-        "num_exact": len(pairs),
-        "rmse_nats": float(np.sqrt(np.mean(error**2))),
-        "max_nats": float(np.abs(error).max()),
-        "bias_nats": float(error.mean()),
-        "coverage_95": float(np.mean(np.abs(error) <= 1.96 * std)),
-        "trails": float(np.mean(reasons & TRAILS > 0)),
-        "flagged": float(is_flagged.mean()),
-        "flagged_of_wrong": float(is_flagged[is_wrong].mean()) if is_wrong.any() else None,
-        "num_wrong": int(is_wrong.sum()),
-    }
+    return tracking_errors(
+        [r["tracker/log_z_nats"] - r["exact/log_z_nats"] for r in pairs],
+        [r["tracker/log_z_std_nats"] for r in pairs],
+        [int(r["tracker/flags"]) for r in pairs],
+    )
 
 
 def make_plots(data: binary_data.BinaryData, trainer: Trainer, records: list[dict[str, Any]]) -> list[Path]:
@@ -607,13 +600,9 @@ def run_all(start: float) -> None:
     print(f"{data.name}: {data.source}")
     print(f"RBM of {data.train.shape[1]} visible and {FLAGS.hidden} hidden units; rows: {sizes}", flush=True)
     trainer, stopped, seconds = fit(data, run)
-    result = report(data, trainer)
     records = read_scalars(run.scalars_file)
-    for line in records:
-        if FLAGS.track and line["step"] == result["step"] and line.get("tracker/flags") is not None:
-            reasons = flag_names(int(line["tracker/flags"]))
-            result["tracked"] |= {"lag_nats": line["tracker/lag_nats"], "flags": reasons}
-    errors = tracking_errors(records)
+    result = report(data, trainer, records)
+    errors = logged_errors(records)
     if plots.is_available():
         with ScalarWriter(run, resume_step=int(trainer.state.step)) as writer:
             for path in make_plots(data, trainer, records):

@@ -45,7 +45,7 @@ from experiment.loop import Interrupted, train
 from experiment.metrics import metrics, mixture_quantiles
 from experiment.scalars import ScalarWriter
 from experiment.scale import Batches, define_scale_flags, keep_scan, load_stream, strategy_from_flags
-from experiment.script import TrainingFailed, run_script
+from experiment.script import TrainingFailed, own_words, run_script
 from experiment.seeds import named_seed, numpy_rng
 from experiment.streams import Stream
 from gpflow_deep.serialization import save_model
@@ -469,7 +469,7 @@ def first_message(error: tf.errors.OpError) -> str:
             text = text[text.index(marker) :].removeprefix("assertion failed: [")
             break
     else:
-        text = next((line for line in reversed(text.splitlines()) if line.strip()), text)
+        text = own_words(text) or text
     return " ".join(text.split()).rstrip("] ").replace("] [", " ")
 
 

@@ -64,6 +64,16 @@ def test_masks_are_where_scores_are_below_thresholds(rng: np.random.Generator) -
     assert bc.thresholds_of(model, 2) == dict.fromkeys([first, second, third], 2.0)
 
 
+def test_groups_are_on_again_after_an_error(rng: np.random.Generator) -> None:
+    model = dense_network("gnj", rng)
+    model.layers[0].mask.assign(np.arange(12) % 2)
+    with pytest.raises(RuntimeError), bc.switched_off(model, -math.inf):
+        assert not any(np.any(layer.mask) for layer in model.layers)
+        raise RuntimeError
+    np.testing.assert_array_equal(model.layers[0].mask, np.arange(12) % 2)
+    assert all(np.all(layer.mask) for layer in model.layers[1:])
+
+
 def test_default_thresholds(rng: np.random.Generator) -> None:
     for prior, threshold in (("gnj", 3.0), ("ghs", 4.0), ("svd", 3.0)):
         assert set(bc.thresholds_of(dense_network(prior, rng)).values()) == {threshold}

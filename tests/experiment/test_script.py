@@ -5,7 +5,7 @@ from absl import flags
 from absl.testing import flagsaver
 
 from experiment.loop import Interrupted
-from experiment.script import TrainingFailed, run_program, run_script
+from experiment.script import TrainingFailed, own_words, run_program, run_script
 
 
 @pytest.fixture(autouse=True)
@@ -85,3 +85,18 @@ def test_a_program_has_nothing_to_resume() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         run_program(["predict.py"], run)
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        (
+            "Graph execution error:\n\nDetected at node X\nNo space left\n\t [[{{node X}}]] [Op:__inference_f_1]",
+            "No space left",
+        ),
+        ("out of memory", "out of memory"),
+        ("[[{{node X}}]]", ""),
+    ],
+)
+def test_own_words(message: str, words: str) -> None:
+    assert own_words(message) == words

@@ -16,6 +16,7 @@ from rbm_tracking.tracker import (
     lag,
     log_z_std,
     predict,
+    tracking_errors,
     update,
 )
 
@@ -213,3 +214,19 @@ def test_trailing_is_judged_by_the_interval(std: float, lag_nats: float, trails:
     state = initial_tracker(np.zeros(M), variance=std**2)
     bias = tf.constant(lag_nats / 10, tf.float64)  # inflation starts at 10
     assert flag_names(int(health_flags(state, bias))) == ["trails"] * trails
+
+
+def test_errors_of_a_tracked_log_z() -> None:
+    found = tracking_errors([0.0, 3.0, -4.0, 0.0], [1.0, 1.0, 3.0, 0.1], [0, 32, 33, 8])
+    assert found == {
+        "num_exact": 4,
+        "rmse_nats": 2.5,
+        "max_nats": 4.0,
+        "bias_nats": -0.25,
+        "coverage_95": 0.75,
+        "trails": 0.5,
+        "flagged": 0.5,
+        "flagged_of_wrong": 0.5,
+        "num_wrong": 2,
+    }
+    assert tracking_errors([0.5], [1.0], [0])["flagged_of_wrong"] is None

@@ -52,18 +52,18 @@ def command(script: str, arguments: Sequence[str]) -> list[str]:
     return [sys.executable, str(SCRIPTS / script), *arguments]
 
 
-def results_of(program: str, *arguments: str, timeout: float = 400.0) -> dict[str, Any]:
+def results_of(program: str, *arguments: str, cwd: Path = SCRIPTS.parent, timeout: float = 400.0) -> Any:
     """What Python code that ends with `print("RESULTS" + json.dumps(...))` finds, in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-c", program, *arguments],
-        cwd=SCRIPTS.parent,
+        cwd=cwd,
         env=environment(),
         capture_output=True,
         text=True,
         timeout=timeout,
     )
-    assert done.returncode == 0, done.stderr[-4000:]
-    return dict(json.loads(done.stdout.rsplit("RESULTS", 1)[1]))
+    assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    return json.loads(done.stdout.rsplit("RESULTS", 1)[1])
 
 
 def run(script: str, arguments: Sequence[str], cwd: Path) -> Finished:
@@ -76,11 +76,8 @@ def run(script: str, arguments: Sequence[str], cwd: Path) -> Finished:
 
 def run_many(script: str, calls: Sequence[Sequence[str]], cwd: Path) -> list[Finished]:
     """Several calls of a script in one process, one after the other."""
-    arguments = [sys.executable, "-c", _DRIVER, str(SCRIPTS / script), json.dumps([list(call) for call in calls])]
-    done = subprocess.run(arguments, cwd=cwd, env=environment(), capture_output=True, text=True, timeout=600)
-    if done.returncode != 0:
-        raise RuntimeError(f"{script} raised: {done.stdout[-2000:]}\n{done.stderr[-4000:]}")
-    results: list[Any] = json.loads(done.stdout.rsplit("RESULTS", 1)[1])
+    arguments = json.dumps([list(call) for call in calls])
+    results = results_of(_DRIVER, str(SCRIPTS / script), arguments, cwd=cwd, timeout=600)
     return [Finished(*result) for result in results]
 
 
