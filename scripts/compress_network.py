@@ -6,8 +6,8 @@
         --pretrain_epochs=12 --epochs=12 --warmup=1 --kl_weight=0.22 --polish_epochs=6 --polish_kl=0.1 \\
         --shrink_every=2 --learning_rate=5e-4 --scale_speed=16 --initial_log_std=-4 --decay_from=0.3
     compress_network.py --run_dir=runs/caffe --network=lenet5 --prior=gnj --dataset=mnist --data_dir=DATA --shift=1 \\
-        --pretrain_epochs=5 --epochs=30 --warmup=1 --polish_epochs=16 --polish_kl=0.1 --shrink_every=1 \\
-        --learning_rate=1e-3 --scale_speed=12 --initial_log_std=-4 --tune_steps=1000
+        --pretrain_epochs=5 --epochs=30 --warmup=1 --polish_epochs=24 --polish_kl=0.05 --shrink_every=1 \\
+        --learning_rate=1e-3 --decay_from=0.55 --scale_speed=12 --initial_log_std=-4 --tune_steps=1000 --tolerance=0.05
     compress_network.py --run_dir=runs/own --network=own --pretrained=mine.keras --dataset=mnist --data_dir=DATA
     compress_network.py --run_dir=runs/first --resume
 
