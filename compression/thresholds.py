@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 import keras
@@ -122,9 +123,7 @@ def checked_thresholds(
         ]
         if not raised:
             break
-        errors = [error_with(candidate) for candidate in raised]
-        error = min(errors)
-        chosen = raised[errors.index(error)]
+        error, chosen = min(((error_with(candidate), candidate) for candidate in raised), key=itemgetter(0))
     return chosen
 
 

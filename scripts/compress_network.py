@@ -3,7 +3,7 @@
 
     compress_network.py --run_dir=runs/first
     compress_network.py --run_dir=runs/300 --network=lenet300 --dataset=mnist --data_dir=DATA --shift=1 \\
-        --pretrain_epochs=12 --epochs=12 --warmup=1 --kl_weight=0.22 --polish_epochs=6 --polish_kl=0.1 \\
+        --pretrain_epochs=12 --epochs=12 --warmup=1 --kl_weight=0.2 --polish_epochs=6 --polish_kl=0.1 \\
         --shrink_every=2 --learning_rate=5e-4 --scale_speed=16 --initial_log_std=-4 --decay_from=0.3
     compress_network.py --run_dir=runs/caffe --network=lenet5 --prior=gnj --dataset=mnist --data_dir=DATA --shift=1 \\
         --pretrain_epochs=5 --epochs=30 --warmup=1 --polish_epochs=24 --polish_kl=0.05 --shrink_every=1 \\

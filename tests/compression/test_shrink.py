@@ -25,12 +25,8 @@ def inputs_of(model: keras.Model, rng: np.random.Generator) -> np.ndarray:
 
 def masked_outputs(model: keras.Model, thresholds: Thresholds, x: np.ndarray) -> np.ndarray:
     """What `model` gives with its groups masked; afterwards the masks are as before."""
-    before = [layer.mask.numpy() for layer in bc.bayesian_layers(model)]
-    bc.apply_masks(model, thresholds)
-    outputs = model(x).numpy()
-    for layer, mask in zip(bc.bayesian_layers(model), before, strict=True):
-        layer.mask.assign(mask)
-    return outputs
+    with bc.switched_off(model, thresholds):
+        return model(x).numpy()
 
 
 @pytest.mark.parametrize("prior", PRIORS)
