@@ -28,9 +28,10 @@ from typing import Any
 import numpy as np
 from absl import app, flags
 
+from experiment.data.sets.images import load_images
+from experiment.files import write_json
 from experiment.flags import apply_threads
-from experiment.images import load_images
-from experiment.run_dir import provenance, write_json
+from experiment.run_dir import provenance
 
 #: Runs in the rival's Python: trains, prunes, clusters and measures; the last line of its output is JSON.
 _RIVAL = r"""

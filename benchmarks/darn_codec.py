@@ -35,9 +35,10 @@ from darn.model import DARN, DARNConfig
 from darn.rans import compiled_kernels
 from darn.serialization import load_darn
 from darn.training import Trainer, TrainingConfig
-from experiment.binary_data import load_binary
+from experiment.data.sets.binary import load_binary
+from experiment.files import write_json
 from experiment.flags import apply_threads
-from experiment.run_dir import provenance, write_json
+from experiment.run_dir import provenance
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:

@@ -32,8 +32,9 @@ from absl import app, flags
 from darn.autoregressive import FactorialConditional, LinearConditional, logistic_noise
 from darn.sampling import linear_bits
 from darn.serialization import load_darn
+from experiment.files import write_json
 from experiment.flags import apply_threads
-from experiment.run_dir import provenance, write_json
+from experiment.run_dir import provenance
 
 tfd, tfb = tfp.distributions, tfp.bijectors
 Times = dict[str, np.ndarray]

@@ -32,8 +32,9 @@ import tensorflow as tf
 from absl import app, flags
 
 from ebp import packed, popcount
+from experiment.files import write_json
 from experiment.flags import apply_threads
-from experiment.run_dir import provenance, write_json
+from experiment.run_dir import provenance
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:

@@ -33,8 +33,9 @@ import tensorflow as tf
 from absl import app, flags
 
 import ebp
+from experiment.files import write_json
 from experiment.flags import apply_threads
-from experiment.run_dir import provenance, write_json
+from experiment.run_dir import provenance
 
 INPUTS, HIDDEN, OUTPUTS = 784, 120, 10
 SPARSE_INPUTS, NON_ZEROS = 200_000, 150

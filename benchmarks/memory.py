@@ -27,8 +27,9 @@ import tensorflow as tf
 from absl import app, flags
 
 import gpflow_deep
+from experiment.files import write_json
 from experiment.flags import apply_threads
-from experiment.run_dir import provenance, write_json
+from experiment.run_dir import provenance
 
 M, D = 100, 8
 

@@ -36,8 +36,9 @@ import tensorflow as tf
 from absl import app, flags
 
 import gpflow_deep
+from experiment.files import write_json
 from experiment.flags import apply_threads
-from experiment.run_dir import provenance, write_json
+from experiment.run_dir import provenance
 
 NUM_DATA, M, D = 10_000, 100, 8
 

@@ -26,8 +26,9 @@ import numpy as np
 import tensorflow as tf
 from absl import app, flags
 
+from experiment.files import write_json
 from experiment.flags import apply_threads
-from experiment.run_dir import provenance, write_json
+from experiment.run_dir import provenance
 from rbm_tracking.learning import SMLConfig, compiled_updates, initial_state
 from rbm_tracking.random import GENERATORS
 from rbm_tracking.rbm import initial_rbm

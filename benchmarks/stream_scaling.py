@@ -40,12 +40,13 @@ from absl import app, flags
 
 import gpflow_deep
 from experiment import distribution
-from experiment.data import Part
+from experiment.data.rows import Part
+from experiment.data.streams.presets import numeric
+from experiment.data.streams.shards import open_shards
+from experiment.data.streams.stream import BatchReader, Stream, scan
+from experiment.files import write_json
 from experiment.flags import apply_threads
-from experiment.run_dir import provenance, write_json
-from experiment.shards import open_shards
-from experiment.stream_presets import numeric
-from experiment.streams import BatchReader, Stream, scan
+from experiment.run_dir import provenance
 
 INPUTS, ROW_GROUP, FILE_ROWS, BATCH, WARM_UP = 9, 2**16, 2**22, 10_000, 5
 BILLION, EPOCHS = 1_000_000_000, 2

@@ -25,7 +25,7 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
-from experiment.run_dir import write_json
+from experiment.files import write_json
 
 __all__ = ["restore", "save"]
 

@@ -8,23 +8,21 @@ run_dir/flags.txt        the flags; `--flagfile=run_dir/flags.txt --run_dir=NEW`
 """
 
 import json
-import math
 import os
 import platform
 import shlex
 import subprocess
 import sys
-import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
+
+from experiment.files import atomic_path, jsonable, write_json, write_text
 
 __all__ = [
     "FREE_ON_RESUME",
@@ -157,62 +155,6 @@ def provenance(data_sha256: str, **extra: Any) -> dict[str, Any]:
         "data_sha256": data_sha256,
         **extra,
     }
-
-
-@contextmanager
-def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary path beside `path` to write to; rename it to `path` at the end, or remove it on an error.
-
-    The temporary name keeps the suffix of `path`, which `np.savez` and Matplotlib look at. The parent folder is
-    created. `path` holds either its former content or all of the new one, never a part.
-
-    :raises FileNotFoundError: if the body of the `with` wrote nothing.
-    """
-    final = Path(path)
-    final.parent.mkdir(parents=True, exist_ok=True)
-    temporary = final.with_name(f".tmp-{uuid.uuid4().hex[:8]}-{final.name}")
-    try:
-        yield temporary
-        with open(temporary, "rb") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, final)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write `text` to `path` (UTF-8) in one piece; see :func:`atomic_path`."""
-    with atomic_path(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-
-
-def write_json(path: str | os.PathLike[str], obj: Any) -> None:
-    """Write `obj` to `path` as indented JSON in one piece, through :func:`jsonable`."""
-    write_text(path, json.dumps(jsonable(obj), indent=2, allow_nan=False) + "\n")
-
-
-def jsonable(obj: Any) -> Any:
-    """`obj` with NumPy, TensorFlow and path objects replaced by what strict JSON can hold; NaN and inf become None.
-
-    :raises ValueError: if `obj` contains something else that JSON cannot hold, or bytes that are not UTF-8 text.
-    """
-    if obj is None or isinstance(obj, str | bool | int):
-        return obj
-    if isinstance(obj, bytes):  # a string tensor holds these
-        return obj.decode()
-    if isinstance(obj, float):
-        return obj if math.isfinite(obj) else None
-    if isinstance(obj, Mapping):
-        return {str(key): jsonable(value) for key, value in obj.items()}
-    if isinstance(obj, list | tuple):
-        return [jsonable(value) for value in obj]
-    if isinstance(obj, os.PathLike):
-        return os.fspath(obj)
-    if isinstance(obj, tf.Tensor | tf.Variable):
-        return jsonable(obj.numpy())
-    if isinstance(obj, np.ndarray | np.generic) and obj.dtype.kind in "biufSU":
-        return jsonable(obj.tolist())
-    raise ValueError(f"JSON must get numbers, strings, lists and dictionaries, got {type(obj).__name__}: {obj!r}.")
 
 
 def _flag_name(line: str) -> str:

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from experiment.run_dir import RunDir, atomic_path, jsonable
+from experiment.files import atomic_path, jsonable
+from experiment.run_dir import RunDir
 
 __all__ = ["ScalarWriter", "read_scalars"]
 

@@ -15,10 +15,10 @@ import tensorflow as tf
 from absl import flags
 
 from experiment import distribution
-from experiment.data import Part, batch_indices
-from experiment.shards import open_shards
-from experiment.stream_presets import PRESETS, numeric
-from experiment.streams import BatchReader, Stream, load_scan, save_scan, scan
+from experiment.data.rows import Part, batch_indices
+from experiment.data.streams.presets import PRESETS, numeric
+from experiment.data.streams.shards import open_shards
+from experiment.data.streams.stream import BatchReader, Stream, load_scan, save_scan, scan
 
 __all__ = ["Batches", "define_scale_flags", "define_strategy_flags", "keep_scan", "load_stream", "strategy_from_flags"]
 

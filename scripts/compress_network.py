@@ -61,10 +61,11 @@ from compression.codebook import codebook, fine_tune
 from compression.container import Kernel, kernels_of, load_bcz, save_bcz, with_kernels
 from compression.networks import NETWORKS
 from compression.rates import file_rate, paper_rates
-from experiment import checkpoints, distribution, plots, run_dir
+from experiment import checkpoints, distribution, run_dir
+from experiment.data.sets.images import Images, load_images, read_images, shifted
 from experiment.flags import apply_threads, define_common_flags, flags_text
-from experiment.images import Images, load_images, read_images, shifted
 from experiment.loop import Interrupted, train
+from experiment.report import plots
 from experiment.scalars import ScalarWriter
 from experiment.scale import define_strategy_flags, strategy_from_flags
 from experiment.script import run_script

@@ -35,9 +35,10 @@ from darn.description_length import description_length
 from darn.integer_model import IntegerModel
 from darn.model import DARN
 from darn.serialization import load_darn
-from experiment import binary_data, tables
+from experiment.data import tables
+from experiment.data.sets import binary as binary_data
+from experiment.files import atomic_path, write_json
 from experiment.flags import apply_threads
-from experiment.run_dir import atomic_path, write_json
 from experiment.script import run_program
 from experiment.seeds import named_seed
 

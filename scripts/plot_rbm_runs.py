@@ -16,8 +16,8 @@ if importlib.util.find_spec("experiment") is None:  # run from a checkout that i
 
 from absl import app, flags
 
-from experiment import plots
-from experiment.plots import Line
+from experiment.report import plots
+from experiment.report.plots import Line
 from experiment.scalars import read_scalars
 from experiment.script import run_program
 

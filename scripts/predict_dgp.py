@@ -27,13 +27,13 @@ import tensorflow as tf
 from absl import app, flags
 from gpflow.likelihoods import Gaussian
 
-from experiment.data import Standardizer
+from experiment.data.rows import Standardizer
+from experiment.data.tables import TableSchema, apply_schema
+from experiment.files import atomic_path
 from experiment.flags import apply_threads
-from experiment.metrics import metrics, mixture_quantiles
-from experiment.run_dir import atomic_path
 from experiment.script import run_program
-from experiment.tables import TableSchema, apply_schema
 from gpflow_deep import DeepGP
+from gpflow_deep.scores import metrics, mixture_quantiles
 from gpflow_deep.serialization import load_model
 
 FLAGS = flags.FLAGS

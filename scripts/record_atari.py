@@ -17,7 +17,7 @@ if importlib.util.find_spec("experiment") is None:  # run from a checkout that i
 
 from absl import app, flags
 
-from experiment import atari
+from experiment.data.sets import atari
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("game", "freeway", f"Name of the game; those of the paper are {', '.join(atari.GAMES)}.")

@@ -31,11 +31,13 @@ import numpy as np
 import tensorflow as tf
 from absl import app, flags, logging
 
-from experiment import binary_data, checkpoints, plots, run_dir
-from experiment.data import batch_indices
+from experiment import checkpoints, run_dir
+from experiment.data.rows import batch_indices
+from experiment.data.sets import binary as binary_data
 from experiment.flags import apply_threads, define_common_flags, flags_text
 from experiment.loop import Interrupted, block_size, train
-from experiment.plots import Line
+from experiment.report import plots
+from experiment.report.plots import Line
 from experiment.scalars import ScalarWriter, read_scalars
 from experiment.script import TrainingFailed, run_script
 from experiment.seeds import named_seed, numpy_rng

@@ -44,11 +44,14 @@ from darn.local import LocalConfig
 from darn.model import DARN, DARNConfig
 from darn.serialization import load_darn, save_darn
 from darn.training import Observed, Trainer, TrainingConfig
-from experiment import binary_data, checkpoints, datasets, distribution, plots, run_dir
-from experiment.data import batch_indices
+from experiment import checkpoints, distribution, run_dir
+from experiment.data.rows import batch_indices
+from experiment.data.sets import binary as binary_data
+from experiment.data.sets import supervised as datasets
 from experiment.flags import apply_threads, define_common_flags, flags_text
 from experiment.loop import Interrupted, block_size, train
-from experiment.plots import Line
+from experiment.report import plots
+from experiment.report.plots import Line
 from experiment.scalars import ScalarWriter, read_scalars
 from experiment.scale import define_strategy_flags, strategy_from_flags
 from experiment.script import TrainingFailed, run_script

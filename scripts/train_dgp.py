@@ -38,16 +38,18 @@ from gpflow.kernels import SquaredExponential
 from gpflow.likelihoods import Bernoulli, Gaussian, Likelihood, MultiClass, Poisson, Softmax, StudentT
 
 import gpflow_deep
-from experiment import checkpoints, datasets, distribution, plots, run_dir, tables
-from experiment.data import Part, Splits, Standardizer, make_splits
+from experiment import checkpoints, distribution, run_dir
+from experiment.data.rows import Part, Splits, Standardizer, make_splits, tables
+from experiment.data.sets import supervised as datasets
+from experiment.data.streams.stream import Stream
 from experiment.flags import apply_threads, define_common_flags, flags_text
 from experiment.loop import Interrupted, train
-from experiment.metrics import metrics, mixture_quantiles
+from experiment.report import plots
 from experiment.scalars import ScalarWriter
 from experiment.scale import Batches, define_scale_flags, keep_scan, load_stream, strategy_from_flags
 from experiment.script import TrainingFailed, own_words, run_script
 from experiment.seeds import named_seed, numpy_rng
-from experiment.streams import Stream
+from gpflow_deep.scores import metrics, mixture_quantiles
 from gpflow_deep.serialization import save_model
 
 FLAGS = flags.FLAGS

@@ -41,12 +41,15 @@ from absl import app, flags, logging
 
 import ebp
 from ebp import baselines
+from ebp.coding import InputCoding, fraction_bits
 from ebp.packed import PackedNetwork, export_network
-from experiment import checkpoints, datasets, plots, run_dir, tables, text_data
-from experiment.data import Indices
+from experiment import checkpoints, run_dir
+from experiment.data.rows import Indices, tables
+from experiment.data.sets import supervised as datasets
+from experiment.data.sets import text as text_data
 from experiment.flags import apply_threads, define_common_flags, flags_text
-from experiment.input_coding import InputCoding, fraction_bits
 from experiment.loop import Interrupted, train
+from experiment.report import plots
 from experiment.scalars import ScalarWriter
 from experiment.script import run_script
 from experiment.seeds import named_seed, numpy_rng
@@ -73,9 +76,7 @@ flags.DEFINE_integer("max_folds", None, "Train and test on the first folds only.
 flags.DEFINE_integer("seeds", 1, "Number of seeds: --seed and those after it.", 1)
 flags.DEFINE_list("methods", ["ebp"], f"What to train: {', '.join(METHODS)}.")
 flags.DEFINE_integer("rival_seeds", 1, "Number of seeds of all methods but ebp; their tuning takes time.", 1)
-flags.DEFINE_string(
-    "input_coding", "auto", "auto, raw, scaled, common, zscore, centred, sign: see experiment.input_coding."
-)
+flags.DEFINE_string("input_coding", "auto", "auto, raw, scaled, common, zscore, centred, sign: see ebp.coding.")
 flags.DEFINE_boolean("softmax", False, "For several classes: a softmax in place of one sign neuron for each class.")
 flags.DEFINE_enum("dtype", "float32", ["float32", "float64"], "Precision of expectation backpropagation.")
 flags.DEFINE_integer("votes", 0, "Test (and export) also the vote of this many networks drawn from the posterior.", 0)

@@ -12,7 +12,8 @@ import pytest
 import tensorflow as tf
 
 from experiment import run_dir
-from experiment.run_dir import RunDir, atomic_path, jsonable, open_run, provenance, write_json, write_text
+from experiment.files import atomic_path, jsonable, write_json, write_text
+from experiment.run_dir import RunDir, open_run, provenance
 
 FLAGS = "--batch_size=100\n--dataset=boston\n--nofloat32\n--num_steps=10\n--seed=0\n"
 RECORD = {"data_sha256": "abc", "start_time": "now"}

@@ -10,7 +10,7 @@ import pytest
 
 from compression.container import load_bcz
 from compression.networks import small
-from experiment.images import load_images
+from experiment.data.sets.images import load_images
 from tests.scripts.running import Finished, run, run_many
 
 SMALL = ["--noprogress", "--batch_size=64", "--max_images=400", "--codebooks=8", "--tolerance=2"]

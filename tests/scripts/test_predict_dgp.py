@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from experiment.data import make_splits
-from experiment.tables import read_table
+from experiment.data.rows import make_splits
+from experiment.data.tables import read_table
 from tests.scripts.running import Finished, run_many
 
 TRAIN = ["--num_steps=3", "--inducing=5", "--num_predict_samples=4", "--noprogress", "--compare="]

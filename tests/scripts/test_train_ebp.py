@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from ebp.coding import InputCoding
 from ebp.packed import PackedNetwork
-from experiment.input_coding import InputCoding
 from experiment.seeds import numpy_rng
 from tests.scripts.running import Finished, command, environment, run_many
 

@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from experiment.data import Dataset, Indices, Splits, Task, check_finite
+from experiment.data.rows import Dataset, Indices, Splits, Task, check_finite
 
 __all__ = ["Column", "TableSchema", "apply_schema", "read_npz", "read_table", "schema_of"]
 
@@ -155,7 +155,7 @@ def schema_of(data: Dataset | Splits) -> TableSchema:
 def apply_schema(schema: TableSchema, path: str | os.PathLike[str]) -> tuple[NDArray[np.float64], NDArray[Any] | None]:
     """Encode another table as the one that `schema` came from.
 
-    :return: X [N, D] in raw units, and Y [N, P] as in :class:`experiment.data.Dataset`, or None if the table lacks the
+    :return: X [N, D] in raw units, and Y [N, P] as in :class:`Dataset`, or None if the table lacks the
         target columns or they are empty. Other columns are not used, and the order of columns is free.
     :raises ValueError: as :func:`read_table`, and if feature columns are missing or a value is no known level or class.
     """

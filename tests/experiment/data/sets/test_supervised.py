@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiment import datasets
-from experiment.data import Dataset, Indices, Standardizer, make_splits
+from experiment.data.rows import Dataset, Indices, Standardizer, make_splits
+from experiment.data.sets import supervised as datasets
 
 _DATA = os.environ.get("GPFLOW_DEEP_DATA")
 _needs_data = pytest.mark.skipif(not _DATA, reason="GPFLOW_DEEP_DATA does not name a folder with the real files")

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from experiment import datasets, images
-from experiment.images import image_names, load_images, read_images, shifted
+from experiment.data.sets import images
+from experiment.data.sets import supervised as datasets
+from experiment.data.sets.images import image_names, load_images, read_images, shifted
 
 
 def test_digits_need_no_file_and_are_split_the_same_way_every_time() -> None:

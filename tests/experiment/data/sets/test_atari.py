@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiment import atari
-from experiment.atari import Frames, edges, load_frames, play, record_dataset, write_frames
-from experiment.binary_data import read_binary_table
+from experiment.data.sets import atari
+from experiment.data.sets.atari import Frames, edges, load_frames, play, record_dataset, write_frames
+from experiment.data.sets.binary import read_binary_table
 
 
 class FakeALE:

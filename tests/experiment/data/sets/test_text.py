@@ -1,4 +1,4 @@
-"""`experiment.text_data` on small files of the same formats; the real ones are checked by their SHA-256."""
+"""`experiment.data.sets.text` on small files of the same formats; the real ones are checked by their SHA-256."""
 
 import dataclasses
 import hashlib
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from experiment import text_data
+from experiment.data.sets import text as text_data
 
 REVIEWS = [
     {"id": "a", "fold": 0, "label": 0, "text": "A dull Film, a dull plot"},

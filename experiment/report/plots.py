@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from experiment.run_dir import atomic_path
+from experiment.files import atomic_path
 from experiment.scalars import read_scalars
 
 __all__ = [

@@ -16,9 +16,9 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from experiment import datasets
+from experiment.data.sets import supervised as datasets
+from experiment.data.tables import read_npz
 from experiment.seeds import numpy_rng
-from experiment.tables import read_npz
 
 __all__ = ["Images", "image_names", "load_images", "read_images", "shifted"]
 

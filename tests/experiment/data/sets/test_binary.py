@@ -11,9 +11,10 @@ import pytest
 from absl import logging
 from scipy import io
 
-from experiment import binary_data, datasets
-from experiment.binary_data import BinaryData, binary_names, describe_binary, load_binary, read_binary_table
-from experiment.data import Dataset
+from experiment.data.rows import Dataset
+from experiment.data.sets import binary as binary_data
+from experiment.data.sets import supervised as datasets
+from experiment.data.sets.binary import BinaryData, binary_names, describe_binary, load_binary, read_binary_table
 
 _DATA = os.environ.get("GPFLOW_DEEP_DATA")
 _needs_data = pytest.mark.skipif(not _DATA, reason="GPFLOW_DEEP_DATA does not name a folder with the real files")

@@ -21,8 +21,8 @@ import pandas as pd
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from experiment.data import Task
-from experiment.shards import Field, Layout, columns_of, find_files
+from experiment.data.rows import Task
+from experiment.data.streams.shards import Field, Layout, columns_of, find_files
 
 __all__ = ["PRESETS", "Rows", "StreamPreset", "numeric"]
 
@@ -46,7 +46,7 @@ class StreamPreset:
     """How rows of files become rows of a data set.
 
     :param name: short name for reports.
-    :param layouts: columns to read, see `experiment.shards.open_shards`; the names are those of the frame.
+    :param layouts: columns to read, see `experiment.data.streams.shards.open_shards`; the names are those of the frame.
     :param rows: makes :class:`Rows` of a frame.
     :param feature_names: of the D inputs.
     :param target_name: of the target.
@@ -74,7 +74,7 @@ def numeric(
 ) -> StreamPreset:
     """Columns of numbers of any files; those of the first file count.
 
-    :param pattern: the files, see `experiment.shards.find_files`.
+    :param pattern: the files, see `experiment.data.streams.shards.find_files`.
     :param target: the column to predict. Labels have to be 0, 1, ..., C - 1.
     :param task: what the target is; a regression if None.
     :param features: the input columns; all but the target if None.

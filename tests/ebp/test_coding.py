@@ -1,4 +1,4 @@
-"""`experiment.input_coding`: what each coding does, for arrays and for sparse matrices."""
+"""`ebp.coding`: what each coding does, for arrays and for sparse matrices."""
 
 import json
 from typing import Any, get_args
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from experiment.input_coding import InputCoding, Kind, fraction_bits
+from ebp.coding import InputCoding, Kind, fraction_bits
 
 KINDS = get_args(Kind)
 

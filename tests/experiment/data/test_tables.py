@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiment.data import make_splits
-from experiment.tables import TableSchema, apply_schema, read_npz, read_table, schema_of
+from experiment.data.rows import make_splits
+from experiment.data.tables import TableSchema, apply_schema, read_npz, read_table, schema_of
 
 _HOUSES = "size,colour,garden,price\n50,red,True,1.5\n60,blue,False,2.5\n70,red,False,3.25\n80,green,True,4.0\n"
 

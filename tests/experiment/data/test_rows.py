@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiment.data import Dataset, Standardizer, batch_indices, check_finite, make_splits
+from experiment.data.rows import Dataset, Standardizer, batch_indices, check_finite, make_splits
 from experiment.seeds import numpy_rng
 
 

@@ -22,7 +22,8 @@ from absl import logging
 from numpy.typing import NDArray
 from scipy import io
 
-from experiment import datasets, tables
+from experiment.data import tables
+from experiment.data.sets import supervised as datasets
 from experiment.seeds import numpy_rng
 
 __all__ = ["BinaryData", "Labels", "binary_names", "describe_binary", "load_binary", "read_binary_table"]

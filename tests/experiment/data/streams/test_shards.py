@@ -1,4 +1,4 @@
-"""`experiment.shards`: every format gives the same rows in any order of blocks; damage is named."""
+"""`experiment.data.streams.shards`: every format gives the same rows in any order of blocks; damage is named."""
 
 import uuid
 from collections.abc import Iterator
@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 
-from experiment import shards as module
-from experiment.shards import Field, Shards, columns_of, find_files, open_shards
+from experiment.data.streams import shards as module
+from experiment.data.streams.shards import Field, Shards, columns_of, find_files, open_shards
 
 LAYOUT = {"inputs": Field("a"), "count": Field("b"), "target": Field("y")}
 FORMATS = ["parquet", "csv", "tfrecord"]

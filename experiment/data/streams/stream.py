@@ -33,11 +33,11 @@ from absl import logging
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from experiment.data import Indices, Part, Splits, Standardizer
-from experiment.run_dir import atomic_path
+from experiment.data.rows import Indices, Part, Splits, Standardizer
+from experiment.data.streams.presets import StreamPreset
+from experiment.data.streams.shards import Shards
+from experiment.files import atomic_path
 from experiment.seeds import numpy_rng
-from experiment.shards import Shards
-from experiment.stream_presets import StreamPreset
 
 __all__ = ["BatchReader", "Moments", "Stream", "load_scan", "save_scan", "scan"]
 

@@ -25,7 +25,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from experiment.data import Indices
+from experiment.data.rows import Indices
 from experiment.seeds import numpy_rng
 
 __all__ = ["TextDataset", "describe", "folds", "load", "names"]
@@ -42,7 +42,7 @@ class TextDataset:
     :param labels: -1 and +1, [N].
     :param class_names: what -1 and +1 mean.
     :param source: where the data come from and what was done to them.
-    :param coding: the input coding to use by default, see `experiment.input_coding`.
+    :param coding: the input coding to use by default, see `ebp.coding`.
     """
 
     name: str
@@ -70,7 +70,7 @@ class _Task:
     sha256: str
     class_names: tuple[str, str]
     read: Callable[[bytes], tuple[scipy.sparse.csr_matrix, NDArray[np.int64]]]
-    coding: str  # for `experiment.input_coding`
+    coding: str  # for `ebp.coding`
     is_sorted: bool  # by class or by origin, so that contiguous folds would not be alike
 
 

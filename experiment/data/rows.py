@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from experiment.seeds import numpy_rng
 
 if TYPE_CHECKING:
-    from experiment.tables import TableSchema
+    from experiment.data.tables import TableSchema
 
 __all__ = ["Dataset", "Part", "Splits", "Standardizer", "Task", "batch_indices", "check_finite", "make_splits"]
 

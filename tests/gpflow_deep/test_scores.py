@@ -1,11 +1,11 @@
-"""`experiment.metrics` against closed forms, brute force and scikit-learn."""
+"""`gpflow_deep.scores` against closed forms, brute force and scikit-learn."""
 
 import numpy as np
 import pytest
 from scipy import stats
 from sklearn.metrics import roc_auc_score
 
-from experiment.metrics import area_under_curve, metrics, mixture_quantiles
+from gpflow_deep.scores import area_under_curve, metrics, mixture_quantiles
 
 
 def test_regression_metrics() -> None:

@@ -1,4 +1,4 @@
-"""`experiment.streams`: one pass equals the whole table; batches use every row once an epoch; damage is named."""
+"""Streams: one pass equals the whole table; batches use every row once an epoch; damage is named."""
 
 import itertools
 import json
@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiment import shards as shards_module
-from experiment.data import Part, Standardizer
-from experiment.shards import open_shards
-from experiment.stream_presets import StreamPreset, numeric
-from experiment.streams import BatchReader, Moments, Stream, load_scan, save_scan, scan
+from experiment.data.rows import Part, Standardizer
+from experiment.data.streams import shards as shards_module
+from experiment.data.streams.presets import StreamPreset, numeric
+from experiment.data.streams.shards import open_shards
+from experiment.data.streams.stream import BatchReader, Moments, Stream, load_scan, save_scan, scan
 
 ROWS = (900, 30, 415)
 

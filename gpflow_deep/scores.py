@@ -1,14 +1,14 @@
 """How good predictions are, from arrays; and quantiles of Gaussian mixtures, which is what a deep GP predicts."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 from scipy.stats import rankdata
 
-from experiment.data import Task
+Task = Literal["regression", "binary", "multiclass"]
 
 __all__ = ["area_under_curve", "metrics", "mixture_quantiles"]
 

@@ -1,0 +1,1 @@
+"""Data: rows in named parts, from files, known data sets and streams."""
