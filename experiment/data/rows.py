@@ -9,21 +9,33 @@ rows = batch_indices(seed, step, len(splits.train.X), 1000)
 import functools
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from experiment.seeds import numpy_rng
+from experiment.data.batches import Indices, batch_indices
+from experiment.seeds import Seeds, numpy_rng
 
 if TYPE_CHECKING:
     from experiment.data.tables import TableSchema
 
-__all__ = ["Dataset", "Part", "Splits", "Standardizer", "Task", "batch_indices", "check_finite", "make_splits"]
+__all__ = [
+    "Dataset",
+    "Indices",
+    "Part",
+    "Rows",
+    "Splits",
+    "Standardizer",
+    "Task",
+    "batch_indices",
+    "check_finite",
+    "divide",
+    "make_splits",
+]
 
 Task = Literal["regression", "binary", "multiclass"]
-Indices = NDArray[np.int64]
 
 _HASH_ROWS = 65_536
 
@@ -92,10 +104,99 @@ class Dataset:
 
 
 class Part(NamedTuple):
-    """Some rows of a data set, in raw units: inputs [n, D] and targets [n, P]. May share memory with the data set."""
+    """Some rows: inputs [n, ...], dense or CSR, and targets [n, P] or None. May share memory with the data set."""
 
-    X: NDArray[np.float64]
-    Y: NDArray[Any]
+    X: Any
+    Y: Any = None
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Rows of a data set in named parts, in the units of their view; what every reader returns.
+
+    :param name: short name for reports.
+    :param parts: "train", "test", and "valid" unless none was asked for; or one part "all" that is not divided yet.
+    :param task: "regression", "binary", "multiclass", or "density", where Y is None or the class of each row, to look
+        at. Labels are int64 [n, 1] from 0 to C - 1, targets of a regression float64 [n, P].
+    :param source: where the data come from, and what was done to them.
+    :param sha256: checksum of all parts: the same whichever file format they were read from.
+    :param image_shape: height and width, if a row is an image, row by row.
+    :param feature_names: names of the D inputs.
+    :param target_names: names of the P targets.
+    :param class_names: the label of each class as in the source; () for regression.
+    :param schema: how a table's columns became X and Y; None if X holds the source's own numbers.
+    :param splits: of a part "all": the standard splits as pairs of row numbers (train, test), or None.
+    :param is_shuffled: the order of the rows is a random one already, so that blocks of rows may be folds.
+    """
+
+    name: str
+    parts: Mapping[str, Part]
+    task: Task | Literal["density"]
+    source: str
+    sha256: str
+    image_shape: tuple[int, int] | None = None
+    feature_names: tuple[str, ...] = ()
+    target_names: tuple[str, ...] = ()
+    class_names: tuple[str, ...] = ()
+    schema: "TableSchema | None" = None
+    splits: tuple[tuple[Indices, Indices], ...] | None = None
+    is_shuffled: bool = False
+
+    @property
+    def train(self) -> Part:
+        """The rows to learn from."""
+        return self._part("train")
+
+    @property
+    def valid(self) -> Part:
+        """The rows to choose by."""
+        return self._part("valid")
+
+    @property
+    def test(self) -> Part:
+        """The rows to report."""
+        return self._part("test")
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Number of rows of each part."""
+        return {name: part.X.shape[0] for name, part in self.parts.items()}
+
+    def some(self, part: str, limit: int | None, seeds: Seeds, purpose: str = "eval") -> Part:
+        """At most `limit` rows of a part, drawn at random without replacement, in their order; all of them if None.
+
+        :param seeds: of the run; the rows are drawn by its stream "{purpose}/{part}", so they are always the same.
+        :raises ValueError: if there is no such part, or `limit` is not positive.
+        """
+        X, Y = chosen = self._part(part)
+        if limit is not None and limit < 1:
+            raise ValueError(f"the number of {part} rows to draw must be positive, got {limit}; None takes all.")
+        if limit is None or X.shape[0] <= limit:
+            return chosen
+        rows = np.sort(seeds.rng(f"{purpose}/{part}").choice(X.shape[0], limit, replace=False))
+        return Part(X[rows], None if Y is None else Y[rows])
+
+    def folds(self, count: int) -> tuple[tuple[Indices, Indices], ...]:
+        """Pairs (train, test) of row numbers of the part "all" for cross-validation.
+
+        The standard splits, if there are any, whatever `count` is. Else the test rows are `count` blocks, one after the
+        other, of the rows in random order: in their own where `is_shuffled`, else by the stream "folds/N" of seed 0.
+
+        :raises ValueError: if `count` is not from 2 to the number of rows.
+        """
+        if self.splits is not None:
+            return self.splits
+        num_data = self._part("all").X.shape[0]
+        if not 2 <= count <= num_data:
+            raise ValueError(f"the number of folds must be from 2 to {num_data}, the number of rows, got {count}.")
+        order = np.arange(num_data) if self.is_shuffled else numpy_rng(0, f"folds/{num_data}").permutation(num_data)
+        blocks = np.array_split(np.arange(num_data), count)
+        return tuple((np.delete(order, block), order[block]) for block in blocks)
+
+    def _part(self, name: str) -> Part:
+        if name not in self.parts:
+            raise ValueError(f"{self.name!r} must have a part {name!r}, got {', '.join(self.parts)}; divide it so.")
+        return self.parts[name]
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,46 +221,64 @@ class Splits:
     split: int
 
 
-def make_splits(dataset: Dataset, *, split: int, valid_fraction: float = 0.1, seed: int) -> Splits:
-    """Cut a data set into training, validation and test part.
+def divide(data: Rows, *, split: int = 0, valid_fraction: float = 0.1, seed: int = 0) -> Rows:
+    """Cut a data set of one part "all" into "train", "test" and, unless `valid_fraction` is 0, "valid".
 
-    :param split: number of the standard split where `dataset.splits` exists; else any number from 0, which names a
-        random split into 90% training and 10% test rows: a pure function of N and `split`, not of `seed`.
-    :param valid_fraction: part of the training rows, in [0, 1), that is set aside at random for validation; 0 gives
-        `valid` None. Training, validation and random test rows keep the order they have in the data set.
+    :param split: number of the standard split where `data.splits` exists; else any number from 0, which names a random
+        split into 90 % training and 10 % test rows: a pure function of N and `split`, not of `seed`.
+    :param valid_fraction: part of the training rows, in [0, 1), that is set aside at random for validation. Training,
+        validation and random test rows keep the order they have in the data set.
     :param seed: decides, with `split`, which rows are set aside for validation.
     :raises ValueError: if `split` is out of range, `valid_fraction` is not in [0, 1), or a part would be left empty.
     """
-    what = f"data set {dataset.name!r}"
-    if dataset.splits is not None and not 0 <= split < len(dataset.splits):
-        raise ValueError(f"--split must be from 0 to {len(dataset.splits) - 1} for {what}, got {split}.")
+    X, Y = data.parts["all"]
+    numbers = split_numbers(data.name, X.shape[0], data.splits, split, valid_fraction, seed)
+    return replace(data, parts={part: rows_of(X, Y, rows) for part, rows in numbers.items()}, splits=None)
+
+
+def split_numbers(
+    name: str,
+    num_data: int,
+    splits: Sequence[tuple[Indices, Indices]] | None,
+    split: int,
+    valid_fraction: float,
+    seed: int,
+) -> dict[str, Indices]:
+    """Row numbers of the parts "train", "valid" (unless the fraction is 0) and "test"; see :func:`divide`."""
+    what = f"data set {name!r}"
+    if splits is not None and not 0 <= split < len(splits):
+        raise ValueError(f"--split must be from 0 to {len(splits) - 1} for {what}, got {split}.")
     if split < 0:
         raise ValueError(f"--split must not be negative, got {split}.")
     if not 0 <= valid_fraction < 1:
         raise ValueError(f"the validation fraction must be in [0, 1), got {valid_fraction}; 0 means no validation.")
-    if dataset.splits is not None:
-        train, test = dataset.splits[split]
+    if splits is not None:
+        train, test = splits[split]
     else:
-        num_data = len(dataset.X)
         num_train = min(round(0.9 * num_data), num_data - 1)
         order = numpy_rng(0, f"split/{split}").permutation(num_data)
         train, test = np.sort(order[:num_train]), np.sort(order[num_train:])
-    valid = None
-    if valid_fraction > 0:
-        num_valid = max(1, round(valid_fraction * len(train)))
-        if num_valid >= len(train):
-            raise ValueError(
-                f"{what} has {len(train)} training rows, too few to set aside {num_valid} for validation; give more "
-                "rows, or a validation fraction of 0."
-            )
-        is_valid = np.zeros(len(train), dtype=bool)
-        chosen = numpy_rng(seed, f"valid/{split}").choice(len(train), num_valid, replace=False)
-        is_valid[chosen] = True
-        train, valid = train[~is_valid], train[is_valid]
+    if valid_fraction == 0:
+        return {"train": train, "test": test}
+    num_valid = max(1, round(valid_fraction * len(train)))
+    if num_valid >= len(train):
+        raise ValueError(
+            f"{what} has {len(train)} training rows, too few to set aside {num_valid} for validation; give more "
+            "rows, or a validation fraction of 0."
+        )
+    is_valid = np.zeros(len(train), dtype=bool)
+    is_valid[numpy_rng(seed, f"valid/{split}").choice(len(train), num_valid, replace=False)] = True
+    return {"train": train[~is_valid], "valid": train[is_valid], "test": test}
+
+
+def make_splits(dataset: Dataset, *, split: int, valid_fraction: float = 0.1, seed: int) -> Splits:
+    """As :func:`divide`, for a `Dataset`; `valid` is None if there is none."""
+    numbers = split_numbers(dataset.name, len(dataset.X), dataset.splits, split, valid_fraction, seed)
+    parts = {part: rows_of(dataset.X, dataset.Y, rows) for part, rows in numbers.items()}
     return Splits(
-        train=_part(dataset, train),
-        valid=None if valid is None else _part(dataset, valid),
-        test=_part(dataset, test),
+        train=parts["train"],
+        valid=parts.get("valid"),
+        test=parts["test"],
         name=dataset.name,
         task=dataset.task,
         feature_names=dataset.feature_names,
@@ -253,32 +372,6 @@ class Standardizer:
         return array
 
 
-def batch_indices(seed: int, step: int, num_data: int, batch_size: int) -> Indices:
-    """Row numbers of the minibatch of a step: a pure function of the arguments, so that training can be resumed.
-
-    The batches are cut one after the other from an endless row of random permutations of the N rows. So each row is
-    used once in N draws, and each batch has `batch_size` rows: one that reaches the end of a permutation is completed
-    from the next (only in such a batch can a row occur twice). The current permutations are kept, so a step is cheap.
-
-    :param seed: integer seed of the run.
-    :param step: number of the step, from 0.
-    :return: int64 [batch_size], to be read only; all N rows in order if `batch_size` >= N.
-    :raises ValueError: if `step` is negative, or `num_data` or `batch_size` is not positive.
-    """
-    if step < 0 or num_data < 1 or batch_size < 1:
-        raise ValueError(
-            f"a batch needs step >= 0, num_data >= 1 and batch_size >= 1, got {step}, {num_data} and {batch_size}."
-        )
-    if batch_size >= num_data:
-        return np.arange(num_data)
-    epoch, start = divmod(int(step) * int(batch_size), int(num_data))
-    head = _permutation(int(seed), epoch, int(num_data))[start : start + batch_size]
-    if len(head) == batch_size:
-        return head
-    tail = _permutation(int(seed), epoch + 1, int(num_data))[: batch_size - len(head)]
-    return np.concatenate([head, tail])
-
-
 def check_finite(array: NDArray[Any], names: Sequence[str], what: str) -> None:
     """Raise ValueError, naming column, count and first row, if `array` [N, D] holds NaN or infinite values."""
     for d in range(array.shape[1]):
@@ -288,13 +381,6 @@ def check_finite(array: NDArray[Any], names: Sequence[str], what: str) -> None:
                 f"{what} must be finite, but column {names[d]!r} has {int(bad.sum())} NaN or infinite values, the "
                 f"first in row {int(bad.argmax())} (from 0); drop those rows or put in values."
             )
-
-
-@functools.lru_cache(maxsize=2)
-def _permutation(seed: int, epoch: int, num_data: int) -> Indices:
-    order = numpy_rng(seed, f"batches/{epoch}").permutation(num_data)
-    order.flags.writeable = False
-    return order
 
 
 def _numbers(values: Any, what: str) -> NDArray[Any]:
@@ -345,8 +431,9 @@ def _check_split(pair: tuple[Indices, Indices], num_data: int, what: str) -> Non
         seen[rows] = True
 
 
-def _part(dataset: Dataset, rows: Indices) -> Part:
+def rows_of(X: Any, Y: Any, rows: Indices) -> Part:
+    """Some rows of both; a block of rows shares their memory."""
     first, last = int(rows[0]), int(rows[-1])
-    if last - first + 1 == len(rows) and (np.diff(rows) == 1).all():  # a block of rows needs no copy
-        return Part(dataset.X[first : last + 1], dataset.Y[first : last + 1])
-    return Part(dataset.X[rows], dataset.Y[rows])
+    if last - first + 1 == len(rows) and (np.diff(rows) == 1).all():
+        return Part(X[first : last + 1], Y[first : last + 1])
+    return Part(X[rows], Y[rows])

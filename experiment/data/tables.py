@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from experiment.data.rows import Dataset, Indices, Splits, Task, check_finite
+from experiment.data.rows import Dataset, Indices, Rows, Splits, Task, check_finite
 
 __all__ = ["Column", "TableSchema", "apply_schema", "read_npz", "read_table", "schema_of"]
 
@@ -144,12 +144,13 @@ def read_table(path: str | os.PathLike[str], *, target: str | None, task: Task |
     )
 
 
-def schema_of(data: Dataset | Splits) -> TableSchema:
+def schema_of(data: Dataset | Splits | Rows) -> TableSchema:
     """How to read a new table for a model of this data: its schema, else columns of numbers named as the features."""
     if data.schema is not None:
         return data.schema
     columns = tuple(Column(name) for name in data.feature_names)
-    return TableSchema(columns, (data.target_name,), data.task, data.class_names)
+    targets = data.target_names if isinstance(data, Rows) else (data.target_name,)
+    return TableSchema(columns, targets, cast(Task, data.task), data.class_names)
 
 
 def apply_schema(schema: TableSchema, path: str | os.PathLike[str]) -> tuple[NDArray[np.float64], NDArray[Any] | None]:

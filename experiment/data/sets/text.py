@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from experiment.data.rows import Indices
 from experiment.seeds import numpy_rng
 
-__all__ = ["TextDataset", "describe", "folds", "load", "names"]
+__all__ = ["CODINGS", "TextDataset", "describe", "folds", "load", "names"]
 
 _READ_ERRORS = (ValueError, EOFError, KeyError, TypeError, zipfile.BadZipFile, zlib.error, lzma.LZMAError)
 
@@ -265,3 +265,6 @@ _TASKS: dict[str, _Task] = {
         True,
     ),
 }
+
+CODINGS = {name: task.coding for name, task in _TASKS.items()}
+"""The input coding of each set that `ebp.coding` uses unless another is asked for: that of the paper's authors."""

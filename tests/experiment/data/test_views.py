@@ -1,0 +1,132 @@
+import functools
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn import datasets as scikit
+
+from experiment.data import tables, views
+from experiment.data.views import Source
+from experiment.seeds import numpy_rng
+
+
+@pytest.fixture
+def digits() -> tuple[np.ndarray, np.ndarray]:
+    """Pixels from 0 to 16 [1797, 64] and labels [1797, 1]."""
+    X, y = scikit.load_digits(return_X_y=True)
+    return X, y[:, None]
+
+
+def test_supervised_rows_are_divided_by_split_and_seed(digits: tuple[np.ndarray, np.ndarray]) -> None:
+    X, Y = digits
+    data = views.load(Source(dataset="digits"), "supervised", split=2, valid_fraction=0.2, seed=5)
+    assert data.sizes == {"train": 1294, "valid": 323, "test": 180}
+    order = numpy_rng(0, "split/2").permutation(1797)
+    test, rest = np.sort(order[1617:]), np.sort(order[:1617])
+    chosen = np.zeros(1617, bool)
+    chosen[numpy_rng(5, "valid/2").choice(1617, 323, replace=False)] = True
+    for part, rows in {"train": rest[~chosen], "valid": rest[chosen], "test": test}.items():
+        np.testing.assert_array_equal(data.parts[part].X, X[rows])
+        np.testing.assert_array_equal(data.parts[part].Y, Y[rows])
+    assert (data.name, data.task, data.class_names) == ("digits", "multiclass", tuple("0123456789"))
+
+
+def test_supervised_rows_in_one_part_are_for_cross_validation(digits: tuple[np.ndarray, np.ndarray]) -> None:
+    data = views.load(Source(dataset="digits"), "supervised", split=None)
+    np.testing.assert_array_equal(data.parts["all"].X, digits[0])
+    order = numpy_rng(0, "folds/1797").permutation(1797)
+    folds = data.folds(4)
+    assert len(folds) == 4
+    np.testing.assert_array_equal(np.concatenate([test for _, test in folds]), order)
+    for train, test in folds:
+        np.testing.assert_array_equal(train, [row for row in order if row not in set(test)])
+
+
+def test_binary_rows_and_intensities_are_of_the_same_images(digits: tuple[np.ndarray, np.ndarray]) -> None:
+    X, Y = digits
+    bits, grey = (views.load(Source(), view) for view in ("binary", "grey"))
+    order = numpy_rng(0, "binary_data/digits").permutation(1797)
+    assert bits.sizes == grey.sizes == {"train": 1297, "valid": 200, "test": 300}
+    assert bits.image_shape == grey.image_shape == (8, 8)
+    assert bits.test.X.dtype == np.uint8
+    assert grey.test.X.dtype == np.float32
+    np.testing.assert_array_equal(np.concatenate([part.X for part in bits.parts.values()]), X[order] >= 8)
+    np.testing.assert_array_equal(np.concatenate([part.X for part in grey.parts.values()]), X[order] / 16)
+    np.testing.assert_array_equal(np.concatenate([part.Y for part in bits.parts.values()]), Y[order])
+    assert all(part.Y is None for part in grey.parts.values())
+
+
+def test_images_are_scaled_and_some_are_set_aside(digits: tuple[np.ndarray, np.ndarray]) -> None:
+    X, Y = digits
+    data = views.load(Source(), "images", num_valid=100)
+    assert data.sizes == {"train": 1337, "valid": 100, "test": 360}
+    assert data.train.X.shape[1:] == (8, 8, 1)
+    order = numpy_rng(0, "images/digits/test").permutation(1797)
+    rest, test = np.sort(order[360:]), np.sort(order[:360])
+    drawn = numpy_rng(0, "images/digits").permutation(1437)
+    for part, rows in {"train": rest[np.sort(drawn[100:])], "valid": rest[np.sort(drawn[:100])], "test": test}.items():
+        np.testing.assert_array_equal(data.parts[part].X.reshape(-1, 64), (X[rows] / 8 - 1).astype(np.float32))
+        np.testing.assert_array_equal(data.parts[part].Y, Y[rows])
+
+
+def test_at_most_a_tenth_of_the_images_is_set_aside_and_the_first_ones_are_used() -> None:
+    whole = views.load(Source(), "images")
+    assert whole.sizes == {"train": 1294, "valid": 143, "test": 360}
+    some = views.load(Source(), "images", max_images=50)
+    assert some.sizes["train"] + some.sizes["valid"] == some.sizes["test"] == 50
+    for part, rows in some.parts.items():
+        np.testing.assert_array_equal(rows.X, whole.parts[part].X[: len(rows.X)])
+
+
+def test_a_table_has_its_schema_and_the_names_of_its_targets(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"size": np.arange(20.0), "kind": ["hut", "flat"] * 10, "price": np.arange(20.0) ** 2})
+    frame.to_csv(tmp_path / "houses.csv", index=False)
+    data = views.load(Source(data=str(tmp_path / "houses.csv"), target="price"), "supervised", valid_fraction=0)
+    assert list(data.parts) == ["train", "test"]
+    assert (data.target_names, data.feature_names) == (("price",), ("size", "kind=flat", "kind=hut"))
+    assert tables.schema_of(data) is data.schema
+    np.testing.assert_array_equal(data.train.Y, data.train.X[:, :1] ** 2)
+
+
+def test_a_known_set_reads_new_rows_by_the_names_of_its_features() -> None:
+    schema = tables.schema_of(views.load(Source(dataset="wine"), "supervised"))
+    assert schema.targets == ("class",)
+    assert schema.feature_names[:2] == ("alcohol", "malic_acid")
+
+
+def test_own_zeros_and_ones(tmp_path: Path) -> None:
+    bits = np.random.default_rng(0).integers(0, 2, (40, 6))
+    np.savez(tmp_path / "bits.npz", train=bits[:20], valid=bits[20:30], test=bits[30:], image_shape=(2, 3))
+    data = views.load(Source(data=str(tmp_path / "bits.npz")), "binary")
+    assert (data.name, data.image_shape, data.task) == ("bits", (2, 3), "density")
+    np.testing.assert_array_equal(data.test.X, bits[30:])
+    assert data.test.Y is None
+
+
+def test_own_images(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X, labels = rng.integers(0, 256, (30, 4, 5, 3)).astype(np.uint8), rng.integers(0, 3, 30)
+    labels[:3] = 0, 1, 2
+    np.savez(tmp_path / "own.npz", X=X[:20], labels=labels[:20], X_test=X[20:], labels_test=labels[20:])
+    data = views.load(Source(data=str(tmp_path / "own.npz")), "images")
+    assert data.sizes == {"train": 18, "valid": 2, "test": 10}
+    np.testing.assert_allclose(data.test.X, X[20:] / 127.5 - 1, atol=1e-7)
+    assert data.class_names == ("0", "1", "2")
+
+
+def test_a_view_that_a_set_lacks_is_refused_with_those_that_have_it() -> None:
+    with pytest.raises(ValueError, match="view 'grey' here, as digits, mnist; 'boston' has supervised only"):
+        views.load(Source(dataset="boston"), "grey")
+    with pytest.raises(ValueError, match=r"must be one of .*reuters_i6.*, got 'bosten'; for own data use --data"):
+        views.load(Source(dataset="bosten"), "text")
+    with pytest.raises(ValueError, match=r"--data=own.npz cannot be read as 'text'; give --dataset, one of amazon"):
+        views.load(Source(data="own.npz"), "text")
+
+
+def test_flags_that_do_not_go_together_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"give --dataset or --data, not both, got 'digits' and 'own.csv'"):
+        Source(dataset="digits", data="own.csv")
+    for wrong in (functools.partial(Source, target="price"), functools.partial(Source, task="binary")):
+        with pytest.raises(ValueError, match="--target and --task describe your own table; give it with --data"):
+            wrong()
