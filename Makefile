@@ -1,4 +1,4 @@
-# make train | test | test-slow | check | bench: each installs what it needs into .venv first.
+# make train | test | test-slow | golden | check | bench: each installs what it needs into .venv first.
 SHELL := /bin/sh
 
 RUN_DIR ?= runs/first
@@ -19,7 +19,7 @@ TEST_ENV := OMP_NUM_THREADS=1 TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=1 
 	TF_FORCE_GPU_ALLOW_GROWTH=true
 PYTEST := $(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
-.PHONY: train test test-slow check format bench clean
+.PHONY: train test test-slow golden check format bench clean
 
 # Train the first model; if it was interrupted, continue it.
 train: .venv/.installed
@@ -31,6 +31,11 @@ test: .venv/.installed
 
 test-slow: .venv/.installed
 	$(PYTEST) --runslow -m slow
+
+# Short runs of every script, compared bit for bit with a commit: make golden BASE=COMMIT [CASES=darn,rbm_stopped]
+BASE ?= HEAD
+golden: .venv/.installed
+	$(BIN)/python -m tests.golden.compare --base=$(BASE) $(if $(CASES),--cases=$(CASES))
 
 # What has to be clean before a change is proposed.
 check: .venv/.installed
