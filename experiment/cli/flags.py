@@ -1,0 +1,233 @@
+"""Command-line flags from dataclasses: one flag for each field, with its default, and its help from `:param name:`.
+
+    @dataclass(frozen=True)
+    class Flags:
+        '''Train a model.'''                                  # what --help begins with
+
+        run: Settings = group(batch_size=100)                 # every field a flag; another default for one of them
+        model: Later[DARNConfig] = group()                    # fields without a default are left to the program
+        local: Later[LocalConfig] = group(prefix="local_")
+
+    flags = parse(Flags, ["--hidden=500,200", "--flagfile=run/flags.txt"])
+    config = flags.model(visible=784)
+
+Nothing is global: each call of `parse` has flags of its own, so any number of programs share one process. The syntax is
+absl's: `--name=value`, `--noname`, `--flagfile=FILE`, lists with commas. A field is no flag if its type is not one of
+`bool`, `int`, `float`, `str`, a `Literal` of strings, a tuple of these, or one of them `| None`.
+"""
+
+import dataclasses
+import functools
+import inspect
+import math
+import re
+import textwrap
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Generic, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from absl import flags as absl_flags
+
+__all__ = ["HelpWanted", "Later", "NamedFlag", "group", "named_flags", "parse", "text"]
+
+T = TypeVar("T")
+NOT_STORED = frozenset({"resume", "run_dir"})
+HELP_WIDTH = 110
+
+
+class Later(Generic[T]):
+    """Annotation of a group whose dataclass is made by the program: a function of the fields that are no flags."""
+
+    keywords: Mapping[str, Any]
+    """The fields that are flags, with their values."""
+
+    def __call__(self, **fields: Any) -> T:
+        """The dataclass with the flags' values and these."""
+        raise NotImplementedError("only an annotation; `parse` puts a functools.partial here.")
+
+
+class HelpWanted(Exception):
+    """--help was given; the message is the help."""
+
+
+class NamedFlag(NamedTuple):
+    """One flag: the group and the field that it sets, its name on the command line, its type without None."""
+
+    group: str
+    field: str
+    name: str
+    kind: Any
+    default: Any
+    is_required: bool
+    help: str
+
+
+def group(*, prefix: str = "", omit: Sequence[str] = (), **defaults: Any) -> Any:
+    """A field of a dataclass of flags whose own fields are the flags.
+
+    :param prefix: goes before the name of each flag.
+    :param omit: fields that are no flags here; they have their default, or the one in `defaults`.
+    :param defaults: other defaults than those of the dataclass.
+    """
+    return dataclasses.field(metadata={"prefix": prefix, "omit": tuple(omit), "defaults": defaults})
+
+
+def parse(kind: type[T], arguments: Sequence[str], program: str = "program", *, with_absl: bool = False) -> T:
+    """Make a `kind` from the command line.
+
+    :param kind: a dataclass, see the module's docstring.
+    :param with_absl: also take absl's own flags, such as --verbosity, and set them for the process.
+    :raises HelpWanted: for --help.
+    :raises ValueError: naming the flag: unknown, of the wrong type, missing; or what a dataclass says about its fields;
+        and if two fields of `kind` have one name.
+    """
+    values, found = absl_flags.FlagValues(), list(named_flags(kind))
+    for flag in found:
+        _define(values, flag)
+    absl_flags.DEFINE_boolean("help", False, "Show this.", flag_values=values)
+    if with_absl:
+        for name in [name for name in absl_flags.FLAGS if name not in values]:
+            values[name] = absl_flags.FLAGS[name]
+    try:
+        rest = values([program, *arguments])
+    except absl_flags.Error as error:
+        raise ValueError(f"{error}; see --help.") from error
+    if values["help"].value:
+        raise HelpWanted(help_text(kind, program))
+    if rest[1:]:
+        raise ValueError(f"all arguments must be flags, --name=value, got {rest[1]!r}; see --help.")
+    return _made(kind, {flag: _converted(flag, values[flag.name].value) for flag in found})
+
+
+def text(flags: Any) -> str:
+    """The flags that `parse` would make these of, one a line; without those that are None, --run_dir and --resume."""
+    lines = []
+    for flag in named_flags(type(flags)):
+        owner = getattr(flags, flag.group) if flag.group else flags
+        value = owner.keywords[flag.field] if isinstance(owner, functools.partial) else getattr(owner, flag.field)
+        if value is None or flag.name in NOT_STORED:
+            continue
+        if isinstance(value, bool):
+            lines.append(f"--{flag.name}" if value else f"--no{flag.name}")
+        else:
+            lines.append(f"--{flag.name}={','.join(map(str, value)) if isinstance(value, tuple) else value}")
+    return "\n".join(sorted(lines)) + "\n"
+
+
+def help_text(kind: Any, program: str) -> str:
+    """What --help shows: the first paragraphs of the docstring, and each flag with its default and meaning."""
+    about = re.split(r"^\s*:param", inspect.getdoc(kind) or "", maxsplit=1, flags=re.MULTILINE)[0].strip()
+    lines = [f"{program}: {about}", ""]
+    for flag in named_flags(kind):
+        name = f"--[no]{flag.name}" if flag.kind is bool else f"--{flag.name}"
+        shown = ",".join(map(str, flag.default)) if isinstance(flag.default, tuple) else flag.default
+        default = "required" if flag.is_required else "not set" if shown is None else "empty" if shown == "" else shown
+        choices = f"one of {', '.join(get_args(flag.kind))}; " if get_origin(flag.kind) is Literal else ""
+        lines.append(f"  {name} ({choices}{default})")
+        lines += textwrap.wrap(flag.help, HELP_WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6)
+    return "\n".join(
+        [*lines, "", "  --flagfile=FILE reads flags from a file; --helpfull lists absl's own, as --verbosity."]
+    )
+
+
+def named_flags(kind: Any) -> Iterator[NamedFlag]:
+    """All flags of a dataclass, those of its groups among them, in the order of the fields."""
+    hints = get_type_hints(kind)
+    for field in dataclasses.fields(kind):
+        if "prefix" not in field.metadata:
+            yield from _own_flags(kind, only=field.name)
+            continue
+        is_later = get_origin(hints[field.name]) is Later
+        inner = get_args(hints[field.name])[0] if is_later else hints[field.name]
+        yield from _own_flags(inner, within=field.name, is_later=is_later, **field.metadata)
+
+
+def _own_flags(
+    kind: Any,
+    *,
+    only: str | None = None,
+    within: str = "",
+    prefix: str = "",
+    omit: Sequence[str] = (),
+    defaults: Mapping[str, Any] = types.MappingProxyType({}),
+    is_later: bool = False,
+) -> Iterator[NamedFlag]:
+    hints, helps = get_type_hints(kind), _helps(kind)
+    for field in dataclasses.fields(kind):
+        base, is_open = _without_none(hints[field.name]), field.default is dataclasses.MISSING
+        default = defaults.get(field.name, None if is_open else field.default)
+        is_left_out = field.name in omit or not _is_flag(base) or (is_open and is_later)
+        if is_left_out or only not in (None, field.name):
+            continue
+        is_required = is_open and field.name not in defaults
+        help = helps.get(field.name, "")
+        yield NamedFlag(within, field.name, prefix + field.name, base, default, is_required, help)
+
+
+def _made(kind: type[T], values: Mapping[NamedFlag, Any]) -> T:
+    """The dataclass from the values of its flags."""
+    hints, given = get_type_hints(kind), dict[str, Any]()
+    for field in dataclasses.fields(kind):  # type: ignore[arg-type]
+        if "prefix" in field.metadata:
+            omitted = {name: field.metadata["defaults"].get(name) for name in field.metadata["omit"]}
+            given[field.name] = {name: value for name, value in omitted.items() if value is not None}
+    for flag, value in values.items():
+        if flag.is_required and value is None:
+            raise ValueError(f"--{flag.name} must be given; see --help.")
+        (given[flag.group] if flag.group else given)[flag.field] = value
+    for name, fields in given.items():
+        if isinstance(fields, dict):
+            is_later = get_origin(hints[name]) is Later
+            made_by = get_args(hints[name])[0] if is_later else hints[name]
+            given[name] = functools.partial(made_by, **fields) if is_later else made_by(**fields)
+    return kind(**given)
+
+
+def _without_none(hint: Any) -> Any:
+    if get_origin(hint) in (Union, types.UnionType):
+        rest = [kind for kind in get_args(hint) if kind is not type(None)]
+        return rest[0] if len(rest) == 1 else hint
+    return hint
+
+
+def _is_flag(kind: Any) -> bool:
+    if get_origin(kind) is tuple:
+        return all(item in (int, float, str, Ellipsis) for item in get_args(kind))
+    return kind in (bool, int, float, str) or get_origin(kind) is Literal
+
+
+def _define(values: absl_flags.FlagValues, flag: NamedFlag) -> None:
+    if flag.name in values:
+        raise ValueError(f"two fields are the flag --{flag.name}; give the group of one of them a prefix.")
+    simple: dict[Any, Any] = {
+        bool: absl_flags.DEFINE_boolean,
+        int: absl_flags.DEFINE_integer,
+        float: absl_flags.DEFINE_float,
+    }
+    define = simple.get(flag.kind, absl_flags.DEFINE_string)
+    if get_origin(flag.kind) is Literal:
+        absl_flags.DEFINE_enum(flag.name, flag.default, get_args(flag.kind), flag.help, values)
+    elif get_origin(flag.kind) is tuple:
+        default = None if flag.default is None else [str(item) for item in flag.default]
+        absl_flags.DEFINE_list(flag.name, default, flag.help, values)
+    else:
+        define(flag.name, flag.default, flag.help, flag_values=values)
+
+
+def _converted(flag: NamedFlag, value: Any) -> Any:
+    if isinstance(value, float) and math.isnan(value):
+        raise ValueError(f"--{flag.name} must be a number, got nan.")
+    if get_origin(flag.kind) is not tuple or value is None:
+        return value
+    item = get_args(flag.kind)[0]
+    try:
+        return tuple(item(text) for text in value if str(text).strip())
+    except ValueError as error:
+        raise ValueError(f"--{flag.name} must list numbers, as --{flag.name}=8,4, got {','.join(value)}.") from error
+
+
+def _helps(kind: Any) -> dict[str, str]:
+    """Field -> its `:param` text, as one line."""
+    pieces = re.split(r":(?:param|ivar) (\w+):", inspect.getdoc(kind) or "")
+    helps = {name: re.split(r":\w+|\n\n", body)[0] for name, body in zip(pieces[1::2], pieces[2::2], strict=True)}
+    return {name: " ".join(body.split()) for name, body in helps.items()}

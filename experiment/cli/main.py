@@ -1,0 +1,114 @@
+"""What a script does around its `main(flags)`: the command line, interruptions, errors as one line of text.
+
+if __name__ == "__main__":
+    cli.run(main, explain=devices.explain)
+"""
+
+import errno
+import inspect
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn, get_type_hints
+
+from absl import app, logging
+from absl import flags as absl_flags
+
+from experiment.cli.flags import HelpWanted, parse
+from experiment.run.loop import Interrupted
+from experiment.run.start import Settings
+
+__all__ = ["call", "run"]
+
+Explain = Callable[[Exception], tuple[str, int] | None]
+
+
+def run(main: Callable[[Any], None], *, explain: Explain = lambda error: None) -> NoReturn:
+    """Run a script as an absl program: make the flags that `main` takes from the command line, call it, and exit.
+
+    :param main: a function of one dataclass, which its annotation names; see `experiment.cli.flags`.
+    :param explain: message and exit status of an exception that is not known here, or None.
+    """
+
+    def flags_parser(argv: list[str]) -> Any:
+        flags = _parsed(main, argv)
+        absl_flags.FLAGS.mark_as_parsed()  # absl's own are among those of _parsed
+        return flags
+
+    app.run(lambda flags: _guarded(main, flags, _program(sys.argv), explain), flags_parser=flags_parser)
+    raise AssertionError("absl's app.run exits")
+
+
+def call(main: Callable[[Any], None], argv: Sequence[str], *, explain: Explain = lambda error: None) -> int:
+    """What :func:`run` does, within a process that goes on, and without what absl does around a program.
+
+    :param argv: name of the program, and its arguments.
+    :return: exit status.
+    """
+    try:
+        flags = _parsed(main, argv)
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else 0
+    return _guarded(main, flags, _program(argv), explain)
+
+
+def _program(argv: Sequence[str]) -> str:
+    return Path(argv[0]).name
+
+
+def _parsed(main: Callable[[Any], None], argv: Sequence[str]) -> Any:
+    """The flags that `main` takes.
+
+    :raises SystemExit: after --help (0) and after a line on what is wrong with the flags (2).
+    """
+    (parameter,) = inspect.signature(main).parameters
+    try:
+        flags = parse(get_type_hints(main)[parameter], argv[1:], _program(argv), with_absl=True)
+        for settings in filter(lambda value: isinstance(value, Settings), vars(flags).values()):
+            settings.check_folder()  # now, and not after minutes of reading data
+        return flags
+    except HelpWanted as wanted:
+        print(wanted)
+        raise SystemExit(0) from None
+    except (ValueError, OSError) as error:
+        explained = _explained(error)
+        print(f"{_program(argv)}: error: {explained[0] if explained else error}", file=sys.stderr)
+        raise SystemExit(2) from None
+
+
+def _guarded(main: Callable[[Any], None], flags: Any, program: str, explain: Explain) -> int:
+    """Call `main`; return the exit status.
+
+    Bad input (ValueError, OSError) is one line and status 2, a diverged training (FloatingPointError) one line and
+    status 1; an interruption says that --resume continues the run. Other exceptions pass through unless `explain` knows
+    them; with `--verbosity=1` all errors do.
+    """
+    verbosity = absl_flags.FLAGS["verbosity"]
+    if not verbosity.present:
+        logging.set_verbosity(logging.WARNING)
+    try:
+        main(flags)
+        return 0
+    except Interrupted as stop:
+        message, code = str(stop), stop.exit_code
+    except KeyboardInterrupt:
+        message, code = "stopped; continue from the last checkpoint with --resume.", 130
+    except Exception as error:
+        explained = explain(error) or _explained(error)
+        if explained is None or (verbosity.present and int(verbosity.value or 0) >= 1):
+            raise
+        message, code = f"error: {explained[0]}", explained[1]
+    print(f"{program}: {message}", file=sys.stderr)
+    return code
+
+
+def _explained(error: Exception) -> tuple[str, int] | None:
+    if isinstance(error, FloatingPointError):
+        return str(error), 1
+    if isinstance(error, OSError) and error.errno is not None and error.strerror:
+        advice = "free some space, then continue with --resume" if error.errno == errno.ENOSPC else "check the path"
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}{error.strerror.lower()}; {advice}.", 2
+    if isinstance(error, ValueError | OSError):
+        return str(error), 2
+    return None

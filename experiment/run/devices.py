@@ -1,0 +1,336 @@
+"""Several devices and several machines, by `tf.distribute`: every replica works on its rows of the same batch.
+
+    strategy = make_strategy("mirrored")                # before any tensor is made; None for "none"
+    with scope(strategy):
+        model = build()                                 # variables are copied to every replica
+        optimizer = tf.keras.optimizers.Adam(0.01)
+    step = make_train_step(strategy, loss, optimizer, model.trainable_variables)
+    scalars = step(split_batch(strategy, rows_of_this_worker), seed)
+
+The sum over the replicas is that of one device on all rows, up to rounding, if `loss` takes its noise from
+:func:`replica_noise`. A worker is a process on one machine with one or more replicas (GPUs); for "multi_worker" the
+environment variable TF_CONFIG names them all, and the first is the chief, the one that writes.
+"""
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import tensorflow as tf
+from numpy.typing import NDArray
+
+__all__ = [
+    "Devices",
+    "Worker",
+    "apply_threads",
+    "check_same_step",
+    "explain",
+    "lost_worker",
+    "make_strategy",
+    "make_train_step",
+    "own_words",
+    "replica_noise",
+    "rows_of_worker",
+    "scope",
+    "split_batch",
+    "value_of_chief",
+    "values_of_chief",
+    "worker_of",
+]
+
+STRATEGIES = ("none", "mirrored", "multi_worker")
+
+_WORKER_LOST = (
+    tf.errors.UnavailableError,
+    tf.errors.AbortedError,
+    tf.errors.DeadlineExceededError,
+    tf.errors.CancelledError,
+)
+
+
+@dataclass(frozen=True)
+class Worker:
+    """One process among those that train together.
+
+    :param index: its number, from 0; 0 is the chief, which writes checkpoints, scalars and results.
+    :param count: how many there are.
+    :param num_replicas: devices of this worker.
+    """
+
+    index: int = 0
+    count: int = 1
+    num_replicas: int = 1
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this is the process that writes."""
+        return self.index == 0
+
+    def batch_size(self, total: int) -> int:
+        """Rows of this worker in a batch of `total` rows.
+
+        :raises ValueError: if the replicas of all workers cannot have equally many rows.
+        """
+        replicas = self.count * self.num_replicas
+        if total % replicas:
+            raise ValueError(f"--batch_size must be a multiple of the {replicas} replicas, got {total}; change it.")
+        return total // self.count
+
+
+@dataclass(frozen=True)
+class Devices:
+    """On what a run computes.
+
+    :param threads: CPU threads; 0 lets TensorFlow choose.
+    :param strategy: several devices or machines, see docs/scaling.md.
+    :param replicas: devices of --strategy=mirrored; all GPUs if not given.
+    """
+
+    threads: int = 0
+    strategy: Literal["none", "mirrored", "multi_worker"] = "none"
+    replicas: int | None = None
+
+    def prepare(self) -> "tf.distribute.Strategy | None":
+        """Set the threads and make the strategy. Call it before any tensor is made."""
+        apply_threads(self.threads)
+        return make_strategy(self.strategy, num_replicas=self.replicas)
+
+
+def make_strategy(name: str, *, num_replicas: int | None = None) -> tf.distribute.Strategy | None:
+    """The strategy of a run. Call it before any tensor is made.
+
+    :param name: "none"; "mirrored", all GPUs of this machine; or "multi_worker", the processes named in TF_CONFIG with
+        all their GPUs.
+    :param num_replicas: for "mirrored": the first so many GPUs or, on a machine without any, so many logical devices
+        of the CPU (2 if None), which only shows that the program works.
+    :raises ValueError: if the name is unknown, there are fewer GPUs, TF_CONFIG does not fit, or it is too late.
+    """
+    if name not in STRATEGIES:
+        raise ValueError(f"--strategy must be one of {', '.join(STRATEGIES)}, got {name!r}.")
+    if num_replicas is not None and (name != "mirrored" or num_replicas < 1):
+        raise ValueError(f"--replicas must be at least 1 and needs --strategy=mirrored, got {num_replicas} and {name}.")
+    if name == "none":
+        return None
+    if name == "multi_worker":
+        _check_tf_config()
+        try:
+            return tf.distribute.MultiWorkerMirroredStrategy()
+        except (RuntimeError, ValueError, tf.errors.OpError) as error:
+            raise ValueError(f"--strategy=multi_worker could not start ({error}); check TF_CONFIG.") from error
+    gpus = tf.config.list_physical_devices("GPU")
+    if gpus:
+        num_replicas = len(gpus) if num_replicas is None else num_replicas
+        if num_replicas > len(gpus):
+            raise ValueError(f"--replicas={num_replicas} is more than the {len(gpus)} GPUs of this machine; lower it.")
+        return tf.distribute.MirroredStrategy([f"GPU:{i}" for i in range(num_replicas)])
+    num_replicas = 2 if num_replicas is None else num_replicas
+    logical = [tf.config.LogicalDeviceConfiguration()] * num_replicas
+    try:
+        tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], logical)
+    except RuntimeError as error:
+        raise ValueError("--strategy=mirrored came too late; call make_strategy before any tensor is made.") from error
+    return tf.distribute.MirroredStrategy([f"CPU:{i}" for i in range(num_replicas)])
+
+
+def worker_of(strategy: tf.distribute.Strategy | None) -> Worker:
+    """Which of the processes this is."""
+    if strategy is None:
+        return Worker()
+    resolver = strategy.cluster_resolver
+    if resolver is None or not resolver.cluster_spec().as_dict():
+        return Worker(num_replicas=strategy.num_replicas_in_sync)
+    tasks = [(job, i) for job in ("chief", "worker") for i in range(_num_tasks(resolver.cluster_spec(), job))]
+    index = tasks.index((resolver.task_type, resolver.task_id))
+    return Worker(index, len(tasks), strategy.num_replicas_in_sync // len(tasks))
+
+
+def scope(strategy: tf.distribute.Strategy | None) -> AbstractContextManager[Any]:
+    """Where to build models and optimizers; nothing special without a strategy."""
+    return nullcontext() if strategy is None else strategy.scope()
+
+
+def rows_of_worker(strategy: tf.distribute.Strategy | None, rows: NDArray[Any]) -> NDArray[Any]:
+    """This worker's part of the row numbers of a minibatch; all of them for one process.
+
+    :param rows: row numbers on the last axis.
+    :raises ValueError: if the replicas of all workers cannot have equally many rows.
+    """
+    worker = worker_of(strategy)
+    size = worker.batch_size(rows.shape[-1])
+    return rows[..., worker.index * size : (worker.index + 1) * size]
+
+
+def split_batch(strategy: tf.distribute.Strategy, batch: Sequence[tf.Tensor]) -> tuple[Any, ...]:
+    """Rows of this worker, cut into equal parts for its replicas: arguments for `strategy.run`.
+
+    :param batch: tensors with the rows on the first axis.
+    :raises ValueError: if the rows cannot be cut into equal parts.
+    """
+    worker = worker_of(strategy)
+    rows, num_replicas = batch[0].shape[0], worker.num_replicas
+    if rows % num_replicas:
+        raise ValueError(f"a batch must be a multiple of the {num_replicas} replicas, got {rows} rows.")
+    size = rows // num_replicas
+
+    def part(value: tf.Tensor) -> Any:
+        def of_replica(context: Any) -> tf.Tensor:
+            start = (context.replica_id_in_sync_group - worker.index * num_replicas) * size
+            return value[start : start + size]
+
+        return strategy.experimental_distribute_values_from_function(of_replica)
+
+    return tuple(part(value) for value in batch)
+
+
+def replica_noise(draw: Callable[[tf.Tensor], tf.Tensor], num_rows: tf.Tensor | int) -> tf.Tensor:
+    """This replica's rows of the noise for the whole batch; within `strategy.run`, or on one device.
+
+    :param draw: number of rows of the whole batch -> noise [rows, ...], a pure function of a seed.
+    :param num_rows: rows of this replica.
+    """
+    context = tf.distribute.get_replica_context()
+    start = num_rows * tf.cast(context.replica_id_in_sync_group, tf.int32)
+    return draw(num_rows * context.num_replicas_in_sync)[start : start + num_rows]
+
+
+def make_train_step(
+    strategy: tf.distribute.Strategy | None,
+    loss: Callable[[Any, tf.Tensor], tuple[tf.Tensor, dict[str, tf.Tensor]]],
+    optimizer: Any,
+    variables: Sequence[Any],
+) -> Callable[[Any, tf.Tensor], dict[str, tf.Tensor]]:
+    """A compiled function `(batch, seed) -> scalars` that updates the variables once, on one device or several.
+
+    :param strategy: None for one device; else the batch is what :func:`split_batch` returns.
+    :param loss: `(rows, seed)` -> the loss and scalars to log, all of them means over the rows (plus terms that do not
+        depend on rows, such as KL divergences of the weights).
+    :param optimizer: a Keras optimizer, made in the strategy's scope.
+    :param variables: what to train, made in the strategy's scope.
+    :return: the step; its scalars are means over all rows.
+    """
+    count = 1 if strategy is None else strategy.num_replicas_in_sync
+    with scope(strategy):
+        if not optimizer.built:
+            optimizer.build(variables)
+
+    def on_replica(batch: Any, seed: tf.Tensor) -> dict[str, tf.Tensor]:
+        with tf.GradientTape() as tape:
+            value, scalars = loss(batch, seed)
+            value = value / count
+        gradients = tape.gradient(value, [getattr(v, "value", v) if _is_keras(v) else v for v in variables])
+        optimizer.apply_gradients(zip(gradients, variables, strict=True))  # Keras adds up those of all replicas
+        return scalars
+
+    def step(batch: Any, seed: tf.Tensor) -> dict[str, tf.Tensor]:
+        if strategy is None:
+            return on_replica(batch, seed)
+        parts = strategy.run(on_replica, args=(batch, seed))
+        return {name: strategy.reduce("MEAN", value, axis=None) for name, value in parts.items()}
+
+    return tf.function(step, autograph=False)
+
+
+def check_same_step(strategy: tf.distribute.Strategy | None, step: int) -> None:
+    """Compare the restored steps of all workers; every worker has to call it.
+
+    :raises ValueError: if they differ: the workers do not see the same checkpoints.
+    """
+    if strategy is None or worker_of(strategy).count == 1:
+        return
+
+    steps = _of_all_replicas(strategy, tf.constant(step, tf.int64))
+    if min(steps) != max(steps):
+        raise ValueError(
+            f"all workers must continue from one checkpoint, but they found steps {min(steps)} to {max(steps)}; "
+            "--run_dir has to be a folder that all of them share."
+        )
+
+
+def value_of_chief(strategy: tf.distribute.Strategy | None, value: float) -> float:
+    """The chief's value, so that all workers decide alike; every worker has to call it."""
+    if strategy is None or worker_of(strategy).count == 1:
+        return value
+    return float(_of_all_replicas(strategy, tf.constant(value, tf.float64))[0])
+
+
+def values_of_chief(strategy: tf.distribute.Strategy | None, values: Mapping[str, float]) -> Mapping[str, float]:
+    """`value_of_chief` of each."""
+    return {name: value_of_chief(strategy, value) for name, value in values.items()}
+
+
+def own_words(message: str) -> str:
+    """What an error of TensorFlow says without the account of where the graph was built: its last line, or ""."""
+    lines = [line for line in message.split("[[{{node")[0].splitlines() if line.strip()]
+    return lines[-1].strip() if lines else ""
+
+
+def lost_worker(error: Exception) -> str | None:
+    """What to tell the user if `error` is what a step raises after another worker has stopped; else None."""
+    if not isinstance(error, _WORKER_LOST):
+        return None
+    reason = own_words(error.message) or type(error).__name__
+    return f"another worker has stopped ({reason}). Start all of them with --resume."
+
+
+def explain(error: Exception) -> tuple[str, int] | None:
+    """What `cli.run` says about the errors of a step: a lost worker, or no memory or disk space left."""
+    if isinstance(error, tf.errors.ResourceExhaustedError) and "No space left" in error.message:
+        return f"{own_words(error.message)}; free some space, then continue with --resume.", 2  # one error for both
+    if isinstance(error, tf.errors.ResourceExhaustedError | MemoryError):
+        words = own_words(error.message) if isinstance(error, tf.errors.OpError) else str(error)
+        return f"out of memory; lower --batch_size or make the model smaller. {words}", 1
+    message = lost_worker(error)
+    return None if message is None else (message, 1)
+
+
+def _of_all_replicas(strategy: tf.distribute.Strategy, value: tf.Tensor) -> list[Any]:
+    """The scalar that each replica of all workers has, in their order."""
+
+    def gather() -> tf.Tensor:
+        return tf.distribute.get_replica_context().all_gather(value[None], axis=0)
+
+    gathered = strategy.experimental_local_results(strategy.run(tf.function(gather)))[0]
+    return list(gathered.numpy())
+
+
+def _is_keras(variable: Any) -> bool:
+    return isinstance(variable, tf.keras.Variable)
+
+
+def _num_tasks(spec: Any, job: str) -> int:
+    return int(spec.num_tasks(job)) if job in spec.jobs else 0
+
+
+def _check_tf_config() -> None:
+    text = os.environ.get("TF_CONFIG", "")
+    example = '{"cluster": {"worker": ["host0:12345", "host1:12345"]}, "task": {"type": "worker", "index": 0}}'
+    try:
+        config = json.loads(text)
+        cluster, task = config["cluster"], config["task"]
+        cluster[task["type"]][int(task["index"])]
+        if not set(cluster) <= {"chief", "worker"}:
+            raise ValueError(f"unknown kinds of tasks {sorted(set(cluster) - {'chief', 'worker'})}")
+    except (ValueError, KeyError, IndexError, TypeError) as error:
+        raise ValueError(
+            f"--strategy=multi_worker needs the environment variable TF_CONFIG, such as {example}; got {text!r} "
+            f"({type(error).__name__}: {error})."
+        ) from error
+
+
+def apply_threads(threads: int) -> None:
+    """Let TensorFlow use `threads` CPU threads within an operation and between operations; 0 changes nothing.
+
+    :raises ValueError: if `threads` is negative, or TensorFlow has started already with another number.
+    """
+    if threads < 0:
+        raise ValueError(f"--threads must not be negative, got {threads}; 0 lets TensorFlow choose.")
+    if threads == 0:
+        return
+    try:
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
+        tf.config.threading.set_inter_op_parallelism_threads(threads)
+    except RuntimeError as error:
+        raise ValueError(f"--threads={threads} came too late; call apply_threads before any tensor is made.") from error

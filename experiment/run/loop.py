@@ -1,0 +1,171 @@
+"""The training loop. Batches and noise are pure functions of (seed, step), so a resumed run repeats its numbers.
+
+fitted = fit(advance, num_steps=1000, every=Every(log=100, evaluate=200), rule=lowest("valid/nll_nats"),
+             scalars=report.training_scalars, evaluate=lambda step: report.evaluate(...), patience=5)
+"""
+
+import math
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, NamedTuple
+
+from experiment.run.progress import Progress
+from experiment.run.selection import Best, Rule
+
+__all__ = ["Every", "Fitted", "Interrupted", "block_size", "fit"]
+
+
+class Interrupted(Exception):
+    """Training stopped early, between two steps: save a checkpoint and leave.
+
+    `step` is the number of finished steps, `reason` is "SIGINT" (Ctrl-C), "SIGTERM" or "max_seconds", and
+    `exit_code` is what a shell expects: 130, 143, or 0 when only the time was up.
+    """
+
+    def __init__(self, step: int, reason: str) -> None:
+        super().__init__(f"training was stopped by {reason} after step {step}; continue it with --resume.")
+        self.step = step
+        self.reason = reason
+        self.exit_code = 0 if reason == "max_seconds" else 128 + signal.Signals[reason]
+
+
+def block_size(most: int, *every: int) -> int:
+    """Steps in one call: the largest number up to `most` that ends at each step where something is due.
+
+    :param every: the intervals; 0 for what is never due.
+    """
+    divisor = math.gcd(*every) or most
+    return max(size for size in range(1, min(most, divisor) + 1) if divisor % size == 0)
+
+
+class Every(NamedTuple):
+    """Steps between lines of training scalars, between evaluations and between checkpoints; seconds between these."""
+
+    log: int = 100
+    evaluate: int = 1_000
+    save: int = 1_000
+    save_seconds: float | None = None
+
+
+class Fitted(NamedTuple):
+    """What :func:`fit` did: the last step, the best evaluation, whether it stopped early, seconds of this process."""
+
+    step: int
+    best: Best
+    is_stopped: bool
+    seconds: float
+
+    @property
+    def summary(self) -> str:
+        """Which step is the best of how many."""
+        stopped = ", stopped early" if self.is_stopped else ""
+        return f"the best on validation, step {self.best.step} of {self.step}{stopped}"
+
+
+def fit(
+    advance: Callable[[int, int], Any],
+    *,
+    num_steps: int,
+    every: Every = Every(),
+    scalars: Callable[[Any], Mapping[str, float]] = lambda observed: {},
+    evaluate: Callable[[int], Mapping[str, float]] = lambda step: {},
+    rule: Rule = lambda step, best, scalars: best,
+    also: Sequence[tuple[int, Callable[[int], Mapping[str, float]]]] = (),
+    first: int = 0,
+    best: Best = Best(),
+    patience: int | None = None,
+    keep: Callable[[], None] = lambda: None,
+    log: Callable[[int, Mapping[str, float]], None] = lambda step, line: None,
+    save: Callable[[int, Best], None] = lambda step, best: None,
+    agree: Callable[[Mapping[str, float]], Mapping[str, float]] = lambda found: found,
+    steps_per_call: int = 1,
+    progress: bool = False,
+    max_seconds: float | None = None,
+) -> Fitted:
+    """Train from step `first` to `num_steps`; log, evaluate and save, each at its own steps and at the last one.
+
+    Calls of `advance` end at multiples of at most `steps_per_call`, where something is due, and at `num_steps`.
+
+    :param advance: `(first, count)` makes these steps, whose batches and noise are functions of their numbers.
+    :param scalars: what to log of what `advance` returned. :param evaluate: what to log of an evaluation after a step.
+    :param also: pairs (every, function of the step): more scalars to log.
+    :param rule: which evaluation is the best so far, by the scalars of its step.
+    :param best: with `first` continues an earlier call.
+    :param patience: stop after so many evaluations in a row that were no better; None: never.
+    :param keep: called when the evaluation is the best so far: the place to store the model.
+    :param log: gets the scalars of a step. :param save: gets the step and the best: the place for a checkpoint.
+    :param agree: what all workers take for the evaluation, so that they stop together.
+    :param progress: show a bar on standard error if that is a terminal, else a line a minute.
+    :param max_seconds: stop after the call that exceeds this many seconds of wall time.
+    :raises Interrupted: on Ctrl-C, SIGTERM or when `max_seconds` have passed, after the running call and `save`. A
+        second signal acts at once. Signals are caught only in the main thread.
+    :raises ValueError: if `num_steps` or `steps_per_call` are out of range.
+    """
+    if not 0 <= num_steps < 2**31:  # a step number has to fit in the int32 that fold_in takes
+        raise ValueError(f"num_steps must be between 0 and 2**31 - 1, got {num_steps}.")
+    if steps_per_call < 1:
+        raise ValueError(f"steps_per_call must be at least 1, got {steps_per_call}.")
+    block = block_size(steps_per_call, every.log, every.evaluate, every.save, *(interval for interval, _ in also))
+    start, step = time.monotonic(), first
+    saved_at = start
+
+    def is_stopped() -> bool:
+        return patience is not None and best.num_worse >= patience
+
+    with _deferred_signals() as received, Progress(first, num_steps, is_shown=progress) as shown:
+        while step < num_steps and not is_stopped():
+            done = min(step - step % block + block, num_steps)
+            observed, is_last = advance(step, done - step), done == num_steps
+            line: dict[str, float] = {}
+            step = done
+            if is_last or step % every.log == 0:
+                line |= scalars(observed)
+            if is_last or step % every.evaluate == 0:
+                line |= evaluate(step)
+                best = rule(step, best, agree(line))
+                if best.step == step:
+                    keep()
+            for interval, more in also:
+                if interval and step % interval == 0:
+                    line |= more(step)
+            if line:
+                log(step, line)
+            shown.advance(step, line)
+            now = time.monotonic()
+            is_late = max_seconds is not None and not is_last and now - start > max_seconds
+            is_due = step % every.save == 0 or (every.save_seconds is not None and now - saved_at > every.save_seconds)
+            if is_last or is_due or is_stopped() or received or is_late:
+                save(step, best)
+                saved_at = time.monotonic()
+            if received or is_late:
+                raise Interrupted(step, received[0] if received else "max_seconds")
+    return Fitted(step, best, is_stopped(), time.monotonic() - start)
+
+
+@contextmanager
+def _deferred_signals() -> Iterator[list[str]]:
+    """Collect the names of SIGINT and SIGTERM instead of acting on the first of them; restores the old handlers."""
+    received: list[str] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield received  # Python delivers signals to the main thread only
+        return
+    previous = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def restore() -> None:
+        for number, handler in previous.items():
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+
+    def record(number: int, frame: FrameType | None) -> None:
+        received.append(signal.Signals(number).name)
+        restore()
+
+    for number in previous:
+        signal.signal(number, record)
+    try:
+        yield received
+    finally:
+        restore()

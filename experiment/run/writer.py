@@ -1,0 +1,250 @@
+"""Scalars over the steps of a run, to `scalars.jsonl` and to TensorBoard. Tags are `split/quantity_unit`."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+from tensorboard.plugins.hparams import api as hparams_api
+
+from experiment.files import atomic_path, jsonable, read_jsonl
+from experiment.report.images import tiled
+from experiment.run.folder import RunDir
+
+__all__ = ["Shown", "Writer", "write_final"]
+
+HEADLINE = ("result", "test", "train", "valid")
+EVENTS = "events.out.tfevents.*"
+
+
+class Shown(NamedTuple):
+    """What an evaluation shows: grey images [N, H, W] by name, and arrays of numbers by name."""
+
+    images: Mapping[str, np.ndarray] = {}
+    histograms: Mapping[str, Any] = {}
+
+
+class Writer:
+    """Writes scalars, images and histograms of one run; use it in a `with` statement.
+
+        with Writer(run, resume_step=restored) as writer:
+            writer.scalars(100, {"train/elbo_nats": -1.3, "valid/nll_nats": 1.2})
+
+    gives the line `{"step": 100, "train/elbo_nats": -1.3, "valid/nll_nats": 1.2}`. NaN and infinite values are null in
+    the file and themselves in TensorBoard, where tags other than test/, train/ and valid/ begin with "~", so that they
+    come after these. A line survives the end of the process when the call returns, and a power failure after
+    :meth:`sync`. Write the scalars of a step and call `sync` before you save its checkpoint: what is later than the
+    restored checkpoint is dropped and written again.
+    """
+
+    def __init__(self, run: RunDir, *, resume_step: int | None) -> None:
+        """Open the files of `run`.
+
+        :param run: see `experiment.run.folder`.
+        :param resume_step: what `checkpoints.restore` returned. Records of later steps, and a line cut short, are
+            removed; None (training starts at step 0) removes all. A repeated step so never appears twice. Scalars that
+            a damaged event file has lost are written again from `scalars.jsonl`, with a warning.
+        :raises ValueError: if `scalars.jsonl` has a damaged line before its last one.
+        """
+        last_step = -1 if resume_step is None else int(resume_step)
+        run.path.mkdir(parents=True, exist_ok=True)
+        _drop_lines_after(run, last_step)
+        kept = _drop_events_after(run, last_step)
+        self._file = open(run.scalars_file, "a", encoding="utf-8")  # noqa: SIM115 (close() closes it)
+        self._summaries = tf.summary.create_file_writer(str(run.tensorboard_dir))
+        self._mend(run, kept)
+
+    @classmethod
+    def of_chief(
+        cls, run: RunDir, is_chief: bool, *, resume_step: int | None
+    ) -> "AbstractContextManager[Writer | None]":
+        """The writer of the chief of several workers; None for the others."""
+        return cls(run, resume_step=resume_step) if is_chief else nullcontext()
+
+    def __enter__(self) -> "Writer":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close both files; a `with` statement does it for you."""
+        self._file.close()
+        self._summaries.close()
+
+    def scalars(self, step: int, scalars: Mapping[str, Any]) -> None:
+        """Write one line of scalars.
+
+        :param step: number of finished steps.
+        :param scalars: tag -> number (Python, NumPy or TensorFlow scalar).
+        :raises ValueError: if a tag is empty or "step", or a value is not one number.
+        """
+        values = {tag: _number(tag, value) for tag, value in scalars.items()}
+        self._file.write(json.dumps(jsonable({"step": int(step), **values}), allow_nan=False) + "\n")
+        self._file.flush()
+        self.rates(step, values)
+
+    def rates(self, step: int, scalars: Mapping[str, float]) -> None:
+        """Scalars for TensorBoard alone: what another run of the same flags would not repeat, such as speed."""
+        with self._summaries.as_default(step=int(step)):
+            for tag, value in scalars.items():
+                tf.summary.scalar(_shown_tag(tag), value)
+        self._summaries.flush()
+
+    def sync(self) -> None:
+        """Return when the lines are safe from a power failure."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def image(self, step: int, tag: str, image: str | os.PathLike[str] | np.ndarray) -> None:
+        """Show an image in TensorBoard.
+
+        :param image: path of a PNG file, or an array [H, W] or [H, W, C], uint8 or float in [0, 1], C in 1, 3, 4.
+        :raises ValueError: if `image` is neither.
+        """
+        pixels = _pixels(tag, image)
+        with self._summaries.as_default(step=int(step)):
+            tf.summary.image(tag, pixels[None])
+        self._summaries.flush()
+
+    def histogram(self, step: int, tag: str, values: Any) -> None:
+        """Show the distribution of `values` (any shape) in TensorBoard."""
+        with self._summaries.as_default(step=int(step)):
+            tf.summary.histogram(tag, values)
+        self._summaries.flush()
+
+    def text(self, step: int, tag: str, text: str) -> None:
+        """Show preformatted text in TensorBoard: the flags, versions, the table of the result."""
+        with self._summaries.as_default(step=int(step)):
+            tf.summary.text(tag, _preformatted(text))
+        self._summaries.flush()
+
+    def show(self, step: int, shown: Shown) -> None:
+        """All images, tiled, and histograms of an evaluation."""
+        for tag, values in shown.histograms.items():
+            self.histogram(step, tag, values)
+        for tag, images in shown.images.items():
+            self.image(step, tag, tiled(images))
+
+    def _mend(self, run: RunDir, kept: set[tuple[str, int]]) -> None:
+        """Write the scalars of `scalars.jsonl` that are not among those kept in the event files."""
+        lost = 0
+        for line in read_jsonl(run.scalars_file) if run.scalars_file.exists() else []:
+            step = line.pop("step")
+            missing = {t: v for t, v in line.items() if v is not None and (_shown_tag(t), step) not in kept}
+            if missing:
+                self.rates(step, missing)
+                lost += len(missing)
+        if lost:
+            logging.warning(
+                "TensorBoard's files in %s were damaged: %d scalars are written again from %s; images and histograms "
+                "after the damage are lost.", run.tensorboard_dir, lost, run.scalars_file,
+            )  # fmt: skip
+
+
+def write_final(
+    run: RunDir,
+    step: int,
+    *,
+    hparams: Mapping[str, bool | float | str],
+    numbers: Mapping[str, float],
+    text: str,
+    images: Mapping[str, Path],
+) -> None:
+    """What TensorBoard shows of the end of a run, in a run of its own beside that of the steps, made anew each time.
+
+    :param hparams: settings by name, for the table of the hparams plugin. :param numbers: its metrics, tag -> value.
+    :param text: the report. :param images: tag -> PNG file.
+    """
+    folder = run.tensorboard_dir / "final"
+    for path in folder.glob(EVENTS):
+        path.unlink()
+    with tf.summary.create_file_writer(str(folder)).as_default(step=step):
+        hparams_api.hparams(dict(hparams), trial_id=str(run.path))
+        for tag, value in numbers.items():
+            tf.summary.scalar(tag, value)
+        tf.summary.text("report", _preformatted(text))
+        for tag, path in images.items():
+            tf.summary.image(tag, _pixels(tag, path)[None])
+
+
+def _shown_tag(tag: str) -> str:
+    return tag if tag.split("/")[0] in HEADLINE else f"~{tag}"
+
+
+def _preformatted(text: str) -> str:
+    return "\n".join("    " + line for line in text.splitlines())
+
+
+def _number(tag: str, value: Any) -> float:
+    if not isinstance(tag, str) or not tag or tag == "step":
+        raise ValueError(f'a tag must be a string like "valid/nll_nats", got {tag!r}.')
+    array = np.asarray(value)
+    if array.size != 1 or array.dtype.kind not in "biuf":
+        raise ValueError(f"{tag} must be one number, got shape {list(array.shape)} and dtype {array.dtype}.")
+    return float(array.reshape(()))
+
+
+def _pixels(tag: str, image: str | os.PathLike[str] | np.ndarray) -> Any:
+    if isinstance(image, str | os.PathLike):
+        try:
+            return tf.io.decode_png(tf.io.read_file(os.fspath(image)))
+        except tf.errors.OpError as error:
+            raise ValueError(f"{tag}: {os.fspath(image)} cannot be read as a PNG image ({error.message}).") from error
+    pixels = np.asarray(image)
+    pixels = pixels[..., None] if pixels.ndim == 2 else pixels
+    if pixels.ndim != 3 or pixels.shape[-1] not in (1, 3, 4) or pixels.dtype.kind not in "uf":
+        raise ValueError(
+            f"{tag}: an image must be a PNG path or an array [H, W, 1, 3 or 4] of uint8 or float, "
+            f"got shape {list(pixels.shape)} and dtype {pixels.dtype}."
+        )
+    return pixels.astype(np.uint8 if pixels.dtype.kind == "u" else np.float32)
+
+
+def _drop_lines_after(run: RunDir, last_step: int) -> None:
+    if not run.scalars_file.exists():
+        return
+    lines = run.scalars_file.read_text(encoding="utf-8", errors="replace").split("\n")
+    kept = []
+    for number, line in enumerate(lines[:-1], start=1):  # what follows the last newline is empty or was cut short
+        try:
+            if json.loads(line)["step"] <= last_step:
+                kept.append(line + "\n")
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(
+                f"{run.scalars_file} line {number} is not a JSON object with a step ({error}); remove that line."
+            ) from error
+    with atomic_path(run.scalars_file) as temporary:
+        temporary.write_text("".join(kept), encoding="utf-8")
+
+
+def _drop_events_after(run: RunDir, last_step: int) -> set[tuple[str, int]]:
+    """Rewrite TensorBoard's event files, so that any reader of them sees every step once.
+
+    :return: tag and step of each scalar (and image, ...) that is left.
+    """
+    kept: set[tuple[str, int]] = set()
+    for path in run.tensorboard_dir.glob(EVENTS):
+        with atomic_path(path) as temporary, tf.io.TFRecordWriter(str(temporary)) as writer:
+            for record, event in _events(path):
+                if event.HasField("file_version") or event.step <= last_step:
+                    writer.write(record)
+                    kept |= {(value.tag, event.step) for value in event.summary.value}
+    return kept
+
+
+def _events(path: Path) -> Iterator[tuple[bytes, Any]]:
+    """The records of an event file, up to the first damaged one."""
+    try:
+        for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
+            yield record, tf.compat.v1.Event.FromString(record)
+    except tf.errors.DataLossError:
+        return
