@@ -1,4 +1,5 @@
-"""Plumbing shared by the training scripts: run folders, seeds, the training loop, checkpoints, scalars and flags.
+"""Infrastructure for running experiments: the folder of a run, its loop, data, command lines. It knows no model."""
 
-Plain functions that know no models; a script may ignore any part of them, and no paper package imports them.
-"""
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # TensorFlow reads it when it is imported

@@ -1,5 +1,9 @@
 """One run: its folder, its loop, what it writes, and on what it computes."""
 
+from experiment.run.quiet import start_tensorflow
+
+start_tensorflow()  # before anything else imports it
+
 from experiment.run.devices import Devices
 from experiment.run.loop import Every, Fitted, Interrupted, fit
 from experiment.run.selection import Best, lowest, newest
