@@ -167,20 +167,19 @@ _DGP_CASES = (
 )
 
 _RBM = "--run_dir=run --final_ais_betas=200 --ais_betas=100 --ais_chains=20 --log_every=20"
-_RBM_RESUMED = f"{_RBM} --adaptive --spawn_up_to=7 --exact_every=20 --ais_every=40 --eval_every=40 --eval_rows=200"
-_RBM_RESUMED += " --checkpoint_every=50"
+_RBM_RESUMED = f"{_RBM} --adaptive --spawn_up_to=6 --exact_every=20 --ais_every=40 --eval_every=40 --eval_rows=200"
+_RBM_RESUMED += " --checkpoint_every=100"
 _RBM_UNITS = {
-    "old": "--hidden=12 --temps=4 --chains=8 --track_chains=4 --lr=0.1 --lr_decay=100",
-    "new": "--hidden=12 --num_temps=4 --num_chains=8 --num_track_chains=4 --learning_rate=0.1 "
-    "--learning_rate_decay=100",
+    "old": "--hidden=16 --temps=2 --chains=16 --track_chains=4 --lr=1",
+    "new": "--hidden=16 --num_temps=2 --num_chains=16 --num_track_chains=4 --learning_rate=1",
 }
 _RBM_CASES = (
     Case(
         "rbm_resumed",
         "exact and AIS log Z at their own steps, an adaptive ladder that grows, tracking chains, in two pieces",
         (
-            Call("track_rbm", f"{_RBM_RESUMED} --num_steps=100", **_RBM_UNITS),
-            Call("track_rbm", f"{_RBM_RESUMED} --num_steps=220 --resume", **_RBM_UNITS),
+            Call("track_rbm", f"{_RBM_RESUMED} --num_steps=200", **_RBM_UNITS),
+            Call("track_rbm", f"{_RBM_RESUMED} --num_steps=260 --resume", **_RBM_UNITS),
         ),
     ),
     Case(
@@ -197,14 +196,15 @@ _RBM_CASES = (
     ),
     Case(
         "rbm_options",
-        "own table, float64, centred gradient, learned bias, expected change, bridges, the other swaps and generator",
+        "own table, float64, falling rate, centred gradient, learned bias, bridges, the other swaps and generator",
         (
             Call(
                 "track_rbm",
                 f"{_RBM} --data=patterns.csv --num_steps=120 --eval_every=40 --batch_size=30 --centred --gibbs_steps=2 "
                 "--swaps=deo --bias=learned --sigma_z=0.5 --bridge_iterations=2 --generator=hash --seed=5 --nojit",
-                old="--hidden=6 --temps=5 --chains=6 --nofloat32",
-                new="--hidden=6 --num_temps=5 --num_chains=6 --dtype=float64",
+                old="--hidden=6 --temps=5 --chains=6 --nofloat32 --lr=0.1 --lr_decay=50",
+                new="--hidden=6 --num_temps=5 --num_chains=6 --dtype=float64 --learning_rate=0.1 "
+                "--learning_rate_decay=50",
             ),
         ),
         write_patterns,
@@ -345,18 +345,16 @@ _EBP_CASES = (
     ),
 )
 
-_SHRINKING = (
-    "--run_dir=run --pretrain_epochs=2 --epochs=5 --polish_epochs=2 --polish_kl=0.2 --shrink_every=2 --warmup=1"
-)
-_SHRINKING += " --learning_rate=3e-3 --scale_speed=16 --initial_log_std=-4 --kl_weight=0.5 --codebooks=16,4"
-_SHRINKING += " --tune_steps=10 --max_images=900 --prune_tolerance=2"
+_SHRINKING = "--run_dir=run --pretrain_epochs=1 --epochs=4 --polish_epochs=1 --polish_kl=0.2 --shrink_every=1"
+_SHRINKING += " --warmup=0.5 --kl_weight=3 --learning_rate=5e-3 --scale_speed=30 --initial_log_std=-2"
+_SHRINKING += " --codebooks=16,4 --tune_steps=10 --max_images=900 --prune_tolerance=20"
 _COMPRESS_CASES = (
     Case(
         "compress_resumed",
-        "shrinking on the way and a polish phase, stopped after one epoch and twice more; tuned codebooks",
+        "shrinking on the way, a polish phase, tuned codebooks; stopped when plain, Bayesian and shrunk",
         tuple(
             Call("compress_network", f"{_SHRINKING} {stop}")
-            for stop in ("--max_seconds=0", "--resume --max_seconds=0", "--resume")
+            for stop in ("--max_seconds=0", *["--resume --max_seconds=0"] * 2, "--resume")
         ),
     ),
     Case(
@@ -366,8 +364,9 @@ _COMPRESS_CASES = (
             Call(
                 "compress_network",
                 "--run_dir=run --prior=ghs --network=lenet300 --epochs=3 --warmup=1 --shift=1 --std_cap=0.2 "
-                "--threshold=1 --bits=rule --codebooks=8 --max_images=900 --batch_size=64 --strategy=mirrored "
-                "--replicas=2 --decay=linear --decay_from=0.3 --eval_every=2 --seed=1",
+                "--threshold=0.7,3.5,3.5 --bits=rule --codebooks=8 --max_images=900 --batch_size=64 "
+                "--strategy=mirrored --replicas=2 --decay=linear --decay_from=0.3 --eval_every=2 --learning_rate=3e-3 --scale_speed=30 "
+                "--initial_log_std=-3 --seed=1",
             ),
         ),
     ),
