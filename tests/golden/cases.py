@@ -365,8 +365,8 @@ _COMPRESS_CASES = (
                 "compress_network",
                 "--run_dir=run --prior=ghs --network=lenet300 --epochs=3 --warmup=1 --shift=1 --std_cap=0.2 "
                 "--threshold=0.7,3.5,3.5 --bits=rule --codebooks=8 --max_images=900 --batch_size=64 "
-                "--strategy=mirrored --replicas=2 --decay=linear --decay_from=0.3 --eval_every=2 --learning_rate=3e-3 --scale_speed=30 "
-                "--initial_log_std=-3 --seed=1",
+                "--strategy=mirrored --replicas=2 --decay=linear --decay_from=0.3 --eval_every=2 "
+                "--learning_rate=3e-3 --scale_speed=30 --initial_log_std=-3 --seed=1",
             ),
         ),
     ),
