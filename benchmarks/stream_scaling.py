@@ -39,14 +39,17 @@ import tensorflow as tf
 from absl import app, flags
 
 import gpflow_deep
-from experiment import distribution
 from experiment.data.rows import Part
 from experiment.data.streams.presets import numeric
+from experiment.data.streams.reader import BatchReader
+from experiment.data.streams.scan import scan
 from experiment.data.streams.shards import open_shards
-from experiment.data.streams.stream import BatchReader, Stream, scan
+from experiment.data.streams.stream import Stream
 from experiment.files import write_json
-from experiment.flags import apply_threads
-from experiment.run_dir import provenance
+from experiment.run import devices
+from experiment.run.devices import apply_threads
+from experiment.run.folder import provenance
+from gpflow_deep.scaling import Scale
 
 INPUTS, ROW_GROUP, FILE_ROWS, BATCH, WARM_UP = 9, 2**16, 2**22, 10_000, 5
 BILLION, EPOCHS = 1_000_000_000, 2
@@ -113,9 +116,10 @@ def open_stream(folder: Path) -> tuple[Stream, float]:
 
 def reader(stream: Stream) -> BatchReader:
     """Standardised batches, as training has them."""
+    x_scale, y_scale = Scale(*stream.x_scale), Scale(*stream.y_scale)
 
     def transform(part: Part) -> Part:
-        return Part(stream.x_scale.transform(part.X), stream.y_scale.transform(part.Y))
+        return Part(x_scale.transform(part.X), y_scale.transform(part.Y))
 
     return BatchReader(stream, batch_size=BATCH, seed=0, transform=transform)
 
@@ -123,7 +127,7 @@ def reader(stream: Stream) -> BatchReader:
 def build(stream: Stream, num_layers: int) -> gpflow_deep.DeepGP:
     """The deep GP of the paper with inducing inputs from the sample."""
     X, Y = stream.samples["train"]
-    X, Y = stream.x_scale.transform(X[:20_000]), stream.y_scale.transform(Y[:20_000])
+    X, Y = Scale(*stream.x_scale).transform(X[:20_000]), Scale(*stream.y_scale).transform(Y[:20_000])
     return gpflow_deep.paper2017(X, Y, num_layers, num_data=stream.counts["train"])
 
 
@@ -172,16 +176,16 @@ def replicated(folder: Path, steps: int, num_layers: int, num_replicas: int) -> 
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(num_replicas)
     name = "none" if num_replicas == 1 else "mirrored"
-    strategy = distribution.make_strategy(name, num_replicas=None if name == "none" else num_replicas)
+    strategy = devices.make_strategy(name, num_replicas=None if name == "none" else num_replicas)
     stream, _ = open_stream(folder)
     batches = reader(stream)
-    with distribution.scope(strategy):
+    with devices.scope(strategy):
         model, optimizer = build(stream, num_layers), tf.keras.optimizers.Adam(0.01)
     train_step = gpflow_deep.make_train_step(model, optimizer, strategy=strategy)
     times = []
     for step in range(WARM_UP + steps):
         batch = batches(step)
-        parts = batch if strategy is None else distribution.split_batch(strategy, batch)
+        parts = batch if strategy is None else devices.split_batch(strategy, batch)
         start = time.perf_counter()
         float(train_step(parts, tf.constant([0, step]))["elbo_nats"])
         times.append(time.perf_counter() - start)

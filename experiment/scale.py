@@ -15,12 +15,23 @@ import tensorflow as tf
 from absl import flags
 
 from experiment import distribution
-from experiment.data.rows import Part, batch_indices
+from experiment.data.batches import batch_indices
+from experiment.data.rows import Part, Splits
 from experiment.data.streams.presets import PRESETS, numeric
+from experiment.data.streams.reader import BatchReader
+from experiment.data.streams.scan import load_stored, save, scan
 from experiment.data.streams.shards import open_shards
-from experiment.data.streams.stream import BatchReader, Stream, load_scan, save_scan, scan
+from experiment.data.streams.stream import Stream
 
-__all__ = ["Batches", "define_scale_flags", "define_strategy_flags", "keep_scan", "load_stream", "strategy_from_flags"]
+__all__ = [
+    "Batches",
+    "define_scale_flags",
+    "define_strategy_flags",
+    "keep_scan",
+    "load_stream",
+    "splits_of",
+    "strategy_from_flags",
+]
 
 _TEST_FRACTION, _SAMPLE_ROWS, _SHUFFLE_ROWS = 0.1, 100_000, 2**18
 
@@ -100,13 +111,32 @@ def load_stream(flag_values: flags.FlagValues = flags.FLAGS) -> Stream:
         "test_fraction": _TEST_FRACTION if fv.test_fraction is None else fv.test_fraction,
         "sample_rows": fv.stream_sample or _SAMPLE_ROWS,
     }
-    stored = load_scan(_scan_file(fv), shards, preset, **settings) if fv.resume else None
+    stored = load_stored(_scan_file(fv), shards, preset, **settings) if fv.resume else None
     return stored or scan(shards, preset, progress=fv.progress, **settings)
+
+
+def splits_of(stream: Stream) -> Splits:
+    """The samples of a stream as in-memory data sets have them."""
+    rows, split = stream.rows, stream.settings["split"]
+    return Splits(
+        train=rows.train,
+        valid=rows.parts.get("valid"),
+        test=rows.test,
+        name=rows.name,
+        task=stream.preset.task,
+        feature_names=rows.feature_names,
+        target_name=stream.preset.target_name,
+        class_names=rows.class_names,
+        source=rows.source,
+        sha256=rows.sha256,
+        schema=None,
+        split=split,
+    )
 
 
 def keep_scan(stream: Stream, flag_values: flags.FlagValues = flags.FLAGS) -> None:
     """Write what :func:`load_stream` found to the folder of the run, which has to exist."""
-    save_scan(stream, _scan_file(flag_values))
+    save(stream, _scan_file(flag_values))
 
 
 class Batches:

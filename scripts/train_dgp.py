@@ -39,14 +39,15 @@ from gpflow.likelihoods import Bernoulli, Gaussian, Likelihood, MultiClass, Pois
 
 import gpflow_deep
 from experiment import checkpoints, distribution, run_dir
-from experiment.data.rows import Part, Splits, Standardizer, make_splits, tables
+from experiment.data import tables
+from experiment.data.rows import Part, Splits, Standardizer, make_splits
 from experiment.data.sets import supervised as datasets
 from experiment.data.streams.stream import Stream
 from experiment.flags import apply_threads, define_common_flags, flags_text
 from experiment.loop import Interrupted, train
 from experiment.report import plots
 from experiment.scalars import ScalarWriter
-from experiment.scale import Batches, define_scale_flags, keep_scan, load_stream, strategy_from_flags
+from experiment.scale import Batches, define_scale_flags, keep_scan, load_stream, splits_of, strategy_from_flags
 from experiment.script import TrainingFailed, own_words, run_script
 from experiment.seeds import named_seed, numpy_rng
 from gpflow_deep.scores import metrics, mixture_quantiles
@@ -128,7 +129,7 @@ def load_data() -> Data:
     """Read, split and standardise."""
     stream = load_stream() if FLAGS.stream else None
     if stream is not None:
-        splits = stream.splits()
+        splits = splits_of(stream)
     else:
         splits = load_splits()
     allowed = LIKELIHOODS[splits.task]
@@ -147,9 +148,9 @@ def load_data() -> Data:
     is_scaled = FLAGS.standardise == "yes" or (FLAGS.standardise == "auto" and splits.name not in IMAGES)
     x_scale, y_scale = (Standardizer.identity(a.shape[1]) for a in part)
     if is_scaled:
-        x_scale = Standardizer.fit(part.X) if stream is None else stream.x_scale
+        x_scale = Standardizer.fit(part.X) if stream is None else Standardizer(*stream.x_scale)
     if likelihood in ("gaussian", "studentt"):
-        y_scale = Standardizer.fit(part.Y) if stream is None else stream.y_scale
+        y_scale = Standardizer.fit(part.Y) if stream is None else Standardizer(*stream.y_scale)
     if x_scale.constant_columns:
         names = ", ".join(splits.feature_names[d] for d in x_scale.constant_columns)
         logging.warning("These inputs do not vary in the training part and have no effect: %s.", names)

@@ -44,7 +44,8 @@ from ebp import baselines
 from ebp.coding import InputCoding, fraction_bits
 from ebp.packed import PackedNetwork, export_network
 from experiment import checkpoints, run_dir
-from experiment.data.rows import Indices, tables
+from experiment.data import tables
+from experiment.data.rows import Indices
 from experiment.data.sets import supervised as datasets
 from experiment.data.sets import text as text_data
 from experiment.flags import apply_threads, define_common_flags, flags_text

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from experiment.data.rows import Task
 from experiment.data.streams.shards import Field, Layout, columns_of, find_files
 
-__all__ = ["PRESETS", "Rows", "StreamPreset", "numeric"]
+__all__ = ["PRESETS", "Selection", "StreamPreset", "numeric"]
 
 NEW_YORK = (40.7128, -74.0060)
 """Latitude and longitude of the centre of New York."""
@@ -33,7 +33,7 @@ MAX_SQUARED_DEGREES = 5.0
 TRIP_SECONDS = (10.0, 5 * 3600.0)
 
 
-class Rows(NamedTuple):
+class Selection(NamedTuple):
     """What a preset makes of a block of n rows: inputs [n, D], targets [n, P], and which rows belong to the data."""
 
     X: NDArray[np.float64]
@@ -47,7 +47,7 @@ class StreamPreset:
 
     :param name: short name for reports.
     :param layouts: columns to read, see `experiment.data.streams.shards.open_shards`; the names are those of the frame.
-    :param rows: makes :class:`Rows` of a frame.
+    :param rows: makes :class:`Selection` of a frame.
     :param feature_names: of the D inputs.
     :param target_name: of the target.
     :param task: "regression", "binary" or "multiclass".
@@ -59,7 +59,7 @@ class StreamPreset:
 
     name: str
     layouts: tuple[Layout, ...]
-    rows: Callable[[pd.DataFrame], Rows]
+    rows: Callable[[pd.DataFrame], Selection]
     feature_names: tuple[str, ...]
     target_name: str
     task: Task = "regression"
@@ -93,8 +93,8 @@ def numeric(
     if not names or target in names:
         raise ValueError(f"a stream must have inputs besides its target {target!r}, got {', '.join(names) or 'none'}.")
 
-    def rows(frame: pd.DataFrame) -> Rows:
-        return Rows(_matrix(frame, names), _matrix(frame, (target,)), np.ones(len(frame), bool))
+    def rows(frame: pd.DataFrame) -> Selection:
+        return Selection(_matrix(frame, names), _matrix(frame, (target,)), np.ones(len(frame), bool))
 
     layout = {name: Field(name) for name in (*names, target)}
     return StreamPreset("stream", (layout,), rows, names, target, task or "regression", source=f"the files {pattern}")
@@ -138,7 +138,7 @@ def _taxi(lookup: str | None) -> StreamPreset:
     """
     zones = None if lookup is None else _lookup(lookup, "LocationID", ["latitude", "longitude"])
 
-    def rows(frame: pd.DataFrame) -> Rows:
+    def rows(frame: pd.DataFrame) -> Selection:
         if zones is not None and "pickup_zone" in frame:
             for end in ("pickup", "dropoff"):
                 places = zones.reindex(frame[f"{end}_zone"])
@@ -156,7 +156,7 @@ def _taxi(lookup: str | None) -> StreamPreset:
         is_near = np.logical_and(*(np.asarray(value) < MAX_SQUARED_DEGREES for value in squared))
         shortest, longest = TRIP_SECONDS
         is_used = is_near & (seconds[:, 0] >= shortest) & (seconds[:, 0] <= longest) & np.isfinite(X).all(axis=1)
-        return Rows(X, seconds, is_used)
+        return Selection(X, seconds, is_used)
 
     columns = (
         *("hour", "weekday", "day", "month"),
@@ -206,7 +206,7 @@ def _airline(name: str, lookup: str | None, last_month: int) -> StreamPreset:
     planes = _lookup(lookup, "tailnum", ["year"])["year"]
     planes = planes[planes > 0]
 
-    def rows(frame: pd.DataFrame) -> Rows:
+    def rows(frame: pd.DataFrame) -> Selection:
         built = planes.reindex(frame["tail"].fillna("")).to_numpy(np.float64)
         date = pd.to_datetime(frame[["year", "month", "day"]], errors="coerce").dt
         clock = {end: 60 * (frame[end] // 100) + frame[end] % 100 for end in ("departure", "arrival")}  # hhmm
@@ -217,7 +217,7 @@ def _airline(name: str, lookup: str | None, last_month: int) -> StreamPreset:
         X = np.stack([np.asarray(column, np.float64) for column in columns], axis=1)
         Y = _matrix(frame, ("delay",))
         is_used = np.isfinite(X).all(axis=1) & np.isfinite(Y).all(axis=1) & (X[:, -1] <= last_month)
-        return Rows(X, Y, is_used)
+        return Selection(X, Y, is_used)
 
     features = (
         *("plane_age_years", "distance_miles", "air_time_minutes", "departure_minute_of_day", "arrival_minute_of_day"),
@@ -231,8 +231,8 @@ def _particles(name: str, num_features: int, num_test_rows: int = 500_000) -> St
     """SUSY and HIGGS: the label, then the features, without a header; the last rows are the test part."""
     names = tuple(f"x{d}" for d in range(num_features))
 
-    def rows(frame: pd.DataFrame) -> Rows:
-        return Rows(_matrix(frame, names), _matrix(frame, ("is_signal",)), np.ones(len(frame), bool))
+    def rows(frame: pd.DataFrame) -> Selection:
+        return Selection(_matrix(frame, names), _matrix(frame, ("is_signal",)), np.ones(len(frame), bool))
 
     header = ("is_signal", *names)
     layout = {column: Field(column) for column in header}

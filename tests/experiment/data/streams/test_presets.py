@@ -7,16 +7,16 @@ import pandas as pd
 import pytest
 
 from experiment.data.sets import supervised as datasets
-from experiment.data.streams.presets import PRESETS, Rows, StreamPreset, numeric
+from experiment.data.streams.presets import PRESETS, Selection, StreamPreset, numeric
+from experiment.data.streams.scan import scan
 from experiment.data.streams.shards import open_shards
-from experiment.data.streams.stream import scan
 
 
-def read(pattern: str, preset: StreamPreset) -> Rows:
+def read(pattern: str, preset: StreamPreset) -> Selection:
     """All rows of the files."""
     shards = open_shards(pattern, layouts=preset.layouts, header=preset.header)
     parts = [preset.rows(shards.read(number)) for number in range(len(shards.blocks))]
-    return Rows(*map(np.concatenate, zip(*parts, strict=True)))
+    return Selection(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 # Pick-up, drop-off, longitude and latitude of both, miles.

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 
-from experiment.data.streams import shards as module
+from experiment.data.streams import blocks
 from experiment.data.streams.shards import Field, Shards, columns_of, find_files, open_shards
 
 LAYOUT = {"inputs": Field("a"), "count": Field("b"), "target": Field("y")}
@@ -18,7 +18,7 @@ FORMATS = ["parquet", "csv", "tfrecord"]
 
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "BLOCK_BYTES", 2048)
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 2048)
 
 
 def table(rng: np.random.Generator, rows: int) -> pd.DataFrame:

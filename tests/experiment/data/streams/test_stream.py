@@ -1,20 +1,25 @@
 """Streams: one pass equals the whole table; batches use every row once an epoch; damage is named."""
 
 import itertools
-import json
+import math
 import tracemalloc
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from experiment.data.rows import Part, Standardizer
-from experiment.data.streams import shards as shards_module
-from experiment.data.streams.presets import StreamPreset, numeric
+from experiment.data.rows import Part
+from experiment.data.streams import blocks
+from experiment.data.streams import scan as scan_module
+from experiment.data.streams.moments import Moments
+from experiment.data.streams.presets import PRESETS, StreamPreset, numeric
+from experiment.data.streams.reader import BatchReader
+from experiment.data.streams.scan import StreamSpec, load, load_stored, save, scan
 from experiment.data.streams.shards import open_shards
-from experiment.data.streams.stream import BatchReader, Moments, Stream, load_scan, save_scan, scan
+from experiment.data.streams.stream import Stream
+from experiment.data.views import Source
 
 ROWS = (900, 30, 415)
 
@@ -73,10 +78,9 @@ def test_one_pass_standardises_as_the_whole_table(whole: pd.DataFrame, tmp_path:
     stream = open_stream(tmp_path)
     train = stream.samples["train"]
     for found, values in ((stream.x_scale, train.X), (stream.y_scale, train.Y)):
-        expected = Standardizer.fit(values)
         # Rounding: 27 merges of sums of at most 50 values, all in float64.
-        np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-13)
-        np.testing.assert_allclose(found.scale, expected.scale, rtol=1e-13)
+        np.testing.assert_allclose(found.mean, values.mean(axis=0), rtol=1e-13)
+        np.testing.assert_allclose(found.scale, values.std(axis=0), rtol=1e-13)
 
 
 def test_moments_merge_in_any_grouping(rng: np.random.Generator) -> None:
@@ -90,11 +94,10 @@ def test_moments_merge_in_any_grouping(rng: np.random.Generator) -> None:
     right = pieces[-1]
     for piece in pieces[-2::-1]:
         right = piece.merge(right)
-    expected = Standardizer.fit(array)
-    for found in (left.standardizer(), right.standardizer()):
-        np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-14)
-        np.testing.assert_allclose(found.scale, expected.scale, rtol=1e-9)  # 1e6 eps, squared deviations
-        assert found.constant_columns == expected.constant_columns == (2,)
+    for found in (left.scale(), right.scale()):
+        np.testing.assert_allclose(found.mean, [math.fsum(column) / len(array) for column in array.T], rtol=1e-14)
+        np.testing.assert_allclose(found.scale[:2], array[:, :2].std(axis=0), rtol=1e-9)  # 1e6 eps, squared deviations
+        assert (found.scale[2], found.constant_columns) == (1.0, (2,))
 
 
 def test_sample_is_uniform_and_does_not_depend_on_its_blocks(whole: pd.DataFrame, tmp_path: Path) -> None:
@@ -148,33 +151,36 @@ def test_transform_is_applied(whole: pd.DataFrame, tmp_path: Path) -> None:
     stream = open_stream(tmp_path)
 
     def transform(part: Part) -> Part:
-        return Part(stream.x_scale.transform(part.X).astype(np.float32), part.Y)
+        return Part(((part.X - stream.x_scale.mean) / stream.x_scale.scale).astype(np.float32), part.Y)
 
     plain = BatchReader(stream, batch_size=32, seed=0)
     scaled = BatchReader(stream, batch_size=32, seed=0, transform=transform)
     X, (Z, _) = plain(5)[0].numpy(), scaled(5)
     assert Z.dtype == "float32"
-    np.testing.assert_array_equal(Z, stream.x_scale.transform(X).astype(np.float32))
+    np.testing.assert_array_equal(Z, transform(Part(X)).X)
     assert scaled.wait_seconds > 0
 
 
 def test_saved_scan_is_used_for_the_same_files_only(whole: pd.DataFrame, tmp_path: Path) -> None:
     stream, path = open_stream(tmp_path), tmp_path / "scan.npz"
-    save_scan(stream, path)
-    stored = load_scan(path, stream.shards, stream.preset, split=0, valid_fraction=0.1)
+    save(stream, path)
+    stored = load_stored(path, stream.shards, stream.preset, split=0, valid_fraction=0.1)
     assert stored is not None
     assert (stored.sha256, stored.counts, stored.settings) == (stream.sha256, stream.counts, stream.settings)
     np.testing.assert_array_equal(stored.num_train, stream.num_train)
-    assert json.dumps(stored.x_scale.to_json()) == json.dumps(stream.x_scale.to_json())
+    for found, expected in ((stored.x_scale, stream.x_scale), (stored.y_scale, stream.y_scale)):
+        np.testing.assert_array_equal(found.mean, expected.mean)
+        np.testing.assert_array_equal(found.scale, expected.scale)
+        assert found.constant_columns == expected.constant_columns
     for name, part in stream.samples.items():
         np.testing.assert_array_equal(stored.samples[name].X, part.X)
-    assert load_scan(path, stream.shards, stream.preset, split=1) is None
-    assert load_scan(tmp_path / "absent.npz", stream.shards, stream.preset) is None
+    assert load_stored(path, stream.shards, stream.preset, split=1) is None
+    assert load_stored(tmp_path / "absent.npz", stream.shards, stream.preset) is None
     whole.head(100).to_parquet(tmp_path / "part1.parquet")
     changed = open_shards(f"{tmp_path}/*.parquet", layouts=stream.preset.layouts)
-    assert load_scan(path, changed, stream.preset) is None
+    assert load_stored(path, changed, stream.preset) is None
     path.write_bytes(path.read_bytes()[:-100])
-    assert load_scan(path, stream.shards, stream.preset) is None
+    assert load_stored(path, stream.shards, stream.preset) is None
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
@@ -207,7 +213,7 @@ def test_lines_that_cannot_be_read_are_counted(whole: pd.DataFrame, tmp_path: Pa
 def test_file_changed_after_the_scan_is_named(
     whole: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shards_module, "BLOCK_BYTES", 2048)
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 2048)
     whole.to_csv(tmp_path / "a.csv", index=False)
     stream = open_stream(tmp_path, "csv")
     reader = BatchReader(stream, batch_size=50, seed=0, shuffle_rows=100)
@@ -239,9 +245,9 @@ def test_labels(rng: np.random.Generator, tmp_path: Path) -> None:
     classes(tmp_path, rng.integers(0, 4, 1000))
     stream = open_stream(tmp_path, task="multiclass")
     assert stream.class_names == ("0", "1", "2", "3")
-    splits = stream.splits()
-    assert splits.train.Y.dtype == np.int64
-    assert (splits.task, splits.class_names, splits.feature_names) == ("multiclass", stream.class_names, ("a",))
+    data = stream.rows
+    assert data.train.Y.dtype == np.int64
+    assert (data.task, data.class_names, data.feature_names) == ("multiclass", stream.class_names, ("a",))
 
 
 @pytest.mark.parametrize(
@@ -296,6 +302,66 @@ def test_too_few_rows(whole: pd.DataFrame, tmp_path: Path) -> None:
     preset = numeric(pattern, target="y")
     with pytest.raises(ValueError, match=r"a stream must have .* rows, got"):
         scan(open_shards(pattern, layouts=preset.layouts), preset)
+
+
+def test_flags_say_which_stream(whole: pd.DataFrame, tmp_path: Path) -> None:
+    spec = StreamSpec(stream=True, test_fraction=0.3, stream_sample=150, features=("a", "number"))
+    source = Source(data=f"{tmp_path}/*.parquet", target="y")
+    stream = load(spec, source, split=2, valid_fraction=0.2)
+    assert stream.rows.feature_names == ("a", "number")
+    assert stream.rows.target_names == ("y",)
+    assert stream.rows.sizes == {"train": 150, "valid": 150, "test": 150}
+    same = open_stream(tmp_path, split=2, valid_fraction=0.2, test_fraction=0.3, sample_rows=150)
+    np.testing.assert_array_equal(stream.rows.test.Y, same.samples["test"].Y)
+    assert stream.counts == same.counts
+
+
+def test_a_resumed_run_does_not_look_at_all_rows_again(
+    whole: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec, source = StreamSpec(stream=True), Source(data=f"{tmp_path}/*.parquet", target="y")
+    first = load(spec, source, stored=tmp_path / "absent.npz")
+    save(first, tmp_path / "stream.npz")
+    monkeypatch.setattr(scan_module, "scan", lambda *_, **__: pytest.fail("it was scanned again"))
+    again = load(spec, source, stored=tmp_path / "stream.npz")
+    assert (again.sha256, again.counts) == (first.sha256, first.counts)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"test_fraction": 0.2}, "--test_fraction describes a stream; give --stream too, or leave it out"),
+        ({"stream_preset": "taxi"}, "--stream_preset describes a stream"),
+        ({"stream": True, "test_fraction": 0.0}, "--test_fraction must be above 0 and below 1, got 0.0"),
+        ({"stream": True, "stream_sample": 1}, "--stream_sample must be at least 2 .* got 1 and 262144"),
+        ({"stream": True, "shuffle_rows": 0}, "--shuffle_rows at least 1, got 100000 and 0"),
+    ],
+)
+def test_flags_that_are_impossible(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        StreamSpec(**settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "source", "message"),
+    [
+        ({}, Source(), "--stream reads the files of --data; give their folder or pattern"),
+        (
+            {"stream_preset": "taxi"},
+            Source(data="a.csv", target="y"),
+            "--target, --task and --features describe other files than those of --stream_preset",
+        ),
+        ({"stream_preset": "airline"}, Source(data="a.csv"), "must know the years of the planes; give --lookup"),
+    ],
+)
+def test_flags_that_do_not_go_together(settings: dict[str, Any], source: Source, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        load(StreamSpec(stream=True, **settings), source)
+
+
+def test_every_preset_is_a_flag() -> None:
+    kind = get_type_hints(StreamSpec)["stream_preset"]
+    assert set(get_args(get_args(kind)[0])) == set(PRESETS)
 
 
 @pytest.mark.slow
