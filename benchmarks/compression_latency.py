@@ -32,8 +32,8 @@ from compression.export import export_tflite
 from compression.networks import lenet_5_caffe, lenet_300_100
 from compression.select_inputs import SelectInputs
 from experiment.files import write_json
-from experiment.flags import apply_threads
-from experiment.run_dir import provenance
+from experiment.run.devices import apply_threads
+from experiment.run.folder import provenance
 
 #: Table 1: kept inputs and units of LeNet-300-100; maps, inputs of the first dense layer and units of LeNet-5-Caffe.
 ARCHITECTURES: dict[str, dict[str, tuple[int, ...]]] = {

@@ -30,8 +30,8 @@ from absl import app, flags
 
 from experiment.data.sets.images import load_images
 from experiment.files import write_json
-from experiment.flags import apply_threads
-from experiment.run_dir import provenance
+from experiment.run.devices import apply_threads
+from experiment.run.folder import provenance
 
 #: Runs in the rival's Python: trains, prunes, clusters and measures; the last line of its output is JSON.
 _RIVAL = r"""

@@ -37,8 +37,8 @@ from darn.serialization import load_darn
 from darn.training import Trainer, TrainingConfig
 from experiment.data.sets.binary import load_binary
 from experiment.files import write_json
-from experiment.flags import apply_threads
-from experiment.run_dir import provenance
+from experiment.run.devices import apply_threads
+from experiment.run.folder import provenance
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:

@@ -33,8 +33,8 @@ from darn.autoregressive import FactorialConditional, LinearConditional, logisti
 from darn.sampling import linear_bits
 from darn.serialization import load_darn
 from experiment.files import write_json
-from experiment.flags import apply_threads
-from experiment.run_dir import provenance
+from experiment.run.devices import apply_threads
+from experiment.run.folder import provenance
 
 tfd, tfb = tfp.distributions, tfp.bijectors
 Times = dict[str, np.ndarray]

@@ -29,8 +29,8 @@ from absl import app, flags
 from darn.model import DARN, DARNConfig
 from darn.training import Trainer, TrainingConfig
 from experiment.files import write_json
-from experiment.flags import apply_threads
-from experiment.run_dir import provenance
+from experiment.run.devices import apply_threads
+from experiment.run.folder import provenance
 
 VISIBLE = 784
 

@@ -33,8 +33,8 @@ from absl import app, flags
 
 from ebp import packed, popcount
 from experiment.files import write_json
-from experiment.flags import apply_threads
-from experiment.run_dir import provenance
+from experiment.run.devices import apply_threads
+from experiment.run.folder import provenance
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:

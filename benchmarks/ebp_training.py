@@ -34,8 +34,8 @@ from absl import app, flags
 
 import ebp
 from experiment.files import write_json
-from experiment.flags import apply_threads
-from experiment.run_dir import provenance
+from experiment.run.devices import apply_threads
+from experiment.run.folder import provenance
 
 INPUTS, HIDDEN, OUTPUTS = 784, 120, 10
 SPARSE_INPUTS, NON_ZEROS = 200_000, 150

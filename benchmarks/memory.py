@@ -28,8 +28,8 @@ from absl import app, flags
 
 import gpflow_deep
 from experiment.files import write_json
-from experiment.flags import apply_threads
-from experiment.run_dir import provenance
+from experiment.run.devices import apply_threads
+from experiment.run.folder import provenance
 
 M, D = 100, 8
 

@@ -37,8 +37,8 @@ from absl import app, flags
 
 import gpflow_deep
 from experiment.files import write_json
-from experiment.flags import apply_threads
-from experiment.run_dir import provenance
+from experiment.run.devices import apply_threads
+from experiment.run.folder import provenance
 
 NUM_DATA, M, D = 10_000, 100, 8
 

@@ -24,8 +24,8 @@ from absl import app, flags
 from experiment.data.rows import batch_indices
 from experiment.data.sets import binary as binary_data
 from experiment.files import write_json
-from experiment.flags import apply_threads
-from experiment.run_dir import provenance
+from experiment.run.devices import apply_threads
+from experiment.run.folder import provenance
 from experiment.seeds import named_seed
 from rbm_tracking.exact import log_z_exact
 from rbm_tracking.learning import SMLConfig, compiled_updates, initial_state

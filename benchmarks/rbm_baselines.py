@@ -36,8 +36,8 @@ from absl import app, flags
 from scipy.special import logsumexp
 
 from experiment.files import write_json
-from experiment.flags import apply_threads
-from experiment.run_dir import provenance
+from experiment.run.devices import apply_threads
+from experiment.run.folder import provenance
 from rbm_tracking.ais import AISResult, ais, linear_schedule
 from rbm_tracking.exact import log_z_exact
 from rbm_tracking.random import GENERATORS

@@ -27,8 +27,8 @@ import tensorflow as tf
 from absl import app, flags
 
 from experiment.files import write_json
-from experiment.flags import apply_threads
-from experiment.run_dir import provenance
+from experiment.run.devices import apply_threads
+from experiment.run.folder import provenance
 from rbm_tracking.learning import SMLConfig, compiled_updates, initial_state
 from rbm_tracking.random import GENERATORS
 from rbm_tracking.rbm import initial_rbm

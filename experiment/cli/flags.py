@@ -86,8 +86,9 @@ def parse(kind: type[T], arguments: Sequence[str], program: str = "program", *, 
         _define(values, flag)
     absl_flags.DEFINE_boolean("help", False, "Show this.", flag_values=values)
     if with_absl:
-        for name in [name for name in absl_flags.FLAGS if name not in values]:
-            values[name] = absl_flags.FLAGS[name]
+        for name in list(absl_flags.FLAGS):
+            if name not in values and absl_flags.FLAGS[name].name == name:  # else the short name of another
+                values[name] = absl_flags.FLAGS[name]
     try:
         rest = values([program, *arguments])
     except absl_flags.Error as error:

@@ -266,7 +266,7 @@ class Run:
             self.folder,
             int(self._step),
             hparams=_hparams(self.flags),
-            numbers={f"result/{tag}": value for tag, value in _headline_numbers(result)},
+            numbers={_final_tag(path): value for path, value in _headline_numbers(result)},
             text=text,
             images=drawn,
         )
@@ -317,6 +317,17 @@ def _hparams(flags: str) -> dict[str, bool | float | str]:
         except ValueError:
             found[name] = value
     return found
+
+
+def _final_tag(path: str) -> str:
+    """Where TensorBoard shows a number of the result: with the scalars of its part, if its path names one."""
+    words = path.split("/")
+    for part in ("test", "valid", "train"):
+        if part in words:
+            return "/".join([part, "final", *(word for word in words if word != part)])
+        if words[-1].startswith(f"{part}_"):
+            return f"{part}/final/{path}"
+    return f"~result/{path}"
 
 
 def _headline_numbers(result: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, float]]:

@@ -19,7 +19,7 @@ from experiment.run.folder import RunDir
 
 __all__ = ["Shown", "Writer", "write_final"]
 
-HEADLINE = ("result", "test", "train", "valid")
+HEADLINE = ("test", "train", "valid")
 EVENTS = "events.out.tfevents.*"
 
 
@@ -168,7 +168,7 @@ def write_final(
     for path in folder.glob(EVENTS):
         path.unlink()
     with tf.summary.create_file_writer(str(folder)).as_default(step=step):
-        hparams_api.hparams(dict(hparams), trial_id=str(run.path))
+        hparams_api.hparams(dict(hparams), trial_id="/".join(run.path.parts[-2:]))
         for tag, value in numbers.items():
             tf.summary.scalar(tag, value)
         tf.summary.text("report", _preformatted(text))
