@@ -1,4 +1,4 @@
-# make train | test | test-slow | golden | check | bench: each installs what it needs into .venv first.
+# make train | test | test-ci | test-slow | golden | check | bench: each installs what it needs into .venv first.
 SHELL := /bin/sh
 
 RUN_DIR ?= runs/first
@@ -17,9 +17,9 @@ BENCHMARKS ?= $(sort $(wildcard benchmarks/*.py))
 # One thread for each worker, and no worker takes all memory of a GPU.
 TEST_ENV := OMP_NUM_THREADS=1 TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=1 TF_CPP_MIN_LOG_LEVEL=2 \
 	TF_FORCE_GPU_ALLOW_GROWTH=true
-PYTEST := $(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+PYTEST := $(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --durations=15
 
-.PHONY: train test test-slow golden check format bench clean
+.PHONY: train test test-ci test-slow golden check format bench clean
 
 # Train the first model; if it was interrupted, continue it.
 train: .venv/.installed
@@ -29,6 +29,10 @@ train: .venv/.installed
 test: .venv/.installed
 	$(PYTEST)
 
+# The slow tests that every change has to pass: several replicas, scripts that are killed and resumed, READMEs as printed.
+test-ci: .venv/.installed
+	$(PYTEST) --runslow -m "ci and slow"
+
 test-slow: .venv/.installed
 	$(PYTEST) --runslow -m slow
 
@@ -37,7 +41,7 @@ BASE ?= HEAD
 golden: .venv/.installed
 	$(BIN)/python -m tests.golden.compare --base=$(BASE) $(if $(CASES),--cases=$(CASES))
 
-# What has to be clean before a change is proposed.
+# Format, lint and types.
 check: .venv/.installed
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/ruff check $(SOURCES)
@@ -45,7 +49,6 @@ check: .venv/.installed
 	$(if $(wildcard scripts/*.py),$(BIN)/mypy $(wildcard scripts/*.py))
 	$(BIN)/mypy tests
 	$(if $(wildcard benchmarks/*.py),$(BIN)/mypy benchmarks)
-	$(PYTEST)
 
 format: .venv/.installed
 	$(BIN)/ruff check --fix-only $(SOURCES)
