@@ -2,8 +2,13 @@
 
 from .base import BayesianLayer, StdCap, bayesian_layers, kl_divergence, predict_samples, seed_noise
 from .callbacks import KLWarmup, ShrinkDuringTraining, set_kl_weight
+from .classification import Examples, error_percent
 from .convert import compress
 from .layers import Conv2DGHS, Conv2DGNJ, Conv2DSVD, DenseGHS, DenseGNJ, DenseSVD
+from .networks import Size, size_of
+from .pack import PackConfig, Packed, PackedNetwork, pack
+from .recipe import Recipe
+from .schedule import RecipeConfig
 from .select_inputs import SelectInputs
 from .shrink import (
     Kept,
@@ -25,11 +30,18 @@ __all__ = [
     "DenseGHS",
     "DenseGNJ",
     "DenseSVD",
+    "Examples",
     "KLWarmup",
     "Kept",
+    "PackConfig",
+    "Packed",
+    "PackedNetwork",
+    "Recipe",
+    "RecipeConfig",
     "SelectInputs",
     "ShrinkDuringTraining",
     "Shrunk",
+    "Size",
     "StdCap",
     "apply_masks",
     "automatic_threshold",
@@ -38,14 +50,17 @@ __all__ = [
     "checked_thresholds",
     "compose",
     "compress",
+    "error_percent",
     "kl_divergence",
     "masks",
+    "pack",
     "predict_samples",
     "seed_noise",
     "set_kl_weight",
     "shrink",
     "shrink_bayesian",
     "shrink_details",
+    "size_of",
     "slice_bayesian",
     "switched_off",
     "thresholds_of",

@@ -29,7 +29,6 @@ Networks are chains of the layers that `kinds()` lists, in float32, channels las
 import math
 import os
 import struct
-import uuid
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -43,6 +42,7 @@ from compression import entropy_coding
 from compression.bits import FixedPoint
 from compression.chain import walk
 from compression.codebook import Codebook
+from compression.files import atomic_path
 from compression.select_inputs import SelectInputs
 
 __all__ = ["FORMAT_VERSION", "Kernel", "Raw", "chain", "kernels_of", "kinds", "load_bcz", "save_bcz", "with_kernels"]
@@ -69,13 +69,14 @@ def kinds() -> list[str]:
     return [layer.__name__ for layer in _KINDS]
 
 
-def chain(model: keras.Model) -> list[keras.Layer]:
+def chain(model: keras.Model, *, without: tuple[type, ...] = ()) -> list[keras.Layer]:
     """The layers of a network one after the other, without input and dropout layers.
 
+    :param without: more types of layers to leave out.
     :raises ValueError: naming the layer, if the network is not built, is no chain, or has a layer that is not in
         :func:`kinds`, or one with an option that a file cannot hold.
     """
-    layers = [link.layer for link in walk(model) if not isinstance(link.layer, _SKIPPED)]
+    layers = [link.layer for link in walk(model) if not isinstance(link.layer, (*_SKIPPED, *without))]
     for layer in layers:
         _check_layer(layer)
     return layers
@@ -138,16 +139,8 @@ def save_bcz(
         if layer.use_bias:
             out += _rounded_bias(layer, biases).astype(f"<{_BIASES[out[0]]}").tobytes()
     content = _MAGIC + bytes([FORMAT_VERSION]) + struct.pack("<I", zlib.crc32(out)) + bytes(out)
-    final = Path(path)
-    temporary = final.with_name(f".tmp-{uuid.uuid4().hex[:8]}-{final.name}")
-    try:
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, final)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(content)
     return len(content)
 
 

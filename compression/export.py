@@ -5,7 +5,6 @@ import io
 import os
 import uuid
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,30 @@ import tensorflow as tf
 from numpy.typing import ArrayLike
 
 from compression.container import chain
+from compression.files import atomic_path, is_new_folder
 
-__all__ = ["TFLITE_KINDS", "export_npz", "export_saved_model", "export_tflite", "tflite_outputs"]
+__all__ = ["TFLITE_KINDS", "export_all", "export_npz", "export_saved_model", "export_tflite", "tflite_outputs"]
 
 TFLITE_KINDS = ("float32", "float16", "int8")
+
+
+def export_all(path: str | os.PathLike[str], model: keras.Model, representative: ArrayLike) -> None:
+    """Write a network in every form: `saved_model/`, `KIND.tflite` for each of `TFLITE_KINDS`, `weights.npz` and
+    `network.keras`.
+
+    :param path: a folder that does not exist yet, or is empty.
+    :param representative: typical inputs for int8, see :func:`export_tflite`.
+    :raises ValueError: if there is something at `path`, or as :func:`export_tflite` and :func:`export_npz`.
+    """
+    folder = Path(path)
+    if not is_new_folder(folder):
+        raise ValueError(f"{folder} must be a new or empty folder; remove it, or give another.")
+    folder.mkdir(parents=True, exist_ok=True)
+    export_saved_model(folder / "saved_model", model)
+    for kind in TFLITE_KINDS:
+        export_tflite(folder / f"{kind}.tflite", model, kind=kind, representative=representative)
+    export_npz(folder / "weights.npz", model)
+    model.save(folder / "network.keras")
 
 
 def export_saved_model(path: str | os.PathLike[str], model: keras.Model) -> None:
@@ -28,7 +47,7 @@ def export_saved_model(path: str | os.PathLike[str], model: keras.Model) -> None
     :raises ValueError: if there is something at `path`.
     """
     folder = Path(path)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if not is_new_folder(folder):
         raise ValueError(f"{folder} must be a new or empty folder; remove it, or give another.")
     temporary = folder.with_name(f".tmp-{uuid.uuid4().hex[:8]}-{folder.name}")
     model.export(str(temporary), verbose=False)
@@ -70,7 +89,7 @@ def export_tflite(
     with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Statistics for quantized inputs were expected")
         content: bytes = converter.convert()
-    with _atomic(path) as temporary:
+    with atomic_path(path) as temporary:
         temporary.write_bytes(content)
     return len(content)
 
@@ -105,17 +124,6 @@ def export_npz(path: str | os.PathLike[str], model: keras.Model) -> int:
             value = getattr(layer, part, None)
             if value is not None:
                 arrays[f"{name}/{part}"] = np.asarray(value)
-    with _atomic(path) as temporary, open(temporary, "wb") as file:
+    with atomic_path(path) as temporary, open(temporary, "wb") as file:
         np.savez_compressed(file, **arrays)
     return os.path.getsize(path)
-
-
-@contextlib.contextmanager
-def _atomic(path: str | os.PathLike[str]) -> Iterator[Path]:
-    final = Path(path)
-    temporary = final.with_name(f".tmp-{uuid.uuid4().hex[:8]}-{final.name}")
-    try:
-        yield temporary
-        os.replace(temporary, final)
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -3,11 +3,32 @@
 Weights are initialised by He et al. (2015), as in the paper, biases by zero.
 """
 
+import math
+import os
+from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple
 
 import keras
 
-__all__ = ["NETWORKS", "lenet_5_caffe", "lenet_300_100", "small", "vgg"]
+from .base import BayesianLayer
+from .chain import chain, is_weighted
+from .seeds import named_seed
+
+__all__ = [
+    "NETWORKS",
+    "NetworkConfig",
+    "Size",
+    "build",
+    "lenet_5_caffe",
+    "lenet_300_100",
+    "load",
+    "size_of",
+    "small",
+    "vgg",
+]
 
 #: Maps of the convolutions of the VGG network; "pool" halves the image.
 _VGG = (64, 64, "pool", 128, 128, "pool", 256, 256, 256, "pool", 512, 512, 512, "pool", 512, 512, 512, "pool")
@@ -18,12 +39,12 @@ def lenet_300_100(input_shape: Sequence[int] = (28, 28, 1), num_classes: int = 1
 
     :param input_shape: height, width and channels of an image; pixels become inputs row by row.
     """
-    he = _initializers(seed)
+    layers = _Layers(seed)
     x = inputs = keras.Input(tuple(input_shape))
-    x = keras.layers.Flatten()(x)
+    x = layers.flatten()(x)
     for units in (300, 100):
-        x = keras.layers.Dense(units, "relu", kernel_initializer=he())(x)
-    return keras.Model(inputs, keras.layers.Dense(num_classes, kernel_initializer=he())(x), name="lenet_300_100")
+        x = layers.dense(units, "relu")(x)
+    return keras.Model(inputs, layers.dense(num_classes)(x), name="lenet_300_100")
 
 
 def lenet_5_caffe(input_shape: Sequence[int] = (28, 28, 1), num_classes: int = 10, *, seed: int = 0) -> keras.Model:
@@ -44,20 +65,17 @@ def vgg(
     :param input_shape: height and width are at least 32.
     :param divisor: divide the number of maps and units by it.
     """
-    he = _initializers(seed)
+    layers = _Layers(seed)
     x = inputs = keras.Input(tuple(input_shape))
     for maps in _VGG:
-        if maps == "pool":
-            x = keras.layers.MaxPooling2D()(x)
-        else:
-            conv = keras.layers.Conv2D(
-                int(maps) // divisor, 3, padding="same", activation="relu", kernel_initializer=he()
-            )
-            x = conv(x)
-    x = keras.layers.Flatten()(x)
-    x = keras.layers.Dense(512 // divisor, "relu", kernel_initializer=he())(x)
-    return keras.Model(inputs, keras.layers.Dense(num_classes, kernel_initializer=he())(x), name="vgg")
+        is_pooling = maps == "pool"
+        x = (layers.pooling() if is_pooling else layers.convolution(int(maps) // divisor, 3, padding="same"))(x)
+    x = layers.flatten()(x)
+    x = layers.dense(512 // divisor, "relu")(x)
+    return keras.Model(inputs, layers.dense(num_classes)(x), name="vgg")
 
+
+_NETWORK_OF = {"digits": "small", "mnist": "lenet300", "cifar10": "vgg", "cifar10_jpeg": "vgg"}
 
 #: Name -> function of input shape and number of classes, with a seed.
 NETWORKS: dict[str, Callable[..., keras.Model]] = {
@@ -68,9 +86,127 @@ NETWORKS: dict[str, Callable[..., keras.Model]] = {
 }
 
 
-def _initializers(seed: int) -> Callable[[], keras.initializers.Initializer]:
-    numbers = iter(range(1000 * seed, 1000 * seed + 1000))
-    return lambda: keras.initializers.HeNormal(seed=next(numbers))
+@dataclass(frozen=True)
+class NetworkConfig:
+    """Which network to compress.
+
+    :param network: what to compress; auto: small for digits, vgg for CIFAR-10, else lenet300; own: that of pretrained.
+    :param pretrained: a .keras file: the network itself (own), or weights to begin with.
+    :param vgg_divisor: divide the numbers of maps of vgg by this.
+    """
+
+    network: Literal["auto", "small", "lenet300", "lenet5", "vgg", "own"] = "auto"
+    pretrained: str | None = None
+    vgg_divisor: int = 1
+
+    def __post_init__(self) -> None:
+        if self.network not in ("auto", "own", *NETWORKS):
+            raise ValueError(f"network must be auto, own or one of {', '.join(NETWORKS)}, got {self.network!r}.")
+        if self.network == "own" and self.pretrained is None:
+            raise ValueError("network=own needs the file of the network: give pretrained=FILE.keras.")
+        if not 1 <= self.vgg_divisor <= min(size for size in _VGG if isinstance(size, int)):
+            raise ValueError(f"vgg_divisor must be between 1 and 64, got {self.vgg_divisor}.")
+
+    def name_for(self, dataset: str) -> str:
+        """The name of the network, for a data set of this name if it is "auto"."""
+        return _NETWORK_OF.get(dataset, "lenet300") if self.network == "auto" else self.network
+
+
+def build(
+    name: str,
+    input_shape: Sequence[int],
+    num_classes: int,
+    *,
+    pretrained: str | os.PathLike[str] | None = None,
+    seed: int = 0,
+    vgg_divisor: int = 1,
+) -> keras.Model:
+    """One of `NETWORKS`, with random weights or those of a file; or the network of a file.
+
+    :param name: a name in `NETWORKS`, or "own" for the network in the file `pretrained` itself.
+    :param pretrained: a .keras file.
+    :param seed: of the random weights.
+    :raises ValueError: if there is no such network or file, or the weights in the file have other shapes.
+    """
+    if name == "own":
+        if pretrained is None:
+            raise ValueError("network=own needs the file of the network: give pretrained=FILE.keras.")
+        return load(pretrained)
+    if name not in NETWORKS:
+        raise ValueError(f"network must be own or one of {', '.join(NETWORKS)}, got {name!r}.")
+    options = {"divisor": vgg_divisor} if name == "vgg" else {}
+    init = int(named_seed(seed, "init")[0]) % 100_000
+    model = NETWORKS[name](tuple(input_shape), num_classes, seed=init, **options)
+    if pretrained is not None:
+        other = load(pretrained)
+        wanted, got = ([tuple(weight.shape) for weight in network.weights] for network in (model, other))
+        if wanted != got:
+            raise ValueError(f"the weights in {pretrained} must have shapes {wanted}, got {got}.")
+        model.set_weights(other.get_weights())
+    return model
+
+
+def load(path: str | os.PathLike[str]) -> keras.Model:
+    """The network in a .keras file.
+
+    :raises ValueError: if there is no such file, or it holds no Keras model.
+    """
+    if not Path(path).is_file():
+        raise ValueError(f"pretrained must be a .keras file, but there is none at {os.fspath(path)}.")
+    return keras.models.load_model(path)
+
+
+class Size(NamedTuple):
+    """How large a network is: the weights of Dense and Conv2D layers without biases, and all numbers."""
+
+    weights: int
+    parameters: int
+
+
+def size_of(model: keras.Model) -> Size:
+    """The size of a plain network; of a Bayesian one that of the plain network with its means.
+
+    :raises ValueError: if the model is no chain of layers that `compression.compress` takes.
+    """
+    weights = parameters = 0
+    for layer, _ in chain(model, also=(keras.layers.BatchNormalization,)):
+        if isinstance(layer, BayesianLayer):
+            weights += math.prod(layer.kernel_mean.shape)
+            parameters += math.prod(layer.kernel_mean.shape) + (layer.bias.shape[0] if layer.use_bias else 0)
+        else:
+            weights += math.prod(layer.kernel.shape) if is_weighted(layer) else 0
+            parameters += layer.count_params()
+    return Size(weights, parameters)
+
+
+class _Layers:
+    """Layers with initial weights by `seed`, and with names that do not depend on what else was made before: what a run
+    logs for each layer, and its checkpoints, go by them."""
+
+    def __init__(self, seed: int) -> None:
+        self._seeds = iter(range(1000 * seed, 1000 * seed + 1000))
+        self._counts: Counter[str] = Counter()
+
+    def dense(self, units: int, activation: str | None = None) -> keras.Layer:
+        return keras.layers.Dense(units, activation, kernel_initializer=self._he(), name=self._name("dense"))
+
+    def convolution(self, maps: int, size: int, *, padding: str = "valid") -> keras.Layer:
+        settings = {"activation": "relu", "kernel_initializer": self._he(), "name": self._name("conv2d")}
+        return keras.layers.Conv2D(maps, size, padding=padding, **settings)
+
+    def pooling(self) -> keras.Layer:
+        return keras.layers.MaxPooling2D(name=self._name("max_pooling2d"))
+
+    def flatten(self) -> keras.Layer:
+        return keras.layers.Flatten(name=self._name("flatten"))
+
+    def _he(self) -> keras.initializers.Initializer:
+        return keras.initializers.HeNormal(seed=next(self._seeds))
+
+    def _name(self, kind: str) -> str:
+        number = self._counts[kind]
+        self._counts[kind] += 1
+        return f"{kind}_{number}" if number else kind
 
 
 def _convolutional(
@@ -81,11 +217,11 @@ def _convolutional(
     units: int,
     seed: int,
 ) -> keras.Model:
-    he = _initializers(seed)
+    layers = _Layers(seed)
     x = inputs = keras.Input(tuple(input_shape))
     for maps, size in convolutions:
-        x = keras.layers.Conv2D(maps, size, activation="relu", kernel_initializer=he())(x)
-        x = keras.layers.MaxPooling2D()(x)
-    x = keras.layers.Flatten()(x)
-    x = keras.layers.Dense(units, "relu", kernel_initializer=he())(x)
-    return keras.Model(inputs, keras.layers.Dense(num_classes, kernel_initializer=he())(x), name=name)
+        x = layers.convolution(maps, size)(x)
+        x = layers.pooling()(x)
+    x = layers.flatten()(x)
+    x = layers.dense(units, "relu")(x)
+    return keras.Model(inputs, layers.dense(num_classes)(x), name=name)

@@ -12,6 +12,7 @@ So the shrunk network computes what the masked one does.
 """
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -175,26 +176,36 @@ def carry_optimizer(
     :param smaller: from :func:`shrink_bayesian` or :func:`slice_bayesian` on `model`, with these `kept`.
     :raises ValueError: if the optimizer is not built for `model`.
     """
-    owners = {
-        variable.path.replace("/", "_"): (layer, variable.name)
-        for link in chain(model)
-        for layer in [link.layer]
-        for variable in layer.trainable_weights
-    }
+    owners = {id(v): (link.layer, v.name) for link in chain(model) for v in link.layer.trainable_weights}
+    trained = [owners[id(variable)] for variable in model.trainable_variables]
     new = type(optimizer).from_config(optimizer.get_config())
     new.build(smaller.trainable_variables)
-    if not optimizer.built or len(optimizer.variables) != len(new.variables):
+    slots = _slots(optimizer, [variable.shape for variable in model.trainable_variables])
+    if not optimizer.built or not len(optimizer.variables) == len(slots) == len(new.variables):
         raise ValueError("carry_optimizer needs an optimizer that is built for the model: optimizer.build(variables).")
-    for old_variable, variable in zip(optimizer.variables, new.variables, strict=True):
-        matches = [path for path in owners if old_variable.name.startswith(f"{path}_")]
+    for old_variable, variable, slot in zip(optimizer.variables, new.variables, slots, strict=True):
         value = np.asarray(old_variable)
-        if matches:
-            layer, name = owners[max(matches, key=len)]
+        if slot is not None:
+            layer, name = trained[slot]
             value = _cut(value, _role(layer, name), _checked(layer, kept[layer.name]))
         if value.shape != tuple(variable.shape):
             raise ValueError(f"the optimizer's {old_variable.name} has shape {value.shape}, needed {variable.shape}.")
         variable.assign(value)
     return new
+
+
+def _slots(optimizer: keras.optimizers.Optimizer, shapes: Sequence[tuple[int, ...]]) -> list[int | None]:
+    """For each variable of an optimizer that is built for variables of these shapes, the number of the one that it is
+    kept for; None if it is for all of them, such as the step count.
+
+    Optimizers do not tell, and names can be prefixes of one another. So one of the same kind is built for numbered
+    stand-ins, in which "7_" at the beginning of a name has one meaning only.
+    """
+    stand_ins = [keras.Variable(np.zeros([1] * len(shape)), name=str(number)) for number, shape in enumerate(shapes)]
+    same_kind = type(optimizer).from_config(optimizer.get_config())
+    same_kind.build(stand_ins)
+    found = [re.match(r"(\d+)_", variable.name) for variable in same_kind.variables]
+    return [None if match is None else int(match[1]) for match in found]
 
 
 def compose(first: IndexMaps, second: IndexMaps) -> dict[str, Kept]:

@@ -15,9 +15,11 @@ from experiment.files import atomic_path
 from experiment.scalars import read_scalars
 
 __all__ = [
+    "Histogram",
     "Line",
     "confusion_matrix",
     "fit_1d",
+    "histograms",
     "image_grid",
     "is_available",
     "lines",
@@ -144,6 +146,30 @@ def image_grid(path: str | os.PathLike[str], panels: Mapping[str, NDArray], colu
         panel.imshow(tiled(images, columns), cmap="gray", interpolation="nearest")
         panel.set_axis_off()
         panel.set_title(title)
+    _save(figure, path)
+
+
+class Histogram(NamedTuple):
+    """Counts [n] between edges [n + 1], and vertical lines: positions by label."""
+
+    counts: NDArray[np.int64]
+    edges: NDArray[np.float64]
+    marks: Mapping[str, float] = {}
+
+
+def histograms(path: str | os.PathLike[str], panels: Mapping[str, Histogram], *, xlabel: str) -> None:
+    """Draw histograms side by side.
+
+    :param path: the PNG file. :param panels: title to histogram. :param xlabel: what is counted, with its unit.
+    """
+    figure, axes = _figure(len(panels))
+    for axis, (title, (counts, edges, marks)) in zip(axes, panels.items(), strict=True):
+        axis.hist(edges[:-1], edges, weights=counts)
+        for number, (label, position) in enumerate(marks.items(), start=1):
+            axis.axvline(position, color=f"C{number}", label=label)
+        axis.set(title=title, xlabel=xlabel, ylabel="count")
+        if marks:
+            axis.legend(fontsize=7)
     _save(figure, path)
 
 

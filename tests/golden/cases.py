@@ -1,7 +1,6 @@
 """Short runs of every script by which two trees of this repository are compared; :mod:`tests.golden.compare` runs them.
 
-A case is a list of calls in one folder, with one thread and fixed seeds, so that a tree always gives the same bytes.
-The cases of a script cover what it can do rather than what is sensible: options are joined as far as they go together.
+A case is a list of calls in one folder with fixed seeds; with one thread a tree always gives the same bytes. The cases of a script cover what it can do rather than what is sensible: options are joined as far as they go together.
 """
 
 import inspect
@@ -34,7 +33,7 @@ class Call:
 
     def arguments(self, *, is_old: bool) -> list[str]:
         """What stands behind the name of the script on the command line."""
-        return f"{self.command} {self.flags} {self.old if is_old else self.new} --threads=1".split()
+        return f"{self.command} {self.flags} {self.old if is_old else self.new}".split()
 
 
 @dataclass(frozen=True)
@@ -95,6 +94,21 @@ def write_patterns(folder: Path) -> None:
     pd.DataFrame(patterns, columns=[f"x{i}" for i in range(8)]).to_csv(folder / "patterns.csv", index=False)
     noise = rng.integers(0, 2, (54, 8))
     np.savez(folder / "noise.npz", train=noise[:24], valid=noise[24:39], test=noise[39:])
+
+
+def write_network(folder: Path) -> None:
+    """An own network for the digits; its layers have names, as other trees number those of a resumed run anew."""
+    import keras
+
+    layers = [
+        keras.layers.Conv2D(16, 3, activation="relu", kernel_initializer=keras.initializers.HeNormal(1), name="first"),
+        keras.layers.MaxPooling2D(name="pooling"),
+        keras.layers.Conv2D(16, 2, activation="relu", kernel_initializer=keras.initializers.HeNormal(2), name="second"),
+        keras.layers.Flatten(name="flatten"),
+        keras.layers.Dense(64, "relu", kernel_initializer=keras.initializers.HeNormal(3), name="third"),
+        keras.layers.Dense(10, kernel_initializer=keras.initializers.HeNormal(4), name="last"),
+    ]
+    keras.Sequential([keras.Input([8, 8, 1]), *layers]).save(folder / "own.keras")
 
 
 _DGP = "--run_dir=run --batch_size=100 --log_every=10 --num_predict_samples=10"
@@ -345,7 +359,7 @@ _EBP_CASES = (
     ),
 )
 
-_SHRINKING = "--run_dir=run --pretrain_epochs=1 --epochs=4 --polish_epochs=1 --polish_kl=0.2 --shrink_every=1"
+_SHRINKING = "--run_dir=run --network=own --pretrained=own.keras --pretrain_epochs=1 --epochs=4 --polish_epochs=1 --polish_kl=0.2 --shrink_every=1"
 _SHRINKING += " --warmup=0.5 --kl_weight=3 --learning_rate=5e-3 --scale_speed=30 --initial_log_std=-2"
 _SHRINKING += " --codebooks=16,4 --tune_steps=10 --max_images=900 --prune_tolerance=20"
 _COMPRESS_CASES = (
@@ -356,6 +370,7 @@ _COMPRESS_CASES = (
             Call("compress_network", f"{_SHRINKING} {stop}")
             for stop in ("--max_seconds=0", *["--resume --max_seconds=0"] * 2, "--resume")
         ),
+        write_network,
     ),
     Case(
         "compress_horseshoe",

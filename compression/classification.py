@@ -1,0 +1,96 @@
+"""What is measured of a network that classifies: the negative log-likelihood in nats, and the error in percent.
+
+parts = parts_of({"train": (x, labels), "valid": (x_valid, labels_valid), "test": (x_test, labels_test)})
+error_percent(model, parts["test"])
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple, TypeAlias
+
+import keras
+import numpy as np
+import tensorflow as tf
+from numpy.typing import ArrayLike
+
+__all__ = ["Examples", "Parts", "check_network", "error_percent", "has_probabilities", "nll", "parts_of"]
+
+_ROWS = 1000  # in one call of the network
+_NAMES = ("train", "valid", "test")
+
+
+class Examples(NamedTuple):
+    """Inputs X [n, ...], float32, and labels [n], int32."""
+
+    X: tf.Tensor
+    labels: tf.Tensor
+
+
+Parts: TypeAlias = Mapping[str, tuple[ArrayLike, ArrayLike]]
+"""Inputs and labels of "train" (to learn from), "valid" (to choose by) and "test" (to report)."""
+
+
+def parts_of(parts: Parts) -> dict[str, Examples]:
+    """The parts as tensors; those that are `Examples` stay what they are.
+
+    :param parts: for each of "train", "valid" and "test" inputs [n, ...] and labels [n] or [n, 1], integers of 0 or
+        more.
+    :raises ValueError: if a part is missing or empty, or labels are no such integers, naming the part.
+    """
+    if missing := [name for name in _NAMES if name not in parts]:
+        raise ValueError(f"parts must have inputs and labels of {', '.join(_NAMES)}, got none of {', '.join(missing)}.")
+    return {name: _examples(name, *parts[name]) for name in _NAMES}
+
+
+def check_network(model: keras.Model, parts: Mapping[str, Examples], name: str = "the data") -> None:
+    """Refuse a network that does not fit the data.
+
+    :param name: of the data, for the message.
+    :raises ValueError: unless the network takes inputs of this shape and has an output for each label.
+    """
+    shape = tuple(parts["train"].X.shape[1:])
+    num_classes = 1 + max(int(tf.reduce_max(part.labels)) for part in parts.values())
+    inputs, outputs = tuple(model.inputs[0].shape[1:]), tuple(model.outputs[0].shape[1:])
+    if inputs != shape or len(outputs) != 1 or outputs[0] < num_classes:
+        raise ValueError(
+            f"the network takes inputs {inputs} and gives outputs {outputs}, but {name} has inputs {shape} and labels "
+            f"up to {num_classes - 1}; it must have one output for each class."
+        )
+
+
+def has_probabilities(model: keras.Model) -> bool:
+    """Whether the network ends in a softmax, and not in logits."""
+    activation = getattr(model.layers[-1], "activation", None)
+    return isinstance(model.layers[-1], keras.layers.Softmax) or activation is keras.activations.softmax
+
+
+def nll(outputs: tf.Tensor, labels: tf.Tensor, *, probabilities: bool) -> tf.Tensor:
+    """Mean negative log-likelihood of labels [B] by outputs [B, K], in nats; [].
+
+    :param probabilities: whether `outputs` are probabilities, and not logits; see :func:`has_probabilities`.
+    """
+    return tf.reduce_mean(keras.losses.sparse_categorical_crossentropy(labels, outputs, from_logits=not probabilities))
+
+
+def error_percent(model: keras.Model, part: Examples) -> float:
+    """Percent of the examples for which the largest output is not that of the label."""
+    wrong = 0
+    for start in range(0, len(part.X), _ROWS):
+        labels = part.labels[start : start + _ROWS]
+        outputs = model(part.X[start : start + _ROWS], training=False)
+        wrong += int(tf.math.count_nonzero(tf.argmax(outputs, axis=-1, output_type=tf.int32) != labels))
+    return 100.0 * wrong / len(part.X)
+
+
+def _examples(name: str, X: ArrayLike | tf.Tensor, labels: ArrayLike | tf.Tensor) -> Examples:
+    inputs, values = tf.convert_to_tensor(X, tf.float32), np.asarray(labels)
+    if (
+        values.dtype.kind not in "iu"
+        or values.shape not in ((len(inputs),), (len(inputs), 1))
+        or len(inputs) == 0
+        or values.min() < 0
+    ):
+        raise ValueError(
+            f"{name} must have examples, and a label of 0 or more for each, got {values.dtype} labels {values.shape} "
+            f"for {len(inputs)} examples."
+        )
+    return Examples(inputs, tf.constant(values.reshape(-1), tf.int32))

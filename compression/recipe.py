@@ -1,0 +1,287 @@
+"""The whole training that makes a network small: plain, Bayesian, and with what is left (Louizos et al. 2017, Sec. 5).
+
+    recipe = Recipe(RecipeConfig(epochs=20, warmup=2), model, parts)
+    history = recipe.fit(print)
+    packed = pack(recipe.model, recipe.parts, PackConfig(), "files", thresholds=recipe.thresholds(checked=True))
+
+It goes in up to three phases: the plain network (`pretrain_epochs`); the Bayesian one with the KL of the weight
+`kl_weight`, which decides about the architecture and from which pruned units may be removed on the way; and the units
+that are left with a smaller weight of the KL (`polish_epochs`). The paper has the second only, with a weight of 1.
+"""
+
+import math
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from .base import bayesian_layers
+from .chain import Link, chain, is_weighted
+from .classification import Parts, check_network, error_percent, parts_of
+from .convert import compress
+from .files import atomic_path
+from .networks import size_of
+from .schedule import RecipeConfig, kl_weight_at, learning_rate_at
+from .seeds import named_seed
+from .shrink import carry_optimizer, shrink_bayesian
+from .thresholds import checked_thresholds, masks, switched_off, thresholds_of
+from .training import EpochFunction, epoch_function
+
+__all__ = ["Recipe"]
+
+_SHRINK_BELOW = 0.9  # part of the weights that has to be left for the network to be made anew
+
+
+class Recipe:
+    """A network, its optimizer, and what is done with them in each epoch.
+
+    :ivar model: the network as it is now: the one that was given, Bayesian from the first of `epochs` on.
+    :ivar original: size of the network that was given.
+    :ivar parts: the examples as tensors. :ivar seconds: spent in epochs, those before a restart included.
+
+    :param model: a classifier that :func:`compress` can take; it is trained in the plain phase.
+    :param parts: see :data:`compression.classification.Parts`. Thresholds are chosen on "valid"; "test" is not used.
+    :param batch_size: examples in a step; what is left over after the last whole batch of an epoch is not used in it.
+    :param seed: of all randomness: order, shifts and noise.
+    :param strategy: of `tf.distribute` on one machine: its replicas share the rows of each batch, and do what one
+        device does with all of them. The model has to be made in its scope.
+    :raises ValueError: if model, data and settings do not go together.
+    """
+
+    def __init__(
+        self,
+        config: RecipeConfig,
+        model: keras.Model,
+        parts: Parts,
+        *,
+        batch_size: int = 128,
+        seed: int = 0,
+        strategy: tf.distribute.Strategy | None = None,
+    ) -> None:
+        self.config, self.model, self.parts, self.batch_size = config, model, parts_of(parts), batch_size
+        self.original, self.seconds = size_of(model), tf.Variable(0.0, dtype=tf.float64)
+        self._seed, self._strategy = seed, strategy
+        self._check()
+        self.steps_per_epoch = len(self.parts["train"].X) // batch_size
+        self._run_epoch: EpochFunction | None = None
+        self._reshaped_before: int | None = None  # epoch; None: its shapes are written
+        with self._scope():
+            self.optimizer = self._new_optimizer()
+
+    def fit(self, log: Callable[[int, dict[str, float]], Any] = lambda epoch, line: None) -> list[dict[str, float]]:
+        """All epochs, each with its evaluation.
+
+        :param log: is called after each with the number of finished epochs and its scalars.
+        :return: the scalars of each epoch.
+        """
+        history = []
+        for number in range(self.config.num_epochs):
+            history.append({**self.epoch(number), **self.evaluate()})
+            log(number + 1, history[-1])
+        return history
+
+    def epoch(self, number: int) -> dict[str, float]:
+        """Make the epoch `number`, from 0; first what has to be done to the network before it.
+
+        :return: mean negative log-likelihood in nats, and error in percent, over the training examples.
+        :raises FloatingPointError: if the loss is no longer finite.
+        :raises ValueError: if a layer is pruned to nothing.
+        """
+        start, own = time.monotonic(), number - self.config.pretrain_epochs
+        with self._scope():
+            self._prepare(number)
+        if self._run_epoch is None:
+            self._run_epoch = self._new_epoch_function()
+        first = max(own, 0) if self.is_bayesian else number
+        seed = tf.random.fold_in(named_seed(self._seed, "train"), number)
+        nll, error = self._run_epoch(seed, tf.constant(first * self.steps_per_epoch, tf.int32))
+        if not math.isfinite(float(nll)):
+            raise FloatingPointError(
+                f"training diverged in epoch {number + 1}: the loss is not finite; lower learning_rate or scale_speed."
+            )
+        self.seconds.assign_add(time.monotonic() - start)
+        return {"train/nll_nats": float(nll), "train/error_percent": 100.0 * float(error)}
+
+    def evaluate(self) -> dict[str, float]:
+        """Error on the examples set aside, with the groups switched off that would be pruned now.
+
+        Of a Bayesian network also the KL of each layer in nats, its threshold and the groups that it keeps.
+        """
+        if not self.is_bayesian:
+            return {"valid/error_percent": error_percent(self.model, self.parts["valid"])}
+        thresholds, scalars, kl_total = self.thresholds(), {}, 0.0
+        with switched_off(self.model, thresholds):
+            for layer in bayesian_layers(self.model):
+                for name, value in layer.kl_parts().items():
+                    scalars[f"{layer.name}/kl_{name}_nats"] = float(value)
+                    kl_total += float(value)
+                scalars[f"{layer.name}/threshold"] = thresholds[layer.name]
+                scalars[f"{layer.name}/kept_groups"] = float(np.sum(layer.mask))
+            scalars["train/kl_nats"] = kl_total
+            scalars["valid/error_percent"] = error_percent(self.model, self.parts["valid"])
+        return scalars
+
+    def scores(self) -> dict[str, np.ndarray]:
+        """By layer, what is compared with its threshold; {} as long as the network is plain."""
+        return {f"{layer.name}/scores": np.asarray(layer.prune_scores()) for layer in bayesian_layers(self.model)}
+
+    def thresholds(self, *, checked: bool = False) -> dict[str, float]:
+        """The threshold of each Bayesian layer, by name.
+
+        :param checked: raise automatic ones that add more than `prune_tolerance` percent to the error on the examples
+            set aside.
+        """
+        given, names = self.config.threshold, [layer.name for layer in bayesian_layers(self.model)]
+        if given is not None:
+            return dict(zip(names, given * len(names) if len(given) == 1 else given, strict=True))
+        if not checked:
+            return thresholds_of(self.model, "auto")
+        valid, tolerance = self.parts["valid"], self.config.prune_tolerance
+        return checked_thresholds(self.model, lambda network: error_percent(network, valid), tolerance=tolerance)
+
+    @property
+    def is_bayesian(self) -> bool:
+        """Whether the plain phase is over."""
+        return bool(bayesian_layers(self.model))
+
+    # To stop and to continue. Shapes change when the network shrinks, so they are kept beside the checkpoints.
+
+    def state(self, folder: str | os.PathLike[str] | None = None) -> dict[str, tf.Module | tf.Variable]:
+        """All that changes, by name, for a checkpoint.
+
+        :param folder: of the checkpoints: the shapes of the network are written there, if they are new.
+        """
+        if folder is not None and self._reshaped_before is not None:
+            with atomic_path(Path(folder) / f"network-{self._reshaped_before:06d}.json") as temporary:
+                temporary.write_text(self.model.to_json(), encoding="utf-8")
+            self._reshaped_before = None
+        return {
+            "model": _Values(self.model.variables),
+            "optimizer": _Values(self.optimizer.variables),
+            "seconds": self.seconds,
+        }
+
+    def restore(
+        self, folder: str | os.PathLike[str], read: Callable[[dict[str, tf.Module | tf.Variable]], int | None]
+    ) -> int | None:
+        """Go back to a checkpoint: the network takes each of the shapes in `folder`, the newest first, until one fits.
+
+        :param read: reads a checkpoint into a :meth:`state`; ValueError if the shapes are others. What it returns, None
+            for no checkpoint, is the result.
+        :raises ValueError: of `read` for the newest shapes, if no other ones fit.
+        """
+        given, problem = self.model, None
+        for path in [*sorted(Path(folder).glob("network-*.json"), reverse=True), None]:
+            with self._scope():
+                self._replace(given if path is None else keras.models.model_from_json(path.read_text(encoding="utf-8")))
+            try:
+                found = read(self.state())
+            except ValueError as error:
+                problem = problem or error
+                continue
+            if found is None:
+                self._replace(given)
+            return found
+        self._replace(given)
+        raise problem or ValueError(f"there is no checkpoint in {folder}.")
+
+    # Private
+
+    def _scope(self) -> AbstractContextManager[Any]:
+        return nullcontext() if self._strategy is None else self._strategy.scope()
+
+    def _check(self) -> None:
+        check_network(self.model, self.parts)
+        num_train, num_layers = len(self.parts["train"].X), sum(is_weighted(link.layer) for link in _links(self.model))
+        if not 1 <= self.batch_size <= num_train:
+            raise ValueError(
+                f"batch_size must be between 1 and the {num_train} training examples, got {self.batch_size}."
+            )
+        replicas = 1 if self._strategy is None else self._strategy.num_replicas_in_sync
+        if self.batch_size % replicas:
+            raise ValueError(f"batch_size must be a multiple of the {replicas} replicas, got {self.batch_size}.")
+        given = self.config.threshold
+        if given is not None and len(given) not in (1, num_layers):
+            raise ValueError(f"threshold must be one number, or one for each of {num_layers} layers, got {len(given)}.")
+        if self.config.shift and len(self.model.inputs[0].shape) != 4:
+            raise ValueError(f"shift={self.config.shift} needs images [height, width, channels]; leave it out.")
+
+    def _new_optimizer(self) -> keras.optimizers.Optimizer:
+        optimizer = keras.optimizers.Adam(self.config.learning_rate)
+        optimizer.build(self.model.trainable_variables)
+        return optimizer
+
+    def _replace(self, model: keras.Model, optimizer: keras.optimizers.Optimizer | None = None) -> None:
+        self.model, self._run_epoch = model, None
+        self.optimizer = self._new_optimizer() if optimizer is None else optimizer
+
+    def _new_epoch_function(self) -> EpochFunction:
+        config, steps, is_bayesian = self.config, self.steps_per_epoch, self.is_bayesian
+        return epoch_function(
+            self.model,
+            self.optimizer,
+            self.parts["train"],
+            batch_size=self.batch_size,
+            learning_rate=lambda step: learning_rate_at(config, step, steps, is_bayesian=is_bayesian),
+            kl_weight=lambda step: kl_weight_at(config, step, steps),
+            shift=config.shift,
+            strategy=self._strategy,
+        )
+
+    def _prepare(self, number: int) -> None:
+        """Make the network Bayesian or smaller, if that is due before epoch `number`."""
+        own, every = number - self.config.pretrain_epochs, self.config.shrink_every
+        if own >= 0 and not self.is_bayesian:
+            self._make_bayesian(number)
+        elif own == self.config.epochs:
+            self._shrink(number, at_most=1.0)
+        elif 0 < own < self.config.epochs and every and own % every == 0:
+            self._shrink(number, at_most=_SHRINK_BELOW)
+
+    def _make_bayesian(self, number: int) -> None:
+        config = self.config
+        options: dict[str, Any] = {"scale_speed": config.scale_speed, "initial_log_std": config.initial_log_std}
+        if config.prior != "ghs":
+            options["kl"] = config.kl
+        if config.std_cap is not None:
+            first = next(link.layer for link in _links(self.model) if is_weighted(link.layer))
+            options["std_cap"] = {first.name: config.std_cap}
+        seed = int(named_seed(self._seed, "noise")[0]) % 2**24
+        num_train = len(self.parts["train"].X)
+        self._replace(compress(self.model, num_train=num_train, prior=config.prior, seed=seed, **options))
+        self._reshaped_before = number
+
+    def _shrink(self, number: int, *, at_most: float) -> None:
+        """Remove what is pruned for good, unless more than this part of the weights is left."""
+        for checked in (False, True):  # without the check first, which costs time and removes no more
+            thresholds = self.thresholds(checked=checked)
+            if _part_left(self.model, thresholds) > at_most:
+                return
+        model, kept = shrink_bayesian(self.model, thresholds)
+        self._replace(model, carry_optimizer(self.optimizer, self.model, model, kept))
+        self._reshaped_before = number
+
+
+class _Values(tf.Module):
+    """The values of Keras variables, for checkpoints."""
+
+    def __init__(self, variables: Sequence[keras.Variable]) -> None:
+        super().__init__()
+        self.values = [variable.value for variable in variables]
+
+
+def _links(model: keras.Model) -> list[Link]:
+    return chain(model, also=(keras.layers.BatchNormalization,))
+
+
+def _part_left(model: keras.Model, thresholds: Mapping[str, float]) -> float:
+    """Part of the weights whose own groups stay."""
+    found = masks(model, thresholds)
+    sizes = {layer.name: math.prod(layer.kernel_mean.shape) for layer in bayesian_layers(model)}
+    return sum(size * float(np.mean(found[name])) for name, size in sizes.items()) / sum(sizes.values())

@@ -1,0 +1,173 @@
+"""What is told of a packed network: numbers, a table, a row for a table of runs, arrays for figures.
+
+details(packed)         # a dictionary of numbers, for JSON
+table(packed)           # cells of text
+score_histograms(packed), bit_histograms(packed), input_mask(packed.model)
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+from numpy.typing import NDArray
+
+from .bits import layer_bits, significant_bits
+from .pack import Packed
+from .select_inputs import SelectInputs
+
+__all__ = [
+    "PUBLISHED",
+    "Histogram",
+    "Published",
+    "bit_histograms",
+    "details",
+    "input_mask",
+    "markdown_row",
+    "notes",
+    "published",
+    "score_histograms",
+    "table",
+]
+
+_MOST = 20.0  # scores beyond are drawn there
+
+
+class Published(NamedTuple):
+    """Test error in percent, and the three rates of Table 2."""
+
+    error_percent: float
+    pruning: float
+    fast: float
+    maximum: float
+
+
+#: Name of the network and prior -> what the paper reports: on MNIST, and of vgg on CIFAR-10.
+PUBLISHED = {
+    ("lenet300", "gnj"): Published(1.8, 9, 36, 58),
+    ("lenet300", "ghs"): Published(1.8, 9, 23, 59),
+    ("lenet300", "svd"): Published(1.8, 21, 84, 113),
+    ("lenet5", "gnj"): Published(1.0, 108, 361, 573),
+    ("lenet5", "ghs"): Published(1.0, 156, 419, 771),
+    ("lenet5", "svd"): Published(1.0, 63, 228, 365),
+    ("vgg", "gnj"): Published(8.6, 14, 56, 95),
+    ("vgg", "ghs"): Published(9.0, 18, 59, 116),
+}
+
+
+def published(network: str, prior: str, dataset: str) -> Published | None:
+    """What the paper reports of a network on the data set of this name; None if it does not."""
+    return PUBLISHED.get((network, prior)) if dataset in ("mnist", "cifar10") else None
+
+
+class Histogram(NamedTuple):
+    """How often values fall between edges: `counts` [n] and `edges` [n + 1], and `marks`, positions by label."""
+
+    counts: NDArray[np.int64]
+    edges: NDArray[np.float64]
+    marks: dict[str, float]
+
+
+def details(packed: Packed) -> dict[str, Any]:
+    """The numbers of a packed network, ready for JSON: errors in percent, sizes in bytes, rates, bits, thresholds."""
+    return {
+        "architecture": packed.architecture,
+        "kept_weights": list(packed.kept_weights),
+        "original_weights": packed.original.weights,
+        "original_parameters": packed.original.parameters,
+        "thresholds": packed.thresholds,
+        "bits": packed.bits,
+        "significant_bits_of_mean_variance": layer_bits(packed.variances, rule="bits_of_mean"),
+        "rates_as_in_paper": {name: rates._asdict() for name, rates in packed.rates.items()},
+        "networks": {
+            name: {
+                "valid_percent": network.valid_percent,
+                "test_percent": network.test_percent,
+                "bytes": network.bytes,
+                "file_rate": network.file_rate,
+            }
+            for name, network in packed.networks.items()
+        },
+    }
+
+
+def table(packed: Packed) -> list[list[str]]:
+    """Errors, bytes and rates of the files, as cells; the first row names the columns, the first cell of others the
+    network."""
+    rows = [["", "valid %", "test %", "bytes", "times smaller"]]
+    for name, network in packed.networks.items():
+        sizes = ["", ""] if network.file is None else [str(network.bytes), f"{network.file_rate:.1f}"]
+        rows.append([name, f"{network.valid_percent:.2f}", f"{network.test_percent:.2f}", *sizes])
+    return rows
+
+
+def notes(packed: Packed, reference: Published | None = None) -> list[str]:
+    """What a table leaves out, one line each: the architecture, bits, the three rates, and what the paper reports."""
+    lines = [f"architecture {_joined(packed.architecture)}, {sum(packed.kept_weights)} weights"]
+    for name, rates in packed.rates.items():
+        lines.append(
+            f"bits ({name}) {_joined(packed.bits[name])}; rates as in the paper: pruning {rates.pruning:.1f}, "
+            f"fast {rates.fast:.1f}, maximum {rates.maximum:.1f}"
+        )
+    if reference is not None:
+        lines.append("published: {:.1f} %; pruning {}, fast {}, maximum {}".format(*reference))
+    return lines
+
+
+def markdown_row(packed: Packed, first: Sequence[str] = ()) -> str:
+    """A row of a Markdown table: the cells `first`, then architecture, bits, rates as in the paper with test errors,
+    and files of codebooks."""
+    rates, networks = packed.rates[packed.chosen], packed.networks
+    books = {name: network for name, network in networks.items() if name.startswith("book")}
+    cells = [*first, _joined(packed.architecture), _joined(packed.bits[packed.chosen])]
+    cells += [f"{rates.pruning:.1f} ({networks['shrunk'].test_percent:.2f})"]
+    cells += [f"{rates.fast:.1f} ({networks[packed.chosen].test_percent:.2f})"]
+    best = [f" ({network.test_percent:.2f})" for network in books.values()][:1]
+    cells += [f"{rates.maximum:.1f}" + "".join(best)]
+    for name, network in books.items():
+        cells.append(f"{name}: {network.bytes} B, {network.file_rate:.0f} ({network.test_percent:.2f})")
+    return "| " + " | ".join(cells) + " |"
+
+
+def score_histograms(packed: Packed) -> dict[str, Histogram]:
+    """By layer the scores of its groups with the threshold, Figs. 4 to 7; scores beyond 20 are counted at 20."""
+    found = {}
+    for name, scores in packed.scores.items():
+        counts, edges = np.histogram(np.clip(np.ravel(scores), -_MOST, _MOST), bins=50)
+        threshold = packed.thresholds[name]
+        found[name] = Histogram(counts, edges, {f"threshold {threshold:.2f}": threshold})
+    return found
+
+
+def bit_histograms(packed: Packed) -> dict[str, Histogram]:
+    """By layer the significant bits that its weights need, Fig. 11, with those that all of them got."""
+    found = {}
+    for number, variances in enumerate(packed.variances):
+        counts, edges = np.histogram(significant_bits(variances), bins=np.arange(-0.5, 24))
+        marks = {name: float(codes[number].significant) for name, codes in packed.codes.items()}
+        found[f"layer {number + 1}"] = Histogram(counts, edges, marks)
+    return found
+
+
+def input_mask(model: keras.Model) -> NDArray[np.float64] | None:
+    """Part of the channels of each pixel that a plain network looks at, [height, width]; None if it begins with a
+    convolution, or its inputs are no images."""
+    shape = tuple(model.inputs[0].shape[1:])
+    if len(shape) != 3:
+        return None
+    kept = np.ones(math.prod(shape))
+    for layer in model.layers:
+        if isinstance(layer, SelectInputs):
+            chosen = np.zeros_like(kept)
+            chosen[np.flatnonzero(kept)[layer.indices]] = 1.0
+            kept = chosen
+        elif isinstance(layer, keras.layers.Dense):
+            return kept.reshape(shape).mean(axis=-1)
+        elif not isinstance(layer, keras.layers.InputLayer | keras.layers.Flatten):
+            return None
+    return None
+
+
+def _joined(numbers: Sequence[int]) -> str:
+    return "-".join(map(str, numbers))

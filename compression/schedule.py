@@ -1,0 +1,121 @@
+"""What is done in which epoch and step of a recipe, and how: a function of settings and numbers alone."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import tensorflow as tf
+
+__all__ = ["RecipeConfig", "kl_weight_at", "learning_rate_at"]
+
+_AT_LEAST = {
+    "pretrain_epochs": 0,
+    "pretrain_learning_rate": 0,
+    "shift": 0,
+    "epochs": 1,
+    "kl_weight": 0,
+    "warmup": 0,
+    "learning_rate": 0,
+    "polish_epochs": 0,
+    "polish_kl": 0,
+    "prune_tolerance": 0,
+    "shrink_every": 0,
+}
+_ALLOWED = {"prior": ("gnj", "ghs", "svd"), "kl": ("approximate", "exact"), "decay": ("none", "linear", "cosine")}
+
+
+@dataclass(frozen=True)
+class RecipeConfig:
+    """How to train a network so that it gets small. An epoch is a pass over the training examples.
+
+    :param pretrain_epochs: first train the plain network for so many epochs.
+    :param pretrain_learning_rate: learning rate of Adam in --pretrain_epochs.
+    :param shift: move each training image by up to so many pixels, another way in each epoch.
+    :param prior: group normal-Jeffreys, group horseshoe, or sparse variational dropout of single weights.
+    :param kl: KL of the normal-Jeffreys scales: the fit of Eq. 9, or exact.
+    :param epochs: epochs of the Bayesian network.
+    :param kl_weight: weight of the KL after the warm-up; 1 is the variational bound.
+    :param warmup: epochs over which the weight of the KL grows from 0 to --kl_weight.
+    :param learning_rate: learning rate of Adam.
+    :param decay: how the learning rate falls to 0 in the end.
+    :param decay_from: part of the epochs after which the learning rate begins to fall.
+    :param scale_speed: learning rate of the scales over that of the weights.
+    :param initial_log_std: log standard deviation of weights and scales at first; the paper has -9.
+    :param polish_epochs: after --epochs, train what is left with a KL of the weight --polish_kl.
+    :param polish_kl: weight of the KL in the last --polish_epochs.
+    :param std_cap: largest standard deviation of the first layer's weights; none if not given.
+    :param threshold: scores above it are pruned: one number, or one for each layer; chosen automatically if not given.
+    :param prune_tolerance: percent of error on examples set aside that automatic thresholds may add.
+    :param shrink_every: remove pruned units every so many epochs during training; 0: never.
+    """
+
+    pretrain_epochs: int = 0
+    pretrain_learning_rate: float = 1e-3
+    shift: int = 0
+    prior: Literal["gnj", "ghs", "svd"] = "gnj"
+    kl: Literal["approximate", "exact"] = "approximate"
+    epochs: int = 60
+    kl_weight: float = 1.0
+    warmup: float = 10.0
+    learning_rate: float = 1e-3
+    decay: Literal["none", "linear", "cosine"] = "cosine"
+    decay_from: float = 0.5
+    scale_speed: float = 4.0
+    initial_log_std: float = -9.0
+    polish_epochs: int = 0
+    polish_kl: float = 0.1
+    std_cap: float | None = None
+    threshold: tuple[float, ...] | None = None
+    prune_tolerance: float = 0.3
+    shrink_every: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in _AT_LEAST.items():
+            if not least <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be finite and at least {least}, got {getattr(self, name)}.")
+        for name, allowed in _ALLOWED.items():
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}.")
+        for name in ("scale_speed", "std_cap"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise ValueError(f"{name} must be positive and finite, got {value}.")
+        if not 0 <= self.decay_from <= 1:
+            raise ValueError(f"decay_from must be between 0 and 1, got {self.decay_from}.")
+        if not math.isfinite(self.initial_log_std):
+            raise ValueError(f"initial_log_std must be finite, got {self.initial_log_std}.")
+        if self.threshold is not None and (not self.threshold or any(map(math.isnan, self.threshold))):
+            raise ValueError(f"threshold must be one number, or one for each layer, got {self.threshold}.")
+
+    @property
+    def num_epochs(self) -> int:
+        """Epochs of all phases."""
+        return self.pretrain_epochs + self.epochs + self.polish_epochs
+
+
+def learning_rate_at(config: RecipeConfig, step: tf.Tensor, steps_per_epoch: int, *, is_bayesian: bool) -> tf.Tensor:
+    """Learning rate of a step, float32 []; steps are counted from 0 in the plain and again in the Bayesian network."""
+    epochs = config.epochs + config.polish_epochs if is_bayesian else config.pretrain_epochs
+    peak = config.learning_rate if is_bayesian else config.pretrain_learning_rate
+    return peak * _falling(step / (epochs * steps_per_epoch), decay=config.decay, decay_from=config.decay_from)
+
+
+def kl_weight_at(config: RecipeConfig, step: tf.Tensor, steps_per_epoch: int) -> tf.Tensor:
+    """Weight of the KL in a step of the Bayesian network, float32 []: it grows linearly, is constant, then `polish_kl`.
+
+    :param step: from 0, float32 [].
+    """
+    warmup_steps = max(1.0, config.warmup * steps_per_epoch)
+    growing = config.kl_weight * tf.minimum(1.0, (step + 1.0) / warmup_steps)
+    return tf.where(step >= float(config.epochs * steps_per_epoch), config.polish_kl, growing)
+
+
+def _falling(progress: tf.Tensor, *, decay: str, decay_from: float) -> tf.Tensor:
+    """Factor of the learning rate when this part of the steps, 0 to 1, is done: 1 at first, 0 in the end.
+
+    :param decay: "none", "linear" or "cosine". :param decay_from: part of the steps after which it begins to fall.
+    """
+    if decay == "none" or decay_from == 1.0:
+        return tf.ones([])
+    left = tf.clip_by_value((1.0 - progress) / (1.0 - decay_from), 0.0, 1.0)
+    return left if decay == "linear" else 0.5 * (1.0 - tf.cos(math.pi * left))

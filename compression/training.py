@@ -1,0 +1,121 @@
+"""Training for an epoch in one compiled call, of plain and of Bayesian networks (Sec. 5 of Louizos et al. 2017).
+
+    run_epoch = epoch_function(model, optimizer, examples, batch_size=128, learning_rate=..., kl_weight=...)
+    nll, error = run_epoch(seed, first_step)
+
+Order and shifts are a function of `seed`, learning rate and weight of the KL of the number of the step: training that
+is stopped and continued gives the same bits.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import keras
+import tensorflow as tf
+
+from .base import bayesian_layers
+from .classification import Examples, has_probabilities, nll
+
+__all__ = ["EpochFunction", "OfStep", "epoch_function", "shifted"]
+
+EpochFunction: TypeAlias = Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
+OfStep: TypeAlias = Callable[[tf.Tensor], Any]
+"""A function of the number of a step, float32 []."""
+
+
+def epoch_function(
+    model: keras.Model,
+    optimizer: keras.optimizers.Optimizer,
+    examples: Examples,
+    *,
+    batch_size: int,
+    learning_rate: OfStep,
+    kl_weight: OfStep,
+    shift: int = 0,
+    strategy: tf.distribute.Strategy | None = None,
+) -> EpochFunction:
+    """A function (seed int32 [2], number of the first step int32 []) that makes one pass over the examples.
+
+    The loss of a batch is the mean negative log-likelihood plus, for a Bayesian network, kl_weight * KL / N. What is
+    left over after the last whole batch is not used. It returns the mean over the batches of the negative
+    log-likelihood, in nats, and the part of the examples for which the network was wrong, between 0 and 1; both as the
+    network was when it saw the batch.
+
+    :param optimizer: built for the trainable variables of `model`.
+    :param learning_rate: of a step. :param kl_weight: of a step; not used for a plain network.
+    :param shift: see :func:`shifted`; 0 for none. Inputs have to be images for it.
+    :param strategy: of `tf.distribute`: its replicas share the rows of each batch, and do what one device does with all
+        of them. Model and optimizer have to be made in its scope.
+    """
+    update = _update_function(model, optimizer, len(examples.X), batch_size, strategy)
+    N, num_steps = len(examples.X), len(examples.X) // batch_size
+
+    @tf.function
+    def run_epoch(seed: tf.Tensor, first_step: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        order = tf.random.experimental.stateless_shuffle(tf.range(N), seed)
+        nll_sum, num_wrong = tf.zeros([]), tf.zeros([], tf.int64)
+        for i in tf.range(num_steps):
+            rows = order[i * batch_size : (i + 1) * batch_size]
+            X, labels = tf.gather(examples.X, rows), tf.gather(examples.labels, rows)
+            if shift:
+                X = shifted(X, shift, tf.random.fold_in(seed, i))
+            step = tf.cast(first_step + i, tf.float32)
+            optimizer.learning_rate.assign(learning_rate(step))
+            of_data, wrong = update(X, labels, tf.convert_to_tensor(kl_weight(step), tf.float32))
+            nll_sum += of_data
+            num_wrong += wrong
+        return nll_sum / num_steps, tf.cast(num_wrong, tf.float32) / (num_steps * batch_size)
+
+    return run_epoch
+
+
+def shifted(X: tf.Tensor, most: int, seed: tf.Tensor) -> tf.Tensor:
+    """Each of the images [n, height, width, channels] moved by up to `most` pixels; what is at the edge is repeated.
+
+    :param seed: int32 [2]; the moves, equally likely ones for each image, are a function of it.
+    :return: of the shape and dtype of `X`.
+    """
+    height, width = X.shape[1:3]
+    by = tf.random.stateless_uniform([2, tf.shape(X)[0], 1], seed, -most, most + 1, tf.int32)
+    X = tf.gather(X, tf.clip_by_value(tf.range(height) + by[0], 0, height - 1), axis=1, batch_dims=1)
+    return tf.gather(X, tf.clip_by_value(tf.range(width) + by[1], 0, width - 1), axis=2, batch_dims=1)
+
+
+def _update_function(
+    model: keras.Model,
+    optimizer: keras.optimizers.Optimizer,
+    num_train: int,
+    batch_size: int,
+    strategy: tf.distribute.Strategy | None,
+) -> Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]:
+    """A function (inputs, labels, weight of the KL) that makes one step, on one device or with all replicas.
+
+    It returns the mean negative log-likelihood of the rows, and how many of them are wrong.
+    """
+    layers, variables, probabilities = bayesian_layers(model), model.trainable_variables, has_probabilities(model)
+    num_replicas = 1 if strategy is None else strategy.num_replicas_in_sync
+
+    def update(X: tf.Tensor, labels: tf.Tensor, weight: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        with tf.GradientTape() as tape:
+            outputs = model(X, training=True)
+            loss = of_data = nll(outputs, labels, probabilities=probabilities)
+            if layers:
+                loss += weight / num_train * tf.add_n([layer.kl_divergence() for layer in layers])
+            loss /= num_replicas
+        optimizer.apply(tape.gradient(loss, variables), variables)  # adds up the gradients of all replicas
+        wrong = tf.argmax(outputs, axis=-1, output_type=tf.int32) != labels
+        return of_data, tf.math.count_nonzero(wrong)
+
+    def update_own_rows(X: tf.Tensor, labels: tf.Tensor, weight: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        size = batch_size // num_replicas
+        start = tf.distribute.get_replica_context().replica_id_in_sync_group * size
+        return update(X[start : start + size], labels[start : start + size], weight)
+
+    if strategy is None:
+        return update
+
+    def update_all(X: tf.Tensor, labels: tf.Tensor, weight: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        parts = strategy.run(update_own_rows, args=(X, labels, weight))
+        return strategy.reduce("MEAN", parts[0], axis=None), strategy.reduce("SUM", parts[1], axis=None)
+
+    return update_all
