@@ -6,7 +6,8 @@ from .mills import mills_ratio
 from .network import EBPNetwork, Posterior
 from .packed import PackedNetwork, export_network, export_packed
 from .posterior import BinaryWeights, FiniteSetWeights, GaussianWeights, TernaryWeights, WeightPrior
-from .training import EpochStats, InputCodingWarning, Prepared, fit, fit_epoch, fit_stream, prepare
+from .prepared import InputCodingWarning, Prepared, prepare
+from .training import EpochStats, fit, fit_epoch, fit_stream
 
 __all__ = [
     "BinaryWeights",

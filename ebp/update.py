@@ -4,17 +4,22 @@
 
 There is no learning rate. One example at a time is the online Bayes update; B examples at a time add their increments,
 all computed from the same posterior. If they agree, the sum overshoots: `damping` sees that before it happens.
+`bayes_increments` is the whole of Sec. 4 for a batch: forward pass, backward pass, increments.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import tensorflow as tf
 
+from .backward import backward
 from .forward import Layer, product
+from .network import Architecture, Posterior
 
-__all__ = ["MAX_SHIFT", "bias_increment", "damping", "weight_increment"]
+__all__ = ["MAX_SHIFT", "Increments", "bayes_increments", "bias_increment", "damping", "updated", "weight_increment"]
 
 #: How far the other examples of a batch may shift an example's mu by one update, in standard deviations of u.
 MAX_SHIFT = 1.0
@@ -57,3 +62,73 @@ def damping(
     sigma = tf.sqrt(layer.sigma2)
     excess = tf.abs(shift) / math.sqrt(layer.fan_in) / (max_shift * sigma + tf.abs(delta) * layer.sigma2)
     return 1.0 / tf.maximum(tf.reduce_max(excess), 1.0)
+
+
+class Increments(NamedTuple):
+    """Changes of the natural parameters by one batch.
+
+    :ivar h: of h, [n_(l-1), n_l] for each layer.
+    :ivar b: of b, [n_l] for each layer; empty without biases.
+    :ivar log_prob: log P(y) of each example before the update, in nats, [B].
+    :ivar is_damped: whether `damping` reduced a layer's increments.
+    :ivar layers: of the forward pass.
+    :ivar scaled_deltas: Delta / sqrt(K) of each layer: `h` is v' scaled_delta, undamped.
+    """
+
+    h: list[tf.Tensor]
+    b: list[tf.Tensor]
+    log_prob: tf.Tensor
+    is_damped: tf.Tensor
+    layers: list[Layer]
+    scaled_deltas: list[tf.Tensor]
+
+
+def bayes_increments(
+    architecture: Architecture,
+    h: Sequence[tf.Tensor],
+    means: Sequence[tf.Tensor],
+    b: Sequence[tf.Tensor],
+    X: tf.Tensor,
+    Y: tf.Tensor,
+    weight: tf.Tensor | None = None,
+    *,
+    for_xla: bool = False,
+) -> Increments:
+    """One batch's forward pass, backward pass and summed increments: Sec. 4 of the paper.
+
+    :param h: natural parameters; of the first layer only the rows of the columns of `X`.
+    :param means: <W> at `h`.
+    :param b: means of the biases.
+    :param X: [B, n_in], a tensor or `SparseTensor`.
+    :param Y: [B, n_L].
+    :param weight: 1 for examples, 0 for padding, [B]; None: all are examples.
+    :param for_xla: see `forward.layer_inputs`; for one example only.
+    """
+    variances = architecture.variances(h, means)
+    layers = architecture.forward(X, means, variances, b, for_xla=for_xla)
+    last = layers[-1]
+    log_prob = architecture.head.log_prob(Y, last.mu, last.sigma2)
+    output_delta = architecture.head.delta(Y, last.mu, last.sigma2)
+    if weight is not None:
+        log_prob, output_delta = log_prob * weight, output_delta * weight[:, None]
+    deltas = backward(output_delta, layers)
+    d_h = [weight_increment(delta, layer) for delta, layer in zip(deltas, layers, strict=True)]
+    d_b = [bias_increment(delta, layer) for delta, layer in zip(deltas, layers, strict=True)]
+    d_b = d_b if architecture.has_biases else []
+    scaled_deltas = [delta / math.sqrt(layer.fan_in) for delta, layer in zip(deltas, layers, strict=True)]
+    is_damped = tf.constant(False)
+    if not (isinstance(X, tf.Tensor) and X.shape[0] == 1):
+        biases = d_b or [None] * len(layers)
+        factors = [damping(*parts) for parts in zip(d_h, biases, variances, deltas, layers, strict=True)]
+        d_h = [factor * increment for factor, increment in zip(factors, d_h, strict=True)]
+        d_b = [factor * increment for factor, increment in zip(factors, d_b, strict=False)]
+        is_damped = tf.reduce_min(tf.stack(factors)) < 1.0
+    return Increments(d_h, d_b, log_prob, is_damped, layers, scaled_deltas)
+
+
+def updated(posterior: Posterior, change: Increments) -> Posterior:
+    """The posterior after a batch."""
+    return Posterior(
+        tuple(h + d_h for h, d_h in zip(posterior.h, change.h, strict=True)),
+        tuple(b + d_b for b, d_b in zip(posterior.b, change.b, strict=True)),
+    )

@@ -18,16 +18,10 @@ from ebp import (
     fit_stream,
     prepare,
 )
+from ebp.loops import dense_epoch, sparse_epoch
+from ebp.online import MAX_CHANGE, MIN_LAZY_WEIGHTS, REFRESH_EVERY, online_epoch
 from ebp.posterior import WeightPrior
-from ebp.training import (
-    MAX_CHANGE,
-    MIN_LAZY_WEIGHTS,
-    REFRESH_EVERY,
-    _compiled_dense_epoch,
-    _compiled_online_epoch,
-    _compiled_sparse_epoch,
-    epoch_order,
-)
+from ebp.training import epoch_order
 from tests.ebp import oracles
 
 
@@ -270,9 +264,9 @@ def test_epochs_are_traced_once(rng: np.random.Generator) -> None:
         fit_epoch(network, X, y, epoch=epoch, jit_compile=True)
         fit_epoch(network, scipy.sparse.csr_matrix(X), y, epoch=epoch)
     for function in (
-        _compiled_dense_epoch(network.architecture, 1, False),
-        _compiled_online_epoch(network.architecture),
-        _compiled_sparse_epoch(network.architecture, 1),
+        dense_epoch(network.architecture, 1, False),
+        online_epoch(network.architecture),
+        sparse_epoch(network.architecture, 1),
     ):
         assert function.experimental_get_tracing_count() == 1  # type: ignore[attr-defined]
 

@@ -5,8 +5,7 @@ import tensorflow as tf
 from ebp.forward import Layer
 from ebp.heads import SignHead
 from ebp.network import EBPNetwork
-from ebp.training import bayes_increments
-from ebp.update import MAX_SHIFT, damping
+from ebp.update import MAX_SHIFT, bayes_increments, damping
 
 
 def increments(network: EBPNetwork, X: np.ndarray, Y: np.ndarray) -> tuple[list, list, bool]:

@@ -1,0 +1,176 @@
+"""Compiled passes over data, one function for each architecture: over dense rows, over sparse rows, over a pipeline.
+
+A batch is taken by its row numbers inside the loop. Of sparse data only the rows of h_1 that belong to non-zero inputs
+are read and changed, in place. `online` has the loop for single examples with XLA.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from .network import Architecture, Posterior
+from .prepared import SparseRows
+from .update import Increments, bayes_increments, updated
+
+__all__ = ["dense_epoch", "sparse_epoch", "stream_epoch"]
+
+
+@functools.lru_cache(maxsize=64)
+def dense_epoch(architecture: Architecture, batch_size: int, jit_compile: bool) -> Callable[..., Any]:
+    """(posterior, X, Y, rows [S, B], is_data [S, B]) -> posterior, sum of log P(y), number of damped updates."""
+
+    def epoch(
+        posterior: Posterior, X: tf.Tensor, Y: tf.Tensor, rows: tf.Tensor, is_data: tf.Tensor
+    ) -> tuple[Posterior, tf.Tensor, tf.Tensor]:
+        def body(t: tf.Tensor, posterior: Posterior, log_prob: tf.Tensor, damped: tf.Tensor) -> tuple[Any, ...]:
+            x = tf.ensure_shape(tf.gather(X, rows[t]), [batch_size, architecture.layer_sizes[0]])
+            weight = None if batch_size == 1 else is_data[t]
+            means = architecture.means(posterior.h)
+            change = bayes_increments(architecture, posterior.h, means, posterior.b, x, tf.gather(Y, rows[t]), weight)
+            log_prob += tf.reduce_sum(change.log_prob)
+            return t + 1, updated(posterior, change), log_prob, damped + tf.cast(change.is_damped, tf.int32)
+
+        zero = tf.zeros([], architecture.dtype)
+        start = (tf.constant(0), posterior, zero, tf.constant(0))
+        _, posterior, log_prob, damped = tf.while_loop(lambda t, *_: t < tf.shape(rows)[0], body, start)
+        return posterior, log_prob, damped
+
+    return tf.function(epoch, autograph=False, jit_compile=jit_compile, reduce_retracing=True)
+
+
+@functools.lru_cache(maxsize=64)
+def sparse_epoch(architecture: Architecture, batch_size: int) -> Callable[..., Any]:
+    """(h_1, the other layers, X, Y, rows, is_data) -> the other layers, sum of log P(y), number of damped updates.
+
+    The variable h_1 is changed in place.
+    """
+
+    def epoch(
+        h_1: tf.Variable, rest: Posterior, X: SparseRows, Y: tf.Tensor, rows: tf.Tensor, is_data: tf.Tensor
+    ) -> tuple[Posterior, tf.Tensor, tf.Tensor]:
+        def body(t: tf.Tensor, rest: Posterior, log_prob: tf.Tensor, damped: tf.Tensor) -> tuple[Any, ...]:
+            x, columns = _sparse_batch(X, rows[t], batch_size)
+            y, weight = tf.gather(Y, rows[t]), None if batch_size == 1 else is_data[t]
+            rest, change = _sparse_update(architecture, h_1, rest, x, columns, y, weight)
+            log_prob += tf.reduce_sum(change.log_prob)
+            return t + 1, rest, log_prob, damped + tf.cast(change.is_damped, tf.int32)
+
+        zero = tf.zeros([], architecture.dtype)
+        _, rest, log_prob, damped = tf.while_loop(
+            lambda t, *_: t < tf.shape(rows)[0],
+            body,
+            (tf.constant(0), rest, zero, tf.constant(0)),
+            parallel_iterations=1,
+        )
+        return rest, log_prob, damped
+
+    return tf.function(epoch, autograph=False, reduce_retracing=True)
+
+
+@functools.lru_cache(maxsize=64)
+def stream_epoch(architecture: Architecture) -> Callable[..., Any]:
+    """(iterator, limit, h_1 or None, layers) -> layers, (steps, examples, sum of log P(y), damped updates)."""
+
+    def stream(
+        iterator: Any, limit: tf.Tensor, h_1: tf.Variable | None, posterior: Posterior
+    ) -> tuple[Posterior, tuple[tf.Tensor, ...]]:
+        def body(
+            t: tf.Tensor, more: Any, posterior: Posterior, seen: tf.Tensor, log_prob: tf.Tensor, damped: tf.Tensor
+        ) -> Any:
+            x, y = more.get_value()
+            y = _checked_targets(architecture, x, y)
+            if isinstance(x, tf.SparseTensor):
+                compact, columns = _compact(
+                    x.indices[:, 0], x.indices[:, 1], tf.cast(x.values, architecture.dtype), x.dense_shape[0]
+                )
+                posterior, change = _sparse_update(architecture, h_1, posterior, compact, columns, y, None)
+            else:
+                x = tf.cast(x, architecture.dtype)
+                means = architecture.means(posterior.h)
+                change = bayes_increments(architecture, posterior.h, means, posterior.b, x, y)
+                posterior = updated(posterior, change)
+            seen += tf.shape(y, out_type=tf.int64)[0]
+            log_prob += tf.reduce_sum(change.log_prob)
+            damped += tf.cast(change.is_damped, tf.int64)
+            return t + 1, _next(iterator, t + 1 < limit), posterior, seen, log_prob, damped
+
+        zero = tf.constant(0, tf.int64)
+        t, _, posterior, seen, log_prob, damped = tf.while_loop(
+            lambda t, more, *_: more.has_value(),
+            body,
+            (zero, _next(iterator, zero < limit), posterior, zero, tf.zeros([], architecture.dtype), zero),
+            parallel_iterations=1,
+        )
+        return posterior, (t, seen, log_prob, damped)
+
+    return tf.function(stream, autograph=False, reduce_retracing=True)
+
+
+def _next(iterator: Any, wanted: tf.Tensor) -> Any:
+    """The next element, or none at the end or if it is not wanted (it then stays in the pipeline)."""
+    return tf.cond(
+        wanted,
+        iterator.get_next_as_optional,
+        lambda: tf.experimental.Optional.empty(iterator.element_spec),
+    )
+
+
+def _checked_targets(architecture: Architecture, x: tf.Tensor | tf.SparseTensor, y: tf.Tensor) -> tf.Tensor:
+    """y in the network's precision; at run time an error if x or y is not finite, or a label neither -1 nor +1."""
+    values = x.values if isinstance(x, tf.SparseTensor) else x
+    checks = [
+        tf.debugging.assert_all_finite(values, "inputs of the pipeline must be finite"),
+        tf.debugging.assert_all_finite(y, "targets of the pipeline must be finite"),
+    ]
+    y = tf.cast(y, architecture.dtype)
+    if architecture.head.has_labels:
+        checks.append(tf.debugging.assert_equal(tf.abs(y), tf.ones_like(y), "labels must be -1 and +1"))
+    with tf.control_dependencies([check for check in checks if check is not None]):
+        return tf.identity(y)
+
+
+def _sparse_batch(X: SparseRows, rows: tf.Tensor, batch_size: int) -> tuple[tf.Tensor | tf.SparseTensor, tf.Tensor]:
+    """Some rows without the columns that do not occur in them, and the numbers of those that do."""
+    starts, ends = tf.gather(X.indptr, rows), tf.gather(X.indptr, rows + 1)
+    if batch_size == 1:  # without entries, column 0: a fused product on oneDNN without columns would end the process
+        is_empty = tf.cast(starts == ends, tf.int32)
+        columns = tf.concat([X.indices[starts[0] : ends[0]], tf.zeros(is_empty, tf.int32)], axis=0)
+        values = tf.concat([X.data[starts[0] : ends[0]], tf.zeros(is_empty, X.data.dtype)], axis=0)
+        return tf.ensure_shape(values[None], [1, None]), columns
+    chosen = tf.ragged.range(starts, ends)
+    return _compact(
+        chosen.value_rowids(),
+        tf.gather(X.indices, chosen.flat_values),
+        tf.gather(X.data, chosen.flat_values),
+        batch_size,
+    )
+
+
+def _compact(
+    row: tf.Tensor, column: tf.Tensor, values: tf.Tensor, num_rows: tf.Tensor | int
+) -> tuple[tf.SparseTensor, tf.Tensor]:
+    """A sparse batch without the columns that do not occur in it, and the numbers of those that do."""
+    columns, compact = tf.unique(column, out_idx=tf.int64)
+    indices = tf.stack([tf.cast(row, tf.int64), compact], axis=1)
+    shape = tf.stack([tf.cast(num_rows, tf.int64), tf.size(columns, out_type=tf.int64)])
+    return tf.SparseTensor(indices, values, shape), columns
+
+
+def _sparse_update(
+    architecture: Architecture,
+    h_1: tf.Variable,
+    rest: Posterior,
+    x: tf.Tensor | tf.SparseTensor,
+    columns: tf.Tensor,
+    y: tf.Tensor,
+    weight: tf.Tensor | None,
+) -> tuple[Posterior, Increments]:
+    """Update the rows `columns` of h_1 in place, and the other layers."""
+    h = (tf.gather(h_1, columns), *rest.h)
+    change = bayes_increments(architecture, h, architecture.means(h), rest.b, x, y, weight)
+    h_1.scatter_add(tf.IndexedSlices(change.h[0], columns))
+    return updated(rest, change._replace(h=change.h[1:])), change

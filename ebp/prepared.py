@@ -1,0 +1,111 @@
+"""Data for training: checked once, and put where the compiled loops take them from.
+
+Of sparse data the loops read single rows, so these stay a CSR matrix, as three tensors.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse
+import tensorflow as tf
+from numpy.typing import ArrayLike
+
+from .network import EBPNetwork, Matrix, check_inputs
+
+__all__ = ["InputCodingWarning", "Prepared", "SparseRows", "check_coding", "prepare"]
+
+#: `check_coding` warns if this part of the inputs' mean square is in columns that hardly vary.
+MAX_CONSTANT_PART = 0.1
+
+
+class InputCodingWarning(UserWarning):
+    """The inputs are legal, but coded in a way that spoils an output or carries no information."""
+
+
+class SparseRows(NamedTuple):
+    """A CSR matrix as tensors: row i has the values `data[indptr[i]:indptr[i + 1]]` in the columns `indices[...]`."""
+
+    indptr: tf.Tensor
+    indices: tf.Tensor
+    data: tf.Tensor
+
+
+class Prepared(NamedTuple):
+    """Checked data, to be handed to `fit` and `fit_epoch` again and again.
+
+    :ivar X: tensor [N, D], or `SparseRows`.
+    :ivar Y: [N, n_L].
+    """
+
+    X: tf.Tensor | SparseRows
+    Y: tf.Tensor
+
+
+def prepare(network: EBPNetwork, X: Matrix | Prepared, Y: ArrayLike | None = None) -> Prepared:
+    """Check data once, and put them where the compiled loops take them from.
+
+    :raises ValueError: for wrong shapes, NaN, labels that the head does not take (with the mapping to use), or, in a
+        network without biases, rows without any non-zero input.
+
+    Warns (`InputCodingWarning`) about rows without any non-zero input, and about inputs that are mostly a constant
+    other than 0 (`check_coding`).
+    """
+    if isinstance(X, Prepared):
+        return X
+    architecture = network.architecture
+    if Y is None:
+        raise ValueError("targets are missing: give Y, or data from ebp.prepare(network, X, Y).")
+    X = check_inputs(X, architecture.layer_sizes[0], architecture.dtype)
+    Y = architecture.head.check_targets(Y, architecture.layer_sizes[-1])
+    if Y.shape[0] != X.shape[0]:
+        raise ValueError(f"inputs and targets must have as many rows, got {X.shape[0]} and {Y.shape[0]}.")
+    _check_empty_rows(X, architecture.has_biases)
+    if architecture.priors[0].is_discrete:
+        check_coding(X)
+    targets = tf.constant(Y, architecture.dtype)
+    if scipy.sparse.issparse(X):
+        rows = SparseRows(tf.constant(X.indptr, tf.int64), tf.constant(X.indices, tf.int32), tf.constant(X.data))
+        return Prepared(rows, targets)
+    return Prepared(tf.constant(X), targets)
+
+
+def check_coding(X: Matrix) -> None:
+    """Warn if columns that are nearly a constant other than 0 make up much of the inputs.
+
+    The weights of such columns learn little more than one number together, so most stay undecided. Their most probable
+    values are then coin tosses, times a constant: noise that EBP-D does not average out, as EBP-P and `vote` do.
+
+    :param X: [N, D], dense or sparse. With fewer than 10 rows nothing is known about it.
+    """
+    if X.shape[0] < 10:
+        return
+    mean = np.asarray(X.mean(axis=0), dtype=np.float64).reshape(-1)
+    square = X.multiply(X) if scipy.sparse.issparse(X) else np.square(X)
+    mean_square = np.asarray(square.mean(axis=0), dtype=np.float64).reshape(-1)
+    is_constant = mean_square - mean**2 < 0.1 * mean**2
+    part = float(np.sum(mean_square[is_constant]) / max(np.sum(mean_square), np.finfo(np.float64).tiny))
+    if part > MAX_CONSTANT_PART and np.sum(is_constant) > 1:
+        warnings.warn(
+            f"{np.sum(is_constant)} of {X.shape[1]} input columns are nearly a constant other than 0 and make up "
+            f"{100 * part:.0f} % of the inputs' mean square. With discrete weights the deterministic output (EBP-D) "
+            "suffers from it: centre the columns, or code the background as 0, or use ternary weights, or predict with "
+            "EBP-P or vote(k).",
+            InputCodingWarning,
+            stacklevel=4,
+        )
+
+
+def _check_empty_rows(X: Any, has_biases: bool) -> None:
+    is_empty = X.getnnz(axis=1) == 0 if scipy.sparse.issparse(X) else ~np.any(X, axis=1)
+    rows = np.flatnonzero(is_empty)
+    if not rows.size:
+        return
+    found = f"{rows.size} of {X.shape[0]} rows have no input other than 0 (first: row {rows[0]})"
+    if not has_biases:
+        raise ValueError(f"{found}, so a network without biases knows nothing of them; drop them, or use biases=True.")
+    warnings.warn(
+        f"{found}; only biases learn from them. Drop them if they are not meant.", InputCodingWarning, stacklevel=4
+    )
