@@ -1,13 +1,18 @@
 """Doubly stochastic deep Gaussian processes as GPflow models (Salimbeni & Deisenroth 2017)."""
 
-from .deep_gp import DeepGP, DeepGPQuad, Propagation
+from .config import ModelConfig
+from .deep_gp import DeepGP, DeepGPQuad
+from .diagnostics import LayerDiagnostics, diagnose
 from .initialization import inducing_inputs, linear_mean
 from .layers import SVGPLayer
 from .posterior import DeepGPPosterior
+from .predictor import Predicted, Predictor, float_type
 from .presets import modern, paper2017
+from .propagation import Propagation
 from .quadrature import GaussHermite, MonteCarlo
+from .scaling import Scale, Units
 from .serialization import load_model, save_model
-from .training import LayerDiagnostics, diagnose, make_train_step
+from .training import Trainer, TrainingConfig, make_train_step
 
 __all__ = [
     "DeepGP",
@@ -15,10 +20,18 @@ __all__ = [
     "DeepGPQuad",
     "GaussHermite",
     "LayerDiagnostics",
+    "ModelConfig",
     "MonteCarlo",
+    "Predicted",
+    "Predictor",
     "Propagation",
     "SVGPLayer",
+    "Scale",
+    "Trainer",
+    "TrainingConfig",
+    "Units",
     "diagnose",
+    "float_type",
     "inducing_inputs",
     "linear_mean",
     "load_model",

@@ -33,27 +33,13 @@ from . import likelihoods
 from .chunking import map_slices, sum_slices
 from .layers import CachedFactors, LayerFactors, LayerMoments, SVGPLayer
 from .posterior import DeepGPPosterior
+from .propagation import Factors, Propagation
 from .quadrature import GaussHermite, Integrator, MonteCarlo
 
-__all__ = ["DeepGP", "DeepGPQuad", "Factors", "Propagation"]
-
-Factors = Sequence[LayerFactors | CachedFactors]
+__all__ = ["DeepGP", "DeepGPQuad"]
 
 #: What one chunk of a prediction may hold, in bytes per temporary array of all layers' [M, points] intermediates.
 CHUNK_BYTES = 48 * 2**20
-
-
-class Propagation(NamedTuple):
-    """What every layer says about the N points, one entry per layer; P differs between layers.
-
-    :ivar samples: draws of the layer's outputs, [S, N, P]; only of the layers for which noise was given.
-    :ivar means: means given the draw of the layer below, [S, N, P] ([1, N, P] for the first layer).
-    :ivar covs: variances [S, N, P], or with `full_cov` covariances [S, P, N, N], given the draw of the layer below.
-    """
-
-    samples: tuple[tf.Tensor, ...]
-    means: tuple[tf.Tensor, ...]
-    covs: tuple[tf.Tensor, ...]
 
 
 class _Chunk(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 from gpflow.base import MeanAndVariance, Module, RegressionData, TensorType
@@ -10,9 +10,7 @@ from gpflow.posteriors import PrecomputeCacheType
 
 from .layers import CachedFactors
 from .numerics import condition_number
-
-if TYPE_CHECKING:
-    from .deep_gp import DeepGP, Factors, Propagation
+from .propagation import Factors, PredictsFromFactors, Propagation
 
 __all__ = ["FLOAT32_CONDITION_LIMIT", "DeepGPPosterior"]
 
@@ -36,7 +34,7 @@ class DeepGPPosterior(Module):
 
     def __init__(
         self,
-        model: DeepGP,
+        model: PredictsFromFactors,
         precompute_cache: PrecomputeCacheType | str | None = PrecomputeCacheType.TENSOR,
         *,
         dtype: tf.DType | None = None,

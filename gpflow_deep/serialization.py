@@ -14,8 +14,10 @@ import os
 import uuid
 import zipfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import gpflow
 import numpy as np
@@ -27,7 +29,7 @@ from .deep_gp import DeepGP, DeepGPQuad
 from .layers import SVGPLayer
 from .quadrature import GaussHermite, MonteCarlo
 
-__all__ = ["load_model", "save_model"]
+__all__ = ["load_model", "save_model", "whole_file"]
 
 _FORMAT = 1
 _CONFIG = "config"
@@ -68,11 +70,18 @@ def save_model(model: DeepGP, path: str | os.PathLike[str]) -> None:
                 f"parameter {name} cannot be saved: its transform is not the default one of its kind; give the "
                 "parameter its default transform, or save the values of parameter_dict(model) yourself."
             )
+    with whole_file(path) as file:
+        np.savez(file, **{_CONFIG: np.array(json.dumps(config))}, **values)
+
+
+@contextmanager
+def whole_file(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """A file to write `path` in one piece: it has its former content until the end of the `with` statement."""
     path = Path(path)
     temporary = path.with_name(f".tmp-{uuid.uuid4().hex[:8]}-{path.name}")
     try:
         with open(temporary, "wb") as file:
-            np.savez(file, **{_CONFIG: np.array(json.dumps(config))}, **values)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)

@@ -1,21 +1,156 @@
-"""One training step as a `tf.function`, and what to look at while training."""
+"""Training: one step as a `tf.function`, and a `Trainer` that makes the steps from one number to another.
+
+    trainer = Trainer(model, TrainingConfig(learning_rate=0.01))
+    for first in range(0, 5000, 100):
+        bound = trainer.advance(batch_at, first, 100, seed)         # the steps first, ..., first + 99
+
+The batch and the draws of a step are functions of its number, so that training can be taken up again at any step.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from gpflow.base import RegressionData
+from gpflow.likelihoods import Gaussian
 from gpflow.optimizers import NaturalGradient
 
 from .deep_gp import DeepGP
-from .layers import SVGPLayer
-from .numerics import condition_number
 from .quadrature import MonteCarlo
 
-__all__ = ["LayerDiagnostics", "diagnose", "make_train_step"]
+__all__ = ["Trainer", "TrainingConfig", "clear_errors", "first_message", "make_train_step"]
+
+CURE = "Lower learning_rate (or natgrad_gamma), or look for outliers in the data."
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """How a deep GP is trained: Adam for all trainable parameters, and natural gradients where they are left out.
+
+    :param learning_rate: step size of Adam.
+    :param natgrad_gamma: step size of natural gradients, where the model uses them; 0.1 for a Gaussian likelihood and
+        0.01 for others if not given.
+    """
+
+    learning_rate: float = 0.01
+    natgrad_gamma: float | None = None
+
+    def __post_init__(self) -> None:
+        if not (self.learning_rate > 0 and np.isfinite(self.learning_rate)):
+            raise ValueError(f"learning_rate must be a finite number above 0, got {self.learning_rate}.")
+        if self.natgrad_gamma is not None and not (self.natgrad_gamma > 0 and np.isfinite(self.natgrad_gamma)):
+            raise ValueError(
+                f"natgrad_gamma must be a finite number above 0, got {self.natgrad_gamma}; with 0 the last layer would "
+                "never be trained: for Adam in place of natural gradients set natgrad to false."
+            )
+
+
+class Trainer:
+    """A deep GP with all that changes while it is trained.
+
+    Natural gradients train the last layer's q(u) if it is marked untrainable, as `ModelConfig.build` does on request
+    and `modern` by default; Adam trains everything else.
+
+    :ivar model: the deep GP. :ivar optimizer: Keras' Adam. :ivar seconds: spent in `advance`, a variable.
+
+    :param strategy: of `tf.distribute`; build the model in its scope, see `make_train_step`.
+    :raises ValueError: if a step size for natural gradients is given, but the model does not use them.
+    """
+
+    def __init__(
+        self,
+        model: DeepGP,
+        config: TrainingConfig = TrainingConfig(),
+        *,
+        strategy: tf.distribute.Strategy | None = None,
+    ) -> None:
+        last = model.layers[-1]
+        gamma = config.natgrad_gamma
+        if last.q_mu.trainable or last.q_sqrt.trainable:
+            if gamma is not None:
+                raise ValueError(
+                    f"natgrad_gamma={gamma} has no effect, as Adam trains every layer of this model; set natgrad to "
+                    "true, or leave natgrad_gamma out."
+                )
+        elif gamma is None:
+            gamma = 0.1 if isinstance(model.likelihood, Gaussian) else 0.01
+        with nullcontext() if strategy is None else strategy.scope():
+            self.optimizer = tf.keras.optimizers.Adam(config.learning_rate)
+        self.model, self.seconds = model, tf.Variable(0.0, dtype=tf.float64)
+        self._bound: tf.Tensor | None = None
+        self._num_steps = 0
+        self._step = make_train_step(model, self.optimizer, natgrad_gamma=gamma, strategy=strategy)
+
+    def advance(self, batch_at: Callable[[int], RegressionData], first: int, count: int, seed: tf.Tensor) -> tf.Tensor:
+        """Make the steps first, ..., first + count - 1.
+
+        :param batch_at: the minibatch (X, Y) of a step, in standardised units; with a strategy distributed.
+        :param seed: int32 [2]; step t takes its draws from `tf.random.fold_in(seed, t)`.
+        :return: the bound before the last of these updates, [], nats; it is checked only by `check`.
+        :raises FloatingPointError: if a factorisation or a check in the graph fails.
+        """
+        start = time.monotonic()
+        for t in range(first, first + count):
+            batch = batch_at(t)
+            with clear_errors(f"step {t + 1} failed: ", CURE):
+                self._bound = self._step(batch, tf.random.fold_in(seed, t))["elbo_nats"]
+            self._num_steps = t + 1
+        self.seconds.assign_add(time.monotonic() - start)
+        return self._bound
+
+    def scalars(self) -> dict[str, float]:
+        """The bound before the last update in nats, and the seconds in `advance` so far.
+
+        :raises FloatingPointError: if the bound is not finite.
+        """
+        bound = np.nan if self._bound is None else float(self._bound)
+        if not np.isfinite(bound):
+            raise FloatingPointError(f"the bound is {bound} at step {self._num_steps}. {CURE}")
+        return {"train/elbo_nats": bound, "train/seconds": float(self.seconds)}
+
+    def state(self) -> dict[str, Any]:
+        """All that changes, by name, for a checkpoint.
+
+        :raises FloatingPointError: naming parameters that are not finite, or if the bound is not.
+        """
+        bad = [variable.name for variable in self.model.trainable_variables if not np.all(np.isfinite(variable))]
+        if bad:
+            raise FloatingPointError(
+                f"parameters are not finite after step {self._num_steps}: {', '.join(bad[:3])}. {CURE}"
+            )
+        if self._bound is not None:
+            self.scalars()
+        return {"model": self.model, "optimizer": self.optimizer, "seconds": self.seconds}
+
+
+@contextmanager
+def clear_errors(what: str = "", cure: str = "") -> Iterator[None]:
+    """Within a `with` statement a failed check of TensorFlow becomes a `FloatingPointError` with its own words.
+
+    :param what: goes before them. :param cure: goes behind them.
+    """
+    try:
+        yield
+    except tf.errors.InvalidArgumentError as error:
+        raise FloatingPointError(f"{what}{first_message(error)} {cure}".strip()) from error
+
+
+def first_message(error: tf.errors.OpError) -> str:
+    """What a failed check says, without TensorFlow's account of where the graph was built."""
+    text = error.message.split("[[{{node")[0]
+    for marker in ("assertion failed: [", "Cholesky factorisation failed", "gpflow.Parameter: "):
+        if marker in text:
+            text = text[text.index(marker) :].removeprefix("assertion failed: [")
+            break
+    else:
+        text = ([line for line in text.splitlines() if line.strip()] or [text])[-1]
+    return " ".join(text.rstrip("] \n").replace("] [", " ").split())
 
 
 def make_train_step(
@@ -112,8 +247,11 @@ def _distributed_step(
         if natgrad is not None:
             shares = strategy.run(q_gradients, args=(batch, seed))
             q_mu_gradient, q_sqrt_gradient = (strategy.reduce("SUM", share, axis=None) for share in shares)
-            # `minimize` would not add up the gradients of the replicas.
-            natgrad._natgrad_apply_gradients(q_mu_gradient, q_sqrt_gradient, last.q_mu, last.q_sqrt)
+            # `minimize` would not add up the gradients of the replicas: it gets a loss whose gradients are their sums.
+            natgrad.minimize(
+                lambda: tf.reduce_sum(q_mu_gradient * q_variables[0]) + tf.reduce_sum(q_sqrt_gradient * q_variables[1]),
+                [(last.q_mu, last.q_sqrt)],
+            )
         return {"elbo_nats": bound}
 
     return tf.function(step, autograph=False)
@@ -141,54 +279,3 @@ def _mark_copies(model: DeepGP) -> None:
         if isinstance(variable, tf.distribute.DistributedValues) and "_trainable" in vars(variable):
             for copy in variable.values:
                 copy._trainable = variable._trainable
-
-
-class LayerDiagnostics(NamedTuple):
-    """State of one layer, for logs.
-
-    :ivar label: e.g. "layer 1 of 2".
-    :ivar kl_nats: KL[q(u) || p(u)] in nats.
-    :ivar condition_number: of Kuu as it is factorised, with noise and jitter; the worst if there are several.
-    :ivar jitter: what had to be added to the diagonal of Kuu; larger than the default if a factorisation failed.
-    :ivar lengthscales: of each kernel that has them, flattened.
-    :ivar kernel_variances: of each kernel that has one.
-    :ivar noise_variance: of the noise between layers; 0 without.
-    """
-
-    label: str
-    kl_nats: float
-    condition_number: float
-    jitter: float
-    lengthscales: np.ndarray
-    kernel_variances: np.ndarray
-    noise_variance: float
-
-
-def diagnose(model: DeepGP) -> list[LayerDiagnostics]:
-    """Look at every layer: KL, conditioning and jitter of Kuu, lengthscales, variances. Costs one factorisation each.
-
-    A layer whose `jitter` is above `gpflow.config.default_jitter()` has a nearly singular Kuu: inducing inputs on top
-    of one another, or lengthscales much longer than the distances between them.
-    """
-    return [_diagnose(layer) for layer in model.layers]
-
-
-def _diagnose(layer: SVGPLayer) -> LayerDiagnostics:
-    factors = layer.factors()
-    K = tf.matmul(factors.Luu, factors.Luu, transpose_b=True)
-    jitter = tf.reduce_max(tf.linalg.diag_part(K) - tf.linalg.diag_part(layer.prior_covariance()))
-    kernels = layer.latent_kernels
-    return LayerDiagnostics(
-        label=layer.label,
-        kl_nats=float(layer.prior_kl(factors)),
-        condition_number=float(condition_number(K)),
-        jitter=float(jitter),
-        lengthscales=_values(kernels, "lengthscales"),
-        kernel_variances=_values(kernels, "variance"),
-        noise_variance=0.0 if layer.noise_variance is None else float(layer.noise_variance.numpy()),
-    )
-
-
-def _values(kernels: tuple[Any, ...], name: str) -> np.ndarray:
-    values = [np.ravel(getattr(kernel, name).numpy()) for kernel in kernels if hasattr(kernel, name)]
-    return np.concatenate(values) if values else np.zeros(0)

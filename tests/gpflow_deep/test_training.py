@@ -1,4 +1,4 @@
-"""The training step and the diagnostics of layers."""
+"""The training step, the trainer, and what it says when training fails."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,8 +9,9 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from gpflow_deep import diagnose, make_train_step, modern, paper2017
-from tests.gpflow_deep import oracles
+from gpflow_deep import DeepGP, ModelConfig, Trainer, TrainingConfig, make_train_step, modern, paper2017
+from gpflow_deep.numerics import robust_cholesky
+from gpflow_deep.training import clear_errors, first_message
 from tests.gpflow_deep.builders import make_data, make_model
 
 SEED = tf.constant([3, 4])
@@ -83,44 +84,129 @@ def test_messages(rng: np.random.Generator) -> None:
         make_train_step(narrow, optimizer, natgrad_gamma=0.1)
 
 
-def test_diagnostics(rng: np.random.Generator) -> None:
-    model = make_model(rng, (2, 2, 1), layer_options={"noise_variance": 0.02})
-    reports = diagnose(model)
-    assert [report.label for report in reports] == ["layer 1 of 2", "layer 2 of 2"]
-    for report, layer in zip(reports, model.layers, strict=True):
-        oracle = oracles.Layer(layer)
-        np.testing.assert_allclose(report.kl_nats, oracle.prior_kl(), rtol=1e-9)
-        np.testing.assert_allclose(report.condition_number, np.linalg.cond(oracle.Kuu(0)), rtol=1e-8)
-        np.testing.assert_allclose(report.jitter, 1e-6, rtol=1e-6)  # a difference of numbers of order 1
-        np.testing.assert_array_equal(report.lengthscales, layer.kernel.lengthscales)
-        np.testing.assert_array_equal(report.kernel_variances, [layer.kernel.variance.numpy()])
-        np.testing.assert_allclose(report.noise_variance, 0.02, rtol=1e-12)
+def _batches(rng: np.random.Generator) -> Callable[[int], tuple[tf.Tensor, tf.Tensor]]:
+    """Ten rows of forty, another ten at each step."""
+    X, Y = make_data(rng, 40)
+    return lambda t: (tf.constant(X[t % 4 :: 4]), tf.constant(Y[t % 4 :: 4]))
 
 
-def test_diagnostics_of_other_kernels(rng: np.random.Generator) -> None:
-    kernel = gpflow.kernels.SeparateIndependent(
-        [gpflow.kernels.Matern52(lengthscales=2.0), gpflow.kernels.Linear(variance=3.0)]
-    )
-    Z = gpflow.inducing_variables.SharedIndependentInducingVariables(
-        gpflow.inducing_variables.InducingPoints(rng.standard_normal((2, 2)))
-    )
-    model = make_model(rng, (2, 2), layer_options={"kernel": kernel, "Z": Z}, M=2)
-    (report,) = diagnose(model)
-    np.testing.assert_allclose(report.lengthscales, [2.0])
-    np.testing.assert_allclose(report.kernel_variances, [1.0, 3.0])
-    assert report.noise_variance == 0.0
+def _values(model: DeepGP) -> list[np.ndarray]:
+    return [variable.numpy() for variable in model.variables]
 
 
-def test_diagnostics_show_raised_jitter() -> None:
-    """Inducing inputs on top of one another, and an indefinite kernel matrix by rounding at variance 1e12."""
-    model = make_model(
-        np.random.default_rng(0),
-        (1, 1),
-        layer_options={
-            "kernel": gpflow.kernels.SquaredExponential(variance=1e12, lengthscales=1.0),
-            "Z": np.repeat(np.linspace(0, 1, 3), 10)[:, None],
-        },
-        M=30,
-    )
-    (report,) = diagnose(model)
-    assert report.jitter > 1e-5
+def test_trainer_makes_the_steps_of_their_numbers(rng: np.random.Generator) -> None:
+    """Three steps at once, or one and two by another trainer that has the first one's state: the same bits."""
+    batch_at, model = _batches(rng), make_model(rng, num_data=40)
+    clones = [gpflow.utilities.deepcopy(model) for _ in range(2)]
+    step = make_train_step(model, tf.keras.optimizers.Adam(0.02))
+    bounds = [step(batch_at(t), tf.random.fold_in(SEED, t))["elbo_nats"] for t in range(3)]
+
+    trainer = Trainer(clones[0], TrainingConfig(learning_rate=0.02))
+    assert trainer.advance(batch_at, 0, 3, SEED) == bounds[-1]
+    found = trainer.scalars()
+    assert found["train/elbo_nats"] == float(bounds[-1])
+    assert found["train/seconds"] == float(trainer.seconds) > 0
+
+    first = Trainer(clones[1], TrainingConfig(learning_rate=0.02))
+    assert first.advance(batch_at, 0, 1, SEED) == bounds[0]
+    second = Trainer(gpflow.utilities.deepcopy(clones[1]), TrainingConfig(learning_rate=0.02))
+    for old, new in zip(first.optimizer.variables, second.optimizer.variables, strict=True):
+        new.assign(old)
+    second.advance(batch_at, 1, 2, SEED)
+    for a, b, c in zip(_values(model), _values(trainer.model), _values(second.model), strict=True):
+        np.testing.assert_array_equal(a, b)
+        np.testing.assert_array_equal(a, c)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "given", "gamma"), [("gaussian", None, 0.1), ("studentt", None, 0.01), ("gaussian", 0.3, 0.3)]
+)
+def test_step_size_of_natural_gradients(
+    likelihood: Any, given: float | None, gamma: float, rng: np.random.Generator
+) -> None:
+    X, Y = make_data(rng, 20)
+    model = ModelConfig(num_inducing=5, natgrad=True, likelihood=likelihood).build(X, Y)
+    clone = gpflow.utilities.deepcopy(model)
+    data = (tf.constant(X), tf.constant(Y))
+    Trainer(model, TrainingConfig(natgrad_gamma=given)).advance(lambda t: data, 0, 1, SEED)
+    make_train_step(clone, tf.keras.optimizers.Adam(0.01), natgrad_gamma=gamma)(data, tf.random.fold_in(SEED, 0))
+    for a, b in zip(_values(model), _values(clone), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_state_is_all_that_changes(rng: np.random.Generator) -> None:
+    trainer = Trainer(make_model(rng))
+    state = trainer.state()
+    assert state == {"model": trainer.model, "optimizer": trainer.optimizer, "seconds": trainer.seconds}
+    trainer.model.layers[0].q_mu.unconstrained_variable.assign(np.full([6, 2], np.nan))
+    with pytest.raises(FloatingPointError, match=r"parameters are not finite after step 0: .*Lower learning_rate"):
+        trainer.state()
+
+
+def test_a_bound_that_is_not_finite_is_an_error(rng: np.random.Generator) -> None:
+    """Targets of 1e200 overflow when they are squared, before any parameter does."""
+    X, Y = make_data(rng)
+    trainer = Trainer(make_model(rng))
+    trainer.advance(lambda t: (tf.constant(X), tf.constant(1e200 * Y)), 4, 1, SEED)
+    with pytest.raises(FloatingPointError, match=r"the bound is -inf at step 5\. Lower learning_rate .*outliers"):
+        trainer.scalars()
+    with pytest.raises(FloatingPointError, match="step 5"):
+        trainer.state()
+
+
+def test_a_failed_factorisation_names_the_step(rng: np.random.Generator) -> None:
+    X, Y = make_data(rng)
+    trainer = Trainer(make_model(rng))
+    trainer.model.layers[1].inducing_variable.Z.unconstrained_variable.assign(np.full([6, 2], np.nan))
+    message = r"^step 8 failed: Cholesky factorisation failed in layer 2 of 2: .* Lower learning_rate \(or"
+    with pytest.raises(FloatingPointError, match=message):
+        trainer.advance(lambda t: (tf.constant(X), tf.constant(Y)), 7, 1, SEED)
+
+
+@pytest.mark.parametrize("value", [0.0, -0.1, np.inf, np.nan])
+def test_impossible_step_sizes_are_refused(value: float) -> None:
+    with pytest.raises(ValueError, match=f"learning_rate must be a finite number above 0, got {value}"):
+        TrainingConfig(learning_rate=value)
+    with pytest.raises(ValueError, match=f"natgrad_gamma must be a finite number above 0, got {value}; with 0 the"):
+        TrainingConfig(natgrad_gamma=value)
+
+
+def test_a_step_size_without_natural_gradients_is_refused(rng: np.random.Generator) -> None:
+    with pytest.raises(ValueError, match=r"natgrad_gamma=0\.1 has no effect, .*set natgrad to true"):
+        Trainer(make_model(rng), TrainingConfig(natgrad_gamma=0.1))
+
+
+def _fail_in_graph() -> None:
+    @tf.function
+    def check(x: tf.Tensor) -> tf.Tensor:
+        tf.debugging.assert_positive(x, message="x must be positive.")
+        return x
+
+    check(tf.constant(-1.0))
+
+
+FAILURES: dict[str, tuple[Callable[[], Any], str]] = {
+    "factorisation": (
+        lambda: robust_cholesky(tf.fill([2, 2], tf.constant(np.nan, tf.float64)), label="layer 7"),
+        "Cholesky factorisation failed in layer 7: the matrix must be finite",
+    ),
+    "check in a graph": (_fail_in_graph, "x must be positive."),
+    "parameter": (
+        lambda: gpflow.Parameter(-1.0, transform=gpflow.utilities.positive()),
+        "gpflow.Parameter: the value to be assigned is incompatible",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_first_message_is_what_the_check_says(name: str) -> None:
+    fail, words = FAILURES[name]
+    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+        fail()
+    message = first_message(caught.value)
+    assert message.startswith(words)
+    assert "node" not in message
+    assert "\n" not in message
+    with pytest.raises(FloatingPointError) as clear, clear_errors("it failed: ", "Mend it."):
+        fail()
+    assert str(clear.value) == f"it failed: {message} Mend it."

@@ -1,0 +1,172 @@
+"""A deep GP by its settings: `ModelConfig` builds one of the presets, with kernels and likelihood chosen by name.
+
+config = ModelConfig(num_layers=3, likelihood="studentt")
+model = config.build(X, Y)                                      # X and Y in standardised units
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import gpflow
+import numpy as np
+from gpflow.kernels import SquaredExponential
+from gpflow.likelihoods import Bernoulli, Gaussian, Likelihood, MultiClass, Poisson, Softmax, StudentT
+from numpy.typing import NDArray
+
+from .deep_gp import DeepGP
+from .presets import modern, paper2017
+from .scores import Task
+
+__all__ = ["LIKELIHOODS", "ModelConfig"]
+
+#: The likelihoods of each task; "auto" is the first one.
+LIKELIHOODS: dict[Task, tuple[str, ...]] = {
+    "regression": ("gaussian", "studentt", "poisson"),
+    "binary": ("bernoulli", "robustmax", "softmax"),
+    "multiclass": ("robustmax", "softmax"),
+}
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Which deep GP.
+
+    :param num_layers: number of layers; 1 is a sparse variational GP.
+    :param num_inducing: number of inducing inputs of every layer.
+    :param num_samples: draws of the inner layers per point in the bound.
+    :param num_predict_samples: draws of the inner layers in predictions.
+    :param preset: starting values: of the paper of 2017, or those found to train better later.
+    :param natgrad: natural gradients for the last layer; the preset's choice if not given.
+    :param hidden_dim: outputs of the inner layers; min(30, inputs) if not given.
+    :param noise_variance: of the noise between layers at the start, 0 for none; the preset's if not given.
+    :param whiten: hold q(L^-1 u) instead of q(u).
+    :param precision: of the inner layers: full is the model's float type throughout, mixed has the largest products in
+        float32, fast all that grows with the data.
+    :param input_propagation: give every layer the inputs beside the outputs below it.
+    :param lengthscale: of all kernels at the start; the preset's if not given.
+    :param kernel_variance: of all kernels at the start; 1 if not given.
+    :param ard: one lengthscale for each input of a layer.
+    :param likelihood: of the targets; auto: gaussian, bernoulli or robustmax, after the task.
+    """
+
+    num_layers: int = 2
+    num_inducing: int = 100
+    num_samples: int = 1
+    num_predict_samples: int = 100
+    preset: Literal["paper2017", "modern"] = "paper2017"
+    natgrad: bool | None = None
+    hidden_dim: int | None = None
+    noise_variance: float | None = None
+    whiten: bool = True
+    precision: Literal["full", "mixed", "fast"] = "mixed"
+    input_propagation: bool = False
+    lengthscale: float | None = None
+    kernel_variance: float | None = None
+    ard: bool = True
+    likelihood: Literal["auto", "gaussian", "studentt", "poisson", "bernoulli", "robustmax", "softmax"] = "auto"
+
+    def __post_init__(self) -> None:
+        for name in ("num_layers", "num_inducing", "num_samples", "num_predict_samples", "hidden_dim"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}.")
+        for name in ("lengthscale", "kernel_variance"):
+            value = getattr(self, name)
+            if value is not None and not (value > 0 and np.isfinite(value)):
+                raise ValueError(f"{name} must be a finite number above 0, got {value}; leave it out for the preset's.")
+        if self.noise_variance is not None and not (self.noise_variance >= 0 and np.isfinite(self.noise_variance)):
+            raise ValueError(f"noise_variance must be a finite number and not negative, got {self.noise_variance}.")
+        if self.preset == "modern" and (self.noise_variance is not None or not self.whiten):
+            raise ValueError("noise_variance and whiten=false need preset=paper2017; leave them out for modern.")
+
+    @property
+    def uses_natgrad(self) -> bool:
+        """Whether the last layer's q(u) is left to natural gradients."""
+        return self.preset == "modern" if self.natgrad is None else self.natgrad
+
+    def for_task(self, task: Task) -> ModelConfig:
+        """The same model with the likelihood that "auto" stands for.
+
+        :raises ValueError: if the likelihood is not one of the task.
+        """
+        allowed = LIKELIHOODS[task]
+        if self.likelihood not in ("auto", *allowed):
+            raise ValueError(f"likelihood must be one of {', '.join(allowed)} for {task}, got {self.likelihood}.")
+        likelihood: Any = allowed[0] if self.likelihood == "auto" else self.likelihood
+        return dataclasses.replace(self, likelihood=likelihood)
+
+    def check_targets(self, Y: NDArray[Any], name: str = "Y") -> None:
+        """Refuse targets [N, P] in their own units that the likelihood cannot have.
+
+        :param name: of the targets, for the message.
+        :raises ValueError: for a Poisson likelihood, if a target is no count.
+        """
+        if self.likelihood == "poisson" and np.any((Y < 0) | (Y % 1 != 0)):
+            raise ValueError(f"likelihood=poisson needs counts 0, 1, 2, ... in {name!r}; use gaussian.")
+
+    def build(
+        self, X: NDArray[Any], Y: NDArray[Any], *, num_classes: int = 2, num_data: int | None = None, seed: int = 0
+    ) -> DeepGP:
+        """The model before the first step of training.
+
+        :param X: training inputs [N, D] in standardised units, or a sample of them (then give `num_data`).
+        :param Y: training targets [N, P], likewise; for classification labels 0, 1, ... in one column.
+        :param num_classes: number of labels.
+        :param num_data: size of the training set; the number of rows of X if None.
+        :param seed: of k-means, which places the inducing inputs.
+        :raises ValueError: if the likelihood is not chosen yet, or as `paper2017` does.
+        """
+        settings: dict[str, Any] = {
+            "num_inducing": self.num_inducing,
+            "likelihood": self._likelihood(num_classes),
+            "hidden_dim": self.hidden_dim,
+            "kernels": self._kernels(X.shape[1]),
+            "input_propagation": self.input_propagation,
+            "num_samples": self.num_samples,
+            "precision": self.precision,
+            "num_data": num_data,
+            "seed": seed,
+        }
+        if self.preset == "modern":
+            model = modern(X, Y, self.num_layers, natural_gradients=self.uses_natgrad, **settings)
+        else:
+            if self.noise_variance is not None:
+                settings["noise_variance"] = None if self.noise_variance == 0 else self.noise_variance
+            model = paper2017(X, Y, self.num_layers, whiten=self.whiten, **settings)
+            if self.uses_natgrad:
+                gpflow.set_trainable(model.layers[-1].q_mu, False)
+                gpflow.set_trainable(model.layers[-1].q_sqrt, False)
+        model.num_predict_samples = self.num_predict_samples
+        return model
+
+    def _likelihood(self, num_classes: int) -> Likelihood:
+        makers: dict[str, Callable[[], Likelihood]] = {
+            "gaussian": lambda: Gaussian(variance=0.01),
+            "studentt": lambda: StudentT(scale=0.1),
+            "poisson": Poisson,
+            "bernoulli": Bernoulli,
+            "robustmax": lambda: MultiClass(num_classes),
+            "softmax": lambda: Softmax(num_classes),
+        }
+        if self.likelihood not in makers:
+            raise ValueError(f"likelihood must be chosen to build a model, got {self.likelihood}; call for_task.")
+        return makers[self.likelihood]()
+
+    def _kernels(self, input_dim: int) -> list[SquaredExponential] | None:
+        """One kernel for each layer, or None for those of the preset."""
+        if self.lengthscale is None and self.kernel_variance is None and self.ard:
+            return None
+        hidden_dim = min(30, input_dim) if self.hidden_dim is None else self.hidden_dim
+        dims = [input_dim] + [hidden_dim + (input_dim if self.input_propagation else 0)] * (self.num_layers - 1)
+        kernels = []
+        for dim in dims:
+            by_preset = np.sqrt(dim) if self.preset == "modern" else 1.0
+            value = by_preset if self.lengthscale is None else self.lengthscale
+            variance = 1.0 if self.kernel_variance is None else self.kernel_variance
+            lengthscales = np.full(dim, value) if self.ard else value
+            kernels.append(SquaredExponential(variance=variance, lengthscales=lengthscales))
+        return kernels

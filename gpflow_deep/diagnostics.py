@@ -1,0 +1,65 @@
+"""What to look at while training: the state of every layer."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from .deep_gp import DeepGP
+from .layers import SVGPLayer
+from .numerics import condition_number
+
+__all__ = ["LayerDiagnostics", "diagnose"]
+
+
+class LayerDiagnostics(NamedTuple):
+    """State of one layer, for logs.
+
+    :ivar label: e.g. "layer 1 of 2".
+    :ivar kl_nats: KL[q(u) || p(u)] in nats.
+    :ivar condition_number: of Kuu as it is factorised, with noise and jitter; the worst if there are several.
+    :ivar jitter: what had to be added to the diagonal of Kuu; larger than the default if a factorisation failed.
+    :ivar lengthscales: of each kernel that has them, flattened.
+    :ivar kernel_variances: of each kernel that has one.
+    :ivar noise_variance: of the noise between layers; 0 without.
+    """
+
+    label: str
+    kl_nats: float
+    condition_number: float
+    jitter: float
+    lengthscales: np.ndarray
+    kernel_variances: np.ndarray
+    noise_variance: float
+
+
+def diagnose(model: DeepGP) -> list[LayerDiagnostics]:
+    """Look at every layer: KL, conditioning and jitter of Kuu, lengthscales, variances. Costs one factorisation each.
+
+    A layer whose `jitter` is above `gpflow.config.default_jitter()` has a nearly singular Kuu: inducing inputs on top
+    of one another, or lengthscales much longer than the distances between them.
+    """
+    return [_diagnose(layer) for layer in model.layers]
+
+
+def _diagnose(layer: SVGPLayer) -> LayerDiagnostics:
+    factors = layer.factors()
+    K = tf.matmul(factors.Luu, factors.Luu, transpose_b=True)
+    jitter = tf.reduce_max(tf.linalg.diag_part(K) - tf.linalg.diag_part(layer.prior_covariance()))
+    kernels = layer.latent_kernels
+    return LayerDiagnostics(
+        label=layer.label,
+        kl_nats=float(layer.prior_kl(factors)),
+        condition_number=float(condition_number(K)),
+        jitter=float(jitter),
+        lengthscales=_values(kernels, "lengthscales"),
+        kernel_variances=_values(kernels, "variance"),
+        noise_variance=0.0 if layer.noise_variance is None else float(layer.noise_variance.numpy()),
+    )
+
+
+def _values(kernels: tuple[Any, ...], name: str) -> np.ndarray:
+    values = [np.ravel(getattr(kernel, name).numpy()) for kernel in kernels if hasattr(kernel, name)]
+    return np.concatenate(values) if values else np.zeros(0)

@@ -1,0 +1,131 @@
+"""`gpflow_deep.config`: a model by its settings is the one that the presets build, and 0 is a value."""
+
+from typing import Any
+
+import gpflow
+import numpy as np
+import pytest
+from gpflow import likelihoods
+from gpflow.kernels import SquaredExponential
+from gpflow.utilities import parameter_dict
+
+from gpflow_deep import DeepGP, ModelConfig, modern, paper2017
+from tests.gpflow_deep.builders import make_data
+
+
+def _assert_same(model: DeepGP, other: DeepGP) -> None:
+    a, b = parameter_dict(model), parameter_dict(other)
+    assert list(a) == list(b)
+    for name, parameter in a.items():
+        np.testing.assert_array_equal(parameter.numpy(), b[name].numpy(), err_msg=name)
+        assert parameter.trainable == b[name].trainable, name
+    assert [layer.precision for layer in model.layers] == [layer.precision for layer in other.layers]
+    assert [layer.whiten for layer in model.layers] == [layer.whiten for layer in other.layers]
+    assert (model.num_data, model.num_samples) == (other.num_data, other.num_samples)
+
+
+def _config(**settings: Any) -> ModelConfig:
+    return ModelConfig(**{"num_inducing": 5, "likelihood": "gaussian", **settings})
+
+
+def test_paper2017(rng: np.random.Generator) -> None:
+    X, Y = make_data(rng, 20, 3)
+    _assert_same(_config().build(X, Y, seed=7), paper2017(X, Y, 2, num_inducing=5, seed=7))
+    settings: dict[str, Any] = {"num_samples": 3, "hidden_dim": 2, "whiten": False, "input_propagation": True}
+    settings |= {"precision": "full", "noise_variance": 0.02}
+    built = _config(num_layers=3, num_predict_samples=8, **settings).build(X, Y, num_data=900)
+    _assert_same(built, paper2017(X, Y, 3, num_inducing=5, num_data=900, **settings))
+    assert built.num_predict_samples == 8
+
+
+def test_modern_and_natural_gradients(rng: np.random.Generator) -> None:
+    X, Y = make_data(rng, 20, 3)
+    _assert_same(_config(preset="modern").build(X, Y), modern(X, Y, 2, num_inducing=5))
+    built = _config(preset="modern", natgrad=False).build(X, Y)
+    _assert_same(built, modern(X, Y, 2, num_inducing=5, natural_gradients=False))
+    built, plain = _config(natgrad=True).build(X, Y), paper2017(X, Y, 2, num_inducing=5)
+    for parameter in (plain.layers[-1].q_mu, plain.layers[-1].q_sqrt):
+        gpflow.set_trainable(parameter, False)
+    _assert_same(built, plain)
+
+
+def test_no_noise_is_not_the_presets_noise(rng: np.random.Generator) -> None:
+    X, Y = make_data(rng, 20, 3)
+    assert _config(noise_variance=0.0).build(X, Y).layers[0].noise_variance is None
+    np.testing.assert_allclose(_config().build(X, Y).layers[0].noise_variance, 1e-5)
+
+
+@pytest.mark.parametrize("preset", ["paper2017", "modern"])
+def test_kernels(preset: Any, rng: np.random.Generator) -> None:
+    """Variance and lengthscales of every layer; what is not given is the preset's."""
+    X, Y = make_data(rng, 20, 4)
+    by_preset = (2.0, np.sqrt(6.0)) if preset == "modern" else (1.0, 1.0)  # 4 inputs, then 2 outputs and 4 inputs
+    for settings, lengthscales, variance in (
+        ({"lengthscale": 0.3}, (0.3, 0.3), 1.0),
+        ({"kernel_variance": 2.5}, by_preset, 2.5),
+        ({"ard": False}, by_preset, 1.0),
+    ):
+        built = _config(preset=preset, hidden_dim=2, input_propagation=True, **settings).build(X, Y)
+        for layer, lengthscale, dim in zip(built.layers, lengthscales, (4, 6), strict=True):
+            assert type(layer.kernel) is SquaredExponential
+            shape = () if settings == {"ard": False} else (dim,)
+            np.testing.assert_allclose(layer.kernel.lengthscales, np.full(shape, lengthscale), rtol=1e-14)
+            np.testing.assert_allclose(layer.kernel.variance, variance, rtol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("task", "name", "kind"),
+    [
+        ("regression", "auto", likelihoods.Gaussian),
+        ("regression", "studentt", likelihoods.StudentT),
+        ("regression", "poisson", likelihoods.Poisson),
+        ("binary", "auto", likelihoods.Bernoulli),
+        ("binary", "softmax", likelihoods.Softmax),
+        ("multiclass", "auto", likelihoods.MultiClass),
+    ],
+)
+def test_likelihoods(task: Any, name: Any, kind: type, rng: np.random.Generator) -> None:
+    X, labels = rng.normal(size=(20, 2)), rng.integers(2, size=(20, 1))
+    classes = 3 if task == "multiclass" else 2
+    model = _config(likelihood=name).for_task(task).build(X, labels, num_classes=classes)
+    assert type(model.likelihood) is kind
+    if kind in (likelihoods.MultiClass, likelihoods.Softmax):
+        assert model.layers[-1].num_latent_gps == classes
+
+
+def test_likelihood_has_to_fit_the_task(rng: np.random.Generator) -> None:
+    with pytest.raises(
+        ValueError, match=r"^likelihood must be one of robustmax, softmax for multiclass, got bernoulli\.$"
+    ):
+        ModelConfig(likelihood="bernoulli").for_task("multiclass")
+    with pytest.raises(ValueError, match="likelihood must be chosen to build a model, got auto; call for_task"):
+        ModelConfig().build(*make_data(rng, 20))
+    ModelConfig(likelihood="poisson").check_targets(np.array([[0.0], [3.0]]))
+    ModelConfig(likelihood="gaussian").check_targets(np.array([[-0.5]]))
+    for bad in (-1.0, 0.5):
+        with pytest.raises(ValueError, match=r"likelihood=poisson needs counts 0, 1, 2, \.\.\. in 'visits'"):
+            ModelConfig(likelihood="poisson").check_targets(np.array([[1.0], [bad]]), "visits")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"num_layers": 0}, "num_layers must be at least 1, got 0"),
+        ({"num_inducing": -3}, "num_inducing must be at least 1, got -3"),
+        ({"num_samples": 0}, "num_samples must be at least 1, got 0"),
+        ({"num_predict_samples": 0}, "num_predict_samples must be at least 1, got 0"),
+        ({"hidden_dim": 0}, "hidden_dim must be at least 1, got 0"),
+        ({"lengthscale": 0.0}, "lengthscale must be a finite number above 0, got 0.0"),
+        ({"lengthscale": -1.0}, "lengthscale must be a finite number above 0, got -1.0"),
+        ({"kernel_variance": 0.0}, "kernel_variance must be a finite number above 0, got 0.0"),
+        ({"kernel_variance": np.inf}, "kernel_variance must be a finite number above 0, got inf"),
+        ({"noise_variance": -1e-3}, "noise_variance must be a finite number and not negative, got -0.001"),
+        ({"noise_variance": np.nan}, "noise_variance must be a finite number and not negative, got nan"),
+        ({"preset": "modern", "noise_variance": 0.0}, "noise_variance and whiten=false need preset=paper2017"),
+        ({"preset": "modern", "whiten": False}, "noise_variance and whiten=false need preset=paper2017"),
+    ],
+    ids=str,
+)
+def test_impossible_settings_are_refused_by_name(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{message}"):
+        ModelConfig(**settings)

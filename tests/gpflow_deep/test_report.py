@@ -1,0 +1,179 @@
+"""`gpflow_deep.report`: which rows a score is of, the linear model against plain least squares, arrays and cells."""
+
+from typing import Any
+
+import gpflow
+import numpy as np
+import pytest
+from scipy import stats
+
+from gpflow_deep import ModelConfig, Predictor, Scale, Units, diagnose, report
+from tests.gpflow_deep import oracles
+from tests.gpflow_deep.builders import make_data, make_model
+
+
+def _trained(rng: np.random.Generator, widths: tuple[int, ...] = (2, 1)) -> tuple[Predictor, dict[str, Any]]:
+    """A predictor and rows of two parts in the units of the data; one layer needs no draws."""
+    units = Units(Scale(np.full(2, 3.0), np.full(2, 1.5)), Scale(np.full(1, -40.0), np.full(1, 7.0)))
+    parts = {}
+    for name, num_rows in (("valid", 7), ("test", 12)):
+        x, y = make_data(rng, num_rows)
+        parts[name] = units.x.inverse_transform(x), units.y.inverse_transform(y)
+    return Predictor(make_model(rng, widths), units), parts
+
+
+def _oracle(predictor: Predictor, X: np.ndarray, Y: np.ndarray) -> dict[str, float]:
+    """Mean log density and RMSE of a single-layer GP, in NumPy and in the units of the data."""
+    scale = predictor.units.y
+    mean, var = oracles.Layer(predictor.model.layers[0]).marginals(predictor.units.x.transform(X))
+    mean, std = mean * scale.scale + scale.mean, np.sqrt(var + 0.1) * scale.scale
+    log_density = stats.norm.logpdf(Y, mean, std).mean()
+    return {"log_likelihood_nats": log_density, "rmse": np.sqrt(np.mean((Y - mean) ** 2))}
+
+
+def test_scores_are_those_of_their_part(rng: np.random.Generator) -> None:
+    predictor, parts = _trained(rng)
+    found = report.evaluate(predictor, parts)
+    for name, part in parts.items():
+        for key, value in _oracle(predictor, *part).items():
+            assert found[f"{name}/{key}"] == pytest.approx(value, rel=1e-9)
+    assert found["test/rmse"] != pytest.approx(found["valid/rmse"], rel=1e-3)
+    assert found.items() >= report.layer_scalars(predictor.model).items()
+
+
+def test_final_scores_are_of_all_rows_and_its_scalars_of_those_that_were_watched(rng: np.random.Generator) -> None:
+    predictor, parts = _trained(rng)
+    watched = {"valid": np.arange(7), "test": np.array([1, 4, 5])}
+    found = report.final(predictor, parts, watched)
+    assert list(found.scores) == ["valid", "test"]
+    for name, (X, Y) in parts.items():
+        assert found.scores[name] == pytest.approx(_oracle(predictor, X, Y), rel=1e-9)
+        some = _oracle(predictor, X[watched[name]], Y[watched[name]])
+        assert {key: found.scalars[f"{name}/{key}"] for key in some} == pytest.approx(some, rel=1e-9)
+        np.testing.assert_array_equal(found.predicted[name].mean, predictor.evaluate(X, Y).mean)
+    assert found.scalars["test/rmse"] != pytest.approx(found.scores["test"]["rmse"], rel=1e-3)
+    assert found.scalars.items() >= report.layer_scalars(predictor.model).items()
+
+
+def test_layer_scalars_name_what_diagnose_finds(rng: np.random.Generator) -> None:
+    model = make_model(rng, (3, 2, 1), layer_options={"noise_variance": 0.02})
+    scalars, layers = report.layer_scalars(model), diagnose(model)
+    assert set(scalars) == {
+        *(f"layer_{i}/{name}" for i in (1, 2) for name in ("kl_nats", "condition_Kuu", "jitter", "noise_variance")),
+        *(f"layer_{i}/kernel_variance" for i in (1, 2)),
+        *(f"layer_1/lengthscale_{d}" for d in range(3)),
+        *(f"layer_2/lengthscale_{d}" for d in range(2)),
+        "likelihood/variance",
+    }
+    assert scalars["layer_1/kl_nats"] == pytest.approx(oracles.Layer(model.layers[0]).prior_kl(), rel=1e-9)
+    assert scalars["layer_2/condition_Kuu"] == layers[1].condition_number
+    assert scalars["layer_2/noise_variance"] == pytest.approx(0.02)
+    np.testing.assert_allclose(scalars["layer_1/lengthscale_2"], model.layers[0].kernel.lengthscales[2])
+    np.testing.assert_allclose(scalars["layer_2/kernel_variance"], model.layers[1].kernel.variance)
+    assert scalars["likelihood/variance"] == pytest.approx(0.1)
+
+
+def test_many_lengthscales_are_summarised(rng: np.random.Generator) -> None:
+    model = make_model(rng, (11, 1))
+    lengthscales = model.layers[0].kernel.lengthscales.numpy()
+    found = {key: value for key, value in report.layer_scalars(model).items() if "lengthscale" in key}
+    assert found == {
+        "layer_1/lengthscale_min": lengthscales.min(),
+        "layer_1/lengthscale_mean": lengthscales.mean(),
+        "layer_1/lengthscale_max": lengthscales.max(),
+    }
+
+
+def test_histograms_are_those_of_the_posterior(rng: np.random.Generator) -> None:
+    model = make_model(rng, (2, 3, 1))
+    shown = report.histograms(model)
+    assert list(shown) == [f"layer_{i}/{name}" for i in (1, 2) for name in ("q_mu", "q_sqrt_diagonal", "lengthscales")]
+    np.testing.assert_array_equal(shown["layer_1/q_mu"], model.layers[0].q_mu)
+    q_sqrt = model.layers[0].q_sqrt.numpy()
+    np.testing.assert_array_equal(shown["layer_1/q_sqrt_diagonal"], [np.diag(factor) for factor in q_sqrt])
+    np.testing.assert_array_equal(shown["layer_2/lengthscales"], model.layers[1].kernel.lengthscales)
+    diagonal = make_model(rng, (2, 1), layer_options={"q_diag": True, "kernel": gpflow.kernels.Linear()})
+    shown = report.histograms(diagonal)
+    assert list(shown) == ["layer_1/q_mu", "layer_1/q_sqrt_diagonal"]
+    np.testing.assert_array_equal(shown["layer_1/q_sqrt_diagonal"], diagonal.layers[0].q_sqrt)
+
+
+def test_number_of_parameters(rng: np.random.Generator) -> None:
+    """6 inducing inputs of 2 columns, means, factors, 2 lengthscales and a variance; the likelihood's variance."""
+    assert report.num_parameters(make_model(rng, (2, 1))) == 12 + 6 + 36 + 2 + 1 + 1
+
+
+def _line(rng: np.random.Generator, num_rows: int) -> tuple[np.ndarray, np.ndarray]:
+    X = rng.uniform(20, 90, size=(num_rows, 2))
+    Y = 1e5 + X @ np.array([[900.0, 1.0], [-30.0, 2.0]]) + rng.normal(size=(num_rows, 2)) * [5000.0, 3.0]
+    return X, Y
+
+
+def test_linear_baseline_is_least_squares_in_the_units_of_the_data(rng: np.random.Generator) -> None:
+    """Standardisation changes neither the fit nor, once its volume is taken off, the density."""
+    train, parts = _line(rng, 60), {"valid": _line(rng, 7), "test": _line(rng, 9)}
+    found = report.linear_baseline(Units.fit(*train, "gaussian"), train, parts, "gaussian")
+    assert found["num_parameters"] == 2 * 3 + 2
+    ones = np.ones([60, 1])
+    weights, *_ = np.linalg.lstsq(np.hstack([train[0], ones]), train[1], rcond=None)
+    std = np.sqrt(np.mean((train[1] - np.hstack([train[0], ones]) @ weights) ** 2, axis=0))
+    for name, (X, Y) in parts.items():
+        mean = np.hstack([X, np.ones([len(X), 1])]) @ weights
+        expected = {
+            "log_likelihood_nats": stats.norm.logpdf(Y, mean, std).sum(axis=1).mean(),
+            "rmse": np.sqrt(np.mean((Y - mean) ** 2)),
+        }
+        assert found[name] == pytest.approx(expected, rel=1e-8)
+
+
+def test_linear_baseline_refuses_what_has_no_density(rng: np.random.Generator) -> None:
+    X, Y = _line(rng, 20)
+    units = Units.fit(X, Y, "gaussian")
+    for likelihood in ("poisson", "bernoulli"):
+        with pytest.raises(ValueError, match="compare=linear needs a regression with real targets"):
+            report.linear_baseline(units, (X, Y), {}, likelihood)
+    exact = X @ np.array([[1.0], [2.0]])
+    with pytest.raises(ValueError, match="compare=linear fits the training rows exactly"):
+        report.linear_baseline(Units.fit(X, exact, "gaussian"), (X, exact), {}, "gaussian")
+
+
+def test_fit_on_grid(rng: np.random.Generator) -> None:
+    """The range of the data and a tenth beside it; the inner layer at the start is the identity on scaled inputs."""
+    X = rng.uniform(10.0, 30.0, size=(50, 1))
+    Y = 100.0 + np.sin(X / 3)
+    units = Units.fit(X, Y, "gaussian")
+    model = ModelConfig(num_inducing=20, likelihood="gaussian").build(*units.transform(X, Y))
+    found = report.fit_on_grid(Predictor(model, units), X, num_points=41, num_draws=5)
+    width = X.max() - X.min()
+    np.testing.assert_allclose(found.X[[0, -1], 0], [X.min() - 0.1 * width, X.max() + 0.1 * width], rtol=1e-12)
+    assert [draws.shape for draws in found.layers] == [(5, 41)]
+    scaled = np.broadcast_to(units.x.transform(found.X)[:, 0], (5, 41))
+    inside = slice(5, -5)
+    # Beside the 20 inducing inputs the layer knows itself, up to the noise of 1e-5 and the jitter: 5 deviations.
+    np.testing.assert_allclose(found.layers[0][:, inside], scaled[:, inside], rtol=0, atol=5 * np.sqrt(1.2e-5))
+    predicted = Predictor(model, units).predict(found.X, num_samples=1000)
+    np.testing.assert_array_equal(found.predicted.mean, predicted.mean)
+    np.testing.assert_array_equal(found.predicted.upper, predicted.upper)
+    wide, _ = _trained(rng)
+    with pytest.raises(ValueError, match="drawn over one input, got 2"):
+        report.fit_on_grid(wide, np.zeros([3, 2]))
+
+
+def test_table_of_models() -> None:
+    scores = {"log_likelihood_nats": -1.25, "rmse": 3.0}
+    models: dict[str, Any] = {
+        "linear": {"valid": scores, "test": {"log_likelihood_nats": -2.0, "rmse": 4.5}, "train_seconds": 0.04},
+        "gp": {"num_layers": 1, "num_steps": 10, "train_seconds": 7.26, "valid": scores, "test": scores},
+        "dgp": {"num_layers": 3, "num_steps": 20, "train_seconds": 70.0, "valid": scores, "test": scores},
+    }
+    assert report.table(models) == [
+        ["", "valid log-likelihood", "valid RMSE", "test log-likelihood", "test RMSE", "steps", "seconds"],
+        ["linear", "-1.2500", "3.0000", "-2.0000", "4.5000", "", "0.0"],
+        ["GP (1 layer)", "-1.2500", "3.0000", "-1.2500", "3.0000", "10", "7.3"],
+        ["deep GP (3 layers)", "-1.2500", "3.0000", "-1.2500", "3.0000", "20", "70.0"],
+    ]
+    labels = {"dgp": {"num_layers": 2, "test": {"accuracy": 0.5, "auc": 0.75}, "num_steps": 1, "train_seconds": 1.0}}
+    assert report.table(labels) == [
+        ["", "test accuracy", "test AUC", "steps", "seconds"],
+        ["deep GP (2 layers)", "0.5000", "0.7500", "1", "1.0"],
+    ]
