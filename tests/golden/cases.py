@@ -1,6 +1,7 @@
 """Short runs of every script by which two trees of this repository are compared; :mod:`tests.golden.compare` runs them.
 
-A case is a list of calls in one folder with fixed seeds; with one thread a tree always gives the same bytes. The cases of a script cover what it can do rather than what is sensible: options are joined as far as they go together.
+A case is a list of calls in one folder with fixed seeds; with one thread a tree always gives the same bytes. The cases
+of a script cover what it can do rather than what is sensible: options are joined as far as they go together.
 """
 
 import inspect
@@ -359,7 +360,8 @@ _EBP_CASES = (
     ),
 )
 
-_SHRINKING = "--run_dir=run --network=own --pretrained=own.keras --pretrain_epochs=1 --epochs=4 --polish_epochs=1 --polish_kl=0.2 --shrink_every=1"
+_SHRINKING = "--run_dir=run --network=own --pretrained=own.keras --pretrain_epochs=1 --epochs=4 --polish_epochs=1"
+_SHRINKING += " --polish_kl=0.2 --shrink_every=1"
 _SHRINKING += " --warmup=0.5 --kl_weight=3 --learning_rate=5e-3 --scale_speed=30 --initial_log_std=-2"
 _SHRINKING += " --codebooks=16,4 --tune_steps=10 --max_images=900 --prune_tolerance=20"
 _COMPRESS_CASES = (

@@ -32,7 +32,7 @@ import numpy as np
 
 from tests.golden.cases import CASES, Call, Case
 
-__all__ = ["differences", "environment", "main", "run_call", "run_case"]
+__all__ = ["LEFT_OUT", "ROOT", "Failed", "differences", "environment", "flat", "is_old", "main", "run_call", "run_case"]
 
 ROOT = Path(__file__).resolve().parents[2]
 STORE = ROOT / "runs" / "golden"
@@ -64,14 +64,18 @@ def environment(tree: Path) -> dict[str, str]:
     return {**os.environ, **own}
 
 
+def is_old(script: Path) -> bool:
+    """Whether a script defines its flags by absl's DEFINE functions, and so knows the old spellings."""
+    return "flags.DEFINE_" in script.read_text(encoding="utf-8")
+
+
 def run_call(call: Call, tree: Path, folder: Path) -> None:
     """Call a script of `tree` in `folder`, with the flags that it knows.
 
     :raises Failed: with the end of its output, if its status is not 0.
     """
     script = tree / "scripts" / f"{call.script}.py"
-    is_old = "flags.DEFINE_" in script.read_text(encoding="utf-8")
-    arguments = call.arguments(is_old=is_old)
+    arguments = [*call.arguments(is_old=is_old(script)), "--threads=1"]
     done = subprocess.run(
         [sys.executable, str(script), *arguments],
         cwd=folder,
@@ -196,7 +200,7 @@ def _scalars(old: Path, new: Path) -> Iterator[str]:
 
 
 def _numbers(old: Path, new: Path) -> Iterator[str]:
-    a, b = (dict(_flat(json.loads(path.read_text(encoding="utf-8")))) for path in (old, new))
+    a, b = (dict(flat(json.loads(path.read_text(encoding="utf-8")))) for path in (old, new))
     yield from _values(a, b)
 
 
@@ -210,12 +214,12 @@ def _values(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
             yield f"{key} is {a!r} and {b!r}"
 
 
-def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+def flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
     """Path and value of all that is neither a dictionary nor a list; of an empty one, itself."""
     if isinstance(value, dict | list) and value:
         items = value.items() if isinstance(value, dict) else enumerate(value)
         for key, inner in items:
-            yield from _flat(inner, f"{name}/{key}".lstrip("/"))
+            yield from flat(inner, f"{name}/{key}".lstrip("/"))
     else:
         yield name, value
 
