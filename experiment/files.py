@@ -1,18 +1,32 @@
 """Files that are whole or absent, and JSON: the ground floor."""
 
+import errno
 import hashlib
 import json
 import math
 import os
 import uuid
+import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["atomic_path", "jsonable", "read_jsonl", "sha256", "sync_folder", "write_json", "write_text"]
+__all__ = [
+    "atomic_path",
+    "jsonable",
+    "make_folder",
+    "read_jsonl",
+    "read_npz",
+    "sha256",
+    "sync_folder",
+    "write_json",
+    "write_text",
+]
 
 
 @contextmanager
@@ -26,7 +40,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     :raises FileNotFoundError: if the body of the `with` wrote nothing.
     """
     final = Path(path)
-    final.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(final.parent)
     temporary = final.with_name(f".tmp-{uuid.uuid4().hex[:8]}-{final.name}")
     try:
         yield temporary
@@ -38,6 +52,27 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def make_folder(path: str | os.PathLike[str]) -> None:
+    """Create a folder, and those above it that are missing, under names that survive a power failure.
+
+    :raises OSError: if one of them cannot be created, or is a file.
+    """
+    folder = Path(path)
+    if folder.is_dir():
+        return
+    if folder.parent != folder:
+        make_folder(folder.parent)
+    folder.mkdir(exist_ok=True)
+    sync_folder(folder.parent)
+
+
+def sync_file(path: str | os.PathLike[str]) -> None:
+    """Make a file and its name survive a power failure: both are on disk when this returns."""
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
+    sync_folder(Path(path).parent)
+
+
 def sync_folder(path: str | os.PathLike[str]) -> None:
     """Make the names in a folder survive a power failure: a rename is on disk when this returns."""
     if os.name != "posix":  # elsewhere a folder cannot be opened
@@ -45,6 +80,9 @@ def sync_folder(path: str | os.PathLike[str]) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network file systems cannot do it
+            raise
     finally:
         os.close(descriptor)
 
@@ -99,3 +137,15 @@ def read_jsonl(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     :raises OSError: if it cannot be read.
     """
     return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
+
+
+def read_npz(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
+    """All arrays of an .npz file by name; never unpickles.
+
+    :raises ValueError: if the file is damaged or holds Python objects.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            return {name: stored[name] for name in stored.files}
+    except (AttributeError, TypeError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+        raise ValueError(f"{path} is no readable .npz file of plain arrays ({error}); write it again.") from error

@@ -20,7 +20,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from experiment.files import read_jsonl, write_json
+from experiment.files import read_jsonl, sync_file, write_json
 from experiment.report import plots
 from experiment.run import checkpoints, devices, folder
 from experiment.run.loop import Every, Fitted, fit
@@ -221,7 +221,7 @@ class Run:
                 first=int(self._step),
                 best=_best_of(best),
                 patience=patience,
-                keep=lambda: keep(self.best_file) if self.is_chief else None,
+                keep=lambda: self._keep(keep),
                 log=log,
                 save=save,
                 agree=partial(devices.values_of_chief, self.strategy),
@@ -229,6 +229,13 @@ class Run:
                 progress=settings.progress and self.is_chief,
                 max_seconds=settings.max_seconds if max_seconds is None else max_seconds,
             )
+
+    def _keep(self, keep: Callable[[Path], None]) -> None:
+        if not self.is_chief:
+            return
+        keep(self.best_file)
+        if self.best_file.exists():  # it has to be there when the checkpoint that names its step is
+            sync_file(self.best_file)
 
     @property
     def best_file(self) -> Path:
