@@ -241,8 +241,11 @@ _RBM_CASES = (
 )
 
 _DARN = "--run_dir=run --log_every=20 --final_samples=3 --is_repeats=2 --is_samples=20"
-_DARN_RESUMED = f"{_DARN} --hidden=10 --eval_every=50 --checkpoint_every=60 --average=0.95 --visible_period=14"
-_DARN_UNITS = {"old": "--tanh=20 --lr_half_life=80", "new": "--units=20 --half_life=80"}
+_DARN_RESUMED = f"{_DARN} --hidden=10 --eval_every=50 --checkpoint_every=60 --average=0.95"
+_DARN_UNITS = {
+    "old": "--tanh=20 --lr_half_life=80 --visible_period=14",
+    "new": "--units=20 --half_life=80 --local_visible_period=14",
+}
 _DARN_CASES = (
     Case(
         "darn_resumed",
@@ -283,10 +286,10 @@ _DARN_CASES = (
             Call(
                 "train_darn",
                 f"{_DARN} --num_steps=60 --hidden=20 --eval_every=30 --eval_rows=300 --is_rows=50 --optimizer=rmsprop "
-                "--weight_decay=1e-4 --local_kernels=4 --local_strides=2 --local_filters=8 --local_period=2 "
-                "--visible_kernel=5 --visible_period=4",
-                old="--intensities --local --visible=local",
-                new="--observations=intensities --use_local --visible_conditional=local",
+                "--weight_decay=1e-4 --local_kernels=4 --local_strides=2 --local_filters=8 --local_period=2",
+                old="--intensities --local --visible=local --visible_kernel=5 --visible_period=4",
+                new="--observations=intensities --use_local --visible_conditional=local --local_visible_kernel=5 "
+                "--local_visible_period=4",
             ),
         ),
     ),
