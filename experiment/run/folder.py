@@ -28,7 +28,7 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
-from experiment.files import write_json, write_text
+from experiment.files import make_folder, write_json, write_text
 
 __all__ = [
     "FREE_ON_RESUME",
@@ -155,7 +155,7 @@ def open_folder(
     elif run.flags_file.exists():
         _move_aside(run)
     for folder in (run.path, run.checkpoint_dir, run.tensorboard_dir, run.plots_dir):
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
     write_json(run.provenance_file, record)
     lines = [line for line in flags_text.splitlines() if line.strip() and _flag_name(line) != "resume"]
     write_text(run.flags_file, "\n".join(lines) + "\n")
@@ -194,7 +194,7 @@ def lock(path: str | os.PathLike[str]) -> Iterator[None]:
     :raises ValueError: if another process holds it, naming its host and number.
     """
     folder = Path(path).expanduser()
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     with open(folder / _LOCK, "a+", encoding="utf-8") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -221,27 +221,26 @@ def _refuse(run: RunDir, resume: bool) -> None:
             raise ValueError(
                 f"--run_dir={run.path} already holds a run; give a new --run_dir, or --resume to continue it."
             )
-    elif any(not path.is_dir() and path not in _allowed(run) for path in _content(run)):
+    elif any(not path.is_dir() and not _is_of_a_start(run, path) for path in _content(run)):
         raise ValueError(f"--run_dir={run.path} must be a new or empty folder, it holds other files; give a new one.")
 
 
-def _content(run: RunDir) -> list[Path]:
+def _content(run: RunDir) -> Iterator[Path]:
     """All files and folders of a run, without what failed runs left."""
-    return [
-        path
-        for entry in (run.path.iterdir() if run.path.is_dir() else [])
-        if not _is_failed(entry)
-        for path in [entry, *entry.rglob("*")]
-    ]
+    for entry in run.path.iterdir() if run.path.is_dir() else ():
+        if not _is_failed(entry):
+            yield entry
+            yield from entry.rglob("*")
 
 
 def _is_failed(entry: Path) -> bool:
     return entry.is_dir() and re.fullmatch(r"failed-\d+", entry.name) is not None
 
 
-def _allowed(run: RunDir) -> tuple[Path, ...]:
-    """Files that a start leaves that was stopped before it wrote the flags."""
-    return run.provenance_file, run.path / _LOCK
+def _is_of_a_start(run: RunDir, path: Path) -> bool:
+    """Whether a start can have left this file that was stopped before it had written the flags."""
+    name = re.sub(r"^\.tmp-[0-9a-f]{8}-", "", path.name)  # see `files.atomic_path`
+    return path.parent == run.path and name in (_LOCK, run.provenance_file.name, run.flags_file.name)
 
 
 def _is_abandoned(run: RunDir) -> bool:
@@ -253,7 +252,7 @@ def _move_aside(run: RunDir) -> None:
     number = next(n for n in itertools.count(1) if not (run.path / f"failed-{n}").exists())
     aside = run.path / f"failed-{number}"
     aside.mkdir()
-    for entry in list(run.path.iterdir()):
+    for entry in sorted(run.path.iterdir(), key=run.flags_file.__eq__):  # the flags last, as they mark a run
         if entry.name != _LOCK and not _is_failed(entry):
             os.replace(entry, aside / entry.name)
     logging.warning("The run in %s ended before its first checkpoint; its files are now in %s.", run.path, aside)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from experiment.seeds import named_seed, numpy_rng
+from experiment.seeds import Seeds, named_seed, numpy_rng
 
 
 def test_named_seed_is_the_documented_int32_pair() -> None:
@@ -53,3 +53,12 @@ def test_bad_arguments(function: object) -> None:
     for name in ("", None, 3):
         with pytest.raises(ValueError, match="non-empty string"):
             function(1, name)
+
+
+def test_seeds_of_a_run_are_the_named_streams() -> None:
+    seeds = Seeds(7)
+    assert seeds.seed == 7
+    np.testing.assert_array_equal(seeds("train"), named_seed(7, "train"))
+    assert seeds.rng("order").integers(2**62) == numpy_rng(7, "order").integers(2**62)
+    with pytest.raises(ValueError, match="seed must be an integer"):
+        Seeds(1.5)("train")  # type: ignore[arg-type]

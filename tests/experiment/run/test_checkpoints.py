@@ -1,4 +1,4 @@
-"""experiment.checkpoints: whole or absent, checked by checksum, name and shape."""
+"""experiment.run.checkpoints: whole or absent, checked by checksum, name and shape."""
 
 import errno
 import json
@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from experiment import checkpoints
+from experiment.run import checkpoints
 
 
 class Model(tf.Module):
@@ -129,7 +129,7 @@ def test_a_damaged_newest_checkpoint_falls_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Any, file: str
 ) -> None:
     warnings: list[str] = []
-    monkeypatch.setattr("experiment.checkpoints.logging.warning", lambda text, *args: warnings.append(text % args))
+    monkeypatch.setattr("experiment.run.checkpoints.logging.warning", lambda text, *args: warnings.append(text % args))
     for step in (1, 2):
         path = checkpoints.save(tmp_path, step, **fill(objects(), step))
     damage(path / file)
@@ -204,8 +204,8 @@ def tf_no_space(*args: Any, **kwargs: Any) -> None:
     ("target", "failure"),
     [
         ("tensorflow.train.Checkpoint.write", tf_no_space),
-        ("experiment.checkpoints.write_json", no_space),
-        ("experiment.checkpoints.os.replace", no_space),
+        ("experiment.run.checkpoints.write_json", no_space),
+        ("experiment.run.checkpoints.os.replace", no_space),
     ],
 )
 def test_a_full_disk_leaves_the_earlier_checkpoints(

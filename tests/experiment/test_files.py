@@ -1,0 +1,192 @@
+"""experiment.files: whole or absent, also after a power failure; strict JSON."""
+
+import errno
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from experiment.files import (
+    atomic_path,
+    jsonable,
+    make_folder,
+    read_jsonl,
+    sha256,
+    sync_folder,
+    write_json,
+    write_text,
+)
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
+
+
+def test_atomic_path_shows_the_old_content_until_the_end(tmp_path: Path) -> None:
+    target = tmp_path / "new" / "table.npz"
+    with atomic_path(target) as temporary:
+        assert temporary.parent == target.parent  # a rename across file systems would not be atomic
+        assert temporary.suffix == ".npz"
+        np.savez(temporary, x=np.arange(3))
+        assert not target.exists()
+    with atomic_path(target) as temporary:
+        temporary.write_bytes(b"half")
+        np.testing.assert_array_equal(np.load(target)["x"], [0, 1, 2])
+    assert target.read_bytes() == b"half"
+    assert files(tmp_path) == ["new", "new/table.npz"]
+
+
+@pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()])
+@pytest.mark.parametrize("wrote_something", [False, True])
+def test_atomic_path_leaves_nothing_behind_on_an_error(
+    tmp_path: Path, error: BaseException, wrote_something: bool
+) -> None:
+    target = tmp_path / "result.json"
+    target.write_text("old")
+    with pytest.raises(type(error)), atomic_path(target) as temporary:
+        if wrote_something:
+            temporary.write_text("half of the n")
+        raise error
+    assert target.read_text() == "old"
+    assert files(tmp_path) == ["result.json"]
+
+
+def test_atomic_path_that_wrote_nothing_is_an_error(tmp_path: Path) -> None:
+    target = tmp_path / "result.json"
+    target.write_text("old")
+    with pytest.raises(FileNotFoundError), atomic_path(target):
+        pass
+    assert target.read_text() == "old"
+
+
+def test_failed_rename_or_encoding_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UnicodeEncodeError):
+        write_text(tmp_path / "a.txt", "\ud800")
+    with pytest.raises(ValueError, match="JSON must get numbers"):
+        write_json(tmp_path / "a.json", {"model": object()})
+    monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError("no")))
+    with pytest.raises(OSError, match="no"):
+        write_text(tmp_path / "a.txt", "text")
+    assert files(tmp_path) == []
+
+
+def test_json_is_strict_and_reads_back(tmp_path: Path) -> None:
+    obj = {
+        "nan": float("nan"),
+        "inf": [np.inf, -np.float32(np.inf), tf.constant(np.nan)],
+        "numbers": (1, 2.5, True, None, np.int64(3), np.float32(0.5), np.bool_(True), np.float64(1e300)),
+        "arrays": [np.arange(4).reshape(2, 2), np.array([np.nan, 1.0]), tf.Variable([1, 2]), np.zeros([0, 2])],
+        "text": ["µ", np.str_("a"), tf.constant("b"), Path("x/y")],
+        3: {"nested": np.array(["u", "v"])},
+    }
+    write_json(tmp_path / "a.json", obj)
+
+    def refuse(constant: str) -> None:
+        pytest.fail(f"{constant} is not JSON")
+
+    assert json.loads((tmp_path / "a.json").read_text("utf-8"), parse_constant=refuse) == {
+        "nan": None,
+        "inf": [None, None, None],
+        "numbers": [1, 2.5, True, None, 3, 0.5, True, 1e300],
+        "arrays": [[[0, 1], [2, 3]], [None, 1.0], [1, 2], []],
+        "text": ["µ", "a", "b", os.path.join("x", "y")],
+        "3": {"nested": ["u", "v"]},
+    }
+
+
+@pytest.mark.parametrize("obj", [object(), {1, 2}, 1j, {"a": [slice(3)]}, np.array(1j), np.array([None])])
+def test_what_json_cannot_hold(obj: Any) -> None:
+    with pytest.raises(ValueError, match="JSON must get numbers, strings, lists and dictionaries, got"):
+        jsonable(obj)
+
+
+@pytest.fixture
+def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is synchronised and renamed, in this order, by names relative to the folder of the test."""
+    found: list[str] = []
+    fsync, replace = os.fsync, os.replace
+
+    def name(path: Any) -> str:
+        relative = Path(path).relative_to(tmp_path).as_posix()
+        return "TEMPORARY" if ".tmp-" in relative else relative
+
+    def recorded_fsync(descriptor: int) -> None:
+        found.append(f"sync {name(os.readlink(f'/proc/self/fd/{descriptor}'))}")
+        fsync(descriptor)
+
+    def recorded_replace(source: Any, target: Any) -> None:
+        found.append(f"rename {name(source)} to {name(target)}")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", recorded_fsync)
+    monkeypatch.setattr(os, "replace", recorded_replace)
+    return found
+
+
+def test_a_file_is_on_disk_before_it_has_its_name_and_the_name_when_the_call_returns(
+    tmp_path: Path, calls: list[str]
+) -> None:
+    write_text(tmp_path / "a.txt", "text")
+    assert calls == ["sync TEMPORARY", "rename TEMPORARY to a.txt", "sync ."]
+
+
+def test_each_new_folder_has_its_name_on_disk_when_the_call_returns(tmp_path: Path, calls: list[str]) -> None:
+    make_folder(tmp_path / "a" / "b" / "c")
+    assert (tmp_path / "a" / "b" / "c").is_dir()
+    assert sorted(calls) == ["sync .", "sync a", "sync a/b"]
+    calls.clear()
+    make_folder(tmp_path / "a" / "b" / "c")
+    assert calls == []  # all of them were there
+    write_text(tmp_path / "x" / "y.txt", "text")
+    assert calls == ["sync .", "sync TEMPORARY", "rename TEMPORARY to x/y.txt", "sync x"]
+
+
+def test_a_file_in_place_of_a_folder_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(OSError, match="exists"):
+            make_folder(path)
+
+
+def test_only_folders_are_synced_as_folders(tmp_path: Path, calls: list[str]) -> None:
+    sync_folder(tmp_path)
+    sync_folder(str(tmp_path))
+    assert calls == ["sync .", "sync ."]
+    with pytest.raises(FileNotFoundError):
+        sync_folder(tmp_path / "absent")
+
+
+@pytest.mark.parametrize(("number", "is_fatal"), [(errno.EINVAL, False), (errno.ENOTSUP, False), (errno.EIO, True)])
+def test_a_file_system_that_cannot_sync_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, is_fatal: bool
+) -> None:
+    def fail(descriptor: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    if is_fatal:
+        with pytest.raises(OSError, match=os.strerror(number)):
+            sync_folder(tmp_path)
+    else:
+        sync_folder(tmp_path)
+
+
+@pytest.mark.parametrize("size", [0, 1, 2**20, 2**20 + 1])
+def test_checksum_of_a_file_of_any_size(tmp_path: Path, size: int) -> None:
+    content = bytes(i % 251 for i in range(size))
+    (tmp_path / "a").write_bytes(content)
+    assert sha256(tmp_path / "a") == hashlib.sha256(content).hexdigest()
+
+
+def test_json_lines(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"step": 1, "loss": 2.5}\n{"step": 3, "µ": null}\n', encoding="utf-8")
+    assert read_jsonl(tmp_path / "a.jsonl") == [{"step": 1, "loss": 2.5}, {"step": 3, "µ": None}]
+    (tmp_path / "a.jsonl").write_text("")
+    assert read_jsonl(str(tmp_path / "a.jsonl")) == []
+    with pytest.raises(FileNotFoundError):
+        read_jsonl(tmp_path / "absent.jsonl")
