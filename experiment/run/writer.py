@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -12,8 +13,9 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 from tensorboard.plugins.hparams import api as hparams_api
+from tensorboard.plugins.scalar.summary_v2 import scalar_pb
 
-from experiment.files import atomic_path, jsonable, read_jsonl
+from experiment.files import atomic_path, jsonable, make_folder, read_jsonl, sync_folder
 from experiment.report.images import tiled
 from experiment.run.folder import RunDir
 
@@ -53,12 +55,12 @@ class Writer:
         :raises ValueError: if `scalars.jsonl` has a damaged line before its last one.
         """
         last_step = -1 if resume_step is None else int(resume_step)
-        run.path.mkdir(parents=True, exist_ok=True)
+        make_folder(run.path)
         _drop_lines_after(run, last_step)
-        kept = _drop_events_after(run, last_step)
+        _mend(run, kept=_drop_events_after(run, last_step))
         self._file = open(run.scalars_file, "a", encoding="utf-8")  # noqa: SIM115 (close() closes it)
+        sync_folder(run.path)
         self._summaries = tf.summary.create_file_writer(str(run.tensorboard_dir))
-        self._mend(run, kept)
 
     @classmethod
     def of_chief(
@@ -133,21 +135,6 @@ class Writer:
             self.histogram(step, tag, values)
         for tag, images in shown.images.items():
             self.image(step, tag, tiled(images))
-
-    def _mend(self, run: RunDir, kept: set[tuple[str, int]]) -> None:
-        """Write the scalars of `scalars.jsonl` that are not among those kept in the event files."""
-        lost = 0
-        for line in read_jsonl(run.scalars_file) if run.scalars_file.exists() else []:
-            step = line.pop("step")
-            missing = {t: v for t, v in line.items() if v is not None and (_shown_tag(t), step) not in kept}
-            if missing:
-                self.rates(step, missing)
-                lost += len(missing)
-        if lost:
-            logging.warning(
-                "TensorBoard's files in %s were damaged: %d scalars are written again from %s; images and histograms "
-                "after the damage are lost.", run.tensorboard_dir, lost, run.scalars_file,
-            )  # fmt: skip
 
 
 def write_final(
@@ -232,13 +219,53 @@ def _drop_events_after(run: RunDir, last_step: int) -> set[tuple[str, int]]:
     :return: tag and step of each scalar (and image, ...) that is left.
     """
     kept: set[tuple[str, int]] = set()
+    for left in run.tensorboard_dir.glob(f".tmp-*-{EVENTS}"):  # by a process that was killed here
+        left.unlink()
     for path in run.tensorboard_dir.glob(EVENTS):
         with atomic_path(path) as temporary, tf.io.TFRecordWriter(str(temporary)) as writer:
             for record, event in _events(path):
-                if event.HasField("file_version") or event.step <= last_step:
+                found = {(value.tag, event.step) for value in event.summary.value}
+                is_repeated = bool(found) and found <= kept  # by a process that was killed within `_mend`
+                if event.HasField("file_version") or (event.step <= last_step and not is_repeated):
                     writer.write(record)
-                    kept |= {(value.tag, event.step) for value in event.summary.value}
+                    kept |= found
     return kept
+
+
+def _mend(run: RunDir, kept: set[tuple[str, int]]) -> None:
+    """Add the scalars of `scalars.jsonl` that are not among those kept in the event files.
+
+    All are put into one file in the order of their steps, as TensorBoard takes a smaller step for a new start, and
+    forgets the larger ones before it.
+    """
+    lost = []
+    for line in read_jsonl(run.scalars_file) if run.scalars_file.exists() else []:
+        step = line.pop("step")
+        values = {_shown_tag(tag): value for tag, value in line.items() if value is not None}
+        lost += [(step, tag, value) for tag, value in values.items() if (tag, step) not in kept]
+    if not lost:
+        return
+    paths = sorted(run.tensorboard_dir.glob(EVENTS))
+    events = [event for path in paths for _, event in _events(path) if not event.HasField("file_version")]
+    events += [_scalar_event(step, tag, value) for step, tag, value in lost]
+    head = tf.compat.v1.Event(wall_time=time.time(), file_version="brain.Event:2")
+    mended = run.tensorboard_dir / EVENTS.replace("*", "0.mended")  # the first by its name
+    with atomic_path(mended) as temporary, tf.io.TFRecordWriter(str(temporary)) as writer:
+        for event in [head, *sorted(events, key=lambda event: event.step)]:
+            writer.write(event.SerializeToString())
+    for path in paths:
+        if path != mended:
+            path.unlink()
+    logging.warning(
+        "TensorBoard's files in %s were damaged: %d scalars are written again from %s; images and histograms after the "
+        "damage are lost.", run.tensorboard_dir, len(lost), run.scalars_file,
+    )  # fmt: skip
+
+
+def _scalar_event(step: int, tag: str, value: float) -> Any:
+    event = tf.compat.v1.Event(wall_time=time.time(), step=step)
+    event.summary.MergeFromString(scalar_pb(tag, value).SerializeToString())  # of TensorBoard's own class of messages
+    return event
 
 
 def _events(path: Path) -> Iterator[tuple[bytes, Any]]:
