@@ -13,6 +13,7 @@ numbers in scalars.jsonl and result.json, but times and flags. Plots, checkpoint
 """
 
 import argparse
+import filecmp
 import io
 import json
 import os
@@ -32,7 +33,19 @@ import numpy as np
 
 from tests.golden.cases import CASES, Call, Case
 
-__all__ = ["LEFT_OUT", "ROOT", "Failed", "differences", "environment", "flat", "is_old", "main", "run_call", "run_case"]
+__all__ = [
+    "LEFT_OUT",
+    "ROOT",
+    "Failed",
+    "check_tree",
+    "differences",
+    "environment",
+    "flat",
+    "is_old",
+    "main",
+    "run_call",
+    "run_case",
+]
 
 ROOT = Path(__file__).resolve().parents[2]
 STORE = ROOT / "runs" / "golden"
@@ -147,6 +160,10 @@ def differences(old: Path, new: Path) -> Iterator[str]:
 
     :raises ValueError: if there is nothing to compare.
     """
+    definitions = [folder / "case.txt" for folder in (old, new)]
+    if all(path.is_file() for path in definitions) and not filecmp.cmp(*definitions, shallow=False):
+        yield "the case was changed meanwhile; run it again"
+        return
     found = [path.relative_to(old) for path in sorted(old.rglob("*")) if path.name not in NOT_COMPARED]
     compared = [(path, how) for path in found if (how := _comparison(path)) is not None]
     if not compared:

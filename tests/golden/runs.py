@@ -13,7 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from tests.golden.cases import Call, Case, write_houses, write_kinds, write_patterns
+from tests.golden.cases import Call, Case, write_houses, write_patterns
 from tests.golden.compare import LEFT_OUT, check_tree, flat, run_call
 
 __all__ = ["RUNS", "STORED", "numbers_of"]
@@ -70,13 +70,12 @@ RUNS = (
         (
             Call(
                 "train_ebp",
-                "--run_dir=run --data=kinds.csv --target=kind --weights=real,binary --methods=ebp,bp_ce,arow "
+                "--run_dir=run --dataset=breast_cancer --weights=real,binary --methods=ebp,bp_ce,arow "
                 "--epochs=1 --hidden=6 --dtype=float64",
                 old="--folds=2 --votes=2",
                 new="--num_folds=2 --num_votes=2",
             ),
         ),
-        write_kinds,
     ),
     Case(
         "compress_network",
@@ -84,8 +83,8 @@ RUNS = (
         (
             Call(
                 "compress_network",
-                "--run_dir=run --batch_size=32 --pretrain_epochs=5 --pretrain_learning_rate=5e-3 --epochs=4 --warmup=1 "
-                "--kl_weight=2 --learning_rate=5e-3 --scale_speed=20 --initial_log_std=-3 --codebooks=4 "
+                "--run_dir=run --batch_size=32 --pretrain_epochs=2 --pretrain_learning_rate=1e-2 --epochs=1 --warmup=0.5 "
+                "--kl_weight=2 --learning_rate=2e-3 --scale_speed=40 --initial_log_std=-3 --codebooks=4 "
                 "--max_images=600 --prune_tolerance=10",
             ),
         ),
