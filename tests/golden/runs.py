@@ -83,8 +83,8 @@ RUNS = (
         (
             Call(
                 "compress_network",
-                "--run_dir=run --batch_size=32 --pretrain_epochs=2 --pretrain_learning_rate=1e-2 --epochs=1 --warmup=0.5 "
-                "--kl_weight=2 --learning_rate=2e-3 --scale_speed=40 --initial_log_std=-3 --codebooks=4 "
+                "--run_dir=run --batch_size=32 --pretrain_epochs=2 --pretrain_learning_rate=1e-2 --epochs=1 "
+                "--warmup=0.5 --kl_weight=2 --learning_rate=2e-3 --scale_speed=40 --initial_log_std=-3 --codebooks=4 "
                 "--max_images=600 --prune_tolerance=10",
             ),
         ),

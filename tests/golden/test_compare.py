@@ -14,8 +14,15 @@ from tests.golden.cases import CASES
 from tests.golden.compare import LEFT_OUT, ROOT, Failed, check_tree, differences
 from tests.golden.runs import RUNS, STORED
 
-LINES = [{"step": 1, "train/nll_nats": 0.5, "train/seconds": 1.0}, {"step": 2, "train/nll_nats": None}]
-RESULT = {"models": {"gp": {"num_steps": 3, "train_seconds": 2.0}}, "row": "| gp | 3 s |", "flags": ["--seed=0"]}
+LINES: list[dict[str, Any]] = [
+    {"step": 1, "train/nll_nats": 0.5, "train/seconds": 1.0},
+    {"step": 2, "train/nll_nats": None},
+]
+RESULT: dict[str, Any] = {
+    "models": {"gp": {"num_steps": 3, "train_seconds": 2.0}},
+    "row": "| gp | 3 s |",
+    "flags": ["--seed=0"],
+}
 
 
 def write_lines(path: Path, lines: list[dict[str, Any]]) -> None:
