@@ -38,7 +38,8 @@ def parts_of(parts: Parts) -> dict[str, Examples]:
     """
     if missing := [name for name in _NAMES if name not in parts]:
         raise ValueError(f"parts must have inputs and labels of {', '.join(_NAMES)}, got none of {', '.join(missing)}.")
-    return {name: _examples(name, *parts[name]) for name in _NAMES}
+    found = ((name, parts[name]) for name in _NAMES)
+    return {name: part if isinstance(part, Examples) else _examples(name, *part) for name, part in found}
 
 
 def check_network(model: keras.Model, parts: Mapping[str, Examples], name: str = "the data") -> None:
@@ -83,14 +84,11 @@ def error_percent(model: keras.Model, part: Examples) -> float:
 
 def _examples(name: str, X: ArrayLike | tf.Tensor, labels: ArrayLike | tf.Tensor) -> Examples:
     inputs, values = tf.convert_to_tensor(X, tf.float32), np.asarray(labels)
-    if (
-        values.dtype.kind not in "iu"
-        or values.shape not in ((len(inputs),), (len(inputs), 1))
-        or len(inputs) == 0
-        or values.min() < 0
-    ):
+    count = len(inputs)
+    is_integer = values.dtype.kind in "iu" and values.shape in ((count,), (count, 1))
+    if not is_integer or count == 0 or values.min() < 0:
         raise ValueError(
             f"{name} must have examples, and a label of 0 or more for each, got {values.dtype} labels {values.shape} "
-            f"for {len(inputs)} examples."
+            f"for {count} examples."
         )
     return Examples(inputs, tf.constant(values.reshape(-1), tf.int32))
