@@ -53,8 +53,9 @@ class Case:
     make: Callable[[Path], None] | None = None
 
     def definition(self) -> str:
-        """A text that is another one when the case has changed."""
-        return f"{self.calls}\n{'' if self.make is None else inspect.getsource(self.make)}"
+        """A text that is another one when what is computed has changed; a corrected new spelling alone changes nothing."""
+        calls = [f"{call.script} {' '.join(call.arguments(is_old=True))}" for call in self.calls]
+        return "\n".join([*calls, "" if self.make is None else inspect.getsource(self.make)])
 
 
 def write_houses(folder: Path) -> None:
