@@ -1,0 +1,60 @@
+"""The documentation against the code: each command that is shown has flags that its script knows."""
+
+import importlib.util
+import inspect
+import re
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from experiment.cli.flags import named_flags
+
+ROOT = Path(__file__).resolve().parent.parent
+SCRIPTS = {path.name: path for path in sorted((ROOT / "scripts").glob("*.py"))}
+PAGES = [
+    ROOT / "Makefile",
+    *sorted(path for path in [*ROOT.glob("*.md"), *ROOT.glob("*/*.md")] if "." not in path.parent.name),
+]
+COMMAND = re.compile(rf"\b({'|'.join(map(re.escape, SCRIPTS))})\b((?:\\\n|[^\n`#|;])*)")
+FLAG = re.compile(r"(?<![\w-])--([a-z][a-z0-9_]*)")
+OF_ABSL = {"flagfile", "verbosity", "help", "helpfull"}
+
+
+def flags_of(script: str) -> set[str]:
+    """Names on the command line, `no` before those that can be switched off among them."""
+    spec = importlib.util.spec_from_file_location(f"documented_{script[:-3]}", SCRIPTS[script])
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    (parameter,) = inspect.signature(module.main).parameters
+    found = list(named_flags(typing.get_type_hints(module.main)[parameter]))
+    return OF_ABSL | {flag.name for flag in found} | {f"no{flag.name}" for flag in found if flag.kind is bool}
+
+
+def commands(text: str) -> Iterator[tuple[int, str, list[str]]]:
+    """Line, script and names of flags of each command, continued lines joined."""
+    for match in COMMAND.finditer(text):
+        yield text[: match.start()].count("\n") + 1, match[1], FLAG.findall(match[2])
+
+
+def test_commands_are_found() -> None:
+    text = "run `train_darn.py --hidden=3 --nojit` or\ntrain_dgp.py --run_dir=x \\\n  --num_steps=3  # --not_this\n"
+    assert [found[1:] for found in commands(text)] == [
+        ("train_darn.py", ["hidden", "nojit"]),
+        ("train_dgp.py", ["run_dir", "num_steps"]),
+    ]
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_flags_of_documented_commands_exist(script: str) -> None:
+    known, unknown, seen = flags_of(script), [], 0
+    for page in [*PAGES, SCRIPTS[script]]:
+        for line, name, flags in commands(page.read_text(encoding="utf-8")):
+            if name == script:
+                seen += 1
+                unknown += [f"{page.relative_to(ROOT)}:{line}: --{flag}" for flag in flags if flag not in known]
+    assert seen > 0
+    assert not unknown
