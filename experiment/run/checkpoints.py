@@ -25,7 +25,7 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
-from experiment.files import sha256, sync_folder, write_json
+from experiment.files import make_folder, sha256, sync_folder, write_json
 
 __all__ = ["restore", "save"]
 
@@ -53,7 +53,8 @@ def save(directory: str | os.PathLike[str], step: int | tf.Variable, /, *, keep:
     final = directory / f"step-{step:010d}"
     temporary = directory / f".tmp-{uuid.uuid4().hex[:8]}"
     try:
-        temporary.mkdir(parents=True)
+        make_folder(directory)
+        temporary.mkdir()
         tf.train.Checkpoint(**objects).write(str(temporary / _PREFIX))
         _read_all(temporary / _PREFIX)  # a write that failed without an error shows here, before anything is replaced
         files = {file.name: _synced_sha256(file) for file in sorted(temporary.iterdir())}
@@ -170,9 +171,12 @@ def _move(temporary: Path, final: Path) -> None:
 
 
 def _read_all(prefix: Path) -> None:
-    reader = tf.train.load_checkpoint(str(prefix))
-    for name in reader.get_variable_to_shape_map():
-        reader.get_tensor(name)
+    try:
+        reader = tf.train.load_checkpoint(str(prefix))
+        for name in reader.get_variable_to_shape_map():
+            reader.get_tensor(name)
+    except (IndexError, RuntimeError, ValueError, tf.errors.OpError) as error:  # a short file is an IndexError
+        raise OSError(f"what was written cannot be read back ({error})") from error
 
 
 def _json_sha256(content: dict[str, Any]) -> str:

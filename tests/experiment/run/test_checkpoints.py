@@ -260,6 +260,76 @@ def test_a_file_size_limit_met_for_real(tmp_path: Path) -> None:
     assert checkpoints.restore(tmp_path, **given) == 1
 
 
+@pytest.mark.parametrize("step", [2, 3], ids=["same step", "later step"])
+@pytest.mark.parametrize("damage", [truncate, flip_a_bit, empty, Path.unlink])
+@pytest.mark.parametrize("file", ["data-00000-of-00001", "index"])
+def test_a_write_that_loses_data_without_an_error_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int, damage: Any, file: str
+) -> None:
+    """As on a full or failing network drive: what was written is read back before it takes a place."""
+    variable = tf.Variable([1.0, 1.0])
+    for earlier in (1, 2):
+        variable.assign([earlier, earlier])
+        checkpoints.save(tmp_path, earlier, v=variable)
+    write = tf.train.Checkpoint.write
+
+    def lossy(checkpoint: tf.train.Checkpoint, prefix: str) -> str:
+        path: str = write(checkpoint, prefix)
+        damage(Path(f"{prefix}.{file}"))
+        return path
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tf.train.Checkpoint, "write", lossy)
+        with pytest.raises(
+            OSError, match=rf"step {step} could not be written to {tmp_path}: what was written cannot be read back"
+        ):
+            checkpoints.save(tmp_path, step, v=tf.Variable([9.0, 9.0]))
+    assert names(tmp_path) == ["step-0000000001", "step-0000000002"]
+    variable.assign([7.0, 7.0])
+    assert checkpoints.restore(tmp_path, v=variable) == 2
+    assert variable.numpy().tolist() == [2.0, 2.0]
+
+
+@pytest.mark.parametrize("earlier", [False, True], ids=["new", "replaced"])
+def test_all_is_on_disk_before_the_checkpoint_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, earlier: bool
+) -> None:
+    """Each file, then the names in the folder, then the name of the folder: in this order, so that no power failure
+    leaves a checkpoint that is not whole, and none is lost after `save` has returned."""
+    given = {"v": tf.Variable(1.0)}
+    if earlier:
+        checkpoints.save(tmp_path, 1, **given)
+    calls: list[str] = []
+    fsync, replace = os.fsync, os.replace
+
+    def name(path: Any) -> str:
+        parts = Path(path).relative_to(tmp_path).parts
+        tidied = ["TEMPORARY" if part.startswith(".tmp-") else part for part in parts]
+        return "/".join(tidied) or "."
+
+    def recorded_fsync(descriptor: int) -> None:
+        calls.append(f"sync {name(os.readlink(f'/proc/self/fd/{descriptor}'))}")
+        fsync(descriptor)
+
+    def recorded_replace(source: Any, target: Any) -> None:
+        calls.append(f"rename {name(source)} to {name(target)}")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", recorded_fsync)
+    monkeypatch.setattr(os, "replace", recorded_replace)
+    checkpoints.save(tmp_path, 1, **given)
+    assert calls == [
+        "sync TEMPORARY/state.data-00000-of-00001",
+        "sync TEMPORARY/state.index",
+        "sync TEMPORARY/TEMPORARY",
+        "rename TEMPORARY/TEMPORARY to TEMPORARY/manifest.json",
+        "sync TEMPORARY",
+        *(["rename step-0000000001 to TEMPORARY"] if earlier else []),
+        "rename TEMPORARY to step-0000000001",
+        "sync .",
+    ]
+
+
 def test_what_a_killed_process_left_is_not_a_checkpoint_and_is_removed(tmp_path: Path) -> None:
     checkpoints.save(tmp_path, 1, **fill(objects(), 1))
     shutil.copytree(tmp_path / "step-0000000001", tmp_path / ".tmp-0123abcd")
