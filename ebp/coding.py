@@ -12,6 +12,8 @@ them with weights -1 and +1 are exact in float32 (up to 2^24 such units), so tha
 column that does not vary in the training part says nothing and becomes 0, under `sign` -1; `raw` leaves it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, cast, get_args
@@ -20,9 +22,21 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-__all__ = ["InputCoding", "Kind", "fraction_bits"]
+__all__ = ["InputCoding", "Kind", "common_fraction_bits", "fraction_bits", "recommended"]
 
 Kind = Literal["raw", "scaled", "common", "zscore", "centred", "sign"]
+
+RECOMMENDED: dict[str, Kind] = {
+    "reuters_i6": "scaled",
+    "ng20_comp_hw": "scaled",
+    "ng20_elec_med": "scaled",
+    "amazon_apparel_books": "raw",
+    "movie_reviews": "raw",
+    "spamassassin": "raw",
+    "mnist": "common",
+    "rectangles_images": "common",
+}
+"""Data sets for which codings were compared, or whose columns are pixels."""
 
 _SPARSE = ("raw", "scaled", "common")
 
@@ -44,13 +58,13 @@ class InputCoding:
     factor: NDArray[np.float64]
 
     @classmethod
-    def fit(cls, kind: str, X: Any) -> "InputCoding":
+    def fit(cls, kind: str, X: Any) -> InputCoding:
         """Learn the coding from the training part `X` [N, D], an array or a SciPy sparse matrix.
 
         :raises ValueError: if `kind` is unknown.
         """
         if kind not in get_args(Kind):
-            raise ValueError(f"--input_coding must be one of {', '.join(get_args(Kind))}, got {kind!r}.")
+            raise ValueError(f"input_coding must be one of {', '.join(get_args(Kind))}, got {kind!r}.")
         mean, square = (np.asarray(part.mean(axis=0), np.float64).reshape(-1) for part in (_float64(X), _squared(X)))
         var = np.maximum(square - mean**2, 0.0)
         varies = var > 1e-12 * square
@@ -76,7 +90,7 @@ class InputCoding:
         if is_sparse:
             if X.shape[0] * X.shape[1] > _MAX_DENSE:
                 raise ValueError(
-                    f"--input_coding={self.kind} would make a dense matrix of {X.shape[0]} x {X.shape[1]} numbers; use "
+                    f"input_coding={self.kind} would make a dense matrix of {X.shape[0]} x {X.shape[1]} numbers; use "
                     f"{', '.join(_SPARSE)}, which keep it sparse."
                 )
             X = X.toarray()
@@ -87,11 +101,11 @@ class InputCoding:
         return _rounded((X if self.kind in _SPARSE else X - self.mean) * self.factor)
 
     def to_json(self) -> dict[str, Any]:
-        """A dictionary for `experiment.run_dir.write_json`; exact."""
+        """A dictionary of lists and numbers for JSON; exact."""
         return {"kind": self.kind, "mean": self.mean.tolist(), "factor": self.factor.tolist()}
 
     @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> "InputCoding":
+    def from_json(cls, stored: Mapping[str, Any]) -> InputCoding:
         """The inverse of :meth:`to_json`.
 
         :raises ValueError: if entries are missing or do not fit each other.
@@ -113,6 +127,25 @@ def fraction_bits(X: Any) -> int | None:
         if np.array_equal(scaled, np.rint(scaled)):
             return bits
     return None
+
+
+def common_fraction_bits(*parts: Any) -> int:
+    """The least e such that all of several arrays or sparse matrices are multiples of 2^-e.
+
+    :raises ValueError: if they are not multiples of 2^-24.
+    """
+    each = [fraction_bits(X) for X in parts]
+    if None in each:
+        raise ValueError(
+            "packed networks need inputs with exact sums, multiples of 2^-24 at least, and these are not; use an "
+            "input_coding other than raw, or round them."
+        )
+    return max(bits for bits in each if bits is not None)
+
+
+def recommended(dataset: str, X: Any) -> Kind:
+    """The coding to begin with: of a known data set, else "scaled" for sparse and "zscore" for dense `X`."""
+    return RECOMMENDED.get(dataset, "scaled" if scipy.sparse.issparse(X) else "zscore")
 
 
 def _float64(X: Any) -> Any:

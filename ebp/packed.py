@@ -15,24 +15,16 @@ of such inputs are exact as well, in any order, while they stay below 2^24 units
 real inputs they could not: a float sum depends on the order of its terms. The last layer has no threshold; its
 biases are kept as the float32 or float64 numbers they were, and are added in float64.
 
-File: magic, version, length of the header (JSON: shapes, dtype of the last biases, ...), header; then for each network
-and each of its layers the weights' bits, inputs of a neuron one after the other, each neuron filled up to a whole byte,
-followed by thresholds (int32) or last biases; SHA-256 of all that. Little endian.
-
-This module and `popcount` need NumPy, SciPy and perhaps Numba, but neither TensorFlow nor the rest of the package.
+This module, `packed_file`, `signs` and `popcount` need NumPy, SciPy and perhaps Numba, but not the rest of the package.
 """
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import itertools
-import json
+import math
 import os
-import struct
 import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,49 +32,20 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from .packed_file import FILE_VERSION, Layer, Weights, content_of, parse, read, write
+from .signs import exact_product, pack_signs, pad, sign_products
+
 __all__ = [
     "FILE_VERSION",
+    "Exported",
     "PackedNetwork",
     "Weights",
+    "export_checked",
     "export_network",
     "export_packed",
     "pack_signs",
     "sign_products",
 ]
-
-FILE_VERSION = 1
-"""Version of the file format that this module writes, and the only one it reads."""
-
-_MAGIC = b"EBPACKED"
-_START = struct.Struct("<8sII")  # magic, version, length of the header
-_INT32_MAX = 2**31 - 1
-_FEW_ROWS = 16
-_BLOCK_BYTES = 1 << 23
-
-
-class Weights(NamedTuple):
-    """One network of binary weights.
-
-    :ivar signs: of each layer the weights -1 or +1, [n_in, n_out].
-    :ivar biases: of each layer real biases [n_out], or None for none.
-    """
-
-    signs: Sequence[NDArray[Any]]
-    biases: Sequence[NDArray[Any] | None]
-
-
-@dataclass(frozen=True, eq=False)
-class _Layer:
-    """Rows of bits padded with zeros to 64-bit words [n_out, 8 words]; thresholds, or in the last layer biases."""
-
-    num_inputs: int
-    bits: NDArray[np.uint8]
-    numbers: NDArray[Any]
-    blocked: NDArray[np.uint8] | None  # as the kernel `nibbles` takes it
-
-    @property
-    def num_outputs(self) -> int:
-        return len(self.bits)
 
 
 def export_packed(path: str | os.PathLike[str], *networks: Weights, fraction_bits: int | None = None) -> int:
@@ -99,23 +62,8 @@ def export_packed(path: str | os.PathLike[str], *networks: Weights, fraction_bit
         raise ValueError("export_packed needs at least one network, got none; give Weights(signs, biases).")
     if fraction_bits is not None and not 0 <= int(fraction_bits) <= 24:
         raise ValueError(f"fraction_bits must be None or from 0 to 24, got {fraction_bits}.")
-    shapes, payload = None, []
-    dtype = _bias_dtype(networks)
-    for number, weights in enumerate(networks):
-        signs, biases = _checked(weights, f"network {number}")
-        if shapes is not None and [list(w.shape) for w in signs] != shapes:
-            raise ValueError(f"all networks of a file must have the shapes {shapes}, network {number} has others.")
-        shapes = [list(w.shape) for w in signs]
-        for i, (w, b) in enumerate(zip(signs, biases, strict=True)):
-            payload.append(np.packbits(w.T > 0, axis=1, bitorder="little").tobytes())
-            is_last = i == len(signs) - 1
-            scale = 2.0 ** (fraction_bits or 0) if i == 0 else 1.0
-            payload.append((b.astype(dtype) if is_last else _thresholds(b, scale)).tobytes())
-    header = {"shapes": shapes, "networks": len(networks), "fraction_bits": fraction_bits, "bias_dtype": dtype}
-    head = json.dumps(header, separators=(",", ":")).encode()
-    content = b"".join([_START.pack(_MAGIC, FILE_VERSION, len(head)), head, *payload])
-    content += hashlib.sha256(content).digest()
-    _write(Path(path), content)
+    content = content_of(networks, fraction_bits)
+    write(Path(path), content)
     return len(content)
 
 
@@ -146,6 +94,65 @@ def export_network(
     return export_packed(path, *networks, fraction_bits=fraction_bits)
 
 
+class Exported(NamedTuple):
+    """What `export_checked` wrote.
+
+    :ivar num_bytes: size of the file.
+    :ivar float_bytes: size of the same weights and biases as float32 numbers.
+    :ivar num_rows: inputs on which the file gives the outputs of the float network.
+    """
+
+    num_bytes: int
+    float_bytes: int
+    num_rows: int
+
+    @property
+    def summary(self) -> str:
+        """The three numbers in words."""
+        ratio = self.float_bytes / self.num_bytes
+        return f"{self.num_bytes} bytes, {ratio:.1f} times less than float32; the same outputs on {self.num_rows} rows"
+
+
+def export_checked(
+    path: str | os.PathLike[str],
+    network: Any,
+    X: Any,
+    *,
+    fraction_bits: int | None = None,
+    num_votes: int = 0,
+    seed: int = 0,
+) -> Exported:
+    """As `export_network`; the file gets its name only if it gives the outputs of the float network on all of `X`.
+
+    The folder of the file is made if there is none.
+
+    :param X: inputs to check by, [N, n_in]: -1 and +1, or multiples of 2^-fraction_bits.
+    :raises ValueError: if outputs differ; others as for `export_network`.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".tmp-{uuid.uuid4().hex[:8]}-{path.name}")
+    try:
+        size = export_network(temporary, network, fraction_bits=fraction_bits, num_votes=num_votes, seed=seed)
+        packed = PackedNetwork.load(temporary)
+        if num_votes:
+            ours, theirs = packed.vote(X), network.vote(X, num_votes, seed)
+        else:
+            ours = packed.scores(X) / math.sqrt(network.architecture.fan_ins[-1])
+            theirs = network.deterministic_scores(X)
+        num_different = int(np.sum(np.any(ours != theirs, axis=1)))
+        if num_different:
+            raise ValueError(
+                f"the packed network must give the outputs of the float network, but {num_different} of {len(ours)} "
+                "rows differ: the inputs are too large for exact sums; use dtype=float64 or another input coding."
+            )
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    num_floats = max(1, num_votes) * sum(int(np.prod(v.shape)) for v in (*network.h, *network.b))
+    return Exported(size, 4 * num_floats, len(ours))
+
+
 class PackedNetwork:
     """A network, or several that vote, read from a file of :func:`export_packed`.
 
@@ -156,7 +163,7 @@ class PackedNetwork:
     :ivar engine: "numba" or "numpy".
     """
 
-    def __init__(self, networks: list[list[_Layer]], fraction_bits: int | None, num_bytes: int, engine: str) -> None:
+    def __init__(self, networks: list[list[Layer]], fraction_bits: int | None, num_bytes: int, engine: str) -> None:
         self._networks = networks
         self.layer_sizes = (networks[0][0].num_inputs, *(layer.num_outputs for layer in networks[0]))
         self.num_networks = len(networks)
@@ -179,8 +186,8 @@ class PackedNetwork:
         if engine == "numba" and not has_numba:
             raise ValueError("engine='numba' needs the package numba; `pip install numba`, or use engine='numpy'.")
         engine = "numba" if has_numba and engine != "numpy" else "numpy"
-        content = _read(Path(path))
-        networks, fraction_bits = _parse(content, Path(path), blocked=engine == "numba")
+        content = read(Path(path))
+        networks, fraction_bits = parse(content, Path(path), blocked=engine == "numba")
         return cls(networks, fraction_bits, len(content), engine)
 
     def integers(self, X: Any, network: int = 0) -> NDArray[np.int32]:
@@ -196,7 +203,7 @@ class PackedNetwork:
         layers = self._networks[network]
         sums = self._first_sums(self._checked_inputs(X), layers[0])
         for before, layer in itertools.pairwise(layers):
-            sums = self._sums(_pad(np.packbits(sums >= before.numbers, axis=1, bitorder="little")), layer)
+            sums = self._sums(pad(np.packbits(sums >= before.numbers, axis=1, bitorder="little")), layer)
         return sums
 
     def scores(self, X: Any, network: int = 0) -> NDArray[np.float64]:
@@ -235,229 +242,14 @@ class PackedNetwork:
             raise ValueError("this network's inputs are -1 and +1, so they cannot be sparse; give a dense array.")
         return X
 
-    def _first_sums(self, X: Any, layer: _Layer) -> NDArray[np.int32]:
+    def _first_sums(self, X: Any, layer: Layer) -> NDArray[np.int32]:
         if self.fraction_bits is not None:
-            return _exact_product(X, layer, self.fraction_bits)
+            return exact_product(X, layer.bits, layer.num_inputs, self.fraction_bits)
         return self._sums(pack_signs(X), layer)
 
-    def _sums(self, x: NDArray[np.uint8], layer: _Layer) -> NDArray[np.int32]:
+    def _sums(self, x: NDArray[np.uint8], layer: Layer) -> NDArray[np.int32]:
         return sign_products(x, layer.bits, layer.num_inputs, layer.blocked, self.engine)
-
-
-def pack_signs(X: NDArray[Any]) -> NDArray[np.uint8]:
-    """Rows of -1 and +1, [N, D], as bits [N, 8 ceil(D / 64)], padded with zeros.
-
-    :raises ValueError: if there are other values.
-    """
-    is_plus = X == 1
-    if not np.all(is_plus | (X == -1)):
-        raise ValueError("the inputs of packed signs must all be -1 or +1, got others; code them as in training.")
-    return _pad(np.packbits(is_plus, axis=1, bitorder="little"))
-
-
-def sign_products(
-    x: NDArray[np.uint8],
-    w: NDArray[np.uint8],
-    num_bits: int,
-    blocked: NDArray[np.uint8] | None = None,
-    engine: str = "numpy",
-) -> NDArray[np.int32]:
-    """Scalar products K - 2 popcount(x xor w) of all pairs of rows of K signs, [N, O].
-
-    :param x: packed bits [N, 8 words]; their padding must be zero.
-    :param w: packed bits [O, 8 words], likewise.
-    :param num_bits: K, bits of a row in use.
-    :param blocked: `popcount.blocked(w)`, for the kernel that needs it.
-    :param engine: "numba" or "numpy".
-    """
-    out = np.empty((len(x), len(w)), np.int32)
-    if len(x) == 0:
-        return out
-    if engine == "numba":
-        from . import popcount
-
-        if blocked is None:
-            popcount.words(x.view(np.uint64), w.view(np.uint64), num_bits, out)
-        else:
-            popcount.nibbles(x, blocked, num_bits, out)
-    elif len(x) < _FEW_ROWS:
-        words = w.view(np.uint64)
-        for n, row in enumerate(x.view(np.uint64)):
-            out[n] = num_bits - 2 * _ones(words ^ row)
-    else:  # a float32 product is faster than NumPy's bit operations, and exact
-        signs = _signs(x, num_bits, np.float32)
-        step = max(1, _BLOCK_BYTES // (4 * num_bits))
-        for o in range(0, len(w), step):
-            out[:, o : o + step] = signs @ _signs(w[o : o + step], num_bits, np.float32).T
-    return out
-
-
-def _ones(words: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Number of ones in each row [O, M] of 64-bit words; `words` is overwritten. NumPy 1 has no function for it."""
-    pairs, quads, bytes_ = (np.uint64(mask) for mask in (0x5555555555555555, 0x3333333333333333, 0x0F0F0F0F0F0F0F0F))
-    one, two, four = np.uint64(1), np.uint64(2), np.uint64(4)
-    words -= (words >> one) & pairs
-    upper = (words >> two) & quads
-    words &= quads
-    words += upper
-    words += words >> four
-    words &= bytes_
-    words *= np.uint64(0x0101010101010101)
-    words >>= np.uint64(56)
-    return words.sum(axis=1, dtype=np.int64)
-
-
-def _signs(bits: NDArray[np.uint8], num_bits: int, dtype: Any) -> NDArray[Any]:
-    """Packed rows as -1 and +1, [rows, num_bits]."""
-    signs = np.unpackbits(bits, axis=1, count=num_bits, bitorder="little").astype(dtype)
-    signs *= 2
-    signs -= 1
-    return signs
-
-
-def _exact_product(X: Any, layer: _Layer, fraction_bits: int) -> NDArray[np.int32]:
-    """2^fraction_bits X W as integers. Products of floats, which are exact below 2^24 (float32) or 2^53 (float64)."""
-    is_sparse = scipy.sparse.issparse(X)
-    columns = np.unique(X.indices) if is_sparse else np.arange(layer.num_inputs)
-    q = (X[:, columns] if is_sparse else X).astype(np.float64) * 2.0**fraction_bits
-    values = q.data if is_sparse else q
-    if not np.array_equal(values, np.rint(values)):  # NaN and infinity are caught here, and below
-        raise ValueError(
-            f"this network's inputs must be multiples of 2^-{fraction_bits}, got others; code them as it was trained."
-        )
-    largest = float(abs(q).sum(axis=1).max()) if q.shape[0] and q.shape[1] else 0.0
-    if not largest <= _INT32_MAX:
-        raise ValueError(f"the inputs of a row must add up to less than 2^31 units of 2^-{fraction_bits}; scale them.")
-    dtype: Any = np.float32 if largest < 2**24 else np.float64
-    q = q.astype(dtype)
-    out = np.empty((X.shape[0], layer.num_outputs), np.int32)
-    step = max(1, _BLOCK_BYTES // (np.dtype(dtype).itemsize * max(1, len(columns))))
-    for o in range(0, layer.num_outputs, step):
-        bits = layer.bits[o : o + step]
-        if is_sparse:
-            signs = 2 * ((bits[:, columns >> 3] >> (columns & 7)) & 1).astype(dtype) - 1
-        else:
-            signs = _signs(bits, layer.num_inputs, dtype)
-        out[:, o : o + step] = q @ signs.T
-    return out
-
-
-def _pad(packed: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Rows of bytes filled up with zeros to whole 64-bit words."""
-    width = -(-packed.shape[1] // 8) * 8
-    if packed.shape[1] == width:
-        return np.ascontiguousarray(packed)
-    padded = np.zeros((len(packed), width), np.uint8)
-    padded[:, : packed.shape[1]] = packed
-    return padded
 
 
 def _num_rows(X: Any) -> int:
     return int(X.shape[0]) if scipy.sparse.issparse(X) else len(np.asarray(X))
-
-
-# Writing.
-
-
-def _bias_dtype(networks: Sequence[Weights]) -> str:
-    last = [weights.biases[-1] for weights in networks if len(weights.biases)]
-    is_single = all(b is None or np.asarray(b).dtype == np.float32 for b in last)
-    return "<f4" if is_single else "<f8"
-
-
-def _checked(weights: Weights, what: str) -> tuple[list[NDArray[Any]], list[NDArray[Any]]]:
-    signs = [np.asarray(w) for w in weights.signs]
-    if not signs or len(signs) != len(weights.biases):
-        raise ValueError(
-            f"{what} needs at least one layer and as many biases as layers, got {len(signs)} and {len(weights.biases)}."
-        )
-    biases = []
-    for i, (w, b) in enumerate(zip(signs, weights.biases, strict=True)):
-        if w.ndim != 2 or 0 in w.shape or (i > 0 and w.shape[0] != signs[i - 1].shape[1]):
-            raise ValueError(f"signs of layer {i} of {what} must be [n_in, n_out] and fit, got {list(w.shape)}.")
-        if not np.all((w == 1) | (w == -1)):
-            raise ValueError(
-                f"weights of layer {i} of {what} must be -1 or +1, got others such as {w[(w != 1) & (w != -1)][0]}; "
-                "only networks of binary weights can be packed."
-            )
-        b = np.zeros(w.shape[1]) if b is None else np.asarray(b)
-        if b.shape != (w.shape[1],) or b.dtype.kind not in "iuf" or not np.all(np.isfinite(b)):
-            raise ValueError(f"biases of layer {i} of {what} must be {w.shape[1]} finite numbers, got {list(b.shape)}.")
-        biases.append(b)
-    return signs, biases
-
-
-def _thresholds(b: NDArray[Any], scale: float) -> NDArray[np.int32]:
-    """The least integer sum with sum / scale + b >= 0. Sums are below 2^31, so larger thresholds act alike."""
-    exact = np.ceil(-b.astype(np.float64) * scale)  # scale is a power of two
-    return np.clip(exact, -_INT32_MAX, _INT32_MAX).astype("<i4")
-
-
-def _write(path: Path, content: bytes) -> None:
-    temporary = path.with_name(f".tmp-{uuid.uuid4().hex[:8]}-{path.name}")
-    try:
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-# Reading.
-
-
-def _read(path: Path) -> bytes:
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read as a packed network ({error}).") from error
-    if content[: len(_MAGIC)] != _MAGIC[: len(content)] or not content:
-        raise ValueError(f"{path} is not a packed network: it starts with {content[:8]!r}, not with {_MAGIC!r}.")
-    if len(content) < _START.size:
-        raise ValueError(f"{path} is truncated: {len(content)} bytes; export it again.")
-    version = _START.unpack_from(content)[1]
-    if version != FILE_VERSION:
-        raise ValueError(
-            f"{path} is a packed network of version {version}, this program reads version {FILE_VERSION}; export it "
-            "again with this program, or read it with the one that wrote it."
-        )
-    if hashlib.sha256(content[:-32]).digest() != content[-32:]:
-        raise ValueError(f"{path} is truncated or corrupt: its checksum does not match; export it again.")
-    return content
-
-
-def _parse(content: bytes, path: Path, *, blocked: bool) -> tuple[list[list[_Layer]], int | None]:
-    start = _START.size + _START.unpack_from(content)[2]
-    networks: list[list[_Layer]] = []
-    try:
-        header = json.loads(content[_START.size : start])
-        shapes = [(int(n_in), int(n_out)) for n_in, n_out in header["shapes"]]
-        for _ in range(header["networks"]):
-            layers = []
-            for i, (n_in, n_out) in enumerate(shapes):
-                row = -(-n_in // 8)
-                packed = np.frombuffer(content, np.uint8, row * n_out, start).reshape(n_out, row)
-                start += packed.nbytes
-                is_last = i == len(shapes) - 1
-                numbers = np.frombuffer(content, header["bias_dtype"] if is_last else "<i4", n_out, start)
-                start += numbers.nbytes
-                is_packed_input = i > 0 or header["fraction_bits"] is None
-                layers.append(_layer(n_in, packed, numbers, blocked=blocked and is_packed_input))
-            networks.append(layers)
-        if start + 32 != len(content) or not networks:
-            raise ValueError(f"{len(content)} bytes, its header says {start + 32}")
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is not a packed network that this program can read ({error}).") from error
-    return networks, header["fraction_bits"]
-
-
-def _layer(num_inputs: int, packed: NDArray[np.uint8], numbers: NDArray[Any], *, blocked: bool) -> _Layer:
-    kernel_weights = None
-    if blocked:
-        from . import popcount
-
-        if popcount.HAS_SHUFFLE:
-            kernel_weights = popcount.blocked(packed)
-    return _Layer(num_inputs, _pad(packed), numbers, kernel_weights)

@@ -1,13 +1,25 @@
 """`ebp.baselines` against slow NumPy versions of the same algorithms, and on data that they have to learn."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse
 
-from ebp.baselines import AROW, Backpropagation, equal_lengths, error_percent, tuned_errors
+from ebp.backpropagation import Backpropagation
+from ebp.baselines import (
+    AROW,
+    LEARNING_RATES,
+    R_VALUES,
+    RIVALS,
+    equal_lengths,
+    error_percent,
+    mean_length,
+    tuned_errors,
+    tuned_rival,
+)
 from ebp.training import epoch_order
 
 
@@ -188,3 +200,38 @@ def test_bad_arguments(rng: np.random.Generator) -> None:
         AROW(4, 1, [1.0, -1.0])
     with pytest.raises(ValueError, match=r"tuning needs training and validation rows, got a fraction of 0.01 of 10"):
         tuned_errors(lambda r, _: AROW(4, 1, r), [1.0], (X, Y), (X, Y), epochs=1, seed=0, valid_fraction=0.01)
+
+
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_rivals_see_rows_of_one_length(is_sparse: bool, rng: np.random.Generator) -> None:
+    """The length is the root mean square of the training rows; each rival is the learner of its name."""
+    X, Y = separable(rng, 90, 6)
+    X *= rng.uniform(0.2, 5.0, size=(90, 1))
+    length = np.sqrt(np.mean([row @ row for row in X[:60]]))
+    scaled: Any = length * X / np.linalg.norm(X, axis=1, keepdims=True)
+    given: Any = X
+    if is_sparse:
+        given, scaled = scipy.sparse.csr_matrix(X), scipy.sparse.csr_matrix(scaled)
+    assert mean_length(given[:60]) == pytest.approx(length, rel=1e-12)
+
+    def learner(name: str, values: Sequence[float], X: Any) -> Any:
+        if name == "arow":
+            return AROW(6, 1, values)
+        loss, clipped = "squared" if name == "bp_mse" else "cross_entropy", name == "bp_clipped"
+        return Backpropagation((6, 4, 1), values, X, loss=loss, batch_size=5, clipped=clipped, seed=8)
+
+    found = {}
+    for name in RIVALS:
+        options: Any = {"epochs": 1, "seed": 3}
+        found[name] = tuned_rival(
+            name, (6, 4, 1), (given[:60], Y[:60]), (given[60:], Y[60:]), batch_size=5, init_seed=8, **options
+        )
+        grid = R_VALUES if name == "arow" else LEARNING_RATES
+        train, test = (scaled[:60], Y[:60]), (scaled[60:], Y[60:])
+        expected = tuned_errors(partial(learner, name), grid, train, test, **options)
+        assert (found[name].value, found[name].is_at_edge) == (expected.value, expected.is_at_edge)
+        np.testing.assert_allclose(found[name].valid_errors, expected.valid_errors)
+        np.testing.assert_allclose(found[name].test_errors, expected.test_errors)
+    assert len({tuned.valid_errors for tuned in found.values()}) == 4
+    with pytest.raises(ValueError, match="a rival must be one of bp_ce, bp_mse, bp_clipped, arow, got 'svm'"):
+        tuned_rival("svm", (6, 1), (X, Y), (X, Y), epochs=1)

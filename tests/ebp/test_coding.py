@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from ebp.coding import InputCoding, Kind, fraction_bits
+from ebp.coding import InputCoding, Kind, common_fraction_bits, fraction_bits, recommended
 
 KINDS = get_args(Kind)
 
@@ -82,15 +82,38 @@ def test_json(kind: str, X: np.ndarray) -> None:
 
 
 def test_errors(X: np.ndarray) -> None:
-    with pytest.raises(ValueError, match=r"--input_coding must be one of raw, scaled, .*got 'log'"):
+    with pytest.raises(ValueError, match=r"input_coding must be one of raw, scaled, .*got 'log'"):
         InputCoding.fit("log", X)
     coding = InputCoding.fit("zscore", X)
     with pytest.raises(ValueError, match=r"must be of shape \[N, 6\], got \[2, 5\]"):
         coding.transform(np.zeros((2, 5)))
     wide: Any = scipy.sparse.csr_matrix((20_000, 30_000))
-    with pytest.raises(ValueError, match="--input_coding=zscore would make a dense matrix of 20000 x 30000 numbers"):
+    with pytest.raises(ValueError, match="input_coding=zscore would make a dense matrix of 20000 x 30000 numbers"):
         InputCoding.fit("zscore", wide).transform(wide)
     with pytest.raises(ValueError, match="the stored input coding is damaged"):
         InputCoding.from_json({"kind": "zscore", "mean": [0.0]})
     with pytest.raises(ValueError, match="the stored input coding is damaged"):
         InputCoding.from_json({**coding.to_json(), "factor": [1.0]})
+
+
+def test_nothing_is_learned_from_what_is_transformed(X: np.ndarray, rng: np.random.Generator) -> None:
+    """Rows are coded one by one, by the numbers of the training part."""
+    new = rng.normal(size=(7, 6))
+    for kind in KINDS:
+        coding = InputCoding.fit(kind, X)
+        rows = np.concatenate([coding.transform(row[None]) for row in new])
+        np.testing.assert_array_equal(coding.transform(new), rows)
+
+
+def test_common_fraction_bits() -> None:
+    """The finest of all parts."""
+    halves, eighths = np.array([0.5, 3]), scipy.sparse.csr_matrix([[0.0, 0.125]])
+    assert common_fraction_bits(halves) == 1
+    assert common_fraction_bits(halves, eighths) == common_fraction_bits(eighths, halves) == 3
+    with pytest.raises(ValueError, match=r"multiples of 2\^-24 at least, and these are not; use an input_coding other"):
+        common_fraction_bits(halves, np.array([0.1]))
+
+
+def test_recommended(X: np.ndarray) -> None:
+    assert [recommended(name, X) for name in ("mnist", "spamassassin", "mine")] == ["common", "raw", "zscore"]
+    assert recommended("mine", scipy.sparse.csr_matrix(X)) == "scaled"

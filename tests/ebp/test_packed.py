@@ -11,7 +11,15 @@ import pytest
 import scipy.sparse
 
 import ebp
-from ebp.packed import FILE_VERSION, PackedNetwork, Weights, export_network, export_packed, sign_products
+from ebp.packed import (
+    FILE_VERSION,
+    PackedNetwork,
+    Weights,
+    export_checked,
+    export_network,
+    export_packed,
+    sign_products,
+)
 
 ENGINES = [
     "numpy",
@@ -304,3 +312,36 @@ def test_other_weights_cannot_be_packed(tmp_path: Path) -> None:
             export_network(tmp_path / "net", network)
     with pytest.raises(ValueError, match="num_votes must not be negative, got -1"):
         export_network(tmp_path / "net", ebp.EBPNetwork((4, 3, 1)), num_votes=-1)
+
+
+@pytest.mark.parametrize("num_votes", [0, 3])
+def test_checked_export(num_votes: int, tmp_path: Path, rng: np.random.Generator) -> None:
+    network = ebp.EBPNetwork((7, 5, 1), seed=2)
+    X = rng.integers(-8, 8, size=(40, 7)) / 4
+    path = tmp_path / "new" / "net"
+    exported = export_checked(path, network, X, fraction_bits=2, num_votes=num_votes, seed=4)
+    packed = PackedNetwork.load(path)
+    assert exported.num_bytes == packed.num_bytes == path.stat().st_size
+    assert (exported.num_rows, exported.float_bytes) == (40, 4 * max(1, num_votes) * (35 + 5 + 5 + 1))
+    assert "the same outputs on 40 rows" in exported.summary
+    expected = network.vote(X, 3, seed=4) if num_votes else network.deterministic_scores(X) * np.sqrt(6)
+    np.testing.assert_allclose(packed.vote(X) if num_votes else packed.scores(X), expected, rtol=1e-14)
+
+
+@pytest.mark.parametrize("num_votes", [0, 3])
+def test_an_export_that_differs_gets_no_name(
+    num_votes: int, file: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """One row of twenty with another output."""
+    before, X = file.read_bytes(), rng.choice([-1.0, 1.0], (20, 7))
+    method = "vote" if num_votes else "scores"
+    right = getattr(PackedNetwork, method)
+    monkeypatch.setattr(
+        PackedNetwork, method, lambda *arguments: right(*arguments) + (np.arange(20) == 13)[:, None] * 1e-12
+    )
+    with pytest.raises(
+        ValueError, match="1 of 20 rows differ: the inputs are too large for exact sums; use dtype=floa"
+    ):
+        export_checked(file, ebp.EBPNetwork((7, 5, 1)), X, num_votes=num_votes)
+    assert file.read_bytes() == before
+    assert list(file.parent.iterdir()) == [file]

@@ -1,0 +1,50 @@
+"""Folds of a cross-validation: pairs of training and test rows, and their coded inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .coding import InputCoding
+
+__all__ = ["Fold", "Folds", "checked_folds", "coded"]
+
+Folds = Iterable[tuple[ArrayLike, ArrayLike]]
+"""Pairs of row numbers (training, test), as of `sklearn.model_selection.KFold(8).split(X)`."""
+
+
+class Fold(NamedTuple):
+    """A fold's coded training rows [N, D] with targets [N, C], the same of its test rows, and the coding."""
+
+    X: Any
+    Y: NDArray[np.float64]
+    X_test: Any
+    Y_test: NDArray[np.float64]
+    coding: InputCoding
+
+
+def checked_folds(folds: Folds, num_rows: int) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """The folds as arrays.
+
+    :raises ValueError: if there are none, or one has no training or no test rows, rows that are not among the
+        `num_rows`, or test rows that are training rows, too.
+    """
+    pairs = [(np.asarray(rows, np.intp), np.asarray(test_rows, np.intp)) for rows, test_rows in folds]
+    if not pairs:
+        raise ValueError("folds must hold at least one pair of training and test rows, got none.")
+    for number, pair in enumerate(pairs):
+        every = np.concatenate(pair)
+        if not all(len(rows) for rows in pair) or every.min() < 0 or every.max() >= num_rows:
+            raise ValueError(f"fold {number} must have training and test rows from 0 to {num_rows - 1}, got others.")
+        if common := np.intersect1d(*pair).size:
+            raise ValueError(f"test rows of fold {number} must not be training rows, and {common} are.")
+    return pairs
+
+
+def coded(kind: str, X: Any, Y: NDArray[np.float64], rows: NDArray[np.intp], test_rows: NDArray[np.intp]) -> Fold:
+    """The rows of a fold; what the coding has to know is learned from the training rows alone."""
+    coding = InputCoding.fit(kind, X[rows])
+    return Fold(coding.transform(X[rows]), Y[rows], coding.transform(X[test_rows]), Y[test_rows], coding)
