@@ -53,7 +53,7 @@ class Case:
     make: Callable[[Path], None] | None = None
 
     def definition(self) -> str:
-        """A text that is another one when what is computed has changed; a corrected new spelling alone changes nothing."""
+        """A text that is another one when other things are computed; new spellings alone do not change it."""
         calls = [f"{call.script} {' '.join(call.arguments(is_old=True))}" for call in self.calls]
         return "\n".join([*calls, "" if self.make is None else inspect.getsource(self.make)])
 
@@ -162,7 +162,7 @@ _DGP_CASES = (
         "dgp_stream",
         "a stream in two pieces",
         (
-            Call("train_dgp", f"{_SHARDS} --num_steps=35", **_SMALL_DGP),
+            Call("train_dgp", f"{_SHARDS} --num_steps=40", **_SMALL_DGP),
             Call("train_dgp", f"{_SHARDS} --num_steps=70 --resume", **_SMALL_DGP),
         ),
         write_shards,

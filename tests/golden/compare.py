@@ -206,13 +206,24 @@ def _arrays(old: Path, new: Path) -> Iterator[str]:
 
 
 def _scalars(old: Path, new: Path) -> Iterator[str]:
-    a, b = ([json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] for path in (old, new))
+    a, b = (_lines(path) for path in (old, new))
     steps = [[line["step"] for line in lines] for lines in (a, b)]
     if steps[0] != steps[1]:
         yield f"steps are {steps[0]} and {steps[1]}"
         return
     for x, y in zip(a, b, strict=True):
         yield from (f"step {x['step']}, {text}" for text in _values(x, y))
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    """The scalars of each step, which may be on several lines."""
+    found: list[dict[str, Any]] = []
+    for line in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
+        if found and found[-1]["step"] == line["step"]:
+            found[-1].update(line)
+        else:
+            found.append(line)
+    return found
 
 
 def _numbers(old: Path, new: Path) -> Iterator[str]:
