@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from absl import app, flags
 
-from experiment.data.sets.images import load_images
+from experiment.data import views
 from experiment.files import write_json
 from experiment.run.devices import apply_threads
 from experiment.run.folder import provenance
@@ -130,10 +130,11 @@ def rival_rows(python: str, settings: Mapping[str, Any]) -> tuple[list[dict[str,
     :raises RuntimeError: if its process fails, with the end of what it printed.
     """
     with tempfile.TemporaryDirectory() as folder:
-        images = load_images(str(settings["dataset"]), settings["data_dir"])
+        source = views.Source(dataset=str(settings["dataset"]), data_dir=settings["data_dir"])
+        images = views.load(source, "images", num_valid=0)
         path = Path(folder) / "images.npz"
-        arrays = {"X": images.scaled(images.X), "X_test": images.scaled(images.X_test)}
-        np.savez(path, **arrays, labels=images.labels, labels_test=images.labels_test)
+        (X, labels), (X_test, labels_test) = images.train, images.test
+        np.savez(path, X=X, labels=labels[:, 0], X_test=X_test, labels_test=labels_test[:, 0])
         given = json.dumps({**settings, "data": str(path)})
         environment = {**os.environ, "TF_USE_LEGACY_KERAS": "1"}
         done = subprocess.run([python, "-c", _RIVAL, given], env=environment, capture_output=True, text=True)

@@ -35,7 +35,7 @@ from darn.model import DARN, DARNConfig
 from darn.rans import compiled_kernels
 from darn.serialization import load_darn
 from darn.training import Trainer, TrainingConfig
-from experiment.data.sets.binary import load_binary
+from experiment.data.sets import catalogue
 from experiment.files import write_json
 from experiment.run.devices import apply_threads
 from experiment.run.folder import provenance
@@ -147,13 +147,13 @@ def main(argv: Sequence[str]) -> None:
     results: list[dict[str, Any]] = []
     checksums = []
     for name in names:
-        data = load_binary(name, FLAGS.data_dir)
+        data = catalogue.read(name, "binary", FLAGS.data_dir)
         checksums.append(data.sha256)
         is_given = FLAGS.model and name == names[-1]
-        model = load_darn(FLAGS.model) if is_given else trained(data.train, FLAGS.hidden, FLAGS.train_steps)
-        for N in sorted({min(int(count), len(data.test)) for count in FLAGS.images}):
+        model = load_darn(FLAGS.model) if is_given else trained(data.train.X, FLAGS.hidden, FLAGS.train_steps)
+        for N in sorted({min(int(count), data.sizes["test"]) for count in FLAGS.images}):
             results += measure(
-                name, model, data.test[:N], length_samples=FLAGS.length_samples, repetitions=FLAGS.repetitions
+                name, model, data.test.X[:N], length_samples=FLAGS.length_samples, repetitions=FLAGS.repetitions
             )
     print_rows(results)
     if FLAGS.output:

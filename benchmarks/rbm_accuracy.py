@@ -21,8 +21,8 @@ import numpy as np
 import tensorflow as tf
 from absl import app, flags
 
-from experiment.data.rows import batch_indices
-from experiment.data.sets import binary as binary_data
+from experiment.data.batches import batch_indices
+from experiment.data.sets import catalogue
 from experiment.files import write_json
 from experiment.run.devices import apply_threads
 from experiment.run.folder import provenance
@@ -49,7 +49,7 @@ SETTINGS = (
 def track(setting: str, seed: int, arguments: flags.FlagValues) -> dict[str, np.ndarray]:
     """Errors, deviations and flags at each compared update of one run."""
     name, rate, decay = setting.split("-")
-    data = binary_data.load_binary(name, arguments.data_dir).train
+    data = catalogue.read(name, "binary", arguments.data_dir).train.X
     config = SMLConfig(
         learning_rate=float(rate),
         lr_decay=None if decay == "const" else float(decay),

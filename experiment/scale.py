@@ -16,7 +16,7 @@ from absl import flags
 
 from experiment import distribution
 from experiment.data.batches import batch_indices
-from experiment.data.rows import Part, Splits
+from experiment.data.rows import Part
 from experiment.data.streams.presets import PRESETS, numeric
 from experiment.data.streams.reader import BatchReader
 from experiment.data.streams.scan import load_stored, save, scan
@@ -29,7 +29,6 @@ __all__ = [
     "define_strategy_flags",
     "keep_scan",
     "load_stream",
-    "splits_of",
     "strategy_from_flags",
 ]
 
@@ -113,25 +112,6 @@ def load_stream(flag_values: flags.FlagValues = flags.FLAGS) -> Stream:
     }
     stored = load_stored(_scan_file(fv), shards, preset, **settings) if fv.resume else None
     return stored or scan(shards, preset, progress=fv.progress, **settings)
-
-
-def splits_of(stream: Stream) -> Splits:
-    """The samples of a stream as in-memory data sets have them."""
-    rows, split = stream.rows, stream.settings["split"]
-    return Splits(
-        train=rows.train,
-        valid=rows.parts.get("valid"),
-        test=rows.test,
-        name=rows.name,
-        task=stream.preset.task,
-        feature_names=rows.feature_names,
-        target_name=stream.preset.target_name,
-        class_names=rows.class_names,
-        source=rows.source,
-        sha256=rows.sha256,
-        schema=None,
-        split=split,
-    )
 
 
 def keep_scan(stream: Stream, flag_values: flags.FlagValues = flags.FLAGS) -> None:

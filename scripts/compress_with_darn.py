@@ -27,20 +27,20 @@ if importlib.util.find_spec("darn") is None:  # run from a checkout that is not 
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
+from experiment import files
+from experiment.data import views
+from experiment.files import atomic_path, write_json
+from experiment.flags import apply_threads
+from experiment.script import run_program
+from experiment.seeds import named_seed
+
 import numpy as np
 from absl import app, flags
-
 from darn import coding
 from darn.description_length import description_length
 from darn.integer_model import IntegerModel
 from darn.model import DARN
 from darn.serialization import load_darn
-from experiment.data import tables
-from experiment.data.sets import binary as binary_data
-from experiment.files import atomic_path, write_json
-from experiment.flags import apply_threads
-from experiment.script import run_program
-from experiment.seeds import named_seed
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("model", None, "Folder of a run of train_darn.py, or the file of a model.", required=True)
@@ -77,11 +77,11 @@ def load_model(path: Path) -> DARN:
 def read_bits() -> np.ndarray:
     """The data to encode, [N, n_x]; the codec checks their values."""
     if FLAGS.dataset is not None:
-        data = binary_data.load_binary(FLAGS.dataset, FLAGS.data_dir)
+        data = views.load(views.Source(dataset=FLAGS.dataset, data_dir=FLAGS.data_dir), "binary")
         part = FLAGS.part or "test"
         if part == "X":
             raise ValueError("--part of a --dataset must be train, valid or test, got X.")
-        return np.asarray(getattr(data, part))
+        return np.asarray(data.parts[part].X)
     path = Path(FLAGS.input)
     if not path.is_file():
         raise ValueError(f"--input must be a file, but there is none at {path}; check the path.")
@@ -109,7 +109,7 @@ def read_csv(path: Path) -> np.ndarray:
 
 
 def read_npz(path: Path) -> np.ndarray:
-    arrays = tables.read_npz(path)
+    arrays = files.read_npz(path)
     found = [name for name in ("X", "train", "valid", "test") if name in arrays]
     wanted = [FLAGS.part] if FLAGS.part else found
     if len(wanted) != 1 or wanted[0] not in arrays:

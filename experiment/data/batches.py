@@ -5,15 +5,17 @@ minibatches(first=7, count=5)                       # int64 [5, 100]: the rows o
 """
 
 import functools
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import tensorflow as tf
 from numpy.typing import NDArray
 
+from experiment.data.rows import Indices
 from experiment.seeds import Seeds, numpy_rng
 
-__all__ = ["Minibatches", "batch_indices"]
-
-Indices = NDArray[np.int64]
+__all__ = ["ArrayBatches", "Minibatches", "batch_indices"]
 
 
 class Minibatches:
@@ -38,6 +40,48 @@ class Minibatches:
     def __call__(self, first: int, count: int) -> Indices:
         """Those of the steps `first` to `first + count - 1`: int64 [count, size]."""
         return np.stack([batch_indices(self._seed, first + i, self.num_rows, self.size) for i in range(count)])
+
+
+class ArrayBatches:
+    """Minibatches of arrays in memory, as `streams.reader.BatchReader` has them of files: a function of the step.
+
+    :param arrays: with equally many rows, such as inputs and targets.
+    :param batch_size: rows of a batch of one lane; all rows of the only lane if there are fewer.
+    :param seed: integer seed of the order.
+    :param lane: number of this lane, from 0: the lanes' batches of a step are parts of one batch, one after the other.
+    :param num_lanes: number of lanes.
+    :raises ValueError: if several lanes together want more rows than there are, or a number is out of range.
+    """
+
+    def __init__(
+        self, arrays: Sequence[NDArray[Any]], *, batch_size: int, seed: int, lane: int = 0, num_lanes: int = 1
+    ) -> None:
+        num_rows = len(arrays[0])
+        if batch_size < 1 or not 0 <= lane < num_lanes:
+            raise ValueError(
+                f"batches need batch_size >= 1 and a lane from 0 to num_lanes - 1, got {batch_size} and lane {lane} of "
+                f"{num_lanes}."
+            )
+        if num_lanes > 1 and batch_size * num_lanes > num_rows:
+            raise ValueError(
+                f"a batch of {num_lanes} lanes must have at most the {num_rows} rows there are, got "
+                f"{batch_size * num_lanes}; lower --batch_size."
+            )
+        self._arrays, self._seed, self._size = arrays, seed, batch_size * num_lanes
+        self._lane = slice(lane * batch_size, (lane + 1) * batch_size)
+        is_full = num_lanes == 1 and batch_size >= num_rows
+        self._everything = tuple(map(tf.constant, arrays)) if is_full else None
+
+    def __call__(self, step: int) -> tuple[tf.Tensor, ...]:
+        """This lane's rows of the minibatch of a step."""
+        if self._everything is not None:
+            return self._everything
+        rows = batch_indices(self._seed, step, len(self._arrays[0]), self._size)[self._lane]
+        return tuple(tf.constant(array[rows]) for array in self._arrays)
+
+    def scalars(self) -> dict[str, float]:
+        """What to log: nothing, as no step waits for arrays in memory."""
+        return {}
 
 
 def batch_indices(seed: int, step: int, num_data: int, batch_size: int) -> Indices:

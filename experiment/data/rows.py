@@ -1,12 +1,13 @@
-"""A data set as arrays in raw units: checks, train/valid/test splits, standardisation and minibatches.
+"""Rows of a data set in named parts: the one type that every reader returns and every script starts from.
 
-dataset = datasets.load("boston") or tables.read_table("mine.csv", target="price")
-splits = make_splits(dataset, split=0, seed=0)
-x_scale = Standardizer.fit(splits.train.X)          # from the training part only
-rows = batch_indices(seed, step, len(splits.train.X), 1000)
+    data = views.load(Source(dataset="boston"), "supervised")
+    data.train.X, data.test.Y, data.sizes
+    data.some("train", 10_000, Seeds(0))                # the rows that are looked at during training
+    views.load(Source(dataset="wine"), "supervised", split=None).folds(8)
+
+A reader of rows that are not divided returns them in one part "all", which :func:`divide` cuts.
 """
 
-import functools
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,92 +16,27 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from experiment.data.batches import Indices, batch_indices
 from experiment.seeds import Seeds, numpy_rng
 
 if TYPE_CHECKING:
     from experiment.data.tables import TableSchema
 
 __all__ = [
-    "Dataset",
     "Indices",
     "Part",
     "Rows",
-    "Splits",
-    "Standardizer",
     "Task",
-    "batch_indices",
     "check_finite",
     "divide",
-    "make_splits",
+    "undivided",
 ]
 
 Task = Literal["regression", "binary", "multiclass"]
 
+Indices = NDArray[np.int64]
+"""Numbers of rows."""
+
 _HASH_ROWS = 65_536
-
-
-@dataclass(frozen=True, eq=False)
-class Dataset:
-    """Inputs and targets of one data set in the units of its source; the constructor checks them.
-
-    The arrays are kept in float64: 8 N (D + P) bytes, for example 2.5 GB for HIGGS.
-
-    :param name: short name for reports.
-    :param X: float64 inputs of shape [N, D].
-    :param Y: for regression float64 targets [N, P]; for binary integer labels 0 and 1 [N, 1]; for multiclass integer
-        labels 0, ..., C-1 [N, 1], where C is the number of `class_names`.
-    :param task: "regression", "binary" or "multiclass".
-    :param feature_names: D names; () stands for "x0", "x1", ...
-    :param target_name: name of the target; several are joined by ", ".
-    :param class_names: for classification the label of each class as in the source; () for regression.
-    :param source: where the data come from and what was done to them.
-    :param splits: the standard splits as pairs of row numbers (train, test), or None if there are none.
-    :param schema: how a table's columns became `X` and `Y`; None if `X` holds the source's own numbers.
-    :raises ValueError: naming the first thing wrong: shapes, types, fewer than 2 rows, values that are NaN or
-        infinite, a constant target, labels coded in another way, or splits that name a row twice or none.
-    """
-
-    name: str
-    X: NDArray[np.float64]
-    Y: NDArray[Any]
-    task: Task
-    feature_names: tuple[str, ...] = ()
-    target_name: str = "y"
-    class_names: tuple[str, ...] = ()
-    source: str = ""
-    splits: tuple[tuple[Indices, Indices], ...] | None = None
-    schema: "TableSchema | None" = None
-
-    def __post_init__(self) -> None:
-        what = f"data set {self.name!r}"
-        X = _numbers(self.X, f"X of {what}").astype(np.float64, copy=False)
-        Y = _numbers(self.Y, f"Y of {what}")
-        if len(X) != len(Y):
-            raise ValueError(f"X and Y of {what} must have as many rows, got {len(X)} and {len(Y)}; align them.")
-        if len(X) < 2:
-            raise ValueError(f"{what} must have at least 2 rows, got {len(X)}; check that the file is complete.")
-        names = tuple(self.feature_names) or tuple(f"x{d}" for d in range(X.shape[1]))
-        if len(names) != X.shape[1]:
-            raise ValueError(f"{what} must have one name for each of {X.shape[1]} features, got {len(names)} names.")
-        check_finite(X, names, f"X of {what}")
-        check_finite(Y, [self.target_name] * Y.shape[1], f"Y of {what}")
-        object.__setattr__(self, "X", X)
-        object.__setattr__(self, "feature_names", names)
-        object.__setattr__(self, "Y", _checked_targets(Y, self.task, len(self.class_names), what))
-        for number, pair in enumerate(self.splits or ()):
-            _check_split(pair, len(X), f"split {number} of {what}")
-
-    @functools.cached_property
-    def sha256(self) -> str:
-        """Checksum of X, Y and the standard splits: the same whichever file format they were read from."""
-        digest = hashlib.sha256(f"{self.task} {self.X.shape} {self.Y.shape}".encode())
-        arrays = [self.X, self.Y.astype("<f8"), *(np.asarray(i) for pair in self.splits or () for i in pair)]
-        for array in arrays:
-            kind = "<f8" if array.dtype.kind == "f" else "<i8"
-            for start in range(0, len(array), _HASH_ROWS):
-                digest.update(np.ascontiguousarray(array[start : start + _HASH_ROWS], dtype=kind).tobytes())
-        return digest.hexdigest()
 
 
 class Part(NamedTuple):
@@ -199,26 +135,63 @@ class Rows:
         return self.parts[name]
 
 
-@dataclass(frozen=True, eq=False)
-class Splits:
-    """Training, validation and test part of a data set, with what reports need to know of it.
+def undivided(
+    name: str,
+    X: Any,
+    Y: Any,
+    task: Task,
+    *,
+    source: str,
+    feature_names: Sequence[str] = (),
+    target_names: Sequence[str] = (),
+    class_names: Sequence[str] = (),
+    splits: Sequence[tuple[Indices, Indices]] | None = None,
+    schema: "TableSchema | None" = None,
+) -> Rows:
+    """Inputs and targets as a data set of one part "all", checked, in the units of their source.
 
-    `valid` is None if no validation part was asked for. The fields after `test` are those of :class:`Dataset`, and
-    `split` is the number of the split.
+    The arrays are kept in float64: 8 N (D + P) bytes, for example 2.7 GB for HIGGS.
+
+    :param X: numbers [N, D].
+    :param Y: targets [N, P] of a regression, or labels 0, ..., C-1 [N, 1], where C is the number of `class_names`.
+    :param feature_names: D names; () stands for "x0", "x1", ...
+    :param target_names: P names; () stands for "y", or "y0", "y1", ...
+    :param splits: the standard splits as pairs of row numbers (train, test), or None if there are none.
+    :raises ValueError: naming the first thing wrong: shapes, types, fewer than 2 rows, values that are NaN or
+        infinite, a constant target, labels coded in another way, or splits that name a row twice or none.
     """
-
-    train: Part
-    valid: Part | None
-    test: Part
-    name: str
-    task: Task
-    feature_names: tuple[str, ...]
-    target_name: str
-    class_names: tuple[str, ...]
-    source: str
-    sha256: str
-    schema: "TableSchema | None"
-    split: int
+    what = f"data set {name!r}"
+    X = _numbers(X, f"X of {what}").astype(np.float64, copy=False)
+    Y = _numbers(Y, f"Y of {what}")
+    if len(X) != len(Y):
+        raise ValueError(f"X and Y of {what} must have as many rows, got {len(X)} and {len(Y)}; align them.")
+    if len(X) < 2:
+        raise ValueError(f"{what} must have at least 2 rows, got {len(X)}; check that the file is complete.")
+    names = tuple(feature_names) or tuple(f"x{d}" for d in range(X.shape[1]))
+    targets = tuple(target_names) or (("y",) if Y.shape[1] == 1 else tuple(f"y{p}" for p in range(Y.shape[1])))
+    if len(names) != X.shape[1] or len(targets) != Y.shape[1]:
+        raise ValueError(
+            f"{what} must have one name for each of {X.shape[1]} features and {Y.shape[1]} targets, got {len(names)} "
+            f"and {len(targets)} names."
+        )
+    check_finite(X, names, f"X of {what}")
+    check_finite(Y, targets, f"Y of {what}")
+    Y = _checked_targets(Y, task, len(class_names), what)
+    pairs = None if splits is None else tuple(splits)
+    for number, pair in enumerate(pairs or ()):
+        _check_split(pair, len(X), f"split {number} of {what}")
+    return Rows(
+        name,
+        {"all": Part(X, Y)},
+        task,
+        source,
+        _sha256(X, Y, task, pairs or ()),
+        feature_names=names,
+        target_names=targets,
+        class_names=tuple(class_names),
+        schema=schema,
+        splits=pairs,
+    )
 
 
 def divide(data: Rows, *, split: int = 0, valid_fraction: float = 0.1, seed: int = 0) -> Rows:
@@ -271,107 +244,6 @@ def split_numbers(
     return {"train": train[~is_valid], "valid": train[is_valid], "test": test}
 
 
-def make_splits(dataset: Dataset, *, split: int, valid_fraction: float = 0.1, seed: int) -> Splits:
-    """As :func:`divide`, for a `Dataset`; `valid` is None if there is none."""
-    numbers = split_numbers(dataset.name, len(dataset.X), dataset.splits, split, valid_fraction, seed)
-    parts = {part: rows_of(dataset.X, dataset.Y, rows) for part, rows in numbers.items()}
-    return Splits(
-        train=parts["train"],
-        valid=parts.get("valid"),
-        test=parts["test"],
-        name=dataset.name,
-        task=dataset.task,
-        feature_names=dataset.feature_names,
-        target_name=dataset.target_name,
-        class_names=dataset.class_names,
-        source=dataset.source,
-        sha256=dataset.sha256,
-        schema=dataset.schema,
-        split=split,
-    )
-
-
-@dataclass(frozen=True, eq=False)
-class Standardizer:
-    """The map x -> (x - mean) / scale of each column, and back.
-
-    :param mean: [D], in the units of the data.
-    :param scale: [D], positive; a variance in standardised units is multiplied by scale^2 to get back.
-    :param constant_columns: numbers of the columns that did not vary in the fitted array; their scale is 1.
-    """
-
-    mean: NDArray[np.float64]
-    scale: NDArray[np.float64]
-    constant_columns: tuple[int, ...] = ()
-
-    @classmethod
-    def fit(cls, array: NDArray[Any]) -> "Standardizer":
-        """Mean and standard deviation (divisor n) of each column of `array` [n, D]: give the training part only.
-
-        :raises ValueError: if `array` is not a matrix with rows, or its values are not finite or overflow.
-        """
-        array = _numbers(array, "the array to standardise")
-        if len(array) == 0:
-            raise ValueError("the array to standardise must have rows, got none; give the training part.")
-        check_finite(array, [str(d) for d in range(array.shape[1])], "the array to standardise")
-        mean, scale, constant = np.empty(array.shape[1]), np.ones(array.shape[1]), []
-        for d in range(array.shape[1]):  # by column, so that no copy of a large array is made
-            column = array[:, d].astype(np.float64, copy=False)
-            with np.errstate(over="ignore", invalid="ignore"):
-                mean[d], deviation = column.mean(), column.std()
-            if not np.isfinite(deviation):
-                raise ValueError(f"column {d} has values up to {np.abs(column).max():.3g}, too large; rescale it.")
-            if deviation <= 4 * np.finfo(np.float64).eps * np.abs(column).max():  # no more than rounding
-                mean[d], deviation = column[0], 1.0
-                constant.append(d)
-            scale[d] = deviation
-        return cls(mean, scale, tuple(constant))
-
-    @classmethod
-    def identity(cls, num_columns: int) -> "Standardizer":
-        """The map that changes nothing, for columns that are in good units already (pixels, say)."""
-        return cls(np.zeros(num_columns), np.ones(num_columns))
-
-    def transform(self, array: NDArray[Any]) -> NDArray[np.float64]:
-        """Raw units [..., D] to standardised units [..., D]."""
-        return np.asarray((self._checked(array) - self.mean) / self.scale)
-
-    def inverse_transform(self, array: NDArray[Any]) -> NDArray[np.float64]:
-        """Standardised units [..., D] to raw units [..., D]."""
-        return np.asarray(self._checked(array) * self.scale + self.mean)
-
-    def to_json(self) -> dict[str, Any]:
-        """A dictionary for `experiment.run_dir.write_json`; exact, as Python writes floats in full."""
-        return {
-            "mean": self.mean.tolist(),
-            "scale": self.scale.tolist(),
-            "constant_columns": list(self.constant_columns),
-        }
-
-    @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> "Standardizer":
-        """The inverse of :meth:`to_json`.
-
-        :raises ValueError: if entries are missing or do not fit each other.
-        """
-        try:
-            mean, scale = (np.array(stored[key], dtype=np.float64) for key in ("mean", "scale"))
-            constant = tuple(int(d) for d in stored["constant_columns"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"the stored standardisation is damaged ({error!r}); take an undamaged copy.") from error
-        if mean.ndim != 1 or mean.shape != scale.shape or not np.all(scale > 0):
-            raise ValueError("the stored standardisation needs as many means as positive scales; take another copy.")
-        return cls(mean, scale, constant)
-
-    def _checked(self, array: NDArray[Any]) -> NDArray[Any]:
-        array = np.asarray(array)
-        if array.ndim == 0 or array.shape[-1] != len(self.mean):
-            raise ValueError(
-                f"the array must have {len(self.mean)} columns as the fitted one, got shape {array.shape}."
-            )
-        return array
-
-
 def check_finite(array: NDArray[Any], names: Sequence[str], what: str) -> None:
     """Raise ValueError, naming column, count and first row, if `array` [N, D] holds NaN or infinite values."""
     for d in range(array.shape[1]):
@@ -381,6 +253,16 @@ def check_finite(array: NDArray[Any], names: Sequence[str], what: str) -> None:
                 f"{what} must be finite, but column {names[d]!r} has {int(bad.sum())} NaN or infinite values, the "
                 f"first in row {int(bad.argmax())} (from 0); drop those rows or put in values."
             )
+
+
+def _sha256(X: NDArray[Any], Y: NDArray[Any], task: str, splits: Sequence[tuple[Indices, Indices]]) -> str:
+    """Checksum of X, Y and the standard splits: the same whichever file format they were read from."""
+    digest = hashlib.sha256(f"{task} {X.shape} {Y.shape}".encode())
+    for array in (X, Y.astype("<f8"), *(np.asarray(rows) for pair in splits for rows in pair)):
+        kind = "<f8" if array.dtype.kind == "f" else "<i8"
+        for start in range(0, len(array), _HASH_ROWS):
+            digest.update(np.ascontiguousarray(array[start : start + _HASH_ROWS], dtype=kind).tobytes())
+    return digest.hexdigest()
 
 
 def _numbers(values: Any, what: str) -> NDArray[Any]:

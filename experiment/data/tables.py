@@ -1,33 +1,28 @@
-"""A user's own table (.csv, .csv.gz, .parquet or .npz) as a `Dataset`, and the same columns again for prediction.
+"""A user's own table (.csv, .csv.gz, .parquet or .npz) as rows, and the same columns again for prediction.
 
-    dataset = read_table("houses.csv", target="price")
-    write_json("schema.json", schema_of(dataset).to_json())
+    data = read_table("houses.csv", target="price")
+    write_json("schema.json", schema_of(data).to_json())
     X, Y = apply_schema(TableSchema.from_json(stored), "new_houses.csv")        # Y is None if "price" is not there
 
 Columns of numbers and of true/false become one column of X each. Columns of text become one column of zeros and ones
 for each level. The target is a regression target, a binary or a multiclass label, see :func:`read_table`.
 """
 
-import csv
-import gzip
-import importlib
 import os
 import re
-import warnings
-import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, cast, get_args
+from typing import Any, cast, get_args
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from experiment.data.rows import Dataset, Indices, Rows, Splits, Task, check_finite
+from experiment.data.frames import Table, check_missing, quoted, read_frame
+from experiment.data.rows import Rows, Task, check_finite, undivided
 
-__all__ = ["Column", "TableSchema", "apply_schema", "read_npz", "read_table", "schema_of"]
+__all__ = ["Column", "TableSchema", "apply_schema", "read_table", "schema_of"]
 
 MAX_LEVELS = 50
 """Most levels that a text column may have."""
@@ -35,7 +30,6 @@ MAX_LEVELS = 50
 _MAX_CLASSES = 20
 _CLASS_FRACTION = 0.05
 _DATE = re.compile(r"\s*(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4})([T\s]+\d{1,2}:\d{2}.*)?\s*")
-_READ_ERRORS = (ValueError, EOFError, KeyError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error)
 
 
 @dataclass(frozen=True)
@@ -100,7 +94,7 @@ class TableSchema:
         return cls(columns, targets, cast(Task, task), names)
 
 
-def read_table(path: str | os.PathLike[str], *, target: str | None, task: Task | None = None) -> Dataset:
+def read_table(path: str | os.PathLike[str], *, target: str | None, task: Task | None = None) -> Rows:
     """Read a table and find out what its columns are.
 
     An .npz file holds either matrices `X` [N, D] and `y` or `Y` ([N] or [N, P]), and perhaps `feature_names` [D] and
@@ -111,12 +105,12 @@ def read_table(path: str | os.PathLike[str], *, target: str | None, task: Task |
         binary labels, and at most 20 different integers that are at most 5% of N are multiclass labels; everything
         else is a regression target. Text with more than 20 levels that are more than 5% of N is refused. Classes are
         sorted, so with two classes the second in order is class 1.
-    :return: the data set; :func:`schema_of` gives the encoding to store.
+    :return: the data set in one part "all"; :func:`schema_of` gives the encoding to store.
     :raises ValueError: naming file and columns: a file that is missing, empty, truncated or of another format; missing
         values; dates; text among numbers; a text column of more than 50 levels; a task that the target does not allow.
     """
     path = Path(path)
-    table = _read(path)
+    table = read_frame(path)
     targets = _target_names(table, target, path)
     frame = table.frame
     features = [name for name in frame.columns if name not in targets]
@@ -124,19 +118,19 @@ def read_table(path: str | os.PathLike[str], *, target: str | None, task: Task |
         raise ValueError(f"{path} has no column besides the target {targets[0]!r}; add the inputs.")
     if len(frame) < 2:
         raise ValueError(f"{path} must have at least 2 rows below its header, got {len(frame)}; check the file.")
-    _check_missing(frame, [*features, *targets], path)
+    check_missing(frame, [*features, *targets], path)
     _check_dates(frame, [*features, *targets], path)
     columns = tuple(_column(frame[name], path) for name in features)
     found: Task = task or ("regression" if len(targets) > 1 else _inferred_task(frame[targets[0]], path))
     class_names = _class_names(frame, targets, found, path)
     schema = TableSchema(columns, tuple(targets), found, class_names)
-    return Dataset(
-        name=path.name.split(".")[0],
-        X=_features(schema, frame, path),
-        Y=_targets(schema, frame, path),
-        task=found,
+    return undivided(
+        path.name.split(".")[0],
+        _features(schema, frame, path),
+        _targets(schema, frame, path),
+        found,
         feature_names=schema.feature_names,
-        target_name=", ".join(targets),
+        target_names=targets,
         class_names=class_names,
         source=f"the file {path.name}" + ("" if task else f"; task {found!r} inferred from the target"),
         splits=table.splits,
@@ -144,33 +138,32 @@ def read_table(path: str | os.PathLike[str], *, target: str | None, task: Task |
     )
 
 
-def schema_of(data: Dataset | Splits | Rows) -> TableSchema:
+def schema_of(data: Rows) -> TableSchema:
     """How to read a new table for a model of this data: its schema, else columns of numbers named as the features."""
     if data.schema is not None:
         return data.schema
     columns = tuple(Column(name) for name in data.feature_names)
-    targets = data.target_names if isinstance(data, Rows) else (data.target_name,)
-    return TableSchema(columns, targets, cast(Task, data.task), data.class_names)
+    return TableSchema(columns, data.target_names, cast(Task, data.task), data.class_names)
 
 
 def apply_schema(schema: TableSchema, path: str | os.PathLike[str]) -> tuple[NDArray[np.float64], NDArray[Any] | None]:
     """Encode another table as the one that `schema` came from.
 
-    :return: X [N, D] in raw units, and Y [N, P] as in :class:`Dataset`, or None if the table lacks the
+    :return: X [N, D] in raw units, and Y [N, P] as in `Rows`, or None if the table lacks the
         target columns or they are empty. Other columns are not used, and the order of columns is free.
     :raises ValueError: as :func:`read_table`, and if feature columns are missing or a value is no known level or class.
     """
     path = Path(path)
-    table = _read(path)
+    table = read_frame(path)
     frame = table.frame
     names = [column.name for column in schema.columns]
     absent = [name for name in names if name not in frame.columns]
     if absent:
-        raise ValueError(f"{path} must have the columns of the training data, but lacks {_quoted(absent)}; add them.")
+        raise ValueError(f"{path} must have the columns of the training data, but lacks {quoted(absent)}; add them.")
     if len(frame) == 0:
         raise ValueError(f"{path} must have at least 1 row below its header, got none; check the file.")
     has_targets = all(name in frame.columns and frame[name].notna().any() for name in schema.targets)
-    _check_missing(frame, [*names, *(schema.targets if has_targets else ())], path)
+    check_missing(frame, [*names, *(schema.targets if has_targets else ())], path)
     X = _features(schema, frame, path)
     check_finite(X, schema.feature_names, f"X of {path}")
     if not has_targets:
@@ -180,148 +173,21 @@ def apply_schema(schema: TableSchema, path: str | os.PathLike[str]) -> tuple[NDA
     return X, Y
 
 
-def read_npz(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
-    """All arrays of an .npz file by name; never unpickles.
-
-    :raises ValueError: if the file is damaged or holds Python objects.
-    """
-    try:
-        with np.load(path, allow_pickle=False) as stored:
-            return {name: stored[name] for name in stored.files}
-    except (AttributeError, TypeError, *_READ_ERRORS) as error:
-        raise ValueError(f"{path} is no readable .npz file of plain arrays ({error}); write it again.") from error
-
-
-class _Table(NamedTuple):
-    frame: pd.DataFrame
-    targets: tuple[str, ...] = ()  # known only for an .npz file with X and y
-    splits: tuple[tuple[Indices, Indices], ...] | None = None
-
-
-def _read(path: Path) -> _Table:
-    if not path.is_file():
-        raise ValueError(f"--data must be a file, but there is none at {path}; check the path.")
-    if path.stat().st_size == 0:
-        raise ValueError(f"{path} is empty; check how it was written.")
-    kind = "".join(path.suffixes[-2:]) if path.suffix == ".gz" else path.suffix
-    if kind.lower() in (".csv", ".csv.gz"):
-        return _Table(_read_csv(path))
-    if kind.lower() == ".parquet":
-        try:
-            importlib.import_module("pyarrow")
-            frame = pd.read_parquet(path)
-        except ImportError as error:
-            raise ValueError(
-                f"reading {path} needs the package pyarrow ({error}); install a version for NumPy {np.__version__}."
-            ) from error
-        except (OSError, *_READ_ERRORS) as error:
-            raise ValueError(f"{path} is no readable parquet file ({error}); write it again.") from error
-        frame.columns = frame.columns.map(str)
-        return _Table(frame.reset_index(drop=True))
-    if kind.lower() == ".npz":
-        return _npz_table(read_npz(path), path)
-    raise ValueError(f"--data must end in .csv, .csv.gz, .parquet or .npz, got {path.name}; convert the file.")
-
-
-def _read_csv(path: Path) -> pd.DataFrame:
-    try:
-        opener = gzip.open if path.suffix.lower() == ".gz" else open
-        with opener(path, "rt", encoding="utf-8-sig", newline="") as lines:
-            header = next(csv.reader(lines), [])
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)  # rows longer than the header
-            frame = pd.read_csv(
-                path, index_col=False, float_precision="round_trip", encoding="utf-8-sig", low_memory=False
-            )
-    except pd.errors.ParserWarning as error:
-        raise ValueError(f"{path} has rows of more values than column names; check its commas.") from error
-    except (csv.Error, *_READ_ERRORS) as error:
-        raise ValueError(f"{path} is no readable, complete CSV file in UTF-8 ({error}); write it again.") from error
-    header = [name.strip() for name in header]
-    repeated = sorted({name for name in header if header.count(name) > 1})
-    if repeated:
-        raise ValueError(f"{path} must have different column names, but {_quoted(repeated)} occur twice; rename them.")
-    if "" in header:
-        raise ValueError(
-            f"column {header.index('')} of {path} has no name; name it, or leave out a column of row numbers."
-        )
-    if any(re.fullmatch(r"[-+]?\d*\.?\d+([eE][-+]?\d+)?", name) for name in header):
-        raise ValueError(f"the first line of {path} must hold column names, got numbers ({header[0]}, ...); add them.")
-    if len(header) == 1 and re.search(r"[;\t]", header[0]):
-        raise ValueError(f"{path} must have commas between its columns, got {header[0][:60]!r}; convert it.")
-    frame.columns = pd.Index(header)
-    return frame
-
-
-def _npz_table(arrays: dict[str, NDArray[Any]], path: Path) -> _Table:
-    if "X" not in arrays:
-        wrong = [name for name, array in arrays.items() if array.shape != (len(array) if array.ndim else 0,)]
-        lengths = {len(array) for array in arrays.values() if array.ndim}
-        if wrong or len(lengths) != 1:
-            raise ValueError(
-                f"{path} must hold X and y, or one array [N] for each column, got "
-                f"{', '.join(f'{name} {array.shape}' for name, array in arrays.items()) or 'no array'}; write it again."
-            )
-        return _Table(pd.DataFrame(arrays))
-    extra = sorted(set(arrays) - {"X", "y", "Y", "feature_names", "train_idx", "test_idx"})
-    if extra or {"y", "Y"} <= set(arrays):
-        raise ValueError(
-            f"{path} may hold X, y or Y, feature_names, train_idx and test_idx, got {_quoted(sorted(arrays))}; leave "
-            "out the others."
-        )
-    X = arrays["X"]
-    names = [str(name) for name in arrays.get("feature_names", [f"x{d}" for d in range(X.shape[-1] if X.ndim else 0)])]
-    if X.ndim != 2 or len(set(names)) != X.shape[1]:
-        raise ValueError(
-            f"X in {path} must be [N, D] with D different feature names, got {X.shape}, {len(names)} names."
-        )
-    frame = pd.DataFrame(X, columns=pd.Index(names))
-    targets: tuple[str, ...] = ()
-    key = "Y" if "Y" in arrays else "y"
-    if key in arrays:
-        Y = np.atleast_1d(arrays[key])
-        Y = Y[:, None] if Y.ndim == 1 else Y
-        targets = (key,) if Y.shape[1] == 1 else tuple(f"{key}{p}" for p in range(Y.shape[1]))
-        if Y.ndim != 2 or len(Y) != len(X) or set(targets) & set(names):
-            raise ValueError(
-                f"{key} in {path} must be [N] or [N, P] with N = {len(X)} and be no feature's name, got {Y.shape}."
-            )
-        for p, name in enumerate(targets):
-            frame[name] = Y[:, p]
-    return _Table(frame, targets, _stored_splits(arrays, path))
-
-
-def _stored_splits(arrays: Mapping[str, NDArray[Any]], path: Path) -> tuple[tuple[Indices, Indices], ...] | None:
-    pair = [arrays[key] for key in ("train_idx", "test_idx") if key in arrays]
-    if not pair:
-        return None
-    if len(pair) != 2 or any(a.ndim != 2 or a.dtype.kind not in "iu" for a in pair) or len(pair[0]) != len(pair[1]):
-        raise ValueError(f"train_idx and test_idx in {path} must both be integers [splits, n]; write them again.")
-    return tuple((train.astype(np.int64), test.astype(np.int64)) for train, test in zip(*pair, strict=True))
-
-
-def _target_names(table: _Table, target: str | None, path: Path) -> list[str]:
+def _target_names(table: Table, target: str | None, path: Path) -> list[str]:
     if table.targets and target in (None, "y", "Y"):
         return list(table.targets)
     if table.targets:
         raise ValueError(f"--target={target} cannot be chosen in {path}, which holds X and y; leave --target out.")
     if target is None or target not in table.frame.columns:
-        raise ValueError(f"--target must be a column of {path}, got {target!r}; it has {_quoted(table.frame.columns)}.")
+        raise ValueError(f"--target must be a column of {path}, got {target!r}; it has {quoted(table.frame.columns)}.")
     return [target]
-
-
-def _check_missing(frame: pd.DataFrame, names: Sequence[str], path: Path) -> None:
-    counts = frame[list(names)].isna().sum()
-    bad = [f"{name!r} ({count})" for name, count in counts.items() if count]
-    if bad:
-        raise ValueError(f"{path} has missing values in {', '.join(bad)}; drop those rows or columns, or impute them.")
 
 
 def _check_dates(frame: pd.DataFrame, names: Sequence[str], path: Path) -> None:
     bad = [name for name in names if _is_date(frame[name])]
     if bad:
         raise ValueError(
-            f"{path} has dates in {_quoted(bad)}; replace each by numbers (year, month, hour, or days since a date) or "
+            f"{path} has dates in {quoted(bad)}; replace each by numbers (year, month, hour, or days since a date) or "
             "drop it."
         )
 
@@ -438,11 +304,6 @@ def _codes(series: pd.Series, known: Sequence[str], kind: str, path: Path) -> ND
         row = int((codes < 0).argmax())
         raise ValueError(
             f"column {series.name!r} of {path} has the value {texts[row]!r} in row {row} (from 0), no {kind} of the "
-            f"training data ({_quoted(known)}); drop such rows."
+            f"training data ({quoted(known)}); drop such rows."
         )
     return codes
-
-
-def _quoted(names: Any, limit: int = 10) -> str:
-    names = [repr(str(name)) for name in names]
-    return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")

@@ -12,22 +12,15 @@ data.train.X, data.valid.Y, data.sizes
 | "text"       | float32 CSR [n, D], words in documents | int64 [n, 1], 0 and 1 | "all", for `Rows.folds`             |
 """
 
-import hashlib
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, get_args
-
-import numpy as np
 
 from experiment.data import tables
-from experiment.data.rows import Dataset, Part, Rows, Task, divide
-from experiment.data.sets import binary, images, supervised, text
-from experiment.seeds import numpy_rng
+from experiment.data.bits import read_bits
+from experiment.data.rows import Rows, Task, divide
+from experiment.data.sets import catalogue, images
+from experiment.data.sets.catalogue import View, names
 
 __all__ = ["Source", "View", "load", "names"]
-
-View = Literal["supervised", "binary", "grey", "images", "text"]
 
 
 @dataclass(frozen=True)
@@ -54,18 +47,6 @@ class Source:
             raise ValueError("--target and --task describe your own table; give it with --data, or leave them out.")
 
 
-def names(view: View) -> list[str]:
-    """Names of the known data sets that have a view."""
-    known: dict[View, Callable[[], list[str]]] = {
-        "supervised": supervised.names,
-        "binary": binary.binary_names,
-        "grey": lambda: ["digits", "mnist"],
-        "images": images.image_names,
-        "text": text.names,
-    }
-    return known[view]()
-
-
 def load(
     source: Source,
     view: View,
@@ -87,100 +68,23 @@ def load(
     :param max_images: of "images": use only the first training images (before some are set aside) and test images.
     :raises ValueError: as the readers; a known set without this view is named with those that have it.
     """
-    if source.data is None:
-        _check_view(source.dataset or default, view)
-    elif view in ("grey", "text"):
-        raise ValueError(
-            f"--data={source.data} cannot be read as {view!r}; give --dataset, one of {', '.join(names(view))}."
-        )
     name = source.dataset or default
     if view == "supervised":
-        return _supervised(source, name, split, valid_fraction, seed)
-    if view == "binary":
-        return _binary(source, name)
+        if source.data is None:
+            data = catalogue.read(name, view, source.data_dir)
+        else:
+            data = tables.read_table(source.data, target=source.target, task=source.task)
+        return data if split is None else divide(data, split=split, valid_fraction=valid_fraction, seed=seed)
     if view == "images":
-        return _images(source, name, num_valid, max_images)
-    return _grey(source, name) if view == "grey" else _text(source, name)
-
-
-def _check_view(name: str, view: View) -> None:
-    having = [other for other in get_args(View) if name in names(other)]
-    if not having:
-        raise ValueError(f"--dataset must be one of {', '.join(names(view))}, got {name!r}; for own data use --data.")
-    if view not in having:
-        raise ValueError(
-            f"--dataset must have the view {view!r} here, as {', '.join(names(view))}; {name!r} has "
-            f"{', '.join(having)} only."
-        )
-
-
-def _supervised(source: Source, name: str, split: int | None, valid_fraction: float, seed: int) -> Rows:
-    if source.data is not None:
-        read = tables.read_table(source.data, target=source.target, task=source.task)
-    else:
-        read = supervised.load(name, source.data_dir)
-    data = _undivided(read)
-    return data if split is None else divide(data, split=split, valid_fraction=valid_fraction, seed=seed)
-
-
-def _undivided(read: Dataset) -> Rows:
-    return Rows(
-        read.name,
-        {"all": Part(read.X, read.Y)},
-        read.task,
-        read.source,
-        read.sha256,
-        feature_names=read.feature_names,
-        target_names=(read.target_name,) if read.schema is None else read.schema.targets,
-        class_names=read.class_names,
-        schema=read.schema,
-        splits=read.splits,
+        if source.data is None:
+            data, largest = catalogue.read(name, view, source.data_dir), images.LARGEST.get(name, 255)
+        else:
+            data, largest = images.read_own(source.data), 255
+        return images.prepared(data, largest, num_valid=num_valid, max_images=max_images)
+    if source.data is None:
+        return catalogue.read(name, view, source.data_dir)
+    if view == "binary":
+        return read_bits(source.data)
+    raise ValueError(
+        f"--data={source.data} cannot be read as {view!r}; give --dataset, one of {', '.join(names(view))}."
     )
-
-
-def _binary(source: Source, name: str) -> Rows:
-    read = binary.load_binary(name, source.data_dir) if source.data is None else binary.read_binary_table(source.data)
-    parts = {
-        part: Part(getattr(read, part), None if read.labels is None else getattr(read.labels, part)[:, None])
-        for part in ("train", "valid", "test")
-    }
-    return Rows(read.name, parts, "density", read.source, read.sha256, read.image_shape, read.column_names)
-
-
-def _grey(source: Source, name: str) -> Rows:
-    known = supervised.load(name, source.data_dir)
-    X = np.asarray(known.X, np.float32)
-    order = np.arange(len(X)) if name == "mnist" else numpy_rng(0, "binary_data/digits").permutation(len(X))
-    cuts = [50_000, 60_000] if name == "mnist" else [1297, 1497]
-    parts = {n: Part(x) for n, x in zip(("train", "valid", "test"), np.split(X[order] / X.max(), cuts), strict=True)}
-    side = math.isqrt(X.shape[1])
-    digest = hashlib.sha256(np.ascontiguousarray(X[order]).tobytes()).hexdigest()
-    return Rows(f"{name} intensities", parts, "density", known.source, digest, (side, side), known.feature_names)
-
-
-def _images(source: Source, name: str, num_valid: int, max_images: int | None) -> Rows:
-    if source.data is not None:
-        read = images.read_images(source.data)
-    else:
-        read = images.load_images(name, source.data_dir)
-    train, valid = read.split(min(num_valid, len(read.X) // 10))
-    if max_images is not None:
-        train, valid = train[train < max_images], valid[valid < max_images]
-
-    def part(X: np.ndarray, labels: np.ndarray) -> Part:
-        return Part(read.scaled(X), labels[:, None])
-
-    parts = {
-        "train": part(read.X[train], read.labels[train]),
-        "valid": part(read.X[valid], read.labels[valid]),
-        "test": part(read.X_test[:max_images], read.labels_test[:max_images]),
-    }
-    shape = (read.X.shape[1], read.X.shape[2])
-    return Rows(read.name, parts, "multiclass", read.source, read.sha256, shape, class_names=read.class_names)
-
-
-def _text(source: Source, name: str) -> Rows:
-    read = text.load(name, source.data_dir)
-    Y = (read.labels[:, None] > 0).astype(np.int64)
-    parts = {"all": Part(read.X, Y)}
-    return Rows(read.name, parts, "binary", read.source, read.sha256, class_names=read.class_names, is_shuffled=True)

@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 from absl import flags
 
-from experiment.data.rows import Part, batch_indices
+from experiment.data.batches import batch_indices
+from experiment.data.rows import Part
 from experiment.flags import define_common_flags, flags_text
 from experiment.scale import Batches, define_scale_flags, keep_scan, load_stream, strategy_from_flags
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from experiment.data.rows import make_splits
+from experiment.data.rows import divide
 from experiment.data.tables import read_table
 from tests.scripts.running import Finished, run_many
 
@@ -110,7 +110,7 @@ def test_columns_agree_with_one_another(folder: Path, finished: dict[str, Finish
 
 def test_scores_are_those_of_the_training_script(folder: Path, finished: dict[str, Finished]) -> None:
     """The file's log densities of the test rows have the mean that training reported; one layer needs no draws."""
-    splits = make_splits(read_table(folder / "sick.csv", target="sick"), split=0, seed=0)
+    splits = divide(read_table(folder / "sick.csv", target="sick"))
     is_test = pd.read_csv(folder / "sick.csv", float_precision="round_trip")["a"].isin(splits.test.X[:, 0])
     assert is_test.sum() == 6
     reported = json.loads((folder / "sick" / "result.json").read_text())["models"]["gp"]["test"]

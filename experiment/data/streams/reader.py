@@ -101,6 +101,10 @@ class BatchReader:
         self.wait_seconds += time.monotonic() - start
         return batch
 
+    def scalars(self) -> dict[str, float]:
+        """What to log: `wait_seconds`, the time that steps have waited for rows in this process."""
+        return {"train/input_wait_seconds": self.wait_seconds}
+
     def _dataset(self, step: int) -> tf.data.Dataset:
         epoch, offset = divmod(step * self._batch_size, self._rows_per_epoch)
         ends = np.cumsum(self._window_rows(epoch))

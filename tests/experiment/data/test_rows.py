@@ -1,32 +1,35 @@
 import hashlib
-import json
-import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse
 
-from experiment.data.rows import Dataset, Standardizer, batch_indices, check_finite, make_splits
-from experiment.seeds import numpy_rng
+from experiment.data.rows import Part, Rows, check_finite, divide, undivided
+from experiment.seeds import Seeds, numpy_rng
 
 
-def _regression(num_data: int = 20, num_features: int = 3, **fields: Any) -> Dataset:
+def toy(X: np.ndarray, Y: np.ndarray, task: Any = "regression", **fields: Any) -> Rows:
+    return undivided("toy", X, Y, task, **{"source": "here", **fields})
+
+
+def regression(num_data: int = 20, num_features: int = 3, **fields: Any) -> Rows:
     X = np.arange(num_data * num_features, dtype=np.float64).reshape(num_data, num_features)
-    return Dataset("toy", X, X[:, :1] ** 2, "regression", **fields)
+    return toy(X, X[:, :1] ** 2, **fields)
 
 
-def test_dataset_gives_default_feature_names_and_float64() -> None:
-    dataset = Dataset("toy", np.array([[1, 2], [3, 4]], dtype=np.int8), np.array([[1], [2]]), "regression")
+def test_undivided_rows_gives_default_feature_names_and_float64() -> None:
+    dataset = toy(np.array([[1, 2], [3, 4]], dtype=np.int8), np.array([[1], [2]]))
     assert dataset.feature_names == ("x0", "x1")
-    assert dataset.X.dtype == np.float64
-    assert dataset.Y.dtype == np.float64
+    assert [array.dtype for array in dataset.parts["all"]] == [np.float64, np.float64]
 
 
-def test_dataset_keeps_float64_arrays_without_a_copy() -> None:
+def test_undivided_rows_keeps_float64_arrays_without_a_copy() -> None:
     X, Y = np.eye(3), np.arange(3.0)[:, None]
-    dataset = Dataset("toy", X, Y, "regression")
-    assert dataset.X is X
-    assert dataset.Y is Y
+    dataset = toy(X, Y)
+    assert dataset.parts["all"].X is X
+    assert dataset.parts["all"].Y is Y
 
 
 @pytest.mark.parametrize(
@@ -45,9 +48,9 @@ def test_dataset_keeps_float64_arrays_without_a_copy() -> None:
         (np.ones((3, 1)), np.array([[1.0, 5.0], [2.0, 5.0], [3.0, 5.0]]), "column 1 of Y is 5"),
     ],
 )
-def test_dataset_refuses_bad_arrays(X: np.ndarray, Y: np.ndarray, message: str) -> None:
+def test_undivided_rows_refuses_bad_arrays(X: np.ndarray, Y: np.ndarray, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Dataset("toy", X, Y, "regression")
+        toy(X, Y)
 
 
 @pytest.mark.parametrize(
@@ -63,18 +66,18 @@ def test_dataset_refuses_bad_arrays(X: np.ndarray, Y: np.ndarray, message: str) 
         ([0, 1, 1], "ranking", (), "'regression', 'binary' or 'multiclass', got 'ranking'"),
     ],
 )
-def test_dataset_refuses_labels_of_another_coding(
+def test_undivided_rows_refuses_labels_of_another_coding(
     labels: list[float], task: Any, class_names: tuple[str, ...], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
-        Dataset("toy", np.eye(3), np.array(labels)[:, None], task, class_names=class_names)
+        toy(np.eye(3), np.array(labels)[:, None], task, class_names=class_names)
 
 
-def test_dataset_refuses_one_hot_labels_and_wrong_names() -> None:
+def test_undivided_rows_refuses_one_hot_labels_and_wrong_names() -> None:
     with pytest.raises(ValueError, match=r"shape \[N, 1\], got \(3, 3\).*argmax"):
-        Dataset("toy", np.eye(3), np.eye(3), "multiclass", class_names=("a", "b", "c"))
-    with pytest.raises(ValueError, match="one name for each of 3 features, got 1 names"):
-        _regression(feature_names=("a",))
+        toy(np.eye(3), np.eye(3), "multiclass", class_names=("a", "b", "c"))
+    with pytest.raises(ValueError, match="one name for each of 3 features and 1 targets, got 1 and 1 names"):
+        regression(feature_names=("a",))
 
 
 @pytest.mark.parametrize(
@@ -87,34 +90,36 @@ def test_dataset_refuses_one_hot_labels_and_wrong_names() -> None:
         ([0.0, 1.0], [2], "training rows of .* must be a list of integers"),
     ],
 )
-def test_dataset_refuses_splits_that_are_none(train: list[float], test: list[float], message: str) -> None:
+def test_undivided_rows_refuses_splits_that_are_none(train: list[float], test: list[float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        _regression(splits=((np.array(train), np.array(test)),))
+        regression(splits=((np.array(train), np.array(test)),))
 
 
 def test_sha256_depends_on_values_and_splits_but_not_on_memory_layout() -> None:
     X = np.random.default_rng(0).normal(size=(70_000, 2))
     Y = X[:, :1] ** 2
-    digest = Dataset("a", X, Y, "regression").sha256
+    digest = toy(X, Y).sha256
     expected = hashlib.sha256(b"regression (70000, 2) (70000, 1)" + X.tobytes() + Y.tobytes()).hexdigest()
     assert digest == expected
-    assert Dataset("b", np.asfortranarray(X), Y, "regression").sha256 == digest
+    assert toy(np.asfortranarray(X), Y).sha256 == digest
     changed = X.copy()
     changed[-1, 1] = np.nextafter(changed[-1, 1], np.inf)
-    assert Dataset("a", changed, Y, "regression").sha256 != digest
+    assert toy(changed, Y).sha256 != digest
     splits = ((np.array([0, 1]), np.array([2])),)
-    assert Dataset("a", X, Y, "regression", splits=splits).sha256 != digest
+    assert toy(X, Y, splits=splits).sha256 != digest
 
 
 def test_random_split_is_90_to_10_a_partition_in_order_and_independent_of_the_seed() -> None:
-    dataset = _regression(num_data=506)
-    parts = make_splits(dataset, split=3, valid_fraction=0, seed=0)
-    again = make_splits(dataset, split=3, valid_fraction=0, seed=1)
-    other = make_splits(dataset, split=4, valid_fraction=0, seed=0)
-    assert parts.valid is None
+    dataset = regression(num_data=506)
+    parts = divide(dataset, split=3, valid_fraction=0, seed=0)
+    again = divide(dataset, split=3, valid_fraction=0, seed=1)
+    other = divide(dataset, split=4, valid_fraction=0, seed=0)
+    assert list(parts.parts) == ["train", "test"]
     assert len(parts.train.X) == 455
     assert len(parts.test.X) == 51
-    np.testing.assert_array_equal(np.sort(np.concatenate([parts.train.X, parts.test.X])[:, 0]), dataset.X[:, 0])
+    np.testing.assert_array_equal(
+        np.sort(np.concatenate([parts.train.X, parts.test.X])[:, 0]), dataset.parts["all"].X[:, 0]
+    )
     assert np.all(np.diff(parts.train.X[:, 0]) > 0)
     np.testing.assert_array_equal(parts.test.X, again.test.X)
     assert not np.array_equal(parts.test.X, other.test.X)
@@ -122,155 +127,107 @@ def test_random_split_is_90_to_10_a_partition_in_order_and_independent_of_the_se
 
 def test_random_rows_come_from_named_streams() -> None:
     X = np.arange(40.0)[:, None]
-    parts = make_splits(Dataset("t", X, X, "regression"), split=2, valid_fraction=0.25, seed=5)
+    parts = divide(toy(X, X), split=2, valid_fraction=0.25, seed=5)
     train, test = np.split(numpy_rng(0, "split/2").permutation(40), [36])
     chosen = numpy_rng(5, "valid/2").choice(36, 9, replace=False)
-    assert parts.valid is not None
     np.testing.assert_array_equal(parts.test.X[:, 0], np.sort(test))
     np.testing.assert_array_equal(parts.valid.X[:, 0], np.sort(train)[np.sort(chosen)])
 
 
 def test_standard_splits_are_used_and_validation_is_cut_from_training() -> None:
     rows = (np.arange(15), np.arange(15, 20)), (np.arange(5, 20), np.arange(5))
-    dataset = _regression(splits=rows, class_names=(), source="a file")
-    parts = make_splits(dataset, split=1, valid_fraction=0.2, seed=0)
-    np.testing.assert_array_equal(parts.test.X, dataset.X[:5])
-    assert parts.valid is not None
+    dataset = regression(splits=rows, class_names=(), source="a file")
+    parts = divide(dataset, split=1, valid_fraction=0.2, seed=0)
+    np.testing.assert_array_equal(parts.test.X, dataset.parts["all"].X[:5])
     assert len(parts.valid.X) == 3
     assert len(parts.train.X) == 12
     together = np.sort(np.concatenate([parts.train.Y, parts.valid.Y])[:, 0])
-    np.testing.assert_array_equal(together, dataset.Y[5:, 0])
-    other_seed = make_splits(dataset, split=1, valid_fraction=0.2, seed=1)
-    assert other_seed.valid is not None
+    np.testing.assert_array_equal(together, dataset.parts["all"].Y[5:, 0])
+    other_seed = divide(dataset, split=1, valid_fraction=0.2, seed=1)
     assert not np.array_equal(parts.valid.X, other_seed.valid.X)
     assert (parts.name, parts.task, parts.source, parts.sha256) == ("toy", "regression", "a file", dataset.sha256)
 
 
 def test_a_block_of_rows_is_not_copied() -> None:
-    dataset = _regression(splits=((np.arange(15), np.arange(15, 20)),))
-    parts = make_splits(dataset, split=0, valid_fraction=0, seed=0)
-    assert np.shares_memory(parts.train.X, dataset.X)
-    assert np.shares_memory(parts.test.Y, dataset.Y)
+    dataset = regression(splits=((np.arange(15), np.arange(15, 20)),))
+    parts = divide(dataset, split=0, valid_fraction=0, seed=0)
+    assert np.shares_memory(parts.train.X, dataset.parts["all"].X)
+    assert np.shares_memory(parts.test.Y, dataset.parts["all"].Y)
 
 
 def test_rows_out_of_order_are_not_taken_for_a_block() -> None:
-    dataset = _regression(splits=((np.array([0, 2, 1, 3]), np.array([4, 5])),))
-    parts = make_splits(dataset, split=0, valid_fraction=0, seed=0)
-    np.testing.assert_array_equal(parts.train.X, dataset.X[[0, 2, 1, 3]])
+    dataset = regression(splits=((np.array([0, 2, 1, 3]), np.array([4, 5])),))
+    parts = divide(dataset, split=0, valid_fraction=0, seed=0)
+    np.testing.assert_array_equal(parts.train.X, dataset.parts["all"].X[[0, 2, 1, 3]])
 
 
-def test_make_splits_refuses_bad_arguments() -> None:
-    dataset = _regression(splits=((np.arange(15), np.arange(15, 20)),))
+def test_divide_refuses_bad_arguments() -> None:
+    dataset = regression(splits=((np.arange(15), np.arange(15, 20)),))
     for split in (-1, 1):
         with pytest.raises(ValueError, match=f"--split must be from 0 to 0 for data set 'toy', got {split}"):
-            make_splits(dataset, split=split, seed=0)
+            divide(dataset, split=split, seed=0)
     with pytest.raises(ValueError, match="--split must not be negative, got -1"):
-        make_splits(_regression(), split=-1, seed=0)
+        divide(regression(), split=-1, seed=0)
     for fraction in (-0.1, 1.0, float("nan")):
         with pytest.raises(ValueError, match=r"validation fraction must be in \[0, 1\)"):
-            make_splits(dataset, split=0, valid_fraction=fraction, seed=0)
+            divide(dataset, split=0, valid_fraction=fraction, seed=0)
     with pytest.raises(ValueError, match="1 training rows, too few to set aside 1 for validation"):
-        make_splits(_regression(num_data=2), split=0, seed=0)
-
-
-def test_standardizer_uses_the_given_part_and_inverts(rng: np.random.Generator) -> None:
-    array = rng.normal(3.0, 5.0, size=(100, 4))
-    standardizer = Standardizer.fit(array)
-    standard = standardizer.transform(array)
-    np.testing.assert_allclose(standard.mean(axis=0), 0, atol=1e-14)  # rounding of sums of 100 terms of size 1
-    np.testing.assert_allclose(standard.std(axis=0), 1, rtol=1e-14)
-    other = rng.normal(size=(7, 4))
-    np.testing.assert_allclose(standardizer.inverse_transform(standardizer.transform(other)), other, rtol=0, atol=1e-13)
-    stacked = standardizer.inverse_transform(np.zeros((2, 5, 4)))  # samples have leading axes
-    np.testing.assert_array_equal(stacked, np.broadcast_to(standardizer.mean, (2, 5, 4)))
-
-
-def test_standardizer_maps_constant_columns_to_zero_and_lists_them() -> None:
-    array = np.stack([np.full(1000, 0.1), np.arange(1000.0), np.full(1000, 0.0), np.full(1000, 3.3e9)], axis=1)
-    standardizer = Standardizer.fit(array)
-    assert standardizer.constant_columns == (0, 2, 3)
-    np.testing.assert_array_equal(standardizer.scale[[0, 2, 3]], 1)
-    np.testing.assert_array_equal(standardizer.transform(array)[:, [0, 2, 3]], 0)
-
-
-def test_standardizer_keeps_a_column_that_varies_little() -> None:
-    array = 1.0 + 1e-9 * np.arange(10.0)[:, None]
-    standardizer = Standardizer.fit(array)
-    assert standardizer.constant_columns == ()
-    np.testing.assert_allclose(standardizer.transform(array).std(), 1, rtol=1e-6)  # 1e-16 / 1e-9 rounding of the input
-
-
-def test_standardizer_survives_json_exactly(rng: np.random.Generator) -> None:
-    fitted = Standardizer.fit(np.concatenate([rng.normal(size=(50, 3)), np.ones((50, 1))], axis=1))
-    read = Standardizer.from_json(json.loads(json.dumps(fitted.to_json())))
-    np.testing.assert_array_equal(read.mean, fitted.mean)
-    np.testing.assert_array_equal(read.scale, fitted.scale)
-    assert read.constant_columns == fitted.constant_columns == (3,)
-
-
-def test_standardizer_identity_changes_nothing(rng: np.random.Generator) -> None:
-    array = rng.normal(size=(3, 2))
-    np.testing.assert_array_equal(Standardizer.identity(2).transform(array), array)
-
-
-def test_standardizer_refuses_bad_input() -> None:
-    with pytest.raises(ValueError, match="column '1' has 1 NaN"):
-        Standardizer.fit(np.array([[1.0, np.nan]]))
-    with pytest.raises(ValueError, match="must have rows, got none"):
-        Standardizer.fit(np.empty((0, 2)))
-    with pytest.raises(ValueError, match=r"column 0 has values up to 1e\+300, too large"):
-        Standardizer.fit(np.array([[1e300], [-1e300]]))
-    with pytest.raises(ValueError, match=r"must have 2 columns as the fitted one, got shape \(3, 1\)"):
-        Standardizer.identity(2).transform(np.ones((3, 1)))
-    good = Standardizer.identity(2).to_json()
-    for bad in ({}, {**good, "scale": [1.0]}, {**good, "scale": [1.0, 0.0]}, {**good, "mean": "x"}):
-        with pytest.raises(ValueError, match="the stored standardisation"):
-            Standardizer.from_json(bad)
-
-
-@pytest.mark.parametrize(("num_data", "batch_size"), [(10, 3), (10, 5), (7, 6), (11, 1)])
-def test_batches_use_each_row_once_in_num_data_draws(num_data: int, batch_size: int) -> None:
-    steps = num_data  # batch_size epochs
-    batches = [batch_indices(3, step, num_data, batch_size) for step in range(steps)]
-    assert all(len(batch) == batch_size for batch in batches)
-    epochs = np.concatenate(batches).reshape(-1, num_data)
-    np.testing.assert_array_equal(np.sort(epochs), np.tile(np.arange(num_data), (len(epochs), 1)))
-    if len(epochs) > 1:
-        assert not np.array_equal(epochs[0], epochs[1])
-
-
-def test_batches_are_a_pure_function_of_seed_and_step() -> None:
-    forward = [batch_indices(0, step, 100, 30).copy() for step in range(12)]
-    backward = [batch_indices(0, step, 100, 30).copy() for step in reversed(range(12))]
-    np.testing.assert_array_equal(forward, backward[::-1])
-    assert not np.array_equal(batch_indices(1, 0, 100, 30), forward[0])
-
-
-def test_batch_of_all_rows_is_in_order() -> None:
-    for batch_size in (5, 6, 1000):
-        np.testing.assert_array_equal(batch_indices(0, 17, 5, batch_size), np.arange(5))
-
-
-def test_batch_indices_protects_its_cached_permutation() -> None:
-    with pytest.raises(ValueError, match="read-only"):
-        batch_indices(0, 0, 100, 30)[0] = 1
-
-
-def test_batches_of_a_large_data_set_are_cheap() -> None:
-    batch_indices(0, 0, 1_000_000, 1000)
-    start = time.perf_counter()
-    for step in range(900):
-        batch_indices(0, step, 1_000_000, 1000)
-    assert time.perf_counter() - start < 0.9  # a permutation takes 20 ms; 900 of them 18 s
-
-
-@pytest.mark.parametrize(("step", "num_data", "batch_size"), [(-1, 5, 2), (0, 0, 2), (0, 5, 0)])
-def test_batch_indices_refuses_bad_arguments(step: int, num_data: int, batch_size: int) -> None:
-    with pytest.raises(ValueError, match=f"got {step}, {num_data} and {batch_size}"):
-        batch_indices(0, step, num_data, batch_size)
+        divide(regression(num_data=2), split=0, seed=0)
 
 
 def test_check_finite_names_the_column() -> None:
     check_finite(np.ones((2, 2)), ["a", "b"], "X")
     with pytest.raises(ValueError, match=r"X must be finite, but column 'b' has 1 NaN .* row 1 \(from 0\)"):
         check_finite(np.array([[1, 2], [3, -np.inf]]), ["a", "b"], "X")
+
+
+def test_sizes_and_parts_by_name() -> None:
+    data = divide(regression(num_data=100))
+    assert data.sizes == {"train": 81, "valid": 9, "test": 10}
+    assert data.train is data.parts["train"]
+    assert data.valid is data.parts["valid"]
+    assert data.test is data.parts["test"]
+    with pytest.raises(ValueError, match="'toy' must have a part 'valid', got train, test"):
+        _ = divide(regression(), valid_fraction=0).valid
+
+
+@pytest.mark.parametrize("kind", [np.asarray, scipy.sparse.csr_matrix])
+def test_some_rows_are_drawn_by_the_seed_and_keep_their_order(kind: Any) -> None:
+    X, Y = np.arange(1, 101.0)[:, None], np.arange(100)[:, None]
+    data = replace(regression(), parts={"train": Part(kind(X), Y)})
+    rows = np.sort(numpy_rng(3, "eval/train").choice(100, 7, replace=False))
+    some = data.some("train", 7, Seeds(3))
+    np.testing.assert_array_equal(some.Y, Y[rows])
+    np.testing.assert_array_equal(some.X.toarray() if kind is not np.asarray else some.X, X[rows])
+    other = data.some("train", 7, Seeds(3), purpose="max_rows").Y
+    np.testing.assert_array_equal(other[:, 0], np.sort(numpy_rng(3, "max_rows/train").choice(100, 7, replace=False)))
+    for limit in (None, 100, 1000):
+        assert data.some("train", limit, Seeds(3)) is data.train
+    with pytest.raises(ValueError, match="number of train rows to draw must be positive, got 0; None takes all"):
+        data.some("train", 0, Seeds(3))
+
+
+def test_some_rows_without_targets() -> None:
+    data = replace(regression(), parts={"test": Part(np.eye(5))})
+    some = data.some("test", 2, Seeds(0))
+    assert some.X.shape == (2, 5)
+    assert some.Y is None
+
+
+@pytest.mark.parametrize("is_shuffled", [False, True])
+def test_folds_partition_the_rows(is_shuffled: bool) -> None:
+    data = replace(regression(num_data=19), is_shuffled=is_shuffled)
+    folds = data.folds(8)
+    order = np.arange(19) if is_shuffled else numpy_rng(0, "folds/19").permutation(19)
+    assert [len(test) for _, test in folds] == [3, 3, 3, 2, 2, 2, 2, 2]
+    np.testing.assert_array_equal(np.concatenate([test for _, test in folds]), order)
+    for train, test in folds:
+        np.testing.assert_array_equal(train, [row for row in order if row not in test])
+    for count in (1, 20):
+        with pytest.raises(ValueError, match=f"must be from 2 to 19, the number of rows, got {count}"):
+            data.folds(count)
+
+
+def test_standard_splits_are_the_folds() -> None:
+    splits = ((np.arange(15), np.arange(15, 20)), (np.arange(5, 20), np.arange(5)))
+    assert regression(splits=splits).folds(8) == splits

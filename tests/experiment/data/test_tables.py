@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiment.data.rows import make_splits
-from experiment.data.tables import TableSchema, apply_schema, read_npz, read_table, schema_of
+from experiment.data.rows import divide
+from experiment.data.tables import TableSchema, apply_schema, read_table, schema_of
+from experiment.files import read_npz
 
 _HOUSES = "size,colour,garden,price\n50,red,True,1.5\n60,blue,False,2.5\n70,red,False,3.25\n80,green,True,4.0\n"
 
@@ -28,10 +29,12 @@ def test_csv_numbers_booleans_and_text_become_columns(tmp_path: Path) -> None:
     dataset = read_table(_write(tmp_path / "houses.csv", _HOUSES), target="price")
     assert dataset.name == "houses"
     assert dataset.task == "regression"
-    assert dataset.target_name == "price"
+    assert dataset.target_names == ("price",)
     assert dataset.feature_names == ("size", "colour=blue", "colour=green", "colour=red", "garden")
-    np.testing.assert_array_equal(dataset.X, [[50, 0, 0, 1, 1], [60, 1, 0, 0, 0], [70, 0, 0, 1, 0], [80, 0, 1, 0, 1]])
-    np.testing.assert_array_equal(dataset.Y, [[1.5], [2.5], [3.25], [4.0]])
+    np.testing.assert_array_equal(
+        dataset.parts["all"].X, [[50, 0, 0, 1, 1], [60, 1, 0, 0, 0], [70, 0, 0, 1, 0], [80, 0, 1, 0, 1]]
+    )
+    np.testing.assert_array_equal(dataset.parts["all"].Y, [[1.5], [2.5], [3.25], [4.0]])
     assert "inferred" in dataset.source
 
 
@@ -49,19 +52,19 @@ def test_npz_with_matrices_names_and_splits(tmp_path: Path, rng: np.random.Gener
     path = tmp_path / "m.npz"
     np.savez(path, X=X, y=y, feature_names=["u", "v"], train_idx=[[0, 1, 2, 3]], test_idx=[[4, 5]])
     dataset = read_table(path, target=None)
-    np.testing.assert_array_equal(dataset.X, X)
-    np.testing.assert_array_equal(dataset.Y, y[:, None])
+    np.testing.assert_array_equal(dataset.parts["all"].X, X)
+    np.testing.assert_array_equal(dataset.parts["all"].Y, y[:, None])
     assert dataset.feature_names == ("u", "v")
-    assert dataset.target_name == "y"
-    np.testing.assert_array_equal(make_splits(dataset, split=0, valid_fraction=0, seed=0).test.X, X[4:])
+    assert dataset.target_names == ("y",)
+    np.testing.assert_array_equal(divide(dataset, valid_fraction=0).test.X, X[4:])
 
 
 def test_npz_with_several_targets(tmp_path: Path, rng: np.random.Generator) -> None:
     path, Y = tmp_path / "m.npz", rng.normal(size=(6, 3))
     np.savez(path, X=np.eye(6), Y=Y)
     dataset = read_table(path, target=None)
-    np.testing.assert_array_equal(dataset.Y, Y)
-    assert dataset.target_name == "Y0, Y1, Y2"
+    np.testing.assert_array_equal(dataset.parts["all"].Y, Y)
+    assert dataset.target_names == ("Y0", "Y1", "Y2")
     assert dataset.task == "regression"
     with pytest.raises(ValueError, match="several columns, not labels"):
         read_table(path, target=None, task="binary")
@@ -90,17 +93,17 @@ def test_task_is_inferred_from_the_target(
     assert dataset.class_names == class_names
     if class_names:
         texts = [str(int(v)) if isinstance(v, float) else str(v) for v in values]
-        assert [class_names[i] for i in dataset.Y[:, 0]] == texts
+        assert [class_names[i] for i in dataset.parts["all"].Y[:, 0]] == texts
 
 
 def test_given_task_wins(tmp_path: Path) -> None:
     pd.DataFrame({"a": np.arange(12), "t": [1, 2, 3] * 4}).to_csv(tmp_path / "t.csv", index=False)
     assert read_table(tmp_path / "t.csv", target="t").task == "regression"
     dataset = read_table(tmp_path / "t.csv", target="t", task="multiclass")
-    np.testing.assert_array_equal(dataset.Y[:, 0], [0, 1, 2] * 4)
+    np.testing.assert_array_equal(dataset.parts["all"].Y[:, 0], [0, 1, 2] * 4)
     pd.DataFrame({"a": np.arange(12), "t": [0, 1] * 6}).to_csv(tmp_path / "u.csv", index=False)
     dataset = read_table(tmp_path / "u.csv", target="t", task="regression")
-    assert dataset.Y.dtype == np.float64
+    assert dataset.parts["all"].Y.dtype == np.float64
     assert dataset.task == "regression"
 
 
@@ -205,7 +208,7 @@ def test_text_column_may_have_50_levels(tmp_path: Path) -> None:
         pd.DataFrame({"c": [f"level{i}" for i in range(count)], "t": np.arange(count) / 3}).to_csv(
             tmp_path / f"{count}.csv", index=False
         )
-    assert read_table(tmp_path / "50.csv", target="t").X.shape == (50, 50)
+    assert read_table(tmp_path / "50.csv", target="t").parts["all"].X.shape == (50, 50)
     with pytest.raises(ValueError, match=r"text column 'c' of .* has 51 levels, at most 50"):
         read_table(tmp_path / "51.csv", target="t")
 
@@ -215,7 +218,7 @@ def test_parquet(tmp_path: Path) -> None:
     frame = pd.DataFrame({"c": pd.Categorical(["u", "v", "u"]), "a": [0.1, 0.2, 0.3], "t": [0.5, 1.5, 2.5]})
     frame.to_parquet(tmp_path / "c.parquet")
     dataset = read_table(tmp_path / "c.parquet", target="t")
-    np.testing.assert_array_equal(dataset.X, [[1, 0, 0.1], [0, 1, 0.2], [1, 0, 0.3]])
+    np.testing.assert_array_equal(dataset.parts["all"].X, [[1, 0, 0.1], [0, 1, 0.2], [1, 0, 0.3]])
     assert dataset.feature_names == ("c=u", "c=v", "a")
     frame["when"] = pd.to_datetime(["2020-01-01", "2020-01-02", "2020-01-03"])
     frame.to_parquet(tmp_path / "d.parquet")
@@ -240,9 +243,9 @@ def test_schema_encodes_a_new_table_in_another_order(tmp_path: Path) -> None:
     np.testing.assert_array_equal(X, [[55, 0, 1, 0, 1]])
     assert Y is None
     X, Y = apply_schema(schema, tmp_path / "houses.csv")
-    np.testing.assert_array_equal(X, dataset.X)
+    np.testing.assert_array_equal(X, dataset.parts["all"].X)
     assert Y is not None
-    np.testing.assert_array_equal(Y, dataset.Y)
+    np.testing.assert_array_equal(Y, dataset.parts["all"].Y)
 
 
 def test_schema_encodes_labels_as_in_training(tmp_path: Path) -> None:
@@ -277,7 +280,7 @@ def test_new_table_that_does_not_fit_is_refused(tmp_path: Path, text: str, messa
 
 def test_schema_of_data_without_a_table_names_the_features(tmp_path: Path) -> None:
     dataset = read_table(_write(tmp_path / "t.csv", "a,b,t\n1,2,0.5\n3,4,1.5\n"), target="t")
-    splits = make_splits(dataset, split=0, valid_fraction=0, seed=0)
+    splits = divide(dataset, valid_fraction=0)
     assert schema_of(splits) == schema_of(dataset) == schema_of(replace(dataset, schema=None))
 
 

@@ -1,0 +1,230 @@
+"""Zeros and ones for density models: their checks, and a user's own table of them.
+
+data = read_bits("shop.csv")                        # parts that the file does not have are drawn
+data.train.X, data.feature_names, data.image_shape
+"""
+
+import csv
+import hashlib
+import os
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from absl import logging
+from numpy.typing import NDArray
+
+from experiment.data.frames import READ_ERRORS, check_missing, is_csv, open_text, read_frame
+from experiment.data.rows import Part, Rows
+from experiment.files import read_npz
+from experiment.seeds import numpy_rng
+
+__all__ = ["PARTS", "Bits", "as_bits", "constant_columns", "density", "read_bits", "unpacked"]
+
+Bits = NDArray[np.uint8]
+
+PARTS = ("train", "valid", "test")
+
+
+def density(
+    name: str,
+    parts: Mapping[str, NDArray[Any]],
+    source: str,
+    *,
+    image_shape: tuple[int, int] | None = None,
+    feature_names: Sequence[str] = (),
+    labels: Mapping[str, NDArray[Any]] | None = None,
+) -> Rows:
+    """A data set of zeros and ones in three parts, checked; warns of columns that do not vary in training.
+
+    :param parts: "train", "valid" and "test": zeros and ones [n, D] each.
+    :param image_shape: height and width if a row is an image, row by row.
+    :param feature_names: D names; () stands for "x0", "x1", ...
+    :param labels: class of each row of each part [n], for looking at what a model has learned.
+    :raises ValueError: if a part is empty, is not 0 or 1, or has another number of columns.
+    """
+    D = parts["train"].shape[-1]
+    names = tuple(feature_names) or tuple(f"x{d}" for d in range(D))
+    if len(names) != D:
+        raise ValueError(f"{name!r} must have {D} column names, got {len(names)}.")
+    made: dict[str, Part] = {}
+    digest = hashlib.sha256()
+    for part in PARTS:
+        rows, what = parts[part], f"the {part} part of {name!r}"
+        if rows.ndim != 2 or 0 in rows.shape or rows.shape[1] != D:
+            raise ValueError(
+                f"{what} must be [N, {D}] with at least one row, got {rows.shape}; check that the file is complete."
+            )
+        bits = as_bits(rows, names, what)
+        digest.update(f"{bits.shape}".encode() + np.packbits(bits, axis=1).tobytes())
+        made[part] = Part(bits, None if labels is None else labels[part].astype(np.int64)[:, None])
+    constant = constant_columns(made["train"].X)
+    if constant:
+        logging.warning(
+            "%s: %d of %d columns do not vary in the training part (%s).",
+            *(name, len(constant), D, _some([names[d] for d in constant])),
+        )
+    return Rows(name, made, "density", source, digest.hexdigest(), image_shape, names)
+
+
+def constant_columns(rows: Bits) -> tuple[int, ...]:
+    """Columns that are always 0 or always 1."""
+    return tuple(int(d) for d in np.flatnonzero(rows.min(axis=0) == rows.max(axis=0)))
+
+
+def as_bits(rows: NDArray[Any], names: Sequence[str], what: str) -> Bits:
+    """The rows as uint8.
+
+    :param names: of the columns; () stands for "x0", "x1", ... :param what: the rows' name in the error.
+    :raises ValueError: naming the first row and column that are not 0 or 1.
+    """
+    if rows.dtype.kind not in "biuf":
+        raise ValueError(f"{what} must be numbers 0 and 1 or true and false, got {rows.dtype}; encode them first.")
+    is_wrong = (rows != 0) & (rows != 1)
+    if is_wrong.any():
+        row, column = np.argwhere(is_wrong)[0]
+        name = names[column] if names else f"x{column}"
+        raise ValueError(
+            f"{what} must be 0 or 1 everywhere, got {rows[row, column]} in row {row} of column {name!r} "
+            f"({is_wrong.sum()} such values); binarise numbers by a threshold, drop or impute missing values."
+        )
+    return rows.astype(np.uint8)
+
+
+def unpacked(rows: NDArray[Any], n_features: NDArray[Any], path: Path) -> Bits:
+    """The inverse of `np.packbits(rows, axis=1)` of `n_features` columns.
+
+    :param path: where they are from, for the error.
+    :raises ValueError: if they do not fit each other.
+    """
+    if n_features.shape != () or n_features.dtype.kind not in "iu" or rows.dtype != np.uint8 or rows.ndim != 2:
+        raise ValueError(
+            f"{path} has n_features, so its parts must be np.packbits(rows, axis=1), got {rows.dtype} {rows.shape}."
+        )
+    if rows.shape[1] != -(-int(n_features) // 8):
+        raise ValueError(
+            f"{path} has {rows.shape[1]} bytes in each row, which are not {n_features} bits; write it again."
+        )
+    return np.unpackbits(rows, axis=1)[:, : int(n_features)]
+
+
+def read_bits(
+    path: str | os.PathLike[str], *, seed: int = 0, valid_fraction: float = 0.1, test_fraction: float = 0.1
+) -> Rows:
+    """Read your own zeros and ones from .csv, .csv.gz, .parquet or .npz.
+
+    Tables hold one row for each example; the first line of a CSV file may hold names, or be data already. An .npz file
+    holds `train` and perhaps `valid` and `test` [n, D], or one matrix `X` [N, D]; packed bits are recognised by a
+    number `n_features`. Optional arrays are `feature_names` [D] and `image_shape` [2].
+
+    :param seed: decides which rows are set aside for the parts that the file does not have.
+    :param valid_fraction: part of the rows for validation, in (0, 1); `test_fraction` likewise.
+    :raises ValueError: naming file and column: a file that is missing, empty, truncated or of another format; missing
+        values; anything else than 0, 1, true and false; too few rows for the parts.
+    """
+    path = Path(path)
+    for what, fraction in (("valid_fraction", valid_fraction), ("test_fraction", test_fraction)):
+        if not 0 < fraction < 1:
+            raise ValueError(f"{what} must be between 0 and 1, got {fraction}.")
+    if not path.is_file():
+        raise ValueError(f"--data must be a file, but there is none at {path}; check the path.")
+    if path.stat().st_size == 0:
+        raise ValueError(f"{path} is empty; check how it was written.")
+    parts, names, image_shape = _read_npz(path) if path.suffix.lower() == ".npz" else _read_table(path)
+    parts = {part: as_bits(rows, names, f"{part} of {path}") for part, rows in parts.items()}
+    source = [f"the file {path.name}"]
+    for part, fraction in (("test", test_fraction), ("valid", valid_fraction)):
+        if part not in parts:
+            parts["train"], parts[part] = _set_aside(parts["train"], fraction, seed, part, path)
+            source.append(f"{len(parts[part])} {part} rows drawn with seed {seed}")
+    name = path.name.split(".")[0]
+    return density(name, parts, "; ".join(source), image_shape=image_shape, feature_names=names)
+
+
+def _set_aside(rows: Bits, fraction: float, seed: int, part: str, path: Path) -> tuple[Bits, Bits]:
+    """The rows left and those set aside, each in the order of the file."""
+    count = round(fraction * len(rows))
+    if not 0 < count < len(rows):
+        raise ValueError(
+            f"{path} has {len(rows)} rows, too few to set {fraction:g} of them aside as {part} rows; add rows, or give "
+            "train, valid and test in an .npz file."
+        )
+    is_taken = np.zeros(len(rows), dtype=bool)
+    is_taken[numpy_rng(seed, f"binary_data/{part}").permutation(len(rows))[:count]] = True
+    return rows[~is_taken], rows[is_taken]
+
+
+def _read_table(path: Path) -> tuple[dict[str, NDArray[Any]], tuple[str, ...], None]:
+    if _has_header(path):
+        frame = read_frame(path).frame
+    else:
+        try:
+            frame = pd.read_csv(path, header=None, encoding="utf-8-sig", low_memory=False)
+        except READ_ERRORS as error:
+            raise ValueError(f"{path} is no readable, complete CSV file in UTF-8 ({error}); write it again.") from error
+        frame.columns = pd.Index([f"x{d}" for d in range(frame.shape[1])])
+    names = tuple(map(str, frame.columns))
+    if frame.empty:
+        raise ValueError(f"{path} must have at least one row and one column, got {frame.shape}; check the file.")
+    check_missing(frame, names, path)
+    wrong = [name for name in names if frame[name].dtype.kind not in "biuf"]
+    if wrong:
+        raise ValueError(
+            f"{path} must hold 0 and 1 (or true and false) only, but {_some(wrong)} hold text or dates; drop these "
+            "columns, or make one column of 0 and 1 of each level."
+        )
+    columns = [as_bits(frame[name].to_numpy()[:, None], (name,), str(path)) for name in names]
+    return {"train": np.concatenate(columns, axis=1)}, names, None
+
+
+def _has_header(path: Path) -> bool:
+    """Whether the first line of a CSV file holds anything besides 0 and 1; true for files of other kinds."""
+    if not is_csv(path):
+        return True
+    try:
+        with open_text(path) as lines:
+            first = next(csv.reader(lines), [])
+    except (OSError, UnicodeDecodeError, EOFError, csv.Error, zlib.error):
+        return True  # the reader says what is wrong
+    return not all(value.strip() in ("0", "1", "0.0", "1.0") for value in first) or not first
+
+
+def _read_npz(path: Path) -> tuple[dict[str, NDArray[Any]], tuple[str, ...], tuple[int, int] | None]:
+    arrays = read_npz(path)
+    found = [part for part in PARTS if part in arrays]
+    known = {*PARTS, "X", "n_features", "feature_names", "image_shape"}
+    if ("X" in arrays) == ("train" in arrays) or ("X" in arrays and found):
+        raise ValueError(
+            f"{path} must hold train (and perhaps valid and test) [n, D], or one matrix X [N, D], got "
+            f"{_some(sorted(arrays))}; write it again."
+        )
+    extra = sorted(set(arrays) - known - {f"{part}_labels" for part in found})
+    if extra:
+        raise ValueError(f"{path} may hold {', '.join(sorted(known))}, got {_some(extra)}; leave out the others.")
+    parts: dict[str, NDArray[Any]] = {"train": arrays["X"]} if "X" in arrays else {part: arrays[part] for part in found}
+    if "n_features" in arrays:
+        parts = {part: unpacked(rows, arrays["n_features"], path) for part, rows in parts.items()}
+    shapes = {part: rows.shape for part, rows in parts.items()}
+    is_matrix = all(len(shape) == 2 and 0 not in shape for shape in shapes.values())
+    if not is_matrix or len({shape[1] for shape in shapes.values()}) != 1:
+        raise ValueError(f"{path} must hold matrices [n, D] with the same D and at least one row, got {shapes}.")
+    D = parts["train"].shape[1]
+    names = tuple(map(str, arrays["feature_names"])) if "feature_names" in arrays else tuple(f"x{d}" for d in range(D))
+    return parts, names, _image_shape(arrays, D, path)
+
+
+def _image_shape(arrays: Mapping[str, NDArray[Any]], num_pixels: int, path: Path) -> tuple[int, int] | None:
+    if "image_shape" not in arrays:
+        return None
+    sizes = [int(size) for size in np.ravel(arrays["image_shape"])]
+    if len(sizes) != 2 or np.prod(sizes) != num_pixels:
+        raise ValueError(f"image_shape in {path} must be two numbers with the product {num_pixels}, got {sizes}.")
+    return sizes[0], sizes[1]
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(repr(name) for name in names[:5])
+    return shown + (f" and {len(names) - 5} more" if len(names) > 5 else "")
