@@ -26,6 +26,7 @@ import numpy as np
 import tensorflow as tf
 from absl import app, flags
 
+from darn.gradients import Estimator
 from darn.model import DARN, DARNConfig
 from darn.training import Trainer, TrainingConfig
 from experiment.files import write_json
@@ -105,7 +106,7 @@ def keras_steps(
 
 
 def our_steps(
-    x: np.ndarray, hidden: int, tanh: int, batch_size: int, estimator: str, *, xla: bool
+    x: np.ndarray, hidden: int, tanh: int, batch_size: int, estimator: Estimator, *, xla: bool
 ) -> Callable[[], float]:
     """The same number of steps by ours."""
     config = DARNConfig(VISIBLE, (hidden,), (tanh,) if tanh else ())
@@ -168,7 +169,8 @@ def main(argv: Sequence[str]) -> None:
     functions: dict[str, Callable[[], float]] = {}
     for xla in (False, True) if FLAGS.xla else (False,):
         suffix = ", XLA" if xla else ""
-        for estimator in ("darn", "straight_through"):
+        estimators: tuple[Estimator, ...] = ("darn", "straight_through")
+        for estimator in estimators:
             functions[f"ours, {estimator}{suffix}"] = our_steps(x, *sizes, estimator, xla=xla)
         functions[f"Keras{suffix}"] = keras_steps(x, *sizes, by_batch=False, xla=xla)
         functions[f"Keras, train_on_batch{suffix}"] = keras_steps(x, *sizes, by_batch=True, xla=xla)

@@ -10,6 +10,7 @@ from darn.local import LocalConfig
 from darn.model import DARN, DARNConfig, check_data
 from darn.nade import EoNADEConditional, MADEConditional, NADEConditional
 from darn.optimization import make_optimizer
+from darn.report import ReportConfig
 from darn.sampling import Sampler, linear_bits
 from darn.serialization import load_darn, save_darn
 from darn.training import Trainer, TrainingConfig
@@ -28,6 +29,7 @@ __all__ = [
     "LocalConfig",
     "MADEConditional",
     "NADEConditional",
+    "ReportConfig",
     "Sampler",
     "Trainer",
     "TrainingConfig",

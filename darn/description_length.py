@@ -90,13 +90,12 @@ def description_length(
 
 def compiled_code_lengths(model: DARN) -> tf.types.experimental.PolymorphicFunction:
     """`code_lengths` of a model as a graph that is kept with the model: (x [B, n_x], seed [2]) to [3, B]."""
-    if not hasattr(model, "_code_lengths"):
+    if model.compiled_code_lengths is None:
         spec = (tf.TensorSpec([None, model.config.visible], model.dtype), tf.TensorSpec([2], tf.int32))
-        function = tf.function(
+        model.compiled_code_lengths = tf.function(
             lambda x, seed: tf.stack(code_lengths(model, x, seed)), input_signature=spec, autograph=False
         )
-        model._code_lengths = function
-    return model._code_lengths
+    return model.compiled_code_lengths
 
 
 def fast_sampling_cost(model: DARN, seed: tf.Tensor, num_samples: int = 1000) -> tuple[float, float]:

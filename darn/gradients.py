@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import tensorflow as tf
@@ -36,9 +36,12 @@ from darn.model import DARN, check_data
 from darn.replicas import num_replicas, sum_over_replicas
 
 __all__ = [
+    "ENTROPIES",
     "ESTIMATORS",
     "MAX_REPORT_UNITS",
+    "Entropy",
     "Estimate",
+    "Estimator",
     "GradientMoments",
     "darn_unit",
     "estimate",
@@ -46,8 +49,10 @@ __all__ = [
     "straight_through_unit",
 ]
 
-ESTIMATORS = ("darn", "straight_through", "reinforce", "rloo", "disarm", "simpson")
-ENTROPIES = ("sampled", "exact")
+Estimator = Literal["darn", "straight_through", "reinforce", "rloo", "disarm", "simpson"]
+Entropy = Literal["sampled", "exact"]
+ESTIMATORS: tuple[str, ...] = get_args(Estimator)
+ENTROPIES: tuple[str, ...] = get_args(Entropy)
 
 #: Most stochastic units of `gradient_report`: 2^16 states are visited.
 MAX_REPORT_UNITS = 16

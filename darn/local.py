@@ -14,6 +14,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from darn.autoregressive import Conditional, Unit, threshold
@@ -33,13 +34,14 @@ __all__ = [
 class LocalConfig:
     """Locally connected layers between an image and a stochastic layer.
 
-    :param image_shape: height and width.
-    :param kernels: size of the kernel of each layer, from the image up; a multiple of its stride.
-    :param strides: of each layer.
-    :param filters: of each layer.
-    :param period: P.
-    :param visible_kernel: window of earlier pixels that a visible unit sees, odd. :param visible_period: its P.
-    :raises ValueError: naming what is wrong.
+    :param image_shape: height and width of an image.
+    :param kernels: sides of the kernels of the locally connected layers, from the image up; multiples of their strides.
+    :param strides: strides of the locally connected layers, from the image up.
+    :param filters: numbers of filters of the locally connected layers, from the image up.
+    :param period: period P of the weight sharing in locally connected layers; 1 is a convolution.
+    :param visible_kernel: side of the window in which a pixel sees earlier pixels, with visible_conditional=local; odd.
+    :param visible_period: period of the weight sharing of that window.
+    :raises ValueError: naming the field that is wrong.
     """
 
     image_shape: tuple[int, int]
@@ -53,9 +55,11 @@ class LocalConfig:
     def __post_init__(self) -> None:
         for name in ("image_shape", "kernels", "strides", "filters"):
             object.__setattr__(self, name, tuple(int(value) for value in getattr(self, name)))
-        sizes = (*self.image_shape, *self.kernels, *self.strides, *self.filters)
-        if min(*sizes, self.period, self.visible_kernel, self.visible_period) < 1 or len(self.image_shape) != 2:
-            raise ValueError(f"sizes of local layers must be at least 1, and images have two sides, got {self}.")
+        for name in ("image_shape", "kernels", "strides", "filters", "period", "visible_kernel", "visible_period"):
+            if np.min(getattr(self, name), initial=1) < 1:
+                raise ValueError(f"{name} of local layers must be at least 1, got {getattr(self, name)}.")
+        if len(self.image_shape) != 2:
+            raise ValueError(f"image_shape must be height and width, got {self.image_shape}.")
         if not len(self.kernels) == len(self.strides) == len(self.filters) >= 1:
             raise ValueError(
                 "kernels, strides and filters must name the same number of layers, got "

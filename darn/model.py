@@ -16,7 +16,7 @@ import itertools
 import json
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import tensorflow as tf
@@ -24,12 +24,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from darn.autoregressive import Conditional, Unit, bernoulli_log_prob, logistic_noise, threshold
 from darn.local import LocalCausalConditional, LocalConfig, LocalDecoder, LocalEncoder
-from darn.nade import CONDITIONALS, make_conditional
+from darn.nade import make_conditional
 
 __all__ = ["DARN", "DARNConfig", "DenseNetwork", "Encoded", "Layer", "Samples", "check_data"]
 
 ACTIVATIONS = {"tanh": tf.tanh, "relu": tf.nn.relu}
-ENCODERS = ("factorial", "linear", "nade", "made")
+
+Activation = Literal["tanh", "relu"]
+Encoder = Literal["factorial", "linear", "nade", "made"]
+Prior = Literal["factorial", "linear", "nade", "eonade", "made"]
+VisibleConditional = Literal["factorial", "linear", "nade", "eonade", "made", "local"]
+Observations = Literal["binary", "intensities"]
+Precision = Literal["float32", "float64"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,56 +43,60 @@ class DARNConfig:
     """What a DARN is made of.
 
     :param visible: number of visible units n_x.
-    :param hidden: numbers of stochastic units, from the layer next to the visible one to the top; () for a fully
-        visible model, such as the FVSBN (visible="linear") and NADE.
-    :param units: numbers of deterministic units between two stochastic layers, in order; () for none.
-    :param activation: of the deterministic units, "tanh" or "relu".
-    :param skip: each layer sees all stochastic layers beyond it.
-    :param encoder: "factorial" (independent given the parents), "linear", "nade" or "made".
-    :param prior: conditional of the stochastic layers in the decoder: "linear", "nade", "eonade", "made" or
-        "factorial".
-    :param visible_conditional: of the visible layer: the same, and "local" for a window of earlier pixels.
-    :param conditional_units: deterministic units of NADE, EoNADE and MADE.
-    :param num_orders: orders of EoNADE.
-    :param observations: "binary", or "intensities" for visible units in [0, 1], whose cross-entropy is the cost.
+    :param hidden: stochastic units of each layer, from the one next to the data to the top, as 500 or 200,50; none for
+        a fully visible model, such as the FVSBN (visible_conditional=linear) and NADE.
+    :param units: deterministic units of each layer between two stochastic ones, in order, as 200 or 200,100; none for a
+        linear map.
+    :param activation: activation function of the deterministic units.
+    :param skip: each stochastic layer sees all stochastic layers beyond it, and not the next one alone.
+    :param encoder: how the units of a stochastic layer depend on each other in the encoder q(h | x); factorial: not at
+        all.
+    :param prior: how the units of a stochastic layer depend on each other in the decoder p(x, h).
+    :param visible_conditional: how visible units depend on each other given the stochastic ones; local: by a window of
+        earlier pixels.
+    :param conditional_units: deterministic units of each NADE, EoNADE or MADE among the conditionals.
+    :param num_orders: orders of the units that EoNADE averages over.
+    :param observations: binary visible units, or intensities in [0, 1], whose cross-entropy is the cost.
     :param local: locally connected layers between the image and the first stochastic layer, in place of `units` there.
-    :param dtype: "float32" or "float64".
-    :raises ValueError: naming what is wrong.
+    :param dtype: precision of the parameters and of all that is computed with them.
+    :raises ValueError: naming the field that is wrong.
     """
 
     visible: int
     hidden: tuple[int, ...] = (100,)
     units: tuple[int, ...] = ()
-    activation: str = "tanh"
+    activation: Activation = "tanh"
     skip: bool = False
-    encoder: str = "factorial"
-    prior: str = "linear"
-    visible_conditional: str = "factorial"
+    encoder: Encoder = "factorial"
+    prior: Prior = "linear"
+    visible_conditional: VisibleConditional = "factorial"
     conditional_units: int = 100
     num_orders: int = 16
-    observations: str = "binary"
+    observations: Observations = "binary"
     local: LocalConfig | None = None
-    dtype: str = "float32"
+    dtype: Precision = "float32"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "hidden", tuple(int(n) for n in self.hidden))
         object.__setattr__(self, "units", tuple(int(n) for n in self.units))
         if isinstance(self.local, dict):
             object.__setattr__(self, "local", LocalConfig(**self.local))
-        for name, sizes in (("visible", (self.visible,)), ("hidden", self.hidden), ("units", self.units)):
-            if any(size < 1 for size in sizes):
-                raise ValueError(f"{name}: numbers of units must be at least 1, got {sizes}.")
-        kinds = ("factorial", *CONDITIONALS)
-        for name, known in (
-            ("activation", tuple(ACTIVATIONS)),
-            ("encoder", ENCODERS),
-            ("prior", kinds),
-            ("visible_conditional", (*kinds, "local")),
-            ("observations", ("binary", "intensities")),
-            ("dtype", ("float32", "float64")),
+        for name in ("hidden", "units"):
+            if any(size < 1 for size in getattr(self, name)):
+                raise ValueError(f"{name}: numbers of units must be at least 1, got {getattr(self, name)}.")
+        for name in ("visible", "conditional_units", "num_orders"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}.")
+        for name, kind in (
+            ("activation", Activation),
+            ("encoder", Encoder),
+            ("prior", Prior),
+            ("visible_conditional", VisibleConditional),
+            ("observations", Observations),
+            ("dtype", Precision),
         ):
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}.")
+            if getattr(self, name) not in get_args(kind):
+                raise ValueError(f"{name} must be one of {', '.join(get_args(kind))}, got {getattr(self, name)!r}.")
         if self.local is None and self.visible_conditional == "local":
             raise ValueError("visible_conditional='local' needs `local`, which says how images are connected.")
         if self.local is not None and math.prod(self.local.image_shape) != self.visible:
@@ -174,6 +184,7 @@ class DARN(tf.Module):
     :ivar decoders: L layers, p(x | h^1, ...), p(h^1 | h^2, ...), ..., without the prior; with `hidden=()` one, whose
         network is None.
     :ivar encoders: L layers, q(h^1 | x), q(h^2 | h^1, ...), ....
+    :ivar compiled_code_lengths: what `description_length.compiled_code_lengths` keeps here; None before it is needed.
 
     :param seed: integer or int32 [2], of the initial weights.
     :param data: training data [N, n_x]; their means give `visible_mean` and the visible biases.
@@ -195,6 +206,7 @@ class DARN(tf.Module):
         self.encoders = [
             self._encoder(level, sizes, _fold(seed, 1001 + level)) for level in range(1, len(config.hidden) + 1)
         ]
+        self.compiled_code_lengths: Any = None
         if data is not None:
             self.initialise(data)
 

@@ -7,6 +7,7 @@ import os
 import uuid
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -21,9 +22,20 @@ _FORMAT = "darn 1"
 
 def named_variables(model: DARN) -> dict[str, tf.Variable]:
     """All variables by their path, such as "decoders/0/network/kernels/0"."""
-    found = {}
-    for path, variable in model._flatten(predicate=lambda v: isinstance(v, tf.Variable), with_path=True):
-        found["/".join(str(part) for part in path)] = variable
+    found: dict[str, tf.Variable] = {}
+
+    def visit(path: tuple[str, ...], value: Any) -> None:
+        if isinstance(value, tf.Variable):
+            found["/".join(path)] = value
+        elif isinstance(value, tf.Module):
+            for name, inner in vars(value).items():
+                if not name.startswith("_"):
+                    visit((*path, name), inner)
+        elif isinstance(value, list | tuple):
+            for number, inner in enumerate(value):
+                visit((*path, str(number)), inner)
+
+    visit((), model)
     return dict(sorted(found.items()))
 
 

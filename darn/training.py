@@ -2,8 +2,7 @@
 4).
 
     trainer = Trainer(model, TrainingConfig(learning_rate=1e-3), num_data=len(x))
-    run = trainer.compiled_steps()
-    observed = run(x, rows, count, seed)          # rows [K, B]: the minibatches of K steps, of which `count` are made
+    observed = trainer.advance(x, rows, seed)     # rows [K, B]: the minibatches of K steps
 
 Noise is a function of (seed, step): training that is stopped and continued gives the same bits.
 """
@@ -13,63 +12,23 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from numpy.typing import ArrayLike
 
 from darn.gradients import Estimate, check_estimator, estimate
 from darn.model import DARN
-from darn.optimization import make_optimizer
+from darn.optimization import TrainingConfig, make_optimizer
 from darn.replicas import mean_over_replicas, own_rows
+from darn.serialization import named_variables
 from darn.weight_noise import WeightNoise
 
-__all__ = ["Observed", "Trainer", "TrainingConfig", "sparsity_penalty"]
+__all__ = ["MAX_BLOCK", "Observed", "Trainer", "TrainingConfig", "sparsity_penalty"]
 
-
-@dataclass(frozen=True)
-class TrainingConfig:
-    """How to train.
-
-    :param estimator: of the gradient, see `gradients`. :param entropy: see `gradients.estimate`.
-    :param num_samples: K of "rloo".
-    :param optimizer: "adam" or "rmsprop". :param learning_rate: at the start. :param half_life: steps after which it
-        has halved; None for a constant rate. :param momentum: of RMSProp; beta_1 of Adam.
-    :param weight_decay: decoupled, in units of the learning rate. :param clip_norm: of the whole gradient; None: no
-        limit.
-    :param average: decay of the running mean of the parameters, which `Trainer.averaged` puts in place; 0 for none.
-    :param weight_noise: "graves" or "reparameterised" adaptive weight noise; None for none.
-    :param initial_std: of the weights under weight noise.
-    :param sparsity: rho, the wanted mean activity of the stochastic units of fDARN; None for no penalty.
-    :param sparsity_weight: factor of the penalty.
-    """
-
-    estimator: str = "darn"
-    entropy: str = "sampled"
-    num_samples: int = 2
-    optimizer: str = "adam"
-    learning_rate: float = 1e-3
-    half_life: float | None = None
-    momentum: float = 0.9
-    weight_decay: float = 0.0
-    clip_norm: float | None = None
-    average: float = 0.0
-    weight_noise: str | None = None
-    initial_std: float = 0.01
-    sparsity: float | None = None
-    sparsity_weight: float = 1.0
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.average < 1:
-            raise ValueError(f"average must be in [0, 1), got {self.average}.")
-        if self.sparsity is not None and not 0 < self.sparsity < 1:
-            raise ValueError(f"sparsity must be in (0, 1), got {self.sparsity}.")
-        if self.weight_decay < 0 or self.sparsity_weight < 0:
-            raise ValueError(
-                f"weight_decay and sparsity_weight must not be negative, got {self.weight_decay} and "
-                f"{self.sparsity_weight}."
-            )
+MAX_BLOCK = 250
+"""Most steps in one call of :meth:`Trainer.advance`."""
 
 
 class Observed(NamedTuple):
@@ -96,7 +55,8 @@ class Trainer(tf.Module):
     :param num_data: N, which weighs the KL of weight noise against the data.
     :param strategy: of `tf.distribute`: its replicas share the rows of each minibatch, and do what one device does with
         all of them. The model has to be made in its scope.
-    :raises ValueError: if the estimator does not fit the model, or a setting is out of range.
+    :param jit_compile: let :meth:`advance` compile with XLA: faster for small models, after a minute or less.
+    :raises ValueError: if the estimator does not fit the model, or for XLA on several replicas.
     """
 
     def __init__(
@@ -106,6 +66,7 @@ class Trainer(tf.Module):
         *,
         num_data: int,
         strategy: tf.distribute.Strategy | None = None,
+        jit_compile: bool = False,
         name: str = "trainer",
     ) -> None:
         super().__init__(name=name)
@@ -127,6 +88,30 @@ class Trainer(tf.Module):
                 self.noise = WeightNoise(self._variables, initial_std=config.initial_std, kind=config.weight_noise)
             self.averages = [tf.Variable(v, trainable=False) for v in self._variables] if config.average else []
             self.optimizer.build([*self._variables, *(self.noise.log_variances if self.noise else [])])
+        self._run = self.compiled_steps(jit_compile=jit_compile)
+
+    def advance(self, data: ArrayLike, rows: ArrayLike, seed: tf.Tensor) -> Observed:
+        """Make one step for each of K minibatches, in one call of a graph that is made once.
+
+        :param data: [N, n_x] of what the model is of; a tensor saves copying it at each call.
+        :param rows: [K, B], the rows of each minibatch; K is at most `MAX_BLOCK`.
+        :param seed: int32 [2]; the noise is a function of it and of the number of the step.
+        :return: arrays [K].
+        :raises FloatingPointError: if the objective is no longer finite.
+        """
+        index = np.asarray(rows)
+        if index.ndim != 2 or not 1 <= len(index) <= MAX_BLOCK:
+            raise ValueError(f"rows must be [K, B] with K from 1 to {MAX_BLOCK}, got shape {list(index.shape)}.")
+        padded = np.zeros([MAX_BLOCK, index.shape[1]], np.int32)
+        padded[: len(index)] = index
+        every = self._run(tf.convert_to_tensor(data), tf.constant(padded), tf.constant(len(index)), seed)
+        observed = Observed._make(value.numpy()[: len(index)] for value in every)
+        if not np.isfinite(observed.objective).all():
+            raise FloatingPointError(
+                f"the description length is no longer finite after step {int(self.optimizer.iterations)}: training has "
+                "diverged. Lower learning_rate, or set clip_norm=10."
+            )
+        return observed
 
     def compiled_steps(self, *, jit_compile: bool = False) -> tf.types.experimental.PolymorphicFunction:
         """(data [N, n_x], rows [K, B], count [], seed [2]) to `Observed`: `count` steps, number t with the minibatch
@@ -181,7 +166,7 @@ class Trainer(tf.Module):
 
     def _apply(self, gradients: Sequence[tf.Tensor], variables: Sequence[tf.Variable]) -> None:
         """Let the optimizer change the variables, by gradients for all rows."""
-        if self.config.clip_norm:
+        if self.config.clip_norm is not None:
             gradients = tf.clip_by_global_norm(gradients, self.config.clip_norm)[0]
         if self._strategy is None:
             self.optimizer.apply(gradients, variables)
@@ -211,6 +196,16 @@ class Trainer(tf.Module):
         finally:
             for variable, value in zip(self._variables, kept, strict=True):
                 variable.assign(value)
+
+    def copied(self) -> DARN:
+        """A model of its own with the parameters as they are now, or with their running means: what to keep of an
+        evaluation."""
+        model = DARN(self.model.config)
+        with self.averaged():
+            pairs = zip(named_variables(model).values(), named_variables(self.model).values(), strict=True)
+            for own, variable in pairs:
+                own.assign(variable)
+        return model
 
     def gradient_noise(self, x: tf.Tensor, seed: tf.Tensor, num_draws: int = 16) -> float:
         """Standard deviation of the estimator relative to the gradient, both of the logits of the first encoder layer:

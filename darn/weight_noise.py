@@ -18,13 +18,14 @@ small, a mean square B times smaller, hence the factor.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import tensorflow as tf
 
-__all__ = ["WEIGHT_NOISE", "GaussianPrior", "WeightNoise", "fit_prior"]
+__all__ = ["WEIGHT_NOISE", "GaussianPrior", "Kind", "WeightNoise", "fit_prior"]
 
-WEIGHT_NOISE = ("graves", "reparameterised")
+Kind = Literal["graves", "reparameterised"]
+WEIGHT_NOISE: tuple[str, ...] = get_args(Kind)
 
 
 class GaussianPrior(NamedTuple):

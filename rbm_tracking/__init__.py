@@ -2,6 +2,7 @@
 
 from rbm_tracking.ais import AISResult, bracket, linear_schedule, paper_schedule, reverse_ais
 from rbm_tracking.estimator import TrackedRBM
+from rbm_tracking.evidence import EvidenceConfig
 from rbm_tracking.exact import log_likelihood_exact, log_z_exact, moments_exact
 from rbm_tracking.learning import (
     SMLConfig,
@@ -18,16 +19,19 @@ from rbm_tracking.rbm import RBM, base_rate_biases, energy, free_energy, hidden_
 from rbm_tracking.serialization import SavedRBM, load_rbm, save_rbm
 from rbm_tracking.tempering import linear_ladder, sample
 from rbm_tracking.tracker import flag_names
+from rbm_tracking.training import Trainer
 
 __all__ = [
     "RBM",
     "AISResult",
+    "EvidenceConfig",
     "PartitionTracker",
     "SMLConfig",
     "SMLState",
     "SavedRBM",
     "Tracked",
     "TrackedRBM",
+    "Trainer",
     "base_rate_biases",
     "bracket",
     "cd_step",

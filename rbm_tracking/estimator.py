@@ -16,6 +16,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from rbm_tracking.learning import Observed, SMLConfig, SMLState, compiled_updates, initial_state
+from rbm_tracking.random import Generator
 from rbm_tracking.rbm import RBM, initial_rbm
 from rbm_tracking.tempering import linear_ladder
 from rbm_tracking.tracker import flag_names
@@ -49,7 +50,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     values outside [0, 1] are an error.
 
     :param n_components: number of hidden units.
-    :param learning_rate: epsilon_0 of the parameters' gradient ascent; `lr_decay` alpha makes it
+    :param learning_rate: epsilon_0 of the parameters' gradient ascent; `learning_rate_decay` alpha makes it
         min(epsilon_0 alpha / (t + 1), epsilon_0).
     :param max_updates: updates of the parameters, each with a minibatch of `batch_size` rows.
     :param n_iter: passes over the rows; if given, `max_updates` is the smaller of the two numbers.
@@ -74,7 +75,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         n_components: int = 256,
         *,
         learning_rate: float = 0.01,
-        lr_decay: float | None = None,
+        learning_rate_decay: float | None = None,
         batch_size: int = 100,
         max_updates: int = 10_000,
         n_iter: int | None = None,
@@ -87,14 +88,14 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         validation_fraction: float = 0.1,
         eval_every: int = 500,
         patience: int = 10,
-        generator: str = "threefry",
+        generator: Generator = "threefry",
         jit_compile: bool = True,
         verbose: bool = False,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.n_components = n_components
         self.learning_rate = learning_rate
-        self.lr_decay = lr_decay
+        self.learning_rate_decay = learning_rate_decay
         self.batch_size = batch_size
         self.max_updates = max_updates
         self.n_iter = n_iter
@@ -291,7 +292,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """`count` updates in one compiled call."""
         config = SMLConfig(
             learning_rate=self.learning_rate,
-            lr_decay=self.lr_decay,
+            learning_rate_decay=self.learning_rate_decay,
             gibbs_steps=self.gibbs_steps,
             adaptive=self.adaptive,
             centred=self.centred,

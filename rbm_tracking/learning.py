@@ -15,7 +15,7 @@ the product W v of step 5 is where the Gibbs sampling of the next update starts.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import tensorflow as tf
@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from rbm_tracking.bridge import bridge
 from rbm_tracking.importance import log_z_change
 from rbm_tracking.ladder import Ladder, adapt, initial_ladder, observe_flow
-from rbm_tracking.random import GENERATORS
+from rbm_tracking.random import GENERATORS, Generator
 from rbm_tracking.rbm import (
     RBM,
     activations,
@@ -34,7 +34,7 @@ from rbm_tracking.rbm import (
     matmul_rows,
     softplus_sum,
 )
-from rbm_tracking.tempering import SCHEMES, Chains, at_level, gibbs, initial_chains, swap
+from rbm_tracking.tempering import SCHEMES, Chains, Scheme, at_level, gibbs, initial_chains, swap
 from rbm_tracking.tracker import (
     TrackerState,
     anchor,
@@ -62,58 +62,68 @@ __all__ = [
     "spawn",
 ]
 
-BIASES = ("both", "learned", "none")
+Bias = Literal["both", "learned", "none"]
+BIASES: tuple[str, ...] = get_args(Bias)
 
 
 @dataclass(frozen=True)
 class SMLConfig:
     """How to train and track.
 
-    :param learning_rate: epsilon_0.
-    :param lr_decay: alpha of epsilon_t = min(epsilon_0 alpha / (t + 1), epsilon_0); None for a constant rate.
-    :param gibbs_steps: rounds of Gibbs sampling in each update, k.
-    :param swaps: "even_odd" as in the paper, or "deo".
+    :param learning_rate: learning rate epsilon_0 of the ascent on the likelihood.
+    :param learning_rate_decay: alpha of the learning rate min(epsilon_0 alpha / (t + 1), epsilon_0) at update t; it is
+        constant if this is not given.
+    :param gibbs_steps: rounds of Gibbs sampling in each update.
+    :param swaps: pairs of neighbouring temperatures that may swap in an update: all of them (even_odd, as in the
+        paper), or even and odd ones in turn (deo).
     :param gradient_chains: how many of the N chains at beta = 1 estimate the gradient; None for all. The others only
         track, and are free of the bias of those that the gradient has pushed away.
     :param centred: use the centred gradient (Melchior, Fischer and Wiskott, 2016), for which the coding of a pixel as 0
         or 1 makes no difference.
-    :param adaptive: adapt the ladder to the flow of particles (SML-APT).
-    :param adapt_rate: part of the way that the temperatures move at each update.
-    :param track: run the tracker; False for plain SML-PT.
-    :param bias: how the bias of O^(dt) at beta = 1 is removed: "learned" by the filter as in the paper; "both"
-        subtracts :func:`reuse_bias` first, so that only its error is left to learn; "none" is a filter without b.
-    :param bias_drift: sigma_b^2 in units of the learning rate.
-    :param sigma_z: standard deviation of the change of log Z expected a priori; infinite in the paper.
-    :param bridge_iterations: fixed-point iterations of each bridge estimate.
+    :param adaptive: adapt the temperatures to the flow of particles (SML-APT).
+    :param adapt_rate: part of the way that adaptive temperatures move at each update.
+    :param track: track log Z; without it this is plain SML-PT.
+    :param bias: how the bias b_t of the estimated change of log Z is removed: learned by the filter, as in the paper;
+        both: its first order is computed from the particles and the rest is learned; none: a filter without it.
+    :param bias_drift: variance by which the bias b_t may drift in an update, in units of the learning rate, nats^2.
+    :param sigma_z: standard deviation of the change of log Z in an update that is expected a priori, nats; infinite in
+        the paper.
+    :param bridge_iterations: fixed-point iterations of each bridge estimate between two temperatures.
     :param inflate: enlarge the variances of the estimates by the measured autocorrelation of the innovations.
-    :param generator: of the noise: "threefry" or "hash".
+    :param generator: generator of the noise; hash is faster.
+    :raises ValueError: naming the field that is wrong.
     """
 
     learning_rate: float = 0.01
-    lr_decay: float | None = None
+    learning_rate_decay: float | None = None
     gibbs_steps: int = 1
-    swaps: str = "even_odd"
+    swaps: Scheme = "even_odd"
     gradient_chains: int | None = None
     centred: bool = False
     adaptive: bool = False
     adapt_rate: float = 0.001
     track: bool = True
-    bias: str = "both"
+    bias: Bias = "both"
     bias_drift: float = 1e-3
     sigma_z: float = np.inf
     bridge_iterations: int = 0
     inflate: bool = True
-    generator: str = "threefry"
+    generator: Generator = "threefry"
 
     def __post_init__(self) -> None:
         for name, known in (("swaps", SCHEMES), ("bias", BIASES), ("generator", GENERATORS)):
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}.")
-        for name, value in (("learning_rate", self.learning_rate), ("lr_decay", self.lr_decay)):
-            if value is not None and not (np.isfinite(value) and value > 0):
+        for name in ("learning_rate", "learning_rate_decay"):
+            if (value := getattr(self, name)) is not None and not 0 < value < np.inf:
                 raise ValueError(f"{name} must be positive and finite, got {value}.")
-        if self.gibbs_steps < 1:
-            raise ValueError(f"gibbs_steps must be at least 1, got {self.gibbs_steps}.")
+        for name, least in (("gibbs_steps", 1), ("gradient_chains", 1), ("bridge_iterations", 0)):
+            if (value := getattr(self, name)) is not None and value < least:
+                raise ValueError(f"{name} must be at least {least}, got {value}.")
+        if not 0 <= self.adapt_rate <= 1:
+            raise ValueError(f"adapt_rate must be in [0, 1], got {self.adapt_rate}.")
+        if not 0 <= self.bias_drift < np.inf:
+            raise ValueError(f"bias_drift must be finite and not negative, got {self.bias_drift}.")
         if not self.sigma_z > 0:
             raise ValueError(f"sigma_z must be positive (infinite in the paper), got {self.sigma_z}.")
 
@@ -182,9 +192,9 @@ def initial_state(rbm: RBM, beta: ArrayLike, num_chains: int, *, seed: tf.Tensor
 def learning_rate_at(config: SMLConfig, step: tf.Tensor, dtype: tf.DType = tf.float32) -> tf.Tensor:
     """epsilon_t = min(epsilon_0 alpha / (t + 1), epsilon_0) (Section 4)."""
     start = tf.constant(config.learning_rate, dtype)
-    if config.lr_decay is None:
+    if config.learning_rate_decay is None:
         return start
-    return tf.minimum(start * config.lr_decay / (tf.cast(step, dtype) + 1.0), start)
+    return tf.minimum(start * config.learning_rate_decay / (tf.cast(step, dtype) + 1.0), start)
 
 
 def reuse_bias(v: tf.Tensor, h: tf.Tensor, rate: tf.Tensor, offsets: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:

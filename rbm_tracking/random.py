@@ -7,12 +7,14 @@ statistical tests of this package, not a certified suite.
 """
 
 import math
+from typing import Literal, get_args
 
 import tensorflow as tf
 
-__all__ = ["GENERATORS", "bernoulli", "key_at", "random_bits", "uniform"]
+__all__ = ["GENERATORS", "Generator", "bernoulli", "key_at", "random_bits", "uniform"]
 
-GENERATORS = ("threefry", "hash")
+Generator = Literal["threefry", "hash"]
+GENERATORS: tuple[str, ...] = get_args(Generator)
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
 

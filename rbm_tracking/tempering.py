@@ -9,7 +9,7 @@ those of the joint (v, h), and their energies are what bridge sampling needs.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import tensorflow as tf
@@ -21,6 +21,7 @@ from rbm_tracking.rbm import RBM, activations, matmul_rows, softplus_sum
 __all__ = [
     "SCHEMES",
     "Chains",
+    "Scheme",
     "Swaps",
     "at_level",
     "check_ladder",
@@ -32,7 +33,8 @@ __all__ = [
     "swap_log_ratio",
 ]
 
-SCHEMES = ("even_odd", "deo")
+Scheme = Literal["even_odd", "deo"]
+SCHEMES: tuple[str, ...] = get_args(Scheme)
 _SITES_PER_PASS = 2
 _FIRST_SWAP_SITE = 1 << 20
 

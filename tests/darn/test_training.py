@@ -9,7 +9,7 @@ from darn.gradients import ESTIMATORS, estimate
 from darn.likelihood import exact_log_likelihood
 from darn.model import DARN, DARNConfig
 from darn.optimization import make_optimizer
-from darn.training import Trainer, TrainingConfig, sparsity_penalty
+from darn.training import MAX_BLOCK, Trainer, TrainingConfig, sparsity_penalty
 
 N_X, STEPS = 8, 12
 
@@ -69,6 +69,52 @@ def test_training_in_parts_gives_the_same_bits(seed: tf.Tensor, rng: np.random.G
         np.testing.assert_array_equal(of_first[7:], 0.0)
     for variable, value in zip(variables, end, strict=True):
         np.testing.assert_array_equal(variable, value)
+
+
+def test_advance_makes_the_steps_of_its_minibatches(seed: tf.Tensor, rng: np.random.Generator) -> None:
+    data, rows = patterns(rng), minibatches(rng, STEPS)
+    one, other = make(data), make(data)
+    expected = train(one, data, rows, seed)
+    first, second = other.advance(data, rows[:7], seed), other.advance(tf.constant(data), rows[7:], seed)
+    for values, a, b in zip(expected, first, second, strict=True):
+        np.testing.assert_array_equal(values, np.concatenate([a, b]))
+    for variable, same in zip(one.model.variables, other.model.variables, strict=True):
+        np.testing.assert_array_equal(variable, same)
+    assert int(other.optimizer.iterations) == STEPS
+
+
+@pytest.mark.parametrize("shape", [(0, 5), (MAX_BLOCK + 1, 5), (5,)])
+def test_advance_refuses_what_are_no_minibatches(
+    shape: tuple[int, ...], seed: tf.Tensor, rng: np.random.Generator
+) -> None:
+    data = patterns(rng)
+    with pytest.raises(ValueError, match=r"rows must be \[K, B\] with K from 1 to 250"):
+        make(data).advance(data, np.zeros(shape, int), seed)
+
+
+def test_divergence_is_an_error_that_says_what_to_do(seed: tf.Tensor, rng: np.random.Generator) -> None:
+    data, rows = patterns(rng), minibatches(rng, 20)
+    trainer = make(data, {"dtype": "float32"}, learning_rate=1e38)
+    with pytest.raises(FloatingPointError, match=r"finite after step 20: .* Lower learning_rate, or set clip_norm=10"):
+        trainer.advance(data, rows, seed)
+
+
+def test_a_copy_has_the_averages_and_stays_as_it_is(seed: tf.Tensor, rng: np.random.Generator) -> None:
+    data, rows = patterns(rng), minibatches(rng, 8)
+    trainer = make(data, average=0.9)
+    trainer.advance(data, rows[:4], seed)
+    with trainer.averaged():
+        expected = exact_log_likelihood(trainer.model, data)
+    copy = trainer.copied()
+    trainer.advance(data, rows[4:], seed)
+    np.testing.assert_array_equal(exact_log_likelihood(copy, data), expected)
+    assert copy.config == trainer.model.config
+    assert not np.array_equal(exact_log_likelihood(trainer.copied(), data), expected)
+    last = exact_log_likelihood(trainer.model, data)
+    assert not np.array_equal(exact_log_likelihood(trainer.copied(), data), last)
+    np.testing.assert_array_equal(
+        exact_log_likelihood(make(data).copied(), data), exact_log_likelihood(make(data).model, data)
+    )
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
@@ -185,15 +231,24 @@ def test_the_learning_rate_halves() -> None:
     ("settings", "message"),
     [
         ({"estimator": "other"}, "estimator must be one of"),
+        ({"entropy": "other"}, "entropy must be one of sampled, exact, got 'other'"),
         ({"optimizer": "sgd"}, "optimizer must be one of"),
-        ({"learning_rate": 0.0}, "learning_rate must be positive"),
+        ({"learning_rate": 0.0}, "learning_rate must be positive and finite, got 0.0"),
+        ({"learning_rate": -1.0}, "learning_rate must be positive and finite, got -1.0"),
+        ({"learning_rate": float("nan")}, "learning_rate must be positive and finite, got nan"),
+        ({"learning_rate": float("inf")}, "learning_rate must be positive and finite, got inf"),
         ({"half_life": 0.0}, "half_life must be positive"),
+        ({"clip_norm": 0.0}, "clip_norm must be positive"),
+        ({"initial_std": -0.1}, "initial_std must be positive"),
+        ({"momentum": 1.0}, r"momentum must be in \[0, 1\), got 1.0"),
         ({"average": 1.0}, "average must be in"),
         ({"sparsity": 0.0}, "sparsity must be in"),
-        ({"weight_decay": -1.0}, "must not be negative"),
-        ({"weight_noise": "other"}, "weight noise must be one of"),
+        ({"weight_decay": -1.0}, "weight_decay must be finite and not negative, got -1.0"),
+        ({"sparsity_weight": float("inf")}, "sparsity_weight must be finite"),
+        ({"weight_noise": "other"}, "weight_noise must be one of"),
+        ({"num_samples": 1}, "num_samples must be at least 2, got 1"),
     ],
 )
-def test_bad_settings_are_refused(settings: dict, message: str, rng: np.random.Generator) -> None:
+def test_bad_settings_are_refused(settings: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        make(patterns(rng), **settings)
+        TrainingConfig(**settings)

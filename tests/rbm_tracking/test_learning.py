@@ -241,7 +241,7 @@ def test_bias_of_reused_particles_has_its_closed_form(rng: np.random.Generator) 
 
 
 def test_learning_rate_follows_the_papers_schedule() -> None:
-    config = SMLConfig(learning_rate=0.1, lr_decay=100.0)
+    config = SMLConfig(learning_rate=0.1, learning_rate_decay=100.0)
     rates = [float(learning_rate_at(config, tf.constant(t), tf.float64)) for t in (0, 99, 199, 999)]
     np.testing.assert_allclose(rates, [0.1, 0.1, 0.05, 0.01], rtol=1e-7)
     assert float(learning_rate_at(SMLConfig(learning_rate=0.1), tf.constant(10**6), tf.float64)) == pytest.approx(0.1)
@@ -271,7 +271,7 @@ def test_a_spawned_temperature_is_tracked(data: np.ndarray, seed: tf.Tensor, rng
         ({"bias": "yes"}, "bias must be one of both, learned, none, got 'yes'"),
         ({"generator": "x"}, "generator must be one of"),
         ({"learning_rate": 0.0}, "learning_rate must be positive and finite, got 0.0"),
-        ({"lr_decay": float("nan")}, "lr_decay must be positive and finite"),
+        ({"learning_rate_decay": float("nan")}, "learning_rate_decay must be positive and finite"),
         ({"gibbs_steps": 0}, "gibbs_steps must be at least 1"),
         ({"sigma_z": -1.0}, "sigma_z must be positive"),
     ],

@@ -1,0 +1,180 @@
+"""What is said about a tracked RBM: scalars of the filter, curves, pictures as arrays, errors of log Z, text.
+
+`records` are what was logged: the scalars of a step with its "step", one dictionary for each step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from rbm_tracking.learning import SMLState
+from rbm_tracking.rbm import visible_probs
+from rbm_tracking.tracker import tracking_errors
+from rbm_tracking.training import Trainer
+
+__all__ = [
+    "Curve",
+    "filter_curves",
+    "filter_scalars",
+    "likelihood_curves",
+    "log_z_curves",
+    "logged_errors",
+    "notes",
+    "pictures",
+    "table",
+]
+
+Records = Sequence[Mapping[str, Any]]
+FILTER = {
+    "tracker/log_z_nats": "log_z",
+    "tracker/log_z_std_nats": "log_z_std",
+    "tracker/bias_nats": "bias",
+    "tracker/change_nats": "change",
+    "tracker/bridge_sum_nats": "bridge_sum",
+    "tracker/nis": "nis",
+    "tracker/inflation": "inflation",
+    "tracker/ess": "ess",
+    "tracker/lag_nats": "lag",
+    "tracker/flags": "flags",
+}
+"""Tag of a scalar -> the field of `learning.Observed`."""
+
+
+class Curve(NamedTuple):
+    """Points over the steps, half the width of their band or error bars, and a Matplotlib format such as "-" or "o"."""
+
+    steps: list[int]
+    values: list[float]
+    half_widths: list[float] | None = None
+    style: str = "-"
+
+
+def filter_scalars(trainer: Trainer) -> dict[str, float]:
+    """What the filter measured in the last update, the ladder, and swap rates since the last call; nothing if there was
+    no update in between."""
+    rates, observed = trainer.mean_swap_rates(), trainer.observed
+    if rates is None or observed is None:
+        return {}
+    scalars = {f"swap/rate_{i:02d}": float(rate) for i, rate in enumerate(rates, start=1)}
+    ladder = trainer.state.ladder.beta.numpy()
+    scalars |= {f"ladder/beta_{i:02d}": float(beta) for i, beta in enumerate(ladder, start=1)}
+    if trainer.config.track:
+        scalars |= {tag: float(getattr(observed, field)[-1]) for tag, field in FILTER.items()}
+    return scalars
+
+
+def log_z_curves(records: Records) -> dict[str, Curve]:
+    """Log Z over the steps by each estimate that was logged, nats: Figure 3 of the paper."""
+    return _logged(
+        records,
+        {
+            "tracked": ("tracker/log_z_nats", "-", "tracker/log_z_std_nats", 1.96),
+            "AIS": ("ais/log_z_nats", "o", "ais/log_z_std_nats", 3.0),
+            "exact": ("exact/log_z_nats", "x", None, 0.0),
+        },
+    )
+
+
+def filter_curves(records: Records, num_temps: int) -> dict[str, dict[str, Curve]]:
+    """Log Z, its change in an update with the bias, and the ladder: title -> label -> curve."""
+    bridges = _logged(records, {"bridges": ("tracker/bridge_sum_nats", ".", None, 0.0)})
+    change = {"importance": ("tracker/change_nats", ".", None, 0.0), "bias": ("tracker/bias_nats", "-", None, 0.0)}
+    ladder = {f"beta {i}": (f"ladder/beta_{i:02d}", "-", None, 0.0) for i in range(1, num_temps + 1)}
+    return {
+        "log Z": {**bridges, **log_z_curves(records)},
+        "change in an update": _logged(records, change),
+        "inverse temperatures": _logged(records, ladder),
+    }
+
+
+def likelihood_curves(records: Records) -> dict[str, Curve]:
+    """Log-likelihood of "train" and "valid" by each estimate of log Z, nats per row."""
+    curves = {}
+    for part in ("train", "valid"):
+        tag = f"{part}/log_likelihood_nats"
+        rows = [record for record in records if record.get(tag) is not None]
+        widths = [1.96 * record["tracker/log_z_std_nats"] for record in rows]
+        curves[f"{part}, tracked"] = Curve([r["step"] for r in rows], [r[tag] for r in rows], widths)
+        for method, style in (("ais", "o"), ("exact", "x")):
+            both = [record for record in rows if record.get(f"{method}/log_z_nats") is not None]
+            if both:
+                values = [r[tag] + r["tracker/log_z_nats"] - r[f"{method}/log_z_nats"] for r in both]
+                curves[f"{part}, {method}"] = Curve([r["step"] for r in both], values, None, style)
+    return curves
+
+
+def logged_errors(records: Records) -> dict[str, Any]:
+    """`tracking_errors` of the tracked log Z over the steps where the exact one was logged, too; {} without such."""
+    pairs = [r for r in records if r.get("exact/log_z_nats") is not None and r.get("tracker/log_z_nats") is not None]
+    if not pairs:
+        return {}
+    return tracking_errors(
+        [r["tracker/log_z_nats"] - r["exact/log_z_nats"] for r in pairs],
+        [r["tracker/log_z_std_nats"] for r in pairs],
+        [int(r["tracker/flags"]) for r in pairs],
+    )
+
+
+def pictures(state: SMLState, shape: tuple[int, int]) -> dict[str, NDArray]:
+    """Filters of up to 100 hidden units around grey 0.5, and probabilities of the pixels given the particles at beta =
+    1, [n, H, W] each.
+
+    :param shape: H and W.
+    """
+    filters = state.rbm.W.numpy()[:100].reshape(-1, *shape)
+    hidden = tf.sigmoid(tf.boolean_mask(state.chains.a, tf.equal(state.chains.level, 0)))
+    samples = visible_probs(state.rbm, hidden).numpy().reshape(-1, *shape)
+    return {"filters": 0.5 + 0.5 * filters / (np.abs(filters).max() or 1.0), "samples": samples}
+
+
+def table(result: Mapping[str, Any], ais_chains: int) -> list[list[str]]:
+    """Log-likelihoods of `evidence.final` by each estimate of log Z as cells of text, with a line of titles.
+
+    :param ais_chains: how many chains the effective ones are of.
+    """
+    rows = [["log Z by", "log Z", "valid", "test", ""]]
+    for name in ("tracked", "exact", "ais", "reverse_ais"):
+        if name not in result:
+            continue
+        entry = result[name]
+        values = (entry["log_z_nats"], entry["valid_log_likelihood_nats"], entry["test_log_likelihood_nats"])
+        note = f"± {entry['std_nats']:.2f}" if "std_nats" in entry else ""
+        if "lag_nats" in entry:
+            note += f", lag up to {entry['lag_nats']:.2f}, flagged: {', '.join(entry['flags']) or 'no'}"
+        if "three_sigma_nats" in entry:
+            low, high = entry["three_sigma_nats"]
+            note = f"3 sigma {low:.2f} to {high:.2f}, {entry['ess']:.0f} effective of {ais_chains}"
+        rows.append([name, *(f"{value:.3f}" for value in values), note])
+    return rows
+
+
+def notes(result: Mapping[str, Any], errors: Mapping[str, Any]) -> list[str]:
+    """What else there is to say about a run, as lines of text.
+
+    :param errors: of :func:`logged_errors`.
+    """
+    lines = ["log-likelihoods: nats per row, mean over the rows"]
+    if errors:
+        lines.append(
+            "tracked against exact log Z: rmse {rmse_nats:.3f}, largest error {max_nats:.3f} nats over {num_exact} "
+            "updates; 95 % intervals cover {coverage_95:.1%}; trails {trails:.1%}, other flags {flagged:.1%}".format(
+                **errors
+            )
+        )
+    return lines
+
+
+def _logged(records: Records, wanted: Mapping[str, tuple[str, str, str | None, float]]) -> dict[str, Curve]:
+    """Curves by label of (tag, style, tag of the half width or None, factor of the half width), if they were logged."""
+    curves = {}
+    for label, (tag, style, spread, factor) in wanted.items():
+        points = [record for record in records if record.get(tag) is not None]
+        if points:
+            widths = [factor * (record.get(spread) or 0.0) for record in points] if spread else None
+            curves[label] = Curve([r["step"] for r in points], [r[tag] for r in points], widths, style)
+    return curves

@@ -1,0 +1,132 @@
+"""Training as an object: the state of `learning` in variables, and many updates in one call.
+
+    trainer = Trainer(state, SMLConfig(learning_rate=0.01))
+    observed = trainer.advance(x, rows, seed)     # rows [K, B]: the minibatches of K updates
+    trainer.state, trainer.saved()
+
+Noise is a function of (seed, update): training that is stopped and continued gives the same bits.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import ArrayLike, NDArray
+
+from rbm_tracking.ladder import spawn_level
+from rbm_tracking.learning import Observed, SMLConfig, SMLState, compiled_updates, spawn
+from rbm_tracking.serialization import SavedRBM
+from rbm_tracking.tracker import log_z_std
+
+__all__ = ["MAX_BLOCK", "Trainer"]
+
+MAX_BLOCK = 250
+"""Most updates in one call of :meth:`Trainer.advance`."""
+
+
+class Trainer:
+    """An RBM in training, with all that changes in variables.
+
+    :ivar config: how it is trained and tracked.
+    :ivar store: module with these variables, for checkpoints.
+    :ivar observed: what the updates of the last call of :meth:`advance` saw, arrays [K]; None before the first.
+
+    :param state: the state before the first update, see `learning.initial_state`.
+    :param spawn_up_to: the most temperatures that :meth:`spawn` makes; 0 if it is not used.
+    :param jit_compile: compile with XLA: takes some seconds for each number of temperatures, and is several times
+        faster then.
+    """
+
+    def __init__(
+        self,
+        state: SMLState,
+        config: SMLConfig,
+        *,
+        spawn_up_to: int = 0,
+        jit_compile: bool = True,
+    ) -> None:
+        num_temps = state.ladder.beta.shape[0]
+        changing = {num_temps - 1, num_temps, num_temps + 1} if spawn_up_to else set()
+        self.store = tf.Module(name="trainer")
+        self.store.leaves = [
+            tf.Variable(leaf, shape=[None if size in changing else size for size in leaf.shape], trainable=False)
+            for leaf in tf.nest.flatten(state)
+        ]
+        self.config, self.spawn_up_to = config, spawn_up_to
+        self.observed: Observed | None = None
+        self._structure = state
+        self._updates = compiled_updates(config, jit_compile=jit_compile)
+        self._swap_rates: list[NDArray[np.float64]] = []
+
+    @property
+    def state(self) -> SMLState:
+        """What the variables hold."""
+        values = [tf.convert_to_tensor(leaf) for leaf in self.store.leaves]
+        return tf.nest.pack_sequence_as(self._structure, values)
+
+    @property
+    def num_temps(self) -> int:
+        """Number of temperatures, which grows if they are spawned."""
+        return int(self.state.ladder.beta.shape[0])
+
+    @property
+    def flags(self) -> int:
+        """Health flags of log Z after the last update, see `tracker.health_flags`; 0 before the first."""
+        return 0 if self.observed is None else int(self.observed.flags[-1])
+
+    def advance(self, data: ArrayLike, rows: ArrayLike, seed: tf.Tensor) -> Observed:
+        """Make one update for each of K minibatches, in one call of a graph.
+
+        :param data: [N, n_v] of 0 and 1; a tensor saves copying it at each call.
+        :param rows: [K, B], the rows of each minibatch; K is at most `MAX_BLOCK`.
+        :param seed: int32 [2]; the noise is a function of it and of the number of the update.
+        :return: what each update saw, arrays [K] (swap rates [K, M-1]).
+        :raises FloatingPointError: if parameters or log Z are no longer finite.
+        """
+        index = np.asarray(rows)
+        if index.ndim != 2 or not 1 <= len(index) <= MAX_BLOCK:
+            raise ValueError(f"rows must be [K, B] with K from 1 to {MAX_BLOCK}, got shape {list(index.shape)}.")
+        padded = np.zeros([MAX_BLOCK, index.shape[1]], np.int32)
+        padded[: len(index)] = index
+        count, data = tf.constant(len(index)), tf.convert_to_tensor(data)
+        state, every = self._updates(self.state, data, tf.constant(padded), count, seed)
+        self.observed = Observed._make(value.numpy()[: len(index)] for value in every)
+        self._assign(state)
+        self._swap_rates.extend(self.observed.swap_rate)
+        if not all(np.isfinite(part).all() for part in (*state.rbm, self.observed.log_z)):
+            raise FloatingPointError(
+                f"the parameters or log Z are no longer finite after update {int(state.step)}: the chains have "
+                "diverged. Lower learning_rate, or let it fall with learning_rate_decay=1000."
+            )
+        return self.observed
+
+    def mean_swap_rates(self) -> NDArray[np.float64] | None:
+        """Swap rates of neighbouring temperatures, [M-1], averaged over the updates since the last call; None if there
+        were none."""
+        rates, self._swap_rates = self._swap_rates, []
+        return np.mean(rates, axis=0) if rates else None
+
+    def spawn(self) -> int | None:
+        """Add a temperature if swaps or round trips ask for one, and there are fewer than `spawn_up_to`.
+
+        :return: the level that it has, or None.
+        """
+        state = self.state
+        if self.num_temps >= self.spawn_up_to:
+            return None
+        level = spawn_level(state.ladder, state.tracker.health.swap_rate.numpy())
+        if level is None:
+            return None
+        self._assign(spawn(state, level))
+        self._swap_rates = []
+        return level + 1
+
+    def saved(self) -> SavedRBM:
+        """The parameters with their tracked log Z, as they are now."""
+        state = self.state
+        log_z, std = float(state.tracker.mean[0]), float(log_z_std(state.tracker))
+        return SavedRBM(state.rbm, log_z, std, state.ladder.beta.numpy(), int(state.step))
+
+    def _assign(self, state: SMLState) -> None:
+        for variable, leaf in zip(self.store.leaves, tf.nest.flatten(state), strict=True):
+            variable.assign(leaf)
