@@ -43,7 +43,8 @@ def block_size(most: int, *every: int) -> int:
 
 
 class Every(NamedTuple):
-    """Steps between lines of training scalars, between evaluations and between checkpoints; seconds between these."""
+    """Steps between lines of training scalars, between evaluations and between checkpoints, 0 for only after the last
+    step; and seconds between checkpoints."""
 
     log: int = 100
     evaluate: int = 1_000
@@ -103,12 +104,14 @@ def fit(
     :param max_seconds: stop after the call that exceeds this many seconds of wall time.
     :raises Interrupted: on Ctrl-C, SIGTERM or when `max_seconds` have passed, after the running call and `save`. A
         second signal acts at once. Signals are caught only in the main thread.
-    :raises ValueError: if `num_steps` or `steps_per_call` are out of range.
+    :raises ValueError: if `num_steps`, `steps_per_call` or `patience` is out of range.
     """
     if not 0 <= num_steps < 2**31:  # a step number has to fit in the int32 that fold_in takes
         raise ValueError(f"num_steps must be between 0 and 2**31 - 1, got {num_steps}.")
     if steps_per_call < 1:
         raise ValueError(f"steps_per_call must be at least 1, got {steps_per_call}.")
+    if patience is not None and patience < 1:
+        raise ValueError(f"--patience must be at least 1, got {patience}; leave it out to train all steps.")
     block = block_size(steps_per_call, every.log, every.evaluate, every.save, *(interval for interval, _ in also))
     start, step = time.monotonic(), first
     saved_at = start
@@ -122,28 +125,35 @@ def fit(
             observed, is_last = advance(step, done - step), done == num_steps
             line: dict[str, float] = {}
             step = done
-            if is_last or step % every.log == 0:
+            if is_last or _is_due(step, every.log):
                 line |= scalars(observed)
-            if is_last or step % every.evaluate == 0:
+            if is_last or _is_due(step, every.evaluate):
                 line |= evaluate(step)
                 best = rule(step, best, agree(line))
                 if best.step == step:
                     keep()
             for interval, more in also:
-                if interval and step % interval == 0:
+                if _is_due(step, interval):
                     line |= more(step)
             if line:
                 log(step, line)
             shown.advance(step, line)
             now = time.monotonic()
             is_late = max_seconds is not None and not is_last and now - start > max_seconds
-            is_due = step % every.save == 0 or (every.save_seconds is not None and now - saved_at > every.save_seconds)
-            if is_last or is_due or is_stopped() or received or is_late:
+            stopped_by = received[0] if received else "max_seconds" if is_late else None  # later ones: the next step
+            is_old = every.save_seconds is not None and now - saved_at > every.save_seconds
+            if is_last or is_old or _is_due(step, every.save) or is_stopped() or stopped_by:
                 save(step, best)
                 saved_at = time.monotonic()
-            if received or is_late:
-                raise Interrupted(step, received[0] if received else "max_seconds")
+            if stopped_by:
+                raise Interrupted(step, stopped_by)
+        if received:  # while the last checkpoint was written
+            raise Interrupted(step, received[0])
     return Fitted(step, best, is_stopped(), time.monotonic() - start)
+
+
+def _is_due(step: int, interval: int) -> bool:
+    return interval > 0 and step % interval == 0
 
 
 @contextmanager
