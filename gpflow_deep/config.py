@@ -7,7 +7,7 @@ model = config.build(X, Y)                                      # X and Y in sta
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -88,25 +88,19 @@ class ModelConfig:
         """Whether the last layer's q(u) is left to natural gradients."""
         return self.preset == "modern" if self.natgrad is None else self.natgrad
 
-    def for_task(self, task: Task) -> ModelConfig:
+    def for_task(self, task: Task, targets: Iterable[NDArray[Any]] = ()) -> ModelConfig:
         """The same model with the likelihood that "auto" stands for.
 
-        :raises ValueError: if the likelihood is not one of the task.
+        :param targets: Y [N, P] of each part of the data, in its own units.
+        :raises ValueError: if the likelihood is not one of the task, or cannot have these targets.
         """
         allowed = LIKELIHOODS[task]
         if self.likelihood not in ("auto", *allowed):
             raise ValueError(f"likelihood must be one of {', '.join(allowed)} for {task}, got {self.likelihood}.")
         likelihood: Any = allowed[0] if self.likelihood == "auto" else self.likelihood
+        if likelihood == "poisson" and any(np.any((Y < 0) | (Y % 1 != 0)) for Y in targets):
+            raise ValueError("likelihood=poisson needs targets that are counts 0, 1, 2, ...; use gaussian.")
         return dataclasses.replace(self, likelihood=likelihood)
-
-    def check_targets(self, Y: NDArray[Any], name: str = "Y") -> None:
-        """Refuse targets [N, P] in their own units that the likelihood cannot have.
-
-        :param name: of the targets, for the message.
-        :raises ValueError: for a Poisson likelihood, if a target is no count.
-        """
-        if self.likelihood == "poisson" and np.any((Y < 0) | (Y % 1 != 0)):
-            raise ValueError(f"likelihood=poisson needs counts 0, 1, 2, ... in {name!r}; use gaussian.")
 
     def build(
         self, X: NDArray[Any], Y: NDArray[Any], *, num_classes: int = 2, num_data: int | None = None, seed: int = 0

@@ -124,21 +124,30 @@ class Units:
     y: Scale
 
     @classmethod
-    def of(cls, x: Scale, y: Scale, likelihood: str, *, standardise: bool = True) -> Units:
+    def fit(
+        cls,
+        X: NDArray[Any],
+        Y: NDArray[Any],
+        likelihood: str,
+        *,
+        standardise: bool = True,
+        known: tuple[Scale, Scale] | None = None,
+    ) -> Units:
         """Standardised inputs, and standardised targets where the likelihood is one of real numbers.
 
+        :param X: training inputs [N, D] in the units of the data. :param Y: training targets [N, P], likewise.
         :param likelihood: as in `ModelConfig`, not "auto".
         :param standardise: False keeps the inputs as they are, such as pixels.
+        :param known: scales of X and Y in place of theirs, if they are a sample of the training part.
         """
-        return cls(
-            x if standardise else Scale.identity(len(x.mean)),
-            y if likelihood in REAL_TARGETS else Scale.identity(len(y.mean)),
-        )
+        x, y = known or (None, None)
 
-    @classmethod
-    def fit(cls, X: NDArray[Any], Y: NDArray[Any], likelihood: str, *, standardise: bool = True) -> Units:
-        """`of` the scales of the training part: X [N, D] and Y [N, P] in the units of the data."""
-        return cls.of(Scale.fit(X), Scale.fit(Y), likelihood, standardise=standardise)
+        def chosen(array: NDArray[Any], is_scaled: bool, scale: Scale | None) -> Scale:
+            if not is_scaled:
+                return Scale.identity(array.shape[1])
+            return Scale.fit(array) if scale is None else scale
+
+        return cls(chosen(X, standardise, x), chosen(Y, likelihood in REAL_TARGETS, y))
 
     def transform(self, X: NDArray[Any], Y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
         """Rows as the model sees them, in GPflow's default float type."""

@@ -32,11 +32,11 @@ class Flags:
     :param num_predict_samples: draws of the inner layers; as in training if not given.
     """
 
+    devices: Devices = group(omit=("strategy", "replicas"))
     run_dir: str
     data: str
     output: str = "predictions.csv"
     num_predict_samples: int | None = None
-    devices: Devices = group(omit=("strategy", "replicas"))
 
     def __post_init__(self) -> None:
         if not Path(self.output).name.endswith((".csv", ".csv.gz")):

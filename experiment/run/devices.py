@@ -35,6 +35,7 @@ __all__ = [
     "replica_noise",
     "rows_of_worker",
     "scope",
+    "shared",
     "split_batch",
     "value_of_chief",
     "values_of_chief",
@@ -183,6 +184,13 @@ def split_batch(strategy: tf.distribute.Strategy, batch: Sequence[tf.Tensor]) ->
         return strategy.experimental_distribute_values_from_function(of_replica)
 
     return tuple(part(value) for value in batch)
+
+
+def shared(
+    strategy: tf.distribute.Strategy | None, batch_at: Callable[[int], Sequence[tf.Tensor]]
+) -> Callable[[int], Any]:
+    """This worker's batches by step, cut for its replicas; themselves without a strategy."""
+    return batch_at if strategy is None else lambda step: split_batch(strategy, batch_at(step))
 
 
 def replica_noise(draw: Callable[[tf.Tensor], tf.Tensor], num_rows: tf.Tensor | int) -> tf.Tensor:

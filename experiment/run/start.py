@@ -145,12 +145,20 @@ class Run:
         self.path = path.path
         self._start, self._step = time.monotonic(), tf.Variable(0, dtype=tf.int64)
 
-    def child(self, name: str) -> "Run":
-        """A run within the run, in the folder of that name; TensorBoard shows it beside this one."""
+    def share_of_seconds(self, count: int) -> float | None:
+        """Seconds for the first of `count` children that share what is left of --max_seconds; None without a limit."""
+        limit = self.settings.max_seconds
+        return None if limit is None else max(0.0, limit - (time.monotonic() - self._start)) / count
+
+    def child(self, name: str, flags: str | None = None) -> "Run":
+        """A run within the run, in the folder of that name; TensorBoard shows it beside this one.
+
+        :param flags: those of the child, one a line, where they differ from those of the run.
+        """
         path = folder.RunDir(self.path / name, name, home=self.folder.home or self.path)
         for each in (path.checkpoint_dir, path.tensorboard_dir, path.plots_dir) if self.is_chief else ():
             each.mkdir(parents=True, exist_ok=True)
-        return Run(self.settings, self.flags, self.data, path, self.strategy)
+        return Run(self.settings, self.flags if flags is None else flags, self.data, path, self.strategy)
 
     def fit(
         self,
@@ -246,12 +254,20 @@ class Run:
         """What was logged, one dictionary for each step."""
         return read_jsonl(self.folder.scalars_file)
 
+    def log(self, step: int, scalars: Mapping[str, float]) -> None:
+        """One more line of scalars after :meth:`fit`, for a run whose time was up before its last step."""
+        with Writer.of_chief(self.folder, self.is_chief, resume_step=step) as writer:
+            if writer is not None:
+                writer.scalars(step, scalars)
+                writer.sync()
+
     def finish(
-        self, result: Mapping[str, Any], *, text: str, figures: Mapping[str, Callable[[Path], None]] | None = None
+        self, result: Mapping[str, Any], *, text: str = "", figures: Mapping[str, Callable[[Path], None]] | None = None
     ) -> None:
         """Write result.json and the figures, all of it also to TensorBoard with the flags as hparams; print the text.
 
         :param result: what the run reports; numbers of any depth become metrics of hparams, but seconds and counts.
+        :param text: the report; "" prints nothing, for a child of another run.
         :param figures: name -> draws it to a file.
         """
         drawn: dict[str, Path] = {}
@@ -277,7 +293,8 @@ class Run:
             text=text,
             images=drawn,
         )
-        print(f"\n{text}\nwritten to {self.path}", flush=True)
+        if text:
+            print(f"\n{text}\nwritten to {self.path}", flush=True)
 
 
 class _Log:

@@ -100,11 +100,12 @@ def test_likelihood_has_to_fit_the_task(rng: np.random.Generator) -> None:
         ModelConfig(likelihood="bernoulli").for_task("multiclass")
     with pytest.raises(ValueError, match="likelihood must be chosen to build a model, got auto; call for_task"):
         ModelConfig().build(*make_data(rng, 20))
-    ModelConfig(likelihood="poisson").check_targets(np.array([[0.0], [3.0]]))
-    ModelConfig(likelihood="gaussian").check_targets(np.array([[-0.5]]))
-    for bad in (-1.0, 0.5):
-        with pytest.raises(ValueError, match=r"likelihood=poisson needs counts 0, 1, 2, \.\.\. in 'visits'"):
-            ModelConfig(likelihood="poisson").check_targets(np.array([[1.0], [bad]]), "visits")
+    counts, negative = np.array([[0.0], [3.0]]), np.array([[-1.0]])
+    assert ModelConfig(likelihood="poisson").for_task("regression", [counts]).likelihood == "poisson"
+    assert ModelConfig().for_task("regression", [negative]).likelihood == "gaussian"
+    for bad in (negative, np.array([[0.5]])):
+        with pytest.raises(ValueError, match=r"likelihood=poisson needs targets that are counts 0, 1, 2, \.\.\."):
+            ModelConfig(likelihood="poisson").for_task("regression", [counts, bad])
 
 
 @pytest.mark.parametrize(

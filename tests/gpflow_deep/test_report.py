@@ -43,8 +43,9 @@ def test_scores_are_those_of_their_part(rng: np.random.Generator) -> None:
 
 def test_final_scores_are_of_all_rows_and_its_scalars_of_those_that_were_watched(rng: np.random.Generator) -> None:
     predictor, parts = _trained(rng)
-    watched = {"valid": np.arange(7), "test": np.array([1, 4, 5])}
-    found = report.final(predictor, parts, watched)
+    watch = report.Watch(predictor, parts, eval_rows=7)
+    found, watched = watch.final(), watch.rows
+    assert len(watched["test"]) == 7
     assert list(found.scores) == ["valid", "test"]
     for name, (X, Y) in parts.items():
         assert found.scores[name] == pytest.approx(_oracle(predictor, X, Y), rel=1e-9)
@@ -53,6 +54,26 @@ def test_final_scores_are_of_all_rows_and_its_scalars_of_those_that_were_watched
         np.testing.assert_array_equal(found.predicted[name].mean, predictor.evaluate(X, Y).mean)
     assert found.scalars["test/rmse"] != pytest.approx(found.scores["test"]["rmse"], rel=1e-3)
     assert found.scalars.items() >= report.layer_scalars(predictor.model).items()
+
+
+def test_rows_to_look_at_are_drawn_once_for_each_part(rng: np.random.Generator) -> None:
+    predictor, parts = _trained(rng)
+    seeds = {"valid": 3, "test": 4}
+    watch = report.Watch(predictor, parts, eval_rows=7, rng=lambda name: np.random.default_rng(seeds[name]))
+    np.testing.assert_array_equal(watch.rows["valid"], np.arange(7))
+    expected = np.sort(np.random.default_rng(4).choice(12, 7, replace=False))
+    np.testing.assert_array_equal(watch.rows["test"], expected)
+    some = _oracle(predictor, parts["test"][0][expected], parts["test"][1][expected])
+    found = watch.during()
+    assert {key: found[f"test/{key}"] for key in some} == pytest.approx(some, rel=1e-9)
+    with pytest.raises(ValueError, match="eval_rows must be at least 1, got 0"):
+        report.Watch(predictor, parts, eval_rows=0)
+
+
+def test_tags_of_curves() -> None:
+    tags = report.curve_tags("regression", ["valid", "test"])
+    assert tags[:3] == ["train/elbo_nats", "valid/log_likelihood_nats", "valid/rmse"]
+    assert report.curve_tags("binary", ["test"])[1:] == ["test/log_likelihood_nats", "test/accuracy"]
 
 
 def test_layer_scalars_name_what_diagnose_finds(rng: np.random.Generator) -> None:
@@ -114,6 +135,7 @@ def test_linear_baseline_is_least_squares_in_the_units_of_the_data(rng: np.rando
     train, parts = _line(rng, 60), {"valid": _line(rng, 7), "test": _line(rng, 9)}
     found = report.linear_baseline(Units.fit(*train, "gaussian"), train, parts, "gaussian")
     assert found["num_parameters"] == 2 * 3 + 2
+    assert 0 < found["train_seconds"] < 60
     ones = np.ones([60, 1])
     weights, *_ = np.linalg.lstsq(np.hstack([train[0], ones]), train[1], rcond=None)
     std = np.sqrt(np.mean((train[1] - np.hstack([train[0], ones]) @ weights) ** 2, axis=0))
@@ -143,20 +165,48 @@ def test_fit_on_grid(rng: np.random.Generator) -> None:
     Y = 100.0 + np.sin(X / 3)
     units = Units.fit(X, Y, "gaussian")
     model = ModelConfig(num_inducing=20, likelihood="gaussian").build(*units.transform(X, Y))
-    found = report.fit_on_grid(Predictor(model, units), X, num_points=41, num_draws=5)
+    found = report.fit_on_grid(Predictor(model, units), (X, Y), num_points=41, num_draws=5)
     width = X.max() - X.min()
-    np.testing.assert_allclose(found.X[[0, -1], 0], [X.min() - 0.1 * width, X.max() + 0.1 * width], rtol=1e-12)
+    np.testing.assert_allclose(found.grid[[0, -1], 0], [X.min() - 0.1 * width, X.max() + 0.1 * width], rtol=1e-12)
     assert [draws.shape for draws in found.layers] == [(5, 41)]
-    scaled = np.broadcast_to(units.x.transform(found.X)[:, 0], (5, 41))
+    scaled = np.broadcast_to(units.x.transform(found.grid)[:, 0], (5, 41))
     inside = slice(5, -5)
     # Beside the 20 inducing inputs the layer knows itself, up to the noise of 1e-5 and the jitter: 5 deviations.
     np.testing.assert_allclose(found.layers[0][:, inside], scaled[:, inside], rtol=0, atol=5 * np.sqrt(1.2e-5))
-    predicted = Predictor(model, units).predict(found.X, num_samples=1000)
-    np.testing.assert_array_equal(found.predicted.mean, predicted.mean)
-    np.testing.assert_array_equal(found.predicted.upper, predicted.upper)
-    wide, _ = _trained(rng)
+    predicted = Predictor(model, units).predict(found.grid, num_samples=1000)
+    for band, expected in zip(found.band, (predicted.mean, predicted.lower, predicted.upper), strict=True):
+        np.testing.assert_array_equal(band, expected)
+    assert (found.interval, found.train) == ("95%", (X, Y))
+    wide, parts = _trained(rng)
     with pytest.raises(ValueError, match="drawn over one input, got 2"):
-        report.fit_on_grid(wide, np.zeros([3, 2]))
+        report.fit_on_grid(wide, parts["test"])
+
+
+def test_intervals_are_of_rows_drawn_once(rng: np.random.Generator) -> None:
+    predictor, parts = _trained(rng)
+    X, Y = parts["test"]
+    found = report.intervals(predictor, (X, Y), np.random.default_rng(5), max_rows=4)
+    rows = np.sort(np.random.default_rng(5).permutation(12)[:4])
+    np.testing.assert_array_equal(found.Y, Y[rows])
+    predicted = predictor.predict(X[rows])
+    for name in ("mean", "lower", "upper"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(predicted, name))
+    assert (found.interval, found.names) == ("95%", ("y",))
+
+
+def test_notes(rng: np.random.Generator) -> None:
+    units = Units.fit(np.stack([np.ones(9), np.arange(9.0)], axis=1), np.arange(9.0)[:, None], "gaussian")
+    assert report.notes(ModelConfig(num_inducing=10), units, ["a", "b"], 9) == [
+        "these inputs do not vary in the training part and have no effect: a.",
+        "num_inducing=10 is more than the 9 training rows; fewer would do.",
+    ]
+    assert report.notes(ModelConfig(num_inducing=9), Units.fit(*_line(rng, 9), "gaussian"), ["a", "b"], 9) == []
+
+
+def test_caption() -> None:
+    assert report.caption("binary", ["sick"]) == "log-likelihood: nats per row"
+    expected = "log-likelihood: nats per row; it and RMSE in the units of 'a, b'"
+    assert report.caption("regression", ["a", "b"]) == expected
 
 
 def test_table_of_models() -> None:

@@ -78,6 +78,17 @@ def test_targets_are_standardised_where_they_are_real(
     np.testing.assert_array_equal(kept.transform(X, Y)[1], y)
 
 
+def test_known_scales_take_the_place_of_those_of_a_sample(rng: np.random.Generator) -> None:
+    X, Y = rng.normal(size=(5, 2)), rng.normal(size=(5, 1))
+    known = Scale(np.full(2, 4.0), np.full(2, 2.0)), Scale(np.full(1, -1.0), np.full(1, 3.0))
+    x, y = Units.fit(X, Y, "gaussian", known=known).transform(X, Y)
+    np.testing.assert_array_equal(x, (X - 4.0) / 2.0)
+    np.testing.assert_array_equal(y, (Y + 1.0) / 3.0)
+    x, y = Units.fit(X, Y, "bernoulli", known=known, standardise=False).transform(X, Y)
+    np.testing.assert_array_equal(x, X)
+    np.testing.assert_array_equal(y, Y)
+
+
 def test_rows_have_gpflows_float_type(rng: np.random.Generator) -> None:
     X, Y = rng.normal(size=(5, 2)), rng.normal(size=(5, 1))
     units = Units.fit(X, Y, "gaussian")
