@@ -111,7 +111,7 @@ def fit(
     if steps_per_call < 1:
         raise ValueError(f"steps_per_call must be at least 1, got {steps_per_call}.")
     if patience is not None and patience < 1:
-        raise ValueError(f"--patience must be at least 1, got {patience}; leave it out to train all steps.")
+        raise ValueError(f"patience must be at least 1 or None, got {patience}; None trains all steps.")
     block = block_size(steps_per_call, every.log, every.evaluate, every.save, *(interval for interval, _ in also))
     start, step = time.monotonic(), first
     saved_at = start

@@ -10,16 +10,15 @@ from tqdm import tqdm
 __all__ = ["Progress", "duration", "headline"]
 
 LINE_SECONDS = 60.0
+PARTS = ("train", "valid", "test")
 
 
 def headline(scalars: Mapping[str, float]) -> dict[str, float]:
     """The first scalar of the training part, and the first of the validation part (of the test part without one)."""
-    found: dict[str, float] = {}
-    for part in ("train", "valid", "test"):
-        tag = next((tag for tag in scalars if f"/{tag}".find(f"/{part}/") >= 0), None)
-        if tag is not None and (part != "test" or not any("valid/" in other for other in found)):
-            found[tag] = float(scalars[tag])
-    return found
+    tags = {part: next((tag for tag in scalars if _is_of(part, tag)), None) for part in PARTS}
+    if tags["valid"] is not None:
+        tags["test"] = None
+    return {tag: float(scalars[tag]) for tag in tags.values() if tag is not None}
 
 
 def duration(seconds: float) -> str:
@@ -53,7 +52,7 @@ class Progress:
         is_bar = is_shown and not self._has_lines
         self._bar = tqdm(initial=first, total=total, unit="step", disable=not is_bar, dynamic_ncols=True)
         self._first, self._start = first, clock()
-        self._next_line, self._newest = self._start + LINE_SECONDS, dict[str, float]()
+        self._next_line, self._newest = self._start + LINE_SECONDS, dict[str, dict[str, float]]()
 
     def __enter__(self) -> "Progress":
         return self
@@ -68,10 +67,8 @@ class Progress:
         self._bar.update(step - self.step)
         self.step = step
         if found := headline(scalars):
-            for part in ("train", "valid", "test"):  # a newer scalar of a part takes the place of the older
-                if any(f"/{part}/" in f"/{tag}" for tag in found):
-                    self._newest = {tag: v for tag, v in self._newest.items() if f"/{part}/" not in f"/{tag}"}
-            self._newest |= found
+            for part in PARTS:  # a newer scalar of a part takes the place of the older
+                self._newest[part] = {t: v for t, v in found.items() if _is_of(part, t)} or self._newest.get(part, {})
             self._bar.set_postfix_str(self._scalars(), refresh=False)
         if self._has_lines and self._clock() >= self._next_line:
             self._next_line = self._clock() + LINE_SECONDS
@@ -86,7 +83,11 @@ class Progress:
         return ", ".join([*filter(None, parts), f"{speed:.3g} steps/s", f"{left} left"])
 
     def _scalars(self) -> str:
-        return ", ".join(f"{tag} {value:.5g}" for tag, value in self._newest.items())
+        return ", ".join(f"{tag} {value:.5g}" for found in self._newest.values() for tag, value in found.items())
+
+
+def _is_of(part: str, tag: str) -> bool:
+    return part in tag.split("/")[:-1]
 
 
 def _to_standard_error(line: str) -> None:

@@ -500,7 +500,7 @@ def test_bad_arguments() -> None:
         with pytest.raises(ValueError, match=f"steps_per_call must be at least 1, got {steps_per_call}"):
             fit(lambda first, count: None, num_steps=3, steps_per_call=steps_per_call)
     for patience in (0, -1):
-        with pytest.raises(ValueError, match=f"--patience must be at least 1, got {patience}; leave it out"):
+        with pytest.raises(ValueError, match=f"patience must be at least 1 or None, got {patience}; None trains all steps"):
             fit(lambda first, count: pytest.fail("stepped"), num_steps=3, patience=patience)
 
 
