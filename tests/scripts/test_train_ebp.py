@@ -1,5 +1,7 @@
-"""`scripts/train_ebp.py` from the command line, on tiny data: what it prints and leaves behind, and its errors."""
+"""`scripts/train_ebp.py` on tiny data: what it prints and leaves behind, that it goes on, and its errors."""
 
+import contextlib
+import io
 import json
 import re
 import signal
@@ -12,16 +14,55 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ebp.coding import InputCoding
-from ebp.packed import PackedNetwork
+from ebp import InputCoding, PackedNetwork
+from experiment import cli
+from experiment.cli.flags import named_flags, parse, text
+from experiment.run import devices
 from experiment.seeds import numpy_rng
-from tests.scripts.running import Finished, command, environment, run_many
+from scripts.train_ebp import Flags, main
+from tests.scripts.running import Finished, command, environment, run
 
-SMALL = ["--hidden=6", "--folds=3", "--noprogress"]
+SMALL = ["--hidden=6", "--num_folds=3", "--noprogress"]
 RIVALS = "bp_ce,bp_mse,bp_clipped,arow"
+BINARY = ["--data=sick.csv", "--target=sick"]
+ALL = [*BINARY, "--weights=real,binary,ternary", "--num_seeds=2", f"--methods=ebp,{RIVALS}", "--export=all.ebp", *SMALL]
+
+ERRORS: list[tuple[list[str], str]] = [
+    ([*BINARY, "--weights=quaternary"], "weights may list real, binary, ternary, each once, got quaternary"),
+    ([*BINARY, "--methods="], "methods may list ebp, .* got nothing"),
+    ([*BINARY, "--hidden=5,-2"], "hidden must list positive widths such as 500,500, got 5,-2"),
+    ([*BINARY, "--hidden=5,x"], "--hidden must list numbers, .* got 5,x"),
+    ([*BINARY, "--epochs=0"], "epochs must be at least 1, got 0"),
+    ([*BINARY, "--batch_size=0"], "batch_size must be at least 1, got 0"),
+    ([*BINARY, "--num_seeds=0"], "num_seeds must be at least 1, got 0"),
+    ([*BINARY, "--num_rival_seeds=0"], "num_rival_seeds must be at least 1, got 0"),
+    ([*BINARY, "--num_votes=-1"], "num_votes must not be negative, got -1"),
+    ([*BINARY, "--num_folds=1"], "--num_folds must be at least 2, got 1"),
+    ([*BINARY, "--num_folds=91"], "number of folds must be from 2 to 90"),
+    ([*BINARY, "--max_folds=0"], "--max_folds must be at least 1, got 0"),
+    ([*BINARY, "--softmax"], "softmax needs more than two classes"),
+    ([*BINARY, "--dtype=float16"], r"--dtype=float16: value should be one of <float32\|float64>"),
+    ([*BINARY, "--weights=real", "--export=x.ebp"], "export writes a network of binary weights"),
+    ([*BINARY, "--input_coding=raw", "--export=x.ebp"], "input_coding other than raw"),
+    ([*BINARY, "--export=."], "export must be a file, got the folder"),
+    ([*BINARY, "--input_coding=log"], r"--input_coding=log: value should be one of <auto\|raw\|"),
+    (["--data=line.npz"], "'y' of 'line' is a number, and this script classifies; give --task"),
+    (["--data=missing.csv", "--target=sick"], "missing values in 'a' \\(1"),
+    (["--data=nothing.csv", "--target=sick"], "there is none at nothing.csv"),
+    (["--dataset=no_such_data"], "--dataset must be one of amazon_.*wine.*got 'no_such_data'"),
+    (["--dataset=reuters_i6"], "needs text/reuters_i6.npz, and no --data_dir was given"),
+    (["--dataset=mnist"], "data set 'mnist' needs .*--data_dir"),
+    (["--target=price"], "--target and --task describe your own table"),
+    ([*BINARY, "--seeds=2"], "Unknown command line flag 'seeds'"),
+    ([*BINARY, "stray"], "all arguments must be flags, --name=value, got 'stray'"),
+    ([*BINARY, "--resume"], "holds no run to resume"),
+]
 
 
-def _write_tables(folder: Path) -> None:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Tables of two and of three classes, of which the first decides by column a, with 90 rows."""
+    folder = tmp_path_factory.mktemp("train")
     rng = np.random.default_rng(0)
     x = rng.normal(size=(90, 4))
     sick = pd.DataFrame(x, columns=list("abcd")).assign(sick=np.where(x[:, 0] > 0.1, "yes", "no"))
@@ -30,191 +71,209 @@ def _write_tables(folder: Path) -> None:
     kinds = np.array(["ape", "bee", "cow"])[np.digitize(x[:, 0], [-0.5, 0.5])]
     sick.assign(sick=kinds).to_parquet(folder / "kinds.parquet", index=False)
     np.savez(folder / "line.npz", X=x, y=x[:, 0] + x[:, 1])
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("train")
-    _write_tables(folder)
     return folder
 
 
-BINARY = ["--data=sick.csv", "--target=sick"]
-CALLS: dict[str, list[str]] = {
-    "all": [
-        *BINARY,
-        "--weights=real,binary,ternary",
-        "--seeds=2",
-        f"--methods=ebp,{RIVALS}",
-        "--export=all.ebp",
-        *SMALL,
-    ],
-    "classes": [
-        "--data=kinds.parquet",
-        "--target=sick",
-        "--epochs=2",
-        f"--methods=ebp,{RIVALS}",
-        "--max_folds=2",
-        *SMALL,
-    ],
-    "softmax": ["--data=kinds.parquet", "--target=sick", "--epochs=2", "--softmax", *SMALL],
-    "signs": [*BINARY, "--input_coding=sign", "--votes=3", "--export=signs.ebp", "--hidden=5,4", *SMALL[1:]],
-    "linear": [*BINARY, "--hidden=", "--dtype=float64", *SMALL[1:]],
-    "rivals": [*BINARY, "--methods=arow", *SMALL],
-}
-
-ERRORS: list[tuple[list[str], str]] = [
-    ([*BINARY, "--weights=quaternary"], "--weights may list real, binary, ternary, got quaternary"),
-    ([*BINARY, "--methods="], "--methods may list ebp, .* got nothing"),
-    ([*BINARY, "--hidden=5,-2"], "--hidden must list positive widths such as 500,500, got 5,-2"),
-    ([*BINARY, "--softmax"], "--softmax needs more than two classes"),
-    ([*BINARY, "--weights=real", "--export=x.ebp"], "--export writes a network of binary weights"),
-    ([*BINARY, "--input_coding=raw", "--export=x.ebp"], "--export needs inputs with exact sums"),
-    ([*BINARY, "--input_coding=log"], "--input_coding must be one of raw, .*, got 'log'"),
-    ([*BINARY, "--folds=91"], "number of folds must be from 2 to 90"),
-    (["--data=line.npz"], "is a number, and this script classifies; give --task"),
-    (["--data=missing.csv", "--target=sick"], "missing values in 'a' \\(1\\)"),
-    (["--data=nothing.csv", "--target=sick"], "there is none at nothing.csv"),
-    (["--dataset=no_such_data"], "--dataset must be one of amazon_.*got 'no_such_data'"),
-    (["--dataset=reuters_i6"], "needs reuters_i6.npz, and no --data_dir was given"),
-    (["--dataset=mnist"], "data set 'mnist' needs .*--data_dir"),
-    (["--target=price"], "--target and --task describe your own table"),
-    ([*BINARY, "stray"], "all arguments must be flags, --name=value, got 'stray'"),
-    ([*BINARY, "--resume"], "holds no run to resume"),
-]
+def call(folder: Path, name: str, *arguments: str) -> Finished:
+    """The script, called in this process and in `folder`, with --run_dir=`name`."""
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        patch.chdir(folder)
+        code = cli.call(main, ["train_ebp.py", f"--run_dir={name}", *arguments], explain=devices.explain)
+    return Finished(code, out.getvalue(), err.getvalue())
 
 
 @pytest.fixture(scope="module")
-def finished(folder: Path) -> dict[str, Finished]:
-    """All of `CALLS` and `ERRORS`, and attempts to go on with the run "classes"."""
-    calls = {name: [f"--run_dir={name}", *call] for name, call in CALLS.items()}
-    calls |= {f"error {i}": [f"--run_dir=error{i}", *call] for i, (call, _) in enumerate(ERRORS)}
-    again = calls["classes"]
-    calls |= {"again": again, "other flags": [*again, "--resume", "--seed=3"], "finished": [*again, "--resume"]}
-    results = run_many("train_ebp.py", list(calls.values()), folder)
-    return dict(zip(calls, results, strict=True))
+def everything(folder: Path) -> Finished:
+    return call(folder, "all", *ALL)
 
 
-def _result(folder: Path, name: str) -> dict[str, Any]:
+def result_of(folder: Path, name: str) -> dict[str, Any]:
     return dict(json.loads((folder / name / "result.json").read_text()))
 
 
-def _scalars(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
+def lines_of(folder: Path, name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / name / "scalars.jsonl").read_text().splitlines()]
 
 
-def test_all_methods(folder: Path, finished: dict[str, Finished]) -> None:
-    code, out, err = finished["all"]
-    assert (code, err) == (0, "")
-    result = _result(folder, "all")
+def test_all_methods(folder: Path, everything: Finished) -> None:
+    assert (everything.code, everything.err) == (0, "")
+    result = result_of(folder, "all")
     networks = [f"{weights} {output}" for weights in ("real", "binary", "ternary") for output in "DP"]
     assert list(result["models"]) == [*networks, *RIVALS.split(",")]
-    assert result["layer_sizes"] == [4, 6, 1]
+    assert (result["dataset"], result["rows"], result["num_folds"], result["seeds"]) == ("sick", 90, 3, [0, 1])
+    assert (result["layer_sizes"], result["class_names"], result["input_coding"]) == (
+        [4, 6, 1],
+        ["no", "yes"],
+        "zscore",
+    )
     for name, model in result["models"].items():
         errors = np.array(model["errors_percent"])
         assert errors.shape == ((2, 3, 3) if name in networks else (1, 3, 3))  # seeds, folds, epochs
-        assert np.all((errors >= 0) & (errors <= 100))
-        means = errors.mean(axis=1)
-        assert model["last_percent"] == pytest.approx(means[:, -1].mean(), rel=1e-12)
-        assert model["best_percent"] == pytest.approx(means.min(axis=1).mean(), rel=1e-12)
-        spread = means[:, -1] if name in networks else errors[0, :, -1]
-        error = spread.std(ddof=1) / np.sqrt(len(spread))
-        assert model["last_standard_error"] == pytest.approx(error, rel=1e-12)
+        assert np.all(np.abs(errors * 0.3 - np.rint(errors * 0.3)) < 1e-9)  # of 30 rows each
         assert errors[:, :, -1].mean() < 40 or name == "bp_clipped"  # chance is about 50
-    for line in (r"^EBP real D +\d+\.\d\d ± \d", r"^BP, cross-entropy ", r"^AROW "):
-        assert re.search(line, out, re.MULTILINE), line
-    tags = set().union(*_scalars(folder / "all" / "scalars.jsonl"))
+
+
+def test_what_is_printed_is_what_is_stored(folder: Path, everything: Finished) -> None:
+    model = result_of(folder, "all")["models"]["real D"]
+    cells = [f"{model[f'{kind}_percent']:.2f} ± {model[f'{kind}_standard_error']:.2f}" for kind in ("last", "best")]
+    assert re.search(rf"^EBP real D +{cells[0]} +{cells[1]} ", everything.out, re.MULTILINE), everything.out
+    for line in (r"^BP, cross-entropy ", r"^AROW ", r"mean ± standard error over seeds", r"^all.ebp: \d+ bytes, "):
+        assert re.search(line, everything.out, re.MULTILINE), line
+
+
+def test_what_is_logged_is_what_is_stored(folder: Path, everything: Finished) -> None:
+    assert everything.code == 0
+    lines, models = lines_of(folder, "all"), result_of(folder, "all")["models"]
+    assert [line["step"] for line in lines] == list(range(1, 2 * 3 * 3 * 3 + 3 * 4 + 1))
+    epochs = [line for line in lines if "binary/seed_1_fold_2/test/error_p_percent" in line]
+    logged = [line["binary/seed_1_fold_2/test/error_p_percent"] for line in epochs]
+    assert logged == models["binary P"]["errors_percent"][1][2]
+    tags = set().union(*lines)
     some = {"test/error_d_percent", "train/log_evidence_nats", "layer_1/entropy_nats", "layer_2/decided_percent"}
     assert {f"binary/seed_0_fold_0/{tag}" for tag in some} <= tags
     assert {"real/seed_1_fold_2/test/error_p_percent", "arow/seed_0_fold_1/train/tuned_value"} <= tags
     assert (folder / "all" / "plots" / "errors.png").stat().st_size > 1000
 
 
-def test_exported_network(folder: Path, finished: dict[str, Finished]) -> None:
-    """It has the test error that the run reports, from raw inputs and the stored coding."""
-    assert "the same outputs on all 30 test rows" in finished["all"].out
-    rows = numpy_rng(0, "folds/90").permutation(90)[:30]  # the first fold's test rows
+def test_the_exported_network_has_the_errors_that_are_reported(folder: Path, everything: Finished) -> None:
+    """From raw inputs and the stored coding, on the test rows of the first fold."""
+    assert "the same outputs on 30 rows" in everything.out
+    rows = numpy_rng(0, "folds/90").permutation(90)[:30]
     table = pd.read_csv(folder / "sick.csv").iloc[rows]
     coding = InputCoding.from_json(json.loads((folder / "all" / "coding.json").read_text()))
     predicted = PackedNetwork.load(folder / "all.ebp").predict(coding.transform(table[list("abcd")].to_numpy()))
     error = 100 * np.mean(predicted != np.where(table["sick"] == "yes", 1, -1))
-    assert error == pytest.approx(_result(folder, "all")["models"]["binary D"]["errors_percent"][0][0][-1], rel=1e-12)
-    voting = PackedNetwork.load(folder / "signs.ebp")
-    assert (voting.num_networks, voting.layer_sizes) == (3, (4, 5, 4, 1))
+    assert error == pytest.approx(result_of(folder, "all")["models"]["binary D"]["errors_percent"][0][0][-1], rel=1e-12)
 
 
 @pytest.mark.parametrize(
-    ("name", "models", "sizes"),
+    ("name", "arguments", "models", "sizes"),
     [
-        ("classes", ["binary D", "binary P", *RIVALS.split(",")], [4, 6, 3]),
-        ("softmax", ["binary D", "binary P"], [4, 6, 3]),
-        ("signs", ["binary D", "binary P", "binary 3 votes"], [4, 5, 4, 1]),
-        ("linear", ["binary D", "binary P"], [4, 1]),
-        ("rivals", ["arow"], [4, 6, 1]),
+        (
+            "softmax",
+            ["--data=kinds.parquet", "--target=sick", "--epochs=2", "--softmax", "--max_folds=2", *SMALL],
+            ["binary D", "binary P"],
+            [4, 6, 3],
+        ),
+        (
+            "signs",
+            [*BINARY, "--input_coding=sign", "--num_votes=3", "--export=signs.ebp", "--hidden=5,4", *SMALL[1:]],
+            ["binary D", "binary P", "binary 3 votes"],
+            [4, 5, 4, 1],
+        ),
+        ("linear", [*BINARY, "--hidden=", "--dtype=float64", *SMALL[1:]], ["binary D", "binary P"], [4, 1]),
     ],
 )
-def test_other_runs(
-    name: str, models: list[str], sizes: list[int], folder: Path, finished: dict[str, Finished]
-) -> None:
-    assert (finished[name].code, finished[name].err) == (0, "")
-    result = _result(folder, name)
+def test_other_runs(name: str, arguments: list[str], models: list[str], sizes: list[int], folder: Path) -> None:
+    done = call(folder, name, *arguments)
+    assert (done.code, done.err) == (0, "")
+    result = result_of(folder, name)
     assert list(result["models"]) == models
     assert result["layer_sizes"] == sizes
     assert all(np.all(np.isfinite(model["errors_percent"])) for model in result["models"].values())
+    if name == "signs":
+        voting = PackedNetwork.load(folder / "signs.ebp")
+        assert (voting.num_networks, voting.layer_sizes) == (3, (4, 5, 4, 1))
 
 
-@pytest.mark.parametrize("number", range(len(ERRORS)), ids=[message for _, message in ERRORS])
-def test_errors_are_one_line(number: int, folder: Path, finished: dict[str, Finished]) -> None:
-    code, _, err = finished[f"error {number}"]
-    assert code == 2
-    assert re.fullmatch(rf"train_ebp\.py: error: .*{ERRORS[number][1]}.*\n", err), err
-    assert not (folder / f"error{number}" / "result.json").exists()
+def test_a_known_data_set_is_the_default(folder: Path) -> None:
+    """Its rows are shuffled before they are divided, as they may be sorted."""
+    arguments = ["--hidden=", "--epochs=1", "--max_folds=1", "--num_folds=5", "--export=default.ebp", "--noprogress"]
+    assert call(folder, "default", *arguments).code == 0
+    result = result_of(folder, "default")
+    assert (result["dataset"], result["rows"], result["num_folds"]) == ("breast_cancer", 569, 1)
+    assert result["models"]["binary P"]["last_percent"] < 12  # the smaller class has 37 % of the rows
 
 
-def test_run_is_not_overwritten(finished: dict[str, Finished]) -> None:
-    assert finished["again"].code == finished["other flags"].code == 2
-    assert "already holds a run; give a new --run_dir, or --resume" in finished["again"].err
-    assert "--seed=0 is now --seed=3" in finished["other flags"].err
+@pytest.mark.parametrize(("arguments", "message"), ERRORS, ids=[" ".join(arguments) for arguments, _ in ERRORS])
+def test_errors_name_the_flag_and_leave_nothing(arguments: list[str], message: str, folder: Path) -> None:
+    before = set(folder.iterdir())
+    done = call(folder, "error", *arguments)
+    assert done.code == 2, done.out + done.err
+    assert re.fullmatch(rf"train_ebp\.py: error: .*{message}.*\n", done.err), done.err
+    assert set(folder.iterdir()) == before
 
 
-def test_resuming_a_finished_run_changes_nothing(folder: Path, finished: dict[str, Finished]) -> None:
+def test_a_run_is_not_overwritten(folder: Path, everything: Finished) -> None:
+    assert everything.code == 0
+    again, other = call(folder, "all", *ALL), call(folder, "all", *ALL, "--resume", "--seed=3")
+    assert again.code == other.code == 2
+    assert "already holds a run" in again.err
+    assert "--seed=0 is now --seed=3" in other.err
+
+
+def test_resuming_a_finished_run_changes_nothing(folder: Path, everything: Finished) -> None:
     """The same table again, and no step twice in the logs."""
-    assert finished["finished"].code == 0
+    before = lines_of(folder, "all")
+    again = call(folder, "all", *ALL, "--resume")
+    assert again.code == 0, again.err
     pattern = re.compile(r"^(?:EBP|BP|AROW).*$", re.MULTILINE)
-    assert pattern.findall(finished["finished"].out) == pattern.findall(finished["classes"].out)
-    steps = [line["step"] for line in _scalars(folder / "classes" / "scalars.jsonl")]
-    assert steps == list(range(1, 2 * (2 + 4) + 1))
+    assert pattern.findall(again.out) == pattern.findall(everything.out)
+    assert lines_of(folder, "all") == before
 
 
-def test_interrupted_run_resumes_bit_for_bit(folder: Path) -> None:
-    """Ctrl-C somewhere, then a time limit in the middle of a fold: the same errors, logs and packed file."""
-    call = [*BINARY, "--weights=binary,real", "--methods=ebp,arow", "--epochs=4", "--seeds=200", *SMALL]
-    stopped = ["--run_dir=stopped", "--export=stopped.ebp", *call]
+def test_a_stopped_run_goes_on_to_the_same_bits(folder: Path) -> None:
+    """Stopped within each fold and kind of weights, and after a rival."""
+    arguments = [*BINARY, "--weights=binary,real", "--methods=ebp,arow", "--epochs=2", "--max_folds=2", *SMALL]
+    whole = call(folder, "whole", "--export=whole.ebp", *arguments)
+    assert whole.code == 0, whole.err
+    parts = ["--export=parts.ebp", *arguments]
+    for step in range(1, 10):
+        done = call(folder, "parts", *parts, "--max_seconds=0", *(["--resume"] if step > 1 else []))
+        assert (done.code, f"by max_seconds after step {step};" in done.err) == (0, True), done.err
+    assert call(folder, "parts", *parts, "--resume").code == 0
+    assert lines_of(folder, "parts") == lines_of(folder, "whole")
+    assert (folder / "parts.ebp").read_bytes() == (folder / "whole.ebp").read_bytes()
+    errors = [
+        {name: model["errors_percent"] for name, model in result_of(folder, run)["models"].items()}
+        for run in ("whole", "parts")
+    ]
+    assert errors[0] == errors[1]
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+def test_ctrl_c_finishes_the_epoch_and_saves(folder: Path) -> None:
+    arguments = ["--run_dir=stopped", *BINARY, "--epochs=4", "--num_seeds=2000", *SMALL]
     scalars = folder / "stopped" / "scalars.jsonl"
     with subprocess.Popen(
-        command("train_ebp.py", stopped), cwd=folder, env=environment(), stderr=subprocess.PIPE, text=True
+        command("train_ebp.py", arguments), cwd=folder, env=environment(), stderr=subprocess.PIPE, text=True
     ) as process:
-        for _ in range(1200):
-            if process.poll() is not None or (scalars.exists() and scalars.stat().st_size > 0):
-                break
+        while process.poll() is None and not (scalars.exists() and scalars.stat().st_size > 0):
             time.sleep(0.1)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=120)
+        _, err = process.communicate()
     assert process.returncode == 130, err
     match = re.search(r"stopped by SIGINT after step (\d+); continue it with --resume", err)
     assert match, err
-    limited = [*stopped, "--resume", "--max_seconds=0"]
-    calls = [limited] * 6 + [["--run_dir=straight", "--export=straight.ebp", *call, "--max_seconds=3"]]
-    *stops, straight = run_many("train_ebp.py", calls, folder)
-    last = int(match[1])
-    for done in stops:
-        assert (done.code, f"after step {last + 1};" in done.err) == (0, True), done.err
-        last += 1
-    assert (straight.code, "max_seconds" in straight.err) == (0, True), straight.err
-    logs = [_scalars(folder / name / "scalars.jsonl") for name in ("stopped", "straight")]
-    assert [line["step"] for line in logs[0]] == list(range(1, last + 1))
-    common = min(map(len, logs))
-    assert common >= 6
-    assert logs[0][:common] == logs[1][:common]
-    if common >= 4:
-        assert (folder / "stopped.ebp").read_bytes() == (folder / "straight.ebp").read_bytes()
+    assert len(lines_of(folder, "stopped")) == int(match[1])
+    done = call(folder, "stopped", *arguments[1:], "--resume", "--max_seconds=0")
+    assert f"by max_seconds after step {int(match[1]) + 1};" in done.err
+
+
+def test_flags_are_those_of_the_python_interface() -> None:
+    """What follows from others is no flag, and stored flags make the same run again."""
+    names = {flag.name for flag in named_flags(Flags)}
+    assert {
+        "weights",
+        "num_seeds",
+        "num_folds",
+        "num_votes",
+        "hidden",
+        "dtype",
+        "export",
+        "checkpoint_seconds",
+    } <= names
+    assert names.isdisjoint({"num_steps", "log_every", "eval_every", "checkpoint_every", "seeds", "folds", "strategy"})
+    flags = parse(Flags, ["--run_dir=x", "--hidden=", "--weights=real,ternary", "--softmax", "--seed=7"])
+    assert (flags.comparison.hidden, flags.comparison.weights, flags.run.seed) == ((), ("real", "ternary"), 7)
+    assert parse(Flags, ["--run_dir=x", *text(flags).splitlines()]) == flags
+
+
+@pytest.mark.slow
+def test_help_lists_each_flag_with_its_meaning(folder: Path) -> None:
+    done = run("train_ebp.py", ["--help"], folder)
+    assert done.code == 0, done.err
+    for flag in named_flags(Flags):
+        assert re.search(rf"--(\[no\])?{flag.name}\b", done.out), flag.name
