@@ -2,7 +2,7 @@
 
     recipe = Recipe(RecipeConfig(epochs=20, warmup=2), model, parts)
     history = recipe.fit(print)
-    packed = pack(recipe.model, recipe.parts, PackConfig(), "files", thresholds=recipe.thresholds(checked=True))
+    packed = recipe.pack(PackConfig(), "files")
 
 It goes in up to three phases: the plain network (`pretrain_epochs`); the Bayesian one with the KL of the weight
 `kl_weight`, which decides about the architecture and from which pruned units may be removed on the way; and the units
@@ -27,6 +27,7 @@ from .classification import Parts, check_network, error_percent, parts_of
 from .convert import compress
 from .files import atomic_path
 from .networks import size_of
+from .pack import Packed, PackConfig, pack
 from .schedule import RecipeConfig, kl_weight_at, learning_rate_at
 from .seeds import named_seed
 from .shrink import carry_optimizer, shrink_bayesian
@@ -144,6 +145,23 @@ class Recipe:
             return thresholds_of(self.model, "auto")
         valid, tolerance = self.parts["valid"], self.config.prune_tolerance
         return checked_thresholds(self.model, lambda network: error_percent(network, valid), tolerance=tolerance)
+
+    def pack(self, config: PackConfig, folder: str | os.PathLike[str]) -> Packed:
+        """What was trained as files in `folder`, with its checked thresholds, compared with the network that was given.
+
+        :raises ValueError: as :func:`compression.pack`.
+        """
+        return pack(
+            self.model,
+            self.parts,
+            config,
+            folder,
+            thresholds=self.thresholds(checked=True),
+            original=self.original,
+            batch_size=self.batch_size,
+            learning_rate=self.config.learning_rate,
+            seed=self._seed,
+        )
 
     @property
     def is_bayesian(self) -> bool:

@@ -58,7 +58,7 @@ PUBLISHED = {
 
 def published(network: str, prior: str, dataset: str) -> Published | None:
     """What the paper reports of a network on the data set of this name; None if it does not."""
-    return PUBLISHED.get((network, prior)) if dataset in ("mnist", "cifar10") else None
+    return PUBLISHED.get((network, prior)) if dataset == ("cifar10" if network == "vgg" else "mnist") else None
 
 
 class Histogram(NamedTuple):

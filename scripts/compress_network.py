@@ -52,7 +52,7 @@ from experiment.report.text import aligned
 from experiment.run import Devices, Settings, Shown, checkpoints, devices, open_run
 
 import tensorflow as tf
-from compression import PackConfig, Packed, Recipe, RecipeConfig, networks, pack, report
+from compression import PackConfig, Packed, Recipe, RecipeConfig, networks, report
 from compression.export import export_all
 from compression.files import is_new_folder
 
@@ -116,17 +116,7 @@ def main(flags: Flags) -> None:
                 folder, lambda state: checkpoints.restore(folder, **state, **own)
             ),
         )
-        packed = pack(
-            recipe.model,
-            recipe.parts,
-            flags.files,
-            run.path / "files",
-            thresholds=recipe.thresholds(checked=True),
-            original=recipe.original,
-            batch_size=settings.batch_size,
-            learning_rate=flags.recipe.learning_rate,
-            seed=settings.seed,
-        )
+        packed = recipe.pack(flags.files, run.path / "files")
         if flags.export is not None:
             export_all(flags.export, packed.model, recipe.parts["train"].X[:500].numpy())
         about = [name, flags.recipe.prior, str(flags.recipe.epochs), f"{float(recipe.seconds):.0f} s"]

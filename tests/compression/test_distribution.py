@@ -18,10 +18,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 import compression
-from experiment import distribution
+from experiment.run import devices
 
 CAP, STEPS, ROWS = 0.38, 3, 8
-strategy = distribution.make_strategy("mirrored")
+strategy = devices.make_strategy("mirrored")
 rng = np.random.default_rng(0)
 images = rng.normal(size=(STEPS * ROWS, 4, 4, 2))
 targets = rng.normal(size=(STEPS * ROWS, 3))
@@ -53,7 +53,7 @@ def copies(variable):
 def of_network(prior):
     models, steps, optimizers, losses = [], [], [], []
     for where in (None, strategy):
-        with distribution.scope(where):
+        with devices.scope(where):
             model, optimizer = network(prior), keras.optimizers.Adam(0.05)
 
         def loss(batch, seed, model=model):
@@ -63,14 +63,14 @@ def of_network(prior):
 
         models.append(model)
         optimizers.append(optimizer)
-        steps.append(distribution.make_train_step(where, loss, optimizer, model.trainable_variables))
+        steps.append(devices.make_train_step(where, loss, optimizer, model.trainable_variables))
     found = {"start": difference(models[0].variables, models[1].variables)}
     start = [variable.numpy() for variable in models[0].trainable_variables]
     for t in range(STEPS):
         rows = slice(ROWS * t, ROWS * t + ROWS)
         batch = tf.constant(images[rows]), tf.constant(targets[rows])
         seed = tf.constant([0, t])
-        scalars = steps[0](batch, seed), steps[1](distribution.split_batch(strategy, batch), seed)
+        scalars = steps[0](batch, seed), steps[1](devices.split_batch(strategy, batch), seed)
         losses.append([[float(s[key]) for s in scalars] for key in ("error", "kl")])
         if t == 0:
             # Adam's first moment after one step is a tenth of the gradient.

@@ -220,6 +220,29 @@ def test_a_recipe_learns_and_repeats_itself(parts: dict) -> None:
     assert float(recipe.seconds) > 0
 
 
+def test_packing_takes_what_the_recipe_knows(
+    epochs: Epochs, parts: dict, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Checked thresholds, the size of the network that was given, and the seed and learning rate for codebooks."""
+    called: list[tuple] = []
+    monkeypatch.setattr(recipe_module, "pack", lambda *given, **settings: called.append((given, settings)))
+    recipe = Recipe(RecipeConfig(epochs=2, learning_rate=0.3), network(), parts, batch_size=10, seed=4)
+    original = recipe.original
+    recipe.epoch(0)
+    prune(recipe, 0, 0, 1)
+    config = bc.PackConfig(codebooks=(4,))
+    recipe.pack(config, tmp_path)
+    ((given, settings),) = called
+    assert given == (recipe.model, recipe.parts, config, tmp_path)
+    assert settings == {
+        "thresholds": recipe.thresholds(checked=True),
+        "original": original,
+        "batch_size": 10,
+        "learning_rate": 0.3,
+        "seed": 4,
+    }
+
+
 # To stop and to continue
 
 

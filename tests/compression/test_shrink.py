@@ -190,6 +190,32 @@ def test_all_variables_and_the_optimizer_are_carried_over(rng: np.random.Generat
             np.testing.assert_array_equal(b[new.bias.path], a[old.bias.path].numpy()[outputs])
 
 
+@pytest.mark.parametrize("make", [keras.optimizers.Adam, keras.optimizers.RMSprop, keras.optimizers.SGD])
+def test_optimizer_state_follows_its_variable_whatever_the_names(make: type, rng: np.random.Generator) -> None:
+    """The slot a_kernel_mean_bias_momentum is of the bias of the second layer, not of kernel_mean of the first."""
+    layers = [
+        bc.DenseGNJ(7, num_train=9, activation="relu", name="a"),
+        bc.DenseGNJ(4, num_train=9, name="a_kernel_mean"),
+    ]
+    model = randomise(keras.Sequential([keras.Input([5]), *layers]), rng)
+    optimizer = make(0.02) if make is not keras.optimizers.SGD else make(0.02, momentum=0.9)
+    optimizer.build(model.trainable_variables)
+    optimizer.apply([rng.normal(size=v.shape).astype("float32") for v in model.trainable_variables])
+    smaller, kept = bc.shrink_bayesian(model, quantiles(model, 0.6))
+    carried = bc.carry_optimizer(optimizer, model, smaller, kept)
+    slots = [list(each.variables[2:]) for each in (optimizer, carried)]  # those of one variable after the other
+    each, rest = divmod(len(slots[0]), len(model.trainable_variables))
+    assert each > 0 == rest
+    for number, variable in enumerate(model.trainable_variables):
+        layer = next(layer for layer in layers if any(variable is weight for weight in layer.weights))
+        inputs, outputs = kept[layer.name]
+        places = {"bias": (outputs,), "kernel_mean": (inputs, outputs), "kernel_log_var_scaled": (inputs, outputs)}
+        for slot in range(number * each, (number + 1) * each):
+            before, after = slots[0][slot].numpy(), slots[1][slot].numpy()
+            np.testing.assert_array_equal(after, before[np.ix_(*places.get(variable.name, (inputs,)))])
+            assert np.any(after != 0)
+
+
 def test_shrunk_model_is_saved_and_loaded(rng: np.random.Generator, tmp_path: Path) -> None:
     model = convolutional_network("gnj", rng)
     shrunk = bc.shrink(model, quantiles(model, 0.6))

@@ -1,5 +1,7 @@
-"""`scripts/compress_network.py` from the command line on small images: what it leaves behind, and its errors."""
+"""`scripts/compress_network.py` on small images: what a run leaves behind, that it goes on, and its errors."""
 
+import contextlib
+import io
 import json
 import re
 from pathlib import Path
@@ -9,15 +11,18 @@ import numpy as np
 import pytest
 
 from compression.container import load_bcz
-from compression.networks import small
-from experiment.data.sets.images import load_images
-from tests.scripts.running import Finished, run, run_many
+from compression.networks import build
+from experiment import cli
+from experiment.cli.flags import named_flags, parse, text
+from experiment.data import views
+from experiment.run import devices
+from scripts.compress_network import Flags, main
+from tests.scripts.running import Finished, run
 
 SMALL = ["--noprogress", "--batch_size=64", "--max_images=400", "--codebooks=8", "--tolerance=2"]
 SHRINKING = [
     "--network=own",
     "--pretrained=own.keras",
-    "--pretrain_epochs=1",
     "--epochs=2",
     "--warmup=1",
     "--shrink_every=1",
@@ -29,27 +34,27 @@ SHRINKING = [
     *SMALL,
 ]
 QUICK = ["--epochs=1", *SMALL]
-CALLS: dict[str, list[str]] = {
-    "whole": SHRINKING,
-    "half": [*SHRINKING, "--max_seconds=0"],
-    "half 2": ["--resume", *SHRINKING, "--max_seconds=0"],
-    "half 3": ["--resume", *SHRINKING, "--max_seconds=0"],
-    "half 4": ["--resume", *SHRINKING],
-}
 ERRORS: list[tuple[list[str], str]] = [
     (["--dataset=mnist"], "data set 'mnist' needs .*--data_dir"),
     (["--dataset=nothing"], "--dataset must be one of"),
     (["--data=nothing.npz"], "there is none at nothing.npz"),
-    (["--network=own"], "needs the file of the network"),
+    (["--data=tiny.npz", "--dataset=digits"], "give --dataset or --data, not both"),
+    (["--network=own"], "network=own needs the file of the network"),
     (["--pretrained=nothing.keras"], "there is none at nothing.keras"),
     (["--network=own", "--pretrained=own.keras", "--data=tiny.npz", "--batch_size=8"], r"takes inputs \(8, 8, 1\)"),
-    (["--threshold=low"], "--threshold must be auto or numbers, got low"),
-    (["--codebooks=16,1000"], "--codebooks must list numbers from 1 to 256"),
-    (["--batch_size=5000"], "--batch_size=5000 is more than the"),
-    (["--export_dir=full"], "--export_dir=full must be a new or empty folder"),
+    (["--threshold=low"], "--threshold must list numbers"),
+    (["--threshold=1,2"], "threshold must be one number, or one for each of 4 layers, got 2"),
+    (["--epochs=0"], "epochs must be finite and at least 1, got 0"),
+    (["--scale_speed=0"], "scale_speed must be positive and finite, got 0"),
+    (["--codebooks=16,1000"], "codebooks must list different numbers from 1 to 256, got 16,1000"),
+    (["--batch_size=5000"], "batch_size must be between 1 and the 368 training examples, got 5000"),
+    (["--num_valid=0"], "--num_valid must be at least 1, got 0"),
+    (["--max_images=0"], "--max_images must be at least 1, got 0"),
+    (["--export=full"], "--export=full must be a new or empty folder"),
     (["--strategy=multi_worker"], "--strategy must be none or mirrored here, got multi_worker"),
     (["--replicas=2"], "--replicas must be at least 1 and needs --strategy=mirrored, got 2 and none"),
     (["--resume"], "holds no run to resume"),
+    (["--valid=100"], "Unknown command line flag 'valid'"),
     (["stray"], "all arguments must be flags, --name=value, got 'stray'"),
 ]
 
@@ -60,129 +65,164 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     X = np.random.default_rng(0).integers(0, 256, (24, 32, 32, 3), np.uint8)
     labels = np.arange(24) % 3
     np.savez(folder / "tiny.npz", X=X, labels=labels, X_test=X[:5], labels_test=labels[:5])
-    small(seed=1).save(folder / "own.keras")
+    build("small", (8, 8, 1), 10, seed=1).save(folder / "own.keras")
     (folder / "full").mkdir()
     (folder / "full" / "file").touch()
     return folder
 
 
+def call(folder: Path, name: str, *arguments: str) -> Finished:
+    """The script, called in this process and in `folder`, with --run_dir=`name`."""
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        patch.chdir(folder)
+        code = cli.call(main, ["compress_network.py", f"--run_dir={name}", *arguments], explain=devices.explain)
+    return Finished(code, out.getvalue(), err.getvalue())
+
+
 @pytest.fixture(scope="module")
-def finished(folder: Path) -> dict[str, Finished]:
-    calls = {name: [f"--run_dir={name.split()[0]}", *call] for name, call in CALLS.items()}
-    calls |= {
-        "again": ["--run_dir=whole", *CALLS["whole"]],
-        "other": ["--run_dir=half", "--resume", *SHRINKING, "--prior=ghs"],
-    }
-    calls |= {f"error {i}": [f"--run_dir=error{i}", *QUICK, *arguments] for i, (arguments, _) in enumerate(ERRORS)}
-    return dict(zip(calls, run_many("compress_network.py", list(calls.values()), folder), strict=True))
+def whole(folder: Path) -> Finished:
+    return call(folder, "whole", *SHRINKING)
 
 
 def result_of(folder: Path, run: str) -> dict[str, Any]:
     return json.loads((folder / run / "result.json").read_text())
 
 
-@pytest.mark.parametrize("name", ["whole", "half 4"])
-def test_a_run_ends_well(finished: dict[str, Finished], name: str) -> None:
-    assert finished[name].code == 0, finished[name].err
-    assert re.search(r"^architecture [\d-]+, \d+ weights$", finished[name].out, re.MULTILINE)
+def lines_of(folder: Path, run: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / run / "scalars.jsonl").read_text().splitlines()]
 
 
-def test_results_are_of_the_files_on_disk(folder: Path, finished: dict[str, Finished]) -> None:
-    del finished
-    result, digits = result_of(folder, "whole"), load_images("digits")
+def test_results_are_of_the_files_on_disk(folder: Path, whole: Finished) -> None:
+    assert whole.code == 0, whole.err
+    result = result_of(folder, "whole")
+    digits = views.load(views.Source(dataset="digits"), "images", max_images=400)
+    assert (result["dataset"], result["network"], result["prior"], result["epochs"]) == ("digits", "own", "gnj", 2)
+    assert [result[f"{part}_images"] for part in ("train", "valid", "test")] == [368, 32, 360]
     assert set(result["networks"]) == {"masked", "shrunk", "rule", "search", "book 8"}
-    masked, shrunk = (result["networks"][name]["test_percent"] for name in ("masked", "shrunk"))
-    assert masked == shrunk
-    assert sum(result["kept_weights"]) < result["original_weights"]
-    rates = result["rates_as_in_paper"]["search"]
-    assert rates["pruning"] == pytest.approx(result["original_weights"] / sum(result["kept_weights"]))
-    spent = sum(n * bits for n, bits in zip(result["kept_weights"], result["bits"]["search"], strict=True))
-    assert rates["fast"] == pytest.approx(32 * result["original_weights"] / spent)
+    assert sum(result["kept_weights"]) < result["original_weights"] == 2832
     for name, file in (("shrunk", "shrunk"), ("search", "fixed"), ("rule", "fixed_rule"), ("book 8", "book_8")):
-        path = folder / "whole" / "files" / f"{file}.bcz"
-        stored = result["networks"][name]
+        path, stored = folder / "whole" / "files" / f"{file}.bcz", result["networks"][name]
         assert stored["bytes"] == path.stat().st_size
-        assert stored["file_rate"] == pytest.approx(4 * result["original_parameters"] / path.stat().st_size)
-        outputs = np.asarray(load_bcz(path)(digits.scaled(digits.X_test)))
-        assert stored["test_percent"] == pytest.approx(100 * np.mean(outputs.argmax(axis=1) != digits.labels_test))
+        assert stored["file_rate"] == pytest.approx(4 * 2938 / path.stat().st_size)
+        for part in ("valid", "test"):
+            X, labels = digits.parts[part]
+            wrong = np.asarray(load_bcz(path)(X)).argmax(axis=1) != labels[:, 0]
+            assert stored[f"{part}_percent"] == pytest.approx(100 * np.mean(wrong)), (name, part)
     assert result["networks"]["search"]["valid_percent"] <= result["networks"]["shrunk"]["valid_percent"] + 2.0 + 1e-6
-    assert (folder / "whole" / "row.md").read_text().startswith("| own | gnj | 2 |")
 
 
-def test_the_run_folder_holds_curves_and_plots(folder: Path, finished: dict[str, Finished]) -> None:
-    del finished
-    lines = [json.loads(line) for line in (folder / "whole" / "scalars.jsonl").read_text().splitlines()]
-    assert [line["step"] for line in lines] == [1, 2, 3, 4]
-    assert any(tag.endswith("/kl_scales_nats") for tag in lines[-1])
+def test_what_is_printed_is_what_is_stored(folder: Path, whole: Finished) -> None:
+    result = result_of(folder, "whole")
+    row = (folder / "whole" / "row.md").read_text()
+    assert row.startswith("| own | gnj | 2 |")
+    assert row.strip() == result["markdown"]
+    assert row in whole.out
+    sizes = "-".join(map(str, result["architecture"]))
+    assert f"architecture {sizes}, {sum(result['kept_weights'])} weights" in whole.out
+    search = result["networks"]["search"]
+    assert re.search(
+        rf"search +{search['valid_percent']:.2f} +{search['test_percent']:.2f} +{search['bytes']}", whole.out
+    )
+    assert "published" not in whole.out  # these are not the paper's data
+
+
+def test_the_run_folder_holds_curves_and_plots(folder: Path, whole: Finished) -> None:
+    assert whole.code == 0, whole.err
+    lines, thresholds = lines_of(folder, "whole"), result_of(folder, "whole")["thresholds"]
+    assert [line["step"] for line in lines] == [1, 2, 3]
+    assert thresholds == {"conv2d": -5.5, "conv2d_1": -5.5, "dense": -5.5, "dense_1": -5.5}
+    for line in lines:
+        assert {f"{name}/kl_scales_nats" for name in thresholds} <= set(line)
+        kls = [
+            value for tag, value in line.items() if re.search(r"/kl_\w+_nats$", tag) and not tag.startswith("train/")
+        ]
+        assert line["train/kl_nats"] == pytest.approx(sum(kls))
     assert lines[-1]["valid/error_percent"] == result_of(folder, "whole")["networks"]["masked"]["valid_percent"]
     assert {path.name for path in (folder / "whole" / "plots").iterdir()} == {"thresholds.png", "bits.png"}
 
 
-def test_a_run_goes_on_to_the_same_bits_where_it_shrinks(folder: Path, finished: dict[str, Finished]) -> None:
-    """The half run stopped after each of its epochs: plain, Bayesian, shrunk."""
-    for name, step in (("half", 1), ("half 2", 2), ("half 3", 3)):
-        assert f"stopped by max_seconds after step {step}" in finished[name].err
-    assert len(list((folder / "whole" / "checkpoints").glob("network-*.json"))) >= 2
+def test_a_run_goes_on_to_the_same_bits_where_it_shrinks(folder: Path, whole: Finished) -> None:
+    """Stopped after its first epoch, before which the network became Bayesian; it is cut before the second."""
+    assert whole.code == 0, whole.err
+    stopped = call(folder, "half", *SHRINKING, "--max_seconds=0")
+    assert stopped.code == 0
+    assert "stopped by max_seconds after step 1" in stopped.err
+    assert call(folder, "half", "--resume", *SHRINKING).code == 0
+    assert len(list((folder / "half" / "checkpoints").glob("network-*.json"))) == 2
     for path in sorted((folder / "whole" / "files").iterdir()):
         assert path.read_bytes() == (folder / "half" / "files" / path.name).read_bytes(), path.name
-    whole, half = ((folder / name / "scalars.jsonl").read_text() for name in ("whole", "half"))
-    assert whole == half
+    assert lines_of(folder, "whole") == lines_of(folder, "half")
 
 
-def test_a_finished_run_is_neither_overwritten_nor_changed(finished: dict[str, Finished]) -> None:
-    assert finished["again"].code == 2
-    assert "already holds a run" in finished["again"].err
-    assert finished["other"].code == 2
-    assert "--prior=ghs" in finished["other"].err
+def test_a_finished_run_is_neither_overwritten_nor_changed(folder: Path, whole: Finished) -> None:
+    assert whole.code == 0, whole.err
+    again, other = call(folder, "whole", *SHRINKING), call(folder, "whole", "--resume", *SHRINKING, "--prior=ghs")
+    assert (again.code, other.code) == (2, 2)
+    assert "already holds a run" in again.err
+    assert "--prior=ghs" in other.err
 
 
-@pytest.mark.parametrize("number", range(len(ERRORS)), ids=[" ".join(arguments) for arguments, _ in ERRORS])
-def test_errors_name_the_flag(finished: dict[str, Finished], number: int) -> None:
-    done, (_, message) = finished[f"error {number}"], ERRORS[number]
+@pytest.mark.parametrize(("arguments", "message"), ERRORS, ids=[" ".join(arguments) for arguments, _ in ERRORS])
+def test_errors_name_the_flag_and_leave_nothing(folder: Path, arguments: list[str], message: str) -> None:
+    done = call(folder, "error", *QUICK, *arguments)
     assert done.code == 2, done.out + done.err
     assert re.search(message, done.err), done.err
     assert "Traceback" not in done.err
+    assert not (folder / "error").exists()
+
+
+def test_flags_are_those_of_the_python_interface() -> None:
+    """What is counted by the recipe itself is no flag, and stored flags make the same run again."""
+    names = {flag.name for flag in named_flags(Flags)}
+    assert {"epochs", "threshold", "codebooks", "network", "num_valid", "export", "checkpoint_seconds"} <= names
+    assert names.isdisjoint({"num_steps", "log_every", "checkpoint_every", "target", "task", "valid", "export_dir"})
+    flags = parse(Flags, ["--run_dir=x", "--threshold=-1,2.5", "--codebooks=", "--warmup=0", "--seed=7"])
+    assert (flags.recipe.threshold, flags.files.codebooks, flags.recipe.warmup) == ((-1.0, 2.5), (), 0.0)
+    assert parse(Flags, ["--run_dir=x", *text(flags).splitlines()]) == flags
+
+
+@pytest.mark.slow
+def test_help_lists_each_flag_with_its_meaning(folder: Path) -> None:
+    done = run("compress_network.py", ["--help"], folder)
+    assert done.code == 0, done.err
+    for flag in named_flags(Flags):
+        assert re.search(rf"--(\[no\])?{flag.name}\b", done.out), flag.name
+        assert flag.help, flag.name
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("flags", "message"),
+    ("flags", "code", "message"),
     [
-        (["--threshold=-99"], "is pruned to nothing"),
-        (["--threshold=1,2"], "or one for each of 4 layers, got 2"),
-        (["--learning_rate=1e30"], "training diverged in epoch 1"),
+        (["--threshold=-99"], 2, "is pruned to nothing"),
+        (["--learning_rate=1e30"], 1, "training diverged in epoch 1: the loss is not finite; lower learning_rate"),
     ],
 )
-def test_errors_of_training(folder: Path, flags: list[str], message: str) -> None:
-    done = run("compress_network.py", [f"--run_dir=bad{flags[0]}", *QUICK, *flags], folder)
-    assert done.code == 2, done.err
+def test_errors_of_training(folder: Path, flags: list[str], code: int, message: str) -> None:
+    done = call(folder, f"bad{flags[0]}", *QUICK, *flags)
+    assert done.code == code, done.err
     assert re.search(message, done.err), done.err
 
 
 @pytest.mark.slow
+@pytest.mark.ci
 def test_two_replicas_do_what_one_device_does(folder: Path) -> None:
-    """A Bayesian and a shrunk epoch; with two replicas stopped and resumed between them."""
-    common = [*SHRINKING, "--pretrain_epochs=0", "--epochs=1", "--bits=rule"]
+    """A Bayesian and a shrunk epoch; with two replicas stopped and resumed between them. In processes of their own, as
+    devices are set before TensorFlow starts."""
+    common = [*SHRINKING, "--epochs=1", "--bits=rule"]
     replicas = ["--strategy=mirrored", "--replicas=2", *common]
-    # One run with two devices in each process: TensorFlow would mix up the sums over replicas of two strategies.
-    bad, stopped = run_many(
-        "compress_network.py",
-        [
-            ["--run_dir=odd", *replicas, "--batch_size=63"],
-            ["--run_dir=replicas", *replicas, "--max_seconds=0"],
-        ],
-        folder,
-    )
-    two, one = run_many(
-        "compress_network.py", [["--run_dir=replicas", *replicas, "--resume"], ["--run_dir=single", *common]], folder
-    )
+    bad = run("compress_network.py", ["--run_dir=odd", *replicas, "--batch_size=63"], folder)
+    stopped = run("compress_network.py", ["--run_dir=replicas", *replicas, "--max_seconds=0"], folder)
+    two = run("compress_network.py", ["--run_dir=replicas", *replicas, "--resume"], folder)
+    one = call(folder, "single", *common)
     assert bad.code == 2
-    assert "--batch_size must be a multiple of the 2 replicas, got 63" in bad.err
+    assert "batch_size must be a multiple of the 2 replicas, got 63" in bad.err
     assert "stopped by max_seconds after step 1" in stopped.err
     assert (two.code, one.code) == (0, 0), two.err + one.err
-    lines = [(folder / name / "scalars.jsonl").read_text().splitlines() for name in ("replicas", "single")]
+    lines = lines_of(folder, "replicas"), lines_of(folder, "single")
     assert len(lines[0]) == len(lines[1]) == 2
-    for of_two, of_one in (map(json.loads, pair) for pair in zip(*lines, strict=True)):
+    for of_two, of_one in zip(*lines, strict=True):
         assert of_two == pytest.approx(of_one, rel=1e-5)
     assert result_of(folder, "replicas")["architecture"] == result_of(folder, "single")["architecture"]
     assert sum(result_of(folder, "single")["kept_weights"]) < result_of(folder, "single")["original_weights"]
@@ -190,8 +230,8 @@ def test_two_replicas_do_what_one_device_does(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_sparse_variational_dropout_of_single_weights(folder: Path) -> None:
-    arguments = ["--run_dir=svd", "--prior=svd", "--kl=exact", "--network=lenet300", "--std_cap=0.2", "--bits=rule"]
-    done = run("compress_network.py", [*arguments, "--tune_steps=3", *QUICK], folder)
+    arguments = ["--prior=svd", "--kl=exact", "--network=lenet300", "--std_cap=0.2", "--bits=rule", "--tune_steps=3"]
+    done = call(folder, "svd", *arguments, *QUICK)
     assert done.code == 0, done.err
     result = result_of(folder, "svd")
     columns = [*result["architecture"][1:], 10]
@@ -203,10 +243,9 @@ def test_sparse_variational_dropout_of_single_weights(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_vgg_and_exports(folder: Path) -> None:
-    """The VGG network with 1/64 of its maps on a few images, and every file that --export_dir promises."""
-    arguments = ["--run_dir=vgg", "--network=vgg", "--vgg_divisor=64", "--data=tiny.npz", "--epochs=1", "--noprogress"]
-    arguments += ["--prior=ghs", "--batch_size=8", "--codebooks=2", "--export_dir=exported"]
-    done = run("compress_network.py", arguments, folder)
+    """The VGG network with 1/64 of its maps on a few images, and every file that --export promises."""
+    arguments = ["--network=vgg", "--vgg_divisor=64", "--data=tiny.npz", "--epochs=1", "--noprogress"]
+    done = call(folder, "vgg", *arguments, "--prior=ghs", "--batch_size=8", "--codebooks=2", "--export=exported")
     assert done.code == 0, done.err
     assert len(result_of(folder, "vgg")["architecture"]) == 15
     assert {path.name for path in (folder / "exported").iterdir()} == {

@@ -1,0 +1,104 @@
+"""Networks by name, from files, and how large they are."""
+
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+import compression as bc
+from compression.networks import NETWORKS, NetworkConfig, Size, build, load, size_of
+
+SHAPES = {"small": (8, 8, 1), "lenet300": (28, 28, 1), "lenet5": (28, 28, 1), "vgg": (32, 32, 3)}
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        ("small", Size(2832, 2938)),  # 9 16 + 4 16^2 + 16 64 + 640, and 16 + 16 + 64 + 10 biases
+        ("lenet300", Size(266_200, 266_610)),
+        ("lenet5", Size(430_500, 431_080)),
+    ],
+)
+def test_sizes_are_those_of_the_paper(name: str, size: Size) -> None:
+    model = build(name, SHAPES[name], 10)
+    assert size_of(model) == size
+    assert size_of(bc.compress(model, num_train=9)) == size
+
+
+def test_vgg_is_divided() -> None:
+    model = build("vgg", SHAPES["vgg"], 10, vgg_divisor=64)
+    maps = [layer.filters for layer in model.layers if isinstance(layer, keras.layers.Conv2D)]
+    assert maps == [1, 1, 2, 2, 4, 4, 4, 8, 8, 8, 8, 8, 8]
+    assert [layer.units for layer in model.layers if isinstance(layer, keras.layers.Dense)] == [8, 10]
+    assert sum(isinstance(layer, keras.layers.MaxPooling2D) for layer in model.layers) == 5
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_network_is_a_function_of_its_seed(name: str) -> None:
+    """Its names as well, whatever was made before: logs and checkpoints go by them."""
+    options: dict[str, Any] = {"vgg_divisor": 64} if name == "vgg" else {}
+    one, again, other = (build(name, SHAPES[name], 7, seed=seed, **options) for seed in (3, 3, 4))
+    assert [layer.name for layer in one.layers[1:]] == [layer.name for layer in again.layers[1:]]
+    assert len({layer.name for layer in one.layers}) == len(one.layers)
+    assert one.output_shape == (None, 7)
+    for a, b in zip(one.get_weights(), again.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert np.any(one.get_weights()[0] != other.get_weights()[0])
+    kernels = [weight for weight in one.get_weights() if weight.ndim > 1]
+    for kernel in kernels:
+        if kernel.size > 200:  # He et al.: the standard deviation is sqrt(2 / inputs), to 5 standard errors
+            expected = np.sqrt(2 / np.prod(kernel.shape[:-1]))
+            assert kernel.std() == pytest.approx(expected, rel=5 / np.sqrt(2 * kernel.size))
+
+
+def test_names_of_layers_count_from_none() -> None:
+    names = [layer.name for layer in build("small", (8, 8, 1), 10).layers[1:]]
+    assert names == ["conv2d", "max_pooling2d", "conv2d_1", "max_pooling2d_1", "flatten", "dense", "dense_1"]
+
+
+def test_weights_and_networks_come_from_files(tmp_path: Path) -> None:
+    saved = build("small", (8, 8, 1), 10, seed=1)
+    saved.save(tmp_path / "saved.keras")
+    for found in (
+        build("small", (8, 8, 1), 10, seed=2, pretrained=tmp_path / "saved.keras"),
+        build("own", (8, 8, 1), 10, pretrained=tmp_path / "saved.keras"),
+        load(tmp_path / "saved.keras"),
+    ):
+        for a, b in zip(saved.get_weights(), found.get_weights(), strict=True):
+            np.testing.assert_array_equal(a, b)
+    with pytest.raises(
+        ValueError, match=r"the weights in .*saved\.keras must have shapes .*\(64, 7\).*, got .*\(64, 10\)"
+    ):
+        build("small", (8, 8, 1), 7, pretrained=tmp_path / "saved.keras")
+    with pytest.raises(ValueError, match=r"pretrained must be a \.keras file, but there is none at nothing\.keras"):
+        load("nothing.keras")
+
+
+def test_names_are_chosen_by_the_data() -> None:
+    names = {name: NetworkConfig().name_for(name) for name in ("digits", "mnist", "cifar10", "cifar10_jpeg", "mine")}
+    expected = {"digits": "small", "mnist": "lenet300", "cifar10": "vgg", "cifar10_jpeg": "vgg", "mine": "lenet300"}
+    assert names == expected
+    assert NetworkConfig(network="lenet5").name_for("digits") == "lenet5"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"network": "resnet"}, "network must be auto, own or one of small, lenet300, lenet5, vgg, got 'resnet'"),
+        ({"network": "own"}, "network=own needs the file of the network: give pretrained=FILE.keras"),
+        ({"vgg_divisor": 0}, "vgg_divisor must be between 1 and 64, got 0"),
+        ({"vgg_divisor": 65}, "vgg_divisor must be between 1 and 64, got 65"),
+    ],
+)
+def test_impossible_settings_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        NetworkConfig(**settings)
+
+
+def test_unknown_networks_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"network must be own or one of small, .*, got 'auto'"):
+        build("auto", (8, 8, 1), 10)
+    with pytest.raises(ValueError, match="network=own needs the file of the network"):
+        build("own", (8, 8, 1), 10)

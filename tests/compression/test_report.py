@@ -1,0 +1,166 @@
+"""What is told of a packed network, from numbers made up so that each has its own place."""
+
+import json
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+import compression as bc
+from compression.bits import FixedPoint
+from compression.networks import Size
+from compression.pack import Packed, PackedNetwork
+from compression.rates import Rates
+from compression.report import (
+    PUBLISHED,
+    bit_histograms,
+    details,
+    input_mask,
+    markdown_row,
+    notes,
+    published,
+    score_histograms,
+    table,
+)
+
+
+def codes(*significant: int) -> list[FixedPoint]:
+    return [FixedPoint(np.ones((2, 2), np.int32), t, 3) for t in significant]
+
+
+@pytest.fixture
+def packed() -> Packed:
+    file = Path("somewhere.bcz")
+    return Packed(
+        networks={
+            "masked": PackedNetwork(1.0, 2.0),
+            "shrunk": PackedNetwork(1.25, 2.125, file, 4000, 10.04),
+            "rule": PackedNetwork(1.5, 2.25, file, 3000, 20.0),
+            "search": PackedNetwork(1.75, 2.375, file, 2000, 30.0),
+            "book 16": PackedNetwork(3.0, 4.0, file, 1000, 99.6),
+            "book 8": PackedNetwork(5.0, 6.0, file, 900, 111.1),
+        },
+        model=keras.Sequential([keras.Input([3]), keras.layers.Dense(2)]),
+        architecture=(7, 5),
+        kept_weights=(70, 10),
+        original=Size(8000, 8100),
+        thresholds={"first": 1.5, "second": -0.25},
+        scores={"first": np.array([-1.0, 0.5, 30.0], np.float32), "second": np.array([[-50.0, 2.0]], np.float32)},
+        variances=[np.full(70, 2.0**-6), np.array([2.0**-4] * 5 + [2.0**-10] * 5)],
+        codes={"rule": codes(5, 6), "search": codes(1, 0)},
+        chosen="search",
+        rates={"rule": Rates(100.04, 200.0, 300.0), "search": Rates(100.04, 400.0, 300.0)},
+    )
+
+
+def test_details_are_all_numbers_in_the_units_they_say(packed: Packed) -> None:
+    found = json.loads(json.dumps(details(packed)))
+    assert found["architecture"] == [7, 5]
+    assert found["kept_weights"] == [70, 10]
+    assert (found["original_weights"], found["original_parameters"]) == (8000, 8100)
+    assert found["thresholds"] == {"first": 1.5, "second": -0.25}
+    assert found["bits"] == {"rule": [9, 10], "search": [5, 4]}
+    # 2 V < 2^-t: t < 5 and, for the mean variance 2^-5 + 2^-11 of the second layer, t < 3.95
+    assert found["significant_bits_of_mean_variance"] == [4, 3]
+    assert found["rates_as_in_paper"]["rule"] == {"pruning": 100.04, "fast": 200.0, "maximum": 300.0}
+    assert found["networks"]["masked"] == {
+        "valid_percent": 1.0,
+        "test_percent": 2.0,
+        "bytes": None,
+        "file_rate": None,
+    }
+    assert found["networks"]["book 8"] == {
+        "valid_percent": 5.0,
+        "test_percent": 6.0,
+        "bytes": 900,
+        "file_rate": 111.1,
+    }
+
+
+def test_table_has_a_row_for_each_network(packed: Packed) -> None:
+    assert table(packed) == [
+        ["", "valid %", "test %", "bytes", "times smaller"],
+        ["masked", "1.00", "2.00", "", ""],
+        ["shrunk", "1.25", "2.12", "4000", "10.0"],
+        ["rule", "1.50", "2.25", "3000", "20.0"],
+        ["search", "1.75", "2.38", "2000", "30.0"],
+        ["book 16", "3.00", "4.00", "1000", "99.6"],
+        ["book 8", "5.00", "6.00", "900", "111.1"],
+    ]
+
+
+def test_markdown_row_has_test_errors_beside_the_rates(packed: Packed) -> None:
+    assert markdown_row(packed, ["net", "gnj"]) == (
+        "| net | gnj | 7-5 | 5-4 | 100.0 (2.12) | 400.0 (2.38) | 300.0 (4.00) | book 16: 1000 B, 100 (4.00) | "
+        "book 8: 900 B, 111 (6.00) |"
+    )
+    without = {name: network for name, network in packed.networks.items() if not name.startswith("book")}
+    by_rule = packed._replace(networks=without, chosen="rule")
+    assert markdown_row(by_rule) == "| 7-5 | 9-10 | 100.0 (2.12) | 200.0 (2.25) | 300.0 |"
+
+
+def test_notes_name_bits_and_rates_and_what_was_published(packed: Packed) -> None:
+    lines = notes(packed)
+    assert lines == [
+        "architecture 7-5, 80 weights",
+        "bits (rule) 9-10; rates as in the paper: pruning 100.0, fast 200.0, maximum 300.0",
+        "bits (search) 5-4; rates as in the paper: pruning 100.0, fast 400.0, maximum 300.0",
+    ]
+    assert notes(packed, PUBLISHED["vgg", "ghs"]) == [
+        *lines,
+        "published: 9.0 %; pruning 18, fast 59, maximum 116",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("network", "dataset", "is_found"),
+    [
+        ("lenet5", "mnist", True),
+        ("vgg", "cifar10", True),
+        ("lenet5", "digits", False),
+        ("own", "mnist", False),
+        ("lenet300", "cifar10", False),
+        ("vgg", "mnist", False),
+    ],
+)
+def test_published_numbers_are_of_the_same_data(network: str, dataset: str, is_found: bool) -> None:
+    assert (published(network, "gnj", dataset) is not None) == is_found
+
+
+def test_histograms_of_scores(packed: Packed) -> None:
+    found = score_histograms(packed)
+    assert {name: histogram.marks for name, histogram in found.items()} == {
+        "first": {"threshold 1.50": 1.5},
+        "second": {"threshold -0.25": -0.25},
+    }
+    counts, edges, _ = found["first"]
+    assert (counts.shape, edges.shape, counts.sum()) == ((50,), (51,), 3)
+    assert edges[[0, -1]] == pytest.approx([-1.0, 20.0])  # 30 is counted at 20
+    assert counts[[0, 3, -1]].tolist() == [1, 1, 1]  # 0.5 is at 1.5 / 21 of the width
+    assert found["second"].edges[0] == pytest.approx(-20.0)
+
+
+def test_histograms_of_bits(packed: Packed) -> None:
+    found = bit_histograms(packed)
+    assert list(found) == ["layer 1", "layer 2"]
+    assert found["layer 2"].marks == {"rule": 6.0, "search": 0.0}
+    expected = np.zeros(24, int)
+    expected[[2, 8]] = 5  # 2 V = 2^-3 and 2^-9
+    np.testing.assert_array_equal(found["layer 2"].counts, expected)
+    np.testing.assert_array_equal(found["layer 2"].edges, np.arange(-0.5, 24))
+
+
+def test_mask_of_inputs_follows_two_selections() -> None:
+    """Of 2 x 2 pixels with 2 channels: pixels 0 and 1 whole, the second channel of pixel 3; of these not the first."""
+    layers = [keras.layers.Flatten(), bc.SelectInputs([0, 1, 2, 3, 7]), bc.SelectInputs([1, 2, 3, 4])]
+    model = keras.Sequential([keras.Input([2, 2, 2]), *layers, keras.layers.Dense(2)])
+    mask = input_mask(model)
+    assert mask is not None
+    np.testing.assert_array_equal(mask, [[0.5, 1.0], [0.0, 0.5]])
+
+
+def test_no_mask_of_convolutions_and_tables() -> None:
+    layers = [keras.layers.Conv2D(2, 2), keras.layers.Flatten(), keras.layers.Dense(2)]
+    assert input_mask(keras.Sequential([keras.Input([4, 4, 1]), *layers])) is None
+    assert input_mask(keras.Sequential([keras.Input([4]), keras.layers.Dense(2)])) is None
