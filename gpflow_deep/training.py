@@ -70,8 +70,9 @@ class Trainer:
         *,
         strategy: tf.distribute.Strategy | None = None,
     ) -> None:
-        last = model.layers[-1]
-        gamma = config.natgrad_gamma
+        if strategy is not None:
+            _mark_copies(model)
+        last, gamma = model.layers[-1], config.natgrad_gamma
         if last.q_mu.trainable or last.q_sqrt.trainable:
             if gamma is not None:
                 raise ValueError(
