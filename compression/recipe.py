@@ -27,7 +27,7 @@ from .classification import Parts, check_network, error_percent, parts_of
 from .convert import compress
 from .files import atomic_path
 from .networks import size_of
-from .pack import Packed, PackConfig, pack
+from .pack import PackConfig, Packed, pack
 from .schedule import RecipeConfig, kl_weight_at, learning_rate_at
 from .seeds import named_seed
 from .shrink import carry_optimizer, shrink_bayesian
