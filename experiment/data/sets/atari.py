@@ -5,7 +5,7 @@
 
 Random play, of which each frame of 210 x 160 pixels is kept with probability 1 %. A pixel of the result is 1 if its
 colour differs from the pixel to its right or below it: 209 x 159. The games come with the package `ale-py`; nothing is
-downloaded here. The file is what `binary_data.read_binary_table` reads, and holds parts for training, validation and
+downloaded here. The file is what `experiment.data.bits.read_bits` reads, and holds parts for training, validation and
 testing one after the other in time, because neighbouring frames are alike. Beside it, a .json file says how they were
 recorded.
 

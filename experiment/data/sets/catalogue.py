@@ -68,6 +68,6 @@ def overview() -> str:
     for name in names():
         entry = ENTRIES[name]
         cells = ["yes" if view in entry.views else "" for view in views]
-        files = ", ".join(f"`{path}`" for file in entry.files for path in (file.path, *file.alternatives))
+        files = ", ".join(" or ".join(f"`{path}`" for path in (file.path, *file.alternatives)) for file in entry.files)
         lines.append(f"| `{name}` | {' | '.join(cells)} | {files or 'none'} |")
     return "\n".join(lines)

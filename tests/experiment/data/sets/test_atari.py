@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from experiment.data.bits import read_bits
 from experiment.data.sets import atari
 from experiment.data.sets.atari import Frames, edges, load_frames, play, record_dataset, write_frames
-from experiment.data.sets.binary import read_binary_table
 
 
 class FakeALE:
@@ -115,9 +115,9 @@ def test_recorded_file(tmp_path: Path) -> None:
     assert frames.about["game"] == "pong"
     expected = [edges(f).reshape(-1) for f in itertools.islice(play("pong", seed=1, keep_probability=0.5), 40)]
     np.testing.assert_array_equal(np.concatenate(frames[:3]), expected)
-    data = read_binary_table(path)
+    data = read_bits(path)
     assert data.image_shape == atari.IMAGE_SHAPE
-    np.testing.assert_array_equal(data.test, frames.test)
+    np.testing.assert_array_equal(data.test.X, frames.test)
     before = path.stat().st_mtime_ns
     record_dataset(path, "pong", 40, seed=1, keep_probability=0.5, test_fraction=0.2)
     assert path.stat().st_mtime_ns == before

@@ -10,123 +10,133 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from sklearn import datasets as scikit
 
-from experiment.data.sets import images
-from experiment.data.sets import supervised as datasets
-from experiment.data.sets.images import image_names, load_images, read_images, shifted
-
-
-def test_digits_need_no_file_and_are_split_the_same_way_every_time() -> None:
-    digits, again = load_images("digits"), load_images()
-    assert digits.X.shape == (1437, 8, 8, 1)
-    assert digits.X_test.shape == (360, 8, 8, 1)
-    assert digits.sha256 == again.sha256
-    assert digits.largest == digits.X.max() == 16
-    scaled = digits.scaled(digits.X)
-    assert scaled.dtype == np.float32
-    assert (scaled.min(), scaled.max()) == (-1.0, 1.0)
-    assert set(digits.labels) == set(range(10))
+from experiment.data.sets import catalogue, images
+from tests.experiment.data.sets.formats import idx
 
 
-def test_rows_set_aside_are_not_trained_on() -> None:
-    digits = load_images("digits")
-    rows, valid = digits.split(100)
-    assert len(valid) == 100
-    np.testing.assert_array_equal(np.sort(np.concatenate([rows, valid])), np.arange(1437))
-    np.testing.assert_array_equal(digits.split(100)[1], valid)
-    with pytest.raises(ValueError, match="1437 training images, so 1437 cannot be set aside"):
-        digits.split(1437)
+def test_digits_are_split_the_same_way_every_time() -> None:
+    digits = catalogue.read("digits", "images")
+    assert digits.train.X.shape == (1437, 8, 8, 1)
+    assert digits.test.X.shape == (360, 8, 8, 1)
+    assert digits.train.X.max() == images.LARGEST["digits"] == 16
+    X, y = scikit.load_digits(return_X_y=True)
+    together = np.concatenate([part.X.reshape(-1, 64) for part in digits.parts.values()])
+    labels = np.concatenate([part.Y[:, 0] for part in digits.parts.values()])
+    got = sorted((tuple(row), label) for row, label in zip(together.tolist(), labels, strict=True))
+    assert got == sorted((tuple(row), label) for row, label in zip(X.astype(int).tolist(), y, strict=True))
 
 
-def idx(array: np.ndarray) -> bytes:
-    return b"\0\0\x08" + bytes([array.ndim]) + b"".join(n.to_bytes(4, "big") for n in array.shape) + array.tobytes()
+def test_images_set_aside_are_not_trained_on_and_all_are_scaled() -> None:
+    digits = catalogue.read("digits", "images")
+    data = images.prepared(digits, 16, num_valid=100)
+    assert data.sizes == {"train": 1337, "valid": 100, "test": 360}
+    for part in data.parts.values():
+        assert part.X.dtype == np.float32
+    assert (data.train.X.min(), data.train.X.max()) == (-1.0, 1.0)
+    together = np.concatenate([data.train.X, data.valid.X])
+    expected = digits.train.X / 8 - 1
+    assert sorted(map(bytes, together)) == sorted(map(bytes, expected.astype(np.float32)))
+    np.testing.assert_array_equal(data.test.X, (digits.test.X / 8 - 1).astype(np.float32))
+    again = images.prepared(digits, 16, num_valid=100)
+    np.testing.assert_array_equal(again.valid.X, data.valid.X)
+    assert images.prepared(digits, 16, num_valid=0).sizes == {"train": 1437, "valid": 0, "test": 360}
+    for wrong in ({"num_valid": -1}, {"max_images": 0}):
+        with pytest.raises(ValueError, match="num_valid must not be negative and max_images positive, got"):
+            images.prepared(digits, 16, **wrong)
 
 
-def test_mnist_is_read_from_idx_files_and_checked(
-    tmp_path: Path, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    arrays = {
-        "train-images-idx3-ubyte": rng.integers(0, 256, (6, 28, 28), np.uint8),
-        "train-labels-idx1-ubyte": np.arange(6, dtype=np.uint8),
-        "t10k-images-idx3-ubyte": rng.integers(0, 256, (3, 28, 28), np.uint8),
-        "t10k-labels-idx1-ubyte": np.array([9, 1, 1], np.uint8),
-    }
-    (tmp_path / "mnist").mkdir()
-    for name, array in arrays.items():
-        (tmp_path / "mnist" / f"{name}.gz").write_bytes(gzip.compress(idx(array)))
-    with pytest.raises(ValueError, match="must have the SHA-256"):
-        load_images("mnist", tmp_path)
-    sums = {name: hashlib.sha256(idx(array)).hexdigest() for name, array in arrays.items()}
-    monkeypatch.setattr(datasets, "_MNIST", sums)
-    mnist = load_images("mnist", tmp_path)
-    np.testing.assert_array_equal(mnist.X[..., 0], arrays["train-images-idx3-ubyte"])
-    assert mnist.labels_test.tolist() == [9, 1, 1]
-    assert mnist.labels.dtype == np.int64
-    assert mnist.largest == 255
-    np.testing.assert_array_equal(load_images("mnist", tmp_path / "mnist").X, mnist.X)
+def test_checksum_is_that_of_images_and_labels() -> None:
+    digits = catalogue.read("digits", "images")
+    expected = hashlib.sha256()
+    for X, Y in digits.parts.values():
+        expected.update(f"{X.shape}".encode() + X.tobytes() + f"{Y[:, 0].shape}".encode() + Y.tobytes())
+    assert digits.sha256 == images.prepared(digits, 16).sha256 == expected.hexdigest()
+
+
+def test_mnist(tmp_path: Path, rng: np.random.Generator) -> None:
+    arrays = (
+        rng.integers(0, 256, (6, 28, 28), np.uint8),
+        np.arange(6, dtype=np.uint8),
+        rng.integers(0, 256, (3, 28, 28), np.uint8),
+        np.array([9, 1, 1], np.uint8),
+    )
+    paths = [tmp_path / f"{number}.gz" for number in range(4)]
+    for path, array in zip(paths, arrays, strict=True):
+        path.write_bytes(gzip.compress(idx(array)))
+    data = images.read_mnist("mnist", paths)
+    np.testing.assert_array_equal(data.train.X[..., 0], arrays[0])
+    np.testing.assert_array_equal(data.test.X, arrays[2][..., None])
+    assert data.test.Y.tolist() == [[9], [1], [1]]
+    assert data.train.Y.dtype == np.int64
+    assert data.image_shape == (28, 28)
 
 
 def cifar_files(rng: np.random.Generator) -> tuple[dict[str, bytes], np.ndarray]:
     pixels = rng.integers(0, 256, (6, 2, 32, 32, 3), np.uint8)  # 6 files of 2 images
-    contents = {}
-    for number, name in enumerate(images._CIFAR_FILES):
-        records = [bytes([number]) + image.transpose(2, 0, 1).tobytes() for image in pixels[number]]
-        contents[name] = b"".join(records)
+    names = [*(f"data_batch_{number}.bin" for number in range(1, 6)), "test_batch.bin"]
+    contents = {
+        name: b"".join(bytes([number]) + image.transpose(2, 0, 1).tobytes() for image in pixels[number])
+        for number, name in enumerate(names)
+    }
     return contents, pixels
 
 
-def test_cifar_is_read_from_its_folder_or_archive(
-    tmp_path: Path, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cifar10_is_read_from_its_files_or_from_the_archive(tmp_path: Path, rng: np.random.Generator) -> None:
     contents, pixels = cifar_files(rng)
     folder = tmp_path / "cifar-10-batches-bin"
     folder.mkdir()
     for name, content in contents.items():
         (folder / name).write_bytes(content)
     for where in (tmp_path, folder):
-        cifar = load_images("cifar10", where)
-        np.testing.assert_array_equal(cifar.X, pixels[:5].reshape(10, 32, 32, 3))
-        np.testing.assert_array_equal(cifar.X_test, pixels[5])
-        assert cifar.labels.tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
-    other = tmp_path / "other"
-    other.mkdir()
-    with tarfile.open(other / "cifar-10-binary.tar.gz", "w:gz") as archive:
+        cifar = catalogue.read("cifar10", "images", where)
+        np.testing.assert_array_equal(cifar.train.X, pixels[:5].reshape(10, 32, 32, 3))
+        np.testing.assert_array_equal(cifar.test.X, pixels[5])
+        assert cifar.train.Y[:, 0].tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+    archive = tmp_path / "other" / "cifar-10-binary.tar.gz"
+    archive.parent.mkdir()
+    with tarfile.open(archive, "w:gz") as members:
         for name, content in contents.items():
             member = tarfile.TarInfo(f"cifar-10-batches-bin/{name}")
             member.size = len(content)
-            archive.addfile(member, io.BytesIO(content))
+            members.addfile(member, io.BytesIO(content))
     with pytest.raises(ValueError, match="must have the MD5 c32a1d4a"):
-        load_images("cifar10", other)
-    md5 = hashlib.md5((other / "cifar-10-binary.tar.gz").read_bytes()).hexdigest()
-    monkeypatch.setattr(images, "_CIFAR_MD5", md5)
-    assert load_images("cifar10", other).sha256 == cifar.sha256
+        catalogue.read("cifar10", "images", archive.parent)
+    md5 = hashlib.md5(archive.read_bytes()).hexdigest()
+    assert images.read_cifar10("cifar10", [archive], md5=md5).sha256 == cifar.sha256
     (folder / "data_batch_3.bin").unlink()
     with pytest.raises(ValueError, match=r"lacks data_batch_3.bin"):
-        load_images("cifar10", tmp_path)
-
-
-def test_damaged_records_are_refused() -> None:
-    with pytest.raises(ValueError, match="records of 3073 bytes, got 5 bytes"):
-        images._records(b"12345", "x.bin")
-    with pytest.raises(ValueError, match="has the label 77, above 9"):
-        images._records(b"\x4d" + bytes(3072), "x.bin")
+        catalogue.read("cifar10", "images", tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("mnist", "needs mnist/train-images-idx3-ubyte.gz.*--data_dir"),
-        ("cifar10", "needs cifar-10-binary.tar.gz .*cs.toronto.edu.*--data_dir"),
-        ("cifar10_jpeg", "needs cifar10_jpeg_lossy.npz.*--data_dir"),
-        ("imagenet", "--dataset must be one of cifar10, cifar10_jpeg, digits, mnist, got 'imagenet'"),
-    ],
+    ("content", "message"),
+    [(b"12345", "must hold records of 3073 bytes, got 5 bytes"), (b"\x4d" + bytes(3072), "the label 77, above 9")],
 )
-def test_missing_files_say_what_to_get(tmp_path: Path, name: str, message: str) -> None:
-    for data_dir in (None, tmp_path):
-        with pytest.raises(ValueError, match=message):
-            load_images(name, data_dir)
-    with pytest.raises(ValueError, match="there is nothing at"):
-        load_images(image_names()[0], tmp_path / "nothing")
+def test_damaged_records_are_refused(tmp_path: Path, rng: np.random.Generator, content: bytes, message: str) -> None:
+    for name, good in cifar_files(rng)[0].items():
+        (tmp_path / name).write_bytes(good)
+    (tmp_path / "test_batch.bin").write_bytes(content)
+    with pytest.raises(ValueError, match=f"test_batch.bin of CIFAR-10 .*{message}"):
+        images.read_cifar10("cifar10", [tmp_path / "data_batch_1.bin"])
+
+
+def test_jpeg_copies(tmp_path: Path) -> None:
+    """Images of one colour each come back within the loss of JPEG."""
+    arrays: dict[str, np.ndarray] = {}
+    colours = {"train": [(250, 10, 10), (10, 250, 10)], "test": [(10, 10, 250)]}
+    for part, values in colours.items():
+        encoded = [tf.io.encode_jpeg(np.full((32, 32, 3), value, np.uint8)).numpy() for value in values]
+        arrays[f"{part}_jpeg"] = np.frombuffer(b"".join(encoded), np.uint8)
+        arrays[f"{part}_offsets"] = np.cumsum([0, *map(len, encoded)])
+        arrays[f"{part}_labels"] = np.arange(len(values), dtype=np.uint8)
+    np.savez(tmp_path / "a.npz", **arrays)
+    data = images.read_cifar10_jpeg("cifar10_jpeg", [tmp_path / "a.npz"])
+    assert data.train.X.shape == (2, 32, 32, 3)
+    for part, values in colours.items():
+        np.testing.assert_allclose(data.parts[part].X.mean(axis=(1, 2)), values, atol=4)
+        np.testing.assert_array_equal(data.parts[part].Y[:, 0], np.arange(len(values)))
 
 
 @pytest.fixture
@@ -141,9 +151,10 @@ def arrays(rng: np.random.Generator) -> dict[str, Any]:
 
 def test_own_images(tmp_path: Path, arrays: dict[str, Any]) -> None:
     np.savez(tmp_path / "mine.npz", **arrays)
-    own = read_images(tmp_path / "mine.npz")
-    np.testing.assert_array_equal(own.X, arrays["X"])
-    assert (own.name, own.class_names, own.largest) == ("mine", ("0", "1", "2", "3"), 255)
+    own = images.read_own(tmp_path / "mine.npz")
+    np.testing.assert_array_equal(own.train.X, arrays["X"])
+    np.testing.assert_array_equal(own.test.Y[:, 0], arrays["labels_test"])
+    assert (own.name, own.class_names, own.image_shape) == ("mine", ("0", "1", "2", "3"), (4, 6))
 
 
 @pytest.mark.parametrize(
@@ -161,20 +172,6 @@ def test_wrong_own_images_are_refused(
 ) -> None:
     np.savez(tmp_path / "mine.npz", **{**arrays, **change})
     with pytest.raises(ValueError, match=message):
-        read_images(tmp_path / "mine.npz")
+        images.read_own(tmp_path / "mine.npz")
     with pytest.raises(ValueError, match="there is none at"):
-        read_images(tmp_path / "nothing.npz")
-
-
-def test_shifted_images_are_moved_each_by_its_own(rng: np.random.Generator) -> None:
-    X = rng.normal(size=(400, 5, 4, 2)).astype(np.float32)
-    moved = tf.function(shifted)(X, 1, tf.constant([3, 5])).numpy()
-    assert moved.dtype == np.float32
-    padded = np.pad(X, [(0, 0), (1, 1), (1, 1), (0, 0)], mode="edge")
-    moves = {(i, j): padded[:, i : i + 5, j : j + 4] for i in range(3) for j in range(3)}
-    counts = {move: int(np.sum(np.all(image == moved, axis=(1, 2, 3)))) for move, image in moves.items()}
-    assert sum(counts.values()) == len(X)
-    assert min(counts.values()) > 20  # 44 +- 6 of each
-    np.testing.assert_array_equal(shifted(X, 1, tf.constant([3, 5])), moved)
-    assert np.any(shifted(X, 1, tf.constant([3, 6])) != moved)
-    np.testing.assert_array_equal(shifted(X, 0, tf.constant([3, 5])), X)
+        images.read_own(tmp_path / "nothing.npz")

