@@ -27,6 +27,7 @@ __all__ = [
     "notes",
     "pictures",
     "table",
+    "title",
 ]
 
 Records = Sequence[Mapping[str, Any]]
@@ -167,6 +168,16 @@ def notes(result: Mapping[str, Any], errors: Mapping[str, Any]) -> list[str]:
             )
         )
     return lines
+
+
+def title(settings: str) -> str:
+    """What distinguishes a run from others.
+
+    :param settings: "--name=value", one a line.
+    """
+    values = dict(line.removeprefix("--").split("=", 1) for line in settings.splitlines() if "=" in line)
+    wanted = ("dataset", "hidden", "learning_rate", "learning_rate_decay")
+    return " ".join(f"{name}={values[name]}" for name in wanted if name in values)
 
 
 def _logged(records: Records, wanted: Mapping[str, tuple[str, str, str | None, float]]) -> dict[str, Curve]:

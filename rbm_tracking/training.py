@@ -52,11 +52,12 @@ class Trainer:
             tf.Variable(leaf, shape=[None if size in changing else size for size in leaf.shape], trainable=False)
             for leaf in tf.nest.flatten(state)
         ]
+        no_rates = tf.zeros([0, num_temps - 1], tf.float64)
+        self.store.swap_rates = tf.Variable(no_rates, shape=[None, None], trainable=False)  # since they were asked for
         self.config, self.spawn_up_to = config, spawn_up_to
         self.observed: Observed | None = None
         self._structure = state
         self._updates = compiled_updates(config, jit_compile=jit_compile)
-        self._swap_rates: list[NDArray[np.float64]] = []
 
     @property
     def state(self) -> SMLState:
@@ -92,7 +93,7 @@ class Trainer:
         state, every = self._updates(self.state, data, tf.constant(padded), count, seed)
         self.observed = Observed._make(value.numpy()[: len(index)] for value in every)
         self._assign(state)
-        self._swap_rates.extend(self.observed.swap_rate)
+        self.store.swap_rates.assign(np.concatenate([self.store.swap_rates.numpy(), self.observed.swap_rate]))
         if not all(np.isfinite(part).all() for part in (*state.rbm, self.observed.log_z)):
             raise FloatingPointError(
                 f"the parameters or log Z are no longer finite after update {int(state.step)}: the chains have "
@@ -103,8 +104,9 @@ class Trainer:
     def mean_swap_rates(self) -> NDArray[np.float64] | None:
         """Swap rates of neighbouring temperatures, [M-1], averaged over the updates since the last call; None if there
         were none."""
-        rates, self._swap_rates = self._swap_rates, []
-        return np.mean(rates, axis=0) if rates else None
+        rates = self.store.swap_rates.numpy()
+        self.store.swap_rates.assign(rates[:0])
+        return np.mean(rates, axis=0) if len(rates) else None
 
     def spawn(self) -> int | None:
         """Add a temperature if swaps or round trips ask for one, and there are fewer than `spawn_up_to`.
@@ -118,7 +120,7 @@ class Trainer:
         if level is None:
             return None
         self._assign(spawn(state, level))
-        self._swap_rates = []
+        self.store.swap_rates.assign(tf.zeros([0, self.num_temps - 1], tf.float64))
         return level + 1
 
     def saved(self) -> SavedRBM:

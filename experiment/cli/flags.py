@@ -28,7 +28,7 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar, Union, get_args, 
 
 from absl import flags as absl_flags
 
-__all__ = ["HelpWanted", "Later", "NamedFlag", "group", "named_flags", "parse", "text"]
+__all__ = ["HelpWanted", "Later", "NamedFlag", "group", "help_text", "named_flags", "parse", "text"]
 
 T = TypeVar("T")
 NOT_STORED = frozenset({"resume", "run_dir"})

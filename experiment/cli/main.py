@@ -1,69 +1,99 @@
 """What a script does around its `main(flags)`: the command line, interruptions, errors as one line of text.
 
 if __name__ == "__main__":
-    cli.run(main, explain=devices.explain)
+    cli.run(main, explain=devices.explain)          # or, for a script of several commands,
+    cli.run({"encode": encode, "decode": decode})
 """
 
 import errno
 import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, get_type_hints
 
 from absl import app, logging
 from absl import flags as absl_flags
 
-from experiment.cli.flags import HelpWanted, parse
+from experiment.cli.flags import HelpWanted, help_text, parse
 from experiment.run.loop import Interrupted
 from experiment.run.start import Settings
 
 __all__ = ["call", "run"]
 
 Explain = Callable[[Exception], tuple[str, int] | None]
+Main = Callable[[Any], None]
 
 
-def run(main: Callable[[Any], None], *, explain: Explain = lambda error: None) -> NoReturn:
+def run(main: Main | Mapping[str, Main], *, explain: Explain = lambda error: None) -> NoReturn:
     """Run a script as an absl program: make the flags that `main` takes from the command line, call it, and exit.
 
-    :param main: a function of one dataclass, which its annotation names; see `experiment.cli.flags`.
+    :param main: a function of one dataclass, which its annotation names; see `experiment.cli.flags`. Or several such
+        functions by name: the first argument is the name of one.
     :param explain: message and exit status of an exception that is not known here, or None.
     """
 
     def flags_parser(argv: list[str]) -> Any:
-        flags = _parsed(main, argv)
+        command, arguments = _chosen(main, argv)
+        flags = _parsed(command, arguments)
         absl_flags.FLAGS.mark_as_parsed()  # absl's own are among those of _parsed
-        return flags
+        return command, flags
 
-    app.run(lambda flags: _guarded(main, flags, _program(sys.argv), explain), flags_parser=flags_parser)
+    app.run(lambda given: _guarded(given[0], given[1], _program(sys.argv), explain), flags_parser=flags_parser)
     raise AssertionError("absl's app.run exits")
 
 
-def call(main: Callable[[Any], None], argv: Sequence[str], *, explain: Explain = lambda error: None) -> int:
+def call(main: Main | Mapping[str, Main], argv: Sequence[str], *, explain: Explain = lambda error: None) -> int:
     """What :func:`run` does, within a process that goes on, and without what absl does around a program.
 
     :param argv: name of the program, and its arguments.
     :return: exit status.
     """
     try:
-        flags = _parsed(main, argv)
+        command, arguments = _chosen(main, argv)
+        flags = _parsed(command, arguments)
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 0
-    return _guarded(main, flags, _program(argv), explain)
+    return _guarded(command, flags, _program(argv), explain)
 
 
 def _program(argv: Sequence[str]) -> str:
     return Path(argv[0]).name
 
 
-def _parsed(main: Callable[[Any], None], argv: Sequence[str]) -> Any:
+def _chosen(main: Main | Mapping[str, Main], argv: Sequence[str]) -> tuple[Main, list[str]]:
+    """The function to call, and the arguments that are left for its flags.
+
+    :raises SystemExit: where a command is needed: after --help (0), and after a line on what is wrong with it (2).
+    """
+    if callable(main):
+        return main, list(argv)
+    program, name = _program(argv), argv[1] if len(argv) > 1 else ""
+    if name in main:
+        return main[name], [f"{argv[0]} {name}", *argv[2:]]
+    if name == "--help":
+        print("\n\n".join(help_text(_kind(each), f"{program} {command}") for command, each in main.items()))
+        raise SystemExit(0)
+    print(
+        f"{program}: error: say {' or '.join(main)}, then flags, --name=value, got {name!r}; see --help.",
+        file=sys.stderr,
+    )
+    raise SystemExit(2)
+
+
+def _kind(main: Main) -> Any:
+    """The dataclass that `main` takes."""
+    (parameter,) = inspect.signature(main).parameters
+    return get_type_hints(main)[parameter]
+
+
+def _parsed(main: Main, argv: Sequence[str]) -> Any:
     """The flags that `main` takes.
 
     :raises SystemExit: after --help (0) and after a line on what is wrong with the flags (2).
     """
-    (parameter,) = inspect.signature(main).parameters
     try:
-        flags = parse(get_type_hints(main)[parameter], argv[1:], _program(argv), with_absl=True)
+        flags = parse(_kind(main), argv[1:], _program(argv), with_absl=True)
         for settings in filter(lambda value: isinstance(value, Settings), vars(flags).values()):
             settings.check_folder()  # now, and not after minutes of reading data
         return flags
@@ -76,7 +106,7 @@ def _parsed(main: Callable[[Any], None], argv: Sequence[str]) -> Any:
         raise SystemExit(2) from None
 
 
-def _guarded(main: Callable[[Any], None], flags: Any, program: str, explain: Explain) -> int:
+def _guarded(main: Main, flags: Any, program: str, explain: Explain) -> int:
     """Call `main`; return the exit status.
 
     Bad input (ValueError, OSError) is one line and status 2, a diverged training (FloatingPointError) one line and
