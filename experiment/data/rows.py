@@ -8,35 +8,26 @@
 A reader of rows that are not divided returns them in one part "all", which :func:`divide` cuts.
 """
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from experiment.data.schema import TableSchema, Task
 from experiment.seeds import Seeds, numpy_rng
-
-if TYPE_CHECKING:
-    from experiment.data.tables import TableSchema
 
 __all__ = [
     "Indices",
     "Part",
     "Rows",
     "Task",
-    "check_finite",
     "divide",
-    "undivided",
 ]
-
-Task = Literal["regression", "binary", "multiclass"]
 
 Indices = NDArray[np.int64]
 """Numbers of rows."""
-
-_HASH_ROWS = 65_536
 
 
 class Part(NamedTuple):
@@ -74,7 +65,7 @@ class Rows:
     feature_names: tuple[str, ...] = ()
     target_names: tuple[str, ...] = ()
     class_names: tuple[str, ...] = ()
-    schema: "TableSchema | None" = None
+    schema: TableSchema | None = None
     splits: tuple[tuple[Indices, Indices], ...] | None = None
     is_shuffled: bool = False
 
@@ -135,65 +126,6 @@ class Rows:
         return self.parts[name]
 
 
-def undivided(
-    name: str,
-    X: Any,
-    Y: Any,
-    task: Task,
-    *,
-    source: str,
-    feature_names: Sequence[str] = (),
-    target_names: Sequence[str] = (),
-    class_names: Sequence[str] = (),
-    splits: Sequence[tuple[Indices, Indices]] | None = None,
-    schema: "TableSchema | None" = None,
-) -> Rows:
-    """Inputs and targets as a data set of one part "all", checked, in the units of their source.
-
-    The arrays are kept in float64: 8 N (D + P) bytes, for example 2.7 GB for HIGGS.
-
-    :param X: numbers [N, D].
-    :param Y: targets [N, P] of a regression, or labels 0, ..., C-1 [N, 1], where C is the number of `class_names`.
-    :param feature_names: D names; () stands for "x0", "x1", ...
-    :param target_names: P names; () stands for "y", or "y0", "y1", ...
-    :param splits: the standard splits as pairs of row numbers (train, test), or None if there are none.
-    :raises ValueError: naming the first thing wrong: shapes, types, fewer than 2 rows, values that are NaN or
-        infinite, a constant target, labels coded in another way, or splits that name a row twice or none.
-    """
-    what = f"data set {name!r}"
-    X = _numbers(X, f"X of {what}").astype(np.float64, copy=False)
-    Y = _numbers(Y, f"Y of {what}")
-    if len(X) != len(Y):
-        raise ValueError(f"X and Y of {what} must have as many rows, got {len(X)} and {len(Y)}; align them.")
-    if len(X) < 2:
-        raise ValueError(f"{what} must have at least 2 rows, got {len(X)}; check that the file is complete.")
-    names = tuple(feature_names) or tuple(f"x{d}" for d in range(X.shape[1]))
-    targets = tuple(target_names) or (("y",) if Y.shape[1] == 1 else tuple(f"y{p}" for p in range(Y.shape[1])))
-    if len(names) != X.shape[1] or len(targets) != Y.shape[1]:
-        raise ValueError(
-            f"{what} must have one name for each of {X.shape[1]} features and {Y.shape[1]} targets, got {len(names)} "
-            f"and {len(targets)} names."
-        )
-    check_finite(X, names, f"X of {what}")
-    check_finite(Y, targets, f"Y of {what}")
-    Y = _checked_targets(Y, task, len(class_names), what)
-    pairs = None if splits is None else tuple(splits)
-    for number, pair in enumerate(pairs or ()):
-        _check_split(pair, len(X), f"split {number} of {what}")
-    return Rows(
-        name,
-        {"all": Part(X, Y)},
-        task,
-        source,
-        _sha256(X, Y, task, pairs or ()),
-        feature_names=names,
-        target_names=targets,
-        class_names=tuple(class_names),
-        schema=schema,
-        splits=pairs,
-    )
-
-
 def divide(data: Rows, *, split: int = 0, valid_fraction: float = 0.1, seed: int = 0) -> Rows:
     """Cut a data set of one part "all" into "train", "test" and, unless `valid_fraction` is 0, "valid".
 
@@ -205,11 +137,11 @@ def divide(data: Rows, *, split: int = 0, valid_fraction: float = 0.1, seed: int
     :raises ValueError: if `split` is out of range, `valid_fraction` is not in [0, 1), or a part would be left empty.
     """
     X, Y = data.parts["all"]
-    numbers = split_numbers(data.name, X.shape[0], data.splits, split, valid_fraction, seed)
-    return replace(data, parts={part: rows_of(X, Y, rows) for part, rows in numbers.items()}, splits=None)
+    numbers = _split_numbers(data.name, X.shape[0], data.splits, split, valid_fraction, seed)
+    return replace(data, parts={part: _rows_of(X, Y, rows) for part, rows in numbers.items()}, splits=None)
 
 
-def split_numbers(
+def _split_numbers(
     name: str,
     num_data: int,
     splits: Sequence[tuple[Indices, Indices]] | None,
@@ -244,76 +176,7 @@ def split_numbers(
     return {"train": train[~is_valid], "valid": train[is_valid], "test": test}
 
 
-def check_finite(array: NDArray[Any], names: Sequence[str], what: str) -> None:
-    """Raise ValueError, naming column, count and first row, if `array` [N, D] holds NaN or infinite values."""
-    for d in range(array.shape[1]):
-        bad = ~np.isfinite(array[:, d])
-        if bad.any():
-            raise ValueError(
-                f"{what} must be finite, but column {names[d]!r} has {int(bad.sum())} NaN or infinite values, the "
-                f"first in row {int(bad.argmax())} (from 0); drop those rows or put in values."
-            )
-
-
-def _sha256(X: NDArray[Any], Y: NDArray[Any], task: str, splits: Sequence[tuple[Indices, Indices]]) -> str:
-    """Checksum of X, Y and the standard splits: the same whichever file format they were read from."""
-    digest = hashlib.sha256(f"{task} {X.shape} {Y.shape}".encode())
-    for array in (X, Y.astype("<f8"), *(np.asarray(rows) for pair in splits for rows in pair)):
-        kind = "<f8" if array.dtype.kind == "f" else "<i8"
-        for start in range(0, len(array), _HASH_ROWS):
-            digest.update(np.ascontiguousarray(array[start : start + _HASH_ROWS], dtype=kind).tobytes())
-    return digest.hexdigest()
-
-
-def _numbers(values: Any, what: str) -> NDArray[Any]:
-    array: NDArray[Any] = np.asarray(values)
-    if array.dtype.kind not in "fiub":
-        raise ValueError(f"{what} must hold real numbers, got type {array.dtype}; encode text and dates as numbers.")
-    if array.ndim != 2 or array.shape[1] < 1:
-        raise ValueError(f"{what} must be a matrix [rows, columns], got shape {array.shape}; reshape it.")
-    return array
-
-
-def _checked_targets(Y: NDArray[Any], task: str, num_classes: int, what: str) -> NDArray[Any]:
-    if task == "regression":
-        constant = np.flatnonzero(np.all(Y[0] == Y, axis=0))
-        if len(constant):
-            raise ValueError(
-                f"the target of {what} must vary, but column {constant[0]} of Y is {Y[0, constant[0]]} in every row; "
-                "choose another target."
-            )
-        return Y.astype(np.float64, copy=False)
-    if task not in ("binary", "multiclass"):
-        raise ValueError(f"the task of {what} must be 'regression', 'binary' or 'multiclass', got {task!r}.")
-    if Y.shape[1] != 1:
-        raise ValueError(f"labels of {what} must have shape [N, 1], got {Y.shape}; one-hot labels: take the argmax.")
-    if num_classes < 2 or (task == "binary" and num_classes != 2):
-        wanted = "2" if task == "binary" else "at least 2"
-        raise ValueError(f"{task} {what} must have {wanted} class names, got {num_classes}.")
-    found = np.unique(Y)
-    if not np.isin(found, np.arange(num_classes)).all():
-        raise ValueError(
-            f"labels of {what} must be the integers 0 to {num_classes - 1}, got values from {found[0]} to {found[-1]} "
-            f"({len(found)} different ones); recode them, for example -1 and 1 as 0 and 1."
-        )
-    if len(found) < 2:
-        raise ValueError(f"the target of {what} must vary, but every label is {found[0]}; choose another target.")
-    return Y.astype(np.int64, copy=False)
-
-
-def _check_split(pair: tuple[Indices, Indices], num_data: int, what: str) -> None:
-    seen = np.zeros(num_data, dtype=bool)
-    for name, rows in zip(("training", "test"), map(np.asarray, pair), strict=True):
-        if rows.ndim != 1 or rows.dtype.kind not in "iu" or len(rows) == 0:
-            raise ValueError(f"the {name} rows of {what} must be a list of integers, got {rows.dtype} {rows.shape}.")
-        if rows.min() < 0 or rows.max() >= num_data:
-            raise ValueError(f"the {name} rows of {what} must be from 0 to {num_data - 1}, got {rows.max()}.")
-        if seen[rows].any() or len(np.unique(rows)) < len(rows):
-            raise ValueError(f"{what} must name each row at most once, but its {name} rows repeat one; check the file.")
-        seen[rows] = True
-
-
-def rows_of(X: Any, Y: Any, rows: Indices) -> Part:
+def _rows_of(X: Any, Y: Any, rows: Indices) -> Part:
     """Some rows of both; a block of rows shares their memory."""
     first, last = int(rows[0]), int(rows[-1])
     if last - first + 1 == len(rows) and (np.diff(rows) == 1).all():

@@ -10,17 +10,18 @@ for each level. The target is a regression target, a binary or a multiclass labe
 
 import os
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from experiment.data.frames import Table, check_missing, quoted, read_frame
-from experiment.data.rows import Rows, Task, check_finite, undivided
+from experiment.data.numeric import check_finite, undivided
+from experiment.data.rows import Rows, Task
+from experiment.data.schema import Column, TableSchema
 
 __all__ = ["Column", "TableSchema", "apply_schema", "read_table", "schema_of"]
 
@@ -30,68 +31,6 @@ MAX_LEVELS = 50
 _MAX_CLASSES = 20
 _CLASS_FRACTION = 0.05
 _DATE = re.compile(r"\s*(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4})([T\s]+\d{1,2}:\d{2}.*)?\s*")
-
-
-@dataclass(frozen=True)
-class Column:
-    """A feature column of a table: its name, and its levels if it holds text (None if it holds numbers)."""
-
-    name: str
-    levels: tuple[str, ...] | None = None
-
-
-@dataclass(frozen=True)
-class TableSchema:
-    """How the columns of a table become X and Y.
-
-    :param columns: the feature columns, in the order of X.
-    :param targets: names of the target columns; more than one only in regression.
-    :param task: "regression", "binary" or "multiclass".
-    :param class_names: the label of each class as text, in the order of the integer labels; () in regression.
-    """
-
-    columns: tuple[Column, ...]
-    targets: tuple[str, ...]
-    task: Task
-    class_names: tuple[str, ...] = ()
-
-    @property
-    def feature_names(self) -> tuple[str, ...]:
-        """Name of each column of X; "colour=red" for a level."""
-        return tuple(
-            name
-            for c in self.columns
-            for name in ([c.name] if c.levels is None else [f"{c.name}={v}" for v in c.levels])
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """A dictionary for `experiment.run_dir.write_json`."""
-        columns = [{"name": c.name, "levels": None if c.levels is None else list(c.levels)} for c in self.columns]
-        return {
-            "columns": columns,
-            "targets": list(self.targets),
-            "task": self.task,
-            "class_names": list(self.class_names),
-        }
-
-    @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> "TableSchema":
-        """The inverse of :meth:`to_json`.
-
-        :raises ValueError: if entries are missing or of another kind.
-        """
-        try:
-            columns = tuple(
-                Column(str(c["name"]), None if c["levels"] is None else tuple(map(str, c["levels"])))
-                for c in stored["columns"]
-            )
-            targets, names = tuple(map(str, stored["targets"])), tuple(map(str, stored["class_names"]))
-            task = stored["task"]
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"the stored table schema is damaged ({error!r}); take an undamaged copy.") from error
-        if task not in get_args(Task):
-            raise ValueError(f"the stored table schema has the unknown task {task!r}; take an undamaged copy.")
-        return cls(columns, targets, cast(Task, task), names)
 
 
 def read_table(path: str | os.PathLike[str], *, target: str | None, task: Task | None = None) -> Rows:
@@ -149,8 +88,8 @@ def schema_of(data: Rows) -> TableSchema:
 def apply_schema(schema: TableSchema, path: str | os.PathLike[str]) -> tuple[NDArray[np.float64], NDArray[Any] | None]:
     """Encode another table as the one that `schema` came from.
 
-    :return: X [N, D] in raw units, and Y [N, P] as in `Rows`, or None if the table lacks the
-        target columns or they are empty. Other columns are not used, and the order of columns is free.
+    :return: X [N, D] in raw units, and Y [N, P] as in `Rows`, or None if the table lacks the target columns or they are
+        empty. Other columns are not used, and the order of columns is free.
     :raises ValueError: as :func:`read_table`, and if feature columns are missing or a value is no known level or class.
     """
     path = Path(path)

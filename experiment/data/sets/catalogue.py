@@ -12,6 +12,7 @@ from typing import get_args
 
 from experiment.data.rows import Rows
 from experiment.data.sets.entries import ENTRIES, Entry, View
+from experiment.data.sets.files import File
 
 __all__ = ["View", "describe", "get", "names", "overview", "read"]
 
@@ -68,6 +69,11 @@ def overview() -> str:
     for name in names():
         entry = ENTRIES[name]
         cells = ["yes" if view in entry.views else "" for view in views]
-        files = ", ".join(" or ".join(f"`{path}`" for path in (file.path, *file.alternatives)) for file in entry.files)
+        files = ", ".join(_alternatives(file) for file in entry.files)
         lines.append(f"| `{name}` | {' | '.join(cells)} | {files or 'none'} |")
     return "\n".join(lines)
+
+
+def _alternatives(file: File) -> str:
+    paths = " or ".join(f"`{path}`" for path in (file.path, *file.alternatives))
+    return f"{paths}, or none" if file.is_optional else paths

@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from experiment.data.rows import Rows, undivided
+from experiment.data.numeric import undivided
+from experiment.data.rows import Rows
 from experiment.data.sets import files
 from experiment.data.sets.files import READ_ERRORS, installed
 from experiment.files import read_npz

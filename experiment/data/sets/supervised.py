@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from experiment.data.rows import Indices, Rows, undivided
+from experiment.data.numeric import undivided
+from experiment.data.rows import Indices, Rows
 from experiment.data.sets import raw
 from experiment.data.sets.files import installed, read_numbers
 

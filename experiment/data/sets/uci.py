@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from experiment.data.rows import Indices, Rows, undivided
+from experiment.data.numeric import undivided
+from experiment.data.rows import Indices, Rows
 from experiment.data.sets.files import read_numbers
 from experiment.files import read_npz
 
