@@ -1,4 +1,6 @@
 import functools
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -130,3 +132,12 @@ def test_flags_that_do_not_go_together_are_refused() -> None:
     for wrong in (functools.partial(Source, target="price"), functools.partial(Source, task="binary")):
         with pytest.raises(ValueError, match="--target and --task describe your own table; give it with --data"):
             wrong()
+
+
+def test_reading_data_does_not_wait_for_tensorflow() -> None:
+    program = (
+        "import sys; from experiment.data import views; views.load(views.Source(), 'binary'); "
+        "sys.exit('tensorflow' in sys.modules)"
+    )
+    root = Path(__file__).parents[3]
+    assert subprocess.run([sys.executable, "-c", program], cwd=root).returncode == 0
