@@ -20,7 +20,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from experiment.files import read_jsonl, sync_file, write_json
+from experiment.files import make_folder, read_jsonl, sync_file, write_json
 from experiment.report import plots
 from experiment.run import checkpoints, devices, folder
 from experiment.run.loop import Every, Fitted, fit
@@ -157,7 +157,7 @@ class Run:
         """
         path = folder.RunDir(self.path / name, name, home=self.folder.home or self.path)
         for each in (path.checkpoint_dir, path.tensorboard_dir, path.plots_dir) if self.is_chief else ():
-            each.mkdir(parents=True, exist_ok=True)
+            make_folder(each)
         return Run(self.settings, self.flags if flags is None else flags, self.data, path, self.strategy)
 
     def fit(
