@@ -150,5 +150,7 @@ def decode(flags: Decode) -> None:
     print(f"{flags.codec.output}: {len(rows)} images of {rows.shape[1]} bits")
 
 
+COMMANDS = {"encode": encode, "decode": decode}
+
 if __name__ == "__main__":
-    cli.run({"encode": encode, "decode": decode})
+    cli.run(COMMANDS)

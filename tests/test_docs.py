@@ -29,8 +29,10 @@ def flags_of(script: str) -> set[str]:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    (parameter,) = inspect.signature(module.main).parameters
-    found = list(named_flags(typing.get_type_hints(module.main)[parameter]))
+    found = []
+    for main in getattr(module, "COMMANDS", {"": getattr(module, "main", None)}).values():
+        (parameter,) = inspect.signature(main).parameters
+        found += named_flags(typing.get_type_hints(main)[parameter])
     return OF_ABSL | {flag.name for flag in found} | {f"no{flag.name}" for flag in found if flag.kind is bool}
 
 

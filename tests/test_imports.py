@@ -1,6 +1,9 @@
 """The dependency rule: scripts -> {one paper package, experiment}; a paper package stands alone."""
 
 import ast
+import graphlib
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -95,3 +98,151 @@ def test_the_check_finds_each_form_of_import(source: str) -> None:
 )
 def test_the_check_leaves_other_imports_alone(source: str) -> None:
     assert not violations(source, {"experiment", "absl.flags"})
+
+
+# Inside the repository
+
+FLOORS = {"files": 0, "seeds": 0, "report": 1, "data": 1, "run": 2, "cli": 3}
+"""Of the parts of `experiment`: each may import lower floors, and itself."""
+
+CODE = sorted(path for top in (*PRESENT, "experiment", "scripts") for path in (ROOT / top).rglob("*.py"))
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(path): path for path in CODE}
+
+
+def imported_modules(path: Path) -> set[str]:
+    """Our modules that a file imports, wherever in the file: the longest part of each name that is a module."""
+    found = set()
+    for _, name in imported_names(path.read_text(encoding="utf-8")):
+        parts = name.split(".")
+        for end in range(len(parts), 0, -1):
+            if ".".join(parts[:end]) in MODULES:
+                found.add(".".join(parts[:end]))
+                break
+    return found - {module_name(path)}
+
+
+def floor_of(module: str) -> int | None:
+    parts = module.split(".")
+    return FLOORS[parts[1]] if parts[0] == "experiment" and len(parts) > 1 else None
+
+
+def test_the_floors_of_experiment() -> None:
+    wrong = []
+    for path in sorted((ROOT / "experiment").rglob("*.py")):
+        own, floor = module_name(path), floor_of(module_name(path))
+        for other in imported_modules(path):
+            other_floor, is_same_part = floor_of(other), own.split(".")[1:2] == other.split(".")[1:2]
+            if floor is not None and other_floor is not None and not is_same_part and other_floor >= floor:
+                wrong.append(f"{own} imports {other}")
+    assert not wrong
+
+
+def test_runs_know_of_data_only_what_rows_are() -> None:
+    run = (ROOT / "experiment" / "run").glob("*.py")
+    data = {other for path in run for other in imported_modules(path) if other.startswith("experiment.data")}
+    assert data <= {"experiment.data.rows"}
+
+
+def test_no_circle_of_files() -> None:
+    graph = {name: imported_modules(path) for name, path in MODULES.items()}
+    for name in MODULES:  # a package's __init__ lists what its modules offer; they may not need it
+        graph[name] -= {name.rpartition(".")[0]} if name.rpartition(".")[0] in MODULES else set()
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        pytest.fail(f"files import one another in a circle: {' -> '.join(error.args[1])}", pytrace=False)
+
+
+def test_flags_are_made_by_the_command_line_alone() -> None:
+    files = [path for path in CODE if path.parent != ROOT / "experiment" / "cli"]
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line}"
+        for path in files
+        for line in violations(path.read_text(encoding="utf-8"), {"absl.flags", "absl.app"})
+    ]
+    assert not wrong
+
+
+def private_uses(source: str) -> list[str]:
+    """Private names of our modules that a file imports, or takes from one that it imports."""
+    tops, names, found = {*PAPERS, "experiment"}, set(), []
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] in tops:
+            names |= {alias.asname or alias.name for alias in node.names}
+            found += [f"{node.lineno}: {alias.name}" for alias in node.names if is_private(alias.name)]
+        elif isinstance(node, ast.Import):
+            names |= {a.asname or a.name.split(".")[0] for a in node.names if a.name.split(".")[0] in tops}
+    uses = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and is_private(node.attr)]
+    for node in uses:
+        of = node.value.id if isinstance(node.value, ast.Name) else ""
+        if of in names and of[:1].islower():  # a module; classes have private names, too
+            found.append(f"{node.lineno}: {of}.{node.attr}")
+    return found
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def test_no_private_name_of_another_module() -> None:
+    wrong = [f"{path.relative_to(ROOT)}:{use}" for path in CODE for use in private_uses(path.read_text("utf-8"))]
+    assert not wrong
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["from darn.model import _x", "from darn import model\nmodel._x()", "import ebp\nebp._x", "import darn as d\nd._x"],
+)
+def test_the_check_finds_private_names(source: str) -> None:
+    assert len(private_uses(source)) == 1
+
+
+# Scripts
+
+SCRIPTS = sorted((ROOT / "scripts").glob("*.py"))
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_a_script_is_short(script: Path) -> None:
+    assert len(script.read_text(encoding="utf-8").splitlines()) <= 200
+
+
+def test_all_scripts_share_a_process_and_explain_every_flag() -> None:
+    """They are imported beside one another, define nothing global, and no field of their flags lacks its meaning."""
+    program = f"""
+import dataclasses, importlib.util, inspect, typing
+from absl import flags
+from experiment.cli.flags import help_text, named_flags, parse
+before, scripts = set(flags.FLAGS), {{}}
+for path in {[str(path) for path in SCRIPTS]!r}:
+    spec = importlib.util.spec_from_file_location(path.rsplit("/", 1)[1][:-3], path)
+    scripts[spec.name] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+ours = {{name for name in flags.FLAGS if "/scripts/" in str(flags.FLAGS.find_module_defining_flag(name))}}
+assert not ours, ours
+commands = {{
+    f"{{name}} {{command}}": main
+    for name, script in scripts.items()
+    for command, main in getattr(script, "COMMANDS", {{"": getattr(script, "main", None)}}).items()
+}}
+for name, main in commands.items():
+    (parameter,) = inspect.signature(main).parameters
+    kind = typing.get_type_hints(main)[parameter]
+    found = list(named_flags(kind))
+    text = help_text(kind, name)
+    assert all(f"--{{flag.name}} " in text or f"--[no]{{flag.name}} " in text for flag in found)
+    unexplained = [flag.name for flag in found if len(flag.help.split()) < 2]
+    assert not unexplained, (name, unexplained)
+    names = [flag.name for flag in found]
+    assert len(set(names)) == len(names), (name, names)
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
