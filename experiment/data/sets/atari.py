@@ -16,14 +16,14 @@ from __future__ import annotations
 
 import json
 import os
-import uuid
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from experiment.files import atomic_path, read_npz, write_json
 
 __all__ = [
     "FRAME_SHAPE",
@@ -105,7 +105,9 @@ def record_dataset(
     """
     path = Path(path)
     if path.suffix != ".npz":
-        raise ValueError(f"path must end in .npz, got {path}.")
+        raise ValueError(f"the output must end in .npz, got {path}.")
+    if seed < 0:
+        raise ValueError(f"the seed of the play must not be negative, got {seed}.")
     num_test, num_valid = round(test_fraction * num_frames), round(valid_fraction * num_frames)
     num_train = num_frames - num_test - num_valid
     if min(num_train, num_valid, num_test) < 1:
@@ -132,16 +134,10 @@ def record_dataset(
 def write_frames(path: str | os.PathLike[str], frames: Frames) -> None:
     """Write parts of edge images to an .npz file, packed to bits, and `about` beside it: files that are whole."""
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     arrays = {part: np.packbits(getattr(frames, part), axis=1) for part in _PARTS}
-    temporary = path.with_name(f".tmp-{uuid.uuid4().hex[:8]}-{path.name}")
-    try:
-        temporary.write_text(json.dumps(frames.about, indent=2) + "\n", encoding="utf-8")
-        os.replace(temporary, path.with_suffix(".json"))
+    write_json(path.with_suffix(".json"), frames.about)
+    with atomic_path(path) as temporary:
         np.savez_compressed(temporary, **arrays, n_features=np.prod(IMAGE_SHAPE), image_shape=IMAGE_SHAPE)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def load_frames(path: str | os.PathLike[str]) -> Frames:
@@ -151,14 +147,13 @@ def load_frames(path: str | os.PathLike[str]) -> Frames:
     """
     path = Path(path)
     try:
-        with np.load(path, allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in stored.files}
+        arrays = read_npz(path)
         about = dict(json.loads(path.with_suffix(".json").read_text(encoding="utf-8")))
         count = int(np.prod(IMAGE_SHAPE))
         parts = [np.unpackbits(arrays[part], axis=1, count=count) for part in _PARTS]
         if tuple(arrays["image_shape"]) != IMAGE_SHAPE or any(part.shape[1] != count for part in parts):
             raise ValueError(f"its images are {arrays['image_shape']}, not {IMAGE_SHAPE}")
-    except (OSError, EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
+    except (OSError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path} cannot be read as recorded Atari frames ({error}); record them again.") from error
     train, valid, test = parts
     return Frames(train, valid, test, about)
