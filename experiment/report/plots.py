@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiment.files import atomic_path
-from experiment.scalars import read_scalars
 
 __all__ = [
+    "Bars",
     "Histogram",
     "Line",
+    "bars",
     "confusion_matrix",
     "fit_1d",
     "histograms",
@@ -52,15 +53,14 @@ def is_available() -> bool:
 
 
 def training_curves(
-    path: str | os.PathLike[str], scalars_files: Mapping[str, str | os.PathLike[str]], tags: Sequence[str]
+    path: str | os.PathLike[str], records: Mapping[str, Sequence[Mapping[str, Any]]], tags: Sequence[str]
 ) -> None:
     """One panel for each tag that occurs, with a line for each run.
 
-    :param scalars_files: title of a run -> its `scalars.jsonl`.
+    :param records: title of a run -> the objects of its `scalars.jsonl`.
     :param tags: for example "train/elbo_nats", "test/rmse".
-    :raises ValueError: if no file has any of the tags.
+    :raises ValueError: if no run has any of the tags.
     """
-    records = {title: read_scalars(file) for title, file in scalars_files.items()}
     present = [tag for tag in tags if any(tag in record for run in records.values() for record in run)]
     if not present:
         raise ValueError(f"none of the tags {', '.join(tags)} was logged; lower --log_every or --eval_every.")
@@ -75,7 +75,8 @@ def training_curves(
                 lows.append((min(values[len(values) // 10 :]), max(values)))
         if tag.endswith("elbo_nats") and lows:  # the first steps are so low that nothing else would be seen
             low, high = min(low for low, _ in lows), max(high for _, high in lows)
-            panel.set_ylim(low - 0.05 * (high - low + 1e-12), high + 0.05 * (high - low + 1e-12))
+            if high > low:
+                panel.set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low))
         panel.set(title=tag, xlabel="step")
         panel.legend()
     _save(figure, path)
@@ -170,6 +171,42 @@ def histograms(path: str | os.PathLike[str], panels: Mapping[str, Histogram], *,
         axis.set(title=title, xlabel=xlabel, ylabel="count")
         if marks:
             axis.legend(fontsize=7)
+    _save(figure, path)
+
+
+class Bars(NamedTuple):
+    """Bars of one colour: heights [n], half the lengths of their error bars [n], and their width (1 fills the axis)."""
+
+    heights: NDArray[np.float64]
+    spreads: NDArray[np.float64]
+    width: float = 0.8
+
+
+def bars(
+    path: str | os.PathLike[str],
+    labels: Sequence[str],
+    groups: Mapping[str, Bars],
+    *,
+    marks: Mapping[str, Sequence[float]],
+    title: str,
+    ylabel: str,
+) -> None:
+    """Bars over labels, those of later groups in front of those of earlier ones.
+
+    :param labels: what stands below the n bars of a group.
+    :param marks: label to heights [n] of short lines; NaN for none.
+    """
+    figure, (panel,) = _figure(1)
+    figure.set_size_inches(2.0 + 0.9 * len(labels), 4.0)
+    x = np.arange(len(labels))
+    for number, (label, group) in enumerate(groups.items()):
+        panel.bar(x, group.heights, group.width, yerr=group.spreads, color=f"C{number}", label=label, capsize=3)
+    for label, heights in marks.items():
+        if np.any(np.isfinite(heights)):
+            panel.plot(x, heights, "k_", markersize=16, label=label)
+    panel.set_xticks(x, [label.replace(", ", ",\n").replace(" ", "\n", 1) for label in labels], fontsize=8)
+    panel.set(ylabel=ylabel, title=title)
+    panel.legend()
     _save(figure, path)
 
 

@@ -1,14 +1,21 @@
 """Run scripts in processes of their own: two of them cannot share one, as they define the same flags."""
 
+import contextlib
+import io
 import json
 import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import pytest
+
+from experiment import cli
+from experiment.run import devices
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 
@@ -79,6 +86,15 @@ def run_many(script: str, calls: Sequence[Sequence[str]], cwd: Path) -> list[Fin
     arguments = json.dumps([list(call) for call in calls])
     results = results_of(_DRIVER, str(SCRIPTS / script), arguments, cwd=cwd, timeout=600)
     return [Finished(*result) for result in results]
+
+
+def called(main: Callable[[Any], None], script: str, folder: Path, arguments: Sequence[str]) -> Finished:
+    """The `main` of a script, called in this process and in `folder`."""
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        patch.chdir(folder)
+        code = cli.call(main, [script, *arguments], explain=devices.explain)
+    return Finished(code, out.getvalue(), err.getvalue())
 
 
 def free_ports(count: int) -> list[int]:

@@ -9,11 +9,13 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from experiment.data.rows import divide
-from experiment.data.tables import read_table
-from tests.scripts.running import Finished, run_many
+from experiment.data.rows import Rows
+from experiment.data.views import Source, load
+from gpflow_deep import Predictor, float_type
+from scripts import predict_dgp, train_dgp
+from tests.scripts.running import Finished, called
 
-TRAIN = ["--num_steps=3", "--inducing=5", "--num_predict_samples=4", "--noprogress", "--compare="]
+TRAIN = ["--num_steps=3", "--num_inducing=5", "--num_predict_samples=4", "--noprogress", "--compare="]
 
 
 def _write_tables(folder: Path) -> None:
@@ -38,14 +40,16 @@ PREDICTIONS: dict[str, list[str]] = {
 }
 
 ERRORS: list[tuple[list[str], str]] = [
-    (["--run_dir=nowhere", "--data=houses.csv"], r"must be a run of train_dgp.py, but has no inputs.json"),
+    (["--run_dir=nowhere", "--data=houses.csv"], r"must be the folder of a trained deep GP, but has no inputs\.json"),
     (["--run_dir=houses", "--data=no_colour.csv"], r"must have the columns of the training data, but lacks 'colour'"),
     (["--run_dir=houses", "--data=green.csv"], r"'green' in row 0"),
     (
         ["--run_dir=houses", "--data=houses.csv", "--output=x.txt"],
         r"--output must end in \.csv or \.csv\.gz, got x.txt",
     ),
-    (["--run_dir=mixed", "--data=houses.csv"], r"model\.npz has 1 inputs, but inputs\.json 3"),
+    (["--run_dir=houses", "--data=houses.csv", "--num_predict_samples=0"], "--num_predict_samples must be at least 1"),
+    (["--run_dir=houses"], "--data must be given"),
+    (["--run_dir=mixed", "--data=houses.csv"], "mixed: model and units must have equally many inputs, got 1 and 3"),
     (["--run_dir=cut", "--data=houses.csv"], r"model\.npz is no complete file of save_model"),
     (["--run_dir=early", "--data=houses.csv"], r"has no model\.npz: no checkpoint was reached yet"),
 ]
@@ -55,10 +59,11 @@ ERRORS: list[tuple[list[str], str]] = [
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("predict")
     _write_tables(folder)
-    targets = {"houses": ["--target=price"], "kinds": ["--target=kind"], "sick": ["--target=sick", "--layers=1"]}
-    calls = [[f"--run_dir={name}", f"--data={name}.csv", *extra, *TRAIN] for name, extra in targets.items()]
-    calls[0].append("--float32")
-    for done in run_many("train_dgp.py", calls, folder):
+    targets = {"houses": ["--target=price"], "kinds": ["--target=kind"], "sick": ["--target=sick", "--num_layers=1"]}
+    targets["houses"].append("--dtype=float32")
+    for name, extra in targets.items():
+        arguments = [f"--run_dir={name}", f"--data={name}.csv", *extra, *TRAIN]
+        done = called(train_dgp.main, "train_dgp.py", folder, arguments)
         assert done.code == 0, done.err
     inputs = (folder / "houses" / "inputs.json").read_text()
     for name in ("mixed", "cut", "early"):
@@ -69,11 +74,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def _call(folder: Path, *arguments: str) -> Finished:
+    return called(predict_dgp.main, "predict_dgp.py", folder, arguments)
+
+
 @pytest.fixture(scope="module")
 def finished(folder: Path) -> dict[str, Finished]:
-    calls = {name: [*call, f"--output={name}_predicted.csv"] for name, call in PREDICTIONS.items()}
-    calls |= {f"error {number}": call for number, (call, _) in enumerate(ERRORS)}
-    return dict(zip(calls, run_many("predict_dgp.py", list(calls.values()), folder), strict=True))
+    return {name: _call(folder, *call, f"--output={name}_predicted.csv") for name, call in PREDICTIONS.items()}
 
 
 def _predicted(folder: Path, name: str) -> pd.DataFrame:
@@ -108,10 +115,30 @@ def test_columns_agree_with_one_another(folder: Path, finished: dict[str, Finish
     np.testing.assert_allclose(table["upper"] - table["lower"], 2 * 1.96 * table["std"], rtol=0.05)
 
 
+def _divided(folder: Path, name: str, target: str) -> Rows:
+    return load(Source(data=str(folder / f"{name}.csv"), target=target), "supervised", split=0, seed=0)
+
+
+def test_log_densities_are_in_the_units_of_the_data(folder: Path, finished: dict[str, Finished]) -> None:
+    """Against the mixture of the stored model's Gaussians, each taken to the units of the data, in NumPy."""
+    assert finished["houses"].code == 0
+    data, table = _divided(folder, "houses", "price"), pd.read_csv(folder / "houses.csv", float_precision="round_trip")
+    X = np.column_stack([table["size"], table["colour"] == "blue", table["colour"] == "red"]).astype(float)
+    with float_type("float32"):
+        model = Predictor.load(folder / "houses").model
+        x = ((X - data.train.X.mean(axis=0)) / data.train.X.std(axis=0)).astype(np.float32)
+        means, variances = (np.asarray(part, np.float64)[:, :, 0] for part in model.predict_components(x))
+        noise = float(model.likelihood.variance.numpy())
+    scale = data.train.Y.std()
+    density = stats.norm.pdf(table["price"], means * scale + data.train.Y.mean(), np.sqrt(variances + noise) * scale)
+    found = _predicted(folder, "houses")["log_density"]
+    np.testing.assert_allclose(found, np.log(density.mean(axis=0)), rtol=0, atol=1e-3)  # float32, (y - mean)^2 / 0.02
+
+
 def test_scores_are_those_of_the_training_script(folder: Path, finished: dict[str, Finished]) -> None:
     """The file's log densities of the test rows have the mean that training reported; one layer needs no draws."""
-    splits = divide(read_table(folder / "sick.csv", target="sick"))
-    is_test = pd.read_csv(folder / "sick.csv", float_precision="round_trip")["a"].isin(splits.test.X[:, 0])
+    test = _divided(folder, "sick", "sick").test
+    is_test = pd.read_csv(folder / "sick.csv", float_precision="round_trip")["a"].isin(test.X[:, 0])
     assert is_test.sum() == 6
     reported = json.loads((folder / "sick" / "result.json").read_text())["models"]["gp"]["test"]
     found = _predicted(folder, "sick")["log_density"][is_test].mean()
@@ -143,7 +170,7 @@ def test_classification(name: str, classes: list[str], folder: Path, finished: d
 
 
 @pytest.mark.parametrize("number", range(len(ERRORS)), ids=[message for _, message in ERRORS])
-def test_errors_are_one_line(number: int, finished: dict[str, Finished]) -> None:
-    code, _, err = finished[f"error {number}"]
+def test_errors_are_one_line(number: int, folder: Path) -> None:
+    code, _, err = _call(folder, *ERRORS[number][0])
     assert code == 2
     assert re.fullmatch(rf"predict_dgp\.py: error: .*{ERRORS[number][1]}.*\n", err), err

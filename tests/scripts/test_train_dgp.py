@@ -1,35 +1,48 @@
-"""`scripts/train_dgp.py` from the command line, on tiny data: what it prints and leaves behind, and its errors."""
+"""`scripts/train_dgp.py` on tiny data: what it prints and leaves behind, its numbers by oracles, and its errors."""
 
 import json
 import re
 import signal
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
+from scipy.special import logsumexp
 
-from tests.scripts.running import Finished, command, environment, run_many
+from experiment.cli.flags import named_flags, parse, text
+from experiment.data.rows import Part, Rows
+from experiment.data.views import Source, load
+from gpflow_deep import Predictor, float_type
+from scripts.train_dgp import Flags, main
+from tests.scripts.running import Finished, called, command, environment
 
 SMALL = [
-    "--inducing=5",
+    "--num_inducing=5",
     "--num_predict_samples=4",
     "--batch_size=20",
     "--noprogress",
     "--eval_every=2",
     "--log_every=1",
 ]
+HOUSES = ["--data=houses.csv", "--target=price"]
 
 
-def _write_tables(folder: Path) -> None:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Tables of 80 rows."""
+    folder = tmp_path_factory.mktemp("train")
     rng = np.random.default_rng(0)
     size = rng.uniform(20, 90, 80)
     colour = rng.choice(["red", "blue"], 80)
     houses = pd.DataFrame({"size": size, "colour": colour, "price": 1e5 + 900 * size + 5e3 * rng.normal(size=80)})
     houses.to_csv(folder / "houses.csv", index=False)
+    houses.assign(price=houses["price"] / 1000).to_csv(folder / "thousands.csv", index=False)
     houses.assign(size=np.where(np.arange(80) == 7, np.nan, size)).to_csv(folder / "missing.csv", index=False)
     x = rng.normal(size=(80, 2))
     sick = pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "sick": np.where(x[:, 0] > 0.3, "yes", "no")})
@@ -38,102 +51,161 @@ def _write_tables(folder: Path) -> None:
     pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "kind": kinds}).to_csv(folder / "kinds.csv", index=False)
     np.savez(folder / "line.npz", X=x[:, :1], y=np.sin(2 * x[:, 0]) + 0.1 * rng.normal(size=80))
     np.savez(folder / "counts.npz", X=x[:, :1], y=rng.poisson(np.exp(x[:, 0])).astype(float))
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("train")
-    _write_tables(folder)
     return folder
 
 
-CALLS: dict[str, list[str]] = {
-    "regression": ["--data=houses.csv", "--target=price", "--num_steps=4", "--compare=gp,linear", *SMALL],
-    "binary": ["--data=sick.csv", "--target=sick", "--num_steps=2", "--layers=1", "--likelihood=softmax", *SMALL],
-    "multiclass": ["--data=kinds.csv", "--target=kind", "--num_steps=2", "--preset=modern", "--compare=", *SMALL],
-    "line": ["--data=line.npz", "--num_steps=2", "--float32", "--natgrad", "--compare=", "--valid_fraction=0", *SMALL],
-    "limited": ["--data=counts.npz", "--likelihood=poisson", "--layers=1", "--max_seconds=0", "--max_rows=30", *SMALL],
-    "diverged": ["--data=line.npz", "--layers=1", "--num_steps=50", "--learning_rate=1e200", *SMALL],
-}
-
-ERRORS: list[tuple[list[str], str]] = [
-    (["--data=houses.csv", "--target=cost"], "--target must be a column of houses.csv, got 'cost'"),
-    (["--data=houses.csv"], "--target must be a column"),
-    (["--data=missing.csv", "--target=price"], "missing values in 'size' \\(1\\)"),
-    (["--data=nothing.csv", "--target=price"], "there is none at nothing.csv"),
-    (["--dataset=no_such_data"], "--dataset must be one of .*got 'no_such_data'"),
-    (["--dataset=boston"], "data set 'boston' needs .*--data_dir"),
-    (["--dataset=diabetes", "--target=price"], "--target and --task describe your own table"),
-    (["--dataset=diabetes", "--likelihood=bernoulli"], "--likelihood must be one of gaussian, studentt, poisson"),
-    (["--dataset=diabetes", "--likelihood=poisson", "--compare=tree"], "--compare may list gp and linear, got tree"),
-    (["--data=line.npz", "--likelihood=poisson"], "--likelihood=poisson needs counts"),
-    (["--dataset=wine", "--compare=linear"], "--compare=linear needs a regression"),
-    (["--dataset=diabetes", "--preset=modern", "--noise_variance=1"], "need --preset=paper2017"),
-    (["--dataset=diabetes", "stray"], "all arguments must be flags, --name=value, got 'stray'"),
-    (["--dataset=diabetes", "--resume"], "holds no run to resume"),
-]
+def call(folder: Path, name: str, *arguments: str) -> Finished:
+    """The script, called in this process and in `folder`, with --run_dir=`name`."""
+    return called(main, "train_dgp.py", folder, [f"--run_dir={name}", *arguments])
 
 
-@pytest.fixture(scope="module")
-def finished(folder: Path) -> dict[str, Finished]:
-    """All of `CALLS` and `ERRORS`, and attempts to go on with the run "regression"."""
-    calls = {name: [f"--run_dir={name}", *call] for name, call in CALLS.items()}
-    calls |= {f"error {i}": [f"--run_dir=error{i}", *call] for i, (call, _) in enumerate(ERRORS)}
-    again = calls["regression"]
-    calls["again"] = again
-    calls["other flags"] = [*again, "--resume", "--learning_rate=0.02"]
-    calls["finished"] = [*again, "--resume"]
-    results = run_many("train_dgp.py", list(calls.values()), folder)
-    return dict(zip(calls, results, strict=True))
-
-
-def _result(folder: Path, name: str) -> dict[str, Any]:
+def result_of(folder: Path, name: str) -> dict[str, Any]:
     return dict(json.loads((folder / name / "result.json").read_text()))
 
 
-def _scalars(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
+def lines_of(folder: Path, name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / name / "scalars.jsonl").read_text().splitlines()]
 
 
-def test_regression(folder: Path, finished: dict[str, Finished]) -> None:
-    code, out, err = finished["regression"]
-    assert (code, err) == (0, "")
+REGRESSION = [*HOUSES, "--num_steps=4", "--compare=gp,linear", "--eval_rows=5", *SMALL]
+
+
+@pytest.fixture(scope="module")
+def regression(folder: Path) -> Finished:
+    return call(folder, "regression", *REGRESSION)
+
+
+def test_regression(folder: Path, regression: Finished) -> None:
+    assert (regression.code, regression.err) == (0, "")
     for line in (r"^linear  ", r"^GP \(1 layer\)  ", r"^deep GP \(2 layers\)  ", r"test log-likelihood +test RMSE"):
-        assert re.search(line, out, re.MULTILINE), line
-    result = _result(folder, "regression")
+        assert re.search(line, regression.out, re.MULTILINE), line
+    assert "log-likelihood: nats per row; it and RMSE in the units of 'price'" in regression.out
+    result = result_of(folder, "regression")
+    assert (result["dataset"], result["task"], result["target"], result["likelihood"]) == (
+        "houses",
+        "regression",
+        "price",
+        "gaussian",
+    )
     assert list(result["models"]) == ["linear", "gp", "dgp"]
     for scores in result["models"].values():
         assert set(scores["test"]) == set(scores["valid"]) == {"log_likelihood_nats", "rmse"}
-    assert result["models"]["dgp"]["num_steps"] == 4
+    assert [result["models"][name]["num_layers"] for name in ("gp", "dgp")] == [1, 2]
+    assert (result["models"]["dgp"]["num_steps"], result["models"]["dgp"]["is_finished"]) == (4, True)
     assert result["rows"] == {"train": 65, "valid": 7, "test": 8}
     files = {str(path.relative_to(folder / "regression")) for path in (folder / "regression").rglob("*")}
     for part in ("", "gp/"):
-        assert {f"{part}model.npz", f"{part}plots/training.png", f"{part}plots/predicted_vs_true.png"} <= files
-    tags = set().union(*_scalars(folder / "regression" / "scalars.jsonl"))
+        assert {f"{part}{name}" for name in ("model.npz", "inputs.json", "result.json", "scalars.jsonl")} <= files
+        assert {f"{part}plots/training.png", f"{part}plots/predicted_vs_true.png"} <= files
+    own = result_of(folder, "regression/gp")
+    assert own["models"] == {"gp": result["models"]["gp"]}
+    assert "--num_layers=1" in own["flags"]
+
+
+def test_what_is_logged(folder: Path, regression: Finished) -> None:
+    """The bound at each step; scores of the rows that are looked at, and the layers, at every second."""
+    assert regression.code == 0
+    lines = lines_of(folder, "regression")
+    assert [line["step"] for line in lines] == [1, 2, 3, 4]
+    tags = set().union(*lines)
     assert {"train/elbo_nats", "test/rmse", "valid/log_likelihood_nats", "layer_1/kl_nats", "layer_2/jitter"} <= tags
     assert {"layer_1/lengthscale_2", "layer_1/noise_variance", "layer_1/condition_Kuu", "likelihood/variance"} <= tags
+    assert ["test/rmse" in line for line in lines] == [False, True, False, True]
+    all_rows = result_of(folder, "regression")["models"]["dgp"]["test"]["rmse"]
+    assert lines[-1]["test/rmse"] != pytest.approx(all_rows, rel=1e-3)  # of 5 rows of 8, and no other scores
 
 
-def test_units_are_those_of_the_data(folder: Path, finished: dict[str, Finished]) -> None:
-    """The linear model is exact here: its noise has standard deviation 5000, its density 1/(5000 sqrt(2 pi e))."""
-    scores = _result(folder, "regression")["models"]["linear"]["test"]
-    assert 2_000 < scores["rmse"] < 10_000  # 5000, with 8 rows: a factor of two is more than 5 standard errors
-    expected = -np.log(5_000 * np.sqrt(2 * np.pi * np.e))
-    assert abs(scores["log_likelihood_nats"] - expected) < 1.5
+def _scores(predictor: Predictor, train: Part, part: Part) -> dict[str, float]:
+    """Log density of the mixture and RMSE in NumPy, from the Gaussians of the model and scales of the raw rows."""
+    x = (part.X - train.X.mean(axis=0)) / train.X.std(axis=0)
+    means, variances = (np.asarray(array) for array in predictor.model.predict_components(x))
+    scale, noise = train.Y.std(axis=0), float(predictor.model.likelihood.variance.numpy())
+    means, deviations = means * scale + train.Y.mean(axis=0), np.sqrt(variances + noise) * scale
+    log_density = logsumexp(stats.norm.logpdf(part.Y, means, deviations).sum(axis=2), axis=0) - np.log(len(means))
+    error = part.Y - means.mean(axis=0)
+    return {"log_likelihood_nats": float(log_density.mean()), "rmse": float(np.sqrt(np.mean(error**2)))}
 
 
-@pytest.mark.parametrize(
-    ("name", "scores"),
-    [
-        ("binary", {"log_likelihood_nats", "accuracy", "auc"}),
-        ("multiclass", {"log_likelihood_nats", "accuracy"}),
-        ("line", {"log_likelihood_nats", "rmse"}),
-        ("limited", {"log_likelihood_nats", "rmse"}),
-    ],
-)
-def test_other_tasks(name: str, scores: set[str], folder: Path, finished: dict[str, Finished]) -> None:
-    assert (finished[name].code, finished[name].err) == (0, "")
-    (model,) = _result(folder, name)["models"].values()
+def _houses(folder: Path) -> Rows:
+    source = Source(data=str(folder / "houses.csv"), target="price")
+    return load(source, "supervised", split=0, valid_fraction=0.1, seed=0)
+
+
+@pytest.mark.parametrize(("model", "run"), [("dgp", "regression"), ("gp", "regression/gp")])
+def test_numbers_are_of_the_last_parameters_and_of_the_rows_they_name(
+    model: str, run: str, folder: Path, regression: Finished
+) -> None:
+    """Against NumPy in the units of the data, by the stored model: the test part is not the validation part."""
+    assert regression.code == 0
+    data, predictor = _houses(folder), Predictor.load(folder / run)
+    reported = result_of(folder, "regression")["models"][model]
+    for name in ("valid", "test"):
+        expected = _scores(predictor, data.train, data.parts[name])
+        assert reported[name] == pytest.approx(expected, rel=1e-6)
+    assert reported["test"]["rmse"] != pytest.approx(reported["valid"]["rmse"], rel=1e-3)
+    assert 1_000 < reported["test"]["rmse"] < 100_000  # prices are about 150,000
+
+
+def test_linear_model_is_least_squares(folder: Path, regression: Finished) -> None:
+    assert regression.code == 0
+    data = _houses(folder)
+    weights, *_ = np.linalg.lstsq(np.hstack([data.train.X, np.ones([65, 1])]), data.train.Y, rcond=None)
+    std = np.std(data.train.Y - np.hstack([data.train.X, np.ones([65, 1])]) @ weights)
+    mean = np.hstack([data.test.X, np.ones([8, 1])]) @ weights
+    expected = {
+        "log_likelihood_nats": stats.norm.logpdf(data.test.Y, mean, std).mean(),
+        "rmse": np.sqrt(np.mean((data.test.Y - mean) ** 2)),
+    }
+    assert result_of(folder, "regression")["models"]["linear"]["test"] == pytest.approx(expected, rel=1e-8)
+
+
+def test_another_unit_of_the_target_shifts_the_log_likelihood(folder: Path, regression: Finished) -> None:
+    """Prices in thousands: the RMSE is a thousandth, and log densities are larger by log 1000, of each model."""
+    done = call(folder, "thousands", "--data=thousands.csv", *REGRESSION[1:])
+    assert (done.code, done.err) == (0, "")
+    one, other = (result_of(folder, name)["models"] for name in ("regression", "thousands"))
+    for name in ("linear", "gp", "dgp"):
+        for part in ("valid", "test"):
+            a, b = one[name][part], other[name][part]
+            assert a["rmse"] == pytest.approx(1000 * b["rmse"], rel=1e-6)
+            shift = b["log_likelihood_nats"] - a["log_likelihood_nats"]
+            assert shift == pytest.approx(np.log(1000.0), abs=1e-6)
+
+
+OTHERS: dict[str, tuple[list[str], set[str]]] = {
+    "binary": (
+        ["--data=sick.csv", "--target=sick", "--num_steps=2", "--num_layers=1", "--likelihood=softmax", *SMALL],
+        {"log_likelihood_nats", "accuracy", "auc"},
+    ),
+    "multiclass": (
+        ["--data=kinds.csv", "--target=kind", "--num_steps=2", "--preset=modern", "--compare=", *SMALL],
+        {"log_likelihood_nats", "accuracy"},
+    ),
+    "line": (
+        [
+            "--data=line.npz",
+            "--num_steps=2",
+            "--dtype=float32",
+            "--natgrad",
+            "--compare=",
+            "--valid_fraction=0",
+            *SMALL,
+        ],
+        {"log_likelihood_nats", "rmse"},
+    ),
+    "limited": (
+        ["--data=counts.npz", "--likelihood=poisson", "--num_layers=1", "--max_seconds=0", "--max_rows=30", *SMALL],
+        {"log_likelihood_nats", "rmse"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_tasks(name: str, folder: Path) -> None:
+    arguments, scores = OTHERS[name]
+    done = call(folder, name, *arguments)
+    assert (done.code, done.err) == (0, "")
+    (model,) = result_of(folder, name)["models"].values()
     assert set(model["test"]) == scores
     assert all(np.isfinite(value) for value in model["test"].values())
     assert ("valid" in model) == (name != "line")
@@ -142,80 +214,128 @@ def test_other_tasks(name: str, scores: set[str], folder: Path, finished: dict[s
         assert plots == {"training", "confusion_matrix"}
     else:
         assert plots == {"training", "predicted_vs_true", "fit"}
+    if name == "line":
+        assert Predictor.stored_float(folder / name) == "float32"
+        with float_type("float32"):
+            assert not Predictor.load(folder / name).model.layers[-1].q_mu.trainable
+    if name == "limited":
+        assert (model["num_steps"], model["is_finished"]) == (1, False)
+        assert result_of(folder, name)["rows"]["train"] == 30
+        assert len(list((folder / name / "checkpoints").iterdir())) == 1
+        assert ["test/rmse" in line for line in lines_of(folder, name)] == [False, True]
 
 
-def test_time_limit_saves_and_reports(folder: Path, finished: dict[str, Finished]) -> None:
-    result = _result(folder, "limited")
-    assert finished["limited"].code == 0
-    assert (result["models"]["gp"]["num_steps"], result["models"]["gp"]["is_finished"]) == (1, False)
-    assert result["rows"]["train"] == 30
-    assert len(list((folder / "limited" / "checkpoints").iterdir())) == 1
+def test_divergence_is_one_clear_line(folder: Path) -> None:
+    done = call(
+        folder, "diverged", "--data=line.npz", "--num_layers=1", "--num_steps=50", "--learning_rate=1e200", *SMALL
+    )
+    assert done.code == 1
+    assert re.fullmatch(r"train_dgp\.py: error: .*step.*Lower learning_rate.*\n", done.err), done.err
+    assert "{{node" not in done.err
 
 
-def test_divergence_is_one_clear_line(finished: dict[str, Finished]) -> None:
-    code, _, err = finished["diverged"]
-    assert code == 1
-    assert re.fullmatch(r"train_dgp\.py: error: .*step.*Lower --learning_rate.*\n", err), err
-    assert "{{node" not in err
+LINE = ["--data=line.npz"]
+ERRORS: list[tuple[list[str], str]] = [
+    (["--data=houses.csv", "--target=cost"], "--target must be a column of houses.csv, got 'cost'"),
+    (["--data=houses.csv"], "--target must be a column"),
+    (["--data=missing.csv", "--target=price"], "missing values in 'size' \\(1\\)"),
+    (["--data=nothing.csv", "--target=price"], "there is none at nothing.csv"),
+    (["--dataset=no_such_data"], "--dataset must be one of .*got 'no_such_data'"),
+    (["--dataset=boston"], "data set 'boston' needs .*--data_dir"),
+    (["--dataset=diabetes", "--target=price"], "--target and --task describe your own table"),
+    (["--dataset=diabetes", "--likelihood=bernoulli"], "likelihood must be one of gaussian, studentt, poisson"),
+    ([*LINE, "--compare=tree"], "--compare may list gp and linear, got tree"),
+    ([*LINE, "--likelihood=poisson"], "likelihood=poisson needs targets that are counts"),
+    (["--dataset=wine", "--compare=linear"], "compare=linear needs a regression"),
+    ([*LINE, "--preset=modern", "--noise_variance=0"], "noise_variance and whiten=false need preset=paper2017"),
+    ([*LINE, "--kernel_variance=0"], "kernel_variance must be a finite number above 0, got 0.0"),
+    ([*LINE, "--lengthscale=0"], "lengthscale must be a finite number above 0, got 0.0"),
+    ([*LINE, "--lengthscale=-1"], "lengthscale must be a finite number above 0, got -1.0"),
+    ([*LINE, "--natgrad", "--natgrad_gamma=0"], "natgrad_gamma must be a finite number above 0, got 0.0; with 0 the"),
+    ([*LINE, "--natgrad_gamma=0.1"], "natgrad_gamma=0.1 has no effect"),
+    ([*LINE, "--learning_rate=0"], "learning_rate must be a finite number above 0, got 0.0"),
+    ([*LINE, "--learning_rate=-1"], "learning_rate must be a finite number above 0, got -1.0"),
+    ([*LINE, "--learning_rate=inf"], "learning_rate must be a finite number above 0, got inf"),
+    ([*LINE, "--learning_rate=nan"], "--learning_rate must be a number, got nan"),
+    ([*LINE, "--num_layers=0"], "num_layers must be at least 1, got 0"),
+    ([*LINE, "--hidden_dim=0"], "hidden_dim must be at least 1, got 0"),
+    ([*LINE, "--eval_rows=0"], "eval_rows must be at least 1, got 0"),
+    ([*LINE, "--max_rows=1"], "--max_rows must be at least 2, got 1"),
+    ([*LINE, "--valid_fraction=1"], r"--valid_fraction must be in \[0, 1\), got 1.0"),
+    ([*LINE, "--split=-1"], "--split must not be negative, got -1"),
+    ([*LINE, "--test_fraction=0.2"], "--test_fraction describes a stream; give --stream too"),
+    ([*LINE, "--layers=3"], "Unknown command line flag 'layers'"),
+    (["--dataset=diabetes", "stray"], "all arguments must be flags, --name=value, got 'stray'"),
+    (["--dataset=diabetes", "--resume"], "holds no run to resume"),
+]
 
 
 @pytest.mark.parametrize("number", range(len(ERRORS)), ids=[message for _, message in ERRORS])
-def test_errors_are_one_line(number: int, folder: Path, finished: dict[str, Finished]) -> None:
-    code, _, err = finished[f"error {number}"]
+def test_errors_are_one_line_before_anything_is_written(number: int, folder: Path) -> None:
+    arguments, message = ERRORS[number]
+    code, _, err = call(folder, "error", *arguments)
     assert code == 2
-    assert re.fullmatch(rf"train_dgp\.py: error: .*{ERRORS[number][1]}.*\n", err), err
-    assert not (folder / f"error{number}" / "result.json").exists()
+    assert re.fullmatch(rf"train_dgp\.py: error: .*{message}.*\n", err), err
+    assert not (folder / "error").exists()
 
 
-def test_run_is_not_overwritten(finished: dict[str, Finished]) -> None:
-    assert finished["again"].code == finished["other flags"].code == 2
-    assert "already holds a run; give a new --run_dir, or --resume" in finished["again"].err
-    assert "--learning_rate=0.01 is now --learning_rate=0.02" in finished["other flags"].err
+def test_run_is_not_overwritten(folder: Path, regression: Finished) -> None:
+    assert regression.code == 0
+    again = call(folder, "regression", *REGRESSION)
+    other = call(folder, "regression", *REGRESSION, "--resume", "--learning_rate=0.02")
+    assert again.code == other.code == 2
+    assert "already holds a run; give a new --run_dir, or --resume" in again.err
+    assert "--learning_rate=0.01 is now --learning_rate=0.02" in other.err
 
 
-def test_resuming_a_finished_run_changes_nothing(folder: Path, finished: dict[str, Finished]) -> None:
+def test_resuming_a_finished_run_changes_nothing(folder: Path, regression: Finished) -> None:
     """The same table again, and no step twice in the logs."""
-    assert finished["finished"].code == 0
-    pattern = re.compile(r"^deep GP.*$", re.MULTILINE)
-    assert pattern.findall(finished["finished"].out) == pattern.findall(finished["regression"].out)
-    steps = [line["step"] for line in _scalars(folder / "regression" / "scalars.jsonl") if "test/rmse" in line]
-    assert steps == [2, 4]
+    before = result_of(folder, "regression")["models"]
+    done = call(folder, "regression", *REGRESSION, "--resume")
+    assert done.code == 0
+    after = result_of(folder, "regression")["models"]
+    for name in ("linear", "gp", "dgp"):
+        assert after[name]["test"] == before[name]["test"]
+    assert [line["step"] for line in lines_of(folder, "regression")] == [1, 2, 3, 4]
+
+
+def test_flags_are_those_of_the_stored_file(folder: Path, regression: Finished) -> None:
+    """So --flagfile=RUN/flags.txt repeats a run, and every flag says what it is."""
+    assert regression.code == 0
+    flags = parse(Flags, [f"--flagfile={folder / 'regression' / 'flags.txt'}", "--run_dir=other"])
+    assert text(flags) == (folder / "regression" / "flags.txt").read_text()
+    assert flags.compare == ("gp", "linear")
+    assert replace(flags.model, num_inducing=100, num_predict_samples=100) == parse(Flags, ["--run_dir=x"]).model
+    assert [flag.name for flag in named_flags(Flags) if not flag.help] == []
 
 
 def test_interrupted_run_resumes_bit_for_bit(folder: Path) -> None:
     """N steps = k steps, Ctrl-C, --resume: the same parameters and scores in every bit."""
-    call = ["--data=houses.csv", "--target=price", "--compare=", *SMALL]
+    arguments = [*HOUSES, "--compare=", *SMALL]
     scalars = folder / "stopped" / "scalars.jsonl"
-    arguments = command("train_dgp.py", ["--run_dir=stopped", "--num_steps=1000000", *call])
     with subprocess.Popen(
-        arguments, cwd=folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command("train_dgp.py", ["--run_dir=stopped", "--num_steps=1000000", *arguments]),
+        cwd=folder,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as process:
-        for _ in range(1200):
-            if process.poll() is not None or (scalars.exists() and scalars.stat().st_size > 0):
-                break
+        while process.poll() is None and not (scalars.exists() and scalars.stat().st_size > 0):
             time.sleep(0.1)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=120)
+        _, err = process.communicate()
     assert process.returncode == 130, err
     match = re.search(r"stopped by SIGINT after step (\d+); continue it with --resume", err)
     assert match, err
-    num_steps = int(match[1]) + 3
-    call.append(f"--num_steps={num_steps}")
-    calls = [["--run_dir=stopped", "--resume", *call], ["--run_dir=straight", *call]]
-    for done in run_many("train_dgp.py", calls, folder):
-        assert done.code == 0, done.err
+    arguments.append(f"--num_steps={int(match[1]) + 3}")
+    assert call(folder, "stopped", "--resume", *arguments).code == 0
+    assert call(folder, "straight", *arguments).code == 0
     with np.load(folder / "stopped" / "model.npz") as a, np.load(folder / "straight" / "model.npz") as b:
         assert set(a) == set(b)
         for name in a:
             np.testing.assert_array_equal(a[name], b[name], err_msg=name)
-    stopped, straight = (_result(folder, name)["models"]["dgp"] for name in ("stopped", "straight"))
+    stopped, straight = (result_of(folder, name)["models"]["dgp"] for name in ("stopped", "straight"))
     assert stopped["test"] == straight["test"]
-    elbos = [
-        [
-            (line["step"], line["train/elbo_nats"])
-            for line in _scalars(folder / name / "scalars.jsonl")
-            if "train/elbo_nats" in line
-        ]
-        for name in ("stopped", "straight")
-    ]
-    assert elbos[0] == elbos[1]
+    bounds = [[line["train/elbo_nats"] for line in lines_of(folder, name)] for name in ("stopped", "straight")]
+    assert bounds[0] == bounds[1]
