@@ -1,5 +1,7 @@
-"""`scripts/train_darn.py` from the command line, on tiny data: what it prints and leaves behind, and its errors."""
+"""`scripts/train_darn.py` on tiny data: what a run reports and leaves behind, that it goes on, and its errors."""
 
+import contextlib
+import io
 import json
 import re
 from pathlib import Path
@@ -9,9 +11,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from darn import DARN, Trainer, TrainingConfig, load_darn, report
+from darn.description_length import description_length
 from darn.likelihood import exact_log_likelihood
-from darn.serialization import load_darn
-from tests.scripts.running import Finished, run, run_many, workers
+from darn.training import MAX_BLOCK
+from experiment import cli
+from experiment.cli.flags import named_flags, parse, text
+from experiment.data.batches import Minibatches
+from experiment.run import Every, Seeds, devices, fit, lowest
+from scripts.train_darn import Flags, main
+from tests.scripts.running import Finished, run, workers
 
 SMALL = [
     "--batch_size=20",
@@ -23,41 +32,45 @@ SMALL = [
     "--is_samples=20",
     "--is_repeats=2",
 ]
-TINY = ["--data=patterns.csv", "--hidden=3", "--tanh=4", *SMALL]
-WHOLE = [*TINY, "--visible=linear", "--optimizer=rmsprop", "--average=0.9", "--lr_half_life=30"]
-STOPPING = ["--early_stopping", "--patience=2"]
-CALLS: dict[str, list[str]] = {
-    "whole": ["--num_steps=40", *WHOLE],
-    "half": ["--num_steps=20", *WHOLE],
-    "images": ["--num_steps=10", "--hidden=20", "--sparsity=0.1", *SMALL],
-    "stops": [
-        "--data=noise.npz",
-        "--num_steps=4000",
-        "--learning_rate=0.1",
-        "--early_stopping",
-        "--patience=2",
-        *TINY[1:],
-    ],
-    "fully visible": ["--data=patterns.csv", "--num_steps=10", "--hidden=", "--visible=linear", *SMALL],
-    "limited": ["--num_steps=2000", "--max_seconds=0", *TINY],
-    "diverged": ["--num_steps=40", "--learning_rate=1e38", *TINY],
-}
+TINY = ["--data=patterns.csv", "--hidden=3", "--units=4", *SMALL]
+WHOLE = [*TINY, "--visible_conditional=linear", "--optimizer=rmsprop", "--average=0.9", "--half_life=30"]
+STOPPING = ["--data=noise.npz", "--hidden=3", *SMALL, "--num_steps=4000", "--learning_rate=0.1", "--patience=2"]
 ERRORS: list[tuple[list[str], str]] = [
     (["--data=real.csv"], "real.csv.*0 (or|and) 1"),
     (["--data=missing.csv"], "missing"),
     (["--dataset=no_such_data"], "no_such_data"),
     (["--dataset=adult"], "adult.*--data_dir"),
-    (["--data=patterns.csv", "--target=x0"], "--target is for supervised scripts"),
-    (["--data=patterns.csv", "--hidden=17", "--exact=yes"], "at most 16 stochastic units, got 17"),
-    (["--data=patterns.csv", "--hidden=a"], "--hidden must be whole numbers"),
-    (["--data=patterns.csv", "--hidden=0"], "hidden: numbers of units must be at least 1"),
-    (["--data=patterns.csv", "--hidden=2,2", "--estimator=disarm"], "needs one stochastic layer"),
-    (["--data=patterns.csv", "--local"], "--local needs images"),
-    (["--dataset=adult", "--intensities"], "--intensities needs --dataset=digits or"),
-    (["--data=patterns.csv", "stray"], "all arguments must be flags"),
-    (["--data=patterns.csv", "--resume"], "holds no run to resume"),
-    (["--data=patterns.csv", "--strategy=multi_worker"], "needs the environment variable TF_CONFIG"),
+    ([*TINY, "--dataset=digits"], "give --dataset or --data, not both"),
+    ([*TINY, "--hidden=17", "--exact=yes"], "exact=yes needs at most 16 stochastic units, got 17"),
+    ([*TINY, "--hidden=a"], "--hidden must list numbers, as --hidden=8,4, got a"),
+    ([*TINY, "--hidden=0"], r"hidden: numbers of units must be at least 1, got \(0,\)"),
+    ([*TINY, "--units=-1"], "units: numbers of units must be at least 1"),
+    ([*TINY, "--conditional_units=0"], "conditional_units must be at least 1, got 0"),
+    ([*TINY, "--num_orders=0"], "num_orders must be at least 1, got 0"),
+    ([*TINY, "--prior=other"], "--prior=other: value should be one of <factorial|linear|nade|eonade|made>"),
+    ([*TINY, "--hidden=2,2", "--estimator=disarm"], "needs one stochastic layer"),
+    ([*TINY, "--use_local"], "--use_local needs images, but the rows of patterns"),
+    ([*TINY, "--visible_conditional=local"], "--use_local needs images"),
+    (["--use_local", "--local_period=0"], "period of local layers must be at least 1, got 0"),
+    (["--dataset=adult", "--observations=intensities"], "--dataset must have the view 'grey' here, as digits, mnist"),
+    ([*TINY, "--learning_rate=0"], "learning_rate must be positive and finite, got 0.0"),
+    ([*TINY, "--learning_rate=-1"], "learning_rate must be positive and finite, got -1.0"),
+    ([*TINY, "--learning_rate=nan"], "--learning_rate must be a number, got nan"),
+    ([*TINY, "--learning_rate=inf"], "learning_rate must be positive and finite, got inf"),
+    ([*TINY, "--half_life=0"], "half_life must be positive and finite, got 0.0"),
+    ([*TINY, "--clip_norm=0"], "clip_norm must be positive and finite, got 0.0"),
+    ([*TINY, "--average=1"], r"average must be in \[0, 1\), got 1.0"),
+    ([*TINY, "--final_samples=0"], "final_samples must be at least 1, got 0"),
+    ([*TINY, "--patience=0"], "--patience must be at least 1, got 0"),
+    ([*TINY, "--eval_rows=0"], "--eval_rows must be at least 1, got 0"),
+    ([*TINY, "--is_rows=0"], "--is_rows must be at least 1, got 0"),
+    ([*TINY, "--batch_size=0"], "--batch_size must be between 1 and"),
+    ([*TINY, "stray"], "all arguments must be flags"),
+    ([*TINY, "--resume"], "holds no run to resume"),
+    ([*TINY, "--strategy=multi_worker"], "needs the environment variable TF_CONFIG"),
 ]
+OLD = ["tanh=4", "lr_half_life=30", "early_stopping", "conditional=nade", "visible=nade", "intensities", "local"]
+OLD += ["float32", "target=x0", "visible_kernel=5"]
 
 
 @pytest.fixture(scope="module")
@@ -69,22 +82,28 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pd.DataFrame(patterns + 0.5, columns=list("abcdefgh")).to_csv(folder / "real.csv", index=False)
     holes = np.where(rng.uniform(size=patterns.shape) < 0.1, np.nan, patterns)
     pd.DataFrame(holes, columns=list("abcdefgh")).to_csv(folder / "missing.csv", index=False)
-    np.savez(folder / "noise.npz", X=rng.integers(0, 2, (60, 10)))
+    noise = rng.integers(0, 2, (60, 10)).astype(np.uint8)
+    np.savez(folder / "noise.npz", train=noise[:30], valid=noise[30:44], test=noise[44:])
     return folder
 
 
+def call(folder: Path, name: str, *arguments: str) -> Finished:
+    """The script, called in this process and in `folder`, with --run_dir=`name`."""
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        patch.chdir(folder)
+        code = cli.call(main, ["train_darn.py", f"--run_dir={name}", *arguments], explain=devices.explain)
+    return Finished(code, out.getvalue(), err.getvalue())
+
+
 @pytest.fixture(scope="module")
-def finished(folder: Path) -> dict[str, Finished]:
-    calls = {name: [f"--run_dir={name}", *call] for name, call in CALLS.items()}
-    calls |= {
-        "resumed": ["--run_dir=half", "--resume", *CALLS["whole"]],
-        "resumed stop": ["--run_dir=stops", "--resume", *CALLS["stops"]],
-        "again": ["--run_dir=whole", *CALLS["whole"]],
-        "other model": ["--run_dir=whole", "--resume", *CALLS["whole"], "--hidden=7"],
-    }
-    calls |= {f"error {i}": ["--run_dir=error", *arguments] for i, (arguments, _) in enumerate(ERRORS)}
-    results = run_many("train_darn.py", list(calls.values()), folder)
-    return dict(zip(calls, results, strict=True))
+def whole(folder: Path) -> Finished:
+    return call(folder, "whole", "--num_steps=40", *WHOLE)
+
+
+@pytest.fixture(scope="module")
+def stopped(folder: Path) -> Finished:
+    return call(folder, "stopped", *STOPPING)
 
 
 def result_of(folder: Path, run: str) -> dict[str, Any]:
@@ -95,32 +114,59 @@ def lines_of(folder: Path, run: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / run / "scalars.jsonl").read_text().splitlines()]
 
 
-@pytest.mark.parametrize("name", ["whole", "half", "images", "stops", "fully visible", "resumed"])
-def test_a_run_ends_well(finished: dict[str, Finished], name: str) -> None:
-    done = finished[name]
-    assert done.code == 0, done.err
-    assert "test negative log-likelihood:" in done.out
+def variables_of(path: Path) -> list[np.ndarray]:
+    return [variable.numpy() for variable in load_darn(path).variables]
 
 
-def test_results_hold_lengths_and_the_exact_likelihood(folder: Path, finished: dict[str, Finished]) -> None:
-    del finished
-    result = result_of(folder, "whole")
-    model = load_darn(folder / "whole" / "darn.npz")
-    assert result["model"] == json.loads(model.config.to_json())
-    assert 0 < result["test/exact_nll_nats"] <= result["test/description_length_nats"] + 0.3
+def test_the_best_parameters_are_reported_and_not_the_last(folder: Path, stopped: Finished) -> None:
+    """A DARN of noise overfits: validation gets worse, and what is reported is from before that."""
+    assert stopped.code == 0, stopped.err
+    result, lines = result_of(folder, "stopped"), lines_of(folder, "stopped")
+    scores = {line["step"]: line["valid/description_length_nats"] for line in lines if line["step"] % 20 == 0}
+    assert result["stopped_early"]
+    assert result["step"] == min(scores, key=lambda step: scores[step])
+    assert result["steps"] == lines[-1]["step"] == result["step"] + 40 < 4000
+    model, seeds = load_darn(folder / "stopped" / "darn.npz"), Seeds(0)
+    valid = np.load(folder / "noise.npz")["valid"]
+    lengths = description_length(model, valid, seed=seeds("eval/valid")).total
+    assert lengths.mean() == pytest.approx(scores[result["step"]], rel=1e-6)
+    assert f"reported: the best on validation, step {result['step']} of {result['steps']}, stopped early" in stopped.out
+
+
+def test_numbers_are_of_the_rows_they_name(folder: Path, stopped: Finished) -> None:
+    assert stopped.code == 0, stopped.err
+    result, model = result_of(folder, "stopped"), load_darn(folder / "stopped" / "darn.npz")
+    noise = np.load(folder / "noise.npz")
+    for part in ("valid", "test"):
+        log_p = exact_log_likelihood(model, noise[part])
+        assert result[f"{part}/exact_nll_nats"] == pytest.approx(-log_p.mean(), rel=1e-6)
     for part in ("train", "valid", "test"):
-        parts = sum(result[f"{part}/{name}_bits"] for name in ("hidden", "bits_back", "visible"))
-        assert parts == pytest.approx(result[f"{part}/description_length_bits"])
-        assert parts * np.log(2) == pytest.approx(result[f"{part}/description_length_nats"])
-    scores = {line["step"]: line.get("valid/description_length_nats") for line in lines_of(folder, "whole")}
-    evaluated = {step: score for step, score in scores.items() if score is not None}
-    assert result["step"] == min(evaluated, key=lambda step: evaluated[step])
-    table = pd.read_csv(folder / "patterns.csv").to_numpy()
-    assert -exact_log_likelihood(model, table).mean() < 6
+        lengths = description_length(model, noise[part], seed=Seeds(0)(f"final/{part}"), num_samples=2)
+        assert result[f"{part}/description_length_nats"] == pytest.approx(lengths.total.mean(), rel=1e-6)
+        bits = [result[f"{part}/{name}_bits"] for name in ("hidden", "bits_back", "visible")]
+        assert sum(bits) == pytest.approx(result[f"{part}/description_length_bits"])
+        assert sum(bits) * np.log(2) == pytest.approx(result[f"{part}/description_length_nats"])
+    assert result["rows"] == {"train": 30, "valid": 14, "test": 16}
+    assert result["model"] == json.loads(model.config.to_json())
+    assert f"test negative log-likelihood: {result['test/exact_nll_nats']:.3f} nats, exact" in stopped.out
+    table = next(line.split() for line in stopped.out.splitlines() if line.startswith("test "))
+    assert table[1] == f"{result['test/description_length_nats']:.3f}"
+    assert table[2] == f"{result['test/description_length_bits']:.3f}"
 
 
-def test_scalars_are_logged_at_their_steps(folder: Path, finished: dict[str, Finished]) -> None:
-    del finished
+def test_a_run_that_has_stopped_early_is_not_trained_on(folder: Path, stopped: Finished) -> None:
+    assert stopped.code == 0, stopped.err
+    before = result_of(folder, "stopped")
+    done = call(folder, "stopped", "--resume", *STOPPING)
+    assert done.code == 0, done.err
+    after = result_of(folder, "stopped")
+    assert {k: v for k, v in after.items() if "seconds" not in k} == {
+        k: v for k, v in before.items() if "seconds" not in k
+    }
+
+
+def test_scalars_are_logged_at_their_steps(folder: Path, whole: Finished) -> None:
+    assert whole.code == 0, whole.err
     lines = lines_of(folder, "whole")
     assert [line["step"] for line in lines] == [10, 20, 30, 40]
     for line in lines:
@@ -128,84 +174,155 @@ def test_scalars_are_logged_at_their_steps(folder: Path, finished: dict[str, Fin
         tags = {"valid/description_length_nats", "valid/bits_back_bits", "estimator/relative_std"}
         assert tags <= set(line) if line["step"] % 20 == 0 else not tags & set(line)
     assert any((folder / "whole" / "tensorboard").iterdir())
+    assert (folder / "whole" / "plots" / "description_length.png").stat().st_size > 1000
 
 
-def test_stopping_and_resuming_gives_the_same_bits(folder: Path, finished: dict[str, Finished]) -> None:
-    del finished
+def test_stopping_and_resuming_gives_the_same_bits(folder: Path, whole: Finished) -> None:
+    assert whole.code == 0, whole.err
+    assert call(folder, "half", "--num_steps=20", *WHOLE).code == 0
+    done = call(folder, "half", "--resume", "--num_steps=40", *WHOLE)
+    assert done.code == 0, done.err
     assert lines_of(folder, "whole") == lines_of(folder, "half")
-    whole, half = (load_darn(folder / run / "darn.npz") for run in ("whole", "half"))
-    for variable, other in zip(whole.variables, half.variables, strict=True):
-        np.testing.assert_array_equal(variable, other)
+    whole_model, half_model = (variables_of(folder / name / "darn.npz") for name in ("whole", "half"))
+    for one, other in zip(whole_model, half_model, strict=True):
+        np.testing.assert_array_equal(one, other)
     assert result_of(folder, "whole")["test/exact_nll_nats"] == result_of(folder, "half")["test/exact_nll_nats"]
 
 
-def test_images_get_samples_and_filters(folder: Path, finished: dict[str, Finished]) -> None:
-    del finished
+def test_the_loop_alone_gives_the_numbers_of_the_run(folder: Path, stopped: Finished) -> None:
+    """What a notebook calls, without a folder."""
+    assert stopped.code == 0, stopped.err
+    seeds, noise = Seeds(0), np.load(folder / "noise.npz")
+    flags = parse(Flags, ["--run_dir=none", *STOPPING])
+    model = DARN(flags.model(visible=10), seed=seeds("init"), data=noise["train"])
+    trainer = Trainer(model, TrainingConfig(learning_rate=0.1), num_data=30)
+    minibatches, parts = Minibatches(30, 20, seeds), {part: noise[part] for part in ("train", "valid")}
+    history: list[dict[str, Any]] = []
+    kept: list[DARN] = []
+    fitted = fit(
+        lambda first, count: trainer.advance(noise["train"], minibatches(first, count), seeds("train")),
+        num_steps=4000,
+        every=Every(log=10, evaluate=20),
+        scalars=report.training_scalars,
+        evaluate=lambda step: report.evaluate(trainer, parts, seeds),
+        rule=lowest("valid/description_length_nats"),
+        patience=2,
+        keep=lambda: kept.append(trainer.copied()),
+        log=lambda step, line: history.append({"step": step, **line}),
+        steps_per_call=MAX_BLOCK,
+    )
+    logged = lines_of(folder, "stopped")
+    assert [line["step"] for line in history] == [line["step"] for line in logged]
+    for line, expected in zip(history, logged, strict=True):
+        assert line == pytest.approx(expected, rel=1e-5)
+    assert fitted.best.step == result_of(folder, "stopped")["step"]
+    found = report.final(kept[-1], {**parts, "test": noise["test"]}, seeds, flags.final)
+    for name in ("test/exact_nll_nats", "valid/description_length_bits"):
+        assert found[name] == pytest.approx(result_of(folder, "stopped")[name], rel=1e-5)
+
+
+def test_images_get_samples_and_filters(folder: Path) -> None:
+    done = call(folder, "images", "--num_steps=10", "--hidden=20", "--sparsity=0.1", "--is_rows=50", *SMALL)
+    assert done.code == 0, done.err
     for name in ("samples", "filters", "description_length"):
         assert (folder / "images" / "plots" / f"{name}.png").stat().st_size > 1000
     result = result_of(folder, "images")
-    assert result["is_rows"] == 300
+    assert result["is_rows"] == 50
     low, high = result["test/is_nll_95_interval"]
     assert low <= result["test/is_nll_nats"] <= high
     assert result["multiplications_per_sample"] == pytest.approx(result["active_units_per_sample"] * 84)
 
 
-def test_early_stopping_reports_the_best(folder: Path, finished: dict[str, Finished]) -> None:
-    """A DARN of noise overfits: validation gets worse, and what is reported is from before that."""
-    assert "stopped early" in finished["stops"].out
-    result = result_of(folder, "stops")
-    assert result["stopped_early"]
-    assert result["step"] < result["steps"] < 4000
-    assert finished["resumed stop"].code == 0  # nothing is trained any more
-    assert result_of(folder, "stops")["step"] == result["step"]
+def test_a_fully_visible_model_and_one_of_grey_levels(folder: Path) -> None:
+    visible = call(folder, "visible", "--data=patterns.csv", "--num_steps=10", "--hidden=", *SMALL)
+    assert visible.code == 0, visible.err
+    assert result_of(folder, "visible")["test/hidden_bits"] == 0
+    local = ["--local_kernels=4", "--local_strides=2", "--local_filters=2", "--local_visible_kernel=3", "--is_rows=20"]
+    local += ["--local_visible_period=2"]
+    grey = ["--observations=intensities", "--visible_conditional=local", "--eval_rows=50", "--local_period=1", *local]
+    done = call(folder, "grey", "--num_steps=2", "--hidden=4", "--exact=no", *grey, *SMALL)
+    assert done.code == 0, done.err
+    model = result_of(folder, "grey")["model"]
+    assert model["local"]["image_shape"] == [8, 8]
+    assert (model["local"]["kernels"], model["local"]["visible_kernel"]) == ([4], 3)
+    assert not (folder / "grey" / "plots" / "filters.png").exists()
 
 
-def test_a_time_limit_leaves_a_checkpoint(folder: Path, finished: dict[str, Finished]) -> None:
-    assert finished["limited"].code == 0
-    assert "training was stopped by max_seconds after step" in finished["limited"].err
+def test_a_time_limit_leaves_a_checkpoint(folder: Path) -> None:
+    done = call(folder, "limited", "--num_steps=2000", "--max_seconds=0", *TINY)
+    assert done.code == 0
+    assert "training was stopped by max_seconds after step" in done.err
     assert list((folder / "limited" / "checkpoints").glob("step-*"))
 
 
-def test_divergence_is_one_clear_error(finished: dict[str, Finished]) -> None:
-    done = finished["diverged"]
+def test_divergence_is_one_clear_error(folder: Path) -> None:
+    done = call(folder, "diverged", "--num_steps=40", "--learning_rate=1e38", *TINY)
     assert done.code == 1
-    assert "finite after step" in done.err
-    assert "Lower --learning_rate" in done.err
-    assert "Traceback" not in done.err
+    assert re.search(r"finite after step \d+: training has diverged. Lower learning_rate", done.err)
+    assert done.err.count("\n") == 1
 
 
-def test_a_run_is_not_overwritten_or_mixed_up(finished: dict[str, Finished]) -> None:
-    assert finished["again"].code == 2
-    assert "--resume" in finished["again"].err
-    assert finished["other model"].code == 2
-    assert "hidden" in finished["other model"].err
+def test_a_run_is_not_overwritten_or_mixed_up(folder: Path, whole: Finished) -> None:
+    assert whole.code == 0, whole.err
+    again = call(folder, "whole", "--num_steps=40", *WHOLE)
+    assert again.code == 2
+    assert "--resume" in again.err
+    other = call(folder, "whole", "--resume", "--num_steps=40", *WHOLE, "--hidden=7")
+    assert other.code == 2
+    assert "hidden" in other.err
 
 
-@pytest.mark.parametrize("number", range(len(ERRORS)))
-def test_bad_input_is_one_clear_error(finished: dict[str, Finished], number: int) -> None:
-    done = finished[f"error {number}"]
+@pytest.mark.parametrize(("arguments", "message"), ERRORS, ids=lambda value: value if isinstance(value, str) else "")
+def test_bad_input_is_one_clear_error_and_leaves_no_folder(folder: Path, arguments: list[str], message: str) -> None:
+    done = call(folder, "error", *arguments)
     assert done.code == 2
-    assert re.search(ERRORS[number][1], done.err.replace("\n", " ")), done.err
+    assert re.search(message, done.err), done.err
     assert "Traceback" not in done.err
+    assert not (folder / "error").exists()
+
+
+@pytest.mark.parametrize("flag", OLD)
+def test_old_spellings_are_unknown(folder: Path, flag: str) -> None:
+    done = call(folder, "error", *TINY, f"--{flag}")
+    assert done.code == 2
+    assert f"Unknown command line flag '{flag.split('=')[0]}'" in done.err
+
+
+def test_flags_are_written_as_they_are_read() -> None:
+    arguments = ["--run_dir=x", "--hidden=5,2", "--units=", "--local_kernels=4", "--weight_noise=graves", "--seed=3"]
+    flags = parse(Flags, arguments)
+    again = parse(Flags, ["--run_dir=x", *text(flags).split()])
+    assert text(again) == text(flags)
+    assert again.model(visible=4).hidden == (5, 2)
+    assert again.local(image_shape=(8, 8), strides=(2,), filters=(3,)).kernels == (4,)
+    assert again.training == TrainingConfig(weight_noise="graves")
+
+
+def test_help_lists_every_flag_with_its_meaning() -> None:
+    shown = run("train_darn.py", ["--help"], Path.cwd())
+    assert shown.code == 0, shown.err
+    for flag in named_flags(Flags):
+        assert re.search(rf"^  --(\[no\])?{flag.name} \(", shown.out, re.MULTILINE), flag.name
+        assert len(flag.help.split()) >= 3, flag.name
 
 
 @pytest.mark.slow
 def test_devices_and_workers_share_the_work(folder: Path) -> None:
     """Two devices, and two processes that are started again, print what one device prints."""
-    call = [*WHOLE, "--nofloat32", "--weight_noise=graves", *STOPPING]
-    assert run("train_darn.py", ["--run_dir=one", "--num_steps=40", *call], folder).code == 0
-    mirrored = run("train_darn.py", ["--run_dir=two", "--num_steps=40", "--strategy=mirrored", *call], folder)
+    arguments = [*WHOLE, "--dtype=float64", "--weight_noise=graves", "--patience=2"]
+    assert run("train_darn.py", ["--run_dir=one", "--num_steps=40", *arguments], folder).code == 0
+    mirrored = run("train_darn.py", ["--run_dir=two", "--num_steps=40", "--strategy=mirrored", *arguments], folder)
     assert mirrored.code == 0, mirrored.err
     for steps, resume in ((20, []), (40, ["--resume"])):
-        arguments = ["--run_dir=workers", f"--num_steps={steps}", "--strategy=multi_worker", *call, *resume]
-        with workers("train_darn.py", folder, arguments) as both:
+        shared = ["--run_dir=workers", f"--num_steps={steps}", "--strategy=multi_worker", *arguments, *resume]
+        with workers("train_darn.py", folder, shared) as both:
             for process in both:
-                out, _ = process.communicate(timeout=240)
+                out, _ = process.communicate(timeout=600)
                 assert process.returncode == 0, out
     one = lines_of(folder, "one")
     for name in ("two", "workers"):
         for line, expected in zip(lines_of(folder, name), one, strict=True):
             assert line == pytest.approx(expected, rel=1e-9, abs=1e-12)
-    odd = run("train_darn.py", ["--run_dir=odd", "--strategy=mirrored", *call, "--batch_size=21"], folder)
+    odd = run("train_darn.py", ["--run_dir=odd", "--strategy=mirrored", *arguments, "--batch_size=21"], folder)
     assert odd.code == 2
     assert "--batch_size must be a multiple of the 2 replicas, got 21" in odd.err
