@@ -205,8 +205,8 @@ def test_bad_arguments(rng: np.random.Generator) -> None:
 @pytest.mark.parametrize("is_sparse", [False, True])
 def test_rivals_see_rows_of_one_length(is_sparse: bool, rng: np.random.Generator) -> None:
     """The length is the root mean square of the training rows; each rival is the learner of its name."""
-    X, Y = separable(rng, 90, 6)
-    X *= rng.uniform(0.2, 5.0, size=(90, 1))
+    X, Y = separable(rng, 300, 6)
+    X *= np.exp(rng.uniform(-4.0, 4.0, size=(300, 1)))
     length = np.sqrt(np.mean([row @ row for row in X[:60]]))
     scaled: Any = length * X / np.linalg.norm(X, axis=1, keepdims=True)
     given: Any = X
@@ -232,6 +232,8 @@ def test_rivals_see_rows_of_one_length(is_sparse: bool, rng: np.random.Generator
         assert (found[name].value, found[name].is_at_edge) == (expected.value, expected.is_at_edge)
         np.testing.assert_allclose(found[name].valid_errors, expected.valid_errors)
         np.testing.assert_allclose(found[name].test_errors, expected.test_errors)
+        unscaled = tuned_errors(partial(learner, name), grid, train, (X[60:], Y[60:]), **options)
+        assert unscaled.test_errors != found[name].test_errors  # so lengths matter here
     assert len({tuned.valid_errors for tuned in found.values()}) == 4
     with pytest.raises(ValueError, match="a rival must be one of bp_ce, bp_mse, bp_clipped, arow, got 'svm'"):
         tuned_rival("svm", (6, 1), (X, Y), (X, Y), epochs=1)
