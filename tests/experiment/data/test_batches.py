@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from experiment.data import batches
-from experiment.data.batches import Minibatches, batch_indices
+from experiment.data.batches import ArrayBatches, Minibatches, batch_indices
 from experiment.seeds import Seeds, numpy_rng
 
 
@@ -69,3 +69,28 @@ def test_minibatches_of_several_steps() -> None:
 def test_minibatches_of_nothing_are_refused(num_rows: int, batch_size: int) -> None:
     with pytest.raises(ValueError, match=f"--batch_size >= 1, got {num_rows} and {batch_size}"):
         Minibatches(num_rows, batch_size, Seeds(0))
+
+
+def test_batches_of_arrays(rng: np.random.Generator) -> None:
+    """The rows of `batch_indices`; each lane has its part of them; all rows at once are made tensors once."""
+    X, Y = rng.normal(size=(50, 2)), rng.normal(size=(50, 1))
+    rows = batch_indices(3, 7, 50, 8)
+    whole = ArrayBatches((X, Y), batch_size=8, seed=3)(7)
+    np.testing.assert_array_equal(whole[0], X[rows])
+    np.testing.assert_array_equal(whole[1], Y[rows])
+    lanes = [ArrayBatches((X, Y), batch_size=4, seed=3, lane=lane, num_lanes=2)(7)[1] for lane in range(2)]
+    np.testing.assert_array_equal(np.concatenate(lanes), Y[rows])
+    full = ArrayBatches((X, Y), batch_size=60, seed=3)
+    assert full(0) is full(1)
+    np.testing.assert_array_equal(full(0)[0], X)
+    halves = [ArrayBatches((X, Y), batch_size=25, seed=3, lane=lane, num_lanes=2)(1)[0] for lane in range(2)]
+    np.testing.assert_array_equal(np.concatenate(halves), X)
+    assert full.scalars() == {}
+
+
+def test_batches_of_arrays_refuse(rng: np.random.Generator) -> None:
+    X = rng.normal(size=(50, 2))
+    with pytest.raises(ValueError, match="a batch of 2 lanes must have at most the 50 rows there are, got 60"):
+        ArrayBatches((X,), batch_size=30, seed=0, num_lanes=2)
+    with pytest.raises(ValueError, match="batch_size >= 1 and a lane from 0 to num_lanes - 1, got 5 and lane 2 of 2"):
+        ArrayBatches((X,), batch_size=5, seed=0, lane=2, num_lanes=2)
