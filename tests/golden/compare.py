@@ -51,7 +51,7 @@ STORE = ROOT / "runs" / "golden"
 
 #: Tags of scalars.jsonl and keys of result.json that the working tree may have and the commit may lack. A value within
 #: dictionaries has the key "models/gp/num_steps".
-NEW_KEYS = frozenset({"train/steps_per_second", "seed"})
+NEW_KEYS = frozenset({"train/steps_per_second", "seed", "rows/train", "rows/valid", "rows/test"})
 #: Tags and keys that have another name now, by the old one.
 RENAMED_KEYS: dict[str, str] = {}
 #: Keys and tags whose values are times, or name flags.
