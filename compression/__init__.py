@@ -2,24 +2,17 @@
 
 from .base import BayesianLayer, StdCap, bayesian_layers, kl_divergence, predict_samples, seed_noise
 from .callbacks import KLWarmup, ShrinkDuringTraining, set_kl_weight
+from .carry import carry_optimizer
 from .classification import Examples, error_percent
 from .convert import compress
+from .cutting import Kept, compose
 from .layers import Conv2DGHS, Conv2DGNJ, Conv2DSVD, DenseGHS, DenseGNJ, DenseSVD
 from .networks import Size, size_of
 from .pack import PackConfig, Packed, PackedNetwork, pack
 from .recipe import Recipe
 from .schedule import RecipeConfig
 from .select_inputs import SelectInputs
-from .shrink import (
-    Kept,
-    Shrunk,
-    carry_optimizer,
-    compose,
-    shrink,
-    shrink_bayesian,
-    shrink_details,
-    slice_bayesian,
-)
+from .shrink import Shrunk, shrink, shrink_bayesian, shrink_details, slice_bayesian
 from .thresholds import apply_masks, automatic_threshold, checked_thresholds, masks, switched_off, thresholds_of
 
 __all__ = [

@@ -7,7 +7,9 @@ from typing import Any
 import keras
 
 from .base import bayesian_layers
-from .shrink import Kept, carry_optimizer, compose, shrink_bayesian
+from .carry import carry_optimizer
+from .cutting import Kept, compose
+from .shrink import shrink_bayesian
 from .thresholds import Thresholds
 
 __all__ = ["KLWarmup", "ShrinkDuringTraining", "set_kl_weight"]

@@ -26,23 +26,20 @@ highest bit of a byte and are padded to whole bytes at the end of a kernel. The 
 Networks are chains of the layers that `kinds()` lists, in float32, channels last.
 """
 
-import math
 import os
 import struct
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from compression import entropy_coding
-from compression.bits import FixedPoint
 from compression.chain import walk
-from compression.codebook import Codebook
 from compression.files import atomic_path
+from compression.kernel_coding import Kernel, Raw, Reader, kernel_bytes, leb, read_kernel
 from compression.select_inputs import SelectInputs
 
 __all__ = ["FORMAT_VERSION", "Kernel", "Raw", "chain", "kernels_of", "kinds", "load_bcz", "save_bcz", "with_kernels"]
@@ -53,15 +50,6 @@ _ACTIVATIONS = ("linear", "relu", "softmax", "sigmoid", "tanh", "elu", "selu", "
 _PADDINGS = ("valid", "same")
 _SHAPED = (keras.layers.Dense, keras.layers.Conv2D)
 _SKIPPED = (keras.layers.Dropout, keras.layers.SpatialDropout2D)
-
-
-class Raw(NamedTuple):
-    """Weights as they are, float32."""
-
-    values: NDArray[np.float32]
-
-
-Kernel = Raw | FixedPoint | Codebook
 
 
 def kinds() -> list[str]:
@@ -131,11 +119,11 @@ def save_bcz(
             raise ValueError(f"weights of layer {layer.name!r} must be finite; check that training did not diverge.")
     out = bytearray([_BIASES.index(_bias_type(biases))])
     sizes = [int(size) for size in model.inputs[0].shape[1:]]
-    out += _leb(len(sizes)) + b"".join(map(_leb, sizes)) + _leb(len(layers))
+    out += leb(len(sizes)) + b"".join(map(leb, sizes)) + leb(len(layers))
     for layer in layers:
         out += _layer_bytes(layer)
     for layer, code in zip(shaped, codes, strict=True):
-        out += _kernel_bytes(code, entropy_coded)
+        out += kernel_bytes(code, entropy_coded)
         if layer.use_bias:
             out += _rounded_bias(layer, biases).astype(f"<{_BIASES[out[0]]}").tobytes()
     content = _MAGIC + bytes([FORMAT_VERSION]) + struct.pack("<I", zlib.crc32(out)) + bytes(out)
@@ -162,7 +150,7 @@ def load_bcz(path: str | os.PathLike[str]) -> keras.Model:
         )
     if struct.unpack("<I", content[5:9])[0] != zlib.crc32(content[9:]):
         raise ValueError(f"{path} is truncated or damaged: its checksum does not match; get it again.")
-    reader = _Reader(content[9:])
+    reader = Reader(content[9:])
     try:
         model = _read_model(reader)
         reader.finish()
@@ -242,7 +230,7 @@ def _pair_and_flags(sizes: Sequence[int], *flags: tuple[int, int]) -> bytes:
     number, base = 0, 1
     for value, count in flags:
         number, base = number + base * int(value), base * count
-    return b"".join(_leb(size) for size in sizes) + _leb(number)
+    return b"".join(leb(size) for size in sizes) + leb(number)
 
 
 def _layer_bytes(layer: keras.Layer) -> bytes:
@@ -258,7 +246,7 @@ def _layer_bytes(layer: keras.Layer) -> bytes:
     if isinstance(layer, keras.layers.MaxPooling2D | keras.layers.AveragePooling2D):
         return kind + _pair_and_flags([*layer.pool_size, *layer.strides], (_PADDINGS.index(layer.padding), 2))
     if isinstance(layer, keras.layers.Activation):
-        return kind + _leb(_ACTIVATIONS.index(_activation(layer)))
+        return kind + leb(_ACTIVATIONS.index(_activation(layer)))
     if isinstance(layer, SelectInputs):
         is_kept = np.zeros(int(layer.input.shape[-1]), np.uint8)
         is_kept[np.asarray(layer.indices)] = 1
@@ -268,7 +256,7 @@ def _layer_bytes(layer: keras.Layer) -> bytes:
     return kind
 
 
-def _read_layer(reader: "_Reader", num_inputs: int) -> keras.Layer:
+def _read_layer(reader: Reader, num_inputs: int) -> keras.Layer:
     kind = _KINDS[reader.take(1)[0]]
     if kind is keras.layers.Dense:
         units = reader.integer()
@@ -312,7 +300,7 @@ _KINDS: list[type] = [
 ]
 
 
-def _read_model(reader: "_Reader") -> keras.Model:
+def _read_model(reader: Reader) -> keras.Model:
     bias_type = _BIASES[reader.take(1)[0]]
     inputs = keras.Input([reader.integer() for _ in range(reader.integer())])
     x, shaped = inputs, []
@@ -322,132 +310,8 @@ def _read_model(reader: "_Reader") -> keras.Model:
         if isinstance(layer, _SHAPED):
             shaped.append(layer)
     for layer in shaped:
-        layer.kernel.assign(_read_kernel(reader, tuple(layer.kernel.shape)))
+        layer.kernel.assign(read_kernel(reader, tuple(layer.kernel.shape)))
         if layer.use_bias:
             size = int(layer.bias.shape[0])
             layer.bias.assign(reader.array(bias_type, size).astype(np.float32))
     return keras.Model(inputs, x)
-
-
-# Kernels
-
-
-def _kernel_bytes(code: Kernel, entropy_coded: bool) -> bytes:
-    if isinstance(code, Raw):
-        return b"\0" + np.asarray(code.values, "<f4").tobytes()
-    if isinstance(code, FixedPoint):
-        unsigned = code.integers.astype(np.int64) + 2 ** (code.exponent + code.significant)
-        head = bytes([code.significant, code.exponent])
-        choices = [b"\1" + head + _packed(unsigned, code.bits)]
-        if entropy_coded:
-            choices.append(b"\4" + head + _with_length(entropy_coding.encode_adaptive(code.integers)))
-        return min(choices, key=len)
-    k = len(code.centres)
-    head = bytes([k - 1]) + code.centres.astype("<f2").tobytes()
-    choices = [b"\2" + head + _packed(code.indices, _index_bits(k))]
-    if entropy_coded:
-        lengths = entropy_coding.code_lengths(code.counts)
-        words = entropy_coding.encode(code.indices, lengths)
-        choices.append(b"\3" + head + _packed(lengths, 4) + _with_length(words))
-        mode = int(np.argmax(code.counts))
-        differences = entropy_coding.encode_adaptive(code.indices.astype(np.int64) - mode)
-        choices.append(b"\5" + head + bytes([mode]) + _with_length(differences))
-    return min(choices, key=len)
-
-
-def _read_kernel(reader: "_Reader", shape: tuple[int, ...]) -> NDArray[np.float32]:
-    count = math.prod(shape)
-    scheme = reader.take(1)[0]
-    if scheme == 0:
-        return reader.array("f4", count).reshape(shape)
-    if scheme in (1, 4):
-        significant, exponent = reader.take(2)
-        if scheme == 1:
-            integers = reader.packed(count, 1 + exponent + significant) - 2 ** (exponent + significant)
-        else:
-            integers = entropy_coding.decode_adaptive(reader.take(reader.integer()), count)
-        return FixedPoint(integers.astype(np.int32).reshape(shape), significant, exponent).values
-    if scheme not in (2, 3, 5):
-        raise ValueError(f"scheme {scheme} is not known")
-    k = reader.take(1)[0] + 1
-    centres = reader.array("f2", k)
-    if scheme == 2:
-        indices = reader.packed(count, _index_bits(k))
-    elif scheme == 3:
-        lengths = reader.packed(k, 4)
-        indices = entropy_coding.decode(reader.take(reader.integer()), lengths, count)
-    else:
-        mode = reader.take(1)[0]
-        indices = entropy_coding.decode_adaptive(reader.take(reader.integer()), count) + mode
-    if np.any((indices < 0) | (indices >= k)):
-        raise ValueError("an index is outside of its codebook")
-    return centres.astype(np.float32)[indices].reshape(shape)
-
-
-def _with_length(stream: bytes) -> bytes:
-    return _leb(len(stream)) + stream
-
-
-def _index_bits(k: int) -> int:
-    return (k - 1).bit_length()
-
-
-def _packed(values: ArrayLike, width: int) -> bytes:
-    """Unsigned integers of `width` bits one after the other, padded to whole bytes."""
-    flat = np.ravel(np.asarray(values)).astype(np.int64)
-    shifts = np.arange(width - 1, -1, -1)
-    return np.packbits(((flat[:, None] >> shifts) & 1).astype(np.uint8)).tobytes()
-
-
-def _leb(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*out, value])
-
-
-class _Reader:
-    """Takes the content of a file from its beginning; every method raises ValueError if too little is left."""
-
-    def __init__(self, content: bytes) -> None:
-        self._content, self._position = content, 0
-
-    def take(self, count: int) -> bytes:
-        part = self._content[self._position : self._position + count]
-        if len(part) < count:
-            raise ValueError(f"{count - len(part)} bytes are missing at the end")
-        self._position += count
-        return part
-
-    def integer(self) -> int:
-        value = shift = 0
-        while True:
-            byte = self.take(1)[0]
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                return value
-            if shift > 35:
-                raise ValueError("a number is too long")
-
-    def digits(self, *counts: int) -> list[int]:
-        """The flags of `_pair_and_flags`."""
-        number, digits = self.integer(), []
-        for count in counts:
-            number, digit = divmod(number, count)
-            digits.append(digit)
-        if number:
-            raise ValueError("a flag is not known")
-        return digits
-
-    def array(self, kind: str, count: int) -> NDArray[Any]:
-        return np.frombuffer(self.take(int(kind[1]) * count), f"<{kind}").astype(kind)
-
-    def packed(self, count: int, width: int) -> NDArray[np.int64]:
-        bits = np.unpackbits(np.frombuffer(self.take(-(-count * width // 8)), np.uint8))[: count * width]
-        return bits.reshape(count, width).astype(np.int64) @ (1 << np.arange(width - 1, -1, -1))
-
-    def finish(self) -> None:
-        if self._position != len(self._content):
-            raise ValueError(f"{len(self._content) - self._position} bytes are left over")

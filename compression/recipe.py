@@ -22,6 +22,7 @@ import numpy as np
 import tensorflow as tf
 
 from .base import bayesian_layers
+from .carry import carry_optimizer
 from .chain import Link, chain, is_weighted
 from .classification import Parts, check_network, error_percent, parts_of
 from .convert import compress
@@ -30,7 +31,7 @@ from .networks import size_of
 from .pack import PackConfig, Packed, pack
 from .schedule import RecipeConfig, kl_weight_at, learning_rate_at
 from .seeds import named_seed
-from .shrink import carry_optimizer, shrink_bayesian
+from .shrink import shrink_bayesian
 from .thresholds import checked_thresholds, masks, switched_off, thresholds_of
 from .training import EpochFunction, epoch_function
 

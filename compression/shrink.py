@@ -12,9 +12,8 @@ So the shrunk network computes what the masked one does.
 """
 
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import keras
 import numpy as np
@@ -22,31 +21,12 @@ import tensorflow as tf
 
 from .base import BayesianLayer, bayesian_layers
 from .chain import ELEMENTWISE, Link, chain, is_convolution, is_elementwise, is_weighted
+from .cutting import IndexMaps, Kept, checked_kept, cut, role_of, units_of
 from .scales import PerWeight
 from .select_inputs import SelectInputs
 from .thresholds import Thresholds, masks
 
-__all__ = [
-    "IndexMaps",
-    "Kept",
-    "Shrunk",
-    "carry_optimizer",
-    "compose",
-    "shrink",
-    "shrink_bayesian",
-    "shrink_details",
-    "slice_bayesian",
-]
-
-
-class Kept(NamedTuple):
-    """Which inputs (features or channels) and outputs (units or filters) of a layer are kept: sorted integer arrays."""
-
-    inputs: np.ndarray
-    outputs: np.ndarray
-
-
-IndexMaps: TypeAlias = "Mapping[str, Kept]"
+__all__ = ["Shrunk", "shrink", "shrink_bayesian", "shrink_details", "slice_bayesian"]
 
 
 class Shrunk(NamedTuple):
@@ -91,12 +71,12 @@ def shrink_details(model: keras.Model, thresholds: Thresholds = None) -> Shrunk:
     shrunk = _rebuild(model, links, plan.kept, _plain)
     variances, kept_weights = [], []
     for layer in weighted:
-        kernel = _cut(plan.kernels[layer.name], "kernel", plan.kept[layer.name])
+        kernel = cut(plan.kernels[layer.name], "kernel", plan.kept[layer.name])
         bias = plan.biases[layer.name][plan.kept[layer.name].outputs]
         shrunk.get_layer(layer.name).set_weights([kernel, bias])
         is_bayesian = isinstance(layer, BayesianLayer)
         variance = np.asarray(layer.posterior_variance_kernel()) if is_bayesian else np.zeros_like(layer.kernel)
-        variances.append(_cut(variance, "kernel", plan.kept[layer.name]))
+        variances.append(cut(variance, "kernel", plan.kept[layer.name]))
         kept_weights.append(int(np.count_nonzero(kernel)) if isinstance(layer, PerWeight) else kernel.size)
     return Shrunk(
         model=shrunk,
@@ -120,7 +100,7 @@ def shrink_bayesian(model: keras.Model, thresholds: Thresholds = None) -> tuple[
     :param model: chain of Bayesian and plain layers; it is not changed.
     :param thresholds: as in :func:`compression.thresholds.masks`.
     :return: the new, uncompiled model, and the kept inputs and outputs of each layer by name. To rebuild the
-        architecture from a record, see :func:`slice_bayesian`; for the state of the optimizer :func:`carry_optimizer`.
+        architecture from a record, see :func:`slice_bayesian`; for the state of the optimizer `carry_optimizer`.
     :raises ValueError: as :func:`shrink`.
     """
     links = chain(model)
@@ -128,7 +108,7 @@ def shrink_bayesian(model: keras.Model, thresholds: Thresholds = None) -> tuple[
     plan = _plan(links, found)
     smaller = slice_bayesian(model, plan.kept)
     for layer in bayesian_layers(smaller):
-        layer.mask.assign(_cut(found[layer.name], _role(model.get_layer(layer.name), "mask"), plan.kept[layer.name]))
+        layer.mask.assign(cut(found[layer.name], role_of(model.get_layer(layer.name), "mask"), plan.kept[layer.name]))
     for name, kept in plan.kept.items():
         layer, bias = smaller.get_layer(name), plan.biases[name][kept.outputs]
         if layer.use_bias:
@@ -136,9 +116,7 @@ def shrink_bayesian(model: keras.Model, thresholds: Thresholds = None) -> tuple[
         elif np.any(bias != 0.0):
             raise ValueError(f"the layer {name} has no bias to fold pruned units into; build it with use_bias=True.")
     for name, one in plan.merged.items():
-        _assign_input(
-            smaller.get_layer(name), _cut(plan.kernels[name], "kernel", plan.kept[name]), one, plan.kept[name]
-        )
+        _assign_input(smaller.get_layer(name), cut(plan.kernels[name], "kernel", plan.kept[name]), one, plan.kept[name])
     return smaller, plan.kept
 
 
@@ -156,64 +134,13 @@ def slice_bayesian(model: keras.Model, kept: IndexMaps) -> keras.Model:
     weighted = [link.layer for link in links if is_weighted(link.layer)]
     if missing := [layer.name for layer in weighted if layer.name not in kept]:
         raise ValueError(f"kept has no entry for the layers {missing}; it has {sorted(kept)}.")
-    kept = {layer.name: _checked(layer, kept[layer.name]) for layer in weighted}
+    kept = {layer.name: checked_kept(layer, kept[layer.name]) for layer in weighted}
     smaller = _rebuild(model, links, kept, _resized)
     for layer in weighted:
         new = smaller.get_layer(layer.name)
         for old_variable, variable in zip(layer.weights, new.weights, strict=True):
-            variable.assign(_cut(np.asarray(old_variable), _role(layer, old_variable.name), kept[layer.name]))
+            variable.assign(cut(np.asarray(old_variable), role_of(layer, old_variable.name), kept[layer.name]))
     return smaller
-
-
-def carry_optimizer(
-    optimizer: keras.optimizers.Optimizer, model: keras.Model, smaller: keras.Model, kept: IndexMaps
-) -> keras.optimizers.Optimizer:
-    """An optimizer for `smaller` with the state that `optimizer` has for the same weights of `model`.
-
-    Moments (or whatever it keeps for each variable) are sliced; the step count and learning rate are copied.
-
-    :param optimizer: built for `model`.
-    :param smaller: from :func:`shrink_bayesian` or :func:`slice_bayesian` on `model`, with these `kept`.
-    :raises ValueError: if the optimizer is not built for `model`.
-    """
-    owners = {id(v): (link.layer, v.name) for link in chain(model) for v in link.layer.trainable_weights}
-    trained = [owners[id(variable)] for variable in model.trainable_variables]
-    new = type(optimizer).from_config(optimizer.get_config())
-    new.build(smaller.trainable_variables)
-    slots = _slots(optimizer, [variable.shape for variable in model.trainable_variables])
-    if not optimizer.built or not len(optimizer.variables) == len(slots) == len(new.variables):
-        raise ValueError("carry_optimizer needs an optimizer that is built for the model: optimizer.build(variables).")
-    for old_variable, variable, slot in zip(optimizer.variables, new.variables, slots, strict=True):
-        value = np.asarray(old_variable)
-        if slot is not None:
-            layer, name = trained[slot]
-            value = _cut(value, _role(layer, name), _checked(layer, kept[layer.name]))
-        if value.shape != tuple(variable.shape):
-            raise ValueError(f"the optimizer's {old_variable.name} has shape {value.shape}, needed {variable.shape}.")
-        variable.assign(value)
-    return new
-
-
-def _slots(optimizer: keras.optimizers.Optimizer, shapes: Sequence[tuple[int, ...]]) -> list[int | None]:
-    """For each variable of an optimizer that is built for variables of these shapes, the number of the one that it is
-    kept for; None if it is for all of them, such as the step count.
-
-    Optimizers do not tell, and names can be prefixes of one another. So one of the same kind is built for numbered
-    stand-ins, in which "7_" at the beginning of a name has one meaning only.
-    """
-    stand_ins = [keras.Variable(np.zeros([1] * len(shape)), name=str(number)) for number, shape in enumerate(shapes)]
-    same_kind = type(optimizer).from_config(optimizer.get_config())
-    same_kind.build(stand_ins)
-    found = [re.match(r"(\d+)_", variable.name) for variable in same_kind.variables]
-    return [None if match is None else int(match[1]) for match in found]
-
-
-def compose(first: IndexMaps, second: IndexMaps) -> dict[str, Kept]:
-    """Index maps of two cuts in a row, `first` then `second`, relative to what was cut first."""
-    return {
-        name: Kept(*(np.asarray(a)[np.asarray(b)] for a, b in zip(first[name], kept, strict=True)))
-        for name, kept in second.items()
-    }
 
 
 def _plan(links: Sequence[Link], found: Mapping[str, np.ndarray]) -> _Plan:
@@ -357,7 +284,7 @@ def _rebuild(
         if is_weighted(layer):
             select(origin[kept[layer.name].inputs])
             layers.append(make(layer, len(kept[layer.name].outputs)))
-            present, size = kept[layer.name].outputs, _units(layer)
+            present, size = kept[layer.name].outputs, units_of(layer)
             origin = np.arange(size)
         elif isinstance(layer, SelectInputs):
             origin = origin[layer.indices]
@@ -400,34 +327,3 @@ def _resized(layer: keras.layers.Layer, units: int) -> keras.layers.Layer:
     if is_weighted(layer):
         config["filters" if is_convolution(layer) else "units"] = units
     return type(layer).from_config(config)
-
-
-def _units(layer: keras.layers.Layer) -> int:
-    return layer.filters if is_convolution(layer) else layer.units
-
-
-def _role(layer: keras.layers.Layer, name: str) -> str:
-    if isinstance(layer, BayesianLayer):
-        return layer.variable_role(name)
-    return "kernel" if name == "kernel" else "out"
-
-
-def _cut(values: np.ndarray, role: str, kept: Kept) -> np.ndarray:
-    if role == "kernel":
-        return values[..., kept.inputs, :][..., kept.outputs]
-    return values if role == "scalar" else values[kept.inputs if role == "in" else kept.outputs]
-
-
-def _checked(layer: keras.layers.Layer, kept: Sequence) -> Kept:
-    inputs, outputs = (np.asarray(indices) for indices in kept)
-    sizes = (layer.get_weights()[0].shape[-2], _units(layer))
-    for name, indices, size in (("inputs", inputs, sizes[0]), ("outputs", outputs, sizes[1])):
-        if (
-            indices.ndim != 1
-            or not indices.size
-            or indices[0] < 0
-            or indices[-1] >= size
-            or np.any(np.diff(indices) < 1)
-        ):
-            raise ValueError(f"kept {name} of {layer.name} must be increasing indices from 0 to {size - 1}.")
-    return Kept(inputs.astype(np.int64), outputs.astype(np.int64))

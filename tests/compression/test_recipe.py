@@ -1,7 +1,8 @@
 """What a recipe does in which epoch, what it reports of which rows, and that it goes on where it stopped."""
 
 import math
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -246,35 +247,49 @@ def test_packing_takes_what_the_recipe_knows(
 # To stop and to continue
 
 
-def with_epochs(config: RecipeConfig, parts: dict, last: int) -> Recipe:
-    """After epoch 0 the Bayesian network has an input to be removed before epoch 2."""
-    recipe = Recipe(config, network(), parts, batch_size=10)
-    for number in range(last):
+CUT = RecipeConfig(epochs=3, shrink_every=2, threshold=(0.0,), learning_rate=0.01)
+
+
+def continued(recipe: Recipe, first: int, last: int) -> Iterator[int]:
+    """Make these epochs; the number of finished ones before and after each. Before epoch 2 an input is removed."""
+    yield first
+    for number in range(first, last):
         recipe.epoch(number)
         if number == 0:
             prune(recipe, 0, 1)
+        yield number + 1
+
+
+def with_epochs(config: RecipeConfig, parts: dict, last: int) -> Recipe:
+    recipe = Recipe(config, network(), parts, batch_size=10)
+    assert [*continued(recipe, 0, last)][-1] == last
     return recipe
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict, Recipe, list[Path]]:
+    """Examples, a recipe at its end, and copies of its folder of checkpoints after each number of epochs."""
+    rng, folder = np.random.default_rng(0), tmp_path_factory.mktemp("whole")
+    parts = {n: (rng.normal(size=(size, D)).astype(np.float32), rng.integers(0, K, size)) for n, size in SIZES.items()}
+    recipe, copies = Recipe(CUT, network(), parts, batch_size=10), []
+    for done in continued(recipe, 0, 3):
+        checkpoints.save(folder / "now", done, **recipe.state(folder / "now" if done else None))
+        copies.append(Path(shutil.copytree(folder / "now", folder / str(done))))
+    return parts, recipe, copies
+
+
 @pytest.mark.parametrize("stop", [0, 1, 2, 3])
-def test_a_recipe_goes_on_to_the_same_bits(parts: dict, stop: int, tmp_path: Path) -> None:
-    """Stopped as a plain network (the first epoch is Bayesian), a Bayesian one, a smaller one, and at the end."""
-    config = RecipeConfig(epochs=3, shrink_every=2, threshold=(0.0,), learning_rate=0.01)
-    whole = with_epochs(config, parts, 3)
-    half = with_epochs(config, parts, stop)
-    checkpoints.save(tmp_path, stop, **half.state(tmp_path))
-    again = Recipe(config, network(np.random.default_rng(9)), parts, batch_size=10)
-    assert again.restore(tmp_path, lambda state: checkpoints.restore(tmp_path, **state)) == stop
-    assert float(again.seconds) == float(half.seconds)
-    assert again.is_bayesian == (stop > 0)
-    for number in range(stop, 3):
-        again.epoch(number)
-        if number == 0:
-            prune(again, 0, 1)
-    for one, other in ((whole.model, again.model), (whole.optimizer, again.optimizer)):
+def test_a_recipe_goes_on_to_the_same_bits(whole: tuple[dict, Recipe, list[Path]], stop: int) -> None:
+    """Stopped as a plain network (the first epoch is Bayesian), a Bayesian one, before it is cut, and at the end."""
+    parts, recipe, copies = whole
+    again = Recipe(CUT, network(np.random.default_rng(9)), parts, batch_size=10)
+    assert again.restore(copies[stop], lambda state: checkpoints.restore(copies[stop], **state)) == stop
+    assert (float(again.seconds) > 0) == again.is_bayesian == (stop > 0)
+    assert [*continued(again, stop, 3)][-1] == 3
+    assert isinstance(recipe.model.layers[0], bc.SelectInputs)  # it was cut on the way
+    for one, other in ((recipe.model, again.model), (recipe.optimizer, again.optimizer)):
         for a, b in zip(one.variables, other.variables, strict=True):
             np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
-    assert isinstance(whole.model.layers[0], bc.SelectInputs)  # it was cut on the way
 
 
 def test_the_newest_shapes_that_fit_are_taken(epochs: Epochs, parts: dict, tmp_path: Path) -> None:
