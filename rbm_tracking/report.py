@@ -154,7 +154,7 @@ def table(result: Mapping[str, Any], ais_chains: int) -> list[list[str]]:
     return rows
 
 
-def notes(result: Mapping[str, Any], errors: Mapping[str, Any]) -> list[str]:
+def notes(errors: Mapping[str, Any]) -> list[str]:
     """What else there is to say about a run, as lines of text.
 
     :param errors: of :func:`logged_errors`.

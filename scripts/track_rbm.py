@@ -170,7 +170,7 @@ def finish(flags: Flags, data: Rows, run: Run, fitted: Fitted, trainer: Trainer)
         "train_seconds": fitted.seconds,
     }
     table, stopped = aligned(report.table(found, flags.log_z.ais_chains)), ", stopped early" * fitted.is_stopped
-    text = [table, *report.notes(found, errors), f"reported: update {saved.step} of {fitted.step}{stopped}"]
+    text = [table, *report.notes(errors), f"reported: update {saved.step} of {fitted.step}{stopped}"]
     run.finish({**about, **found}, text="\n".join(text), figures=figures(data, trainer, records))
 
 

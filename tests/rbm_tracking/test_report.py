@@ -1,0 +1,148 @@
+"""What is shown of a tracked RBM: scalars, curves, pictures and text, against what they were made of."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from rbm_tracking import report
+from rbm_tracking.learning import SMLConfig, initial_state
+from rbm_tracking.rbm import initial_rbm
+from rbm_tracking.report import Curve
+from rbm_tracking.tempering import linear_ladder
+from rbm_tracking.training import Trainer
+
+RECORDS: list[dict[str, Any]] = [
+    {"step": 5, "tracker/log_z_nats": 1.0, "tracker/log_z_std_nats": 0.5, "tracker/flags": 0.0, "ladder/beta_01": 1.0},
+    {
+        "step": 10,
+        "tracker/log_z_nats": 2.0,
+        "tracker/log_z_std_nats": 0.25,
+        "tracker/flags": 2.0,
+        "tracker/bridge_sum_nats": 2.125,
+        "train/log_likelihood_nats": -4.0,
+        "valid/log_likelihood_nats": -5.0,
+        "exact/log_z_nats": 1.5,
+        "ais/log_z_nats": 1.75,
+        "ais/log_z_std_nats": 0.125,
+    },
+    {
+        "step": 20,
+        "tracker/log_z_nats": 3.0,
+        "tracker/log_z_std_nats": 0.125,
+        "tracker/flags": 32.0,
+        "train/log_likelihood_nats": -3.0,
+        "valid/log_likelihood_nats": -3.5,
+        "exact/log_z_nats": 5.0,
+    },
+]
+
+
+@pytest.fixture
+def trainer(rng: np.random.Generator, seed: tf.Tensor) -> Trainer:
+    data = rng.integers(0, 2, (50, 6)).astype(np.uint8)
+    rbm = initial_rbm(4, seed=seed, data=data, weight_scale=0.5)
+    state = initial_state(rbm, linear_ladder(3), 5, seed=seed, data=data)
+    return Trainer(state, SMLConfig(), jit_compile=False)
+
+
+def test_scalars_are_those_of_the_last_update(trainer: Trainer, rng: np.random.Generator, seed: tf.Tensor) -> None:
+    assert report.filter_scalars(trainer) == {}
+    seen = trainer.advance(rng.integers(0, 2, (50, 6)), rng.integers(0, 50, (4, 10)), seed)
+    found = report.filter_scalars(trainer)
+    assert found.pop("swap/rate_01") == pytest.approx(seen.swap_rate[:, 0].mean())
+    assert found.pop("swap/rate_02") == pytest.approx(seen.swap_rate[:, 1].mean())
+    assert [found.pop(f"ladder/beta_{i:02d}") for i in (1, 2, 3)] == [1.0, 0.5, 0.0]
+    assert found == {
+        "tracker/log_z_nats": seen.log_z[3],
+        "tracker/log_z_std_nats": seen.log_z_std[3],
+        "tracker/bias_nats": seen.bias[3],
+        "tracker/change_nats": seen.change[3],
+        "tracker/bridge_sum_nats": seen.bridge_sum[3],
+        "tracker/nis": seen.nis[3],
+        "tracker/inflation": seen.inflation[3],
+        "tracker/ess": seen.ess[3],
+        "tracker/lag_nats": seen.lag[3],
+        "tracker/flags": seen.flags[3],
+    }
+    assert report.filter_scalars(trainer) == {}  # nothing has happened since
+
+
+def test_without_a_tracker_there_are_swaps_and_the_ladder(
+    trainer: Trainer, rng: np.random.Generator, seed: tf.Tensor
+) -> None:
+    plain = Trainer(trainer.state, SMLConfig(track=False), jit_compile=False)
+    plain.advance(rng.integers(0, 2, (50, 6)), rng.integers(0, 50, (2, 10)), seed)
+    assert {name.split("/")[0] for name in report.filter_scalars(plain)} == {"swap", "ladder"}
+
+
+def test_curves_of_log_z_have_the_errors_of_their_estimates() -> None:
+    assert report.log_z_curves(RECORDS) == {
+        "tracked": Curve([5, 10, 20], [1.0, 2.0, 3.0], [0.98, 0.49, 0.245], "-"),
+        "AIS": Curve([10], [1.75], [0.375], "o"),
+        "exact": Curve([10, 20], [1.5, 5.0], None, "x"),
+    }
+    panels = report.filter_curves(RECORDS, num_temps=2)
+    assert list(panels["log Z"]) == ["bridges", "tracked", "AIS", "exact"]
+    assert panels["log Z"]["bridges"] == Curve([10], [2.125], None, ".")
+    assert panels["change in an update"] == {}
+    assert panels["inverse temperatures"] == {"beta 1": Curve([5], [1.0])}
+
+
+def test_curves_of_the_likelihood_exchange_log_z() -> None:
+    """log p = log q~ - log Z: by the exact log Z of 1.5 instead of 2, a row is half a nat more probable."""
+    assert report.likelihood_curves(RECORDS) == {
+        "train, tracked": Curve([10, 20], [-4.0, -3.0], [0.49, 0.245]),
+        "train, ais": Curve([10], [-3.75], None, "o"),
+        "train, exact": Curve([10, 20], [-3.5, -5.0], None, "x"),
+        "valid, tracked": Curve([10, 20], [-5.0, -3.5], [0.49, 0.245]),
+        "valid, ais": Curve([10], [-4.75], None, "o"),
+        "valid, exact": Curve([10, 20], [-4.5, -5.5], None, "x"),
+    }
+
+
+def test_errors_are_those_of_the_steps_with_both_values() -> None:
+    found = report.logged_errors(RECORDS)
+    assert found["num_exact"] == 2
+    assert found["rmse_nats"] == pytest.approx(np.sqrt((0.5**2 + 2.0**2) / 2))
+    assert found["max_nats"] == 2.0
+    assert found["bias_nats"] == pytest.approx(-0.75)
+    assert found["coverage_95"] == 0.0
+    assert (found["flagged"], found["trails"]) == (0.5, 0.5)
+    assert report.logged_errors(RECORDS[:1]) == {}
+
+
+def test_pictures_are_weights_and_probabilities_at_the_target(trainer: Trainer) -> None:
+    state = trainer.state
+    found = report.pictures(state, (2, 3))
+    W, b = state.rbm.W.numpy(), state.rbm.b.numpy()
+    np.testing.assert_allclose(found["filters"], 0.5 + 0.5 * W.reshape(4, 2, 3) / np.abs(W).max(), rtol=1e-6)
+    hidden = 1 / (1 + np.exp(-state.chains.a.numpy()[state.chains.level.numpy() == 0]))
+    expected = 1 / (1 + np.exp(-(hidden @ W + b)))
+    np.testing.assert_allclose(found["samples"], expected.reshape(5, 2, 3), rtol=1e-5)
+
+
+def test_the_text_says_what_the_numbers_are() -> None:
+    entry = {"log_z_nats": 4.0, "valid_log_likelihood_nats": -2.5, "test_log_likelihood_nats": -3.0}
+    result = {
+        "step": 20,
+        "tracked": {**entry, "std_nats": 0.25, "lag_nats": 0.5, "flags": ["ess"]},
+        "exact": entry,
+        "reverse_ais": {**entry, "three_sigma_nats": [3.5, 4.5], "ess": 17.0},
+    }
+    assert report.table(result, 50) == [
+        ["log Z by", "log Z", "valid", "test", ""],
+        ["tracked", "4.000", "-2.500", "-3.000", "± 0.25, lag up to 0.50, flagged: ess"],
+        ["exact", "4.000", "-2.500", "-3.000", ""],
+        ["reverse_ais", "4.000", "-2.500", "-3.000", "3 sigma 3.50 to 4.50, 17 effective of 50"],
+    ]
+    unit, errors = report.notes(report.logged_errors(RECORDS))
+    assert unit == "log-likelihoods: nats per row, mean over the rows"
+    assert errors.startswith("tracked against exact log Z: rmse 1.458, largest error 2.000 nats over 2 updates; 95 %")
+    assert report.notes({}) == [unit]
+
+
+def test_runs_are_named_by_what_distinguishes_them() -> None:
+    settings = "--dataset=mnist\n--hidden=25\n--learning_rate=0.001\n--learning_rate_decay=1e4\n--seed=0\n--track\n"
+    assert report.title(settings) == "dataset=mnist hidden=25 learning_rate=0.001 learning_rate_decay=1e4"
