@@ -16,9 +16,11 @@ absl's: `--name=value`, `--noname`, `--flagfile=FILE`, lists with commas. A fiel
 `bool`, `int`, `float`, `str`, a `Literal` of strings, a tuple of these, or one of them `| None`.
 """
 
+import csv
 import dataclasses
 import functools
 import inspect
+import io
 import math
 import re
 import textwrap
@@ -92,6 +94,9 @@ def parse(kind: type[T], arguments: Sequence[str], program: str = "program", *, 
     try:
         rest = values([program, *arguments])
     except absl_flags.Error as error:
+        if isinstance(error.__context__, OSError):  # it speaks of "ERROR:: [Errno 2]"
+            cause = error.__context__
+            raise ValueError(f"--flagfile={cause.filename}: {(cause.strerror or '').lower()}.") from error
         raise ValueError(f"{error}; see --help.") from error
     if values["help"].value:
         raise HelpWanted(help_text(kind, program))
@@ -111,7 +116,7 @@ def text(flags: Any) -> str:
         if isinstance(value, bool):
             lines.append(f"--{flag.name}" if value else f"--no{flag.name}")
         else:
-            lines.append(f"--{flag.name}={','.join(map(str, value)) if isinstance(value, tuple) else value}")
+            lines.append(f"--{flag.name}={_listed(value) if isinstance(value, tuple) else value}")
     return "\n".join(sorted(lines)) + "\n"
 
 
@@ -215,20 +220,31 @@ def _define(values: absl_flags.FlagValues, flag: NamedFlag) -> None:
         define(flag.name, flag.default, flag.help, flag_values=values)
 
 
+def _listed(values: Sequence[Any]) -> str:
+    """With commas between them, as absl reads lists: one that holds a comma is put in quotes."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(values)
+    return line.getvalue()
+
+
 def _converted(flag: NamedFlag, value: Any) -> Any:
-    if isinstance(value, float) and math.isnan(value):
-        raise ValueError(f"--{flag.name} must be a number, got nan.")
-    if get_origin(flag.kind) is not tuple or value is None:
-        return value
-    item = get_args(flag.kind)[0]
-    try:
-        return tuple(item(text) for text in value if str(text).strip())
-    except ValueError as error:
-        raise ValueError(f"--{flag.name} must list numbers, as --{flag.name}=8,4, got {','.join(value)}.") from error
+    if get_origin(flag.kind) is tuple and value is not None:
+        item, given = get_args(flag.kind)[0], _listed(value)
+        try:
+            value = tuple(item(text) for text in value if str(text).strip())
+        except ValueError as error:
+            raise ValueError(f"--{flag.name} must list numbers, as --{flag.name}=8,4, got {given}.") from error
+    for number in value if isinstance(value, tuple) else (value,):
+        if isinstance(number, float) and math.isnan(number):
+            raise ValueError(f"--{flag.name} must be a number, got nan.")
+    return value
 
 
 def _helps(kind: Any) -> dict[str, str]:
     """Field -> its `:param` text, as one line."""
     pieces = re.split(r":(?:param|ivar) (\w+):", inspect.getdoc(kind) or "")
-    helps = {name: re.split(r":\w+|\n\n", body)[0] for name, body in zip(pieces[1::2], pieces[2::2], strict=True)}
+    helps = {
+        name: re.split(r":(?:returns?|raises)\b|\n\n", body)[0]
+        for name, body in zip(pieces[1::2], pieces[2::2], strict=True)
+    }
     return {name: " ".join(body.split()) for name, body in helps.items()}

@@ -7,6 +7,7 @@ if __name__ == "__main__":
 
 import errno
 import inspect
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -94,7 +95,7 @@ def _parsed(main: Main, argv: Sequence[str]) -> Any:
     """
     try:
         flags = parse(_kind(main), argv[1:], _program(argv), with_absl=True)
-        for settings in filter(lambda value: isinstance(value, Settings), vars(flags).values()):
+        for settings in _settings(flags):
             settings.check_folder()  # now, and not after minutes of reading data
         return flags
     except HelpWanted as wanted:
@@ -113,7 +114,7 @@ def _guarded(main: Main, flags: Any, program: str, explain: Explain) -> int:
     status 1; an interruption says that --resume continues the run. Other exceptions pass through unless `explain` knows
     them; with `--verbosity=1` all errors do.
     """
-    verbosity = absl_flags.FLAGS["verbosity"]
+    verbosity, is_run = absl_flags.FLAGS["verbosity"], any(_settings(flags))
     if not verbosity.present:
         logging.set_verbosity(logging.WARNING)
     try:
@@ -122,9 +123,9 @@ def _guarded(main: Main, flags: Any, program: str, explain: Explain) -> int:
     except Interrupted as stop:
         message, code = str(stop), stop.exit_code
     except KeyboardInterrupt:
-        message, code = "stopped; continue from the last checkpoint with --resume.", 130
+        message, code = "stopped; continue from the last checkpoint with --resume." if is_run else "stopped.", 130
     except Exception as error:
-        explained = explain(error) or _explained(error)
+        explained = explain(error) or _explained(error, is_run)
         if explained is None or (verbosity.present and int(verbosity.value or 0) >= 1):
             raise
         message, code = f"error: {explained[0]}", explained[1]
@@ -132,13 +133,19 @@ def _guarded(main: Main, flags: Any, program: str, explain: Explain) -> int:
     return code
 
 
-def _explained(error: Exception) -> tuple[str, int] | None:
+def _settings(flags: Any) -> list[Settings]:
+    """Those of a run, if the program makes one."""
+    return [value for value in vars(flags).values() if isinstance(value, Settings)]
+
+
+def _explained(error: Exception, is_run: bool = False) -> tuple[str, int] | None:
     if isinstance(error, FloatingPointError):
         return str(error), 1
     if isinstance(error, OSError) and error.errno is not None and error.strerror:
-        advice = "free some space, then continue with --resume" if error.errno == errno.ENOSPC else "check the path"
+        then = "free some space" + (", then continue with --resume" if is_run else "")
+        advice = then if error.errno == errno.ENOSPC else "check the path"
         where = f"{error.filename}: " if error.filename else ""
         return f"{where}{error.strerror.lower()}; {advice}.", 2
     if isinstance(error, ValueError | OSError):
-        return str(error), 2
+        return re.sub(r"\[Errno -?\d+\] ", "", str(error)), 2  # of an error that this one quotes
     return None
