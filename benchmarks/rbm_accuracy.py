@@ -52,7 +52,7 @@ def track(setting: str, seed: int, arguments: flags.FlagValues) -> dict[str, np.
     data = catalogue.read(name, "binary", arguments.data_dir).train.X
     config = SMLConfig(
         learning_rate=float(rate),
-        lr_decay=None if decay == "const" else float(decay),
+        learning_rate_decay=None if decay == "const" else float(decay),
         adaptive=arguments.adaptive,
         bias=arguments.bias,
         gibbs_steps=arguments.gibbs_steps,

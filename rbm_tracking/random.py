@@ -14,7 +14,7 @@ import tensorflow as tf
 __all__ = ["GENERATORS", "Generator", "bernoulli", "key_at", "random_bits", "uniform"]
 
 Generator = Literal["threefry", "hash"]
-GENERATORS: tuple[str, ...] = get_args(Generator)
+GENERATORS: tuple[Generator, ...] = get_args(Generator)
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
 

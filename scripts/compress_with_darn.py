@@ -14,9 +14,10 @@ bits.
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from experiment import cli
 from experiment.cli.flags import group
@@ -150,7 +151,7 @@ def decode(flags: Decode) -> None:
     print(f"{flags.codec.output}: {len(rows)} images of {rows.shape[1]} bits")
 
 
-COMMANDS = {"encode": encode, "decode": decode}
+COMMANDS: dict[str, Callable[[Any], None]] = {"encode": encode, "decode": decode}
 
 if __name__ == "__main__":
     cli.run(COMMANDS)

@@ -32,9 +32,9 @@ class Flags:
     :param num_predict_samples: draws of the inner layers; as in training if not given.
     """
 
-    devices: Devices = group(omit=("strategy", "replicas"))
     run_dir: str
     data: str
+    devices: Devices = group(omit=("strategy", "replicas"))
     output: str = "predictions.csv"
     num_predict_samples: int | None = None
 
