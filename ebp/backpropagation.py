@@ -17,7 +17,8 @@ import numpy as np
 import scipy.sparse
 import tensorflow as tf
 
-from .network import Matrix, Seed, as_seed, check_inputs
+from .inputs import Matrix, check_inputs
+from .seeds import Seed, as_seed
 from .training import epoch_order
 
 __all__ = ["Backpropagation"]

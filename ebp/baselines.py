@@ -19,7 +19,8 @@ import sklearn.preprocessing
 import tensorflow as tf
 
 from .backpropagation import Backpropagation
-from .network import Matrix, Seed, as_seed, check_inputs
+from .inputs import Matrix, check_inputs
+from .seeds import Seed, as_seed
 from .training import epoch_order
 
 __all__ = [

@@ -18,7 +18,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .heads import encode_labels
-from .network import EBPNetwork, Matrix
+from .inputs import Matrix
+from .network import EBPNetwork
 from .posterior import WeightPrior
 from .training import fit, fit_epoch
 

@@ -27,7 +27,8 @@ from .baselines import RIVALS, tuned_rival
 from .coding import Kind, common_fraction_bits, recommended
 from .folds import Fold, Folds, checked_folds, coded
 from .heads import check_labels
-from .network import EBPNetwork, Matrix
+from .inputs import Matrix
+from .network import EBPNetwork
 from .packed import Exported, export_checked
 from .prepared import InputCodingWarning, Prepared, prepare
 from .report import posterior_scalars, posterior_shapes

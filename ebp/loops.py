@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from .network import Architecture, Posterior
+from .architecture import Architecture, Posterior
 from .prepared import SparseRows
 from .update import Increments, bayes_increments, updated
 

@@ -11,89 +11,23 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any
 
 import numpy as np
 import scipy.sparse
 import tensorflow as tf
 from numpy.typing import ArrayLike
 
-from .forward import Layer, forward
-from .heads import Head, RegressionHead, SignHead, SoftmaxHead
+from .architecture import Architecture, Posterior, head_of, initial_h
+from .heads import Head, SignHead
+from .inputs import Matrix, check_inputs
 from .posterior import WeightPrior, weight_prior
+from .seeds import Seed, as_seed
 
-__all__ = ["Architecture", "EBPNetwork", "Matrix", "Posterior", "Seed", "as_seed", "check_inputs"]
-
-#: Inputs: a dense array, or a SciPy sparse matrix, which is never made dense.
-Matrix: TypeAlias = Any
-
-#: A whole number, or an int32 tensor [2] as `tf.random.stateless_*` take it.
-Seed: TypeAlias = Any
+__all__ = ["EBPNetwork"]
 
 #: Numbers that one chunk of a prediction may hold in its widest layer.
 CHUNK_SIZE = 1 << 22
-
-
-class Posterior(NamedTuple):
-    """Natural parameters of all weights and means of all biases.
-
-    :ivar h: [n_(l-1), n_l] for each layer.
-    :ivar b: [n_l] for each layer; empty without biases.
-    """
-
-    h: tuple[tf.Tensor, ...]
-    b: tuple[tf.Tensor, ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class Architecture:
-    """Everything about a network but its numbers. Hashable: compiled functions are shared between equal ones."""
-
-    layer_sizes: tuple[int, ...]
-    priors: tuple[WeightPrior, ...]
-    head: Head
-    full_covariance: bool
-    has_biases: bool
-    dtype: tf.DType
-
-    @property
-    def fan_ins(self) -> tuple[int, ...]:
-        """K_l of each layer: its inputs and its bias."""
-        return tuple(size + self.has_biases for size in self.layer_sizes[:-1])
-
-    @property
-    def num_layers(self) -> int:
-        """L."""
-        return len(self.layer_sizes) - 1
-
-    def means(self, h: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """<W_l> of each layer."""
-        return [prior.mean(h_l) for prior, h_l in zip(self.priors, h, strict=True)]
-
-    def variances(self, h: Sequence[tf.Tensor], means: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """Variances of W_l, given the means."""
-        return [prior.var_from_mean(h_l, mean) for prior, h_l, mean in zip(self.priors, h, means, strict=True)]
-
-    def forward(
-        self,
-        X: tf.Tensor,
-        means: Sequence[tf.Tensor],
-        variances: Sequence[tf.Tensor],
-        b: Sequence[tf.Tensor],
-        *,
-        for_xla: bool = False,
-    ) -> list[Layer]:
-        """Eqs. (4.1) and (4.2) through all layers; see `forward.forward`."""
-        biases = list(b) if self.has_biases else [None] * self.num_layers
-        return forward(
-            X,
-            means,
-            variances,
-            biases,
-            fan_ins=self.fan_ins,
-            full_covariance=self.full_covariance,
-            for_xla=for_xla,
-        )
 
 
 class EBPNetwork(tf.Module):
@@ -144,7 +78,7 @@ class EBPNetwork(tf.Module):
         self.architecture = Architecture(
             layer_sizes=sizes,
             priors=tuple(weight_prior(one) for one in priors),
-            head=_head(head, sizes[-1]),
+            head=head_of(head, sizes[-1]),
             full_covariance=covariance == "full",
             has_biases=bool(biases),
             dtype=dtype,
@@ -311,90 +245,6 @@ class EBPNetwork(tf.Module):
                 tf.SparseTensor(where, part.data, [part.shape[0], len(columns)]),
                 (tf.gather(self.h[0], columns), *self.h[1:]),
             )
-
-
-def initial_h(architecture: Architecture, seed: tf.Tensor) -> list[tf.Tensor]:
-    """h of each layer at the start: uniform with variance 1 / (K var0); 0 if there are no hidden layers."""
-    start = []
-    for layer, (prior, fan_in) in enumerate(zip(architecture.priors, architecture.fan_ins, strict=True)):
-        shape = architecture.layer_sizes[layer : layer + 2]
-        if architecture.num_layers == 1:
-            start.append(tf.zeros(shape, architecture.dtype))
-            continue
-        var0 = float(prior.var(tf.zeros([], tf.float64)))
-        bound = math.sqrt(3.0 / (fan_in * var0))
-        start.append(
-            tf.random.stateless_uniform(shape, tf.random.fold_in(seed, layer), -bound, bound, architecture.dtype)
-        )
-    return start
-
-
-def as_seed(seed: Seed) -> tf.Tensor:
-    """A seed as an int32 tensor [2]: (0, seed) for a whole number.
-
-    :raises ValueError: if it is neither a whole number from 0 to 2^31 - 1 nor of shape [2].
-    """
-    if isinstance(seed, (int, np.integer)):
-        if not 0 <= seed < 2**31:
-            raise ValueError(f"seed must be from 0 to 2^31 - 1, got {seed}.")
-        return tf.constant([0, int(seed)], tf.int32)
-    seed = tf.convert_to_tensor(seed)
-    if seed.shape != [2] or seed.dtype != tf.int32:
-        raise ValueError(f"seed must be a whole number or int32 [2], got {seed.dtype.name} {list(seed.shape)}.")
-    return seed
-
-
-def check_inputs(X: Matrix, num_inputs: int, dtype: tf.DType) -> Any:
-    """X as a finite array, or CSR matrix with sorted indices, of the network's dtype.
-
-    :raises ValueError: for a wrong shape, for NaN or infinity (naming the first column), or for no rows.
-    """
-    numpy_dtype = dtype.as_numpy_dtype
-    is_sparse = scipy.sparse.issparse(X)
-    if is_sparse:
-        X = scipy.sparse.csr_matrix(X, dtype=numpy_dtype, copy=False)
-        if not X.has_canonical_format:
-            X = X.copy()
-            X.sum_duplicates()
-    else:
-        X = np.asarray(X)
-        if X.dtype.kind not in "buif":
-            raise ValueError(f"inputs must be numbers, got dtype {X.dtype}.")
-        X = np.ascontiguousarray(X, dtype=numpy_dtype)
-    if X.ndim != 2 or X.shape[1] != num_inputs:
-        raise ValueError(f"inputs must be of shape [N, {num_inputs}], got {list(X.shape)}.")
-    if X.shape[0] == 0:
-        raise ValueError("inputs must have at least one row, got none.")
-    values = X.data if is_sparse else X
-    if not np.all(np.isfinite(values)):
-        if is_sparse:
-            columns = X.indices[~np.isfinite(values)]
-        else:
-            columns = np.nonzero(~np.isfinite(values))[1]
-        raise ValueError(
-            f"inputs must be finite, got NaN or infinity in {len(columns)} entries, the first in column "
-            f"{columns.min()}; drop or impute them."
-        )
-    return X
-
-
-def _head(head: str | Head, num_outputs: int) -> Head:
-    if not isinstance(head, str):
-        return head
-    named: dict[str, Callable[[], Head]] = {
-        "binary": SignHead,
-        "multiclass": SignHead,
-        "softmax": SoftmaxHead,
-        "regression": RegressionHead,
-    }
-    if head not in named:
-        raise ValueError(f"head must be one of {', '.join(map(repr, named))} or a Head, got {head!r}.")
-    if (head == "binary") != (num_outputs == 1) and head != "regression":
-        raise ValueError(
-            f"head={head!r} does not fit {num_outputs} outputs; 'binary' has one, 'multiclass' and 'softmax' have one "
-            "for each of at least two classes."
-        )
-    return named[head]()
 
 
 def _row_slices(num_rows: int, width: int) -> Iterator[slice]:

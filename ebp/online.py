@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from .network import Architecture, Posterior
+from .architecture import Architecture, Posterior
 from .posterior import BinaryWeights
 from .update import bayes_increments, updated
 

@@ -87,7 +87,7 @@ def export_network(
     else:
         import tensorflow as tf
 
-        from .network import as_seed
+        from .seeds import as_seed
 
         draws = [network.sample_weights(tf.random.fold_in(as_seed(seed), i)) for i in range(num_votes)]
     networks = [Weights([w for w, _ in layers], [b for _, b in layers]) for layers in draws]

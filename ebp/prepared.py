@@ -13,7 +13,8 @@ import scipy.sparse
 import tensorflow as tf
 from numpy.typing import ArrayLike
 
-from .network import EBPNetwork, Matrix, check_inputs
+from .inputs import Matrix, check_inputs
+from .network import EBPNetwork
 
 __all__ = ["InputCodingWarning", "Prepared", "SparseRows", "check_coding", "prepare"]
 

@@ -8,7 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .baselines import error_percent
-from .network import EBPNetwork, Matrix, Seed
+from .inputs import Matrix
+from .network import EBPNetwork
+from .seeds import Seed
 
 __all__ = ["PUBLISHED", "errors_percent", "network_results", "rival_results", "summary"]
 

@@ -1,12 +1,33 @@
-"""Random streams of a comparison: pure functions of one whole number and a name."""
+"""Seeds, and random streams that are pure functions of one whole number and a name."""
+
+from __future__ import annotations
 
 import hashlib
 import operator
+from typing import Any, TypeAlias
 
 import numpy as np
 import tensorflow as tf
 
-__all__ = ["named_seed", "numpy_rng"]
+__all__ = ["Seed", "as_seed", "named_seed", "numpy_rng"]
+
+#: A whole number, or an int32 tensor [2] as `tf.random.stateless_*` take it.
+Seed: TypeAlias = Any
+
+
+def as_seed(seed: Seed) -> tf.Tensor:
+    """A seed as an int32 tensor [2]: (0, seed) for a whole number.
+
+    :raises ValueError: if it is neither a whole number from 0 to 2^31 - 1 nor of shape [2].
+    """
+    if isinstance(seed, (int, np.integer)):
+        if not 0 <= seed < 2**31:
+            raise ValueError(f"seed must be from 0 to 2^31 - 1, got {seed}.")
+        return tf.constant([0, int(seed)], tf.int32)
+    seed = tf.convert_to_tensor(seed)
+    if seed.shape != [2] or seed.dtype != tf.int32:
+        raise ValueError(f"seed must be a whole number or int32 [2], got {seed.dtype.name} {list(seed.shape)}.")
+    return seed
 
 
 def named_seed(seed: int, name: str) -> tf.Tensor:

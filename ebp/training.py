@@ -16,10 +16,13 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike
 
+from .architecture import Posterior
+from .inputs import Matrix
 from .loops import dense_epoch, sparse_epoch, stream_epoch
-from .network import EBPNetwork, Matrix, Posterior, Seed, as_seed
+from .network import EBPNetwork
 from .online import online_epoch
 from .prepared import Prepared, SparseRows, prepare
+from .seeds import Seed, as_seed
 
 __all__ = ["EpochStats", "epoch_order", "fit", "fit_epoch", "fit_stream"]
 

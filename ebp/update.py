@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from .architecture import Architecture, Posterior
 from .backward import backward
 from .forward import Layer, product
-from .network import Architecture, Posterior
 
 __all__ = ["MAX_SHIFT", "Increments", "bayes_increments", "bias_increment", "damping", "updated", "weight_increment"]
 

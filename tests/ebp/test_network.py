@@ -8,7 +8,7 @@ import tensorflow as tf
 
 import ebp.network
 from ebp import EBPNetwork, GaussianWeights, TernaryWeights
-from ebp.network import as_seed
+from ebp.seeds import as_seed
 from tests.statistical import assert_mean_close
 
 

@@ -1,0 +1,117 @@
+"""Everything about a network but its numbers, and what these are: `Architecture` and `Posterior`."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from .forward import Layer, forward
+from .heads import Head, RegressionHead, SignHead, SoftmaxHead
+from .posterior import WeightPrior
+
+__all__ = ["Architecture", "Posterior", "head_of", "initial_h"]
+
+
+class Posterior(NamedTuple):
+    """Natural parameters of all weights and means of all biases.
+
+    :ivar h: [n_(l-1), n_l] for each layer.
+    :ivar b: [n_l] for each layer; empty without biases.
+    """
+
+    h: tuple[tf.Tensor, ...]
+    b: tuple[tf.Tensor, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Architecture:
+    """Everything about a network but its numbers. Hashable: compiled functions are shared between equal ones."""
+
+    layer_sizes: tuple[int, ...]
+    priors: tuple[WeightPrior, ...]
+    head: Head
+    full_covariance: bool
+    has_biases: bool
+    dtype: tf.DType
+
+    @property
+    def fan_ins(self) -> tuple[int, ...]:
+        """K_l of each layer: its inputs and its bias."""
+        return tuple(size + self.has_biases for size in self.layer_sizes[:-1])
+
+    @property
+    def num_layers(self) -> int:
+        """L."""
+        return len(self.layer_sizes) - 1
+
+    def means(self, h: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """<W_l> of each layer."""
+        return [prior.mean(h_l) for prior, h_l in zip(self.priors, h, strict=True)]
+
+    def variances(self, h: Sequence[tf.Tensor], means: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """Variances of W_l, given the means."""
+        return [prior.var_from_mean(h_l, mean) for prior, h_l, mean in zip(self.priors, h, means, strict=True)]
+
+    def forward(
+        self,
+        X: tf.Tensor,
+        means: Sequence[tf.Tensor],
+        variances: Sequence[tf.Tensor],
+        b: Sequence[tf.Tensor],
+        *,
+        for_xla: bool = False,
+    ) -> list[Layer]:
+        """Eqs. (4.1) and (4.2) through all layers; see `forward.forward`."""
+        biases = list(b) if self.has_biases else [None] * self.num_layers
+        return forward(
+            X,
+            means,
+            variances,
+            biases,
+            fan_ins=self.fan_ins,
+            full_covariance=self.full_covariance,
+            for_xla=for_xla,
+        )
+
+
+def initial_h(architecture: Architecture, seed: tf.Tensor) -> list[tf.Tensor]:
+    """h of each layer at the start: uniform with variance 1 / (K var0); 0 if there are no hidden layers."""
+    start = []
+    for layer, (prior, fan_in) in enumerate(zip(architecture.priors, architecture.fan_ins, strict=True)):
+        shape = architecture.layer_sizes[layer : layer + 2]
+        if architecture.num_layers == 1:
+            start.append(tf.zeros(shape, architecture.dtype))
+            continue
+        var0 = float(prior.var(tf.zeros([], tf.float64)))
+        bound = math.sqrt(3.0 / (fan_in * var0))
+        start.append(
+            tf.random.stateless_uniform(shape, tf.random.fold_in(seed, layer), -bound, bound, architecture.dtype)
+        )
+    return start
+
+
+def head_of(head: str | Head, num_outputs: int) -> Head:
+    """The head of a name, see `EBPNetwork`.
+
+    :raises ValueError: for an unknown name, or one that does not fit the number of outputs.
+    """
+    if not isinstance(head, str):
+        return head
+    named: dict[str, Callable[[], Head]] = {
+        "binary": SignHead,
+        "multiclass": SignHead,
+        "softmax": SoftmaxHead,
+        "regression": RegressionHead,
+    }
+    if head not in named:
+        raise ValueError(f"head must be one of {', '.join(map(repr, named))} or a Head, got {head!r}.")
+    if (head == "binary") != (num_outputs == 1) and head != "regression":
+        raise ValueError(
+            f"head={head!r} does not fit {num_outputs} outputs; 'binary' has one, 'multiclass' and 'softmax' have one "
+            "for each of at least two classes."
+        )
+    return named[head]()
