@@ -1,11 +1,14 @@
-"""`scripts/plot_rbm_runs.py` from the command line."""
+"""`scripts/plot_rbm_runs.py`: what it draws, and runs that it cannot draw."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from tests.scripts.running import run_many
+from experiment import cli
+from experiment.report import plots
+from experiment.report.plots import Line
+from scripts import plot_rbm_runs
 
 
 def write_run(folder: Path, tags: dict[str, float]) -> None:
@@ -15,16 +18,43 @@ def write_run(folder: Path, tags: dict[str, float]) -> None:
     (folder / "scalars.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def test_draws_runs_and_names_a_bad_one(tmp_path: Path) -> None:
+def test_draws_a_panel_for_each_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib")
-    write_run(tmp_path / "a", {"tracker/log_z_nats": 1.0, "tracker/log_z_std_nats": 0.1, "exact/log_z_nats": 1.1})
-    write_run(tmp_path / "b", {"exact/log_z_nats": 1.1})
+    monkeypatch.chdir(tmp_path)
+    write_run(Path("a"), {"tracker/log_z_nats": 1.0, "tracker/log_z_std_nats": 0.5, "exact/log_z_nats": 1.125})
+    drawn: dict[str, dict[str, Line]] = {}
+    draw = plots.lines
 
-    calls = [["--runs=a,a", "--output=out.png"], ["--runs=a,b", "--output=other.png"]]
-    drawn, refused = run_many("plot_rbm_runs.py", calls, tmp_path)
+    def noted(path: str, panels: dict[str, dict[str, Line]], **labels: str) -> None:
+        drawn.update(panels)
+        draw(path, panels, **labels)
 
-    assert drawn.code == 0, drawn.err
-    assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")
-    assert refused.code == 2
-    assert "b has no tracked log Z" in refused.err
-    assert not (tmp_path / "other.png").exists()
+    monkeypatch.setattr(plots, "lines", noted)
+
+    assert cli.call(plot_rbm_runs.main, ["plot_rbm_runs.py", "--runs=a,a", "--output=out.png"]) == 0
+
+    assert Path("out.png").read_bytes().startswith(b"\x89PNG")
+    assert list(drawn) == ["dataset=mnist hidden=25", "dataset=mnist hidden=25 (2)"]
+    tracked = Line([10, 20, 30], [1.0] * 3, [0.98] * 3, "-")
+    assert drawn["dataset=mnist hidden=25"] == {
+        "tracked": tracked,
+        "exact": Line([10, 20, 30], [1.125] * 3, None, "x"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("runs", "message"),
+    [
+        ("b", "b has no tracked log Z; it must be a run of track_rbm.py with --track"),
+        ("nothing", "nothing is not the folder of a run of track_rbm.py"),
+        ("", "--runs must name at least one folder, got none"),
+    ],
+)
+def test_bad_runs_are_one_clear_error(
+    runs: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_run(Path("b"), {"exact/log_z_nats": 1.125})
+    assert cli.call(plot_rbm_runs.main, ["plot_rbm_runs.py", f"--runs={runs}", "--output=out.png"]) == 2
+    assert message in capsys.readouterr().err
+    assert not Path("out.png").exists()
