@@ -18,6 +18,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 import compression
+from compression.classification import Examples
+from compression.training import epoch_function
 from experiment.run import devices
 
 CAP, STEPS, ROWS = 0.38, 3, 8
@@ -27,15 +29,15 @@ images = rng.normal(size=(STEPS * ROWS, 4, 4, 2))
 targets = rng.normal(size=(STEPS * ROWS, 3))
 
 
-def network(prior):
-    settings = {"num_train": 20, "initial_log_std": -1.0, "std_cap": CAP, "dtype": "float64"}
+def network(prior, dtype="float64"):
+    settings = {"num_train": 20, "initial_log_std": -1.0, "std_cap": CAP, "dtype": dtype}
     if prior == "GHS":
         settings["tau0"] = 0.1
     convolution, dense = (getattr(compression, f"{kind}{prior}") for kind in ("Conv2D", "Dense"))
     return keras.Sequential([
-        keras.Input(images.shape[1:], dtype="float64"),
+        keras.Input(images.shape[1:], dtype=dtype),
         convolution(3, 2, activation="tanh", kernel_initializer=keras.initializers.HeNormal(1), seed=5, **settings),
-        keras.layers.Flatten(dtype="float64"),
+        keras.layers.Flatten(dtype=dtype),
         dense(3, kernel_initializer=keras.initializers.HeNormal(2), seed=6, **settings),
     ])
 
@@ -90,7 +92,40 @@ def of_network(prior):
     }
 
 
-print("RESULTS" + json.dumps({prior: of_network(prior) for prior in sys.argv[1:]}))
+def of_epoch():
+    # By gradient descent, whose step grows with the gradient, unlike Adam's.
+    labels = tf.constant(rng.integers(0, 3, STEPS * ROWS), tf.int32)
+    examples = Examples(tf.constant(images, tf.float32), labels)
+    models, scalars = [], []
+    for where in (None, strategy):
+        with devices.scope(where):
+            model, optimizer = network("GNJ", "float32"), keras.optimizers.SGD(0.01)
+            optimizer.build(model.trainable_variables)
+        run = epoch_function(
+            model,
+            optimizer,
+            examples,
+            batch_size=ROWS,
+            learning_rate=lambda step: 0.01 * (1.0 + step),
+            kl_weight=lambda step: 0.1 * step,
+            strategy=where,
+        )
+        scalars.append([np.asarray(value, float)[None] for value in run(tf.constant([1, 2]), tf.constant(4))])
+        models.append(model)
+    start = network("GNJ", "float32").trainable_variables
+    return {
+        "parameters": difference(models[0].variables, models[1].variables),
+        "scalars": difference(*scalars),
+        "nll": float(scalars[0][0][0]),
+        "smallest move": min(
+            float(np.abs(np.asarray(a) - np.asarray(b)).max())
+            for a, b in zip(start, models[0].trainable_variables, strict=True)
+        ),
+    }
+
+
+found = {prior: of_network(prior) for prior in sys.argv[1:]}
+print("RESULTS" + json.dumps({**found, "epoch": of_epoch()}))
 """
 
 
@@ -120,3 +155,14 @@ def test_noise_and_constraints_of_all_copies(prior: str, results: dict[str, dict
     assert one == two
     assert [draws for _, draws in two] == ([3, 3] if prior == "SVD" else [6, 6])  # outputs; scales and outputs
     assert found["stds"] == pytest.approx([0.38] * len(found["stds"]))  # the cap is reached and kept
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+def test_an_epoch_on_two_replicas_is_that_of_one_device(results: dict[str, dict[str, Any]]) -> None:
+    """By gradient descent: the loss of each replica has to count for its part of the rows."""
+    found = results["epoch"]
+    assert found["nll"] > 0.1
+    assert found["smallest move"] > 1e-4  # what is compared has moved
+    assert found["parameters"] < 1e-6, found  # sums over the rows in float32
+    assert found["scalars"] < 1e-6, found
