@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiment.files import atomic_path
+from experiment.report.images import tiled
 
 __all__ = [
     "Bars",
@@ -26,7 +27,6 @@ __all__ = [
     "lines",
     "predicted_vs_true",
     "recorded",
-    "tiled",
     "training_curves",
 ]
 
@@ -122,25 +122,10 @@ def recorded(
     return Line([record["step"] for record in points], [record[tag] for record in points], widths, style)
 
 
-def tiled(images: NDArray, columns: int | None = None) -> NDArray[np.uint8]:
-    """Grey images [N, H, W] in [0, 1], each stretched to its own range if it leaves that, as one image of tiles."""
-    images = np.asarray(images, np.float64)
-    low, high = images.min(axis=(1, 2), keepdims=True), images.max(axis=(1, 2), keepdims=True)
-    leaves = (low < 0) | (high > 1)
-    images = np.where(leaves, (images - low) / np.maximum(high - low, 1e-12), images)
-    count, height, width = images.shape
-    columns = columns or int(np.ceil(np.sqrt(count)))
-    rows = -(-count // columns)
-    tiles = np.full([rows * columns, height + 1, width + 1], 0.5)
-    tiles[:count, 1:, 1:] = images
-    grid = tiles.reshape(rows, columns, height + 1, width + 1).swapaxes(1, 2).reshape(rows * (height + 1), -1)
-    return (255 * grid).round().astype(np.uint8)
-
-
 def image_grid(path: str | os.PathLike[str], panels: Mapping[str, NDArray], columns: int | None = None) -> None:
     """One panel of tiles for each title.
 
-    :param panels: title -> grey images [N, H, W], see :func:`tiled`.
+    :param panels: title -> grey images [N, H, W], see `images.tiled`.
     """
     figure, axes = _figure(len(panels))
     for panel, (title, images) in zip(axes, panels.items(), strict=True):
