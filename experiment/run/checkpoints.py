@@ -68,9 +68,12 @@ def save(directory: str | os.PathLike[str], step: int | tf.Variable, /, *, keep:
             f"checkpoint of step {step} could not be written to {directory}: {error}. Earlier checkpoints there are "
             f"intact; free some space or check the permissions, then continue with --resume."
         ) from error
-    stale = [path for number, path in _steps(directory) if number <= step][:-keep]
-    for path in [*stale, *directory.glob(".tmp-*")]:
+    for path in directory.glob(".tmp-*"):
         shutil.rmtree(path, ignore_errors=True)
+    for path in [path for number, path in _steps(directory) if number <= step][:-keep]:
+        removed = path.with_name(f".tmp-{path.name}")  # so that one that is half removed is no checkpoint
+        os.replace(path, removed)
+        shutil.rmtree(removed, ignore_errors=True)
     return final
 
 

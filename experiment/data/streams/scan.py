@@ -5,6 +5,7 @@ save(stream, run.path / FILE)                       # a resumed run need not loo
 """
 
 import hashlib
+import io
 import json
 import os
 import zipfile
@@ -155,8 +156,10 @@ def save(stream: Stream, path: str | os.PathLike[str]) -> None:
     arrays = {f"{name}/{key}": a for name, part in stream.samples.items() for key, a in part._asdict().items()}
     scales = {"x_scale": _scale_to_json(stream.x_scale), "y_scale": _scale_to_json(stream.y_scale)}
     facts = {"settings": stream.settings, "counts": stream.counts, "classes": stream.class_names, **scales}
-    with atomic_path(path) as temporary, open(temporary, "wb") as file:
-        np.savez(file, facts=json.dumps({**facts, "sha256": stream.sha256}), num_train=stream.num_train, **arrays)
+    content = io.BytesIO()  # a zip file that is cut short by a full disk would be closed again, with a traceback
+    np.savez(content, facts=json.dumps({**facts, "sha256": stream.sha256}), num_train=stream.num_train, **arrays)
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(content.getbuffer())
 
 
 def load_stored(path: str | os.PathLike[str], shards: Shards, preset: StreamPreset, **settings: Any) -> Stream | None:
