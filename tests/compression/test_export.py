@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from compression.export import export_npz, export_saved_model, export_tflite, tflite_outputs
+from compression.export import TFLITE_KINDS, export_all, export_npz, export_saved_model, export_tflite, tflite_outputs
 from compression.select_inputs import SelectInputs
 
 
@@ -77,3 +77,27 @@ def test_arrays_hold_all_weights_and_the_mask(tmp_path: Path, model: keras.Model
     assert arrays["3_selectinputs/indices"].tolist() == [0, 3, 4, 10, 26]
     for name, value in zip(("0_conv2d/kernel", "0_conv2d/bias"), model.get_weights(), strict=False):
         np.testing.assert_array_equal(arrays[name], value)
+
+
+def test_everything_is_written_to_a_new_folder_only(tmp_path: Path, model: keras.Model, X: np.ndarray) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ValueError, match="must be a new or empty folder"):
+        export_all(tmp_path, model, X)
+    assert os.listdir(tmp_path) == ["file"]
+
+
+@pytest.mark.slow
+def test_every_form_is_written_as_alone(tmp_path: Path, model: keras.Model, X: np.ndarray) -> None:
+    export_all(tmp_path / "all", model, X)
+    np.testing.assert_array_equal(keras.models.load_model(tmp_path / "all" / "network.keras")(X), model(X))
+    saved = tf.saved_model.load(str(tmp_path / "all" / "saved_model"))
+    np.testing.assert_allclose(saved.serve(X), model(X), rtol=1e-5, atol=1e-5)
+    for kind in TFLITE_KINDS:
+        export_tflite(tmp_path / "alone.tflite", model, kind=kind, representative=X)
+        found, alone = (tflite_outputs(tmp_path / name, X) for name in (f"all/{kind}.tflite", "alone.tflite"))
+        np.testing.assert_array_equal(found, alone)
+    export_npz(tmp_path / "alone.npz", model)
+    with np.load(tmp_path / "all" / "weights.npz") as found_arrays, np.load(tmp_path / "alone.npz") as arrays:
+        assert {name: found_arrays[name].tolist() for name in found_arrays.files} == {
+            name: arrays[name].tolist() for name in arrays.files
+        }
