@@ -194,7 +194,7 @@ class Predictor:
         return columns
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write model.npz and inputs.json to a folder that is there, each whole or not at all.
+        """Write model.npz and inputs.json to a folder, each whole or not at all.
 
         :raises ValueError: as `save_model`.
         """
@@ -205,6 +205,7 @@ class Predictor:
             "y_scale": self.units.y.to_json(),
             "float32": gpflow.default_float() is np.float32,
         }
+        Path(folder).mkdir(parents=True, exist_ok=True)
         save_model(self.model, Path(folder) / MODEL_FILE)
         with whole_file(Path(folder) / INPUTS_FILE) as file:
             file.write((json.dumps(stored, indent=2, allow_nan=False) + "\n").encode())

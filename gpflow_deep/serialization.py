@@ -9,6 +9,7 @@ parameter values, which parameters are trainable, and the settings of `DeepGP`; 
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import uuid
@@ -70,8 +71,10 @@ def save_model(model: DeepGP, path: str | os.PathLike[str]) -> None:
                 f"parameter {name} cannot be saved: its transform is not the default one of its kind; give the "
                 "parameter its default transform, or save the values of parameter_dict(model) yourself."
             )
+    content = io.BytesIO()  # a zip file that is cut short by a full disk would be closed again, with a traceback
+    np.savez(content, **{_CONFIG: np.array(json.dumps(config))}, **values)
     with whole_file(path) as file:
-        np.savez(file, **{_CONFIG: np.array(json.dumps(config))}, **values)
+        file.write(content.getbuffer())
 
 
 @contextmanager
