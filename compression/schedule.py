@@ -76,6 +76,8 @@ class RecipeConfig:
         for name, allowed in _ALLOWED.items():
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}.")
+        if self.kl == "exact" and self.prior == "ghs":
+            raise ValueError("kl=exact needs the prior gnj or svd, got ghs, whose KL is exact already; leave it out.")
         for name in ("scale_speed", "std_cap"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:

@@ -78,6 +78,7 @@ def test_epochs_of_all_phases_are_counted() -> None:
         ({"decay": "step"}, "decay must be one of none, linear, cosine, got 'step'"),
         ({"threshold": ()}, "threshold must be one number, or one for each layer"),
         ({"threshold": (math.nan,)}, "threshold must be one number"),
+        ({"prior": "ghs", "kl": "exact"}, "kl=exact needs the prior gnj or svd, got ghs"),
     ],
 )
 def test_impossible_settings_are_refused(settings: dict[str, Any], message: str) -> None:
