@@ -52,7 +52,9 @@ __all__ = [
     "Observed",
     "SMLConfig",
     "SMLState",
+    "Step",
     "compiled_updates",
+    "gradient_step",
     "initial_state",
     "learning_rate_at",
     "log_likelihood",
@@ -237,7 +239,7 @@ def sml_update(state: SMLState, batch: tf.Tensor, *, seed: tf.Tensor, config: SM
     h_data = tf.sigmoid(activations(rbm, batch))
     if config.centred:
         offsets = (offsets[0], offsets[1] + 0.01 * (tf.reduce_mean(h_data, axis=0) - offsets[1]))
-    move = _gradient_step(batch, h_data, v_model, h_model, rate, offsets if config.centred else None)
+    move = gradient_step(batch, h_data, v_model, h_model, rate, offsets if config.centred else None)
     d_W = tf.linalg.matmul(move.left, move.right, transpose_a=True)
     new_rbm = RBM(rbm.W + d_W, rbm.b + move.b, rbm.c + move.c)
 
@@ -380,7 +382,7 @@ def log_likelihood(state: SMLState, data: ArrayLike, chunk: int = 5000) -> float
     return float(log_likelihoods(state, data, chunk).mean())
 
 
-class _Step(NamedTuple):
+class Step(NamedTuple):
     """A change of the parameters: W by left' right, of `left` [R, n_h] and `right` [R, n_v]; `b` and `c`."""
 
     left: tf.Tensor
@@ -389,14 +391,14 @@ class _Step(NamedTuple):
     c: tf.Tensor
 
 
-def _gradient_step(
+def gradient_step(
     v_data: tf.Tensor,
     h_data: tf.Tensor,
     v_model: tf.Tensor,
     h_model: tf.Tensor,
     rate: tf.Tensor,
     offsets: tuple[tf.Tensor, tf.Tensor] | None,
-) -> _Step:
+) -> Step:
     """The learning rate times the gradient of the log-likelihood: data's mean of -dF/dtheta minus the particles'.
 
     :param offsets: of the centred gradient; None for the plain one.
@@ -414,10 +416,10 @@ def _gradient_step(
             d_v - tf.linalg.matvec(right, across_h, transpose_a=True),
             d_h - tf.linalg.matvec(left, across_v, transpose_a=True),
         )
-    return _Step(rate * left, right, rate * d_v, rate * d_h)
+    return Step(rate * left, right, rate * d_v, rate * d_h)
 
 
-def _moved_activations(chains: Chains, step: _Step, new_rbm: RBM) -> tf.Tensor:
+def _moved_activations(chains: Chains, step: Step, new_rbm: RBM) -> tf.Tensor:
     """W v + c of the particles after a step: anew, or from the old ones and the step's factors if that is less work."""
     n_h, n_v = new_rbm.W.shape
     if step.left.shape[0] * (n_h + n_v) >= n_h * n_v:

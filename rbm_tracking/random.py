@@ -11,7 +11,7 @@ from typing import Literal, get_args
 
 import tensorflow as tf
 
-__all__ = ["GENERATORS", "Generator", "bernoulli", "key_at", "random_bits", "uniform"]
+__all__ = ["GENERATORS", "Generator", "bernoulli", "key_at", "random_bits", "threefry", "uniform"]
 
 Generator = Literal["threefry", "hash"]
 GENERATORS: tuple[Generator, ...] = get_args(Generator)
@@ -60,14 +60,14 @@ def random_bits(key: tf.Tensor, shape: tuple[int, ...], generator: str = "threef
     words = tf.bitcast(key, tf.uint32)
     if generator == "threefry":
         counter = tf.reshape(tf.bitcast(tf.range(size, dtype=tf.int32), tf.uint32), shape)  # in its shape: XLA fuses it
-        return _threefry(words[0], words[1], counter, tf.zeros_like(counter))[0]
+        return threefry(words[0], words[1], counter, tf.zeros_like(counter))[0]
     if generator == "hash":
         index = tf.reshape(tf.bitcast(tf.range(size, dtype=tf.int32), tf.uint32), shape)
         return _mix(tf.bitwise.bitwise_xor(_mix(index * _word(0x9E3779B1) + words[0]), words[1]))
     raise ValueError(f"generator must be one of {', '.join(GENERATORS)}, got {generator!r}.")
 
 
-def _threefry(k0: tf.Tensor, k1: tf.Tensor, x0: tf.Tensor, x1: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def threefry(k0: tf.Tensor, k1: tf.Tensor, x0: tf.Tensor, x1: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Threefry-2x32-20 of the counters (x0, x1) under the key (k0, k1)."""
     xor = tf.bitwise.bitwise_xor
     keys = (k0, k1, xor(xor(k0, k1), _word(_PARITY)))

@@ -10,8 +10,8 @@ from rbm_tracking.exact import log_z_exact
 from rbm_tracking.learning import (
     SMLConfig,
     SMLState,
-    _gradient_step,
     compiled_updates,
+    gradient_step,
     initial_state,
     learning_rate_at,
     log_likelihood,
@@ -129,7 +129,7 @@ def test_untracked_training_makes_the_same_rbm(data: np.ndarray, seed: tf.Tensor
         np.testing.assert_array_equal(a, b)
 
 
-def gradient_step(state: SMLState, data: np.ndarray, seed: tf.Tensor, **settings: Any) -> tuple[RBM, SMLState]:
+def step_of(state: SMLState, data: np.ndarray, seed: tf.Tensor, **settings: Any) -> tuple[RBM, SMLState]:
     """Change of the parameters by one update with learning rate 1."""
     config = SMLConfig(learning_rate=1.0, **settings)
     after, _ = sml_update(state, tf.constant(data, tf.float64), seed=seed, config=config)
@@ -138,7 +138,7 @@ def gradient_step(state: SMLState, data: np.ndarray, seed: tf.Tensor, **settings
 
 def test_gradient_is_that_of_the_particles_at_beta_one(data: np.ndarray, seed: tf.Tensor) -> None:
     state = start(data, seed)
-    change, after = gradient_step(state, data[:20], seed)
+    change, after = step_of(state, data[:20], seed)
     model = tf.boolean_mask(after.chains.v, tf.equal(after.chains.level, 0)).numpy()
     assert model.shape == (C, N_V)
     W, _, c = (value.numpy() for value in state.rbm)
@@ -152,7 +152,7 @@ def test_gradient_is_that_of_the_particles_at_beta_one(data: np.ndarray, seed: t
 
 def test_particles_kept_for_tracking_do_not_drive_the_gradient(data: np.ndarray, seed: tf.Tensor) -> None:
     state = start(data, seed)
-    few, after = gradient_step(state, data[:20], seed, gradient_chains=4)
+    few, after = step_of(state, data[:20], seed, gradient_chains=4)
     at_one = tf.equal(after.chains.level, 0).numpy()
     model = np.array([after.chains.v.numpy()[at_one[:, n], n][0] for n in range(4)])
     np.testing.assert_allclose(few.b, data[:20].mean(axis=0) - model.mean(axis=0), atol=1e-12)
@@ -174,7 +174,7 @@ def test_centred_gradient_does_not_depend_on_the_coding(data: np.ndarray, seed: 
         x, y = tf.constant(rows[:20], tf.float64), s.chains.v[0]
         h = [tf.sigmoid(tf.linalg.matmul(u, s.rbm.W, transpose_b=True) + s.rbm.c) for u in (x, y)]
         rate = tf.constant(0.5, tf.float64)
-        move = _gradient_step(x, h[0], y, h[1], rate, s.offsets if is_centred else None)
+        move = gradient_step(x, h[0], y, h[1], rate, s.offsets if is_centred else None)
         d_W = tf.linalg.matmul(move.left, move.right, transpose_a=True)
         return RBM(s.rbm.W + d_W, s.rbm.b + move.b, s.rbm.c + move.c)
 
