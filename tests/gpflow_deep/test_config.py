@@ -52,7 +52,8 @@ def test_modern_and_natural_gradients(rng: np.random.Generator) -> None:
 def test_no_noise_is_not_the_presets_noise(rng: np.random.Generator) -> None:
     X, Y = make_data(rng, 20, 3)
     assert _config(noise_variance=0.0).build(X, Y).layers[0].noise_variance is None
-    np.testing.assert_allclose(_config().build(X, Y).layers[0].noise_variance, 1e-5)
+    by_preset: Any = _config().build(X, Y).layers[0].noise_variance
+    np.testing.assert_allclose(by_preset, 1e-5)
 
 
 @pytest.mark.parametrize("preset", ["paper2017", "modern"])

@@ -41,7 +41,7 @@ def test_one_layer_is_gaussian_in_the_units_of_the_data(P: int, rng: np.random.G
     mean, var = oracles.Layer(model.layers[0]).marginals(x)
     mean, std = mean * units.y.scale + units.y.mean, np.sqrt(var + 0.1) * units.y.scale
     expected = stats.norm.logpdf(Y, mean, std).sum(axis=1)
-    found = Predictor(model, units, target_names=["a", "b"][:P])
+    found: Any = Predictor(model, units, target_names=["a", "b"][:P])
     for predicted in (found.evaluate(X, Y), found.predict(X, Y)):
         np.testing.assert_allclose(predicted.mean, mean, rtol=1e-8)
         np.testing.assert_allclose(predicted.log_density, expected, rtol=1e-8)
@@ -65,7 +65,7 @@ def test_a_deep_gp_has_the_density_of_its_mixture(rng: np.random.Generator) -> N
     assert means.shape == (30, 12, 1)
     expected = _mixture_log_density(units, Y, means, variances, 0.1)
     assert np.std(means, axis=0).mean() > 0.05  # the components differ, so the mean of their logs would be another
-    found = Predictor(model, units)
+    found: Any = Predictor(model, units)
     np.testing.assert_allclose(found.evaluate(X, Y).log_density, expected, rtol=0, atol=1e-6)
     predicted = found.predict(X, Y)
     np.testing.assert_allclose(predicted.log_density, expected, rtol=0, atol=1e-8)
@@ -85,7 +85,8 @@ def test_another_unit_of_the_target_shifts_the_log_density(rng: np.random.Genera
     X, Y = make_data(rng, 40)
     config = ModelConfig(num_inducing=10, likelihood="gaussian", num_predict_samples=20)
     model = config.build(*Units.fit(X, Y, "gaussian").transform(X, Y))
-    plain, scaled = (Predictor(model, Units.fit(X, targets, "gaussian")) for targets in (Y, 1000 * Y))
+    predictors: Any = [Predictor(model, Units.fit(X, targets, "gaussian")) for targets in (Y, 1000 * Y)]
+    plain, scaled = predictors
     a, b = plain.score(X, Y), scaled.score(X, 1000 * Y)
     assert b["rmse"] == pytest.approx(1000 * a["rmse"], rel=1e-12)
     assert b["log_likelihood_nats"] - a["log_likelihood_nats"] == pytest.approx(-np.log(1000.0), abs=1e-11)
@@ -99,19 +100,25 @@ def test_another_unit_of_the_target_shifts_the_log_density(rng: np.random.Genera
 def test_prediction_in_batches(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows in the right order, and one factorisation of each layer for all of them. One layer needs no draws."""
     model = make_model(rng, (2, 1))
-    found, calls = Predictor(model, _units()), []
+    found: Any = Predictor(model, _units())
+    calls: list[int] = []
     X, Y = _raw(_units(), *make_data(rng, 11))
     whole = found.predict(X, Y)
     compute = model.cached_factors
     monkeypatch.setattr(predictor, "BATCH_ROWS", 4)
-    monkeypatch.setattr(model, "cached_factors", lambda **options: calls.append(1) or compute(**options))
+
+    def counted(**options: Any) -> Any:
+        calls.append(1)
+        return compute(**options)
+
+    monkeypatch.setattr(model, "cached_factors", counted)
     parts = found.predict(X, Y)
     assert len(calls) == 1
     for a, b in zip(whole, parts, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-12)
 
 
-def _classifier(rng: np.random.Generator, likelihood: Any, classes: tuple[str, ...]) -> tuple[Predictor, Any, Any]:
+def _classifier(rng: np.random.Generator, likelihood: Any, classes: tuple[str, ...]) -> tuple[Any, Any, Any]:
     X, labels = rng.normal(3.0, 2.0, size=(30, 2)), rng.integers(len(classes), size=(30, 1))
     units = Units.fit(X, labels, likelihood)
     config = ModelConfig(num_layers=1, num_inducing=5, likelihood=likelihood)
@@ -148,7 +155,7 @@ def test_labels(likelihood: str, classes: tuple[str, ...], rng: np.random.Genera
 
 def test_columns_of_a_regression(rng: np.random.Generator) -> None:
     X, _ = _raw(_units(P=2), *make_data(rng, 5, 2, 2))
-    found = Predictor(make_model(rng, (2, 2, 2)), _units(P=2), target_names=["a", "b"])
+    found: Any = Predictor(make_model(rng, (2, 2, 2)), _units(P=2), target_names=["a", "b"])
     predicted = found.predict(X)
     columns = found.columns(predicted)
     names = ("mean", "std", "lower", "upper")
@@ -162,12 +169,12 @@ def test_columns_of_a_regression(rng: np.random.Generator) -> None:
 def test_interval_says_what_it_is(rng: np.random.Generator) -> None:
     x, y = make_data(rng)
     X, Y = _raw(_units(), x, y)
-    gaussian = Predictor(make_model(rng), _units()).predict(X)
+    gaussian: Any = Predictor(make_model(rng), _units()).predict(X)
     lower, upper, what = gaussian.interval
     assert what == "95%"
     np.testing.assert_array_equal(lower, gaussian.lower)
     np.testing.assert_array_equal(upper, gaussian.upper)
-    other = Predictor(make_model(rng, likelihood=gpflow.likelihoods.StudentT(scale=0.3)), _units()).predict(X, Y)
+    other: Any = Predictor(make_model(rng, likelihood=gpflow.likelihoods.StudentT(scale=0.3)), _units()).predict(X, Y)
     assert other.lower is None
     lower, upper, what = other.interval
     assert (what, other.std is None) == ("2 std. dev.", False)
@@ -179,7 +186,7 @@ def test_evaluate_follows_the_parameters(rng: np.random.Generator) -> None:
     """It is compiled once and used between steps of training."""
     model, units = make_model(rng, (2, 1)), _units()
     X, Y = _raw(units, *make_data(rng))
-    found = Predictor(model, units)
+    found: Any = Predictor(model, units)
     before = found.evaluate(X, Y).mean
     model.layers[0].q_mu.assign_add(np.ones([6, 1]))
     after = found.evaluate(X, Y).mean
@@ -188,7 +195,7 @@ def test_evaluate_follows_the_parameters(rng: np.random.Generator) -> None:
     assert np.max(np.abs(after - before)) > 0.1
 
 
-def _assert_same_predictions(a: Predictor, b: Predictor, X: np.ndarray, Y: np.ndarray) -> None:
+def _assert_same_predictions(a: Any, b: Any, X: np.ndarray, Y: np.ndarray) -> None:
     for left, right in zip(a.predict(X, Y), b.predict(X, Y), strict=True):
         np.testing.assert_array_equal(left, right)
     assert a.score(X, Y) == b.score(X, Y)
@@ -231,7 +238,7 @@ def test_float32(rng: np.random.Generator, tmp_path: Path) -> None:
 def test_damaged_folders(rng: np.random.Generator, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"must be the folder of a trained deep GP, but has no inputs\.json"):
         Predictor.load(tmp_path)
-    found = Predictor(make_model(rng), _units())
+    found: Any = Predictor(make_model(rng), _units())
     found.save(tmp_path)
     inputs = tmp_path / "inputs.json"
     stored = json.loads(inputs.read_text())
@@ -252,7 +259,7 @@ def test_damaged_folders(rng: np.random.Generator, tmp_path: Path) -> None:
 
 def test_failures_are_clear(rng: np.random.Generator) -> None:
     model: DeepGP = make_model(rng)
-    found = Predictor(model, _units())
+    found: Any = Predictor(model, _units())
     X, Y = _raw(_units(), *make_data(rng))
     with pytest.raises(ValueError, match="scores need log densities, got predictions without targets"):
         found.scores(Y, Predicted(Y))

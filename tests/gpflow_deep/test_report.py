@@ -173,7 +173,7 @@ def test_fit_on_grid(rng: np.random.Generator) -> None:
     inside = slice(5, -5)
     # Beside the 20 inducing inputs the layer knows itself, up to the noise of 1e-5 and the jitter: 5 deviations.
     np.testing.assert_allclose(found.layers[0][:, inside], scaled[:, inside], rtol=0, atol=5 * np.sqrt(1.2e-5))
-    predicted = Predictor(model, units).predict(found.grid, num_samples=1000)
+    predicted: Any = Predictor(model, units).predict(found.grid, num_samples=1000)
     for band, expected in zip(found.band, (predicted.mean, predicted.lower, predicted.upper), strict=True):
         np.testing.assert_array_equal(band, expected)
     assert (found.interval, found.train) == ("95%", (X, Y))

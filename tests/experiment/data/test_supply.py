@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -103,7 +104,7 @@ def test_resumed_run_does_not_look_again(folder: Path, tmp_path: Path, monkeypat
         ({"max_rows": 1}, "--max_rows must be at least 2, got 1"),
     ],
 )
-def test_impossible_divisions(division: dict[str, float], message: str) -> None:
+def test_impossible_divisions(division: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Division(**division)
 
