@@ -151,7 +151,7 @@ def first_message(error: tf.errors.OpError) -> str:
             break
     else:
         text = ([line for line in text.splitlines() if line.strip()] or [text])[-1]
-    return " ".join(text.rstrip("] \n").replace("] [", " ").split())
+    return " ".join(text.rstrip("] \t\n").replace("] [", " ").split())
 
 
 def make_train_step(
