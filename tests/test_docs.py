@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from experiment.cli.flags import named_flags
+from experiment.cli.flags import NamedFlag, named_flags
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = {path.name: path for path in sorted((ROOT / "scripts").glob("*.py"))}
@@ -29,7 +29,7 @@ def flags_of(script: str) -> set[str]:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    found = []
+    found: list[NamedFlag] = []
     for main in getattr(module, "COMMANDS", {"": getattr(module, "main", None)}).values():
         (parameter,) = inspect.signature(main).parameters
         found += named_flags(typing.get_type_hints(main)[parameter])

@@ -1,0 +1,34 @@
+"""The Python of every README runs as it is printed, from its first block to its last, in a process of its own."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.golden.compare import environment
+
+ROOT = Path(__file__).resolve().parent.parent
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+READMES = sorted(
+    path for path in [ROOT / "README.md", *ROOT.glob("*/README.md")] if BLOCK.search(path.read_text("utf-8"))
+)
+
+
+def test_each_package_has_an_example() -> None:
+    packages = {"gpflow_deep", "darn", "rbm_tracking", "ebp", "compression"}
+    assert {path.parent.name for path in READMES} >= packages
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+@pytest.mark.parametrize("readme", READMES, ids=lambda path: path.parent.name)
+def test_python_runs_as_printed(readme: Path, tmp_path: Path) -> None:
+    blocks = BLOCK.findall(readme.read_text(encoding="utf-8"))
+    program = tmp_path / "readme.py"
+    program.write_text("\n\n".join(f"# block {number}\n{block}" for number, block in enumerate(blocks, start=1)))
+    done = subprocess.run(
+        [sys.executable, str(program)], cwd=tmp_path, env=environment(ROOT), capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
