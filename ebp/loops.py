@@ -43,17 +43,17 @@ def dense_epoch(architecture: Architecture, batch_size: int, jit_compile: bool) 
 
 
 @functools.lru_cache(maxsize=64)
-def sparse_epoch(architecture: Architecture, batch_size: int) -> Callable[..., Any]:
+def sparse_epoch(architecture: Architecture, batch_size: int, has_empty_rows: bool = False) -> Callable[..., Any]:
     """(h_1, the other layers, X, Y, rows, is_data) -> the other layers, sum of log P(y), number of damped updates.
 
-    The variable h_1 is changed in place.
+    The variable h_1 is changed in place. Single rows without entries need `has_empty_rows`.
     """
 
     def epoch(
         h_1: tf.Variable, rest: Posterior, X: SparseRows, Y: tf.Tensor, rows: tf.Tensor, is_data: tf.Tensor
     ) -> tuple[Posterior, tf.Tensor, tf.Tensor]:
         def body(t: tf.Tensor, rest: Posterior, log_prob: tf.Tensor, damped: tf.Tensor) -> tuple[Any, ...]:
-            x, columns = _sparse_batch(X, rows[t], batch_size)
+            x, columns = _sparse_batch(X, rows[t], batch_size, has_empty_rows)
             y, weight = tf.gather(Y, rows[t]), None if batch_size == 1 else is_data[t]
             rest, change = _sparse_update(architecture, h_1, rest, x, columns, y, weight)
             log_prob += tf.reduce_sum(change.log_prob)
@@ -133,13 +133,17 @@ def _checked_targets(architecture: Architecture, x: tf.Tensor | tf.SparseTensor,
         return tf.identity(y)
 
 
-def _sparse_batch(X: SparseRows, rows: tf.Tensor, batch_size: int) -> tuple[tf.Tensor | tf.SparseTensor, tf.Tensor]:
+def _sparse_batch(
+    X: SparseRows, rows: tf.Tensor, batch_size: int, has_empty_rows: bool
+) -> tuple[tf.Tensor | tf.SparseTensor, tf.Tensor]:
     """Some rows without the columns that do not occur in them, and the numbers of those that do."""
     starts, ends = tf.gather(X.indptr, rows), tf.gather(X.indptr, rows + 1)
-    if batch_size == 1:  # without entries, column 0: a fused product on oneDNN without columns would end the process
-        is_empty = tf.cast(starts == ends, tf.int32)
-        columns = tf.concat([X.indices[starts[0] : ends[0]], tf.zeros(is_empty, tf.int32)], axis=0)
-        values = tf.concat([X.data[starts[0] : ends[0]], tf.zeros(is_empty, X.data.dtype)], axis=0)
+    if batch_size == 1:
+        columns, values = X.indices[starts[0] : ends[0]], X.data[starts[0] : ends[0]]
+        if has_empty_rows:  # these get a 0 in column 0: TensorFlow's oneDNN aborts a product without columns
+            is_empty = tf.cast(starts == ends, tf.int32)
+            columns = tf.concat([columns, tf.zeros(is_empty, columns.dtype)], axis=0)
+            values = tf.concat([values, tf.zeros(is_empty, values.dtype)], axis=0)
         return tf.ensure_shape(values[None], [1, None]), columns
     chosen = tf.ragged.range(starts, ends)
     return _compact(

@@ -103,7 +103,8 @@ def fit_epoch(
     rows, is_data = _batches(epoch_order(seed, epoch, num_data), batch_size, steps)
     batches = tf.constant(rows), tf.constant(is_data, architecture.dtype)
     if isinstance(data.X, SparseRows):
-        run = sparse_epoch(architecture, batch_size)
+        has_empty_rows = bool(tf.reduce_any(data.X.indptr[1:] == data.X.indptr[:-1]))
+        run = sparse_epoch(architecture, batch_size, has_empty_rows)
         rest, log_prob, damped = run(network.h[0], _upper(network), data.X, data.Y, *batches)
         network.assign_upper(rest)
     else:

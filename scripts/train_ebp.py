@@ -46,6 +46,8 @@ from ebp.results import PUBLISHED
 class Flags:
     """Train networks of sign neurons by expectation backpropagation, and the paper's rivals beside them.
 
+    Without --dataset and --data, these are trained on the data set breast_cancer.
+
     :param num_folds: folds of the cross-validation of data without a standard split.
     :param max_folds: train and test on the first folds only; on all if not given.
     :param export: also write the binary network of the first seed and fold to this file, packed.

@@ -266,7 +266,7 @@ def test_epochs_are_traced_once(rng: np.random.Generator) -> None:
     for function in (
         dense_epoch(network.architecture, 1, False),
         online_epoch(network.architecture),
-        sparse_epoch(network.architecture, 1),
+        sparse_epoch(network.architecture, 1, False),
     ):
         assert function.experimental_get_tracing_count() == 1  # type: ignore[attr-defined]
 
