@@ -67,7 +67,7 @@ def chain(n: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def trained_model(path: str) -> tuple[np.ndarray, np.ndarray]:
-    """W and b of a model that train_darn.py made with --hidden= --visible=linear."""
+    """W and b of a model that train_darn.py made with --hidden= --visible_conditional=linear."""
     model = load_darn(path)
     conditional = model.decoders[0].conditional
     if model.prior is not None or not isinstance(conditional, LinearConditional | FactorialConditional):
