@@ -49,7 +49,7 @@ from experiment.data.rows import Rows
 from experiment.files import write_text
 from experiment.report import plots
 from experiment.report.text import aligned
-from experiment.run import Devices, Settings, Shown, checkpoints, devices, open_run
+from experiment.run import Devices, Settings, Shown, checkpoints, devices, open_run, quiet
 
 import tensorflow as tf
 from compression import PackConfig, Packed, Recipe, RecipeConfig, networks, report
@@ -96,9 +96,9 @@ class Flags:
             raise ValueError(f"--export={self.export} must be a new or empty folder.")
 
 
+@quiet.without_warnings()  # networks of different shapes are traced more than once
 def main(flags: Flags) -> None:
     """One run, from the data to the files."""
-    tf.get_logger().setLevel("ERROR")  # networks of different shapes are traced more than once
     strategy = flags.devices.prepare()
     data = views.load(flags.source, "images", num_valid=flags.num_valid, max_images=flags.max_images)
     recipe = new_recipe(flags, data, strategy)

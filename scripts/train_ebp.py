@@ -34,10 +34,9 @@ from experiment.data.rows import Rows
 from experiment.files import write_json
 from experiment.report import plots
 from experiment.report.text import aligned
-from experiment.run import Devices, Settings, Shown, devices, open_run
+from experiment.run import Devices, Settings, Shown, devices, open_run, quiet
 
 import numpy as np
-import tensorflow as tf
 from ebp import Comparison, ComparisonConfig, encode_labels, report
 from ebp.results import PUBLISHED
 
@@ -73,14 +72,17 @@ class Flags:
                 raise ValueError(f"--{name} must be at least {least}, got {value}.")
 
 
+@quiet.without_warnings()  # folds of different sizes are traced more than once
 def main(flags: Flags) -> None:
     """One run, from the data to the report."""
-    tf.get_logger().setLevel("ERROR")  # folds of different sizes are traced more than once
     flags.devices.prepare()
     data = load(flags.source)
     comparison = new_comparison(flags, data)
     settings = replace(flags.run, num_steps=len(comparison.units))
-    with open_run(settings, cli.flags.text(flags), data) as run:
+    with (
+        quiet.without_warnings(),
+        open_run(settings, cli.flags.text(flags), data) as run,
+    ):  # folds of different sizes are traced more than once
         coding, num_folds = comparison.fold(0).coding, len(comparison.folds)
         write_json(run.path / "coding.json", coding.to_json())
         sizes = " - ".join(map(str, comparison.layer_sizes))

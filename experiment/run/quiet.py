@@ -3,6 +3,7 @@
 They are written before any setting of its log level has an effect, and one of them looks like a failure.
 """
 
+import logging
 import os
 import re
 import sys
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["start_tensorflow", "without_noise"]
+__all__ = ["start_tensorflow", "without_noise", "without_warnings"]
 
 NOISE = re.compile(
     r"WARNING: All log messages before absl::InitializeLog|[IW]0000 |To enable the following instructions:|"
@@ -55,6 +56,18 @@ def without_noise() -> Iterator[None]:
             held.seek(0)
             text = held.read().decode(errors="replace")
             sys.stderr.write(text if is_failed else "".join(filter(_is_wanted, text.splitlines(keepends=True))))
+
+
+@contextmanager
+def without_warnings() -> Iterator[None]:
+    """Hold back TensorFlow's warnings: for work that has to trace functions again and again."""
+    logger = logging.getLogger("tensorflow")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def _is_wanted(line: str) -> bool:

@@ -5,7 +5,6 @@ with open_run(settings, text_of_flags, data) as run:
     run.finish(result, text=table, figures={"samples": draw})
 """
 
-import math
 import os
 import platform
 import time
@@ -23,13 +22,12 @@ from absl import logging
 from experiment.files import make_folder, read_jsonl, sync_file, write_json
 from experiment.report import plots
 from experiment.run import checkpoints, devices, folder
+from experiment.run.final import hparams_of, numbers_of, write_final
 from experiment.run.loop import Every, Fitted, fit
 from experiment.run.selection import Best, Rule, newest
-from experiment.run.writer import Shown, Writer, write_final
+from experiment.run.writer import Shown, Writer
 
 __all__ = ["About", "Run", "Settings", "open_run"]
-
-NO_HEADLINE = {"seconds", "seed", "rows", "steps", "step"}
 
 
 class About(Protocol):
@@ -288,8 +286,8 @@ class Run:
         write_final(
             self.folder,
             int(self._step),
-            hparams=_hparams(self.flags),
-            numbers={_final_tag(path): value for path, value in _headline_numbers(result)},
+            hparams=hparams_of(self.flags),
+            numbers=numbers_of(result),
             text=text,
             images=drawn,
         )
@@ -326,44 +324,3 @@ def _versions() -> str:
     record = folder.provenance("")
     lines = [f"{name} {version}" for name, version in record["versions"].items()]
     return "\n".join([f"python {platform.python_version()}", *lines, f"commit {record['git_commit']}"])
-
-
-def _hparams(flags: str) -> dict[str, bool | float | str]:
-    """Flags by name, with their types as far as a line tells them."""
-    found: dict[str, bool | float | str] = {}
-    for line in flags.splitlines():
-        name, has_value, value = line.removeprefix("--").partition("=")
-        if not has_value:
-            found[name.removeprefix("no")] = not name.startswith("no")
-            continue
-        try:
-            found[name] = float(value)
-        except ValueError:
-            found[name] = value
-    return found
-
-
-def _final_tag(path: str) -> str:
-    """Where TensorBoard shows a number of the result: with the scalars of its part, if its path names one."""
-    words = path.split("/")
-    for part in ("test", "valid", "train"):
-        if part in words:
-            return "/".join([part, "final", *(word for word in words if word != part)])
-        if words[-1].startswith(f"{part}_"):
-            return f"{part}/final/{path}"
-    return f"~result/{path}"
-
-
-def _headline_numbers(result: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, float]]:
-    """Numbers in nested dictionaries, with their path as tag; not lists, and not seconds and counts."""
-    for key, value in result.items():
-        tag = f"{path}/{key}" if path else str(key)
-        if isinstance(value, Mapping):
-            yield from _headline_numbers(value, tag)
-        elif _is_number(value) and not set(str(key).split("_")) & NO_HEADLINE:
-            yield tag, float(value)
-
-
-def _is_number(value: Any) -> bool:
-    is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    return is_number and math.isfinite(value)

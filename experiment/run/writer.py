@@ -12,14 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 from absl import logging
-from tensorboard.plugins.hparams import api as hparams_api
 from tensorboard.plugins.scalar.summary_v2 import scalar_pb
 
 from experiment.files import atomic_path, jsonable, make_folder, read_jsonl, sync_folder
 from experiment.report.images import tiled
 from experiment.run.folder import RunDir
 
-__all__ = ["Shown", "Writer", "write_final"]
+__all__ = ["EVENTS", "Shown", "Writer", "pixels", "preformatted"]
 
 HEADLINE = ("test", "train", "valid")
 EVENTS = "events.out.tfevents.*"
@@ -112,9 +111,9 @@ class Writer:
         :param image: path of a PNG file, or an array [H, W] or [H, W, C], uint8 or float in [0, 1], C in 1, 3, 4.
         :raises ValueError: if `image` is neither.
         """
-        pixels = _pixels(tag, image)
+        array = pixels(tag, image)
         with self._summaries.as_default(step=int(step)):
-            tf.summary.image(tag, pixels[None])
+            tf.summary.image(tag, array[None])
         self._summaries.flush()
 
     def histogram(self, step: int, tag: str, values: Any) -> None:
@@ -126,7 +125,7 @@ class Writer:
     def text(self, step: int, tag: str, text: str) -> None:
         """Show preformatted text in TensorBoard: the flags, versions, the table of the result."""
         with self._summaries.as_default(step=int(step)):
-            tf.summary.text(tag, _preformatted(text))
+            tf.summary.text(tag, preformatted(text))
         self._summaries.flush()
 
     def show(self, step: int, shown: Shown) -> None:
@@ -137,37 +136,12 @@ class Writer:
             self.image(step, tag, tiled(images))
 
 
-def write_final(
-    run: RunDir,
-    step: int,
-    *,
-    hparams: Mapping[str, bool | float | str],
-    numbers: Mapping[str, float],
-    text: str,
-    images: Mapping[str, Path],
-) -> None:
-    """What TensorBoard shows of the end of a run, in a run of its own beside that of the steps, made anew each time.
-
-    :param hparams: settings by name, for the table of the hparams plugin. :param numbers: its metrics, tag -> value.
-    :param text: the report. :param images: tag -> PNG file.
-    """
-    folder = run.tensorboard_dir / "final"
-    for path in folder.glob(EVENTS):
-        path.unlink()
-    with tf.summary.create_file_writer(str(folder)).as_default(step=step):
-        hparams_api.hparams(dict(hparams), trial_id="/".join(run.path.parts[-2:]))
-        for tag, value in numbers.items():
-            tf.summary.scalar(tag, value)
-        tf.summary.text("report", _preformatted(text))
-        for tag, path in images.items():
-            tf.summary.image(tag, _pixels(tag, path)[None])
-
-
 def _shown_tag(tag: str) -> str:
     return tag if tag.split("/")[0] in HEADLINE else f"~{tag}"
 
 
-def _preformatted(text: str) -> str:
+def preformatted(text: str) -> str:
+    """Text as TensorBoard shows it with its line breaks: indented Markdown."""
     return "\n".join("    " + line for line in text.splitlines())
 
 
@@ -180,20 +154,21 @@ def _number(tag: str, value: Any) -> float:
     return float(array.reshape(()))
 
 
-def _pixels(tag: str, image: str | os.PathLike[str] | np.ndarray) -> Any:
+def pixels(tag: str, image: str | os.PathLike[str] | np.ndarray) -> Any:
+    """An image as [H, W, C] for TensorBoard, see :meth:`Writer.image`."""
     if isinstance(image, str | os.PathLike):
         try:
             return tf.io.decode_png(tf.io.read_file(os.fspath(image)))
         except tf.errors.OpError as error:
             raise ValueError(f"{tag}: {os.fspath(image)} cannot be read as a PNG image ({error.message}).") from error
-    pixels = np.asarray(image)
-    pixels = pixels[..., None] if pixels.ndim == 2 else pixels
-    if pixels.ndim != 3 or pixels.shape[-1] not in (1, 3, 4) or pixels.dtype.kind not in "uf":
+    array = np.asarray(image)
+    array = array[..., None] if array.ndim == 2 else array
+    if array.ndim != 3 or array.shape[-1] not in (1, 3, 4) or array.dtype.kind not in "uf":
         raise ValueError(
             f"{tag}: an image must be a PNG path or an array [H, W, 1, 3 or 4] of uint8 or float, "
-            f"got shape {list(pixels.shape)} and dtype {pixels.dtype}."
+            f"got shape {list(array.shape)} and dtype {array.dtype}."
         )
-    return pixels.astype(np.uint8 if pixels.dtype.kind == "u" else np.float32)
+    return array.astype(np.uint8 if array.dtype.kind == "u" else np.float32)
 
 
 def _drop_lines_after(run: RunDir, last_step: int) -> None:

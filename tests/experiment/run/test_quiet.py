@@ -4,6 +4,7 @@ The module is run in processes of their own, as pytest has its own standard erro
 its import is silent on this machine is seen in tests/experiment/cli/test_main.py.
 """
 
+import logging
 import subprocess
 import sys
 
@@ -95,3 +96,17 @@ with quiet.without_noise():
 assert sorted(os.listdir("/proc/self/fd")) == before
 """)
     assert (done.returncode, done.stderr.decode()) == (0, "from a child\n")
+
+
+def test_warnings_of_tensorflow_are_held_back_for_a_while() -> None:
+    logger = logging.getLogger("tensorflow")
+    before = logger.level
+
+    @quiet.without_warnings()
+    def level() -> int:
+        return logger.getEffectiveLevel()
+
+    assert level() == logging.ERROR
+    with pytest.raises(KeyError), quiet.without_warnings():
+        raise KeyError
+    assert logger.level == before

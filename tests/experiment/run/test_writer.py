@@ -18,8 +18,9 @@ from tensorboard.plugins.hparams import api_pb2, backend_context, list_session_g
 from tensorboard.plugins.hparams import metadata as plugin_metadata
 
 from experiment.files import read_jsonl
+from experiment.run.final import write_final
 from experiment.run.folder import RunDir
-from experiment.run.writer import Shown, Writer, write_final
+from experiment.run.writer import Shown, Writer
 
 
 def lines(run: RunDir) -> list[dict[str, Any]]:
