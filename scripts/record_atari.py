@@ -18,13 +18,13 @@ from experiment.data.sets import atari
 class Flags:
     """Record edge images of Atari 2600 games under random play, for train_darn.py.
 
-    :param output: File to write, .npz; a .json file beside it says how the frames were recorded.
-    :param game: Name of the game; those of the paper are freeway, pong, space_invaders, riverraid and seaquest.
-    :param num_frames: Frames to keep.
-    :param keep_probability: Probability of keeping a frame.
-    :param valid_fraction: Part of the frames for validation.
-    :param test_fraction: Part of the frames for testing: the last ones.
-    :param seed: Seed of the play.
+    :param output: file to write, .npz; a .json file beside it says how the frames were recorded.
+    :param game: name of the game; those of the paper are freeway, pong, space_invaders, riverraid and seaquest.
+    :param num_frames: frames to keep.
+    :param keep_probability: probability of keeping a frame.
+    :param valid_fraction: part of the frames for validation.
+    :param test_fraction: part of the frames for testing: the last ones.
+    :param seed: seed of the play.
     """
 
     output: str

@@ -27,11 +27,11 @@ __all__ = ["Source", "View", "load", "names"]
 class Source:
     """Which data.
 
-    :param dataset: Name of a known data set.
-    :param data_dir: Folder with the files of the known data sets.
-    :param data: Own data in place of --dataset: a .csv, .csv.gz, .parquet or .npz file.
-    :param target: Column of --data to predict.
-    :param task: What --target is; found out from the column if not given.
+    :param dataset: name of a known data set.
+    :param data_dir: folder with the files of the known data sets.
+    :param data: own data in place of --dataset: a .csv, .csv.gz, .parquet or .npz file.
+    :param target: column of --data to predict.
+    :param task: what --target is; found out from the column if not given.
     """
 
     dataset: str | None = None

@@ -22,7 +22,7 @@ from experiment.data.rows import Part, Rows
 from experiment.files import read_npz
 from experiment.seeds import numpy_rng
 
-__all__ = ["CODINGS", "TASKS", "Task", "read"]
+__all__ = ["TASKS", "Task", "read"]
 
 _READ_ERRORS = (ValueError, EOFError, KeyError, TypeError, zipfile.BadZipFile, zlib.error, lzma.LZMAError)
 
@@ -35,14 +35,12 @@ class Task(NamedTuple):
     :ivar about: what they are, for reports.
     :ivar class_names: what the classes 0 and 1 mean.
     :ivar read: path -> words X [N, D] and labels -1 and +1 [N].
-    :ivar coding: of the inputs, for `ebp.coding`: that of the paper's authors.
     :ivar is_sorted: by class or by origin, so that the rows are put in a random order, always the same.
     """
 
     about: str
     class_names: tuple[str, str]
     read: Callable[[Path], Labelled]
-    coding: str
     is_sorted: bool
 
 
@@ -114,14 +112,12 @@ TASKS = {
         "Reuters news I6, 2000 documents, presence of 11463 words; a task of the paper, in its order.",
         ("-1", "+1"),
         _read_matrix,
-        "scaled",
         False,
     ),
     "ng20_comp_hw": Task(
         "20 Newsgroups comp against HW, 1943 documents, presence of 29409 words; a task of the paper, in its order.",
         ("-1", "+1"),
         _read_matrix,
-        "scaled",
         False,
     ),
     "amazon_apparel_books": Task(
@@ -130,7 +126,6 @@ TASKS = {
         "reviews`.",
         ("-1", "+1"),
         _read_matrix,
-        "raw",
         False,
     ),
     "ng20_elec_med": Task(
@@ -138,7 +133,6 @@ TASKS = {
         "(1971 x 38699, which could not be had) but made anew from the posts' subjects and bodies.",
         ("sci.electronics", "sci.med"),
         _read_presence,
-        "scaled",
         True,
     ),
     "spamassassin": Task(
@@ -146,7 +140,6 @@ TASKS = {
         "for the paper's `Spam or ham`, which is another corpus.",
         ("ham", "spam"),
         _read_documents,
-        "raw",
         True,
     ),
     "movie_reviews": Task(
@@ -154,10 +147,6 @@ TASKS = {
         "documents; stands in for the paper's other Amazon task.",
         ("negative", "positive"),
         _read_documents,
-        "raw",
         True,
     ),
 }
-
-CODINGS = {name: task.coding for name, task in TASKS.items()}
-"""The input coding of each task that `ebp.coding` uses unless another is asked for."""

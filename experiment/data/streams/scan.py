@@ -38,14 +38,14 @@ _VERSION = 1
 class StreamSpec:
     """Data that are read piece by piece.
 
-    :param stream: Read the files of --data (or a folder, a pattern) piece by piece, in place of at once.
-    :param stream_preset: What the files of --stream hold; columns of numbers if not given.
-    :param lookup: The small table that --stream_preset needs: planes, or taxi zones.
-    :param features: Input columns of --stream; all but the target if not given.
-    :param test_fraction: Part of the rows of --stream to set aside for tests.
-    :param stream_sample: Rows of each part of --stream to keep in memory, for inducing inputs and scores.
-    :param shuffle_rows: Rows of --stream to permute together, in memory.
-    :param bad_rows: What to do with damaged rows of --stream.
+    :param stream: read the files of --data (or a folder, a pattern) piece by piece, in place of at once.
+    :param stream_preset: what the files of --stream hold; columns of numbers if not given.
+    :param lookup: the small table that --stream_preset needs: planes, or taxi zones.
+    :param features: input columns of --stream; all but the target if not given.
+    :param test_fraction: part of the rows of --stream to set aside for tests.
+    :param stream_sample: rows of each part of --stream to keep in memory, for inducing inputs and scores.
+    :param shuffle_rows: rows of --stream to permute together, in memory.
+    :param bad_rows: what to do with damaged rows of --stream.
     """
 
     stream: bool = False

@@ -79,8 +79,3 @@ def test_damaged_files(tmp_path: Path) -> None:
         text.read("movie_reviews", [path])
     with pytest.raises(ValueError, match=r"a.jsonl.xz: the file of documents cannot be read \('text'\)"):
         text.read("movie_reviews", [write(path, [{"id": "a", "label": 1}])])
-
-
-def test_every_task_has_a_coding() -> None:
-    assert set(text.CODINGS) == set(text.TASKS)
-    assert set(text.CODINGS.values()) == {"scaled", "raw"}
