@@ -97,6 +97,7 @@ def main(flags: Flags) -> None:
         with open_run(flags.run, cli.flags.text(flags), data.rows, study.strategy, name=list(jobs)[-1]) as run:
             if run.is_chief:
                 data.keep(run.path)
+                print(data.description, flush=True)
             for left, (name, job) in zip(range(len(jobs), 0, -1), jobs.items(), strict=True):
                 single = cli.flags.text(replace(flags, model=replace(flags.model, num_layers=1)))
                 own = run if left == 1 else run.child(name, single)

@@ -81,7 +81,7 @@ def main(flags: Flags) -> None:
     settings = replace(flags.run, num_steps=len(comparison.units))
     with (
         quiet.without_warnings(),
-        open_run(settings, cli.flags.text(flags), data) as run,
+        open_run(settings, cli.flags.text(flags), data, name="ebp") as run,
     ):  # folds of different sizes are traced more than once
         coding, num_folds = comparison.fold(0).coding, len(comparison.folds)
         write_json(run.path / "coding.json", coding.to_json())

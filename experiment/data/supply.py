@@ -83,6 +83,13 @@ class Supply:
         """Number of rows of each part: those to learn from, and those in memory that scores are of."""
         return self.rows.sizes | ({} if self.stream is None else {"train": self.stream.counts["train"]})
 
+    @property
+    def description(self) -> str:
+        """What is predicted from what, for a user to check what was found out from a table."""
+        names, stream = ", ".join(map(repr, self.rows.target_names)), self.stream
+        note = "" if stream is None else f"; rows of the stream: {stream.counts}, samples of them for scores"
+        return f"{self.task} of {names} on {len(self.rows.feature_names)} inputs{note}"
+
     def about(self) -> dict[str, Any]:
         """What a report says of the data."""
         return {

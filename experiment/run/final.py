@@ -40,7 +40,7 @@ def write_final(
             tf.summary.scalar(tag, value)
         tf.summary.text("report", preformatted(text))
         for tag, image in images.items():
-            tf.summary.image(tag, pixels(tag, image)[None])
+            tf.summary.image(f"~{tag}", pixels(tag, image)[None])
 
 
 def hparams_of(flags: str) -> dict[str, bool | float | str]:
@@ -62,19 +62,8 @@ def hparams_of(flags: str) -> dict[str, bool | float | str]:
 
 
 def numbers_of(result: Mapping[str, Any]) -> dict[str, float]:
-    """Numbers of any depth by tag; not those in lists, and not seconds and counts."""
-    return {_tag(path): value for path, value in _numbers(result)}
-
-
-def _tag(path: str) -> str:
-    """Where TensorBoard shows a number of the result: with the scalars of its part, if its path names one."""
-    words = path.split("/")
-    for part in ("test", "valid", "train"):
-        if part in words:
-            return "/".join([part, "final", *(word for word in words if word != part)])
-        if words[-1].startswith(f"{part}_"):
-            return f"{part}/final/{path}"
-    return f"~result/{path}"
+    """Numbers of any depth by tag, behind the scalars of the steps; not those in lists, and not seconds and counts."""
+    return {f"~final/{path}": value for path, value in _numbers(result)}
 
 
 def _numbers(result: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, float]]:

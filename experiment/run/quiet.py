@@ -24,7 +24,6 @@ NVIDIA = Path("/proc/driver/nvidia")
 
 def start_tensorflow() -> None:
     """Import TensorFlow and let it look for devices."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     with without_noise():
         import tensorflow as tf
 

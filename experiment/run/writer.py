@@ -113,13 +113,13 @@ class Writer:
         """
         array = pixels(tag, image)
         with self._summaries.as_default(step=int(step)):
-            tf.summary.image(tag, array[None])
+            tf.summary.image(_shown_tag(tag), array[None])
         self._summaries.flush()
 
     def histogram(self, step: int, tag: str, values: Any) -> None:
         """Show the distribution of `values` (any shape) in TensorBoard."""
         with self._summaries.as_default(step=int(step)):
-            tf.summary.histogram(tag, values)
+            tf.summary.histogram(_shown_tag(tag), values)
         self._summaries.flush()
 
     def text(self, step: int, tag: str, text: str) -> None:

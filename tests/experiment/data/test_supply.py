@@ -43,6 +43,7 @@ def test_rows_in_memory(folder: Path) -> None:
     assert supply.sizes == {"train": 288, "valid": 72, "test": 40}
     about = {"task": "regression", "target": "y", "split": 2, "rows": supply.sizes, "stream_rows": None}
     assert supply.about() == about
+    assert supply.description == f"regression of 'y' on {expected.train.X.shape[1]} inputs"
     assert [supply.rows_in_batch(size) for size in (100, 1000)] == [100, 288]
     batches = supply.batches(supply.rows.train, batch_size=7, seed=3)
     np.testing.assert_array_equal(batches(4)[1], expected.train.Y[_numbers(batches(4)[0], expected.train.X)])

@@ -162,7 +162,7 @@ def test_images_from_files_and_arrays(tmp_path: Path, rng: np.random.Generator) 
     with Writer(run, resume_step=None) as writer:
         for tag, image in given.items():
             writer.image(7, tag, image)
-    shown = {tag: (step, tf.io.decode_png(array[2]).numpy()) for step, tag, array in events(run)}
+    shown = {tag.removeprefix("~"): (step, tf.io.decode_png(array[2]).numpy()) for step, tag, array in events(run)}
     assert shown.keys() == given.keys()
     for tag, (step, image) in shown.items():
         assert step == 7
@@ -188,7 +188,7 @@ def test_histogram_counts_every_value(tmp_path: Path, rng: np.random.Generator) 
     with Writer(run, resume_step=None) as writer:
         writer.histogram(3, "q_mu", tf.constant(values))
     ((step, tag, buckets),) = events(run)
-    assert (step, tag) == (3, "q_mu")
+    assert (step, tag) == (3, "~q_mu")
     assert buckets[:, 2].sum() == 70
     np.testing.assert_allclose([buckets[0, 0], buckets[-1, 1]], [values.min(), values.max()])
 
@@ -325,9 +325,9 @@ def test_images_before_the_damage_stay(tmp_path: Path, warnings: list[str]) -> N
     (path,) = run.tensorboard_dir.iterdir()
     cut(path, 0.5)
     Writer(run, resume_step=NUM_STEPS).close()
-    assert [(step, tag) for step, tag, _ in events(run) if tag in ("filters", "weights")][:2] == [
-        (1, "filters"),
-        (1, "weights"),
+    assert [(step, tag) for step, tag, _ in events(run) if tag in ("~filters", "~weights")][:2] == [
+        (1, "~filters"),
+        (1, "~weights"),
     ]
     assert "images and histograms after the damage are lost" in warnings[0]
 
@@ -385,8 +385,8 @@ def test_what_an_evaluation_shows(tmp_path: Path, rng: np.random.Generator) -> N
     with Writer(run, resume_step=None) as writer:
         writer.show(5, Shown({"filters": rng.uniform(size=[3, 4, 5])}, {"layer_1/mean": [1.0, 2.0]}))
         writer.show(6, Shown())
-    assert sorted((step, tag) for step, tag, _ in events(run)) == [(5, "filters"), (5, "layer_1/mean")]
-    pixels = next(tf.io.decode_png(array[2]) for _, tag, array in events(run) if tag == "filters")
+    assert sorted((step, tag) for step, tag, _ in events(run)) == [(5, "~filters"), (5, "~layer_1/mean")]
+    pixels = next(tf.io.decode_png(array[2]) for _, tag, array in events(run) if tag == "~filters")
     assert pixels.shape == [2 * (4 + 1), 2 * (5 + 1), 1]  # two by two tiles, with a line before each
 
 
@@ -485,4 +485,4 @@ def test_figures_of_the_end_are_shown(tmp_path: Path, rng: np.random.Generator) 
     run = RunDir(tmp_path / "run")
     write_final(run, 3, hparams={}, numbers={}, text="", images={"plots/fit": tmp_path / "fit.png"})
     found = {tag: array for _, tag, array in events(RunDir(tmp_path / "run", "run/final"))}
-    np.testing.assert_array_equal(tf.io.decode_png(found["plots/fit"][2]), pixels)
+    np.testing.assert_array_equal(tf.io.decode_png(found["~plots/fit"][2]), pixels)
