@@ -34,7 +34,6 @@ __all__ = [
 ]
 
 _MNIST_COUNTS = (50_000, 10_000)  # of training and validation images
-_DIGITS_COUNTS = (1297, 200)
 
 
 class Packed(NamedTuple):
@@ -108,7 +107,7 @@ def read_digits(name: str, paths: Sequence[Path]) -> Rows:
     """Scikit-learn's digits, thresholded."""
     pixels, labels = raw.digits(name)
     source = "scikit-learn, load_digits, pixels of at least 8 of 16"
-    return _drawn(name, (pixels >= 8).astype(np.uint8), labels, _digits_order(), _DIGITS_COUNTS, source, (8, 8))
+    return _drawn(name, (pixels >= 8).astype(np.uint8), labels, raw.digits_order(), raw.DIGITS_COUNTS, source, (8, 8))
 
 
 def read_mnist(name: str, paths: Sequence[Path], *, counts: tuple[int, int] = _MNIST_COUNTS) -> Rows:
@@ -128,7 +127,7 @@ def read_mnist(name: str, paths: Sequence[Path], *, counts: tuple[int, int] = _M
 def read_grey_digits(name: str, paths: Sequence[Path]) -> Rows:
     """Scikit-learn's digits in [0, 1], in the parts of :func:`read_digits`."""
     pixels, _ = raw.digits(name)
-    return _grey(name, pixels[_digits_order()], 16, _DIGITS_COUNTS, "scikit-learn, load_digits; random splits")
+    return _grey(name, pixels[raw.digits_order()], 16, raw.DIGITS_COUNTS, "scikit-learn, load_digits")
 
 
 def read_grey_mnist(name: str, paths: Sequence[Path], *, counts: tuple[int, int] = _MNIST_COUNTS) -> Rows:
@@ -147,10 +146,6 @@ def _grey(name: str, pixels: NDArray[np.float64], largest: int, counts: tuple[in
     digest = hashlib.sha256(np.ascontiguousarray(X).tobytes()).hexdigest()
     side = math.isqrt(X.shape[1])
     return Rows(f"{name} intensities", parts, "density", source, digest, (side, side), raw.pixel_names(side))
-
-
-def _digits_order() -> NDArray[np.int64]:
-    return numpy_rng(0, "binary_data/digits").permutation(1797)
 
 
 def read_caltech(name: str, paths: Sequence[Path]) -> Rows:

@@ -194,8 +194,8 @@ _SUPERVISED = (
 _DIGITS = (
     Entry(
         "digits",
-        "scikit-learn's digits, 1797 images of 8 x 8 pixels from 0 to 16, 10 classes. Supervised: random splits. "
-        "Binary (1 for at least 8) and grey: 1297/200/300 rows drawn with a fixed seed. Images: 360 drawn for testing.",
+        "scikit-learn's digits, 1797 images of 8 x 8 pixels from 0 to 16, 10 classes. 300 rows, "
+        "drawn with a fixed seed, test in every view; binary (1 for at least 8) and grey: 1297/200/300.",
         {
             "supervised": supervised.read_scikit,
             "binary": binary.read_digits,

@@ -55,12 +55,12 @@ def prepared(data: Rows, largest: int, *, num_valid: int = 5000, max_images: int
 
 
 def read_digits(name: str, paths: Sequence[Path]) -> Rows:
-    """Scikit-learn's digits, from 0 to 16; 360 of them test."""
+    """Scikit-learn's digits, from 0 to 16; the test rows of all views test."""
     pixels, labels = raw.digits(name)
     images = pixels.reshape(-1, 8, 8, 1).astype(np.uint8)
-    order = numpy_rng(0, "images/digits/test").permutation(len(images))
-    train, test = np.sort(order[360:]), np.sort(order[:360])
-    source = "scikit-learn, load_digits; random splits: 360 drawn for testing"
+    order, num_train = raw.digits_order(), sum(raw.DIGITS_COUNTS)
+    train, test = np.sort(order[:num_train]), np.sort(order[num_train:])
+    source = f"scikit-learn, load_digits; {len(test)} drawn for testing with a fixed seed"
     return _images(name, images[train], labels[train], images[test], labels[test], raw.CLASS_NAMES, source)
 
 

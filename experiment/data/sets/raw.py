@@ -9,10 +9,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiment.data.sets.files import File, installed, read_bytes
+from experiment.seeds import numpy_rng
 
-__all__ = ["CLASS_NAMES", "MNIST_FILES", "MNIST_GET", "Mnist", "digits", "mnist", "parse_idx", "pixel_names"]
+__all__ = [
+    "CLASS_NAMES",
+    "DIGITS_COUNTS",
+    "MNIST_FILES",
+    "MNIST_GET",
+    "Mnist",
+    "digits",
+    "digits_order",
+    "mnist",
+    "parse_idx",
+    "pixel_names",
+]
 
 CLASS_NAMES = tuple("0123456789")
+
+DIGITS_COUNTS = (1297, 200)
+"""Rows of the digits, in the order of :func:`digits_order`, that train and that validate; the other 300 test."""
 
 _MNIST = {  # SHA-256 of the uncompressed file
     "train-images-idx3-ubyte": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
@@ -48,6 +63,11 @@ def digits(name: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Scikit-learn's digits: pixels from 0 to 16 [1797, 64] and labels [1797]."""
     bunch = installed("sklearn.datasets", name).load_digits()
     return bunch.data, bunch.target.astype(np.int64)
+
+
+def digits_order() -> NDArray[np.int64]:
+    """Row numbers of the digits in an order that was drawn once; all views are divided by it."""
+    return numpy_rng(0, "binary_data/digits").permutation(1797)
 
 
 def parse_idx(content: bytes, path: Path) -> NDArray[np.uint8]:

@@ -91,15 +91,20 @@ def read_scikit(name: str, paths: Sequence[Path]) -> Rows:
     is_regression = name == "diabetes"
     load = getattr(installed("sklearn.datasets", name), f"load_{name}")
     bunch = load(**({"scaled": False} if is_regression else {}))
+    splits, divided = None, "random splits"
+    if name == "digits":
+        train, test = np.split(raw.digits_order(), [sum(raw.DIGITS_COUNTS)])
+        splits, divided = ((np.sort(train), np.sort(test)),), f"{len(test)} drawn for testing with a fixed seed"
     return undivided(
         name,
         bunch.data,
         bunch.target[:, None],
         "regression" if is_regression else "binary" if len(bunch.target_names) == 2 else "multiclass",
-        source=f"scikit-learn, load_{name}; random splits",
+        source=f"scikit-learn, load_{name}; {divided}",
         feature_names=tuple(map(str, bunch.feature_names)),
         target_names=("progression" if is_regression else "class",),
         class_names=() if is_regression else tuple(map(str, bunch.target_names)),
+        splits=splits,
     )
 
 

@@ -20,29 +20,44 @@ def digits() -> tuple[np.ndarray, np.ndarray]:
     return X, y[:, None]
 
 
-def test_supervised_rows_are_divided_by_split_and_seed(digits: tuple[np.ndarray, np.ndarray]) -> None:
-    X, Y = digits
-    data = views.load(Source(dataset="digits"), "supervised", split=2, valid_fraction=0.2, seed=5)
-    assert data.sizes == {"train": 1294, "valid": 323, "test": 180}
-    order = numpy_rng(0, "split/2").permutation(1797)
-    test, rest = np.sort(order[1617:]), np.sort(order[:1617])
-    chosen = np.zeros(1617, bool)
-    chosen[numpy_rng(5, "valid/2").choice(1617, 323, replace=False)] = True
+def test_supervised_rows_are_divided_by_split_and_seed() -> None:
+    X, Y = scikit.load_breast_cancer(return_X_y=True)
+    data = views.load(Source(dataset="breast_cancer"), "supervised", split=2, valid_fraction=0.2, seed=5)
+    assert data.sizes == {"train": 410, "valid": 102, "test": 57}
+    order = numpy_rng(0, "split/2").permutation(569)
+    test, rest = np.sort(order[512:]), np.sort(order[:512])
+    chosen = np.zeros(512, bool)
+    chosen[numpy_rng(5, "valid/2").choice(512, 102, replace=False)] = True
     for part, rows in {"train": rest[~chosen], "valid": rest[chosen], "test": test}.items():
         np.testing.assert_array_equal(data.parts[part].X, X[rows])
-        np.testing.assert_array_equal(data.parts[part].Y, Y[rows])
-    assert (data.name, data.task, data.class_names) == ("digits", "multiclass", tuple("0123456789"))
+        np.testing.assert_array_equal(data.parts[part].Y[:, 0], Y[rows])
+    assert (data.name, data.task, data.class_names) == ("breast_cancer", "binary", ("malignant", "benign"))
 
 
-def test_supervised_rows_in_one_part_are_for_cross_validation(digits: tuple[np.ndarray, np.ndarray]) -> None:
-    data = views.load(Source(dataset="digits"), "supervised", split=None)
-    np.testing.assert_array_equal(data.parts["all"].X, digits[0])
-    order = numpy_rng(0, "folds/1797").permutation(1797)
+def test_supervised_rows_in_one_part_are_for_cross_validation() -> None:
+    data = views.load(Source(dataset="wine"), "supervised", split=None)
+    np.testing.assert_array_equal(data.parts["all"].X, scikit.load_wine().data)
+    order = numpy_rng(0, "folds/178").permutation(178)
     folds = data.folds(4)
     assert len(folds) == 4
     np.testing.assert_array_equal(np.concatenate([test for _, test in folds]), order)
     for train, test in folds:
         np.testing.assert_array_equal(train, [row for row in order if row not in set(test)])
+
+
+def test_all_views_of_the_digits_have_the_same_test_rows(digits: tuple[np.ndarray, np.ndarray]) -> None:
+    X, Y = digits
+    test = np.sort(numpy_rng(0, "binary_data/digits").permutation(1797)[1497:])
+    supervised = views.load(Source(), "supervised").test
+    np.testing.assert_array_equal(supervised.X, X[test])
+    np.testing.assert_array_equal(supervised.Y, Y[test])
+    np.testing.assert_array_equal(views.load(Source(), "images").test.X.reshape(300, 64), X[test] / 8 - 1)
+    bits, grey = (views.load(Source(), view).test.X for view in ("binary", "grey"))
+    assert sorted(map(bytes, bits)) == sorted(map(bytes, (X[test] >= 8).astype(np.uint8)))
+    assert sorted(map(bytes, grey)) == sorted(map(bytes, (X[test] / 16).astype(np.float32)))
+    ((train_rows, test_rows),) = views.load(Source(), "supervised", split=None).folds(8)
+    np.testing.assert_array_equal(test_rows, test)
+    np.testing.assert_array_equal(np.sort(np.concatenate([train_rows, test_rows])), np.arange(1797))
 
 
 def test_binary_rows_and_intensities_are_of_the_same_images(digits: tuple[np.ndarray, np.ndarray]) -> None:
@@ -62,11 +77,11 @@ def test_binary_rows_and_intensities_are_of_the_same_images(digits: tuple[np.nda
 def test_images_are_scaled_and_some_are_set_aside(digits: tuple[np.ndarray, np.ndarray]) -> None:
     X, Y = digits
     data = views.load(Source(), "images", num_valid=100)
-    assert data.sizes == {"train": 1337, "valid": 100, "test": 360}
+    assert data.sizes == {"train": 1397, "valid": 100, "test": 300}
     assert data.train.X.shape[1:] == (8, 8, 1)
-    order = numpy_rng(0, "images/digits/test").permutation(1797)
-    rest, test = np.sort(order[360:]), np.sort(order[:360])
-    drawn = numpy_rng(0, "images/digits").permutation(1437)
+    order = numpy_rng(0, "binary_data/digits").permutation(1797)
+    rest, test = np.sort(order[:1497]), np.sort(order[1497:])
+    drawn = numpy_rng(0, "images/digits").permutation(1497)
     for part, rows in {"train": rest[np.sort(drawn[100:])], "valid": rest[np.sort(drawn[:100])], "test": test}.items():
         np.testing.assert_array_equal(data.parts[part].X.reshape(-1, 64), (X[rows] / 8 - 1).astype(np.float32))
         np.testing.assert_array_equal(data.parts[part].Y, Y[rows])
@@ -74,7 +89,7 @@ def test_images_are_scaled_and_some_are_set_aside(digits: tuple[np.ndarray, np.n
 
 def test_at_most_a_tenth_of_the_images_is_set_aside_and_the_first_ones_are_used() -> None:
     whole = views.load(Source(), "images")
-    assert whole.sizes == {"train": 1294, "valid": 143, "test": 360}
+    assert whole.sizes == {"train": 1348, "valid": 149, "test": 300}
     some = views.load(Source(), "images", max_images=50)
     assert some.sizes["train"] + some.sizes["valid"] == some.sizes["test"] == 50
     for part, rows in some.parts.items():

@@ -18,8 +18,8 @@ from tests.experiment.data.sets.formats import idx
 
 def test_digits_are_split_the_same_way_every_time() -> None:
     digits = catalogue.read("digits", "images")
-    assert digits.train.X.shape == (1437, 8, 8, 1)
-    assert digits.test.X.shape == (360, 8, 8, 1)
+    assert digits.train.X.shape == (1497, 8, 8, 1)
+    assert digits.test.X.shape == (300, 8, 8, 1)
     assert digits.train.X.max() == images.LARGEST["digits"] == 16
     X, y = scikit.load_digits(return_X_y=True)
     together = np.concatenate([part.X.reshape(-1, 64) for part in digits.parts.values()])
@@ -31,7 +31,7 @@ def test_digits_are_split_the_same_way_every_time() -> None:
 def test_images_set_aside_are_not_trained_on_and_all_are_scaled() -> None:
     digits = catalogue.read("digits", "images")
     data = images.prepared(digits, 16, num_valid=100)
-    assert data.sizes == {"train": 1337, "valid": 100, "test": 360}
+    assert data.sizes == {"train": 1397, "valid": 100, "test": 300}
     for part in data.parts.values():
         assert part.X.dtype == np.float32
     assert (data.train.X.min(), data.train.X.max()) == (-1.0, 1.0)
@@ -41,7 +41,7 @@ def test_images_set_aside_are_not_trained_on_and_all_are_scaled() -> None:
     np.testing.assert_array_equal(data.test.X, (digits.test.X / 8 - 1).astype(np.float32))
     again = images.prepared(digits, 16, num_valid=100)
     np.testing.assert_array_equal(again.valid.X, data.valid.X)
-    assert images.prepared(digits, 16, num_valid=0).sizes == {"train": 1437, "valid": 0, "test": 360}
+    assert images.prepared(digits, 16, num_valid=0).sizes == {"train": 1497, "valid": 0, "test": 300}
     for wrong in ({"num_valid": -1}, {"max_images": 0}):
         with pytest.raises(ValueError, match="num_valid must not be negative and max_images positive, got"):
             images.prepared(digits, 16, **wrong)
