@@ -135,6 +135,7 @@ def results() -> dict[str, dict[str, Any]]:
     return results_of(_PROGRAM, *PRIORS)
 
 
+@pytest.mark.ci
 @pytest.mark.slow
 @pytest.mark.parametrize("prior", PRIORS)
 def test_two_replicas_equal_one_device(prior: str, results: dict[str, dict[str, Any]]) -> None:
@@ -146,6 +147,7 @@ def test_two_replicas_equal_one_device(prior: str, results: dict[str, dict[str, 
     assert found["smallest move"] > 1e-3
 
 
+@pytest.mark.ci
 @pytest.mark.slow
 @pytest.mark.parametrize("prior", PRIORS)
 def test_noise_and_constraints_of_all_copies(prior: str, results: dict[str, dict[str, Any]]) -> None:
@@ -157,8 +159,8 @@ def test_noise_and_constraints_of_all_copies(prior: str, results: dict[str, dict
     assert found["stds"] == pytest.approx([0.38] * len(found["stds"]))  # the cap is reached and kept
 
 
-@pytest.mark.slow
 @pytest.mark.ci
+@pytest.mark.slow
 def test_an_epoch_on_two_replicas_is_that_of_one_device(results: dict[str, dict[str, Any]]) -> None:
     """By gradient descent: the loss of each replica has to count for its part of the rows."""
     found = results["epoch"]

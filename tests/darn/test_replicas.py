@@ -93,6 +93,7 @@ def results() -> dict[str, Any]:
     return results_of(_PROGRAM)
 
 
+@pytest.mark.ci
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(CASES))
 def test_two_replicas_equal_one_device(name: str, results: dict[str, Any]) -> None:
@@ -105,6 +106,7 @@ def test_two_replicas_equal_one_device(name: str, results: dict[str, Any]) -> No
     assert (found["sizes"]["noise"] > 0) == (name in ("graves", "reparameterised"))
 
 
+@pytest.mark.ci
 @pytest.mark.slow
 def test_errors_with_two_replicas(results: dict[str, Any]) -> None:
     xla, rows = results["errors"]

@@ -115,6 +115,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return results_of(program)
 
 
+@pytest.mark.ci
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["adam", "natural gradients", "classes"])
 @pytest.mark.parametrize("what", ["gradients", "parameters", "bounds"])
@@ -124,6 +125,7 @@ def test_two_replicas_equal_one_device(name: str, what: str, results: dict[str, 
     assert found["difference"] < 1e-10, found
 
 
+@pytest.mark.ci
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["adam", "natural gradients", "classes"])
 def test_all_parameters_move_and_all_copies_agree(name: str, results: dict[str, Any]) -> None:
@@ -135,6 +137,7 @@ def test_all_parameters_move_and_all_copies_agree(name: str, results: dict[str, 
     assert facts["moved"] >= one  # natural gradients move two that are not marked trainable
 
 
+@pytest.mark.ci
 @pytest.mark.slow
 @pytest.mark.parametrize("where", ["one device", "two devices"])
 def test_checkpoint_of_two_replicas_restores(where: str, results: dict[str, Any]) -> None:
@@ -143,6 +146,7 @@ def test_checkpoint_of_two_replicas_restores(where: str, results: dict[str, Any]
     assert found.get("copies_agree", True)
 
 
+@pytest.mark.ci
 @pytest.mark.slow
 def test_natural_gradients_need_their_parameters(results: dict[str, Any]) -> None:
     assert "natgrad_gamma needs" in results["frozen"]

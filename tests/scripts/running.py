@@ -1,4 +1,4 @@
-"""Run scripts in processes of their own: two of them cannot share one, as they define the same flags."""
+"""Run scripts: in this process where that is enough, in processes of their own for signals, workers and devices."""
 
 import contextlib
 import io
@@ -19,29 +19,6 @@ from experiment.run import devices
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 
-#: Calls `main` of a script with one list of flags after the other, so that TensorFlow is imported only once.
-_DRIVER = """
-import contextlib, importlib.util, io, json, sys
-from absl import flags
-path, calls = sys.argv[1], json.loads(sys.argv[2])
-spec = importlib.util.spec_from_file_location("script", path)
-script = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(script)
-import gpflow
-import numpy as np
-results = []
-for arguments in calls:
-    for name in flags.FLAGS:
-        flags.FLAGS[name].unparse()
-    gpflow.config.set_default_float(np.float64)
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        sys.argv = [path, *arguments]
-        code = script.main(flags.FLAGS(sys.argv))
-    results.append([code, out.getvalue(), err.getvalue()])
-print("RESULTS" + json.dumps(results))
-"""
-
 
 class Finished(NamedTuple):
     """Exit status and output of a script."""
@@ -59,7 +36,7 @@ def command(script: str, arguments: Sequence[str]) -> list[str]:
     return [sys.executable, str(SCRIPTS / script), *arguments]
 
 
-def results_of(program: str, *arguments: str, cwd: Path = SCRIPTS.parent, timeout: float = 400.0) -> Any:
+def results_of(program: str, *arguments: str, cwd: Path = SCRIPTS.parent) -> Any:
     """What Python code that ends with `print("RESULTS" + json.dumps(...))` finds, in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-c", program, *arguments],
@@ -67,7 +44,6 @@ def results_of(program: str, *arguments: str, cwd: Path = SCRIPTS.parent, timeou
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=timeout,
     )
     assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
     return json.loads(done.stdout.rsplit("RESULTS", 1)[1])
@@ -75,17 +51,8 @@ def results_of(program: str, *arguments: str, cwd: Path = SCRIPTS.parent, timeou
 
 def run(script: str, arguments: Sequence[str], cwd: Path) -> Finished:
     """One call of a script, as a user makes it."""
-    done = subprocess.run(
-        command(script, arguments), cwd=cwd, env=environment(), capture_output=True, text=True, timeout=300
-    )
+    done = subprocess.run(command(script, arguments), cwd=cwd, env=environment(), capture_output=True, text=True)
     return Finished(done.returncode, done.stdout, done.stderr)
-
-
-def run_many(script: str, calls: Sequence[Sequence[str]], cwd: Path) -> list[Finished]:
-    """Several calls of a script in one process, one after the other."""
-    arguments = json.dumps([list(call) for call in calls])
-    results = results_of(_DRIVER, str(SCRIPTS / script), arguments, cwd=cwd, timeout=600)
-    return [Finished(*result) for result in results]
 
 
 def called(main: Callable[[Any], None], script: str, folder: Path, arguments: Sequence[str]) -> Finished:

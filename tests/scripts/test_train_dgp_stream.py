@@ -324,6 +324,7 @@ def _here(path: Path) -> Iterator[Path]:
     yield path
 
 
+@pytest.mark.ci
 @pytest.mark.slow
 def test_worker_that_is_killed_loses_nothing(folder: Path) -> None:
     """One of two is killed: the other says so and ends. Both again: the same run as one without a kill."""
