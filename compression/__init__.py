@@ -1,5 +1,6 @@
 """Bayesian compression: networks that learn which units they need and at which precision (Louizos et al. 2017)."""
 
+from . import networks, report
 from .base import BayesianLayer, StdCap, bayesian_layers, kl_divergence, predict_samples, seed_noise
 from .callbacks import KLWarmup, ShrinkDuringTraining, set_kl_weight
 from .carry import carry_optimizer
@@ -46,8 +47,10 @@ __all__ = [
     "error_percent",
     "kl_divergence",
     "masks",
+    "networks",
     "pack",
     "predict_samples",
+    "report",
     "seed_noise",
     "set_kl_weight",
     "shrink",

@@ -1,5 +1,6 @@
 """Deep autoregressive networks (Gregor, Danihelka, Mnih, Blundell and Wierstra, 2014)."""
 
+from darn import pictures, report
 from darn.autoregressive import Conditional, FactorialConditional, LinearConditional
 from darn.coding import decode, encode
 from darn.description_length import DescriptionLength, description_length, fast_sampling_cost
@@ -46,5 +47,7 @@ __all__ = [
     "linear_bits",
     "load_darn",
     "make_optimizer",
+    "pictures",
+    "report",
     "save_darn",
 ]

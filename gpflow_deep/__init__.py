@@ -1,5 +1,6 @@
 """Doubly stochastic deep Gaussian processes as GPflow models (Salimbeni & Deisenroth 2017)."""
 
+from . import report
 from .config import ModelConfig
 from .deep_gp import DeepGP, DeepGPQuad
 from .diagnostics import LayerDiagnostics, diagnose
@@ -38,5 +39,6 @@ __all__ = [
     "make_train_step",
     "modern",
     "paper2017",
+    "report",
     "save_model",
 ]

@@ -1,5 +1,6 @@
 """Restricted Boltzmann machines whose log partition function is tracked (Desjardins, Courville and Bengio 2011)."""
 
+from rbm_tracking import evidence, report
 from rbm_tracking.ais import AISResult, bracket, linear_schedule, paper_schedule, reverse_ais
 from rbm_tracking.estimator import TrackedRBM
 from rbm_tracking.evidence import EvidenceConfig
@@ -37,6 +38,7 @@ __all__ = [
     "cd_step",
     "compiled_updates",
     "energy",
+    "evidence",
     "flag_names",
     "free_energy",
     "hidden_probs",
@@ -52,6 +54,7 @@ __all__ = [
     "moments_exact",
     "paper_schedule",
     "pcd_step",
+    "report",
     "reverse_ais",
     "sample",
     "save_rbm",
