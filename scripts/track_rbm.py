@@ -22,13 +22,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import experiment.early  # noqa: F401 (a folder in use is refused before TensorFlow starts)
 from experiment import cli
 from experiment.cli.flags import Later, group
 from experiment.data import views
 from experiment.data.batches import Minibatches
 from experiment.data.rows import Rows
 from experiment.report import plots
-from experiment.report.plots import Line
 from experiment.report.text import aligned
 from experiment.run import Devices, Fitted, Run, Seeds, Settings, Shown, devices, newest, open_run
 
@@ -183,13 +183,11 @@ def figures(data: Rows, trainer: Trainer, records: list[dict[str, Any]]) -> dict
     """Figure 3 and Figure 4 of this run, filters and samples."""
     drawn: dict[str, Callable[[Path], None]] = {}
     if trainer.config.track:
-        titled = report.filter_curves(records, trainer.num_temps)
-        panels = {title: {label: Line(*curve) for label, curve in curves.items()} for title, curves in titled.items()}
-        lines = {label: Line(*curve) for label, curve in report.likelihood_curves(records).items()}
-        drawn["log_z"] = lambda path: plots.lines(path, panels, xlabel="update", ylabel="nats")
-        drawn["log_likelihood"] = lambda path: plots.lines(
-            path, {"log-likelihood": lines}, xlabel="update", ylabel="nats per row"
-        )
+        panels, curves = report.filter_curves(records, trainer.num_temps), report.likelihood_curves(records)
+        of = {title: {label: plots.Line(*each) for label, each in lines.items()} for title, lines in panels.items()}
+        likelihood = {"log-likelihood": {label: plots.Line(*each) for label, each in curves.items()}}
+        drawn["log_z"] = lambda path: plots.lines(path, of, xlabel="update", ylabel="nats")
+        drawn["log_likelihood"] = lambda path: plots.lines(path, likelihood, xlabel="update", ylabel="nats per row")
     if data.image_shape is not None:
         images = {**pictures(data, trainer), "data": data.train.X[:100].reshape(-1, *data.image_shape)}
         drawn["filters_and_samples"] = lambda path: plots.image_grid(path, images)

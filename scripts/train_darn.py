@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import experiment.early  # noqa: F401 (a folder in use is refused before TensorFlow starts)
 from experiment import cli
 from experiment.cli.flags import Later, group
 from experiment.data import views

@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import experiment.early  # noqa: F401 (a folder in use is refused before TensorFlow starts)
 from experiment import cli
 from experiment.cli.flags import group
 from experiment.data import supply, tables, views
@@ -85,7 +86,6 @@ class Job(NamedTuple):
 
 def main(flags: Flags) -> None:
     """One run, from the data to the report."""
-    flags.run.check_folder()
     with float_type(flags.dtype):
         study = prepare(flags)
         data, config, models, curves = study.data, study.config, dict[str, Any](), dict[str, Any]()

@@ -8,7 +8,6 @@ run_dir/flags.txt        the flags; `--flagfile=run_dir/flags.txt --run_dir=NEW`
         .lock            who holds the folder; failed-1/ what an earlier run left that reached no checkpoint
 """
 
-import fcntl
 import itertools
 import json
 import os
@@ -18,7 +17,6 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from importlib import metadata
@@ -29,6 +27,7 @@ import tensorflow as tf
 from absl import logging
 
 from experiment.files import make_folder, write_json, write_text
+from experiment.locks import LOCK, lock
 
 __all__ = [
     "FREE_ON_RESUME",
@@ -61,8 +60,6 @@ FREE_ON_RESUME = frozenset(
 `data` and `data_dir` are free because the data may have moved; the stored checksum still has to match.
 (`threads` may change the last bit of a sum.)
 """
-
-_LOCK = ".lock"
 
 _PACKAGES = ("gpflow-deep", "tensorflow", "tensorflow-probability", "tf_keras", "keras", "gpflow", "numpy")
 
@@ -125,7 +122,7 @@ def check_free(path: str | os.PathLike[str], *, resume: bool) -> None:
         another process has it, which is named.
     """
     run = RunDir(Path(path).expanduser())
-    if (run.path / _LOCK).exists():
+    if (run.path / LOCK).exists():
         with lock(run.path):
             pass
     _refuse(run, resume)
@@ -185,31 +182,6 @@ def provenance(data_sha256: str, **extra: Any) -> dict[str, Any]:
     }
 
 
-@contextmanager
-def lock(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Hold the folder of a run, so that no second process writes into it; the system frees it when a process ends.
-
-    The file `.lock` stays; it says who held the folder last.
-
-    :raises ValueError: if another process holds it, naming its host and number.
-    """
-    folder = Path(path).expanduser()
-    make_folder(folder)
-    with open(folder / _LOCK, "a+", encoding="utf-8") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            file.seek(0)
-            owner = file.read().strip() or "another process"
-            raise ValueError(
-                f"--run_dir={folder} is in use by {owner}; wait for its end, or give another --run_dir."
-            ) from error
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {platform.node()}\n")
-        file.flush()
-        yield
-
-
 def _refuse(run: RunDir, resume: bool) -> None:
     if run.path.exists() and not run.path.is_dir():
         raise ValueError(f"--run_dir must be a folder, got the file {run.path}; give another --run_dir.")
@@ -240,7 +212,7 @@ def _is_failed(entry: Path) -> bool:
 def _is_of_a_start(run: RunDir, path: Path) -> bool:
     """Whether a start can have left this file that was stopped before it had written the flags."""
     name = re.sub(r"^\.tmp-[0-9a-f]{8}-", "", path.name)  # see `files.atomic_path`
-    return path.parent == run.path and name in (_LOCK, run.provenance_file.name, run.flags_file.name)
+    return path.parent == run.path and name in (LOCK, run.provenance_file.name, run.flags_file.name)
 
 
 def _is_abandoned(run: RunDir) -> bool:
@@ -253,7 +225,7 @@ def _move_aside(run: RunDir) -> None:
     aside = run.path / f"failed-{number}"
     aside.mkdir()
     for entry in sorted(run.path.iterdir(), key=run.flags_file.__eq__):  # the flags last, as they mark a run
-        if entry.name != _LOCK and not _is_failed(entry):
+        if entry.name != LOCK and not _is_failed(entry):
             os.replace(entry, aside / entry.name)
     logging.warning("The run in %s ended before its first checkpoint; its files are now in %s.", run.path, aside)
 

@@ -1,5 +1,6 @@
 """experiment.run.progress: a bar in a terminal, a line a minute elsewhere, nothing if that is asked for."""
 
+import contextlib
 import fcntl
 import os
 import struct
@@ -122,7 +123,11 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         yield written
         file.flush()
         os.set_blocking(master, False)
-        written.append(os.read(master, 1 << 16).decode())
+        pieces = []
+        with contextlib.suppress(BlockingIOError):  # a terminal hands over what was written piece by piece
+            while piece := os.read(master, 1 << 16):
+                pieces.append(piece)
+        written.append(b"".join(pieces).decode())
     os.close(master)
 
 

@@ -17,6 +17,7 @@ import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugins.hparams import metadata as plugin_metadata
 
+from experiment.locks import lock
 from experiment.run import Best, Fitted, Interrupted, Run, Settings, Shown, checkpoints, folder, open_run
 from tests.experiment.run.toy import FLAGS, Data, Toy, fit, settings, train
 
@@ -562,3 +563,24 @@ def test_a_folder_belongs_to_one_process_until_it_ends(
     assert again.bits() == whole.toy.bits()
     assert steps(tmp_path / "unsaved" / "failed-1") == [1]
     assert_same_files(tmp_path / "unsaved", whole.path)
+
+
+def test_a_folder_in_use_is_refused_before_tensorflow_starts(tmp_path: Path) -> None:
+    """By a script whose TensorFlow cannot be imported: the line comes first. Once the folder is free, it is that."""
+    (tmp_path / "tensorflow").mkdir()
+    (tmp_path / "tensorflow" / "__init__.py").write_text("raise ImportError('TensorFlow was imported')")
+    script, path = Path(__file__).resolve().parents[3] / "scripts" / "train_darn.py", tmp_path / "run"
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{script.parents[1]}"}
+
+    def start() -> "subprocess.CompletedProcess[str]":
+        command = [sys.executable, str(script), f"--run_dir={path}", "--resume"]
+        return subprocess.run(command, env=environment, capture_output=True, text=True)
+
+    with lock(path):
+        done = start()
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [
+        f"train_darn.py: error: --run_dir={path} is in use by process {os.getpid()} on {platform.node()}; wait for "
+        "its end, or give another --run_dir."
+    ]
+    assert "TensorFlow was imported" in start().stderr
