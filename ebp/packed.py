@@ -24,7 +24,6 @@ import importlib.util
 import itertools
 import math
 import os
-import uuid
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,7 +31,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from .packed_file import FILE_VERSION, Layer, Weights, content_of, parse, read, write
+from .packed_file import FILE_VERSION, Layer, Weights, content_of, parse, read, whole_file, write
 from .signs import exact_product, pack_signs, pad, sign_products
 
 __all__ = [
@@ -131,8 +130,7 @@ def export_checked(
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".tmp-{uuid.uuid4().hex[:8]}-{path.name}")
-    try:
+    with whole_file(path) as temporary:
         size = export_network(temporary, network, fraction_bits=fraction_bits, num_votes=num_votes, seed=seed)
         packed = PackedNetwork.load(temporary)
         if num_votes:
@@ -146,9 +144,6 @@ def export_checked(
                 f"the packed network must give the outputs of the float network, but {num_different} of {len(ours)} "
                 "rows differ: the inputs are too large for exact sums; use dtype=float64 or another input coding."
             )
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
     num_floats = max(1, num_votes) * sum(int(np.prod(v.shape)) for v in (*network.h, *network.b))
     return Exported(size, 4 * num_floats, len(ours))
 

@@ -12,7 +12,8 @@ import json
 import os
 import struct
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 
 from .signs import pad
 
-__all__ = ["FILE_VERSION", "Layer", "Weights", "content_of", "parse", "read", "write"]
+__all__ = ["FILE_VERSION", "Layer", "Weights", "content_of", "parse", "read", "whole_file", "write"]
 
 FILE_VERSION = 1
 """Version of the file format that this module writes, and the only one it reads."""
@@ -114,17 +115,26 @@ def _thresholds(b: NDArray[Any], scale: float) -> NDArray[np.int32]:
     return np.clip(exact, -_INT32_MAX, _INT32_MAX).astype("<i4")
 
 
-def write(path: Path, content: bytes) -> None:
-    """Write all of a file or nothing."""
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """A path beside `path` to write to; what is there at the end of the `with` statement becomes `path`.
+
+    After an error `path` is as it was before.
+    """
     temporary = path.with_name(f".tmp-{uuid.uuid4().hex[:8]}-{path.name}")
     try:
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        yield temporary
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def write(path: Path, content: bytes) -> None:
+    """Write all of a file or nothing."""
+    with whole_file(path) as temporary, open(temporary, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def read(path: Path) -> bytes:

@@ -23,6 +23,7 @@ __all__ = [
     "read_jsonl",
     "read_npz",
     "sha256",
+    "sync_file",
     "sync_folder",
     "write_json",
     "write_text",

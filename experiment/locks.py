@@ -10,7 +10,7 @@ from pathlib import Path
 
 from experiment.files import make_folder
 
-__all__ = ["LOCK", "lock", "refuse_run_dir_in_use"]
+__all__ = ["LOCK", "lock", "refuse_if_held", "refuse_run_dir_in_use"]
 
 LOCK = ".lock"
 
@@ -40,18 +40,26 @@ def lock(path: str | os.PathLike[str]) -> Iterator[None]:
         yield
 
 
+def refuse_if_held(folder: Path) -> None:
+    """Look at the lock of a folder that may be there, and leave no lock where there is none.
+
+    :raises ValueError: as :func:`lock`.
+    """
+    if (folder / LOCK).exists():
+        with lock(folder):
+            pass
+
+
 def refuse_run_dir_in_use(argv: Sequence[str]) -> None:
     """End a program in one line, with status 2, if another process holds the folder that its --run_dir names.
 
     For the first line of a script, before TensorFlow takes seconds to start. Of several workers, the chief holds it.
     """
     text = next((word.partition("=")[2] for word in argv[1:] if word.lstrip("-").startswith("run_dir=")), "")
-    folder = Path(text).expanduser()
-    if not text or "TF_CONFIG" in os.environ or not (folder / LOCK).exists():
+    if not text or "TF_CONFIG" in os.environ:
         return
     try:
-        with lock(folder):
-            pass
+        refuse_if_held(Path(text).expanduser())
     except ValueError as error:
         print(f"{Path(argv[0]).name}: error: {error}", file=sys.stderr)
         raise SystemExit(2) from None

@@ -44,7 +44,7 @@ from typing import Any
 
 import experiment.early  # noqa: F401 (a folder in use is refused before TensorFlow starts)
 from experiment import cli
-from experiment.cli.flags import group
+from experiment.cli.flags import at_least, group
 from experiment.data import views
 from experiment.data.rows import Rows
 from experiment.files import write_text
@@ -90,9 +90,7 @@ class Flags:
                 "--strategy must be none or mirrored here, got multi_worker: networks are compressed on one machine, "
                 "with one or more devices."
             )
-        for name in ("num_valid", "max_images"):
-            if (value := getattr(self, name)) is not None and value < 1:
-                raise ValueError(f"--{name} must be at least 1, got {value}.")
+        at_least(self, {"num_valid": 1, "max_images": 1})
         if self.export is not None and not is_new_folder(self.export):
             raise ValueError(f"--export={self.export} must be a new or empty folder.")
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from experiment import cli
-from experiment.cli.flags import group
+from experiment.cli.flags import at_least, group
 from experiment.data import arrays, views
 from experiment.files import atomic_path, write_json
 from experiment.report.text import aligned
@@ -46,8 +46,7 @@ class Codec:
     engine: Literal["auto", "numba", "numpy"] = "auto"
 
     def __post_init__(self) -> None:
-        if self.batch_size < 1:
-            raise ValueError(f"--batch_size must be at least 1, got {self.batch_size}.")
+        at_least(self, {"batch_size": 1})
 
     def load(self) -> DARN:
         """The model of a run or a file."""
@@ -85,8 +84,7 @@ class Encode:
     def __post_init__(self) -> None:
         if (self.input is None) == (self.source.dataset is None):
             raise ValueError(f"give --input or --dataset, one of them, got {self.input!r} and {self.source.dataset!r}.")
-        if self.rows is not None and self.rows < 1:
-            raise ValueError(f"--rows must be at least 1, got {self.rows}.")
+        at_least(self, {"rows": 1})
         if self.length_samples < 0:
             raise ValueError(f"--length_samples must not be negative, got {self.length_samples}.")
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from experiment import cli
 from experiment.files import read_jsonl
 from experiment.report import plots
-from experiment.report.plots import Line
 
 from rbm_tracking import report
 
@@ -36,7 +35,7 @@ class Flags:
 
 def main(flags: Flags) -> None:
     """Read, draw, and say where."""
-    panels: dict[str, dict[str, Line]] = {}
+    panels: dict[str, dict[str, report.Curve]] = {}
     for run in flags.runs:
         try:
             records = read_jsonl(Path(run) / "scalars.jsonl")
@@ -47,9 +46,7 @@ def main(flags: Flags) -> None:
         if "tracked" not in curves:
             raise ValueError(f"{run} has no tracked log Z; it must be a run of track_rbm.py with --track.")
         title = report.title(settings)
-        panels[title if title not in panels else f"{title} ({len(panels) + 1})"] = {
-            label: Line(*curve) for label, curve in curves.items()
-        }
+        panels[title if title not in panels else f"{title} ({len(panels) + 1})"] = curves
     plots.lines(flags.output, panels, xlabel="update", ylabel="nats")
     print(f"written to {flags.output}")
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiment import cli
-from experiment.cli.flags import group
+from experiment.cli.flags import at_least, group
 from experiment.data.tables import TableSchema, apply_schema
 from experiment.files import atomic_path
 from experiment.run import Devices, devices
@@ -41,8 +41,7 @@ class Flags:
     def __post_init__(self) -> None:
         if not Path(self.output).name.endswith((".csv", ".csv.gz")):
             raise ValueError(f"--output must end in .csv or .csv.gz, got {self.output}.")
-        if self.num_predict_samples is not None and self.num_predict_samples < 1:
-            raise ValueError(f"--num_predict_samples must be at least 1, got {self.num_predict_samples}.")
+        at_least(self, {"num_predict_samples": 1})
 
 
 def main(flags: Flags) -> None:

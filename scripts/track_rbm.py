@@ -24,7 +24,7 @@ from typing import Any, Literal
 
 import experiment.early  # noqa: F401 (a folder in use is refused before TensorFlow starts)
 from experiment import cli
-from experiment.cli.flags import Later, group
+from experiment.cli.flags import Later, at_least, group
 from experiment.data import views
 from experiment.data.batches import Minibatches
 from experiment.data.rows import Rows
@@ -86,9 +86,7 @@ class Flags:
     def __post_init__(self) -> None:
         least = {"hidden": 1, "num_temps": 2, "num_chains": 2, "patience": 1, "eval_rows": 1}
         least |= dict.fromkeys(("num_track_chains", "spawn_up_to", "ais_every", "exact_every"), 0)
-        for name, number in least.items():
-            if (value := getattr(self, name)) is not None and value < number:
-                raise ValueError(f"--{name} must be at least {number}, got {value}.")
+        at_least(self, least)
         if self.patience is not None and not self.sml.track:
             raise ValueError("--patience needs the tracked log Z; leave out --notrack.")
 
@@ -183,10 +181,9 @@ def figures(data: Rows, trainer: Trainer, records: list[dict[str, Any]]) -> dict
     """Figure 3 and Figure 4 of this run, filters and samples."""
     drawn: dict[str, Callable[[Path], None]] = {}
     if trainer.config.track:
-        panels, curves = report.filter_curves(records, trainer.num_temps), report.likelihood_curves(records)
-        of = {title: {label: plots.Line(*each) for label, each in lines.items()} for title, lines in panels.items()}
-        likelihood = {"log-likelihood": {label: plots.Line(*each) for label, each in curves.items()}}
-        drawn["log_z"] = lambda path: plots.lines(path, of, xlabel="update", ylabel="nats")
+        curves = report.filter_curves(records, trainer.num_temps)
+        likelihood = {"log-likelihood": report.likelihood_curves(records)}
+        drawn["log_z"] = lambda path: plots.lines(path, curves, xlabel="update", ylabel="nats")
         drawn["log_likelihood"] = lambda path: plots.lines(path, likelihood, xlabel="update", ylabel="nats per row")
     if data.image_shape is not None:
         images = {**pictures(data, trainer), "data": data.train.X[:100].reshape(-1, *data.image_shape)}

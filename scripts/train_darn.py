@@ -26,12 +26,11 @@ from typing import Any
 
 import experiment.early  # noqa: F401 (a folder in use is refused before TensorFlow starts)
 from experiment import cli
-from experiment.cli.flags import Later, group
+from experiment.cli.flags import Later, at_least, group
 from experiment.data import views
 from experiment.data.batches import Minibatches
 from experiment.data.rows import Rows
 from experiment.report import plots
-from experiment.report.plots import Line
 from experiment.report.text import aligned
 from experiment.run import Devices, Fitted, Run, Seeds, Settings, Shown, devices, lowest, open_run
 
@@ -68,9 +67,7 @@ class Flags:
     jit: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("patience", "eval_rows", "eval_samples", "is_rows"):
-            if (value := getattr(self, name)) is not None and value < 1:
-                raise ValueError(f"--{name} must be at least 1, got {value}.")
+        at_least(self, dict.fromkeys(("patience", "eval_rows", "eval_samples", "is_rows"), 1))
 
     def load(self) -> Rows:
         """The data in the view that the model needs."""
@@ -149,8 +146,7 @@ def figures(
 ) -> dict[str, Callable[[Path], None]]:
     """Description length over training; of images also filters, and samples beside the nearest training images."""
     curves = report.curves(records, model)
-    panels = {title: {label: Line(*points) for label, points in lines.items()} for title, lines in curves.items()}
-    drawn = {"description_length": lambda path: plots.lines(path, panels, xlabel="step", ylabel="bits per row")}
+    drawn = {"description_length": lambda path: plots.lines(path, curves, xlabel="step", ylabel="bits per row")}
     if data.image_shape is not None:
         images = pictures.pictures(model, seed, data.train.X, data.image_shape)
         columns = 3 if len(images["samples"]) == 6 else 8

@@ -29,7 +29,7 @@ from typing import Any
 
 import experiment.early  # noqa: F401 (a folder in use is refused before TensorFlow starts)
 from experiment import cli
-from experiment.cli.flags import group
+from experiment.cli.flags import at_least, group
 from experiment.data import views
 from experiment.data.rows import Rows
 from experiment.files import write_json
@@ -68,9 +68,7 @@ class Flags:
     export: str | None = None
 
     def __post_init__(self) -> None:
-        for name, least in (("num_folds", 2), ("max_folds", 1)):
-            if (value := getattr(self, name)) is not None and value < least:
-                raise ValueError(f"--{name} must be at least {least}, got {value}.")
+        at_least(self, {"num_folds": 2, "max_folds": 1})
 
 
 @quiet.without_warnings()  # folds of different sizes are traced more than once

@@ -30,7 +30,7 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar, Union, get_args, 
 
 from absl import flags as absl_flags
 
-__all__ = ["HelpWanted", "Later", "NamedFlag", "group", "help_text", "named_flags", "parse", "text"]
+__all__ = ["HelpWanted", "Later", "NamedFlag", "at_least", "group", "help_text", "named_flags", "parse", "text"]
 
 T = TypeVar("T")
 NOT_STORED = frozenset({"resume", "run_dir"})
@@ -118,6 +118,16 @@ def text(flags: Any) -> str:
         else:
             lines.append(f"--{flag.name}={_listed(value) if isinstance(value, tuple) else value}")
     return "\n".join(sorted(lines)) + "\n"
+
+
+def at_least(flags: Any, least: Mapping[str, float]) -> None:
+    """For `__post_init__` of a dataclass of flags: refuse fields below their least values; None means not given.
+
+    :raises ValueError: naming the flag.
+    """
+    for name, number in least.items():
+        if (value := getattr(flags, name)) is not None and value < number:
+            raise ValueError(f"--{name} must be at least {number}, got {value}.")
 
 
 def help_text(kind: Any, program: str) -> str:

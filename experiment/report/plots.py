@@ -26,7 +26,6 @@ __all__ = [
     "is_available",
     "lines",
     "predicted_vs_true",
-    "recorded",
     "training_curves",
 ]
 
@@ -83,15 +82,16 @@ def training_curves(
 
 
 def lines(
-    path: str | os.PathLike[str], panels: Mapping[str, Mapping[str, Line]], *, xlabel: str, ylabel: str = ""
+    path: str | os.PathLike[str], panels: Mapping[str, Mapping[str, tuple[Any, ...]]], *, xlabel: str, ylabel: str = ""
 ) -> None:
     """One panel for each title, with labelled lines.
 
-    :param panels: title of a panel -> label of a line -> its points.
+    :param panels: title of a panel -> label of a line -> its points: a `Line`, or a tuple with the fields of one.
     """
     figure, axes = _figure(len(panels))
     for panel, (title, content) in zip(axes, panels.items(), strict=True):
-        for label, line in content.items():
+        for label, points in content.items():
+            line = Line(*points)
             x, y = np.asarray(line.x, float), np.asarray(line.y, float)
             if line.spread is not None and "-" not in line.style:
                 panel.errorbar(x, y, yerr=line.spread, fmt=line.style, capsize=2, markersize=4, label=label)
@@ -102,24 +102,9 @@ def lines(
                 panel.fill_between(x, y - half, y + half, alpha=0.2, color=drawn.get_color(), linewidth=0)
         panel.set(title=title, xlabel=xlabel, ylabel=ylabel)
         if len(content) <= _MAX_LEGEND:
-            is_short = sum(len(line.x) for line in content.values()) < _MAX_POINTS
+            is_short = sum(len(Line(*points).x) for points in content.values()) < _MAX_POINTS
             panel.legend(loc="best" if is_short else "lower right", fontsize="small")
     _save(figure, path)
-
-
-def recorded(
-    records: Sequence[Mapping[str, Any]], tag: str, style: str = "-", spread: str | None = None, factor: float = 1.0
-) -> Line | None:
-    """The line of a logged scalar, or None if it was not logged.
-
-    :param records: objects of a `scalars.jsonl`.
-    :param spread: tag of the half width, which is multiplied by `factor`.
-    """
-    points = [record for record in records if record.get(tag) is not None]
-    if not points:
-        return None
-    widths = [factor * (record.get(spread) or 0.0) for record in points] if spread else None
-    return Line([record["step"] for record in points], [record[tag] for record in points], widths, style)
 
 
 def image_grid(path: str | os.PathLike[str], panels: Mapping[str, NDArray], columns: int | None = None) -> None:

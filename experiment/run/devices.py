@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import tensorflow as tf
-from numpy.typing import NDArray
 
 __all__ = [
     "Devices",
@@ -33,11 +32,9 @@ __all__ = [
     "make_train_step",
     "own_words",
     "replica_noise",
-    "rows_of_worker",
     "scope",
     "shared",
     "split_batch",
-    "value_of_chief",
     "values_of_chief",
     "worker_of",
 ]
@@ -153,17 +150,6 @@ def scope(strategy: tf.distribute.Strategy | None) -> AbstractContextManager[Any
     return nullcontext() if strategy is None else strategy.scope()
 
 
-def rows_of_worker(strategy: tf.distribute.Strategy | None, rows: NDArray[Any]) -> NDArray[Any]:
-    """This worker's part of the row numbers of a minibatch; all of them for one process.
-
-    :param rows: row numbers on the last axis.
-    :raises ValueError: if the replicas of all workers cannot have equally many rows.
-    """
-    worker = worker_of(strategy)
-    size = worker.batch_size(rows.shape[-1])
-    return rows[..., worker.index * size : (worker.index + 1) * size]
-
-
 def split_batch(strategy: tf.distribute.Strategy, batch: Sequence[tf.Tensor]) -> tuple[Any, ...]:
     """Rows of this worker, cut into equal parts for its replicas: arguments for `strategy.run`.
 
@@ -257,16 +243,12 @@ def check_same_step(strategy: tf.distribute.Strategy | None, step: int) -> None:
         )
 
 
-def value_of_chief(strategy: tf.distribute.Strategy | None, value: float) -> float:
-    """The chief's value, so that all workers decide alike; every worker has to call it."""
-    if strategy is None or worker_of(strategy).count == 1:
-        return value
-    return float(_of_all_replicas(strategy, tf.constant(value, tf.float64))[0])
-
-
 def values_of_chief(strategy: tf.distribute.Strategy | None, values: Mapping[str, float]) -> Mapping[str, float]:
-    """`value_of_chief` of each."""
-    return {name: value_of_chief(strategy, value) for name, value in values.items()}
+    """The chief's values, so that all workers decide alike; every worker has to call it, with the same names."""
+    if strategy is None or worker_of(strategy).count == 1:
+        return values
+    of_chief = _of_all_replicas(strategy, tf.constant([float(value) for value in values.values()], tf.float64))[0]
+    return dict(zip(values, of_chief.tolist(), strict=True))
 
 
 def own_words(message: str) -> str:
@@ -295,7 +277,7 @@ def explain(error: Exception) -> tuple[str, int] | None:
 
 
 def _of_all_replicas(strategy: tf.distribute.Strategy, value: tf.Tensor) -> list[Any]:
-    """The scalar that each replica of all workers has, in their order."""
+    """The array that each replica of all workers has, in their order."""
 
     def gather() -> tf.Tensor:
         return tf.distribute.get_replica_context().all_gather(value[None], axis=0)

@@ -27,15 +27,15 @@ import tensorflow as tf
 from absl import logging
 
 from experiment.files import make_folder, write_json, write_text
-from experiment.locks import LOCK, lock
+from experiment.locks import LOCK, refuse_if_held
 
 __all__ = [
     "FREE_ON_RESUME",
     "RunDir",
     "check_free",
-    "lock",
     "open_folder",
     "provenance",
+    "versions_text",
 ]
 
 FREE_ON_RESUME = frozenset(
@@ -122,9 +122,7 @@ def check_free(path: str | os.PathLike[str], *, resume: bool) -> None:
         another process has it, which is named.
     """
     run = RunDir(Path(path).expanduser())
-    if (run.path / LOCK).exists():
-        with lock(run.path):
-            pass
+    refuse_if_held(run.path)
     _refuse(run, resume)
 
 
@@ -180,6 +178,12 @@ def provenance(data_sha256: str, **extra: Any) -> dict[str, Any]:
         "data_sha256": data_sha256,
         **extra,
     }
+
+
+def versions_text(record: Mapping[str, Any]) -> str:
+    """Python, packages and commit of a record of :func:`provenance`, one a line."""
+    packages = [f"{name} {version}" for name, version in record["versions"].items()]
+    return "\n".join([f"python {platform.python_version()}", *packages, f"commit {record['git_commit']}"])
 
 
 def _refuse(run: RunDir, resume: bool) -> None:

@@ -6,7 +6,6 @@ with open_run(settings, text_of_flags, data) as run:
 """
 
 import os
-import platform
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ import tensorflow as tf
 from absl import logging
 
 from experiment.files import make_folder, read_jsonl, sync_file, write_json
+from experiment.locks import lock
 from experiment.report import plots
 from experiment.run import checkpoints, devices, folder
 from experiment.run.final import hparams_of, numbers_of, write_final
@@ -120,11 +120,11 @@ def open_run(
         yield Run(settings, flags, data, folder.RunDir(path, name), strategy)
         return
     folder.check_free(path, resume=settings.resume)
-    with folder.lock(path):
+    with lock(path):
         record = folder.provenance(data.sha256, seed=settings.seed, data_source=data.source)
         opened = folder.open_folder(path, name=name, flags_text=flags, provenance=record, resume=settings.resume)
         print(f"{data.name}: {data.source}\nrows: {dict(data.sizes)}", flush=True)
-        yield Run(settings, flags, data, opened, strategy)
+        yield Run(settings, flags, data, opened, strategy, versions=folder.versions_text(record))
 
 
 class Run:
@@ -137,8 +137,11 @@ class Run:
         data: About,
         path: folder.RunDir,
         strategy: tf.distribute.Strategy | None = None,
+        *,
+        versions: str = "",
     ) -> None:
         self.settings, self.flags, self.data, self.folder, self.strategy = settings, flags, data, path, strategy
+        self._versions = versions
         self.is_chief = devices.worker_of(strategy).is_chief
         self.path = path.path
         self._start, self._step = time.monotonic(), tf.Variable(0, dtype=tf.int64)
@@ -156,7 +159,8 @@ class Run:
         path = folder.RunDir(self.path / name, name, home=self.folder.home or self.path)
         for each in (path.checkpoint_dir, path.tensorboard_dir, path.plots_dir) if self.is_chief else ():
             make_folder(each)
-        return Run(self.settings, self.flags if flags is None else flags, self.data, path, self.strategy)
+        flags = self.flags if flags is None else flags
+        return Run(self.settings, flags, self.data, path, self.strategy, versions=self._versions)
 
     def fit(
         self,
@@ -203,7 +207,7 @@ class Run:
         with Writer.of_chief(self.folder, self.is_chief, resume_step=restored) as writer:
             if writer is not None and restored is None:
                 writer.text(0, "flags", self.flags)
-                writer.text(0, "versions", _versions())
+                writer.text(0, "versions", self._versions)
             log = _Log(writer, show, settings.eval_every, settings.num_steps, first=int(self._step))
 
             def save(step: int, found: Best) -> None:
@@ -318,9 +322,3 @@ class _Log:
 def _best_of(saved: tf.Variable) -> Best:
     step, value, num_worse, std, is_trusted = saved.numpy()
     return Best(int(step), float(value), int(num_worse), float(std), bool(is_trusted))
-
-
-def _versions() -> str:
-    record = folder.provenance("")
-    lines = [f"{name} {version}" for name, version in record["versions"].items()]
-    return "\n".join([f"python {platform.python_version()}", *lines, f"commit {record['git_commit']}"])

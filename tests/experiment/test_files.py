@@ -21,6 +21,7 @@ from experiment.files import (
     write_json,
     write_text,
 )
+from tests.experiment.recording import record_disk
 
 
 def files(folder: Path) -> list[str]:
@@ -108,24 +109,12 @@ def test_what_json_cannot_hold(obj: Any) -> None:
 @pytest.fixture
 def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What is synchronised and renamed, in this order, by names relative to the folder of the test."""
-    found: list[str] = []
-    fsync, replace = os.fsync, os.replace
 
     def name(path: Any) -> str:
         relative = Path(path).relative_to(tmp_path).as_posix()
         return "TEMPORARY" if ".tmp-" in relative else relative
 
-    def recorded_fsync(descriptor: int) -> None:
-        found.append(f"sync {name(os.readlink(f'/proc/self/fd/{descriptor}'))}")
-        fsync(descriptor)
-
-    def recorded_replace(source: Any, target: Any) -> None:
-        found.append(f"rename {name(source)} to {name(target)}")
-        replace(source, target)
-
-    monkeypatch.setattr(os, "fsync", recorded_fsync)
-    monkeypatch.setattr(os, "replace", recorded_replace)
-    return found
+    return record_disk(monkeypatch, name)
 
 
 def test_a_file_is_on_disk_before_it_has_its_name_and_the_name_when_the_call_returns(

@@ -15,21 +15,16 @@ import pytest
 
 from experiment import cli
 from tests.golden.cases import Call, Case
-from tests.golden.compare import ROOT, is_old, run_call
 from tests.golden.runs import RUNS, STORED, numbers_of
 
 TOLERANCE = 1e-6
 FLOAT32_TOLERANCE = 1e-4
 
 
-def make_run(call: Call, folder: Path) -> None:
-    """Call a script in `folder`, in this process."""
-    path = ROOT / "scripts" / f"{call.script}.py"
-    if is_old(path):
-        run_call(call, ROOT, folder)
-        return
+def make_run(call: Call) -> None:
+    """Call a script in this process."""
     script = importlib.import_module(f"scripts.{call.script}")
-    assert cli.call(script.main, [path.name, *call.arguments(is_old=False)]) == 0
+    assert cli.call(script.main, [f"{call.script}.py", *call.arguments(is_old=False)]) == 0
 
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
@@ -38,7 +33,7 @@ def test_a_short_run_gives_the_stored_numbers(run: Case, tmp_path: Path, monkeyp
     if run.make is not None:
         run.make(tmp_path)
     for call in run.calls:
-        make_run(call, tmp_path)
+        make_run(call)
     stored = json.loads(STORED.read_text(encoding="utf-8"))["numbers"][run.name]
     found = numbers_of(tmp_path / "run")
     assert not sorted(stored.keys() - found.keys()), "numbers are no longer in result.json"

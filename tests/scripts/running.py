@@ -7,7 +7,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,9 +15,13 @@ from typing import Any, NamedTuple
 import pytest
 
 from experiment import cli
+from experiment.files import read_jsonl
 from experiment.run import devices
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
+
+
+Main = Callable[[Any], None]
 
 
 class Finished(NamedTuple):
@@ -55,8 +59,18 @@ def run(script: str, arguments: Sequence[str], cwd: Path) -> Finished:
     return Finished(done.returncode, done.stdout, done.stderr)
 
 
-def called(main: Callable[[Any], None], script: str, folder: Path, arguments: Sequence[str]) -> Finished:
-    """The `main` of a script, called in this process and in `folder`."""
+def result_of(folder: Path, run: str) -> dict[str, Any]:
+    """The result.json of a run in `folder`."""
+    return dict(json.loads((folder / run / "result.json").read_text()))
+
+
+def lines_of(folder: Path, run: str) -> list[dict[str, Any]]:
+    """What a run in `folder` has logged."""
+    return read_jsonl(folder / run / "scalars.jsonl")
+
+
+def called(main: Main | Mapping[str, Main], script: str, folder: Path, arguments: Sequence[str]) -> Finished:
+    """The `main` of a script, or its commands by name, called in this process and in `folder`."""
     out, err = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         patch.chdir(folder)

@@ -1,23 +1,17 @@
 """`scripts/compress_network.py` on small images: what a run leaves behind, that it goes on, and its errors."""
 
-import contextlib
-import io
-import json
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from compression.container import load_bcz
 from compression.networks import build
-from experiment import cli
 from experiment.cli.flags import named_flags, parse, text
 from experiment.data import views
-from experiment.run import devices
 from scripts.compress_network import Flags, main
-from tests.scripts.running import Finished, run
+from tests.scripts.running import Finished, called, lines_of, result_of, run
 
 SMALL = ["--noprogress", "--batch_size=64", "--max_images=400", "--codebooks=8", "--tolerance=2"]
 SHRINKING = [
@@ -73,24 +67,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def call(folder: Path, name: str, *arguments: str) -> Finished:
     """The script, called in this process and in `folder`, with --run_dir=`name`."""
-    out, err = io.StringIO(), io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        patch.chdir(folder)
-        code = cli.call(main, ["compress_network.py", f"--run_dir={name}", *arguments], explain=devices.explain)
-    return Finished(code, out.getvalue(), err.getvalue())
+    return called(main, "compress_network.py", folder, [f"--run_dir={name}", *arguments])
 
 
 @pytest.fixture(scope="module")
 def whole(folder: Path) -> Finished:
     return call(folder, "whole", *SHRINKING)
-
-
-def result_of(folder: Path, run: str) -> dict[str, Any]:
-    return json.loads((folder / run / "result.json").read_text())
-
-
-def lines_of(folder: Path, run: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / run / "scalars.jsonl").read_text().splitlines()]
 
 
 def test_results_are_of_the_files_on_disk(folder: Path, whole: Finished) -> None:

@@ -1,8 +1,6 @@
 """The script compresses and restores files, says how well, and reports bad input in one line."""
 
-import contextlib
 import gzip
-import io
 import json
 import re
 from pathlib import Path
@@ -12,10 +10,9 @@ import pytest
 
 from darn.model import DARN, DARNConfig
 from darn.serialization import save_darn
-from experiment import cli
 from experiment.cli.flags import named_flags
 from scripts.compress_with_darn import Decode, Encode, decode, encode
-from tests.scripts.running import Finished, run
+from tests.scripts.running import Finished, called, run
 
 SCRIPT = "compress_with_darn.py"
 N = 300
@@ -93,11 +90,7 @@ BAD = {
 
 def call(folder: Path, arguments: list[str]) -> Finished:
     """The script, called in this process and in `folder`."""
-    out, err = io.StringIO(), io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        patch.chdir(folder)
-        code = cli.call({"encode": encode, "decode": decode}, [SCRIPT, *arguments])
-    return Finished(code, out.getvalue(), err.getvalue())
+    return called({"encode": encode, "decode": decode}, SCRIPT, folder, arguments)
 
 
 @pytest.fixture(scope="module")

@@ -1,26 +1,20 @@
 """`scripts/track_rbm.py` on tiny data: what a run reports and leaves behind, that it goes on, and its errors."""
 
-import contextlib
-import io
-import json
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from experiment import cli
 from experiment.cli.flags import named_flags, parse, text
-from experiment.run import devices
 from rbm_tracking.evidence import mean_log_prob_unnormalised
 from rbm_tracking.exact import log_z_exact
 from rbm_tracking.learning import SMLConfig
 from rbm_tracking.serialization import load_rbm
 from rbm_tracking.tracker import TRAILS, flag_names
 from scripts.track_rbm import Flags, main
-from tests.scripts.running import Finished, run
+from tests.scripts.running import Finished, called, lines_of, result_of, run
 
 SMALL = [
     "--num_temps=3",
@@ -88,11 +82,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def call(folder: Path, name: str, *arguments: str) -> Finished:
     """The script, called in this process and in `folder`, with --run_dir=`name`."""
-    out, err = io.StringIO(), io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        patch.chdir(folder)
-        code = cli.call(main, ["track_rbm.py", f"--run_dir={name}", *arguments], explain=devices.explain)
-    return Finished(code, out.getvalue(), err.getvalue())
+    return called(main, "track_rbm.py", folder, [f"--run_dir={name}", *arguments])
 
 
 @pytest.fixture(scope="module")
@@ -103,14 +93,6 @@ def whole(folder: Path) -> Finished:
 @pytest.fixture(scope="module")
 def stopped(folder: Path) -> Finished:
     return call(folder, "stopped", *STOPPING)
-
-
-def result_of(folder: Path, run: str) -> dict[str, Any]:
-    return json.loads((folder / run / "result.json").read_text())
-
-
-def lines_of(folder: Path, run: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / run / "scalars.jsonl").read_text().splitlines()]
 
 
 def test_results_hold_every_estimate_of_the_rows_they_name(folder: Path, whole: Finished) -> None:

@@ -1,7 +1,5 @@
 """`scripts/train_darn.py` on tiny data: what a run reports and leaves behind, that it goes on, and its errors."""
 
-import contextlib
-import io
 import json
 import re
 from pathlib import Path
@@ -15,12 +13,11 @@ from darn import DARN, Trainer, TrainingConfig, load_darn, report
 from darn.description_length import description_length
 from darn.likelihood import exact_log_likelihood
 from darn.training import MAX_BLOCK
-from experiment import cli
 from experiment.cli.flags import named_flags, parse, text
 from experiment.data.batches import Minibatches
-from experiment.run import Every, Seeds, devices, fit, lowest
+from experiment.run import Every, Seeds, fit, lowest
 from scripts.train_darn import Flags, main
-from tests.scripts.running import Finished, run, workers
+from tests.scripts.running import Finished, called, lines_of, result_of, run, workers
 
 SMALL = [
     "--batch_size=20",
@@ -89,11 +86,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def call(folder: Path, name: str, *arguments: str) -> Finished:
     """The script, called in this process and in `folder`, with --run_dir=`name`."""
-    out, err = io.StringIO(), io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        patch.chdir(folder)
-        code = cli.call(main, ["train_darn.py", f"--run_dir={name}", *arguments], explain=devices.explain)
-    return Finished(code, out.getvalue(), err.getvalue())
+    return called(main, "train_darn.py", folder, [f"--run_dir={name}", *arguments])
 
 
 @pytest.fixture(scope="module")
@@ -104,14 +97,6 @@ def whole(folder: Path) -> Finished:
 @pytest.fixture(scope="module")
 def stopped(folder: Path) -> Finished:
     return call(folder, "stopped", *STOPPING)
-
-
-def result_of(folder: Path, run: str) -> dict[str, Any]:
-    return json.loads((folder / run / "result.json").read_text())
-
-
-def lines_of(folder: Path, run: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / run / "scalars.jsonl").read_text().splitlines()]
 
 
 def variables_of(path: Path) -> list[np.ndarray]:

@@ -1,13 +1,11 @@
 """`scripts/train_dgp.py` on tiny data: what it prints and leaves behind, its numbers by oracles, and its errors."""
 
-import json
 import re
 import signal
 import subprocess
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,7 +18,7 @@ from experiment.data.rows import Part, Rows
 from experiment.data.views import Source, load
 from gpflow_deep import Predictor, float_type
 from scripts.train_dgp import Flags, main
-from tests.scripts.running import Finished, called, command, environment
+from tests.scripts.running import Finished, called, command, environment, lines_of, result_of
 
 SMALL = [
     "--num_inducing=5",
@@ -57,14 +55,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def call(folder: Path, name: str, *arguments: str) -> Finished:
     """The script, called in this process and in `folder`, with --run_dir=`name`."""
     return called(main, "train_dgp.py", folder, [f"--run_dir={name}", *arguments])
-
-
-def result_of(folder: Path, name: str) -> dict[str, Any]:
-    return dict(json.loads((folder / name / "result.json").read_text()))
-
-
-def lines_of(folder: Path, name: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / name / "scalars.jsonl").read_text().splitlines()]
 
 
 REGRESSION = [*HOUSES, "--num_steps=4", "--compare=gp,linear", "--eval_rows=5", *SMALL]

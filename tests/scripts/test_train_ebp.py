@@ -1,26 +1,21 @@
 """`scripts/train_ebp.py` on tiny data: what it prints and leaves behind, that it goes on, and its errors."""
 
-import contextlib
-import io
 import json
 import re
 import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from ebp import InputCoding, PackedNetwork
-from experiment import cli
 from experiment.cli.flags import named_flags, parse, text
-from experiment.run import devices
 from experiment.seeds import numpy_rng
 from scripts.train_ebp import Flags, main
-from tests.scripts.running import Finished, command, environment, run
+from tests.scripts.running import Finished, called, command, environment, lines_of, result_of, run
 
 SMALL = ["--hidden=6", "--num_folds=3", "--noprogress"]
 RIVALS = "bp_ce,bp_mse,bp_clipped,arow"
@@ -76,24 +71,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def call(folder: Path, name: str, *arguments: str) -> Finished:
     """The script, called in this process and in `folder`, with --run_dir=`name`."""
-    out, err = io.StringIO(), io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        patch.chdir(folder)
-        code = cli.call(main, ["train_ebp.py", f"--run_dir={name}", *arguments], explain=devices.explain)
-    return Finished(code, out.getvalue(), err.getvalue())
+    return called(main, "train_ebp.py", folder, [f"--run_dir={name}", *arguments])
 
 
 @pytest.fixture(scope="module")
 def everything(folder: Path) -> Finished:
     return call(folder, "all", *ALL)
-
-
-def result_of(folder: Path, name: str) -> dict[str, Any]:
-    return dict(json.loads((folder / name / "result.json").read_text()))
-
-
-def lines_of(folder: Path, name: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / name / "scalars.jsonl").read_text().splitlines()]
 
 
 def test_all_methods(folder: Path, everything: Finished) -> None:

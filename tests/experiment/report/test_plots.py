@@ -88,19 +88,6 @@ def test_many_lines_have_no_legend(tmp_path: Path, drawn: list[Any]) -> None:
     assert drawn[0].axes[0].get_legend() is None
 
 
-def test_recorded_scalars() -> None:
-    records: list[dict[str, Any]] = [
-        {"step": 1, "a": 2.0, "s": 1.0},
-        {"step": 2, "a": None},
-        {"step": 3, "b": 1.0},
-        {"step": 4, "a": 3.0},
-    ]
-    assert plots.recorded(records, "a") == Line([1, 4], [2.0, 3.0])
-    assert plots.recorded(records, "a", "o", spread="s", factor=2.0) == Line([1, 4], [2.0, 3.0], [2.0, 0.0], "o")
-    assert plots.recorded(records, "absent") is None
-    assert plots.recorded([], "a") is None
-
-
 def test_images(tmp_path: Path, drawn: list[Any], rng: np.random.Generator) -> None:
     images = rng.uniform(size=[5, 3, 3])
     plots.image_grid(tmp_path / "a.png", {"data": images, "samples": images[:2]}, columns=2)

@@ -14,6 +14,7 @@ import pytest
 import tensorflow as tf
 
 from experiment.run import checkpoints
+from tests.experiment.recording import record_disk
 
 
 class Model(tf.Module):
@@ -299,24 +300,13 @@ def test_all_is_on_disk_before_the_checkpoint_has_its_name(
     given = {"v": tf.Variable(1.0)}
     if earlier:
         checkpoints.save(tmp_path, 1, **given)
-    calls: list[str] = []
-    fsync, replace = os.fsync, os.replace
 
     def name(path: Any) -> str:
         parts = Path(path).relative_to(tmp_path).parts
         tidied = ["TEMPORARY" if part.startswith(".tmp-") else part for part in parts]
         return "/".join(tidied) or "."
 
-    def recorded_fsync(descriptor: int) -> None:
-        calls.append(f"sync {name(os.readlink(f'/proc/self/fd/{descriptor}'))}")
-        fsync(descriptor)
-
-    def recorded_replace(source: Any, target: Any) -> None:
-        calls.append(f"rename {name(source)} to {name(target)}")
-        replace(source, target)
-
-    monkeypatch.setattr(os, "fsync", recorded_fsync)
-    monkeypatch.setattr(os, "replace", recorded_replace)
+    calls = record_disk(monkeypatch, name)
     checkpoints.save(tmp_path, 1, **given)
     assert calls == [
         "sync TEMPORARY/state.data-00000-of-00001",

@@ -21,10 +21,8 @@ from experiment.run.devices import (
     make_train_step,
     own_words,
     replica_noise,
-    rows_of_worker,
     scope,
     shared,
-    value_of_chief,
     values_of_chief,
     worker_of,
 )
@@ -122,15 +120,15 @@ for name, where in {"one": None, "two": strategy}.items():
 
 worker = devices.worker_of(strategy)
 results["worker"] = [worker.index, worker.count, worker.num_replicas, worker.is_chief]
-results["rows"] = devices.rows_of_worker(strategy, np.arange(6)).tolist()
+results["rows"] = worker.batch_size(6)
 devices.check_same_step(strategy, 5)
-results["values"] = [devices.value_of_chief(strategy, 2.5), devices.values_of_chief(strategy, {"a": 3.5})]
+results["values"] = devices.values_of_chief(strategy, {"a": 3.5, "b": 2.5})
 parts = devices.split_batch(strategy, (tf.range(6),))
 results["parts"] = [part.numpy().tolist() for part in strategy.experimental_local_results(parts[0])]
 errors = {}
 for name, call in {
     "rows": lambda: devices.split_batch(strategy, (tf.zeros([3, 1]),)),
-    "batch": lambda: devices.rows_of_worker(strategy, np.arange(5)),
+    "batch": lambda: worker.batch_size(5),
     "late": lambda: devices.make_strategy("mirrored", num_replicas=3),
     "late threads": lambda: devices.apply_threads(3),
 }.items():
@@ -193,8 +191,8 @@ def test_checkpoint_of_two_replicas_restores(where: str, results: dict[str, Any]
 def test_worker_and_errors_with_two_devices(results: dict[str, Any]) -> None:
     assert results["threads"] == [1, 1]
     assert results["worker"] == [0, 1, 2, True]
-    assert results["rows"] == [0, 1, 2, 3, 4, 5]
-    assert results["values"] == [2.5, {"a": 3.5}]
+    assert results["rows"] == 6
+    assert results["values"] == {"a": 3.5, "b": 2.5}
     assert results["parts"] == [[0, 1, 2], [3, 4, 5]]
     errors = results["errors"]
     assert "a batch must be a multiple of the 2 replicas, got 3 rows" in errors["rows"]
@@ -262,10 +260,8 @@ def test_bad_tf_config(config: str | None, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_one_process_has_all_rows_and_its_own_values() -> None:
-    rows = np.arange(7)
-    np.testing.assert_array_equal(rows_of_worker(None, rows), rows)
-    assert value_of_chief(None, 2.5) == 2.5
-    assert values_of_chief(None, {"a": 1.0}) == {"a": 1.0}
+    assert worker_of(None).batch_size(7) == 7
+    assert values_of_chief(None, {"a": 1.0, "b": 2.5}) == {"a": 1.0, "b": 2.5}
     batch_at = shared(None, lambda step: (tf.constant(step),))
     assert int(batch_at(3)[0]) == 3
 
@@ -285,13 +281,11 @@ def test_workers_are_numbered_with_the_chief_first() -> None:
 
 
 def test_workers_share_the_rows_of_a_batch() -> None:
-    """Each row is of one worker, in their order; also of several steps at once."""
-    rows = np.arange(24).reshape(2, 12)
-    parts = [rows_of_worker(two_workers(i, 6, {"worker": 3}), rows) for i in range(3)]
-    assert all(part.shape == (2, 4) for part in parts)
-    np.testing.assert_array_equal(np.concatenate(parts, axis=1), rows)
+    """Equal parts; which rows they are is tested with the batches, tests/experiment/data/test_batches.py."""
+    workers = [worker_of(two_workers(i, 6, {"worker": 3})) for i in range(3)]
+    assert [worker.batch_size(12) for worker in workers] == [4, 4, 4]
     with pytest.raises(ValueError, match="--batch_size must be a multiple of the 6 replicas, got 8"):
-        rows_of_worker(two_workers(0, 6, {"worker": 3}), np.arange(8))
+        workers[0].batch_size(8)
 
 
 # ---------------------------------------------------------------------------------------------- flags and threads

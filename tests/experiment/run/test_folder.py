@@ -13,8 +13,9 @@ import pytest
 import tensorflow as tf
 
 from experiment.files import jsonable
+from experiment.locks import lock
 from experiment.run import folder
-from experiment.run.folder import RunDir, check_free, lock, open_folder, provenance
+from experiment.run.folder import RunDir, check_free, open_folder, provenance
 
 FLAGS = "--batch_size=100\n--dataset=boston\n--nofloat32\n--num_steps=10\n--seed=0\n"
 RECORD = {"data_sha256": "abc", "start_time": "now"}

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from tensorboard.plugins.hparams import metadata as plugin_metadata
 
 from experiment.locks import lock
 from experiment.run import Best, Fitted, Interrupted, Run, Settings, Shown, checkpoints, folder, open_run
+from tests.experiment.run.events import hparams
 from tests.experiment.run.toy import FLAGS, Data, Toy, fit, settings, train
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -164,17 +164,6 @@ def test_what_tensorboard_shows_of_a_run(tmp_path: Path) -> None:
     assert {tag for tag in found if not tag.startswith("~")} == {"flags", "versions", "train/loss", "valid/distance"}
     final = tensors(tmp_path / "run" / "tensorboard" / "run" / "final")
     assert set(final) == {"~final/test/distance", "report"}
-
-
-def hparams(folder: Path) -> dict[str, Any]:
-    (path,) = folder.iterdir()
-    found: dict[str, Any] = {}
-    for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
-        for value in tf.compat.v1.Event.FromString(record).summary.value:
-            if value.metadata.plugin_data.plugin_name == "hparams":
-                start = plugin_metadata.parse_session_start_info_plugin_data(value.metadata.plugin_data.content)
-                found |= {name: getattr(v, v.WhichOneof("kind")) for name, v in start.hparams.items()}
-    return found
 
 
 def test_flags_are_hparams_and_numbers_of_the_result_their_metrics(tmp_path: Path) -> None:

@@ -15,12 +15,12 @@ from tensorboard.backend.event_processing.plugin_event_multiplexer import EventM
 from tensorboard.context import RequestContext
 from tensorboard.plugins import base_plugin
 from tensorboard.plugins.hparams import api_pb2, backend_context, list_session_groups
-from tensorboard.plugins.hparams import metadata as plugin_metadata
 
 from experiment.files import read_jsonl
 from experiment.run.final import write_final
 from experiment.run.folder import RunDir
 from experiment.run.writer import Shown, Writer
+from tests.experiment.run.events import hparams
 
 
 def lines(run: RunDir) -> list[dict[str, Any]]:
@@ -469,14 +469,7 @@ def test_the_end_of_a_run_that_is_written_twice_is_there_once(tmp_path: Path) ->
 def test_settings_of_a_row_are_those_of_the_plugin(tmp_path: Path) -> None:
     """Read back by its own protocol buffers: name -> value, with its type."""
     finish(RunDir(tmp_path), rate=0.1, nll=1.5)
-    (path,) = (tmp_path / "tensorboard" / "run" / "final").iterdir()
-    found: dict[str, Any] = {}
-    for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
-        for value in tf.compat.v1.Event.FromString(record).summary.value:
-            if value.metadata.plugin_data.plugin_name == "hparams":
-                start = plugin_metadata.parse_session_start_info_plugin_data(value.metadata.plugin_data.content)
-                found |= {name: getattr(v, v.WhichOneof("kind")) for name, v in start.hparams.items()}
-    assert found == {"learning_rate": 0.1, "hidden": "5,4", "jit": False}
+    assert hparams(tmp_path / "tensorboard" / "run" / "final") == {"learning_rate": 0.1, "hidden": "5,4", "jit": False}
 
 
 def test_figures_of_the_end_are_shown(tmp_path: Path, rng: np.random.Generator) -> None:
