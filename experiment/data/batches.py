@@ -6,14 +6,16 @@ minibatches(first=7, count=5)                       # int64 [5, 100]: the rows o
 
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import tensorflow as tf
 from numpy.typing import NDArray
 
 from experiment.data.rows import Indices
 from experiment.seeds import Seeds, numpy_rng
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 __all__ = ["ArrayBatches", "Minibatches", "batch_indices"]
 
@@ -70,14 +72,14 @@ class ArrayBatches:
         self._arrays, self._seed, self._size = arrays, seed, batch_size * num_lanes
         self._lane = slice(lane * batch_size, (lane + 1) * batch_size)
         is_full = num_lanes == 1 and batch_size >= num_rows
-        self._everything = tuple(map(tf.constant, arrays)) if is_full else None
+        self._everything = _tensors(arrays) if is_full else None
 
-    def __call__(self, step: int) -> tuple[tf.Tensor, ...]:
+    def __call__(self, step: int) -> "tuple[tf.Tensor, ...]":
         """This lane's rows of the minibatch of a step."""
         if self._everything is not None:
             return self._everything
         rows = batch_indices(self._seed, step, len(self._arrays[0]), self._size)[self._lane]
-        return tuple(tf.constant(array[rows]) for array in self._arrays)
+        return _tensors([array[rows] for array in self._arrays])
 
     def scalars(self) -> dict[str, float]:
         """What to log: nothing, as no step waits for arrays in memory."""
@@ -108,6 +110,12 @@ def batch_indices(seed: int, step: int, num_data: int, batch_size: int) -> Indic
         return head
     tail = _permutation(int(seed), epoch + 1, int(num_data))[: batch_size - len(head)]
     return np.concatenate([head, tail])
+
+
+def _tensors(arrays: Sequence[NDArray[Any]]) -> "tuple[tf.Tensor, ...]":
+    import tensorflow as tf  # only here: a table may be read without
+
+    return tuple(map(tf.constant, arrays))
 
 
 @functools.lru_cache(maxsize=2)

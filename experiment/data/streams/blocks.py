@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute
-import tensorflow as tf
+
+from experiment.data.streams import storage
 
 __all__ = [
     "BLOCK_BYTES",
@@ -89,11 +90,11 @@ def read_bytes(path: str, block: Block) -> bytes:
 
     :raises OSError: if the file is shorter than it was.
     """
-    with tf.io.gfile.GFile(path, "rb") as file:
+    with storage.open_file(path) as file:
         file.seek(block.start)
-        content = bytes(file.read(block.stop - block.start))
+        content = file.read(block.stop - block.start)
     if len(content) != block.stop - block.start:
-        raise OSError(f"it ends at byte {block.start + len(content)}, {block.stop} are needed")
+        raise OSError(f"end of file at byte {block.start + len(content)}, {block.stop} are needed")
     return content
 
 

@@ -5,9 +5,8 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.csv
-import tensorflow as tf
 
-from experiment.data.streams import blocks
+from experiment.data.streams import blocks, storage
 from experiment.data.streams.blocks import NULLS, Block, Extent, Kind, Layout, kind_of, read_bytes
 
 __all__ = ["extents", "kinds", "read"]
@@ -20,7 +19,7 @@ def kinds(path: str, header: Sequence[str] | None) -> dict[str, Kind]:
 
     :param header: names of the columns of a file without a header line.
     """
-    with tf.io.gfile.GFile(path, "rb") as file:
+    with storage.open_file(path) as file:
         head = file.read(_HEAD_BYTES)
     names = _header(path) if header is None else list(header)
     lines = head.split(b"\n")
@@ -72,7 +71,7 @@ def read(path: str, block: Block, layout: Layout, header: Sequence[str] | None, 
 def _line_ends(path: str, size: int, *, skip_line: bool) -> Iterator[tuple[int, int]]:
     """Where the header ends, and then ends of lines, about a block apart, with the lines since the last."""
     position = 0
-    with tf.io.gfile.GFile(path, "rb") as file:
+    with storage.open_file(path) as file:
         if skip_line:
             position = len(file.readline())
         yield position, 0
@@ -93,7 +92,7 @@ def _line_ends(path: str, size: int, *, skip_line: bool) -> Iterator[tuple[int, 
 
 
 def _header(path: str) -> list[str]:
-    with tf.io.gfile.GFile(path, "rb") as file:
+    with storage.open_file(path) as file:
         line = file.readline()
     if not line.strip():
         raise OSError("its first line must be a header, it is empty")

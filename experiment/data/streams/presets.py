@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-import tensorflow as tf
 from numpy.typing import NDArray
 
 from experiment.data.rows import Task
+from experiment.data.streams import storage
 from experiment.data.streams.shards import Field, Layout, columns_of, find_files
 
 __all__ = ["PRESETS", "Selection", "StreamPreset", "numeric"]
@@ -267,9 +267,9 @@ def _matrix(frame: pd.DataFrame, names: Sequence[str]) -> NDArray[np.float64]:
 def _lookup(path: str, key: str, columns: list[str]) -> pd.DataFrame:
     """A small CSV table by its column `key`; values that are no numbers become NaN."""
     try:
-        with tf.io.gfile.GFile(path, "r") as file:
+        with storage.open_file(path) as file:
             table: Any = pd.read_csv(file, usecols=[key, *columns], na_values="None")
-    except (OSError, ValueError, tf.errors.OpError) as error:
+    except (OSError, ValueError) as error:
         needed = ", ".join([key, *columns])
         raise ValueError(f"{path} must be a CSV file with the columns {needed} ({error}).") from error
     table = table.dropna(subset=[key]).drop_duplicates(key).set_index(key)

@@ -9,16 +9,18 @@ the step, and a resumed run reads on at the very row where the checkpoint was ma
 import heapq
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import tensorflow as tf
 from absl import logging
 from numpy.typing import NDArray
 
 from experiment.data.rows import Indices, Part
 from experiment.data.streams.stream import TRAIN, Divider, Stream, in_order
 from experiment.seeds import numpy_rng
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 __all__ = ["BatchReader"]
 
@@ -75,14 +77,13 @@ class BatchReader:
                 *(shuffle_rows, mean_rows),
             )
         self._divide = Divider(stream.shards, stream.preset, stream.settings)
-        part = self._window(0, 0, slice(0, 1))
-        self._signature = tuple(tf.TensorSpec([None, a.shape[1]], a.dtype) for a in part)
+        self._like = self._window(0, 0, slice(0, 1))
         self._next_step = -1
         self._batches: Iterator[Any] = iter(())
         self._failure: ValueError | None = None
         self.wait_seconds = 0.0
 
-    def __call__(self, step: int) -> tuple[tf.Tensor, tf.Tensor]:
+    def __call__(self, step: int) -> "tuple[tf.Tensor, tf.Tensor]":
         """The batch of a step: inputs [batch_size, D] and targets [batch_size, P].
 
         :raises ValueError: naming the file, if one has become unreadable or was changed since the scan.
@@ -92,7 +93,7 @@ class BatchReader:
             self._batches = iter(self._dataset(step))
         try:
             batch = next(self._batches)
-        except tf.errors.OpError:
+        except Exception:
             self._next_step = -1
             if self._failure is not None:
                 raise self._failure from None
@@ -105,13 +106,14 @@ class BatchReader:
         """What to log: `wait_seconds`, the time that steps have waited for rows in this process."""
         return {"train/input_wait_seconds": self.wait_seconds}
 
-    def _dataset(self, step: int) -> tf.data.Dataset:
+    def _dataset(self, step: int) -> "tf.data.Dataset":
         epoch, offset = divmod(step * self._batch_size, self._rows_per_epoch)
         ends = np.cumsum(self._window_rows(epoch))
         first = int(np.searchsorted(ends, offset, side="right"))
         skipped = offset - (int(ends[first - 1]) if first else 0)
         first += epoch * self._windows_per_epoch
         self._failure = None
+        import tensorflow as tf  # only here: a stream may be looked at without
 
         def read(number: Any) -> tuple[NDArray[Any], ...]:
             try:
@@ -121,9 +123,9 @@ class BatchReader:
                 self._failure = error if isinstance(error, ValueError) else ValueError(f"the stream failed: {error}")
                 raise
 
-        def window(number: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            arrays = tf.numpy_function(read, [number], [spec.dtype for spec in self._signature])
-            return tuple(tf.ensure_shape(a, spec.shape) for a, spec in zip(arrays, self._signature, strict=True))
+        def window(number: "tf.Tensor") -> "tuple[tf.Tensor, ...]":
+            arrays = tf.numpy_function(read, [number], [array.dtype for array in self._like])
+            return tuple(tf.ensure_shape(a, [None, b.shape[1]]) for a, b in zip(arrays, self._like, strict=True))
 
         windows = tf.data.Dataset.range(first, np.iinfo(np.int64).max).map(window).prefetch(1)
         options = tf.data.Options()

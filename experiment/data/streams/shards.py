@@ -4,8 +4,8 @@
     frame = shards.read(7)                              # block 7 as a DataFrame with the columns "x" and "y"
 
 A block is a row group of a Parquet file, or about `blocks.BLOCK_BYTES` of a CSV or TFRecord file. Finding the blocks
-reads the footers of Parquet files and every byte of the others, once. Paths are opened with `tf.io.gfile`, so they may
-be on any file system that TensorFlow knows. CSV files have one row a line: no line breaks within quotes.
+reads the footers of Parquet files and every byte of the others, once. Paths with "://" may be on any file system that
+TensorFlow knows. CSV files have one row a line: no line breaks within quotes.
 """
 
 import itertools
@@ -17,10 +17,9 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import tensorflow as tf
 from numpy.typing import NDArray
 
-from experiment.data.streams import csv, parquet, tfrecord
+from experiment.data.streams import csv, parquet, storage, tfrecord
 from experiment.data.streams.blocks import Block, Extent, Field, Kind, Layout, values
 
 __all__ = ["Field", "Format", "Layout", "Shards", "columns_of", "find_files", "open_shards"]
@@ -78,7 +77,7 @@ class Shards:
                     for name, field in layout.items()
                 }
             )
-        except (OSError, ValueError, KeyError, pa.ArrowException, tf.errors.OpError) as error:
+        except (OSError, ValueError, KeyError, pa.ArrowException) as error:
             rows = f"{block.first_row} to {block.first_row + block.num_rows - 1}"
             raise ValueError(
                 f"{path} cannot be read in rows {rows}: {_short(error)}; {_advice(self.format)}"
@@ -101,9 +100,9 @@ def find_files(pattern: str) -> tuple[Format, tuple[str, ...]]:
     files: list[str] = []
     for part in filter(None, (part.strip() for part in pattern.split(","))):
         try:
-            is_folder = tf.io.gfile.isdir(part)
-            found = tf.io.gfile.glob(os.path.join(part, "*") if is_folder else part)
-        except tf.errors.OpError as error:
+            is_folder = storage.is_folder(part)
+            found = storage.find(os.path.join(part, "*") if is_folder else part)
+        except OSError as error:
             raise ValueError(f"{part!r} must be a file, folder or pattern: {_short(error)}.") from error
         if is_folder:
             found = [path for path in found if _format(path) is not None]
@@ -140,7 +139,7 @@ def open_shards(
         than the layouts want; or no rows at all.
     """
     format_, files = find_files(pattern)
-    sizes = tuple(tf.io.gfile.stat(path).length for path in files)
+    sizes = tuple(map(storage.size, files))
     chosen, blocks = [], []
     for number, path in enumerate(files):
         chosen.append(_layout(path, columns_of(path, header=header), layouts, files[0]))
@@ -149,7 +148,7 @@ def open_shards(
             for start, stop, rows in _extents(format_, path, sizes[number], header):
                 blocks.append(Block(number, start, stop, first_row, rows))
                 first_row += rows
-        except (OSError, pa.ArrowException, tf.errors.OpError) as error:
+        except (OSError, pa.ArrowException) as error:
             raise ValueError(f"{path} cannot be read: {_short(error)}; {_advice(format_)}") from error
     if not blocks:
         raise ValueError(f"{pattern} must hold rows, but its {len(files)} files have none; check the path.")
@@ -171,7 +170,7 @@ def columns_of(path: str, *, header: Sequence[str] | None = None) -> dict[str, K
         if format_ == "parquet":
             return parquet.kinds(path)
         return tfrecord.kinds(path) if format_ == "tfrecord" else csv.kinds(path, header)
-    except (OSError, ValueError, pa.ArrowException, tf.errors.OpError) as error:
+    except (OSError, ValueError, pa.ArrowException) as error:
         raise ValueError(f"{path} cannot be read: {_short(error)}; {_advice(format_ or 'csv')}") from error
 
 
@@ -207,8 +206,7 @@ def _layout(path: str, kinds: Mapping[str, Kind], layouts: Sequence[Layout], fir
 
 
 def _short(error: BaseException) -> str:
-    text = error.message if isinstance(error, tf.errors.OpError) else str(error)
-    return " ".join(itertools.islice(text.split(), 60)).split(" [[{{node")[0].rstrip(".;")
+    return " ".join(itertools.islice(str(error).split(), 60)).rstrip(".;")
 
 
 def _advice(format_: str) -> str:

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pandas as pd
-import tensorflow as tf
 
 from experiment.data.streams.blocks import Block, Extent, Kind, Layout, joined, read_bytes
+from experiment.data.streams.storage import tensorflow_errors
 
 __all__ = ["extents", "kinds", "read"]
 
@@ -31,14 +31,15 @@ def extents(path: str, size: int) -> Iterator[Extent]:
 def read(path: str, block: Block, layout: Layout) -> Mapping[str, Any]:
     """The layout's features of a block. Numbers may be stored as floats or as integers."""
     records = _split(read_bytes(path, block))
-    types = {field.column: tf.float32 if field.kind == "number" else tf.string for field in layout.values()}
-    first = tf.train.Example.FromString(records[0]).features.feature
-    for name in types:
-        if first[name].WhichOneof("kind") == "int64_list":
-            types[name] = tf.int64
-    spec = {name: tf.io.FixedLenFeature([], dtype) for name, dtype in types.items()}
-    with tf.device("CPU:0"):
-        parsed = tf.io.parse_example(tf.constant(records), spec)
+    with tensorflow_errors() as tf:
+        types = {field.column: tf.float32 if field.kind == "number" else tf.string for field in layout.values()}
+        first = tf.train.Example.FromString(records[0]).features.feature
+        for name in types:
+            if first[name].WhichOneof("kind") == "int64_list":
+                types[name] = tf.int64
+        spec = {name: tf.io.FixedLenFeature([], dtype) for name, dtype in types.items()}
+        with tf.device("CPU:0"):
+            parsed = tf.io.parse_example(tf.constant(records), spec)
     return {
         name: pd.Series(value.numpy()).str.decode("utf-8") if value.dtype == tf.string else value.numpy()
         for name, value in parsed.items()
@@ -48,10 +49,11 @@ def read(path: str, block: Block, layout: Layout) -> Mapping[str, Any]:
 def _record_ends(path: str, size: int) -> Iterator[tuple[int, int]]:
     position = 0
     yield 0, 0
-    dataset = tf.data.TFRecordDataset(path, buffer_size=_READ_BYTES).map(tf.strings.length).batch(64)
-    for lengths in dataset.as_numpy_iterator():
-        position += int(lengths.sum()) + 16 * len(lengths)  # length, its checksum, and that of the content
-        yield position, len(lengths)
+    with tensorflow_errors() as tf:
+        dataset = tf.data.TFRecordDataset(path, buffer_size=_READ_BYTES).map(tf.strings.length).batch(64)
+        for lengths in dataset.as_numpy_iterator():
+            position += int(lengths.sum()) + 16 * len(lengths)  # length, its checksum, and that of the content
+            yield position, len(lengths)
     if position != size:
         raise OSError(f"its records end at byte {position} of {size}")
 
@@ -69,8 +71,9 @@ def _split(content: bytes) -> list[bytes]:
 
 
 def _first_features(path: str) -> Mapping[str, Any]:
-    for record in tf.data.TFRecordDataset(path).take(1).as_numpy_iterator():
-        return tf.train.Example.FromString(record).features.feature
+    with tensorflow_errors() as tf:
+        for record in tf.data.TFRecordDataset(path).take(1).as_numpy_iterator():
+            return tf.train.Example.FromString(record).features.feature
     raise OSError("it holds no records")
 
 
