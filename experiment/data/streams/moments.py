@@ -21,9 +21,12 @@ class Scale(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Count, mean, sum of squared deviations and range of each column: what standardisation needs, mergeable."""
+    """Count, mean, sum of squared deviations and range of each column [D]: what standardisation needs, mergeable.
 
-    count: int
+    NaN is a missing value: it counts nowhere.
+    """
+
+    count: NDArray[np.int64]
     mean: NDArray[np.float64]
     squares: NDArray[np.float64]
     low: NDArray[np.float64]
@@ -32,19 +35,32 @@ class Moments:
     @classmethod
     def of(cls, array: NDArray[np.float64]) -> "Moments":
         """Those of `array` [n, D]."""
-        if len(array) == 0:
-            zeros = np.zeros(array.shape[1])
-            return cls(0, zeros, zeros, zeros + np.inf, zeros - np.inf)
-        mean = array.mean(axis=0)
-        return cls(len(array), mean, np.square(array - mean).sum(axis=0), array.min(axis=0), array.max(axis=0))
+        num_rows, num_columns = array.shape
+        if num_rows:
+            mean = array.mean(axis=0)
+            if np.isfinite(mean).all():  # no NaN
+                squares = np.square(array - mean).sum(axis=0)
+                return cls(np.full(num_columns, num_rows), mean, squares, array.min(axis=0), array.max(axis=0))
+        is_there = ~np.isnan(array)
+        count = is_there.sum(axis=0)
+        mean = np.where(is_there, array, 0.0).sum(axis=0) / np.maximum(count, 1)
+        squares = np.square(np.where(is_there, array - mean, 0.0)).sum(axis=0)
+        low, high = (np.where(is_there, array, limit) for limit in (np.inf, -np.inf))
+        return cls(count, mean, squares, low.min(axis=0, initial=np.inf), high.max(axis=0, initial=-np.inf))
+
+    @classmethod
+    def constant(cls, count: NDArray[np.int64], value: NDArray[np.float64]) -> "Moments":
+        """Those of `count` [D] rows that all hold `value` [D]."""
+        has = count > 0
+        zeros = np.zeros(len(value))
+        low, high = np.where(has, value, np.inf), np.where(has, value, -np.inf)
+        return cls(count, np.where(has, value, 0.0), zeros, low, high)
 
     def merge(self, other: "Moments") -> "Moments":
         """Those of both sets of rows together; Chan, Golub and LeVeque (1979), Eq. (2.1)."""
         count = self.count + other.count
-        if count == 0:
-            return self
         change = other.mean - self.mean
-        fraction = other.count / count
+        fraction = other.count / np.maximum(count, 1)
         return Moments(
             count,
             self.mean + change * fraction,

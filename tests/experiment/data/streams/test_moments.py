@@ -1,5 +1,6 @@
 """Moments of pieces are those of the whole; samples do not depend on the pieces."""
 
+import functools
 import itertools
 import math
 from pathlib import Path
@@ -26,6 +27,24 @@ def test_moments_merge_in_any_grouping(rng: np.random.Generator) -> None:
         np.testing.assert_allclose(found.mean, [math.fsum(column) / len(array) for column in array.T], rtol=1e-14)
         np.testing.assert_allclose(found.scale[:2], array[:, :2].std(axis=0), rtol=1e-9)  # 1e6 eps, squared deviations
         assert (found.scale[2], found.constant_columns) == (1.0, (2,))
+
+
+def test_missing_values_count_nowhere(rng: np.random.Generator) -> None:
+    """Pieces of which one has no value in a column, one none at all, and one no row; then the values put in."""
+    array = rng.normal(3.0, 2.0, (60, 3))
+    array[rng.random((60, 3)) < 0.3] = np.nan
+    array[20:40, 1] = array[30:40] = np.nan
+    cuts = [0, 20, 30, 30, 40, 60]
+    moments = [Moments.of(array[start:stop]) for start, stop in itertools.pairwise(cuts)]
+    whole = functools.reduce(Moments.merge, moments)
+    np.testing.assert_array_equal(whole.count, np.isfinite(array).sum(axis=0))
+    fills = np.array([7.0, -1.0, 0.0])
+    filled = whole.merge(Moments.constant(len(array) - whole.count, fills))
+    for found, values in ((whole, array), (filled, np.where(np.isnan(array), fills, array))):
+        # Rounding: few merges of sums of at most 60 values.
+        np.testing.assert_allclose(found.scale().mean, np.nanmean(values, axis=0), rtol=1e-13)
+        np.testing.assert_allclose(found.scale().scale, np.nanstd(values, axis=0), rtol=1e-13)
+        np.testing.assert_array_equal([found.low, found.high], [np.nanmin(values, axis=0), np.nanmax(values, axis=0)])
 
 
 def test_sample_is_uniform_and_does_not_depend_on_its_blocks(whole: pd.DataFrame, tmp_path: Path) -> None:
