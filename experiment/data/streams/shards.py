@@ -87,7 +87,7 @@ class Shards:
         if self.format == "parquet":
             return parquet.read(path, block, layout)
         if self.format == "tfrecord":
-            return tfrecord.read(path, block, layout)
+            return tfrecord.read(path, block, {field.column for field in layout.values()})
         return csv.read(path, block, layout, self.header, drop_bad_rows=self.drop_bad_rows)
 
 

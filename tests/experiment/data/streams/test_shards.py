@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -171,6 +172,34 @@ def test_flipped_bit_of_a_record_is_found(frames: list[pd.DataFrame], tmp_path: 
     path.write_bytes(content)
     with pytest.raises(ValueError, match=r"part0.tfrecord cannot be read: .*corrupted record"):
         open_shards(str(path), layouts=[LAYOUT])
+
+
+def write_features(rows: list[dict[str, Any]], path: Path) -> None:
+    """Examples of features of any kind: bytes, floats or integers, in lists of any length."""
+    kinds = {bytes: ("bytes_list", tf.train.BytesList), float: ("float_list", tf.train.FloatList)}
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for row in rows:
+            feature = {}
+            for name, values in row.items():
+                kind, list_of = kinds.get(type(values[0]) if values else float, ("int64_list", tf.train.Int64List))
+                feature[name] = tf.train.Feature(**{kind: list_of(value=values)})
+            writer.write(tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString())
+
+
+def test_text_and_absent_features_of_records(tmp_path: Path) -> None:
+    """A feature may be absent or empty, in the first record, too; bytes are text."""
+    path = tmp_path / "a.tfrecord"
+    rows = [{"n": [3], "x": []}, {"n": [4], "x": [0.5], "s": ["ä".encode()]}, {"x": [1.5], "s": [b"b"]}]
+    write_features(rows, path)
+    assert columns_of(str(path)) == {"n": "number", "s": "text", "x": "number"}
+    frame = open_shards(str(path), layouts=[{"n": Field("n"), "x": Field("x"), "s": Field("s", "text")}]).read(0)
+    np.testing.assert_array_equal(frame[["n", "x"]], [[3, np.nan], [4, 0.5], [np.nan, 1.5]])
+    assert [None if pd.isna(value) else value for value in frame["s"]] == [None, "ä", "b"]
+    write_features([*rows, {"n": [1, 2]}], path)
+    with pytest.raises(
+        ValueError, match=r"a.tfrecord cannot be read .* feature 'n' must have one value in each example"
+    ):
+        open_shards(str(path), layouts=[{"n": Field("n")}]).read(0)
 
 
 def test_damaged_row_group_is_named(frames: list[pd.DataFrame], tmp_path: Path) -> None:
