@@ -10,7 +10,7 @@ from scipy.stats import rankdata
 
 Task = Literal["regression", "binary", "multiclass"]
 
-__all__ = ["area_under_curve", "metrics", "mixture_quantiles"]
+__all__ = ["area_under_curve", "gaussian_mixture_crps", "metrics", "mixture_quantiles"]
 
 _CHUNK_FLOATS = 4_000_000
 
@@ -75,6 +75,30 @@ def mixture_quantiles(
         np.concatenate([_quantile(means[:, i : i + rows], deviations[:, i : i + rows], p) for i in starts])
         for p in probabilities
     ]
+
+
+def gaussian_mixture_crps(
+    weights: NDArray[Any], means: NDArray[Any], variances: NDArray[Any], Y: NDArray[Any]
+) -> NDArray[np.float64]:
+    """Continuous ranked probability score of mixtures of Gaussians: E|y' - y| - E|y' - y''| / 2, in the units of Y.
+
+    Grimit et al., "The continuous ranked probability score for circular variables ...", 2006, Eq. (5).
+
+    :param weights: [S], their sum is 1. :param means: [S, N, P]. :param variances: [S, N, P]. :param Y: [N, P].
+    :return: [N, P].
+    """
+
+    def distance(mean: NDArray[Any], variance: NDArray[Any]) -> NDArray[np.float64]:
+        """E|z| of Gaussians."""
+        deviation = np.sqrt(variance)
+        ratio = np.divide(mean, deviation, out=np.zeros_like(mean), where=deviation > 0)
+        density = np.exp(-0.5 * np.square(ratio)) / np.sqrt(2 * np.pi)
+        return np.where(deviation > 0, mean * (2 * ndtr(ratio) - 1) + 2 * deviation * density, np.abs(mean))
+
+    score = np.tensordot(weights, distance(Y - means, variances), axes=1)
+    for weight, mean, variance in zip(weights, means, variances, strict=True):
+        score -= 0.5 * weight * np.tensordot(weights, distance(means - mean, variances + variance), axes=1)
+    return score
 
 
 def _quantile(means: NDArray[np.float64], deviations: NDArray[np.float64], probability: float) -> NDArray[np.float64]:
