@@ -31,6 +31,7 @@ setup(
         "tensorboard>=2.19,<2.22",
         "tensorflow>=2.19,<2.22",
         "tensorflow-probability>=0.25,<0.26",
+        "tomli>=2; python_version < '3.11'",  # later ones have tomllib
         "tf_keras>=2.19,<2.22",  # TensorFlow Probability needs Keras 2, of TensorFlow's own version
         "tqdm>=4.60",
     ],

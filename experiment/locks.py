@@ -16,11 +16,12 @@ LOCK = ".lock"
 
 
 @contextmanager
-def lock(path: str | os.PathLike[str]) -> Iterator[None]:
+def lock(path: str | os.PathLike[str], *, flag: str = "run_dir") -> Iterator[None]:
     """Hold the folder of a run, so that no second process writes into it; the system frees it when a process ends.
 
     The file `.lock` stays; it says who held the folder last.
 
+    :param flag: what the folder was given as, for the message.
     :raises ValueError: if another process holds it, naming its host and number.
     """
     folder = Path(path).expanduser()
@@ -32,7 +33,7 @@ def lock(path: str | os.PathLike[str]) -> Iterator[None]:
             file.seek(0)
             owner = file.read().strip() or "another process"
             raise ValueError(
-                f"--run_dir={folder} is in use by {owner}; wait for its end, or give another --run_dir."
+                f"--{flag}={folder} is in use by {owner}; wait for its end, or give another --{flag}."
             ) from error
         file.truncate(0)
         file.write(f"process {os.getpid()} on {platform.node()}\n")
@@ -40,13 +41,13 @@ def lock(path: str | os.PathLike[str]) -> Iterator[None]:
         yield
 
 
-def refuse_if_held(folder: Path) -> None:
+def refuse_if_held(folder: Path, *, flag: str = "run_dir") -> None:
     """Look at the lock of a folder that may be there, and leave no lock where there is none.
 
     :raises ValueError: as :func:`lock`.
     """
     if (folder / LOCK).exists():
-        with lock(folder):
+        with lock(folder, flag=flag):
             pass
 
 

@@ -30,7 +30,18 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar, Union, get_args, 
 
 from absl import flags as absl_flags
 
-__all__ = ["HelpWanted", "Later", "NamedFlag", "at_least", "group", "help_text", "named_flags", "parse", "text"]
+__all__ = [
+    "HelpWanted",
+    "Later",
+    "NamedFlag",
+    "at_least",
+    "group",
+    "help_text",
+    "named_flags",
+    "parse",
+    "positional",
+    "text",
+]
 
 T = TypeVar("T")
 NOT_STORED = frozenset({"resume", "run_dir"})
@@ -74,6 +85,11 @@ def group(*, prefix: str = "", omit: Sequence[str] = (), **defaults: Any) -> Any
     return dataclasses.field(metadata={"prefix": prefix, "omit": tuple(omit), "defaults": defaults})
 
 
+def positional() -> Any:
+    """A required field of text that may be given without the name of its flag: `sweep.py FILE`, or `--file=FILE`."""
+    return dataclasses.field(metadata={"positional": True})
+
+
 def parse(kind: type[T], arguments: Sequence[str], program: str = "program", *, with_absl: bool = False) -> T:
     """Make a `kind` from the command line.
 
@@ -91,6 +107,8 @@ def parse(kind: type[T], arguments: Sequence[str], program: str = "program", *, 
         for name in list(absl_flags.FLAGS):
             if name not in values and absl_flags.FLAGS[name].name == name:  # else the short name of another
                 values[name] = absl_flags.FLAGS[name]
+    alone = [field.name for field in dataclasses.fields(kind) if "positional" in field.metadata]  # type: ignore[arg-type]
+    values.set_gnu_getopt(bool(alone))  # flags may also follow it
     try:
         rest = values([program, *arguments])
     except absl_flags.Error as error:
@@ -100,6 +118,8 @@ def parse(kind: type[T], arguments: Sequence[str], program: str = "program", *, 
         raise ValueError(f"{error}; see --help.") from error
     if values["help"].value:
         raise HelpWanted(help_text(kind, program))
+    if alone and rest[1:] and values[alone[0]].value is None:
+        values[alone[0]].value = rest.pop(1)
     if rest[1:]:
         raise ValueError(f"all arguments must be flags, --name=value, got {rest[1]!r}; see --help.")
     return _made(kind, {flag: _converted(flag, values[flag.name].value) for flag in found})

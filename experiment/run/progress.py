@@ -7,7 +7,9 @@ from types import TracebackType
 
 from tqdm import tqdm
 
-__all__ = ["Progress", "duration", "headline"]
+from experiment.report.text import duration
+
+__all__ = ["Progress", "headline"]
 
 LINE_SECONDS = 60.0
 PARTS = ("train", "valid", "test")
@@ -19,16 +21,6 @@ def headline(scalars: Mapping[str, float]) -> dict[str, float]:
     if tags["valid"] is not None:
         tags["test"] = None
     return {tag: float(scalars[tag]) for tag in tags.values() if tag is not None}
-
-
-def duration(seconds: float) -> str:
-    """Time as text: "42 s", "3 min 5 s", "2 h 40 min"."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
 class Progress:

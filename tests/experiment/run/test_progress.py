@@ -11,8 +11,9 @@ from contextlib import contextmanager
 
 import pytest
 
+from experiment.report.text import duration
 from experiment.run import fit
-from experiment.run.progress import Progress, duration, headline
+from experiment.run.progress import Progress, headline
 
 
 class Clock:
