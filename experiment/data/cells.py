@@ -1,0 +1,89 @@
+"""Cells of a column of texts: the different ones, those that stand for a missing value, and where one of them is."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+__all__ = ["MARKERS", "MISSING", "Cells", "cells_of", "is_missing", "is_text", "matches", "one_chunk"]
+
+MISSING = (
+    *("", "NaN", "nan", "NAN", "-NaN", "-nan", "NaT", "null", "NULL", "Null"),
+    *("N/A", "n/a", "#N/A", "#N/A N/A", "#NA", "\\N", "<NA>", "<N/A>"),
+)
+"""Texts that stand for a missing value in every column, without the spaces around them."""
+
+MARKERS = (
+    *("NA", "na", "None", "none", "NONE", "nil", "Nil", "NIL", "N.A.", "n.a.", "missing", "Missing", "MISSING"),
+    *("?", "??", "-", "--", "---", ".", "..", "...", "*", "\N{EN DASH}", "\N{EM DASH}", "\N{HORIZONTAL ELLIPSIS}"),
+)
+"""Texts that stand for a missing value in columns of numbers, dates and times, and are levels in columns of text."""
+
+
+class Cells(NamedTuple):
+    """The cells of a column of texts.
+
+    :ivar texts: the different texts in the order in which they first occur, without the spaces around them; a text
+        occurs twice if it was written with different spaces.
+    :ivar rows: of each row, the number of its text, or -1 where the source has no value. int32 [N].
+    """
+
+    texts: pa.Array
+    rows: NDArray[np.int32]
+
+    def counts(self) -> NDArray[np.int64]:
+        """How many rows have each text."""
+        return np.bincount(self.rows[self.rows >= 0], minlength=len(self.texts))
+
+    def first(self, chosen: NDArray[np.bool_]) -> tuple[int, str, int]:
+        """The first row whose text is one of the `chosen` (one bool a text, at least one), that text, and how many."""
+        is_there = np.append(chosen, False)[self.rows]
+        row = int(is_there.argmax())
+        return row, self.texts[int(self.rows[row])].as_py(), int(is_there.sum())
+
+    def spread(self, values: NDArray[Any], missing: Any) -> NDArray[Any]:
+        """Values of the texts as values of the rows; `missing` where there is no text."""
+        extended = np.empty(len(values) + 1, dtype=values.dtype)
+        extended[:-1], extended[-1] = values, missing
+        return extended[self.rows]
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether values of an Arrow type are texts."""
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+
+
+def one_chunk(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray:
+    """Values as a chunked array of at least one chunk."""
+    chunked = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
+    return chunked if chunked.num_chunks else pa.chunked_array([pa.array([], values.type)])
+
+
+def cells_of(values: pa.ChunkedArray | pa.Array) -> Cells:
+    """The different texts of a column of strings and the rows that they stand in."""
+    encoded = one_chunk(values).dictionary_encode().unify_dictionaries()
+    texts = pc.utf8_trim_whitespace(encoded.chunk(0).dictionary)
+    parts = [chunk.indices.fill_null(-1).to_numpy(zero_copy_only=False) for chunk in encoded.chunks]
+    return Cells(texts, np.concatenate(parts).astype(np.int32, copy=False))
+
+
+def is_missing(texts: pa.Array, na_values: Sequence[str], *, markers: bool) -> NDArray[np.bool_]:
+    """Which texts stand for a missing value.
+
+    :param na_values: texts that do so besides :data:`MISSING`.
+    :param markers: whether :data:`MARKERS` do so, too.
+    """
+    names = {*MISSING, *(MARKERS if markers else ()), *(value.strip() for value in na_values)}
+    return _as_numpy(pc.is_in(texts, value_set=pa.array(sorted(names), texts.type)))
+
+
+def matches(texts: pa.Array, pattern: str) -> NDArray[np.bool_]:
+    """Which texts a pattern (RE2) matches as a whole."""
+    return _as_numpy(pc.match_substring_regex(texts, f"^(?:{pattern})$"))
+
+
+def _as_numpy(values: pa.BooleanArray) -> NDArray[np.bool_]:
+    return np.asarray(pc.fill_null(values, False).to_numpy(zero_copy_only=False), dtype=bool)

@@ -1,0 +1,235 @@
+"""What a column of a table is, and how its cells become values.
+
+    column = Column("price", "number", decimal=",", thousands=".", unit="€")
+    parse(pa.array(["1.234,50 €", "n/a"]), column, where="shop.csv")                       # [1234.5, NaN]
+    Column.from_json(column.to_json()) == column
+
+A plain number is read as Python's `float` reads it, to the last bit. :mod:`experiment.data.inference` finds out what
+the columns of a new table are.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal, get_args
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from experiment.data import numerals, times
+from experiment.data.cells import Cells, cells_of, is_missing, one_chunk
+from experiment.data.numerals import Style
+from experiment.data.typed import days_of, decoded, floats_of, hours_of, kind_of_type, texts_of
+
+__all__ = ["Column", "Kind", "parse", "style_of"]
+
+Kind = Literal["number", "boolean", "category", "date", "time", "text", "ignored"]
+
+_VERSION = 1
+_MAX_LENGTH = 100
+
+
+@dataclass(frozen=True)
+class Column:
+    """How the cells of one column are read.
+
+    :param name: of the column.
+    :param kind: "number", "boolean" (0 and 1), "category" (text of a few levels), "date", "time" (hours), "text" (of too
+        many levels to be inputs) or "ignored".
+    :param decimal: of numbers as text: the decimal sign, "." or ",".
+    :param thousands: between groups of digits: "", ",", ".", " " (of any width) or "'".
+    :param unit: the text before or after every number, such as "€" or "%".
+    :param has_parentheses: (5) is minus 5.
+    :param date_format: of dates and times as text, a `strptime` format; "" if they come as dates or times.
+    :param true: of booleans as text: what is 1, as it was written, the most frequent first. Case does not matter.
+    :param false: what is 0.
+    :param note: what has to be known of the reading, in words; "" for plain numbers and texts.
+    """
+
+    name: str
+    kind: Kind
+    decimal: str = "."
+    thousands: str = ""
+    unit: str = ""
+    has_parentheses: bool = False
+    date_format: str = ""
+    true: tuple[str, ...] = ()
+    false: tuple[str, ...] = ()
+    note: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """A dictionary for `experiment.files.write_json`: name, kind, version, and what is not the default."""
+        defaults = {field.name: field.default for field in fields(self)}
+        stored = {key: value for key, value in asdict(self).items() if value != defaults[key]}
+        return {"version": _VERSION, **{k: list(v) if isinstance(v, tuple) else v for k, v in stored.items()}}
+
+    @classmethod
+    def from_json(cls, stored: Any) -> "Column":
+        """The inverse of :meth:`to_json`.
+
+        :raises ValueError: naming the column: entries are missing, unknown or impossible, or of another version.
+        """
+        name = stored.get("name") if isinstance(stored, Mapping) else None
+        what = f"the stored column {name!r}"
+        if not isinstance(name, str):
+            raise ValueError(
+                f"a stored column must be an object with a name, got {stored!r:.80}; take an undamaged copy."
+            )
+        if stored.get("version") != _VERSION:
+            raise ValueError(
+                f"{what} must be of version {_VERSION}, got {stored.get('version')!r}; read it with the version of the "
+                "software that wrote it, or train again."
+            )
+        entries = {key: tuple(v) if isinstance(v, list) else v for key, v in stored.items() if key != "version"}
+        problem = _problem(entries)
+        if problem:
+            raise ValueError(f"{what} is damaged ({problem}); take an undamaged copy.")
+        return cls(**entries)
+
+
+def parse(
+    values: pa.ChunkedArray | pa.Array,
+    column: Column,
+    *,
+    where: str,
+    na_values: Sequence[str] = (),
+    first_row: int = 0,
+) -> NDArray[Any]:
+    """The values of the cells of a column.
+
+    :param values: texts, or the values of a typed source; these need not be of the type that `column` was found in.
+    :param where: the file, for the error.
+    :param na_values: texts that stand for missing values, besides those that always do.
+    :param first_row: number of the first row, for the error.
+    :return: [N]: numbers as float64 and booleans as 0 and 1, NaN where missing; dates as days since 1970-01-01 with the
+        fraction of the day, times in hours; text as str objects, None where missing, whole numbers without a point.
+    :raises ValueError: naming file, column, row, value and cure: a cell that is not of the column's kind.
+    """
+    values = decoded(one_chunk(values)) if column.kind not in ("category", "text") else one_chunk(values)
+    found = kind_of_type(values.type)
+    what = f"column {column.name!r} of {where}"
+    if column.kind == "ignored" or found == "other":
+        raise ValueError(
+            f"{what} has no values to read ({column.kind}, type {values.type}); give --ignore={column.name}."
+        )
+    if column.kind in ("category", "text"):
+        return _texts(values, na_values)
+    if found == "empty":
+        return np.full(len(values), np.nan)
+    if found == "text":
+        return _from_texts(cells_of(values), column, what, na_values, first_row)
+    return _from_types(values, column, what, na_values, first_row)
+
+
+def _texts(values: pa.ChunkedArray, na_values: Sequence[str]) -> NDArray[np.object_]:
+    if kind_of_type(values.type) == "empty":
+        return np.full(len(values), None, dtype=object)
+    cells = cells_of(texts_of(values))
+    texts = pc.replace_substring_regex(cells.texts, "^([-+]?(?:0|[1-9][0-9]*))\\.0+$", "\\1")
+    levels = np.array(texts.to_pylist() + [None], dtype=object)[:-1]
+    levels[is_missing(cells.texts, na_values, markers=False)] = None
+    return cells.spread(levels, None)
+
+
+def _from_texts(
+    cells: Cells, column: Column, what: str, na_values: Sequence[str], first_row: int
+) -> NDArray[np.float64]:
+    missing = is_missing(cells.texts, na_values, markers=column.kind != "boolean")
+    if column.kind == "number":
+        found = numerals.numbers(cells.texts, style_of(column))
+    elif column.kind == "boolean":
+        found = _truths(cells.texts, column)
+    elif column.kind == "date":
+        found = times.read_dates(
+            cells.texts, column.date_format or times.iso_format(cells.texts.filter(pa.array(~missing)))
+        )
+    else:
+        found = times.read_times(cells.texts, column.date_format or "%H:%M:%S")
+    bad = np.isnan(found) & ~missing & (cells.counts() > 0)
+    if bad.any():
+        row, text, count = cells.first(bad)
+        raise ValueError(_misfit(what, column, text, row + first_row, count))
+    return cells.spread(np.where(missing, np.nan, found), np.nan)
+
+
+def _truths(texts: pa.Array, column: Column) -> NDArray[np.float64]:
+    found = np.full(len(texts), np.nan)
+    for value, words in ((0.0, (*column.false, "0")), (1.0, (*column.true, "1"))):
+        known = pa.array(sorted({word.casefold() for word in words}), texts.type)
+        found[np.asarray(pc.is_in(pc.utf8_lower(texts), value_set=known).to_numpy(zero_copy_only=False))] = value
+    return found
+
+
+def _from_types(
+    values: pa.ChunkedArray, column: Column, what: str, na_values: Sequence[str], first_row: int
+) -> NDArray[np.float64]:
+    found = kind_of_type(values.type)
+    if column.kind == "date" and pa.types.is_integer(values.type) and column.date_format:
+        return _from_texts(cells_of(texts_of(values)), column, what, na_values, first_row)
+    fits = {"number": ("number", "boolean"), "boolean": ("number", "boolean")}.get(column.kind, (column.kind,))
+    if found not in fits:
+        raise ValueError(
+            f"{what} must hold {_MEANING[column.kind]}, got {found} values of type {values.type}; convert it."
+        )
+    if column.kind in ("date", "time"):
+        return days_of(values) if column.kind == "date" else hours_of(values)
+    numbers = floats_of(values)
+    numbers[np.isin(numbers, numerals.numbers(pa.array(na_values, pa.string()), Style()))] = np.nan
+    if column.kind == "boolean" and not np.isin(numbers[~np.isnan(numbers)], (0, 1)).all():
+        row = int(np.flatnonzero(~np.isin(numbers, (0, 1)) & ~np.isnan(numbers))[0])
+        raise ValueError(_misfit(what, column, f"{numbers[row]:g}", row + first_row, 1))
+    return numbers
+
+
+_MEANING = {"number": "numbers", "boolean": "true and false", "date": "dates", "time": "times"}
+
+
+def style_of(column: Column) -> Style:
+    """How the numbers of a column are written."""
+    return Style(column.decimal, column.thousands, column.unit, column.has_parentheses)
+
+
+def _misfit(what: str, column: Column, text: str, row: int, count: int) -> str:
+    """The message for a cell that is not of its column's kind."""
+    written = column.date_format or (f"with {column.unit!r}" if column.unit else "")
+    if column.kind == "boolean":
+        written = f"{column.false[0]} or {column.true[0]}" if column.true and column.false else ""
+    wanted = _MEANING[column.kind] + (f" ({written})" if written else "")
+    return (
+        f"{what} must hold {wanted}, but {count} values are text, the first {text!r} in row {row} (from 0); correct them "
+        f"or drop the rows, give --na_values={text} if it stands for a missing value, or --categorical={column.name}."
+    )
+
+
+def _problem(entries: Mapping[str, Any]) -> str:
+    """What is wrong with the stored entries of a column, in words; "" if nothing is."""
+    defaults = {field.name: field.default for field in fields(Column)}
+    unknown = sorted(set(entries) - set(defaults))
+    if unknown or not {"name", "kind"} <= set(entries):
+        return f"its entries are {', '.join(sorted(map(str, entries)))}"
+    for key, value in entries.items():
+        wanted = str if key in ("name", "kind") else type(defaults[key])
+        if type(value) is not wanted or (wanted is tuple and not all(type(item) is str for item in value)):
+            return f"{key} is {value!r:.80}"
+    column = Column(**entries)
+    if column.kind not in get_args(Kind):
+        return f"its kind is {column.kind!r:.80}"
+    if (
+        column.decimal not in (".", ",")
+        or column.thousands not in numerals.THOUSANDS
+        or column.decimal == column.thousands
+    ):
+        return f"its decimal sign is {column.decimal!r:.20} and its thousands are {column.thousands!r:.20}"
+    if len(column.unit) > _MAX_LENGTH or len(column.date_format) > _MAX_LENGTH:
+        return f"its unit or format has more than {_MAX_LENGTH} characters"
+    if column.kind == "boolean" and not (column.true and column.false):
+        return "a boolean without words for true and false"
+    if {word.casefold() for word in column.true} & {word.casefold() for word in column.false}:
+        return "a word is both true and false"
+    if column.date_format:
+        try:
+            times.full_pattern(column.date_format)
+        except ValueError as error:
+            return f"its date_format: {error}"
+    return ""

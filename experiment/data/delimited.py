@@ -1,0 +1,229 @@
+"""Tables as delimited text: what stands between the columns, their names, and rows of strings.
+
+    with open_unpacked("shop.csv.gz") as stream:
+        head = stream.read(HEAD_BYTES)
+    dialect = dialect_of(head, "shop.csv.gz", is_whole=False)           # names, delimiter, encoding
+    with open_unpacked("shop.csv.gz") as stream:
+        table = read_text(stream, dialect, "shop.csv.gz", has_header=dialect.has_header)
+
+Rows are numbered from 0 below the header; empty lines do not count.
+"""
+
+import bz2
+import csv
+import gzip
+import io
+import lzma
+import os
+import re
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+__all__ = ["COMPRESSIONS", "HEAD_BYTES", "Dialect", "compression_of", "dialect_of", "open_unpacked", "read_text"]
+
+HEAD_BYTES = 2**18
+"""How much of a file decides its delimiter."""
+
+COMPRESSIONS = ("gz", "bz2", "xz", "zip")
+
+DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+"""What may stand between columns, and its name."""
+
+_HEAD_ROWS = 100
+_MAX_RATIO, _MAX_BYTES = 200, 2**31
+_NUMBER = re.compile(r"[-+]?\d*[.,]?\d+([eE][-+]?\d+)?")
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How a table is written as text.
+
+    :param names: of the columns.
+    :param delimiter: "," ";" tab or "|".
+    :param encoding: "utf-8" or "utf-16", each perhaps with a byte order mark.
+    :param has_header: the first line holds the names; if not, it is the first row.
+    """
+
+    names: tuple[str, ...]
+    delimiter: str
+    encoding: str = "utf-8"
+    has_header: bool = True
+
+
+def compression_of(path: str | os.PathLike[str]) -> str:
+    """How a file is packed, by its name: "gz", "bz2", "xz", "zip" or ""."""
+    suffix = Path(path).suffix.lower()[1:]
+    return suffix if suffix in COMPRESSIONS else ""
+
+
+def open_unpacked(path: str | os.PathLike[str]) -> IO[bytes]:
+    """A file to read as bytes, unpacked if its name says that it is packed.
+
+    :raises ValueError: if a .zip file does not hold exactly one file, and while reading, if a file unpacks to more than
+        2 GiB and 200 times its own size.
+    :raises OSError: as `open`.
+    """
+    path, packed = Path(path), compression_of(path)
+    if not packed:
+        return open(path, "rb")
+    limit = max(_MAX_BYTES, _MAX_RATIO * path.stat().st_size)
+    stream: Any
+    if packed == "zip":
+        archive = zipfile.ZipFile(path)
+        names = [name for name in archive.namelist() if not name.endswith("/") and not name.startswith("__MACOSX")]
+        if len(names) != 1:
+            raise ValueError(f"{path} must hold one file, got {len(names)}; unpack it and give one of them.")
+        stream = archive.open(names[0])
+    else:
+        stream = {"gz": gzip.open, "bz2": bz2.open, "xz": lzma.open}[packed](path, "rb")
+    return io.BufferedReader(_Bounded(stream, limit, str(path)), 2**20)
+
+
+class _Bounded(io.RawIOBase):
+    """A stream that refuses to give more than `limit` bytes."""
+
+    def __init__(self, stream: IO[bytes], limit: int, where: str) -> None:
+        super().__init__()
+        self._stream, self._left, self._where, self._limit = stream, limit, where, limit
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._stream.read(len(buffer))
+        self._left -= len(data)
+        if self._left < 0:
+            raise ValueError(
+                f"{self._where} unpacks to more than {self._limit:,} bytes; unpack it yourself if you trust its source."
+            )
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+
+def dialect_of(head: bytes, where: str, *, is_whole: bool, names_optional: bool = False) -> Dialect:
+    """How a table is written, by its first bytes.
+
+    :param head: the first bytes, at best :data:`HEAD_BYTES`.
+    :param is_whole: whether that is all; if not, its last line is not looked at.
+    :param names_optional: a first line of numbers is a row, and the columns are called x0, x1, ...
+    :raises ValueError: naming `where`: not UTF-8 or UTF-16 text; no header, names that occur twice or are empty; or more
+        than one delimiter fits.
+    """
+    text, encoding = _decoded(head, where, is_whole)
+    if not is_whole:
+        text = text[: max(text.rfind("\n"), text.rfind("\r")) + 1] or text
+    rows = {delimiter: _rows(text, delimiter, where) for delimiter in DELIMITERS}
+    delimiter = _delimiter(rows, where)
+    if not rows[delimiter]:
+        raise ValueError(f"{where} is empty; check how it was written.")
+    header = [name.strip() for name in rows[delimiter][0]]
+    if any(_NUMBER.fullmatch(name) for name in header):
+        if names_optional:
+            return Dialect(tuple(f"x{d}" for d in range(len(header))), delimiter, encoding, has_header=False)
+        raise ValueError(f"the first line of {where} must hold column names, got numbers ({header[0]}, ...); add them.")
+    check_names(header, where)
+    return Dialect(tuple(header), delimiter, encoding)
+
+
+def check_names(names: Sequence[str], where: str) -> None:
+    """:raises ValueError: if names of columns occur twice or are empty."""
+    repeated = sorted({name for name in names if names.count(name) > 1} - {""})
+    if repeated:
+        shown = ", ".join(map(repr, repeated[:10])) + (", ..." if len(repeated) > 10 else "")
+        raise ValueError(f"{where} must have different column names, but {shown} occur twice; rename them.")
+    if "" in names:
+        raise ValueError(
+            f"column {names.index('')} of {where} has no name; name it, or leave out a column of row numbers."
+        )
+
+
+def read_text(
+    stream: IO[bytes] | bytes, dialect: Dialect, where: str, *, has_header: bool, first_row: int = 0
+) -> pa.Table:
+    """The rows of a text as strings, just as they are written.
+
+    :param stream: the bytes, from a header or the start of a row on.
+    :param has_header: whether the first row is the header, which is left out.
+    :param first_row: number of the first row, for errors.
+    :raises ValueError: naming `where` and the row: a row with more or fewer values than there are columns, a quotation
+        mark that is never closed, or text in another encoding; damaged or truncated packed files.
+    """
+    content = stream if isinstance(stream, bytes) else stream.read()
+    bad: list[Any] = []
+
+    def note(row: Any) -> str:
+        bad.append(row)
+        return "error"
+
+    names = [str(d) for d in range(len(dialect.names))]
+    try:
+        table = pa.csv.read_csv(
+            io.BytesIO(content),
+            read_options=pa.csv.ReadOptions(column_names=names, encoding=dialect.encoding, use_threads=False),
+            parse_options=pa.csv.ParseOptions(
+                delimiter=dialect.delimiter, newlines_in_values=True, invalid_row_handler=note
+            ),
+            convert_options=pa.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
+        )
+    except (pa.ArrowInvalid, UnicodeError) as error:
+        raise ValueError(f"{where} is no readable, complete CSV file in UTF-8 ({error}); write it again.") from error
+    return table.slice(int(has_header)).rename_columns(list(dialect.names))
+
+
+def _decoded(head: bytes, where: str, is_whole: bool) -> tuple[str, str]:
+    encoding = "utf-16" if head[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
+    cut = head if is_whole or encoding == "utf-8" else head[: len(head) // 2 * 2]
+    try:
+        text = cut.decode("utf-16" if encoding == "utf-16" else "utf-8-sig")
+    except UnicodeDecodeError as error:
+        if is_whole or error.end < len(cut) - 4:
+            raise ValueError(
+                f"{where} is no readable, complete CSV file in UTF-8 (byte {error.start} is {cut[error.start]:#04x}); "
+                f"convert it, for example by `iconv -f ISO-8859-1 -t UTF-8`."
+            ) from error
+        text = cut[: error.start].decode("utf-8-sig")
+    if "\0" in text:
+        raise ValueError(f"{where} is no readable, complete CSV file in UTF-8 (it has zero bytes); write it again.")
+    return text, encoding
+
+
+def _rows(text: str, delimiter: str, where: str) -> list[list[str]]:
+    """The first rows, the header among them, without empty lines."""
+    rows: list[list[str]] = []
+    try:
+        for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter):
+            if row:
+                rows.append(row)
+            if len(rows) > _HEAD_ROWS:
+                break
+    except csv.Error as error:
+        raise ValueError(f"{where} is no readable, complete CSV file in UTF-8 ({error}); write it again.") from error
+    return rows
+
+
+def _delimiter(rows: dict[str, list[list[str]]], where: str) -> str:
+    """The delimiter with which all rows have as many values as the header, of which there are two or more."""
+    candidates = {d: found for d, found in rows.items() if found and len(found[0]) > 1}
+    if not candidates:
+        return ","
+    fitting = [d for d, found in candidates.items() if all(len(row) == len(found[0]) for row in found)]
+    if len(fitting) > 1:
+        raise ValueError(
+            f"the columns of {where} may be divided by "
+            + " or by ".join(f"{DELIMITERS[d]} (the first is {rows[d][0][0][:40]!r})" for d in fitting)
+            + "; quote the fields that hold the other sign, or write the table as Parquet."
+        )
+    if fitting:
+        return fitting[0]
+    return max(candidates, key=lambda d: sum(len(row) == len(candidates[d][0]) for row in candidates[d]))

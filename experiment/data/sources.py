@@ -1,0 +1,199 @@
+"""A table from wherever it is: delimited text, Parquet, arrays, or a data frame, whole and with distinct column names.
+
+read_source("shop.csv.gz").columns                      # a pyarrow.Table of strings
+read_source(pandas.DataFrame({"a": [1.5, 2.5]})).columns
+"""
+
+import gzip
+import lzma
+import os
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet
+from numpy.typing import NDArray
+
+from experiment.data.delimited import COMPRESSIONS, HEAD_BYTES, check_names, dialect_of, open_unpacked, read_text
+from experiment.files import read_npz
+
+__all__ = ["READ_ERRORS", "SUFFIXES", "Table", "is_delimited", "read_source"]
+
+READ_ERRORS = (ValueError, EOFError, KeyError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, lzma.LZMAError)
+"""What readers raise if a file is damaged."""
+
+SUFFIXES = ".csv, .tsv or .txt (each also with .gz, .bz2, .xz or .zip), .parquet or .npz"
+
+_TEXT = (".csv", ".tsv", ".txt")
+
+Indices = NDArray[np.int64]
+
+
+class Table(NamedTuple):
+    """What a source holds.
+
+    :ivar columns: all columns; those of delimited text are strings.
+    :ivar where: what to call the source in messages.
+    :ivar name: a short name for reports.
+    :ivar delimiter: what stands between the columns of a text; "" elsewhere.
+    :ivar targets: the columns of a matrix y or Y of an .npz file; () where the source does not tell.
+    :ivar splits: standard splits of an .npz file, as pairs of row numbers (train, test).
+    """
+
+    columns: pa.Table
+    where: str
+    name: str
+    delimiter: str = ""
+    targets: tuple[str, ...] = ()
+    splits: tuple[tuple[Indices, Indices], ...] | None = None
+
+
+def is_delimited(path: str | os.PathLike[str]) -> bool:
+    """Whether the name of a file is that of delimited text, packed or not."""
+    name = Path(path).name.lower()
+    return name.endswith((*_TEXT, *(f"{text}.{packed}" for text in _TEXT for packed in COMPRESSIONS)))
+
+
+def read_source(source: Any, *, names_optional: bool = False) -> Table:
+    """Read a table.
+
+    :param source: a path (see :data:`SUFFIXES`); a pandas or polars data frame, a pyarrow table, or anything else with
+        `__arrow_c_stream__`.
+    :param names_optional: a first line of numbers in a text is a row, and its columns are called x0, x1, ...
+    :raises ValueError: naming the file: it is missing, empty, truncated, damaged or of another format; its names of
+        columns are absent or occur twice; a row has more or fewer values than there are names.
+    """
+    if not isinstance(source, str | os.PathLike):
+        return Table(_frame_columns(source), "the data frame", "table")
+    path = Path(source)
+    where, name = str(path), path.name.split(".")[0]
+    if not path.is_file():
+        raise ValueError(f"--data must be a file, but there is none at {path}; check the path.")
+    if path.stat().st_size == 0:
+        raise ValueError(f"{path} is empty; check how it was written.")
+    if is_delimited(path):
+        return _text_table(path, names_optional)
+    if path.suffix.lower() == ".parquet":
+        return Table(_checked(_parquet_columns(path), where), where, name)
+    if path.suffix.lower() == ".npz":
+        return _npz_table(read_npz(path), where, name)
+    raise ValueError(f"--data must end in {SUFFIXES}, got {path.name}; convert the file.")
+
+
+def _text_table(path: Path, names_optional: bool) -> Table:
+    where = str(path)
+    try:
+        with open_unpacked(path) as stream:
+            head = stream.read(HEAD_BYTES)
+            is_whole = len(head) < HEAD_BYTES
+        dialect = dialect_of(head, where, is_whole=is_whole, names_optional=names_optional)
+        with open_unpacked(path) as stream:
+            columns = read_text(stream, dialect, where, has_header=dialect.has_header)
+    except (OSError, EOFError, zipfile.BadZipFile, zlib.error, lzma.LZMAError) as error:
+        raise ValueError(f"{path} is no readable, complete CSV file in UTF-8 ({error}); write it again.") from error
+    return Table(columns, where, path.name.split(".")[0], dialect.delimiter)
+
+
+def _parquet_columns(path: Path) -> pa.Table:
+    try:
+        table = pa.parquet.read_table(path)
+    except (OSError, pa.ArrowException, *READ_ERRORS) as error:
+        raise ValueError(f"{path} is no readable parquet file ({error}); write it again.") from error
+    index = (table.schema.pandas_metadata or {}).get("index_columns", [])
+    return table.drop_columns([name for name in index if isinstance(name, str) and name in table.column_names])
+
+
+def _frame_columns(frame: Any) -> pa.Table:
+    where = "the data frame"
+    try:
+        if isinstance(frame, pd.DataFrame):
+            table = pa.Table.from_pandas(frame, preserve_index=False)
+        elif hasattr(frame, "__arrow_c_stream__") or isinstance(frame, pa.Table):
+            table = pa.table(frame)
+        else:
+            raise ValueError(
+                f"a table must be a path, a pandas or polars data frame or a pyarrow table, got {type(frame).__name__}."
+            )
+    except pa.ArrowException as error:
+        raise ValueError(f"{where} has a column of mixed types ({error}); convert it.") from error
+    return _checked(table, where)
+
+
+def _checked(table: pa.Table, where: str) -> pa.Table:
+    """A table with names that are checked, and its strings of one type."""
+    names = [str(name).strip() for name in table.column_names]
+    check_names(names, where)
+    columns = [_string_columns(column) for column in table.columns]
+    return pa.table(dict(zip(names, columns, strict=True)))
+
+
+def _string_columns(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    kind = column.type
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return column.cast(pa.string())
+    return column
+
+
+def _npz_table(arrays: Mapping[str, NDArray[Any]], where: str, name: str) -> Table:
+    if "X" not in arrays:
+        wrong = [key for key, array in arrays.items() if array.shape != (len(array) if array.ndim else 0,)]
+        lengths = {len(array) for array in arrays.values() if array.ndim}
+        if wrong or len(lengths) != 1:
+            raise ValueError(
+                f"{where} must hold X and y, or one array [N] for each column, got "
+                f"{', '.join(f'{key} {array.shape}' for key, array in arrays.items()) or 'no array'}; write it again."
+            )
+        columns = {key: _array_column(array, f"{key} in {where}") for key, array in arrays.items()}
+        return Table(_checked(pa.table(columns), where), where, name)
+    extra = sorted(set(arrays) - {"X", "y", "Y", "feature_names", "train_idx", "test_idx"})
+    if extra or {"y", "Y"} <= set(arrays):
+        raise ValueError(
+            f"{where} may hold X, y or Y, feature_names, train_idx and test_idx, got "
+            f"{', '.join(map(repr, sorted(arrays)))}; leave out the others."
+        )
+    X = arrays["X"]
+    names = [str(name) for name in arrays.get("feature_names", [f"x{d}" for d in range(X.shape[-1] if X.ndim else 0)])]
+    if X.ndim != 2 or len(set(names)) != X.shape[1]:
+        raise ValueError(
+            f"X in {where} must be [N, D] with D different feature names, got {X.shape}, {len(names)} names."
+        )
+    columns = {column: _array_column(X[:, d], f"X in {where}") for d, column in enumerate(names)}
+    key = "Y" if "Y" in arrays else "y"
+    targets = _target_columns(key, arrays[key], len(X), names, where) if key in arrays else {}
+    table = _checked(pa.table({**columns, **targets}), where)
+    return Table(table, where, name, "", tuple(targets), _stored_splits(arrays, where))
+
+
+def _target_columns(key: str, array: NDArray[Any], num_data: int, names: list[str], where: str) -> dict[str, pa.Array]:
+    Y = np.atleast_1d(array)
+    Y = Y[:, None] if Y.ndim == 1 else Y
+    targets = (key,) if Y.shape[-1] == 1 else tuple(f"{key}{p}" for p in range(Y.shape[-1]))
+    if Y.ndim != 2 or len(Y) != num_data or set(targets) & set(names):
+        raise ValueError(
+            f"{key} in {where} must be [N] or [N, P] with N = {num_data} and be no feature's name, got {Y.shape}."
+        )
+    return {name: _array_column(Y[:, p], f"{key} in {where}") for p, name in enumerate(targets)}
+
+
+def _array_column(array: NDArray[Any], what: str) -> pa.Array:
+    if array.dtype.kind == "S":
+        array = np.char.decode(array, "utf-8")
+    if array.dtype.kind == "f" and array.dtype.itemsize not in (4, 8):
+        array = array.astype(np.float64)
+    if array.dtype.kind not in "biufUMm":
+        raise ValueError(f"{what} must hold real numbers, texts, dates or true and false, got type {array.dtype}.")
+    return pa.array(np.ascontiguousarray(array))
+
+
+def _stored_splits(arrays: Mapping[str, NDArray[Any]], where: str) -> tuple[tuple[Indices, Indices], ...] | None:
+    pair = [arrays[key] for key in ("train_idx", "test_idx") if key in arrays]
+    if not pair:
+        return None
+    if len(pair) != 2 or any(a.ndim != 2 or a.dtype.kind not in "iu" for a in pair) or len(pair[0]) != len(pair[1]):
+        raise ValueError(f"train_idx and test_idx in {where} must both be integers [splits, n]; write them again.")
+    return tuple((train.astype(np.int64), test.astype(np.int64)) for train, test in zip(*pair, strict=True))
