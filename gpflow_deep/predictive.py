@@ -28,7 +28,7 @@ from scipy.stats import qmc
 from .conditionals import Conditional, conditional
 from .scores import gaussian_mixture_crps
 
-__all__ = ["Predictive", "predictive"]
+__all__ = ["Predictive", "gaussian", "predictive"]
 
 Array = NDArray[np.float64]
 
@@ -52,7 +52,7 @@ class Predictive:
     :param center: about the middle of each distribution, [N, P]; and :attr:`width`, about its standard deviation.
     :param is_count: whether the targets are 0, 1, 2, ...
     :param low: smallest possible target, and :attr:`high` the largest one.
-    :param gaussian: whether the parts are Gaussians: means and variances [K, N, P].
+    :param is_gaussian: whether the parts are Gaussians: means and variances [K, N, P].
     """
 
     weights: Array
@@ -63,7 +63,7 @@ class Predictive:
     is_count: bool = False
     low: float = -np.inf
     high: float = np.inf
-    gaussian: bool = False
+    is_gaussian: bool = False
 
     def cdf(self, Y: NDArray[Any]) -> Array:
         """P(target <= y), [N, P], for Y [N, P]."""
@@ -94,7 +94,7 @@ class Predictive:
     def crps(self, Y: NDArray[Any]) -> Array:
         """Continuous ranked probability score, int (P(target <= z) - [y <= z])^2 dz, [N, P], in the units of Y."""
         Y = np.asarray(Y, np.float64)
-        if self.gaussian:
+        if self.is_gaussian:
             means, variances = self.parts
             return gaussian_mixture_crps(self.weights, means, variances, Y)
         bounds = self.quantiles([1e-7, 1 - 1e-7])
@@ -197,13 +197,17 @@ def predictive(
     offset, scale = np.asarray(offset, np.float64), np.asarray(scale, np.float64)
     if isinstance(likelihood, Gaussian):
         noise = np.asarray(likelihood.variance_at(tf.convert_to_tensor(X)), np.float64)[None]
-        means, variances = offset + scale * means, np.square(scale) * (variances + noise)
-        center, width = _moments(weights, means, variances)
-        return Predictive(weights, (means, variances), _gaussian_cdf, center, width, gaussian=True)
+        return gaussian(weights, offset + scale * means, np.square(scale) * (variances + noise))
     found = conditional(likelihood, X)
     if not found.is_real and (np.any(offset != 0) or np.any(scale != 1)):
         raise ValueError(f"targets of {type(likelihood).__name__} cannot be scaled; leave them in their own units.")
     return _of_conditional(found, weights, means, variances, offset, scale)
+
+
+def gaussian(weights: Array, means: Array, variances: Array) -> Predictive:
+    """Mixtures of Gaussians: weights [S], means and variances of the targets [S, N, P]."""
+    center, width = _moments(weights, means, variances)
+    return Predictive(weights, (means, variances), _gaussian_cdf, center, width, is_gaussian=True)
 
 
 def _of_conditional(

@@ -1,0 +1,190 @@
+"""How good a model is on rows that it has not seen: scores with their standard errors over these rows.
+
+    found = evaluate(model, (X_test, Y_test))       # a Predictor, a LinearModel, or any GPflow model as it is
+    found.log_density, found.rmse, found.crps       # Score(value=-2.31, error=0.05), in nats and in the units of Y
+    found.coverage[0.9].value                       # share of targets within the central 90% intervals
+    found.pit                                       # uniform on [0, 1] if the predicted distributions are right
+
+| score               | of      | what it is                                                                 |
+|---------------------|---------|----------------------------------------------------------------------------|
+| `log_density`       | all     | mean of log p(y_n), nats per row                                           |
+| `rmse`              | numbers | root mean square error of the means                                        |
+| `crps`              | numbers | mean of int (P(y_n <= z) - [y_n <= z])^2 dz over rows and targets          |
+| `coverage`          | numbers | share of targets within central intervals of 50, 90 and 95%                |
+| `error`             | labels  | share of rows whose most probable label is wrong                           |
+| `calibration_error` | labels  | mean |accuracy - confidence| over 15 bins of confidence (Guo et al., 2017) |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .forecasts import Forecast, forecaster_of
+
+__all__ = ["COVERAGES", "Evaluation", "Score", "evaluate", "expected_calibration_error", "table"]
+
+Array = NDArray[np.float64]
+
+COVERAGES = (0.5, 0.9, 0.95)
+"""Probabilities of the central intervals."""
+
+NUM_BINS = 15
+BATCH_ROWS = 10_000
+_NUM_RESAMPLES = 200
+
+
+class Score(NamedTuple):
+    """A mean over rows and its standard error."""
+
+    value: float
+    error: float
+
+
+class Evaluation(NamedTuple):
+    """Scores of N rows; those that the task does not have are None. The module's docstring says what each is.
+
+    :ivar coverage: probability of a central interval -> share of targets in it.
+    :ivar pit: probability integral transforms [N, P] of numbers (of counts, the middle of their steps).
+    :ivar confidence: of labels: probability of the most probable one, [N], and `is_right`, whether it is the label.
+    """
+
+    num_rows: int
+    log_density: Score
+    rmse: Score | None = None
+    crps: Score | None = None
+    coverage: dict[float, Score] | None = None
+    error: Score | None = None
+    calibration_error: Score | None = None
+    pit: Array | None = None
+    confidence: Array | None = None
+    is_right: NDArray[np.bool_] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The scores as plain numbers, for a report: "crps" and "crps_se", "coverage_90" and "coverage_90_se", ..."""
+        units = {"log_density": "log_density_nats"}
+        scores: dict[str, Score | None] = {
+            units.get(name, name): getattr(self, name)
+            for name in ("log_density", "rmse", "crps", "error", "calibration_error")
+        }
+        scores |= {f"coverage_{100 * level:g}": score for level, score in (self.coverage or {}).items()}
+        numbers: dict[str, Any] = {"num_rows": self.num_rows}
+        for name, score in scores.items():
+            if score is not None:
+                numbers |= {name: score.value, f"{name}_se": score.error}
+        return numbers
+
+
+def evaluate(
+    model: Any, data: tuple[NDArray[Any], NDArray[Any]], *, coverages: tuple[float, ...] = COVERAGES
+) -> Evaluation:
+    """Judge a model on some rows.
+
+    :param model: a `Forecaster`, such as `Predictor` or `LinearModel`; or a GPflow model, a deep GP among them, which
+        is judged in the units that it was trained in.
+    :param data: inputs X [N, D] and targets Y: numbers [N, P], or labels 0, 1, ... [N, 1].
+    :param coverages: probabilities of the central intervals whose share of targets is wanted.
+    :raises ValueError: if there are no rows, or X and Y do not have equally many, or the model cannot be judged.
+    """
+    X, Y = (np.asarray(array) for array in data)
+    Y = Y[:, None] if Y.ndim == 1 else Y
+    if len(X) == 0 or len(X) != len(Y):
+        raise ValueError(f"data must be X and Y of equally many rows, at least one, got {len(X)} and {len(Y)}.")
+    forecaster = forecaster_of(model)
+    rows = []
+    for start in range(0, len(X), BATCH_ROWS):
+        part = slice(start, start + BATCH_ROWS)
+        rows.append(_rows(forecaster.forecast(X[part], Y[part]), forecaster.task, Y[part], coverages))
+    joined = _Rows._make(None if values[0] is None else np.concatenate(values) for values in zip(*rows, strict=True))
+    return _of_labels(joined) if forecaster.task != "regression" else _of_numbers(joined, coverages)
+
+
+class _Rows(NamedTuple):
+    """Scores of each of n rows, [n], and of each coverage [n, levels] and target [n, P]."""
+
+    log_density: Array
+    square: Array | None = None
+    crps: Array | None = None
+    inside: Array | None = None
+    pit: Array | None = None
+    confidence: Array | None = None
+    is_right: NDArray[np.bool_] | None = None
+
+
+def _rows(found: Forecast, task: str, Y: NDArray[Any], coverages: tuple[float, ...]) -> _Rows:
+    if task != "regression":
+        p = found.mean if found.mean.shape[1] > 1 else np.concatenate([1 - found.mean, found.mean], axis=1)
+        return _Rows(found.log_density, confidence=p.max(axis=1), is_right=p.argmax(axis=1) == Y[:, 0])
+    rows = _Rows(found.log_density, np.mean(np.square(found.mean - Y), axis=1))
+    if found.predictive is None:
+        return rows
+    tails = [0.5 * (1 + sign * level) for level in coverages for sign in (-1, 1)]
+    low, high = (found.predictive.quantiles(tails[i::2]) for i in (0, 1))
+    inside = np.mean((low <= Y) & (high >= Y), axis=2).T
+    crps = found.predictive.crps(Y).mean(axis=1)
+    return rows._replace(crps=crps, inside=inside, pit=found.predictive.pit(Y))
+
+
+def _of_numbers(rows: _Rows, coverages: tuple[float, ...]) -> Evaluation:
+    assert rows.square is not None  # of mypy: numbers have it
+    square = _mean(rows.square)
+    rmse = float(np.sqrt(square.value))
+    scores = Evaluation(
+        len(rows.log_density), _mean(rows.log_density), Score(rmse, square.error / (2 * rmse) if rmse else 0.0)
+    )
+    if rows.inside is None or rows.crps is None:
+        return scores
+    coverage = {level: _mean(rows.inside[:, i]) for i, level in enumerate(coverages)}
+    return scores._replace(crps=_mean(rows.crps), coverage=coverage, pit=rows.pit)
+
+
+def _of_labels(rows: _Rows) -> Evaluation:
+    assert rows.confidence is not None
+    assert rows.is_right is not None  # of mypy: labels have them
+    confidence, is_right, count = rows.confidence, rows.is_right, len(rows.is_right)
+    rng = np.random.default_rng(0)
+    drawn = (rng.integers(count, size=count) for _ in range(_NUM_RESAMPLES))
+    resampled = [expected_calibration_error(confidence[some], is_right[some]) for some in drawn]
+    calibration = Score(expected_calibration_error(confidence, is_right), float(np.std(resampled, ddof=1)))
+    return Evaluation(
+        count,
+        _mean(rows.log_density),
+        error=_mean(1.0 - is_right),
+        calibration_error=calibration,
+        confidence=confidence,
+        is_right=is_right,
+    )
+
+
+def expected_calibration_error(confidence: Array, is_right: NDArray[np.bool_], *, num_bins: int = NUM_BINS) -> float:
+    """Mean over rows of |accuracy - confidence| of the bin of the row; Guo et al., 2017, Eq. (3).
+
+    :param confidence: probability of the most probable label, [N]. :param is_right: whether it is the label, [N].
+    """
+    bins = np.minimum((confidence * num_bins).astype(np.int64), num_bins - 1)
+    gaps = np.bincount(bins, is_right - confidence, num_bins)
+    return float(np.abs(gaps).sum() / len(confidence))
+
+
+def _mean(values: NDArray[Any]) -> Score:
+    """The mean over rows and its standard error; NaN for a single row."""
+    count = len(values)
+    return Score(float(np.mean(values)), float(np.std(values, ddof=1) / np.sqrt(count)) if count > 1 else float("nan"))
+
+
+def table(evaluations: Mapping[str, Evaluation]) -> list[list[str]]:
+    """Scores of models by name as the cells of a table, with a line of headers: value ± standard error."""
+    names = ("log_density", "rmse", "crps", "error", "calibration_error")
+    headers = {"log_density": "log density", "rmse": "RMSE", "crps": "CRPS", "calibration_error": "calibration error"}
+    shown = [name for name in names if any(getattr(e, name) is not None for e in evaluations.values())]
+    levels = sorted({level for e in evaluations.values() for level in e.coverage or {}})
+    lines = [["", *(headers.get(name, name) for name in shown), *(f"in {100 * level:g}%" for level in levels)]]
+    for name, found in evaluations.items():
+        scores = [getattr(found, score) for score in shown]
+        cells = ["" if s is None else f"{s.value:.4g} ± {s.error:.2g}" for s in scores]
+        cells += [f"{100 * found.coverage[level].value:.1f}%" if found.coverage else "" for level in levels]
+        lines.append([name, *cells])
+    return lines
