@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-__all__ = ["MARKERS", "MISSING", "Cells", "cells_of", "is_missing", "is_text", "matches", "one_chunk"]
+__all__ = ["MARKERS", "MISSING", "Cells", "Contents", "cells_of", "is_missing", "is_text", "matches", "one_chunk"]
 
 MISSING = (
     *("", "NaN", "nan", "NAN", "-NaN", "-nan", "NaT", "null", "NULL", "Null"),
@@ -49,6 +49,37 @@ class Cells(NamedTuple):
         extended = np.empty(len(values) + 1, dtype=values.dtype)
         extended[:-1], extended[-1] = values, missing
         return extended[self.rows]
+
+
+class Contents(NamedTuple):
+    """What a column of texts holds, for those who find out what it is.
+
+    :ivar name: of the column.
+    :ivar where: the file, for messages.
+    :ivar cells: its cells.
+    :ivar counts: how many rows have each text.
+    :ivar is_value: which texts stand for a value and not for a missing one.
+    """
+
+    name: str
+    where: str
+    cells: Cells
+    counts: NDArray[np.int64]
+    is_value: NDArray[np.bool_]
+
+    @property
+    def what(self) -> str:
+        """The column, for messages."""
+        return f"column {self.name!r} of {self.where}"
+
+    def share(self, chosen: NDArray[np.bool_]) -> float:
+        """The part of the values, in [0, 1], whose texts are chosen."""
+        return float(self.counts[chosen & self.is_value].sum() / max(1, self.counts[self.is_value].sum()))
+
+    def example(self, chosen: NDArray[np.bool_]) -> str:
+        """The first value whose text is chosen, with its row, for messages."""
+        row, text, _ = self.cells.first(chosen & self.is_value)
+        return f"{text!r} in row {row}"
 
 
 def is_text(kind: pa.DataType) -> bool:

@@ -18,14 +18,15 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from experiment.data import numerals, times
-from experiment.data.cells import Cells, cells_of, is_missing, one_chunk
+from experiment.data.cells import cells_of, is_missing, one_chunk
 from experiment.data.numerals import Style
 from experiment.data.typed import days_of, decoded, floats_of, hours_of, kind_of_type, texts_of
 
-__all__ = ["Column", "Kind", "parse", "style_of"]
+__all__ = ["Column", "Kind", "fits", "misfit", "parse", "style_of"]
 
 Kind = Literal["number", "boolean", "category", "date", "time", "text", "ignored"]
 
+_MEANING = {"number": "numbers", "boolean": "true and false", "date": "dates", "time": "times"}
 _VERSION = 1
 _MAX_LENGTH = 100
 
@@ -35,8 +36,8 @@ class Column:
     """How the cells of one column are read.
 
     :param name: of the column.
-    :param kind: "number", "boolean" (0 and 1), "category" (text of a few levels), "date", "time" (hours), "text" (of too
-        many levels to be inputs) or "ignored".
+    :param kind: "number", "boolean" (0 and 1), "category" (text of a few levels), "date", "time" (hours), "text" (of
+        too many levels to be inputs) or "ignored".
     :param decimal: of numbers as text: the decimal sign, "." or ",".
     :param thousands: between groups of digits: "", ",", ".", " " (of any width) or "'".
     :param unit: the text before or after every number, such as "€" or "%".
@@ -81,7 +82,9 @@ class Column:
                 f"{what} must be of version {_VERSION}, got {stored.get('version')!r}; read it with the version of the "
                 "software that wrote it, or train again."
             )
-        entries = {key: tuple(v) if isinstance(v, list) else v for key, v in stored.items() if key != "version"}
+        entries: dict[str, Any] = {
+            key: tuple(v) if isinstance(v, list) else v for key, v in stored.items() if key != "version"
+        }
         problem = _problem(entries)
         if problem:
             raise ValueError(f"{what} is damaged ({problem}); take an undamaged copy.")
@@ -106,51 +109,121 @@ def parse(
         fraction of the day, times in hours; text as str objects, None where missing, whole numbers without a point.
     :raises ValueError: naming file, column, row, value and cure: a cell that is not of the column's kind.
     """
-    values = decoded(one_chunk(values)) if column.kind not in ("category", "text") else one_chunk(values)
-    found = kind_of_type(values.type)
+    found, bad, texts = _read(one_chunk(values), column, where, na_values)
+    if bad is not None and bad.any():
+        row = int(bad.argmax())
+        raise ValueError(
+            misfit(f"column {column.name!r} of {where}", column, texts[row], row + first_row, int(bad.sum()))
+        )
+    return found
+
+
+def fits(
+    values: pa.ChunkedArray | pa.Array, column: Column, *, where: str = "the table", na_values: Sequence[str] = ()
+) -> NDArray[np.bool_]:
+    """Which cells :func:`parse` would take; bool [N]. Missing ones do fit.
+
+    :raises ValueError: naming the column: none would fit, because the source holds values of another type.
+    """
+    found, bad, _ = _read(one_chunk(values), column, where, na_values)
+    return np.ones(len(found), dtype=bool) if bad is None else ~bad
+
+
+def style_of(column: Column) -> Style:
+    """How the numbers of a column are written."""
+    return Style(column.decimal, column.thousands, column.unit, column.has_parentheses)
+
+
+def misfit(what: str, column: Column, text: str, row: int, count: int) -> str:
+    """The message for cells that are not of their column's kind.
+
+    :param text: the first of them, in row `row`; :param count: how many there are.
+    """
+    written = column.date_format or (f"with {column.unit!r}" if column.unit else "")
+    if column.kind == "number" and column.decimal == ",":
+        written = ", ".join(filter(None, ["decimal comma", written]))
+    if column.kind == "boolean":
+        written = f"{column.false[0]} or {column.true[0]}" if column.true and column.false else ""
+    wanted = _MEANING[column.kind] + (f" ({written})" if written else "")
+    return (
+        f"{what} must hold {wanted}, but {count} values are text, the first {text!r} in row {row} (from 0); correct "
+        f"them or drop the rows, give --na_values={text} if it stands for a missing value, or "
+        f"--categorical={column.name}."
+    )
+
+
+def _read(
+    values: pa.ChunkedArray, column: Column, where: str, na_values: Sequence[str]
+) -> tuple[NDArray[Any], NDArray[np.bool_] | None, Any]:
+    """Values, which of them do not fit (None: none), and what to call them."""
+    kind = kind_of_type(values.type)
     what = f"column {column.name!r} of {where}"
-    if column.kind == "ignored" or found == "other":
+    if column.kind == "ignored" or kind == "other":
         raise ValueError(
             f"{what} has no values to read ({column.kind}, type {values.type}); give --ignore={column.name}."
         )
     if column.kind in ("category", "text"):
-        return _texts(values, na_values)
-    if found == "empty":
-        return np.full(len(values), np.nan)
-    if found == "text":
-        return _from_texts(cells_of(values), column, what, na_values, first_row)
-    return _from_types(values, column, what, na_values, first_row)
+        return _levels(values, na_values), None, ()
+    values = decoded(values)
+    kind = kind_of_type(values.type)
+    if kind == "empty":
+        return np.full(len(values), np.nan), None, ()
+    if kind == "text":
+        return _from_texts(values, column, na_values)
+    if column.kind == "date" and pa.types.is_integer(values.type) and column.date_format:
+        return _from_texts(texts_of(values), column, na_values)
+    if kind != column.kind and {kind, column.kind} != {"number", "boolean"}:
+        raise ValueError(f"{what} must hold {_MEANING[column.kind]}, got values of type {values.type}; convert them.")
+    found = {"date": days_of, "time": hours_of}.get(column.kind, floats_of)(values)
+    found[np.isin(found, _missing_values(column, na_values))] = np.nan
+    bad = ~np.isnan(found) & ~np.isin(found, (0, 1)) if column.kind == "boolean" else None
+    return found, bad, [f"{value:.15g}" for value in found] if bad is not None and bad.any() else ()
 
 
-def _texts(values: pa.ChunkedArray, na_values: Sequence[str]) -> NDArray[np.object_]:
+def _missing_values(column: Column, na_values: Sequence[str]) -> NDArray[np.float64]:
+    """The values that stand for missing ones in a typed source."""
+    texts = pa.array([value.strip() for value in na_values], pa.string())
+    if column.kind == "date":
+        return times.read_dates(texts, times.iso_format(texts))
+    return numerals.numbers(texts, Style())
+
+
+def _levels(values: pa.ChunkedArray, na_values: Sequence[str]) -> NDArray[np.object_]:
     if kind_of_type(values.type) == "empty":
         return np.full(len(values), None, dtype=object)
     cells = cells_of(texts_of(values))
     texts = pc.replace_substring_regex(cells.texts, "^([-+]?(?:0|[1-9][0-9]*))\\.0+$", "\\1")
-    levels = np.array(texts.to_pylist() + [None], dtype=object)[:-1]
+    levels = np.array([*texts.to_pylist(), None], dtype=object)[:-1]
     levels[is_missing(cells.texts, na_values, markers=False)] = None
     return cells.spread(levels, None)
 
 
 def _from_texts(
-    cells: Cells, column: Column, what: str, na_values: Sequence[str], first_row: int
-) -> NDArray[np.float64]:
-    missing = is_missing(cells.texts, na_values, markers=column.kind != "boolean")
+    values: pa.ChunkedArray, column: Column, na_values: Sequence[str]
+) -> tuple[NDArray[np.float64], NDArray[np.bool_] | None, pa.ChunkedArray]:
+    if column.kind == "number" and style_of(column) == Style() and not na_values:
+        plain = numerals.plain_numbers(values)
+        if plain is not None:
+            return plain, None, values
+    cells = cells_of(values)
+    is_word = column.kind == "boolean" and "true" not in {word.casefold() for word in column.true}
+    missing = is_missing(cells.texts, na_values, markers=not is_word)
     if column.kind == "number":
         found = numerals.numbers(cells.texts, style_of(column))
+        missing |= np.isin(found, _missing_values(column, na_values))
     elif column.kind == "boolean":
         found = _truths(cells.texts, column)
     elif column.kind == "date":
-        found = times.read_dates(
-            cells.texts, column.date_format or times.iso_format(cells.texts.filter(pa.array(~missing)))
-        )
+        form = column.date_format or times.iso_format(cells.texts.filter(pa.array(~missing)))
+        found = times.read_dates(cells.texts, form)
     else:
         found = times.read_times(cells.texts, column.date_format or "%H:%M:%S")
-    bad = np.isnan(found) & ~missing & (cells.counts() > 0)
-    if bad.any():
-        row, text, count = cells.first(bad)
-        raise ValueError(_misfit(what, column, text, row + first_row, count))
-    return cells.spread(np.where(missing, np.nan, found), np.nan)
+    bad = np.isnan(found) & ~missing
+    return (
+        cells.spread(np.where(missing, np.nan, found), np.nan),
+        cells.spread(bad, False),
+        values.to_pylist() if bad.any() else (),
+    )
 
 
 def _truths(texts: pa.Array, column: Column) -> NDArray[np.float64]:
@@ -161,50 +234,9 @@ def _truths(texts: pa.Array, column: Column) -> NDArray[np.float64]:
     return found
 
 
-def _from_types(
-    values: pa.ChunkedArray, column: Column, what: str, na_values: Sequence[str], first_row: int
-) -> NDArray[np.float64]:
-    found = kind_of_type(values.type)
-    if column.kind == "date" and pa.types.is_integer(values.type) and column.date_format:
-        return _from_texts(cells_of(texts_of(values)), column, what, na_values, first_row)
-    fits = {"number": ("number", "boolean"), "boolean": ("number", "boolean")}.get(column.kind, (column.kind,))
-    if found not in fits:
-        raise ValueError(
-            f"{what} must hold {_MEANING[column.kind]}, got {found} values of type {values.type}; convert it."
-        )
-    if column.kind in ("date", "time"):
-        return days_of(values) if column.kind == "date" else hours_of(values)
-    numbers = floats_of(values)
-    numbers[np.isin(numbers, numerals.numbers(pa.array(na_values, pa.string()), Style()))] = np.nan
-    if column.kind == "boolean" and not np.isin(numbers[~np.isnan(numbers)], (0, 1)).all():
-        row = int(np.flatnonzero(~np.isin(numbers, (0, 1)) & ~np.isnan(numbers))[0])
-        raise ValueError(_misfit(what, column, f"{numbers[row]:g}", row + first_row, 1))
-    return numbers
-
-
-_MEANING = {"number": "numbers", "boolean": "true and false", "date": "dates", "time": "times"}
-
-
-def style_of(column: Column) -> Style:
-    """How the numbers of a column are written."""
-    return Style(column.decimal, column.thousands, column.unit, column.has_parentheses)
-
-
-def _misfit(what: str, column: Column, text: str, row: int, count: int) -> str:
-    """The message for a cell that is not of its column's kind."""
-    written = column.date_format or (f"with {column.unit!r}" if column.unit else "")
-    if column.kind == "boolean":
-        written = f"{column.false[0]} or {column.true[0]}" if column.true and column.false else ""
-    wanted = _MEANING[column.kind] + (f" ({written})" if written else "")
-    return (
-        f"{what} must hold {wanted}, but {count} values are text, the first {text!r} in row {row} (from 0); correct them "
-        f"or drop the rows, give --na_values={text} if it stands for a missing value, or --categorical={column.name}."
-    )
-
-
 def _problem(entries: Mapping[str, Any]) -> str:
     """What is wrong with the stored entries of a column, in words; "" if nothing is."""
-    defaults = {field.name: field.default for field in fields(Column)}
+    defaults: dict[str, Any] = {field.name: field.default for field in fields(Column)}
     unknown = sorted(set(entries) - set(defaults))
     if unknown or not {"name", "kind"} <= set(entries):
         return f"its entries are {', '.join(sorted(map(str, entries)))}"

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import IO, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv
 
 __all__ = ["COMPRESSIONS", "HEAD_BYTES", "Dialect", "compression_of", "dialect_of", "open_unpacked", "read_text"]
@@ -82,7 +81,8 @@ def open_unpacked(path: str | os.PathLike[str]) -> IO[bytes]:
             raise ValueError(f"{path} must hold one file, got {len(names)}; unpack it and give one of them.")
         stream = archive.open(names[0])
     else:
-        stream = {"gz": gzip.open, "bz2": bz2.open, "xz": lzma.open}[packed](path, "rb")
+        openers: dict[str, Any] = {"gz": gzip.open, "bz2": bz2.open, "xz": lzma.open}
+        stream = openers[packed](path, "rb")
     return io.BufferedReader(_Bounded(stream, limit, str(path)), 2**20)
 
 
@@ -117,8 +117,8 @@ def dialect_of(head: bytes, where: str, *, is_whole: bool, names_optional: bool 
     :param head: the first bytes, at best :data:`HEAD_BYTES`.
     :param is_whole: whether that is all; if not, its last line is not looked at.
     :param names_optional: a first line of numbers is a row, and the columns are called x0, x1, ...
-    :raises ValueError: naming `where`: not UTF-8 or UTF-16 text; no header, names that occur twice or are empty; or more
-        than one delimiter fits.
+    :raises ValueError: naming `where`: not UTF-8 or UTF-16 text; no header, names that occur twice or are empty; or
+        more than one delimiter fits.
     """
     text, encoding = _decoded(head, where, is_whole)
     if not is_whole:

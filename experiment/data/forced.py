@@ -5,11 +5,9 @@ from typing import NamedTuple
 
 from experiment.data import times
 from experiment.data.columns import Kind
+from experiment.data.formats import ORDERS
 
-__all__ = ["ORDERS", "SIGNS", "Forced", "forced_columns"]
-
-ORDERS = ("dmy", "mdy", "ymd")
-"""Orders of day, month and year that --dates=NAME:ORDER may name."""
+__all__ = ["SIGNS", "Forced", "forced_columns"]
 
 SIGNS = {"point": ".", "comma": ","}
 """Decimal signs that --numeric=NAME:SIGN may name."""
@@ -79,6 +77,6 @@ def _check_how(flag: str, kind: Kind, name: str, how: str) -> None:
         problem = times.check_format(how)
         if problem:
             raise ValueError(
-                f"{flag}={name}:HOW must have dmy, mdy, ymd or a strptime format such as %d.%m.%Y for HOW, got {how!r}: "
-                f"{problem}."
+                f"{flag}={name}:HOW must have dmy, mdy, ymd or a strptime format such as %d.%m.%Y for HOW, got "
+                f"{how!r}: {problem}."
             )

@@ -1,25 +1,58 @@
 """What the columns of a table are, found out from their cells.
 
-columns = infer_columns(table.columns, where=table.where, delimiter=table.delimiter)
-columns["price"]                                         # Column("price", "number", unit="€", note="'5 €' is 5")
+    columns = infer_columns(table.columns, where=table.where, delimiter=table.delimiter)
+    columns["price"]                                         # Column("price", "number", unit="€", note="'5 €' is 5")
+
+All cells are looked at. What most cells are, all have to be: a column of numbers with a few texts is refused, and so is
+one that has two readings. Numbers, dates and times come before booleans and text.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Literal
+import re
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
+from typing import NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from experiment.data.cells import cells_of, is_missing, one_chunk
-from experiment.data.columns import Column
-from experiment.data.forced import Forced
+from experiment.data import notes
+from experiment.data.cells import Contents, cells_of, is_missing, matches, one_chunk
+from experiment.data.columns import Column, Kind, misfit
+from experiment.data.forced import SIGNS, Forced
+from experiment.data.formats import find_date_format, find_time_format
 from experiment.data.numerals import Style, numbers, plain_numbers
-from experiment.data.typed import kind_of_type
+from experiment.data.styles import Found, Shapes, Sign, decimal_of, find_style, is_code, shapes_of, style_of
+from experiment.data.times import read_times
+from experiment.data.typed import decoded, floats_of, kind_of_type, texts_of
 
 __all__ = ["MAX_LEVELS", "infer", "infer_columns"]
 
 MAX_LEVELS = 50
 """Most levels that a category may have."""
+
+_ID_NOTE = "an id: every value differs; --numeric or --categorical reads it"
+_EMPTY_NOTE = "every value is missing"
+_SAMPLE = 1000
+_ALL_DIFFERENT = 20
+_POINT = "[-+]?(?:[0-9]*\\.(?:[0-9]{0,2}|[0-9]{4,})|0*\\.[0-9]{3}|[0-9]{4,}\\.[0-9]{3})"
+_WORDS = (
+    *(("true", "false"), ("t", "f"), ("yes", "no"), ("y", "n"), ("on", "off"), ("ja", "nein"), ("oui", "non")),
+    *(("si", "no"), ("sí", "no"), ("sì", "no"), ("sim", "não"), ("tak", "nie"), ("да", "нет")),
+)
+_ID = re.compile(
+    r"(?i:(?:.*[\s_.-])?(?:id|uuid|guid)|index|idx|rows?|row[\s_]?(?:id|num|no|number|index)|unnamed: \d+)|.*[a-z0-9]I[dD]"
+)
+
+
+class _Numbers(NamedTuple):
+    """A column of numbers as text whose decimal sign is still to be chosen."""
+
+    contents: Contents
+    shapes: Shapes
+    found: Found
+    is_tolerant: bool
 
 
 def infer_columns(
@@ -29,17 +62,25 @@ def infer_columns(
     forced: Mapping[str, Forced] | None = None,
     na_values: Sequence[str] = (),
     delimiter: str = "",
+    is_tolerant: bool = False,
 ) -> dict[str, Column]:
     """What the columns of a table are; those of text decide each other's decimal sign.
 
     :param forced: what the user says of some.
     :param na_values: texts that stand for missing values, besides those that always do.
     :param delimiter: of delimited text; commas leave no doubt about `1,234`.
+    :param is_tolerant: cells that do not fit a column of numbers, dates or times are left to :func:`columns.fits`.
     :raises ValueError: as :func:`infer`.
     """
-    return {
-        name: infer(name, columns[name], where=where, forced=(forced or {}).get(name), na_values=na_values)
+    forced = forced or {}
+    first: dict[str, tuple[Column | _Numbers, Sign]] = {
+        name: _looked_at(name, columns[name], where, forced.get(name), na_values, is_tolerant)
         for name in columns.column_names
+    }
+    signs = {sign for _, sign in first.values() if sign}
+    return {
+        name: result if isinstance(result, Column) else _number_column(result, forced.get(name), signs, delimiter)
+        for name, (result, _) in first.items()
     }
 
 
@@ -50,31 +91,201 @@ def infer(
     where: str,
     forced: Forced | None = None,
     na_values: Sequence[str] = (),
-    decimal: Literal["", ".", ","] = "",
+    decimal: Sign = "",
+    is_tolerant: bool = False,
 ) -> Column:
     """What one column is.
 
     :param decimal: the decimal sign of values such as `1,234`, of which each could be two numbers; "" if unknown.
-    :raises ValueError: naming file, column, row and value: most cells are numbers, dates or times, but not all, or
-        not of one format; or there are two readings.
+    :raises ValueError: naming file, column, row, value and cure: most cells are numbers, dates or times, but not all,
+        or not of one unit or format; or there are two readings.
     """
+    result, _ = _looked_at(name, values, where, forced, na_values, is_tolerant)
+    return result if isinstance(result, Column) else _number_column(result, forced, {decimal} - {""}, "")
+
+
+def _looked_at(
+    name: str,
+    values: pa.ChunkedArray | pa.Array,
+    where: str,
+    forced: Forced | None,
+    na_values: Sequence[str],
+    is_tolerant: bool,
+) -> tuple[Column | _Numbers, Sign]:
+    """What a column is, as far as it is known without the others, and the decimal sign that it has for sure."""
     values = one_chunk(values)
-    if forced is not None and forced.kind in ("ignored", "category"):
-        return Column(name, forced.kind, note="by flag")
+    if forced is not None and forced.kind == "ignored":
+        return Column(name, "ignored"), ""
     kind = kind_of_type(values.type)
-    if kind in ("empty", "other"):
-        return Column(name, "ignored", note="empty")
+    if kind == "other":
+        raise ValueError(
+            f"column {name!r} of {where} must hold numbers, texts, dates or true and false, got {values.type}; "
+            f"give --ignore={name}, or convert it."
+        )
+    if forced is not None and forced.kind == "category":
+        return Column(name, "category", note=notes.of_levels(texts_of(values), na_values)), ""
+    if kind == "category" and forced is not None:
+        values = decoded(values)
+        kind = kind_of_type(values.type)
+    if forced is not None and forced.kind == "date" and pa.types.is_integer(values.type):
+        values, kind = texts_of(values), "text"
+    if kind != "text":
+        return _typed_column(name, values, where, forced), ""
+    if forced is None or forced.kind == "number":
+        plain = _plain(values)
+        if plain is not None:
+            sign, found = plain
+            if forced is None and _is_id(name, values, found):
+                return Column(name, "ignored", note=_ID_NOTE), ""
+            return Column(name, "number", note=notes.of_large(found)), sign
+    cells = cells_of(values)
+    counts = cells.counts()
+    missing = is_missing(cells.texts, na_values, markers=True)
+    return _read(Contents(name, where, cells, counts, ~missing & (counts > 0)), forced, na_values, is_tolerant)
+
+
+def _typed_column(name: str, values: pa.ChunkedArray, where: str, forced: Forced | None) -> Column:
+    kind = kind_of_type(values.type)
+    if kind == "empty":
+        return Column(name, "ignored", note=_EMPTY_NOTE)
+    if forced is not None and forced.kind == "number" and kind in ("number", "boolean"):
+        return Column(name, "number")
+    if forced is not None and forced.kind != kind:
+        raise ValueError(
+            f"column {name!r} of {where} must hold {forced.kind}s, as the flag says, got type {values.type}; leave the "
+            "flag out, or convert it."
+        )
+    if kind == "number" and _is_id(name, values, floats_of(values)):
+        return Column(name, "ignored", note=_ID_NOTE)
     if kind == "boolean":
         return Column(name, "boolean", true=("True",), false=("False",))
-    if kind != "text":
-        return Column(name, kind)
-    if plain_numbers(values) is not None:
-        return Column(name, "number")
-    cells = cells_of(values)
-    if not np.isnan(numbers(cells.texts, Style())[~is_missing(cells.texts, na_values, markers=True)]).any():
-        return Column(name, "number")
-    keep = ~is_missing(cells.texts, na_values, markers=False)
-    levels = cells.texts.filter(pa.array(keep)).to_pylist()
-    if {text.casefold() for text in levels} == {"yes", "no"}:
-        return Column(name, "boolean", true=("yes",), false=("no",))
-    return Column(name, "category" if len(set(levels)) <= MAX_LEVELS else "text")
+    return Column(name, cast(Kind, kind), note=notes.of_levels(texts_of(values), ()) if kind == "category" else "")
+
+
+def _plain(values: pa.ChunkedArray) -> tuple[Sign, NDArray[np.float64]] | None:
+    """The decimal sign and the values of a column of plain numbers; None if it is none, or there is doubt."""
+    is_decimal = matches(values.slice(0, _SAMPLE), _POINT).any()
+    if not is_decimal and pc.any(pc.match_substring(values, ".")).as_py():
+        return None
+    found = plain_numbers(values)
+    if found is None or np.isnan(found).all():
+        return None
+    if not is_decimal and pc.any(pc.and_(pc.starts_with(values, "0"), pc.greater(pc.binary_length(values), 1))).as_py():
+        return None
+    return "." if is_decimal else "", found
+
+
+def _read(
+    contents: Contents, forced: Forced | None, na_values: Sequence[str], is_tolerant: bool
+) -> tuple[Column | _Numbers, Sign]:
+    """What a column of texts is; as :func:`_looked_at`."""
+    name, how = contents.name, forced.how if forced else ""
+    if not contents.is_value.any():
+        return Column(name, "ignored", note=_EMPTY_NOTE), ""
+    shapes = None
+    if forced is None or forced.kind == "number":
+        shapes = shapes_of(contents.cells.texts)
+        found = find_style(contents, shapes, any_unit=forced is not None)
+        if found is not None and (forced is not None or not is_code(shapes, found)):
+            return _Numbers(contents, shapes, found, is_tolerant), found.decimal
+        if forced is not None:
+            bad = contents.is_value & ~shapes.is_number
+            row, text, count = contents.cells.first(bad if bad.any() else contents.is_value)
+            raise ValueError(misfit(contents.what, Column(name, "number"), text, row, count))
+        if found is not None:
+            return _text_column(contents, na_values, "digits with leading zeros; --numeric reads them as numbers"), ""
+        _check_digits(contents)
+    form = find_date_format(contents, how, is_forced=forced is not None, is_tolerant=is_tolerant)
+    if form is not None:
+        return Column(name, "date", date_format=form, note=notes.of_date(contents, form)), ""
+    clock = find_time_format(contents, is_tolerant=is_tolerant)
+    if clock is not None:
+        note = notes.of_time(contents, read_times(contents.cells.texts, clock))
+        return Column(name, "time", date_format=clock, note=note), ""
+    return _boolean_column(contents, na_values) or _text_column(contents, na_values, _unit_note(contents, shapes)), ""
+
+
+def _number_column(pending: _Numbers, forced: Forced | None, signs: Set[str], delimiter: str) -> Column:
+    contents, shapes, found, is_tolerant = pending
+    decimal = cast(Sign, SIGNS[forced.how]) if forced and forced.how else decimal_of(contents, found, signs, delimiter)
+    style = style_of(contents, shapes, found, decimal)
+    values = numbers(contents.cells.texts, style)
+    bad = contents.is_value & np.isnan(values)
+    column = Column(contents.name, "number", *style)
+    if bad.any() and (not is_tolerant or contents.share(bad) >= 0.5):
+        row, text, count = contents.cells.first(bad)
+        raise ValueError(misfit(contents.what, column, text, row, count))
+    is_id = forced is None and not found.unit and _ID.fullmatch(contents.name) and contents.counts.max() == 1
+    if is_id and contents.is_value.all() and (values == np.round(values)).all():
+        return Column(contents.name, "ignored", note=_ID_NOTE)
+    return replace(column, note=notes.of_numbers(contents, style, values))
+
+
+def _boolean_column(contents: Contents, na_values: Sequence[str]) -> Column | None:
+    """A column of two words that are yes and no, or of true or false alone."""
+    texts = contents.cells.texts
+    for true, false in _WORDS:
+        is_program = true == "true"
+        is_value = contents.is_value if is_program else contents.counts > 0
+        if not is_program:
+            is_value = is_value & ~is_missing(texts, na_values, markers=False)
+        lower = pc.utf8_lower(texts.filter(pa.array(is_value)))
+        found = set(pc.unique(lower).slice(0, 3).to_pylist())
+        if found == {true, false} or (is_program and found and found <= {true, false}):
+            spellings = {word: _spellings(contents, is_value, word) for word in (true, false)}
+            note = "; ".join(notes.of_markers(contents)) if is_program else ""
+            return Column(
+                contents.name,
+                "boolean",
+                true=spellings[true] or ("True",),
+                false=spellings[false] or ("False",),
+                note=note,
+            )
+    return None
+
+
+def _spellings(contents: Contents, is_value: NDArray[np.bool_], word: str) -> tuple[str, ...]:
+    """How a word is written, the most frequent spelling first."""
+    found: dict[str, int] = {}
+    for number in np.flatnonzero(is_value):
+        text = contents.cells.texts[int(number)].as_py()
+        if text.casefold() == word:
+            found[text] = found.get(text, 0) + int(contents.counts[number])
+    return tuple(sorted(found, key=lambda text: -found[text]))
+
+
+def _text_column(contents: Contents, na_values: Sequence[str], note: str) -> Column:
+    texts = contents.cells.texts
+    is_value = ~is_missing(texts, na_values, markers=False) & (contents.counts > 0)
+    num_levels, num_values = len(pc.unique(texts.filter(pa.array(is_value)))), int(contents.counts[is_value].sum())
+    if num_levels == num_values and num_values > 1 and _ID.fullmatch(contents.name):
+        return Column(contents.name, "ignored", note=_ID_NOTE)
+    if num_levels > MAX_LEVELS or (num_levels == num_values >= _ALL_DIFFERENT):
+        return Column(contents.name, "text", note="; ".join(filter(None, [f"{num_levels} different texts", note])))
+    levels = notes.of_levels(texts.filter(pa.array(is_value)), ())
+    return Column(contents.name, "category", note="; ".join(filter(None, [note, levels])))
+
+
+def _unit_note(contents: Contents, shapes: Shapes | None) -> str:
+    """That a text of numbers with a unit that is not known could be read as numbers."""
+    if shapes is None or contents.share(shapes.is_number & matches(contents.cells.texts, "[0-9](?s:.*)")) < 1:
+        return ""
+    units = {shapes.units[unit] for unit in set(shapes.unit[contents.is_value])}
+    return f"--numeric reads {contents.example(shapes.is_number)} as a number" if len(units) == 1 else ""
+
+
+def _check_digits(contents: Contents) -> None:
+    """Numbers in other digits or with underscores are no levels."""
+    texts = contents.cells.texts
+    odd = matches(texts, "[-+]?\\p{Nd}[\\p{Nd}.,]*") & matches(texts, "(?s:.*)[^\\x00-\\x7f](?s:.*)")
+    odd |= matches(texts, "[-+]?[0-9]{1,3}(?:_[0-9]{3})+|[0-9]+(?:[.,][0-9]+)?-")
+    if odd.any() and contents.share(odd | ~np.isnan(numbers(texts, Style()))) > 0.5:
+        row, text, count = contents.cells.first(odd & contents.is_value)
+        raise ValueError(misfit(contents.what, Column(contents.name, "number"), text, row, count))
+
+
+def _is_id(name: str, values: pa.ChunkedArray, found: NDArray[np.float64]) -> bool:
+    """Whether a column of numbers is an id by its name and by its values: whole and all different."""
+    if not _ID.fullmatch(name) or len(values) < 2 or values.null_count:
+        return False
+    return bool((found == np.round(found)).all()) and pc.count_distinct(values).as_py() == len(values)

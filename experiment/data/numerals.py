@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from experiment.data.cells import MISSING, matches
 
-__all__ = ["BODY", "PLAIN", "SPACE", "THOUSANDS", "Style", "numbers", "plain_numbers"]
+__all__ = ["BODY", "EXPONENT", "SPACE", "THOUSANDS", "Style", "cell_pattern", "numbers", "plain_numbers"]
 
 SPACE = "[\\s\u00a0\u2007\u2009\u202f]"
 """A space of any width, as a pattern (RE2)."""
@@ -25,12 +25,10 @@ THOUSANDS = {"": "", ",": ",", ".": "\\.", " ": SPACE, "'": "['\u2019]"}
 """What may stand between groups of digits, and its pattern."""
 
 _SIGN = "[-+\u2212]?"
-_EXPONENT = "(?:[eE][-+]?[0-9]+)?"
+EXPONENT = "(?:[eE][-+]?[0-9]+)?"
+"""The exponent of a number, or nothing, as a pattern."""
 
-PLAIN = f"[-+]?(?:[0-9]+\\.?[0-9]*|\\.[0-9]+){_EXPONENT}|[-+]?(?i:inf|infinity)"
-"""A number as programs write it, as a pattern."""
-
-BODY = f"(?:[.,]?[0-9]+(?:(?:[.,'\u2019]|{SPACE})[0-9]+)*[.,]?{_EXPONENT}|(?i:inf(?:inity)?))"
+BODY = f"(?:[.,]?[0-9]+(?:(?:[.,'\u2019]|{SPACE})[0-9]+)*[.,]?{EXPONENT}|(?i:inf(?:inity)?))"
 """Anything that may be a number without its sign and unit, as a pattern."""
 
 
@@ -82,6 +80,18 @@ def numbers(texts: pa.Array, style: Style) -> NDArray[np.float64]:
     return np.where(is_bad, np.nan, np.where(is_negative, -found, found))
 
 
+def cell_pattern(body: str, before: str, after: str) -> str:
+    """The pattern of a cell that holds a number, with groups for its parts.
+
+    :param body: the pattern of the number; :param before: of what may stand before it; :param after: after it.
+    """
+    gap = f"{SPACE}*"
+    return (
+        f"^(?P<opening>\\(?){gap}(?P<first>{_SIGN}){gap}(?P<before>{before}){gap}(?P<second>{_SIGN}){gap}"
+        f"(?P<body>{body}){gap}(?P<after>{after}){gap}(?P<closing>\\)?)$"
+    )
+
+
 def _pattern(style: Style) -> str:
     point, group = re.escape(style.decimal), THOUSANDS[style.thousands]
     whole = "[0-9]+"
@@ -89,13 +99,9 @@ def _pattern(style: Style) -> str:
         whole = f"(?:[0-9]+|[1-9][0-9]{{0,2}}(?:{group}[0-9]{{3}})+)"
     if style.thousands == ",":
         whole = f"(?:{whole}|[1-9][0-9]?(?:,[0-9]{{2}})+,[0-9]{{3}})"  # 12,34,567
-    body = f"(?:{whole}(?:{point}[0-9]*)?|{point}[0-9]+){_EXPONENT}|(?i:inf|infinity)"
+    body = f"(?:{whole}(?:{point}[0-9]*)?|{point}[0-9]+){EXPONENT}|(?i:inf|infinity)"
     unit = f"(?:{re.escape(style.unit)})?" if style.unit else ""
-    gap = f"{SPACE}*"
-    return (
-        f"^(?P<opening>\\(?){gap}(?P<first>{_SIGN}){gap}(?P<before>{unit}){gap}(?P<second>{_SIGN}){gap}"
-        f"(?P<body>{body}){gap}(?P<after>{unit}){gap}(?P<closing>\\)?)$"
-    )
+    return cell_pattern(body, unit, unit)
 
 
 def _has(part: pa.Array) -> NDArray[np.bool_]:

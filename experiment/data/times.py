@@ -53,7 +53,7 @@ _DIRECTIVES = {
     "S": "(?P<S>[0-9]{2})(?:[.,](?P<f>[0-9]{1,9}))?",
     "f": "(?P<f>[0-9]{1,9})",
     "z": "(?P<z>[Zz]|[-+][0-9]{2}(?::?[0-9]{2})?)",
-    "Z": "(?P<Z>(?i:utc|gmt|z))",
+    "Z": "(?P<Z>(?i:utc|gmt))",
 }
 _FIXED = {"m": "(?P<m>[0-9]{2})", "d": "(?P<d>[0-9]{2})", "H": "(?P<H>[0-9]{2})", "I": "(?P<I>[0-9]{2})"}
 _PIECE = re.compile(r"%(.)|(\s+)|([^%\s]+)|(%)", re.DOTALL)
@@ -95,7 +95,7 @@ def full_pattern(text: str) -> str:
             if directive == "M" and not {"H", "I"} & set(directives):
                 pattern[-1] = "(?P<M>[0-9]{1,3})"
         elif space:
-            pattern.append(f"{SPACE}{'*' if following in ('p', 'z', 'Z') else '+'}")
+            pattern.append(f"{SPACE}{'*' if following == 'p' else '+'}")
         else:
             pattern.append(re.escape(literal))
     found = [{"B": "b", "A": "a"}.get(d, d) for d in directives if d and d != "%"]

@@ -1,0 +1,99 @@
+"""What has to be known of the reading of a column, in a few words: examples, markers of missing values, odd levels."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from experiment.data.cells import MARKERS, Contents, cells_of, is_missing
+from experiment.data.numerals import Style, numbers
+from experiment.data.times import ISO_FORMATS, read_dates
+
+__all__ = ["of_date", "of_large", "of_levels", "of_markers", "of_numbers", "of_time"]
+
+_SHOWN = 3
+_EXACT = 2.0**53
+
+
+def of_numbers(contents: Contents, style: Style, found: NDArray[np.float64]) -> str:
+    """Of numbers as text: how one of them is read, what stands for a missing value, and digits that are lost."""
+    plain = numbers(contents.cells.texts, Style())
+    odd = contents.is_value & ~np.isnan(found) & (plain != found)
+    parts = []
+    if odd.any():
+        texts, values = contents.cells.texts.filter(pa.array(odd)).to_pylist(), found[odd]
+        best = max(range(min(len(texts), 100)), key=lambda i: (style.thousands in texts[i], -i))
+        shown = " ".join(texts[best].split())
+        parts.append(f"{shown!r} is {values[best]:.15g}")
+    return "; ".join([*parts, *filter(None, [of_large(found[contents.is_value])]), *of_markers(contents)])
+
+
+def of_date(contents: Contents, form: str) -> str:
+    """Of dates: how one of them is read, unless they are written as programs write them."""
+    _, text, _ = contents.cells.first(contents.is_value)
+    parts = []
+    if form not in ISO_FORMATS or "%z" in form:
+        days = float(read_dates(pa.array([text]), form)[0])
+        shown = np.datetime64(round(days * 86400), "s").item() if not np.isnan(days) else "no date"
+        has_time = any(clock in form for clock in ("%H", "%I"))
+        zone = " UTC" if "%z" in form or "%Z" in form else ""
+        parts.append(f"{text!r} is {f'{shown}{zone}' if has_time else f'{shown}'[:10]}")
+    if "%y" in form:
+        parts.append("years of two digits are 1969 to 2068")
+    return "; ".join([*parts, *of_markers(contents)])
+
+
+def of_time(contents: Contents, found: NDArray[np.float64]) -> str:
+    """Of times: how one of them is read, and that some are no times of the day."""
+    row, text, _ = contents.cells.first(contents.is_value & ~np.isnan(found))
+    value = contents.cells.spread(found, np.nan)[row]
+    parts = [f"{text!r} is {value:.4g} hours"]
+    if np.nanmax(found[contents.is_value]) > 24:
+        parts.append("durations, as some are longer than a day")
+    return "; ".join([*parts, *of_markers(contents)])
+
+
+def of_levels(values: pa.ChunkedArray, na_values: Sequence[str]) -> str:
+    """Of text: levels that elsewhere stand for a missing value, and levels that differ by case alone."""
+    cells = cells_of(values)
+    keep = ~is_missing(cells.texts, na_values, markers=False)
+    texts = pc.unique(cells.texts.filter(pa.array(keep)))
+    parts = []
+    marked = texts.filter(pc.is_in(texts, value_set=pa.array(MARKERS, texts.type))).to_pylist()
+    if marked:
+        parts.append(f"{_some(marked)} {_are(marked)} (--na_values={marked[0]} makes it missing)")
+    lower = pc.utf8_lower(texts)
+    counts = pc.value_counts(lower)
+    twice = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
+    if len(twice):
+        alike = texts.filter(pc.is_in(lower, value_set=twice[:1])).to_pylist()
+        parts.append(f"{_some(alike)} are different levels")
+    return "; ".join(parts)
+
+
+def of_markers(contents: Contents) -> list[str]:
+    """Texts that stand for a missing value, except those that always do."""
+    texts = contents.cells.texts
+    is_marker = ~contents.is_value & is_missing(texts, (), markers=True) & ~is_missing(texts, (), markers=False)
+    found = [
+        f"{text!r} is missing ({contents.counts[number]})"
+        for number, text in zip(np.flatnonzero(is_marker), texts.filter(pa.array(is_marker)).to_pylist(), strict=True)
+    ]
+    return found[:_SHOWN]
+
+
+def of_large(found: NDArray[np.float64]) -> str:
+    """That whole numbers lose digits in float64, if they do."""
+    finite = found[np.isfinite(found)]
+    is_large = len(finite) and np.abs(finite).max() > _EXACT and (finite == np.round(finite)).all()
+    return "whole numbers above 2^53 lose digits" if is_large else ""
+
+
+def _some(texts: Sequence[str]) -> str:
+    return ", ".join(map(repr, texts[:_SHOWN])) + (", ..." if len(texts) > _SHOWN else "")
+
+
+def _are(texts: Sequence[str]) -> str:
+    return "is a level" if len(texts) == 1 else "are levels"

@@ -1,0 +1,220 @@
+"""Which style the numbers of a column are written in: unit, decimal sign, thousands; and where that cannot be known.
+
+A cell such as `1,234` or `1.234` is two numbers. Cells that are only one decide for their column (`12,5`, `1,234.5`,
+`1,234,567`), and columns that are decided may decide for the table.
+"""
+
+from collections.abc import Set
+from typing import Literal, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from experiment.data.cells import Contents, matches
+from experiment.data.numerals import BODY, EXPONENT, THOUSANDS, Style, cell_pattern, numbers
+from experiment.data.units import CURRENCIES, UNITS
+
+__all__ = ["Found", "Shapes", "Sign", "decimal_of", "find_style", "is_code", "shapes_of", "style_of"]
+
+Sign = Literal["", ".", ","]
+"""A decimal sign; "" if it is not known."""
+
+_LETTERS = "\\pL%‰°º\\p{Sc}+Ωµμ"
+_BEFORE = "(?:[A-Za-z]{0,3}\\p{Sc}|[\\pL][^0-9()+\u2212-]*)?"
+_AFTER = f"(?:[{_LETTERS}][^()]*)?"
+
+_NEUTRAL, _POINT, _COMMA, _EITHER_POINT, _EITHER_COMMA = 1, 2, 3, 4, 5
+
+
+class Shapes(NamedTuple):
+    """What the texts of a column are made of, if they may be numbers; arrays have one value a text.
+
+    :ivar is_number: the text may be a number in some style, with any unit.
+    :ivar units: the texts before or after the numbers; "" for none.
+    :ivar unit: of each text, the number of its unit.
+    :ivar is_known: the unit is one that needs no flag, or there is none.
+    :ivar body: the number without sign and unit; null if there is none.
+    :ivar sign: what the body says of the decimal sign; 0 if there is no number.
+    :ivar is_open: it stands in parentheses.
+    """
+
+    is_number: NDArray[np.bool_]
+    units: list[str]
+    unit: NDArray[np.int64]
+    is_known: NDArray[np.bool_]
+    body: pa.Array
+    sign: NDArray[np.int8]
+    is_open: NDArray[np.bool_]
+
+
+class Found(NamedTuple):
+    """What the numbers of a column tell of their style.
+
+    :ivar is_number: which texts are numbers.
+    :ivar unit: of all of them.
+    :ivar decimal: the decimal sign, if one of them can be read in one way only.
+    :ivar doubt: the sign that is decimal or between thousands in cells such as `1,234`, if none of them tells.
+    :ivar is_grouped: no program writes these cells as decimals: 950 has no decimals, and 1,050 has a zero at its end.
+    :ivar has_parentheses: some numbers stand in parentheses.
+    """
+
+    is_number: NDArray[np.bool_]
+    unit: str
+    decimal: Sign
+    doubt: Sign
+    is_grouped: bool
+    has_parentheses: bool
+
+
+def shapes_of(texts: pa.Array) -> Shapes:
+    """Take the texts of a column apart."""
+    parts = pc.extract_regex(texts, pattern=cell_pattern(BODY, _BEFORE, _AFTER))
+    opening, first, before, second, body, after, closing = (pc.struct_field(parts, [i]) for i in range(7))
+    before, after = pc.utf8_trim_whitespace(before), pc.utf8_trim_whitespace(after)
+    is_open = matches(opening, ".")
+    is_signed = (matches(first, ".") | is_open).astype(int) + matches(second, ".")
+    sign = _signs(body)
+    has_before, has_after = matches(before, "(?s:.+)"), matches(after, "(?s:.+)")
+    is_number = (sign > 0) & (is_open == matches(closing, ".")) & (is_signed < 2) & ~(has_before & has_after)
+    encoded = pc.if_else(pc.equal(before, ""), after, before).dictionary_encode()
+    unit = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    units = encoded.dictionary.to_pylist()
+    is_currency = matches(encoded.dictionary, "[A-Za-z]{0,3}\\p{Sc}") | np.isin(units, list(CURRENCIES))
+    is_unit = is_currency | np.isin(units, ["", *UNITS])
+    is_known = np.where(has_before, np.append(is_currency, False)[unit], np.append(is_unit, False)[unit])
+    return Shapes(is_number, units, unit, is_known & is_number, body, sign, is_open)
+
+
+def find_style(contents: Contents, shapes: Shapes, *, any_unit: bool = False) -> Found | None:
+    """What the numbers of a column tell of their style, or None if at most half of its values are numbers.
+
+    :param any_unit: numbers may have any unit, not just a known one.
+    :raises ValueError: numbers of different units, or with decimal points and decimal commas.
+    """
+    is_number = contents.is_value & shapes.is_number & (shapes.is_known | any_unit)
+    if not _are_most(contents, is_number):
+        return None
+    is_zero = matches(shapes.body, "0+(?:[.,]0+)?") & (shapes.unit == _index(shapes.units, ""))
+    used = is_number & ~is_zero if (is_number & ~is_zero).any() else is_number
+    if len(set(shapes.unit[used])) > 1 and _are_codes(shapes, used):
+        is_number &= shapes.unit == _index(shapes.units, "")
+        used = is_number
+        if not _are_most(contents, is_number):
+            return None
+    _check_units(contents, shapes, used)
+    has_parentheses = bool(shapes.is_open[is_number].any())
+    if shapes.is_open[is_number].all():  # (1), (2), ...: no sign, but a way to number things
+        return None
+    unit = shapes.units[shapes.unit[np.flatnonzero(used)[0]]]
+    return _found(contents, shapes, is_number, unit, has_parentheses)
+
+
+def _found(contents: Contents, shapes: Shapes, is_number: NDArray[np.bool_], unit: str, has_parentheses: bool) -> Found:
+    signs = {kind: is_number & (shapes.sign == kind) for kind in (_POINT, _COMMA, _EITHER_POINT, _EITHER_COMMA)}
+    has = {kind: bool(mask.any()) for kind, mask in signs.items()}
+    for one, other in ((_POINT, _COMMA), (_EITHER_POINT, _EITHER_COMMA)):
+        if has[one] and has[other] and (one == _POINT or not (has[_POINT] or has[_COMMA])):
+            raise ValueError(
+                f"{contents.what} has decimal points and decimal commas, {contents.example(signs[one])} and "
+                f"{contents.example(signs[other])} (from 0); write them alike, or give --categorical={contents.name}."
+            )
+    decimal: Sign = "." if has[_POINT] else "," if has[_COMMA] else ""
+    doubt: Sign = "" if decimal else "." if has[_EITHER_POINT] else "," if has[_EITHER_COMMA] else ""
+    is_whole = is_number & (shapes.sign == _NEUTRAL) & ~matches(shapes.body, "0+")
+    is_long = (signs[_EITHER_POINT] | signs[_EITHER_COMMA]) & matches(shapes.body, "(?s:.*)0")
+    is_grouped = bool(doubt and is_whole.any() and is_long.any())
+    return Found(is_number, unit, decimal, doubt, is_grouped, has_parentheses)
+
+
+def decimal_of(contents: Contents, found: Found, table: Set[str], delimiter: str) -> Sign:
+    """The decimal sign of a column.
+
+    :param table: the decimal signs that other columns of the table have for sure.
+    :param delimiter: what stands between the columns; commas leave the comma for thousands, semicolons do not.
+    :raises ValueError: with both readings, if nothing tells.
+    """
+    if not found.doubt:
+        return found.decimal or "."
+    chosen: Sign = ""
+    if len(table) == 1:
+        chosen = "." if "." in table else ","
+    elif not table and found.doubt == ",":
+        chosen = "." if found.is_grouped or delimiter == "," else ""
+    elif not table:
+        chosen = "." if delimiter != ";" else "," if found.is_grouped else ""
+    if chosen == found.doubt and found.is_grouped:
+        chosen = ""
+    if chosen == "," and found.doubt == "." and delimiter == ",":
+        chosen = ""
+    if chosen:
+        return chosen
+    shapes = shapes_of(contents.cells.texts)
+    row, text, _ = contents.cells.first(found.is_number & np.isin(shapes.sign, (_EITHER_POINT, _EITHER_COMMA)))
+    one, other = (numbers(pa.array([text]), style_of(contents, shapes, found, sign))[0] for sign in (".", ","))
+    raise ValueError(
+        f"{contents.what} has numbers such as {text!r} in row {row} (from 0), which may be {one:.15g} or {other:.15g}; "
+        f"give --numeric={contents.name}:point for the first, --numeric={contents.name}:comma for the second reading."
+    )
+
+
+def style_of(contents: Contents, shapes: Shapes, found: Found, decimal: Sign) -> Style:
+    """The style of the numbers of a column with this decimal sign."""
+    used = [
+        (int(contents.counts[mask].sum()), group)
+        for group, pattern in THOUSANDS.items()
+        if group and group != decimal
+        for mask in [found.is_number & matches(shapes.body, f"(?s:.*)[0-9]{pattern}[0-9]{{3}}(?s:.*)")]
+    ]
+    count, thousands = max(used, key=lambda pair: pair[0])
+    return Style(decimal or ".", thousands if count else "", found.unit, found.has_parentheses)
+
+
+def is_code(shapes: Shapes, found: Found) -> bool:
+    """Whether numbers are digits alone of which some begin with a zero, such as 01234."""
+    digits = shapes.body.filter(pa.array(found.is_number & ~shapes.is_open))
+    has_zero = matches(digits, "0[0-9]+").any()
+    return bool(not found.unit and has_zero and matches(digits, "[0-9]+").all())
+
+
+def _signs(body: pa.Array) -> NDArray[np.int8]:
+    """What each number says of the decimal sign."""
+    found = np.zeros(len(body), dtype=np.int8)
+    group, gap = "[1-9][0-9]{0,2}", f"(?:{THOUSANDS[' ']}|{THOUSANDS[chr(39)]})"
+    for kind, decimal, comma in ((_POINT, "\\.", ","), (_COMMA, ",", "\\.")):
+        plain = f"(?:[0-9]+{decimal}[0-9]*|{decimal}[0-9]+){EXPONENT}"
+        grouped = f"{group}(?:{comma}[0-9]{{3}})+{decimal}[0-9]*|{group}(?:{comma}[0-9]{{3}}){{2,}}"
+        spaced = f"{group}(?:{gap}[0-9]{{3}})+{decimal}[0-9]*"
+        found[matches(body, f"{plain}|{grouped}|{spaced}")] = kind
+    found[matches(body, "[1-9][0-9]?(?:,[0-9]{2})+,[0-9]{3}(?:\\.[0-9]*)?")] = _POINT  # 12,34,567
+    found[matches(body, f"[0-9]+{EXPONENT}|(?i:inf(?:inity)?)|{group}(?:{gap}[0-9]{{3}})+")] = _NEUTRAL
+    found[matches(body, f"{group}\\.[0-9]{{3}}")] = _EITHER_POINT
+    found[matches(body, f"{group},[0-9]{{3}}")] = _EITHER_COMMA
+    return found
+
+
+def _check_units(contents: Contents, shapes: Shapes, used: NDArray[np.bool_]) -> None:
+    units = list(dict.fromkeys(shapes.unit[used]))
+    if len(units) < 2:
+        return
+    shown = [f"{contents.example(used & (shapes.unit == unit))}" for unit in units[:2]]
+    raise ValueError(
+        f"{contents.what} has numbers of {len(units)} different units, such as {shown[0]} and {shown[1]} (from 0); "
+        f"convert them to one unit, or give --ignore={contents.name} or --categorical={contents.name}."
+    )
+
+
+def _are_most(contents: Contents, chosen: NDArray[np.bool_]) -> bool:
+    return contents.share(chosen) > 0.5
+
+
+def _are_codes(shapes: Shapes, used: NDArray[np.bool_]) -> bool:
+    """Whether numbers have different single letters and no fractions, such as 12A and 12B."""
+    units = {shapes.units[unit] for unit in set(shapes.unit[used])}
+    is_whole = ~matches(shapes.body, "(?s:.*)[.,](?s:.*)")[used].any()
+    return bool(is_whole and all(len(unit) < 2 for unit in units) and not units <= {"", *"kKMB%°+"})
+
+
+def _index(units: list[str], unit: str) -> int:
+    return units.index(unit) if unit in units else -2
