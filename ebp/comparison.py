@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .baselines import RIVALS, tuned_rival
 from .coding import Kind, common_fraction_bits, recommended
-from .folds import Fold, Folds, checked_folds, coded
+from .folds import Fold, Folds, Prepare, checked_folds, coded
 from .heads import check_labels
 from .inputs import Matrix
 from .network import EBPNetwork
@@ -115,6 +115,8 @@ class Comparison:
     :param Y: targets -1 and +1, [N, 1] or [N, C] with one +1 in a row, as `encode_labels` codes labels.
     :param folds: pairs of row numbers (training, test), as of `sklearn.model_selection.KFold(8).split(X)`. Whatever is
         learned or chosen in a fold, the coding of inputs among it, is learned from its training rows.
+    :param prepare: what is done with the raw inputs of a fold's training and test rows before they are coded, learned
+        from its training rows, such as putting in missing values: (X, X_test) to the same.
     :param seed: the first seed.
     :param dataset: name of the data set, by which input_coding="auto" knows some of them.
     :param export: file to which the binary network of the first seed and fold is written, packed, after its last epoch.
@@ -134,6 +136,7 @@ class Comparison:
         Y: ArrayLike,
         folds: Folds,
         *,
+        prepare: Prepare = lambda *parts: parts,
         seed: int = 0,
         dataset: str = "",
         export: str | PathLike[str] | None = None,
@@ -154,7 +157,7 @@ class Comparison:
         # A row for each unit that is done: seconds; then errors D, P and of votes, or a rival's value, whether it is at
         # an edge of its grid, and its errors after each epoch.
         self.records = tf.Variable(np.full([len(self.units), config.epochs + 3], np.nan))
-        self._X, self._Y, self._export = X, Y, export
+        self._X, self._Y, self._prepare_fold, self._export = X, Y, prepare, export
         self._fold: tuple[int, Fold] | None = None
         self._prepared: tuple[int, Prepared] | None = None
         self._last: Unit | None = None
@@ -169,7 +172,7 @@ class Comparison:
     def fold(self, number: int) -> Fold:
         """Rows of a fold; their coding is learned from the training rows alone."""
         if self._fold is None or self._fold[0] != number:
-            self._fold = number, coded(self.input_coding, self._X, self._Y, *self.folds[number])
+            self._fold = number, coded(self.input_coding, self._X, self._Y, *self.folds[number], self._prepare_fold)
             self._prepared = None
         return self._fold[1]
 

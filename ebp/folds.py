@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .coding import InputCoding
 
-__all__ = ["Fold", "Folds", "checked_folds", "coded"]
+__all__ = ["Fold", "Folds", "Prepare", "checked_folds", "coded"]
 
 Folds = Iterable[tuple[ArrayLike, ArrayLike]]
 """Pairs of row numbers (training, test), as of `sklearn.model_selection.KFold(8).split(X)`."""
@@ -44,7 +44,19 @@ def checked_folds(folds: Folds, num_rows: int) -> list[tuple[NDArray[np.intp], N
     return pairs
 
 
-def coded(kind: str, X: Any, Y: NDArray[np.float64], rows: NDArray[np.intp], test_rows: NDArray[np.intp]) -> Fold:
+Prepare = Callable[[Any, Any], tuple[Any, Any]]
+"""Raw inputs of the training and test rows of a fold -> the same, for example with missing values put in."""
+
+
+def coded(
+    kind: str,
+    X: Any,
+    Y: NDArray[np.float64],
+    rows: NDArray[np.intp],
+    test_rows: NDArray[np.intp],
+    prepare: Prepare = lambda *parts: parts,
+) -> Fold:
     """The rows of a fold; what the coding has to know is learned from the training rows alone."""
-    coding = InputCoding.fit(kind, X[rows])
-    return Fold(coding.transform(X[rows]), Y[rows], coding.transform(X[test_rows]), Y[test_rows], coding)
+    X_train, X_test = prepare(X[rows], X[test_rows])
+    coding = InputCoding.fit(kind, X_train)
+    return Fold(coding.transform(X_train), Y[rows], coding.transform(X_test), Y[test_rows], coding)

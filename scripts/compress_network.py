@@ -76,7 +76,7 @@ class Flags:
         omit=("num_steps", "log_every", "checkpoint_every"),
     )
     devices: Devices = group()
-    source: views.Source = group(omit=("target", "task"))
+    source: views.Source = group()
     network: networks.NetworkConfig = group()
     recipe: RecipeConfig = group()
     files: PackConfig = group()

@@ -72,7 +72,7 @@ class Encode:
 
     codec: Codec = group()
     devices: Devices = group(omit=("strategy", "replicas"))
-    source: views.Source = group(omit=("data", "target", "task"))
+    source: views.Source = group(omit=("data",))
     input: str | None = None
     part: Literal["X", "train", "valid", "test"] | None = None
     rows: int | None = None

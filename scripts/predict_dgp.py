@@ -14,7 +14,8 @@ from pathlib import Path
 
 from experiment import cli
 from experiment.cli.flags import at_least, group
-from experiment.data.tables import TableSchema, apply_schema
+from experiment.data.spec import Missing, Unknown
+from experiment.data.tables import Schema, apply_schema
 from experiment.files import atomic_path
 from experiment.run import Devices, devices
 
@@ -27,9 +28,13 @@ class Flags:
     """Predict the rows of a table with a model that train_dgp.py trained.
 
     :param run_dir: folder of the run.
-    :param data: table with the columns of the training data: .csv, .csv.gz, .parquet or .npz.
+    :param data: table with the columns of the training data: .csv, .tsv or .txt (also packed), .parquet or .npz.
     :param output: file to write, .csv or .csv.gz; it is replaced if it exists.
     :param num_predict_samples: draws of the inner layers; as in training if not given.
+    :param missing: what to do with missing values; impute puts in what the training rows say; as in training if not
+        given.
+    :param unknown: what to do with levels that the training data do not have; level reads them as a rare one, or as
+        none of the known ones; as in training if not given.
     """
 
     run_dir: str
@@ -37,6 +42,8 @@ class Flags:
     devices: Devices = group(omit=("strategy", "replicas"))
     output: str = "predictions.csv"
     num_predict_samples: int | None = None
+    missing: Missing | None = None
+    unknown: Unknown | None = None
 
     def __post_init__(self) -> None:
         if not Path(self.output).name.endswith((".csv", ".csv.gz")):
@@ -50,7 +57,8 @@ def main(flags: Flags) -> None:
     folder = Path(flags.run_dir).expanduser()
     with float_type(Predictor.stored_float(folder)):
         predictor = Predictor.load(folder)
-        X, Y = apply_schema(TableSchema.from_json(predictor.schema), flags.data)
+        schema = Schema.from_json(predictor.schema)
+        X, Y = apply_schema(schema, flags.data, missing=flags.missing, unknown=flags.unknown)
         predicted = predictor.predict(X, Y, num_samples=flags.num_predict_samples)
     table = pd.DataFrame(predictor.columns(predicted))
     with atomic_path(flags.output) as temporary:

@@ -68,7 +68,8 @@ class Flags:
 
     run: Settings = group(batch_size=100, eval_every=500, checkpoint_every=5000)
     devices: Devices = group(omit=("strategy", "replicas"))
-    source: views.Source = group(omit=("target", "task"))
+    source: views.Source = group()
+    table: views.TableSpec = group(omit=("target", "task", "unknown"))
     training: Later[SMLConfig] = group(omit=("gradient_chains",))
     log_z: evidence.EvidenceConfig = group()
     hidden: int = 100
@@ -100,7 +101,7 @@ class Flags:
 def main(flags: Flags) -> None:
     """One run, from the data to the report."""
     flags.devices.prepare()
-    data, seeds = views.load(flags.source, "binary"), Seeds(flags.run.seed)
+    data, seeds = views.load(flags.source, "binary", table=flags.table), Seeds(flags.run.seed)
     trainer = new_trainer(flags, data, seeds)
     minibatches, x = Minibatches(len(data.train.X), flags.run.batch_size, seeds), tf.constant(data.train.X)
     watched = {part: data.some(part, flags.eval_rows, seeds).X for part in ("train", "valid")}

@@ -54,7 +54,8 @@ class Flags:
 
     run: Settings = group(batch_size=100)
     devices: Devices = group()
-    source: views.Source = group(omit=("target", "task"))
+    source: views.Source = group()
+    table: views.TableSpec = group(omit=("target", "task", "unknown"))
     model: Later[DARNConfig] = group()
     local: Later[LocalConfig] = group(prefix="local_")
     training: TrainingConfig = group()
@@ -71,7 +72,8 @@ class Flags:
 
     def load(self) -> Rows:
         """The data in the view that the model needs."""
-        return views.load(self.source, "grey" if self.model.keywords["observations"] == "intensities" else "binary")
+        is_grey = self.model.keywords["observations"] == "intensities"
+        return views.load(self.source, "grey" if is_grey else "binary", table=self.table)
 
     def model_config(self, data: Rows) -> DARNConfig:
         """The model of these data."""

@@ -51,6 +51,7 @@ class Flags:
     run: Settings = group()
     devices: Devices = group()
     source: views.Source = group()
+    table: views.TableSpec = group()
     division: supply.Division = group()
     pieces: StreamSpec = group()
     model: ModelConfig = group()
@@ -118,7 +119,7 @@ def prepare(flags: Flags) -> Study:
     strategy = flags.devices.prepare()
     kept = flags.run.run_dir if flags.run.resume else None
     options: dict[str, Any] = {"seed": flags.run.seed, "kept": kept, "progress": flags.run.progress}
-    data = supply.load(flags.source, flags.division, flags.pieces, default="airline_nyc", **options)
+    data = supply.load(flags.source, flags.division, flags.pieces, table=flags.table, default="airline_nyc", **options)
     rows, stream = data.rows, data.stream
     config = flags.model.for_task(data.task, [part.Y for part in rows.parts.values()])
     is_scaled = flags.standardise == "yes" or (flags.standardise == "auto" and rows.name not in IMAGES)
@@ -174,8 +175,7 @@ def fit(run: Run, job: Job, flags: Flags, max_seconds: float | None) -> tuple[di
             raise
         step = stop.step
         run.log(step, final().scalars)
-    is_finished = step == flags.run.num_steps
-    return {"num_steps": step, "is_finished": is_finished, **report.summary(trainer, final())}, final()
+    return {"num_steps": step, "is_finished": step == flags.run.num_steps, **report.summary(trainer, final())}, final()
 
 
 def figures(

@@ -62,6 +62,7 @@ class Flags:
     )
     devices: Devices = group(omit=("strategy", "replicas"))
     source: views.Source = group()
+    table: views.TableSpec = group()
     comparison: ComparisonConfig = group()
     num_folds: int = 8
     max_folds: int | None = None
@@ -75,8 +76,9 @@ class Flags:
 def main(flags: Flags) -> None:
     """One run, from the data to the report."""
     flags.devices.prepare()
-    data = load(flags.source)
+    data = load(flags.source, flags.table)
     comparison = new_comparison(flags, data)
+    data = data.learned(comparison.folds[0][0])
     settings = replace(flags.run, num_steps=len(comparison.units))
     with (
         quiet.without_warnings(),
@@ -115,14 +117,14 @@ def main(flags: Flags) -> None:
         )
 
 
-def load(source: views.Source) -> Rows:
+def load(source: views.Source, table: views.TableSpec) -> Rows:
     """The data, in one part: bags of words, or the rows of a table with labels."""
     texts, tables = views.names("text"), views.names("supervised")
     if source.data is None and source.dataset not in (None, *texts, *tables):
         known = ", ".join([*texts, *tables])
         raise ValueError(f"--dataset must be one of {known}, got {source.dataset!r}; for own data use --data.")
     view: views.View = "text" if source.dataset in texts else "supervised"
-    data = views.load(source, view, default="breast_cancer", split=None)
+    data = views.load(source, view, table=table, default="breast_cancer", split=None)
     if data.task == "regression":
         raise ValueError(
             f"the target {', '.join(data.target_names)!r} of {data.name!r} is a number, and this script classifies; "
@@ -136,7 +138,8 @@ def new_comparison(flags: Flags, data: Rows) -> Comparison:
     X, labels = data.parts["all"]
     Y, _ = encode_labels(labels[:, 0], np.arange(len(data.class_names)))
     folds = data.folds(flags.num_folds)[: flags.max_folds]
-    return Comparison(flags.comparison, X, Y, folds, seed=flags.run.seed, dataset=data.name, export=flags.export)
+    options: dict[str, Any] = {"seed": flags.run.seed, "dataset": data.name, "export": flags.export}
+    return Comparison(flags.comparison, X, Y, folds, prepare=data.filled, **options)
 
 
 def figures(

@@ -4,21 +4,22 @@ data = read_bits("shop.csv")                        # parts that the file does n
 data.train.X, data.feature_names, data.image_shape
 """
 
-import csv
 import hashlib
 import os
-import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from absl import logging
 from numpy.typing import NDArray
 
-from experiment.data.frames import READ_ERRORS, check_missing, is_csv, open_text, read_frame
+from experiment.data import tables
 from experiment.data.rows import Part, Rows
+from experiment.data.schema import Schema
+from experiment.data.sources import read_source
+from experiment.data.spec import TableSpec
 from experiment.files import read_npz
 from experiment.seeds import numpy_rng
 
@@ -89,7 +90,8 @@ def as_bits(rows: NDArray[Any], names: Sequence[str], what: str) -> Bits:
         name = names[column] if names else f"x{column}"
         raise ValueError(
             f"{what} must be 0 or 1 everywhere, got {rows[row, column]} in row {row} of column {name!r} "
-            f"({is_wrong.sum()} such values); binarise numbers by a threshold, drop or impute missing values."
+            f"({is_wrong.sum()} such values); leave the column out with --ignore, make a bit of each of its values "
+            "with --categorical, or binarise it by a threshold."
         )
     return rows.astype(np.uint8)
 
@@ -112,39 +114,72 @@ def unpacked(rows: NDArray[Any], n_features: NDArray[Any], path: Path) -> Bits:
 
 
 def read_bits(
-    path: str | os.PathLike[str], *, seed: int = 0, valid_fraction: float = 0.1, test_fraction: float = 0.1
+    path: str | os.PathLike[str],
+    spec: TableSpec = TableSpec(),
+    *,
+    seed: int = 0,
+    valid_fraction: float = 0.1,
+    test_fraction: float = 0.1,
 ) -> Rows:
-    """Read your own zeros and ones from .csv, .csv.gz, .parquet or .npz.
+    """Read your own zeros and ones from a table or an .npz file.
 
-    Tables hold one row for each example; the first line of a CSV file may hold names, or be data already. An .npz file
-    holds `train` and perhaps `valid` and `test` [n, D], or one matrix `X` [N, D]; packed bits are recognised by a
-    number `n_features`. Optional arrays are `feature_names` [D] and `image_shape` [2].
+    Tables hold one row for each example and are read as `tables.read_table` reads them, without a target: zeros and
+    ones, and true and false, become one bit, and levels one bit each. The first line of a text may hold names, or be
+    data already. An .npz file holds `train` and perhaps `valid` and `test` [n, D], or one matrix `X` [N, D]; packed
+    bits are recognised by a number `n_features`. Optional arrays are `feature_names` [D] and `image_shape` [2].
 
+    :param spec: how the columns of a table are read.
     :param seed: decides which rows are set aside for the parts that the file does not have.
     :param valid_fraction: part of the rows for validation, in (0, 1); `test_fraction` likewise.
-    :raises ValueError: naming file and column: a file that is missing, empty, truncated or of another format; missing
-        values; anything else than 0, 1, true and false; too few rows for the parts.
+    :raises ValueError: naming file and column: as `tables.read_table`; numbers besides 0 and 1, dates and times; too
+        few rows for the parts.
     """
     path = Path(path)
     for what, fraction in (("valid_fraction", valid_fraction), ("test_fraction", test_fraction)):
         if not 0 < fraction < 1:
             raise ValueError(f"{what} must be between 0 and 1, got {fraction}.")
-    if not path.is_file():
-        raise ValueError(f"--data must be a file, but there is none at {path}; check the path.")
-    if path.stat().st_size == 0:
-        raise ValueError(f"{path} is empty; check how it was written.")
-    parts, names, image_shape = _read_npz(path) if path.suffix.lower() == ".npz" else _read_table(path)
-    parts = {part: as_bits(rows, names, f"{part} of {path}") for part, rows in parts.items()}
-    source = [f"the file {path.name}"]
+    schema, source, image_shape = None, [f"the file {path.name}"], None
+    if path.suffix.lower() == ".npz" and path.is_file() and path.stat().st_size:
+        if spec.given():
+            raise ValueError(f"--{spec.given()[0]} is for tables with names of columns, and {path} holds matrices.")
+        parts, names, image_shape = _read_npz(path)
+        parts = {part: as_bits(rows, names, f"{part} of {path}") for part, rows in parts.items()}
+    else:
+        X, schema, notes = _read_table(path, spec)
+        parts, names, source = {"train": X}, schema.feature_names, source + notes
     for part, fraction in (("test", test_fraction), ("valid", valid_fraction)):
         if part not in parts:
             parts["train"], parts[part] = _set_aside(parts["train"], fraction, seed, part, path)
             source.append(f"{len(parts[part])} {part} rows drawn with seed {seed}")
-    name = path.name.split(".")[0]
-    return density(name, parts, "; ".join(source), image_shape=image_shape, feature_names=names)
+    if schema is not None:
+        schema = _learned(schema, parts["train"])
+        parts = {part: schema.filled(rows).astype(np.uint8) for part, rows in parts.items()}
+    data = density(path.name.split(".")[0], parts, "; ".join(source), image_shape=image_shape, feature_names=names)
+    return replace(data, schema=schema)
 
 
-def _set_aside(rows: Bits, fraction: float, seed: int, part: str, path: Path) -> tuple[Bits, Bits]:
+def _read_table(path: Path, spec: TableSpec) -> tuple[NDArray[np.float64], Schema, list[str]]:
+    """All rows as zeros and ones, NaN where missing; how they were read, and what is to be said of it."""
+    table = read_source(path, names_optional=True)
+    found = tables.encode_table(table, (), spec)
+    if wrong := [f.name for f in found.schema.columns if f.column.kind in ("date", "time")]:
+        raise ValueError(
+            f"{path} must hold zeros and ones or levels, but {_some(wrong)} hold dates or times; leave them "
+            f"out with --ignore={','.join(wrong)}."
+        )
+    as_bits(np.nan_to_num(found.X), found.schema.feature_names, str(path))
+    return found.X, found.schema, found.notes
+
+
+def _learned(schema: Schema, X: NDArray[np.float64]) -> Schema:
+    """What is put in where bits are missing: the most frequent ones of the training rows `X`, of numbers, too."""
+    learned = schema.learned(X)
+    return replace(learned, fills=tuple(float(fill > 0.5) for fill in learned.fills or ()))
+
+
+def _set_aside(
+    rows: NDArray[Any], fraction: float, seed: int, part: str, path: Path
+) -> tuple[NDArray[Any], NDArray[Any]]:
     """The rows left and those set aside, each in the order of the file."""
     count = round(fraction * len(rows))
     if not 0 < count < len(rows):
@@ -155,41 +190,6 @@ def _set_aside(rows: Bits, fraction: float, seed: int, part: str, path: Path) ->
     is_taken = np.zeros(len(rows), dtype=bool)
     is_taken[numpy_rng(seed, f"binary_data/{part}").permutation(len(rows))[:count]] = True
     return rows[~is_taken], rows[is_taken]
-
-
-def _read_table(path: Path) -> tuple[dict[str, NDArray[Any]], tuple[str, ...], None]:
-    if _has_header(path):
-        frame = read_frame(path).frame
-    else:
-        try:
-            frame = pd.read_csv(path, header=None, encoding="utf-8-sig", low_memory=False)
-        except READ_ERRORS as error:
-            raise ValueError(f"{path} is no readable, complete CSV file in UTF-8 ({error}); write it again.") from error
-        frame.columns = pd.Index([f"x{d}" for d in range(frame.shape[1])])
-    names = tuple(map(str, frame.columns))
-    if frame.empty:
-        raise ValueError(f"{path} must have at least one row and one column, got {frame.shape}; check the file.")
-    check_missing(frame, names, path)
-    wrong = [name for name in names if frame[name].dtype.kind not in "biuf"]
-    if wrong:
-        raise ValueError(
-            f"{path} must hold 0 and 1 (or true and false) only, but {_some(wrong)} hold text or dates; drop these "
-            "columns, or make one column of 0 and 1 of each level."
-        )
-    columns = [as_bits(frame[name].to_numpy()[:, None], (name,), str(path)) for name in names]
-    return {"train": np.concatenate(columns, axis=1)}, names, None
-
-
-def _has_header(path: Path) -> bool:
-    """Whether the first line of a CSV file holds anything besides 0 and 1; true for files of other kinds."""
-    if not is_csv(path):
-        return True
-    try:
-        with open_text(path) as lines:
-            first = next(csv.reader(lines), [])
-    except (OSError, UnicodeDecodeError, EOFError, csv.Error, zlib.error):
-        return True  # the reader says what is wrong
-    return not all(value.strip() in ("0", "1", "0.0", "1.0") for value in first) or not first
 
 
 def _read_npz(path: Path) -> tuple[dict[str, NDArray[Any]], tuple[str, ...], tuple[int, int] | None]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiment.data.rows import Indices, Part, Rows
-from experiment.data.schema import TableSchema, Task
+from experiment.data.schema import Schema, Task
 
 __all__ = ["check_finite", "undivided"]
 
@@ -26,7 +26,7 @@ def undivided(
     target_names: Sequence[str] = (),
     class_names: Sequence[str] = (),
     splits: Sequence[tuple[Indices, Indices]] | None = None,
-    schema: TableSchema | None = None,
+    schema: Schema | None = None,
 ) -> Rows:
     """Inputs and targets as a data set of one part "all", checked, in the units of their source.
 
@@ -37,6 +37,7 @@ def undivided(
     :param feature_names: D names; () stands for "x0", "x1", ...
     :param target_names: P names; () stands for "y", or "y0", "y1", ...
     :param splits: the standard splits as pairs of row numbers (train, test), or None if there are none.
+    :param schema: how the columns of a table became X and Y; X may be NaN if its missing values are to be imputed.
     :raises ValueError: naming the first thing wrong: shapes, types, fewer than 2 rows, values that are NaN or
         infinite, a constant target, labels coded in another way, or splits that name a row twice or none.
     """
@@ -54,7 +55,7 @@ def undivided(
             f"{what} must have one name for each of {X.shape[1]} features and {Y.shape[1]} targets, got {len(names)} "
             f"and {len(targets)} names."
         )
-    check_finite(X, names, f"X of {what}")
+    check_finite(X, names, f"X of {what}", may_miss=schema is not None and schema.missing == "impute")
     check_finite(Y, targets, f"Y of {what}")
     Y = _checked_targets(Y, task, len(class_names), what)
     pairs = None if splits is None else tuple(splits)
@@ -74,10 +75,13 @@ def undivided(
     )
 
 
-def check_finite(array: NDArray[Any], names: Sequence[str], what: str) -> None:
-    """Raise ValueError, naming column, count and first row, if `array` [N, D] holds NaN or infinite values."""
+def check_finite(array: NDArray[Any], names: Sequence[str], what: str, *, may_miss: bool = False) -> None:
+    """Raise ValueError, naming column, count and first row, if `array` [N, D] holds NaN or infinite values.
+
+    :param may_miss: whether NaN stands for a value that is missing.
+    """
     for d in range(array.shape[1]):
-        bad = ~np.isfinite(array[:, d])
+        bad = np.isinf(array[:, d]) if may_miss else ~np.isfinite(array[:, d])
         if bad.any():
             raise ValueError(
                 f"{what} must be finite, but column {names[d]!r} has {int(bad.sum())} NaN or infinite values, the "

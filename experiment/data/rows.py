@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from absl import logging
 from numpy.typing import NDArray
 
-from experiment.data.schema import TableSchema, Task
+from experiment.data.schema import Schema, Task
 from experiment.seeds import Seeds, numpy_rng
 
 __all__ = [
@@ -24,10 +25,14 @@ __all__ = [
     "Rows",
     "Task",
     "divide",
+    "warn_of_few",
 ]
 
 Indices = NDArray[np.int64]
 """Numbers of rows."""
+
+MIN_TEST_ROWS = 10
+"""Scores of fewer rows are warned of."""
 
 
 class Part(NamedTuple):
@@ -65,7 +70,7 @@ class Rows:
     feature_names: tuple[str, ...] = ()
     target_names: tuple[str, ...] = ()
     class_names: tuple[str, ...] = ()
-    schema: TableSchema | None = None
+    schema: Schema | None = None
     splits: tuple[tuple[Indices, Indices], ...] | None = None
     is_shuffled: bool = False
 
@@ -120,6 +125,22 @@ class Rows:
         blocks = np.array_split(np.arange(num_data), count)
         return tuple((np.delete(order, block), order[block]) for block in blocks)
 
+    def learned(self, rows: Indices) -> "Rows":
+        """The same part "all" with a schema that has learned from the training `rows` what to put in for missing values.
+
+        :raises ValueError: if a column has no value in any of them.
+        """
+        if self.schema is None:
+            return self
+        return replace(self, schema=self.schema.learned(self._part("all").X[rows], self.name))
+
+    def filled(self, X: Any, X_test: Any) -> tuple[Any, Any]:
+        """Training and test rows of a fold; where values are missing, what its training rows say is put in."""
+        if self.schema is None:
+            return X, X_test
+        schema = self.schema.learned(X, self.name)
+        return schema.filled(X), schema.filled(X_test)
+
     def _part(self, name: str) -> Part:
         if name not in self.parts:
             raise ValueError(f"{self.name!r} must have a part {name!r}, got {', '.join(self.parts)}; divide it so.")
@@ -134,11 +155,27 @@ def divide(data: Rows, *, split: int = 0, valid_fraction: float = 0.1, seed: int
     :param valid_fraction: part of the training rows, in [0, 1), that is set aside at random for validation. Training,
         validation and random test rows keep the order they have in the data set.
     :param seed: decides, with `split`, which rows are set aside for validation.
-    :raises ValueError: if `split` is out of range, `valid_fraction` is not in [0, 1), or a part would be left empty.
+    :return: where values of a table are missing, its schema says what is put in, learned from the training rows.
+    :raises ValueError: if `split` is out of range, `valid_fraction` is not in [0, 1), a part would be left empty, or a
+        column has no value in any training row.
     """
     X, Y = data.parts["all"]
     numbers = _split_numbers(data.name, X.shape[0], data.splits, split, valid_fraction, seed)
-    return replace(data, parts={part: _rows_of(X, Y, rows) for part, rows in numbers.items()}, splits=None)
+    parts, schema = {part: _rows_of(X, Y, rows) for part, rows in numbers.items()}, data.schema
+    if schema is not None:
+        schema = schema.learned(parts["train"].X, data.name)
+        parts = {name: Part(schema.filled(part.X), part.Y) for name, part in parts.items()}
+    return replace(data, parts=parts, splits=None, schema=schema)
+
+
+def warn_of_few(data: Rows) -> None:
+    """Warn if there are fewer than ten test rows, or rows to be tested in folds."""
+    count = data.sizes.get("test", data.sizes.get("all", MIN_TEST_ROWS))
+    if count < MIN_TEST_ROWS:
+        logging.warning(
+            "%s has %d test rows, and scores of so few say little; give more rows, or look at several --split.",
+            *(data.name, count),
+        )
 
 
 def _split_numbers(

@@ -1,6 +1,6 @@
 """Rows to learn from, wherever they are: a data set in memory, or files that are read piece by piece.
 
-supply = load(Source(data="houses.csv", target="price"), Division(), StreamSpec(), seed=0)
+supply = load(Source(data="houses.csv"), Division(), StreamSpec(), table=TableSpec(target=("price",)), seed=0)
 supply.parts["test"].Y, supply.sizes
 batch_at = supply.batches(supply.rows.train, batch_size=1000, seed=0)
 X, Y = batch_at(step)
@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from experiment.data import views
 from experiment.data.batches import ArrayBatches
 from experiment.data.rows import Part, Rows, Task
-from experiment.data.streams import scan
+from experiment.data.spec import TableSpec
+from experiment.data.streams import kept, scan
 from experiment.data.streams.reader import BatchReader
 from experiment.data.streams.stream import Stream
 from experiment.seeds import Seeds
@@ -136,7 +137,7 @@ class Supply:
     def keep(self, folder: str | os.PathLike[str]) -> None:
         """Write what the pass over a stream found to a folder that is there, so that a resumed run has it at once."""
         if self.stream is not None:
-            scan.save(self.stream, Path(folder) / scan.FILE)
+            kept.save(self.stream, Path(folder) / kept.FILE)
 
 
 def load(
@@ -145,12 +146,14 @@ def load(
     spec: scan.StreamSpec,
     *,
     seed: int,
+    table: TableSpec = TableSpec(),
     default: str = "digits",
     kept: str | os.PathLike[str] | None = None,
     progress: bool = False,
 ) -> Supply:
     """Read a data set in its supervised view, or look at all rows of a stream once.
 
+    :param table: how the columns of `source.data` are read.
     :param default: the data set if `source` names nothing.
     :param kept: folder of the run that is resumed, see :meth:`Supply.keep`; None for a new one.
     :param progress: show a bar on standard error while a stream is looked at.
@@ -163,6 +166,7 @@ def load(
         stream = scan.load(
             spec,
             source,
+            table=table,
             split=division.split,
             valid_fraction=division.valid_fraction,
             stored=stored,
@@ -172,6 +176,7 @@ def load(
     rows = views.load(
         source,
         "supervised",
+        table=table,
         default=default,
         split=division.split,
         valid_fraction=division.valid_fraction,

@@ -1,248 +1,286 @@
-"""A user's own table (.csv, .csv.gz, .parquet or .npz) as rows, and the same columns again for prediction.
+"""A user's own table as rows, and new tables read alike for prediction.
 
-    data = read_table("houses.csv", target="price")
-    write_json("schema.json", schema_of(data).to_json())
-    X, Y = apply_schema(TableSchema.from_json(stored), "new_houses.csv")        # Y is None if "price" is not there
+    data = read_table("houses.csv", TableSpec(target=("price",), missing="impute"))     # or a frame of pandas or polars
+    write_json("schema.json", schema_of(divide(data)).to_json())
+    X, Y = apply_schema(Schema.from_json(stored), "new_houses.csv")                      # Y is None without "price"
 
-Columns of numbers and of true/false become one column of X each. Columns of text become one column of zeros and ones
-for each level. The target is a regression target, a binary or a multiclass label, see :func:`read_table`.
+What each column is follows from its values, see :mod:`experiment.data.inference`, and what it becomes from that, see
+:mod:`experiment.data.features`. The target decides the task, see :mod:`experiment.data.targets`.
 """
 
 import os
-import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
-import pandas as pd
+import pyarrow as pa
+from absl import logging
 from numpy.typing import NDArray
 
-from experiment.data.frames import Table, check_missing, quoted, read_frame
+from experiment.data.columns import Column
+from experiment.data.features import Feature
+from experiment.data.forced import Forced, forced_columns
+from experiment.data.inference import infer, infer_columns
 from experiment.data.numeric import check_finite, undivided
-from experiment.data.rows import Rows, Task
-from experiment.data.schema import Column, TableSchema
+from experiment.data.rows import Indices, Rows
+from experiment.data.schema import Schema
+from experiment.data.sources import Table, read_source
+from experiment.data.spec import Missing, TableSpec, Task, Unknown
+from experiment.data.survey import Parsed, fits, is_missing, look, parsed
 
-__all__ = ["Column", "TableSchema", "apply_schema", "read_table", "schema_of"]
-
-MAX_LEVELS = 50
-"""Most levels that a text column may have."""
-
-_MAX_CLASSES = 20
-_CLASS_FRACTION = 0.05
-_DATE = re.compile(r"\s*(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4})([T\s]+\d{1,2}:\d{2}.*)?\s*")
+__all__ = ["Encoded", "Schema", "TableSpec", "apply_schema", "columns_of", "encode_table", "read_table", "schema_of"]
 
 
-def read_table(path: str | os.PathLike[str], *, target: str | None, task: Task | None = None) -> Rows:
+def read_table(source: Any, spec: TableSpec = TableSpec()) -> Rows:
     """Read a table and find out what its columns are.
 
     An .npz file holds either matrices `X` [N, D] and `y` or `Y` ([N] or [N, P]), and perhaps `feature_names` [D] and
-    standard splits `train_idx`, `test_idx` [splits, n], or else one array [N] for each column. Tables have a header.
+    standard splits `train_idx`, `test_idx` [splits, n], or else one array [N] for each column. Other tables have names
+    of columns.
 
-    :param target: the column to predict. Not needed for an .npz file with X and y.
-    :param task: what the target is. If None: text, true/false and categories are labels, two different integers are
-        binary labels, and at most 20 different integers that are at most 5% of N are multiclass labels; everything
-        else is a regression target. Text with more than 20 levels that are more than 5% of N is refused. Classes are
-        sorted, so with two classes the second in order is class 1.
-    :return: the data set in one part "all"; :func:`schema_of` gives the encoding to store.
-    :raises ValueError: naming file and columns: a file that is missing, empty, truncated or of another format; missing
-        values; dates; text among numbers; a text column of more than 50 levels; a task that the target does not allow.
+    :param source: a file, see `sources.SUFFIXES`; a frame of pandas or polars; a table of Arrow.
+    :param spec: what is known of it. The target is not needed for an .npz file with X and y.
+    :return: the data set in one part "all", with a schema. With `spec.missing` "impute", X is NaN where a value is
+        missing, until `rows.divide` (or `Schema.learned`, for folds) puts in what the training rows say; rows whose
+        target is missing are left out.
+    :raises ValueError: naming the file, the columns and the flags that help: a file that is missing, empty, truncated
+        or of another format; missing values; text among numbers; ambiguous dates and numbers; text of too many levels;
+        a target that is absent, does not vary, or does not allow the task.
     """
-    path = Path(path)
-    table = read_frame(path)
-    targets = _target_names(table, target, path)
-    frame = table.frame
-    features = [name for name in frame.columns if name not in targets]
-    if not features:
-        raise ValueError(f"{path} has no column besides the target {targets[0]!r}; add the inputs.")
-    if len(frame) < 2:
-        raise ValueError(f"{path} must have at least 2 rows below its header, got {len(frame)}; check the file.")
-    check_missing(frame, [*features, *targets], path)
-    _check_dates(frame, [*features, *targets], path)
-    columns = tuple(_column(frame[name], path) for name in features)
-    found: Task = task or ("regression" if len(targets) > 1 else _inferred_task(frame[targets[0]], path))
-    class_names = _class_names(frame, targets, found, path)
-    schema = TableSchema(columns, tuple(targets), found, class_names)
+    table = read_source(source)
+    targets = _targets(table, spec)
+    found = encode_table(table, targets, spec)
+    notes = found.notes + ([] if spec.task else [f"task {found.schema.task!r} inferred from the target"])
     return undivided(
-        path.name.split(".")[0],
-        _features(schema, frame, path),
-        _targets(schema, frame, path),
-        found,
-        feature_names=schema.feature_names,
+        table.name,
+        found.X,
+        found.Y,
+        found.schema.task,
+        feature_names=found.schema.feature_names,
         target_names=targets,
-        class_names=class_names,
-        source=f"the file {path.name}" + ("" if task else f"; task {found!r} inferred from the target"),
-        splits=table.splits,
-        schema=schema,
+        class_names=found.schema.class_names,
+        source="; ".join([_about(source, table), *notes]),
+        splits=table.splits and [_renumbered(pair, found.kept, len(table.columns)) for pair in table.splits],
+        schema=found.schema,
     )
 
 
-def schema_of(data: Rows) -> TableSchema:
-    """How to read a new table for a model of this data: its schema, else columns of numbers named as the features."""
-    if data.schema is not None:
-        return data.schema
-    columns = tuple(Column(name) for name in data.feature_names)
-    return TableSchema(columns, data.target_names, cast(Task, data.task), data.class_names)
+class Encoded(NamedTuple):
+    """What :func:`encode_table` makes of a table.
+
+    :ivar schema: what was found out. :ivar X: inputs [n, D], NaN where a value is missing.
+    :ivar Y: targets [n, P] or labels [n, 1]; None without targets.
+    :ivar kept: numbers of the n rows in the table. :ivar notes: what is to be said of the others.
+    """
+
+    schema: Schema
+    X: NDArray[np.float64]
+    Y: NDArray[Any] | None
+    kept: Indices
+    notes: list[str]
 
 
-def apply_schema(schema: TableSchema, path: str | os.PathLike[str]) -> tuple[NDArray[np.float64], NDArray[Any] | None]:
+def encode_table(table: Table, targets: Sequence[str], spec: TableSpec) -> Encoded:
+    """Find out what the columns of a table are, and make X and Y of them; see :func:`read_table`.
+
+    :param targets: names of the target columns; () for none.
+    """
+    where = table.where
+    columns = columns_of(table.columns, targets, spec, where=where, delimiter=table.delimiter)
+    if all(column.kind == "ignored" for name, column in columns.items() if name not in targets):
+        besides = f" besides the target {targets[0]!r}" if targets else " that is used"
+        raise ValueError(f"{where} has no column{besides}; add the inputs, or name them by --features.")
+    found, kept, notes = _used(table.columns, columns, targets, spec, where)
+    if len(kept) < 2:
+        raise ValueError(f"{where} must have at least 2 rows below its header, got {len(kept)}; check the file.")
+    schema = Schema.of(columns, targets, look(found, columns.values(), targets=targets), spec, where=where)
+    X = schema.encode(found, where=where)
+    return Encoded(schema, X, schema.encode_targets(found, where=where) if targets else None, kept, notes)
+
+
+def columns_of(
+    columns: pa.Table, targets: Sequence[str], spec: TableSpec, *, where: str, delimiter: str = ""
+) -> dict[str, Column]:
+    """How the columns of a table are read: its inputs in the order of X, then the targets.
+
+    A column that `spec` names is used, also if it looks like row numbers.
+
+    :param columns: all rows, or the first ones of a table that is read piece by piece.
+    :raises ValueError: naming the flag: columns that are not there; or as `inference.infer_columns`.
+    """
+    names = columns.column_names
+    named = (*targets, *spec.features)
+    for flag, wanted in (("target", targets), ("features", spec.features)):
+        if absent := [name for name in wanted if name not in names]:
+            raise ValueError(f"--{flag} must name columns of {where}, got {absent[0]!r}; it has {_quoted(names)}.")
+    if twice := [name for name in named if named.count(name) > 1 or name in spec.ignore]:
+        raise ValueError(
+            f"{twice[0]!r} must be in one of --target, --features and --ignore; leave it out of the others."
+        )
+    options = {flag: getattr(spec, flag) for flag in ("ignore", "categorical", "numeric", "dates")}
+    forced = forced_columns(names, where=where, **options)
+    chosen = [*(spec.features or [name for name in names if name not in targets]), *targets]
+    found = infer_columns(
+        columns.select(chosen),
+        where=where,
+        forced={name: how for name, how in forced.items() if name in chosen},
+        na_values=spec.na_values,
+        delimiter=delimiter,
+    )
+    for name in named:
+        if found[name].kind == "ignored":
+            found[name] = _named(name, columns[name], spec, where)
+    return found
+
+
+def schema_of(data: Rows) -> Schema:
+    """How to read a new table for a model of this data: its schema, else columns of numbers named as the features.
+
+    What is put in for missing values is learned from the part "train", if there is one and that is not done yet.
+    """
+    schema = data.schema
+    if schema is None:
+        targets = tuple(Column(name, "number") for name in data.target_names)
+        columns = tuple(Feature(Column(name, "number")) for name in data.feature_names)
+        schema = Schema(columns, targets, cast(Task, data.task), data.class_names)
+    if schema.fills is None and "train" in data.parts:
+        schema = schema.learned(data.train.X, data.name)
+    return schema
+
+
+def apply_schema(
+    schema: Schema, source: Any, *, missing: Missing | None = None, unknown: Unknown | None = None
+) -> tuple[NDArray[np.float64], NDArray[Any] | None]:
     """Encode another table as the one that `schema` came from.
 
+    :param source: as in :func:`read_table`.
+    :param missing: overrules that of the schema, and so `unknown`.
     :return: X [N, D] in raw units, and Y [N, P] as in `Rows`, or None if the table lacks the target columns or they are
-        empty. Other columns are not used, and the order of columns is free.
-    :raises ValueError: as :func:`read_table`, and if feature columns are missing or a value is no known level or class.
+        empty, or if values are missing in them and `missing` is "impute". Other columns are not used, and the order of
+        columns is free.
+    :raises ValueError: as :func:`read_table`; if columns are missing; and naming value, row, column and flag: values
+        that are missing, or no known level or class.
     """
-    path = Path(path)
-    table = read_frame(path)
-    frame = table.frame
-    names = [column.name for column in schema.columns]
-    absent = [name for name in names if name not in frame.columns]
-    if absent:
-        raise ValueError(f"{path} must have the columns of the training data, but lacks {quoted(absent)}; add them.")
-    if len(frame) == 0:
-        raise ValueError(f"{path} must have at least 1 row below its header, got none; check the file.")
-    has_targets = all(name in frame.columns and frame[name].notna().any() for name in schema.targets)
-    check_missing(frame, [*names, *(schema.targets if has_targets else ())], path)
-    X = _features(schema, frame, path)
-    check_finite(X, schema.feature_names, f"X of {path}")
-    if not has_targets:
+    table = read_source(source)
+    where, columns = table.where, table.columns
+    schema = replace(schema, missing=missing or schema.missing, unknown=unknown or schema.unknown)
+    if absent := [name for name in schema.required if name not in columns.column_names]:
+        raise ValueError(f"{where} must have the columns of the training data, but lacks {_quoted(absent)}; add them.")
+    if len(columns) == 0:
+        raise ValueError(f"{where} must have at least 1 row below its header, got none; check the file.")
+    schema = _with_booleans(schema, columns, where) if schema.fills is None else schema
+    X = schema.transform(columns, where=where)
+    check_finite(X, schema.feature_names, f"X of {where}")
+    if not set(schema.target_names) <= set(columns.column_names):
         return X, None
-    Y = _targets(schema, frame, path)
-    check_finite(Y, schema.targets, f"Y of {path}")
-    return X, Y
+    return X, _known_targets(schema, columns, where)
 
 
-def _target_names(table: Table, target: str | None, path: Path) -> list[str]:
-    if table.targets and target in (None, "y", "Y"):
-        return list(table.targets)
-    if table.targets:
-        raise ValueError(f"--target={target} cannot be chosen in {path}, which holds X and y; leave --target out.")
-    if target is None or target not in table.frame.columns:
-        raise ValueError(f"--target must be a column of {path}, got {target!r}; it has {quoted(table.frame.columns)}.")
-    return [target]
-
-
-def _check_dates(frame: pd.DataFrame, names: Sequence[str], path: Path) -> None:
-    bad = [name for name in names if _is_date(frame[name])]
-    if bad:
+def _targets(table: Table, spec: TableSpec) -> tuple[str, ...]:
+    if table.targets and spec.target not in ((), ("y",), ("Y",)):
         raise ValueError(
-            f"{path} has dates in {quoted(bad)}; replace each by numbers (year, month, hour, or days since a date) or "
-            "drop it."
+            f"--target={','.join(spec.target)} cannot be chosen in {table.where}, which holds X and y; leave --target "
+            "out."
         )
+    if not table.targets and not spec.target:
+        names = _quoted(table.columns.column_names)
+        raise ValueError(f"--target must be a column of {table.where}, got none; it has {names}.")
+    return table.targets or spec.target
 
 
-def _is_date(series: pd.Series) -> bool:
-    if series.dtype.kind in "mM" or isinstance(series.dtype, pd.PeriodDtype | pd.DatetimeTZDtype):
-        return True
-    if _is_number(series):
-        return False
-    texts = series.astype(str)
-    return bool(texts.map(_DATE.fullmatch).notna().mean() > 0.5)
+def _named(name: str, values: pa.ChunkedArray, spec: TableSpec, where: str) -> Column:
+    """How a column is read that the user wants: as numbers if they are, else as levels."""
+    try:
+        return infer(name, values, where=where, forced=Forced("number"), na_values=spec.na_values)
+    except ValueError:
+        return infer(name, values, where=where, forced=Forced("category"), na_values=spec.na_values)
 
 
-def _is_number(series: pd.Series) -> bool:
-    return pd.api.types.is_numeric_dtype(series.dtype) and series.dtype.kind in "fiub"
+class _Used(NamedTuple):
+    """Cells of the rows that are used, the numbers of these rows, and what is to be said of the others."""
+
+    found: Parsed
+    kept: Indices
+    notes: list[str]
 
 
-def _column(series: pd.Series, path: Path) -> Column:
-    name = str(series.name)
-    if _is_number(series):
-        return Column(name)
-    parsed = pd.to_numeric(series.astype(str), errors="coerce").isna()
-    if 0 < parsed.sum() < len(series) / 2:  # mostly numbers: the rest is more likely a mistake than a level
-        row = int(parsed.to_numpy().argmax())
+def _used(table: pa.Table, columns: dict[str, Column], targets: Sequence[str], spec: TableSpec, where: str) -> _Used:
+    """All rows, but for those that `spec` leaves out: unreadable ones, those without a target, with missing values."""
+    num_rows = len(table)
+    kept, is_imputed, is_dropping = np.arange(num_rows), spec.missing == "impute", spec.bad_rows == "drop"
+    if is_dropping:
+        used = [column for column in columns.values() if column.kind != "ignored"]
+        kept = np.flatnonzero(np.all([fits(table[c.name], c, na_values=spec.na_values) for c in used], axis=0))
+        table = table.take(pa.array(kept))
+    found = parsed(columns, table, na_values=spec.na_values, where=where)
+    is_open, is_bad = np.zeros((2, len(kept)), bool)
+    for name, values in found.items():
+        if name in targets if is_imputed else is_dropping:
+            is_open |= is_missing(values)
+        if is_dropping and values.dtype.kind == "f":
+            is_bad |= np.isinf(values)
+    left_out = {
+        "that cannot be read": num_rows - len(kept) + int(is_bad.sum()),
+        "without a target" if is_imputed else "with missing values": int((is_open & ~is_bad).sum()),
+    }
+    notes = [f"{count} rows {which} left out" for which, count in left_out.items() if count]
+    if notes:
+        is_used = ~(is_open | is_bad)
+        found, kept = {name: values[is_used] for name, values in found.items()}, kept[is_used]
+    return _Used(found, kept, notes)
+
+
+def _renumbered(pair: tuple[Indices, Indices], kept: Indices, num_rows: int) -> tuple[Indices, Indices]:
+    """Row numbers of a standard split among the rows that are kept."""
+    if len(kept) == num_rows:
+        return pair
+    numbers = np.full(num_rows, -1)
+    numbers[kept] = np.arange(len(kept))
+    train, test = (numbers[rows] for rows in pair)
+    return train[train >= 0], test[test >= 0]
+
+
+def _with_booleans(schema: Schema, columns: pa.Table, where: str) -> Schema:
+    """A schema of earlier versions, which took true and false for numbers, for a table that has them."""
+    features = []
+    for feature in schema.columns:
+        column = feature.column
+        if column.kind == "number":
+            try:
+                found = infer(column.name, columns[column.name], where=where)
+            except ValueError:  # parsing it says what is wrong
+                found = column
+            column = found if found.kind == "boolean" else column
+        features.append(replace(feature, column=column))
+    return replace(schema, columns=tuple(features))
+
+
+def _known_targets(schema: Schema, columns: pa.Table, where: str) -> NDArray[Any] | None:
+    targets = {column.name: column for column in schema.targets}
+    found = parsed(targets, columns, na_values=schema.na_values, where=where)
+    missing = np.any([is_missing(values) for values in found.values()], axis=0)
+    if missing.all():
+        return None
+    if missing.any() and schema.missing == "error":
         raise ValueError(
-            f"column {name!r} of {path} must hold numbers, but {int(parsed.sum())} values are text, the first "
-            f"{series.iloc[row]!r} in row {row} (from 0); correct them or drop the rows."
+            f"{where} has missing values in the target, in {int(missing.sum())} rows; leave the column out to predict "
+            "all rows without scores, or give --missing=impute, which does so."
         )
-    levels = sorted(set(_texts(series)))
-    if len(levels) > MAX_LEVELS:
-        raise ValueError(
-            f"text column {name!r} of {path} has {len(levels)} levels, at most {MAX_LEVELS} are allowed; drop it, or "
-            "group its levels."
-        )
-    return Column(name, tuple(levels))
+    if missing.any():
+        logging.warning("%s has no target in %d rows, so all are predicted without scores.", where, missing.sum())
+        return None
+    Y = schema.encode_targets(found, where=where)
+    check_finite(Y, schema.target_names, f"Y of {where}")
+    return Y
 
 
-def _texts(series: pd.Series) -> NDArray[np.object_]:
-    """Values as text; 1, 1.0 and "1" are the same."""
-    if _is_number(series) and series.dtype.kind != "b" and _is_integral(series):
-        series = series.astype(np.int64)
-    return np.asarray(series.astype(str), dtype=object)
+def _about(source: Any, table: Table) -> str:
+    return f"the file {Path(source).name}" if isinstance(source, str | os.PathLike) else table.where
 
 
-def _is_integral(series: pd.Series) -> bool:
-    values = series.to_numpy(dtype=np.float64)
-    return bool(np.all(np.isfinite(values)) and np.all(values == np.round(values)) and np.all(np.abs(values) < 2**53))
-
-
-def _inferred_task(series: pd.Series, path: Path) -> Task:
-    is_label = not _is_number(series) or series.dtype.kind == "b"
-    if not is_label and not _is_integral(series):
-        return "regression"
-    distinct = series.nunique()
-    if distinct == 2:
-        return "binary"
-    if is_label:
-        if distinct > max(_MAX_CLASSES, _CLASS_FRACTION * len(series)):
-            raise ValueError(
-                f"target {series.name!r} of {path} is text with {distinct} different values in {len(series)} rows, too "
-                "many for classes; choose another target or group its values."
-            )
-        return "multiclass"
-    return "multiclass" if distinct <= min(_MAX_CLASSES, _CLASS_FRACTION * len(series)) else "regression"
-
-
-def _class_names(frame: pd.DataFrame, targets: Sequence[str], task: Task, path: Path) -> tuple[str, ...]:
-    series = frame[targets[0]]
-    is_number = all(_is_number(frame[name]) for name in targets)
-    what = f"--task={task} does not fit the target {series.name!r} of {path}: it"
-    if task == "regression":
-        if not is_number:
-            raise ValueError(f"{what} holds text, not numbers; choose binary or multiclass, or another target.")
-        return ()
-    distinct = sorted(series.unique()) if is_number else sorted(series.astype(str).unique())
-    if len(targets) > 1 or (is_number and not _is_integral(series)):
-        raise ValueError(f"{what} holds fractions or several columns, not labels; choose regression.")
-    if len(distinct) < 2 or (task == "binary" and len(distinct) > 2):
-        wanted = "2 different values" if task == "binary" else "at least 2 different values"
-        raise ValueError(f"{what} must have {wanted}, got {len(distinct)}; choose another task or target.")
-    return tuple(_texts(pd.Series(distinct)))
-
-
-def _features(schema: TableSchema, frame: pd.DataFrame, path: Path) -> NDArray[np.float64]:
-    blocks = []
-    for column in schema.columns:
-        series = frame[column.name]
-        if column.levels is None:
-            blocks.append(_float_column(series, path)[:, None])
-        else:
-            blocks.append(np.eye(len(column.levels))[_codes(series, column.levels, "level", path)])
-    return np.concatenate(blocks, axis=1)
-
-
-def _targets(schema: TableSchema, frame: pd.DataFrame, path: Path) -> NDArray[Any]:
-    if schema.task == "regression":
-        return np.stack([_float_column(frame[name], path) for name in schema.targets], axis=1)
-    return _codes(frame[schema.targets[0]], schema.class_names, "class", path)[:, None]
-
-
-def _float_column(series: pd.Series, path: Path) -> NDArray[np.float64]:
-    if not _is_number(series):
-        raise ValueError(
-            f"column {series.name!r} of {path} must hold numbers, got {series.dtype} such as {series.iloc[0]!r}; "
-            "convert it."
-        )
-    return np.asarray(series, dtype=np.float64)
-
-
-def _codes(series: pd.Series, known: Sequence[str], kind: str, path: Path) -> NDArray[np.int64]:
-    texts = _texts(series)
-    codes = np.asarray(pd.Index(known, dtype=object).get_indexer(pd.Index(texts, dtype=object)), dtype=np.int64)
-    if (codes < 0).any():
-        row = int((codes < 0).argmax())
-        raise ValueError(
-            f"column {series.name!r} of {path} has the value {texts[row]!r} in row {row} (from 0), no {kind} of the "
-            f"training data ({quoted(known)}); drop such rows."
-        )
-    return codes
+def _quoted(names: Sequence[str], limit: int = 10) -> str:
+    """The first of some names in quotes, and how many more there are."""
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(map(repr, names[:limit])) + more

@@ -2,6 +2,7 @@
 
 data = load(Source(dataset="boston"), "supervised", split=3)
 data.train.X, data.valid.Y, data.sizes
+load(Source(data="houses.csv"), "supervised", table=TableSpec(target=("price",), missing="impute"))
 
 | view         | X                                      | Y                     | parts                               |
 |--------------|----------------------------------------|-----------------------|-------------------------------------|
@@ -16,11 +17,12 @@ from dataclasses import dataclass
 
 from experiment.data import tables
 from experiment.data.bits import read_bits
-from experiment.data.rows import Rows, Task, divide
+from experiment.data.rows import Rows, divide, warn_of_few
 from experiment.data.sets import catalogue, images
 from experiment.data.sets.catalogue import View, names
+from experiment.data.spec import TableSpec
 
-__all__ = ["Source", "View", "load", "names"]
+__all__ = ["Source", "TableSpec", "View", "check_table", "load", "names"]
 
 
 @dataclass(frozen=True)
@@ -29,28 +31,29 @@ class Source:
 
     :param dataset: name of a known data set.
     :param data_dir: folder with the files of the known data sets.
-    :param data: own data in place of --dataset: a .csv, .csv.gz, .parquet or .npz file.
-    :param target: column of --data to predict.
-    :param task: what --target is; found out from the column if not given.
+    :param data: own data in place of --dataset: a file .csv, .tsv or .txt (also packed), .parquet or .npz.
     """
 
     dataset: str | None = None
     data_dir: str | None = None
     data: str | None = None
-    target: str | None = None
-    task: Task | None = None
 
     def __post_init__(self) -> None:
         if self.dataset is not None and self.data is not None:
             raise ValueError(f"give --dataset or --data, not both, got {self.dataset!r} and {self.data!r}.")
-        if self.data is None and (self.target is not None or self.task is not None):
-            raise ValueError("--target and --task describe your own table; give it with --data, or leave them out.")
+
+
+def check_table(source: Source, table: TableSpec) -> None:
+    """:raises ValueError: if flags describe a table, but there is none; names the first one."""
+    if source.data is None and table.given():
+        raise ValueError(f"--{table.given()[0]} describes your own table; give it with --data, or leave it out.")
 
 
 def load(
     source: Source,
     view: View,
     *,
+    table: TableSpec = TableSpec(),
     default: str = "digits",
     split: int | None = 0,
     valid_fraction: float = 0.1,
@@ -58,8 +61,9 @@ def load(
     num_valid: int = 5000,
     max_images: int | None = None,
 ) -> Rows:
-    """Read what `source` names.
+    """Read what `source` names; warns of fewer than ten test rows.
 
+    :param table: of "supervised" and "binary": how the columns of `source.data` are read.
     :param default: the data set if `source` names nothing.
     :param split: of "supervised": see `rows.divide`; None leaves the rows in one part "all", for `Rows.folds`.
     :param valid_fraction: of "supervised": see `rows.divide`. :param seed: likewise.
@@ -68,23 +72,22 @@ def load(
     :param max_images: of "images": use only the first training images (before some are set aside) and test images.
     :raises ValueError: as the readers; a known set without this view is named with those that have it.
     """
-    name = source.dataset or default
+    check_table(source, table)
+    name, is_known = source.dataset or default, source.data is None
     if view == "supervised":
-        if source.data is None:
-            data = catalogue.read(name, view, source.data_dir)
-        else:
-            data = tables.read_table(source.data, target=source.target, task=source.task)
-        return data if split is None else divide(data, split=split, valid_fraction=valid_fraction, seed=seed)
-    if view == "images":
-        if source.data is None:
-            data, largest = catalogue.read(name, view, source.data_dir), images.LARGEST.get(name, 255)
-        else:
-            data, largest = images.read_own(source.data), 255
-        return images.prepared(data, largest, num_valid=num_valid, max_images=max_images)
-    if source.data is None:
-        return catalogue.read(name, view, source.data_dir)
-    if view == "binary":
-        return read_bits(source.data)
-    raise ValueError(
-        f"--data={source.data} cannot be read as {view!r}; give --dataset, one of {', '.join(names(view))}."
-    )
+        data = catalogue.read(name, view, source.data_dir) if is_known else tables.read_table(source.data, table)
+        data = data if split is None else divide(data, split=split, valid_fraction=valid_fraction, seed=seed)
+    elif view == "images":
+        data = catalogue.read(name, view, source.data_dir) if is_known else images.read_own(str(source.data))
+        largest = images.LARGEST.get(name, 255) if is_known else 255
+        data = images.prepared(data, largest, num_valid=num_valid, max_images=max_images)
+    elif is_known:
+        data = catalogue.read(name, view, source.data_dir)
+    elif view == "binary":
+        data = read_bits(str(source.data), table)
+    else:
+        raise ValueError(
+            f"--data={source.data} cannot be read as {view!r}; give --dataset, one of {', '.join(names(view))}."
+        )
+    warn_of_few(data)
+    return data

@@ -3,6 +3,7 @@
 run_dir/flags.txt        the flags; `--flagfile=run_dir/flags.txt --run_dir=NEW` repeats the run
         provenance.json  versions, commit, devices, command line, data checksum; one more entry per resume
         result.json      the numbers the run reports
+        columns.json     how the columns of --data were read, for new rows to be read alike; of tables only
         scalars.jsonl    one JSON object a line, and the same scalars for TensorBoard in tensorboard/NAME/
         checkpoints/  tensorboard/  plots/
         .lock            who holds the folder; failed-1/ what an earlier run left that reached no checkpoint
@@ -86,6 +87,11 @@ class RunDir:
     def provenance_file(self) -> Path:
         """What the run was made with: the dictionary of :func:`provenance`."""
         return self.path / "provenance.json"
+
+    @property
+    def columns_file(self) -> Path:
+        """How the columns of a table of the user's own were read: `Schema.to_json` of the data."""
+        return self.path / "columns.json"
 
     @property
     def result_file(self) -> Path:

@@ -21,6 +21,7 @@ from absl import logging
 from experiment.files import make_folder, read_jsonl, sync_file, write_json
 from experiment.locks import lock
 from experiment.report import plots
+from experiment.report.text import aligned
 from experiment.run import checkpoints, devices, folder
 from experiment.run.final import hparams_of, numbers_of, write_final
 from experiment.run.loop import Every, Fitted, fit
@@ -28,6 +29,16 @@ from experiment.run.selection import Best, Rule, newest
 from experiment.run.writer import Shown, Writer
 
 __all__ = ["About", "Run", "Settings", "open_run"]
+
+
+class Columns(Protocol):
+    """How the columns of a table were read."""
+
+    def table(self) -> Sequence[Sequence[str]]:
+        """For a user to check, as rows of text below a header."""
+
+    def to_json(self) -> Mapping[str, Any]:
+        """For a program to read new rows alike."""
 
 
 class About(Protocol):
@@ -48,6 +59,10 @@ class About(Protocol):
     @property
     def sizes(self) -> Mapping[str, int]:
         """Number of rows of each part."""
+
+    @property
+    def schema(self) -> Columns | None:
+        """How the columns of a table were read; None if the data are no table of the user's own."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +139,9 @@ def open_run(
         record = folder.provenance(data.sha256, seed=settings.seed, data_source=data.source)
         opened = folder.open_folder(path, name=name, flags_text=flags, provenance=record, resume=settings.resume)
         print(f"{data.name}: {data.source}\nrows: {dict(data.sizes)}", flush=True)
+        if data.schema is not None:
+            write_json(opened.columns_file, data.schema.to_json())
+            print(f"\n{aligned(data.schema.table(), is_text=True)}\n", flush=True)
         yield Run(settings, flags, data, opened, strategy, versions=folder.versions_text(record))
 
 

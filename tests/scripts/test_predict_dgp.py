@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from experiment.data.rows import Rows
-from experiment.data.views import Source, load
+from experiment.data.views import Source, TableSpec, load
 from gpflow_deep import Predictor, float_type
 from scripts import predict_dgp, train_dgp
 from tests.scripts.running import Finished, called
@@ -116,7 +116,8 @@ def test_columns_agree_with_one_another(folder: Path, finished: dict[str, Finish
 
 
 def _divided(folder: Path, name: str, target: str) -> Rows:
-    return load(Source(data=str(folder / f"{name}.csv"), target=target), "supervised", split=0, seed=0)
+    source, table = Source(data=str(folder / f"{name}.csv")), TableSpec(target=(target,))
+    return load(source, "supervised", table=table, split=0, seed=0)
 
 
 def test_log_densities_are_in_the_units_of_the_data(folder: Path, finished: dict[str, Finished]) -> None:

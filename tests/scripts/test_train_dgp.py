@@ -15,7 +15,7 @@ from scipy.special import logsumexp
 
 from experiment.cli.flags import named_flags, parse, text
 from experiment.data.rows import Part, Rows
-from experiment.data.views import Source, load
+from experiment.data.views import Source, TableSpec, load
 from gpflow_deep import Predictor, float_type
 from scripts.train_dgp import Flags, main
 from tests.scripts.running import Finished, called, command, environment, lines_of, result_of
@@ -117,8 +117,8 @@ def _scores(predictor: Predictor, train: Part, part: Part) -> dict[str, float]:
 
 
 def _houses(folder: Path) -> Rows:
-    source = Source(data=str(folder / "houses.csv"), target="price")
-    return load(source, "supervised", split=0, valid_fraction=0.1, seed=0)
+    source, table = Source(data=str(folder / "houses.csv")), TableSpec(target=("price",))
+    return load(source, "supervised", table=table, split=0, valid_fraction=0.1, seed=0)
 
 
 @pytest.mark.parametrize(("model", "run"), [("dgp", "regression"), ("gp", "regression/gp")])

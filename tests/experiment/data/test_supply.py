@@ -11,10 +11,11 @@ import pytest
 from experiment.data.rows import divide
 from experiment.data.streams.scan import StreamSpec
 from experiment.data.supply import Division, Supply, load
-from experiment.data.tables import read_table
+from experiment.data.tables import TableSpec, read_table
 from experiment.data.views import Source
 from experiment.seeds import Seeds
 
+TARGET = TableSpec(target=("y",))
 STREAM = StreamSpec(stream=True, shuffle_rows=80, stream_sample=100, test_fraction=0.2)
 
 
@@ -30,13 +31,13 @@ def folder(rng: np.random.Generator, tmp_path: Path) -> Path:
 
 
 def _stream(folder: Path, division: Division = Division(), kept: Path | None = None) -> Supply:
-    return load(Source(data=str(folder), target="y"), division, STREAM, seed=0, kept=kept)
+    return load(Source(data=str(folder)), division, STREAM, table=TARGET, seed=0, kept=kept)
 
 
 def test_rows_in_memory(folder: Path) -> None:
     path = str(folder / "part.parquet")
-    supply = load(Source(data=path, target="y"), Division(split=2, valid_fraction=0.2), StreamSpec(), seed=3)
-    expected = divide(read_table(path, target="y"), split=2, valid_fraction=0.2, seed=3)
+    supply = load(Source(data=path), Division(split=2, valid_fraction=0.2), StreamSpec(), table=TARGET, seed=3)
+    expected = divide(read_table(path, TARGET), split=2, valid_fraction=0.2, seed=3)
     for name, part in supply.rows.parts.items():
         np.testing.assert_array_equal(part.X, expected.parts[name].X)
     assert list(supply.parts) == ["valid", "test"]
@@ -57,9 +58,9 @@ def _numbers(some: np.ndarray, X: np.ndarray) -> list[int]:
 
 
 def test_fewer_rows_in_memory(folder: Path) -> None:
-    source = Source(data=str(folder / "part.parquet"), target="y")
-    all_rows = load(source, Division(valid_fraction=0), StreamSpec(), seed=3)
-    supply = load(source, Division(max_rows=30, valid_fraction=0), StreamSpec(), seed=3)
+    source = Source(data=str(folder / "part.parquet"))
+    all_rows = load(source, Division(valid_fraction=0), StreamSpec(), table=TARGET, seed=3)
+    supply = load(source, Division(max_rows=30, valid_fraction=0), StreamSpec(), table=TARGET, seed=3)
     assert supply.sizes == {"train": 30, "test": 30}
     assert list(supply.parts) == ["test"]
     expected = all_rows.rows.some("train", 30, Seeds(3), purpose="max_rows")

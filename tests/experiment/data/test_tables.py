@@ -9,11 +9,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiment.data.rows import divide
-from experiment.data.tables import TableSchema, apply_schema, read_table, schema_of
+from experiment.data.rows import Rows, divide
+from experiment.data.tables import Schema, TableSpec, apply_schema, read_table, schema_of
 from experiment.files import read_npz
 
 _HOUSES = "size,colour,garden,price\n50,red,True,1.5\n60,blue,False,2.5\n70,red,False,3.25\n80,green,True,4.0\n"
+
+
+def read(source: Any, target: str | None = None, **fields: Any) -> Rows:
+    """A table with a target, and what else is said about it."""
+    return read_table(source, TableSpec(target=() if target is None else (target,), **fields))
 
 
 def _write(path: Path, text: str) -> Path:
@@ -26,7 +31,7 @@ def _frame(num_data: int = 100) -> pd.DataFrame:
 
 
 def test_csv_numbers_booleans_and_text_become_columns(tmp_path: Path) -> None:
-    dataset = read_table(_write(tmp_path / "houses.csv", _HOUSES), target="price")
+    dataset = read(_write(tmp_path / "houses.csv", _HOUSES), target="price")
     assert dataset.name == "houses"
     assert dataset.task == "regression"
     assert dataset.target_names == ("price",)
@@ -43,7 +48,7 @@ def test_csv_gz_and_npz_give_the_same_arrays(tmp_path: Path) -> None:
     frame.to_csv(tmp_path / "t.csv", index=False)
     frame.to_csv(tmp_path / "t.csv.gz", index=False)
     np.savez(tmp_path / "t.npz", **{name: frame[name].to_numpy() for name in frame})
-    digests = {read_table(tmp_path / f"t.{kind}", target="t").sha256 for kind in ("csv", "csv.gz", "npz")}
+    digests = {read(tmp_path / f"t.{kind}", target="t").sha256 for kind in ("csv", "csv.gz", "npz")}
     assert len(digests) == 1  # float columns are read back exactly
 
 
@@ -51,7 +56,7 @@ def test_npz_with_matrices_names_and_splits(tmp_path: Path, rng: np.random.Gener
     X, y = rng.normal(size=(6, 2)), rng.normal(size=6)
     path = tmp_path / "m.npz"
     np.savez(path, X=X, y=y, feature_names=["u", "v"], train_idx=[[0, 1, 2, 3]], test_idx=[[4, 5]])
-    dataset = read_table(path, target=None)
+    dataset = read(path)
     np.testing.assert_array_equal(dataset.parts["all"].X, X)
     np.testing.assert_array_equal(dataset.parts["all"].Y, y[:, None])
     assert dataset.feature_names == ("u", "v")
@@ -62,12 +67,12 @@ def test_npz_with_matrices_names_and_splits(tmp_path: Path, rng: np.random.Gener
 def test_npz_with_several_targets(tmp_path: Path, rng: np.random.Generator) -> None:
     path, Y = tmp_path / "m.npz", rng.normal(size=(6, 3))
     np.savez(path, X=np.eye(6), Y=Y)
-    dataset = read_table(path, target=None)
+    dataset = read(path)
     np.testing.assert_array_equal(dataset.parts["all"].Y, Y)
     assert dataset.target_names == ("Y0", "Y1", "Y2")
     assert dataset.task == "regression"
     with pytest.raises(ValueError, match="several columns, not labels"):
-        read_table(path, target=None, task="binary")
+        read(path, target=None, task="binary")
 
 
 @pytest.mark.parametrize(
@@ -88,7 +93,7 @@ def test_task_is_inferred_from_the_target(
     tmp_path: Path, values: list[Any], task: str, class_names: tuple[str, ...]
 ) -> None:
     pd.DataFrame({"a": np.arange(len(values)), "t": values}).to_csv(tmp_path / "t.csv", index=False)
-    dataset = read_table(tmp_path / "t.csv", target="t")
+    dataset = read(tmp_path / "t.csv", target="t")
     assert dataset.task == task
     assert dataset.class_names == class_names
     if class_names:
@@ -98,11 +103,11 @@ def test_task_is_inferred_from_the_target(
 
 def test_given_task_wins(tmp_path: Path) -> None:
     pd.DataFrame({"a": np.arange(12), "t": [1, 2, 3] * 4}).to_csv(tmp_path / "t.csv", index=False)
-    assert read_table(tmp_path / "t.csv", target="t").task == "regression"
-    dataset = read_table(tmp_path / "t.csv", target="t", task="multiclass")
+    assert read(tmp_path / "t.csv", target="t").task == "regression"
+    dataset = read(tmp_path / "t.csv", target="t", task="multiclass")
     np.testing.assert_array_equal(dataset.parts["all"].Y[:, 0], [0, 1, 2] * 4)
     pd.DataFrame({"a": np.arange(12), "t": [0, 1] * 6}).to_csv(tmp_path / "u.csv", index=False)
-    dataset = read_table(tmp_path / "u.csv", target="t", task="regression")
+    dataset = read(tmp_path / "u.csv", target="t", task="regression")
     assert dataset.parts["all"].Y.dtype == np.float64
     assert dataset.task == "regression"
 
@@ -120,13 +125,13 @@ def test_given_task_wins(tmp_path: Path) -> None:
 def test_impossible_task_is_refused(tmp_path: Path, values: list[Any], task: Any, message: str) -> None:
     pd.DataFrame({"a": [1, 2, 3], "t": values}).to_csv(tmp_path / "t.csv", index=False)
     with pytest.raises(ValueError, match=message):
-        read_table(tmp_path / "t.csv", target="t", task=task)
+        read(tmp_path / "t.csv", target="t", task=task)
 
 
 def test_text_target_of_many_values_is_refused(tmp_path: Path) -> None:
     pd.DataFrame({"a": range(30), "t": [f"id{i}" for i in range(30)]}).to_csv(tmp_path / "t.csv", index=False)
     with pytest.raises(ValueError, match="is text with 30 different values in 30 rows, too many for classes"):
-        read_table(tmp_path / "t.csv", target="t")
+        read(tmp_path / "t.csv", target="t")
 
 
 @pytest.mark.parametrize(
@@ -153,24 +158,24 @@ def test_text_target_of_many_values_is_refused(tmp_path: Path) -> None:
 )
 def test_bad_csv_is_refused_with_its_reason(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        read_table(_write(tmp_path / "t.csv", text), target="t")
+        read(_write(tmp_path / "t.csv", text), target="t")
 
 
 def test_bad_files_are_refused_with_their_reason(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"there is none at .*absent.csv"):
-        read_table(tmp_path / "absent.csv", target="t")
+        read(tmp_path / "absent.csv", target="t")
     with pytest.raises(ValueError, match=r"must end in \.csv, \.csv\.gz, \.parquet or \.npz, got t\.xlsx"):
-        read_table(_write(tmp_path / "t.xlsx", "x"), target="t")
+        read(_write(tmp_path / "t.xlsx", "x"), target="t")
     cut = tmp_path / "cut.csv.gz"
     cut.write_bytes(gzip.compress(_HOUSES.encode() * 100)[:-20])
     with pytest.raises(ValueError, match=r"cut.csv.gz is no readable, complete CSV file"):
-        read_table(cut, target="price")
+        read(cut, target="price")
     for name in ("t.npz", "t.csv.gz"):
         with pytest.raises(ValueError, match="is no readable"):
-            read_table(_write(tmp_path / name, "not such a file"), target="t")
+            read(_write(tmp_path / name, "not such a file"), target="t")
     (tmp_path / "latin.csv").write_bytes("a,t\né,1\nb,2\n".encode("latin-1"))
     with pytest.raises(ValueError, match="in UTF-8"):
-        read_table(tmp_path / "latin.csv", target="t")
+        read(tmp_path / "latin.csv", target="t")
     np.savez(tmp_path / "pickle.npz", X=np.array([[1], [None]], dtype=object))
     with pytest.raises(ValueError, match=r"no readable .npz file of plain arrays"):
         read_npz(tmp_path / "pickle.npz")
@@ -194,13 +199,13 @@ def test_bad_files_are_refused_with_their_reason(tmp_path: Path) -> None:
 def test_bad_npz_is_refused_with_its_reason(tmp_path: Path, arrays: dict[str, Any], message: str) -> None:
     np.savez(tmp_path / "t.npz", **arrays)
     with pytest.raises(ValueError, match=message):
-        read_table(tmp_path / "t.npz", target=None)
+        read(tmp_path / "t.npz")
 
 
 def test_target_of_an_npz_with_matrices_cannot_be_chosen(tmp_path: Path) -> None:
     np.savez(tmp_path / "t.npz", X=np.eye(3), y=np.arange(3.0))
     with pytest.raises(ValueError, match="--target=x0 cannot be chosen"):
-        read_table(tmp_path / "t.npz", target="x0")
+        read(tmp_path / "t.npz", target="x0")
 
 
 def test_text_column_may_have_50_levels(tmp_path: Path) -> None:
@@ -208,35 +213,35 @@ def test_text_column_may_have_50_levels(tmp_path: Path) -> None:
         pd.DataFrame({"c": [f"level{i}" for i in range(count)], "t": np.arange(count) / 3}).to_csv(
             tmp_path / f"{count}.csv", index=False
         )
-    assert read_table(tmp_path / "50.csv", target="t").parts["all"].X.shape == (50, 50)
+    assert read(tmp_path / "50.csv", target="t").parts["all"].X.shape == (50, 50)
     with pytest.raises(ValueError, match=r"text column 'c' of .* has 51 levels, at most 50"):
-        read_table(tmp_path / "51.csv", target="t")
+        read(tmp_path / "51.csv", target="t")
 
 
 def test_parquet(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow", exc_type=ImportError)
     frame = pd.DataFrame({"c": pd.Categorical(["u", "v", "u"]), "a": [0.1, 0.2, 0.3], "t": [0.5, 1.5, 2.5]})
     frame.to_parquet(tmp_path / "c.parquet")
-    dataset = read_table(tmp_path / "c.parquet", target="t")
+    dataset = read(tmp_path / "c.parquet", target="t")
     np.testing.assert_array_equal(dataset.parts["all"].X, [[1, 0, 0.1], [0, 1, 0.2], [1, 0, 0.3]])
     assert dataset.feature_names == ("c=u", "c=v", "a")
     frame["when"] = pd.to_datetime(["2020-01-01", "2020-01-02", "2020-01-03"])
     frame.to_parquet(tmp_path / "d.parquet")
     with pytest.raises(ValueError, match="has dates in 'when'"):
-        read_table(tmp_path / "d.parquet", target="t")
+        read(tmp_path / "d.parquet", target="t")
     with pytest.raises(ValueError, match="is no readable parquet file"):
-        read_table(_write(tmp_path / "bad.parquet", "not such a file"), target="t")
+        read(_write(tmp_path / "bad.parquet", "not such a file"), target="t")
 
 
 def test_missing_pyarrow_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ValueError, match=r"t\.parquet needs the package pyarrow \(.*\); install a version for NumPy"):
-        read_table(_write(tmp_path / "t.parquet", "x"), target="t")
+        read(_write(tmp_path / "t.parquet", "x"), target="t")
 
 
 def test_schema_encodes_a_new_table_in_another_order(tmp_path: Path) -> None:
-    dataset = read_table(_write(tmp_path / "houses.csv", _HOUSES), target="price")
-    schema = TableSchema.from_json(json.loads(json.dumps(schema_of(dataset).to_json())))
+    dataset = read(_write(tmp_path / "houses.csv", _HOUSES), target="price")
+    schema = Schema.from_json(json.loads(json.dumps(schema_of(dataset).to_json())))
     assert schema == schema_of(dataset)
     new = _write(tmp_path / "new.csv", "garden,owner,colour,size\nTrue,x,green,55\n")
     X, Y = apply_schema(schema, new)
@@ -249,7 +254,7 @@ def test_schema_encodes_a_new_table_in_another_order(tmp_path: Path) -> None:
 
 
 def test_schema_encodes_labels_as_in_training(tmp_path: Path) -> None:
-    dataset = read_table(_write(tmp_path / "t.csv", "a,t\n1,-1\n2,1\n3,-1\n"), target="t")
+    dataset = read(_write(tmp_path / "t.csv", "a,t\n1,-1\n2,1\n3,-1\n"), target="t")
     _, Y = apply_schema(schema_of(dataset), _write(tmp_path / "u.csv", "t,a\n1,1\n1,2\n"))
     assert Y is not None
     np.testing.assert_array_equal(Y, [[1], [1]])
@@ -273,20 +278,20 @@ def test_schema_encodes_labels_as_in_training(tmp_path: Path) -> None:
     ],
 )
 def test_new_table_that_does_not_fit_is_refused(tmp_path: Path, text: str, message: str) -> None:
-    schema = schema_of(read_table(_write(tmp_path / "houses.csv", _HOUSES), target="price"))
+    schema = schema_of(read(_write(tmp_path / "houses.csv", _HOUSES), target="price"))
     with pytest.raises(ValueError, match=message):
         apply_schema(schema, _write(tmp_path / "new.csv", text))
 
 
 def test_schema_of_data_without_a_table_names_the_features(tmp_path: Path) -> None:
-    dataset = read_table(_write(tmp_path / "t.csv", "a,b,t\n1,2,0.5\n3,4,1.5\n"), target="t")
+    dataset = read(_write(tmp_path / "t.csv", "a,b,t\n1,2,0.5\n3,4,1.5\n"), target="t")
     splits = divide(dataset, valid_fraction=0)
     assert schema_of(splits) == schema_of(dataset) == schema_of(replace(dataset, schema=None))
 
 
 def test_damaged_schema_is_refused() -> None:
     good = {"columns": [{"name": "a", "levels": None}], "targets": ["t"], "task": "regression", "class_names": []}
-    assert TableSchema.from_json(good).feature_names == ("a",)
+    assert Schema.from_json(good).feature_names == ("a",)
     for bad in ({}, {**good, "columns": [{"name": "a"}]}, {**good, "columns": 3}, {**good, "task": "x"}):
         with pytest.raises(ValueError, match="the stored table schema"):
-            TableSchema.from_json(bad)
+            Schema.from_json(bad)

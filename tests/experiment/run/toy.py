@@ -22,6 +22,7 @@ class Data:
     source: str = "made up"
     sha256: str = "abc"
     sizes: Mapping[str, int] = field(default_factory=lambda: {"train": 5})
+    schema: Any = None
 
 
 class Toy:

@@ -1,0 +1,65 @@
+"""What a user says of a table: its target, what its columns are, and what becomes of missing and unknown values."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Literal
+
+__all__ = ["BadRows", "Missing", "TableSpec", "Task", "Unknown"]
+
+Task = Literal["regression", "binary", "multiclass"]
+
+Missing = Literal["error", "impute"]
+
+Unknown = Literal["error", "level"]
+
+BadRows = Literal["error", "drop"]
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """How the columns of a table are read; what is not given is found out from their values.
+
+    :param target: column of --data to predict; several columns of numbers are predicted together.
+    :param task: what --target is; found out from the column if not given.
+    :param features: input columns of --data; all but the target and --ignore if not given.
+    :param ignore: columns of --data to leave out.
+    :param categorical: columns of --data whose values are levels, also if they are numbers, such as codes.
+    :param numeric: columns of --data whose values are numbers, also if they look like row numbers or codes.
+    :param dates: columns of --data that are dates or times: NAME, or NAME:dmy or NAME:mdy for the order of day, month
+        and year, or NAME:FORMAT as of strptime.
+    :param na_values: texts that stand for a missing value, besides the empty cell, NaN, NULL and their like.
+    :param missing: what to do with missing values; impute puts in the mean or the most frequent level of the training
+        rows and adds a column that says where, and leaves out rows whose target is missing.
+    :param unknown: what to do with levels in new rows that the training data do not have; level reads them as a rare
+        one, or without --rare as none of the known ones.
+    :param rare: join the levels of a column that fewer rows than this have; none if not given.
+    :param bad_rows: what to do with rows that cannot be read, such as text among numbers; drop leaves them out.
+    :raises ValueError: naming the flag.
+    """
+
+    target: tuple[str, ...] = ()
+    task: Task | None = None
+    features: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    categorical: tuple[str, ...] = ()
+    numeric: tuple[str, ...] = ()
+    dates: tuple[str, ...] = ()
+    na_values: tuple[str, ...] = ()
+    missing: Missing = "error"
+    unknown: Unknown = "error"
+    rare: int | None = None
+    bad_rows: BadRows = "error"
+
+    def __post_init__(self) -> None:
+        for name in ("target", "features", "ignore", "categorical", "numeric", "dates", "na_values"):
+            value = getattr(self, name)
+            if isinstance(value, str) or not isinstance(value, Sequence):
+                raise ValueError(f"{name} must be a tuple, as ({value!r},), got {value!r}.")
+            if twice := sorted({item for item in value if value.count(item) > 1}):
+                raise ValueError(f"--{name} must list different columns, but {twice[0]!r} occurs twice.")
+        if self.rare is not None and self.rare < 2:
+            raise ValueError(f"--rare must be at least 2, got {self.rare}; leave it out to keep every level.")
+
+    def given(self) -> tuple[str, ...]:
+        """Names of the fields that differ from their defaults."""
+        return tuple(field.name for field in fields(self) if getattr(self, field.name) != field.default)

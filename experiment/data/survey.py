@@ -1,0 +1,249 @@
+"""What is counted in the cells of a table before its columns become X: in one pass, block by block if it is large.
+
+found = parsed(columns, table, where="houses.csv")          # each column, once
+survey = look(found, columns.values(), targets=("price",))
+survey = survey.merge(look(parsed(columns, more, ...), ...)) # of further rows of the same table
+"""
+
+import collections
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from experiment.data.columns import Column, parse
+from experiment.data.features import PARTS, DatePart, Feature, date_parts
+from experiment.data.inference import MAX_LEVELS
+from experiment.data.spec import TableSpec
+
+__all__ = ["MAX_COUNTED", "MAX_LABELS", "Facts", "Parsed", "Survey", "check_missing", "features_of", "fits"]
+__all__ += ["is_missing", "labels", "look", "parsed"]
+
+Parsed = Mapping[str, NDArray[Any]]
+"""Name of a column -> its n parsed cells: float64 with NaN, or text with None where a value is missing."""
+
+MAX_COUNTED = 100_000
+"""Most levels of a column that are counted."""
+
+MAX_LABELS = 1_000
+"""Most different numbers of a target that are counted, to tell labels from a regression."""
+
+MAX_FORCED_LEVELS = 1_000
+"""Most levels with a column of their own, for columns that --categorical names."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of the cells of one column.
+
+    :param num_missing: cells without a value.
+    :param counts: of each level of a category, and of each value of a target, as text; empty for others.
+    :param is_whole: of a target of numbers: all are whole, and there are at most `MAX_LABELS` different ones.
+    :param low: of a date: the least year and the least of each of its parts; () without any.
+    :param high: the largest, likewise.
+    """
+
+    num_missing: int = 0
+    counts: Mapping[str, int] = field(default_factory=dict)
+    is_whole: bool = True
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
+
+    def merge(self, other: "Facts") -> "Facts":
+        """The facts of the cells of both."""
+        counts = collections.Counter(self.counts)
+        counts.update(other.counts)
+        is_whole = self.is_whole and other.is_whole
+        lows, highs = ([facts for facts in pair if facts] for pair in ((self.low, other.low), (self.high, other.high)))
+        return Facts(
+            self.num_missing + other.num_missing,
+            dict(counts),
+            is_whole,
+            tuple(map(min, zip(*lows, strict=True))),
+            tuple(map(max, zip(*highs, strict=True))),
+        )
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What is known of the cells of a table.
+
+    :param num_rows: rows that were looked at.
+    :param facts: of each column, by its name.
+    """
+
+    num_rows: int
+    facts: Mapping[str, Facts]
+
+    def merge(self, other: "Survey") -> "Survey":
+        """The survey of the rows of both, which have the same columns.
+
+        :raises ValueError: naming a column of more than `MAX_COUNTED` levels.
+        """
+        facts = {name: facts.merge(other.facts[name]) for name, facts in self.facts.items()}
+        return Survey(self.num_rows + other.num_rows, _checked(facts))
+
+
+def parsed(
+    columns: Mapping[str, Column], table: pa.Table, *, na_values: Sequence[str] = (), where: str, first_row: int = 0
+) -> dict[str, NDArray[Any]]:
+    """The cells of each column that is not ignored; the table may have further columns.
+
+    :param first_row: number of the first row of `table` in what `where` names, for errors.
+    :raises ValueError: as `columns.parse`.
+    """
+    options: Any = {"na_values": na_values, "where": where, "first_row": first_row}
+    used = [column for column in columns.values() if column.kind != "ignored"]
+    return {column.name: parse(table[column.name], column, **options) for column in used}
+
+
+def fits(values: pa.ChunkedArray, column: Column, *, na_values: Sequence[str] = ()) -> NDArray[np.bool_]:
+    """Which cells `columns.parse` takes: by halves, as few do not fit."""
+    try:
+        parse(values, column, na_values=na_values, where="")
+        return np.ones(len(values), bool)
+    except ValueError:
+        if len(values) == 1:
+            return np.zeros(1, bool)
+    half = len(values) // 2
+    return np.concatenate([fits(part, column, na_values=na_values) for part in (values[:half], values[half:])])
+
+
+def look(found: Parsed, columns: Iterable[Column], *, targets: Sequence[str] = ()) -> Survey:
+    """Count what has to be known of some rows.
+
+    :param found: their cells. :param columns: how they were read. :param targets: the columns to predict.
+    :raises ValueError: naming a column of more than `MAX_COUNTED` levels.
+    """
+    facts = {
+        column.name: _facts(found[column.name], column, is_target=column.name in targets)
+        for column in columns
+        if column.name in found
+    }
+    return Survey(len(next(iter(found.values()), ())), _checked(facts))
+
+
+def is_missing(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which of n parsed cells have no value."""
+    return np.asarray(np.isnan(values) if values.dtype.kind == "f" else pd.isna(values), np.bool_)
+
+
+def labels(values: NDArray[Any], column: Column) -> NDArray[np.object_]:
+    """Parsed cells of a target as the texts of its classes, None where missing: 1.0 is "1"."""
+    if values.dtype.kind != "f":
+        return values
+    known: Any = np.full(len(values), None, dtype=object)
+    rows = np.flatnonzero(np.isfinite(values))
+    different, places = np.unique(values[rows], return_inverse=True)
+    names = [_label(value, column) for value in different]
+    known[rows] = np.array([*names, None], dtype=object)[:-1][places]
+    return known
+
+
+def _label(value: float, column: Column) -> str:
+    if column.kind == "boolean":
+        name = (column.true if value else column.false)[0]
+        return name.capitalize() if name.lower() in ("true", "false") else name
+    return str(int(value)) if value == np.rint(value) and abs(value) < 2**53 else repr(float(value))
+
+
+def _facts(values: NDArray[Any], column: Column, *, is_target: bool) -> Facts:
+    missing = is_missing(values)
+    known, num_missing = values[~missing], int(missing.sum())
+    if column.kind == "date" and len(known):
+        parts = np.column_stack([_years(known), date_parts(known[:, None], PARTS)])
+        return Facts(num_missing, low=tuple(parts.min(axis=0).tolist()), high=tuple(parts.max(axis=0).tolist()))
+    if values.dtype.kind != "f":
+        counts = pd.Series(known, dtype=object).value_counts(sort=False)
+        return Facts(num_missing, {str(level): int(count) for level, count in counts.items()})
+    if not is_target:
+        return Facts(num_missing)
+    is_whole = bool(np.all(np.isfinite(known)) and np.all(known == np.rint(known)) and np.all(np.abs(known) < 2**53))
+    different, counts = np.unique(known, return_counts=True) if is_whole else (known[:0], known[:0])
+    if len(different) > MAX_LABELS or not is_whole:
+        return Facts(num_missing, is_whole=False)
+    names = (_label(value, column) for value in different)
+    return Facts(num_missing, dict(zip(names, map(int, counts), strict=True)))
+
+
+def _checked(facts: Mapping[str, Facts]) -> Mapping[str, Facts]:
+    for name, found in facts.items():
+        if len(found.counts) > MAX_COUNTED:
+            raise ValueError(
+                f"column {name!r} has more than {MAX_COUNTED} different texts; leave it out with --ignore={name}."
+            )
+    return facts
+
+
+def _years(days: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.floor(days).astype("datetime64[D]").astype("datetime64[Y]").astype(np.float64)
+
+
+def check_missing(counts: Mapping[str, int], where: str) -> None:
+    """:raises ValueError: if columns have missing values; names them with their counts and the flags that help."""
+    bad = [f"{name!r} ({count})" for name, count in counts.items() if count]
+    if bad:
+        raise ValueError(
+            f"{where} has missing values in {', '.join(bad)}; give --missing=impute to put in means and most frequent "
+            "levels of the training rows, or leave columns out with --ignore."
+        )
+
+
+def features_of(columns: Iterable[Column], survey: Survey, spec: TableSpec, where: str) -> tuple[Feature, ...]:
+    """What each column becomes.
+
+    :param survey: of the cells of all rows.
+    :raises ValueError: naming all columns with too many levels, and the flags that help.
+    """
+    features, too_many = [], dict[str, int]()
+    for column in columns:
+        facts = survey.facts.get(column.name, Facts())
+        levels, rare = _levels(facts.counts, spec.rare)
+        is_allowed = len(levels) <= MAX_FORCED_LEVELS
+        if column.kind == "text":
+            is_allowed, column = (
+                spec.rare is not None and 1 <= len(levels) <= MAX_LEVELS,
+                replace(column, kind="category"),
+            )
+        if not is_allowed:
+            too_many[column.name] = len(facts.counts)
+        features.append(Feature(column, levels, rare, _varying(facts), facts.num_missing))
+    if too_many:
+        _refuse_levels(too_many, spec, where)
+    return tuple(features)
+
+
+def _levels(counts: Mapping[str, int], rare: int | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Levels with a column of their own, and those that share one; sorted."""
+    least = 0 if rare is None else rare
+    levels = tuple(sorted(level for level, count in counts.items() if count >= least))
+    return levels, tuple(sorted(set(counts) - set(levels)))
+
+
+def _varying(facts: Facts) -> tuple[DatePart, ...]:
+    """Parts of a date that vary; within one year the day of the year says what the day says."""
+    if not facts.low:
+        return ()
+    year_varies, *varies = (low < high for low, high in zip(facts.low, facts.high, strict=True))
+    parts = tuple(
+        part
+        for part, is_varying in zip(PARTS, varies, strict=True)
+        if is_varying and (year_varies or part != "day_of_year")
+    )
+    return parts or ("day",)
+
+
+def _refuse_levels(too_many: Mapping[str, int], spec: TableSpec, where: str) -> None:
+    names, shown = ",".join(too_many), ", ".join(f"{name!r} ({count})" for name, count in too_many.items())
+    cure = "--rare=N, which joins the levels of fewer than N rows" + (
+        "" if spec.rare is None else f", with N above {spec.rare}"
+    )
+    raise ValueError(
+        f"{where} has text of too many different values in {shown}; leave it out with --ignore={names}, or make "
+        f"columns of its levels with {cure} (so that at most {MAX_LEVELS} are left, or {MAX_FORCED_LEVELS} with "
+        f"--categorical={names})."
+    )
