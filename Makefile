@@ -1,4 +1,4 @@
-# make train | test | test-ci | test-slow | golden | check | bench: each installs what it needs into .venv first.
+# make train | test | test-ci | test-slow | golden | check | results | bench: each installs what it needs into .venv first.
 SHELL := /bin/sh
 
 RUN_DIR ?= runs/first
@@ -19,7 +19,7 @@ TEST_ENV := OMP_NUM_THREADS=1 TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=1 
 	TF_FORCE_GPU_ALLOW_GROWTH=true
 PYTEST := $(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --durations=15
 
-.PHONY: train test test-ci test-slow golden check format bench clean
+.PHONY: train test test-ci test-slow golden check format results bench clean
 
 # Train the first model; if it was interrupted, continue it.
 train: .venv/.installed
@@ -41,7 +41,7 @@ BASE ?= HEAD
 golden: .venv/.installed
 	$(BIN)/python -m tests.golden.compare --base=$(BASE) $(if $(CASES),--cases=$(CASES))
 
-# Format, lint and types.
+# Format, lint, types, and whether the tables of the pages are those of results/.
 check: .venv/.installed
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/ruff check $(SOURCES)
@@ -49,10 +49,15 @@ check: .venv/.installed
 	$(if $(wildcard scripts/*.py),$(BIN)/mypy $(wildcard scripts/*.py))
 	$(BIN)/mypy tests
 	$(if $(wildcard benchmarks/*.py),$(BIN)/mypy benchmarks)
+	$(BIN)/python -m experiment.report check
 
 format: .venv/.installed
 	$(BIN)/ruff check --fix-only $(SOURCES)
 	$(BIN)/ruff format $(SOURCES)
+
+# Write the tables of RESULTS.md and of the other pages from results/.
+results: .venv/.installed
+	$(BIN)/python -m experiment.report
 
 # Every script in benchmarks/; one of them: make bench BENCHMARKS=benchmarks/NAME.py
 bench: .venv/.installed-benchmarks
