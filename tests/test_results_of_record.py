@@ -1,9 +1,14 @@
-"""The tables of our own pages are those of results/."""
+"""The tables of our own pages are those of results/, and can be written again from their sweeps."""
 
 from pathlib import Path
+from typing import Any
 
+from experiment.report.entries import of_sweep
 from experiment.report.pages import problems
-from experiment.report.results import read_all
+from experiment.report.results import cells, parsed, read_all
+from experiment.report.structure import read_json
+from experiment.sweeps import expand, read
+from experiment.sweeps.tables import as_json, tabulate
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -17,3 +22,24 @@ def test_there_are_results() -> None:
     stored = read_all(ROOT / "results")
     assert len(stored) > 30
     assert {"uci", "kin8nm", "rbm_density", "ebp_text", "darn_likelihood", "compression_lenet5"} <= stored.keys()
+
+
+def test_the_sweep_of_uci_fits_its_results() -> None:
+    """What `python -m experiment.report sweep runs/uci` does, with the scores -k and k for the k-th run of the file."""
+    sweep = read(ROOT / "results" / "sweeps" / "uci.toml")
+    runs = {run.name: number for number, run in enumerate(expand(sweep))}
+    results = {}
+    for run, k in runs.items():
+        scores = {"test": {"log_likelihood_nats": -k, "rmse": k}, "train_seconds": k}
+        results[run] = {"models": dict.fromkeys(("linear", "gp", "dgp"), scores)}
+    made = {"commit": "c" * 40, "is_dirty": False, "commits_resumed": [], "machine": "m", "start_time": "2026-11-22"}
+    table: dict[str, Any] = {"sweep": "uci", "over": ["split"], "cells": as_json(tabulate(sweep, results))}
+    table |= {"runs": {run: {**made, "seconds": 10 * number} for run, number in runs.items()}}
+    before = read_json(ROOT / "results" / "uci.json")
+    after = parsed(of_sweep(table, before, command="sweep.py x.toml"), "uci")
+    assert after.tables == parsed(before, "uci").tables
+    boston = [runs[f"boston-split{split}-dgp3"] for split in range(3)]
+    mean, (*_, cell) = sum(boston) / 3, cells(after, "rmse")[1]
+    assert cells(after, "rmse")[1][4].startswith(f"{mean:.3f} ± ")
+    assert cell == f"{10 * (boston[1] - 1)}, {10 * boston[1]}"  # seconds: medians of the runs of both settings
+    assert cells(after, "differences")[1][1:4] == ["0.000 ± 0.000", "0.000 ± 0.000", "-1.000 ± 0.000"]

@@ -136,7 +136,7 @@ def _made(table: Mapping[str, Any], command: str) -> dict[str, Any]:
     groups: dict[tuple[str, str], dict[str, float | None]] = {}
     for name, run in table["runs"].items():
         seconds = None if run["seconds"] is None else round(run["seconds"], 1)
-        groups.setdefault((_commit(name, run), str(run["machine"])), {})[name] = seconds
+        groups.setdefault((_commit(name, run), run["machine"] or ""), {})[name] = seconds
     (commit, machine), *_ = sorted(groups, key=lambda group: -len(groups[group]))
     return {
         "origin": "run",

@@ -268,9 +268,9 @@ def _command(run: Made) -> str:
         _short(run.commit) if run.commit else "",
         run.machine or "",
         run.date or "",
-        run.remark,
     ]
-    comment = textwrap.wrap("; ".join(fact for fact in facts if fact), WIDTH - 2)
+    remarks = (run.remark,) if isinstance(run.remark, str) else run.remark
+    comment = [line for text in ("; ".join(filter(None, facts)), *remarks) for line in textwrap.wrap(text, WIDTH - 2)]
     return "\n".join([*(f"# {line}" for line in comment), *_wrapped(run.command or "# command unknown")])
 
 

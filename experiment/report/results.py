@@ -52,7 +52,7 @@ class Made:
     :param command: on one line; `DATA` stands for the folder of the data sets. None: unknown.
     :param of: the rows that it made.
     :param seconds: how long it took.
-    :param remark: what else there is to know of it, such as what to change for other rows.
+    :param remark: what else there is to know of it, such as what to change for other rows; in several lines, a list.
     :param parts: the runs that it consists of, with their seconds, such as those of a sweep.
     :param numbers: where quantities are in result.json, such as {"rmse": "models.gp.test.rmse"}.
     """
@@ -64,7 +64,7 @@ class Made:
     date: str | None = None
     commit: str | None = None
     machine: str | None = None
-    remark: str = ""
+    remark: str | tuple[str, ...] = ""
     parts: Mapping[str, float | None] | None = None
     numbers: Mapping[str, str] | None = None
 

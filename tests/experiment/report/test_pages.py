@@ -84,7 +84,15 @@ def test_the_text_by_hand_stays() -> None:
 
 def test_commands() -> None:
     command = "train.py --long=" + "x" * 60 + ' --text="a b" --longer=' + "y" * 60
-    runs = [{"command": command, "of": "all", "seconds": 7200.4, "remark": "at night", "parts": {"a": 1, "b": None}}]
+    runs = [
+        {
+            "command": command,
+            "of": "all",
+            "seconds": 7200.4,
+            "remark": ["by night", "b: by day"],
+            "parts": {"a": 1, "b": None},
+        }
+    ]
     runs += [{"command": "make train", "commit": "d" * 40, "date": "2026-11-23"}]
     text = filled("<!-- commands: small -->\n<!-- end -->", stored(runs=runs))
     made = "Made by <code>train.py</code>, <code>make train</code>"
@@ -96,7 +104,9 @@ def test_commands() -> None:
 two cores; commit c0ffee{"0" * 34}.
 
 ```sh
-# all; 2 runs; 7,200 s; at night
+# all; 2 runs; 7,200 s
+# by night
+# b: by day
 train.py --long={"x" * 60} --text="a b" \\
     --longer={"y" * 60}
 # commit ddddddd; 2026-11-23
