@@ -261,10 +261,10 @@ def _short(commit: str | None) -> str:
 
 def _command(run: Made) -> str:
     """A command as a shell takes it, after what is known of it in comments."""
+    seconds = "" if run.seconds is None else f"{run.seconds:,.0f} s"
     facts = [
         run.of,
-        f"{len(run.parts)} runs" if run.parts else "",
-        "" if run.seconds is None else f"{run.seconds:,.0f} s",
+        f"{len(run.parts)} runs" + (f", together {seconds}" if seconds else "") if run.parts else seconds,
         _short(run.commit) if run.commit else "",
         run.machine or "",
         run.date or "",

@@ -104,7 +104,7 @@ def test_commands() -> None:
 two cores; commit c0ffee{"0" * 34}.
 
 ```sh
-# all; 2 runs; 7,200 s
+# all; 2 runs, together 7,200 s
 # by night
 # b: by day
 train.py --long={"x" * 60} --text="a b" \\
