@@ -171,7 +171,9 @@ class Results:
         for table in self.tables.values():
             first = cell(table.columns[0].templates, row)
             if table.rows is None or first in table.rows:
-                shown |= {name for column in table.columns for name in quantities_shown(column.templates, row)}
+                for column in table.columns:
+                    cell(column.templates, row)  # raises what is wrong with it
+                    shown |= quantities_shown(column.templates, row)
         if lost := sorted(row.keys() - shown):
             raise ValueError(
                 f"{', '.join(lost)}: no table shows it; give a column a template of it, and the row all that the "

@@ -3,7 +3,6 @@
 import dataclasses
 import difflib
 import json
-import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +12,8 @@ from typing import Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin,
 __all__ = ["built", "dumped", "read_json"]
 
 T = TypeVar("T")
+LARGEST = 1e100
+"""Numbers are below it, so that sums and squares of them are finite."""
 KINDS = {
     bool: "true or false",
     str: "text",
@@ -29,7 +30,7 @@ def read_json(path: str | os.PathLike[str], *, largest: int = 1_000_000) -> Any:
 
     :param largest: bytes that it may have.
     :raises ValueError: with line and column, if it is none; if it is larger, nests too deeply, names something twice,
-        or holds NaN, infinity or a number beyond float64.
+        or holds NaN, infinity or a number of 1e100 or more.
     :raises OSError: if it cannot be read.
     """
     if (size := Path(path).stat().st_size) > largest:
@@ -155,8 +156,8 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _finite(text: str) -> float:
-    if not math.isfinite(value := float(text)):
-        _no_number(text)
+    if not abs(value := float(text)) < LARGEST:
+        raise ValueError(f"{text} is no number of record; they are below 1e100.")
     return value
 
 

@@ -78,6 +78,7 @@ def faults() -> list[tuple[str, dict[str, Any]]]:
     )
     case(r"x: rows\[0\]\.gp: must have either value or values", "rows", 0, "gp", value={"se": 1})
     case(r"x: rows\[0\]\.gp\.value: must be a number or null, got \"1\"", "rows", 0, "gp", value={"value": "1"})
+    case(r"x: rows\[1\]: a difference must be one of numbers, got '1'", "rows", 1, "gp", value="1")
     case(r"x: rows\[0\]\.gp: must be .*, got null", "rows", 0, "gp", value=None)
     case(r"x: rows\[0\]: dataset must be on one line", "rows", 0, "dataset", value="a\nb")
     case(r"x: names must be small letters, digits and _, got 'R2'", "rows", 0, "R2", value="a")
