@@ -89,7 +89,7 @@ def as_bits(rows: NDArray[Any], names: Sequence[str], what: str) -> Bits:
         row, column = np.argwhere(is_wrong)[0]
         name = names[column] if names else f"x{column}"
         raise ValueError(
-            f"{what} must be 0 or 1 everywhere, got {rows[row, column]} in row {row} of column {name!r} "
+            f"{what} must be 0 or 1 everywhere, got {rows[row, column]:g} in row {row} of column {name!r} "
             f"({is_wrong.sum()} such values); leave the column out with --ignore, make a bit of each of its values "
             "with --categorical, or binarise it by a threshold."
         )

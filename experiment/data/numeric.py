@@ -57,7 +57,7 @@ def undivided(
         )
     check_finite(X, names, f"X of {what}", may_miss=schema is not None and schema.missing == "impute")
     check_finite(Y, targets, f"Y of {what}")
-    Y = _checked_targets(Y, task, len(class_names), what)
+    Y = _checked_targets(Y, task, len(class_names), what, targets)
     pairs = None if splits is None else tuple(splits)
     for number, pair in enumerate(pairs or ()):
         _check_split(pair, len(X), f"split {number} of {what}")
@@ -108,12 +108,12 @@ def _numbers(values: Any, what: str) -> NDArray[Any]:
     return array
 
 
-def _checked_targets(Y: NDArray[Any], task: str, num_classes: int, what: str) -> NDArray[Any]:
+def _checked_targets(Y: NDArray[Any], task: str, num_classes: int, what: str, names: Sequence[str]) -> NDArray[Any]:
     if task == "regression":
         constant = np.flatnonzero(np.all(Y[0] == Y, axis=0))
         if len(constant):
             raise ValueError(
-                f"the target of {what} must vary, but column {constant[0]} of Y is {Y[0, constant[0]]} in every row; "
+                f"the target of {what} must vary, but {names[constant[0]]!r} is {Y[0, constant[0]]} in every row; "
                 "choose another target."
             )
         return Y.astype(np.float64, copy=False)

@@ -126,7 +126,7 @@ class Rows:
         return tuple((np.delete(order, block), order[block]) for block in blocks)
 
     def learned(self, rows: Indices) -> "Rows":
-        """The same part "all" with a schema that has learned from the training `rows` what to put in for missing values.
+        """The same part "all", and a schema that has learned from training `rows` what to put in for missing values.
 
         :raises ValueError: if a column has no value in any of them.
         """

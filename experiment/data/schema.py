@@ -263,6 +263,8 @@ def _from_json(stored: Mapping[str, Any]) -> Schema:
     if stored["version"] != _VERSION:
         raise ValueError(f"its version is {stored['version']!r}, not {_VERSION}")
     fills = stored["fills"]
+    if fills is not None and not np.isfinite(fills).all():
+        raise ValueError("a fill is not finite")
     return Schema(
         tuple(map(Feature.from_json, stored["columns"])),
         tuple(map(Column.from_json, stored["target_columns"])),

@@ -20,7 +20,7 @@ from experiment.data.features import PARTS, DatePart, Feature, date_parts
 from experiment.data.inference import MAX_LEVELS
 from experiment.data.spec import TableSpec
 
-__all__ = ["MAX_COUNTED", "MAX_LABELS", "Facts", "Parsed", "Survey", "check_missing", "features_of", "fits"]
+__all__ = ["MAX_COUNTED", "MAX_LABELS", "Facts", "Parsed", "Survey", "check_missing", "features_of"]
 __all__ += ["is_missing", "labels", "look", "parsed"]
 
 Parsed = Mapping[str, NDArray[Any]]
@@ -99,18 +99,6 @@ def parsed(
     options: Any = {"na_values": na_values, "where": where, "first_row": first_row}
     used = [column for column in columns.values() if column.kind != "ignored"]
     return {column.name: parse(table[column.name], column, **options) for column in used}
-
-
-def fits(values: pa.ChunkedArray, column: Column, *, na_values: Sequence[str] = ()) -> NDArray[np.bool_]:
-    """Which cells `columns.parse` takes: by halves, as few do not fit."""
-    try:
-        parse(values, column, na_values=na_values, where="")
-        return np.ones(len(values), bool)
-    except ValueError:
-        if len(values) == 1:
-            return np.zeros(1, bool)
-    half = len(values) // 2
-    return np.concatenate([fits(part, column, na_values=na_values) for part in (values[:half], values[half:])])
 
 
 def look(found: Parsed, columns: Iterable[Column], *, targets: Sequence[str] = ()) -> Survey:

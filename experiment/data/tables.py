@@ -28,7 +28,8 @@ from experiment.data.rows import Indices, Rows
 from experiment.data.schema import Schema
 from experiment.data.sources import Table, read_source
 from experiment.data.spec import Missing, TableSpec, Task, Unknown
-from experiment.data.survey import Parsed, fits, is_missing, look, parsed
+from experiment.data.survey import is_missing, look, parsed
+from experiment.data.usable import Usable, usable
 
 __all__ = ["Encoded", "Schema", "TableSpec", "apply_schema", "columns_of", "encode_table", "read_table", "schema_of"]
 
@@ -88,16 +89,22 @@ def encode_table(table: Table, targets: Sequence[str], spec: TableSpec) -> Encod
     :param targets: names of the target columns; () for none.
     """
     where = table.where
+    if len(table.columns) < 2:
+        raise ValueError(
+            f"{where} must have at least 2 rows below its header, got {len(table.columns)}; check the file."
+        )
     columns = columns_of(table.columns, targets, spec, where=where, delimiter=table.delimiter)
     if all(column.kind == "ignored" for name, column in columns.items() if name not in targets):
         besides = f" besides the target {targets[0]!r}" if targets else " that is used"
         raise ValueError(f"{where} has no column{besides}; add the inputs, or name them by --features.")
-    found, kept, notes = _used(table.columns, columns, targets, spec, where)
-    if len(kept) < 2:
-        raise ValueError(f"{where} must have at least 2 rows below its header, got {len(kept)}; check the file.")
-    schema = Schema.of(columns, targets, look(found, columns.values(), targets=targets), spec, where=where)
-    X = schema.encode(found, where=where)
-    return Encoded(schema, X, schema.encode_targets(found, where=where) if targets else None, kept, notes)
+    used = usable(table.columns, columns, targets, spec, where=where)
+    notes, survey = _left_out(used, spec), look(used.found, columns.values(), targets=targets)
+    if len(used.kept) < 2:
+        raise ValueError(f"{where} must have at least 2 rows to use, got {len(used.kept)}; {', '.join(notes)}.")
+    schema = Schema.of(columns, targets, survey, spec, where=where)
+    X = schema.encode(used.found, where=where)
+    Y = schema.encode_targets(used.found, where=where) if targets else None
+    return Encoded(schema, X, Y, used.kept, notes)
 
 
 def columns_of(
@@ -128,6 +135,7 @@ def columns_of(
         forced={name: how for name, how in forced.items() if name in chosen},
         na_values=spec.na_values,
         delimiter=delimiter,
+        is_tolerant=spec.bad_rows == "drop",
     )
     for name in named:
         if found[name].kind == "ignored":
@@ -198,38 +206,11 @@ def _named(name: str, values: pa.ChunkedArray, spec: TableSpec, where: str) -> C
         return infer(name, values, where=where, forced=Forced("category"), na_values=spec.na_values)
 
 
-class _Used(NamedTuple):
-    """Cells of the rows that are used, the numbers of these rows, and what is to be said of the others."""
-
-    found: Parsed
-    kept: Indices
-    notes: list[str]
-
-
-def _used(table: pa.Table, columns: dict[str, Column], targets: Sequence[str], spec: TableSpec, where: str) -> _Used:
-    """All rows, but for those that `spec` leaves out: unreadable ones, those without a target, with missing values."""
-    num_rows = len(table)
-    kept, is_imputed, is_dropping = np.arange(num_rows), spec.missing == "impute", spec.bad_rows == "drop"
-    if is_dropping:
-        used = [column for column in columns.values() if column.kind != "ignored"]
-        kept = np.flatnonzero(np.all([fits(table[c.name], c, na_values=spec.na_values) for c in used], axis=0))
-        table = table.take(pa.array(kept))
-    found = parsed(columns, table, na_values=spec.na_values, where=where)
-    is_open, is_bad = np.zeros((2, len(kept)), bool)
-    for name, values in found.items():
-        if name in targets if is_imputed else is_dropping:
-            is_open |= is_missing(values)
-        if is_dropping and values.dtype.kind == "f":
-            is_bad |= np.isinf(values)
-    left_out = {
-        "that cannot be read": num_rows - len(kept) + int(is_bad.sum()),
-        "without a target" if is_imputed else "with missing values": int((is_open & ~is_bad).sum()),
-    }
-    notes = [f"{count} rows {which} left out" for which, count in left_out.items() if count]
-    if notes:
-        is_used = ~(is_open | is_bad)
-        found, kept = {name: values[is_used] for name, values in found.items()}, kept[is_used]
-    return _Used(found, kept, notes)
+def _left_out(used: Usable, spec: TableSpec) -> list[str]:
+    """What is to be said of rows that are not used."""
+    why = "without a target" if spec.missing == "impute" else "with missing values"
+    counts = {"that cannot be read": used.is_bad.sum(), why: used.is_open.sum()}
+    return [f"{count} rows {which} left out" for which, count in counts.items() if count]
 
 
 def _renumbered(pair: tuple[Indices, Indices], kept: Indices, num_rows: int) -> tuple[Indices, Indices]:

@@ -11,6 +11,7 @@ from absl import logging
 
 from experiment.data.bits import constant_columns, density, read_bits
 from experiment.data.rows import Rows
+from experiment.data.spec import TableSpec
 from tests.experiment.data.sets.formats import packed
 
 
@@ -103,20 +104,24 @@ ONES = np.ones((4, 3), np.uint8)
     [
         (lambda folder: folder / "absent.csv", "--data must be a file, but there is none at"),
         (save_csv(""), "is empty"),
-        (save_csv("a,b\n"), r"must have at least one row and one column, got \(0, 2\)"),
-        (save_csv("a,b\n0,1\n1,2\n0,2\n"), r"got 2 in row 1 of column 'b' \(2 such values\); binarise"),
+        (save_csv("a,b\n"), "at least 2 rows below its header, got 0"),
+        (
+            save_csv("a,b\n0,1\n1,2\n0,2\n"),
+            r"got 2 in row 1 of column 'b' \(2 such values\); .* --ignore, .* --categorical",
+        ),
         (save_csv("a,b\n0,1\n0.5,1\n"), "got 0.5 in row 1 of column 'a'"),
         (save_csv("a,b\n0,1\n,1\n"), r"missing values in 'a' \(1\)"),
-        (save_csv("0,1\n1\n"), r"missing values in 'x1' \(1\)"),
-        (save_csv("a,b\nyes,1\nno,0\n"), "but 'a' hold text or dates; drop these columns"),
-        (save_csv("0,1\n1,a\n"), "but 'x1' hold text or dates"),
-        (save_csv("0,1\n1,0,1\n"), "is no readable, complete CSV file"),
+        (save_csv("0,1\n1,\n0,0"), r"missing values in 'x1' \(1\); give --missing=impute"),
+        (save_csv("a,b\n2020-01-02,1\n2020-01-03,0\n"), "but 'a' hold dates or times; leave them out with --ignore=a"),
+        (save_csv("a,b\n10:35,1\n11:20,0\n"), "but 'a' hold dates or times; leave them out with --ignore=a"),
+        (save_csv("0,1\n1,0\n0,a\n1,1\n"), "'x1' .* 'a' in row 2"),
+        (save_csv("0,1\n1,0,1\n"), "rows of more values than column names"),
         (save_csv("a,b\n0,1,1\n1,0,1\n"), "rows of more values than column names"),
         (save_csv("a,b\n0,1\n1,0\n"), "has 2 rows, too few to set 0.1 of them aside as test rows"),
         (truncated, "is no readable, complete CSV file"),
         (
-            lambda folder: save_csv("0,1\n")(folder).rename(folder / "x.txt"),
-            "must end in .csv, .csv.gz, .parquet or .npz",
+            lambda folder: save_csv("0,1\n")(folder).rename(folder / "x.xls"),
+            r"must end in .csv, .*, .parquet or .npz",
         ),
         (save_npz(train=ONES * 2), r"train of .* got 2 in row 0 of column 'x0' \(12 such values\)"),
         (save_npz(train=ONES * np.nan), "train of .* got nan in row 0"),
@@ -136,6 +141,68 @@ ONES = np.ones((4, 3), np.uint8)
 def test_files_that_are_refused(tmp_path: Path, save: Callable[[Path], Path], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         read_bits(save(tmp_path))
+
+
+def shop(rng: np.random.Generator) -> pd.DataFrame:
+    """A bit, a truth, and levels; and what they become, NaN where a value is missing."""
+    kinds = rng.choice(["ale", "bun", "cod"], 60, p=[0.2, 0.7, 0.1])
+    return pd.DataFrame({"new": rng.integers(0, 2, 60), "paid": rng.choice(["yes", "no"], 60), "kind": kinds})
+
+
+def bits_of(frame: pd.DataFrame) -> np.ndarray:
+    columns = [frame["new"], frame["paid"] == "yes", *(frame["kind"] == level for level in ("ale", "bun", "cod"))]
+    return np.stack([np.asarray(column, np.uint8) for column in columns], axis=1)
+
+
+def test_truths_and_levels_become_bits(rng: np.random.Generator, tmp_path: Path) -> None:
+    frame = shop(rng)
+    frame.to_csv(tmp_path / "shop.csv", index=False)
+    data = read_bits(tmp_path / "shop.csv")
+    assert data.feature_names == ("new", "paid", "kind=ale", "kind=bun", "kind=cod")
+    assert stored(data) == sorted(map(tuple, bits_of(frame).tolist()))
+    assert data.schema is not None
+    assert data.schema.targets == ()
+    fewer = read_bits(tmp_path / "shop.csv", TableSpec(ignore=("paid",), rare=20, unknown="level"))
+    assert fewer.feature_names == ("new", "kind=bun", "kind=(rare)")
+
+
+def test_numbers_may_be_levels(tmp_path: Path) -> None:
+    pd.DataFrame({"a": [0, 1] * 10, "zone": [1, 2, 3, 4] * 5}).to_csv(tmp_path / "t.csv", index=False)
+    with pytest.raises(ValueError, match="got 2 in row 1 of column 'zone'"):
+        read_bits(tmp_path / "t.csv")
+    data = read_bits(tmp_path / "t.csv", TableSpec(categorical=("zone",)))
+    assert data.feature_names == ("a", "zone=1", "zone=2", "zone=3", "zone=4")
+
+
+def test_missing_bits_are_the_most_frequent_of_the_training_rows(rng: np.random.Generator, tmp_path: Path) -> None:
+    """A column says where; the bits of a number, of a truth and of levels are put in alike."""
+    frame = shop(rng).astype({"new": object, "paid": object, "kind": object})
+    whole = bits_of(frame)
+    is_missing = rng.random((60, 3)) < 0.15
+    is_missing[0] = True
+    frame = frame.mask(is_missing)
+    frame.to_csv(tmp_path / "shop.csv", index=False)
+    data = read_bits(tmp_path / "shop.csv", TableSpec(missing="impute"))
+    assert data.feature_names == (
+        *("new", "new=missing", "paid", "paid=missing", "kind=ale", "kind=bun", "kind=cod", "kind=missing"),
+    )
+    train = data.train.X
+    for value, place in (("new", 0), ("paid", 2), ("kind", 4)):
+        width = 3 if value == "kind" else 1
+        told = train[:, place + width] == 1
+        known = train[~told, place : place + width].mean(axis=0)
+        most = np.arange(3) == known.argmax() if width == 3 else known > 0.5
+        np.testing.assert_array_equal(train[told, place : place + width], np.tile(most, (told.sum(), 1)))
+    together = np.concatenate([part.X for part in data.parts.values()])
+    kept = together[:, [1, 3, 7]].sum(axis=1) == 0
+    expected = whole[~is_missing.any(axis=1)]
+    assert sorted(map(tuple, together[kept][:, [0, 2, 4, 5, 6]].tolist())) == sorted(map(tuple, expected.tolist()))
+
+
+def test_flags_of_tables_are_not_for_matrices(tmp_path: Path) -> None:
+    np.savez(tmp_path / "m.npz", X=np.ones((40, 3)))
+    with pytest.raises(ValueError, match=r"--ignore is for tables with names of columns, and .*m.npz holds matrices"):
+        read_bits(tmp_path / "m.npz", TableSpec(ignore=("x0",)))
 
 
 def test_wrong_fractions(tmp_path: Path) -> None:

@@ -1,4 +1,3 @@
-import functools
 import subprocess
 import sys
 from pathlib import Path
@@ -6,10 +5,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from absl import logging
 from sklearn import datasets as scikit
 
 from experiment.data import tables, views
-from experiment.data.views import Source
+from experiment.data.views import Source, TableSpec
 from experiment.seeds import numpy_rng
 
 
@@ -99,7 +99,8 @@ def test_at_most_a_tenth_of_the_images_is_set_aside_and_the_first_ones_are_used(
 def test_a_table_has_its_schema_and_the_names_of_its_targets(tmp_path: Path) -> None:
     frame = pd.DataFrame({"size": np.arange(20.0), "kind": ["hut", "flat"] * 10, "price": np.arange(20.0) ** 2})
     frame.to_csv(tmp_path / "houses.csv", index=False)
-    data = views.load(Source(data=str(tmp_path / "houses.csv"), target="price"), "supervised", valid_fraction=0)
+    source, table = Source(data=str(tmp_path / "houses.csv")), TableSpec(target=("price",))
+    data = views.load(source, "supervised", table=table, valid_fraction=0)
     assert list(data.parts) == ["train", "test"]
     assert (data.target_names, data.feature_names) == (("price",), ("size", "kind=flat", "kind=hut"))
     assert tables.schema_of(data) is data.schema
@@ -108,7 +109,8 @@ def test_a_table_has_its_schema_and_the_names_of_its_targets(tmp_path: Path) -> 
 
 def test_a_known_set_reads_new_rows_by_the_names_of_its_features() -> None:
     schema = tables.schema_of(views.load(Source(dataset="wine"), "supervised"))
-    assert schema.targets == ("class",)
+    assert schema.target_names == ("class",)
+    assert schema.fills is not None
     assert schema.feature_names[:2] == ("alcohol", "malic_acid")
 
 
@@ -144,15 +146,61 @@ def test_a_view_that_a_set_lacks_is_refused_with_those_that_have_it() -> None:
 def test_flags_that_do_not_go_together_are_refused() -> None:
     with pytest.raises(ValueError, match=r"give --dataset or --data, not both, got 'digits' and 'own.csv'"):
         Source(dataset="digits", data="own.csv")
-    for wrong in (functools.partial(Source, target="price"), functools.partial(Source, task="binary")):
-        with pytest.raises(ValueError, match="--target and --task describe your own table; give it with --data"):
-            wrong()
+    for wrong in ({"target": ("price",)}, {"task": "binary"}, {"missing": "impute"}, {"rare": 10}):
+        for view in ("supervised", "binary"):
+            with pytest.raises(
+                ValueError, match=f"--{next(iter(wrong))} describes your own table; give it with --data"
+            ):
+                views.load(Source(dataset="digits"), view, table=TableSpec(**wrong))
 
 
-def test_reading_data_does_not_wait_for_tensorflow() -> None:
-    program = (
-        "import sys; from experiment.data import views; views.load(views.Source(), 'binary'); "
-        "sys.exit('tensorflow' in sys.modules)"
-    )
-    root = Path(__file__).parents[3]
-    assert subprocess.run([sys.executable, "-c", program], cwd=root).returncode == 0
+WITHOUT_TENSORFLOW = """
+import importlib.abc, sys
+
+class Blocked(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("tensorflow", "keras", "tf_keras", "gpflow"):
+            raise ImportError(f"{name} is imported")
+
+sys.meta_path.insert(0, Blocked())
+from experiment.data import bits, rows, supply, tables, views
+from experiment.data.streams.scan import StreamSpec
+
+path, spec, known = sys.argv[1], tables.TableSpec(target=("price",), missing="impute"), views.Source(dataset="wine")
+data = rows.divide(tables.read_table(path, spec))
+tables.apply_schema(tables.schema_of(data), path)
+tables.schema_of(data).transformer().transform(path)
+views.load(views.Source(data=path), "supervised", table=spec)
+bits.read_bits(sys.argv[2])
+for view in ("supervised", "binary", "grey", "images"):
+    views.load(views.Source(dataset="digits"), view)
+supply.load(views.Source(data=path), supply.Division(), StreamSpec(), table=spec, seed=0)
+supply.load(known, supply.Division(), StreamSpec(), seed=0)
+print(data.sizes)
+"""
+
+
+def test_reading_data_does_not_import_tensorflow(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"size": [1.5, None] * 10, "kind": ["hut", "flat"] * 10, "price": np.arange(20.0) / 3})
+    frame.to_csv(tmp_path / "houses.csv", index=False)
+    pd.DataFrame({"a": [0, 1] * 10, "b": [1, 1, 0, 1] * 5}).to_csv(tmp_path / "bits.csv", index=False)
+    files = [str(tmp_path / name) for name in ("houses.csv", "bits.csv")]
+    program = [sys.executable, "-c", WITHOUT_TENSORFLOW, *files]
+    done = subprocess.run(program, cwd=Path(__file__).parents[3], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "'train': 16" in done.stdout
+
+
+@pytest.mark.parametrize("view", ["supervised", "binary"])
+@pytest.mark.parametrize(("rows", "count"), [(80, 8), (100, None)])
+def test_few_test_rows_are_warned_of(
+    view: views.View, rows: int, count: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(logging, "warning", lambda text, *values: told.append(text % values))
+    bits = np.arange(4 * rows).reshape(rows, 4) // 3 % 2
+    pd.DataFrame(bits, columns=list("abcd")).to_csv(tmp_path / "t.csv", index=False)
+    table = TableSpec(target=("d",)) if view == "supervised" else TableSpec()
+    views.load(Source(data=str(tmp_path / "t.csv")), view, table=table)
+    expected = [] if count is None else [f"t has {count} test rows, and scores of so few say little; give more rows"]
+    assert [line.split(",", 2)[0] for line in told] == [line.split(",")[0] for line in expected]
