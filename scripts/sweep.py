@@ -1,46 +1,59 @@
 #!/usr/bin/env python3
 """Run data sets x splits x seeds x settings from one file, as local processes, and tabulate their results.
 
-    sweep.py results/sweeps/uci.toml --data_dir=DATA
     sweep.py results/sweeps/uci.toml --data_dir=DATA --jobs=4
+    sweep.py results/sweeps/uci.toml --dry_run
     sweep.py results/sweeps/uci.toml --table_only
 
 The file names a script that trains, flags of all runs, axes (every combination is run), settings (with each of which),
 and what to tabulate; docs/sweeps.md explains it. Each run is a usual run of the script in a folder of its own. Ctrl-C
-or any kill loses no finished run: the same command keeps what is done and continues what was begun. Values, axes'
-values and settings may be added to the file later. The folder of the sweep gets:
+or any kill loses no finished run: the same command keeps what is done and continues what was begun. Values of axes,
+axes and settings may be added to the file later. The folder of the sweep gets:
 
-    table.txt, table.md, table.json   means, standard errors, paired differences; the last with every number
+    table.txt, table.md, table.json   means, standard errors, paired differences; the last with every single number
     runs/NAME/, logs/NAME.log         the folder of each run, and what it wrote to the console
-    sweep.toml, sweep.json, history.jsonl
+    sweep.toml, sweep.json            the file as used; the flags of each run, versions, commit
+    history.jsonl                     starts and ends of runs
 """
 
 import os
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from experiment import cli
-from experiment.cli.flags import at_least, positional
+from experiment.cli.flags import at_least, named_flags, positional
 from experiment.run.folder import provenance
-from experiment.sweeps import PlannedRun, Report, Sweep, SweepDir, arguments, expand, machine, read, work, write_tables
-from experiment.sweeps.check import check_flags
+from experiment.sweeps import (
+    PlannedRun,
+    Program,
+    Report,
+    Sweep,
+    SweepDir,
+    arguments,
+    expand,
+    machine,
+    read,
+    work,
+    write_tables,
+)
+from experiment.sweeps.check import flags_of, full_flags
+from experiment.sweeps.history import seconds_of
 from experiment.sweeps.progress import SweepProgress
-from experiment.sweeps.record import seconds_of
 
 
 @dataclass(frozen=True)
 class Flags:
     """Run data sets x splits x seeds x settings from one file, as local processes, and tabulate their results.
 
-    :param file: the file of the sweep, see docs/sweeps.md; its name may follow the script's without --file.
+    :param file: the file of the sweep, see docs/sweeps.md; it may be given without --file=.
     :param sweep_dir: folder of the sweep; runs/NAME for NAME.toml if not given.
-    :param jobs: runs at a time.
-    :param threads: CPU threads of each run, unless the file says it.
-    :param data_dir: folder of the data sets, given to each run; in place of that of the file.
-    :param retry: also continue the runs that failed.
-    :param dry_run: only print the commands.
+    :param jobs: how many runs at a time.
+    :param threads: CPU threads of each run, unless the file says it; 0 lets TensorFlow choose.
+    :param data_dir: folder of the data sets, for each run; in place of that of the file.
+    :param retry: also start again the runs that failed.
+    :param dry_run: only print the command of each run, and what has become of it.
     :param table_only: only write the tables of the runs that are done, also while the sweep is running.
     :param progress: show a bar on standard error if that is a terminal, else a line a minute.
     """
@@ -60,7 +73,7 @@ class Flags:
 
     @property
     def name(self) -> str:
-        """That of the file."""
+        """That of the sweep."""
         return Path(self.file).stem
 
     @property
@@ -74,51 +87,59 @@ def main(flags: Flags) -> None:
     sweep = read(flags.file)
     runs, script = expand(sweep), Path(__file__).resolve().parent / sweep.script
     if flags.table_only:
+        flags.folder.check(sweep, runs)
         print(write_tables(flags.folder, sweep, flags.name), end="")
         return
-    local = local_flags(flags, sweep, check_flags(script, runs))
+    kind = flags_of(script)
+    full, program = full_flags(kind, runs), program_of(flags, sweep, script, {flag.name for flag in named_flags(kind)})
     if flags.dry_run:
-        for run in runs:
-            print(
-                " ".join(
-                    [sweep.script, f"--run_dir={flags.folder.run_dir(run.name)}", *arguments({**run.flags, **local})]
-                )
-            )
+        list_runs(flags.folder, sweep, runs, program)
         return
-    report = carry_out(flags, sweep, runs, [sys.executable, str(script)], local)
-    text = tables(flags, sweep)
-    print(f"\n{text}" if text else "", end="")
-    conclude(flags, runs, report)
+    report = carry_out(flags, sweep, runs, full, program)
+    if text := tables(flags, sweep):
+        print(f"\n{text}")
+    conclude(flags, len(runs), report)
 
 
-def local_flags(flags: Flags, sweep: Sweep, known: set[str]) -> dict[str, Any]:
-    """Flags that each run gets from the command line."""
-    named = {*sweep.flags, *sweep.axes, *(name for own in sweep.settings.values() for name in own)}
+def program_of(flags: Flags, sweep: Sweep, script: Path, known: set[str]) -> Program:
+    """How to call the script, and which flags it gets from this command line; `known` are the names of its own."""
     if flags.data_dir is not None and "data_dir" not in known:
-        raise ValueError(f"--data_dir must be left out: {sweep.script} does not have it.")
-    given = {} if flags.data_dir is None else {"data_dir": flags.data_dir}
-    return {**given, **({"threads": flags.threads} if "threads" in known - named else {})}
+        raise ValueError(f"--data_dir must not be given: {sweep.script} does not have it.")
+    named = {*sweep.flags, *sweep.axes, *(name for own in sweep.settings.values() for name in own)}
+    of_data = {} if flags.data_dir is None else {"data_dir": flags.data_dir}
+    of_threads = {"threads": flags.threads} if "threads" in known - named else {}
+    defaults = {"OMP_NUM_THREADS": str(flags.threads)} if of_threads and flags.threads else {}
+    defaults |= {"TF_FORCE_GPU_ALLOW_GROWTH": "true"} if flags.jobs > 1 else {}  # or the first takes all of a GPU
+    return Program([sys.executable, str(script)], {**of_data, **of_threads}, {**defaults, **os.environ})
 
 
-def carry_out(flags: Flags, sweep: Sweep, runs: list[PlannedRun], program: list[str], local: dict[str, Any]) -> Report:
+def list_runs(folder: SweepDir, sweep: Sweep, runs: Sequence[PlannedRun], program: Program) -> None:
+    """Print the command of each run, and what has become of it."""
+    newest = folder.newest()
+    for run in runs:
+        state = "done" if folder.result(run.name) is not None else newest.get(run.name, {}).get("event", "new")
+        words = [f"--run_dir={folder.run_dir(run.name)}", *arguments({**run.flags, **program.local})]
+        print(" ".join([sweep.script, *words]), f" # {state}")
+
+
+def carry_out(
+    flags: Flags, sweep: Sweep, runs: Sequence[PlannedRun], full: Mapping[str, Sequence[str]], program: Program
+) -> Report:
     """Run what is not done."""
-    folder = flags.folder
-    about = {name: value for name, value in provenance("").items() if name not in ("data_sha256", "start_time")}
-    environment = {"OMP_NUM_THREADS": str(flags.threads)} if flags.threads else {}
+    folder, made = flags.folder, provenance("")
+    about = {name: made[name] for name in ("command", "git_commit", "git_dirty", "versions", "python", "devices")}
     with (
-        folder.opened(sweep, runs, {**about, "machine": machine(), "jobs": flags.jobs}),
-        SweepProgress(runs, lambda: seconds_of(folder), is_shown=flags.progress) as shown,
+        folder.opened(sweep, runs, {**about, "machine": machine(), "jobs": flags.jobs}, full),
+        SweepProgress(runs, lambda: seconds_of(folder.history()), is_shown=flags.progress) as shown,
     ):
         if strangers := folder.strangers(runs):
-            shown.say(f"left alone, as the file no longer has them: {', '.join(strangers)}")
+            shown.say(f"left alone, as the file has no such runs now: {', '.join(strangers)}")
         return work(
             folder,
             runs,
             program,
             jobs=flags.jobs,
             retry=flags.retry,
-            local=local,
-            environment={**environment, **os.environ},
             say=shown.say,
             show=shown.show,
             after=lambda: tables(flags, sweep),
@@ -130,24 +151,26 @@ def tables(flags: Flags, sweep: Sweep) -> str:
     try:
         return write_tables(flags.folder, sweep, flags.name) if sweep.tables is not None else ""
     except ValueError as error:
-        print(f"no tables: {flags.file}: {error} Then make them with --table_only.", file=sys.stderr)
+        print(
+            f"no tables: {flags.file}: {error} The runs go on; correct [table] and use --table_only.", file=sys.stderr
+        )
         return ""
 
 
-def conclude(flags: Flags, runs: list[PlannedRun], report: Report) -> None:
+def conclude(flags: Flags, num_runs: int, report: Report) -> None:
     """Say what is not done and how to go on.
 
     :raises SystemExit: unless all is done.
     """
-    print(f"{len(report.done)} of {len(runs)} runs are done, in {flags.folder.path}")
+    print(f"{len(report.done)} of {num_runs} runs are done, in {flags.folder.path}")
     for name, error in report.failed.items():
-        print(f"failed: {name}: {error}\n    {flags.folder.log_file(name)}; --retry continues it", file=sys.stderr)
-    for name, why in report.stopped.items():
-        print(f"stopped: {name}: {why}", file=sys.stderr)
+        print(f"failed: {name}: {error}\n    see {flags.folder.log_file(name)}", file=sys.stderr)
+    if report.failed:
+        print("the same command with --retry starts again what failed.", file=sys.stderr)
     if report.stopped or report.left:
-        print("the same command continues the sweep.", file=sys.stderr)
+        print("stopped; the same command continues the sweep.", file=sys.stderr)
     if report.signal is not None:
-        raise SystemExit(130 if report.signal == "SIGINT" else 143)
+        raise SystemExit({"SIGINT": 130}.get(report.signal, 143))
     if report.failed or report.stopped:
         raise SystemExit(1)
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from experiment.cli.flags import named_flags, parse
+from experiment.cli.flags import named_flags, parse, text
 from experiment.sweeps.runs import PlannedRun, arguments
 
-__all__ = ["check_flags", "flags_of"]
+__all__ = ["flags_of", "full_flags"]
 
 
 def flags_of(script: Path) -> Any:
@@ -26,22 +26,25 @@ def flags_of(script: Path) -> Any:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     main = getattr(module, "main", None)
-    kind = next(iter(get_type_hints(main).values()), None) if inspect.isfunction(main) else None
-    names = {flag.name for flag in named_flags(kind)} if inspect.isclass(kind) and kind is not type(None) else set()
-    if not {"run_dir", "resume"} <= names:
+    kinds = (
+        [hint for name, hint in get_type_hints(main).items() if name != "return"] if inspect.isfunction(main) else []
+    )
+    if not kinds or not {"run_dir", "resume"} <= {flag.name for flag in named_flags(kinds[0])}:
         raise ValueError(f"script must be one that trains, with --run_dir and --resume, got {script.name!r}.")
-    return kind
+    return kinds[0]
 
 
-def check_flags(script: Path, runs: Sequence[PlannedRun]) -> set[str]:
-    """Refuse flags that the script does not have, or values that it does not take; the names of those that it has.
+def full_flags(kind: Any, runs: Sequence[PlannedRun]) -> dict[str, list[str]]:
+    """All flags of each run by its name, those that the file leaves at their defaults among them.
 
-    :raises ValueError: as :func:`flags_of`, and naming the first run and flag that is wrong.
+    :param kind: as :func:`flags_of` gives it.
+    :raises ValueError: naming the first run and its flag that the script does not have, or whose value it refuses.
     """
-    kind = flags_of(script)
+    found = {}
     for run in runs:
         try:
-            parse(kind, [f"--run_dir={run.name}", *arguments(run.flags)], script.name)
+            flags = parse(kind, [f"--run_dir={run.name}", *arguments(run.flags)])
         except ValueError as error:
-            raise ValueError(f"{script.name} does not take the flags of the run {run.name}: {error}") from error
-    return {flag.name for flag in named_flags(kind)}
+            raise ValueError(f"the flags of the run {run.name}: {error}") from error
+        found[run.name] = text(flags).splitlines()
+    return found

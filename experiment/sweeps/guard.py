@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 
-POLL_SECONDS = 0.1
+POLL_SECONDS = 0.05
 
 
 def main() -> int:

@@ -1,29 +1,34 @@
 """Work through the runs of a sweep, some at a time, each in a process of its own, and survive any kill."""
 
-import contextlib
-import os
-import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
-from types import FrameType, MappingProxyType
-from typing import IO, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
 
-from experiment.files import make_folder
-from experiment.sweeps import guard
+from experiment.report.text import duration
 from experiment.sweeps.folder import SweepDir
 from experiment.sweeps.machine import machine
+from experiment.sweeps.processes import Job, ask_to_end, kill, killed_by, last_line, signals, start
 from experiment.sweeps.runs import PlannedRun, arguments
 from experiment.sweeps.spec import Flag
 
-__all__ = ["Report", "Running", "Status", "work"]
+__all__ = ["Program", "Report", "Running", "Status", "work"]
 
 POLL_SECONDS = 0.1
 HELD_SECONDS = 2.0
-KILLS = (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)
-TAIL_BYTES = 20_000
+
+
+class Program(NamedTuple):
+    """What each run is made with.
+
+    :ivar words: those before the flags, as (python, script); it gets --run_dir and, to continue, --resume.
+    :ivar local: further flags of every run, which say nothing about what is computed.
+    :ivar environment: of its processes; that of this one if None.
+    """
+
+    words: Sequence[str]
+    local: Mapping[str, Flag] = MappingProxyType({})
+    environment: Mapping[str, str] | None = None
 
 
 class Running(NamedTuple):
@@ -35,13 +40,13 @@ class Running(NamedTuple):
 
 
 class Status(NamedTuple):
-    """Where a sweep stands: its runs by what has become of them."""
+    """Where a sweep stands: its runs by what has become of them, `left` those that were not started yet."""
 
-    done: tuple[str, ...]
+    done: Sequence[str]
     failed: Mapping[str, str]
     stopped: Mapping[str, str]
-    running: tuple[Running, ...]
-    left: tuple[str, ...]
+    running: Sequence[Running]
+    left: Sequence[str]
     num_jobs: int
 
 
@@ -51,224 +56,154 @@ class Report(NamedTuple):
     :ivar done: runs with a result, those of earlier starts among them.
     :ivar failed: run -> the last line of its error; started again only with `retry`.
     :ivar stopped: run -> by what it was stopped from outside; continued by the next start.
-    :ivar left: runs that were not begun. :ivar signal: what stopped the sweep, such as "SIGINT", or None.
+    :ivar left: runs that were not started. :ivar signal: what stopped the sweep, such as "SIGINT", or None.
     """
 
-    done: tuple[str, ...]
+    done: Sequence[str]
     failed: Mapping[str, str]
     stopped: Mapping[str, str]
-    left: tuple[str, ...]
+    left: Sequence[str]
     signal: str | None
-
-
-class _Job(NamedTuple):
-    run: PlannedRun
-    process: "subprocess.Popen[bytes]"
-    start: float
-    log: Path
-    log_start: int
-
-
-class _Work:
-    """The state of :func:`work`."""
-
-    def __init__(self, folder: SweepDir, runs: Sequence[PlannedRun], num_jobs: int, retry: bool) -> None:
-        self.folder, self.num_jobs = folder, num_jobs
-        self.done: list[str] = []
-        self.failed: dict[str, str] = {}
-        self.stopped: dict[str, str] = {}
-        self.waiting: list[PlannedRun] = []
-        self.running: list[_Job] = []
-        newest = folder.newest()
-        for run in runs:
-            last = newest.get(run.name, {})
-            if folder.result(run.name) is not None:
-                self.done.append(run.name)
-            elif last.get("event") == "failed" and not retry:
-                self.failed[run.name] = last.get("error", "")
-            else:
-                self.waiting.append(run)
-
-    def status(self) -> Status:
-        now = time.monotonic()
-        running = tuple(Running(job.run.name, now - job.start, _last_line(job)) for job in self.running)
-        left = tuple(run.name for run in self.waiting)
-        return Status(tuple(self.done), dict(self.failed), dict(self.stopped), running, left, self.num_jobs)
 
 
 def work(
     folder: SweepDir,
     runs: Sequence[PlannedRun],
-    program: Sequence[str],
+    program: Program,
     *,
     jobs: int = 1,
     retry: bool = False,
-    local: Mapping[str, Flag] = MappingProxyType({}),
-    environment: Mapping[str, str] | None = None,
     say: Callable[[str], None] = print,
     show: Callable[[Status], None] = lambda status: None,
     after: Callable[[], object] = lambda: None,
 ) -> Report:
     """Run what has no result yet: new runs from their beginning, begun ones from their newest checkpoint.
 
-    The folder has to be held, see `SweepDir.opened`. SIGINT and SIGTERM are passed to the jobs as SIGTERM, which save
-    a checkpoint and end; a second signal kills them. If this process is killed, their guards ask them to end. A run
-    whose folder another process still has is left until it is free.
+    The folder has to be held, see `SweepDir.opened`. SIGINT and SIGTERM are passed on once as SIGTERM, by which a
+    training saves a checkpoint and ends; a second one kills the jobs. If this process is killed, or raises, their
+    guards ask them to end. A run whose folder another process still has is left until it is free.
 
-    :param program: the words before the flags, as [python, script]; it gets --run_dir and, to continue, --resume.
     :param jobs: how many run at a time.
     :param retry: also start again what has failed.
-    :param local: further flags of every run, which say nothing about what is computed.
-    :param environment: of the jobs; that of this process if not given.
     :param say: gets a line about each event. :param show: gets the status again and again.
     :param after: called after each run that is done.
     :raises ValueError: if `jobs` is less than 1.
     """
     if jobs < 1:
         raise ValueError(f"--jobs must be at least 1, got {jobs}.")
-    state = _Work(folder, runs, jobs, retry)
-    held: dict[str, str] = {}
-    look_again = 0.0
-    with _signals() as received:
+    state = _Work(folder, runs, program, jobs, retry, say, after)
+    with signals() as received:
         try:
             while (state.waiting or state.running) and not received:
-                if time.monotonic() >= look_again:
-                    held, look_again = _held(state, held, say), time.monotonic() + HELD_SECONDS
-                free = [run for run in state.waiting if run.name not in held]
-                for run in free[: jobs - len(state.running)]:
-                    state.waiting.remove(run)
-                    _start(state, run, program, local, environment, say)
-                _collect(state, say, after)
+                state.start_free()
+                state.collect()
                 show(state.status())
-                time.sleep(POLL_SECONDS)
+                time.sleep(POLL_SECONDS if state.waiting or state.running else 0)
             if received:
-                say(f"{received[0]}: waiting for {len(state.running)} jobs to save and end; once more kills them.")
+                say(f"{received[0]}: {len(state.running)} running to be saved and stopped; once more kills them.")
         finally:
-            _stop(state, received, say, after)
-    stopped_by = received[0] if received else None
-    return Report(tuple(state.done), state.failed, state.stopped, tuple(run.name for run in state.waiting), stopped_by)
+            state.stop(received)
+    left = [run.name for run in state.waiting]
+    return Report(state.done, state.failed, state.stopped, left, received[0] if received else None)
 
 
-def _start(
-    state: _Work,
-    run: PlannedRun,
-    program: Sequence[str],
-    local: Mapping[str, Flag],
-    environment: Mapping[str, str] | None,
-    say: Callable[[str], None],
-) -> None:
-    folder, path = state.folder, state.folder.run_dir(run.name)
-    if folder.result(run.name) is not None:  # of a process that had the folder until now
-        state.done.append(run.name)
-        return
-    is_begun = folder.continues(run.name)
-    words = [*program, f"--run_dir={path}", *arguments({**run.flags, **local}), *(["--resume"] if is_begun else [])]
-    log = folder.log_file(run.name)
-    make_folder(log.parent)
-    folder.note(run.name, "started", resume=is_begun, machine=machine(), local=arguments(local))
-    with open(log, "ab") as file:
-        log_start = file.tell()
-        process = _spawn(words, file, environment)
-    state.running.append(_Job(run, process, time.monotonic(), log, log_start))
-    say(f"{'continued' if is_begun else 'started'}: {run.name}")
+class _Work:
+    """What has become of each run, and the jobs that are running."""
 
+    def __init__(
+        self,
+        folder: SweepDir,
+        runs: Sequence[PlannedRun],
+        program: Program,
+        num_jobs: int,
+        retry: bool,
+        say: Callable[[str], None],
+        after: Callable[[], object],
+    ) -> None:
+        self._folder, self._program, self._num_jobs, self._say, self._after = folder, program, num_jobs, say, after
+        self.done: list[str] = []
+        self.failed: dict[str, str] = {}
+        self.stopped: dict[str, str] = {}
+        self.waiting: list[PlannedRun] = []
+        self.running: list[Job] = []
+        self._held: dict[str, str] = {}
+        self._look_at = 0.0
+        newest = folder.newest()
+        for run in runs:
+            last = newest.get(run.name, {})
+            if last.get("event") == "failed" and not retry and folder.result(run.name) is None:
+                self.failed[run.name] = last["error"]
+            elif last.get("event") == "done" and folder.result(run.name) is not None:
+                self.done.append(run.name)
+            else:
+                self.waiting.append(run)
 
-def _spawn(words: Sequence[str], log: IO[bytes], environment: Mapping[str, str] | None) -> "subprocess.Popen[bytes]":
-    """A guarded process, in a session of its own, so that Ctrl-C in the terminal reaches it only through this one."""
-    return subprocess.Popen(
-        [sys.executable, "-S", "-E", str(guard.__file__), *words],
-        stdin=subprocess.PIPE,
-        stdout=log,
-        stderr=subprocess.STDOUT,
-        env=None if environment is None else dict(environment),
-        start_new_session=True,
-    )
+    def status(self) -> Status:
+        now = time.monotonic()
+        running = [Running(job.name, now - job.start, last_line(job)) for job in self.running]
+        left = [run.name for run in self.waiting]
+        return Status(list(self.done), dict(self.failed), dict(self.stopped), running, left, self._num_jobs)
 
+    def start_free(self) -> None:
+        """Start as many runs as may be, of those whose folders are free."""
+        if time.monotonic() >= self._look_at:
+            self._look_for_holders()
+            self._look_at = time.monotonic() + HELD_SECONDS
+        for run in [run for run in self.waiting if run.name not in self._held]:
+            if len(self.running) >= self._num_jobs:
+                return
+            self.waiting.remove(run)
+            self._folder.settle(run.name)
+            if self._folder.result(run.name) is not None:
+                self.done.append(run.name)
+            else:
+                self._start(run)
 
-def _collect(state: _Work, say: Callable[[str], None], after: Callable[[], object]) -> None:
-    """Look which jobs have ended, and how."""
-    for job in [job for job in state.running if job.process.poll() is not None]:
-        state.running.remove(job)
-        _close(job)
-        name, code, seconds = job.run.name, int(job.process.returncode), time.monotonic() - job.start
-        killed_by = _killed_by(code)
-        if state.folder.result(name) is not None:
-            event, error = "done", ""
-            state.done.append(name)
-        elif killed_by is not None:
-            event, error = "stopped", f"stopped by {killed_by}"
-            state.stopped[name] = error
-        else:
-            event, error = "failed", _last_line(job) or f"ended with status {code} and wrote nothing"
-            state.failed[name] = error
-        state.folder.note(name, event, code=code, seconds=round(seconds, 3), **({"error": error} if error else {}))
-        say(f"{event}: {name}{f' ({error})' if error else ''}")
-        if event == "done":
-            after()
+    def _look_for_holders(self) -> None:
+        names = [run.name for run in self.waiting]
+        held = {name: holder for name in names if (holder := self._folder.holder(name)) is not None}
+        for name in held.keys() - self._held.keys():
+            self._say(f"waiting: {name} is in use by {held[name]}")
+        self._held = held
 
+    def _start(self, run: PlannedRun) -> None:
+        folder, program, is_begun = self._folder, self._program, self._folder.is_begun(run.name)
+        flags = [*arguments({**run.flags, **program.local}), *(["--resume"] if is_begun else [])]
+        words = [*program.words, f"--run_dir={folder.run_dir(run.name)}", *flags]
+        folder.note(run.name, "started", is_resumed=is_begun, machine=machine(), local=arguments(program.local))
+        self.running.append(start(run.name, words, folder.log_file(run.name), program.environment))
+        self._say(f"{'continued' if is_begun else 'started'}: {run.name}")
 
-def _killed_by(code: int) -> str | None:
-    """The signal that stopped a process from outside, which a shell gives as 128 and its number; else None."""
-    number = -code if code < 0 else code - 128
-    return signal.Signals(number).name if number in [int(kill) for kill in KILLS] else None
+    def collect(self) -> None:
+        """Look which jobs have ended, and how."""
+        for job in [job for job in self.running if job.process.poll() is not None]:
+            self.running.remove(job)
+            ask_to_end(job)
+            name, code, seconds = job.name, int(job.process.returncode), time.monotonic() - job.start
+            stopped_by = killed_by(code)
+            if self._folder.result(name) is not None:
+                event, error = "done", None
+                self.done.append(name)
+            elif stopped_by is not None:
+                event, error = "stopped", f"by {stopped_by}"
+                self.stopped[name] = error
+            else:
+                event, error = "failed", last_line(job) or f"ended with status {code} and wrote nothing"
+                self.failed[name] = error
+            self._folder.note(name, event, code=code, seconds=round(seconds, 3), error=error)
+            self._say(f"{event}: {name}, {error or duration(seconds)}")
+            if event == "done":
+                self._after()
 
-
-def _held(state: _Work, before: Mapping[str, str], say: Callable[[str], None]) -> dict[str, str]:
-    """Of the runs that wait: those whose folders other processes have."""
-    held = {run.name: who for run in state.waiting if (who := state.folder.holder(run.name)) is not None}
-    for name, who in held.items():
-        if name not in before:
-            say(f"waiting: {name} is in use by {who}")
-    return held
-
-
-def _stop(state: _Work, received: Sequence[str], say: Callable[[str], None], after: Callable[[], object]) -> None:
-    """Ask all jobs to end, and wait; kill them at a second signal."""
-    for job in state.running:
-        _close(job)
-    is_killed = False
-    while state.running:
-        if len(received) > 1 and not is_killed:
-            is_killed = True
-            for job in state.running:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(job.process.pid, signal.SIGKILL)  # of the guard and its program
-        _collect(state, say, after)
-        time.sleep(POLL_SECONDS if state.running else 0)
-
-
-def _close(job: _Job) -> None:
-    """Close the pipe to the guard of a job, which then asks its program to end."""
-    if job.process.stdin is not None:
-        job.process.stdin.close()
-
-
-def _last_line(job: _Job) -> str:
-    """The last line that a job has written in this start, without that of a bar before it."""
-    with open(job.log, "rb") as file:
-        end = file.seek(0, os.SEEK_END)
-        file.seek(max(job.log_start, end - TAIL_BYTES))
-        lines = file.read().decode(errors="replace").replace("\r", "\n").split("\n")
-    return next((line.strip() for line in reversed(lines) if line.strip()), "")
-
-
-@contextlib.contextmanager
-def _signals() -> Iterator[list[str]]:
-    """Collect the names of SIGINT and SIGTERM in place of acting on them; one that is ignored stays so."""
-    received: list[str] = []
-
-    def record(number: int, frame: FrameType | None) -> None:
-        received.append(signal.Signals(number).name)
-
-    previous = {
-        number: signal.getsignal(number)
-        for number in (signal.SIGINT, signal.SIGTERM)
-        if signal.getsignal(number) not in (signal.SIG_IGN, None)
-    }
-    for number in previous:
-        signal.signal(number, record)
-    try:
-        yield received
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+    def stop(self, received: Sequence[str]) -> None:
+        """Ask all jobs to end, and wait; kill them at a second signal."""
+        for job in self.running:
+            ask_to_end(job)
+        is_killed = False
+        while self.running:
+            if len(received) > 1 and not is_killed:
+                is_killed = True
+                for job in self.running:
+                    kill(job)
+            self.collect()
+            time.sleep(POLL_SECONDS if self.running else 0)

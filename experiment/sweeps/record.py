@@ -7,38 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from experiment.files import write_json, write_text
+from experiment.sweeps import history
 from experiment.sweeps.folder import SweepDir
 from experiment.sweeps.runs import PlannedRun, arguments, expand
 from experiment.sweeps.spec import Sweep
 from experiment.sweeps.tables import as_json, as_markdown, as_text, tabulate
 
-__all__ = ["results", "seconds_of", "write_tables"]
+__all__ = ["record", "results", "write_tables"]
 
 
 def results(folder: SweepDir, runs: Sequence[PlannedRun]) -> dict[str, dict[str, Any] | None]:
     """The result.json of each run; None for those that are missing."""
     return {run.name: folder.result(run.name) for run in runs}
-
-
-def seconds_of(folder: SweepDir) -> dict[str, float]:
-    """Wall time of the jobs of each run that is done, all its starts together.
-
-    Runs one of whose starts nobody saw the end of, as the sweep was killed, are left out.
-    """
-    seconds: dict[str, float] = {}
-    is_open: dict[str, bool] = {}
-    is_known: dict[str, bool] = {}
-    is_done: dict[str, bool] = {}
-    for line in folder.history():
-        name = line["run"]
-        if line["event"] == "started":
-            is_known[name] = is_known.get(name, True) and not is_open.get(name, False)
-            is_open[name] = True
-        elif "seconds" in line:
-            is_open[name] = False
-            seconds[name] = seconds.get(name, 0.0) + line["seconds"]
-            is_done[name] = line["event"] == "done"
-    return {name: total for name, total in seconds.items() if is_done.get(name) and is_known.get(name)}
 
 
 def write_tables(folder: SweepDir, sweep: Sweep, name: str) -> str:
@@ -48,38 +28,31 @@ def write_tables(folder: SweepDir, sweep: Sweep, name: str) -> str:
     :raises ValueError: as `tabulate`.
     """
     runs = expand(sweep)
-    cells = tabulate(sweep, results(folder, runs))
-    assert sweep.tables is not None  # or `tabulate` had raised
-    tables = sweep.tables
-    text = as_text(cells, tables.baseline)
-    record = {
-        "sweep": name,
-        "script": sweep.script,
-        "over": tables.over,
-        "baseline": tables.baseline,
-        "numbers": [
-            {"name": each.name, "digits": each.digits, "differences": each.has_differences} for each in tables.numbers
-        ],
-        "columns": [column.name for column in tables.columns],
-        "cells": as_json(cells),
-        "runs": _runs(folder, sweep, runs),
-    }
-    write_json(folder.path / "table.json", record)
-    write_text(folder.path / "table.md", as_markdown(cells, tables.baseline))
+    found = results(folder, runs)
+    cells = tabulate(sweep, found)
+    baseline = sweep.tables.baseline if sweep.tables is not None else None
+    text = as_text(cells, baseline)
+    content = record(folder, sweep, [run for run in runs if found[run.name] is not None])
+    write_json(folder.path / "table.json", {"sweep": name, **content, "cells": as_json(cells)})
+    write_text(folder.path / "table.md", as_markdown(cells, baseline))
     write_text(folder.path / "table.txt", text)
     return text
 
 
-def _runs(folder: SweepDir, sweep: Sweep, runs: Sequence[PlannedRun]) -> dict[str, Any]:
-    history, seconds = folder.history(), seconds_of(folder)
-    starts: dict[str, list[Mapping[str, Any]]] = {}
-    for line in history:
-        if line["event"] == "started":
-            starts.setdefault(line["run"], []).append(line)
+def record(folder: SweepDir, sweep: Sweep, runs: Sequence[PlannedRun]) -> dict[str, Any]:
+    """What table.json holds besides cells: what is tabulated, and how each of the runs was made."""
+    lines, tables = folder.history(), sweep.tables
+    starts, seconds = history.starts_of(lines), history.seconds_of(lines)
     return {
-        run.name: _run(folder, sweep, run, starts.get(run.name, []), seconds.get(run.name))
-        for run in runs
-        if folder.result(run.name) is not None
+        "script": sweep.script,
+        "over": tables.over if tables is not None else (),
+        "baseline": tables.baseline if tables is not None else None,
+        "numbers": [
+            {"name": each.name, "digits": each.digits, "differences": each.has_differences}
+            for each in (tables.numbers if tables is not None else ())
+        ],
+        "columns": [column.name for column in (tables.columns if tables is not None else ())],
+        "runs": {run.name: _run(folder, sweep, run, starts.get(run.name, []), seconds.get(run.name)) for run in runs},
     }
 
 
@@ -87,15 +60,14 @@ def _run(
     folder: SweepDir, sweep: Sweep, run: PlannedRun, starts: Sequence[Mapping[str, Any]], seconds: float | None
 ) -> dict[str, Any]:
     made = _provenance(folder.run_dir(run.name))
-    words = [*arguments(run.flags), *(starts[-1].get("local", []) if starts else [])]
+    words = [*arguments(run.flags), *(starts[-1].get("local", ()) if starts else ())]
+    of_all = [word for word in words if not word.startswith("--data_dir=")]  # a folder of one machine
     return {
-        "command": shlex.join(
-            [sweep.script, "--run_dir=RUN", *(word for word in words if not word.startswith("--data_dir="))]
-        ),
+        "command": shlex.join([sweep.script, "--run_dir=RUN", *of_all]),
         "folder": f"runs/{run.name}",
         "commit": made.get("git_commit"),
         "is_dirty": made.get("git_dirty"),
-        "commits_resumed": [each.get("git_commit") for each in made.get("resumed", [])],
+        "commits_resumed": [each.get("git_commit") for each in made.get("resumed", ())],
         "machine": starts[-1].get("machine") if starts else None,
         "versions": made.get("versions"),
         "data_sha256": made.get("data_sha256"),

@@ -127,8 +127,8 @@ def as_markdown(cells: Sequence[Cell], baseline: str | None = None) -> str:
     """Tables of Markdown, each after its title."""
     found = []
     for title, rows in _tables(cells, baseline):
-        lines = [rows[0], ["---"] * len(rows[0]), *rows[1:]]
-        found.append(f"{title}:\n\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n")
+        head, *lines = [f"| {' | '.join(row)} |" for row in rows]
+        found.append("\n".join([f"{title}:", "", head, "|---" * len(rows[0]) + "|", *lines, ""]))
     return "\n".join(found)
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import pytest
 from absl import flags as absl_flags
 
-from experiment.cli.flags import HelpWanted, Later, group, named_flags, parse, text
+from experiment.cli.flags import HelpWanted, Later, group, named_flags, parse, positional, text
 from experiment.data.views import Source
 from experiment.run import Devices, Settings
 from experiment.run.folder import FREE_ON_RESUME, open_folder
@@ -452,3 +452,37 @@ def test_help_needs_no_required_flag_but_no_wrong_one() -> None:
         parse(Flags, ["--help"])
     with pytest.raises(ValueError, match="Unknown command line flag"):
         parse(Flags, ["--help", "--absent=1"])
+
+
+@dataclass(frozen=True)
+class WithFile:
+    """A program for a file.
+
+    :param file: what to read.
+    :param count: how often.
+    """
+
+    file: str = positional()
+    count: int = 1
+
+
+@pytest.mark.parametrize(
+    "arguments", [["a.toml", "--count=3"], ["--count=3", "a.toml"], ["--file=a.toml", "--count=3"]]
+)
+def test_one_flag_may_be_given_without_its_name(arguments: list[str]) -> None:
+    assert parse(WithFile, arguments) == WithFile("a.toml", 3)
+    assert text(parse(WithFile, arguments)) == "--count=3\n--file=a.toml\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "--file must be given; see --help."),
+        (["a.toml", "b.toml"], "all arguments must be flags, --name=value, got 'b.toml'"),
+        (["--file=a.toml", "b.toml"], "all arguments must be flags, --name=value, got 'b.toml'"),
+        (["a.toml", "--cuont=3"], "Unknown command line flag 'cuont'"),
+    ],
+)
+def test_a_flag_without_its_name_is_given_once(arguments: list[str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse(WithFile, arguments)
