@@ -1,0 +1,122 @@
+"""Dates and times of day: one format for a column, no guess where two fit, and values checked against NumPy's."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.messy.reading import Case, Refused, check, column, days, read, refused, write
+
+DAYS, HOUR = "a.day", "a.hour"
+
+RIGHT: list[tuple[str, list[str], list[str], dict[str, Any]]] = [
+    ("iso", ["2020-01-03", "2019-12-31", "2020-02-29"], ["2020-01-03", "2019-12-31", "2020-02-29"], {}),
+    ("iso with slashes", ["2020/01/03", "2019/12/31"], ["2020-01-03", "2019-12-31"], {}),
+    ("day first", ["03/01/2020", "31/12/2019", "29/02/2020"], ["2020-01-03", "2019-12-31", "2020-02-29"], {}),
+    ("month first", ["01/03/2020", "12/31/2019", "2/29/2020"], ["2020-01-03", "2019-12-31", "2020-02-29"], {}),
+    ("one cell decides", ["01/02/2020", "03/04/2020", "13/05/2020"], ["2020-02-01", "2020-04-03", "2020-05-13"], {}),
+    ("points", ["3.1.2020", "31.12.2019"], ["2020-01-03", "2019-12-31"], {}),
+    ("points, ambiguous to an American alone", ["3.1.2020", "4.12.2019"], ["2020-01-03", "2019-12-04"], {}),
+    ("dashes", ["31-12-2019", "03-01-2020"], ["2019-12-31", "2020-01-03"], {}),
+    ("names of months", ["Jan 3 2020", "Dec 31 2019"], ["2020-01-03", "2019-12-31"], {}),
+    ("names of months, comma", ["Jan 3, 2020", "Dec 31, 2019"], ["2020-01-03", "2019-12-31"], {}),
+    ("long names", ["3 January 2020", "31 December 2019"], ["2020-01-03", "2019-12-31"], {}),
+    ("May is short and long", ["3 May 2020", "4 May 2019"], ["2020-05-03", "2019-05-04"], {}),
+    ("short names with dashes", ["03-Jan-2020", "31-Dec-2019"], ["2020-01-03", "2019-12-31"], {}),
+    ("moments", ["2020-01-03 10:30", "2019-12-31 23:59"], ["2020-01-03T10:30", "2019-12-31T23:59"], {}),
+    (
+        "moments with T and seconds",
+        ["2020-01-03T10:30:15", "2019-12-31T00:00:00"],
+        ["2020-01-03T10:30:15", "2019-12-31"],
+        {},
+    ),
+    ("am and pm", ["1/13/2020 12:05 AM", "1/3/2020 12:05 PM"], ["2020-01-13T00:05", "2020-01-03T12:05"], {}),
+    ("Z", ["2020-01-03T10:30:00Z", "2019-12-31T23:59:59Z"], ["2020-01-03T10:30", "2019-12-31T23:59:59"], {}),
+    (
+        "offsets",
+        ["2020-01-03T10:30:00+02:00", "2020-01-01T00:30:00-05:00"],
+        ["2020-01-03T08:30", "2020-01-01T05:30"],
+        {},
+    ),
+    (
+        "long ago and far ahead",
+        ["1492-10-12", "1969-07-20", "9999-12-31"],
+        ["1492-10-12", "1969-07-20", "9999-12-31"],
+        {},
+    ),
+    ("said to be day first", ["01/02/2020", "03/04/2020"], ["2020-02-01", "2020-04-03"], {"dates": ("a:dmy",)}),
+    ("said to be month first", ["01/02/2020", "03/04/2020"], ["2020-01-02", "2020-03-04"], {"dates": ("a:mdy",)}),
+    ("said by a format", ["20200103", "20191231"], ["2020-01-03", "2019-12-31"], {"dates": ("a:%Y%m%d",)}),
+    (
+        "said by a format with a colon",
+        ["3h 10:30 2020-01-03", "3h 11:45 2019-12-31"],
+        ["2020-01-03T10:30", "2019-12-31T11:45"],
+        {"dates": ("a:3h %H:%M %Y-%m-%d",)},
+    ),
+]
+
+WRONG: list[tuple[str, list[str], str, dict[str, Any]]] = [
+    ("ambiguous", ["01/02/2020", "03/04/2020", "12/12/2019"], r"'a'.*01/02/2020.*--dates=a:dmy.*--dates=a:mdy", {}),
+    ("ambiguous with times", ["01/02/2020 10:30", "03/04/2020 11:00"], r"'a'.*--dates=a:dmy.*--dates=a:mdy", {}),
+    ("two orders", ["13/01/2020", "01/14/2020", "02/03/2020"], "'a'", {}),
+    ("two formats", ["2020-01-03", "31/12/2019", "2020-01-05"], r"'a'.*31/12/2019.*row 1", {}),
+    ("no such day", ["2020-01-03", "2020-02-30", "2020-01-05"], r"'a'.*2020-02-30.*row 1", {}),
+    ("no leap year", ["29/02/2019", "28/02/2019", "13/01/2019"], r"'a'.*29/02/2019.*row 0", {}),
+    ("zeros", ["2020-01-03", "0000-00-00", "2020-01-05"], r"'a'.*0000-00-00.*row 1", {}),
+    (
+        "with and without offset",
+        ["2020-01-03T10:30:00Z", "2020-01-03T10:30:00", "2020-01-04T10:30:00Z"],
+        r"'a'.*row 1",
+        {},
+    ),
+    ("another order than said", ["01/13/2020", "03/04/2020"], r"'a'.*01/13/2020.*row 0", {"dates": ("a:dmy",)}),
+    ("no dates at all", ["red", "blue"], r"'a'.*red", {"dates": ("a",)}),
+    ("no format", ["2020-01-03", "2020-01-04"], "--dates", {"dates": ("a:xyz",)}),
+    ("a text among dates", ["2020-01-03", "soon", "2020-01-05", "2020-01-06"], r"'a'.*soon.*row 1", {}),
+    ("missing", ["2020-01-03", "", "2020-01-05"], r"'a' \(1\).*--missing", {}),
+]
+
+TIMES = [
+    Case("HH:MM", ["10:35", "07:05", "00:00"], {"a": [10 + 35 / 60, 7 + 5 / 60, 0]}),
+    Case("H:MM", ["10:35", "7:05", "23:59"], {"a": [10 + 35 / 60, 7 + 5 / 60, 23 + 59 / 60]}),
+    Case("HH:MM:SS", ["10:35:30", "07:05:00"], {"a": [10 + 35.5 / 60, 7 + 5 / 60]}),
+    Case("am and pm", ["7:05 PM", "12:30 am", "12:30 PM"], {"a": [19 + 5 / 60, 0.5, 12.5]}),
+    Case("no such time", ["10:35", "25:30", "11:00"], Refused(r"'a'.*25:30.*row 1")),
+    Case("no such minute", ["10:35", "10:75", "11:00"], Refused(r"'a'.*10:75.*row 1")),
+    Case(
+        "missing",
+        ["10:30", "-", "11:00"],
+        {"a": [10.5, float("nan"), 11], "a=missing": [0, 1, 0]},
+        {"missing": "impute"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("cells", "truth", "flags"), [row[1:] for row in RIGHT], ids=[row[0] for row in RIGHT])
+def test_dates(cells: list[str], truth: list[str], flags: dict[str, Any], tmp_path: Path) -> None:
+    found = read(write(tmp_path, "t.csv", column(cells)), **flags)
+    np.testing.assert_allclose(found[DAYS], np.floor(days(*truth)), rtol=0, atol=0)
+    if any(value % 1 for value in days(*truth)):
+        np.testing.assert_allclose(found[HOUR], 24 * np.mod(days(*truth), 1), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(("cells", "match", "flags"), [row[1:] for row in WRONG], ids=[row[0] for row in WRONG])
+def test_dates_that_cannot_be_read(cells: list[str], match: str, flags: dict[str, Any], tmp_path: Path) -> None:
+    refused(write(tmp_path, "t.csv", column(cells)), match, **flags)
+
+
+@pytest.mark.parametrize("case", TIMES, ids=lambda case: case.name)
+def test_times(case: Case, tmp_path: Path) -> None:
+    check(tmp_path, case)
+
+
+def test_a_missing_date_has_no_parts(tmp_path: Path) -> None:
+    found = read(write(tmp_path, "t.csv", column(["2020-01-03", "", "2020-01-05"])), missing="impute")
+    assert found["a=missing"] == [0.0, 1.0, 0.0]
+    np.testing.assert_array_equal(found[DAYS], [*days("2020-01-03"), np.nan, *days("2020-01-05")])
+
+
+def test_whole_numbers_stay_numbers(tmp_path: Path) -> None:
+    """20200103 may be a date or not: without --dates it is the number, which the table of columns shows."""
+    assert read(write(tmp_path, "t.csv", column(["20200103", "20191231"])))["a"] == [20200103.0, 20191231.0]

@@ -1,0 +1,175 @@
+"""Files of every kind: delimiters, encodings, headers, rows, archives; each the right values or one clear error."""
+
+import bz2
+import gzip
+import io
+import lzma
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.messy.reading import read, refused, write
+from tests.messy.writing import written, zipped
+
+PLAIN = b"a,b,y\n1,0.5,1\n2,1.5,2\n3,2.5,4\n"
+VALUES = {"a": [1.0, 2.0, 3.0], "b": [0.5, 1.5, 2.5], "y": [1.0, 2.0, 4.0]}
+UMLAUT = "größe,b,y\n1,0.5,1\n2,1.5,2\n3,2.5,4\n"
+
+
+def archive(*names: str) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as file:
+        for name in names:
+            file.writestr(name, PLAIN)
+    return buffer.getvalue()
+
+
+def parquet(**columns: Any) -> bytes:
+    return written(lambda file: pq.write_table(pa.table(columns), file))
+
+
+SAME: list[tuple[str, str, bytes]] = [
+    ("comma", "t.csv", PLAIN),
+    ("semicolon", "t.csv", PLAIN.replace(b",", b";")),
+    ("semicolon and decimal comma", "t.csv", PLAIN.replace(b",", b";").replace(b".", b",")),
+    ("tab", "t.tsv", PLAIN.replace(b",", b"\t")),
+    ("tab in .csv", "t.csv", PLAIN.replace(b",", b"\t")),
+    ("tab in .txt", "t.txt", PLAIN.replace(b",", b"\t")),
+    ("comma in .txt", "t.txt", PLAIN),
+    ("bar", "t.csv", PLAIN.replace(b",", b"|")),
+    ("CAPITALS", "T.CSV", PLAIN),
+    ("byte-order mark", "t.csv", b"\xef\xbb\xbf" + PLAIN),
+    ("byte-order mark and quotes", "t.csv", b'\xef\xbb\xbf"a",b,y\n' + PLAIN.split(b"\n", 1)[1]),
+    ("utf-16 little", "t.csv", PLAIN.decode().encode("utf-16")),
+    ("utf-16 big", "t.csv", b"\xfe\xff" + PLAIN.decode().encode("utf-16-be")),
+    ("crlf", "t.csv", PLAIN.replace(b"\n", b"\r\n")),
+    ("cr", "t.csv", PLAIN.replace(b"\n", b"\r")),
+    ("mixed ends", "t.csv", PLAIN.replace(b"\n", b"\r\n", 2)),
+    ("no end", "t.csv", PLAIN.rstrip()),
+    ("empty lines after the end", "t.csv", PLAIN + b"\n\n"),
+    ("spaces in the header", "t.csv", PLAIN.replace(b"a,b,y", b"a , b,y ")),
+    ("spaces after commas", "t.csv", PLAIN.replace(b",", b", ")),
+    ("all quoted", "t.csv", b'"a","b","y"\n"1","0.5","1"\n"2","1.5","2"\n"3","2.5","4"\n'),
+    ("gzip", "t.csv.gz", gzip.compress(PLAIN)),
+    ("gzip in two members", "t.csv.gz", gzip.compress(PLAIN[:9]) + gzip.compress(PLAIN[9:])),
+    ("bzip2", "t.csv.bz2", bz2.compress(PLAIN)),
+    ("xz", "t.csv.xz", lzma.compress(PLAIN)),
+    ("zip", "t.csv.zip", zipped(PLAIN, "t.csv")),
+    ("zip alone", "t.zip", zipped(PLAIN, "t.csv")),
+    ("tsv.gz", "t.tsv.gz", gzip.compress(PLAIN.replace(b",", b"\t"))),
+    ("parquet", "t.parquet", parquet(a=[1, 2, 3], b=[0.5, 1.5, 2.5], y=[1, 2, 4])),
+    ("parquet of texts", "t.parquet", parquet(a=["1", "2", "3"], b=["0.5", "1.5", "2.5"], y=["1", "2", "4"])),
+    (
+        "parquet in small types",
+        "t.parquet",
+        parquet(
+            a=pa.array([1, 2, 3], pa.uint8()),
+            b=pa.array(np.float16([0.5, 1.5, 2.5])),
+            y=pa.array([1, 2, 4], pa.int16()),
+        ),
+    ),
+    (
+        "parquet, a dictionary of numbers as text",
+        "t.parquet",
+        parquet(a=pa.array(["1", "2", "3"]), b=[0.5, 1.5, 2.5], y=pa.array([1.0, 2.0, 4.0], pa.float32())),
+    ),
+    ("npz", "t.npz", written(lambda file: np.savez(file, a=[1, 2, 3], b=[0.5, 1.5, 2.5], y=[1, 2, 4]))),
+]
+
+WRONG: list[tuple[str, str, bytes, str]] = [
+    ("latin-1", "t.csv", UMLAUT.encode("latin-1"), "UTF-8"),
+    ("latin-1 in a cell", "t.csv", PLAIN + "5,ö,6\n".encode("latin-1"), "UTF-8"),
+    ("utf-16 without a mark", "t.csv", PLAIN.decode().encode("utf-16-le"), r"t\.csv"),
+    ("empty", "t.csv", b"", "empty"),
+    ("white space", "t.csv", b" \n\n", r"t\.csv"),
+    ("header alone", "t.csv", b"a,b,y\n", "at least 2 rows"),
+    ("one row", "t.csv", b"a,b,y\n1,2,3\n", "at least 2 rows"),
+    ("one column", "t.csv", b"y\n1\n2\n4\n", r"no column besides the target"),
+    ("a long row", "t.csv", PLAIN + b"4,5,6,7\n", r"row 3"),
+    ("a short row", "t.csv", PLAIN + b"4,5\n" + b"1,2,3\n", r"row 3"),
+    ("delimiters at the ends", "t.csv", PLAIN.replace(b"\n", b",\n").replace(b"a,b,y,", b"a,b,y"), r"row 0"),
+    ("an open quote", "t.csv", PLAIN + b'"4,5,6\n7,8,9\n', r"t\.csv"),
+    ("a name twice", "t.csv", PLAIN.replace(b"b", b"a", 1), r"'a'.*twice"),
+    ("a name twice but for spaces", "t.csv", PLAIN.replace(b"b", b" a ", 1), r"'a'.*twice"),
+    ("no name", "t.csv", PLAIN.replace(b"a", b"", 1), r"column 0.*no name"),
+    ("no header", "t.csv", PLAIN.split(b"\n", 1)[1], "column names"),
+    ("NUL", "t.csv", PLAIN.replace(b"2.5", b"2\x005"), r"t\.csv"),
+    ("a comment", "t.csv", b"# made by hand\n" + PLAIN, r"t\.csv"),
+    ("gzip cut off", "t.csv.gz", gzip.compress(PLAIN)[:-9], r"t\.csv\.gz"),
+    ("no gzip", "t.csv.gz", PLAIN, r"t\.csv\.gz"),
+    ("no xz", "t.csv.xz", PLAIN, r"t\.csv\.xz"),
+    ("no bzip2", "t.csv.bz2", PLAIN, r"t\.csv\.bz2"),
+    ("no zip", "t.csv.zip", PLAIN, r"t\.csv\.zip"),
+    ("zip of two", "t.zip", archive("a.csv", "b.csv"), r"t\.zip.*one"),
+    ("zip of none", "t.zip", archive(), r"t\.zip.*one"),
+    ("gzip called .csv", "t.csv", gzip.compress(PLAIN), r"t\.csv"),
+    ("parquet called .csv", "t.csv", parquet(a=[1, 2, 3], y=[1, 2, 4]), r"t\.csv"),
+    ("csv called .parquet", "t.parquet", PLAIN, "parquet"),
+    ("parquet cut off", "t.parquet", parquet(a=[1, 2, 3], y=[1, 2, 4])[:-30], "parquet"),
+    ("spreadsheet", "t.xlsx", archive("xl/workbook.xml"), r"must end in .*\.xlsx|must end in.*got t\.xlsx"),
+    (
+        "npz of objects",
+        "t.npz",
+        written(lambda file: np.savez(file, a=np.array([{}, 1, "x"], object), y=[1, 2, 4])),
+        "t.npz",
+    ),
+    ("npz of matrices", "t.npz", written(lambda file: np.savez(file, a=np.ones((3, 2)), y=[1, 2, 4])), "t.npz"),
+    ("parquet of lists", "t.parquet", parquet(a=[[1], [2, 3], []], y=[1, 2, 4]), "'a'.*list"),
+    ("parquet of structs", "t.parquet", parquet(a=[{"b": 1}, {"b": 2}, {"b": 3}], y=[1, 2, 4]), "'a'.*struct"),
+    (
+        "parquet of maps",
+        "t.parquet",
+        parquet(a=pa.array([[("k", 1)]] * 3, pa.map_(pa.string(), pa.int64())), y=[1, 2, 4]),
+        "'a'.*map",
+    ),
+    ("parquet of bytes", "t.parquet", parquet(a=[b"\xff\xfe", b"1", b"2"], y=[1, 2, 4]), "'a'"),
+]
+
+
+@pytest.mark.parametrize(("name", "content"), [row[1:] for row in SAME], ids=[row[0] for row in SAME])
+def test_the_same_table(name: str, content: bytes, tmp_path: Path) -> None:
+    assert read(write(tmp_path, name, content)) == VALUES
+
+
+@pytest.mark.parametrize(("name", "content", "match"), [row[1:] for row in WRONG], ids=[row[0] for row in WRONG])
+def test_files_that_cannot_be_read(name: str, content: bytes, match: str, tmp_path: Path) -> None:
+    message = refused(write(tmp_path, name, content), match)
+    assert name in message
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    refused(tmp_path / "t.csv", "there is none")
+    refused(tmp_path, "must be a file")
+
+
+def test_names_with_everything_in_them(tmp_path: Path) -> None:
+    content = 'größe,"a, b","say ""x""",😀,y\n1,2,3,4,5\n2,3,4,5,7\n'.encode()
+    assert list(read(write(tmp_path, "t.csv", content))) == ["größe", "a, b", 'say "x"', "😀", "y"]
+
+
+def test_a_line_break_in_a_name(tmp_path: Path) -> None:
+    found = read(write(tmp_path, "t.csv", b'"in\ndegrees",y\n1,5\n2,7\n'))
+    assert found["in\ndegrees"] == [1.0, 2.0]
+
+
+def test_five_thousand_columns(tmp_path: Path) -> None:
+    names = ",".join(f"c{i}" for i in range(5000))
+    row = ",".join(["0.25"] * 5000)
+    found = read(write(tmp_path, "t.csv", f"{names},y\n{row},1\n{row},2\n{row},4\n".encode()))
+    assert len(found) == 5001
+    assert found["c4999"] == [0.25] * 3
+
+
+def test_a_column_of_nothing(tmp_path: Path) -> None:
+    found = read(write(tmp_path, "t.parquet", parquet(a=pa.nulls(3), b=[1, 2, 3], y=[1, 2, 4])))
+    assert list(found) == ["b", "y"]
+
+
+def test_a_very_long_cell(tmp_path: Path) -> None:
+    long = "x" * 3_000_000
+    refused(write(tmp_path, "t.csv", f"a,y\n{long},1\nb,2\nc,\n".encode()), r"'y' \(1\)")
