@@ -18,6 +18,7 @@ from gpflow.likelihoods import Bernoulli, Gaussian, Likelihood, MultiClass, Pois
 from numpy.typing import NDArray
 
 from .deep_gp import DeepGP
+from .initialization import residual_variance
 from .presets import modern, paper2017
 from .scores import Task
 
@@ -116,7 +117,7 @@ class ModelConfig:
         """
         settings: dict[str, Any] = {
             "num_inducing": self.num_inducing,
-            "likelihood": self._likelihood(num_classes),
+            "likelihood": self._likelihood(num_classes, X, Y),
             "hidden_dim": self.hidden_dim,
             "kernels": self._kernels(X.shape[1]),
             "input_propagation": self.input_propagation,
@@ -137,10 +138,20 @@ class ModelConfig:
         model.num_predict_samples = self.num_predict_samples
         return model
 
-    def _likelihood(self, num_classes: int) -> Likelihood:
+    def _likelihood(self, num_classes: int, X: NDArray[Any], Y: NDArray[Any]) -> Likelihood:
+        """The likelihood before training; that of real numbers with the noise of the preset."""
+
+        def gaussian() -> Likelihood:
+            return Gaussian(variance=residual_variance(X, Y) if self.preset == "modern" else 0.01)
+
+        def student_t(df: float = 3.0) -> Likelihood:
+            if self.preset != "modern":
+                return StudentT(scale=0.1, df=df)
+            return StudentT(scale=np.sqrt(residual_variance(X, Y) * (df - 2) / df), df=df)  # of this variance
+
         makers: dict[str, Callable[[], Likelihood]] = {
-            "gaussian": lambda: Gaussian(variance=0.01),
-            "studentt": lambda: StudentT(scale=0.1),
+            "gaussian": gaussian,
+            "studentt": student_t,
             "poisson": Poisson,
             "bernoulli": Bernoulli,
             "robustmax": lambda: MultiClass(num_classes),

@@ -1,4 +1,5 @@
-"""Starting values: inducing inputs by k-means, and the fixed linear mean functions between layers (Sec. 2.2 of [1]).
+"""Starting values: inducing inputs by k-means, the fixed linear mean functions between layers (Sec. 2.2 of [1]), and
+the variance of the noise by least squares.
 
 The mean function of an inner layer passes its inputs on: unchanged where the widths agree, projected on the top right
 singular vectors of the data where the layer is narrower, padded with zeros where it is wider. None of them is trained.
@@ -17,10 +18,13 @@ from gpflow.mean_functions import Identity, Linear, MeanFunction
 from gpflow.utilities import set_trainable
 from scipy.cluster.vq import kmeans2
 
-__all__ = ["inducing_inputs", "linear_mean", "linear_projection"]
+__all__ = ["inducing_inputs", "linear_mean", "linear_projection", "residual_variance"]
 
 #: k-means uses at most this many rows, or 50 for each centre if that is more.
 MAX_KMEANS_ROWS = 20_000
+
+LEAST_NOISE = 0.01
+"""Of the variance of the targets: no more is taken for sure at the start. The paper starts there, at any data."""
 
 
 def inducing_inputs(X: np.ndarray, num_inducing: int, *, seed: int = 0) -> np.ndarray:
@@ -85,3 +89,26 @@ def linear_mean(X: np.ndarray, output_dim: int) -> MeanFunction:
     mean_function = Linear(A=W, b=np.zeros(output_dim, dtype=default_float()))
     set_trainable(mean_function, False)
     return mean_function
+
+
+def residual_variance(X: np.ndarray, Y: np.ndarray) -> float:
+    """Variance of the noise to start a likelihood with: what least squares leaves of Y, on average over its columns.
+
+        sum_n (y_n - x_n w - b)^2 / (N - rank),                but at least `LEAST_NOISE` of the variance of y
+
+    A model that starts with less noise than there is follows the noise first and has to find its way back; one that
+    starts here is about as good as least squares from its first steps on.
+
+    :param X: training inputs [N, D], or a sample of them. :param Y: targets [N, P]. Both finite, in the model's units.
+    :return: positive, in the squared units of Y. The variance of y where least squares has no residuals, because it has
+        as many weights as rows.
+    """
+    X, Y = np.asarray(X, np.float64), np.asarray(Y, np.float64)
+    scale = np.std(X, axis=0)
+    inputs, targets = (X - X.mean(axis=0)) / np.where(scale > 0, scale, 1.0), Y - Y.mean(axis=0)
+    weights, _, rank, _ = np.linalg.lstsq(inputs, targets, rcond=None)
+    num_free = len(Y) - 1 - int(rank)
+    variance = np.mean(np.square(targets), axis=0)
+    residual = variance if num_free < 1 else np.sum(np.square(targets - inputs @ weights), axis=0) / num_free
+    found = float(np.mean(np.maximum(residual, LEAST_NOISE * variance)))
+    return found if found > 0 else LEAST_NOISE

@@ -4,8 +4,9 @@
     train_step = gpflow_deep.make_train_step(model, tf.keras.optimizers.Adam(0.01))
 
 `paper2017` is the model of Salimbeni & Deisenroth (2017); `modern` has what their later work found to train better:
-lengthscales of sqrt(D) and natural gradients for the last layer. Both expect standardised inputs (and, for regression,
-standardised targets): subtract the mean and divide by the standard deviation of the training set.
+lengthscales of sqrt(D), natural gradients for the last layer, and the noise that least squares leaves to start from. Both
+expect standardised inputs (and, for regression, standardised targets): subtract the mean and divide by the standard
+deviation of the training set.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from gpflow.likelihoods import Bernoulli, Gaussian, Likelihood, MultiClass, Ordi
 from gpflow.utilities import set_trainable
 
 from .deep_gp import DeepGP
-from .initialization import inducing_inputs, linear_mean, linear_projection
+from .initialization import inducing_inputs, linear_mean, linear_projection, residual_variance
 from .layers import Precision, SVGPLayer
 
 __all__ = ["modern", "paper2017"]
@@ -106,6 +107,8 @@ def modern(
 ) -> DeepGP:
     """The deep GP as its authors ran it later: lengthscales sqrt(D), no noise between layers, natural gradients.
 
+    The Gaussian likelihood starts with the variance that least squares leaves (`initialization.residual_variance`).
+
     With `natural_gradients` the last layer's `q_mu` and `q_sqrt` are marked untrainable, so that Adam leaves them to
     `gpflow.optimizers.NaturalGradient`; `gpflow_deep.make_train_step(model, optimizer, natgrad_gamma=0.1)` uses both.
     For likelihoods other than Gaussian start with `natgrad_gamma=0.01`: larger steps can leave the positive-definite
@@ -162,7 +165,8 @@ def _linear_model(
         raise ValueError(f"num_layers must be at least 1, got {num_layers}.")
     if kernels is not None and len(kernels) != num_layers:
         raise ValueError(f"kernels must have one kernel for each of the {num_layers} layers, got {len(kernels)}.")
-    likelihood = Gaussian(variance=0.01) if likelihood is None else likelihood
+    if likelihood is None:
+        likelihood = Gaussian(variance=residual_variance(X, Y) if lengthscale == "sqrt" else 0.01)
     _check_targets(likelihood, Y)
     D = X.shape[1]
     hidden_dim = min(30, D) if hidden_dim is None else hidden_dim

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from gpflow_deep import inducing_inputs, linear_mean
-from gpflow_deep.initialization import linear_projection
+from gpflow_deep.initialization import linear_projection, residual_variance
 
 
 def assert_distinct(Z: np.ndarray, M: int) -> None:
@@ -127,3 +127,30 @@ def test_wider_layers_are_padded_with_zeros(rng: np.random.Generator) -> None:
 def test_projection_needs_an_output() -> None:
     with pytest.raises(ValueError, match="output_dim must be at least 1, got 0"):
         linear_projection(np.zeros((3, 2)), 0)
+
+
+# The noise.
+
+
+def test_residual_variance_is_that_of_the_noise(rng: np.random.Generator) -> None:
+    """Of scikit-learn's least squares; unbiased, also with few rows; in any units; a constant column of X is harmless."""
+    from sklearn.linear_model import LinearRegression
+
+    X = np.concatenate([rng.normal(size=(60, 5)), np.full((60, 1), 7.0)], axis=1)
+    Y = X[:, :2] @ rng.normal(size=(2, 2)) + rng.normal(size=(60, 2))
+    residuals = Y - LinearRegression().fit(X, Y).predict(X)
+    np.testing.assert_allclose(residual_variance(X, Y), np.mean((residuals**2).sum(axis=0) / (60 - 1 - 5)), rtol=1e-10)
+    np.testing.assert_allclose(residual_variance(1e6 * X + 1e8, 1e3 * Y), 1e6 * residual_variance(X, Y), rtol=1e-5)
+    found = [residual_variance(A := rng.normal(size=(8, 4)), A[:, :1] + rng.normal(size=(8, 1))) for _ in range(4000)]
+    np.testing.assert_allclose(np.mean(found), 1.0, atol=5 * np.sqrt(2 / 3 / 4000))  # chi^2 of 3 degrees of freedom
+
+
+def test_residual_variance_where_least_squares_says_nothing(rng: np.random.Generator) -> None:
+    """An exact line gives the paper's share, as many weights as rows the variance of Y, constant targets a number."""
+    X = rng.normal(size=(30, 2))
+    Y = 3.0 * X[:, :1]
+    np.testing.assert_allclose(residual_variance(X, Y), 0.01 * Y.var(), rtol=1e-12)
+    few = rng.normal(size=(4, 6)), rng.normal(size=(4, 1))
+    np.testing.assert_allclose(residual_variance(*few), few[1].var(), rtol=1e-12)
+    assert residual_variance(X, np.full((30, 1), 2.0)) == 0.01
+    assert residual_variance(X[:1], Y[:1]) == 0.01
