@@ -6,8 +6,9 @@
     compress_with_darn.py decode --model=runs/mnist --input=images.darn --output=restored.npy
 
 --model is the run's folder or a darn.npz. Input: .npy or .csv[.gz] [N, n_x] of zeros and ones, or .npz with one of X,
-train, valid and test (chosen by --part; packed bits are recognised by `n_features`). Restored data are written as .npy,
-.npz (array X) or .csv. The file can only be restored with the same model, which it does not hold.
+train, valid and test (chosen by --part; packed bits are recognised by `n_features`); or, if --model is the folder of a
+run on a table, any table with its columns, which become the same bits. Restored data are bits, written as .npy, .npz
+(array X) or .csv. The file can only be restored with the same model, which it does not hold.
 
 Prints bits per image of the file, of the model's expected description length, and of zlib, bz2 and lzma on the packed
 bits.
@@ -21,7 +22,8 @@ from typing import Any, Literal
 
 from experiment import cli
 from experiment.cli.flags import at_least, group
-from experiment.data import arrays, views
+from experiment.data import arrays, tables, views
+from experiment.data.bits import read_alike
 from experiment.files import atomic_path, write_json
 from experiment.report.text import aligned
 from experiment.run import Devices, Seeds
@@ -56,12 +58,18 @@ class Codec:
             raise ValueError(f"--model must be a file, or the folder of a run that has ended; there is no {path}.")
         return load_darn(path)
 
+    @property
+    def schema(self) -> tables.Schema | None:
+        """How the columns of the table were read that the model was trained on; None if it was no table."""
+        path = Path(self.model).expanduser() / "columns.json"
+        return tables.load_schema(path) if path.is_file() else None
+
 
 @dataclass(frozen=True)
 class Encode:
     """Compress binary data without loss by a model that train_darn.py trained.
 
-    :param input: file with the data: .npy, .npz, .csv or .csv.gz, in place of --dataset.
+    :param input: file with the data: .npy, .npz, .csv or .csv.gz, or a table as in training; in place of --dataset.
     :param part: which array of an .npz file, or which part of --dataset; test if this is not given.
     :param rows: encode only the first rows; all if this is not given.
     :param check: decode the file again, and compare.
@@ -91,6 +99,8 @@ class Encode:
     def read(self) -> np.ndarray:
         """The data to encode, [N, n_x]; the codec checks their values."""
         if self.input is not None:
+            if (schema := self.codec.schema) is not None and arrays.has_names(self.input):
+                return read_alike(self.input, schema)[: self.rows]
             return arrays.read_rows(self.input, self.part)[: self.rows]
         if self.part == "X":
             raise ValueError("--part of a --dataset must be train, valid or test, got X.")

@@ -7,9 +7,11 @@ The output has one row for each row of --data, in the same order. Regression: `m
 Gaussian likelihood, the limits `lower` and `upper` of its central 95%: quantiles of the mixture that the deep GP
 predicts. Classification: the most probable label and the probability of each. All in the units of the data. If --data
 has the target, `log_density` (nats) is added and scores are printed. --run_dir=runs/houses/gp is the single-layer GP.
+Columns are read as in training. A missing value or an unknown level is an error, unless --missing or --unknown, here or
+in training, say what becomes of it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from experiment import cli
@@ -31,6 +33,7 @@ class Flags:
     :param data: table with the columns of the training data: .csv, .tsv or .txt (also packed), .parquet or .npz.
     :param output: file to write, .csv or .csv.gz; it is replaced if it exists.
     :param num_predict_samples: draws of the inner layers; as in training if not given.
+    :param na_values: texts that stand for a missing value, besides those of training.
     :param missing: what to do with missing values; impute puts in what the training rows say; as in training if not
         given.
     :param unknown: what to do with levels that the training data do not have; level reads them as a rare one, or as
@@ -42,6 +45,7 @@ class Flags:
     devices: Devices = group(omit=("strategy", "replicas"))
     output: str = "predictions.csv"
     num_predict_samples: int | None = None
+    na_values: tuple[str, ...] = ()
     missing: Missing | None = None
     unknown: Unknown | None = None
 
@@ -58,6 +62,7 @@ def main(flags: Flags) -> None:
     with float_type(Predictor.stored_float(folder)):
         predictor = Predictor.load(folder)
         schema = Schema.from_json(predictor.schema)
+        schema = replace(schema, na_values=(*schema.na_values, *flags.na_values))
         X, Y = apply_schema(schema, flags.data, missing=flags.missing, unknown=flags.unknown)
         predicted = predictor.predict(X, Y, num_samples=flags.num_predict_samples)
     table = pd.DataFrame(predictor.columns(predicted))

@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from experiment.data.delimited import HEAD_BYTES, dialect_of, open_unpacked
+from experiment.data.sources import is_delimited
 from experiment.files import atomic_path, read_npz
 
-__all__ = ["WRITTEN", "read_rows", "write_rows"]
+__all__ = ["WRITTEN", "has_names", "read_rows", "write_rows"]
 
 NAMES = ("X", "train", "valid", "test")
 WRITTEN = (".npy", ".npz", ".csv")
@@ -43,6 +45,19 @@ def read_rows(path: str | os.PathLike[str], part: str | None = None) -> NDArray[
         return np.load(path, allow_pickle=False) if suffix == "npy" else _read_csv(path)
     except (OSError, ValueError, EOFError, zlib.error) as error:
         raise ValueError(f"{path} cannot be read as rows of numbers ({error}); write it again.") from error
+
+
+def has_names(path: str | os.PathLike[str]) -> bool:
+    """Whether a file is a table whose columns have names: Parquet, or text with a line of names."""
+    path = Path(path)
+    if not is_delimited(path) or not path.is_file():
+        return path.suffix.lower() == ".parquet"
+    try:
+        with open_unpacked(path) as stream:
+            head = stream.read(HEAD_BYTES)
+        return dialect_of(head, str(path), is_whole=len(head) < HEAD_BYTES, names_optional=True).has_header
+    except (OSError, ValueError, EOFError, zlib.error):
+        return False  # who reads it says what is wrong
 
 
 def write_rows(path: str | os.PathLike[str], rows: NDArray[np.integer[Any]]) -> None:

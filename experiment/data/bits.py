@@ -23,7 +23,7 @@ from experiment.data.spec import TableSpec
 from experiment.files import read_npz
 from experiment.seeds import numpy_rng
 
-__all__ = ["PARTS", "Bits", "as_bits", "constant_columns", "density", "read_bits", "unpacked"]
+__all__ = ["PARTS", "Bits", "as_bits", "constant_columns", "density", "read_alike", "read_bits", "unpacked"]
 
 Bits = NDArray[np.uint8]
 
@@ -156,6 +156,15 @@ def read_bits(
         parts = {part: schema.filled(rows).astype(np.uint8) for part, rows in parts.items()}
     data = density(path.name.split(".")[0], parts, "; ".join(source), image_shape=image_shape, feature_names=names)
     return replace(data, schema=schema)
+
+
+def read_alike(path: str | os.PathLike[str], schema: Schema) -> Bits:
+    """The bits of another table, [N, D], as those of the table that `schema` came from.
+
+    :raises ValueError: as `tables.apply_schema`, and if numbers are not 0 and 1.
+    """
+    X, _ = tables.apply_schema(schema, path)
+    return as_bits(X, schema.feature_names, str(path))
 
 
 def _read_table(path: Path, spec: TableSpec) -> tuple[NDArray[np.float64], Schema, list[str]]:

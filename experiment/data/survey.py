@@ -32,6 +32,9 @@ MAX_COUNTED = 100_000
 MAX_LABELS = 1_000
 """Most different numbers of a target that are counted, to tell labels from a regression."""
 
+MAX_NAMED = 20
+"""Most columns that an error names."""
+
 MAX_FORCED_LEVELS = 1_000
 """Most levels with a column of their own, for columns that --categorical names."""
 
@@ -175,9 +178,10 @@ def check_missing(counts: Mapping[str, int], where: str) -> None:
     """:raises ValueError: if columns have missing values; names them with their counts and the flags that help."""
     bad = [f"{name!r} ({count})" for name, count in counts.items() if count]
     if bad:
+        more = f" and {len(bad) - MAX_NAMED} more columns" if len(bad) > MAX_NAMED else ""
         raise ValueError(
-            f"{where} has missing values in {', '.join(bad)}; give --missing=impute to put in means and most frequent "
-            "levels of the training rows, or leave columns out with --ignore."
+            f"{where} has missing values in {', '.join(bad[:MAX_NAMED])}{more}; give --missing=impute to put in means "
+            "and most frequent levels of the training rows, or leave columns out with --ignore."
         )
 
 

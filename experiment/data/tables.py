@@ -8,6 +8,7 @@ What each column is follows from its values, see :mod:`experiment.data.inference
 :mod:`experiment.data.features`. The target decides the task, see :mod:`experiment.data.targets`.
 """
 
+import json
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -31,7 +32,8 @@ from experiment.data.spec import Missing, TableSpec, Task, Unknown
 from experiment.data.survey import is_missing, look, parsed
 from experiment.data.usable import Usable, usable
 
-__all__ = ["Encoded", "Schema", "TableSpec", "apply_schema", "columns_of", "encode_table", "read_table", "schema_of"]
+__all__ = ["Encoded", "Schema", "TableSpec", "apply_schema", "columns_of", "encode_table", "load_schema"]
+__all__ += ["read_table", "schema_of"]
 
 
 def read_table(source: Any, spec: TableSpec = TableSpec()) -> Rows:
@@ -156,6 +158,17 @@ def schema_of(data: Rows) -> Schema:
     if schema.fills is None and "train" in data.parts:
         schema = schema.learned(data.train.X, data.name)
     return schema
+
+
+def load_schema(path: str | os.PathLike[str]) -> Schema:
+    """A schema from a JSON file, such as columns.json of a run.
+
+    :raises ValueError: if it is damaged.
+    """
+    try:
+        return Schema.from_json(json.loads(Path(path).read_text(encoding="utf-8")))
+    except (TypeError, ValueError, AttributeError) as error:
+        raise ValueError(f"{path} is damaged ({error}); take an undamaged copy.") from error
 
 
 def apply_schema(

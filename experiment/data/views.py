@@ -43,9 +43,9 @@ class Source:
             raise ValueError(f"give --dataset or --data, not both, got {self.dataset!r} and {self.data!r}.")
 
 
-def check_table(source: Source, table: TableSpec) -> None:
+def check_table(source: Source, table: TableSpec, view: View = "supervised") -> None:
     """:raises ValueError: if flags describe a table, but there is none; names the first one."""
-    if source.data is None and table.given():
+    if table.given() and (source.data is None or view not in ("supervised", "binary")):
         raise ValueError(f"--{table.given()[0]} describes your own table; give it with --data, or leave it out.")
 
 
@@ -72,7 +72,7 @@ def load(
     :param max_images: of "images": use only the first training images (before some are set aside) and test images.
     :raises ValueError: as the readers; a known set without this view is named with those that have it.
     """
-    check_table(source, table)
+    check_table(source, table, view)
     name, is_known = source.dataset or default, source.data is None
     if view == "supervised":
         data = catalogue.read(name, view, source.data_dir) if is_known else tables.read_table(source.data, table)

@@ -28,7 +28,9 @@ from experiment.run.loop import Every, Fitted, fit
 from experiment.run.selection import Best, Rule, newest
 from experiment.run.writer import Shown, Writer
 
-__all__ = ["About", "Run", "Settings", "open_run"]
+__all__ = ["About", "Columns", "Run", "Settings", "open_run"]
+
+_OVERRULED = "To read columns otherwise: --ignore, --categorical, --numeric, --dates, --na_values."
 
 
 class Columns(Protocol):
@@ -141,7 +143,7 @@ def open_run(
         print(f"{data.name}: {data.source}\nrows: {dict(data.sizes)}", flush=True)
         if data.schema is not None:
             write_json(opened.columns_file, data.schema.to_json())
-            print(f"\n{aligned(data.schema.table(), is_text=True)}\n", flush=True)
+            print(f"\n{aligned(data.schema.table(), is_text=True)}\n\n{_OVERRULED}\n", flush=True)
         yield Run(settings, flags, data, opened, strategy, versions=folder.versions_text(record))
 
 

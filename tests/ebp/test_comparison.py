@@ -152,6 +152,24 @@ def test_nothing_is_learned_from_test_rows(data: Any) -> None:
     assert results[0]["binary P"]["errors_percent"] != results[1]["binary P"]["errors_percent"]
 
 
+def test_raw_inputs_are_prepared_by_the_training_rows_of_each_fold(data: Any) -> None:
+    """Here missing values; the coding sees what is put in."""
+    X, Y, folds = data
+    X = np.where(np.arange(300).reshape(60, 5) % 7 == 0, np.nan, X)
+
+    def filled(train: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        mean = np.nanmean(train, axis=0)
+        return np.where(np.isnan(train), mean, train), np.where(np.isnan(test), mean, test)
+
+    comparison = Comparison(ComparisonConfig(hidden=(4,), epochs=1), X, Y, folds, prepare=filled)
+    for number, (rows, test_rows) in enumerate(folds):
+        train, test = filled(X[rows], X[test_rows])
+        coding, fold = InputCoding.fit("zscore", train), comparison.fold(number)
+        np.testing.assert_array_equal(fold.X, coding.transform(train))
+        np.testing.assert_array_equal(fold.X_test, coding.transform(test))
+    assert all(np.isfinite(model["last_percent"]) for model in comparison.run().values())
+
+
 @pytest.mark.parametrize("stop", [1, 3, 4, 8])
 def test_a_restored_comparison_goes_on_to_the_same_bits(stop: int, data: Any, tmp_path: Path) -> None:
     """Stopped between epochs of either kind of weights, before a rival, and in the last fold."""

@@ -6,11 +6,14 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from darn.model import DARN, DARNConfig
 from darn.serialization import save_darn
 from experiment.cli.flags import named_flags
+from experiment.data.bits import read_bits
+from experiment.files import write_json
 from scripts.compress_with_darn import Decode, Encode, decode, encode
 from tests.scripts.running import Finished, called, run
 
@@ -40,6 +43,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "other.darn").write_bytes(b"something else")
     (folder / "kept.npy").write_bytes(b"kept")
     (folder / "empty").mkdir()
+    shop = pd.DataFrame({"paid": rng.choice(["yes", "no"], 40), "kind": rng.choice(["ale", "bun", "cod"], 40)})
+    shop.assign(new=rng.integers(0, 2, 40)).to_csv(folder / "shop.csv", index=False)
+    shop.iloc[:9, ::-1].assign(new=1, other="x").to_csv(folder / "more.tsv", index=False, sep="\t")
+    shop.iloc[:9].to_csv(folder / "fewer.csv", index=False)
+    data = read_bits(folder / "shop.csv")
+    assert data.schema is not None
+    save_darn(folder / "shop" / "darn.npz", DARN(DARNConfig(5, (2,)), seed=2, data=data.train.X))
+    write_json(folder / "shop" / "columns.json", data.schema.to_json())
     for name, config in {
         "other": DARNConfig(11, (4,)),
         "nade": DARNConfig(11, (4,), prior="nade"),
@@ -60,9 +71,15 @@ GOOD = {
     "csv": [*DECODE, "--input=in.npy.darn", "--output=out.csv"],
     "part back": [*DECODE, "--input=part.darn", "--output=part.npy"],
     "lengths": [*ENCODE[:2], "--input=in.npy", "--output=x.darn", "--length_samples=50", "--report=report.json"],
+    "table": ["encode", "--model=shop", "--input=more.tsv", "--output=shop.darn", "--length_samples=0"],
+    "bits": ["decode", "--model=shop", "--input=shop.darn", "--output=shop_bits.csv"],
+    "bits again": ["encode", "--model=shop", "--input=shop_bits.csv", "--output=again.darn", "--length_samples=0"],
     "digits": ["encode", "--model=digits.npz", "--dataset=digits", "--output=d.darn", "--rows=20", "--check"],
 }
 BAD = {
+    "must have the columns of the training data, but lacks 'new'": [
+        *("encode", "--model=shop", "--input=fewer.csv", "--output=y.darn"),
+    ],
     "say encode or decode, then flags, --name=value, got 'compress'": ["compress", "--model=run", "--output=x"],
     "say encode or decode, then flags, --name=value, got ''": [],
     "of a run that has ended; there is no empty": ["encode", "--model=empty", "--input=in.npy", "--output=y.darn"],
@@ -109,6 +126,15 @@ def test_files_of_all_kinds(folder: Path, finished: dict[str, Finished]) -> None
     np.testing.assert_array_equal(np.loadtxt(folder / "out.csv", delimiter=","), images)
     np.testing.assert_array_equal(np.load(folder / "part.npy"), images[200:270])
     assert not list(folder.glob(".tmp-*"))
+
+
+def test_a_table_becomes_the_bits_that_the_model_was_trained_on(folder: Path, finished: dict[str, Finished]) -> None:
+    """Whatever the order of its columns; the restored bits are not a table, and are encoded as they are."""
+    assert finished["bits again"].code == 0
+    table = pd.read_csv(folder / "shop.csv").iloc[:9]
+    expected = [table["paid"] == "yes", *(table["kind"] == kind for kind in ("ale", "bun", "cod")), np.ones(9)]
+    np.testing.assert_array_equal(np.loadtxt(folder / "shop_bits.csv", delimiter=","), np.stack(expected, axis=1))
+    assert (folder / "again.darn").read_bytes() == (folder / "shop.darn").read_bytes()
 
 
 def test_what_is_printed(folder: Path, finished: dict[str, Finished]) -> None:

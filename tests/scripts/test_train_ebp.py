@@ -47,7 +47,7 @@ ERRORS: list[tuple[list[str], str]] = [
     (["--dataset=no_such_data"], "--dataset must be one of amazon_.*wine.*got 'no_such_data'"),
     (["--dataset=reuters_i6"], "needs text/reuters_i6.npz, and no --data_dir was given"),
     (["--dataset=mnist"], "data set 'mnist' needs .*--data_dir"),
-    (["--target=price"], "--target and --task describe your own table"),
+    (["--target=price"], "--target describes your own table; give it with --data"),
     ([*BINARY, "--seeds=2"], "Unknown command line flag 'seeds'"),
     ([*BINARY, "stray"], "all arguments must be flags, --name=value, got 'stray'"),
     ([*BINARY, "--resume"], "holds no run to resume"),

@@ -238,6 +238,15 @@ def test_text_of_too_many_values_is_one_error_for_all_columns() -> None:
     assert [row[:2] for row in data.schema.table()[1:3]] == [["name", "ignored"], ["a", "number"]]
 
 
+def test_missing_values_of_many_columns_are_counted() -> None:
+    frame = pd.DataFrame(np.where(np.eye(30) == 1, np.nan, 1.5)).rename(columns=str).assign(t=np.arange(30) / 3)
+    frame = frame.rename(columns={str(d): f"x{d}" for d in range(30)})
+    with pytest.raises(
+        ValueError, match=r"missing values in 'x0' \(1\), .*'x19' \(1\) and 10 more columns; give --missing"
+    ):
+        read(frame, target="t")
+
+
 def test_categorical_takes_more_levels_up_to_a_limit() -> None:
     assert read(_levels(60), target="t", categorical=("c",)).parts["all"].X.shape == (120, 60)
     with pytest.raises(ValueError, match=r"in 'c' \(1001\); .*--rare=N, .* or 1000 with --categorical=c"):

@@ -146,12 +146,12 @@ def test_a_view_that_a_set_lacks_is_refused_with_those_that_have_it() -> None:
 def test_flags_that_do_not_go_together_are_refused() -> None:
     with pytest.raises(ValueError, match=r"give --dataset or --data, not both, got 'digits' and 'own.csv'"):
         Source(dataset="digits", data="own.csv")
-    for wrong in ({"target": ("price",)}, {"task": "binary"}, {"missing": "impute"}, {"rare": 10}):
-        for view in ("supervised", "binary"):
-            with pytest.raises(
-                ValueError, match=f"--{next(iter(wrong))} describes your own table; give it with --data"
-            ):
-                views.load(Source(dataset="digits"), view, table=TableSpec(**wrong))
+    known, images = Source(dataset="digits"), Source(data="own.npz")
+    for source, view in ((known, "supervised"), (known, "binary"), (images, "images")):
+        for wrong in (TableSpec(target=("price",)), TableSpec(missing="impute"), TableSpec(rare=10)):
+            message = f"--{wrong.given()[0]} describes your own table; give it with --data"
+            with pytest.raises(ValueError, match=message):
+                views.load(source, view, table=wrong)
 
 
 WITHOUT_TENSORFLOW = """

@@ -141,6 +141,31 @@ def test_a_run_from_its_folder_to_its_result(tmp_path: Path, capsys: pytest.Capt
     )
 
 
+class Columns:
+    """How the columns of a table were read."""
+
+    def table(self) -> list[list[str]]:
+        return [["column", "read as", "becomes"], ["a", "number", "a"], ["colour", "category", "2 columns"]]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"columns": ["a", "colour"]}
+
+
+def test_how_a_table_was_read_is_printed_and_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with open_run(settings(tmp_path), FLAGS, Data(schema=Columns())):
+        lines = capsys.readouterr().out.splitlines()
+    assert lines[2:] == [
+        "",
+        "column  read as   becomes",
+        "a       number    a",
+        "colour  category  2 columns",
+        "",
+        "To read columns otherwise: --ignore, --categorical, --numeric, --dates, --na_values.",
+        "",
+    ]
+    assert json.loads((tmp_path / "columns.json").read_text()) == {"columns": ["a", "colour"]}
+
+
 def test_what_tensorboard_shows_of_a_run(tmp_path: Path) -> None:
     """Scalars with speed, flags and versions as text; what an evaluation shows at evaluations only; and the end."""
     shown: list[int] = []

@@ -1,0 +1,114 @@
+"""`experiment.data.survey`: what is counted, at once or block by block."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from experiment.data import survey as survey_module
+from experiment.data.columns import Column
+from experiment.data.spec import TableSpec
+from experiment.data.survey import Facts, Survey, features_of, labels, look, parsed
+
+COLUMNS = {
+    column.name: column
+    for column in (
+        Column("size", "number"),
+        Column("kind", "category"),
+        Column("sold", "date", date_format="%Y-%m-%d %H:%M"),
+        Column("label", "number"),
+        Column("id", "ignored"),
+    )
+}
+
+
+def table(rng: np.random.Generator, num_rows: int = 60) -> pa.Table:
+    """Cells as a text file has them; a tenth of them is empty."""
+    days = np.datetime64("2019-12-20") + rng.integers(0, 30, num_rows)
+    columns = {
+        "size": rng.normal(size=num_rows).astype(str),
+        "kind": rng.choice(["ape", "bee"], num_rows),
+        "sold": np.char.add(days.astype(str), " 10:00"),
+        "label": rng.integers(3, 6, num_rows).astype(str),
+        "id": np.arange(num_rows).astype(str),
+    }
+    is_missing = rng.random((num_rows, 5)) < 0.1
+    return pa.table({name: np.where(is_missing[:, i], "", cells) for i, (name, cells) in enumerate(columns.items())})
+
+
+def surveyed(rows: pa.Table) -> Survey:
+    return look(parsed(COLUMNS, rows, where="here"), COLUMNS.values(), targets=("label",))
+
+
+def test_blocks_together_are_the_whole(rng: np.random.Generator) -> None:
+    rows = table(rng)
+    whole = surveyed(rows)
+    first, *others = (surveyed(rows.slice(start, 15)) for start in range(0, 60, 15))
+    for other in others:
+        first = first.merge(other)
+    assert first == whole
+    assert whole.num_rows == 60
+    kinds = rows["kind"].to_pylist()
+    assert whole.facts["kind"].counts == {kind: kinds.count(kind) for kind in ("ape", "bee")}
+    assert whole.facts["kind"].num_missing == kinds.count("")
+    assert set(whole.facts["label"].counts) == {"3", "4", "5"}
+    assert whole.facts["size"].counts == {}
+    assert "id" not in whole.facts
+
+
+def test_a_block_without_values(rng: np.random.Generator) -> None:
+    rows = table(rng)
+    whole, nothing = surveyed(rows), surveyed(rows.slice(0, 0))
+    assert whole.merge(nothing).facts == nothing.merge(whole).facts == whole.facts
+
+
+@pytest.mark.parametrize(
+    ("values", "is_whole", "counts"),
+    [
+        ([1.0, 2.0, 1.0, np.nan], True, {"1": 2, "2": 1}),
+        ([1.0, 2.5], False, {}),
+        ([1.0, np.inf], False, {}),
+        (list(np.arange(1000.0)), True, {str(i): 1 for i in range(1000)}),
+        (list(np.arange(1001.0)), False, {}),
+    ],
+)
+def test_numbers_of_a_target(values: list[float], is_whole: bool, counts: dict[str, int]) -> None:
+    facts = look({"t": np.array(values)}, [Column("t", "number")], targets=("t",)).facts["t"]
+    assert (facts.is_whole, facts.counts) == (is_whole, counts)
+
+
+def test_labels_are_texts() -> None:
+    numbers = labels(np.array([3.0, np.nan, 2.5, -1.0]), Column("t", "number"))
+    assert numbers.tolist() == ["3", None, "2.5", "-1"]
+    truths: Any = {"true": ("ja", "Ja"), "false": ("nein",)}
+    assert labels(np.array([1.0, 0.0]), Column("t", "boolean", **truths)).tolist() == ["ja", "nein"]
+    assert labels(np.array([1.0, 0.0]), Column("t", "boolean", true=("TRUE",), false=("FALSE",))).tolist() == [
+        "True",
+        "False",
+    ]
+
+
+def test_too_many_texts_to_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(survey_module, "MAX_COUNTED", 5)
+    found = {"name": np.array(list("abcde"), dtype=object)}
+    survey = look(found, [Column("name", "text")])
+    with pytest.raises(ValueError, match="'name' has more than 5 different texts; leave it out with --ignore=name"):
+        survey.merge(look({"name": np.array(["f"], dtype=object)}, [Column("name", "text")]))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "parts"),
+    [
+        ((2019, 17900, 5, 0, 0), (2020, 18400, 300, 6, 23), ("day", "day_of_year", "weekday", "hour")),
+        ((2019, 17900, 5, 0, 0), (2019, 18200, 300, 6, 0), ("day", "weekday")),
+        ((2019, 17900, 5, 3, 8), (2019, 17900, 5, 3, 17), ("hour",)),
+        ((2019, 17900, 5, 3, 8), (2019, 17900, 5, 3, 8), ("day",)),
+        ((2015, 16000, 1, 0, 0), (2020, 18000, 1, 6, 0), ("day", "weekday")),
+    ],
+)
+def test_parts_of_dates_that_vary(low: tuple[float, ...], high: tuple[float, ...], parts: tuple[str, ...]) -> None:
+    """Within a year the day of the year is the day but for a constant."""
+    survey = Survey(9, {"d": Facts(low=low, high=high)})
+    (feature,) = features_of([Column("d", "date")], survey, TableSpec(), "here")
+    assert feature.parts == parts
