@@ -96,7 +96,7 @@ def main(flags: Flags) -> None:
         list_runs(flags.folder, sweep, runs, program)
         return
     report = carry_out(flags, sweep, runs, full, program)
-    if text := tables(flags, sweep):
+    if report.done and (text := tables(flags, sweep)):
         print(f"\n{text}")
     conclude(flags, len(runs), report)
 

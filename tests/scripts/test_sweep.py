@@ -14,7 +14,7 @@ import pytest
 from experiment.locks import lock
 from experiment.sweeps import SweepDir, expand, parse
 from scripts import sweep
-from tests.scripts.running import Finished, called, command, environment, run
+from tests.scripts.running import SCRIPTS, Finished, called, command, environment, run
 
 FILE = """
 script = "train_dgp.py"
@@ -103,6 +103,14 @@ def test_dry_run_prints_commands_that_can_be_called(tmp_path: Path) -> None:
     own = FILE.replace("[axes]", "threads = 4\n[axes]")
     assert "--threads=4" in call(written(tmp_path, own), "small.toml", "--dry_run", "--threads=2").out
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    "file", sorted((SCRIPTS.parent / "results" / "sweeps").glob("*.toml")), ids=lambda file: file.stem
+)
+def test_the_sweeps_of_the_results_have_flags_that_their_scripts_take(tmp_path: Path, file: Path) -> None:
+    done = call(tmp_path, str(file), "--dry_run", "--data_dir=there")
+    assert (done.code, done.err) == (0, "")
 
 
 def test_a_second_sweep_is_refused(tmp_path: Path) -> None:

@@ -1,10 +1,11 @@
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from experiment.sweeps import spec
+from experiment.sweeps import expand, spec
 from experiment.sweeps.spec import Column, Number, parse, read
 
 FILE = """
@@ -157,3 +158,13 @@ def test_sweeps_do_without_tensorflow() -> None:
     heavy = "{'tensorflow', 'pandas', 'matplotlib'}"
     program = f"import experiment.sweeps, experiment.sweeps.progress, sys; assert not {heavy} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_the_files_of_the_documentation_and_of_the_results_can_be_read() -> None:
+    root = Path(__file__).resolve().parents[3]
+    shown = re.findall(r"^```toml\n(.*?)^```", (root / "docs" / "sweeps.md").read_text(encoding="utf-8"), re.S | re.M)
+    kept = [path.read_text(encoding="utf-8") for path in sorted((root / "results" / "sweeps").glob("*.toml"))]
+    assert len(shown) == 1
+    assert len(kept) >= 1
+    for text in [*shown, *kept]:
+        assert len(expand(parse(text))) > 1
