@@ -8,7 +8,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-__all__ = ["MARKERS", "MISSING", "Cells", "Contents", "cells_of", "is_missing", "is_text", "matches", "one_chunk"]
+__all__ = [
+    "MARKERS",
+    "MISSING",
+    "Cells",
+    "Contents",
+    "cells_of",
+    "is_missing",
+    "is_text",
+    "matches",
+    "missing_texts",
+    "one_chunk",
+]
 
 MISSING = (
     *("", "NaN", "nan", "NAN", "-NaN", "-nan", "NaT", "null", "NULL", "Null"),
@@ -95,20 +106,24 @@ def one_chunk(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray:
 
 def cells_of(values: pa.ChunkedArray | pa.Array) -> Cells:
     """The different texts of a column of strings and the rows that they stand in."""
-    encoded = one_chunk(values).dictionary_encode().unify_dictionaries()
+    encoded = one_chunk(values).dictionary_encode()  # all chunks get the same dictionary
     texts = pc.utf8_trim_whitespace(encoded.chunk(0).dictionary)
     parts = [chunk.indices.fill_null(-1).to_numpy(zero_copy_only=False) for chunk in encoded.chunks]
     return Cells(texts, np.concatenate(parts).astype(np.int32, copy=False))
 
 
-def is_missing(texts: pa.Array, na_values: Sequence[str], *, markers: bool) -> NDArray[np.bool_]:
-    """Which texts stand for a missing value.
+def missing_texts(na_values: Sequence[str], *, markers: bool) -> list[str]:
+    """The texts that stand for a missing value.
 
     :param na_values: texts that do so besides :data:`MISSING`.
     :param markers: whether :data:`MARKERS` do so, too.
     """
-    names = {*MISSING, *(MARKERS if markers else ()), *(value.strip() for value in na_values)}
-    return _as_numpy(pc.is_in(texts, value_set=pa.array(sorted(names), texts.type)))
+    return sorted({*MISSING, *(MARKERS if markers else ()), *(value.strip() for value in na_values)})
+
+
+def is_missing(texts: pa.Array, na_values: Sequence[str], *, markers: bool) -> NDArray[np.bool_]:
+    """Which texts stand for a missing value; see :func:`missing_texts`."""
+    return _as_numpy(pc.is_in(texts, value_set=pa.array(missing_texts(na_values, markers=markers), texts.type)))
 
 
 def matches(texts: pa.Array, pattern: str) -> NDArray[np.bool_]:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from experiment.data import numerals, times
-from experiment.data.cells import cells_of, is_missing, one_chunk
+from experiment.data.cells import cells_of, is_missing, missing_texts, one_chunk
 from experiment.data.numerals import Style
 from experiment.data.typed import days_of, decoded, floats_of, hours_of, kind_of_type, texts_of
 
@@ -154,7 +154,7 @@ def misfit(what: str, column: Column, text: str, row: int, count: int) -> str:
 
 def _read(
     values: pa.ChunkedArray, column: Column, where: str, na_values: Sequence[str]
-) -> tuple[NDArray[Any], NDArray[np.bool_] | None, Any]:
+) -> tuple[NDArray[Any], NDArray[np.bool_] | None, Sequence[str]]:
     """Values, which of them do not fit (None: none), and what to call them."""
     kind = kind_of_type(values.type)
     what = f"column {column.name!r} of {where}"
@@ -175,7 +175,8 @@ def _read(
     if kind != column.kind and {kind, column.kind} != {"number", "boolean"}:
         raise ValueError(f"{what} must hold {_MEANING[column.kind]}, got values of type {values.type}; convert them.")
     found = {"date": days_of, "time": hours_of}.get(column.kind, floats_of)(values)
-    found[np.isin(found, _missing_values(column, na_values))] = np.nan
+    if na_values:
+        found[np.isin(found, _missing_values(column, na_values))] = np.nan
     bad = ~np.isnan(found) & ~np.isin(found, (0, 1)) if column.kind == "boolean" else None
     return found, bad, [f"{value:.15g}" for value in found] if bad is not None and bad.any() else ()
 
@@ -200,11 +201,12 @@ def _levels(values: pa.ChunkedArray, na_values: Sequence[str]) -> NDArray[np.obj
 
 def _from_texts(
     values: pa.ChunkedArray, column: Column, na_values: Sequence[str]
-) -> tuple[NDArray[np.float64], NDArray[np.bool_] | None, pa.ChunkedArray]:
-    if column.kind == "number" and style_of(column) == Style() and not na_values:
-        plain = numerals.plain_numbers(values)
+) -> tuple[NDArray[np.float64], NDArray[np.bool_] | None, Sequence[str]]:
+    if column.kind == "number" and style_of(column) == Style():
+        plain = numerals.plain_numbers(values, missing_texts(na_values, markers=True))
         if plain is not None:
-            return plain, None, values
+            plain[np.isin(plain, _missing_values(column, na_values))] = np.nan
+            return plain, None, ()
     cells = cells_of(values)
     is_word = column.kind == "boolean" and "true" not in {word.casefold() for word in column.true}
     missing = is_missing(cells.texts, na_values, markers=not is_word)
@@ -249,7 +251,7 @@ def _problem(entries: Mapping[str, Any]) -> str:
         return f"its kind is {column.kind!r:.80}"
     if (
         column.decimal not in (".", ",")
-        or column.thousands not in numerals.THOUSANDS
+        or column.thousands not in numerals.GROUPS
         or column.decimal == column.thousands
     ):
         return f"its decimal sign is {column.decimal!r:.20} and its thousands are {column.thousands!r:.20}"

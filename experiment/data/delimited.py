@@ -10,6 +10,7 @@ Rows are numbered from 0 below the header; empty lines do not count.
 """
 
 import bz2
+import codecs
 import csv
 import gzip
 import io
@@ -17,15 +18,24 @@ import lzma
 import os
 import re
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import pyarrow as pa
 import pyarrow.csv
 
-__all__ = ["COMPRESSIONS", "HEAD_BYTES", "Dialect", "compression_of", "dialect_of", "open_unpacked", "read_text"]
+__all__ = [
+    "COMPRESSIONS",
+    "HEAD_BYTES",
+    "Dialect",
+    "check_quotes",
+    "compression_of",
+    "dialect_of",
+    "open_unpacked",
+    "read_text",
+]
 
 HEAD_BYTES = 2**18
 """How much of a file decides its delimiter."""
@@ -36,6 +46,9 @@ DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 """What may stand between columns, and its name."""
 
 _HEAD_ROWS = 100
+_PIECE, _BLOCK = 2**20, 2**24
+_SEAL = "\x1fend of the table\x1f"
+_CODECS = {"utf-8": "utf-8-sig", "utf-16": "utf-16"}
 _MAX_RATIO, _MAX_BYTES = 200, 2**31
 _NUMBER = re.compile(r"[-+]?\d*[.,]?\d+([eE][-+]?\d+)?")
 
@@ -67,48 +80,56 @@ def open_unpacked(path: str | os.PathLike[str]) -> IO[bytes]:
 
     :raises ValueError: if a .zip file does not hold exactly one file, and while reading, if a file unpacks to more than
         2 GiB and 200 times its own size.
-    :raises OSError: as `open`.
+    :raises OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile: if it cannot be read, or is damaged.
     """
     path, packed = Path(path), compression_of(path)
     if not packed:
         return open(path, "rb")
-    limit = max(_MAX_BYTES, _MAX_RATIO * path.stat().st_size)
-    stream: Any
     if packed == "zip":
         archive = zipfile.ZipFile(path)
         names = [name for name in archive.namelist() if not name.endswith("/") and not name.startswith("__MACOSX")]
         if len(names) != 1:
             raise ValueError(f"{path} must hold one file, got {len(names)}; unpack it and give one of them.")
-        stream = archive.open(names[0])
+        stream: Any = archive.open(names[0])
     else:
         openers: dict[str, Any] = {"gz": gzip.open, "bz2": bz2.open, "xz": lzma.open}
         stream = openers[packed](path, "rb")
-    return io.BufferedReader(_Bounded(stream, limit, str(path)), 2**20)
+    limit = max(_MAX_BYTES, _MAX_RATIO * path.stat().st_size)
+    return cast(IO[bytes], io.BufferedReader(_Pieces(_bounded(stream, limit, path)), _PIECE))
 
 
-class _Bounded(io.RawIOBase):
-    """A stream that refuses to give more than `limit` bytes."""
+class _Pieces(io.RawIOBase):
+    """Pieces of bytes as a stream."""
 
-    def __init__(self, stream: IO[bytes], limit: int, where: str) -> None:
+    def __init__(self, pieces: Iterator[bytes]) -> None:
         super().__init__()
-        self._stream, self._left, self._where, self._limit = stream, limit, where, limit
+        self._pieces, self._rest = pieces, memoryview(b"")
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        data = self._stream.read(len(buffer))
-        self._left -= len(data)
-        if self._left < 0:
-            raise ValueError(
-                f"{self._where} unpacks to more than {self._limit:,} bytes; unpack it yourself if you trust its source."
-            )
-        buffer[: len(data)] = data
-        return len(data)
+        while not self._rest:
+            piece = next(self._pieces, None)
+            if piece is None:
+                return 0
+            self._rest = memoryview(piece)
+        count = min(len(buffer), len(self._rest))
+        buffer[:count], self._rest = self._rest[:count], self._rest[count:]
+        return count
 
-    def close(self) -> None:
-        self._stream.close()
-        super().close()
+
+def _bounded(stream: IO[bytes], limit: int, path: Path) -> Iterator[bytes]:
+    """The pieces of an unpacked stream, which is closed at its end."""
+    size = 0
+    with stream:
+        while piece := stream.read(_PIECE):
+            size += len(piece)
+            if size > limit:
+                raise ValueError(
+                    f"{path} unpacks to more than {limit:,} bytes; unpack it yourself if you trust its source."
+                )
+            yield piece
 
 
 def dialect_of(head: bytes, where: str, *, is_whole: bool, names_optional: bool = False) -> Dialect:
@@ -121,9 +142,7 @@ def dialect_of(head: bytes, where: str, *, is_whole: bool, names_optional: bool 
         more than one delimiter fits.
     """
     text, encoding = _decoded(head, where, is_whole)
-    if not is_whole:
-        text = text[: max(text.rfind("\n"), text.rfind("\r")) + 1] or text
-    rows = {delimiter: _rows(text, delimiter, where) for delimiter in DELIMITERS}
+    rows = {delimiter: _rows(text, delimiter, where, is_whole) for delimiter in DELIMITERS}
     delimiter = _delimiter(rows, where)
     if not rows[delimiter]:
         raise ValueError(f"{where} is empty; check how it was written.")
@@ -157,35 +176,91 @@ def read_text(
     :param has_header: whether the first row is the header, which is left out.
     :param first_row: number of the first row, for errors.
     :raises ValueError: naming `where` and the row: a row with more or fewer values than there are columns, a quotation
-        mark that is never closed, or text in another encoding; damaged or truncated packed files.
+        mark that is never closed, or text in another encoding.
     """
-    content = stream if isinstance(stream, bytes) else stream.read()
-    bad: list[Any] = []
+    source = io.BytesIO(stream) if isinstance(stream, bytes) else stream
+    names = [str(d) for d in range(len(dialect.names))]
+    ragged: list[pa.csv.InvalidRow] = []
 
-    def note(row: Any) -> str:
-        bad.append(row)
+    def judge(row: pa.csv.InvalidRow) -> str:
+        if not row.text.strip() and dialect.delimiter not in row.text:
+            return "skip"  # a line of spaces
+        ragged.append(row)
         return "error"
 
-    names = [str(d) for d in range(len(dialect.names))]
     try:
         table = pa.csv.read_csv(
-            io.BytesIO(content),
-            read_options=pa.csv.ReadOptions(column_names=names, encoding=dialect.encoding, use_threads=False),
+            io.BufferedReader(_Pieces(_sealed(source, dialect)), _PIECE),
+            read_options=pa.csv.ReadOptions(column_names=names, use_threads=False, block_size=_BLOCK),
             parse_options=pa.csv.ParseOptions(
-                delimiter=dialect.delimiter, newlines_in_values=True, invalid_row_handler=note
+                delimiter=dialect.delimiter, newlines_in_values=True, invalid_row_handler=judge
             ),
             convert_options=pa.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
         )
     except (pa.ArrowInvalid, UnicodeError) as error:
-        raise ValueError(f"{where} is no readable, complete CSV file in UTF-8 ({error}); write it again.") from error
-    return table.slice(int(has_header)).rename_columns(list(dialect.names))
+        if ragged:
+            row = ragged[0].number - 1 - has_header + first_row
+            raise ValueError(_ragged(ragged[0], row, dialect, where)) from error
+        raise ValueError(_unreadable(error, where)) from error
+    last = table.num_rows - 1
+    if any(column[last].as_py() != _SEAL for column in table.columns):
+        raise ValueError(
+            f"{where} has a quotation mark in row {last - has_header + first_row} (from 0) that is never closed; mend it."
+        )
+    return table.slice(int(has_header), last - has_header).rename_columns(list(dialect.names))
+
+
+def check_quotes(stream: IO[bytes], dialect: Dialect, where: str) -> None:
+    """Whether quotation marks stand around whole fields: one that is missing would join rows.
+
+    :raises ValueError: naming the line, if one does not.
+    """
+    lines = io.TextIOWrapper(stream, encoding=_CODECS[dialect.encoding], newline="")
+    reader = csv.reader(lines, delimiter=dialect.delimiter, strict=True)
+    try:
+        for _ in reader:
+            pass
+    except csv.Error as error:
+        raise ValueError(
+            f"{where} has a quotation mark that is not closed, or not at the end of its field, up to line "
+            f"{reader.line_num} ({error}); mend it."
+        ) from error
+
+
+def _sealed(stream: IO[bytes], dialect: Dialect) -> Iterator[bytes]:
+    """The bytes of a text in UTF-8, and a last row that an open quotation mark would swallow."""
+    decoder = codecs.getincrementaldecoder("utf-16")() if dialect.encoding == "utf-16" else None
+    while piece := stream.read(_PIECE):
+        yield piece if decoder is None else decoder.decode(piece).encode()
+    if decoder is not None:
+        yield decoder.decode(b"", final=True).encode()
+    yield ("\n" + dialect.delimiter.join([_SEAL] * len(dialect.names)) + "\n").encode()
+
+
+def _ragged(row: pa.csv.InvalidRow, number: int, dialect: Dialect, where: str) -> str:
+    if _SEAL in row.text:
+        return f"{where} has a quotation mark in row {number} (from 0) that is never closed; mend it."
+    mark = DELIMITERS[dialect.delimiter]
+    more = "more" if row.actual_columns > row.expected_columns else "fewer"
+    cure = f"check its {mark}" if more == "more" else f"check its {mark}, and that the file is complete"
+    return (
+        f"{where} has rows of {more} values than column names, the first is row {number} (from 0) with "
+        f"{row.actual_columns} instead of {row.expected_columns}: {row.text[:60]!r}; {cure}."
+    )
+
+
+def _unreadable(error: Exception, where: str) -> str:
+    if "straddling" in str(error):
+        return f"{where} has a row of more than {_BLOCK >> 20} MiB; perhaps a quotation mark is never closed."
+    cure = "convert it, for example by `iconv -f ISO-8859-1 -t UTF-8`" if "UTF8" in str(error) else "write it again"
+    return f"{where} is no readable, complete CSV file in UTF-8 ({error}); {cure}."
 
 
 def _decoded(head: bytes, where: str, is_whole: bool) -> tuple[str, str]:
     encoding = "utf-16" if head[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
     cut = head if is_whole or encoding == "utf-8" else head[: len(head) // 2 * 2]
     try:
-        text = cut.decode("utf-16" if encoding == "utf-16" else "utf-8-sig")
+        text = cut.decode(_CODECS[encoding])
     except UnicodeDecodeError as error:
         if is_whole or error.end < len(cut) - 4:
             raise ValueError(
@@ -198,18 +273,18 @@ def _decoded(head: bytes, where: str, is_whole: bool) -> tuple[str, str]:
     return text, encoding
 
 
-def _rows(text: str, delimiter: str, where: str) -> list[list[str]]:
-    """The first rows, the header among them, without empty lines."""
+def _rows(text: str, delimiter: str, where: str, is_whole: bool) -> list[list[str]]:
+    """The first whole rows, the header among them, without empty lines."""
     rows: list[list[str]] = []
     try:
         for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter):
-            if row:
+            if any(value.strip() for value in row) or len(row) > 1:
                 rows.append(row)
             if len(rows) > _HEAD_ROWS:
-                break
+                return rows
     except csv.Error as error:
         raise ValueError(f"{where} is no readable, complete CSV file in UTF-8 ({error}); write it again.") from error
-    return rows
+    return rows if is_whole or len(rows) < 2 else rows[:-1]
 
 
 def _delimiter(rows: dict[str, list[list[str]]], where: str) -> str:
@@ -218,6 +293,8 @@ def _delimiter(rows: dict[str, list[list[str]]], where: str) -> str:
     if not candidates:
         return ","
     fitting = [d for d, found in candidates.items() if all(len(row) == len(found[0]) for row in found)]
+    if "\t" in fitting:  # no other text holds a tab in each row
+        return "\t"
     if len(fitting) > 1:
         raise ValueError(
             f"the columns of {where} may be divided by "

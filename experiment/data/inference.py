@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from experiment.data import notes
-from experiment.data.cells import Contents, cells_of, is_missing, matches, one_chunk
+from experiment.data.cells import Contents, cells_of, is_missing, matches, missing_texts, one_chunk
 from experiment.data.columns import Column, Kind, misfit
 from experiment.data.forced import SIGNS, Forced
 from experiment.data.formats import find_date_format, find_time_format
@@ -132,7 +132,7 @@ def _looked_at(
     if kind != "text":
         return _typed_column(name, values, where, forced), ""
     if forced is None or forced.kind == "number":
-        plain = _plain(values)
+        plain = _plain(values, na_values)
         if plain is not None:
             sign, found = plain
             if forced is None and _is_id(name, values, found):
@@ -162,12 +162,12 @@ def _typed_column(name: str, values: pa.ChunkedArray, where: str, forced: Forced
     return Column(name, cast(Kind, kind), note=notes.of_levels(texts_of(values), ()) if kind == "category" else "")
 
 
-def _plain(values: pa.ChunkedArray) -> tuple[Sign, NDArray[np.float64]] | None:
+def _plain(values: pa.ChunkedArray, na_values: Sequence[str]) -> tuple[Sign, NDArray[np.float64]] | None:
     """The decimal sign and the values of a column of plain numbers; None if it is none, or there is doubt."""
     is_decimal = matches(values.slice(0, _SAMPLE), _POINT).any()
     if not is_decimal and pc.any(pc.match_substring(values, ".")).as_py():
         return None
-    found = plain_numbers(values)
+    found = plain_numbers(values, missing_texts(na_values, markers=False))
     if found is None or np.isnan(found).all():
         return None
     if not is_decimal and pc.any(pc.and_(pc.starts_with(values, "0"), pc.greater(pc.binary_length(values), 1))).as_py():

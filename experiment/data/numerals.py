@@ -1,4 +1,4 @@
-"""Numbers as people write them: `1.5e3`, `1,234.5`, `1.234,5 €`, `12 %`, `$3.50`, `(5)`, and what their style is.
+"""Numbers as people write them: `1.5e3`, `1,234.5`, `1.234,5 €`, `12 %`, `$3.50`, `(5)`.
 
     numbers(pa.array(["1.234,50 €"]), Style(decimal=",", thousands=".", unit="€"))         # [1234.5]
 
@@ -7,6 +7,7 @@ digits of other scripts are no numbers.
 """
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,20 +17,19 @@ from numpy.typing import NDArray
 
 from experiment.data.cells import MISSING, matches
 
-__all__ = ["BODY", "EXPONENT", "SPACE", "THOUSANDS", "Style", "cell_pattern", "numbers", "plain_numbers"]
+__all__ = ["EXPONENT", "GROUPS", "SIGNS", "SPACES", "Style", "group_pattern", "numbers", "plain_numbers"]
 
-SPACE = "[\\s\u00a0\u2007\u2009\u202f]"
-"""A space of any width, as a pattern (RE2)."""
+SPACES = " \t\u00a0\u2007\u2009\u202f"
+"""Spaces of any width."""
 
-THOUSANDS = {"": "", ",": ",", ".": "\\.", " ": SPACE, "'": "['\u2019]"}
-"""What may stand between groups of digits, and its pattern."""
+GROUPS = {"": "", ",": ",", ".": ".", " ": SPACES, "'": "'\u2019"}
+"""What may stand between groups of digits, and how it is written."""
 
-_SIGN = "[-+\u2212]?"
+SIGNS = "-+\u2212"
+"""Signs of numbers, the third of which is typographical."""
+
 EXPONENT = "(?:[eE][-+]?[0-9]+)?"
 """The exponent of a number, or nothing, as a pattern."""
-
-BODY = f"(?:[.,]?[0-9]+(?:(?:[.,'\u2019]|{SPACE})[0-9]+)*[.,]?{EXPONENT}|(?i:inf(?:inity)?))"
-"""Anything that may be a number without its sign and unit, as a pattern."""
 
 
 class Style(NamedTuple):
@@ -41,68 +41,70 @@ class Style(NamedTuple):
     has_parentheses: bool = False
 
 
-def plain_numbers(values: pa.ChunkedArray | pa.Array) -> NDArray[np.float64] | None:
-    """The numbers of texts that all are plain numbers (or "nan"), correctly rounded; None if one of them is not."""
-    if values.null_count:
-        return None
+def plain_numbers(values: pa.ChunkedArray | pa.Array, missing: Sequence[str] = MISSING) -> NDArray[np.float64] | None:
+    """The numbers of texts that all are plain numbers, correctly rounded, or missing; None if one is neither.
+
+    :param missing: texts that stand for a missing value.
+    """
     try:
-        found = np.asarray(pc.cast(values, pa.float64()).to_numpy(), dtype=np.float64)
+        return _without_nan(values)
+    except pa.ArrowInvalid:
+        pass
+    trimmed = pc.utf8_trim_whitespace(values)
+    is_missing = pc.is_in(trimmed, value_set=pa.array(missing, values.type))
+    try:
+        return _without_nan(pc.if_else(is_missing, pa.scalar(None, values.type), trimmed))
     except pa.ArrowInvalid:
         return None
+
+
+def _without_nan(values: pa.ChunkedArray | pa.Array) -> NDArray[np.float64]:
+    """Texts as numbers. :raises pa.ArrowInvalid: if one is neither a number nor "nan", such as "nan(1)"."""
+    found = np.array(pc.cast(values, pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
     is_nan = np.isnan(found)
     if is_nan.any():
-        texts = pc.unique(values.filter(pa.array(is_nan)))
-        if not pc.all(pc.is_in(texts, value_set=pa.array(MISSING, texts.type))).as_py():
-            return None
+        texts = pc.unique(pc.drop_null(values.filter(pa.array(is_nan))))
+        if not pc.all(pc.is_in(texts, value_set=pa.array(MISSING, texts.type))).as_py() and len(texts):
+            raise pa.ArrowInvalid("not a number")
     return found
 
 
 def numbers(texts: pa.Array, style: Style) -> NDArray[np.float64]:
     """The numbers of texts, NaN where a text is none in this style. A zero may lack the unit."""
-    parts = pc.extract_regex(texts, pattern=_pattern(style))
-    opening, first, before, second, body, after, closing = (pc.struct_field(parts, [i]) for i in range(7))
-    plain = body
-    if style.thousands:
-        plain = pc.replace_substring_regex(plain, THOUSANDS[style.thousands], "")
+    rest = pc.if_else(pa.array(matches(texts, _pattern(style))), texts, pa.scalar(None, texts.type))
+    is_negative = pc.match_substring_regex(rest, "^[^0-9]*[-\u2212(]")
+    for text in (style.unit, *GROUPS[style.thousands]):
+        rest = pc.replace_substring(rest, text, "") if text else rest
+    rest = pc.utf8_trim(rest, f"(){SIGNS}{SPACES}")
     if style.decimal != ".":
-        plain = pc.replace_substring(plain, style.decimal, ".")
-    found = np.array(pc.fill_null(pc.cast(plain, pa.float64()), np.nan).to_numpy(zero_copy_only=False))
-    is_open, is_closed = _has(opening), _has(closing)
-    is_signed, is_signed_again = _has(first), _has(second)
-    is_bad = (is_open != is_closed) | (is_signed & is_signed_again) | (is_open & (is_signed | is_signed_again))
-    if not style.has_parentheses:
-        is_bad |= is_open
-    if style.unit:
-        is_bad |= (_has(before) == _has(after)) & ~((found == 0) & ~_has(before))
-        if style.unit[-1].isalpha():  # in "Rs.500" the point is not decimal
-            is_bad |= _has(before) & matches(body, "[.,].*")
-    is_negative = is_open | matches(first, "[^+]") | matches(second, "[^+]")
-    return np.where(is_bad, np.nan, np.where(is_negative, -found, found))
+        rest = pc.replace_substring(rest, style.decimal, ".")
+    found = pc.cast(rest, pa.float64())
+    return np.array(pc.if_else(is_negative, pc.negate(found), found).to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
-def cell_pattern(body: str, before: str, after: str) -> str:
-    """The pattern of a cell that holds a number, with groups for its parts.
-
-    :param body: the pattern of the number; :param before: of what may stand before it; :param after: after it.
-    """
-    gap = f"{SPACE}*"
-    return (
-        f"^(?P<opening>\\(?){gap}(?P<first>{_SIGN}){gap}(?P<before>{before}){gap}(?P<second>{_SIGN}){gap}"
-        f"(?P<body>{body}){gap}(?P<after>{after}){gap}(?P<closing>\\)?)$"
-    )
+def group_pattern(thousands: str) -> str:
+    """The pattern (RE2) of what stands between groups of digits."""
+    return f"[{re.escape(GROUPS[thousands])}]" if thousands else ""
 
 
 def _pattern(style: Style) -> str:
-    point, group = re.escape(style.decimal), THOUSANDS[style.thousands]
+    """The pattern of a cell that holds a number; of the signs before and after a unit only one may be there."""
+    point, group, sign, gap = re.escape(style.decimal), group_pattern(style.thousands), f"[{SIGNS}]", f"[{SPACES}]*"
     whole = "[0-9]+"
     if group:
         whole = f"(?:[0-9]+|[1-9][0-9]{{0,2}}(?:{group}[0-9]{{3}})+)"
     if style.thousands == ",":
         whole = f"(?:{whole}|[1-9][0-9]?(?:,[0-9]{{2}})+,[0-9]{{3}})"  # 12,34,567
-    body = f"(?:{whole}(?:{point}[0-9]*)?|{point}[0-9]+){EXPONENT}|(?i:inf|infinity)"
-    unit = f"(?:{re.escape(style.unit)})?" if style.unit else ""
-    return cell_pattern(body, unit, unit)
-
-
-def _has(part: pa.Array) -> NDArray[np.bool_]:
-    return matches(part, "(?s:.+)")
+    digits = f"{whole}(?:{point}[0-9]*)?{EXPONENT}"
+    body = f"(?:{digits}|{point}[0-9]+{EXPONENT}|(?i:inf|infinity))"
+    if not style.unit:
+        cells, bare = [f"{sign}?{gap}{body}"], [body]
+    else:
+        unit = re.escape(style.unit)
+        inner = f"(?:{digits})" if style.unit[-1].isalpha() else body  # in "Rs.500" the point is not decimal
+        bare = [f"{unit}{gap}{inner}", f"{body}{gap}{unit}"]
+        zero = f"0+(?:{point}0+)?"
+        cells = [*(f"{sign}?{gap}{form}" for form in (*bare, zero)), f"{unit}{gap}{sign}{gap}{inner}"]
+    if style.has_parentheses:
+        cells += [f"\\({gap}{form}{gap}\\)" for form in bare]
+    return "|".join(cells)

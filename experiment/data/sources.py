@@ -16,10 +16,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from experiment.data.delimited import COMPRESSIONS, HEAD_BYTES, check_names, dialect_of, open_unpacked, read_text
+from experiment.data.delimited import (
+    COMPRESSIONS,
+    HEAD_BYTES,
+    check_names,
+    check_quotes,
+    dialect_of,
+    open_unpacked,
+    read_text,
+)
 from experiment.files import read_npz
 
 __all__ = ["READ_ERRORS", "SUFFIXES", "Table", "is_delimited", "read_source"]
@@ -94,9 +103,18 @@ def _text_table(path: Path, names_optional: bool) -> Table:
         dialect = dialect_of(head, where, is_whole=is_whole, names_optional=names_optional)
         with open_unpacked(path) as stream:
             columns = read_text(stream, dialect, where, has_header=dialect.has_header)
+        if any(_has_odd_quotes(column) for column in columns.columns):
+            with open_unpacked(path) as stream:
+                check_quotes(stream, dialect, where)
     except (OSError, EOFError, zipfile.BadZipFile, zlib.error, lzma.LZMAError) as error:
         raise ValueError(f"{path} is no readable, complete CSV file in UTF-8 ({error}); write it again.") from error
     return Table(columns, where, path.name.split(".")[0], dialect.delimiter)
+
+
+def _has_odd_quotes(column: pa.ChunkedArray) -> bool:
+    """Whether a value has more than one line and a quotation mark: it may be several rows."""
+    lines = column.filter(pc.match_substring(column, "\n"))
+    return bool(len(lines) and pc.any(pc.match_substring(lines, '"')).as_py())
 
 
 def _parquet_columns(path: Path) -> pa.Table:

@@ -4,7 +4,9 @@ A cell such as `1,234` or `1.234` is two numbers. Cells that are only one decide
 `1,234,567`), and columns that are decided may decide for the table.
 """
 
-from collections.abc import Set
+import re
+import unicodedata
+from collections.abc import Callable, Set
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -13,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from experiment.data.cells import Contents, matches
-from experiment.data.numerals import BODY, EXPONENT, THOUSANDS, Style, cell_pattern, numbers
+from experiment.data.numerals import EXPONENT, GROUPS, SIGNS, SPACES, Style, group_pattern, numbers
 from experiment.data.units import CURRENCIES, UNITS
 
 __all__ = ["Found", "Shapes", "Sign", "decimal_of", "find_style", "is_code", "shapes_of", "style_of"]
@@ -21,9 +23,12 @@ __all__ = ["Found", "Shapes", "Sign", "decimal_of", "find_style", "is_code", "sh
 Sign = Literal["", ".", ","]
 """A decimal sign; "" if it is not known."""
 
-_LETTERS = "\\pL%‰°º\\p{Sc}+Ωµμ"
-_BEFORE = "(?:[A-Za-z]{0,3}\\p{Sc}|[\\pL][^0-9()+\u2212-]*)?"
-_AFTER = f"(?:[{_LETTERS}][^()]*)?"
+_PARTS = (
+    f"^(?P<before>[^0-9.,]*)(?P<body>(?:[0-9.,][0-9.,'\u2019{SPACES}]*)?)"
+    f"(?P<after>(?:[^0-9.,'\u2019{SPACES}](?s:.*))?)$"
+)
+_START = re.compile(f"(\\(?)[{SPACES}]*([{SIGNS}]?)[{SPACES}]*([^()0-9{SIGNS}]*?)[{SPACES}]*([{SIGNS}]?)[{SPACES}]*")
+_END = re.compile(f"([eE][-+]?[0-9]+)?[{SPACES}]*([^()]*?)[{SPACES}]*(\\)?)")
 
 _NEUTRAL, _POINT, _COMMA, _EITHER_POINT, _EITHER_COMMA = 1, 2, 3, 4, 5
 
@@ -70,21 +75,29 @@ class Found(NamedTuple):
 
 def shapes_of(texts: pa.Array) -> Shapes:
     """Take the texts of a column apart."""
-    parts = pc.extract_regex(texts, pattern=cell_pattern(BODY, _BEFORE, _AFTER))
-    opening, first, before, second, body, after, closing = (pc.struct_field(parts, [i]) for i in range(7))
-    before, after = pc.utf8_trim_whitespace(before), pc.utf8_trim_whitespace(after)
-    is_open = matches(opening, ".")
-    is_signed = (matches(first, ".") | is_open).astype(int) + matches(second, ".")
+    parts = pc.extract_regex(texts, pattern=_PARTS)
+    before, body, after = (pc.struct_field(parts, [i]) for i in range(3))
+    body = pc.utf8_rtrim(body, SPACES)
+    is_point = matches(before, "(?s:.*)\\pL") & matches(body, f"\\.[{SPACES}]*[0-9](?s:.*)")  # of "Rs.500"
+    if is_point.any():
+        body = pc.if_else(pa.array(is_point), pc.utf8_ltrim(body, f".{SPACES}"), body)
+        before = pc.if_else(pa.array(is_point), pc.binary_join_element_wise(before, ".", ""), before)
+    (starts, start), (ends, end) = _coded(before, _start), _coded(after, _end)
+    is_bare = np.array([not edge.infinity for edge in starts])[start] == matches(body, "(?s:.+)")
+    infinity = pa.array([edge.infinity for edge in starts], pa.string()).take(pa.array(start))
+    exponent = pa.array([edge.exponent for edge in ends], pa.string()).take(pa.array(end))
+    body = pc.binary_join_element_wise(infinity, body, exponent, "")
     sign = _signs(body)
-    has_before, has_after = matches(before, "(?s:.+)"), matches(after, "(?s:.+)")
-    is_number = (sign > 0) & (is_open == matches(closing, ".")) & (is_signed < 2) & ~(has_before & has_after)
-    encoded = pc.if_else(pc.equal(before, ""), after, before).dictionary_encode()
-    unit = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-    units = encoded.dictionary.to_pylist()
-    is_currency = matches(encoded.dictionary, "[A-Za-z]{0,3}\\p{Sc}") | np.isin(units, list(CURRENCIES))
-    is_unit = is_currency | np.isin(units, ["", *UNITS])
-    is_known = np.where(has_before, np.append(is_currency, False)[unit], np.append(is_unit, False)[unit])
-    return Shapes(is_number, units, unit, is_known & is_number, body, sign, is_open)
+    is_open, is_closed = (np.array([e.is_open for e in edges])[at] for edges, at in ((starts, start), (ends, end)))
+    is_good = np.array([edge.is_good for edge in starts])[start] & np.array([edge.is_good for edge in ends])[end]
+    units = list(dict.fromkeys(["", *(edge.unit for edge in (*starts, *ends))]))
+    code = {unit: number for number, unit in enumerate(units)}
+    front, back = (np.array([code[e.unit] for e in edges])[at] for edges, at in ((starts, start), (ends, end)))
+    is_number = (sign > 0) & is_bare & is_good & (is_open == is_closed) & ((front == 0) | (back == 0))
+    is_money = np.array([not unit or _is_money(unit) for unit in units])
+    is_unit = is_money | np.array([unit in UNITS for unit in units])
+    is_known = np.where(front > 0, is_money[front], is_unit[back])
+    return Shapes(is_number, units, np.maximum(front, back), is_known & is_number, body, sign, is_open)
 
 
 def find_style(contents: Contents, shapes: Shapes, *, any_unit: bool = False) -> Found | None:
@@ -163,9 +176,9 @@ def style_of(contents: Contents, shapes: Shapes, found: Found, decimal: Sign) ->
     """The style of the numbers of a column with this decimal sign."""
     used = [
         (int(contents.counts[mask].sum()), group)
-        for group, pattern in THOUSANDS.items()
+        for group in GROUPS
         if group and group != decimal
-        for mask in [found.is_number & matches(shapes.body, f"(?s:.*)[0-9]{pattern}[0-9]{{3}}(?s:.*)")]
+        for mask in [found.is_number & matches(shapes.body, f"(?s:.*)[0-9]{group_pattern(group)}[0-9]{{3}}(?s:.*)")]
     ]
     count, thousands = max(used, key=lambda pair: pair[0])
     return Style(decimal or ".", thousands if count else "", found.unit, found.has_parentheses)
@@ -178,20 +191,71 @@ def is_code(shapes: Shapes, found: Found) -> bool:
     return bool(not found.unit and has_zero and matches(digits, "[0-9]+").all())
 
 
+class _Edge(NamedTuple):
+    """What stands before or after the digits of a cell."""
+
+    is_good: bool = False
+    is_open: bool = False
+    unit: str = ""
+    exponent: str = ""
+    infinity: str = ""
+
+
+def _start(text: str) -> _Edge:
+    found = _START.fullmatch(text)
+    if found is None or sum(map(bool, found.group(1, 2, 4))) > 1:
+        return _Edge()
+    is_infinity = found[3].casefold() in ("inf", "infinity")
+    return _Edge(True, bool(found[1]), "" if is_infinity else found[3], infinity=found[3] if is_infinity else "")
+
+
+def _end(text: str) -> _Edge:
+    found = _END.fullmatch(text)
+    if found is None or not (found[2] == "" or found[2][0].isalpha() or found[2][0] in "%‰°º+" or _is_money(found[2])):
+        return _Edge()
+    return _Edge(True, bool(found[3]), found[2], found[1] or "")
+
+
+def _is_money(unit: str) -> bool:
+    """Whether a unit is a currency: a known word, or a sign after at most three letters."""
+    is_sign = unit[-1:] != "" and unicodedata.category(unit[-1]) == "Sc"
+    return unit in CURRENCIES or (is_sign and len(unit) < 5 and (unit[:-1].isalpha() or len(unit) == 1))
+
+
+def _coded(texts: pa.Array, edge: Callable[[str], _Edge]) -> tuple[list[_Edge], NDArray[np.int64]]:
+    """What the different texts are, and which of them each text is."""
+    encoded = texts.dictionary_encode()
+    return [edge(text) for text in encoded.dictionary.to_pylist()], encoded.indices.to_numpy().astype(np.int64)
+
+
 def _signs(body: pa.Array) -> NDArray[np.int8]:
     """What each number says of the decimal sign."""
     found = np.zeros(len(body), dtype=np.int8)
-    group, gap = "[1-9][0-9]{0,2}", f"(?:{THOUSANDS[' ']}|{THOUSANDS[chr(39)]})"
-    for kind, decimal, comma in ((_POINT, "\\.", ","), (_COMMA, ",", "\\.")):
-        plain = f"(?:[0-9]+{decimal}[0-9]*|{decimal}[0-9]+){EXPONENT}"
-        grouped = f"{group}(?:{comma}[0-9]{{3}})+{decimal}[0-9]*|{group}(?:{comma}[0-9]{{3}}){{2,}}"
-        spaced = f"{group}(?:{gap}[0-9]{{3}})+{decimal}[0-9]*"
-        found[matches(body, f"{plain}|{grouped}|{spaced}")] = kind
-    found[matches(body, "[1-9][0-9]?(?:,[0-9]{2})+,[0-9]{3}(?:\\.[0-9]*)?")] = _POINT  # 12,34,567
-    found[matches(body, f"[0-9]+{EXPONENT}|(?i:inf(?:inity)?)|{group}(?:{gap}[0-9]{{3}})+")] = _NEUTRAL
-    found[matches(body, f"{group}\\.[0-9]{{3}}")] = _EITHER_POINT
-    found[matches(body, f"{group},[0-9]{{3}}")] = _EITHER_COMMA
+    rest = np.arange(len(body))
+    for kind, pattern in _CLASSES:
+        if len(rest):
+            is_such = matches(body.take(pa.array(rest)), pattern)
+            found[rest[is_such]] = kind
+            rest = rest[~is_such]
     return found
+
+
+def _decimals(decimal: str, comma: str) -> str:
+    """Numbers that can be read in one way only, with this decimal sign and this one between thousands."""
+    return (
+        f"(?:[0-9]+{decimal}[0-9]*|{decimal}[0-9]+){EXPONENT}|{_HEAD}(?:{comma}[0-9]{{3}})+{decimal}[0-9]*"
+        f"|{_HEAD}(?:{comma}[0-9]{{3}}){{2,}}|{_HEAD}(?:{_GAP}[0-9]{{3}})+{decimal}[0-9]*"
+    )
+
+
+_HEAD, _GAP = "[1-9][0-9]{0,2}", f"(?:{group_pattern(' ')}|{group_pattern(chr(39))})"
+_CLASSES = (
+    (_EITHER_POINT, f"{_HEAD}\\.[0-9]{{3}}"),
+    (_EITHER_COMMA, f"{_HEAD},[0-9]{{3}}"),
+    (_NEUTRAL, f"[0-9]+{EXPONENT}|(?i:inf(?:inity)?)|{_HEAD}(?:{_GAP}[0-9]{{3}})+"),
+    (_POINT, f"{_decimals('[.]', ',')}|[1-9][0-9]?(?:,[0-9]{{2}})+,[0-9]{{3}}(?:[.][0-9]*)?"),  # 12,34,567
+    (_COMMA, _decimals(",", "[.]")),
+)
 
 
 def _check_units(contents: Contents, shapes: Shapes, used: NDArray[np.bool_]) -> None:

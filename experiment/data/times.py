@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from experiment.data.numerals import SPACE
+from experiment.data.numerals import SPACES
 
 __all__ = ["ISO_FORMATS", "check_format", "full_pattern", "iso_format", "read_dates", "read_times"]
 
@@ -95,7 +95,7 @@ def full_pattern(text: str) -> str:
             if directive == "M" and not {"H", "I"} & set(directives):
                 pattern[-1] = "(?P<M>[0-9]{1,3})"
         elif space:
-            pattern.append(f"{SPACE}{'*' if following == 'p' else '+'}")
+            pattern.append(f"[{SPACES}]{'*' if following == 'p' else '+'}")
         else:
             pattern.append(re.escape(literal))
     found = [{"B": "b", "A": "a"}.get(d, d) for d in directives if d and d != "%"]
