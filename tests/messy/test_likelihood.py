@@ -3,7 +3,6 @@
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf

@@ -14,13 +14,13 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from experiment.data.inference import infer_columns
-from experiment.data.sources import read_source
 from numpy.typing import NDArray
 
 from experiment.cli.flags import group, parse
-from experiment.data.columns import forced_columns
 from experiment.data.columns import parse as parse_cells
+from experiment.data.forced import forced_columns
+from experiment.data.inference import infer_columns
+from experiment.data.sources import read_source
 from experiment.data.spec import TableSpec
 from experiment.data.tables import read_table
 from scripts import predict_dgp, train_dgp
@@ -163,7 +163,7 @@ def through_scripts(name: str, folder: Path, *flags: str) -> tuple[str, pd.DataF
     arguments = ["--run_dir=run", f"--data={path}", f"--target={made.target}", *made.flags, *flags]
     done = called(train_dgp.main, "train_dgp.py", folder, arguments)
     assert done.code == 0, done.err
-    assert np.isfinite(result_of(folder, "run")["models"]["gp"]["test/log_likelihood_nats"])
+    assert np.isfinite(result_of(folder, "run")["models"]["gp"]["test"]["log_likelihood_nats"])
     again = called(predict_dgp.main, "predict_dgp.py", folder, ["--run_dir=run", f"--data={path}"])
     assert again.code == 0, again.err
     return done.out, pd.read_csv(folder / "predictions.csv")
