@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from experiment.sweeps import Program, Report, Sweep, SweepDir, expand, parse, work
+from tests.experiment.sweeps.training import HELD_STEP
 
 TRAINING = Path(__file__).with_name("training.py")
 PROGRAM = Program([sys.executable, "-S", str(TRAINING)])
@@ -79,6 +80,15 @@ def wait_for(condition: Callable[[], object]) -> None:
         if time.monotonic() > end:
             pytest.fail("it did not happen in time", pytrace=False)
         time.sleep(0.01)
+
+
+def wait_for_hold(folder: SweepDir, *names: str) -> None:
+    """Until these runs wait for :func:`release`."""
+    wait_for(lambda: all(num_checkpoints(folder, name) == HELD_STEP for name in names))
+
+
+def release(folder: SweepDir) -> None:
+    (folder.path / "go").touch()
 
 
 def num_checkpoints(folder: SweepDir, name: str) -> int:

@@ -53,31 +53,38 @@ def test_all_runs_are_done_once(folder: SweepDir) -> None:
 @pytest.mark.parametrize("count", [1, 3])
 def test_as_many_at_a_time_as_were_asked_for(folder: SweepDir, count: int) -> None:
     seen: list[Status] = []
-    swept(folder, sweep_of(splits="[0, 1, 2]", num_steps=10), jobs=count, show=seen.append)
+
+    def look(status: Status) -> None:
+        seen.append(status)
+        if len(status.running) == count and all(job.line.startswith("step 3 of 4") for job in status.running):
+            sweeping.release(folder)
+
+    sweep = sweep_of(splits="[0, 1]", num_steps=4, settings="a = {hold = 0}\nb = {hold = 0, offset = 1}")
+    swept(folder, sweep, jobs=count, show=look)
     assert max(len(status.running) for status in seen) == count
     for status in seen:
-        assert len(status.done) + len(status.running) + len(status.left) == 6
-    assert any(job.line.startswith("step ") for status in seen for job in status.running)
+        assert len(status.done) + len(status.running) + len(status.left) == 4
+
+
+HELD = "a = {offset = 1, hold = %d}\nb = {offset = 2, hold = %d}"
 
 
 def test_a_sweep_that_is_killed_is_continued(folder: SweepDir) -> None:
     """Its jobs save and end by themselves; what is done stays, what was begun goes on from its checkpoint."""
-    sweep = sweep_of(num_steps=40)
+    sweep = sweep_of(num_steps=5, settings=HELD % (1, 1))
     with process_of(folder, sweep, jobs=2) as process:
-        wait_for(lambda: folder.result("split0-a") and num_checkpoints(folder, "split1-a") > 2)
-        pid = pid_of(folder, "split1-a")
+        sweeping.wait_for_hold(folder, "split1-a", "split1-b")
+        pids = [pid_of(folder, name) for name in ("split1-a", "split1-b")]
         process.kill()
         process.wait()
-    wait_for(lambda: not sweeping.is_running(pid))
-    reached = num_checkpoints(folder, "split1-a")
-    assert 2 < reached < 40
+    wait_for(lambda: not any(map(sweeping.is_running, pids)))
     assert "stopped; continue it with --resume." in folder.log_file("split1-a").read_text()
+    sweeping.release(folder)
     report, said = swept(folder, sweep, jobs=2)
     assert sorted(report.done) == sorted(EXPECTED)
-    assert "continued: split1-a" in said
+    assert said[:2] == ["continued: split1-a", "continued: split1-b"]
     assert scores(folder, sweep) == EXPECTED
-    assert starts(folder, "split0-a") == [0]
-    assert starts(folder, "split1-a") == [0, reached]
+    assert [starts(folder, name) for name in EXPECTED] == [[0], [0], [0, 3], [0, 3]]
     ends = [line for line in folder.history() if line["run"] == "split1-a" and "seconds" in line]
     assert [line["event"] for line in ends] == ["stopped", "done"]
     assert ends[0]["is_estimate"] is True
@@ -86,9 +93,9 @@ def test_a_sweep_that_is_killed_is_continued(folder: SweepDir) -> None:
 
 def test_all_killed_at_once(folder: SweepDir) -> None:
     """As by a power failure: nobody can say or save anything."""
-    sweep = sweep_of(num_steps=40, splits="[0]", settings="a = {offset = 1}")
+    sweep = sweep_of(num_steps=5, splits="[0]", settings="a = {hold = 0}")
     with process_of(folder, sweep, jobs=1) as process:
-        wait_for(lambda: num_checkpoints(folder, "split0-a") > 2)
+        sweeping.wait_for_hold(folder, "split0-a")
         pid = pid_of(folder, "split0-a")
         process.kill()
         os.killpg(os.getpgid(pid), signal.SIGKILL)
@@ -96,33 +103,34 @@ def test_all_killed_at_once(folder: SweepDir) -> None:
     wait_for(lambda: not sweeping.is_running(pid))
     with open(folder.path / "history.jsonl", "a") as file:
         file.write('{"run": "split0-a", "ev')  # a line that was being written
-    reached = num_checkpoints(folder, "split0-a")
+    sweeping.release(folder)
     report, _ = swept(folder, sweep)
     assert list(report.done) == ["split0-a"]
-    assert starts(folder, "split0-a") == [0, reached]
+    assert starts(folder, "split0-a") == [0, 3]
     assert [line["event"] for line in folder.history()] == ["started", "stopped", "started", "done"]
 
 
 def test_a_job_that_is_killed_is_continued_by_the_next_start(folder: SweepDir) -> None:
-    sweep = sweep_of(num_steps=30, splits="[0]")
+    sweep = sweep_of(num_steps=5, splits="[0]", settings="a = {hold = 0}\nb = {offset = 2}")
     with process_of(folder, sweep, jobs=1) as process:
-        wait_for(lambda: num_checkpoints(folder, "split0-a") > 2)
+        sweeping.wait_for_hold(folder, "split0-a")
         sweeping.kill(pid_of(folder, "split0-a"))
         out, _ = process.communicate()
     report = json.loads(out.splitlines()[-1])
     assert report["stopped"] == {"split0-a": "by SIGKILL"}
     assert report["done"] == ["split0-b"]
     assert report["failed"] == {}
+    sweeping.release(folder)
     again, _ = swept(folder, sweep)
     assert sorted(again.done) == ["split0-a", "split0-b"]
-    assert len(starts(folder, "split0-a")) == 2
+    assert starts(folder, "split0-a") == [0, 3]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_is_passed_on_and_the_jobs_save(folder: SweepDir, number: signal.Signals) -> None:
-    sweep = sweep_of(num_steps=200)
+    sweep = sweep_of(num_steps=5, settings=HELD % (0, 0))
     with process_of(folder, sweep, jobs=2) as process:
-        wait_for(lambda: num_checkpoints(folder, "split0-a") > 2 and num_checkpoints(folder, "split0-b") > 2)
+        sweeping.wait_for_hold(folder, "split0-a", "split0-b")
         process.send_signal(number)
         out, err = process.communicate(timeout=sweeping.PATIENCE_SECONDS)
     report = json.loads(out.splitlines()[-1])
@@ -136,9 +144,9 @@ def test_a_signal_is_passed_on_and_the_jobs_save(folder: SweepDir, number: signa
 
 def test_a_second_signal_kills(folder: SweepDir) -> None:
     """A job that leaves SIGTERM alone ends all the same, and both processes of it."""
-    sweep = sweep_of(num_steps=100_000, splits="[0]", settings="a = {stubborn = 1}")
+    sweep = sweep_of(num_steps=5, splits="[0]", settings="a = {stubborn = 1, hold = 0}")
     with process_of(folder, sweep, jobs=1) as process:
-        wait_for(lambda: num_checkpoints(folder, "split0-a") > 2)
+        sweeping.wait_for_hold(folder, "split0-a")
         pid = pid_of(folder, "split0-a")
         process.send_signal(signal.SIGINT)
         assert process.stdout is not None
@@ -194,11 +202,11 @@ def test_a_run_in_use_is_waited_for(folder: SweepDir) -> None:
 
 def test_an_error_within_the_sweep_leaves_no_job(folder: SweepDir) -> None:
     def broken(status: Status) -> None:
-        if num_checkpoints(folder, "split0-a") > 2:
+        if num_checkpoints(folder, "split0-a") == sweeping.HELD_STEP:
             raise RuntimeError("broken")
 
     with pytest.raises(RuntimeError, match="broken"):
-        swept(folder, sweep_of(num_steps=500), show=broken)
+        swept(folder, sweep_of(num_steps=5, settings="a = {hold = 0}"), show=broken)
     assert not sweeping.is_running(pid_of(folder, "split0-a"))
     assert folder.newest()["split0-a"]["event"] == "stopped"
 

@@ -1,7 +1,8 @@
 """A training in a second, without TensorFlow: it has the folder, the lock, checkpoints and manners of a real one.
 
 Flags: --run_dir, --resume, --num_steps, --split, --seed, --offset, --fail (end with an error after the first
-checkpoint), --stubborn (leave SIGTERM alone). A step takes 20 ms; each leaves a checkpoint.
+checkpoint), --stubborn (leave SIGTERM alone), --hold (runs of this split wait after three steps for the file `go` in
+the folder of the sweep). Each step leaves a checkpoint.
 """
 
 import fcntl
@@ -12,7 +13,8 @@ import sys
 import time
 from pathlib import Path
 
-STEP_SECONDS = 0.02
+STEP_SECONDS = 0.01
+HELD_STEP = 3
 
 
 def main() -> None:
@@ -39,12 +41,15 @@ def train(folder: Path, flags: dict[str, str], first: int, num_steps: int) -> No
     )
     with open(folder / "starts.txt", "a") as file:
         file.write(f"{first}\n")
+    go = folder.parent.parent / "go"
     for step in range(first + 1, num_steps + 1):
         time.sleep(STEP_SECONDS)
         (folder / "checkpoints" / f"step-{step}").mkdir()
         print(f"step {step} of {num_steps} (some %), more", file=sys.stderr, flush=True)
         if "fail" in flags and not (folder / "mended").exists():
             raise FloatingPointError(f"the bound is nan after step {step}.")
+        while step == HELD_STEP and flags.get("hold") == flags["split"] and not stops and not go.exists():
+            time.sleep(STEP_SECONDS)
         if stops:
             print("stopped; continue it with --resume.", file=sys.stderr)
             sys.exit(128 + stops[0])
