@@ -87,6 +87,19 @@ class Contents(NamedTuple):
         """The part of the values, in [0, 1], whose texts are chosen."""
         return float(self.counts[chosen & self.is_value].sum() / max(1, self.counts[self.is_value].sum()))
 
+    def sample(self, size: int) -> "Contents":
+        """At most `size` values spread over the column and `size` of the most frequent ones; all if they are few."""
+        values = np.flatnonzero(self.is_value)
+        if len(values) <= 2 * size:
+            return self
+        spread = values[np.linspace(0, len(values) - 1, size).astype(int)]
+        frequent = values[np.argsort(-self.counts[values], kind="stable")[:size]]
+        chosen = np.union1d(spread, frequent)
+        number = np.full(len(self.counts) + 1, -1, dtype=np.int32)
+        number[chosen] = np.arange(len(chosen))
+        cells = Cells(self.cells.texts.take(pa.array(chosen)), number[self.cells.rows])
+        return self._replace(cells=cells, counts=self.counts[chosen], is_value=np.ones(len(chosen), dtype=bool))
+
     def example(self, chosen: NDArray[np.bool_]) -> str:
         """The first value whose text is chosen, with its row, for messages."""
         row, text, _ = self.cells.first(chosen & self.is_value)

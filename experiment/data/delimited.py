@@ -9,47 +9,31 @@
 Rows are numbered from 0 below the header; empty lines do not count.
 """
 
-import bz2
 import codecs
 import csv
-import gzip
 import io
-import lzma
-import os
 import re
-import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO
 
 import pyarrow as pa
 import pyarrow.csv
 
-__all__ = [
-    "COMPRESSIONS",
-    "HEAD_BYTES",
-    "Dialect",
-    "check_quotes",
-    "compression_of",
-    "dialect_of",
-    "open_unpacked",
-    "read_text",
-]
+from experiment.data.packed import PIECE, Pieces
+
+__all__ = ["DELIMITERS", "HEAD_BYTES", "Dialect", "check_names", "check_quotes", "dialect_of", "read_text"]
 
 HEAD_BYTES = 2**18
 """How much of a file decides its delimiter."""
-
-COMPRESSIONS = ("gz", "bz2", "xz", "zip")
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 """What may stand between columns, and its name."""
 
 _HEAD_ROWS = 100
-_PIECE, _BLOCK = 2**20, 2**24
+_BLOCK = 2**24
 _SEAL = "\x1fend of the table\x1f"
 _CODECS = {"utf-8": "utf-8-sig", "utf-16": "utf-16"}
-_MAX_RATIO, _MAX_BYTES = 200, 2**31
 _NUMBER = re.compile(r"[-+]?\d*[.,]?\d+([eE][-+]?\d+)?")
 
 
@@ -67,69 +51,6 @@ class Dialect:
     delimiter: str
     encoding: str = "utf-8"
     has_header: bool = True
-
-
-def compression_of(path: str | os.PathLike[str]) -> str:
-    """How a file is packed, by its name: "gz", "bz2", "xz", "zip" or ""."""
-    suffix = Path(path).suffix.lower()[1:]
-    return suffix if suffix in COMPRESSIONS else ""
-
-
-def open_unpacked(path: str | os.PathLike[str]) -> IO[bytes]:
-    """A file to read as bytes, unpacked if its name says that it is packed.
-
-    :raises ValueError: if a .zip file does not hold exactly one file, and while reading, if a file unpacks to more than
-        2 GiB and 200 times its own size.
-    :raises OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile: if it cannot be read, or is damaged.
-    """
-    path, packed = Path(path), compression_of(path)
-    if not packed:
-        return open(path, "rb")
-    if packed == "zip":
-        archive = zipfile.ZipFile(path)
-        names = [name for name in archive.namelist() if not name.endswith("/") and not name.startswith("__MACOSX")]
-        if len(names) != 1:
-            raise ValueError(f"{path} must hold one file, got {len(names)}; unpack it and give one of them.")
-        stream: Any = archive.open(names[0])
-    else:
-        openers: dict[str, Any] = {"gz": gzip.open, "bz2": bz2.open, "xz": lzma.open}
-        stream = openers[packed](path, "rb")
-    limit = max(_MAX_BYTES, _MAX_RATIO * path.stat().st_size)
-    return cast(IO[bytes], io.BufferedReader(_Pieces(_bounded(stream, limit, path)), _PIECE))
-
-
-class _Pieces(io.RawIOBase):
-    """Pieces of bytes as a stream."""
-
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        super().__init__()
-        self._pieces, self._rest = pieces, memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not self._rest:
-            piece = next(self._pieces, None)
-            if piece is None:
-                return 0
-            self._rest = memoryview(piece)
-        count = min(len(buffer), len(self._rest))
-        buffer[:count], self._rest = self._rest[:count], self._rest[count:]
-        return count
-
-
-def _bounded(stream: IO[bytes], limit: int, path: Path) -> Iterator[bytes]:
-    """The pieces of an unpacked stream, which is closed at its end."""
-    size = 0
-    with stream:
-        while piece := stream.read(_PIECE):
-            size += len(piece)
-            if size > limit:
-                raise ValueError(
-                    f"{path} unpacks to more than {limit:,} bytes; unpack it yourself if you trust its source."
-                )
-            yield piece
 
 
 def dialect_of(head: bytes, where: str, *, is_whole: bool, names_optional: bool = False) -> Dialect:
@@ -190,7 +111,7 @@ def read_text(
 
     try:
         table = pa.csv.read_csv(
-            io.BufferedReader(_Pieces(_sealed(source, dialect)), _PIECE),
+            io.BufferedReader(Pieces(_sealed(source, dialect)), PIECE),
             read_options=pa.csv.ReadOptions(column_names=names, use_threads=False, block_size=_BLOCK),
             parse_options=pa.csv.ParseOptions(
                 delimiter=dialect.delimiter, newlines_in_values=True, invalid_row_handler=judge
@@ -205,7 +126,7 @@ def read_text(
     last = table.num_rows - 1
     if any(column[last].as_py() != _SEAL for column in table.columns):
         raise ValueError(
-            f"{where} has a quotation mark in row {last - has_header + first_row} (from 0) that is never closed; mend it."
+            f"{where} has a quotation mark in row {last - has_header + first_row} (from 0) never closed; mend it."
         )
     return table.slice(int(has_header), last - has_header).rename_columns(list(dialect.names))
 
@@ -230,7 +151,7 @@ def check_quotes(stream: IO[bytes], dialect: Dialect, where: str) -> None:
 def _sealed(stream: IO[bytes], dialect: Dialect) -> Iterator[bytes]:
     """The bytes of a text in UTF-8, and a last row that an open quotation mark would swallow."""
     decoder = codecs.getincrementaldecoder("utf-16")() if dialect.encoding == "utf-16" else None
-    while piece := stream.read(_PIECE):
+    while piece := stream.read(PIECE):
         yield piece if decoder is None else decoder.decode(piece).encode()
     if decoder is not None:
         yield decoder.decode(b"", final=True).encode()

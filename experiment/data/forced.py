@@ -6,10 +6,11 @@ from typing import NamedTuple
 from experiment.data import times
 from experiment.data.columns import Kind
 from experiment.data.formats import ORDERS
+from experiment.data.styles import Sign
 
 __all__ = ["SIGNS", "Forced", "forced_columns"]
 
-SIGNS = {"point": ".", "comma": ","}
+SIGNS: dict[str, Sign] = {"point": ".", "comma": ","}
 """Decimal signs that --numeric=NAME:SIGN may name."""
 
 

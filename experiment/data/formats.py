@@ -42,7 +42,8 @@ _NAMED = [
 _COMPACT = ["%Y%m%d", "%Y%m%dT%H%M%S", "%Y%m%d%H%M%S", "%Y"]
 _CLOCKS = ["%H:%M:%S", "%H:%M", "%I:%M:%S %p", "%I:%M %p", "%I %p"]
 _TIMES = [*_CLOCKS, "%M:%S.%f"]
-_SAMPLE = 40
+_LOOKED_AT, _SAMPLE = 20, 1000
+_DIGIT = re.compile("[0-9]")
 _ZONES = ("", "%z", " %z", " %Z")
 _MONTH_WORD = "(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\\.?"
 _LIKE_A_DATE = (
@@ -62,12 +63,12 @@ def find_date_format(
     :param is_tolerant: a format that reads more than half of the values is enough.
     :raises ValueError: more than one format reads them all, most but not all are dates, or dates of several formats.
     """
-    texts, is_value = contents.cells.texts, contents.is_value
+    texts = contents.cells.texts
     is_given = bool(how) and how not in ORDERS
     candidates = [how] if is_given else _candidates(contents, [*_NUMERIC, *_NAMED, *(_COMPACT if is_forced else ())])
     if how in ORDERS:
         candidates = [form for form in candidates if _has_order(form, how)]
-    fits = {form: ~np.isnan(read_dates(texts, form)) & is_value for form in candidates}
+    fits = _fits(contents, candidates)
     whole = _best(contents, fits, "dates", is_forced=is_forced, is_tolerant=is_tolerant)
     if not whole:
         if contents.share(matches(texts, _LIKE_A_DATE)) > 0.5:
@@ -98,6 +99,19 @@ def find_time_format(contents: Contents, *, is_tolerant: bool = False) -> str | 
     fits = {form: ~np.isnan(read_times(texts, form)) & is_value for form in _TIMES}
     whole = _best(contents, fits, "times", is_forced=False, is_tolerant=is_tolerant)
     return whole[0] if whole else None
+
+
+def _fits(contents: Contents, candidates: list[str]) -> dict[str, NDArray[np.bool_]]:
+    """Which texts each format reads; of one that reads them all alone, as some of them tell, only this one."""
+    texts, is_value, some = contents.cells.texts, contents.is_value, contents.sample(_SAMPLE)
+    is_sure = [not np.isnan(read_dates(some.cells.texts, form)[some.is_value]).any() for form in candidates]
+    fits = {}
+    for form in [form for form, is_it in zip(candidates, is_sure, strict=True) if is_it] or candidates:
+        fits[form] = ~np.isnan(read_dates(texts, form)) & is_value
+    if len(fits) == 1 and fits[form][is_value].all():
+        return fits
+    rest = [form for form in candidates if form not in fits]
+    return {**fits, **{form: ~np.isnan(read_dates(texts, form)) & is_value for form in rest}}
 
 
 def _best(
@@ -138,19 +152,20 @@ def _best(
 
 def _candidates(contents: Contents, dates: list[str]) -> list[str]:
     """The formats, of these dates with any time of the day, that read one of some values of a column."""
-    numbers = np.flatnonzero(contents.is_value)
-    spread = numbers[np.linspace(0, max(0, len(numbers) - 1), min(_SAMPLE, len(numbers))).astype(int)]
-    frequent = numbers[np.argsort(-contents.counts[numbers], kind="stable")[:_SAMPLE]]
+    some = contents.sample(_LOOKED_AT)
     found: dict[str, None] = {}
-    for text in dict.fromkeys(contents.cells.texts.take(pa.array([*spread, *frequent])).to_pylist()):
-        if 4 <= len(text) <= 60 and text.isascii():
+    for text in some.cells.texts.filter(pa.array(some.is_value)).to_pylist():
+        if 4 <= len(text) <= 60 and text.isascii() and _DIGIT.search(text):
             found.update(dict.fromkeys(_formats_of(text, dates)))
     return list(found)
 
 
 def _formats_of(text: str, dates: list[str]) -> list[str]:
     found = []
+    has_month, has_weekday = re.search(_MONTH_WORD, text) is not None, text[0].isalpha()
     for form in ("%a %b %d %H:%M:%S %Y", *dates):
+        if ("%b" in form) != has_month or ("%a" in form and not has_weekday):
+            continue
         start = re.match(full_pattern(form), text)
         if start is None:
             continue
@@ -177,7 +192,8 @@ def _check_two_digit_years(contents: Contents, forms: list[str], how: str) -> No
     readings = " or ".join(dict.fromkeys(_day(text, form) for form in forms))
     raise ValueError(
         f"{contents.what} has dates with years of two digits, such as {text!r} in row {row} (from 0), perhaps "
-        f"{readings}; give --dates={contents.name}:dmy, :mdy or :ymd (69 to 99 are 1969 to 1999), or write years in full."
+        f"{readings}; give --dates={contents.name}:dmy, :mdy or :ymd (69 to 99 are 1969 to 1999), or write years in "
+        "full."
     )
 
 

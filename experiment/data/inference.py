@@ -7,7 +7,6 @@ All cells are looked at. What most cells are, all have to be: a column of number
 one that has two readings. Numbers, dates and times come before booleans and text.
 """
 
-import re
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from typing import NamedTuple, cast
@@ -26,33 +25,26 @@ from experiment.data.numerals import Style, numbers, plain_numbers
 from experiment.data.styles import Found, Shapes, Sign, decimal_of, find_style, is_code, shapes_of, style_of
 from experiment.data.times import read_times
 from experiment.data.typed import decoded, floats_of, kind_of_type, texts_of
+from experiment.data.words import ID_NOTE, MAX_LEVELS, boolean_column, is_id_name, text_column
 
 __all__ = ["MAX_LEVELS", "infer", "infer_columns"]
 
-MAX_LEVELS = 50
-"""Most levels that a category may have."""
-
-_ID_NOTE = "an id: every value differs; --numeric or --categorical reads it"
 _EMPTY_NOTE = "every value is missing"
 _SAMPLE = 1000
-_ALL_DIFFERENT = 20
 _POINT = "[-+]?(?:[0-9]*\\.(?:[0-9]{0,2}|[0-9]{4,})|0*\\.[0-9]{3}|[0-9]{4,}\\.[0-9]{3})"
-_WORDS = (
-    *(("true", "false"), ("t", "f"), ("yes", "no"), ("y", "n"), ("on", "off"), ("ja", "nein"), ("oui", "non")),
-    *(("si", "no"), ("sí", "no"), ("sì", "no"), ("sim", "não"), ("tak", "nie"), ("да", "нет")),
-)
-_ID = re.compile(
-    r"(?i:(?:.*[\s_.-])?(?:id|uuid|guid)|index|idx|rows?|row[\s_]?(?:id|num|no|number|index)|unnamed: \d+)|.*[a-z0-9]I[dD]"
-)
 
 
 class _Numbers(NamedTuple):
-    """A column of numbers as text whose decimal sign is still to be chosen."""
+    """A column of numbers as text.
+
+    :ivar style: if it is known; else it follows from what was `seen` and from the other columns.
+    """
 
     contents: Contents
-    shapes: Shapes
-    found: Found
     is_tolerant: bool
+    decimal: Sign
+    style: Style | None = None
+    seen: tuple[Shapes, Found] | None = None
 
 
 def infer_columns(
@@ -136,7 +128,7 @@ def _looked_at(
         if plain is not None:
             sign, found = plain
             if forced is None and _is_id(name, values, found):
-                return Column(name, "ignored", note=_ID_NOTE), ""
+                return Column(name, "ignored", note=ID_NOTE), ""
             return Column(name, "number", note=notes.of_large(found)), sign
     cells = cells_of(values)
     counts = cells.counts()
@@ -156,7 +148,7 @@ def _typed_column(name: str, values: pa.ChunkedArray, where: str, forced: Forced
             "flag out, or convert it."
         )
     if kind == "number" and _is_id(name, values, floats_of(values)):
-        return Column(name, "ignored", note=_ID_NOTE)
+        return Column(name, "ignored", note=ID_NOTE)
     if kind == "boolean":
         return Column(name, "boolean", true=("True",), false=("False",))
     return Column(name, cast(Kind, kind), note=notes.of_levels(texts_of(values), ()) if kind == "category" else "")
@@ -182,19 +174,14 @@ def _read(
     name, how = contents.name, forced.how if forced else ""
     if not contents.is_value.any():
         return Column(name, "ignored", note=_EMPTY_NOTE), ""
-    shapes = None
+    hint = ""
     if forced is None or forced.kind == "number":
-        shapes = shapes_of(contents.cells.texts)
-        found = find_style(contents, shapes, any_unit=forced is not None)
-        if found is not None and (forced is not None or not is_code(shapes, found)):
-            return _Numbers(contents, shapes, found, is_tolerant), found.decimal
-        if forced is not None:
-            bad = contents.is_value & ~shapes.is_number
-            row, text, count = contents.cells.first(bad if bad.any() else contents.is_value)
-            raise ValueError(misfit(contents.what, Column(name, "number"), text, row, count))
-        if found is not None:
-            return _text_column(contents, na_values, "digits with leading zeros; --numeric reads them as numbers"), ""
-        _check_digits(contents)
+        result = _as_numbers(contents, is_forced=forced is not None, is_tolerant=is_tolerant)
+        if isinstance(result, _Numbers):
+            return result, result.decimal
+        if result == "code":
+            return text_column(contents, na_values, "digits with leading zeros; --numeric reads them as numbers"), ""
+        hint = result
     form = find_date_format(contents, how, is_forced=forced is not None, is_tolerant=is_tolerant)
     if form is not None:
         return Column(name, "date", date_format=form, note=notes.of_date(contents, form)), ""
@@ -202,68 +189,67 @@ def _read(
     if clock is not None:
         note = notes.of_time(contents, read_times(contents.cells.texts, clock))
         return Column(name, "time", date_format=clock, note=note), ""
-    return _boolean_column(contents, na_values) or _text_column(contents, na_values, _unit_note(contents, shapes)), ""
+    return boolean_column(contents, na_values) or text_column(contents, na_values, hint), ""
+
+
+def _as_numbers(contents: Contents, *, is_forced: bool, is_tolerant: bool) -> _Numbers | str:
+    """The numbers of a column, or, if it holds none: "code", or a note.
+
+    Of many different texts some are looked at; if there is no doubt about these, the others need to fit only.
+    """
+    some = contents.sample(_SAMPLE)
+    shapes = shapes_of(some.cells.texts)
+    if some is not contents:
+        if not shapes.is_known.any() and not is_forced:
+            return ""
+        style = None if is_forced else _sure_style(some, shapes, contents)
+        if style is not None:
+            return _Numbers(contents, is_tolerant, cast(Sign, style.decimal), style=style)
+        shapes = shapes_of(contents.cells.texts)
+    found = find_style(contents, shapes, any_unit=is_forced)
+    if found is not None and (is_forced or not is_code(shapes, found)):
+        return _Numbers(contents, is_tolerant, found.decimal, seen=(shapes, found))
+    if is_forced:
+        bad = contents.is_value & ~shapes.is_number
+        row, text, count = contents.cells.first(bad if bad.any() else contents.is_value)
+        raise ValueError(misfit(contents.what, Column(contents.name, "number"), text, row, count))
+    if found is not None:
+        return "code"
+    _check_digits(contents)
+    return _unit_note(contents, shapes)
+
+
+def _sure_style(some: Contents, shapes: Shapes, contents: Contents) -> Style | None:
+    """The style of some values if there is no doubt about it and the others fit; errors are for those who see all."""
+    try:
+        found = find_style(some, shapes)
+    except ValueError:
+        return None
+    texts = contents.cells.texts
+    if found is None or found.doubt or is_code(shapes, found):
+        return None
+    if not found.decimal and matches(texts, "(?s:.*)[.,](?s:.*)").any():
+        return None
+    style = style_of(some, shapes, found, found.decimal)
+    return None if np.isnan(numbers(texts, style)[contents.is_value]).any() else style
 
 
 def _number_column(pending: _Numbers, forced: Forced | None, signs: Set[str], delimiter: str) -> Column:
-    contents, shapes, found, is_tolerant = pending
-    decimal = cast(Sign, SIGNS[forced.how]) if forced and forced.how else decimal_of(contents, found, signs, delimiter)
-    style = style_of(contents, shapes, found, decimal)
+    contents, style = pending.contents, pending.style
+    if style is None:
+        shapes, found = cast(tuple[Shapes, Found], pending.seen)
+        told: Sign = SIGNS.get(forced.how, "") if forced else ""
+        style = style_of(contents, shapes, found, told or decimal_of(contents, found, signs, delimiter))
     values = numbers(contents.cells.texts, style)
     bad = contents.is_value & np.isnan(values)
     column = Column(contents.name, "number", *style)
-    if bad.any() and (not is_tolerant or contents.share(bad) >= 0.5):
+    if bad.any() and (not pending.is_tolerant or contents.share(bad) >= 0.5):
         row, text, count = contents.cells.first(bad)
         raise ValueError(misfit(contents.what, column, text, row, count))
-    is_id = forced is None and not found.unit and _ID.fullmatch(contents.name) and contents.counts.max() == 1
+    is_id = forced is None and not style.unit and is_id_name(contents.name) and contents.counts.max() == 1
     if is_id and contents.is_value.all() and (values == np.round(values)).all():
-        return Column(contents.name, "ignored", note=_ID_NOTE)
+        return Column(contents.name, "ignored", note=ID_NOTE)
     return replace(column, note=notes.of_numbers(contents, style, values))
-
-
-def _boolean_column(contents: Contents, na_values: Sequence[str]) -> Column | None:
-    """A column of two words that are yes and no, or of true or false alone."""
-    texts = contents.cells.texts
-    for true, false in _WORDS:
-        is_program = true == "true"
-        is_value = contents.is_value if is_program else contents.counts > 0
-        if not is_program:
-            is_value = is_value & ~is_missing(texts, na_values, markers=False)
-        lower = pc.utf8_lower(texts.filter(pa.array(is_value)))
-        found = set(pc.unique(lower).slice(0, 3).to_pylist())
-        if found == {true, false} or (is_program and found and found <= {true, false}):
-            spellings = {word: _spellings(contents, is_value, word) for word in (true, false)}
-            note = "; ".join(notes.of_markers(contents)) if is_program else ""
-            return Column(
-                contents.name,
-                "boolean",
-                true=spellings[true] or ("True",),
-                false=spellings[false] or ("False",),
-                note=note,
-            )
-    return None
-
-
-def _spellings(contents: Contents, is_value: NDArray[np.bool_], word: str) -> tuple[str, ...]:
-    """How a word is written, the most frequent spelling first."""
-    found: dict[str, int] = {}
-    for number in np.flatnonzero(is_value):
-        text = contents.cells.texts[int(number)].as_py()
-        if text.casefold() == word:
-            found[text] = found.get(text, 0) + int(contents.counts[number])
-    return tuple(sorted(found, key=lambda text: -found[text]))
-
-
-def _text_column(contents: Contents, na_values: Sequence[str], note: str) -> Column:
-    texts = contents.cells.texts
-    is_value = ~is_missing(texts, na_values, markers=False) & (contents.counts > 0)
-    num_levels, num_values = len(pc.unique(texts.filter(pa.array(is_value)))), int(contents.counts[is_value].sum())
-    if num_levels == num_values and num_values > 1 and _ID.fullmatch(contents.name):
-        return Column(contents.name, "ignored", note=_ID_NOTE)
-    if num_levels > MAX_LEVELS or (num_levels == num_values >= _ALL_DIFFERENT):
-        return Column(contents.name, "text", note="; ".join(filter(None, [f"{num_levels} different texts", note])))
-    levels = notes.of_levels(texts.filter(pa.array(is_value)), ())
-    return Column(contents.name, "category", note="; ".join(filter(None, [note, levels])))
 
 
 def _unit_note(contents: Contents, shapes: Shapes | None) -> str:
@@ -286,6 +272,6 @@ def _check_digits(contents: Contents) -> None:
 
 def _is_id(name: str, values: pa.ChunkedArray, found: NDArray[np.float64]) -> bool:
     """Whether a column of numbers is an id by its name and by its values: whole and all different."""
-    if not _ID.fullmatch(name) or len(values) < 2 or values.null_count:
+    if not is_id_name(name) or len(values) < 2 or values.null_count:
         return False
     return bool((found == np.round(found)).all()) and pc.count_distinct(values).as_py() == len(values)

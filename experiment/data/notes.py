@@ -13,20 +13,19 @@ from experiment.data.times import ISO_FORMATS, read_dates
 
 __all__ = ["of_date", "of_large", "of_levels", "of_markers", "of_numbers", "of_time"]
 
-_SHOWN = 3
+_SHOWN, _EXAMPLES = 3, 100
 _EXACT = 2.0**53
 
 
 def of_numbers(contents: Contents, style: Style, found: NDArray[np.float64]) -> str:
     """Of numbers as text: how one of them is read, what stands for a missing value, and digits that are lost."""
     plain = numbers(contents.cells.texts, Style())
-    odd = contents.is_value & ~np.isnan(found) & (plain != found)
+    odd = np.flatnonzero(contents.is_value & ~np.isnan(found) & (plain != found))[:_EXAMPLES]
     parts = []
-    if odd.any():
-        texts, values = contents.cells.texts.filter(pa.array(odd)).to_pylist(), found[odd]
-        best = max(range(min(len(texts), 100)), key=lambda i: (style.thousands in texts[i], -i))
-        shown = " ".join(texts[best].split())
-        parts.append(f"{shown!r} is {values[best]:.15g}")
+    if len(odd):
+        texts, values = contents.cells.texts.take(pa.array(odd)).to_pylist(), found[odd]
+        best = max(range(len(texts)), key=lambda i: (style.thousands in texts[i], -i))
+        parts.append(f"{' '.join(texts[best].split())!r} is {values[best]:.15g}")
     return "; ".join([*parts, *filter(None, [of_large(found[contents.is_value])]), *of_markers(contents)])
 
 

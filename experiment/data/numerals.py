@@ -32,6 +32,9 @@ EXPONENT = "(?:[eE][-+]?[0-9]+)?"
 """The exponent of a number, or nothing, as a pattern."""
 
 
+_HEAD = 100
+
+
 class Style(NamedTuple):
     """How the numbers of a column are written; the fields are those of `experiment.data.columns.Column`."""
 
@@ -46,6 +49,8 @@ def plain_numbers(values: pa.ChunkedArray | pa.Array, missing: Sequence[str] = M
 
     :param missing: texts that stand for a missing value.
     """
+    if len(values) > _HEAD and plain_numbers(values.slice(0, _HEAD), missing) is None:
+        return None  # each text that is no number takes its time
     try:
         return _without_nan(values)
     except pa.ArrowInvalid:

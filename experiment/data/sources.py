@@ -20,15 +20,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from experiment.data.delimited import (
-    COMPRESSIONS,
-    HEAD_BYTES,
-    check_names,
-    check_quotes,
-    dialect_of,
-    open_unpacked,
-    read_text,
-)
+from experiment.data.delimited import HEAD_BYTES, check_names, check_quotes, dialect_of, read_text
+from experiment.data.packed import COMPRESSIONS, open_unpacked
 from experiment.files import read_npz
 
 __all__ = ["READ_ERRORS", "SUFFIXES", "Table", "is_delimited", "read_source"]

@@ -1,0 +1,84 @@
+"""Packed files (.gz, .bz2, .xz, .zip) as streams of bytes of bounded length."""
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, cast
+
+__all__ = ["COMPRESSIONS", "PIECE", "Pieces", "compression_of", "open_unpacked"]
+
+COMPRESSIONS = ("gz", "bz2", "xz", "zip")
+"""How files may be packed, by the ends of their names."""
+
+PIECE = 2**20
+"""Bytes that are read at once."""
+
+_MAX_RATIO, _MAX_BYTES = 200, 2**31
+
+
+def compression_of(path: str | os.PathLike[str]) -> str:
+    """How a file is packed, by its name: "gz", "bz2", "xz", "zip" or ""."""
+    suffix = Path(path).suffix.lower()[1:]
+    return suffix if suffix in COMPRESSIONS else ""
+
+
+def open_unpacked(path: str | os.PathLike[str]) -> IO[bytes]:
+    """A file to read as bytes, unpacked if its name says that it is packed.
+
+    :raises ValueError: if a .zip file does not hold exactly one file, and while reading, if a file unpacks to more than
+        2 GiB and 200 times its own size.
+    :raises OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile: if it cannot be read, or is damaged.
+    """
+    path, packed = Path(path), compression_of(path)
+    if not packed:
+        return open(path, "rb")
+    if packed == "zip":
+        archive = zipfile.ZipFile(path)
+        names = [name for name in archive.namelist() if not name.endswith("/") and not name.startswith("__MACOSX")]
+        if len(names) != 1:
+            raise ValueError(f"{path} must hold one file, got {len(names)}; unpack it and give one of them.")
+        stream: Any = archive.open(names[0])
+    else:
+        openers: dict[str, Any] = {"gz": gzip.open, "bz2": bz2.open, "xz": lzma.open}
+        stream = openers[packed](path, "rb")
+    limit = max(_MAX_BYTES, _MAX_RATIO * path.stat().st_size)
+    return cast(IO[bytes], io.BufferedReader(Pieces(_bounded(stream, limit, path)), PIECE))
+
+
+class Pieces(io.RawIOBase):
+    """Pieces of bytes as a raw stream to read, for `io.BufferedReader`."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        super().__init__()
+        self._pieces, self._rest = pieces, memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._rest:
+            piece = next(self._pieces, None)
+            if piece is None:
+                return 0
+            self._rest = memoryview(piece)
+        count = min(len(buffer), len(self._rest))
+        buffer[:count], self._rest = self._rest[:count], self._rest[count:]
+        return count
+
+
+def _bounded(stream: IO[bytes], limit: int, path: Path) -> Iterator[bytes]:
+    """The pieces of an unpacked stream, which is closed at its end."""
+    size = 0
+    with stream:
+        while piece := stream.read(PIECE):
+            size += len(piece)
+            if size > limit:
+                raise ValueError(
+                    f"{path} unpacks to more than {limit:,} bytes; unpack it yourself if you trust its source."
+                )
+            yield piece
