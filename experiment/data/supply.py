@@ -18,7 +18,7 @@ from experiment.data import views
 from experiment.data.batches import ArrayBatches
 from experiment.data.rows import Part, Rows, Task
 from experiment.data.spec import TableSpec
-from experiment.data.streams import kept, scan
+from experiment.data.streams import record, scan
 from experiment.data.streams.reader import BatchReader
 from experiment.data.streams.stream import Stream
 from experiment.seeds import Seeds
@@ -137,7 +137,7 @@ class Supply:
     def keep(self, folder: str | os.PathLike[str]) -> None:
         """Write what the pass over a stream found to a folder that is there, so that a resumed run has it at once."""
         if self.stream is not None:
-            kept.save(self.stream, Path(folder) / kept.FILE)
+            record.save(self.stream, Path(folder) / record.FILE)
 
 
 def load(
@@ -162,7 +162,7 @@ def load(
     if spec.stream:
         if division.max_rows is not None:
             raise ValueError("--max_rows is for data in memory; give --stream_sample for what is kept of a stream.")
-        stored = None if kept is None else Path(kept).expanduser() / scan.FILE
+        stored = None if kept is None else Path(kept).expanduser() / record.FILE
         stream = scan.load(
             spec,
             source,

@@ -30,7 +30,8 @@ BLOCK_BYTES = 2**20
 NULLS = ["", "NA", "N/A", "NaN", "nan", "NULL", "null", "None", "\\N"]
 """What stands for a missing value in a CSV file."""
 
-Kind = Literal["number", "time", "text"]
+Kind = Literal["number", "time", "text", "any"]
+"""What values are taken for; "any": what the file has, in CSV files the texts as they are written."""
 
 
 class Field(NamedTuple):

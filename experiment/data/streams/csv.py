@@ -1,29 +1,71 @@
 """CSV files of a stream: a block is some whole lines. Row numbers are numbers of lines, from 0 below the header."""
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 
+from experiment.data.delimited import Dialect, dialect_of
 from experiment.data.streams import blocks, storage
-from experiment.data.streams.blocks import NULLS, Block, Extent, Kind, Layout, kind_of, read_bytes
+from experiment.data.streams.blocks import NULLS, Block, Extent, Kind, kind_of, read_bytes
 
-__all__ = ["extents", "kinds", "read"]
+__all__ = ["Texts", "dialect", "extents", "kinds", "plain_dialect", "read"]
 
-_HEAD_BYTES, _HEAD_LINES = 2**20, 100
+_DIALECT_BYTES, _KIND_BYTES, _KIND_LINES = 2**18, 2**20, 100
+
+
+class Texts(NamedTuple):
+    """What the texts of CSV files become.
+
+    :ivar null_values: texts that are null in a column of numbers.
+    :ivar decimal: the decimal sign of numbers.
+    :ivar as_written: other columns hold the texts as they are written; else `null_values` are null there, too.
+    """
+
+    null_values: Sequence[str] = NULLS
+    decimal: str = "."
+    as_written: bool = False
+
+
+def plain_dialect(path: str, header: Sequence[str] | None) -> Dialect:
+    """Commas, and the names of the first line, or those of `header` for a file that has no such line."""
+    if header is not None:
+        return Dialect(tuple(header), ",", has_header=False)
+    with storage.open_file(path) as file:
+        line = file.readline()
+    if not line.strip():
+        raise OSError("its first line must be a header, it is empty")
+    return Dialect(tuple(name.strip() for name in pa.csv.read_csv(io.BytesIO(line)).column_names), ",")
+
+
+def dialect(path: str) -> Dialect:
+    """The delimiter and the names of the columns of a file, by its first rows.
+
+    :raises ValueError: as `delimited.dialect_of`, and if the text is not in UTF-8: other encodings cannot be cut.
+    """
+    with storage.open_file(path) as file:
+        content = file.read(_DIALECT_BYTES)
+    found = dialect_of(content, path, is_whole=len(content) < _DIALECT_BYTES)
+    if not content.partition(b"\n")[0].strip() or any("\n" in name for name in found.names):
+        raise ValueError(f"the first line of {path} must hold the names of the columns, all of them; correct it.")
+    if found.encoding != "utf-8":
+        raise ValueError(f"a stream must be CSV files in UTF-8, got {found.encoding} in {path}; convert it.")
+    return found
 
 
 def kinds(path: str, header: Sequence[str] | None) -> dict[str, Kind]:
-    """Columns of a file; they are numbers if those of its first lines are.
+    """Columns of a file of a known data set; they are numbers if those of its first lines are.
 
     :param header: names of the columns of a file without a header line.
     """
     with storage.open_file(path) as file:
-        head = file.read(_HEAD_BYTES)
-    names = _header(path) if header is None else list(header)
-    lines = head.split(b"\n")
-    rows = b"\n".join(lines[0 if header is not None else 1 : max(2, min(_HEAD_LINES, len(lines) - 1))])
+        content = file.read(_KIND_BYTES)
+    names = plain_dialect(path, header).names
+    lines = content.split(b"\n")
+    rows = b"\n".join(lines[0 if header is not None else 1 : max(2, min(_KIND_LINES, len(lines) - 1))])
     if not rows.strip():
         return dict.fromkeys(names, "number")
     table = pa.csv.read_csv(
@@ -35,37 +77,76 @@ def kinds(path: str, header: Sequence[str] | None) -> dict[str, Kind]:
     return {field.name: kind_of(field.type) for field in table.schema}
 
 
-def extents(path: str, size: int, header: Sequence[str] | None) -> Iterator[Extent]:
+def extents(path: str, size: int, dialect: Dialect) -> Iterator[Extent]:
     """Blocks of lines; reads every byte of the file.
 
     :param size: of the file in bytes.
     :raises OSError: if a line is longer than `blocks.BLOCK_BYTES`.
     """
-    return blocks.joined(_line_ends(path, size, skip_line=header is None))
+    return blocks.joined(_line_ends(path, size, skip_line=dialect.has_header))
 
 
-def read(path: str, block: Block, layout: Layout, header: Sequence[str] | None, *, drop_bad_rows: bool) -> pa.Table:
-    """The layout's columns of a block; numbers as text if `drop_bad_rows`, which also skips lines of a wrong length."""
-    content = read_bytes(path, block)
-    kinds = {field.column: field.kind for field in layout.values()}
-    numbers = pa.string() if drop_bad_rows else pa.float64()
-    return pa.csv.read_csv(
-        io.BytesIO(content),
-        read_options=pa.csv.ReadOptions(
-            column_names=_header(path) if header is None else list(header),
-            use_threads=False,
-            block_size=max(len(content), 1024),
-        ),
-        parse_options=pa.csv.ParseOptions(
-            invalid_row_handler=(lambda row: "skip") if drop_bad_rows else (lambda row: "error")
-        ),
-        convert_options=pa.csv.ConvertOptions(
-            include_columns=list(kinds),
-            column_types={name: numbers if kind == "number" else pa.string() for name, kind in kinds.items()},
-            null_values=NULLS,
-            strings_can_be_null=True,
-        ),
-    )
+def read(
+    path: str,
+    block: Block,
+    kinds: Mapping[str, Kind],
+    dialect: Dialect,
+    texts: Texts,
+    *,
+    skips_bad_rows: bool = False,
+) -> pa.Table:
+    """Some columns of a block: float64 for numbers, strings for others.
+
+    :param skips_bad_rows: leave out lines of a wrong length.
+    :raises pyarrow.ArrowInvalid: if a column of numbers holds text, or a text is not in UTF-8.
+    :raises OSError: if a line has a wrong length, or a text has a line break within quotation marks.
+    """
+    content, bad = read_bytes(path, block), list[Any]()
+
+    def note(row: Any) -> str:
+        bad.append(row)
+        return "skip" if skips_bad_rows else "error"
+
+    types = {name: pa.float64() if kind == "number" else pa.string() for name, kind in kinds.items()}
+    try:
+        table = pa.csv.read_csv(
+            io.BytesIO(content),
+            read_options=pa.csv.ReadOptions(
+                column_names=dialect.names, use_threads=False, block_size=max(len(content), 1024)
+            ),
+            parse_options=pa.csv.ParseOptions(delimiter=dialect.delimiter, invalid_row_handler=note),
+            convert_options=pa.csv.ConvertOptions(
+                include_columns=list(kinds),
+                column_types=types,
+                null_values=texts.null_values,
+                strings_can_be_null=not texts.as_written,
+                decimal_point=texts.decimal,
+            ),
+        )
+    except pa.ArrowInvalid as error:
+        if not bad or skips_bad_rows:
+            raise
+        row = block.first_row + bad[0].number - 1
+        raise OSError(
+            f"row {row} (from 0): Expected {bad[0].expected_columns} columns, got {bad[0].actual_columns}"
+        ) from error
+    if texts.as_written:
+        _check_line_breaks(table, block, content, num_skipped=len(bad))
+    return table
+
+
+def _check_line_breaks(table: pa.Table, block: Block, content: bytes, *, num_skipped: int) -> None:
+    """:raises OSError: if a text has a line break, so that a block may end within a row."""
+    texts = [name for name in table.column_names if pa.types.is_string(table[name].type)]
+    has_fewer_rows = len(table) + num_skipped < block.num_rows and b'"' in content
+    if not texts or not (has_fewer_rows or content.count(b'"') % 2):
+        return
+    for name in texts:
+        if pc.any(pc.match_substring(table[name], "\n")).as_py():
+            raise OSError(
+                f"a text of column {name!r} has a line break within quotation marks, so the file cannot be read in "
+                "pieces; write the table as Parquet"
+            )
 
 
 def _line_ends(path: str, size: int, *, skip_line: bool) -> Iterator[tuple[int, int]]:
@@ -89,11 +170,3 @@ def _line_ends(path: str, size: int, *, skip_line: bool) -> Iterator[tuple[int, 
             position += end
             file.seek(position)
             yield position, lines
-
-
-def _header(path: str) -> list[str]:
-    with storage.open_file(path) as file:
-        line = file.readline()
-    if not line.strip():
-        raise OSError("its first line must be a header, it is empty")
-    return [name.strip() for name in pa.csv.read_csv(io.BytesIO(line)).column_names]

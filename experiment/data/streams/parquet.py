@@ -1,20 +1,22 @@
 """Parquet files of a stream: a block is a row group."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet
 
 from experiment.data.streams import storage
-from experiment.data.streams.blocks import Block, Extent, Kind, Layout, kind_of
+from experiment.data.streams.blocks import Block, Extent, Kind, kind_of
 
 __all__ = ["extents", "kinds", "read"]
 
 
 def kinds(path: str) -> dict[str, Kind]:
-    """Columns of a file and their kinds."""
+    """Columns of a file and their kinds; without an index of pandas."""
     with _open(path) as file:
-        return {field.name: kind_of(field.type) for field in file.schema_arrow}
+        schema = file.schema_arrow
+        index = [name for name in (schema.pandas_metadata or {}).get("index_columns", []) if isinstance(name, str)]
+        return {field.name: kind_of(field.type) for field in schema if field.name not in index}
 
 
 def extents(path: str) -> Iterator[Extent]:
@@ -25,10 +27,20 @@ def extents(path: str) -> Iterator[Extent]:
                 yield Extent(group, group + 1, rows)
 
 
-def read(path: str, block: Block, layout: Layout) -> pa.Table:
-    """The layout's columns of a row group."""
+def read(path: str, block: Block, columns: Sequence[str]) -> pa.Table:
+    """Some columns of a row group; all texts are of Arrow's type "string"."""
     with _open(path) as file:
-        return file.read_row_group(block.start, columns=[field.column for field in layout.values()])
+        table = file.read_row_group(block.start, columns=list(columns))
+    types = [_with_strings(field.type) for field in table.schema]
+    if types == table.schema.types:
+        return table
+    return table.cast(pa.schema(list(zip(table.column_names, types, strict=True))))
+
+
+def _with_strings(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return pa.string()
+    return pa.dictionary(kind.index_type, _with_strings(kind.value_type)) if pa.types.is_dictionary(kind) else kind
 
 
 def _open(path: str) -> pa.parquet.ParquetFile:

@@ -1,7 +1,10 @@
-"""Which columns of a stream become inputs and targets, and which rows are used: for known data sets and any other.
+"""Which columns of a stream become inputs and targets, and which rows are used: for known data sets.
 
-    preset = numeric("table/*.parquet", target="price")      # columns of numbers, as they are
     preset = PRESETS["taxi"](None)                            # yellow taxi trips of New York City
+    shards = open_shards("trips/*.csv", layouts=preset.layouts)
+    X, Y, is_used = preset.select(shards, 7)          # the rows of block 7
+
+Your own tables are read by :mod:`experiment.data.streams.own`.
 
 | preset        | files                                       | inputs | target           | lookup table            |
 |---------------|---------------------------------------------|--------|------------------|-------------------------|
@@ -20,11 +23,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from experiment.data.rows import Task
+from experiment.data.schema import Schema
+from experiment.data.spec import TableSpec, Task
 from experiment.data.streams import storage
-from experiment.data.streams.shards import Field, Layout, columns_of, find_files
+from experiment.data.streams.shards import Field, Layout, Shards
 
-__all__ = ["PRESETS", "Selection", "StreamPreset", "numeric"]
+__all__ = ["PRESETS", "Selection", "StreamPreset"]
 
 NEW_YORK = (40.7128, -74.0060)
 """Latitude and longitude of the centre of New York."""
@@ -34,7 +38,11 @@ TRIP_SECONDS = (10.0, 5 * 3600.0)
 
 
 class Selection(NamedTuple):
-    """What a preset makes of a block of n rows: inputs [n, D], targets [n, P], and which rows belong to the data."""
+    """What a preset makes of a block of n rows.
+
+    :ivar X: inputs [n, D]. :ivar Y: targets [n, P].
+    :ivar is_used: [n], which rows belong to the data. Y is NaN in those of them that cannot be read.
+    """
 
     X: NDArray[np.float64]
     Y: NDArray[np.float64]
@@ -47,57 +55,35 @@ class StreamPreset:
 
     :param name: short name for reports.
     :param layouts: columns to read, see `experiment.data.streams.shards.open_shards`; the names are those of the frame.
-    :param rows: makes :class:`Selection` of a frame.
+    :param select: makes the :class:`Selection` of a block, by its number.
     :param feature_names: of the D inputs.
-    :param target_name: of the target.
+    :param target_names: of the P targets.
     :param task: "regression", "binary" or "multiclass".
     :param class_names: of the labels 0, 1, ...; () to count them.
     :param header: column names of CSV files that have no header.
     :param num_test_rows: so many rows at the end of the last files are the test part; 0 to choose them by hash.
     :param source: what is done to the rows, for reports.
+    :param schema: of your own table, how its columns become X and Y. Missing values are NaN in X as long as it does not
+        know what is put in.
+    :param table: of your own table, what is said of it.
     """
 
     name: str
     layouts: tuple[Layout, ...]
-    rows: Callable[[pd.DataFrame], Selection]
+    select: Callable[[Shards, int], Selection]
     feature_names: tuple[str, ...]
-    target_name: str
+    target_names: tuple[str, ...]
     task: Task = "regression"
     class_names: tuple[str, ...] = ()
     header: tuple[str, ...] | None = None
     num_test_rows: int = 0
     source: str = ""
+    schema: Schema | None = None
+    table: TableSpec | None = None
 
 
-def numeric(
-    pattern: str, *, target: str | None, task: Task | None = None, features: Sequence[str] | None = None
-) -> StreamPreset:
-    """Columns of numbers of any files; those of the first file count.
-
-    :param pattern: the files, see `experiment.data.streams.shards.find_files`.
-    :param target: the column to predict. Labels have to be 0, 1, ..., C - 1.
-    :param task: what the target is; a regression if None.
-    :param features: the input columns; all but the target if None.
-    :raises ValueError: if a column is absent or no column of numbers.
-    """
-    kinds = columns_of(find_files(pattern)[1][0])
-    if target not in kinds:
-        raise ValueError(f"--target must be a column of the stream, got {target!r}; it has {', '.join(kinds)}.")
-    names = tuple(features) if features else tuple(name for name in kinds if name != target)
-    for name in (*names, target):
-        if kinds.get(name) != "number":
-            raise ValueError(
-                f"a stream must have columns of numbers, but {name!r} is {kinds.get(name, 'absent')}; write it as "
-                "numbers, or list the input columns with --features."
-            )
-    if not names or target in names:
-        raise ValueError(f"a stream must have inputs besides its target {target!r}, got {', '.join(names) or 'none'}.")
-
-    def rows(frame: pd.DataFrame) -> Selection:
-        return Selection(_matrix(frame, names), _matrix(frame, (target,)), np.ones(len(frame), bool))
-
-    layout = {name: Field(name) for name in (*names, target)}
-    return StreamPreset("stream", (layout,), rows, names, target, task or "regression", source=f"the files {pattern}")
+def _of_frames(rows: Callable[[pd.DataFrame], Selection]) -> Callable[[Shards, int], Selection]:
+    return lambda shards, number: rows(shards.read(number))
 
 
 _TAXI_COORDINATES = ("pickup_longitude", "pickup_latitude", "dropoff_longitude", "dropoff_latitude")
@@ -164,7 +150,7 @@ def _taxi(lookup: str | None) -> StreamPreset:
     )
     source = "yellow taxi trips of 10 s to 5 h within sqrt(5) degrees of the centre of New York"
     layouts = _TAXI_LAYOUTS + (() if zones is None else _TAXI_ZONE_LAYOUTS)
-    return StreamPreset("taxi", layouts, rows, columns, "trip_seconds", source=source)
+    return StreamPreset("taxi", layouts, _of_frames(rows), columns, ("trip_seconds",), source=source)
 
 
 _AIRLINE_LAYOUTS: tuple[Layout, ...] = tuple(
@@ -224,7 +210,8 @@ def _airline(name: str, lookup: str | None, last_month: int) -> StreamPreset:
         *("day_of_week", "day_of_month", "month"),
     )
     source = f"flights of the months 1 to {last_month} with all values known"
-    return StreamPreset(name, _AIRLINE_LAYOUTS, rows, features, "arrival_delay_minutes", source=source)
+    target = ("arrival_delay_minutes",)
+    return StreamPreset(name, _AIRLINE_LAYOUTS, _of_frames(rows), features, target, source=source)
 
 
 def _particles(name: str, num_features: int, num_test_rows: int = 500_000) -> StreamPreset:
@@ -239,9 +226,9 @@ def _particles(name: str, num_features: int, num_test_rows: int = 500_000) -> St
     return StreamPreset(
         name,
         (layout,),
-        rows,
+        _of_frames(rows),
         names,
-        "is_signal",
+        ("is_signal",),
         "binary",
         ("background", "signal"),
         header,

@@ -78,8 +78,9 @@ class Stream:
             f"{len(self.shards.files)} {self.shards.format} files; {preset.source}",
             self.sha256,
             feature_names=preset.feature_names,
-            target_names=(preset.target_name,),
+            target_names=preset.target_names,
             class_names=self.class_names,
+            schema=preset.schema,
         )
 
 
@@ -96,10 +97,13 @@ class Divider:
     """The rows of a block by its number, divided into parts; checks their values.
 
     :param settings: "split", "valid_fraction" and "test_fraction" of a :class:`Stream`.
+    :param may_miss: whether NaN in X is a missing value, which is not put in yet.
     """
 
-    def __init__(self, shards: Shards, preset: StreamPreset, settings: dict[str, Any]) -> None:
-        self._shards, self._preset, self._settings = shards, preset, settings
+    def __init__(
+        self, shards: Shards, preset: StreamPreset, settings: dict[str, Any], *, may_miss: bool = False
+    ) -> None:
+        self._shards, self._preset, self._settings, self._may_miss = shards, preset, settings, may_miss
         rows = shards.blocks[:, 4]
         self._starts = np.cumsum(rows) - rows
         self._first_test = int(rows.sum()) - preset.num_test_rows
@@ -107,9 +111,9 @@ class Divider:
     def __call__(self, number: int) -> BlockRows:
         """:raises ValueError: naming the file and row of a value that is NaN, infinite or no label."""
         block = self._shards.block(number)
-        X, Y, is_used = self._preset.rows(self._shards.read(number))
+        X, Y, is_used = self._preset.select(self._shards, number)
         rows = block.first_row + np.arange(len(X))
-        is_good = np.isfinite(X).all(axis=1) & np.isfinite(Y).all(axis=1)
+        is_good = self._is_good(X).all(axis=1) & np.isfinite(Y).all(axis=1)
         if self._preset.task != "regression":
             is_good &= (Y[:, 0] >= 0) & (Y[:, 0] < self._num_classes()) & (Y[:, 0] % 1 == 0)
         if not self._shards.drop_bad_rows and not is_good[is_used].all():
@@ -118,6 +122,9 @@ class Divider:
         part[~is_good] = BAD
         part[~is_used] = UNUSED
         return BlockRows(X, Y, part, _hash(f"sample/{self._shards.names[block.file]}", rows))
+
+    def _is_good(self, X: NDArray[np.float64]) -> NDArray[np.bool_]:
+        return np.asarray(np.isfinite(X) | np.isnan(X) if self._may_miss else np.isfinite(X))
 
     def _parts(self, number: int, rows: Indices) -> NDArray[np.int64]:
         """TRAIN, VALID or TEST for each of the rows of a block."""
@@ -137,7 +144,7 @@ class Divider:
         block, preset = self._shards.block(number), self._preset
         row = int(np.argmax(is_bad))
         values = np.concatenate([X[row], Y[row]])
-        names = (*preset.feature_names, *[preset.target_name] * Y.shape[1])
+        names = (*preset.feature_names, *preset.target_names)
         column = int(np.argmax(~np.isfinite(values))) if not np.isfinite(values).all() else X.shape[1]
         wanted = "a number" if preset.task == "regression" or column < X.shape[1] else "a label 0, 1, ..."
         if preset.task == "binary" and column == X.shape[1]:

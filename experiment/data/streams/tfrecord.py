@@ -21,7 +21,7 @@ _READ_BYTES, _HEAD_RECORDS = 2**23, 100
 
 def kinds(path: str) -> dict[str, Kind]:
     """Features of the first records and their kinds."""
-    found = {}
+    found: dict[str, str] = {}
     with tensorflow_errors() as tf:
         for record in tf.data.TFRecordDataset(path).take(_HEAD_RECORDS).as_numpy_iterator():
             for name, feature in tf.train.Example.FromString(record).features.feature.items():

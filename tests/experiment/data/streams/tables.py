@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 
 from experiment.data.rows import Part
-from experiment.data.streams.presets import numeric
+from experiment.data.spec import TableSpec
+from experiment.data.streams import own
 from experiment.data.streams.scan import scan
-from experiment.data.streams.shards import open_shards
 from experiment.data.streams.stream import Stream
 
 __all__ = ["frame", "numbers", "open_stream"]
@@ -21,10 +21,10 @@ def frame(rng: np.random.Generator, rows: int, first: int) -> pd.DataFrame:
     return pd.DataFrame({"number": number, "a": X[:, 0], "b": X[:, 1], "y": X[:, 0] + rng.normal(size=rows)})
 
 
-def open_stream(folder: Path, suffix: str = "parquet", drop: bool = False, **settings: Any) -> Stream:
-    pattern = f"{folder}/*.{suffix}"
-    preset = numeric(pattern, target="y", task=settings.pop("task", None))
-    return scan(open_shards(pattern, layouts=preset.layouts, drop_bad_rows=drop), preset, **settings)
+def open_stream(folder: Path, suffix: str = "parquet", *, table: TableSpec | None = None, **settings: Any) -> Stream:
+    """All files of a folder; the target is "y" unless `table` says otherwise."""
+    spec = TableSpec(target=("y",)) if table is None else table
+    return scan(*own.open_table(f"{folder}/*.{suffix}", spec), **settings)
 
 
 def numbers(part: Part) -> np.ndarray:

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from experiment.data.sets import catalogue
-from experiment.data.streams.presets import PRESETS, Selection, StreamPreset, numeric
+from experiment.data.streams.presets import PRESETS, Selection, StreamPreset
 from experiment.data.streams.scan import scan
 from experiment.data.streams.shards import open_shards
 
@@ -15,7 +15,7 @@ from experiment.data.streams.shards import open_shards
 def read(pattern: str, preset: StreamPreset) -> Selection:
     """All rows of the files."""
     shards = open_shards(pattern, layouts=preset.layouts, header=preset.header)
-    parts = [preset.rows(shards.read(number)) for number in range(len(shards.blocks))]
+    parts = [preset.select(shards, number) for number in range(len(shards.blocks))]
     return Selection(*map(np.concatenate, zip(*parts, strict=True)))
 
 
@@ -135,35 +135,3 @@ def test_particles(name: str, num_features: int, rng: np.random.Generator, tmp_p
     assert (preset.task, preset.num_test_rows, preset.class_names) == ("binary", 500_000, ("background", "signal"))
     with pytest.raises(ValueError, match="a stream must have train rows, got"):  # 50 rows are all within the last
         scan(open_shards(str(path), layouts=preset.layouts, header=preset.header), preset, valid_fraction=0)
-
-
-@pytest.fixture
-def table(tmp_path: Path) -> str:
-    frame = pd.DataFrame({"a": [1, 2], "colour": ["red", "blue"], "ok": [True, False], "price": [0.5, 1.5]})
-    frame.to_parquet(tmp_path / "a.parquet")
-    return str(tmp_path / "a.parquet")
-
-
-def test_numeric_columns(table: str) -> None:
-    preset = numeric(table, target="price", features=["ok", "a"])
-    X, Y, is_used = read(table, preset)
-    np.testing.assert_array_equal(X, [[1, 1], [0, 2]])
-    np.testing.assert_array_equal(Y, [[0.5], [1.5]])
-    assert is_used.all()
-    assert (preset.feature_names, preset.target_name, preset.task) == (("ok", "a"), "price", "regression")
-
-
-@pytest.mark.parametrize(
-    ("target", "features", "message"),
-    [
-        (None, None, "--target must be a column of the stream, got None; it has a, colour, ok, price"),
-        ("cost", None, "--target must be a column of the stream, got 'cost'"),
-        ("price", None, "must have columns of numbers, but 'colour' is text; .*--features"),
-        ("colour", ["a"], "'colour' is text"),
-        ("price", ["a", "b"], "'b' is absent"),
-        ("price", ["a", "price"], "must have inputs besides its target 'price'"),
-    ],
-)
-def test_other_columns(target: str | None, features: list[str] | None, message: str, table: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        numeric(table, target=target, features=features)

@@ -7,11 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from experiment.data.streams import own
 from experiment.data.streams import scan as scan_module
 from experiment.data.streams.presets import PRESETS
-from experiment.data.streams.scan import StreamSpec, load, load_stored, save
-from experiment.data.streams.shards import open_shards
-from experiment.data.views import Source
+from experiment.data.streams.record import load_stored, save
+from experiment.data.streams.scan import StreamSpec, load
+from experiment.data.views import Source, TableSpec
 from tests.experiment.data.streams.tables import open_stream
 
 
@@ -40,7 +41,7 @@ def test_saved_scan_is_used_for_the_same_files_only(whole: pd.DataFrame, tmp_pat
     assert load_stored(path, stream.shards, stream.preset, split=1) is None
     assert load_stored(tmp_path / "absent.npz", stream.shards, stream.preset) is None
     whole.head(100).to_parquet(tmp_path / "part1.parquet")
-    changed = open_shards(f"{tmp_path}/*.parquet", layouts=stream.preset.layouts)
+    changed, _ = own.open_table(f"{tmp_path}/*.parquet", TableSpec(target=("y",)))
     assert load_stored(path, changed, stream.preset) is None
     path.write_bytes(path.read_bytes()[:-100])
     assert load_stored(path, stream.shards, stream.preset) is None
@@ -60,9 +61,9 @@ def test_bad_settings(settings: dict[str, Any], message: str, whole: pd.DataFram
 
 
 def test_flags_say_which_stream(whole: pd.DataFrame, tmp_path: Path) -> None:
-    spec = StreamSpec(stream=True, test_fraction=0.3, stream_sample=150, features=("a", "number"))
-    source = Source(data=f"{tmp_path}/*.parquet", target="y")
-    stream = load(spec, source, split=2, valid_fraction=0.2)
+    spec, source = StreamSpec(stream=True, test_fraction=0.3, stream_sample=150), Source(data=f"{tmp_path}/*.parquet")
+    table = TableSpec(target=("y",), features=("a", "number"))
+    stream = load(spec, source, table=table, split=2, valid_fraction=0.2)
     assert stream.rows.feature_names == ("a", "number")
     assert stream.rows.target_names == ("y",)
     assert stream.rows.sizes == {"train": 150, "valid": 150, "test": 150}
@@ -74,11 +75,12 @@ def test_flags_say_which_stream(whole: pd.DataFrame, tmp_path: Path) -> None:
 def test_a_resumed_run_does_not_look_at_all_rows_again(
     whole: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spec, source = StreamSpec(stream=True), Source(data=f"{tmp_path}/*.parquet", target="y")
-    first = load(spec, source, stored=tmp_path / "absent.npz")
+    spec, source, table = StreamSpec(stream=True), Source(data=f"{tmp_path}/*.parquet"), TableSpec(target=("y",))
+    first = load(spec, source, table=table, stored=tmp_path / "absent.npz")
     save(first, tmp_path / "stream.npz")
     monkeypatch.setattr(scan_module, "scan", lambda *_, **__: pytest.fail("it was scanned again"))
-    again = load(spec, source, stored=tmp_path / "stream.npz")
+    monkeypatch.setattr(own, "open_table", lambda *_, **__: pytest.fail("its columns were found out again"))
+    again = load(spec, source, table=table, stored=tmp_path / "stream.npz")
     assert (again.sha256, again.counts) == (first.sha256, first.counts)
 
 
@@ -98,20 +100,17 @@ def test_flags_that_are_impossible(settings: dict[str, Any], message: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("settings", "source", "message"),
+    ("preset", "data", "table", "message"),
     [
-        ({}, Source(), "--stream reads the files of --data; give their folder or pattern"),
-        (
-            {"stream_preset": "taxi"},
-            Source(data="a.csv", target="y"),
-            "--target, --task and --features describe other files than those of --stream_preset",
-        ),
-        ({"stream_preset": "airline"}, Source(data="a.csv"), "must know the years of the planes; give --lookup"),
+        (None, None, {}, "--stream reads the files of --data; give their folder or pattern"),
+        ("taxi", "a.csv", {"target": ("y",)}, "--target describes your own table; leave it out, or --stream_preset"),
+        ("taxi", "a.csv", {"missing": "impute"}, "--missing describes your own table"),
+        ("airline", "a.csv", {}, "must know the years of the planes; give --lookup"),
     ],
 )
-def test_flags_that_do_not_go_together(settings: dict[str, Any], source: Source, message: str) -> None:
+def test_flags_that_do_not_go_together(preset: Any, data: str | None, table: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        load(StreamSpec(stream=True, **settings), source)
+        load(StreamSpec(stream=True, stream_preset=preset), Source(data=data), table=TableSpec(**table))
 
 
 def test_every_preset_is_a_flag() -> None:

@@ -134,12 +134,16 @@ def test_kinds_of_columns(frames: list[pd.DataFrame], tmp_path: Path) -> None:
         ("{}/none-*.csv", "there are none"),
         ("{}/absent.csv", "there are none"),
         ("", "got no path"),
-        ("{}/*", "one format, .parquet, .csv or .tfrecord, got"),
-        ("{}/x.csv.gz", "got .*x.csv.gz; unpack or convert"),
+        ("{}/part0.*", "one format, .parquet, .csv or .tfrecord, got"),
+        ("{}/x.csv.gz", r"x.csv.gz is packed and cannot be read in pieces; unpack it first \(`gunzip --keep x.csv.gz`"),
+        ("{}/*", "x.csv.gz is packed"),
+        ("{}/packed", "y.csv.zip is packed .*`unzip y.csv.zip`"),
     ],
 )
 def test_no_such_files(pattern: str, message: str, frames: list[pd.DataFrame], tmp_path: Path) -> None:
-    (tmp_path / "x.csv.gz").write_bytes(b"")
+    (tmp_path / "packed").mkdir()
+    for name in ("x.csv.gz", "packed/y.csv.zip", "packed/README.txt"):
+        (tmp_path / name).write_bytes(b"")
     with pytest.raises(ValueError, match=message):
         find_files(pattern.format(tmp_path))
 
@@ -189,7 +193,11 @@ def write_features(rows: list[dict[str, Any]], path: Path) -> None:
 def test_text_and_absent_features_of_records(tmp_path: Path) -> None:
     """A feature may be absent or empty, in the first record, too; bytes are text."""
     path = tmp_path / "a.tfrecord"
-    rows = [{"n": [3], "x": []}, {"n": [4], "x": [0.5], "s": ["ä".encode()]}, {"x": [1.5], "s": [b"b"]}]
+    rows: list[dict[str, Any]] = [
+        {"n": [3], "x": []},
+        {"n": [4], "x": [0.5], "s": ["ä".encode()]},
+        {"x": [1.5], "s": [b"b"]},
+    ]
     write_features(rows, path)
     assert columns_of(str(path)) == {"n": "number", "s": "text", "x": "number"}
     frame = open_shards(str(path), layouts=[{"n": Field("n"), "x": Field("x"), "s": Field("s", "text")}]).read(0)

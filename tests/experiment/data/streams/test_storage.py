@@ -71,19 +71,26 @@ class Blocked:
 
 sys.meta_path.insert(0, Blocked())
 from experiment.data import supply, views
+from experiment.data.spec import TableSpec
 from experiment.data.streams.scan import StreamSpec
 
+table = TableSpec(target=("y",))
 for path in sys.argv[1:]:
-    data = supply.load(views.Source(data=path, target="y"), supply.Division(), StreamSpec(stream=True), seed=0)
+    data = supply.load(views.Source(data=path), supply.Division(), StreamSpec(stream=True), table=table, seed=0)
+
+for path in sys.argv[1:]:
+    source, table = views.Source(data=path), views.TableSpec(target=("y",))
+    data = supply.load(source, supply.Division(), StreamSpec(stream=True), table=table, seed=0)
     print(sum(data.stream.counts.values()), *data.rows.feature_names)
 """
 
 
 def test_a_local_stream_is_looked_at_without_tensorflow(rng: np.random.Generator, tmp_path: Path) -> None:
     frame = pd.DataFrame(rng.normal(size=(200, 3)), columns=["a", "b", "y"])
+    frame["c"] = np.where(frame["a"] > 0, "up", "down")
     frame.to_csv(tmp_path / "a.csv", index=False)
     frame.to_parquet(tmp_path / "a.parquet")
     command = [sys.executable, "-c", WITHOUT_TENSORFLOW, str(tmp_path / "a.csv"), str(tmp_path / "a.parquet")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.splitlines() == ["200 a b"] * 2
+    assert done.stdout.splitlines() == ["200 a b c=down c=up"] * 2
