@@ -1,0 +1,196 @@
+"""What a model file may name: classes, and functions of one array.
+
+A file may come from anybody, so what it names is looked up and never fetched: no module is imported because a file says
+so (but for modules of GPflow and of this package), and what is found has to be of a kind that does nothing by existing:
+
+- a class that derives from `tf.Module`, as kernels, likelihoods, layers, transforms and priors do, of any module that
+  the program has imported;
+- any class of GPflow and of this package;
+- an elementwise function of TensorFlow;
+- a class or function that the caller gives.
+
+A name is "module:qualified name", as in "gpflow.kernels.linears:Polynomial".
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import gpflow
+import tensorflow as tf
+
+__all__ = [
+    "CustomObjects",
+    "Refused",
+    "find_class",
+    "find_function",
+    "given_names",
+    "name_of_class",
+    "name_of_function",
+]
+
+#: Classes and functions that a caller gives, or the same by name: "module:name" or "name", as they are in the file.
+CustomObjects = Iterable[Any] | Mapping[str, Any]
+
+_OWN_PACKAGES = ("gpflow", "gpflow_deep")
+
+#: Packages whose classes are no part of a model unless they derive from `tf.Module`: what they hold cannot be restored.
+_FOREIGN = frozenset({"keras", "numpy", "tensorflow", *sys.stdlib_module_names})
+
+_ELEMENTWISE = {
+    "tf": "clip_by_value identity",
+    "tf.math": "abs acos acosh add asin asinh atan atan2 atanh cos cosh digamma divide divide_no_nan erf erfc erfinv "
+    "exp expm1 lgamma log log1p log_sigmoid log_softmax maximum minimum multiply ndtri negative pow reciprocal rsqrt "
+    "sigmoid sign sin sinh softmax softplus softsign sqrt square subtract tan tanh",
+    "tf.nn": "crelu elu gelu leaky_relu relu relu6 selu silu",
+}
+
+
+class Refused(ValueError):
+    """What is wrong with a part of a model or with a file, as a predicate: whoever catches it names the subject."""
+
+
+@functools.cache
+def _functions() -> dict[str, Callable[..., Any]]:
+    spaces = {"tf": tf, "tf.math": tf.math, "tf.nn": tf.nn}
+    found = {
+        f"{space}.{name}": getattr(spaces[space], name) for space in spaces for name in _ELEMENTWISE[space].split()
+    }
+    return {**found, "gpflow.likelihoods.utils.inv_probit": gpflow.likelihoods.utils.inv_probit}
+
+
+def given_names(custom_objects: CustomObjects) -> dict[str, Any]:
+    """Names, whole and without their module, of what a caller gives.
+
+    :raises TypeError: if something of it is neither a class nor a function.
+    """
+    if isinstance(custom_objects, Mapping):
+        return dict(custom_objects)
+    objects = list(custom_objects)
+    for thing in objects:
+        if not hasattr(thing, "__qualname__"):
+            raise TypeError(
+                f"custom_objects must be classes and functions, got {thing!r}; give type(...) of an object."
+            )
+    return {name: thing for thing in objects for name in (thing.__qualname__, _full_name(thing))}
+
+
+def name_of_class(cls: type) -> str:
+    """The name by which `find_class` finds a class.
+
+    :raises Refused: if it would not.
+    """
+    name = _full_name(cls)
+    if cls.__module__.split(".")[0] == "tf_keras":
+        raise Refused(f"is of the Keras 2 class {_readable(name)} (Keras 3 can be saved)")
+    if _is_foreign(cls) or hasattr(cls, "__del__"):
+        raise Refused(f"is of the class {_readable(name)}")
+    if getattr(_found(name), "__qualname__", None) != cls.__qualname__:  # a notebook may have defined it once more
+        raise Refused(f"is of the class {_readable(name)}, which {_unfindable(cls)}")
+    return name
+
+
+def find_class(name: str, given: Mapping[str, Any], base: type = tf.Module) -> type:
+    """The class of a name that a file has.
+
+    :param given: what `given_names` returned.
+    :param base: a class of another module than GPflow's and this package's has to derive from it, unless it is given.
+    :raises Refused: if the class is not of a kind that a file may name, or its module was not imported.
+    """
+    cls = _of_given(name, given)
+    if cls is None:
+        cls = _found(name)
+        if not isinstance(cls, type):
+            raise Refused(f"has an object of the class {_readable(name)}, which {_unknown(name)}")
+        is_part = issubclass(cls, base)
+        if (_is_foreign(cls) and not is_part) or hasattr(cls, "__del__"):
+            raise Refused(f"has an object of the class {_readable(name)}, which no file may have")
+        if not is_part and cls.__module__.split(".")[0] not in _OWN_PACKAGES:
+            raise Refused(
+                f"has an object of the class {_readable(name)}, which does not derive from {base.__name__}: if you "
+                f"trust it, give it, load_model(path, custom_objects=[{cls.__name__}])"
+            )
+    if not isinstance(cls, type):
+        raise Refused(f"has an object of the class {_readable(name)}, but custom_objects gives {cls!r} for it")
+    return cls
+
+
+def name_of_function(function: Callable[..., Any]) -> str:
+    """The name by which `find_function` finds a function; if it is neither TensorFlow's nor GPflow's, when given.
+
+    :raises Refused: if it would not.
+    """
+    for name, known in _functions().items():
+        if known is function:
+            return name
+    name = _full_name(function)
+    if getattr(_found(name), "__qualname__", None) != function.__qualname__:
+        raise Refused(f"is the function {_readable(name)}, which {_unfindable(function)}")
+    return name
+
+
+def find_function(name: str, given: Mapping[str, Any]) -> Callable[..., Any]:
+    """The function of a name that a file has.
+
+    :raises Refused: if it is neither given nor one that every file may name.
+    """
+    function = _of_given(name, given)
+    function = _functions().get(name) if function is None else function
+    if not callable(function):
+        short = name.rpartition(":")[2].rpartition(".")[2]
+        raise Refused(
+            f"has the function {_readable(name)}: if you trust it, import it and give it, "
+            f"load_model(path, custom_objects=[{short}])"
+        )
+    return function
+
+
+def _full_name(thing: Any) -> str:
+    return f"{getattr(thing, '__module__', None)}:{getattr(thing, '__qualname__', type(thing).__qualname__)}"
+
+
+def _readable(name: str) -> str:
+    return name.replace(":", ".")
+
+
+def _of_given(name: str, given: Mapping[str, Any]) -> Any:
+    return given.get(name, given.get(name.rpartition(":")[2]))
+
+
+def _is_foreign(cls: type) -> bool:
+    packages = {base.__module__.split(".")[0] for base in cls.__mro__[:-1]}
+    return "tf_keras" in packages or (not issubclass(cls, tf.Module) and cls.__module__.split(".")[0] in _FOREIGN)
+
+
+def _found(name: str) -> Any:
+    """What has this name in a module that is there already, or None. Nothing is imported but own modules."""
+    module_name, _, qualname = name.partition(":")
+    if module_name.split(".")[0] in _OWN_PACKAGES and module_name not in sys.modules:
+        try:
+            importlib.import_module(module_name)
+        except ImportError:
+            return None
+    found: Any = sys.modules.get(module_name)
+    for part in qualname.split("."):
+        found = vars(found).get(part) if hasattr(found, "__dict__") else None  # a module's __getattr__ may import
+    return found
+
+
+def _unfindable(thing: Any) -> str:
+    if "<lambda>" in thing.__qualname__:
+        return "is a lambda: define it by `def` at the top of a module"
+    if "<locals>" in thing.__qualname__:
+        return "is defined inside a function: define it at the top of a module"
+    return "its module does not have by this name: define it at the top of a module"
+
+
+def _unknown(name: str) -> str:
+    module_name, _, qualname = name.partition(":")
+    short = qualname.rpartition(".")[2]
+    if module_name in sys.modules:
+        return f"that module does not have: give it, load_model(path, custom_objects=[{short}])"
+    return f"is not known: import {module_name} first, or give it, load_model(path, custom_objects=[{short}])"
