@@ -81,6 +81,7 @@ class Encode:
     codec: Codec = group()
     devices: Devices = group(omit=("strategy", "replicas"))
     source: views.Source = group(omit=("data",))
+    table: tables.NewRows = group()
     input: str | None = None
     part: Literal["X", "train", "valid", "test"] | None = None
     rows: int | None = None
@@ -100,7 +101,7 @@ class Encode:
         """The data to encode, [N, n_x]; the codec checks their values."""
         if self.input is not None:
             if (schema := self.codec.schema) is not None and arrays.has_names(self.input):
-                return read_alike(self.input, schema)[: self.rows]
+                return read_alike(self.input, schema, self.table)[: self.rows]
             return arrays.read_rows(self.input, self.part)[: self.rows]
         if self.part == "X":
             raise ValueError("--part of a --dataset must be train, valid or test, got X.")

@@ -11,13 +11,12 @@ Columns are read as in training. A missing value or an unknown level is an error
 in training, say what becomes of it.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from experiment import cli
 from experiment.cli.flags import at_least, group
-from experiment.data.spec import Missing, Unknown
-from experiment.data.tables import Schema, apply_schema
+from experiment.data.tables import NewRows, Schema, apply_schema
 from experiment.files import atomic_path
 from experiment.run import Devices, devices
 
@@ -33,21 +32,14 @@ class Flags:
     :param data: table with the columns of the training data: .csv, .tsv or .txt (also packed), .parquet or .npz.
     :param output: file to write, .csv or .csv.gz; it is replaced if it exists.
     :param num_predict_samples: draws of the inner layers; as in training if not given.
-    :param na_values: texts that stand for a missing value, besides those of training.
-    :param missing: what to do with missing values; impute puts in what the training rows say; as in training if not
-        given.
-    :param unknown: what to do with levels that the training data do not have; level reads them as a rare one, or as
-        none of the known ones; as in training if not given.
     """
 
     run_dir: str
     data: str
+    table: NewRows = group()
     devices: Devices = group(omit=("strategy", "replicas"))
     output: str = "predictions.csv"
     num_predict_samples: int | None = None
-    na_values: tuple[str, ...] = ()
-    missing: Missing | None = None
-    unknown: Unknown | None = None
 
     def __post_init__(self) -> None:
         if not Path(self.output).name.endswith((".csv", ".csv.gz")):
@@ -61,9 +53,7 @@ def main(flags: Flags) -> None:
     folder = Path(flags.run_dir).expanduser()
     with float_type(Predictor.stored_float(folder)):
         predictor = Predictor.load(folder)
-        schema = Schema.from_json(predictor.schema)
-        schema = replace(schema, na_values=(*schema.na_values, *flags.na_values))
-        X, Y = apply_schema(schema, flags.data, missing=flags.missing, unknown=flags.unknown)
+        X, Y = apply_schema(Schema.from_json(predictor.schema), flags.data, flags.table)
         predicted = predictor.predict(X, Y, num_samples=flags.num_predict_samples)
     table = pd.DataFrame(predictor.columns(predicted))
     with atomic_path(flags.output) as temporary:

@@ -19,7 +19,7 @@ from experiment.data import tables
 from experiment.data.rows import Part, Rows
 from experiment.data.schema import Schema
 from experiment.data.sources import read_source
-from experiment.data.spec import TableSpec
+from experiment.data.spec import NewRows, TableSpec
 from experiment.files import read_npz
 from experiment.seeds import numpy_rng
 
@@ -158,12 +158,13 @@ def read_bits(
     return replace(data, schema=schema)
 
 
-def read_alike(path: str | os.PathLike[str], schema: Schema) -> Bits:
+def read_alike(path: str | os.PathLike[str], schema: Schema, new: NewRows = NewRows()) -> Bits:
     """The bits of another table, [N, D], as those of the table that `schema` came from.
 
+    :param new: what differs from training.
     :raises ValueError: as `tables.apply_schema`, and if numbers are not 0 and 1.
     """
-    X, _ = tables.apply_schema(schema, path)
+    X, _ = tables.apply_schema(schema, path, new)
     return as_bits(X, schema.feature_names, str(path))
 
 

@@ -37,6 +37,8 @@ def _rows(alike: Sequence[Feature]) -> Iterator[list[str]]:
 
 def _details(feature: Feature) -> str:
     details, column = [], feature.column
+    if column.kind == "ignored" and not column.note:
+        details.append("by --ignore")
     if column.kind == "boolean" and column.true[0].lower() != "true":
         details.append(f"{column.true[0]} is 1")
     if feature.levels:

@@ -147,7 +147,7 @@ class Schema:
     def _check(self, found: Parsed, where: str, first_row: int) -> None:
         used = [feature for feature in self.columns if feature.is_used]
         if self.missing == "error":
-            check_missing({f.name: int(is_missing(found[f.name]).sum()) for f in used}, where)
+            check_missing({f.name: int(is_missing(found[f.name]).sum()) for f in used}, where, is_new=True)
         for feature in used if self.unknown == "error" else ():
             feature.check_known(found[feature.name], where, first_row)
 

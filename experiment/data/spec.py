@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Literal
 
-__all__ = ["BadRows", "Missing", "TableSpec", "Task", "Unknown"]
+__all__ = ["BadRows", "Missing", "NewRows", "TableSpec", "Task", "Unknown"]
 
 Task = Literal["regression", "binary", "multiclass"]
 
@@ -63,3 +63,19 @@ class TableSpec:
     def given(self) -> tuple[str, ...]:
         """Names of the fields that differ from their defaults."""
         return tuple(field.name for field in fields(self) if getattr(self, field.name) != field.default)
+
+
+@dataclass(frozen=True)
+class NewRows:
+    """What is said of new rows, which are read as those of training; what is not given is as in training.
+
+    :param na_values: further texts that stand for a missing value.
+    :param missing: what to do with missing values; impute puts in the mean or the most frequent level of the training
+        rows.
+    :param unknown: what to do with levels that the training data do not have; level reads them as a rare one, or, if
+        there are no rare ones, as none of the known ones.
+    """
+
+    na_values: tuple[str, ...] = ()
+    missing: Missing | None = None
+    unknown: Unknown | None = None

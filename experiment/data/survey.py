@@ -174,14 +174,19 @@ def _years(days: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.floor(days).astype("datetime64[D]").astype("datetime64[Y]").astype(np.float64)
 
 
-def check_missing(counts: Mapping[str, int], where: str) -> None:
-    """:raises ValueError: if columns have missing values; names them with their counts and the flags that help."""
+def check_missing(counts: Mapping[str, int], where: str, *, is_new: bool = False) -> None:
+    """Refuse missing values.
+
+    :param is_new: whether these are new rows, whose columns cannot be left out.
+    :raises ValueError: if columns have missing values; names them with their counts and the flags that help.
+    """
     bad = [f"{name!r} ({count})" for name, count in counts.items() if count]
     if bad:
         more = f" and {len(bad) - MAX_NAMED} more columns" if len(bad) > MAX_NAMED else ""
+        cure = "" if is_new else ", or leave columns out with --ignore"
         raise ValueError(
             f"{where} has missing values in {', '.join(bad[:MAX_NAMED])}{more}; give --missing=impute to put in means "
-            "and most frequent levels of the training rows, or leave columns out with --ignore."
+            f"and most frequent levels of the training rows{cure}."
         )
 
 

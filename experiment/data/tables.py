@@ -28,11 +28,11 @@ from experiment.data.numeric import check_finite, undivided
 from experiment.data.rows import Indices, Rows
 from experiment.data.schema import Schema
 from experiment.data.sources import Table, read_source
-from experiment.data.spec import Missing, TableSpec, Task, Unknown
+from experiment.data.spec import NewRows, TableSpec, Task
 from experiment.data.survey import is_missing, look, parsed
 from experiment.data.usable import Usable, usable
 
-__all__ = ["Encoded", "Schema", "TableSpec", "apply_schema", "columns_of", "encode_table", "load_schema"]
+__all__ = ["Encoded", "NewRows", "Schema", "TableSpec", "apply_schema", "columns_of", "encode_table", "load_schema"]
 __all__ += ["read_table", "schema_of"]
 
 
@@ -172,12 +172,12 @@ def load_schema(path: str | os.PathLike[str]) -> Schema:
 
 
 def apply_schema(
-    schema: Schema, source: Any, *, missing: Missing | None = None, unknown: Unknown | None = None
+    schema: Schema, source: Any, new: NewRows = NewRows()
 ) -> tuple[NDArray[np.float64], NDArray[Any] | None]:
     """Encode another table as the one that `schema` came from.
 
     :param source: as in :func:`read_table`.
-    :param missing: overrules that of the schema, and so `unknown`.
+    :param new: what differs from training.
     :return: X [N, D] in raw units, and Y [N, P] as in `Rows`, or None if the table lacks the target columns or they are
         empty, or if values are missing in them and `missing` is "impute". Other columns are not used, and the order of
         columns is free.
@@ -186,7 +186,8 @@ def apply_schema(
     """
     table = read_source(source)
     where, columns = table.where, table.columns
-    schema = replace(schema, missing=missing or schema.missing, unknown=unknown or schema.unknown)
+    chosen: Any = {"missing": new.missing or schema.missing, "unknown": new.unknown or schema.unknown}
+    schema = replace(schema, na_values=(*schema.na_values, *new.na_values), **chosen)
     if absent := [name for name in schema.required if name not in columns.column_names]:
         raise ValueError(f"{where} must have the columns of the training data, but lacks {_quoted(absent)}; add them.")
     if len(columns) == 0:
@@ -194,7 +195,7 @@ def apply_schema(
     schema = _with_booleans(schema, columns, where) if schema.fills is None else schema
     X = schema.transform(columns, where=where)
     check_finite(X, schema.feature_names, f"X of {where}")
-    if not set(schema.target_names) <= set(columns.column_names):
+    if not schema.targets or not set(schema.target_names) <= set(columns.column_names):
         return X, None
     return X, _known_targets(schema, columns, where)
 

@@ -42,8 +42,8 @@ def test_undivided_rows_keeps_float64_arrays_without_a_copy() -> None:
         (np.array([["a"], ["b"]]), np.ones((2, 1)), "must hold real numbers, got type <U1"),
         (np.array([[1.0], [np.nan], [np.inf]]), np.ones((3, 1)), "column 'x0' has 2 NaN .* first in row 1"),
         (np.ones((3, 1)), np.array([[1.0], [2.0], [np.nan]]), "Y of data set 'toy' .* 'y' has 1 NaN .* row 2"),
-        (np.ones((3, 1)), np.full((3, 1), 7.0), r"must vary, but column 0 of Y is 7\.0 in every row"),
-        (np.ones((3, 1)), np.array([[1.0, 5.0], [2.0, 5.0], [3.0, 5.0]]), "column 1 of Y is 5"),
+        (np.ones((3, 1)), np.full((3, 1), 7.0), r"must vary, but 'y' is 7\.0 in every row"),
+        (np.ones((3, 1)), np.array([[1.0, 5.0], [2.0, 5.0], [3.0, 5.0]]), "'y1' is 5"),
     ],
 )
 def test_undivided_rows_refuses_bad_arrays(X: np.ndarray, Y: np.ndarray, message: str) -> None:
