@@ -18,19 +18,16 @@ A column that has missing values in training has one more, NAME=missing: 1 where
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, cast
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from experiment.data.columns import Column
+from experiment.data.spec import PARTS, DatePart
 
-__all__ = ["PARTS", "DatePart", "Feature", "Fill", "date_parts"]
-
-DatePart = Literal["day", "day_of_year", "weekday", "hour"]
-
-PARTS: tuple[DatePart, ...] = get_args(DatePart)
+__all__ = ["Feature", "Fill", "date_parts"]
 
 Fill = Literal["mean", "most frequent"]
 
@@ -80,7 +77,8 @@ class Feature:
     @property
     def names(self) -> tuple[str, ...]:
         """Names of its columns of X."""
-        return (*self.value_names, *([f"{self.name}=missing"] if self.is_used and self.num_missing else []))
+        told = "(missing)" if "missing" in self.levels else "missing"
+        return (*self.value_names, *([f"{self.name}={told}"] if self.is_used and self.num_missing else []))
 
     @property
     def fill(self) -> Fill:
@@ -91,6 +89,31 @@ class Feature:
     def is_plain(self) -> bool:
         """Whether its cells are its one column of X."""
         return self.column.kind in ("number", "boolean", "time") and not self.num_missing
+
+    def encode(self, cells: NDArray[Any], into: NDArray[np.float64]) -> bool:
+        """Write its columns of X: what :meth:`step` gives, fast and by several threads at once, as streams need it.
+
+        :param cells: [n]. An unknown level is read as a rare one, or as none of the levels if there are no rare ones.
+        :param into: its columns of X, [n, number of names].
+        :return: whether there are unknown levels.
+        """
+        width, has_unknown = len(self.value_names), False
+        is_missing = np.asarray(np.isnan(cells) if cells.dtype.kind == "f" else pd.isna(cells))
+        if self.column.kind == "category":
+            codes = pd.Index([*self.levels, *self.rare], dtype=object).get_indexer(pd.Index(cells, dtype=object))
+            is_unknown = (codes < 0) & ~is_missing
+            has_unknown = bool(is_unknown.any())
+            codes = np.where(is_unknown & (len(self.rare) > 0), width - 1, np.minimum(codes, len(self.levels)))
+            into[:, :width] = codes[:, None] == np.arange(width)
+        elif self.column.kind == "date":
+            into[:, :width] = date_parts(cells[:, None], self.parts)
+        else:
+            into[:, 0] = cells
+        if is_missing.any():
+            into[is_missing, :width] = np.nan
+        if self.num_missing:
+            into[:, width] = is_missing
+        return has_unknown
 
     def step(self, *, joins_unknown: bool = False) -> Any:
         """The transformer of its cells [n, 1] to its columns of X, fitted: it depends on nothing but this feature.

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Literal
+from typing import Literal, get_args
 
-__all__ = ["BadRows", "Missing", "NewRows", "TableSpec", "Task", "Unknown"]
+__all__ = ["PARTS", "BadRows", "DatePart", "Missing", "NewRows", "TableSpec", "Task", "Unknown"]
 
 Task = Literal["regression", "binary", "multiclass"]
 
@@ -13,6 +13,11 @@ Missing = Literal["error", "impute"]
 Unknown = Literal["error", "level"]
 
 BadRows = Literal["error", "drop"]
+
+DatePart = Literal["day", "day_of_year", "weekday", "hour"]
+
+PARTS: tuple[DatePart, ...] = get_args(DatePart)
+"""What a date becomes, see `features.date_parts`."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +32,7 @@ class TableSpec:
     :param numeric: columns of --data whose values are numbers, also if they look like row numbers or codes.
     :param dates: columns of --data that are dates or times: NAME, or NAME:dmy or NAME:mdy for the order of day, month
         and year, or NAME:FORMAT as of strptime.
+    :param date_parts: what dates become, of day, day_of_year, weekday and hour; the parts that vary if not given.
     :param na_values: texts that stand for a missing value, besides the empty cell, NaN, NULL and their like.
     :param missing: what to do with missing values; impute puts in the mean or the most frequent level of the training
         rows and adds a column that says where, and leaves out rows whose target is missing.
@@ -44,6 +50,7 @@ class TableSpec:
     categorical: tuple[str, ...] = ()
     numeric: tuple[str, ...] = ()
     dates: tuple[str, ...] = ()
+    date_parts: tuple[str, ...] = ()
     na_values: tuple[str, ...] = ()
     missing: Missing = "error"
     unknown: Unknown = "error"
@@ -51,12 +58,14 @@ class TableSpec:
     bad_rows: BadRows = "error"
 
     def __post_init__(self) -> None:
-        for name in ("target", "features", "ignore", "categorical", "numeric", "dates", "na_values"):
+        for name in ("target", "features", "ignore", "categorical", "numeric", "dates", "date_parts", "na_values"):
             value = getattr(self, name)
             if isinstance(value, str) or not isinstance(value, Sequence):
                 raise ValueError(f"{name} must be a tuple, as ({value!r},), got {value!r}.")
             if twice := sorted({item for item in value if value.count(item) > 1}):
                 raise ValueError(f"--{name} must list different columns, but {twice[0]!r} occurs twice.")
+        if unknown := [part for part in self.date_parts if part not in PARTS]:
+            raise ValueError(f"--date_parts may list {', '.join(PARTS)}, got {unknown[0]!r}.")
         if self.rare is not None and self.rare < 2:
             raise ValueError(f"--rare must be at least 2, got {self.rare}; leave it out to keep every level.")
 

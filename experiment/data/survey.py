@@ -16,9 +16,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from experiment.data.columns import Column, parse
-from experiment.data.features import PARTS, DatePart, Feature, date_parts
+from experiment.data.features import Feature, date_parts
 from experiment.data.inference import MAX_LEVELS
-from experiment.data.spec import TableSpec
+from experiment.data.spec import PARTS, DatePart, TableSpec
 
 __all__ = ["MAX_COUNTED", "MAX_LABELS", "Facts", "Parsed", "Survey", "check_missing", "features_of"]
 __all__ += ["is_missing", "labels", "look", "parsed"]
@@ -31,6 +31,8 @@ MAX_COUNTED = 100_000
 
 MAX_LABELS = 1_000
 """Most different numbers of a target that are counted, to tell labels from a regression."""
+
+_YEAR = 366
 
 MAX_NAMED = 20
 """Most columns that an error names."""
@@ -46,7 +48,7 @@ class Facts:
     :param num_missing: cells without a value.
     :param counts: of each level of a category, and of each value of a target, as text; empty for others.
     :param is_whole: of a target of numbers: all are whole, and there are at most `MAX_LABELS` different ones.
-    :param low: of a date: the least year and the least of each of its parts; () without any.
+    :param low: of a date: the least of each of its parts; () without any.
     :param high: the largest, likewise.
     """
 
@@ -146,7 +148,7 @@ def _facts(values: NDArray[Any], column: Column, *, is_target: bool) -> Facts:
     missing = is_missing(values)
     known, num_missing = values[~missing], int(missing.sum())
     if column.kind == "date" and len(known):
-        parts = np.column_stack([_years(known), date_parts(known[:, None], PARTS)])
+        parts = date_parts(known[:, None], PARTS)
         return Facts(num_missing, low=tuple(parts.min(axis=0).tolist()), high=tuple(parts.max(axis=0).tolist()))
     if values.dtype.kind != "f":
         counts = pd.Series(known, dtype=object).value_counts(sort=False)
@@ -170,10 +172,6 @@ def _checked(facts: Mapping[str, Facts]) -> Mapping[str, Facts]:
     return facts
 
 
-def _years(days: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.floor(days).astype("datetime64[D]").astype("datetime64[Y]").astype(np.float64)
-
-
 def check_missing(counts: Mapping[str, int], where: str, *, is_new: bool = False) -> None:
     """Refuse missing values.
 
@@ -194,7 +192,8 @@ def features_of(columns: Iterable[Column], survey: Survey, spec: TableSpec, wher
     """What each column becomes.
 
     :param survey: of the cells of all rows.
-    :raises ValueError: naming all columns with too many levels, and the flags that help.
+    :raises ValueError: naming all columns with too many levels, and the flags that help; or an input whose name would
+        not be the only one.
     """
     features, too_many = [], dict[str, int]()
     for column in columns:
@@ -208,9 +207,15 @@ def features_of(columns: Iterable[Column], survey: Survey, spec: TableSpec, wher
             )
         if not is_allowed:
             too_many[column.name] = len(facts.counts)
-        features.append(Feature(column, levels, rare, _varying(facts), facts.num_missing))
+        features.append(Feature(column, levels, rare, _parts(facts, spec), facts.num_missing))
     if too_many:
         _refuse_levels(too_many, spec, where)
+    counts = collections.Counter(name for feature in features for name in feature.names)
+    if twice := [name for name, count in counts.items() if count > 1]:
+        raise ValueError(
+            f"two inputs of {where} would be called {twice[0]!r}, a column and a level of another column; rename the "
+            "column, or leave it out with --ignore."
+        )
     return tuple(features)
 
 
@@ -221,17 +226,13 @@ def _levels(counts: Mapping[str, int], rare: int | None) -> tuple[tuple[str, ...
     return levels, tuple(sorted(set(counts) - set(levels)))
 
 
-def _varying(facts: Facts) -> tuple[DatePart, ...]:
-    """Parts of a date that vary; within one year the day of the year says what the day says."""
+def _parts(facts: Facts, spec: TableSpec) -> tuple[DatePart, ...]:
+    """Parts of a date that vary, of those that are wanted; the day of the year if its season was seen twice."""
     if not facts.low:
         return ()
-    year_varies, *varies = (low < high for low, high in zip(facts.low, facts.high, strict=True))
-    parts = tuple(
-        part
-        for part, is_varying in zip(PARTS, varies, strict=True)
-        if is_varying and (year_varies or part != "day_of_year")
-    )
-    return parts or ("day",)
+    ranges = dict(zip(PARTS, np.subtract(facts.high, facts.low), strict=True))
+    wanted = spec.date_parts or [part for part in PARTS if part != "day_of_year" or ranges["day"] > _YEAR]
+    return tuple(part for part in PARTS if part in wanted and ranges[part] > 0) or ("day",)
 
 
 def _refuse_levels(too_many: Mapping[str, int], spec: TableSpec, where: str) -> None:

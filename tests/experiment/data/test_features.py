@@ -10,7 +10,8 @@ import pytest
 from sklearn.base import clone
 
 from experiment.data.columns import Column
-from experiment.data.features import PARTS, Feature, date_parts
+from experiment.data.features import Feature, date_parts
+from experiment.data.spec import PARTS
 
 COLOURS = Column("colour", "category")
 

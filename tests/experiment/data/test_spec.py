@@ -25,6 +25,7 @@ def test_what_is_given() -> None:
         ({"target": "price"}, r"target must be a tuple, as \('price',\), got 'price'"),
         ({"dates": "d"}, "dates must be a tuple"),
         ({"ignore": ("a", "b", "a")}, "--ignore must list different columns, but 'a' occurs twice"),
+        ({"date_parts": ("day", "century")}, "--date_parts may list day, day_of_year, weekday, hour, got 'century'"),
         ({"rare": 1}, "--rare must be at least 2, got 1; leave it out to keep every level"),
     ],
 )

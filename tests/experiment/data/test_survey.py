@@ -98,17 +98,34 @@ def test_too_many_texts_to_count(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "parts"),
+    ("low", "high", "wanted", "parts"),
     [
-        ((2019, 17900, 5, 0, 0), (2020, 18400, 300, 6, 23), ("day", "day_of_year", "weekday", "hour")),
-        ((2019, 17900, 5, 0, 0), (2019, 18200, 300, 6, 0), ("day", "weekday")),
-        ((2019, 17900, 5, 3, 8), (2019, 17900, 5, 3, 17), ("hour",)),
-        ((2019, 17900, 5, 3, 8), (2019, 17900, 5, 3, 8), ("day",)),
-        ((2015, 16000, 1, 0, 0), (2020, 18000, 1, 6, 0), ("day", "weekday")),
+        ((17900, 5, 0, 0), (18400, 300, 6, 23), (), ("day", "day_of_year", "weekday", "hour")),
+        ((17900, 5, 0, 0), (18200, 300, 6, 0), (), ("day", "weekday")),
+        ((17900, 5, 3, 8), (17900, 5, 3, 17), (), ("hour",)),
+        ((17900, 5, 3, 8), (17900, 5, 3, 8), (), ("day",)),
+        ((16000, 1, 0, 0), (18000, 1, 6, 0), (), ("day", "weekday")),
+        ((17900, 5, 0, 0), (18200, 300, 6, 0), ("hour", "day_of_year"), ("day_of_year",)),
+        ((17900, 5, 0, 0), (18400, 300, 6, 23), ("hour", "day"), ("day", "hour")),
+        ((17900, 5, 0, 0), (18200, 300, 6, 0), ("hour",), ("day",)),
     ],
 )
-def test_parts_of_dates_that_vary(low: tuple[float, ...], high: tuple[float, ...], parts: tuple[str, ...]) -> None:
+def test_parts_of_dates_that_vary(
+    low: tuple[float, ...], high: tuple[float, ...], wanted: tuple[str, ...], parts: tuple[str, ...]
+) -> None:
     """Within a year the day of the year is the day but for a constant."""
     survey = Survey(9, {"d": Facts(low=low, high=high)})
-    (feature,) = features_of([Column("d", "date")], survey, TableSpec(), "here")
+    (feature,) = features_of([Column("d", "date")], survey, TableSpec(date_parts=wanted), "here")
     assert feature.parts == parts
+
+
+def test_inputs_have_different_names() -> None:
+    kinds = [Column("a", "category"), Column("a=b", "category")]
+    facts = {"a": Facts(counts={"b=c": 3, "missing": 2}, num_missing=4), "a=b": Facts(counts={"d": 9})}
+    first, second = features_of(kinds, Survey(9, facts), TableSpec(), "here")
+    assert (*first.names, *second.names) == ("a=b=c", "a=missing", "a=(missing)", "a=b=d")
+    facts["a=b"] = Facts(counts={"c": 9})
+    with pytest.raises(
+        ValueError, match=r"two inputs of here would be called 'a=b=c', .*; rename the column, or .*--ignore"
+    ):
+        features_of(kinds, Survey(9, facts), TableSpec(), "here")
