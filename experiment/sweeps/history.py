@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from experiment.files import write_text
+from experiment.locks import LOCK
 
 __all__ = ["append", "mend", "newest", "now", "read", "rename", "seconds_of", "seconds_since", "starts_of"]
 
@@ -89,8 +90,8 @@ def seconds_of(lines: list[dict[str, Any]]) -> dict[str, float]:
 
 
 def seconds_since(start: Line, folder: Path) -> float:
-    """Seconds from a line to the last write into a folder."""
-    times = [path.stat().st_mtime for path in folder.rglob("*") if path.is_file()]
+    """Seconds from a line to the last write into a folder; its lock is also written by who only looks at it."""
+    times = [path.stat().st_mtime for path in folder.rglob("*") if path.is_file() and path.name != LOCK]
     return max(0.0, max(times, default=0.0) - datetime.fromisoformat(start["time"]).timestamp())
 
 

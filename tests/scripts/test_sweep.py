@@ -113,6 +113,14 @@ def test_the_sweeps_of_the_results_have_flags_that_their_scripts_take(tmp_path: 
     assert (done.code, done.err) == (0, "")
 
 
+@pytest.mark.parametrize("script", ["train_dgp", "train_darn", "train_ebp", "track_rbm", "compress_network"])
+def test_every_training_script_can_be_swept(tmp_path: Path, script: str) -> None:
+    text = f'script = "{script}.py"\n[axes]\nseed = [0, 1]\n[settings]\na = {{checkpoint_seconds = 5}}\nb = {{}}\n'
+    done = call(written(tmp_path, text), "small.toml", "--dry_run")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.splitlines()[3] == f"{script}.py --run_dir=runs/small/runs/seed1-b --seed=1 --threads=1  # new"
+
+
 def test_a_second_sweep_is_refused(tmp_path: Path) -> None:
     with lock(tmp_path / "runs" / "small"):
         done = call(written(tmp_path), "small.toml")

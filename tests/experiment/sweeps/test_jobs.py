@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from experiment.sweeps import Program, Status, SweepDir, expand, jobs, work
-from tests.experiment.sweeps import sweeping
+from tests.experiment.sweeps import sweeping, training
 from tests.experiment.sweeps.sweeping import (
     num_checkpoints,
     pid_of,
@@ -202,7 +202,7 @@ def test_a_run_in_use_is_waited_for(folder: SweepDir) -> None:
 
 def test_an_error_within_the_sweep_leaves_no_job(folder: SweepDir) -> None:
     def broken(status: Status) -> None:
-        if num_checkpoints(folder, "split0-a") == sweeping.HELD_STEP:
+        if num_checkpoints(folder, "split0-a") == training.HELD_STEP:
             raise RuntimeError("broken")
 
     with pytest.raises(RuntimeError, match="broken"):
