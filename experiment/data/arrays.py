@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from experiment.data.delimited import HEAD_BYTES, dialect_of, open_unpacked
+from experiment.data.delimited import HEAD_BYTES, dialect_of
+from experiment.data.packed import open_unpacked
 from experiment.data.sources import is_delimited
 from experiment.files import atomic_path, read_npz
 

@@ -179,6 +179,11 @@ def _unreadable(error: Exception, where: str) -> str:
 
 def _decoded(head: bytes, where: str, is_whole: bool) -> tuple[str, str]:
     encoding = "utf-16" if head[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
+    if encoding == "utf-8" and b"\0" in head:
+        raise ValueError(
+            f"{where} is no readable, complete CSV file in UTF-8 (it has zero bytes; UTF-16 needs a byte order mark); "
+            "convert it, for example by `iconv -f UTF-16LE -t UTF-8`."
+        )
     cut = head if is_whole or encoding == "utf-8" else head[: len(head) // 2 * 2]
     try:
         text = cut.decode(_CODECS[encoding])
@@ -189,8 +194,6 @@ def _decoded(head: bytes, where: str, is_whole: bool) -> tuple[str, str]:
                 f"convert it, for example by `iconv -f ISO-8859-1 -t UTF-8`."
             ) from error
         text = cut[: error.start].decode("utf-8-sig")
-    if "\0" in text:
-        raise ValueError(f"{where} is no readable, complete CSV file in UTF-8 (it has zero bytes); write it again.")
     return text, encoding
 
 

@@ -37,13 +37,14 @@ _POINT = "[-+]?(?:[0-9]*\\.(?:[0-9]{0,2}|[0-9]{4,})|0*\\.[0-9]{3}|[0-9]{4,}\\.[0
 class _Numbers(NamedTuple):
     """A column of numbers as text.
 
-    :ivar style: if it is known; else it follows from what was `seen` and from the other columns.
+    :ivar read: the style and the numbers of the texts, if they are known; else they follow from what was `seen` and
+        from the other columns.
     """
 
     contents: Contents
     is_tolerant: bool
     decimal: Sign
-    style: Style | None = None
+    read: tuple[Style, NDArray[np.float64]] | None = None
     seen: tuple[Shapes, Found] | None = None
 
 
@@ -202,9 +203,9 @@ def _as_numbers(contents: Contents, *, is_forced: bool, is_tolerant: bool) -> _N
     if some is not contents:
         if not shapes.is_known.any() and not is_forced:
             return ""
-        style = None if is_forced else _sure_style(some, shapes, contents)
-        if style is not None:
-            return _Numbers(contents, is_tolerant, cast(Sign, style.decimal), style=style)
+        read = None if is_forced else _read_surely(some, shapes, contents)
+        if read is not None:
+            return _Numbers(contents, is_tolerant, cast(Sign, read[0].decimal), read=read)
         shapes = shapes_of(contents.cells.texts)
     found = find_style(contents, shapes, any_unit=is_forced)
     if found is not None and (is_forced or not is_code(shapes, found)):
@@ -219,8 +220,8 @@ def _as_numbers(contents: Contents, *, is_forced: bool, is_tolerant: bool) -> _N
     return _unit_note(contents, shapes)
 
 
-def _sure_style(some: Contents, shapes: Shapes, contents: Contents) -> Style | None:
-    """The style of some values if there is no doubt about it and the others fit; errors are for those who see all."""
+def _read_surely(some: Contents, shapes: Shapes, contents: Contents) -> tuple[Style, NDArray[np.float64]] | None:
+    """Style and numbers, if there is no doubt about some values and the others fit; else None, errors come later."""
     try:
         found = find_style(some, shapes)
     except ValueError:
@@ -231,16 +232,19 @@ def _sure_style(some: Contents, shapes: Shapes, contents: Contents) -> Style | N
     if not found.decimal and matches(texts, "(?s:.*)[.,](?s:.*)").any():
         return None
     style = style_of(some, shapes, found, found.decimal)
-    return None if np.isnan(numbers(texts, style)[contents.is_value]).any() else style
+    found_numbers = numbers(texts, style)
+    return None if np.isnan(found_numbers[contents.is_value]).any() else (style, found_numbers)
 
 
 def _number_column(pending: _Numbers, forced: Forced | None, signs: Set[str], delimiter: str) -> Column:
-    contents, style = pending.contents, pending.style
-    if style is None:
+    contents = pending.contents
+    if pending.read is not None:
+        style, values = pending.read
+    else:
         shapes, found = cast(tuple[Shapes, Found], pending.seen)
         told: Sign = SIGNS.get(forced.how, "") if forced else ""
         style = style_of(contents, shapes, found, told or decimal_of(contents, found, signs, delimiter))
-    values = numbers(contents.cells.texts, style)
+        values = numbers(contents.cells.texts, style)
     bad = contents.is_value & np.isnan(values)
     column = Column(contents.name, "number", *style)
     if bad.any() and (not pending.is_tolerant or contents.share(bad) >= 0.5):

@@ -19,12 +19,14 @@ _EXACT = 2.0**53
 
 def of_numbers(contents: Contents, style: Style, found: NDArray[np.float64]) -> str:
     """Of numbers as text: how one of them is read, what stands for a missing value, and digits that are lost."""
-    plain = numbers(contents.cells.texts, Style())
-    odd = np.flatnonzero(contents.is_value & ~np.isnan(found) & (plain != found))[:_EXAMPLES]
+    is_odd = contents.is_value & ~np.isnan(found)
+    if not style.unit:
+        is_odd &= numbers(contents.cells.texts, Style()) != found
+    odd = np.flatnonzero(is_odd)[:_EXAMPLES]
     parts = []
     if len(odd):
         texts, values = contents.cells.texts.take(pa.array(odd)).to_pylist(), found[odd]
-        best = max(range(len(texts)), key=lambda i: (style.thousands in texts[i], -i))
+        best = max(range(len(texts)), key=lambda i: (style.thousands in texts[i], style.decimal in texts[i], -i))
         parts.append(f"{' '.join(texts[best].split())!r} is {values[best]:.15g}")
     return "; ".join([*parts, *filter(None, [of_large(found[contents.is_value])]), *of_markers(contents)])
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, cast
 
-__all__ = ["COMPRESSIONS", "PIECE", "Pieces", "compression_of", "open_unpacked"]
+__all__ = ["COMPRESSIONS", "PIECE", "Pieces", "compression_of", "open_unpacked", "unpacked_limit"]
 
 COMPRESSIONS = ("gz", "bz2", "xz", "zip")
 """How files may be packed, by the ends of their names."""
@@ -32,7 +32,8 @@ def open_unpacked(path: str | os.PathLike[str]) -> IO[bytes]:
 
     :raises ValueError: if a .zip file does not hold exactly one file, and while reading, if a file unpacks to more than
         2 GiB and 200 times its own size.
-    :raises OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile: if it cannot be read, or is damaged.
+    :raises OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, RuntimeError: if it cannot be read, or is
+        damaged or encrypted.
     """
     path, packed = Path(path), compression_of(path)
     if not packed:
@@ -46,8 +47,12 @@ def open_unpacked(path: str | os.PathLike[str]) -> IO[bytes]:
     else:
         openers: dict[str, Any] = {"gz": gzip.open, "bz2": bz2.open, "xz": lzma.open}
         stream = openers[packed](path, "rb")
-    limit = max(_MAX_BYTES, _MAX_RATIO * path.stat().st_size)
-    return cast(IO[bytes], io.BufferedReader(Pieces(_bounded(stream, limit, path)), PIECE))
+    return cast(IO[bytes], io.BufferedReader(Pieces(_bounded(stream, unpacked_limit(path), path)), PIECE))
+
+
+def unpacked_limit(path: Path) -> int:
+    """Most bytes that a packed file may unpack to: 2 GiB, or 200 times its size if that is more."""
+    return max(_MAX_BYTES, _MAX_RATIO * path.stat().st_size)
 
 
 class Pieces(io.RawIOBase):

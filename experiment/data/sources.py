@@ -21,7 +21,7 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from experiment.data.delimited import HEAD_BYTES, check_names, check_quotes, dialect_of, read_text
-from experiment.data.packed import COMPRESSIONS, open_unpacked
+from experiment.data.packed import COMPRESSIONS, open_unpacked, unpacked_limit
 from experiment.files import read_npz
 
 __all__ = ["READ_ERRORS", "SUFFIXES", "Table", "is_delimited", "read_source"]
@@ -71,7 +71,8 @@ def read_source(source: Any, *, names_optional: bool = False) -> Table:
         columns are absent or occur twice; a row has more or fewer values than there are names.
     """
     if not isinstance(source, str | os.PathLike):
-        return Table(_frame_columns(source), "the data frame", "table")
+        where = "the data frame"
+        return Table(_checked(_frame_columns(source, where), where), where, "table")
     path = Path(source)
     where, name = str(path), path.name.split(".")[0]
     if not path.is_file():
@@ -99,7 +100,7 @@ def _text_table(path: Path, names_optional: bool) -> Table:
         if any(_has_odd_quotes(column) for column in columns.columns):
             with open_unpacked(path) as stream:
                 check_quotes(stream, dialect, where)
-    except (OSError, EOFError, zipfile.BadZipFile, zlib.error, lzma.LZMAError) as error:
+    except (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error, lzma.LZMAError) as error:
         raise ValueError(f"{path} is no readable, complete CSV file in UTF-8 ({error}); write it again.") from error
     return Table(columns, where, path.name.split(".")[0], dialect.delimiter)
 
@@ -112,42 +113,43 @@ def _has_odd_quotes(column: pa.ChunkedArray) -> bool:
 
 def _parquet_columns(path: Path) -> pa.Table:
     try:
-        table = pa.parquet.read_table(path)
+        file = pa.parquet.ParquetFile(path)
+        size, limit = file.metadata.num_rows * file.metadata.num_columns * 8, unpacked_limit(path)
+        if size > limit:
+            raise ValueError(f"its {file.metadata.num_rows:,} rows unpack to more than {limit:,} bytes")
+        table = file.read()
     except (OSError, pa.ArrowException, *READ_ERRORS) as error:
         raise ValueError(f"{path} is no readable parquet file ({error}); write it again.") from error
     index = (table.schema.pandas_metadata or {}).get("index_columns", [])
     return table.drop_columns([name for name in index if isinstance(name, str) and name in table.column_names])
 
 
-def _frame_columns(frame: Any) -> pa.Table:
-    where = "the data frame"
+def _frame_columns(frame: Any, where: str) -> pa.Table:
+    if not isinstance(frame, pd.DataFrame) and not hasattr(frame, "__arrow_c_stream__"):
+        raise ValueError(
+            f"a table must be a path, a pandas or polars data frame or a pyarrow table, got {type(frame).__name__}."
+        )
     try:
         if isinstance(frame, pd.DataFrame):
-            table = pa.Table.from_pandas(frame, preserve_index=False)
-        elif hasattr(frame, "__arrow_c_stream__") or isinstance(frame, pa.Table):
-            table = pa.table(frame)
-        else:
-            raise ValueError(
-                f"a table must be a path, a pandas or polars data frame or a pyarrow table, got {type(frame).__name__}."
-            )
-    except pa.ArrowException as error:
-        raise ValueError(f"{where} has a column of mixed types ({error}); convert it.") from error
-    return _checked(table, where)
+            check_names([str(name) for name in frame.columns], where)
+            return pa.Table.from_pandas(frame, preserve_index=False)
+        return pa.table(frame)
+    except (pa.ArrowException, TypeError) as error:
+        raise ValueError(f"{where} has a column of mixed or unknown types ({error}); convert it.") from error
 
 
 def _checked(table: pa.Table, where: str) -> pa.Table:
-    """A table with names that are checked, and its strings of one type."""
-    names = [str(name).strip() for name in table.column_names]
+    """A table with names that are checked, and its texts of one type."""
+    names = [str(name) for name in table.column_names]
     check_names(names, where)
-    columns = [_string_columns(column) for column in table.columns]
-    return pa.table(dict(zip(names, columns, strict=True)))
+    return pa.table(dict(zip(names, map(_plain_texts, table.columns), strict=True)))
 
 
-def _string_columns(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _plain_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
     kind = column.type
-    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        return column.cast(pa.string())
-    return column
+    if pa.types.is_dictionary(kind) and str(kind.value_type) in ("large_string", "string_view"):
+        return column.cast(kind.value_type).cast(pa.string()).dictionary_encode()
+    return column.cast(pa.string()) if str(kind) in ("large_string", "string_view") else column
 
 
 def _npz_table(arrays: Mapping[str, NDArray[Any]], where: str, name: str) -> Table:

@@ -30,6 +30,7 @@ _PARTS = (
 _START = re.compile(f"(\\(?)[{SPACES}]*([{SIGNS}]?)[{SPACES}]*([^()0-9{SIGNS}]*?)[{SPACES}]*([{SIGNS}]?)[{SPACES}]*")
 _END = re.compile(f"([eE][-+]?[0-9]+)?[{SPACES}]*([^()]*?)[{SPACES}]*(\\)?)")
 
+_BOTH = "\x1f"
 _NEUTRAL, _POINT, _COMMA, _EITHER_POINT, _EITHER_COMMA = 1, 2, 3, 4, 5
 
 
@@ -37,7 +38,7 @@ class Shapes(NamedTuple):
     """What the texts of a column are made of, if they may be numbers; arrays have one value a text.
 
     :ivar is_number: the text may be a number in some style, with any unit.
-    :ivar units: the texts before or after the numbers; "" for none.
+    :ivar units: the texts before or after the numbers; "" for none, both with a sign of our own between them.
     :ivar unit: of each text, the number of its unit.
     :ivar is_known: the unit is one that needs no flag, or there is none.
     :ivar body: the number without sign and unit; null if there is none.
@@ -93,11 +94,13 @@ def shapes_of(texts: pa.Array) -> Shapes:
     units = list(dict.fromkeys(["", *(edge.unit for edge in (*starts, *ends))]))
     code = {unit: number for number, unit in enumerate(units)}
     front, back = (np.array([code[e.unit] for e in edges])[at] for edges, at in ((starts, start), (ends, end)))
-    is_number = (sign > 0) & is_bare & is_good & (is_open == is_closed) & ((front == 0) | (back == 0))
+    is_number = (sign > 0) & is_bare & is_good & (is_open == is_closed)
     is_money = np.array([not unit or _is_money(unit) for unit in units])
     is_unit = is_money | np.array([unit in UNITS for unit in units])
-    is_known = np.where(front > 0, is_money[front], is_unit[back])
-    return Shapes(is_number, units, np.maximum(front, back), is_known & is_number, body, sign, is_open)
+    is_known = is_number & is_money[front] & is_unit[back]
+    pairs, unit = np.unique(front * len(units) + back, return_inverse=True)
+    names = [_BOTH.join(filter(None, (units[pair // len(units)], units[pair % len(units)]))) for pair in pairs]
+    return Shapes(is_number, names, unit, is_known, body, sign, is_open)
 
 
 def find_style(contents: Contents, shapes: Shapes, *, any_unit: bool = False) -> Found | None:
@@ -260,6 +263,12 @@ _CLASSES = (
 
 def _check_units(contents: Contents, shapes: Shapes, used: NDArray[np.bool_]) -> None:
     units = list(dict.fromkeys(shapes.unit[used]))
+    if any(_BOTH in shapes.units[unit] for unit in units):
+        is_double = used & np.isin(shapes.unit, [unit for unit in units if _BOTH in shapes.units[unit]])
+        raise ValueError(
+            f"{contents.what} has numbers with two units, such as {contents.example(is_double)} (from 0); write them as "
+            f"plain numbers, or give --ignore={contents.name} or --categorical={contents.name}."
+        )
     if len(units) < 2:
         return
     shown = [f"{contents.example(used & (shapes.unit == unit))}" for unit in units[:2]]
@@ -274,10 +283,11 @@ def _are_most(contents: Contents, chosen: NDArray[np.bool_]) -> bool:
 
 
 def _are_codes(shapes: Shapes, used: NDArray[np.bool_]) -> bool:
-    """Whether numbers have different single letters and no fractions, such as 12A and 12B."""
+    """Whether numbers have single capitals for units and no fractions, such as 5V and 5W: more likely codes."""
     units = {shapes.units[unit] for unit in set(shapes.unit[used])}
     is_whole = ~matches(shapes.body, "(?s:.*)[.,](?s:.*)")[used].any()
-    return bool(is_whole and all(len(unit) < 2 for unit in units) and not units <= {"", *"kKMB%°+"})
+    are_capitals = all(not unit or (len(unit) == 1 and unit.isupper()) for unit in units)
+    return bool(is_whole and are_capitals and not units <= {"", "K", "M"})
 
 
 def _index(units: list[str], unit: str) -> int:

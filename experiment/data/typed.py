@@ -45,6 +45,8 @@ def floats_of(values: pa.ChunkedArray) -> NDArray[np.float64]:
         values = values.cast(pa.uint8())
     if kind == pa.float16():
         values = values.cast(pa.float32())
+    if pa.types.is_decimal(kind):
+        values = values.cast(pa.string())  # then they are correctly rounded
     found = pc.fill_null(values.cast(pa.float64(), safe=False), np.nan)
     return np.array(found.to_numpy(), dtype=np.float64)
 

@@ -8,17 +8,17 @@ _CURRENCIES = (
     "Fr. SFr. Fr Rs Rs. Kč kr kr. zł Ft lei лв руб руб. EURO Euro euro euros dollar dollars"
 )
 _UNITS = (
-    "% ‰ + k K M T bn mn Mio Mrd mio thousand million billion "
+    "% ‰ + k K M bn mn Mio Mrd mio thousand million billion "
     "nm µm μm um mm cm dm m km in inch inches ft feet foot yd mi mile miles "
     "mm² cm² m² km² mm2 cm2 m2 km2 ft² ft2 sqft sqm sq.ft. ha acre acres cm³ m³ cm3 m3 ft3 ft³ "
     "ml mL cl dl dL l L liter liters litre litres gal cc "
-    "µg μg ug mg g kg t lb lbs oz ton tons st "
+    "µg μg ug mg g kg t lb lbs oz ton tons "
     "ns µs μs us ms s sec secs second seconds min mins minute minutes h hr hrs hour hours d day days week weeks "
     "month months mo y yr yrs year years "
-    "m/s km/h kmh kph mph kn kt knots rpm °C °F ° ºC ºF C F K °K "
-    "W kW MW GW Wh kWh MWh hp bhp PS J kJ MJ cal kcal N kN Nm Pa hPa kPa MPa bar mbar psi mmHg "
-    "V mV kV A mA Ah mAh Ω ohm kΩ Hz kHz MHz GHz dB dBm lm lx cd "
-    "B kB KB MB GB TB PB kb Mb Gb KiB MiB GiB bit bits byte bytes kbps Mbps Gbps Mbit/s Gbit/s px dpi "
+    "m/s km/h kmh kph mph kn kt knots rpm °C °F ° ºC ºF °K "
+    "W kW MW GW Wh kWh MWh hp bhp PS kJ MJ cal kcal kN Nm Pa hPa kPa MPa bar mbar psi mmHg "
+    "V mV kV mA Ah mAh Ω ohm kΩ Hz kHz MHz GHz dB dBm lm lx cd "
+    "kB KB MB GB TB PB kb Mb Gb KiB MiB GiB bit bits byte bytes kbps Mbps Gbps Mbit/s Gbit/s px dpi "
     "mg/dL mg/dl mg/L mg/l g/L g/l g/dL g/dl µg/L mmol/L mmol/l µmol/L ng/mL IU/L U/L kg/m3 kg/m² kg/m2 g/cm3 "
     "mol mmol ppm ppb ppt bpm mpg kmpl km/l km/kg l/100km L/100km kg/ha t/ha"
 )
