@@ -1,10 +1,11 @@
 import os
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 from experiment.sweeps import history
 
-LINES = [
+LINES: list[dict[str, Any]] = [
     {"run": "a", "event": "started"},
     {"run": "a", "event": "stopped", "seconds": 3.0},
     {"run": "b", "event": "started"},
