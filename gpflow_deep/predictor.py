@@ -29,6 +29,7 @@ from .deep_gp import DeepGP
 from .scaling import Scale, Units
 from .scores import Task, metrics, mixture_quantiles
 from .serialization import load_model, save_model, whole_file
+from .stored_names import CustomObjects
 from .training import clear_errors
 
 __all__ = ["Predicted", "Predictor", "float_type"]
@@ -211,9 +212,10 @@ class Predictor:
             file.write((json.dumps(stored, indent=2, allow_nan=False) + "\n").encode())
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str]) -> Predictor:
+    def load(cls, folder: str | os.PathLike[str], *, custom_objects: CustomObjects = ()) -> Predictor:
         """What `save` wrote.
 
+        :param custom_objects: as in `load_model`.
         :raises ValueError: if a file is missing or damaged, the files are not of one model, or the model has another
             float type than GPflow's current default; see `stored_float`.
         """
@@ -227,7 +229,7 @@ class Predictor:
             units = Units(Scale.from_json(stored["x_scale"]), Scale.from_json(stored["y_scale"]))
         except (KeyError, TypeError) as error:
             raise ValueError(f"{path} is damaged ({error!r}); train again, or take an undamaged copy.") from error
-        model = load_model(Path(folder) / MODEL_FILE)
+        model = load_model(Path(folder) / MODEL_FILE, custom_objects=custom_objects)
         try:
             names = {"target_names": tuple(targets), "class_names": tuple(classes)}
             return cls(model, units, task=task, schema=schema, **names)

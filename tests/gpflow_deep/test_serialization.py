@@ -17,7 +17,7 @@ from gpflow import kernels, likelihoods
 from gpflow.keras import tf_keras
 from gpflow.utilities import parameter_dict
 
-from gpflow_deep import DeepGP, SVGPLayer, paper2017, serialization
+from gpflow_deep import DeepGP, Predictor, SVGPLayer, Units, paper2017, serialization
 from gpflow_deep.serialization import check_savable, load_model, save_model
 from gpflow_deep.stored_arrays import Arrays, pack, unpack
 from tests.gpflow_deep import saved_models
@@ -154,6 +154,15 @@ def test_functions_and_other_classes_have_to_be_given(rng: np.random.Generator, 
         save_model(CASES[name](rng).model, tmp_path / "model.npz")
         with pytest.raises(ValueError, match=message):
             load_model(tmp_path / "model.npz")
+
+
+def test_a_predictor_passes_on_what_is_given(rng: np.random.Generator, tmp_path: Path) -> None:
+    model, X, Y = CASES["own_integrator"](rng)
+    Predictor(model, Units.fit(X, Y, "gaussian")).save(tmp_path)
+    with pytest.raises(ValueError, match=r"custom_objects=\[OwnIntegrator\]"):
+        Predictor.load(tmp_path)
+    loaded = Predictor.load(tmp_path, custom_objects=OWN)
+    assert loaded.model.integrator == model.integrator
 
 
 # What cannot be saved.
