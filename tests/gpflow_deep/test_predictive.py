@@ -22,7 +22,7 @@ from gpflow.likelihoods import (
 )
 from scipy import integrate, stats
 
-from gpflow_deep.predictive import predictive
+from gpflow_deep.predictive import predictive, root
 from gpflow_deep.scores import gaussian_mixture_crps
 
 LEVELS = [0.025, 0.3, 0.5, 0.975]
@@ -31,6 +31,7 @@ X = np.linspace(-1, 1, 3)[:, None]
 # Functions of f that give the conditional distribution of y, in SciPy's own spelling.
 REAL = {
     "studentt": (StudentT(scale=0.3, df=4.0), lambda f: stats.t(4.0, f, 0.3)),
+    "studentt3": (StudentT(scale=0.5), lambda f: stats.t(3.0, f, 0.5)),
     "exponential": (Exponential(), lambda f: stats.expon(scale=np.exp(f))),
     "gamma": (Gamma(shape=2.5), lambda f: stats.gamma(2.5, scale=np.exp(f))),
     "beta": (Beta(scale=6.0), lambda f: stats.beta(*[6.0 * m for m in (_probit(f), 1 - _probit(f))])),
@@ -235,3 +236,21 @@ def test_what_is_refused(rng):
         predictive(Poisson(), X, means, variances, scale=2.0)
     with pytest.raises(ValueError, match="levels of quantiles must be between 0 and 1"):
         predictive(Gaussian(), X, means, variances).quantiles([0.5, 1.0])
+
+
+def test_roots_of_hard_functions_take_few_steps():
+    targets = np.linspace(-5, 5, 101)
+    calls = []
+
+    def function(x):
+        calls.append(1)
+        return np.tanh(20 * (x - targets)) + 0.1 * (x - targets) ** 3
+
+    found = root(function, np.full(101, -8.0), np.full(101, 9.0), np.full(101, 1e-12))
+    np.testing.assert_allclose(found, targets, atol=2e-12)
+    assert len(calls) < 60  # bisection would take 44 steps and more for the ends
+
+
+def test_a_root_at_an_end_is_that_end():
+    ends = root(lambda x: x, np.array([0.0, -3.0]), np.array([5.0, 0.0]), np.full(2, 1e-12))
+    np.testing.assert_array_equal(ends, [0.0, 0.0])
