@@ -112,7 +112,9 @@ def _selector(schema: Schema, spec: TableSpec) -> Callable[[Shards, int], Select
         X = schema.filled(X) if is_imputed else X
         if len(used.kept) < len(table):
             X, Y = (_spread(values, used.kept, len(table)) for values in (X, Y))
-        return Selection(X, Y, ~used.is_open if is_imputed else np.ones(len(table), bool))
+        if is_imputed:
+            return Selection(X, Y, ~used.is_open, used.is_bad)
+        return Selection(X, Y, np.ones(len(table), bool), used.is_bad | used.is_open)
 
     return select
 

