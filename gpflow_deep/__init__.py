@@ -4,6 +4,7 @@ from . import report
 from .config import ModelConfig
 from .deep_gp import DeepGP, DeepGPQuad
 from .diagnostics import LayerDiagnostics, diagnose
+from .estimators import DeepGPClassifier, DeepGPRegressor
 from .initialization import inducing_inputs, linear_mean
 from .layers import SVGPLayer
 from .posterior import DeepGPPosterior
@@ -12,13 +13,15 @@ from .presets import modern, paper2017
 from .propagation import Propagation
 from .quadrature import GaussHermite, MonteCarlo
 from .scaling import Scale, Units
-from .serialization import load_model, save_model
+from .serialization import check_savable, load_model, save_model
 from .training import Trainer, TrainingConfig, make_train_step
 
 __all__ = [
     "DeepGP",
+    "DeepGPClassifier",
     "DeepGPPosterior",
     "DeepGPQuad",
+    "DeepGPRegressor",
     "GaussHermite",
     "LayerDiagnostics",
     "ModelConfig",
@@ -31,6 +34,7 @@ __all__ = [
     "Trainer",
     "TrainingConfig",
     "Units",
+    "check_savable",
     "diagnose",
     "float_type",
     "inducing_inputs",

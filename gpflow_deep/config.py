@@ -81,6 +81,8 @@ class ModelConfig:
                 raise ValueError(f"{name} must be a finite number above 0, got {value}; leave it out for the preset's.")
         if self.noise_variance is not None and not (self.noise_variance >= 0 and np.isfinite(self.noise_variance)):
             raise ValueError(f"noise_variance must be a finite number and not negative, got {self.noise_variance}.")
+        if self.preset not in ("paper2017", "modern"):
+            raise ValueError(f"preset must be one of paper2017, modern, got {self.preset!r}.")
         if self.preset == "modern" and (self.noise_variance is not None or not self.whiten):
             raise ValueError("noise_variance and whiten=false need preset=paper2017; leave them out for modern.")
 

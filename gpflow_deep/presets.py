@@ -4,9 +4,9 @@
     train_step = gpflow_deep.make_train_step(model, tf.keras.optimizers.Adam(0.01))
 
 `paper2017` is the model of Salimbeni & Deisenroth (2017); `modern` has what their later work found to train better:
-lengthscales of sqrt(D), natural gradients for the last layer, and the noise that least squares leaves to start from. Both
-expect standardised inputs (and, for regression, standardised targets): subtract the mean and divide by the standard
-deviation of the training set.
+lengthscales of sqrt(D), natural gradients for the last layer, and the noise that least squares leaves to start from.
+Both expect standardised inputs (and, for regression, standardised targets): subtract the mean and divide by the
+standard deviation of the training set.
 """
 
 from __future__ import annotations

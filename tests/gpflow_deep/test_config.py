@@ -138,7 +138,7 @@ def test_impossible_settings_are_refused_by_name(settings: dict[str, Any], messa
 
 
 def test_modern_starts_from_the_noise_of_least_squares(rng: np.random.Generator) -> None:
-    """Gaussian and Student's t with that variance; `paper2017` keeps the paper's; labels and counts their likelihood's."""
+    """Gaussian and Student's t with that variance; `paper2017` keeps the paper's; labels and counts the default."""
     X, Y = rng.normal(size=(200, 3)), rng.normal(size=(200, 1))
     noise = residual_variance(X, Y)
     for preset, variance in (("modern", noise), ("paper2017", 0.01)):

@@ -133,7 +133,7 @@ def test_projection_needs_an_output() -> None:
 
 
 def test_residual_variance_is_that_of_the_noise(rng: np.random.Generator) -> None:
-    """Of scikit-learn's least squares; unbiased, also with few rows; in any units; a constant column of X is harmless."""
+    """Of scikit-learn: unbiased, also with few rows; in any units; a constant column of X is harmless."""
     from sklearn.linear_model import LinearRegression
 
     X = np.concatenate([rng.normal(size=(60, 5)), np.full((60, 1), 7.0)], axis=1)

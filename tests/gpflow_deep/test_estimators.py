@@ -1,0 +1,292 @@
+"""`gpflow_deep.estimators`: scikit-learn's checks, and that what they say is what the model says, in the units of y."""
+
+import pickle
+import pickletools
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import tensorflow as tf
+from scipy.stats import norm
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import QuantileTransformer
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from gpflow_deep import DeepGPClassifier, DeepGPRegressor
+from tests.golden.compare import environment
+from tests.statistical import assert_mean_close
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:after . steps the model is worse"
+)  # few steps are enough for most tests
+
+SMALL: dict[str, Any] = {"num_inducing": 8, "num_predict_samples": 20, "max_iter": 3}
+TRAINED: dict[str, Any] = {**SMALL, "natgrad": True, "max_iter": 100, "learning_rate": 0.1}
+
+
+@pytest.fixture
+def eagerly() -> Iterator[None]:
+    """A few steps are quicker without compiling them."""
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)
+
+
+def houses(rng: np.random.Generator, num_rows: int = 60) -> tuple[pd.DataFrame, pd.Series]:
+    """Inputs and targets in units of their own."""
+    X = pd.DataFrame({"area": 100 + 20 * rng.normal(size=num_rows), "age": 40 * rng.random(num_rows)})
+    price = 3000 * X["area"] + 90_000 * np.sin(X["age"] / 6) + 10_000 * rng.normal(size=num_rows)
+    return X, price.rename("price")
+
+
+@pytest.fixture(scope="module")
+def data() -> tuple[pd.DataFrame, pd.Series]:
+    return houses(np.random.default_rng(5), 90)
+
+
+@pytest.fixture(scope="module")
+def regressor(data: Any) -> DeepGPRegressor:
+    """A trained one, with natural gradients for speed; do not change it."""
+    return DeepGPRegressor(**TRAINED).fit(*data)
+
+
+@pytest.fixture(scope="module")
+def classifier(data: Any) -> DeepGPClassifier:
+    X, y = data
+    labels = np.where(y > y.median(), "dear", "cheap")
+    return DeepGPClassifier(**TRAINED).fit(X, labels)
+
+
+# scikit-learn's own checks. Those of quality get more steps than the others.
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+@parametrize_with_checks([DeepGPRegressor(**SMALL), DeepGPClassifier(**SMALL)])
+def test_scikit_learns_checks(estimator: Any, check: Any, eagerly: None) -> None:
+    if "check_regressors_train" in str(check) or "check_classifiers_train" in str(check):
+        tf.config.run_functions_eagerly(False)
+        estimator.set_params(**TRAINED)
+    check(estimator)
+
+
+# Numbers.
+
+
+def test_regression_in_the_units_of_y(regressor: DeepGPRegressor, data: Any) -> None:
+    X, y = data
+    mean, std = regressor.predict(X, return_std=True)
+    assert mean.shape == std.shape == (90,)
+    assert 8000 < np.median(std) < 20_000
+    assert regressor.score(X, y) > 0.95
+    low, middle, high = regressor.predict_quantiles(X).T
+    assert 0.85 < np.mean((low <= y) & (y <= high)) <= 1.0
+    np.testing.assert_allclose((high - low) / std, 2 * norm.ppf(0.975), rtol=0.05)  # nearly Gaussian
+    np.testing.assert_allclose(middle, mean, atol=0.1 * np.min(std))
+    np.testing.assert_allclose(regressor.log_density(X, y), norm.logpdf(y, mean, std), atol=0.1)
+
+
+def test_scaled_targets_shift_the_log_density_by_the_log_of_the_scale(data: Any, eagerly: None) -> None:
+    X, y = data
+    one, thousand = (DeepGPRegressor(**SMALL).fit(X, s * y) for s in (1.0, 1000.0))
+    difference = one.log_density(X, y) - thousand.log_density(X, 1000 * y)
+    np.testing.assert_allclose(difference, np.log(1000), rtol=1e-6)
+    np.testing.assert_allclose(thousand.predict(X), 1000 * one.predict(X), rtol=1e-6)
+
+
+def test_draws_have_the_predicted_moments_and_are_joint(regressor: DeepGPRegressor, data: Any) -> None:
+    """Two equal rows share the function, not the noise: their difference has twice the variance of the noise."""
+    X = pd.concat([data[0][:6], data[0][:1]])
+    drawn = regressor.sample_y(X, 2000, random_state=1)
+    assert drawn.shape == (7, 2000)
+    mean, std = regressor.predict(X, return_std=True)
+    assert_mean_close(drawn[0], mean[0], num_se=5, min_detectable=0.15 * std[0])
+    np.testing.assert_allclose(drawn.std(axis=1), std, rtol=5 / np.sqrt(2 * 2000) + 0.03)
+    noise = regressor.predictor_.model.likelihood.variance.numpy() * regressor.predictor_.units.y.scale[0] ** 2
+    np.testing.assert_allclose(np.var(drawn[0] - drawn[6]), 2 * noise, rtol=5 * np.sqrt(2 / 2000) + 0.01)
+    np.testing.assert_array_equal(regressor.sample_y(X, 3, random_state=1), regressor.sample_y(X, 3, random_state=1))
+
+
+def test_too_many_rows_for_joint_draws(regressor: DeepGPRegressor) -> None:
+    with pytest.raises(ValueError, match=r"X must have at most \d+ rows for joint draws from this model, got 200000;"):
+        regressor.sample_y(pd.DataFrame(np.zeros([200_000, 2]), columns=["area", "age"]))
+
+
+def test_several_targets(data: Any, eagerly: None) -> None:
+    X, y = data
+    Y = np.stack([y, -y], axis=1)
+    model = DeepGPRegressor(**SMALL).fit(X, Y)
+    mean, std = model.predict(X, return_std=True)
+    assert mean.shape == std.shape == (90, 2)
+    assert model.predict_quantiles(X, [0.1, 0.9]).shape == (90, 2, 2)
+    assert np.all(np.diff(model.predict_quantiles(X, [0.1, 0.9]), axis=-1) > 0)
+    assert model.sample_y(X[:4], 3).shape == (4, 2, 3)
+    assert model.log_density(X, Y).shape == (90,)
+    with pytest.raises(ValueError, match=r"y must have columns of shape \(2,\) as in fit, got \(\)"):
+        model.log_density(X, y)
+
+
+@pytest.mark.parametrize("likelihood", ["studentt", "poisson"])
+def test_other_likelihoods(likelihood: str, data: Any, eagerly: None) -> None:
+    X, y = data
+    y = np.round(y / 100_000) if likelihood == "poisson" else y
+    model = DeepGPRegressor(**SMALL, likelihood=likelihood).fit(X, y)
+    low, high = model.predict_quantiles(X, [0.05, 0.95]).T
+    assert np.all(low < high)
+    drawn = model.sample_y(X[:5], 20)
+    assert np.all(drawn % 1 == 0) == (likelihood == "poisson")
+    assert np.all(np.isfinite(model.log_density(X, y)))
+
+
+def test_classes_by_name(classifier: DeepGPClassifier, data: Any) -> None:
+    X, y = data
+    labels = np.where(y > y.median(), "dear", "cheap")
+    assert list(classifier.classes_) == ["cheap", "dear"]
+    p = classifier.predict_proba(X)
+    np.testing.assert_allclose(p.sum(axis=1), 1.0, rtol=1e-12)
+    np.testing.assert_array_equal(classifier.predict(X), classifier.classes_[p.argmax(axis=1)])
+    assert classifier.score(X, labels) > 0.85
+    by_hand = np.log(p[np.arange(90), (labels == "dear").astype(int)])
+    np.testing.assert_allclose(classifier.log_density(X, labels), by_hand, rtol=1e-6)
+    np.testing.assert_allclose(classifier.predict_log_proba(X), np.log(p))
+    with pytest.raises(ValueError, match=r"y must have the labels \['cheap', 'dear'\], got 'free', too"):
+        classifier.log_density(X, np.full(90, "free"))
+
+
+def test_three_classes(data: Any, eagerly: None) -> None:
+    X, y = data
+    labels = np.digitize(y, np.quantile(y, [0.3, 0.7]))
+    p = DeepGPClassifier(**SMALL).fit(X, labels).predict_proba(X)
+    assert p.shape == (90, 3)
+    np.testing.assert_allclose(p.sum(axis=1), 1.0, rtol=1e-12)
+
+
+# Training.
+
+
+def test_a_fit_is_a_function_of_the_data_and_the_random_state(data: Any, eagerly: None) -> None:
+    means = [DeepGPRegressor(**SMALL, random_state=s).fit(*data).predict(data[0]) for s in (1, 1, 2)]
+    np.testing.assert_array_equal(means[0], means[1])
+    assert np.any(means[0] != means[2])
+
+
+def test_training_stops_when_the_bound_has_settled(data: Any) -> None:
+    """With a tolerance that no rise can exceed: after the windows of patience and the fall of the learning rate."""
+    model = DeepGPRegressor(**{**SMALL, "max_iter": 10_000, "num_layers": 1}, tol=1e6, n_iter_no_change=1).fit(*data)
+    assert model.n_iter_ == 200 + 67
+    assert model.bounds_.shape == (3,)
+    assert model.validation_scores_.shape == (0,)
+
+
+def test_early_stopping_and_progress(data: Any, eagerly: None, capsys: pytest.CaptureFixture[str]) -> None:
+    model = DeepGPRegressor(**SMALL, early_stopping=True, validation_fraction=0.2, verbose=True).fit(*data)
+    assert "held-out log density" in capsys.readouterr().out
+    assert len(model.validation_scores_) == len(model.bounds_)
+    assert float(model.predictor_.model.num_data) == 72
+
+
+def test_worse_than_least_squares_says_so(data: Any, eagerly: None) -> None:
+    with pytest.warns(
+        ConvergenceWarning, match=r"after 1 steps the model is worse than least squares .* Raise max_iter"
+    ):
+        DeepGPRegressor(**{**SMALL, "max_iter": 1}).fit(*data)
+
+
+def test_streams(data: Any, eagerly: None) -> None:
+    """Every row of a part is in one batch; all rows seen count; from a pickle it goes on as it would have."""
+    X, y = data
+    model = DeepGPRegressor(**SMALL, batch_size=16).partial_fit(X[:40], y[:40])
+    assert (model.n_iter_, float(model.predictor_.model.num_data)) == (3, 40)
+    copy = pickle.loads(pickle.dumps(model))
+    for each in (model, copy):
+        each.partial_fit(X[40:], y[40:])
+    assert (copy.n_iter_, float(copy.predictor_.model.num_data)) == (7, 90)
+    np.testing.assert_array_equal(copy.predict(X), model.predict(X))
+
+
+def test_streams_of_labels(data: Any, eagerly: None) -> None:
+    X, y = data
+    labels = np.where(y > y.median(), "dear", "cheap")
+    with pytest.raises(ValueError, match="classes must be given with the first rows"):
+        DeepGPClassifier(**SMALL).partial_fit(X, labels)
+    model = DeepGPClassifier(**SMALL).partial_fit(X[:1], labels[:1], classes=["cheap", "dear", "free"])
+    model.partial_fit(X, labels)
+    assert model.predict_proba(X).shape == (90, 3)
+
+
+def test_learns_from_a_stream(data: Any) -> None:
+    X, y = data
+    model = DeepGPRegressor(**{**SMALL, "natgrad": True, "batch_size": 30})
+    for _ in range(25):
+        model.partial_fit(X, y)
+    assert model.score(X, y) > 0.9
+
+
+# As a part of scikit-learn.
+
+
+def test_pickle_has_no_tensors_and_loads_in_a_fresh_process(
+    regressor: DeepGPRegressor, data: Any, tmp_path: Path
+) -> None:
+    content = pickle.dumps(regressor)
+    needed = {str(argument).split(" ")[0].split(".")[0] for _, argument, _ in pickletools.genops(content) if argument}
+    assert needed.isdisjoint({"tensorflow", "gpflow", "keras", "tensorflow_probability"})
+    (tmp_path / "model.pickle").write_bytes(content)
+    data[0].to_pickle(tmp_path / "X.pickle")
+    program = "import pickle, pandas, numpy; m = pickle.load(open('model.pickle', 'rb'))\n"
+    program += "numpy.save('mean', m.predict(pandas.read_pickle('X.pickle')))"
+    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=environment(ROOT), check=True)
+    np.testing.assert_array_equal(np.load(tmp_path / "mean.npy"), regressor.predict(data[0]))
+
+
+def test_grid_search_and_pipelines_over_frames(data: Any, eagerly: None) -> None:
+    search = GridSearchCV(
+        make_pipeline(QuantileTransformer(n_quantiles=20), DeepGPRegressor(**SMALL)),
+        {"deepgpregressor__num_layers": [1, 2]},
+        cv=2,
+    ).fit(*data)
+    assert search.predict(data[0]).shape == (90,)
+    assert search.best_params_["deepgpregressor__num_layers"] in (1, 2)
+
+
+def test_names_of_features(regressor: DeepGPRegressor, data: Any) -> None:
+    X, _ = data
+    assert list(regressor.feature_names_in_) == ["area", "age"]
+    assert regressor.n_features_in_ == 2
+    with pytest.raises(ValueError, match="feature names should match"):
+        regressor.predict(X.rename(columns={"age": "years"}))
+    with pytest.raises(NotFittedError):
+        clone(regressor).predict(X)
+
+
+def test_weights_are_refused(data: Any) -> None:
+    X, y = data
+    message = r"DeepGPRegressor\.fit takes X and y only, got sample_weight\. Rows cannot be weighted: leave"
+    with pytest.raises(TypeError, match=message):
+        DeepGPRegressor().fit(X, y, sample_weight=np.ones(90))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"num_layers": 0}, "num_layers must be at least 1, got 0"),
+        ({"likelihood": "bernoulli"}, "likelihood must be one of gaussian, studentt, poisson for regression"),
+        ({"learning_rate": -1.0}, "learning_rate must be a finite number above 0"),
+        ({"preset": "old"}, "preset must be one of paper2017, modern, got 'old'"),
+        ({"max_iter": 0}, "max_iter must be at least 1, got 0"),
+    ],
+    ids=str,
+)
+def test_wrong_parameters_are_refused(settings: dict[str, Any], message: str, data: Any) -> None:
+    with pytest.raises(ValueError, match=f"^{message}"):
+        DeepGPRegressor(**{**SMALL, **settings}).fit(*data)
