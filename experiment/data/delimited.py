@@ -139,7 +139,7 @@ def check_quotes(stream: IO[bytes], dialect: Dialect, where: str) -> None:
     lines = io.TextIOWrapper(stream, encoding=_CODECS[dialect.encoding], newline="")
     reader = csv.reader(lines, delimiter=dialect.delimiter, strict=True)
     try:
-        for _ in reader:
+        for _ in _long_rows(reader):
             pass
     except csv.Error as error:
         raise ValueError(
@@ -197,11 +197,20 @@ def _decoded(head: bytes, where: str, is_whole: bool) -> tuple[str, str]:
     return text, encoding
 
 
+def _long_rows(reader: Iterator[list[str]]) -> Iterator[list[str]]:
+    """The rows of a reader of the standard library, which refuses long fields unless it is told."""
+    limit = csv.field_size_limit(2**31 - 1)
+    try:
+        yield from reader
+    finally:
+        csv.field_size_limit(limit)
+
+
 def _rows(text: str, delimiter: str, where: str, is_whole: bool) -> list[list[str]]:
     """The first whole rows, the header among them, without empty lines."""
     rows: list[list[str]] = []
     try:
-        for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter):
+        for row in _long_rows(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)):
             if any(value.strip() for value in row) or len(row) > 1:
                 rows.append(row)
             if len(rows) > _HEAD_ROWS:

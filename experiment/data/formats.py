@@ -20,8 +20,8 @@ ORDERS = ("dmy", "mdy", "ymd")
 """Orders of day, month and year that a user may name."""
 
 _NUMERIC = [
-    *(f"{y}{s}%m{s}%d" for s in "-/." for y in ("%Y", "%y")),
-    *(f"{a}{s}{b}{s}{y}" for s in "-/." for y in ("%Y", "%y") for a, b in (("%d", "%m"), ("%m", "%d"))),
+    *(f"{y}{s}%m{s}%d" for s in "-/. " for y in ("%Y", "%y")),
+    *(f"{a}{s}{b}{s}{y}" for s in "-/. " for y in ("%Y", "%y") for a, b in (("%d", "%m"), ("%m", "%d"))),
     *("%Y-%m", "%Y/%m", "%m/%Y", "%m-%Y"),
 ]
 _NAMED = [

@@ -130,7 +130,7 @@ def _looked_at(
             sign, found = plain
             if forced is None and _is_id(name, values, found):
                 return Column(name, "ignored", note=ID_NOTE), ""
-            return Column(name, "number", note=notes.of_large(found)), sign
+            return Column(name, "number", note=notes.of_values(name, found)), sign
     cells = cells_of(values)
     counts = cells.counts()
     missing = is_missing(cells.texts, na_values, markers=True)
@@ -139,7 +139,7 @@ def _looked_at(
 
 def _typed_column(name: str, values: pa.ChunkedArray, where: str, forced: Forced | None) -> Column:
     kind = kind_of_type(values.type)
-    if kind == "empty":
+    if kind == "empty" or (forced is None and values.null_count == len(values)):
         return Column(name, "ignored", note=_EMPTY_NOTE)
     if forced is not None and forced.kind == "number" and kind in ("number", "boolean"):
         return Column(name, "number")
@@ -148,10 +148,17 @@ def _typed_column(name: str, values: pa.ChunkedArray, where: str, forced: Forced
             f"column {name!r} of {where} must hold {forced.kind}s, as the flag says, got type {values.type}; leave the "
             "flag out, or convert it."
         )
-    if kind == "number" and _is_id(name, values, floats_of(values)):
-        return Column(name, "ignored", note=ID_NOTE)
+    if kind == "number":
+        found = floats_of(values)
+        if np.isnan(found).all():
+            return Column(name, "ignored", note=_EMPTY_NOTE)
+        if _is_id(name, values, found):
+            return Column(name, "ignored", note=ID_NOTE)
+        return Column(name, "number", note=notes.of_values(name, found))
     if kind == "boolean":
         return Column(name, "boolean", true=("True",), false=("False",))
+    if kind == "time":
+        return Column(name, "time", note="durations in hours" if pa.types.is_duration(values.type) else "")
     return Column(name, cast(Kind, kind), note=notes.of_levels(texts_of(values), ()) if kind == "category" else "")
 
 

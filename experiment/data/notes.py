@@ -11,10 +11,10 @@ from experiment.data.cells import MARKERS, Contents, cells_of, is_missing
 from experiment.data.numerals import Style, numbers
 from experiment.data.times import ISO_FORMATS, read_dates
 
-__all__ = ["of_date", "of_large", "of_levels", "of_markers", "of_numbers", "of_time"]
+__all__ = ["of_date", "of_levels", "of_markers", "of_numbers", "of_time", "of_values"]
 
 _SHOWN, _EXAMPLES = 3, 100
-_EXACT = 2.0**53
+_EXACT, _FIRST_DAY, _LAST_DAY = 2.0**53, 19000101, 20991231
 
 
 def of_numbers(contents: Contents, style: Style, found: NDArray[np.float64]) -> str:
@@ -28,7 +28,7 @@ def of_numbers(contents: Contents, style: Style, found: NDArray[np.float64]) -> 
         texts, values = contents.cells.texts.take(pa.array(odd)).to_pylist(), found[odd]
         best = max(range(len(texts)), key=lambda i: (style.thousands in texts[i], style.decimal in texts[i], -i))
         parts.append(f"{' '.join(texts[best].split())!r} is {values[best]:.15g}")
-    return "; ".join([*parts, *filter(None, [of_large(found[contents.is_value])]), *of_markers(contents)])
+    return "; ".join([*parts, *filter(None, [of_values(contents.name, found)]), *of_markers(contents)])
 
 
 def of_date(contents: Contents, form: str) -> str:
@@ -85,11 +85,18 @@ def of_markers(contents: Contents) -> list[str]:
     return found[:_SHOWN]
 
 
-def of_large(found: NDArray[np.float64]) -> str:
-    """That whole numbers lose digits in float64, if they do."""
+def of_values(name: str, found: NDArray[np.float64]) -> str:
+    """Of numbers: whole ones that lose digits in float64, and those such as 20201231 that all could be dates."""
     finite = found[np.isfinite(found)]
-    is_large = len(finite) and np.abs(finite).max() > _EXACT and (finite == np.round(finite)).all()
-    return "whole numbers above 2^53 lose digits" if is_large else ""
+    if not len(finite) or np.abs(finite).max() < _FIRST_DAY or (finite != np.round(finite)).any():
+        return ""
+    if np.abs(finite).max() > _EXACT:
+        return "whole numbers above 2^53 lose digits"
+    months, days = finite // 100 % 100, finite % 100
+    are_dates = (
+        (finite >= _FIRST_DAY) & (finite <= _LAST_DAY) & (months >= 1) & (months <= 12) & (days >= 1) & (days < 32)
+    )
+    return f"--dates={name} reads them as dates" if are_dates.all() else ""
 
 
 def _some(texts: Sequence[str]) -> str:

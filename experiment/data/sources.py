@@ -32,6 +32,7 @@ READ_ERRORS = (ValueError, EOFError, KeyError, zipfile.BadZipFile, gzip.BadGzipF
 SUFFIXES = ".csv, .tsv or .txt (each also with .gz, .bz2, .xz or .zip), .parquet or .npz"
 
 _TEXT = (".csv", ".tsv", ".txt")
+_TEXT_TYPES = ("large_string", "string_view")
 
 Indices = NDArray[np.int64]
 
@@ -125,31 +126,48 @@ def _parquet_columns(path: Path) -> pa.Table:
 
 
 def _frame_columns(frame: Any, where: str) -> pa.Table:
-    if not isinstance(frame, pd.DataFrame) and not hasattr(frame, "__arrow_c_stream__"):
+    if isinstance(frame, pd.DataFrame):
+        names = ["" if name is None or name is pd.NA else str(name) for name in frame.columns]
+        check_names(names, where)
+        columns = [_pandas_column(frame.iloc[:, d], f"column {name!r} of {where}") for d, name in enumerate(names)]
+        return pa.table(dict(zip(names, columns, strict=True)))
+    if not hasattr(frame, "__arrow_c_stream__"):
         raise ValueError(
             f"a table must be a path, a pandas or polars data frame or a pyarrow table, got {type(frame).__name__}."
         )
+    return pa.table(frame)
+
+
+def _pandas_column(series: pd.Series, what: str) -> pa.ChunkedArray:
+    if isinstance(series.dtype, pd.SparseDtype):
+        series = series.sparse.to_dense()
     try:
-        if isinstance(frame, pd.DataFrame):
-            check_names([str(name) for name in frame.columns], where)
-            return pa.Table.from_pandas(frame, preserve_index=False)
-        return pa.table(frame)
-    except (pa.ArrowException, TypeError) as error:
-        raise ValueError(f"{where} has a column of mixed or unknown types ({error}); convert it.") from error
+        column = pa.array(series, from_pandas=True)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{what} must hold values of one kind, got {series.dtype} values such as {series.iloc[0]!r:.40} ({error}); "
+            "convert the column, or drop it."
+        ) from error
+    return column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
 
 
 def _checked(table: pa.Table, where: str) -> pa.Table:
     """A table with names that are checked, and its texts of one type."""
-    names = [str(name) for name in table.column_names]
-    check_names(names, where)
-    return pa.table(dict(zip(names, map(_plain_texts, table.columns), strict=True)))
+    check_names(table.column_names, where)
+    return pa.table(dict(zip(table.column_names, map(_plain_texts, table.columns), strict=True)))
 
 
 def _plain_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Texts of any Arrow type, those of categories too, as plain strings."""
     kind = column.type
-    if pa.types.is_dictionary(kind) and str(kind.value_type) in ("large_string", "string_view"):
-        return column.cast(kind.value_type).cast(pa.string()).dictionary_encode()
-    return column.cast(pa.string()) if str(kind) in ("large_string", "string_view") else column
+    if str(kind) in _TEXT_TYPES:
+        return column.cast(pa.string())
+    if pa.types.is_dictionary(kind) and str(kind.value_type) in _TEXT_TYPES:
+        chunks = [
+            pa.DictionaryArray.from_arrays(chunk.indices, chunk.dictionary.cast(pa.string())) for chunk in column.chunks
+        ]
+        return pa.chunked_array(chunks, pa.dictionary(kind.index_type, pa.string()))
+    return column
 
 
 def _npz_table(arrays: Mapping[str, NDArray[Any]], where: str, name: str) -> Table:

@@ -266,8 +266,8 @@ def _check_units(contents: Contents, shapes: Shapes, used: NDArray[np.bool_]) ->
     if any(_BOTH in shapes.units[unit] for unit in units):
         is_double = used & np.isin(shapes.unit, [unit for unit in units if _BOTH in shapes.units[unit]])
         raise ValueError(
-            f"{contents.what} has numbers with two units, such as {contents.example(is_double)} (from 0); write them as "
-            f"plain numbers, or give --ignore={contents.name} or --categorical={contents.name}."
+            f"{contents.what} has numbers with two units, such as {contents.example(is_double)} (from 0); write them "
+            f"as plain numbers, or give --ignore={contents.name} or --categorical={contents.name}."
         )
     if len(units) < 2:
         return

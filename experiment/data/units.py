@@ -23,8 +23,13 @@ _UNITS = (
     "mol mmol ppm ppb ppt bpm mpg kmpl km/l km/kg l/100km L/100km kg/ha t/ha"
 )
 
+_LONG_UNITS = (
+    *("sq ft", "sq. ft.", "sq. ft", "sq m", "square feet", "square meters", "square metres", "fl oz", "fl. oz."),
+    *("per cent", "percent", "km / h", "miles per hour", "US gallons", "cubic feet", "cubic meters", "cubic metres"),
+)
+
 CURRENCIES = frozenset(_CURRENCIES.split())
 """Words and codes; any text of at most three letters and a currency sign (US$) is one, too."""
 
-UNITS = frozenset(_UNITS.split())
+UNITS = frozenset((*_UNITS.split(), *_LONG_UNITS))
 """Units whose cells are numbers without being asked; with other texts, columns are numbers by --numeric."""
