@@ -134,9 +134,8 @@ def weather(rng: np.random.Generator, n: int = 450) -> Made:
     }  # fmt: skip
     truth = {"Zeit": when, "Druck": pressure, "Feuchte": damp, "Wind": wind, "Richtung": direction, "Regen": rain}
     content = text(columns, ";", "\r\n").encode("utf-8-sig")
-    return Made(
-        "weather.csv", content, "Temperatur", "regression", ("--missing=impute",), truth | {"Temperatur": warmth}
-    )
+    flags = ("--missing=impute", "--date_parts=day,hour")  # weather knows no weekdays
+    return Made("weather.csv", content, "Temperatur", "regression", flags, truth | {"Temperatur": warmth})
 
 
 def meters(rng: np.random.Generator, n: int = 450) -> Made:

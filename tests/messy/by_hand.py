@@ -20,19 +20,18 @@ class Prepared(NamedTuple):
 
 
 def filled(X: pd.DataFrame, train: NDArray[Any]) -> NDArray[np.float64]:
-    """Means of the training rows where a value is missing, and for each such column another that says where."""
-    means = X.iloc[train].mean()
-    gone = [X[name].isna().rename(f"no {name}") for name in X if X[name].isna().any()]
-    return pd.concat([X.fillna(means), *gone], axis=1).to_numpy(np.float64)
+    """Means of the training rows where a value is missing, and beside such a column another that says where."""
+    means, columns = X.iloc[train].mean(), []
+    for name in X:
+        columns.append(X[name].fillna(means[name]))
+        if X[name].isna().any():
+            columns.append(X[name].isna())
+    return pd.concat(columns, axis=1).to_numpy(np.float64)
 
 
-def _onehot(*columns: "pd.Series[Any]") -> pd.DataFrame:
+def _onehot(column: "pd.Series[Any]") -> pd.DataFrame:
     """A column for each level, also for the missing one."""
-    blocks = [
-        pd.get_dummies(column, prefix=column.name, dummy_na=bool(column.isna().any()), dtype=float)
-        for column in columns
-    ]
-    return pd.concat(blocks, axis=1)
+    return pd.get_dummies(column, prefix=column.name, dummy_na=bool(column.isna().any()), dtype=float)
 
 
 def _number(column: "pd.Series[Any]", *drop: str, decimal: str = ".") -> "pd.Series[Any]":
@@ -42,35 +41,40 @@ def _number(column: "pd.Series[Any]", *drop: str, decimal: str = ".") -> "pd.Ser
     return pd.to_numeric(text.str.replace(decimal, ".", regex=False))
 
 
-def _days(moments: "pd.Series[Any]") -> "pd.Series[Any]":
-    return (moments - moments.min()) / pd.Timedelta(days=1)
+def _day(moments: "pd.Series[Any]") -> "pd.Series[Any]":
+    """Days since the first one."""
+    return ((moments.dt.floor("D") - moments.dt.floor("D").min()) / pd.Timedelta(days=1)).rename("day")
+
+
+def _weekday(moments: "pd.Series[Any]") -> "pd.Series[Any]":
+    return moments.dt.weekday.rename("weekday")
 
 
 def _hour(moments: "pd.Series[Any]") -> "pd.Series[Any]":
-    return moments.dt.hour + moments.dt.minute / 60
+    return (moments.dt.hour + moments.dt.minute / 60).rename("hour")
 
 
-def _inputs(*parts: Any, **more: Any) -> pd.DataFrame:
-    return pd.concat(
-        [*parts, *(pd.Series(np.asarray(column, np.float64), name=name) for name, column in more.items())], axis=1
-    )
+def _inputs(*parts: Any) -> pd.DataFrame:
+    return pd.concat(parts, axis=1).astype(float)
 
 
 def passengers(path: Path) -> Prepared:
     frame = pd.read_csv(path)
-    X = _inputs(frame[["Pclass", "Age", "SibSp", "Fare"]], _onehot(frame["Sex"], frame["Embarked"]))
+    X = _inputs(frame["Pclass"], _onehot(frame["Sex"]), frame[["Age", "SibSp", "Fare"]], _onehot(frame["Embarked"]))
     return Prepared(X, frame["Survived"].to_numpy())
 
 
 def houses(path: Path) -> Prepared:
     frame = pd.read_csv(path, dtype={"Zip": str}, keep_default_na=False)
     X = _inputs(
-        _onehot(frame["Zip"], frame["Garage"], frame["Alley"]),
+        _day(pd.to_datetime(frame["Sold"], format="%m/%d/%Y")),
+        _onehot(frame["Zip"]),
+        _number(frame["Area"], ",", "sq ft"),
+        _number(frame["Lot"], "acres"),
         frame["Rooms"],
-        sold=_days(pd.to_datetime(frame["Sold"], format="%m/%d/%Y")),
-        area=_number(frame["Area"], ",", "sq ft"),
-        lot=_number(frame["Lot"], "acres"),
-        air=frame["Air"] == "Y",
+        _onehot(frame["Garage"]),
+        _onehot(frame["Alley"]),
+        frame["Air"] == "Y",
     )
     return Prepared(X, _number(frame["Price"], "$", ",").to_numpy(np.float64))
 
@@ -79,13 +83,14 @@ def trains(path: Path) -> Prepared:
     frame = pd.read_csv(path, sep="\t", dtype={"Gleis": str}, na_values=["-"], decimal=",")
     day = pd.to_datetime(frame["Datum"], format="%d.%m.%Y")
     X = _inputs(
-        _onehot(frame["Linie"], frame["Gleis"]),
+        _day(day),
+        _weekday(day),
+        _onehot(frame["Linie"]),
+        pd.to_timedelta(frame["Abfahrt"] + ":00") / pd.Timedelta(hours=1),
+        _onehot(frame["Gleis"]),
+        _number(frame["Auslastung"], "%"),
+        _number(frame["Temperatur"], "°C", decimal=","),
         frame["Verspätung davor"],
-        day=_days(day),
-        weekday=day.dt.weekday,
-        departure=pd.to_timedelta(frame["Abfahrt"] + ":00") / pd.Timedelta(hours=1),
-        load=_number(frame["Auslastung"], "%"),
-        warmth=_number(frame["Temperatur"], "°C", decimal=","),
     )
     return Prepared(X, frame["Verspätung"].to_numpy())
 
@@ -94,13 +99,13 @@ def bikes(path: Path) -> Prepared:
     frame = pd.read_csv(path, thousands=",")
     day = pd.to_datetime(frame["date"], format="%d/%m/%Y")
     X = _inputs(
+        _day(day),
+        _weekday(day),
+        frame["holiday"] == "yes",
         _onehot(frame["weather"]),
         frame["temp"],
-        day=_days(day),
-        weekday=day.dt.weekday,
-        holiday=frame["holiday"] == "yes",
-        humidity=_number(frame["humidity"], "%"),
-        wind=_number(frame["wind"], "km/h"),
+        _number(frame["humidity"], "%"),
+        _number(frame["wind"], "km/h"),
     )
     return Prepared(X, frame["rentals"].to_numpy(np.float64))
 
@@ -109,14 +114,15 @@ def sales(path: Path) -> Prepared:
     frame = pd.read_csv(path, dtype={"store": str})
     when = pd.to_datetime(frame["when"], format="%m/%d/%Y %I:%M %p")
     X = _inputs(
-        _onehot(frame["store"], frame["region"]),
-        price=_number(frame["price"], "$"),
-        pieces=_number(frame["pieces"], ","),
-        discount=_number(frame["discount"], "%"),
-        promo=frame["promo"],
-        day=_days(when),
-        weekday=when.dt.weekday,
-        hour=_hour(when),
+        _day(when),
+        _weekday(when),
+        _hour(when),
+        _onehot(frame["store"]),
+        _number(frame["price"], "$"),
+        _number(frame["pieces"], ","),
+        _number(frame["discount"], "%"),
+        frame["promo"],
+        _onehot(frame["region"]),
     )
     return Prepared(X, _number(frame["revenue"], "$", ",").to_numpy(np.float64))
 
@@ -124,12 +130,8 @@ def sales(path: Path) -> Prepared:
 def weather(path: Path) -> Prepared:
     frame = pd.read_csv(path, sep=";", decimal=",", thousands=".", na_values=["-"], encoding="utf-8-sig")
     when = pd.to_datetime(frame["Zeit"], format="%Y-%m-%dT%H:%M")
-    X = _inputs(
-        frame[["Druck", "Feuchte", "Wind", "Regen"]],
-        _onehot(frame["Richtung"]),
-        day=_days(when.dt.floor("D")),
-        hour=_hour(when),
-    )
+    numbers = frame[["Druck", "Feuchte", "Wind"]]
+    X = _inputs(_day(when), _hour(when), numbers, _onehot(frame["Richtung"]), frame["Regen"])
     return Prepared(X, frame["Temperatur"].to_numpy())
 
 
@@ -138,10 +140,11 @@ def lab(path: Path) -> Prepared:
         path, sep="\t", encoding="utf-16", dtype={"batch": str}, keep_default_na=False, na_values={"crp": ["<0.5"]}
     )
     X = _inputs(
+        _day(pd.to_datetime(frame["taken"], format="%d %B %Y")),
+        _onehot(frame["batch"]),
         frame[["ph", "protein", "crp"]],
-        _onehot(frame["batch"], frame["person"]),
-        blood=_number(frame["haemoglobin"], "g/dL"),
-        day=_days(pd.to_datetime(frame["taken"], format="%d %B %Y")),
+        _number(frame["haemoglobin"], "g/dL"),
+        _onehot(frame["person"]),
     )
     return Prepared(X, (frame["result"] == "positive").to_numpy(np.int64))
 
@@ -156,8 +159,8 @@ def survey(path: Path) -> Prepared:
     frame = pd.read_csv(path, sep="|", keep_default_na=False, thousands="'")
     counts = frame["city"].value_counts()
     city = frame["city"].where(frame["city"].map(counts) >= 10, "other")
-    answers = [frame[name] for name in ("age", "country", "friendly staff?", "fast?", "pet")]
-    X = _inputs(frame["income"], _onehot(city, *answers))
+    answers = [_onehot(frame[name]) for name in ("country", "friendly staff?", "fast?", "pet")]
+    X = _inputs(_onehot(frame["age"]), frame["income"], _onehot(city), *answers)
     return Prepared(X, frame["overall"].map({"content": 0, "happy": 1, "unhappy": 2}).to_numpy())
 
 
@@ -165,13 +168,13 @@ def meters(path: Path) -> Prepared:
     frame = pd.read_csv(path)
     local = pd.to_datetime(frame["time"].str[:19])  # habits follow the clock on the wall
     X = _inputs(
+        _day(local),
+        _weekday(local),
+        _hour(local),
         _onehot(frame["meter"].str.strip()),
+        frame["heating"] == "on",
+        _number(frame["volts"], "V"),
         frame["outside"],
-        heating=frame["heating"] == "on",
-        volts=_number(frame["volts"], "V"),
-        day=_days(local.dt.floor("D")),
-        weekday=local.dt.weekday,
-        hour=_hour(local),
     )
     return Prepared(X, frame["kWh"].to_numpy())
 
@@ -180,13 +183,15 @@ def flights(path: Path) -> Prepared:
     frame = pd.read_parquet(path)
     leaves = frame["leaves"]
     X = _inputs(
-        _onehot(frame["carrier"].astype(str), frame["origin"]),
-        frame[["miles", "seats"]].astype(float),
-        fare=frame["fare"].astype(float),
-        full=frame["full"],
-        day=_days(leaves.dt.floor("D")),
-        weekday=leaves.dt.weekday,
-        hour=_hour(leaves),
+        _onehot(frame["carrier"].astype(str)),
+        _onehot(frame["origin"]),
+        _day(leaves),
+        _weekday(leaves),
+        _hour(leaves),
+        frame["miles"],
+        frame["fare"].astype(float),
+        frame["seats"],
+        frame["full"],
     )
     return Prepared(X, frame["delay"].to_numpy())
 
@@ -194,14 +199,9 @@ def flights(path: Path) -> Prepared:
 def machines(path: Path) -> Prepared:
     with np.load(io.BytesIO(path.read_bytes())) as arrays:
         frame = pd.DataFrame({name: arrays[name] for name in arrays.files})
-    X = _inputs(
-        _onehot(frame["machine"]),
-        frame[["heat", "speed"]],
-        night=frame["night"],
-        day=_days(frame["started"].dt.floor("D")),
-        weekday=frame["started"].dt.weekday,
-        hour=_hour(frame["started"]),
-    )
+    started = frame["started"]
+    dates = [_day(started), _weekday(started), _hour(started)]
+    X = _inputs(*dates, _onehot(frame["machine"]), frame[["night", "heat", "speed"]])
     return Prepared(X, frame["output"].to_numpy())
 
 

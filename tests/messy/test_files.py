@@ -68,7 +68,7 @@ SAME: list[tuple[str, str, bytes]] = [
         "t.parquet",
         parquet(
             a=pa.array([1, 2, 3], pa.uint8()),
-            b=pa.array(np.float16([0.5, 1.5, 2.5])),
+            b=pa.array(np.array([0.5, 1.5, 2.5], np.float16)),
             y=pa.array([1, 2, 4], pa.int16()),
         ),
     ),

@@ -157,7 +157,7 @@ def test_arrow() -> None:
 def test_polars() -> None:
     pl = pytest.importorskip("polars")
     day = [datetime.date(2020, 1, 3), datetime.date(2020, 1, 4), datetime.date(2020, 1, 6)]
-    cases = [
+    cases: list[tuple[Any, dict[str, Any]]] = [
         (pl.Series([1, 2, 3], dtype=pl.UInt8), {"a": [1, 2, 3]}),
         (pl.Series([1.5, None, 3.0]), {"a": [1.5, NAN, 3], **GONE}),
         (pl.Series([1.5, NAN, 3.0]), {"a": [1.5, NAN, 3], **GONE}),

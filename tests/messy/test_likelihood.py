@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -12,12 +13,12 @@ from experiment.data.batches import ArrayBatches
 from experiment.data.rows import divide
 from experiment.data.tables import read_table
 from experiment.run import Seeds
-from gpflow_deep import ModelConfig, Predictor, Trainer, TrainingConfig, Units
+from gpflow_deep import ModelConfig, Trainer, TrainingConfig
 from tests.messy.by_hand import PREPARED, filled
 from tests.messy.make_tables import FOLDER, TABLES, make
 from tests.messy.test_messy import spec_of
 
-FOLDS = 3
+FOLDS, STEPS = 3, 200
 
 
 class Comparison(NamedTuple):
@@ -29,15 +30,36 @@ class Comparison(NamedTuple):
 
 
 def log_density(train: Any, test: Any, task: Any, num_classes: int) -> NDArray[np.float64]:
-    """Of each test row, nats, by a single-layer GP after 300 steps on all training rows."""
+    """Of each test row, nats, by a single-layer GP: exact for numbers, with 100 inducing inputs for labels."""
+    x_mean, x_scale = train[0].mean(axis=0), train[0].std(axis=0)
+    x_scale[x_scale == 0] = 1
+    inputs = [(X - x_mean) / x_scale for X in (train[0], test[0])]
+    if task == "regression":
+        mean, scale = train[1].mean(), train[1].std()
+        targets = [(Y - mean) / scale for Y in (train[1], test[1])]
+        return _exact(inputs[0], targets[0], inputs[1], targets[1]) - float(np.log(scale))
     config = ModelConfig(num_layers=1, num_inducing=100, preset="modern").for_task(task)
-    units = Units.fit(*train, config.likelihood)
-    scaled = units.transform(*train)
-    model = config.build(*scaled, num_classes=num_classes)
-    batches = ArrayBatches(scaled, batch_size=len(scaled[0]), seed=0)
-    Trainer(model, TrainingConfig(learning_rate=0.03)).advance(batches, 0, 300, Seeds(0)("train"))
-    names = tuple(map(str, range(num_classes)))
-    return np.ravel(Predictor(model, units, task=task, class_names=names).predict(*test).log_density)
+    model = config.build(inputs[0], train[1], num_classes=num_classes)
+    batches = ArrayBatches((inputs[0], train[1]), batch_size=len(inputs[0]), seed=0)
+    Trainer(model, TrainingConfig(learning_rate=0.03)).advance(batches, 0, STEPS, Seeds(0)("train"))
+    return np.ravel(model.predict_log_density((inputs[1], test[1])))
+
+
+def _exact(X: Any, Y: Any, X_test: Any, Y_test: Any) -> NDArray[np.float64]:
+    """GP regression after the steps of Adam, which ends at the same point whatever the order of the inputs."""
+    kernel = gpflow.kernels.Matern52(lengthscales=np.full(X.shape[1], np.sqrt(X.shape[1])))
+    model = gpflow.models.GPR((X, Y), kernel, likelihood=gpflow.likelihoods.Gaussian(0.1))
+    adam, variables = tf.keras.optimizers.Adam(0.05), model.trainable_variables
+
+    @tf.function
+    def step() -> None:
+        with tf.GradientTape() as tape:
+            loss = model.training_loss()
+        adam.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+
+    for _ in range(STEPS):
+        step()
+    return np.ravel(model.predict_log_density((X_test, Y_test)))
 
 
 def compared(name: str) -> Comparison:
@@ -48,7 +70,7 @@ def compared(name: str) -> Comparison:
     num_data, num_classes = len(prepared.y), len(rows.class_names)
     order = np.random.default_rng(0).permutation(num_data)
     tests = [np.sort(part) for part in np.array_split(order, FOLDS)]
-    splits = [(np.setdiff1d(order, test), test) for test in tests]
+    splits = tuple((np.setdiff1d(order, test), test) for test in tests)
     rows = replace(rows, splits=splits)
     ours, by_hand = [], []
     for number, (train, test) in enumerate(splits):
