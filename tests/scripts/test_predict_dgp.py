@@ -25,11 +25,28 @@ def _write_tables(folder: Path) -> None:
     houses.to_csv(folder / "houses.csv", index=False)
     houses[["colour", "size"]].iloc[:7].to_csv(folder / "new_houses.csv", index=False)
     houses[["size"]].to_csv(folder / "no_colour.csv", index=False)
+    houses.assign(size=np.where(np.arange(60) == 3, np.nan, size)).to_csv(folder / "hole.csv", index=False)
     houses.assign(colour="green").to_csv(folder / "green.csv", index=False)
     a = rng.normal(size=60)
     kinds = np.array(["ape", "bee", "cow"])[np.digitize(a, [-0.5, 0.5])]
     pd.DataFrame({"a": a, "kind": kinds}).to_csv(folder / "kinds.csv", index=False)
     pd.DataFrame({"a": a, "sick": np.where(a > 0, "yes", "no")}).to_csv(folder / "sick.csv", index=False)
+    _write_shop(folder, rng)
+
+
+def _write_shop(folder: Path, rng: np.random.Generator) -> None:
+    """Two targets, one with a currency, and inputs of several kinds of which some are missing; and new rows."""
+    cities = rng.choice(["Rome", "Oslo", "Bonn"], 120, p=[0.5, 0.45, 0.05])
+    shop = pd.DataFrame({"id": np.arange(120), "size": rng.normal(50, 9, 120).round(2), "city": cities})
+    shop["sold"] = [f"{1 + day % 28:02}.{1 + day // 28:02}.2021" for day in rng.integers(0, 300, 120)]
+    shop = shop.mask(rng.random(shop.shape) < [0, 0.2, 0, 0])
+    shop["price"], shop["rent"] = [f"${3 * x:.2f}" for x in shop["size"].fillna(50)], shop["size"].fillna(50) / 5
+    shop.to_csv(folder / "shop.csv", index=False)
+    new = shop.drop(columns=["id", "price", "rent"]).head(6).assign(city="Rome", size=40.0)
+    new.to_csv(folder / "shop_plain.csv", index=False)
+    new.assign(city=["Mars", *["Rome"] * 5]).to_csv(folder / "shop_unknown.csv", index=False)
+    new.assign(city=[None, *["Rome"] * 5]).to_csv(folder / "shop_missing.csv", index=False)
+    new.assign(size=["?", *["40.0"] * 5], city=["n.n.", *["Rome"] * 5]).to_csv(folder / "shop_texts.csv", index=False)
 
 
 PREDICTIONS: dict[str, list[str]] = {
@@ -37,12 +54,23 @@ PREDICTIONS: dict[str, list[str]] = {
     "new_houses": ["--run_dir=houses", "--data=new_houses.csv"],
     "kinds": ["--run_dir=kinds", "--data=kinds.csv"],
     "sick": ["--run_dir=sick", "--data=sick.csv"],
+    "shop": ["--run_dir=shop", "--data=shop.csv"],
+    "shop_plain": ["--run_dir=shop", "--data=shop_plain.csv"],
+    "shop_unknown": ["--run_dir=shop", "--data=shop_unknown.csv", "--unknown=level"],
+    "shop_missing": ["--run_dir=shop", "--data=shop_missing.csv"],
+    "shop_texts": ["--run_dir=shop", "--data=shop_texts.csv", "--na_values=?,n.n."],
 }
 
 ERRORS: list[tuple[list[str], str]] = [
     (["--run_dir=nowhere", "--data=houses.csv"], r"must be the folder of a trained deep GP, but has no inputs\.json"),
     (["--run_dir=houses", "--data=no_colour.csv"], r"must have the columns of the training data, but lacks 'colour'"),
-    (["--run_dir=houses", "--data=green.csv"], r"'green' in row 0"),
+    (["--run_dir=houses", "--data=green.csv"], r"'green' in row 0 .* give --unknown=level"),
+    (
+        ["--run_dir=shop", "--data=shop_unknown.csv"],
+        r"'city' .* value 'Mars' in row 0 .* 1 such rows\); give --unknown=level",
+    ),
+    (["--run_dir=shop", "--data=shop_missing.csv", "--missing=error"], r"'city' \(1\); give --missing=impute [^-]*"),
+    (["--run_dir=houses", "--data=hole.csv"], r"missing values in 'size' \(1\); give --missing=impute [^-]*"),
     (
         ["--run_dir=houses", "--data=houses.csv", "--output=x.txt"],
         r"--output must end in \.csv or \.csv\.gz, got x.txt",
@@ -61,10 +89,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     _write_tables(folder)
     targets = {"houses": ["--target=price"], "kinds": ["--target=kind"], "sick": ["--target=sick", "--num_layers=1"]}
     targets["houses"].append("--dtype=float32")
+    targets["shop"] = ["--target=price,rent", "--missing=impute", "--rare=10", "--num_layers=1"]
     for name, extra in targets.items():
         arguments = [f"--run_dir={name}", f"--data={name}.csv", *extra, *TRAIN]
         done = called(train_dgp.main, "train_dgp.py", folder, arguments)
         assert done.code == 0, done.err
+        (folder / name / "printed.txt").write_text(done.out)
     inputs = (folder / "houses" / "inputs.json").read_text()
     for name in ("mixed", "cut", "early"):
         (folder / name).mkdir()
@@ -153,6 +183,44 @@ def test_rows_do_not_depend_on_others_or_on_the_target(folder: Path, finished: d
     new, all_rows = _predicted(folder, "new_houses"), _predicted(folder, "houses")
     assert list(new) == ["mean", "std", "lower", "upper"]
     np.testing.assert_allclose(new, all_rows.iloc[:7, :4], rtol=1e-5)  # float32: sums of other lengths
+
+
+def test_several_targets_and_missing_values(folder: Path, finished: dict[str, Finished]) -> None:
+    assert finished["shop"].code == 0, finished["shop"].err
+    table, source = _predicted(folder, "shop"), pd.read_csv(folder / "shop.csv")
+    assert list(table) == [
+        *(f"{name}_{target}" for target in ("price", "rent") for name in ("mean", "std", "lower", "upper")),
+        "log_density",
+    ]
+    assert not table.isna().any(axis=None)
+    assert abs(table["mean_rent"].mean() / source["rent"].mean() - 1) < 0.1
+    assert abs(table["mean_price"].mean() / source["price"].str[1:].astype(float).mean() - 1) < 0.1
+
+
+def test_missing_and_unknown_values_of_new_rows(folder: Path, finished: dict[str, Finished]) -> None:
+    """They move the prediction of their own row only, and that is a number."""
+    plain = _predicted(folder, "shop_plain")
+    for name in ("shop_unknown", "shop_missing", "shop_texts"):
+        assert finished[name].code == 0, finished[name].err
+        found = _predicted(folder, name)
+        np.testing.assert_allclose(found.iloc[1:], plain.iloc[1:], rtol=1e-9)
+        assert np.isfinite(found.iloc[0]).all()
+
+
+def test_what_was_found_out_is_printed_and_kept(folder: Path) -> None:
+    printed = (folder / "shop" / "printed.txt").read_text()
+    for row in (
+        "column +read as +details +becomes",
+        r"id +ignored +.*every value differs.* +nothing",
+        r"size +number +\d+ missing +size, size=missing",
+        r"city +category +2 levels: Oslo, Rome; 1 rare ones together +city=Oslo ... city=\(rare\) \(3 columns\)",
+        r"sold +date +as %d\.%m\.%Y.* +sold.day, sold.weekday",
+        r"price +number .* +target, regression",
+    ):
+        assert re.search(rf"^{row}$", printed, re.MULTILINE), printed
+    kept = json.loads((folder / "shop" / "columns.json").read_text())
+    assert kept == {**json.loads((folder / "shop" / "inputs.json").read_text())["schema"], "fills": kept["fills"]}
+    assert [entry["column"]["kind"] for entry in kept["columns"]] == ["ignored", "number", "category", "date"]
 
 
 @pytest.mark.parametrize(("name", "classes"), [("kinds", ["ape", "bee", "cow"]), ("sick", ["no", "yes"])])

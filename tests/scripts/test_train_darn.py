@@ -89,6 +89,22 @@ def call(folder: Path, name: str, *arguments: str) -> Finished:
     return called(main, "train_darn.py", folder, [f"--run_dir={name}", *arguments])
 
 
+def test_truths_levels_and_missing_values(folder: Path) -> None:
+    rng = np.random.default_rng(1)
+    shop = pd.DataFrame({"paid": rng.choice(["yes", "no"], 150), "kind": rng.choice(["ale", "bun", "cod"], 150)})
+    shop = shop.mask(rng.random(shop.shape) < 0.1).assign(price=rng.normal(size=150))
+    shop.to_csv(folder / "shop.csv", index=False)
+    flags = ["--data=shop.csv", "--missing=impute", "--hidden=3", "--num_steps=2", *SMALL]
+    wrong = call(folder, "shop", *flags)
+    assert "of column 'price'" in wrong.err
+    assert "leave the column out with --ignore" in wrong.err
+    done = call(folder, "shop", "--ignore=price", *flags)
+    assert done.code == 0, done.err
+    assert re.search(r"^kind +category +3 levels: ale, bun, cod; \d+ missing +kind=ale ... ", done.out, re.MULTILINE)
+    assert load_darn(folder / "shop" / "darn.npz").config.visible == 6
+    assert json.loads((folder / "shop" / "columns.json").read_text())["missing"] == "impute"
+
+
 @pytest.fixture(scope="module")
 def whole(folder: Path) -> Finished:
     return call(folder, "whole", "--num_steps=40", *WHOLE)

@@ -226,13 +226,13 @@ def test_divergence_is_one_clear_line(folder: Path) -> None:
 
 LINE = ["--data=line.npz"]
 ERRORS: list[tuple[list[str], str]] = [
-    (["--data=houses.csv", "--target=cost"], "--target must be a column of houses.csv, got 'cost'"),
+    (["--data=houses.csv", "--target=cost"], "--target must name columns of houses.csv, got 'cost'"),
     (["--data=houses.csv"], "--target must be a column"),
     (["--data=missing.csv", "--target=price"], "missing values in 'size' \\(1\\)"),
     (["--data=nothing.csv", "--target=price"], "there is none at nothing.csv"),
     (["--dataset=no_such_data"], "--dataset must be one of .*got 'no_such_data'"),
     (["--dataset=boston"], "data set 'boston' needs .*--data_dir"),
-    (["--dataset=diabetes", "--target=price"], "--target and --task describe your own table"),
+    (["--dataset=diabetes", "--target=price"], "--target describes your own table; give it with --data"),
     (["--dataset=diabetes", "--likelihood=bernoulli"], "likelihood must be one of gaussian, studentt, poisson"),
     ([*LINE, "--compare=tree"], "--compare may list gp and linear, got tree"),
     ([*LINE, "--likelihood=poisson"], "likelihood=poisson needs targets that are counts"),

@@ -160,6 +160,21 @@ def test_other_runs(name: str, arguments: list[str], models: list[str], sizes: l
         assert (voting.num_networks, voting.layer_sizes) == (3, (4, 5, 4, 1))
 
 
+def test_missing_values_are_put_in_by_the_training_rows_of_each_fold(folder: Path) -> None:
+    """Kept are the mean and the coding of the first fold, as the coding is."""
+    flags = ["--data=missing.csv", "--target=sick", "--missing=impute", "--epochs=1", *SMALL]
+    done = call(folder, "missing", *flags)
+    assert done.code == 0, done.err
+    assert "a       number   1 missing  a, a=missing" in done.out
+    train = np.concatenate(np.array_split(numpy_rng(0, "folds/90").permutation(90), 3)[1:])
+    known = pd.read_csv(folder / "missing.csv")["a"][train].dropna()
+    kept = json.loads((folder / "missing" / "columns.json").read_text())
+    assert kept["fills"][0] == pytest.approx(known.mean(), rel=1e-12)
+    filled = pd.read_csv(folder / "missing.csv")["a"][train].fillna(known.mean())
+    coding = InputCoding.from_json(json.loads((folder / "missing" / "coding.json").read_text()))
+    assert coding.mean[0] == pytest.approx(filled.mean(), rel=1e-12)
+
+
 def test_a_known_data_set_is_the_default(folder: Path) -> None:
     """Its rows are shuffled before they are divided, as they may be sorted."""
     arguments = ["--hidden=", "--epochs=1", "--max_folds=1", "--num_folds=5", "--export=default.ebp", "--noprogress"]
