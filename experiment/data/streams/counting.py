@@ -1,6 +1,7 @@
 """What has to be known of all rows of your own table before its columns become X: one pass, over as few as possible."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -18,7 +19,7 @@ from experiment.data.survey import Facts, Survey, features_of, look
 from experiment.data.targets import MAX_CLASSES
 from experiment.data.usable import usable
 
-__all__ = ["Known", "count", "first_value", "grown", "look_at"]
+__all__ = ["Known", "count", "first_value", "grown", "hinted", "look_at"]
 
 
 class Known(NamedTuple):
@@ -34,6 +35,15 @@ class Known(NamedTuple):
     empty: tuple[str, ...]
     fixed: frozenset[str]
     survey: Survey
+
+
+@contextmanager
+def hinted() -> Iterator[None]:
+    """Errors say why a cell must be what it is not."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{error} The first rows of a stream decide what its columns are.") from error
 
 
 def look_at(
@@ -104,7 +114,8 @@ def _pass(shards: Shards, known: Known, names: Sequence[str], spec: TableSpec, p
         path, table = shards.files[block.file], shards.table(number, {*names, *known.empty})
         for name in known.empty:
             _check_empty(table[name], name, spec, path, block.first_row)
-        return look_at(table, columns, spec, where=path, first_row=block.first_row)
+        with hinted():
+            return look_at(table, columns, spec, where=path, first_row=block.first_row)
 
     total: Survey | None = None
     looks = in_order(of_block, range(len(shards.blocks)))

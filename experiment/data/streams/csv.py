@@ -104,6 +104,8 @@ def read(
     content, bad = read_bytes(path, block), list[Any]()
 
     def note(row: Any) -> str:
+        if not row.text.strip() and dialect.delimiter not in row.text:
+            return "skip"  # a line of spaces
         bad.append(row)
         return "skip" if skips_bad_rows else "error"
 
@@ -130,23 +132,26 @@ def read(
         raise OSError(
             f"row {row} (from 0): Expected {bad[0].expected_columns} columns, got {bad[0].actual_columns}"
         ) from error
-    if texts.as_written:
-        _check_line_breaks(table, block, content, num_skipped=len(bad))
+    if texts.as_written and b'"' in content:
+        _check_line_breaks(table, content, dialect, num_rows=block.num_rows - len(bad))
     return table
 
 
-def _check_line_breaks(table: pa.Table, block: Block, content: bytes, *, num_skipped: int) -> None:
+def _check_line_breaks(table: pa.Table, content: bytes, dialect: Dialect, *, num_rows: int) -> None:
     """:raises OSError: if a text has a line break, so that a block may end within a row."""
-    texts = [name for name in table.column_names if pa.types.is_string(table[name].type)]
-    has_fewer_rows = len(table) + num_skipped < block.num_rows and b'"' in content
-    if not texts or not (has_fewer_rows or content.count(b'"') % 2):
-        return
-    for name in texts:
-        if pc.any(pc.match_substring(table[name], "\n")).as_py():
-            raise OSError(
-                f"a text of column {name!r} has a line break within quotation marks, so the file cannot be read in "
-                "pieces; write the table as Parquet"
-            )
+    delimiter = dialect.delimiter.encode()
+    if len(table) < num_rows:
+        lines = content.removesuffix(b"\n").split(b"\n")
+        num_rows -= sum(not line.strip() and delimiter not in line for line in lines)
+    is_broken = len(table) < num_rows
+    if not is_broken and content.count(b'"') % 2:  # the last text of the block may end in the next one
+        texts = [column for column in table.columns if pa.types.is_string(column.type)]
+        is_broken = any(pc.any(pc.match_substring(column, "\n")).as_py() for column in texts)
+    if is_broken:
+        raise OSError(
+            "a text has a line break within quotation marks, or a quotation mark is not closed, so the file cannot be "
+            "read in pieces; write the table as Parquet, or mend it"
+        )
 
 
 def _line_ends(path: str, size: int, *, skip_line: bool) -> Iterator[tuple[int, int]]:

@@ -7,7 +7,7 @@ What the columns are is found out from the first rows, :data:`HEAD_ROWS`. Levels
 and where values are missing follow from all rows, see :mod:`experiment.data.streams.counting`.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from experiment.data import tables
 from experiment.data.cells import MARKERS, MISSING
 from experiment.data.columns import Column
 from experiment.data.delimited import check_names
+from experiment.data.forced import forced_columns
 from experiment.data.schema import Schema
 from experiment.data.spec import TableSpec
 from experiment.data.streams import counting
@@ -107,7 +108,8 @@ def _selector(schema: Schema, spec: TableSpec) -> Callable[[Shards, int], Select
     def select(shards: Shards, number: int) -> Selection:
         block, table = shards.block(number), shards.table(number)
         where: Any = {"where": shards.files[block.file], "first_row": block.first_row}
-        used = usable(table, columns, schema.target_names, spec, **where)
+        with counting.hinted():
+            used = usable(table, columns, schema.target_names, spec, **where)
         X, Y = encoder.encode(used.found, **where), encoder.encode_targets(used.found, **where).astype(np.float64)
         X = schema.filled(X) if is_imputed else X
         if len(used.kept) < len(table):
@@ -171,19 +173,41 @@ def _known(head: _Head, spec: TableSpec) -> Known:
         raise ValueError(f"--target must be a column of {where}, got none; it has {shown}.")
     try:
         columns = tables.columns_of(table, spec.target, spec, where=where, delimiter=head.delimiter)
+        inputs = [name for name in columns if name not in spec.target]
+        ignored = [name for name in inputs if columns[name].kind == "ignored" and name not in spec.ignore]
+        empty = [name for name in ignored if counting.first_value(table[name], spec) is None]
+        if head.hint:
+            columns |= {
+                name: replace(columns[name], note=f"{columns[name].note} (in the first rows)") for name in ignored
+            }
+            columns |= _as_said(empty, table.column_names, spec, where)
         survey = counting.look_at(table, columns, spec, where=where)
-        inputs = [column for name, column in columns.items() if name not in spec.target]
-        features_of([column for column in inputs if column.kind == "text"], survey, spec, where)
+        features_of([columns[name] for name in inputs if columns[name].kind == "text"], survey, spec, where)
     except ValueError as error:
         raise ValueError(f"{error}{head.hint}") from error
-    if all(column.kind == "ignored" for column in inputs):
+    if all(columns[name].kind == "ignored" for name in inputs):
         raise ValueError(
             f"{where} has no column to predict {spec.target[0]!r} from; add inputs, or name them by --features."
         )
-    ignored = [column.name for column in inputs if column.kind == "ignored" and column.name not in spec.ignore]
-    empty = tuple(name for name in ignored if counting.first_value(table[name], spec) is None)
+    empty = [name for name in empty if columns[name].kind == "ignored"]
     typed = {name for name in columns if pa.types.is_dictionary(table[name].type)}
-    return Known(columns, empty, frozenset(typed | set(spec.categorical)), survey)
+    return Known(columns, tuple(empty), frozenset(typed | set(spec.categorical)), survey)
+
+
+def _as_said(empty: Collection[str], names: Sequence[str], spec: TableSpec, where: str) -> dict[str, Column]:
+    """Columns without a value in the first rows whose kind the user tells."""
+    said = forced_columns(names, where=where, categorical=spec.categorical, numeric=spec.numeric, dates=spec.dates)
+    return {
+        name: Column(
+            name,
+            kind,
+            decimal="," if how == "comma" else ".",
+            date_format=how if "%" in how else "",
+            note="empty in the first rows",
+        )
+        for name, (kind, how) in said.items()
+        if name in empty
+    }
 
 
 def _narrowed(shards: Shards, columns: Mapping[str, Column], empty: Collection[str], spec: TableSpec) -> Shards:

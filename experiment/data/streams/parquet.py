@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 import pyarrow.parquet
 
+from experiment.data.delimited import check_names
 from experiment.data.streams import storage
 from experiment.data.streams.blocks import Block, Extent, Kind, kind_of
 
@@ -12,9 +13,13 @@ __all__ = ["extents", "kinds", "read"]
 
 
 def kinds(path: str) -> dict[str, Kind]:
-    """Columns of a file and their kinds; without an index of pandas."""
+    """Columns of a file and their kinds; without an index of pandas.
+
+    :raises ValueError: if names of columns occur twice or are empty.
+    """
     with _open(path) as file:
         schema = file.schema_arrow
+        check_names([name.strip() for name in schema.names], path)
         index = [name for name in (schema.pandas_metadata or {}).get("index_columns", []) if isinstance(name, str)]
         return {field.name: kind_of(field.type) for field in schema if field.name not in index}
 

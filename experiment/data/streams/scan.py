@@ -34,7 +34,7 @@ class StreamSpec:
     """Data that are read piece by piece.
 
     :param stream: read the files of --data (or a folder, a pattern) piece by piece, in place of at once.
-    :param stream_preset: what the files of --stream hold; columns of numbers if not given.
+    :param stream_preset: what the files of --stream hold; your own table if not given.
     :param lookup: the small table that --stream_preset needs: planes, or taxi zones.
     :param test_fraction: part of the rows of --stream to set aside for tests.
     :param stream_sample: rows of each part of --stream to keep in memory, for inducing inputs and scores.

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import tensorflow as tf
 
 from experiment.data.rows import Part
 from experiment.data.spec import TableSpec
@@ -12,7 +13,7 @@ from experiment.data.streams import own
 from experiment.data.streams.scan import scan
 from experiment.data.streams.stream import Stream
 
-__all__ = ["frame", "numbers", "open_stream"]
+__all__ = ["frame", "numbers", "open_stream", "write_features"]
 
 
 def frame(rng: np.random.Generator, rows: int, first: int) -> pd.DataFrame:
@@ -30,3 +31,15 @@ def open_stream(folder: Path, suffix: str = "parquet", *, table: TableSpec | Non
 def numbers(part: Part) -> np.ndarray:
     """The column that counts all rows."""
     return np.asarray(part.X[:, 0]).astype(int)
+
+
+def write_features(rows: list[dict[str, Any]], path: Path) -> None:
+    """Examples of features of any kind: bytes, floats or integers, in lists of any length."""
+    kinds = {bytes: ("bytes_list", tf.train.BytesList), float: ("float_list", tf.train.FloatList)}
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for row in rows:
+            feature = {}
+            for name, values in row.items():
+                kind, list_of = kinds.get(type(values[0]) if values else float, ("int64_list", tf.train.Int64List))
+                feature[name] = tf.train.Feature(**{kind: list_of(value=values)})
+            writer.write(tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString())

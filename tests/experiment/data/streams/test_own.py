@@ -1,6 +1,7 @@
 """`experiment.data.streams.own`: a stream of a table is the table in memory; later rows that differ are named."""
 
 import collections
+import decimal
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,6 +10,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 from experiment.data.rows import Part
@@ -22,7 +25,7 @@ from experiment.data.streams.shards import Shards
 from experiment.data.streams.stream import Stream
 from experiment.data.tables import apply_schema, read_table, schema_of
 from experiment.data.views import Source
-from tests.experiment.data.streams.tables import open_stream
+from tests.experiment.data.streams.tables import open_stream, write_features
 
 ROWS = 600
 
@@ -295,3 +298,131 @@ def test_later_cells_that_differ(
     folder = late(rng, tmp_path, **change)
     with pytest.raises(ValueError, match=message):
         open_stream(folder, "csv", table=TableSpec(target=("price",)))
+
+
+def test_a_row_that_does_not_fit_can_be_left_out(rng: np.random.Generator, tmp_path: Path) -> None:
+    folder = late(rng, tmp_path, area="large")
+    spec = TableSpec(target=("price",), bad_rows="drop")
+    assert open_stream(folder, "csv", table=spec).counts["bad"] == 1
+    assert read_table(tmp_path / "table.csv", spec).sizes == {"all": ROWS - 1}
+
+
+def test_text_of_ever_more_levels_is_refused_while_it_is_counted(
+    rng: np.random.Generator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A few levels in the first rows; joined by --rare they are inputs."""
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 512)
+    frame = houses(rng)[["area", "price"]].ffill().assign(city="A")
+    frame.loc[200:, "city"] = [f"city {number // 2}" for number in range(ROWS - 200)]
+    write_all(frame, "table.csv", tmp_path / "files")
+    spec = TableSpec(target=("price",))
+    with monkeypatch.context() as patch:
+        seen = reads(patch)
+        with pytest.raises(ValueError, match=r"'city' \(\d+\).*--ignore=city.*--rare=N.*--categorical=city"):
+            open_stream(tmp_path / "files", "csv", table=spec)
+    num_blocks = len(own.open_table(f"{tmp_path}/files/*.csv", replace(spec, ignore=("city",)))[0].blocks)
+    assert max(seen) < num_blocks - 3  # two threads are ahead
+    memory = read_table(tmp_path / "table.csv", replace(spec, rare=10))
+    found = open_stream(tmp_path / "files", "csv", table=replace(spec, rare=10)).rows
+    assert found.feature_names == memory.feature_names == ("area", "city=A", "city=(rare)")
+    forced = open_stream(tmp_path / "files", "csv", table=replace(spec, categorical=("city",))).rows
+    assert len(forced.feature_names) == 2 + (ROWS - 200) // 2
+    with pytest.raises(ValueError, match=r"'name' \(150\).*--ignore=name"):
+        frame.assign(name=[f"name {number}" for number in range(ROWS)]).to_csv(tmp_path / "named.csv", index=False)
+        own.open_table(str(tmp_path / "named.csv"), spec)
+
+
+def test_a_column_that_is_empty_at_first(rng: np.random.Generator, tmp_path: Path) -> None:
+    frame = houses(rng)[["area", "price"]].ffill().assign(note=None)
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    spec, path = TableSpec(target=("price",)), str(tmp_path / "a.csv")
+    assert scan(*own.open_table(path, spec)).rows.feature_names == ("area",)
+    frame.loc[400, "note"] = 2.5
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    with pytest.raises(
+        ValueError, match=r"column 'note' is empty in the first .*has '2.5' in row 400 .*--numeric=note"
+    ):
+        own.open_table(path, spec)
+    found = own.open_table(path, replace(spec, numeric=("note",), missing="impute"))[1]
+    assert found.feature_names == ("area", "note", "note=missing")
+    assert own.open_table(path, replace(spec, ignore=("note",)))[1].feature_names == ("area",)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b'a,b,y\n1,"x\ny",2\n3,z,4\n', "a text has a line break within quotation marks.* write the table as Parquet"),
+        (b'a,b,y\n1,"x,2\n3,z,4\n', "row 0 .from 0.: Expected 3 columns, got 2|quotation mark is not closed"),
+        (b'a,y,b\n1,2,"x\n3,4,z\n', "quotation mark is not closed"),
+        (b"\na,b,y\n1,x,2\n", "the first line of .*a.csv must hold the names of the columns"),
+        ("a,b,y\n1,x,2\n3,z,4\n".encode("utf-16"), "must be CSV files in UTF-8, got utf-16"),
+        ("a,b,y\n1,é,2\n3,z,4\n".encode("latin-1"), "UTF-8.*iconv"),
+        (b"a,a,y\n1,x,2\n", "'a' occur twice"),
+        (b"1,2,3\n4,5,6\n", "must hold column names"),
+        (b"", "a.csv is empty"),
+        (b"a,b,y\n", "must hold rows, but its 1 files have none"),
+        (b"a,b,y\n1,x,2\n3,z\n", r"row 1 \(from 0\): Expected 3 columns, got 2"),
+        (b"a,b,c\n1,x,2\n3,z,4\n", "--target must name columns of .*a.csv, got 'y'"),
+        (b"y\n1\n2\n", "has no column to predict 'y' from"),
+    ],
+)
+def test_texts_that_cannot_be_read_in_pieces(content: bytes, message: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(content)
+    with pytest.raises(ValueError, match=message) as caught:
+        open_stream(tmp_path, "csv")
+    assert "\n" not in str(caught.value)
+
+
+def test_empty_lines_and_spaces_are_no_rows(tmp_path: Path) -> None:
+    rows = "".join(f" {i} ,x ,{i * 0.5}\n\n" for i in range(60))
+    (tmp_path / "a.csv").write_text('a,"b",y\n' + rows + "  \n")
+    stream = open_stream(tmp_path, "csv")
+    assert stream.rows.feature_names == ("a", "b=x")
+    assert sum(stream.counts.values()) == 60
+
+
+def test_no_target(rng: np.random.Generator, tmp_path: Path) -> None:
+    houses(rng).to_csv(tmp_path / "a.csv", index=False)
+    with pytest.raises(ValueError, match=r"--target must be a column of .*a.csv, got none; it has 'rooms', 'area'"):
+        own.open_table(str(tmp_path / "a.csv"), TableSpec())
+
+
+def test_types_of_parquet(tmp_path: Path) -> None:
+    """Levels, decimals, times with a zone, durations, lists; types may differ from file to file."""
+    types: dict[str, pa.Array] = {
+        "level": pa.array(["low", "high"] * 20).dictionary_encode(),
+        "exact": pa.array([decimal.Decimal("1.25"), None] * 20),
+        "at": pa.array(np.arange(40) * 3600, pa.timestamp("s", tz="Europe/Berlin")),
+        "takes": pa.array(np.arange(40) * 60, pa.duration("s")),
+        "list": pa.array([[1], [2]] * 20),
+        "y": pa.array(np.linspace(0, 1, 40)),
+    }
+    pa.parquet.write_table(pa.table(types), tmp_path / "a.parquet")
+    other = types | {"exact": pa.array([2, 3] * 20), "level": pa.array(["low", "mid"] * 20, pa.large_string())}
+    pa.parquet.write_table(pa.table(other), tmp_path / "b.parquet")
+    spec = TableSpec(target=("y",), missing="impute", ignore=("list",))
+    found = open_stream(tmp_path, table=spec)
+    memory = read_table(tmp_path / "a.parquet", spec)
+    assert found.rows.feature_names == (
+        *("level=high", "level=low", "level=mid", "exact", "exact=missing", "at.day", "at.weekday", "at.hour", "takes"),
+    )
+    rows = everything(found)
+    assert len(rows.X) == 80
+    times = found.rows.feature_names.index("at.day")
+    np.testing.assert_array_equal(
+        np.unique(rows.X[:, times:], axis=0), np.unique(memory.parts["all"].X[:, -4:], axis=0)
+    )
+
+
+def test_text_in_tfrecord_files(rng: np.random.Generator, tmp_path: Path) -> None:
+    """Texts are read as those of a CSV file: levels, yes and no, and numbers with a unit."""
+    rows = [
+        {"c": [bytes(rng.choice([b"red", b"blue"]))], "u": [f"{i} kg".encode()], "n": [i], "y": [float(rng.normal())]}
+        for i in range(200)
+    ]
+    write_features(rows, tmp_path / "a.tfrecord")
+    stream = open_stream(tmp_path, "tfrecord")
+    assert stream.rows.feature_names == ("c=blue", "c=red", "n", "u")
+    X = everything(stream).X
+    np.testing.assert_array_equal(np.sort(X[:, 2]), np.arange(200))
+    np.testing.assert_array_equal(X[:, 2], X[:, 3])

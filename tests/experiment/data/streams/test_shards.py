@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from experiment.data.streams import blocks
 from experiment.data.streams.shards import Field, Shards, columns_of, find_files, open_shards
+from tests.experiment.data.streams.tables import write_features
 
 LAYOUT = {"inputs": Field("a"), "count": Field("b"), "target": Field("y")}
 FORMATS = ["parquet", "csv", "tfrecord"]
@@ -176,18 +177,6 @@ def test_flipped_bit_of_a_record_is_found(frames: list[pd.DataFrame], tmp_path: 
     path.write_bytes(content)
     with pytest.raises(ValueError, match=r"part0.tfrecord cannot be read: .*corrupted record"):
         open_shards(str(path), layouts=[LAYOUT])
-
-
-def write_features(rows: list[dict[str, Any]], path: Path) -> None:
-    """Examples of features of any kind: bytes, floats or integers, in lists of any length."""
-    kinds = {bytes: ("bytes_list", tf.train.BytesList), float: ("float_list", tf.train.FloatList)}
-    with tf.io.TFRecordWriter(str(path)) as writer:
-        for row in rows:
-            feature = {}
-            for name, values in row.items():
-                kind, list_of = kinds.get(type(values[0]) if values else float, ("int64_list", tf.train.Int64List))
-                feature[name] = tf.train.Feature(**{kind: list_of(value=values)})
-            writer.write(tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString())
 
 
 def test_text_and_absent_features_of_records(tmp_path: Path) -> None:
