@@ -165,6 +165,7 @@ def test_polars() -> None:
         (pl.Series(["p", "q", "p"]), LEVELS),
         (pl.Series(["p", "q", "p"], dtype=pl.Categorical), LEVELS),
         (pl.Series(["p", "q", "p"], dtype=pl.Enum(["q", "p", "z"])), LEVELS),
+        (pl.Series([datetime.timedelta(hours=h) for h in (1, 30, 0.5)]), {"a": [1, 30, 0.5]}),
         (pl.Series(day), {"a.day": days("2020-01-03", "2020-01-04", "2020-01-06")}),
         (pl.Series(day).cast(pl.Datetime("ms")), {"a.day": days("2020-01-03", "2020-01-04", "2020-01-06")}),
         (pl.Series([datetime.time(10, 30), datetime.time(7), datetime.time(0)]), {"a": [10.5, 7, 0]}),
@@ -177,7 +178,6 @@ def test_polars() -> None:
         [[1], [2], [3, 4]],
         [{"b": 1}, {"b": 2}, {"b": 3}],
         [b"\xff", b"b", b"c"],
-        [datetime.timedelta(1)] * 3,
     ):
         refused(pl.DataFrame({"a": values, "y": Y}), "'a'")
     with pytest.raises((ValueError, TypeError), match=r"collect|table|data frame"):

@@ -9,7 +9,7 @@ import pytest
 
 from experiment.data.rows import divide
 from experiment.data.schema import Schema
-from experiment.data.spec import TableSpec
+from experiment.data.spec import NewRows, TableSpec
 from experiment.data.tables import apply_schema, read_table, schema_of
 from tests.messy.reading import days, write
 from tests.messy.writing import text
@@ -116,11 +116,11 @@ def test_missing_where_nothing_was_missing_before(schema: Schema, tmp_path: Path
     X, _ = apply_schema(schema, path)
     assert np.isfinite(X).all()
     with pytest.raises(ValueError, match=r"'size' \(1\).*--missing"):
-        apply_schema(schema, path, missing="error")
+        apply_schema(schema, path, NewRows(missing="error"))
 
 
 def test_an_unknown_level_may_be_its_own(schema: Schema, tmp_path: Path) -> None:
-    X, _ = apply_schema(schema, new(tmp_path, colour=["pink"] * 5), unknown="level")
+    X, _ = apply_schema(schema, new(tmp_path, colour=["pink"] * 5), NewRows(unknown="level"))
     found = dict(zip(schema.feature_names, X.T.tolist(), strict=True))
     assert {tuple(found[name]) for name in found if name.startswith("colour=")} == {(0.0,) * 5}
 

@@ -28,7 +28,7 @@ COLUMNS: dict[str, Any] = {
     "note": [f"words {i}" for i in range(N)],
     "gone": ["" if i % 20 == 3 else str(i * i) for i in range(N)],
 }
-NOT_NOTE = {"ignore": ("note", "gone")}
+NOT_NOTE: dict[str, Any] = {"ignore": ("note", "gone")}
 
 
 @pytest.fixture
