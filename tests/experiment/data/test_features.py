@@ -25,7 +25,8 @@ def test_parts_of_dates(rng: np.random.Generator) -> None:
         hour = time.hour + time.minute / 60 + time.second / 3600 + time.microsecond / 3.6e9
         days = (time.date() - datetime(1970, 1, 1).date()).days
         np.testing.assert_allclose(row, [days, time.timetuple().tm_yday, time.weekday(), hour], rtol=1e-12)
-    np.testing.assert_array_equal(date_parts(np.array([[np.nan], [0.0]]), ("hour", "day")), [[np.nan] * 2, [0, 0]])
+    found = date_parts(np.array([[np.nan], [0.0]]), ("hour", "day"))
+    np.testing.assert_array_equal(found, np.array([[np.nan] * 2, [0, 0]]))
 
 
 @pytest.mark.parametrize(
@@ -57,11 +58,13 @@ def test_levels() -> None:
     whole = Feature(COLOURS, ("blue", "red"), ("pink", "teal"), num_missing=1)
     cells = ["red", "teal", None, "blue", "pink"]
     expected = [[0, 1, 0, 0], [0, 0, 1, 0], [nan, nan, nan, 1], [1, 0, 0, 0], [0, 0, 1, 0]]
-    np.testing.assert_array_equal(encoded(whole, cells), expected)
+    np.testing.assert_array_equal(encoded(whole, cells), np.array(expected))
     np.testing.assert_array_equal(
         encoded(Feature(COLOURS, ("blue", "red"), ("pink", "teal")), cells), np.array(expected)[:, :3]
     )
-    np.testing.assert_array_equal(encoded(Feature(COLOURS, ("blue", "red")), ["red", None]), [[0, 1], [nan, nan]])
+    np.testing.assert_array_equal(
+        encoded(Feature(COLOURS, ("blue", "red")), ["red", None]), np.array([[0, 1], [nan, nan]])
+    )
 
 
 def test_unknown_levels() -> None:
@@ -78,9 +81,9 @@ def test_unknown_levels() -> None:
 
 def test_missing_numbers_and_dates_are_told() -> None:
     number = Feature(Column("a", "number"), num_missing=1)
-    np.testing.assert_array_equal(encoded(number, [1.5, np.nan]), [[1.5, 0], [np.nan, 1]])
+    np.testing.assert_array_equal(encoded(number, [1.5, np.nan]), np.array([[1.5, 0], [np.nan, 1]]))
     date = Feature(Column("d", "date"), parts=("weekday",), num_missing=1)
-    np.testing.assert_array_equal(encoded(date, [0.5, np.nan]), [[3, 0], [np.nan, 1]])
+    np.testing.assert_array_equal(encoded(date, [0.5, np.nan]), np.array([[3, 0], [np.nan, 1]]))
 
 
 def test_steps_stay_as_they_are_when_they_are_fitted() -> None:

@@ -114,6 +114,7 @@ def test_what_is_put_in_is_learned_from_the_training_rows(path: Path, frame: pd.
     expected[4:7] = 0, 1, 0
     expected[[1, 3, 7, 12]] = 0
     assert data.schema is not None
+    assert data.schema.fills is not None
     np.testing.assert_allclose(data.schema.fills, expected, rtol=1e-12)
     for name, part in data.parts.items():
         np.testing.assert_allclose(part.X, np.where(np.isnan(X[index[name]]), expected, X[index[name]]), rtol=1e-12)
@@ -306,7 +307,7 @@ def test_several_targets(frame: pd.DataFrame) -> None:
         read_table(frame, spec(target=("price", "colour")))
 
 
-OLD = {
+OLD: dict[str, Any] = {
     "columns": [
         {"name": "size", "levels": None},
         {"name": "colour", "levels": ["blue", "red"]},
@@ -323,7 +324,7 @@ def test_schemas_of_earlier_versions() -> None:
     schema = Schema.from_json(OLD)
     assert schema.feature_names == ("size", "colour=blue", "colour=red", "garden")
     new = pd.DataFrame({"size": ["1.5", "2"], "colour": ["red", "blue"], "garden": ["True", "False"]})
-    np.testing.assert_array_equal(apply_schema(schema, new)[0], [[1.5, 0, 1, 1], [2, 1, 0, 0]])
+    np.testing.assert_array_equal(apply_schema(schema, new)[0], np.array([[1.5, 0, 1, 1], [2, 1, 0, 0]]))
     np.testing.assert_array_equal(apply_schema(schema, new.assign(garden=[1, 0]))[0][:, 3], [1, 0])
     Y = apply_schema(schema, new.assign(price=[3, 4]))[1]
     assert Y is not None

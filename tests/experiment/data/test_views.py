@@ -147,7 +147,8 @@ def test_flags_that_do_not_go_together_are_refused() -> None:
     with pytest.raises(ValueError, match=r"give --dataset or --data, not both, got 'digits' and 'own.csv'"):
         Source(dataset="digits", data="own.csv")
     known, images = Source(dataset="digits"), Source(data="own.npz")
-    for source, view in ((known, "supervised"), (known, "binary"), (images, "images")):
+    pairs: list[tuple[Source, views.View]] = [(known, "supervised"), (known, "binary"), (images, "images")]
+    for source, view in pairs:
         for wrong in (TableSpec(target=("price",)), TableSpec(missing="impute"), TableSpec(rare=10)):
             message = f"--{wrong.given()[0]} describes your own table; give it with --data"
             with pytest.raises(ValueError, match=message):
