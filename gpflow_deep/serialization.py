@@ -29,7 +29,7 @@ from .deep_gp import DeepGP
 from .stored_arrays import Arrays, pack, unpack
 from .stored_decoding import decode
 from .stored_encoding import BY_ARGUMENTS, encode
-from .stored_names import CustomObjects, Refused, given_names
+from .stored_names import CustomObjects, Refused, given_names, one_line
 
 __all__ = ["check_savable", "load_model", "save_model", "whole_file"]
 
@@ -76,11 +76,12 @@ def load_model(path: str | os.PathLike[str], *, custom_objects: CustomObjects = 
     try:
         structure, arrays = unpack(path)
     except ValueError as error:
-        raise ValueError(f"{path} is no complete file of save_model ({error}); save the model again.") from error
+        reason = one_line(error)
+        raise ValueError(f"{path} is no complete file of save_model ({reason}); save the model again.") from error
     if (found := structure.get("format")) != _FORMAT:
         raise ValueError(
-            f"{path} must have format {_FORMAT}, got {found!r}: it was saved by another version of gpflow_deep; "
-            "load it with that version, or train again."
+            f"{path} must have format {_FORMAT}, got {one_line(repr(found))}: it was saved by another version of "
+            "gpflow_deep; load it with that version, or train again."
         )
     _check_settings(path, structure)
     model = _decoded(structure, arrays, given, str(path))
@@ -152,8 +153,8 @@ def _decoded(structure: dict[str, Any], arrays: Arrays, given: Mapping[str, Any]
         return decode(structure["model"], arrays, given)
     except Exception as error:  # of constructors of TensorFlow and Keras, with arguments of whoever made the file
         if (refused := _refused(error)) is not None:
-            raise ValueError(f"{what} {refused}.") from error
-        reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+            raise ValueError(f"{what} {one_line(refused)}.") from error
+        reason = one_line(f"{type(error).__name__}: {error}")
         raise ValueError(f"{what} has a damaged structure ({reason}); save the model again.") from error
 
 
@@ -173,7 +174,7 @@ def _check_settings(path: str | os.PathLike[str], structure: dict[str, Any]) -> 
             f"gpflow.config.set_default_float(np.{float_type}) first."
         )
     differences = [
-        f"{package} {versions.get(package)} (here {here})"
+        f"{package} {one_line(versions.get(package))} (here {here})"
         for package, here in _VERSIONS.items()
         if str(versions.get(package)).split(".")[:2] != here.split(".")[:2]
     ]

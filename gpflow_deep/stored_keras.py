@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from .stored_names import Refused, find_class
+from .stored_names import Refused, find_class, one_line
 
 __all__ = ["decode", "encode", "is_layer", "is_variable"]
 
@@ -68,7 +68,7 @@ def encode(layer: Any) -> tuple[dict[str, Any], list[Any], dict[str, Any]]:
     except UserWarning as error:
         raise Refused(f"is a Keras layer with a lambda: use a function that is decorated by {_DECORATOR}") from error
     except (NotImplementedError, TypeError, ValueError) as error:
-        raise Refused(f"is a Keras layer without a configuration ({_one_line(error)})") from error
+        raise Refused(f"is a Keras layer without a configuration ({one_line(error)})") from error
     for part in _parts(config):
         part.pop("compile_config", None)
         if part.get("module", "") is None:  # what Keras writes for a class of the program itself
@@ -158,7 +158,3 @@ def _parts(config: Any) -> Iterator[dict[str, Any]]:
     elif isinstance(config, list):
         for item in config:
             yield from _parts(item)
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]

@@ -13,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import keras
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
@@ -78,6 +79,22 @@ class Network(functions.MeanFunction):
         for layer in self.layers:
             X = self.activation(tf.tensordot(X, layer["W"], 1) + layer["b"])
         return tf.where(self.mask, X, 0.0)
+
+
+class KerasFunction(functions.MeanFunction):
+    """A Keras network, whose weights GPflow trains as variables of this function."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        parts = [keras.layers.Dense(2, activation="tanh"), keras.layers.BatchNormalization(), keras.layers.Dense(D)]
+        network = keras.Sequential([keras.Input((D,), dtype="float64"), *parts])
+        network.layers[1].trainable = False
+        self.a_weights = [weight.value for weight in network.trainable_variables]
+        self.network = network
+
+    def __call__(self, X: tf.Tensor) -> tf.Tensor:
+        flat = self.network(tf.reshape(X, [-1, D]))
+        return tf.reshape(tf.cast(flat, X.dtype), tf.concat([tf.shape(X)[:-1], [D]], axis=0))
 
 
 class OwnLikelihood(likelihoods.ScalarLikelihood):
@@ -446,6 +463,7 @@ MEANS: dict[str, Case] = {
         lambda rng: functions.Identity(D) + functions.Linear(rng.normal(size=(D, D))) * functions.Constant(np.ones(D))
     ),
     "mean_network": of_mean(lambda rng: Network(rng, [D, 4, D])),
+    "mean_keras": of_mean(lambda rng: KerasFunction()),
 }
 
 

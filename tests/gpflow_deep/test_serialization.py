@@ -1,5 +1,6 @@
 """`gpflow_deep.serialization`: a loaded model is the saved one, and what cannot be saved is refused before writing."""
 
+import copy
 import subprocess
 import sys
 import threading
@@ -349,6 +350,38 @@ def test_files_of_strangers_are_refused_in_one_line(
     assert str(error.value).startswith(str(path))
     assert sorted(part.name for part in path.parent.iterdir()) == ["model.npz", "trap.py"]
     assert "trap" not in sys.modules
+
+
+def mutated(structure: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
+    """The structure with one part replaced by something else, often by another part of it."""
+    parts = _parts_of(structure)
+    (holder, key), (other, name) = (parts[i] for i in rng.integers(len(parts), size=2))
+    values: list[Any] = [None, -1, 10**9, "x\ny", [], {}, {"again": 3}, {"float": "x"}]
+    holder[key] = values[rng.integers(len(values))] if rng.uniform() < 0.5 else copy.deepcopy(other[name])
+    return structure
+
+
+def _parts_of(node: Any) -> list[tuple[Any, Any]]:
+    if not isinstance(node, dict | list):
+        return []
+    keys: Any = list(node) if isinstance(node, dict) else range(len(node))
+    return [part for key in keys for part in ((node, key), *_parts_of(node[key]))]
+
+
+@pytest.mark.filterwarnings("ignore:.*predictions may differ")
+def test_mutated_structures_are_loaded_or_refused_in_one_line(
+    rng: np.random.Generator, stored: tuple[Path, dict[str, Any], Arrays]
+) -> None:
+    path, structure, arrays = stored
+    num_refused = 0
+    for _ in range(60):
+        path.write_bytes(pack(mutated(copy.deepcopy(structure), rng), arrays))
+        try:
+            assert isinstance(load_model(path), DeepGP)
+        except ValueError as error:
+            num_refused += 1
+            assert str(error).startswith(str(path)) and "\n" not in str(error)  # noqa: PT017, PT018
+    assert num_refused > 20
 
 
 def test_files_of_the_first_format_are_refused(tmp_path: Path) -> None:
