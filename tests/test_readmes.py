@@ -1,4 +1,4 @@
-"""The Python of every README runs as it is printed, from its first block to its last, in a process of its own."""
+"""The Python of every README and of docs/data.md runs as printed, block after block, in a process of its own."""
 
 import re
 import subprocess
@@ -11,9 +11,8 @@ from tests.golden.compare import environment
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
-READMES = sorted(
-    path for path in [ROOT / "README.md", *ROOT.glob("*/README.md")] if BLOCK.search(path.read_text("utf-8"))
-)
+PAGES = [ROOT / "README.md", *ROOT.glob("*/README.md"), ROOT / "docs" / "data.md"]
+READMES = sorted(path for path in PAGES if BLOCK.search(path.read_text("utf-8")))
 
 
 def test_each_package_has_an_example() -> None:
@@ -23,7 +22,7 @@ def test_each_package_has_an_example() -> None:
 
 @pytest.mark.slow
 @pytest.mark.ci
-@pytest.mark.parametrize("readme", READMES, ids=lambda path: path.parent.name)
+@pytest.mark.parametrize("readme", READMES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_python_runs_as_printed(readme: Path, tmp_path: Path) -> None:
     blocks = BLOCK.findall(readme.read_text(encoding="utf-8"))
     program = tmp_path / "readme.py"

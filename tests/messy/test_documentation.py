@@ -1,0 +1,26 @@
+"""docs/data.md against the code: the printed table of columns, and the kinds and flags that it names."""
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+from experiment.data.spec import TableSpec
+from experiment.data.tables import read_table
+from experiment.report.text import aligned
+from tests.messy.make_tables import FOLDER
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "data.md").read_text(encoding="utf-8")
+
+
+def test_the_printed_table_is_that_of_the_page() -> None:
+    spec = TableSpec(target=("Survived",), missing="impute", ignore=("Name", "Ticket", "Cabin"))
+    schema = read_table(FOLDER / "passengers.csv", spec).schema
+    assert schema is not None
+    found = re.search(r"^```text\n(.*?)\n```", PAGE, re.DOTALL | re.MULTILINE)
+    assert found is not None
+    assert found[1].splitlines() == [line.rstrip() for line in aligned(schema.table()).splitlines()]
+
+
+def test_the_page_names_every_flag_of_a_table() -> None:
+    chapter = PAGE[PAGE.index("## Your own table") : PAGE.index("## Known data sets")]
+    assert [field.name for field in fields(TableSpec) if f"--{field.name}" not in chapter] == []
