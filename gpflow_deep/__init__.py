@@ -2,35 +2,42 @@
 
 from . import report
 from .config import ModelConfig
-from .deep_gp import DeepGP, DeepGPQuad
+from .deep_gp import DeepGP
+from .deep_gp_quad import DeepGPQuad
 from .diagnostics import LayerDiagnostics, diagnose
 from .estimators import DeepGPClassifier, DeepGPRegressor
 from .initialization import inducing_inputs, linear_mean
-from .layers import SVGPLayer
+from .layers import BayesianLinearLayer, ConvolutionalLayer, FeatureLayer, Layer, Patches, SVGPLayer
 from .posterior import DeepGPPosterior
 from .predictor import Predicted, Predictor, float_type
 from .presets import modern, paper2017
 from .propagation import Propagation
-from .quadrature import GaussHermite, MonteCarlo
+from .quadrature import GaussHermite, MonteCarlo, Sobol
 from .scaling import Scale, Units
 from .serialization import check_savable, load_model, save_model
 from .training import Trainer, TrainingConfig, make_train_step
 
 __all__ = [
+    "BayesianLinearLayer",
+    "ConvolutionalLayer",
     "DeepGP",
     "DeepGPClassifier",
     "DeepGPPosterior",
     "DeepGPQuad",
     "DeepGPRegressor",
+    "FeatureLayer",
     "GaussHermite",
+    "Layer",
     "LayerDiagnostics",
     "ModelConfig",
     "MonteCarlo",
+    "Patches",
     "Predicted",
     "Predictor",
     "Propagation",
     "SVGPLayer",
     "Scale",
+    "Sobol",
     "Trainer",
     "TrainingConfig",
     "Units",

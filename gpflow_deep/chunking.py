@@ -3,68 +3,97 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import tensorflow as tf
 
-__all__ = ["map_slices", "sum_slices"]
+__all__ = ["flat_rows", "length_of", "map_slices", "over_batch", "swap_two"]
 
 
 @tf.autograph.experimental.do_not_convert
 def map_slices(
-    fn: Callable[[tf.Tensor, tf.Tensor, tf.Tensor], Sequence[tf.Tensor]],
+    fn: Callable[[tf.Tensor, tf.Tensor], Sequence[tf.Tensor]],
     length: tf.Tensor | int,
     size: tf.Tensor | int,
     dtypes: Sequence[tf.DType],
+    *,
+    num_sums: int = 0,
+    axis: int = 0,
 ) -> tuple[tf.Tensor, ...]:
-    """Apply `fn(index, start, stop)` to consecutive slices of `range(length)` and concatenate each of its results.
+    """Apply `fn(start, stop)` to consecutive slices of `range(length)` and join its results.
 
-    :param fn: returns tensors whose first axis is as long as the slice.
+    :param fn: returns tensors with an axis as long as the slice, and then `num_sums` tensors of any one shape.
     :param length: number of items; with 0 items `fn` is called once on an empty slice.
     :param size: largest length of a slice, at least 1.
     :param dtypes: types of the results of `fn`.
+    :param num_sums: number of last results of `fn` that are added up; all others are concatenated.
+    :param axis: along which they are concatenated, 0 or 1.
     """
     static_length, static_size = tf.get_static_value(length), tf.get_static_value(size)
     if static_length is not None and static_size is not None and static_length <= static_size:
-        return tuple(fn(tf.constant(0), tf.constant(0), tf.convert_to_tensor(length)))
+        return tuple(fn(tf.constant(0), tf.convert_to_tensor(length)))
     length, size = tf.cast(length, tf.int32), tf.cast(size, tf.int32)
     count = tf.maximum((length + size - 1) // size, 1)
-    arrays = tuple(tf.TensorArray(dtype, size=count, infer_shape=False, clear_after_read=True) for dtype in dtypes)
+    num_arrays = len(dtypes) - num_sums
+    arrays = [tf.TensorArray(d, size=count, infer_shape=False, clear_after_read=True) for d in dtypes[:num_arrays]]
+    sums = [tf.zeros([], dtype) for dtype in dtypes[num_arrays:]]
     shapes: list[tf.TensorShape] = [tf.TensorShape(None)] * len(dtypes)
 
-    def body(index: tf.Tensor, *arrays: tf.TensorArray) -> tuple[object, ...]:
+    def body(index: tf.Tensor, arrays: list[tf.TensorArray], sums: list[tf.Tensor]) -> tuple[Any, ...]:
         start = index * size
-        parts = fn(index, start, tf.minimum(start + size, length))
-        for i, part in enumerate(parts):
-            shapes[i] = part.shape
-        return (index + 1, *(array.write(index, part) for array, part in zip(arrays, parts, strict=True)))
+        parts = fn(start, tf.minimum(start + size, length))
+        shapes[:] = [part.shape for part in parts]
+        first = [swap_two(part) if axis else part for part in parts[:num_arrays]]
+        written = [array.write(index, part) for array, part in zip(arrays, first, strict=True)]
+        return index + 1, written, [old + new for old, new in zip(sums, parts[num_arrays:], strict=True)]
 
-    _, *arrays = tf.while_loop(lambda index, *_: index < count, body, (tf.constant(0), *arrays), parallel_iterations=1)
-    results = []
-    for array, shape in zip(arrays, shapes, strict=True):
-        result = array.concat()
-        result.set_shape([None, *shape[1:]])
-        results.append(result)
-    return tuple(results)
-
-
-@tf.autograph.experimental.do_not_convert
-def sum_slices(
-    fn: Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]],
-    length: int,
-    size: tf.Tensor | int,
-    initial_sum: tf.Tensor,
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """As `map_slices` for `fn` with two results, of which the first is concatenated and the second is summed."""
-    size = tf.cast(size, tf.int32)
-    count = tf.maximum((length + size - 1) // size, 1)
-    array = tf.TensorArray(initial_sum.dtype, size=count, infer_shape=False)
-
-    def body(index: tf.Tensor, array: tf.TensorArray, total: tf.Tensor) -> tuple[object, ...]:
-        start = index * size
-        part, term = fn(index, start, tf.minimum(start + size, length))
-        return index + 1, array.write(index, part), total + term
-
-    _, array, total = tf.while_loop(
-        lambda index, *_: index < count, body, (tf.constant(0), array, initial_sum), parallel_iterations=1
+    _, arrays, sums = tf.while_loop(
+        lambda index, *_: index < count,
+        body,
+        (tf.constant(0), arrays, sums),
+        shape_invariants=(tf.TensorShape([]), [tf.TensorShape(None)] * num_arrays, [tf.TensorShape(None)] * num_sums),
+        parallel_iterations=1,
     )
-    return array.concat(), total
+    results = []
+    for array, shape in zip(arrays, shapes[:num_arrays], strict=True):
+        result = array.concat()
+        result.set_shape([None, *shape[1:]] if axis == 0 else [None, shape[0], *shape[2:]])
+        results.append(swap_two(result) if axis else result)
+    for total, shape in zip(sums, shapes[num_arrays:], strict=True):
+        total.set_shape(shape)
+    return (*results, *sums)
+
+
+def length_of(X: tf.Tensor) -> tf.Tensor | int:
+    """Number of rows: an integer if it is known while tracing."""
+    return tf.shape(X)[0] if X.shape[0] is None else X.shape[0]
+
+
+def swap_two(x: tf.Tensor) -> tf.Tensor:
+    """Exchange the first two axes."""
+    return tf.transpose(x, [1, 0, *range(2, x.shape.rank)])
+
+
+def flat_rows(X: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+    """[batch..., N, D] -> [rows, D], and the way back for results [rows, ...]; X may have an unknown rank."""
+    if X.shape.rank == 2:
+        return X, lambda result: result
+    lead, static_lead = tf.shape(X)[:-1], X.shape[:-1]
+    num_columns = tf.shape(X)[-1] if X.shape.rank is None or X.shape[-1] is None else X.shape[-1]
+
+    def restore(result: tf.Tensor) -> tf.Tensor:
+        shaped = tf.reshape(result, tf.concat([lead, tf.shape(result)[1:]], axis=0))
+        shaped.set_shape(static_lead.concatenate(result.shape[1:]))
+        return shaped
+
+    return tf.reshape(X, [-1, num_columns]), restore
+
+
+def over_batch(fn: Callable[[tf.Tensor], Any], X: tf.Tensor, num_results: int) -> tuple[tf.Tensor, ...]:
+    """`fn` of [N, D] for every element of the leading axes of X [batch..., N, D]; X may have an unknown rank."""
+    if X.shape.rank == 2:
+        return tuple(fn(X))
+    shape = tf.shape(X)
+    flat = tf.reshape(X, tf.concat([[-1], shape[-2:]], axis=0))
+    results = tf.map_fn(fn, flat, fn_output_signature=(X.dtype,) * num_results)
+    return tuple(tf.reshape(result, tf.concat([shape[:-2], tf.shape(result)[1:]], axis=0)) for result in results)

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from .deep_gp import DeepGP
-from .layers import SVGPLayer
+from .layers import ConvolutionalLayer, Layer, SVGPLayer
 from .numerics import condition_number
 
 __all__ = ["LayerDiagnostics", "diagnose"]
@@ -19,8 +19,10 @@ class LayerDiagnostics(NamedTuple):
 
     :ivar label: e.g. "layer 1 of 2".
     :ivar kl_nats: KL[q(u) || p(u)] in nats.
-    :ivar condition_number: of Kuu as it is factorised, with noise and jitter; the worst if there are several.
-    :ivar jitter: what had to be added to the diagonal of Kuu; larger than the default if a factorisation failed.
+    :ivar condition_number: of Kuu as it is factorised, with noise and jitter; the worst if there are several. None for
+        a layer that has no Kuu.
+    :ivar jitter: what had to be added to the diagonal of Kuu; larger than the default if a factorisation failed; None
+        without Kuu.
     :ivar lengthscales: of each kernel that has them, flattened.
     :ivar kernel_variances: of each kernel that has one.
     :ivar noise_variance: of the noise between layers; 0 without.
@@ -28,8 +30,8 @@ class LayerDiagnostics(NamedTuple):
 
     label: str
     kl_nats: float
-    condition_number: float
-    jitter: float
+    condition_number: float | None
+    jitter: float | None
     lengthscales: np.ndarray
     kernel_variances: np.ndarray
     noise_variance: float
@@ -44,8 +46,12 @@ def diagnose(model: DeepGP) -> list[LayerDiagnostics]:
     return [_diagnose(layer) for layer in model.layers]
 
 
-def _diagnose(layer: SVGPLayer) -> LayerDiagnostics:
+def _diagnose(layer: Layer) -> LayerDiagnostics:
     factors = layer.factors()
+    layer = layer.gp if isinstance(layer, ConvolutionalLayer) else layer
+    if not isinstance(layer, SVGPLayer):
+        kl_nats = float(layer.prior_kl(factors))
+        return LayerDiagnostics(layer.label, kl_nats, None, None, np.zeros(0), np.zeros(0), noise_variance=0.0)
     K = tf.matmul(factors.Luu, factors.Luu, transpose_b=True)
     jitter = tf.reduce_max(tf.linalg.diag_part(K) - tf.linalg.diag_part(layer.prior_covariance()))
     kernels = layer.latent_kernels

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import tensorflow as tf
 from gpflow.base import MeanAndVariance, Module, RegressionData, TensorType
 from gpflow.posteriors import PrecomputeCacheType
 
-from .layers import CachedFactors
-from .numerics import condition_number
-from .propagation import Factors, PredictsFromFactors, Propagation
+from .layers.protocol import Factors
+from .propagation import Propagation
 
-__all__ = ["FLOAT32_CONDITION_LIMIT", "DeepGPPosterior"]
+__all__ = ["DeepGPPosterior", "PredictsFromFactors"]
 
-#: A float32 cache is refused above this condition number of Kuu: the variances would lose more than about 1e-3.
-FLOAT32_CONDITION_LIMIT = 1e7
+
+class PredictsFromFactors(Protocol):
+    """What a posterior needs of a model: the predictions of a `DeepGP`, each of which takes `factors=`."""
+
+    layers: list[Any]
+    cached_factors: Callable[..., tuple[Any, ...]]
+    predict_f: Callable[..., MeanAndVariance]
+    predict_y: Callable[..., MeanAndVariance]
+    predict_log_density: Callable[..., tf.Tensor]
+    predict_f_samples: Callable[..., tf.Tensor]
+    predict_components: Callable[..., MeanAndVariance]
+    predict_all_layers: Callable[..., Propagation]
 
 
 class DeepGPPosterior(Module):
@@ -29,8 +39,8 @@ class DeepGPPosterior(Module):
     :raises ValueError: if float32 is asked for and a layer's Kuu has a condition number above 1e7.
     """
 
-    cache: tuple[CachedFactors, ...] | None
-    """One `CachedFactors` per layer, of tensors or variables; None before it is computed."""
+    cache: tuple[Any, ...] | None
+    """What `cache` of each layer returned, as tensors or variables; None before it is computed."""
 
     def __init__(
         self,
@@ -40,7 +50,7 @@ class DeepGPPosterior(Module):
         dtype: tf.DType | None = None,
     ) -> None:
         super().__init__()
-        model_dtype = model.layers[-1].q_mu.dtype
+        model_dtype = model.layers[-1].dtype
         if dtype is not None and tf.as_dtype(dtype) not in (tf.float32, model_dtype):
             raise ValueError(f"dtype must be float32 or the model's {model_dtype.name}, got {tf.as_dtype(dtype).name}.")
         self.model = model
@@ -60,17 +70,14 @@ class DeepGPPosterior(Module):
         if kind is PrecomputeCacheType.NOCACHE:
             self._kind, self.cache = kind, None
             return
-        if self._cache_dtype == tf.float32 and self.model.layers[-1].q_mu.dtype != tf.float32:
-            self._check_conditions()
         computed = self.model.cached_factors(dtype=self._cache_dtype)
         if kind is PrecomputeCacheType.TENSOR:
             self.cache = computed
         elif self._kind is kind and self.cache is not None:
-            for old, new in zip(self.cache, computed, strict=True):
-                for variable, value in zip(old, new, strict=True):
-                    variable.assign(value)
+            for variable, value in zip(tf.nest.flatten(self.cache), tf.nest.flatten(computed), strict=True):
+                variable.assign(value)
         else:
-            self.cache = tuple(CachedFactors(*(tf.Variable(x, trainable=False) for x in part)) for part in computed)
+            self.cache = tf.nest.map_structure(lambda value: tf.Variable(value, trainable=False), computed)
         self._kind = kind
 
     def predict_f(
@@ -120,22 +127,7 @@ class DeepGPPosterior(Module):
     def _factors(self) -> Factors:
         if self.cache is None:
             raise ValueError("the posterior has no cache: call update_cache('tensor') first, or use fused_predict_f.")
-        return [CachedFactors(*map(tf.convert_to_tensor, part)) for part in self.cache]
-
-    def _check_conditions(self) -> None:
-        for layer in self.model.layers:
-            L = layer.factors().Luu
-            condition = condition_number(tf.matmul(L, L, transpose_b=True))
-            requirement = f"condition numbers of Kuu below {FLOAT32_CONDITION_LIMIT:.0e} for a float32 cache"
-            if tf.executing_eagerly():
-                if not float(condition) < FLOAT32_CONDITION_LIMIT:
-                    raise ValueError(
-                        f"{layer.label} must have {requirement}, got {float(condition):.1e}; use dtype=None."
-                    )
-            else:
-                tf.debugging.Assert(
-                    condition < FLOAT32_CONDITION_LIMIT, [f"{layer.label} must have {requirement}, got", condition]
-                )
+        return tf.nest.map_structure(tf.convert_to_tensor, self.cache)
 
 
 def _cache_type(kind: PrecomputeCacheType | str | None) -> PrecomputeCacheType:

@@ -94,7 +94,7 @@ class Predictor:
         class_names: Sequence[str] = (),
         schema: Mapping[str, Any] | None = None,
     ) -> None:
-        if model.layers[0].input_dim != len(units.x.mean):
+        if model.layers[0].input_dim not in (None, len(units.x.mean)):
             raise ValueError(
                 f"model and units must have equally many inputs, got {model.layers[0].input_dim} and "
                 f"{len(units.x.mean)}: they are of different data; take both from one run."

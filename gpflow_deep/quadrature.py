@@ -1,23 +1,29 @@
-"""How a deep GP averages over the functions of its inner layers: Monte-Carlo draws or Gauss-Hermite nodes.
+"""How a deep GP averages over the functions of its inner layers: draws, Sobol points or Gauss-Hermite nodes.
 
-Both hand the layers the `eps` of Eq. (15), one array [S, N, L] per inner layer, and a weight for each of the S
-components. Monte-Carlo draws are standard-normal with equal weights. Gauss-Hermite nodes are the tensor grid over all
-inner latent dimensions: exact for polynomials, deterministic, but `num_nodes` to the power of the number of dimensions.
+All hand the layers the `eps` of Eq. (15), one array [S, N or 1, L] per inner layer, and a weight for each of the S
+components. Monte-Carlo draws are independent at every point, as an unbiased gradient from a minibatch wants them. Sobol
+points and Gauss-Hermite nodes are shared by all points, [S, 1, L]: what is predicted for a row then is a smooth
+function of that row alone.
 """
 
 from __future__ import annotations
 
+import functools
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import tensorflow as tf
+from scipy.stats import qmc
 
-__all__ = ["GaussHermite", "Integrator", "MonteCarlo"]
+__all__ = ["GaussHermite", "Integrator", "MonteCarlo", "Sobol", "as_seed", "fresh_seed"]
 
 #: The largest tensor grid that `GaussHermite` accepts.
 MAX_GRID_SIZE = 100_000
+
+_BITS = 32
 
 
 class Integrator(Protocol):
@@ -28,15 +34,9 @@ class Integrator(Protocol):
         ...
 
     def noise(
-        self,
-        dims: Sequence[int],
-        start: tf.Tensor | int,
-        count: tf.Tensor | int,
-        num_points: tf.Tensor,
-        seed: tf.Tensor,
-        dtype: tf.DType,
+        self, dims: Sequence[int], num_components: int, num_points: tf.Tensor | int, seed: tf.Tensor, dtype: tf.DType
     ) -> list[tf.Tensor]:
-        """Noise of components `start` to `start + count - 1`: for each inner layer [count, num_points or 1, dim]."""
+        """For each inner layer [S, num_points, dim], or [S, 1, dim] for noise that all points share."""
         ...
 
     def log_weights(self, dims: Sequence[int], num_components: int, dtype: tf.DType) -> tf.Tensor:
@@ -50,33 +50,104 @@ class MonteCarlo:
 
     def num_components(self, dims: Sequence[int], num_samples: int) -> int:
         """`num_samples`, but one where there is nothing to integrate."""
-        return num_samples if dims else 1
+        return num_samples if sum(dims) else 1
 
     def noise(
-        self,
-        dims: Sequence[int],
-        start: tf.Tensor | int,
-        count: tf.Tensor | int,
-        num_points: tf.Tensor,
-        seed: tf.Tensor,
-        dtype: tf.DType,
+        self, dims: Sequence[int], num_components: int, num_points: tf.Tensor | int, seed: tf.Tensor, dtype: tf.DType
     ) -> list[tf.Tensor]:
         """Draws laid out so that the first rows do not depend on how many rows there are."""
-        seed = tf.random.fold_in(seed, tf.cast(start, tf.int32))
+        seed = tf.random.fold_in(seed, 0)
         draws = []
         for i, dim in enumerate(dims):
-            eps = tf.random.stateless_normal([num_points, count, dim], tf.random.fold_in(seed, i), dtype=dtype)
+            shape = [num_points, num_components, dim]
+            eps = tf.random.stateless_normal(shape, tf.random.fold_in(seed, i), dtype=dtype)
             draws.append(tf.transpose(eps, [1, 0, 2]))
         return draws
 
     def log_weights(self, dims: Sequence[int], num_components: int, dtype: tf.DType) -> tf.Tensor:
         """log 1/S for each component."""
-        return tf.fill([num_components], tf.constant(-np.log(num_components), dtype))
+        return _equal_log_weights(num_components, dtype)
+
+
+@dataclass(frozen=True)
+class Sobol:
+    """Points of a scrambled Sobol sequence through the inverse of the normal distribution function, shared by all rows.
+
+    The points are shifted at random, which the seed decides, and then transformed linearly so that their mean is 0 and
+    their covariance the identity: what is linear or quadratic in the noise is integrated exactly. With S points in more
+    than S - 2 dimensions this holds within blocks of S - 2 dimensions or fewer.
+    """
+
+    def num_components(self, dims: Sequence[int], num_samples: int) -> int:
+        """`num_samples`, but one where there is nothing to integrate."""
+        return num_samples if sum(dims) else 1
+
+    def noise(
+        self, dims: Sequence[int], num_components: int, num_points: tf.Tensor | int, seed: tf.Tensor, dtype: tf.DType
+    ) -> list[tf.Tensor]:
+        """The same points for every row: [S, 1, dim] for each inner layer.
+
+        :raises ValueError: with more dimensions than there are Sobol sequences for, 21,201.
+        """
+        known = tf.get_static_value(seed)
+        if known is None:
+            eps = _normal_points(sum(dims), num_components, seed)
+        else:
+            eps = tf.constant(_known_normal_points(sum(dims), num_components, *map(int, known)))
+        return [part[:, None, :] for part in tf.split(tf.cast(eps, dtype), list(dims), axis=1)] if dims else []
+
+    def log_weights(self, dims: Sequence[int], num_components: int, dtype: tf.DType) -> tf.Tensor:
+        """log 1/S for each component."""
+        return _equal_log_weights(num_components, dtype)
+
+
+@functools.lru_cache(maxsize=16)
+def _known_normal_points(dim: int, count: int, *seed: int) -> np.ndarray:
+    """`_normal_points` of a seed that is known while tracing."""
+    with tf.init_scope():
+        return _normal_points(dim, count, tf.constant(seed, tf.int32)).numpy()
+
+
+def _normal_points(dim: int, count: int, seed: tf.Tensor) -> tf.Tensor:
+    """[count, dim], float64: Sobol points in the unit cube, shifted at random, as standard-normal numbers."""
+    shift = tf.random.stateless_uniform([dim], seed, minval=None, maxval=None, dtype=tf.uint32)
+    points = tf.bitwise.bitwise_xor(tf.constant(_sobol_points(dim, count)), shift)
+    return _with_matched_moments(tf.math.ndtri((tf.cast(points, tf.float64) + 0.5) * 2.0**-_BITS))
+
+
+def _sobol_points(dim: int, count: int) -> np.ndarray:
+    """The first points of a Sobol sequence with scrambled direction numbers, always the same: [count, dim], uint32."""
+    if dim == 0:
+        return np.zeros((count, 0), np.uint32)
+    if dim > qmc.Sobol.MAXDIM:
+        raise ValueError(
+            f"Sobol points have at most {qmc.Sobol.MAXDIM} dimensions, got {dim} outputs of all inner layers; use "
+            "fewer, or predict_integrator=MonteCarlo()."
+        )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # numbers other than powers of 2 are as good as the next lower one
+        points = qmc.Sobol(dim, scramble=True, bits=_BITS, seed=0).random(count)
+    return (points * 2.0**_BITS).astype(np.uint32)
+
+
+def _with_matched_moments(eps: tf.Tensor) -> tf.Tensor:
+    """Points [S, d] transformed to mean 0 and covariance I, in blocks of at most S - 2 dimensions."""
+    S, d = eps.shape
+    if S == 1 or d == 0:
+        return eps
+    centred = eps - tf.reduce_mean(eps, axis=0)
+    blocks = -(-d // max(1, S - 2))
+    matched = []
+    for block in tf.split(centred, [d // blocks + (i < d % blocks) for i in range(blocks)], axis=1):
+        root = tf.linalg.cholesky(tf.matmul(block, block, transpose_a=True) / S)
+        matched.append(tf.transpose(tf.linalg.triangular_solve(root, tf.transpose(block))))
+    return tf.concat(matched, axis=1)
 
 
 @dataclass(frozen=True)
 class GaussHermite:
-    """Tensor grid of `num_nodes` Gauss-Hermite nodes in each of the inner latent dimensions.
+    """Tensor grid of `num_nodes` Gauss-Hermite nodes in each of the inner latent dimensions: exact for polynomials,
+    deterministic, but `num_nodes` to the power of the number of dimensions.
 
     :param num_nodes: nodes in one dimension.
     """
@@ -101,18 +172,11 @@ class GaussHermite:
         return size
 
     def noise(
-        self,
-        dims: Sequence[int],
-        start: tf.Tensor | int,
-        count: tf.Tensor | int,
-        num_points: tf.Tensor,
-        seed: tf.Tensor,
-        dtype: tf.DType,
+        self, dims: Sequence[int], num_components: int, num_points: tf.Tensor | int, seed: tf.Tensor, dtype: tf.DType
     ) -> list[tf.Tensor]:
-        """The same nodes at every point: [count, 1, dim] for each inner layer; `seed` is not used."""
-        nodes, _ = self._grid(sum(dims))
-        chosen = tf.constant(nodes, dtype)[start : start + count]
-        return [part[:, None, :] for part in tf.split(chosen, list(dims), axis=-1)] if dims else []
+        """The same nodes for every row: [S, 1, dim] for each inner layer; `seed` is not used."""
+        nodes = tf.constant(self._grid(sum(dims))[0], dtype)
+        return [part[:, None, :] for part in tf.split(nodes, list(dims), axis=-1)] if dims else []
 
     def log_weights(self, dims: Sequence[int], num_components: int, dtype: tf.DType) -> tf.Tensor:
         """Logarithms of the products of the one-dimensional weights."""
@@ -127,3 +191,25 @@ class GaussHermite:
         grid = np.stack(np.meshgrid(*[nodes] * dim, indexing="ij"), axis=-1).reshape(-1, dim)
         totals = sum(np.meshgrid(*[log_weights] * dim, indexing="ij"))
         return grid, np.asarray(totals).reshape(-1)
+
+
+def _equal_log_weights(num_components: int, dtype: tf.DType) -> tf.Tensor:
+    return tf.fill([num_components], tf.constant(-np.log(num_components), dtype))
+
+
+def as_seed(seed: tf.Tensor | int) -> tf.Tensor:
+    """An int32 tensor [2] for `tf.random.stateless_*` from an integer or such a tensor.
+
+    :raises ValueError: if it is neither.
+    """
+    if isinstance(seed, int | np.integer):
+        return tf.constant([int(seed) & 0x7FFFFFFF, int(seed) >> 31 & 0x7FFFFFFF], tf.int32)
+    seed = tf.convert_to_tensor(seed, tf.int32)
+    if seed.shape != [2]:
+        raise ValueError(f"seed must be an integer or an int32 tensor of shape [2], got shape {seed.shape}.")
+    return seed
+
+
+def fresh_seed() -> tf.Tensor:
+    """A seed [2] from TensorFlow's global generator."""
+    return tf.random.uniform([2], maxval=tf.int32.max, dtype=tf.int32)

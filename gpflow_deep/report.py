@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from .config import ModelConfig
 from .deep_gp import DeepGP
 from .diagnostics import diagnose
+from .layers import SVGPLayer
 from .predictor import Predicted, Predictor
 from .scaling import REAL_TARGETS, Units
 from .scores import Task, metrics
@@ -118,10 +119,11 @@ def layer_scalars(model: DeepGP) -> dict[str, float]:
     for number, layer in enumerate(layers, start=1):
         name = f"layer_{number}"
         scalars[f"{name}/kl_nats"] = layer.kl_nats
-        scalars[f"{name}/condition_Kuu"] = layer.condition_number
-        scalars[f"{name}/jitter"] = layer.jitter
+        if layer.condition_number is not None and layer.jitter is not None:
+            scalars[f"{name}/condition_Kuu"], scalars[f"{name}/jitter"] = layer.condition_number, layer.jitter
         scalars[f"{name}/noise_variance"] = layer.noise_variance
-        scalars[f"{name}/kernel_variance"] = float(np.mean(layer.kernel_variances))
+        if len(layer.kernel_variances):
+            scalars[f"{name}/kernel_variance"] = float(np.mean(layer.kernel_variances))
         lengthscales = np.ravel(layer.lengthscales)
         if len(lengthscales) <= MAX_SINGLE_LENGTHSCALES:
             scalars.update({f"{name}/lengthscale_{d}": float(value) for d, value in enumerate(lengthscales)})
@@ -135,9 +137,11 @@ def layer_scalars(model: DeepGP) -> dict[str, float]:
 
 
 def histograms(model: DeepGP) -> dict[str, NDArray[Any]]:
-    """Of every layer: means of q(u), diagonals of its factors (1 and 0 off the prior if whitened), and lengthscales."""
+    """Of every GP layer: means of q(u), diagonals of its factors (of the prior: 0 and 1, if whitened), lengthscales."""
     shown: dict[str, NDArray[Any]] = {}
     for number, layer in enumerate(model.layers, start=1):
+        if not isinstance(layer, SVGPLayer):
+            continue
         q_sqrt = layer.q_sqrt.numpy()
         shown[f"layer_{number}/q_mu"] = layer.q_mu.numpy()
         shown[f"layer_{number}/q_sqrt_diagonal"] = q_sqrt if layer.q_diag else np.diagonal(q_sqrt, axis1=1, axis2=2)

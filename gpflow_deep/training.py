@@ -17,12 +17,14 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from gpflow.base import RegressionData
+from gpflow.base import Parameter, RegressionData
 from gpflow.likelihoods import Gaussian
 from gpflow.optimizers import NaturalGradient
 
 from .deep_gp import DeepGP
+from .layers import Layer
 from .quadrature import MonteCarlo
+from .upstream import mark_copies
 
 __all__ = ["Trainer", "TrainingConfig", "clear_errors", "first_message", "make_train_step"]
 
@@ -71,9 +73,9 @@ class Trainer:
         strategy: tf.distribute.Strategy | None = None,
     ) -> None:
         if strategy is not None:
-            _mark_copies(model)
-        last, gamma = model.layers[-1], config.natgrad_gamma
-        if last.q_mu.trainable or last.q_sqrt.trainable:
+            mark_copies(model)
+        gamma = config.natgrad_gamma
+        if not _is_left_to_natural_gradients(model.layers[-1]):
             if gamma is not None:
                 raise ValueError(
                     f"natgrad_gamma={gamma} has no effect, as Adam trains every layer of this model; set natgrad to "
@@ -175,28 +177,27 @@ def make_train_step(
     :raises ValueError: if the last layer's q(u) is trainable and `natgrad_gamma` is given, or untrainable without it.
     """
     if strategy is not None:
-        _mark_copies(model)
+        mark_copies(model)
     last = model.layers[-1]
-    is_left_out = not (last.q_mu.trainable or last.q_sqrt.trainable)
+    is_left_out = _is_left_to_natural_gradients(last)
     if natgrad_gamma is None:
         if is_left_out:
             raise ValueError(
                 "q_mu and q_sqrt of the last layer are untrainable, so nothing would train them: give natgrad_gamma, "
                 "or call gpflow.set_trainable(model.layers[-1].q_mu, True), and so for q_sqrt."
             )
-    elif last.q_mu.trainable or last.q_sqrt.trainable or last.q_diag:
+    elif not is_left_out or getattr(last, "q_diag", False):
         raise ValueError(
             "natgrad_gamma needs a full q_sqrt and q_mu and q_sqrt of the last layer marked untrainable: "
             "use gpflow.set_trainable(model.layers[-1].q_mu, False), and so for q_sqrt, or the preset `modern`."
         )
     variables = model.trainable_variables
-    q_variables = [last.q_mu.unconstrained_variable, last.q_sqrt.unconstrained_variable]
     natgrad = None if natgrad_gamma is None else NaturalGradient(gamma=natgrad_gamma)
     if strategy is not None:
         with strategy.scope():
             if not optimizer.built:
                 optimizer.build(variables)
-        return _distributed_step(model, optimizer, natgrad, variables, q_variables, strategy)
+        return _distributed_step(model, optimizer, natgrad, variables, strategy)
     if not optimizer.built:
         optimizer.build(variables)
 
@@ -214,15 +215,21 @@ def make_train_step(
     return tf.function(step, jit_compile=jit_compile, autograph=False)
 
 
+def _is_left_to_natural_gradients(layer: Layer) -> bool:
+    """Whether a layer has a Gaussian q(u) by `q_mu` and `q_sqrt`, and both are marked untrainable."""
+    parts = [getattr(layer, name, None) for name in ("q_mu", "q_sqrt")]
+    return all(isinstance(part, Parameter) and not part.trainable for part in parts)
+
+
 def _distributed_step(
     model: DeepGP,
     optimizer: Any,
     natgrad: NaturalGradient | None,
     variables: Sequence[tf.Variable],
-    q_variables: Sequence[tf.Variable],
     strategy: tf.distribute.Strategy,
 ) -> Callable[[RegressionData, tf.Tensor], dict[str, tf.Tensor]]:
     last = model.layers[-1]
+    q_variables = [] if natgrad is None else [part.unconstrained_variable for part in (last.q_mu, last.q_sqrt)]
 
     def bound_and_gradients(
         batch: RegressionData, seed: tf.Tensor, sources: Sequence[tf.Variable]
@@ -268,15 +275,7 @@ def _replica_elbo(
     dims = [layer.num_latent_gps for layer in model.layers[:-1]]
     count = model.integrator.num_components(dims, model.num_samples)
     rows = tf.shape(X)[0]
-    noise = model.integrator.noise(dims, 0, count, rows * context.num_replicas_in_sync, seed, X.dtype)
+    noise = model.integrator.noise(dims, count, rows * context.num_replicas_in_sync, seed, X.dtype)
     start = rows * tf.cast(context.replica_id_in_sync_group, tf.int32)
     mine = [eps[:, start : start + rows] for eps in noise]
     return model.elbo(batch, seed=tf.random.fold_in(seed, context.replica_id_in_sync_group), noise=mine)
-
-
-def _mark_copies(model: DeepGP) -> None:
-    """`gpflow.set_trainable` marks a distributed variable, but TensorFlow asks its copies."""
-    for variable in model.variables:
-        if isinstance(variable, tf.distribute.DistributedValues) and "_trainable" in vars(variable):
-            for copy in variable.values:
-                copy._trainable = variable._trainable

@@ -118,14 +118,23 @@ MODULES = {module_name(path): path for path in CODE}
 
 def imported_modules(path: Path) -> set[str]:
     """Our modules that a file imports, wherever in the file: the longest part of each name that is a module."""
-    found = set()
-    for _, name in imported_names(path.read_text(encoding="utf-8")):
+    found, source = set(), path.read_text(encoding="utf-8")
+    for name in (*(name for _, name in imported_names(source)), *relative_names(source, path)):
         parts = name.split(".")
         for end in range(len(parts), 0, -1):
             if ".".join(parts[:end]) in MODULES:
                 found.add(".".join(parts[:end]))
                 break
     return found - {module_name(path)}
+
+
+def relative_names(source: str, path: Path) -> Iterator[str]:
+    """Dotted names of what a file imports relatively: in a/b.py, `from .c import d` gives "a.c.d"."""
+    package = path.relative_to(ROOT).parent.parts
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = [*package[: len(package) - node.level + 1], *([node.module] if node.module else [])]
+            yield from (".".join([*base, alias.name]) for alias in node.names)
 
 
 def floor_of(module: str) -> int | None:

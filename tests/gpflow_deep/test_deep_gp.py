@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_deep import DeepGP, DeepGPQuad, SVGPLayer, deep_gp
+from gpflow_deep import DeepGP, DeepGPQuad, MonteCarlo, SVGPLayer, propagation
 from tests.gpflow_deep import oracles
 from tests.gpflow_deep.builders import (
     COVARIANCE_SHAPES,
@@ -237,9 +237,23 @@ def test_monte_carlo_bound_is_the_quadrature_bound(rng: np.random.Generator) -> 
     assert_mean_close(draws, exact, num_se=5, min_detectable=0.5 * np.std(draws))
 
 
-def test_monte_carlo_predictions_are_the_quadrature_ones(rng: np.random.Generator) -> None:
-    """The components are independent draws, so that their mean has the standard error of S = 20,000 draws."""
+def test_predictions_are_the_quadrature_ones(rng: np.random.Generator) -> None:
+    """4096 Sobol points in one dimension are one for each 4096th of probability: the error of a mean is at most the
+    total variation of what is averaged, of the order of 1 here, over 4096; for independent draws it would be 1 / 64."""
     model, quad = quad_pair(rng)
+    X, Y = make_data(rng, 4)
+    for found, expected in zip(model.predict_f(X, num_samples=4096), quad.predict_f(X), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=0, atol=5 / 4096)
+    density, expected = (np.exp(m.predict_log_density((X, Y), num_samples=4096)) for m in (model, quad))
+    np.testing.assert_allclose(density, expected, rtol=0, atol=5 / 4096)
+    components = model.predict_components(X, num_samples=4096)[0].numpy()
+    assert np.all(np.std(components, axis=0) > 0.01)
+
+
+def test_independent_predictions_are_the_quadrature_ones(rng: np.random.Generator) -> None:
+    """The components are independent draws, so that their mean has the standard error of S = 20,000 draws."""
+    _, quad = quad_pair(rng)
+    model = DeepGP(quad.layers, quad.likelihood, predict_integrator=MonteCarlo())
     X, Y = make_data(rng, 4)
     means, variances = (part.numpy() for part in model.predict_components(X, num_samples=20_000))
     mean, var = (part.numpy() for part in quad.predict_f(X))
@@ -297,7 +311,7 @@ def test_predictions_are_the_mixture_of_the_components(rng: np.random.Generator,
         weights = model.component_weights().numpy()
         np.testing.assert_allclose(np.sum(weights), 1.0, rtol=1e-12)
         if full_cov:
-            weights = np.full(100, 0.01)  # joint draws are Monte Carlo, for the quadrature model, too
+            weights = np.full(len(means), 1 / len(means))  # joint draws are Monte Carlo, for the quadrature model, too
         expected = oracles.mixture(means, covs, weights, full_cov, full_output_cov)
         for value, reference in zip(model.predict_f(X, **shape), expected, strict=True):
             assert value.shape == reference.shape
@@ -408,92 +422,131 @@ def test_all_layers(rng: np.random.Generator) -> None:
         np.testing.assert_allclose(layer.predict(joint.samples[i - 1], full_cov=True)[1], joint.covs[i], atol=1e-12)
 
 
-# Chunks.
+# Slices.
 
 
-def small_chunks(monkeypatch: pytest.MonkeyPatch, model: DeepGP, points: int) -> None:
+def small_slices(monkeypatch: pytest.MonkeyPatch, model: DeepGP, points: int) -> None:
     """A budget for `points` points, counting the S copies, at once."""
-    floats = max(int(layer.q_mu.shape[0]) * (3 + layer.num_latent_gps) for layer in model.layers)
-    monkeypatch.setattr(deep_gp, "CHUNK_BYTES", 8 * floats * points)
-    assert model._points_per_chunk == points
+    floats = max(layer.floats_per_row for layer in model.layers)
+    monkeypatch.setattr(propagation, "SLICE_BYTES", 8 * floats * points)
+    assert propagation.rows_per_slice(model.layers) == points
 
 
+def all_predictions(model: DeepGP, X: np.ndarray, Y: np.ndarray) -> list[tf.Tensor]:
+    parts = [*model.predict_f(X), *model.predict_f(X, full_output_cov=True), *model.predict_y(X)]
+    parts += [model.predict_log_density((X, Y)), *model.predict_components(X)]
+    return [*parts, *(part for kind in model.predict_all_layers(X) for part in kind)]
+
+
+@pytest.mark.parametrize("widths", [(2, 1, 2), (2, 2), (2, 2, 2, 2)])
+@pytest.mark.parametrize("points", [18, 4])
 @pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_quadrature_predictions_do_not_depend_on_chunks(
-    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, compiled: bool
+def test_predictions_do_not_depend_on_slices(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, widths: tuple[int, ...], points: int, compiled: bool
 ) -> None:
-    """Nodes are the same in every chunk: 1e-12. 7 rows in chunks of 3 leave a short one at the end."""
-    model = make_model(rng, (2, 1, 2), model=DeepGPQuad, num_nodes=6)
+    """All draws of three rows at once, so that the last slice of 7 is short; or 4 of the 6 draws of one row."""
+    model = make_model(rng, widths, num_predict_samples=6)
     X, Y = make_data(rng, 7, 2, 2)
 
     def predict() -> list[tf.Tensor]:
-        parts = [*model.predict_f(X), *model.predict_f(X, full_output_cov=True), *model.predict_y(X)]
-        return [*parts, model.predict_log_density((X, Y)), *model.predict_components(X)]
+        return all_predictions(model, X, Y)
 
     whole = predict()
-    small_chunks(monkeypatch, model, 3 * 6)
-    assert model._rows_per_chunk(6) == 3
+    small_slices(monkeypatch, model, points)
+    assert propagation.rows_per_slice(model.layers, 6) == max(1, points // 6)
     for a, b in zip((tf.function(predict, autograph=False) if compiled else predict)(), whole, strict=True):
+        assert a.shape == b.shape
         np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-13)
 
 
-def test_chunked_predictions_of_one_layer(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One layer has no noise, so all predictions but the joint ones go through chunks and stay the same."""
-    model = make_model(rng, (2, 2))
+def test_quadrature_does_not_depend_on_slices(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make_model(rng, (2, 1, 2), model=DeepGPQuad, num_nodes=6)
     X, Y = make_data(rng, 7, 2, 2)
-    whole = [*model.predict_f(X), *model.predict_y(X), model.predict_log_density((X, Y))]
-    small_chunks(monkeypatch, model, 2)
-    parts = [*model.predict_f(X), *model.predict_y(X), model.predict_log_density((X, Y))]
-    for a, b in zip(parts, whole, strict=True):
+    whole = [*all_predictions(model, X, Y), model.elbo((X, Y))]
+    small_slices(monkeypatch, model, 4)
+    for a, b in zip([*all_predictions(model, X, Y), model.elbo((X, Y))], whole, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-13)
 
 
-@pytest.mark.parametrize("points", [10**6, 20])
-def test_appended_rows_leave_the_first_predictions_as_they_are(
-    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, points: int
-) -> None:
-    model = make_model(rng, num_predict_samples=5)
-    small_chunks(monkeypatch, model, points)
-    X, Y = make_data(rng, 11)
-    for n in (1, 4, 6):
-        for a, b in zip(model.predict_f(X[:n]), model.predict_f(X), strict=True):
-            np.testing.assert_allclose(a, b[:n], rtol=1e-12, atol=1e-13)
-        np.testing.assert_allclose(
-            model.predict_log_density((X[:n], Y[:n])), model.predict_log_density((X, Y))[:n], rtol=1e-12
-        )
-        np.testing.assert_allclose(
-            model.predict_f_samples(X[:n], 5, full_cov=False, seed=3),
-            model.predict_f_samples(X, 5, full_cov=False, seed=3)[:, :n],
-            rtol=1e-10,
-            atol=1e-12,
-        )
-
-
-def test_chunks_have_different_noise(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same row in different chunks has other draws, so that errors average out over a test set."""
-    model = make_model(rng, num_predict_samples=5)
-    small_chunks(monkeypatch, model, 10)
-    X = np.tile(make_data(rng, 1)[0], [4, 1])
-    means = model.predict_f(X)[0].numpy()
-    assert len(np.unique(means)) == 4
-
-
-def test_chunked_joint_draws(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Joint predictions go in chunks of samples: still the mixture of their components, and S different draws."""
+def test_sliced_joint_draws(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Joint predictions go in slices of draws: the same draws as in one piece, and S different ones."""
     model = make_model(rng, num_predict_samples=7)
     X, _ = make_data(rng, 4)
-    per_sample = 4 * 6 * 5 + 16 * 4 * 2
-    monkeypatch.setattr(deep_gp, "CHUNK_BYTES", 8 * per_sample * 3)
-    assert int(model._joint_samples_per_chunk(tf.constant(X))) == 3
-    means, covs = (part.numpy() for part in model.predict_components(X, full_cov=True))
-    assert means.shape == (7, 4, 1)
-    assert len(np.unique(means[:, 0, 0])) == 7
-    expected = oracles.mixture(means, covs, np.full(7, 1 / 7), True, False)
-    for a, b in zip(model.predict_f(X, full_cov=True), expected, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-11)
-    draws = model.predict_f_samples(X, 7, seed=1).numpy()
-    assert draws.shape == (7, 4, 1)
-    assert len(np.unique(draws[:, 0, 0])) == 7
+    shapes: list[dict[str, bool]] = [{"full_cov": True, "full_output_cov": both} for both in (False, True)]
+
+    def predict() -> list[tf.Tensor]:
+        parts = [
+            part for shape in shapes for part in (*model.predict_components(X, **shape), *model.predict_f(X, **shape))
+        ]
+        layers = model.predict_all_layers(X, full_cov=True)
+        return [*parts, model.predict_f_samples(X, 7, seed=1), *(part for kind in layers for part in kind)]
+
+    whole = predict()
+    per_draw = 4 * 6 * 5 + 16 * 4 * 2
+    monkeypatch.setattr(propagation, "SLICE_BYTES", 8 * per_draw * 3)
+    assert int(propagation.draws_per_slice(model.layers, tf.constant(X))) == 3
+    for a, b in zip(predict(), whole, strict=True):
+        assert a.shape == b.shape
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11)  # through roots of joint covariances
+    means, draws = whole[0].numpy(), whole[-7].numpy()
+    assert means.shape == draws.shape == (7, 4, 1)
+    assert len(np.unique(means[:, 0, 0])) == len(np.unique(draws[:, 0, 0])) == 7
+
+
+# A prediction is a function of its row.
+
+
+@pytest.mark.parametrize("widths", [(2, 2, 1), (2, 2, 2, 1)])
+@pytest.mark.parametrize("points", [10**6, 20])
+def test_position_of_a_row_is_of_no_consequence(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, points: int, widths: tuple[int, ...]
+) -> None:
+    """In another order, alone, repeated, or with rows appended, in one slice or several: rounding, which is 1e-16 times
+    cond(Kuu)^(1/2) < 1e2 and the slopes of the layers."""
+    model = make_model(rng, widths, num_predict_samples=5)
+    small_slices(monkeypatch, model, points)
+    X, Y = make_data(rng, 11)
+    order = rng.permutation(11)
+    whole = [np.asarray(part) for part in all_predictions(model, X, Y)]
+    axes = [part.shape.index(11) for part in whole]
+    for rows in (order, np.array([3]), np.array([5, 5, 5, 5]), np.arange(6)):
+        for found, part, axis in zip(all_predictions(model, X[rows], Y[rows]), whole, axes, strict=True):
+            np.testing.assert_allclose(found, np.take(part, rows, axis=axis), rtol=1e-10, atol=1e-11)
+
+
+def test_predictions_are_smooth(rng: np.random.Generator) -> None:
+    """Second differences over steps h fall as h^2 down to rounding: 1e-16 * 1e2 against h^2 times a curvature."""
+    model = make_model(rng, (1, 2, 1), num_predict_samples=8)
+    sizes = []
+    for h in (1e-2, 1e-3):
+        X = np.array([[-h], [0.0], [h]]) + 0.3
+        values = np.concatenate([part.numpy() for part in (*model.predict_f(X), *model.predict_y(X))], axis=1)
+        sizes.append(np.abs(values[0] - 2 * values[1] + values[2]))
+    np.testing.assert_allclose(sizes[1], sizes[0] / 100, rtol=0.05, atol=1e-10)
+    assert np.max(sizes[0]) > 1e-6
+
+
+def test_independent_draws_for_every_row_are_a_choice(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layers = make_model(rng).layers
+    model = DeepGP(layers, gpflow.likelihoods.Gaussian(), num_predict_samples=5, predict_integrator=MonteCarlo())
+    X = np.tile(make_data(rng, 1)[0], [4, 1])
+    whole = model.predict_f(X)[0].numpy()
+    assert len(np.unique(whole)) == 4
+    small_slices(monkeypatch, model, 10)
+    np.testing.assert_allclose(model.predict_f(X)[0], whole, rtol=1e-11)
+
+
+def test_samples_are_independent_at_every_row(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also in different slices; and what is drawn for the first rows does not depend on how many follow."""
+    model = make_model(rng)
+    small_slices(monkeypatch, model, 10)
+    X = np.tile(make_data(rng, 1)[0], [7, 1])
+    draws = model.predict_f_samples(X, 5, full_cov=False, seed=3).numpy()
+    assert len(np.unique(draws)) == 35
+    first = model.predict_f_samples(X[:3], 5, full_cov=False, seed=3)
+    np.testing.assert_allclose(first, draws[:, :3], rtol=1e-10, atol=1e-12)
 
 
 # Shapes.
@@ -580,7 +633,7 @@ def test_number_of_samples(rng: np.random.Generator) -> None:
     assert model.predict_components(X)[0].shape == (5, 12, 1)
     assert model.predict_components(X, num_samples=3)[0].shape == (3, 12, 1)
     assert model.component_weights().shape == (5,)
-    noise = model.integrator.noise([2], 0, 4, 12, tf.constant([3, 0]), tf.float64)
+    noise = model.integrator.noise([2], 4, 12, tf.constant([3, 0]), tf.float64)
     np.testing.assert_allclose(model.elbo((X, Y), seed=3), model.elbo((X, Y), noise=noise), rtol=1e-12)
 
 
@@ -590,13 +643,19 @@ def test_number_of_samples(rng: np.random.Generator) -> None:
 def test_messages_of_layers(rng: np.random.Generator) -> None:
     likelihood = gpflow.likelihoods.Gaussian()
     layer = make_layer(rng, 2, 2)
-    with pytest.raises(ValueError, match="layers must have at least one SVGPLayer, got none"):
+    with pytest.raises(ValueError, match="layers must have at least one layer, such as an SVGPLayer, got none"):
         DeepGP([], likelihood)
-    with pytest.raises(ValueError, match="must be SVGPLayer objects, got SquaredExponential as layer 2"):
+    with pytest.raises(
+        ValueError, match=r"members of gpflow_deep\.Layer, but SquaredExponential as layer 2 lacks cache, "
+    ):
         DeepGP([layer, gpflow.kernels.SquaredExponential()], likelihood)  # type: ignore[list-item]
+    with pytest.raises(
+        ValueError, match=r"must be tf\.Modules with the members of gpflow_deep\.Layer, got str as layer 1"
+    ):
+        DeepGP(["layer"], likelihood)  # type: ignore[list-item]
     with pytest.raises(ValueError, match="got the same layer twice"):
         DeepGP([layer, layer], likelihood)
-    with pytest.raises(ValueError, match=r"layer 2 must take the 2 outputs of layer 1, but .* have 3 columns"):
+    with pytest.raises(ValueError, match=r"layer 2 must take the 2 outputs of layer 1, but it takes 3 columns"):
         DeepGP([layer, make_layer(rng, 3, 1)], likelihood)
     with pytest.raises(ValueError, match="must have the 3 outputs that MultiClass takes, got 2"):
         DeepGP([layer], gpflow.likelihoods.MultiClass(3))
@@ -624,9 +683,9 @@ def test_messages_of_inputs(rng: np.random.Generator) -> None:
     with pytest.raises(ValueError, match=r"seed must be an integer or an int32 tensor of shape \[2\]"):
         model.elbo((X, Y), seed=tf.constant([1, 2, 3]))
     for full_cov, full_output_cov in COVARIANCE_SHAPES[1:]:
-        with pytest.raises(NotImplementedError, match="predict_y has no full covariances, as in GPflow"):
+        with pytest.raises(NotImplementedError, match="predict_y does not currently support: full_"):
             model.predict_y(X, full_cov, full_output_cov)
-        with pytest.raises(NotImplementedError, match="predict_log_density has no full covariances, as in GPflow"):
+        with pytest.raises(NotImplementedError, match="predict_log_density does not currently support: full_"):
             model.predict_log_density((X, Y), full_cov, full_output_cov)
 
 

@@ -23,17 +23,24 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import Module, Parameter, TensorType
 from gpflow.config import default_float, default_jitter
-from gpflow.covariances import Kuf, Kuu
-from gpflow.inducing_variables import InducingPoints, InducingVariables, MultioutputInducingVariables
-from gpflow.kernels import Kernel, LinearCoregionalization, MultioutputKernel, SharedIndependent, SquaredExponential
+from gpflow.inducing_variables import InducingVariables
+from gpflow.kernels import Kernel, LinearCoregionalization, MultioutputKernel, SharedIndependent
 from gpflow.kullback_leiblers import gauss_kl
 from gpflow.mean_functions import MeanFunction, Zero
 from gpflow.models.util import InducingVariablesLike, inducingpoint_wrapper
 from gpflow.utilities import positive, triangular
 
-from .numerics import add_diagonal, largest_scaled_square, quadratic_form, robust_cholesky, scaled_rbf
+from ..numerics import add_diagonal, condition_number, quadratic_form, robust_cholesky
+from .covariances import (
+    cross_covariance,
+    inducing_covariance,
+    input_dim_of,
+    largest_square,
+    latent_inducing_variables,
+)
+from .moments import LayerMoments, draw, flat_points, mix, outputs_covariance, prepend_certain
 
-__all__ = ["CachedFactors", "LayerFactors", "LayerMoments", "Precision", "SVGPLayer"]
+__all__ = ["CachedFactors", "LayerFactors", "Precision", "SVGPLayer"]
 
 #: How a layer computes its marginal variances.
 #: `"full"`: everything in the model's float type.
@@ -49,6 +56,10 @@ FAST_CONDITION_LIMIT = 1e5
 #: ... and while no input is farther than the square root of this from the inducing inputs' centre, in lengthscales:
 #: the relative rounding error of a float32 kernel value is about 6e-8 times the square.
 FAST_SQUARE_LIMIT = 1e4
+
+
+#: A float32 cache is refused above this condition number of Kuu: the variances would lose more than about 1e-3.
+FLOAT32_CONDITION_LIMIT = 1e7
 
 
 class LayerFactors(NamedTuple):
@@ -76,17 +87,6 @@ class CachedFactors(NamedTuple):
     projection: tf.Tensor
     alpha: tf.Tensor
     S: tf.Tensor
-
-
-class LayerMoments(NamedTuple):
-    """Mean and covariance of the layer's L latent GPs at its inputs, without mean function and mixing.
-
-    :ivar mean: [..., N, L].
-    :ivar cov: marginal variances [..., N, L], or with `full_cov` [..., L, N, N]. Includes the noise between layers.
-    """
-
-    mean: tf.Tensor
-    cov: tf.Tensor
 
 
 class SVGPLayer(Module):
@@ -192,16 +192,23 @@ class SVGPLayer(Module):
 
     @property
     def input_dim(self) -> int | None:
-        """Number D of input columns, or None where the inducing variable does not tell."""
-        inducing = _latent_inducing_variables(self.inducing_variable)[0]
-        if isinstance(inducing, InducingPoints):
-            return int(inducing.Z.shape[-1])
-        return None
+        """Number D of input columns, or None where neither kernel nor inducing variable tells."""
+        return input_dim_of(self.latent_kernels[0], latent_inducing_variables(self.inducing_variable)[0])
+
+    @property
+    def dtype(self) -> tf.DType:
+        """Float type of the parameters, and so of inputs and outputs."""
+        return self.q_mu.dtype
+
+    @property
+    def floats_per_row(self) -> int:
+        """Numbers in the temporary arrays [M, N] and [L, M, N] of a prediction, for each of the N rows."""
+        return int(self.q_mu.shape[0]) * (3 + self.num_latent_gps)
 
     @property
     def is_shared(self) -> bool:
         """Whether all latent GPs use one kernel and one set of inducing inputs, hence one Kuu."""
-        return len(self.latent_kernels) == 1 and len(_latent_inducing_variables(self.inducing_variable)) == 1
+        return len(self.latent_kernels) == 1 and len(latent_inducing_variables(self.inducing_variable)) == 1
 
     @property
     def latent_kernels(self) -> tuple[Kernel, ...]:
@@ -233,7 +240,7 @@ class SVGPLayer(Module):
     def prior_covariance(self) -> tf.Tensor:
         """Kuu with the noise between layers and without jitter: [M, M] if `is_shared`, else [L, M, M]."""
         pairs = self._pairs()
-        Kuus = [_inducing_covariance(inducing, kernel) for inducing, kernel in pairs]
+        Kuus = [inducing_covariance(inducing, kernel) for inducing, kernel in pairs]
         K = Kuus[0] if len(pairs) == 1 else tf.stack(Kuus)
         return K if self.noise_variance is None else add_diagonal(K, self.noise_variance)
 
@@ -250,21 +257,20 @@ class SVGPLayer(Module):
     ) -> LayerMoments:
         """Moments of the latent GPs at X, Eqs. (7) and (8), before mean function and mixing.
 
-        :param X: inputs, [N, D] or [S, N, D].
+        :param X: inputs, [..., N, D].
         :param factors: what `factors()` returned, or a posterior's cache; computed if None.
         :param full_cov: covariances between the N inputs (of the same s) instead of variances.
         """
         factors = self.factors() if factors is None else factors
         X = tf.convert_to_tensor(X)
-        lead = tf.shape(X)[:-1]
-        points = tf.reshape(X, [-1, X.shape[-1]])
+        points = flat_points(X)
         if full_cov:
             return self._joint_moments(X, points, factors)
         if isinstance(factors, CachedFactors):
             mean, var = self._cached_marginals(points, factors)
         else:
             mean, var = self._marginals(points, factors)
-        shape = tf.concat([lead, [self.num_latent_gps]], axis=0)
+        shape = tf.concat([tf.shape(X)[:-1], [self.num_latent_gps]], axis=0)
         var = tf.maximum(var, 0.0)  # a difference, which rounding can make negative
         moments = LayerMoments(tf.reshape(mean, shape), tf.reshape(var, shape))
         for tensor in moments:
@@ -278,18 +284,14 @@ class SVGPLayer(Module):
 
         :return: mean [..., N, P] and covariance [..., N, P], [..., P, N, N], [..., N, P, P] or [..., N, P, N, P].
         """
-        mean, cov = moments
+        mean, cov = moments.mean, outputs_covariance(moments, full_cov=full_cov, full_output_cov=full_output_cov)
         if isinstance(self.kernel, LinearCoregionalization):
-            mean, cov = _mix(self.kernel.W, mean, cov, full_cov, full_output_cov)
-        elif full_cov and full_output_cov:
-            cov = tf.einsum("...pnm,pq->...npmq", cov, tf.eye(self.num_latent_gps, dtype=cov.dtype))
-        elif full_output_cov:
-            cov = tf.linalg.diag(cov)
+            mean, cov = mix(self.kernel.W, *moments, full_cov, full_output_cov)
         mean = mean + self.mean_function(X)
         if self.input_propagation:
             d = self.input_propagation
             mean = tf.concat([X[..., :d], mean], axis=-1)
-            cov = _prepend_zeros(cov, d, full_cov, full_output_cov)
+            cov = prepend_certain(cov, d, full_cov, full_output_cov)
         return mean, cov
 
     def predict(
@@ -319,14 +321,7 @@ class SVGPLayer(Module):
         :return: [S, N, output_dim].
         """
         X = tf.convert_to_tensor(X)
-        mean, cov = moments
-        if full_cov:
-            root = robust_cholesky(cov, label=f"{self.label}: joint covariance of the outputs at the given inputs")
-            wide = tf.broadcast_to(noise, tf.broadcast_dynamic_shape(tf.shape(noise), tf.shape(mean)))
-            drawn = tf.matmul(root, tf.linalg.matrix_transpose(wide)[..., None])[..., 0]  # [S, L, N]
-            g = mean + tf.linalg.matrix_transpose(drawn)
-        else:
-            g = mean + tf.sqrt(tf.maximum(cov, 0.0) + default_jitter()) * noise
+        g = draw(moments, noise, full_cov=full_cov, label=self.label)
         if isinstance(self.kernel, LinearCoregionalization):
             g = tf.matmul(g, self.kernel.W, transpose_b=True)
         f = g + self.mean_function(X)
@@ -340,9 +335,12 @@ class SVGPLayer(Module):
         """Precompute what `latent_moments` needs for repeated prediction; see `CachedFactors`.
 
         :param dtype: float32 for the faster form; the model's float type if None.
+        :raises ValueError: if float32 is asked for and Kuu has a condition number above 1e7.
         """
         Luu, q_mu, q_sqrt = self.factors()
         dtype = Luu.dtype if dtype is None else dtype
+        if dtype == tf.float32 != Luu.dtype:
+            Luu = self._well_conditioned(Luu)
         identity = tf.eye(int(self.q_mu.shape[0]), dtype=Luu.dtype)
         inverse = tf.linalg.triangular_solve(Luu, tf.broadcast_to(identity, tf.shape(Luu)))
         S = tf.square(q_sqrt) if q_sqrt.shape.rank == 2 else tf.matmul(q_sqrt, q_sqrt, transpose_b=True)
@@ -359,14 +357,27 @@ class SVGPLayer(Module):
             identity = np.broadcast_to(root.numpy(), identity.shape)
         return np.diagonal(identity, axis1=1, axis2=2).T.copy() if self.q_diag else identity
 
+    def _well_conditioned(self, Luu: tf.Tensor) -> tf.Tensor:
+        condition = condition_number(tf.matmul(Luu, Luu, transpose_b=True))
+        requirement = f"condition numbers of Kuu below {FLOAT32_CONDITION_LIMIT:.0e} for a float32 cache"
+        if tf.executing_eagerly():
+            if not float(condition) < FLOAT32_CONDITION_LIMIT:
+                raise ValueError(f"{self.label} must have {requirement}, got {float(condition):.1e}; use dtype=None.")
+            return Luu
+        check = tf.debugging.Assert(
+            condition < FLOAT32_CONDITION_LIMIT, [f"{self.label} must have {requirement}, got", condition]
+        )
+        with tf.control_dependencies([check]):
+            return tf.identity(Luu)
+
     def _pairs(self) -> list[tuple[InducingVariables, Kernel]]:
-        inducing, kernels = _latent_inducing_variables(self.inducing_variable), self.latent_kernels
+        inducing, kernels = latent_inducing_variables(self.inducing_variable), self.latent_kernels
         count = max(len(inducing), len(kernels))
         return list(zip(inducing * (count // len(inducing)), kernels * (count // len(kernels)), strict=True))
 
     def _Kuf(self, points: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
         """[M, B] if shared, else [L, M, B]."""
-        columns = [_cross_covariance(inducing, kernel, points, dtype) for inducing, kernel in self._pairs()]
+        columns = [cross_covariance(inducing, kernel, points, dtype) for inducing, kernel in self._pairs()]
         return columns[0] if self.is_shared else tf.stack(columns)
 
     def _prior_variances(self, points: tf.Tensor) -> tf.Tensor:
@@ -409,12 +420,8 @@ class SVGPLayer(Module):
 
     def _largest_squares(self, points: tf.Tensor) -> list[tf.Tensor]:
         """For each squared-exponential kernel, the largest squared distance of an input from its centre of Z."""
-        squares = []
-        for inducing, kernel in self._pairs():
-            if type(kernel) is SquaredExponential and type(inducing) is InducingPoints:
-                X, Z = kernel.slice(points, tf.convert_to_tensor(inducing.Z))
-                squares.append(largest_scaled_square(Z, X, tf.convert_to_tensor(kernel.lengthscales)))
-        return squares
+        squares = [largest_square(inducing, kernel, points) for inducing, kernel in self._pairs()]
+        return [square for square in squares if square is not None]
 
     def _cached_marginals(self, points: tf.Tensor, factors: CachedFactors) -> tuple[tf.Tensor, tf.Tensor]:
         dtype = points.dtype
@@ -441,15 +448,16 @@ class SVGPLayer(Module):
             q_mu, S = factors.q_mu, _covariances(factors.q_sqrt, dtype)
         middle = S - tf.eye(int(self.q_mu.shape[0]), dtype=dtype)
         mean = tf.reshape(_project_mean(A, q_mu), tf.concat([tf.shape(X)[:-1], [self.num_latent_gps]], axis=0))
-        if X.shape.rank == 3:  # [S, 1 or L, M, N]
-            split = tf.concat([tf.shape(A)[:-1], tf.shape(X)[:2]], axis=0)
-            A = tf.reshape(A, split)
-            A = tf.transpose(A, [1, 0, 2])[:, None] if self.is_shared else tf.transpose(A, [2, 0, 1, 3])
+        A = tf.reshape(A, tf.concat([tf.shape(A)[:-1], tf.shape(X)[:-1]], axis=0))  # [(L,) M, ..., N]
+        A = A[None] if self.is_shared else A
+        lead = range(2, A.shape.rank - 1)
+        A = tf.transpose(A, [*lead, 0, 1, A.shape.rank - 1])  # [..., 1 or L, M, N]
         covariance = tf.matmul(A, tf.matmul(middle, A), transpose_a=True)  # [..., L, N, N]
         kernels = [self.latent_kernels[0]] if self.is_shared else [kernel for _, kernel in self._pairs()]
         Kff = tf.stack([kernel(X, full_cov=True) for kernel in kernels], axis=-3)
         if self.noise_variance is not None:
             Kff = add_diagonal(Kff, self.noise_variance)
+        mean.set_shape(X.shape[:-1].concatenate([self.num_latent_gps]))
         return LayerMoments(mean, Kff + covariance)
 
 
@@ -470,7 +478,7 @@ def _num_latent_gps(kernel: Kernel, given: int | None, q_mu: TensorType | None) 
 
 
 def _check_separate_counts(layer: SVGPLayer) -> None:
-    inducing, kernels = _latent_inducing_variables(layer.inducing_variable), layer.latent_kernels
+    inducing, kernels = latent_inducing_variables(layer.inducing_variable), layer.latent_kernels
     for what, count in (("separate inducing variables", len(inducing)), ("latent kernels", len(kernels))):
         if count not in (1, layer.num_latent_gps):
             raise ValueError(
@@ -479,36 +487,12 @@ def _check_separate_counts(layer: SVGPLayer) -> None:
             )
 
 
-def _latent_inducing_variables(inducing: InducingVariables) -> tuple[InducingVariables, ...]:
-    if isinstance(inducing, MultioutputInducingVariables):
-        return tuple(inducing.inducing_variables)
-    return (inducing,)
-
-
 def _lengthscales(kernels: Sequence[Kernel]) -> list[tuple[str, tf.Tensor]]:
     return [
         (f"lengthscales of kernel {i}", tf.convert_to_tensor(kernel.lengthscales))
         for i, kernel in enumerate(kernels)
         if hasattr(kernel, "lengthscales")
     ]
-
-
-def _inducing_covariance(inducing: InducingVariables, kernel: Kernel) -> tf.Tensor:
-    """Kuu without jitter. In a float32 model, squared exponentials go through float64: of unscaled inputs, rounding
-    would otherwise make Kuu indefinite."""
-    if type(kernel) is SquaredExponential and type(inducing) is InducingPoints and inducing.Z.dtype == tf.float32:
-        Z = tf.convert_to_tensor(inducing.Z)
-        return tf.cast(_cross_covariance(inducing, kernel, Z, tf.float64), Z.dtype)
-    return Kuu(inducing, kernel, jitter=0.0)
-
-
-def _cross_covariance(inducing: InducingVariables, kernel: Kernel, points: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-    """k(Z, points), [M, B], in `dtype`; squared exponentials by one product, other kernels by GPflow."""
-    if type(kernel) is SquaredExponential and type(inducing) is InducingPoints:
-        X, Z = kernel.slice(points, tf.convert_to_tensor(inducing.Z))
-        parts = (Z, X, tf.convert_to_tensor(kernel.variance), tf.convert_to_tensor(kernel.lengthscales))
-        return scaled_rbf(*(tf.cast(part, dtype) for part in parts))
-    return tf.cast(Kuf(inducing, kernel, points), dtype)
 
 
 def _covariances(q_sqrt: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
@@ -533,28 +517,3 @@ def _project_mean(A: tf.Tensor, q_mu: tf.Tensor) -> tf.Tensor:
     if A.shape.rank == 2:
         return tf.transpose(tf.matmul(q_mu, A, transpose_a=True))  # a small transpose instead of that of A
     return tf.transpose(tf.linalg.matvec(A, tf.transpose(q_mu), transpose_a=True))
-
-
-def _mix(
-    W: TensorType, mean: tf.Tensor, cov: tf.Tensor, full_cov: bool, full_output_cov: bool
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Moments of f = W g, W [P, L], for independent latent GPs g."""
-    W = tf.convert_to_tensor(W)
-    mean = tf.matmul(mean, W, transpose_b=True)
-    if full_cov and full_output_cov:
-        return mean, tf.einsum("...lnm,pl,ql->...npmq", cov, W, W)
-    if full_cov:
-        return mean, tf.einsum("...lnm,pl->...pnm", cov, tf.square(W))
-    if full_output_cov:
-        return mean, tf.einsum("...nl,pl,ql->...npq", cov, W, W)
-    return mean, tf.matmul(cov, tf.square(W), transpose_b=True)
-
-
-def _prepend_zeros(cov: tf.Tensor, count: int, full_cov: bool, full_output_cov: bool) -> tf.Tensor:
-    """Covariances of `count` further, certain outputs in front."""
-    axes = {(False, False): [-1], (True, False): [-3], (False, True): [-1, -2], (True, True): [-1, -3]}
-    rank = cov.shape.rank
-    paddings = [[0, 0] for _ in range(rank)]
-    for axis in axes[full_cov, full_output_cov]:
-        paddings[rank + axis] = [count, 0]
-    return tf.pad(cov, paddings)

@@ -9,7 +9,7 @@ import tensorflow as tf
 from gpflow.conditionals import conditional
 
 from gpflow_deep import SVGPLayer
-from gpflow_deep.layers import FAST_CONDITION_LIMIT
+from gpflow_deep.layers.svgp import FAST_CONDITION_LIMIT
 from tests.gpflow_deep import oracles
 from tests.gpflow_deep.builders import COVARIANCE_SHAPES, make_layer, random_kernel, random_q, spread_inputs
 from tests.statistical import assert_mean_close

@@ -1,0 +1,21 @@
+"""Layers of a deep GP, and what a `DeepGP` asks of one: `Layer`."""
+
+from .convolutional import ConvolutionalLayer, Patches
+from .features import FeatureLayer
+from .linear import BayesianLinearLayer
+from .moments import LayerMoments
+from .protocol import Layer
+from .svgp import CachedFactors, LayerFactors, Precision, SVGPLayer
+
+__all__ = [
+    "BayesianLinearLayer",
+    "CachedFactors",
+    "ConvolutionalLayer",
+    "FeatureLayer",
+    "Layer",
+    "LayerFactors",
+    "LayerMoments",
+    "Patches",
+    "Precision",
+    "SVGPLayer",
+]

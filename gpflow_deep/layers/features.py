@@ -1,0 +1,80 @@
+"""A deterministic layer: any differentiable function of a row, such as a neural network (deep kernel learning).
+
+    network = keras.Sequential([keras.Input((8,)), keras.layers.Dense(50, "relu"), keras.layers.Dense(2)])
+    features = FeatureLayer(network, input_dim=8)
+    model = DeepGP([features, SVGPLayer(SquaredExponential(), features(Z))], Gaussian())
+
+Its weights are trained with all other parameters, by maximising the bound; it has no prior and no noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+from gpflow.base import Module
+from gpflow.config import default_float
+
+from .moments import LayerMoments, flat_points, outputs_covariance
+
+__all__ = ["FeatureLayer"]
+
+
+class FeatureLayer(Module):
+    """f(x) = function(x).
+
+    :param function: [rows, D] -> [rows, P]: a Keras model or layer, which is called as outside of training, a
+        `tf.Module` or any other function of TensorFlow. Its results are cast to GPflow's float type.
+    :param input_dim: D.
+    :param floats_per_row: how many numbers its largest intermediate result has for each row; P if None.
+    """
+
+    num_latent_gps = 0
+
+    def __init__(
+        self, function: Callable[[tf.Tensor], Any], input_dim: int, *, floats_per_row: int | None = None
+    ) -> None:
+        super().__init__()
+        self.function, self.input_dim, self.label = function, input_dim, self.name
+        self.dtype = tf.as_dtype(default_float())
+        self.output_dim = int(self(tf.zeros([1, input_dim], self.dtype)).shape[-1])  # a Keras layer is built by it
+        self.floats_per_row = floats_per_row or self.output_dim
+        self.__setstate__({})
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """A copy's Keras layer has new variables, and TensorFlow does not look for those of Keras 3 layers."""
+        self.__dict__.update(state)
+        found = () if isinstance(self.function, tf.Module) else getattr(self.function, "weights", ())
+        self.weights = [weight.value for weight in found]
+
+    def __call__(self, X: tf.Tensor) -> tf.Tensor:
+        """[..., D] -> [..., P]."""
+        F = tf.cast(self.function(flat_points(X)), self.dtype)
+        return tf.reshape(F, tf.concat([tf.shape(X)[:-1], F.shape[-1:]], axis=0))
+
+    def factors(self, *, dtype: tf.DType | None = None) -> tuple[()]:
+        """Nothing."""
+        return ()
+
+    cache = factors
+
+    def prior_kl(self, factors: Any = ()) -> tf.Tensor:
+        """0."""
+        return tf.zeros([], self.dtype)
+
+    def latent_moments(self, X: tf.Tensor, factors: Any = (), *, full_cov: bool = False) -> LayerMoments:
+        """The features [..., N, P], and variances or covariances of 0."""
+        F = self(X)
+        zeros = tf.zeros_like(F)
+        return LayerMoments(F, tf.linalg.diag(tf.linalg.matrix_transpose(zeros)) if full_cov else zeros)
+
+    def outputs(
+        self, X: tf.Tensor, moments: LayerMoments, *, full_cov: bool = False, full_output_cov: bool = False
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """The features and their covariance of 0, in the shapes of `Layer.outputs`."""
+        return moments.mean, outputs_covariance(moments, full_cov=full_cov, full_output_cov=full_output_cov)
+
+    def sample(self, X: tf.Tensor, moments: LayerMoments, noise: tf.Tensor, *, full_cov: bool = False) -> tf.Tensor:
+        """The features [S or 1, N, P]."""
+        return moments.mean[None] if moments.mean.shape.rank == 2 else moments.mean

@@ -1,0 +1,75 @@
+"""A Bayesian linear layer: the weights are Gaussian under prior and posterior, and so are the outputs.
+
+f(x) = sqrt(variance) V' [x, 1],   V ~ N(0, I),   q(V[:, p]) = N(q_mu[:, p], q_sqrt[p] q_sqrt[p]')
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import Module, Parameter
+from gpflow.config import default_float
+from gpflow.kullback_leiblers import gauss_kl
+from gpflow.utilities import positive, triangular
+
+from ..numerics import quadratic_form
+from .moments import LayerMoments, draw, flat_points, outputs_covariance
+
+__all__ = ["BayesianLinearLayer"]
+
+
+class BayesianLinearLayer(Module):
+    """P Bayesian linear regressions with bias: Gaussian processes with a linear and a constant kernel, exactly.
+
+    :param input_dim: D. :param output_dim: P.
+    :param variance: initial prior variance of all weights and biases, a trainable parameter.
+    :param q_sqrt_scale: initial standard deviation of V under q, whose mean starts at 0; 1 is the prior.
+    """
+
+    q_mu: Parameter
+    """Means of V, [D + 1, P]."""
+    q_sqrt: Parameter
+    """Cholesky factors of its covariances, [P, D + 1, D + 1]."""
+
+    def __init__(self, input_dim: int, output_dim: int, *, variance: float = 1.0, q_sqrt_scale: float = 1.0) -> None:
+        super().__init__()
+        self.input_dim, self.output_dim, self.num_latent_gps, self.label = input_dim, output_dim, output_dim, self.name
+        self.dtype, self.floats_per_row = tf.as_dtype(default_float()), (input_dim + 1) * (output_dim + 1)
+        identity = np.tile(q_sqrt_scale * np.eye(input_dim + 1), [output_dim, 1, 1])
+        self.q_mu = Parameter(np.zeros((input_dim + 1, output_dim)), dtype=default_float())
+        self.q_sqrt = Parameter(identity, transform=triangular(), dtype=default_float())
+        self.variance = Parameter(variance, transform=positive(), dtype=default_float())
+
+    def factors(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """Means [D + 1, P] and covariances [P, D + 1, D + 1] of the weights sqrt(variance) V."""
+        root = tf.sqrt(self.variance) * self.q_sqrt
+        return tf.sqrt(self.variance) * self.q_mu, tf.matmul(root, root, transpose_b=True)
+
+    def cache(self, *, dtype: tf.DType | None = None) -> tuple[tf.Tensor, tf.Tensor]:
+        """`factors`: there is nothing faster."""
+        return self.factors()
+
+    def prior_kl(self, factors: object = None) -> tf.Tensor:
+        """KL[q(V) || p(V)], nats."""
+        return gauss_kl(self.q_mu, self.q_sqrt)
+
+    def latent_moments(
+        self, X: tf.Tensor, factors: tuple[tf.Tensor, tf.Tensor], *, full_cov: bool = False
+    ) -> LayerMoments:
+        """Mean x' M and covariance x' S x' of the outputs."""
+        mean, S = factors
+        X = tf.concat([X, tf.ones_like(X[..., :1])], axis=-1)
+        if full_cov:
+            return LayerMoments(X @ mean, tf.matmul(X[..., None, :, :] @ S, X[..., None, :, :], transpose_b=True))
+        variance = quadratic_form(tf.transpose(flat_points(X)), S)
+        return LayerMoments(X @ mean, tf.reshape(variance, tf.shape(X @ mean)))
+
+    def outputs(
+        self, X: tf.Tensor, moments: LayerMoments, *, full_cov: bool = False, full_output_cov: bool = False
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Mean and covariance in the shapes of `Layer.outputs`."""
+        return moments.mean, outputs_covariance(moments, full_cov=full_cov, full_output_cov=full_output_cov)
+
+    def sample(self, X: tf.Tensor, moments: LayerMoments, noise: tf.Tensor, *, full_cov: bool = False) -> tf.Tensor:
+        """Draws [S, N, P], Eq. (15)."""
+        return draw(moments, noise, full_cov=full_cov, label=self.label)

@@ -1,0 +1,78 @@
+"""Distributions of independent latent GPs at some points: draws from them, and the covariances of a layer's outputs."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import tensorflow as tf
+from gpflow.base import TensorType
+from gpflow.config import default_jitter
+
+from ..numerics import robust_cholesky
+
+__all__ = ["LayerMoments", "draw", "flat_points", "mix", "outputs_covariance", "prepend_certain"]
+
+
+class LayerMoments(NamedTuple):
+    """Mean and covariance of the layer's L latent GPs at its inputs, without mean function and mixing.
+
+    :ivar mean: [..., N, L].
+    :ivar cov: marginal variances [..., N, L], or with `full_cov` [..., L, N, N]. Includes the noise between layers.
+    """
+
+    mean: tf.Tensor
+    cov: tf.Tensor
+
+
+def flat_points(X: tf.Tensor) -> tf.Tensor:
+    """[..., D] -> [rows, D], also where D is not known while tracing."""
+    return tf.reshape(X, [-1, tf.shape(X)[-1] if X.shape[-1] is None else X.shape[-1]])
+
+
+def draw(moments: LayerMoments, noise: tf.Tensor, *, full_cov: bool, label: str) -> tf.Tensor:
+    """`mean + sqrt(cov) noise`, Eq. (15), by standard deviations or with `full_cov` by a Cholesky factor.
+
+    :param noise: [S, N, L]; N may be 1.
+    :param label: what the layer is called, for errors.
+    :return: [S, N, L].
+    """
+    mean, cov = moments
+    if not full_cov:
+        return mean + tf.sqrt(tf.maximum(cov, 0.0) + default_jitter()) * noise
+    root = robust_cholesky(cov, label=f"{label}: joint covariance of the outputs at the given inputs")
+    wide = tf.broadcast_to(noise, tf.broadcast_dynamic_shape(tf.shape(noise), tf.shape(mean)))
+    drawn = tf.matmul(root, tf.linalg.matrix_transpose(wide)[..., None])[..., 0]  # [S, L, N]
+    return mean + tf.linalg.matrix_transpose(drawn)
+
+
+def outputs_covariance(moments: LayerMoments, *, full_cov: bool, full_output_cov: bool) -> tf.Tensor:
+    """Covariance of L independent outputs in the shapes of `Layer.outputs`."""
+    mean, cov = moments
+    if full_cov and full_output_cov:
+        return tf.einsum("...pnm,pq->...npmq", cov, tf.eye(mean.shape[-1], dtype=cov.dtype))
+    return tf.linalg.diag(cov) if full_output_cov else cov
+
+
+def mix(
+    W: TensorType, mean: tf.Tensor, cov: tf.Tensor, full_cov: bool, full_output_cov: bool
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Moments of f = W g, W [P, L], for independent latent GPs g."""
+    W = tf.convert_to_tensor(W)
+    mean = tf.matmul(mean, W, transpose_b=True)
+    if full_cov and full_output_cov:
+        return mean, tf.einsum("...lnm,pl,ql->...npmq", cov, W, W)
+    if full_cov:
+        return mean, tf.einsum("...lnm,pl->...pnm", cov, tf.square(W))
+    if full_output_cov:
+        return mean, tf.einsum("...nl,pl,ql->...npq", cov, W, W)
+    return mean, tf.matmul(cov, tf.square(W), transpose_b=True)
+
+
+def prepend_certain(cov: tf.Tensor, count: int, full_cov: bool, full_output_cov: bool) -> tf.Tensor:
+    """Covariances with `count` further, certain outputs in front."""
+    axes = {(False, False): [-1], (True, False): [-3], (False, True): [-1, -2], (True, True): [-1, -3]}
+    rank = cov.shape.rank
+    paddings = [[0, 0] for _ in range(rank)]
+    for axis in axes[full_cov, full_output_cov]:
+        paddings[rank + axis] = [count, 0]
+    return tf.pad(cov, paddings)

@@ -1,0 +1,94 @@
+"""The private names of GPflow and TensorFlow that are used are those in `upstream`, and are as it takes them."""
+
+import ast
+import inspect
+from pathlib import Path
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from gpflow.likelihoods import GaussianMC, MonteCarloLikelihood, Ordinal, SwitchedLikelihood
+
+import gpflow_deep
+from gpflow_deep.upstream import FiniteOrdinal, mark_copies, repaired
+
+SOURCES = sorted(Path(gpflow_deep.__file__).parent.rglob("*.py"))
+OWN = {"self", "cls"}
+#: What named tuples have is public.
+NAMED_TUPLE = {"_asdict", "_fields", "_make", "_replace"}
+
+
+def private_names(source: str) -> list[str]:
+    """Private attributes of what is not `self`, and imports of private modules of TensorFlow."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__"):
+            if not (isinstance(node.value, ast.Name) and node.value.id in OWN) and node.attr not in NAMED_TUPLE:
+                found.append(node.attr)
+        elif isinstance(node, ast.ImportFrom) and str(node.module).startswith(("tensorflow.python", "keras.src")):
+            found.append(str(node.module))
+    return found
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
+def test_private_names_are_in_one_place(path: Path) -> None:
+    found = private_names(path.read_text(encoding="utf-8"))
+    assert set(found) == ({"_mc_quadrature", "_trainable"} if path.stem == "upstream" else set())
+
+
+@pytest.mark.parametrize("source", ["x._y", "f(x)._y()", "from tensorflow.python.data import z"])
+def test_the_check_finds_private_names(source: str) -> None:
+    assert len(private_names(source)) == 1
+
+
+def parameters(function: object) -> list[str]:
+    return list(inspect.signature(function).parameters)  # type: ignore[arg-type]
+
+
+def test_quadrature_of_monte_carlo_likelihoods() -> None:
+    """Its arguments; that all three integrals of such a likelihood go through it; and that noise can be handed in."""
+    expected = ["self", "funcs", "Fmu", "Fvar", "logspace", "epsilon", "Ys"]
+    assert parameters(MonteCarloLikelihood._mc_quadrature) == expected
+    likelihood, calls = GaussianMC(), []
+
+    def noise(num_draws: int, means: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        calls.append(num_draws)
+        return tf.zeros([num_draws, 1, 1], tf.float64)
+
+    view = repaired(likelihood, tf.constant([1, 2]), noise)
+    X, F, var, Y = np.zeros((3, 1)), np.ones((3, 1)), np.full((3, 1), 4.0), np.zeros((3, 1))
+    np.testing.assert_allclose(view.predict_mean_and_var(X, F, var)[0], F)  # at the mean, as the noise is 0
+    np.testing.assert_allclose(view.predict_log_density(X, F, var, Y), likelihood.log_prob(X, F, Y))
+    np.testing.assert_allclose(view.variational_expectations(X, F, var, Y), likelihood.log_prob(X, F, Y))
+    assert calls == [100, 100, 100]
+
+
+def test_ordinal() -> None:
+    """The two methods that are replaced exist, and agree with GPflow's in the inner bin, where nothing is infinite."""
+    assert parameters(Ordinal._scalar_log_prob) == parameters(FiniteOrdinal._scalar_log_prob) == ["self", "X", "F", "Y"]
+    assert parameters(Ordinal._make_phi) == parameters(FiniteOrdinal._make_phi) == ["self", "F"]
+    ours, theirs = FiniteOrdinal(np.array([-0.5, 1.0])), Ordinal(np.array([-0.5, 1.0]))
+    F = np.linspace(-2, 2, 5)[:, None]
+    args = (np.zeros((5, 1)), F, np.ones((5, 1)))
+    np.testing.assert_allclose(ours.log_prob(*args), theirs.log_prob(*args), rtol=1e-12)
+    np.testing.assert_allclose(ours._make_phi(F)[:, 1], theirs._make_phi(F)[:, 1], rtol=1e-12)
+    np.testing.assert_allclose(np.sum(ours._make_phi(F), axis=1), 1 - 2e-3, rtol=1e-12)
+
+
+def test_parts_of_a_switched_likelihood_are_public() -> None:
+    """A view's parts are used in place of the original's."""
+    likelihood = SwitchedLikelihood([GaussianMC(), Ordinal(np.array([0.0]))])
+    view = repaired(likelihood, tf.constant([1, 2]), lambda *_: tf.zeros([100, 1, 1], tf.float64))
+    assert [type(part) for part in view.likelihoods] == [GaussianMC, FiniteOrdinal]
+    assert [type(part) for part in likelihood.likelihoods] == [GaussianMC, Ordinal]
+
+
+def test_trainable_flag_of_variables() -> None:
+    """GPflow marks a variable by `_trainable`, which TensorFlow reads; ordinary variables need nothing further."""
+    module = tf.Module()
+    module.variable = tf.Variable(1.0)
+    gpflow.set_trainable(module, False)
+    assert vars(module.variable)["_trainable"] is False
+    assert not module.trainable_variables
+    mark_copies(module)
