@@ -120,6 +120,8 @@ def one_chunk(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray:
 def cells_of(values: pa.ChunkedArray | pa.Array) -> Cells:
     """The different texts of a column of strings and the rows that they stand in."""
     encoded = one_chunk(values).dictionary_encode()  # all chunks get the same dictionary
+    if encoded.num_chunks == 0:
+        return Cells(pa.array([], pa.string()), np.empty(0, dtype=np.int32))
     texts = pc.utf8_trim_whitespace(encoded.chunk(0).dictionary)
     parts = [chunk.indices.fill_null(-1).to_numpy(zero_copy_only=False) for chunk in encoded.chunks]
     return Cells(texts, np.concatenate(parts).astype(np.int32, copy=False))

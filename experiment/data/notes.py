@@ -90,7 +90,7 @@ def of_values(name: str, found: NDArray[np.float64]) -> str:
     finite = found[np.isfinite(found)]
     if not len(finite) or np.abs(finite).max() < _FIRST_DAY or (finite != np.round(finite)).any():
         return ""
-    if np.abs(finite).max() > _EXACT:
+    if np.abs(finite).max() >= _EXACT:
         return "whole numbers above 2^53 lose digits"
     months, days = finite // 100 % 100, finite % 100
     are_dates = (
