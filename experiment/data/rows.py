@@ -47,7 +47,8 @@ class Rows:
     """Rows of a data set in named parts, in the units of their view; what every reader returns.
 
     :param name: short name for reports.
-    :param parts: "train", "test", and "valid" unless none was asked for; or one part "all" that is not divided yet.
+    :param parts: "train", "test", and "valid" unless none was asked for; or one part "all" that is not divided yet,
+        whose X is NaN where a value is missing that is to be imputed.
     :param task: "regression", "binary", "multiclass", or "density", where Y is None or the class of each row, to look
         at. Labels are int64 [n, 1] from 0 to C - 1, targets of a regression float64 [n, P].
     :param source: where the data come from, and what was done to them.

@@ -181,7 +181,7 @@ def check_missing(counts: Mapping[str, int], where: str, *, is_new: bool = False
     bad = [f"{name!r} ({count})" for name, count in counts.items() if count]
     if bad:
         more = f" and {len(bad) - MAX_NAMED} more columns" if len(bad) > MAX_NAMED else ""
-        cure = "" if is_new else ", or leave columns out with --ignore"
+        cure = "" if is_new else ", or leave out columns with --ignore, or rows with --bad_rows=drop"
         raise ValueError(
             f"{where} has missing values in {', '.join(bad[:MAX_NAMED])}{more}; give --missing=impute to put in means "
             f"and most frequent levels of the training rows{cure}."

@@ -79,7 +79,8 @@ def encoded(
         row = int(is_unknown.argmax())
         raise ValueError(
             f"column {column.name!r} of {where} has the value {texts[row]!r} in row {first_row + row} (from 0), no "
-            f"class of the training data ({', '.join(map(repr, classes))}); drop such rows."
+            f"class of the training data ({', '.join(map(repr, classes))}); drop such rows, or leave the column out to "
+            "predict all rows without scores."
         )
     return codes[:, None]
 
