@@ -18,7 +18,9 @@ __all__ = [
     "is_text",
     "matches",
     "missing_texts",
+    "na_flag",
     "one_chunk",
+    "shown",
 ]
 
 MISSING = (
@@ -32,6 +34,9 @@ MARKERS = (
     *("?", "??", "-", "--", "---", ".", "..", "...", "*", "\N{EN DASH}", "\N{EM DASH}", "\N{HORIZONTAL ELLIPSIS}"),
 )
 """Texts that stand for a missing value in columns of numbers, dates and times, and are levels in columns of text."""
+
+
+_MAX_SHOWN = 40
 
 
 class Cells(NamedTuple):
@@ -103,7 +108,18 @@ class Contents(NamedTuple):
     def example(self, chosen: NDArray[np.bool_]) -> str:
         """The first value whose text is chosen, with its row, for messages."""
         row, text, _ = self.cells.first(chosen & self.is_value)
-        return f"{text!r} in row {row}"
+        return f"{shown(text)} in row {row}"
+
+
+def shown(text: str) -> str:
+    """A text in quotes, for messages; of a long one the beginning."""
+    return repr(text) if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]!r}... ({len(text):,} characters)"
+
+
+def na_flag(text: str) -> str:
+    """The flag that makes a text stand for a missing value, if the text can be given in a flag."""
+    is_short = len(text) <= _MAX_SHOWN and "," not in text and text.isprintable()
+    return f"--na_values={text}" if is_short else "--na_values"
 
 
 def is_text(kind: pa.DataType) -> bool:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from experiment.data import numerals, times
-from experiment.data.cells import cells_of, is_missing, missing_texts, one_chunk
+from experiment.data.cells import cells_of, is_missing, missing_texts, na_flag, one_chunk, shown
 from experiment.data.numerals import Style
 from experiment.data.typed import days_of, decoded, floats_of, hours_of, kind_of_type, texts_of
 
@@ -134,10 +134,10 @@ def style_of(column: Column) -> Style:
     return Style(column.decimal, column.thousands, column.unit, column.has_parentheses)
 
 
-def misfit(what: str, column: Column, text: str, row: int, count: int) -> str:
+def misfit(what: str, column: Column, text: str, row: int, count: int, *, more: str = "") -> str:
     """The message for cells that are not of their column's kind.
 
-    :param text: the first of them, in row `row`; :param count: how many there are.
+    :param text: the first of them, in row `row`; :param count: how many there are; :param more: another cure.
     """
     written = column.date_format or (f"with {column.unit!r}" if column.unit else "")
     if column.kind == "number" and column.decimal == ",":
@@ -146,9 +146,8 @@ def misfit(what: str, column: Column, text: str, row: int, count: int) -> str:
         written = f"{column.false[0]} or {column.true[0]}" if column.true and column.false else ""
     wanted = _MEANING[column.kind] + (f" ({written})" if written else "")
     return (
-        f"{what} must hold {wanted}, but {count} values are text, the first {text!r} in row {row} (from 0); correct "
-        f"them or drop the rows, give --na_values={text} if it stands for a missing value, or "
-        f"--categorical={column.name}."
+        f"{what} must hold {wanted}, but {count} values are text, the first {shown(text)} in row {row} (from 0); "
+        f"correct them, leave such rows out, or give {na_flag(text)} if it stands for a missing value{more}."
     )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from experiment.data.cells import Contents, matches
+from experiment.data.cells import Contents, matches, na_flag, shown
 from experiment.data.times import full_pattern, read_dates, read_times
 
 __all__ = ["ORDERS", "find_date_format", "find_time_format"]
@@ -127,8 +127,9 @@ def _best(
         bad = contents.is_value & ~fits[whole[0]]
         row, text, count = contents.cells.first(bad)
         raise ValueError(
-            f"{contents.what} must hold {what} ({whole[0]}), but {count} values are not, the first {text!r} in row "
-            f"{row} (from 0); correct them or drop the rows, give --na_values={text} if it stands for a missing value"
+            f"{contents.what} must hold {what} ({whole[0]}), but {count} values are not, the first {shown(text)} in "
+            f"row {row} (from 0); correct them, leave such rows out, give {na_flag(text)} if it stands for a missing "
+            "value"
             + (f", --dates={contents.name}:FORMAT for another format" if what == "dates" else "")
             + f", or --categorical={contents.name}."
         )
@@ -191,7 +192,7 @@ def _check_two_digit_years(contents: Contents, forms: list[str], how: str) -> No
     row, text, _ = contents.cells.first(contents.is_value & ~np.isnan(read_dates(contents.cells.texts, forms[0])))
     readings = " or ".join(dict.fromkeys(_day(text, form) for form in forms))
     raise ValueError(
-        f"{contents.what} has dates with years of two digits, such as {text!r} in row {row} (from 0), perhaps "
+        f"{contents.what} has dates with years of two digits, such as {shown(text)} in row {row} (from 0), perhaps "
         f"{readings}; give --dates={contents.name}:dmy, :mdy or :ymd (69 to 99 are 1969 to 1999), or write years in "
         "full."
     )
@@ -216,8 +217,8 @@ def _two_readings(contents: Contents, forms: list[str]) -> str:
     row, text, _ = contents.cells.first(is_read & (one != other) if (is_read & (one != other)).any() else is_read)
     orders = ["".join(re.findall("%([dmY])", form)).lower() for form in forms[:2]]
     return (
-        f"{contents.what} has dates such as {text!r} in row {row} (from 0), which may be {_day(text, forms[0])} or "
-        f"{_day(text, forms[1])}; give --dates={contents.name}:{orders[0]} for the first, "
+        f"{contents.what} has dates such as {shown(text)} in row {row} (from 0), which may be {_day(text, forms[0])} "
+        f"or {_day(text, forms[1])}; give --dates={contents.name}:{orders[0]} for the first, "
         f"--dates={contents.name}:{orders[1]} for the second reading, or write dates as 2020-12-31."
     )
 

@@ -220,7 +220,7 @@ def _as_numbers(contents: Contents, *, is_forced: bool, is_tolerant: bool) -> _N
     if is_forced:
         bad = contents.is_value & ~shapes.is_number
         row, text, count = contents.cells.first(bad if bad.any() else contents.is_value)
-        raise ValueError(misfit(contents.what, Column(contents.name, "number"), text, row, count))
+        raise ValueError(_misfit(contents, Column(contents.name, "number"), text, row, count))
     if found is not None:
         return "code"
     _check_digits(contents)
@@ -256,7 +256,7 @@ def _number_column(pending: _Numbers, forced: Forced | None, signs: Set[str], de
     column = Column(contents.name, "number", *style)
     if bad.any() and (not pending.is_tolerant or contents.share(bad) >= 0.5):
         row, text, count = contents.cells.first(bad)
-        raise ValueError(misfit(contents.what, column, text, row, count))
+        raise ValueError(_misfit(contents, column, text, row, count))
     is_id = forced is None and not style.unit and is_id_name(contents.name) and contents.counts.max() == 1
     if is_id and contents.is_value.all() and (values == np.round(values)).all():
         return Column(contents.name, "ignored", note=ID_NOTE)
@@ -278,7 +278,7 @@ def _check_digits(contents: Contents) -> None:
     odd |= matches(texts, "[-+]?[0-9]{1,3}(?:_[0-9]{3})+|[0-9]+(?:[.,][0-9]+)?-")
     if odd.any() and contents.share(odd | ~np.isnan(numbers(texts, Style()))) > 0.5:
         row, text, count = contents.cells.first(odd & contents.is_value)
-        raise ValueError(misfit(contents.what, Column(contents.name, "number"), text, row, count))
+        raise ValueError(_misfit(contents, Column(contents.name, "number"), text, row, count))
 
 
 def _is_id(name: str, values: pa.ChunkedArray, found: NDArray[np.float64]) -> bool:
@@ -286,3 +286,7 @@ def _is_id(name: str, values: pa.ChunkedArray, found: NDArray[np.float64]) -> bo
     if not is_id_name(name) or len(values) < 2 or values.null_count:
         return False
     return bool((found == np.round(found)).all()) and pc.count_distinct(values).as_py() == len(values)
+
+
+def _misfit(contents: Contents, column: Column, text: str, row: int, count: int) -> str:
+    return misfit(contents.what, column, text, row, count, more=f", or --categorical={column.name} if it is text")

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from experiment.data.cells import MARKERS, Contents, cells_of, is_missing
+from experiment.data.cells import MARKERS, Contents, cells_of, is_missing, shown
 from experiment.data.numerals import Style, numbers
 from experiment.data.times import ISO_FORMATS, read_dates
 
@@ -27,7 +27,7 @@ def of_numbers(contents: Contents, style: Style, found: NDArray[np.float64]) -> 
     if len(odd):
         texts, values = contents.cells.texts.take(pa.array(odd)).to_pylist(), found[odd]
         best = max(range(len(texts)), key=lambda i: (style.thousands in texts[i], style.decimal in texts[i], -i))
-        parts.append(f"{' '.join(texts[best].split())!r} is {values[best]:.15g}")
+        parts.append(f"{shown(' '.join(texts[best].split()))} is {values[best]:.15g}")
     return "; ".join([*parts, *filter(None, [of_values(contents.name, found)]), *of_markers(contents)])
 
 
@@ -37,10 +37,10 @@ def of_date(contents: Contents, form: str) -> str:
     parts = []
     if form not in ISO_FORMATS or "%z" in form:
         days = float(read_dates(pa.array([text]), form)[0])
-        shown = np.datetime64(round(days * 86400), "s").item() if not np.isnan(days) else "no date"
+        moment = np.datetime64(round(days * 86400), "s").item() if not np.isnan(days) else "no date"
         has_time = any(clock in form for clock in ("%H", "%I"))
         zone = " UTC" if "%z" in form or "%Z" in form else ""
-        parts.append(f"{text!r} is {f'{shown}{zone}' if has_time else f'{shown}'[:10]}")
+        parts.append(f"{shown(text)} is {f'{moment}{zone}' if has_time else f'{moment}'[:10]}")
     if "%y" in form:
         parts.append("years of two digits are 1969 to 2068")
     return "; ".join([*parts, *of_markers(contents)])
@@ -50,7 +50,7 @@ def of_time(contents: Contents, found: NDArray[np.float64]) -> str:
     """Of times: how one of them is read, and that some are no times of the day."""
     row, text, _ = contents.cells.first(contents.is_value & ~np.isnan(found))
     value = contents.cells.spread(found, np.nan)[row]
-    parts = [f"{text!r} is {value:.4g} hours"]
+    parts = [f"{shown(text)} is {value:.4g} hours"]
     if np.nanmax(found[contents.is_value]) > 24:
         parts.append("durations, as some are longer than a day")
     return "; ".join([*parts, *of_markers(contents)])
@@ -79,7 +79,7 @@ def of_markers(contents: Contents) -> list[str]:
     texts = contents.cells.texts
     is_marker = ~contents.is_value & is_missing(texts, (), markers=True) & ~is_missing(texts, (), markers=False)
     found = [
-        f"{text!r} is missing ({contents.counts[number]})"
+        f"{shown(text)} is missing ({contents.counts[number]})"
         for number, text in zip(np.flatnonzero(is_marker), texts.filter(pa.array(is_marker)).to_pylist(), strict=True)
     ]
     return found[:_SHOWN]
@@ -100,7 +100,7 @@ def of_values(name: str, found: NDArray[np.float64]) -> str:
 
 
 def _some(texts: Sequence[str]) -> str:
-    return ", ".join(map(repr, texts[:_SHOWN])) + (", ..." if len(texts) > _SHOWN else "")
+    return ", ".join(map(shown, texts[:_SHOWN])) + (", ..." if len(texts) > _SHOWN else "")
 
 
 def _are(texts: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from experiment.data.cells import Contents, matches
+from experiment.data.cells import Contents, matches, shown
 from experiment.data.numerals import EXPONENT, GROUPS, SIGNS, SPACES, Style, group_pattern, numbers
 from experiment.data.units import CURRENCIES, UNITS
 
@@ -170,8 +170,9 @@ def decimal_of(contents: Contents, found: Found, table: Set[str], delimiter: str
     row, text, _ = contents.cells.first(found.is_number & np.isin(shapes.sign, (_EITHER_POINT, _EITHER_COMMA)))
     one, other = (numbers(pa.array([text]), style_of(contents, shapes, found, sign))[0] for sign in (".", ","))
     raise ValueError(
-        f"{contents.what} has numbers such as {text!r} in row {row} (from 0), which may be {one:.15g} or {other:.15g}; "
-        f"give --numeric={contents.name}:point for the first, --numeric={contents.name}:comma for the second reading."
+        f"{contents.what} has numbers such as {shown(text)} in row {row} (from 0), which may be {one:.15g} or "
+        f"{other:.15g}; give --numeric={contents.name}:point for the first, --numeric={contents.name}:comma for the "
+        "second reading."
     )
 
 
