@@ -18,7 +18,7 @@ def test_the_printed_table_is_that_of_the_page() -> None:
     assert schema is not None
     found = re.search(r"^```text\n(.*?)\n```", PAGE, re.DOTALL | re.MULTILINE)
     assert found is not None
-    assert found[1].splitlines() == [line.rstrip() for line in aligned(schema.table()).splitlines()]
+    assert found[1].splitlines() == [line.rstrip() for line in aligned(schema.table(), is_text=True).splitlines()]
 
 
 def test_the_page_names_every_flag_of_a_table() -> None:

@@ -107,5 +107,9 @@ def test_levels_that_make_one_name(tmp_path: Path) -> None:
     """`a` with level b=c and `a=b` with level c would both be a=b=c."""
     path = write(tmp_path, "t.csv", b"a,a=b,y\nb=c,c,1\nx,d,2\nx,c,4\n")
     refused(path, "a=b=c")
-    path = write(tmp_path, "t.csv", b"a,y\nmissing,1\nx,2\n,4\n")
-    refused(path, "a=missing", missing="impute")
+
+
+def test_a_level_called_missing(tmp_path: Path) -> None:
+    found = read(write(tmp_path, "t.csv", b"a,y\nmissing,1\nx,2\n,4\n"), missing="impute")
+    assert list(found) == ["a=missing", "a=x", "a=(missing)", "y"]
+    assert found["a=(missing)"] == [0.0, 0.0, 1.0]
