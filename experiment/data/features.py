@@ -210,7 +210,7 @@ def date_parts(days: NDArray[np.float64], parts: Sequence[DatePart] = PARTS) -> 
 
 def _hollow(encoded: NDArray[np.float64], *, place: int, is_told: bool) -> NDArray[np.float64]:
     """Columns of levels, NaN where the level is missing, as the column at `place` says; it comes last if `is_told`."""
-    is_missing = encoded[:, place]
-    values = np.delete(encoded, place, axis=1)
+    values = np.asarray(encoded)
+    is_missing, values = values[:, place], np.delete(values, place, axis=1)
     values[is_missing == 1] = np.nan
     return np.column_stack([values, is_missing]) if is_told else values

@@ -140,9 +140,10 @@ class Schema:
             if steps and step == steps[-1][1] == "passthrough":
                 steps[-1][2].append(feature.name)
             else:
-                steps.append((feature.name, step, [feature.name]))
+                steps.append((str(len(steps)), step, [feature.name]))
         example = {f.name: np.array([None if f.column.kind == "category" else np.nan]) for f in used}
-        return ColumnTransformer(steps, sparse_threshold=0).fit(self._frame(example))
+        encoder = ColumnTransformer(steps, sparse_threshold=0).set_output(transform="default")
+        return encoder.fit(self._frame(example))
 
     def _frame(self, found: Parsed) -> pd.DataFrame:
         """The cells that X is made of, without a copy."""

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+import sklearn
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 
@@ -370,6 +371,24 @@ def test_damaged_schemas_are_refused(path: Path) -> None:
     for stored in bad:
         with pytest.raises(ValueError, match="the stored table schema is damaged"):
             Schema.from_json(stored)
+
+
+@pytest.mark.parametrize("output", ["default", "pandas"])
+def test_any_names_of_columns_and_settings_of_scikit_learn(output: str, rng: np.random.Generator) -> None:
+    """Names that scikit-learn refuses for its steps, and its option of frames for results."""
+    frame = houses(rng, 60).rename(
+        columns={"size": "size__m", "garden": "verbose", "colour": "remainder", "rooms": "="}
+    )
+    with sklearn.config_context(transform_output=output):
+        data = divide(read_table(frame, spec()))
+        X, _ = apply_schema(schema_of(data), frame)
+        same = np.asarray(schema_of(data).transformer().transform(frame))
+    expected = encoded(
+        frame.rename(columns={"size__m": "size", "verbose": "garden", "remainder": "colour", "=": "rooms"})
+    )
+    is_known = ~np.isnan(expected)
+    np.testing.assert_allclose(X[:, :4][is_known[:, :4]], expected[:, :4][is_known[:, :4]], rtol=1e-12)
+    np.testing.assert_array_equal(same, X)
 
 
 def test_no_rows_and_no_columns() -> None:
