@@ -1,0 +1,220 @@
+"""What the estimators of scikit-learn have in common: parameters, training, and the way into a pickle."""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import gpflow
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .config import ModelConfig
+from .fitting import Fitted, Schedule, baseline_log_density, count_rows, fit, pass_over, start
+from .predictor import Predictor, float_type
+from .training import Trainer, TrainingConfig
+
+__all__ = ["DeepGPEstimator"]
+
+Array = NDArray[np.float64]
+
+CHECK_ROWS = 2000
+"""Rows on which a fitted model is compared with the simplest one."""
+
+
+class DeepGPEstimator(BaseEstimator):
+    """What both estimators have: parameters, training, and the way to a file.
+
+    :param num_layers: number of layers; 1 is a sparse variational GP.
+    :param num_inducing: number of inducing inputs of every layer.
+    :param likelihood: as in `ModelConfig`; auto: Gaussian, Bernoulli for two classes, robust-max for more.
+    :param hidden_dim: outputs of the inner layers; min(30, inputs) if None.
+    :param preset: starting values, as in `ModelConfig`.
+    :param natgrad: natural gradients for the last layer, Adam for the rest; or else Adam for all.
+    :param num_samples: draws of the inner layers for each row and step of training.
+    :param num_predict_samples: draws of the inner layers in predictions.
+    :param learning_rate: step size of Adam; it falls to 0 over the last quarter of the steps.
+    :param batch_size: rows of a minibatch.
+    :param max_iter: largest number of steps.
+    :param tol: rise of the smoothed bound (or of the held-out log density) that counts, nats per row.
+    :param n_iter_no_change: windows of 100 steps without such a rise, after which the learning rate falls to 0.
+    :param early_stopping: hold out rows, end when their log density has stopped rising, and keep the best parameters.
+    :param validation_fraction: of the rows, held out with `early_stopping`.
+    :param random_state: number or generator for held-out rows, inducing inputs, batches and draws; None for new ones in
+        every fit.
+    :param verbose: print a line of progress every 100 steps.
+
+    :ivar predictor_: the trained model in the units of the data, a `Predictor`. :ivar n_iter_: steps made.
+    :ivar bounds_: mean bound of each window of 100 steps of `fit`, nats per row.
+    :ivar validation_scores_: mean log density of the held-out rows after each window; empty without them.
+    :ivar n_features_in_: inputs. :ivar feature_names_in_: their names, if X was a data frame.
+    """
+
+    def __init__(
+        self,
+        num_layers: int = 2,
+        *,
+        num_inducing: int = 100,
+        likelihood: str = "auto",
+        hidden_dim: int | None = None,
+        preset: str = "modern",
+        natgrad: bool = False,
+        num_samples: int = 1,
+        num_predict_samples: int = 100,
+        learning_rate: float = 0.03,
+        batch_size: int = 1000,
+        max_iter: int = 5000,
+        tol: float = 1e-3,
+        n_iter_no_change: int = 5,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        random_state: int | np.random.RandomState | None = 0,
+        verbose: bool | int = False,
+    ) -> None:
+        self.num_layers = num_layers
+        self.num_inducing = num_inducing
+        self.likelihood = likelihood
+        self.hidden_dim = hidden_dim
+        self.preset = preset
+        self.natgrad = natgrad
+        self.num_samples = num_samples
+        self.num_predict_samples = num_predict_samples
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.tol = tol
+        self.n_iter_no_change = n_iter_no_change
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # Training.
+
+    def _fit(self, X: Array, Y: Array, class_names: Sequence[str] = ()) -> None:
+        """Train on checked arrays, [N, D] and [N, P]."""
+        schedule = Schedule(
+            self.max_iter,
+            self.batch_size,
+            self.tol,
+            self.n_iter_no_change,
+            validation_fraction=self.validation_fraction if self.early_stopping else 0.0,
+        )
+        seed = self._new_seed()
+        fitted = fit(
+            self._config(),
+            X,
+            Y,
+            training=TrainingConfig(self.learning_rate),
+            schedule=schedule,
+            class_names=class_names,
+            seed=seed,
+            show=print if self.verbose else None,
+        )
+        self._keep(fitted.predictor, fitted.trainer, seed)
+        self.n_iter_ = fitted.course.num_steps
+        self.bounds_, self.validation_scores_ = np.array(fitted.course.bounds), np.array(fitted.course.scores)
+        self._warn_if_poor(fitted, X, Y)
+
+    def _partial_fit(self, X: Array, Y: Array, class_names: Sequence[str] = ()) -> None:
+        """One pass over checked arrays, from the first of which the model is made."""
+        if not hasattr(self, "predictor_"):
+            seed, training = self._new_seed(), TrainingConfig(self.learning_rate)
+            made = start(self._config(), X, Y, training=training, class_names=class_names, seed=seed)
+            self._keep(*made, seed)
+            self.n_iter_ = 0
+        else:
+            count_rows(self.predictor_.model, len(X))
+        trainer, where = self._trainer_now(), {"first": self.n_iter_, "batch_size": self.batch_size, "seed": self._seed}
+        self.n_iter_ += pass_over(self.predictor_, trainer, X, Y, **where)
+
+    def _refuse(self, arguments: dict[str, Any]) -> None:
+        """A clear word on what `fit` does not take; `sample_weight=None` is what some callers say for no weights."""
+        if names := [name for name, value in arguments.items() if name != "sample_weight" or value is not None]:
+            raise TypeError(
+                f"{type(self).__name__}.fit takes X and y only, got {', '.join(names)}. Rows cannot be weighted: "
+                "leave sample_weight out, or draw rows in proportion to their weights."
+            )
+
+    def _config(self) -> ModelConfig:
+        return ModelConfig(
+            num_layers=self.num_layers,
+            num_inducing=self.num_inducing,
+            num_samples=self.num_samples,
+            num_predict_samples=self.num_predict_samples,
+            preset=self.preset,  # type: ignore[arg-type]
+            natgrad=self.natgrad,
+            hidden_dim=self.hidden_dim,
+            likelihood=self.likelihood,  # type: ignore[arg-type]
+        )
+
+    def _new_seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _keep(self, predictor: Predictor, trainer: Trainer, seed: int) -> None:
+        self.predictor_, self._trainer, self._seed = predictor, trainer, seed
+        self._float = np.dtype(gpflow.default_float()).name
+
+    def _warn_if_poor(self, fitted: Fitted, X: Array, Y: Array) -> None:
+        """Say so if the model is worse than least squares, or than one rate, or than the frequencies of classes."""
+        rows = np.random.default_rng(self._seed).permutation(len(X))[:CHECK_ROWS]
+        X, Y, predictor = X[rows], Y[rows], fitted.predictor
+        likelihood = self._config().for_task(predictor.task).likelihood
+        simple, log_density = baseline_log_density(likelihood, X, Y), predictor.predict(X, Y).log_density
+        if simple is None or log_density is None or np.mean(log_density) >= simple:
+            return
+        what = {"regression": "least squares" if likelihood != "poisson" else "one rate for all rows"}
+        warnings.warn(
+            f"after {fitted.course.num_steps} steps the model is worse than "
+            f"{what.get(predictor.task, 'the frequencies of the classes')} on its training rows: "
+            f"{np.mean(log_density):.3f} against {simple:.3f} nats per row. Raise max_iter, or lower tol.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+
+    # Prediction.
+
+    def _inputs(self, X: Any) -> Array:
+        check_is_fitted(self)
+        return np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
+
+    @contextmanager
+    def _in_float(self) -> Iterator[None]:
+        with float_type(self._float):
+            yield
+
+    # Copies and files.
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())
+        if "predictor_" in state:
+            with self._in_float(), tempfile.TemporaryDirectory() as folder:
+                self.predictor_.save(folder)
+                state["predictor_"] = {path.name: path.read_bytes() for path in Path(folder).iterdir()}
+            state["_trainer"] = [np.asarray(variable) for variable in self._trainer_now().optimizer.variables]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if "predictor_" in state:
+            with self._in_float(), tempfile.TemporaryDirectory() as folder:
+                for name, content in state["predictor_"].items():
+                    (Path(folder) / name).write_bytes(content)
+                self.predictor_ = Predictor.load(folder)
+
+    def _trainer_now(self) -> Trainer:
+        """The trainer, made again where the estimator comes from a pickle."""
+        if not isinstance(self._trainer, Trainer):
+            trainer = Trainer(self.predictor_.model, TrainingConfig(self.learning_rate))
+            for variable, value in zip(trainer.optimizer.variables, self._trainer, strict=True):
+                variable.assign(value)
+            self._trainer = trainer
+        return self._trainer
