@@ -87,9 +87,9 @@ def bikes(rng: np.random.Generator, n: int = 420) -> Made:
         "rentals": number(count, 0, thousands=","),
     }  # fmt: skip
     truth = {"date": day, "holiday": holiday.astype(float), "weather": weather, "temp": warmth, "humidity": damp}
-    return Made(
-        "bikes.csv", text(columns).encode(), "rentals", "regression", (), truth | {"wind": wind, "rentals": count}
-    )
+    truth |= {"wind": wind, "rentals": count}
+    flags = ("--date_parts=day,weekday",)  # the season is in the weather
+    return Made("bikes.csv", text(columns).encode(), "rentals", "regression", flags, truth)
 
 
 def sales(rng: np.random.Generator, n: int = 400) -> Made:
