@@ -211,8 +211,9 @@ def make_train_step(
             natgrad.minimize(lambda: model.training_loss(batch, seed=seed), [(last.q_mu, last.q_sqrt)])
         return {"elbo_nats": bound}
 
-    # Without AutoGraph, which nothing here needs, the first trace takes a quarter of the time.
-    return tf.function(step, jit_compile=jit_compile, autograph=False)
+    # Without AutoGraph, which nothing here needs, the first trace takes a quarter of the time. Batches of several
+    # sizes, as of a stream, need two traces.
+    return tf.function(step, jit_compile=jit_compile, autograph=False, reduce_retracing=True)
 
 
 def _is_left_to_natural_gradients(layer: Layer) -> bool:

@@ -226,10 +226,12 @@ def test_streams_of_labels(data: Any, eagerly: None) -> None:
 
 def test_learns_from_a_stream(data: Any) -> None:
     X, y = data
-    model = DeepGPRegressor(**{**SMALL, "natgrad": True, "batch_size": 30})
-    for _ in range(25):
-        model.partial_fit(X, y)
+    model = DeepGPRegressor(**{**TRAINED, "batch_size": 30})
+    for i in range(40):
+        model.partial_fit(X[: 90 - i % 3], y[: 90 - i % 3])
+        model.partial_fit(X[i % 4 : 20], y[i % 4 : 20])  # parts of several sizes
     assert model.score(X, y) > 0.9
+    assert model._trainer._step.experimental_get_tracing_count() <= 3
 
 
 # As a part of scikit-learn.
