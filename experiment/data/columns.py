@@ -175,13 +175,20 @@ def _read(
         raise ValueError(f"{what} must hold {_MEANING[column.kind]}, got values of type {values.type}; convert them.")
     found = {"date": days_of, "time": hours_of}.get(column.kind, floats_of)(values)
     if na_values:
-        found[np.isin(found, _missing_values(column, na_values))] = np.nan
+        found = _without(found, _missing_values(column, na_values))
     bad = ~np.isnan(found) & ~np.isin(found, (0, 1)) if column.kind == "boolean" else None
     return found, bad, [f"{value:.15g}" for value in found] if bad is not None and bad.any() else ()
 
 
+def _without(found: NDArray[np.float64], missing: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Values with NaN for those that stand for missing ones."""
+    return np.where(np.isin(found, missing), np.nan, found) if len(missing) else found
+
+
 def _missing_values(column: Column, na_values: Sequence[str]) -> NDArray[np.float64]:
     """The values that stand for missing ones in a typed source."""
+    if not na_values:
+        return np.empty(0)
     texts = pa.array([value.strip() for value in na_values], pa.string())
     if column.kind == "date":
         return times.read_dates(texts, times.iso_format(texts))
@@ -204,8 +211,7 @@ def _from_texts(
     if column.kind == "number" and style_of(column) == Style():
         plain = numerals.plain_numbers(values, missing_texts(na_values, markers=True))
         if plain is not None:
-            plain[np.isin(plain, _missing_values(column, na_values))] = np.nan
-            return plain, None, ()
+            return _without(plain, _missing_values(column, na_values)), None, ()
     cells = cells_of(values)
     is_word = column.kind == "boolean" and "true" not in {word.casefold() for word in column.true}
     missing = is_missing(cells.texts, na_values, markers=not is_word)

@@ -32,7 +32,7 @@ EXPONENT = "(?:[eE][-+]?[0-9]+)?"
 """The exponent of a number, or nothing, as a pattern."""
 
 
-_HEAD = 100
+_HEAD, _MANY = 100, 10_000
 
 
 class Style(NamedTuple):
@@ -49,7 +49,7 @@ def plain_numbers(values: pa.ChunkedArray | pa.Array, missing: Sequence[str] = M
 
     :param missing: texts that stand for a missing value.
     """
-    if len(values) > _HEAD and plain_numbers(values.slice(0, _HEAD), missing) is None:
+    if len(values) > _MANY and plain_numbers(values.slice(0, _HEAD), missing) is None:
         return None  # each text that is no number takes its time
     try:
         return _without_nan(values)
