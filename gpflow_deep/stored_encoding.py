@@ -25,6 +25,7 @@ from gpflow.likelihoods import HeteroskedasticTFPConditional
 from . import stored_keras
 from .stored_arrays import NUMBERS_AND_TEXT, Arrays
 from .stored_names import Refused, name_of_class, name_of_function
+from .upstream import TRACKING_PREFIX, distribution_class
 
 __all__ = ["BY_ARGUMENTS", "CONTAINERS", "LABORIOUS", "MAPPINGS", "TYPES", "Encoded", "check_attribute", "encode"]
 
@@ -42,9 +43,6 @@ LABORIOUS = (
 CONTAINERS = {kind.__name__: kind for kind in (tuple, set, frozenset)}
 MAPPINGS = {kind.__name__: kind for kind in (dict, OrderedDict)}
 TYPES = {kind.__name__: kind for kind in (bool, int, float, str)}
-
-#: Attributes by which TensorFlow tracks the others, for checkpoints.
-_TRACKING = "_self_"
 
 
 class Encoded(NamedTuple):
@@ -79,7 +77,7 @@ def encode(root: Any, name: str) -> Encoded:
 def check_attribute(cls: type, name: str) -> None:
     """Refuse what is no attribute of an object alone: special names, TensorFlow's, and properties of the class."""
     is_property = hasattr(_of_class(cls, name), "__set__")
-    if not name.isidentifier() or name.startswith(("__", _TRACKING)) or is_property:
+    if not name.isidentifier() or name.startswith(("__", TRACKING_PREFIX)) or is_property:
         raise Refused(f"has {name!r} among the attributes of {cls.__name__}")
 
 
@@ -224,7 +222,8 @@ class _Encoder:
         if any(getattr(base, "__slots__", ()) for base in type(value).__mro__):
             raise Refused("has __slots__")
         state = {name: item for name, item in vars(value).items() if _is_state(type(value), name)}
-        if (distribution := _distribution_class(value)) is not None:
+        is_conditional = isinstance(value, HeteroskedasticTFPConditional)
+        if is_conditional and (distribution := distribution_class(value)) is not None:
             node["distribution_class"] = self._class(distribution)
             del state["conditional_distribution"]
         for name in state:
@@ -268,17 +267,9 @@ class _Encoder:
 def _is_state(cls: Any, name: str) -> bool:
     """Whether neither the class nor TensorFlow makes the attribute again."""
     made_again = isinstance(_of_class(cls, name), functools.cached_property)
-    return not name.startswith(_TRACKING) and not made_again
+    return not name.startswith(TRACKING_PREFIX) and not made_again
 
 
 @functools.lru_cache(1024)
 def _of_class(cls: Any, name: str) -> Any:
     return inspect.getattr_static(cls, name, None)
-
-
-def _distribution_class(value: Any) -> Any:
-    """Of GPflow's likelihood whose constructor defines a function, the class which that function uses."""
-    if not isinstance(value, HeteroskedasticTFPConditional):
-        return None
-    function = inspect.unwrap(value.conditional_distribution)
-    return inspect.getclosurevars(function).nonlocals.get("distribution_class")

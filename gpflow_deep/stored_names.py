@@ -157,7 +157,13 @@ def find_function(name: str, given: Mapping[str, Any]) -> Callable[..., Any]:
 
 
 def _full_name(thing: Any) -> str:
-    return f"{getattr(thing, '__module__', None)}:{getattr(thing, '__qualname__', type(thing).__qualname__)}"
+    """In the outermost package that has it by its name, which stays when modules inside are moved."""
+    module, qualname = str(getattr(thing, "__module__", None)), getattr(thing, "__qualname__", type(thing).__qualname__)
+    parts = module.split(".")
+    outer = [".".join(parts[:end]) for end in range(1, len(parts))]
+    return next(
+        (name for name in (f"{home}:{qualname}" for home in outer) if _found(name) is thing), f"{module}:{qualname}"
+    )
 
 
 def _readable(name: str) -> str:

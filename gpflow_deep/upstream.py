@@ -4,12 +4,15 @@
   hand in the noise, but the methods that call it do not.
 * `Ordinal` has infinite outer bin edges, for which `erf` gives NaN in float64 on some processors. `FiniteOrdinal` is
   the same with large finite ones, in place of `Ordinal._scalar_log_prob` and `Ordinal._make_phi`.
+* `HeteroskedasticTFPConditional` keeps its distribution class in a variable of a function inside its constructor.
+* A `tf.Module` keeps what it tracks for checkpoints in attributes with a prefix.
 * `gpflow.set_trainable` sets `_trainable` of a distributed variable, but TensorFlow asks the variable's copies.
 """
 
 from __future__ import annotations
 
 import copy
+import inspect
 import math
 from collections.abc import Callable
 from functools import partial
@@ -17,9 +20,18 @@ from typing import Any
 
 import tensorflow as tf
 from gpflow.config import default_float, default_int
-from gpflow.likelihoods import Likelihood, MonteCarloLikelihood, Ordinal, SwitchedLikelihood
+from gpflow.likelihoods import (
+    HeteroskedasticTFPConditional,
+    Likelihood,
+    MonteCarloLikelihood,
+    Ordinal,
+    SwitchedLikelihood,
+)
 
-__all__ = ["Epsilon", "FiniteOrdinal", "mark_copies", "repaired"]
+__all__ = ["TRACKING_PREFIX", "Epsilon", "FiniteOrdinal", "distribution_class", "mark_copies", "repaired"]
+
+#: Of the attributes by which TensorFlow tracks the others of a module.
+TRACKING_PREFIX = "_self_"
 
 #: Stands for infinity among the bin edges of an ordinal likelihood, in units of its sigma.
 OUTER_EDGE = 1e10
@@ -91,6 +103,12 @@ def _inverse_probit(x: tf.Tensor) -> tf.Tensor:
     """GPflow's inverse probit, which keeps 1e-3 away from 0 and 1."""
     jitter = 1e-3
     return 0.5 * (1.0 + tf.math.erf(x / math.sqrt(2.0))) * (1 - 2 * jitter) + jitter
+
+
+def distribution_class(likelihood: HeteroskedasticTFPConditional) -> Any:
+    """The first argument of the likelihood's constructor; None if it has another `conditional_distribution` now."""
+    function = inspect.unwrap(likelihood.conditional_distribution)
+    return inspect.getclosurevars(function).nonlocals.get("distribution_class")
 
 
 def mark_copies(model: tf.Module) -> None:

@@ -21,6 +21,7 @@ from gpflow import Parameter, functions, kernels, likelihoods
 from gpflow.inducing_variables import (
     FallbackSeparateIndependentInducingVariables,
     FallbackSharedIndependentInducingVariables,
+    InducingPatches,
     InducingPoints,
     Multiscale,
     SeparateIndependentInducingVariables,
@@ -29,7 +30,20 @@ from gpflow.inducing_variables import (
 from gpflow.kernels.categorical import Categorical
 from gpflow.utilities import positive, set_trainable
 
-from gpflow_deep import DeepGP, DeepGPQuad, GaussHermite, MonteCarlo, SVGPLayer, load_model, modern, paper2017
+from gpflow_deep import (
+    BayesianLinearLayer,
+    ConvolutionalLayer,
+    DeepGP,
+    DeepGPQuad,
+    FeatureLayer,
+    GaussHermite,
+    MonteCarlo,
+    Patches,
+    SVGPLayer,
+    load_model,
+    modern,
+    paper2017,
+)
 
 tfb, tfd = tfp.bijectors, tfp.distributions
 
@@ -238,6 +252,17 @@ def of_likelihood(make: Callable[[], Any], Y: Callable[..., np.ndarray] = real, 
     return case
 
 
+def of_first(make: Callable[[np.random.Generator], Any], width: int) -> Case:
+    """A layer of another kind before a layer of Gaussian processes."""
+
+    def case(rng: np.random.Generator) -> Trained:
+        X = rng.normal(size=(N, D))
+        last = layer(rng, kernels.SquaredExponential(), rng.normal(size=(M, width)))
+        return Trained(deep(make(rng), last), X, real(rng, X))
+
+    return case
+
+
 def of_kernel(make: Callable[[], kernels.Kernel], columns: Callable[..., np.ndarray] | None = None) -> Case:
     """The kernel is in the first layer, so that it sees the data."""
 
@@ -400,6 +425,16 @@ KERNELS: dict[str, Case] = {
 }
 
 
+def network() -> Any:
+    parts = [keras.layers.Dense(4, activation="tanh"), keras.layers.BatchNormalization(), keras.layers.Dense(2)]
+    return keras.Sequential([keras.Input((D,), dtype="float64"), *parts])
+
+
+def patches(rng: np.random.Generator) -> SVGPLayer:
+    kernel = kernels.Convolutional(kernels.SquaredExponential(), [1, D], [1, 2])
+    return layer(rng, kernel, InducingPatches(rng.normal(size=(M, 2))))
+
+
 def two(make: Callable[[], kernels.Kernel] = kernels.SquaredExponential) -> list[kernels.Kernel]:
     return [make(), make()]
 
@@ -451,6 +486,14 @@ LAYERS: dict[str, Case] = {
     "not_whitened": of_layer(lambda rng: layer(rng, kernels.Matern12(), whiten=False, num_latent_gps=2)),
     "noise": of_layer(lambda rng: layer(rng, kernels.Matern12(), noise_variance=0.1, num_latent_gps=2)),
     "fast": of_layer(lambda rng: layer(rng, kernels.SquaredExponential(), precision="fast", num_latent_gps=2)),
+    "patches": of_layer(patches, P=1),
+    "convolutional": of_first(
+        lambda rng: ConvolutionalLayer(kernels.Matern32(), rng.normal(size=(M, 2)), Patches((1, D, 1), (1, 2)), 2), 4
+    ),
+    "bayesian_linear": of_first(lambda rng: BayesianLinearLayer(D, 2), 2),
+    "features_keras": of_first(lambda rng: FeatureLayer(network(), D), 2),
+    "features_module": of_first(lambda rng: FeatureLayer(Network(rng, [D, 4, 2]), D), 2),
+    "features_function": of_first(lambda rng: FeatureLayer(tf.sin, D), D),
     "input_propagation": of_layer(lambda rng: layer(rng, kernels.Matern12(), input_propagation=1), P=2),
 }
 

@@ -16,6 +16,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.keras import tf_keras
 
+import gpflow_deep
 from gpflow_deep.stored_names import (
     Refused,
     find_class,
@@ -64,6 +65,13 @@ class Kind(enum.Enum):
 )
 def test_classes_that_every_file_may_name(cls: type) -> None:
     assert find_class(name_of_class(cls), {}) is cls
+
+
+def test_a_name_is_that_of_the_outermost_package() -> None:
+    """So that a file outlives the moving of a module; names with inner modules are found, too."""
+    assert name_of_class(gpflow_deep.SVGPLayer) == "gpflow_deep:SVGPLayer"
+    assert name_of_class(gpflow.kernels.Matern12) == "gpflow.kernels:Matern12"
+    assert find_class("gpflow_deep.layers.svgp:SVGPLayer", {}) is gpflow_deep.SVGPLayer
 
 
 @pytest.mark.parametrize("function", [tf.exp, tf.math.softplus, tf.nn.relu, gpflow.likelihoods.utils.inv_probit])

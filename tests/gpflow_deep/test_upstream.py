@@ -8,10 +8,17 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
-from gpflow.likelihoods import GaussianMC, MonteCarloLikelihood, Ordinal, SwitchedLikelihood
+import tensorflow_probability as tfp
+from gpflow.likelihoods import (
+    GaussianMC,
+    HeteroskedasticTFPConditional,
+    MonteCarloLikelihood,
+    Ordinal,
+    SwitchedLikelihood,
+)
 
 import gpflow_deep
-from gpflow_deep.upstream import FiniteOrdinal, mark_copies, repaired
+from gpflow_deep.upstream import TRACKING_PREFIX, FiniteOrdinal, distribution_class, mark_copies, repaired
 
 SOURCES = sorted(Path(gpflow_deep.__file__).parent.rglob("*.py"))
 OWN = {"self", "cls"}
@@ -82,6 +89,23 @@ def test_parts_of_a_switched_likelihood_are_public() -> None:
     view = repaired(likelihood, tf.constant([1, 2]), lambda *_: tf.zeros([100, 1, 1], tf.float64))
     assert [type(part) for part in view.likelihoods] == [GaussianMC, FiniteOrdinal]
     assert [type(part) for part in likelihood.likelihoods] == [GaussianMC, Ordinal]
+
+
+def test_distribution_class_of_heteroskedastic_likelihoods() -> None:
+    likelihood = HeteroskedasticTFPConditional(tfp.distributions.Laplace)
+    assert distribution_class(likelihood) is tfp.distributions.Laplace
+    likelihood.conditional_distribution = tf.exp
+    assert distribution_class(likelihood) is None
+
+
+def test_prefix_of_the_attributes_that_track_others() -> None:
+    """Of a module with a variable and a list; a checkpoint that is restored may add to them."""
+    module = tf.Module()
+    before = set(vars(module))
+    module.variable, module.parts = tf.Variable(1.0), [tf.Variable(2.0)]
+    added = set(vars(module)) - before - {"variable", "parts"}
+    assert added
+    assert all(name.startswith(TRACKING_PREFIX) for name in added)
 
 
 def test_trainable_flag_of_variables() -> None:
