@@ -22,12 +22,14 @@ from typing import Any, NamedTuple
 import gpflow
 import numpy as np
 import tensorflow as tf
-from gpflow.likelihoods import Gaussian
 from numpy.typing import NDArray
 
+from . import likelihoods, mixture
 from .deep_gp import DeepGP
+from .forecasts import Forecast
+from .predictive import Predictive, predictive
 from .scaling import Scale, Units
-from .scores import Task, metrics, mixture_quantiles
+from .scores import Task, metrics
 from .serialization import load_model, save_model, whole_file
 from .stored_names import CustomObjects
 from .training import clear_errors
@@ -40,13 +42,26 @@ BATCH_ROWS = 10_000
 """Rows that are predicted together."""
 
 
+LIMITS = (0.025, 0.975)
+"""Levels of the quantiles that `predict` gives."""
+
+
+class _Pass(NamedTuple):
+    """Some rows that were pushed through the layers: inputs, weights [S] and moments [S, n, L] of the components."""
+
+    X: tf.Tensor
+    weights: tf.Tensor
+    means: tf.Tensor
+    variances: tf.Tensor
+
+
 class Predicted(NamedTuple):
     """What is said about N rows, in the units of the data.
 
     :ivar mean: of the targets, [N, P]; or the probability of label 1, [N, 1], or of each label, [N, C].
     :ivar std: standard deviations [N, P] of the targets; None for labels.
-    :ivar lower: and `upper`: limits [N, P] of the central 95%, which are quantiles of the mixture, for a Gaussian
-        likelihood; None for others.
+    :ivar lower: and `upper`: limits [N, P] of the central 95%, which are quantiles of the mixture; None for labels and
+        for likelihoods without a distribution function.
     :ivar log_density: log p(y_n) in nats, [N]; None without targets.
     """
 
@@ -138,44 +153,88 @@ class Predictor:
         return metrics(self.task, Y, predicted.mean, predicted.log_density)
 
     def predict(self, X: NDArray[Any], Y: NDArray[Any] | None = None, *, num_samples: int | None = None) -> Predicted:
-        """All that the model says about new rows: one factorisation, then products.
+        """All that the model says about new rows: one factorisation, and one pass through the layers.
 
         :param X: [N, D]. :param Y: targets [N, P] or labels [N, 1], for log densities; None if they are not known.
         :param num_samples: draws of the inner layers; the model's `num_predict_samples` if None.
         :raises FloatingPointError: if a factorisation fails.
         """
-        with clear_errors("prediction failed: "):
-            factors = self.model.cached_factors()
-            parts = [
-                self._predict(X[i : i + BATCH_ROWS], None if Y is None else Y[i : i + BATCH_ROWS], num_samples, factors)
-                for i in range(0, max(len(X), 1), BATCH_ROWS)
-            ]
-        fields = zip(*parts, strict=True)
-        return Predicted._make(None if values[0] is None else np.concatenate(values) for values in fields)
+        parts = [self._predict(part, some) for part, some in self._passes(X, Y, num_samples)]
+        return Predicted._make(None if v[0] is None else np.concatenate(v) for v in zip(*parts, strict=True))
 
-    def _predict(self, X: NDArray[Any], Y: NDArray[Any] | None, num_samples: int | None, factors: Any) -> Predicted:
-        model, scale, dtype = self.model, self.units.y, gpflow.default_float()
-        options = {"num_samples": num_samples, "factors": factors}
-        inputs = tf.constant(self.units.x.transform(X).astype(dtype))
-        mean, var = (np.asarray(moment, np.float64) for moment in model.predict_y(inputs, **options))
+    def quantiles(
+        self, X: NDArray[Any], levels: Sequence[float], *, num_samples: int | None = None
+    ) -> NDArray[np.float64]:
+        """Quantiles [levels, N, P] of the targets at X [N, D], in the units of the data.
+
+        :param levels: probabilities between 0 and 1. :param num_samples: as in `predict`.
+        :raises ValueError: if the targets are labels, or the likelihood has no distribution function.
+        """
+        parts = [self._distribution(part) for part, _ in self._passes(X, None, num_samples)]
+        return np.concatenate([part.quantiles(levels) for part in parts], axis=1)
+
+    def forecast(self, X: NDArray[Any], Y: NDArray[Any]) -> Forecast:
+        """What `gpflow_deep.evaluation.evaluate` judges: means, log densities and distributions, of all rows at once.
+
+        :param X: [N, D]. :param Y: targets [N, P], or labels [N, 1].
+        """
+        with clear_errors("prediction failed: "):
+            ((part, _),) = self._passes(X, Y, None, batch_rows=max(len(X), 1))
+            predicted = self._predict(part, Y, with_limits=False)
+        if predicted.log_density is None:
+            raise ValueError("a forecast needs the targets of its rows, got none.")
+        found = self._distribution_or_none(part) if self.task == "regression" else None
+        return Forecast(predicted.log_density, predicted.mean, found)
+
+    def _passes(
+        self, X: NDArray[Any], Y: NDArray[Any] | None, num_samples: int | None, *, batch_rows: int = BATCH_ROWS
+    ) -> Iterator[tuple[_Pass, NDArray[Any] | None]]:
+        """Some rows at a time, pushed through the layers once, with one factorisation for all."""
+        model, dtype = self.model, gpflow.default_float()
+        with clear_errors("prediction failed: "):
+            factors = model.cached_factors()
+            weights = model.component_weights(num_samples)
+            for i in range(0, max(len(X), 1), batch_rows):
+                inputs = tf.constant(self.units.x.transform(X[i : i + batch_rows]).astype(dtype))
+                moments = model.predict_components(inputs, num_samples=num_samples, factors=factors)
+                yield _Pass(inputs, weights, *moments), None if Y is None else Y[i : i + batch_rows]
+
+    def _predict(self, part: _Pass, Y: NDArray[Any] | None, *, with_limits: bool = True) -> Predicted:
+        likelihood, seed, scale = self.model.likelihood, self.model.likelihood_seed(), self.units.y
+        X, weights, means, variances = part
+        each = likelihoods.predict_mean_and_var(likelihood, X, means, variances, seed)
+        mean, var = (np.asarray(moment, np.float64) for moment in mixture.moments(weights, *each))
         predicted = Predicted(mean)
         if self.task == "regression":
             predicted = Predicted(scale.inverse_transform(mean), np.sqrt(var) * scale.scale)
-            if isinstance(model.likelihood, Gaussian):
-                means, variances = model.predict_components(inputs, **options)
-                limits = mixture_quantiles(means, variances + model.likelihood.variance, [0.025, 0.975])
-                lower, upper = map(scale.inverse_transform, limits)
+            if with_limits and (found := self._distribution_or_none(part)) is not None:
+                lower, upper = found.quantiles(LIMITS)
                 predicted = predicted._replace(lower=lower, upper=upper)
         if Y is not None:
-            targets = tf.constant(scale.transform(Y).astype(dtype))
-            log_density = np.asarray(model.predict_log_density((inputs, targets), **options), np.float64)
+            targets = tf.constant(scale.transform(Y).astype(gpflow.default_float()))
+            of_each = likelihoods.predict_log_density(likelihood, X, means, variances, targets, seed)
+            log_density = np.asarray(mixture.log_density(weights, of_each), np.float64)
             predicted = predicted._replace(log_density=log_density - scale.log_volume)
         return predicted
+
+    def _distribution(self, part: _Pass) -> Predictive:
+        X, weights, means, variances = (np.asarray(array) for array in part)
+        scale = self.units.y
+        return predictive(
+            self.model.likelihood, X, means, variances, weights=weights, offset=scale.mean, scale=scale.scale
+        )
+
+    def _distribution_or_none(self, part: _Pass) -> Predictive | None:
+        """None for likelihoods without a distribution function."""
+        try:
+            return self._distribution(part)
+        except ValueError:
+            return None
 
     def columns(self, predicted: Predicted) -> dict[str, NDArray[Any]]:
         """Predictions as the columns of a table, [N] each.
 
-        Regression: "mean", "std" and, for a Gaussian likelihood, "lower" and "upper"; with the target's name behind
+        Regression: "mean", "std" and the limits of the central 95%, "lower" and "upper"; with the target's name behind
         them if there are several. Labels: "label" and "probability_NAME" for each. Both: "log_density" if it is known.
         """
         columns: dict[str, NDArray[Any]] = {}

@@ -1,18 +1,15 @@
-"""How good predictions are, from arrays; and quantiles of Gaussian mixtures, which is what a deep GP predicts."""
+"""How good predictions are, from arrays; the score of mixtures of Gaussians among them."""
 
-from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtr
 from scipy.stats import rankdata
 
 Task = Literal["regression", "binary", "multiclass"]
 
-__all__ = ["area_under_curve", "gaussian_mixture_crps", "metrics", "mixture_quantiles"]
-
-_CHUNK_FLOATS = 4_000_000
+__all__ = ["area_under_curve", "gaussian_mixture_crps", "metrics"]
 
 
 def metrics(task: Task, Y: NDArray[Any], mean: NDArray[Any], log_density: NDArray[Any]) -> dict[str, float]:
@@ -53,30 +50,6 @@ def area_under_curve(labels: NDArray[Any], scores: NDArray[Any]) -> float:
     return (rank_sum - num_ones * (num_ones + 1) / 2) / (num_ones * num_zeros)
 
 
-def mixture_quantiles(
-    means: NDArray[Any], variances: NDArray[Any], probabilities: Sequence[float]
-) -> list[NDArray[np.float64]]:
-    """Quantiles of equally weighted mixtures of S Gaussians, by bisection of the distribution function.
-
-    :param means: [S, N, P].
-    :param variances: positive, [S, N, P].
-    :param probabilities: each in (0, 1).
-    :return: for each probability an array [N, P], exact to about 1e-12 of the mixture's spread.
-    :raises ValueError: if a probability is not in (0, 1) or a variance is not positive.
-    """
-    if not all(0 < p < 1 for p in probabilities):
-        raise ValueError(f"probabilities of quantiles must be between 0 and 1, got {list(probabilities)}.")
-    if not np.all(variances > 0):
-        raise ValueError(f"variances of a mixture must be positive, the smallest is {np.min(variances)}.")
-    means, deviations = np.asarray(means, np.float64), np.sqrt(np.asarray(variances, np.float64))
-    rows = max(1, _CHUNK_FLOATS // (means.shape[0] * means.shape[2]))
-    starts = range(0, means.shape[1], rows)
-    return [
-        np.concatenate([_quantile(means[:, i : i + rows], deviations[:, i : i + rows], p) for i in starts])
-        for p in probabilities
-    ]
-
-
 def gaussian_mixture_crps(
     weights: NDArray[Any], means: NDArray[Any], variances: NDArray[Any], Y: NDArray[Any]
 ) -> NDArray[np.float64]:
@@ -99,14 +72,3 @@ def gaussian_mixture_crps(
     for weight, mean, variance in zip(weights, means, variances, strict=True):
         score -= 0.5 * weight * np.tensordot(weights, distance(means - mean, variances + variance), axes=1)
     return score
-
-
-def _quantile(means: NDArray[np.float64], deviations: NDArray[np.float64], probability: float) -> NDArray[np.float64]:
-    # The quantile lies between the smallest and the largest quantile of the components.
-    bound = abs(float(ndtri(probability))) + 1e-9
-    low, high = np.min(means - bound * deviations, axis=0), np.max(means + bound * deviations, axis=0)
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        is_below = np.mean(ndtr((middle - means) / deviations), axis=0) < probability
-        low, high = np.where(is_below, middle, low), np.where(is_below, high, middle)
-    return np.asarray(0.5 * (low + high))

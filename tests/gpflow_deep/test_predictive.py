@@ -22,7 +22,7 @@ from gpflow.likelihoods import (
 )
 from scipy import integrate, stats
 
-from gpflow_deep.predictive import predictive, root
+from gpflow_deep.predictive import gaussian, predictive, root
 from gpflow_deep.scores import gaussian_mixture_crps
 
 LEVELS = [0.025, 0.3, 0.5, 0.975]
@@ -254,3 +254,18 @@ def test_roots_of_hard_functions_take_few_steps():
 def test_a_root_at_an_end_is_that_end():
     ends = root(lambda x: x, np.array([0.0, -3.0]), np.array([5.0, 0.0]), np.full(2, 1e-12))
     np.testing.assert_array_equal(ends, [0.0, 0.0])
+
+
+def test_quantiles_of_one_gaussian(rng):
+    mean, variance = rng.normal(size=(1, 5, 2)), rng.uniform(0.1, 4.0, size=(1, 5, 2))
+    levels = [0.025, 0.5, 0.9]
+    for level, got in zip(levels, gaussian(np.ones(1), mean, variance).quantiles(levels), strict=True):
+        np.testing.assert_allclose(got, stats.norm.ppf(level, mean[0], np.sqrt(variance[0])), atol=1e-10)
+
+
+def test_quantiles_of_components_far_apart(rng):
+    """There the mean and 1.96 standard deviations to either side would be far off."""
+    mean, variance = 10 * rng.normal(size=(7, 4, 3)), rng.uniform(0.01, 1.0, size=(7, 4, 3))
+    levels = [0.001, 0.3, 0.975]
+    for level, got in zip(levels, gaussian(np.full(7, 1 / 7), mean, variance).quantiles(levels), strict=True):
+        np.testing.assert_allclose(stats.norm.cdf(got, mean, np.sqrt(variance)).mean(axis=0), level, atol=1e-9)

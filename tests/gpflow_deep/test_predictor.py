@@ -11,6 +11,7 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from gpflow_deep import DeepGP, ModelConfig, Predicted, Predictor, Scale, Units, float_type, predictor
+from gpflow_deep.evaluation import evaluate
 from tests.gpflow_deep import oracles
 from tests.gpflow_deep.builders import make_data, make_model
 
@@ -175,11 +176,66 @@ def test_interval_says_what_it_is(rng: np.random.Generator) -> None:
     np.testing.assert_array_equal(lower, gaussian.lower)
     np.testing.assert_array_equal(upper, gaussian.upper)
     other: Any = Predictor(make_model(rng, likelihood=gpflow.likelihoods.StudentT(scale=0.3)), _units()).predict(X, Y)
-    assert other.lower is None
-    lower, upper, what = other.interval
-    assert (what, other.std is None) == ("2 std. dev.", False)
+    assert other.interval[2] == "95%"
+    found: Any = Predicted(other.mean, other.std)  # as of a likelihood without a distribution function
+    lower, upper, what = found.interval
+    assert what == "2 std. dev."
     np.testing.assert_allclose((upper - lower) / 4, other.std, rtol=1e-12)
     np.testing.assert_allclose((upper + lower) / 2, other.mean, rtol=1e-12)
+
+
+@pytest.mark.parametrize("likelihood", [None, gpflow.likelihoods.StudentT(scale=0.3)], ids=["gaussian", "studentt"])
+def test_quantiles_are_those_of_what_is_predicted(likelihood: Any, rng: np.random.Generator) -> None:
+    """Of draws of y: the share below a quantile is its level, within 5 standard errors."""
+    X, Y = _raw(_units(), *make_data(rng))
+    options = {} if likelihood is None else {"likelihood": likelihood}
+    known = Predictor(make_model(rng, (2, 1), **options), _units())
+    predicted: Any = known.predict(X, Y)
+    found = known.quantiles(X, [0.025, 0.2, 0.975])
+    assert found.shape == (3, *Y.shape)
+    np.testing.assert_allclose(found[0], predicted.lower, rtol=1e-9)
+    np.testing.assert_allclose(found[2], predicted.upper, rtol=1e-9)
+    forecast: Any = known.forecast(X, Y)
+    np.testing.assert_allclose(forecast.predictive.cdf(found[1]), 0.2, atol=1e-9)
+    np.testing.assert_allclose(forecast.log_density, predicted.log_density, rtol=1e-9)
+    np.testing.assert_allclose(forecast.mean, predicted.mean, rtol=1e-9)
+    model, units = known.model, known.units
+    means, variances = (np.asarray(m) for m in model.predict_components(units.x.transform(X)))
+    draws = 20_000
+    some = rng.integers(len(means), size=draws)
+    f = means[some] + np.sqrt(variances[some]) * rng.normal(size=(draws, *Y.shape))
+    if likelihood is None:
+        y = f + np.sqrt(np.asarray(model.likelihood.variance)) * rng.normal(size=f.shape)
+    else:
+        y = f + 0.3 * rng.standard_t(3.0, size=f.shape)
+    share = np.mean(units.y.inverse_transform(y) <= found[1], axis=0)
+    np.testing.assert_allclose(share, 0.2, atol=5 * np.sqrt(0.2 * 0.8 / draws))
+
+
+def test_labels_have_no_quantiles(rng: np.random.Generator) -> None:
+    x, y = make_data(rng)
+    units = Units(_units().x, Scale.identity(1))
+    model = make_model(rng, likelihood=gpflow.likelihoods.Bernoulli())
+    known = Predictor(model, units, task="binary", class_names=("no", "yes"))
+    X = units.x.inverse_transform(x)
+    with pytest.raises(ValueError, match="labels have no quantiles"):
+        known.quantiles(X, [0.5])
+    forecast = known.forecast(X, (y > 0).astype(np.int64))
+    assert forecast.predictive is None
+
+
+def test_scores_in_the_units_of_the_data(rng: np.random.Generator) -> None:
+    """Targets in a unit a thousand times smaller: the mean log density shifts by -log 1000, RMSE and CRPS grow."""
+    x, y = make_data(rng)
+    model, units = make_model(rng, (2, 1)), _units()
+    X, Y = _raw(units, x, y)
+    scaled = Units(units.x, Scale(1000 * units.y.mean, 1000 * units.y.scale))
+    plain: Any = evaluate(Predictor(model, units), (X, Y))
+    large: Any = evaluate(Predictor(model, scaled), (X, 1000 * Y))
+    np.testing.assert_allclose(large.log_density.value, plain.log_density.value - np.log(1000), rtol=1e-12)
+    np.testing.assert_allclose(large.rmse, 1000 * np.array(plain.rmse), rtol=1e-9)
+    np.testing.assert_allclose(large.crps, 1000 * np.array(plain.crps), rtol=1e-9)
+    assert large.coverage == plain.coverage
 
 
 def test_evaluate_follows_the_parameters(rng: np.random.Generator) -> None:

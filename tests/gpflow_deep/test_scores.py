@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
-from scipy import stats
 from sklearn.metrics import roc_auc_score
 
-from gpflow_deep.scores import area_under_curve, metrics, mixture_quantiles
+from gpflow_deep.scores import area_under_curve, metrics
 
 
 def test_regression_metrics() -> None:
@@ -34,23 +33,3 @@ def test_area_under_curve_equals_scikit_learns(rng: np.random.Generator) -> None
     assert area_under_curve(labels, scores) == pytest.approx(roc_auc_score(labels, scores), abs=1e-12)
     with pytest.raises(ValueError, match="labels must hold both 0 and 1, got 0 and 3"):
         area_under_curve(np.ones(3), np.zeros(3))
-
-
-def test_quantiles_of_one_gaussian(rng: np.random.Generator) -> None:
-    mean, var = rng.normal(size=(1, 5, 2)), rng.uniform(0.1, 4.0, size=(1, 5, 2))
-    for p, got in zip((0.025, 0.5, 0.9), mixture_quantiles(mean, var, [0.025, 0.5, 0.9]), strict=True):
-        np.testing.assert_allclose(got, stats.norm.ppf(p, mean[0], np.sqrt(var[0])), atol=1e-10)
-
-
-def test_quantiles_invert_the_distribution_function(rng: np.random.Generator) -> None:
-    """F(quantile(p)) = p, for mixtures whose components lie far apart: there mean +- 1.96 std would be far off."""
-    mean, var = 10 * rng.normal(size=(7, 4, 3)), rng.uniform(0.01, 1.0, size=(7, 4, 3))
-    for p, got in zip((0.001, 0.3, 0.975), mixture_quantiles(mean, var, [0.001, 0.3, 0.975]), strict=True):
-        np.testing.assert_allclose(stats.norm.cdf(got, mean, np.sqrt(var)).mean(axis=0), p, atol=1e-9)
-
-
-def test_quantiles_refuse_bad_input() -> None:
-    with pytest.raises(ValueError, match=r"between 0 and 1, got \[1.5\]"):
-        mixture_quantiles(np.zeros([1, 1, 1]), np.ones([1, 1, 1]), [1.5])
-    with pytest.raises(ValueError, match=r"must be positive, the smallest is 0\.0"):
-        mixture_quantiles(np.zeros([1, 1, 1]), np.zeros([1, 1, 1]), [0.5])
