@@ -39,7 +39,15 @@ setup(
         "gpu": ["tensorflow[and-cuda]>=2.19,<2.22"],
         "atari": ["ale-py>=0.10"],  # frames of Atari games for darn
         "packed": ["numba>=0.60,<1"],  # compiled popcount for packed binary networks
-        "test": ["mypy>=1.10", "numba>=0.60,<1", "pymbar>=4,<5", "pytest>=8", "pytest-xdist>=3.5", "ruff>=0.6"],
+        "test": [
+            "mypy>=1.10",
+            "numba>=0.60,<1",
+            "polars>=1",
+            "pymbar>=4,<5",
+            "pytest>=8",
+            "pytest-xdist>=3.5",
+            "ruff>=0.6",
+        ],
         "plots": ["matplotlib>=3.8"],
         "benchmarks": ["gpflux==0.4.5"],  # the other deep GP library on GPflow, to compare speed and bounds with
     },

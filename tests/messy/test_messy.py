@@ -6,7 +6,6 @@ import io
 import lzma
 import re
 import zipfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,37 +15,20 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 
-from experiment.cli.flags import group, parse
 from experiment.data.columns import parse as parse_cells
 from experiment.data.forced import forced_columns
 from experiment.data.inference import infer_columns
 from experiment.data.sources import read_source
-from experiment.data.spec import TableSpec
 from experiment.data.tables import read_table
 from scripts import predict_dgp, train_dgp
 from tests.messy.by_hand import PREPARED
+from tests.messy.comparison import spec_of
 from tests.messy.make_tables import FOLDER, TABLES, make
 from tests.messy.writing import Made
 from tests.scripts.running import called, result_of
 
 SHORT = ("--num_layers=1", "--num_inducing=10", "--num_steps=3", "--noprogress", "--compare=")
 DAY = np.timedelta64(86400, "s")
-
-
-@dataclass(frozen=True)
-class Flags:
-    """Those of a table.
-
-    :param data: the file.
-    """
-
-    data: str
-    table: TableSpec = group()
-
-
-def spec_of(made: Made) -> TableSpec:
-    """What the flags of a table say."""
-    return parse(Flags, [f"--data={made.file}", f"--target={made.target}", *made.flags], "test").table
 
 
 def unpacked(name: str, content: bytes) -> Any:

@@ -10,8 +10,9 @@ from experiment.data.schema import Schema
 from experiment.data.streams import scan
 from experiment.data.tables import read_table
 from experiment.data.views import Source
+from tests.messy.comparison import spec_of
 from tests.messy.make_tables import FOLDER, TABLES, make
-from tests.messy.test_messy import spec_of, unpacked
+from tests.messy.test_messy import unpacked
 
 LINES = [name for name in TABLES if name not in ("machines", "lab", "wine")]  # these cannot be cut into pieces
 
