@@ -99,7 +99,7 @@ def read_text(
     :raises ValueError: naming `where` and the row: a row with more or fewer values than there are columns, a quotation
         mark that is never closed, or text in another encoding.
     """
-    source = io.BytesIO(stream) if isinstance(stream, bytes) else stream
+    pieces = _sealed(io.BytesIO(stream) if isinstance(stream, bytes) else stream, dialect)
     names = [str(d) for d in range(len(dialect.names))]
     ragged: list[pa.csv.InvalidRow] = []
 
@@ -111,7 +111,7 @@ def read_text(
 
     try:
         table = pa.csv.read_csv(
-            io.BufferedReader(Pieces(_sealed(source, dialect)), PIECE),
+            io.BufferedReader(Pieces(pieces), PIECE),
             read_options=pa.csv.ReadOptions(column_names=names, use_threads=False, block_size=_BLOCK),
             parse_options=pa.csv.ParseOptions(
                 delimiter=dialect.delimiter, newlines_in_values=True, invalid_row_handler=judge
@@ -125,9 +125,8 @@ def read_text(
         raise ValueError(_unreadable(error, where)) from error
     last = table.num_rows - 1
     if any(column[last].as_py() != _SEAL for column in table.columns):
-        raise ValueError(
-            f"{where} has a quotation mark in row {last - has_header + first_row} (from 0) never closed; mend it."
-        )
+        row = last - has_header + first_row
+        raise ValueError(f"{where} has a quotation mark in row {row} (from 0) that is never closed; mend it.")
     return table.slice(int(has_header), last - has_header).rename_columns(list(dialect.names))
 
 

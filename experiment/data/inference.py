@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 
 from experiment.data import notes
 from experiment.data.cells import Contents, cells_of, is_missing, matches, missing_texts, one_chunk
-from experiment.data.columns import Column, Kind, misfit
+from experiment.data.columns import Column, misfit
 from experiment.data.forced import SIGNS, Forced
 from experiment.data.formats import find_date_format, find_time_format
 from experiment.data.numerals import Style, numbers, plain_numbers
 from experiment.data.styles import Found, Shapes, Sign, decimal_of, find_style, is_code, shapes_of, style_of
 from experiment.data.times import read_times
 from experiment.data.typed import decoded, floats_of, kind_of_type, texts_of
-from experiment.data.words import ID_NOTE, MAX_LEVELS, boolean_column, is_id_name, text_column
+from experiment.data.words import ID_NOTE, MAX_LEVELS, boolean_column, is_id, is_id_name, text_column
 
 __all__ = ["MAX_LEVELS", "infer", "infer_columns"]
 
@@ -123,21 +123,26 @@ def _looked_at(
     if forced is not None and forced.kind == "date" and pa.types.is_integer(values.type):
         values, kind = texts_of(values), "text"
     if kind != "text":
-        return _typed_column(name, values, where, forced), ""
+        return _typed_column(name, values, where, forced, na_values), ""
     if forced is None or forced.kind == "number":
         plain = _plain(values, na_values)
         if plain is not None:
             sign, found = plain
-            if forced is None and _is_id(name, values, found):
+            if forced is None and is_id(name, values, found):
                 return Column(name, "ignored", note=ID_NOTE), ""
             return Column(name, "number", note=notes.of_values(name, found)), sign
+    return _read(_contents(name, where, values, na_values), forced, na_values, is_tolerant)
+
+
+def _contents(name: str, where: str, values: pa.ChunkedArray, na_values: Sequence[str]) -> Contents:
     cells = cells_of(values)
     counts = cells.counts()
-    missing = is_missing(cells.texts, na_values, markers=True)
-    return _read(Contents(name, where, cells, counts, ~missing & (counts > 0)), forced, na_values, is_tolerant)
+    return Contents(name, where, cells, counts, ~is_missing(cells.texts, na_values, markers=True) & (counts > 0))
 
 
-def _typed_column(name: str, values: pa.ChunkedArray, where: str, forced: Forced | None) -> Column:
+def _typed_column(
+    name: str, values: pa.ChunkedArray, where: str, forced: Forced | None, na_values: Sequence[str]
+) -> Column:
     kind = kind_of_type(values.type)
     if kind == "empty" or (forced is None and values.null_count == len(values)):
         return Column(name, "ignored", note=_EMPTY_NOTE)
@@ -152,14 +157,16 @@ def _typed_column(name: str, values: pa.ChunkedArray, where: str, forced: Forced
         found = floats_of(values)
         if np.isnan(found).all():
             return Column(name, "ignored", note=_EMPTY_NOTE)
-        if _is_id(name, values, found):
+        if is_id(name, values, found):
             return Column(name, "ignored", note=ID_NOTE)
         return Column(name, "number", note=notes.of_values(name, found))
     if kind == "boolean":
         return Column(name, "boolean", true=("True",), false=("False",))
     if kind == "time":
         return Column(name, "time", note="durations in hours" if pa.types.is_duration(values.type) else "")
-    return Column(name, cast(Kind, kind), note=notes.of_levels(texts_of(values), ()) if kind == "category" else "")
+    if kind == "category":
+        return text_column(_contents(name, where, texts_of(values), na_values), na_values, "")
+    return Column(name, "date")
 
 
 def _plain(values: pa.ChunkedArray, na_values: Sequence[str]) -> tuple[Sign, NDArray[np.float64]] | None:
@@ -170,8 +177,10 @@ def _plain(values: pa.ChunkedArray, na_values: Sequence[str]) -> tuple[Sign, NDA
     found = plain_numbers(values, missing_texts(na_values, markers=False))
     if found is None or np.isnan(found).all():
         return None
-    if not is_decimal and pc.any(pc.and_(pc.starts_with(values, "0"), pc.greater(pc.binary_length(values), 1))).as_py():
-        return None
+    if not is_decimal:  # 01234 is a code
+        texts = pc.utf8_ltrim_whitespace(values)
+        if pc.any(pc.and_(pc.starts_with(texts, "0"), pc.greater(pc.binary_length(texts), 1))).as_py():
+            return None
     return "." if is_decimal else "", found
 
 
@@ -215,7 +224,7 @@ def _as_numbers(contents: Contents, *, is_forced: bool, is_tolerant: bool) -> _N
             return _Numbers(contents, is_tolerant, cast(Sign, read[0].decimal), read=read)
         shapes = shapes_of(contents.cells.texts)
     found = find_style(contents, shapes, any_unit=is_forced)
-    if found is not None and (is_forced or not is_code(shapes, found)):
+    if found is not None and (is_forced or not is_code(contents, found)):
         return _Numbers(contents, is_tolerant, found.decimal, seen=(shapes, found))
     if is_forced:
         bad = contents.is_value & ~shapes.is_number
@@ -234,7 +243,7 @@ def _read_surely(some: Contents, shapes: Shapes, contents: Contents) -> tuple[St
     except ValueError:
         return None
     texts = contents.cells.texts
-    if found is None or found.doubt or is_code(shapes, found):
+    if found is None or found.doubt or is_code(some, found):
         return None
     if not found.decimal and matches(texts, "(?s:.*)[.,](?s:.*)").any():
         return None
@@ -263,9 +272,9 @@ def _number_column(pending: _Numbers, forced: Forced | None, signs: Set[str], de
     return replace(column, note=notes.of_numbers(contents, style, values))
 
 
-def _unit_note(contents: Contents, shapes: Shapes | None) -> str:
+def _unit_note(contents: Contents, shapes: Shapes) -> str:
     """That a text of numbers with a unit that is not known could be read as numbers."""
-    if shapes is None or contents.share(shapes.is_number & matches(contents.cells.texts, "[0-9](?s:.*)")) < 1:
+    if contents.share(shapes.is_number & matches(contents.cells.texts, "[0-9](?s:.*)")) < 1:
         return ""
     units = {shapes.units[unit] for unit in set(shapes.unit[contents.is_value])}
     return f"--numeric reads {contents.example(shapes.is_number)} as a number" if len(units) == 1 else ""
@@ -279,13 +288,6 @@ def _check_digits(contents: Contents) -> None:
     if odd.any() and contents.share(odd | ~np.isnan(numbers(texts, Style()))) > 0.5:
         row, text, count = contents.cells.first(odd & contents.is_value)
         raise ValueError(_misfit(contents, Column(contents.name, "number"), text, row, count))
-
-
-def _is_id(name: str, values: pa.ChunkedArray, found: NDArray[np.float64]) -> bool:
-    """Whether a column of numbers is an id by its name and by its values: whole and all different."""
-    if not is_id_name(name) or len(values) < 2 or values.null_count:
-        return False
-    return bool((found == np.round(found)).all()) and pc.count_distinct(values).as_py() == len(values)
 
 
 def _misfit(contents: Contents, column: Column, text: str, row: int, count: int) -> str:

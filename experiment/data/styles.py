@@ -188,11 +188,10 @@ def style_of(contents: Contents, shapes: Shapes, found: Found, decimal: Sign) ->
     return Style(decimal or ".", thousands if count else "", found.unit, found.has_parentheses)
 
 
-def is_code(shapes: Shapes, found: Found) -> bool:
+def is_code(contents: Contents, found: Found) -> bool:
     """Whether numbers are digits alone of which some begin with a zero, such as 01234."""
-    digits = shapes.body.filter(pa.array(found.is_number & ~shapes.is_open))
-    has_zero = matches(digits, "0[0-9]+").any()
-    return bool(not found.unit and has_zero and matches(digits, "[0-9]+").all())
+    texts = contents.cells.texts.filter(pa.array(found.is_number))
+    return bool(matches(texts, "[0-9]+").all() and matches(texts, "0[0-9]+").any())
 
 
 class _Edge(NamedTuple):

@@ -12,7 +12,7 @@ from experiment.data import notes
 from experiment.data.cells import Contents, is_missing
 from experiment.data.columns import Column
 
-__all__ = ["ID_NOTE", "MAX_LEVELS", "boolean_column", "is_id_name", "text_column"]
+__all__ = ["ID_NOTE", "MAX_LEVELS", "boolean_column", "is_id", "is_id_name", "text_column"]
 
 MAX_LEVELS = 50
 """Most levels that a category may have."""
@@ -34,6 +34,13 @@ _ID = re.compile(
 def is_id_name(name: str) -> bool:
     """Whether the name of a column says that it is an id."""
     return _ID.fullmatch(name) is not None
+
+
+def is_id(name: str, values: pa.ChunkedArray, found: NDArray[np.float64]) -> bool:
+    """Whether a column of numbers is an id by its name and by its values: whole and all different."""
+    if not is_id_name(name) or len(values) < 2 or values.null_count:
+        return False
+    return bool((found == np.round(found)).all()) and pc.count_distinct(values).as_py() == len(values)
 
 
 def boolean_column(contents: Contents, na_values: Sequence[str]) -> Column | None:

@@ -52,6 +52,7 @@ def _parse(cells: Sequence[str | None], column: Column, **options: Any) -> list[
         (["1'234.5", "2\u2019000"], [1234.5, 2000], '"1\'234.5" is 1234.5'),
         (["(5)", "6", "7"], [-5, 6, 7], "'(5)' is -5"),
         (["007.5", "1.5"], [7.5, 1.5], ""),
+        (["-05", "07"], [-5, 7], ""),
         (["1.234", "2.345"], [1.234, 2.345], ""),
         (["20200131", "20200201"], [20200131, 20200201], "--dates=c reads them as dates"),
         (["20200131", "20201301"], [20200131, 20201301], ""),
@@ -149,6 +150,7 @@ def test_booleans(cells: list[str], true: tuple[str, ...], false: tuple[str, ...
         (["yes", "no", "NA"], ["yes", "no", "NA"], "'NA' is a level (--na_values=NA makes it missing)"),
         (["NY", "ny", "LA"], ["NY", "ny", "LA"], "'NY', 'ny' are different levels"),
         (["01234", "12345"], ["01234", "12345"], "digits with leading zeros; --numeric reads them as numbers"),
+        ([" 01234", "12345 "], ["01234", "12345"], "digits with leading zeros; --numeric reads them as numbers"),
         (["12 apples", "3 apples"], ["12 apples", "3 apples"], "--numeric reads '12 apples' in row 0 as a number"),
         (["N", "N"], ["N", "N"], ""),
         (["true", "false", "maybe"], ["true", "false", "maybe"], ""),
@@ -406,6 +408,15 @@ def test_types_of_other_sources() -> None:
         with pytest.raises(ValueError, match=r"column 'a' of F must hold numbers, texts.*--ignore=a"):
             infer("a", pa.nulls(2, kind), where="F")
         assert infer("a", pa.nulls(2, kind), where="F", forced=Forced("ignored")).kind == "ignored"
+
+
+def test_categories_of_many_levels_are_text() -> None:
+    for count, kind in ((50, "category"), (51, "text")):
+        values = pa.array([f"n{i % count}" for i in range(120)]).dictionary_encode()
+        assert infer("c", values, where="F").kind == kind
+        assert infer("c", values, where="F", forced=Forced("category")).kind == "category"
+    assert infer("c", pa.array([f"n{i}" for i in range(20)]).dictionary_encode(), where="F").kind == "text"
+    assert infer("id", pa.array(["u", "v"]).dictionary_encode(), where="F").kind == "ignored"
 
 
 def test_flags_and_types() -> None:
