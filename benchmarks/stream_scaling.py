@@ -13,9 +13,11 @@ group, 2^22 in a file) are generated; then a new process scans them and makes Ad
     wait        part of that time spent waiting for the batch, in percent
     memory      largest resident size of the process in MB, and how much of it the data added since TensorFlow was ready
 
-"flat" is the largest median step over the smallest. Then the formats are compared (read, at the first N), and with
---replicas the step of one device and of two logical devices of the CPU with one thread each: efficiency is the time of
-one device over twice that of two. The estimate for 10^9 rows uses the figures of the largest N, for two epochs.
+"flat" is the largest median step over the smallest. Then the formats are compared (scan and read, at the first N): of
+the same numbers, and of a mixed table, in which a column of five levels, one of yes and no and one of dates with times
+take the place of three inputs. With --replicas the step of one device and of two logical devices of the CPU with one
+thread each is measured: efficiency is the time of one device over twice that of two. The estimate for 10^9 rows uses
+the figures of the largest N, for two epochs.
 """
 
 import multiprocessing
@@ -40,10 +42,10 @@ from absl import app, flags
 
 import gpflow_deep
 from experiment.data.rows import Part
-from experiment.data.streams.presets import numeric
+from experiment.data.spec import TableSpec
+from experiment.data.streams import own
 from experiment.data.streams.reader import BatchReader
 from experiment.data.streams.scan import scan
-from experiment.data.streams.shards import open_shards
 from experiment.data.streams.stream import Stream
 from experiment.files import write_json
 from experiment.run import devices
@@ -67,19 +69,25 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_string("output", None, "Write the results to this JSON file.", flag_values=fv)
 
 
-def table(rows: int, number: int) -> dict[str, np.ndarray]:
-    """Columns of file `number`: a smooth function of the inputs, and noise."""
+def table(rows: int, number: int, is_mixed: bool = False) -> dict[str, np.ndarray]:
+    """Columns of file `number`: a smooth function of the inputs, and noise; three of them levels, words and dates."""
     rng = np.random.default_rng([0, number])
     X = rng.standard_normal((INPUTS, rows), dtype=np.float32)
     y = np.sin(2 * X[0]) + np.cos(X[1] * X[2]) + 0.3 * rng.standard_normal(rows, dtype=np.float32)
-    return {**{f"x{d}": column for d, column in enumerate(X)}, "y": y}
+    columns = {**{f"x{d}": column for d, column in enumerate(X)}, "y": y}
+    if is_mixed:
+        columns["x0"] = np.array(["red", "green", "blue", "black", "white"], dtype=object)[rng.integers(0, 5, rows)]
+        columns["x1"] = np.where(X[1] > 0, "yes", "no").astype(object)
+        columns["x2"] = np.datetime64("2019-01-01T00:00:00") + rng.integers(0, 700 * 86400, rows)
+    return columns
 
 
-def generate(folder: Path, rows: int, suffix: str = "parquet") -> int:
+def generate(folder: Path, rows: int, suffix: str = "parquet", is_mixed: bool = False) -> int:
     """Write the files; returns their bytes."""
     folder.mkdir(parents=True)
     for number, start in enumerate(range(0, rows, FILE_ROWS)):
-        columns, path = table(min(FILE_ROWS, rows - start), number), folder / f"part-{number:05d}.{suffix}"
+        columns = table(min(FILE_ROWS, rows - start), number, is_mixed)
+        path = folder / f"part-{number:05d}.{suffix}"
         if suffix == "parquet":
             pa.parquet.write_table(
                 pa.table(columns), path, row_group_size=ROW_GROUP, compression="none", use_dictionary=False
@@ -109,8 +117,7 @@ def open_stream(folder: Path) -> tuple[Stream, float]:
     """The files after one pass, and the seconds it took."""
     start = time.perf_counter()
     suffix = next(folder.iterdir()).suffix
-    preset = numeric(f"{folder}/*{suffix}", target="y")
-    stream = scan(open_shards(f"{folder}/*{suffix}", layouts=preset.layouts), preset)
+    stream = scan(*own.open_table(f"{folder}/*{suffix}", TableSpec(target=("y",))))
     return stream, time.perf_counter() - start
 
 
@@ -238,12 +245,13 @@ def main(argv: Sequence[str]) -> None:
                 flush=True,
             )
         rows = int(FLAGS.rows[0])
-        for suffix in ("parquet", "csv", "tfrecord"):
-            folder = base / suffix
-            size = generate(folder, rows, suffix)
+        for name in ("parquet", "csv", "tfrecord", "parquet_mixed", "csv_mixed"):
+            folder, (suffix, _, mixed) = base / name, name.partition("_")
+            size = generate(folder, rows, suffix, is_mixed=bool(mixed))
             found = in_process(read_speed, folder, threads=FLAGS.threads)
-            metrics["formats"][suffix] = {"bytes": size, **found}
-            print(f"{suffix}: {size / rows:.0f} bytes a row, {found['read_rows_per_second'] / 1e6:.2f} million rows/s")
+            metrics["formats"][name] = {"bytes": size, **found}
+            scanned, read = (found[f"{what}_rows_per_second"] / 1e6 for what in ("scan", "read"))
+            print(f"{name}: {size / rows:.0f} bytes a row, million rows/s: scan {scanned:.2f}, read {read:.2f}")
         if FLAGS.replicas:
             one, two = (in_process(replicated, base / "parquet", FLAGS.steps, FLAGS.layers, n) for n in (1, 2))
             metrics["replicas"] = {"one_ms": 1e3 * one, "two_ms": 1e3 * two, "efficiency": one / (2 * two)}

@@ -195,7 +195,7 @@ def features_of(columns: Iterable[Column], survey: Survey, spec: TableSpec, wher
     :raises ValueError: naming all columns with too many levels, and the flags that help; or an input whose name would
         not be the only one.
     """
-    features, too_many = [], dict[str, int]()
+    features, too_many = [], dict[str, str]()
     for column in columns:
         facts = survey.facts.get(column.name, Facts())
         levels, rare = _levels(facts.counts, spec.rare)
@@ -206,8 +206,9 @@ def features_of(columns: Iterable[Column], survey: Survey, spec: TableSpec, wher
                 replace(column, kind="category"),
             )
         if not is_allowed:
-            too_many[column.name] = len(facts.counts)
-        features.append(Feature(column, levels, rare, _parts(facts, spec), facts.num_missing))
+            why = column.note.partition("different texts")[2]
+            too_many[column.name] = f"{len(facts.counts)} different texts{why}"
+        features.append(Feature(column, levels, rare, _parts(column, facts, spec), facts.num_missing))
     if too_many:
         _refuse_levels(too_many, spec, where)
     counts = collections.Counter(name for feature in features for name in feature.names)
@@ -226,22 +227,27 @@ def _levels(counts: Mapping[str, int], rare: int | None) -> tuple[tuple[str, ...
     return levels, tuple(sorted(set(counts) - set(levels)))
 
 
-def _parts(facts: Facts, spec: TableSpec) -> tuple[DatePart, ...]:
-    """Parts of a date that vary, of those that are wanted; the day of the year if its season was seen twice."""
+def _parts(column: Column, facts: Facts, spec: TableSpec) -> tuple[DatePart, ...]:
+    """Parts of a date that vary, of those that are wanted: the day of the year if its season was seen twice, the weekday
+    unless dates are written without a day."""
     if not facts.low:
         return ()
     ranges = dict(zip(PARTS, np.subtract(facts.high, facts.low), strict=True))
-    wanted = spec.date_parts or [part for part in PARTS if part != "day_of_year" or ranges["day"] > _YEAR]
+    has_day = not column.date_format or "%d" in column.date_format
+    says_more = {"day_of_year": ranges["day"] > _YEAR, "weekday": has_day}
+    wanted = spec.date_parts or [part for part in PARTS if says_more.get(part, True)]
     return tuple(part for part in PARTS if part in wanted and ranges[part] > 0) or ("day",)
 
 
-def _refuse_levels(too_many: Mapping[str, int], spec: TableSpec, where: str) -> None:
-    names, shown = ",".join(too_many), ", ".join(f"{name!r} ({count})" for name, count in too_many.items())
+def _refuse_levels(too_many: Mapping[str, str], spec: TableSpec, where: str) -> None:
+    first = list(too_many)[:MAX_NAMED]
+    more = f" and {len(too_many) - len(first)} more columns" if len(too_many) > len(first) else ""
+    names = ",".join(first) + (",..." if more else "")
     cure = "--rare=N, which joins the levels of fewer than N rows" + (
-        "" if spec.rare is None else f", with N above {spec.rare}"
+        f", with N above {spec.rare}" if spec.rare else ""
     )
     raise ValueError(
-        f"{where} has text of too many different values in {shown}; leave it out with --ignore={names}, or make "
-        f"columns of its levels with {cure} (so that at most {MAX_LEVELS} are left, or {MAX_FORCED_LEVELS} with "
-        f"--categorical={names})."
+        f"{where} has too many levels in {', '.join(f'{name!r} ({too_many[name]})' for name in first)}{more}; leave it out "
+        f"with --ignore={names}, or make columns of its levels with {cure} (so that at most {MAX_LEVELS} are left, or "
+        f"{MAX_FORCED_LEVELS} with --categorical={names})."
     )

@@ -19,7 +19,7 @@ import pytest
 
 from experiment.data.streams.scan import StreamSpec
 from experiment.data.supply import Division, load
-from experiment.data.views import Source
+from experiment.data.views import Source, TableSpec
 from gpflow_deep import Predictor
 from scripts.train_dgp import main
 from tests.scripts.running import SCRIPTS, Finished, called, environment, workers
@@ -57,6 +57,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     good = pd.read_parquet(folder / "data" / "part0.parquet")
     for name, table in {
         "nan": good.assign(b=np.where(np.arange(150) == 40, np.nan, good["b"])),
+        "infinite": good.assign(b=np.where(np.arange(150) == 40, np.inf, good["b"])),
         "changed": good.rename(columns={"b": "c"}),
         "text": good.assign(b="no number"),
     }.items():
@@ -70,14 +71,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 ERRORS: list[tuple[list[str], str]] = [
-    (["--data=nan"], r"part1.parquet row 40 \(from 0\): 'b' must be a number, got nan .*--bad_rows=drop"),
+    (["--data=nan"], r"the stream 'nan' has missing values in 'b' \(1\); give --missing=impute"),
+    (["--data=infinite"], r"part1.parquet row 40 \(from 0\): 'b' must be a number, got inf .*--bad_rows=drop"),
     (["--data=changed"], "part1.parquet must have the columns of the stream .* lacks 'b'"),
-    (["--data=text"], "part1.parquet must have numbers in column 'b', got text"),
+    (["--data=text"], r"'b' of text/part1.parquet must hold numbers, .* first 'no number' in row 0 .*first rows of a stream"),
     (["--data=broken"], "part1.parquet cannot be read: .*get it again or leave it out"),
     (["--data=nowhere"], "'nowhere' must name .parquet, .csv or .tfrecord files, but there are none"),
-    (["--target=z"], "--target must be a column of the stream, got 'z'"),
+    (["--target=z"], "--target must name columns of data/part0.parquet to part2.parquet, got 'z'"),
     (["--max_rows=10"], "--max_rows is for data in memory"),
-    (["--stream_preset=taxi"], "--target, --task and --features describe other files"),
+    (["--stream_preset=taxi"], "--target describes your own table; leave it out, or --stream_preset"),
     (["--batch_size=1000"], "a stream must have at least the 1000 training rows of a batch"),
     (["--strategy=multi_worker"], "needs the environment variable TF_CONFIG"),
 ]
@@ -132,14 +134,15 @@ def test_scales_are_those_of_all_training_rows(folder: Path, once: Finished) -> 
     """Not of the sample in memory; and scores are in the units of the target, whose deviation is about 0.7."""
     assert once.code == 0
     stored = json.loads((folder / "once" / "inputs.json").read_text())
-    source, spec = Source(data=str(folder / "data" / "*.parquet"), target="y"), StreamSpec(stream=True)
-    stream = load(source, Division(), spec, seed=0).stream
+    source, spec = Source(data=str(folder / "data" / "*.parquet")), StreamSpec(stream=True)
+    stream = load(source, Division(), spec, table=TableSpec(target=("y",)), seed=0).stream
     assert stream is not None
     everything = stream.samples["train"]  # 100,000 rows would fit
     assert len(everything.X) == stream.counts["train"] > 50
     np.testing.assert_allclose(stored["x_scale"]["mean"], everything.X.mean(axis=0), rtol=1e-12)
     np.testing.assert_allclose(stored["y_scale"]["scale"], everything.Y.std(axis=0), rtol=1e-12)
-    predictor, test = Predictor.load(folder / "once"), load(source, Division(), SAMPLED, seed=0).rows.test
+    predictor = Predictor.load(folder / "once")
+    test = load(source, Division(), SAMPLED, table=TableSpec(target=("y",)), seed=0).rows.test
     assert result(folder / "once")["models"]["gp"]["test"] == pytest.approx(predictor.score(*test), rel=1e-9)
 
 

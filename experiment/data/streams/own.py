@@ -59,7 +59,7 @@ def open_table(pattern: str, spec: TableSpec, *, progress: bool = False) -> tupl
     if head.hint:
         survey = counting.count(shards, known, spec, progress=progress)
         columns = counting.grown(known, survey)
-    schema = Schema.of(columns, spec.target, survey, spec, where=f"the stream {pattern}")
+    schema = Schema.of(columns, spec.target, survey, spec, where=f"the stream {pattern!r}")
     return shards, _preset(schema, spec, pattern)
 
 

@@ -238,7 +238,7 @@ def _stream(shards: Shards, preset: StreamPreset, settings: dict[str, Any], foun
         name = preset.target_names[constant[0]]
         raise ValueError(f"the target {name!r} must vary, got {y.low[constant[0]]} in every training row.")
     if counts["bad"]:
-        logging.warning("%d of %d rows are damaged and left out.", counts["bad"], table.sum())
+        logging.warning("%d of %d rows cannot be read or miss values, and are left out.", counts["bad"], table.sum())
     samples = {PARTS[part]: sample.rows() for part, sample in found.samples.items() if counts[PARTS[part]]}
     class_names = _class_names(preset, y, samples)
     if class_names:
