@@ -228,8 +228,10 @@ def _levels(counts: Mapping[str, int], rare: int | None) -> tuple[tuple[str, ...
 
 
 def _parts(column: Column, facts: Facts, spec: TableSpec) -> tuple[DatePart, ...]:
-    """Parts of a date that vary, of those that are wanted: the day of the year if its season was seen twice, the weekday
-    unless dates are written without a day."""
+    """Parts of a date that vary, of those that are wanted.
+
+    Without --date_parts the day of the year is one if a season was seen twice, the weekday if dates have a day.
+    """
     if not facts.low:
         return ()
     ranges = dict(zip(PARTS, np.subtract(facts.high, facts.low), strict=True))
@@ -247,7 +249,7 @@ def _refuse_levels(too_many: Mapping[str, str], spec: TableSpec, where: str) -> 
         f", with N above {spec.rare}" if spec.rare else ""
     )
     raise ValueError(
-        f"{where} has too many levels in {', '.join(f'{name!r} ({too_many[name]})' for name in first)}{more}; leave it out "
-        f"with --ignore={names}, or make columns of its levels with {cure} (so that at most {MAX_LEVELS} are left, or "
-        f"{MAX_FORCED_LEVELS} with --categorical={names})."
+        f"{where} has too many levels in {', '.join(f'{name!r} ({too_many[name]})' for name in first)}{more}; leave it "
+        f"out with --ignore={names}, or make columns of its levels with {cure} (so that at most {MAX_LEVELS} are left, "
+        f"or {MAX_FORCED_LEVELS} with --categorical={names})."
     )

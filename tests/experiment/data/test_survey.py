@@ -119,6 +119,15 @@ def test_parts_of_dates_that_vary(
     assert feature.parts == parts
 
 
+@pytest.mark.parametrize(
+    ("form", "parts"), [("%Y-%m", ("day",)), ("%d %b %Y", ("day", "weekday")), ("", ("day", "weekday"))]
+)
+def test_dates_without_a_day_have_no_weekday(form: str, parts: tuple[str, ...]) -> None:
+    survey = Survey(9, {"d": Facts(low=(17900, 5, 0, 0), high=(18200, 300, 6, 0))})
+    (feature,) = features_of([Column("d", "date", date_format=form)], survey, TableSpec(), "here")
+    assert feature.parts == parts
+
+
 def test_inputs_have_different_names() -> None:
     kinds = [Column("a", "category"), Column("a=b", "category")]
     facts = {"a": Facts(counts={"b=c": 3, "missing": 2}, num_missing=4), "a=b": Facts(counts={"d": 9})}

@@ -219,7 +219,7 @@ def _levels(count: int, rows: int = 2, **rare: int) -> pd.DataFrame:
 def test_text_column_may_have_50_levels() -> None:
     assert read(_levels(50), target="t").parts["all"].X.shape == (100, 50)
     with pytest.raises(
-        ValueError, match=r"text of too many different values in 'c' \(51\); leave it out with --ignore=c"
+        ValueError, match=r"too many levels in 'c' \(51 different texts\); leave it out with --ignore=c"
     ):
         read(_levels(51), target="t")
 
@@ -227,9 +227,8 @@ def test_text_column_may_have_50_levels() -> None:
 def test_text_of_too_many_values_is_one_error_for_all_columns() -> None:
     frame = pd.DataFrame({"name": [f"n{i}" for i in range(60)], "a": np.arange(60.0), "t": np.arange(60) / 3})
     frame["ticket"] = [f"t{i}" for i in range(55)] + ["t0"] * 5
-    message = (
-        r"in 'name' \(60\), 'ticket' \(55\); leave it out with --ignore=name,ticket, or .* --rare=N, .*=name,ticket"
-    )
+    counts = r"'name' \(60 different texts\), 'ticket' \(55 different texts\)"
+    message = f"in {counts}; leave it out with --ignore=name,ticket, or .* --rare=N, .*=name,ticket"
     with pytest.raises(ValueError, match=message):
         read(frame, target="t")
     data = read(frame, target="t", ignore=("name", "ticket"))
@@ -247,9 +246,26 @@ def test_missing_values_of_many_columns_are_counted() -> None:
         read(frame, target="t")
 
 
+def test_why_numbers_are_text_is_said() -> None:
+    codes = [str(10000 + i) for i in range(99)] + ["01234"]
+    frame = pd.DataFrame({"zip": codes, "t": np.arange(100) / 3})
+    message = r"'zip' \(100 different texts; digits with leading zeros; --numeric reads them as numbers\); leave it out"
+    with pytest.raises(ValueError, match=message):
+        read(frame, target="t")
+    assert read(frame, target="t", numeric=("zip",)).parts["all"].X[-1, 0] == 1234
+
+
+def test_very_many_columns_of_text_are_counted() -> None:
+    texts = {f"name{d}": [f"{d}-{i}" for i in range(60)] for d in range(30)}
+    with pytest.raises(ValueError, match=r"'name19' \(60 .*\) and 10 more columns; .*--ignore=name0,.*,name19,\.\.\.,"):
+        read(pd.DataFrame({**texts, "a": np.arange(60.0), "t": np.arange(60) / 3}), target="t")
+
+
 def test_categorical_takes_more_levels_up_to_a_limit() -> None:
     assert read(_levels(60), target="t", categorical=("c",)).parts["all"].X.shape == (120, 60)
-    with pytest.raises(ValueError, match=r"in 'c' \(1001\); .*--rare=N, .* or 1000 with --categorical=c"):
+    with pytest.raises(
+        ValueError, match=r"in 'c' \(1001 different texts\); .*--rare=N, .* or 1000 with --categorical=c"
+    ):
         read(_levels(1001), target="t", categorical=("c",))
 
 
@@ -276,7 +292,7 @@ def test_rare_alone_makes_text_of_many_values_usable() -> None:
     data = read(_levels(4, 9, **many), target="t", rare=5)
     assert data.feature_names == ("c=level0", "c=level1", "c=level2", "c=level3", "c=(rare)")
     with pytest.raises(
-        ValueError, match=r"'c' \(60\); .*--rare=N, .*, with N above 2"
+        ValueError, match=r"'c' \(60 different texts\); .*--rare=N, .*, with N above 2"
     ):  # each is rare: no level is left
         read(_levels(0, 0, **many), target="t", rare=2)
 
