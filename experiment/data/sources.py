@@ -127,7 +127,7 @@ def _parquet_columns(path: Path) -> pa.Table:
 
 def _frame_columns(frame: Any, where: str) -> pa.Table:
     if isinstance(frame, pd.DataFrame):
-        names = ["" if np.isscalar(name) and pd.isna(name) else str(name) for name in frame.columns]
+        names = ["" if name is None or (np.isscalar(name) and pd.isna(name)) else str(name) for name in frame.columns]
         check_names(names, where)
         columns = [_pandas_column(frame.iloc[:, d], f"column {name!r} of {where}") for d, name in enumerate(names)]
         return pa.table(dict(zip(names, columns, strict=True)))
