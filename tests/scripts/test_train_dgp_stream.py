@@ -21,6 +21,7 @@ from experiment.data.streams.scan import StreamSpec
 from experiment.data.supply import Division, load
 from experiment.data.views import Source, TableSpec
 from gpflow_deep import Predictor
+from scripts import predict_dgp
 from scripts.train_dgp import main
 from tests.scripts.running import SCRIPTS, Finished, called, environment, workers
 
@@ -74,7 +75,10 @@ ERRORS: list[tuple[list[str], str]] = [
     (["--data=nan"], r"the stream 'nan' has missing values in 'b' \(1\); give --missing=impute"),
     (["--data=infinite"], r"part1.parquet row 40 \(from 0\): 'b' must be a number, got inf .*--bad_rows=drop"),
     (["--data=changed"], "part1.parquet must have the columns of the stream .* lacks 'b'"),
-    (["--data=text"], r"'b' of text/part1.parquet must hold numbers, .* first 'no number' in row 0 .*first rows of a stream"),
+    (
+        ["--data=text"],
+        r"'b' of text/part1.parquet must hold numbers, .* first 'no number' in row 0 .*first rows of a stream",
+    ),
     (["--data=broken"], "part1.parquet cannot be read: .*get it again or leave it out"),
     (["--data=nowhere"], "'nowhere' must name .parquet, .csv or .tfrecord files, but there are none"),
     (["--target=z"], "--target must name columns of data/part0.parquet to part2.parquet, got 'z'"),
@@ -146,6 +150,29 @@ def test_scales_are_those_of_all_training_rows(folder: Path, once: Finished) -> 
     assert result(folder / "once")["models"]["gp"]["test"] == pytest.approx(predictor.score(*test), rel=1e-9)
 
 
+def test_a_mixed_table_is_trained_resumed_and_predicted(folder: Path) -> None:
+    """Semicolons, decimal commas, levels, missing values: read as in memory, and new rows alike."""
+    rng = np.random.default_rng(1)
+    (folder / "mixed").mkdir()
+    for number in range(2):
+        frame = pd.DataFrame({"a": rng.normal(size=150), "c": rng.choice(["red", "blue"], 150)})
+        frame["y"] = frame["a"] + (frame["c"] == "red")
+        frame.loc[::9, "a"] = np.nan
+        frame.to_csv(folder / "mixed" / f"part{number}.csv", index=False, sep=";", decimal=",")
+    flags = ["--data=mixed/*.csv", "--missing=impute", "--compare="]
+    first = call(folder, "mixed_once", *flags, f"--num_steps={STEPS}")
+    assert first.code == 0, first.err
+    assert re.search(r"a +number +34 missing; .* a, a=missing\n", first.out)
+    assert re.search(r"c +category +2 levels: blue, red +c=blue, c=red\n", first.out)
+    assert call(folder, "mixed_halves", *flags, "--num_steps=5").code == 0
+    assert call(folder, "mixed_halves", *flags, f"--num_steps={STEPS}", "--resume").code == 0
+    assert_same_run(folder / "mixed_once", folder / "mixed_halves")
+    (folder / "new.csv").write_text("c;y;a\nred;1,5;0,5\nblue;0;\n")
+    asked = [f"--run_dir={folder / 'mixed_once'}", f"--data={folder / 'new.csv'}", f"--output={folder / 'out.csv'}"]
+    assert called(predict_dgp.main, "predict_dgp.py", folder, asked).code == 0
+    assert np.isfinite(pd.read_csv(folder / "out.csv").to_numpy()).all()
+
+
 def test_resumed_run_is_the_same_in_every_bit(folder: Path, once: Finished) -> None:
     assert call(folder, "halves", "--num_steps=5").code == 0
     assert call(folder, "halves", f"--num_steps={STEPS}", "--resume").code == 0
@@ -172,6 +199,7 @@ _FORKS = """
 import json, os, resource, sys
 from experiment import cli
 from experiment.run import devices
+from scripts import predict_dgp
 from scripts.train_dgp import main
 path = sys.argv[1]
 print("READY", flush=True)
