@@ -67,6 +67,11 @@ def dialect_of(head: bytes, where: str, *, is_whole: bool, names_optional: bool 
     delimiter = _delimiter(rows, where)
     if not rows[delimiter]:
         raise ValueError(f"{where} is empty; check how it was written.")
+    if _are_spaced_numbers(rows[delimiter]):
+        raise ValueError(
+            f"{where} must have commas, semicolons, tabs or bars between its columns, got "
+            f"{rows[delimiter][-1][0][:40]!r}; spaces are no delimiter, convert it."
+        )
     header = [name.strip() for name in rows[delimiter][0]]
     if any(_NUMBER.fullmatch(name) for name in header):
         if names_optional:
@@ -217,6 +222,13 @@ def _rows(text: str, delimiter: str, where: str, is_whole: bool) -> list[list[st
     except csv.Error as error:
         raise ValueError(f"{where} is no readable, complete CSV file in UTF-8 ({error}); write it again.") from error
     return rows if is_whole or len(rows) < 2 else rows[:-1]
+
+
+def _are_spaced_numbers(rows: list[list[str]]) -> bool:
+    """Whether rows of one column hold as many words as the header, two or more, and all of them are numbers."""
+    words = [row[0].split() for row in rows if len(row) == 1]
+    has_many = len(words) == len(rows) > 1 and {len(row) for row in words} == {max(2, len(words[0]))}
+    return has_many and all(_NUMBER.fullmatch(word) for row in words[1:] for word in row)
 
 
 def _delimiter(rows: dict[str, list[list[str]]], where: str) -> str:

@@ -197,7 +197,9 @@ def _read(
         if isinstance(result, _Numbers):
             return result, result.decimal
         if result == "code":
-            return text_column(contents, na_values, "digits with leading zeros; --numeric reads them as numbers"), ""
+            is_code_text = matches(contents.cells.texts, "0[0-9]+")
+            note = f"digits with leading zeros, {contents.example(is_code_text)}; --numeric={name} reads numbers"
+            return text_column(contents, na_values, note), ""
         hint = result
     form = find_date_format(contents, how, is_forced=forced is not None, is_tolerant=is_tolerant)
     if form is not None:

@@ -43,8 +43,7 @@ def floats_of(values: pa.ChunkedArray) -> NDArray[np.float64]:
     kind = values.type
     if pa.types.is_boolean(kind):
         values = values.cast(pa.uint8())
-    if kind == pa.float16():
-        values = values.cast(pa.float32())
+    values = _not_half(values)
     if pa.types.is_decimal(kind):
         values = values.cast(pa.string())  # then they are correctly rounded
     found = pc.fill_null(values.cast(pa.float64(), safe=False), np.nan)
@@ -68,9 +67,16 @@ def texts_of(values: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_boolean(kind):
         yes, no = pa.scalar("True"), pa.scalar("False")
         return pa.chunked_array([pc.if_else(chunk, yes, no) for chunk in values.chunks], pa.string())
-    if kind == pa.float16():
-        values = values.cast(pa.float32())
+    values = _not_half(values)
     return values if pa.types.is_string(kind) else values.cast(pa.string())
+
+
+def _not_half(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Numbers of half precision as single ones, by NumPy: early versions of Arrow cannot."""
+    if values.type != pa.float16():
+        return values
+    chunks = [pa.array(chunk.to_numpy(zero_copy_only=False).astype(np.float32)) for chunk in values.chunks]
+    return pa.chunked_array(chunks, pa.float32())
 
 
 def _scaled(values: pa.ChunkedArray, unit_seconds: int) -> NDArray[np.float64]:

@@ -71,6 +71,8 @@ def test_cells_are_as_they_are_written(text: str | bytes, expected: dict[str, li
     ("text", "message"),
     [
         ("", r"F\.csv is empty"),
+        ("a b y\n1 2 3\n4 5 6\n", r"between its columns, got '4 5 6'; spaces are no delimiter"),
+        ("1 0\n0 1\n", "spaces are no delimiter"),
         (" \n\n", r"F\.csv is empty"),
         ("1,2\n3,4\n", r"first line of F\.csv must hold column names, got numbers \(1, \.\.\.\)"),
         ("a,-1.5e3\n3,4\n", "must hold column names"),

@@ -149,8 +149,16 @@ def test_booleans(cells: list[str], true: tuple[str, ...], false: tuple[str, ...
         (["NA", "DE", "?"], ["NA", "DE", "?"], "'NA', '?' are levels (--na_values=NA makes it missing)"),
         (["yes", "no", "NA"], ["yes", "no", "NA"], "'NA' is a level (--na_values=NA makes it missing)"),
         (["NY", "ny", "LA"], ["NY", "ny", "LA"], "'NY', 'ny' are different levels"),
-        (["01234", "12345"], ["01234", "12345"], "digits with leading zeros; --numeric reads them as numbers"),
-        ([" 01234", "12345 "], ["01234", "12345"], "digits with leading zeros; --numeric reads them as numbers"),
+        (
+            ["12345", "01234"],
+            ["12345", "01234"],
+            "digits with leading zeros, '01234' in row 1; --numeric=c reads numbers",
+        ),
+        (
+            [" 01234", "12345 "],
+            ["01234", "12345"],
+            "digits with leading zeros, '01234' in row 0; --numeric=c reads numbers",
+        ),
         (["12 apples", "3 apples"], ["12 apples", "3 apples"], "--numeric reads '12 apples' in row 0 as a number"),
         (["N", "N"], ["N", "N"], ""),
         (["true", "false", "maybe"], ["true", "false", "maybe"], ""),
