@@ -145,7 +145,7 @@ class _Decoder:
         match node:
             case {"object": str(name), "state": dict(state), "number": int(number)}:
                 made = self._numbered(number, object.__new__(find_class(name, self._given)))
-                if "distribution_class" in node:
+                if "distribution_class" in node and isinstance(made, HeteroskedasticTFPConditional):
                     distribution = find_class(node["distribution_class"], self._given, tfp.distributions.Distribution)
                     HeteroskedasticTFPConditional.__init__(made, distribution)
                 self._fill(made, state)
