@@ -50,6 +50,7 @@ class Facts:
     :param is_whole: of a target of numbers: all are whole, and there are at most `MAX_LABELS` different ones.
     :param low: of a date: the least of each of its parts; () without any.
     :param high: the largest, likewise.
+    :param is_number: whether the counts are of the numbers of a target.
     """
 
     num_missing: int = 0
@@ -57,19 +58,22 @@ class Facts:
     is_whole: bool = True
     low: tuple[float, ...] = ()
     high: tuple[float, ...] = ()
+    is_number: bool = False
 
     def merge(self, other: "Facts") -> "Facts":
         """The facts of the cells of both."""
         counts = collections.Counter(self.counts)
         counts.update(other.counts)
-        is_whole = self.is_whole and other.is_whole
+        is_number = self.is_number or other.is_number
+        is_whole = self.is_whole and other.is_whole and not (is_number and len(counts) > MAX_LABELS)
         lows, highs = ([facts for facts in pair if facts] for pair in ((self.low, other.low), (self.high, other.high)))
         return Facts(
             self.num_missing + other.num_missing,
-            dict(counts),
+            dict(counts) if is_whole else {},
             is_whole,
             tuple(map(min, zip(*lows, strict=True))),
             tuple(map(max, zip(*highs, strict=True))),
+            is_number,
         )
 
 
@@ -160,7 +164,7 @@ def _facts(values: NDArray[Any], column: Column, *, is_target: bool) -> Facts:
     if len(different) > MAX_LABELS or not is_whole:
         return Facts(num_missing, is_whole=False)
     names = (_label(value, column) for value in different)
-    return Facts(num_missing, dict(zip(names, map(int, counts), strict=True)))
+    return Facts(num_missing, dict(zip(names, map(int, counts), strict=True)), is_number=True)
 
 
 def _checked(facts: Mapping[str, Facts]) -> Mapping[str, Facts]:

@@ -43,7 +43,10 @@ def hinted() -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise ValueError(f"{error} The first rows of a stream decide what its columns are.") from error
+        raise ValueError(
+            f"{error} The first rows of a stream decide what its columns are; --categorical overrules them, and "
+            "--bad_rows=drop leaves such rows out."
+        ) from error
 
 
 def look_at(

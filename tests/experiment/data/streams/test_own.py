@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
+from experiment.data import survey
 from experiment.data.rows import Part
 from experiment.data.schema import Schema
 from experiment.data.spec import TableSpec
@@ -277,7 +278,7 @@ def late(rng: np.random.Generator, folder: Path, suffix: str = "csv", **changes:
         (
             {"area": "large"},
             r"table2.csv must hold numbers, but 1 values are text, the first 'large' in row 240 \(from 0\); .*"
-            r"--na_values=large .*--categorical=area",
+            r"--na_values=large .*first rows of a stream decide.*--categorical overrules.*--bad_rows=drop",
         ),
         ({"garden": "maybe"}, r"column 'garden' of .*table2.csv must hold true and false.*'maybe' in row 240"),
         ({"area": float("inf")}, r"table2.csv row 240 \(from 0\): 'area' must be a number, got inf .*--bad_rows=drop"),
@@ -300,6 +301,16 @@ def test_later_cells_that_differ(
         open_stream(folder, "csv", table=TableSpec(target=("price",)))
 
 
+def test_whole_numbers_of_ever_more_values_are_no_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few in each block, too many to count in all."""
+    monkeypatch.setattr(survey, "MAX_LABELS", 60)
+    monkeypatch.setattr(survey, "MAX_COUNTED", 100)
+    y = np.concatenate([np.tile(np.arange(15), 20), np.arange(300)])
+    frame = pd.DataFrame({"a": np.linspace(0, 1, ROWS), "y": y})
+    frame.to_parquet(tmp_path / "a.parquet", row_group_size=40)
+    assert open_stream(tmp_path).preset.task == "regression"
+
+
 def test_a_row_that_does_not_fit_can_be_left_out(rng: np.random.Generator, tmp_path: Path) -> None:
     folder = late(rng, tmp_path, area="large")
     spec = TableSpec(target=("price",), bad_rows="drop")
@@ -318,7 +329,7 @@ def test_text_of_ever_more_levels_is_refused_while_it_is_counted(
     spec = TableSpec(target=("price",))
     with monkeypatch.context() as patch:
         seen = reads(patch)
-        with pytest.raises(ValueError, match=r"'city' \(\d+\).*--ignore=city.*--rare=N.*--categorical=city"):
+        with pytest.raises(ValueError, match=r"'city' \(\d+ .*--ignore=city.*--rare=N.*--categorical=city"):
             open_stream(tmp_path / "files", "csv", table=spec)
     num_blocks = len(own.open_table(f"{tmp_path}/files/*.csv", replace(spec, ignore=("city",)))[0].blocks)
     assert max(seen) < num_blocks - 3  # two threads are ahead
@@ -327,7 +338,7 @@ def test_text_of_ever_more_levels_is_refused_while_it_is_counted(
     assert found.feature_names == memory.feature_names == ("area", "city=A", "city=(rare)")
     forced = open_stream(tmp_path / "files", "csv", table=replace(spec, categorical=("city",))).rows
     assert len(forced.feature_names) == 2 + (ROWS - 200) // 2
-    with pytest.raises(ValueError, match=r"'name' \(150\).*--ignore=name"):
+    with pytest.raises(ValueError, match=r"'name' \(150 .*--ignore=name"):
         frame.assign(name=[f"name {number}" for number in range(ROWS)]).to_csv(tmp_path / "named.csv", index=False)
         own.open_table(str(tmp_path / "named.csv"), spec)
 
