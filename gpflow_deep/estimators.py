@@ -79,7 +79,9 @@ class DeepGPRegressor(MultiOutputMixin, RegressorMixin, DeepGPEstimator):
 
     def predict_quantiles(self, X: Any, levels: Sequence[float] = (0.025, 0.5, 0.975)) -> Array:
         """Quantiles of new targets: [N, levels], or [N, P, levels] for y of two dimensions."""
-        found = self._predictive(self._inputs(X)).quantiles(levels)
+        inputs = self._inputs(X)
+        with self._in_float():
+            found = self.predictor_.quantiles(inputs, levels)
         return self._shaped(np.moveaxis(found, 0, -1))
 
     def log_density(self, X: Any, y: Any) -> Array:
@@ -116,15 +118,6 @@ class DeepGPRegressor(MultiOutputMixin, RegressorMixin, DeepGPEstimator):
         """The targets of rows whose latent functions are known, [N, L]."""
         model, y = self.predictor_.model, self.predictor_.units.y
         return predictive(model.likelihood, scaled, f[None], np.zeros_like(f)[None], offset=y.mean, scale=y.scale)
-
-    def _predictive(self, inputs: Array) -> Predictive:
-        model, units = self.predictor_.model, self.predictor_.units
-        with self._in_float(), clear_errors("prediction failed: "):
-            scaled = tf.constant(units.x.transform(inputs).astype(gpflow.default_float()))
-            means, variances = model.predict_components(scaled, factors=model.cached_factors())
-            weights = np.asarray(model.component_weights(), np.float64)
-            scales = {"offset": units.y.mean, "scale": units.y.scale}
-            return predictive(model.likelihood, scaled, means, variances, weights=weights, **scales)
 
     def _rows(self, X: Any, y: Any, *, reset: bool) -> tuple[Array, Array]:
         X, Y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, reset=reset)
