@@ -174,7 +174,7 @@ def warn_of_few(data: Rows) -> None:
     count = data.sizes.get("test", data.sizes.get("all", MIN_TEST_ROWS))
     if count < MIN_TEST_ROWS:
         logging.warning(
-            "%s has %d test rows, and scores of so few say little; give more rows, or look at the mean of several splits.",
+            "%s has %d test rows, and scores of so few say little; give more rows, or take the mean of several splits.",
             *(data.name, count),
         )
 

@@ -84,7 +84,6 @@ def through(value: Any, *given: Any) -> Any:
         *(tf.float32, np.dtype("int16"), np.float32, float, str, tf.TensorShape([2, None]), tf.TensorShape(None)),
         *(tf.exp, kernels.Matern12, tfd.Normal),
     ],
-    ids=str,
 )
 def test_plain_values(value: Any) -> None:
     found = through(value)
