@@ -472,7 +472,7 @@ def test_sliced_joint_draws(rng: np.random.Generator, monkeypatch: pytest.Monkey
     """Joint predictions go in slices of draws: the same draws as in one piece, and S different ones."""
     model = make_model(rng, num_predict_samples=7)
     X, _ = make_data(rng, 4)
-    shapes: list[dict[str, bool]] = [{"full_cov": True, "full_output_cov": both} for both in (False, True)]
+    shapes: list[dict[str, Any]] = [{"full_cov": True, "full_output_cov": both} for both in (False, True)]
 
     def predict() -> list[tf.Tensor]:
         parts = [

@@ -1,5 +1,7 @@
 """What is said about the state of every layer."""
 
+from typing import Any
+
 import gpflow
 import numpy as np
 
@@ -10,7 +12,7 @@ from tests.gpflow_deep.builders import make_model
 
 def test_diagnostics(rng: np.random.Generator) -> None:
     model = make_model(rng, (2, 2, 1), layer_options={"noise_variance": 0.02})
-    reports = diagnose(model)
+    reports: Any = diagnose(model)
     assert [report.label for report in reports] == ["layer 1 of 2", "layer 2 of 2"]
     for report, layer in zip(reports, model.layers, strict=True):
         oracle = oracles.Layer(layer)
@@ -47,5 +49,5 @@ def test_diagnostics_show_raised_jitter() -> None:
         },
         M=30,
     )
-    (report,) = diagnose(model)
+    report: Any = diagnose(model)[0]
     assert report.jitter > 1e-5

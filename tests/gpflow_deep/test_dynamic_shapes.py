@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_deep import DeepGP, SVGPLayer, make_train_step
+from gpflow_deep import DeepGP, SVGPLayer
 from tests.gpflow_deep.builders import COVARIANCE_SHAPES, make_data, make_model, random_q, spread_inputs
 
 #: What may be known of X: [N, 2].
@@ -94,7 +94,7 @@ LIKELIHOODS = {
 
 
 @pytest.mark.parametrize("name", LIKELIHOODS)
-@pytest.mark.parametrize("widths", [(2, 3), (2, 2, 3)])
+@pytest.mark.parametrize("widths", [pytest.param((2, 3), marks=pytest.mark.slow), (2, 2, 3)])
 def test_classes(rng: np.random.Generator, name: str, widths: tuple[int, ...]) -> None:
     model = make_model(rng, widths, LIKELIHOODS[name](), num_predict_samples=4)
     X, Y = rng.uniform(-1, 1, (7, 2)), rng.integers(0, 3, (7, 1)).astype(float)
@@ -105,6 +105,7 @@ def test_classes(rng: np.random.Generator, name: str, widths: tuple[int, ...]) -
     assert_equal(compiled(everything, None, None)(X, Y), everything(tf.constant(X), tf.constant(Y)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("whiten", [True, False])
 @pytest.mark.parametrize("q_diag", [True, False])
 def test_scipy_minimises_a_bound_of_unknown_shapes(rng: np.random.Generator, whiten: bool, q_diag: bool) -> None:
@@ -124,7 +125,7 @@ def test_scipy_minimises_a_bound_of_unknown_shapes(rng: np.random.Generator, whi
         closure = tf.function(lambda elbo=elbo: -elbo((X, Y)))
         gpflow.optimizers.Scipy().minimize(closure, model.trainable_variables, options={"maxiter": 3})
         bounds.append(float(model.elbo((X, Y))))
-    np.testing.assert_allclose(*bounds, rtol=1e-6)
+    np.testing.assert_allclose(bounds[0], bounds[1], rtol=1e-6)
 
 
 def test_generator_without_shapes_trains(rng: np.random.Generator, model: DeepGP) -> None:
@@ -139,14 +140,11 @@ def test_generator_without_shapes_trains(rng: np.random.Generator, model: DeepGP
     closure = model.training_loss_closure(iter(dataset), seed=1)
     for i in range(0, 12, 4):
         np.testing.assert_allclose(closure(), model.training_loss((X[i : i + 4], Y[i : i + 4]), seed=1), rtol=1e-9)
-    step = make_train_step(model, tf.keras.optimizers.Adam(0.01))
-    for t, batch in enumerate(dataset):
-        assert np.isfinite(step(batch, tf.constant([0, t]))["elbo_nats"])
 
 
 @pytest.mark.parametrize("known", [None, [None, None]])
-def test_wrong_number_of_columns_is_found_when_the_graph_runs(model: DeepGP, known: Any) -> None:
-    predict = compiled(model.predict_f, known)
+def test_wrong_number_of_columns_is_found_when_the_graph_runs(rng: np.random.Generator, known: Any) -> None:
+    predict = compiled(make_model(rng, (2, 1)).predict_f, known)
     with pytest.raises(tf.errors.InvalidArgumentError, match="X must have 2 columns, as many as the first layer takes"):
         predict(np.zeros((4, 3)))
 
@@ -161,5 +159,4 @@ def test_number_of_columns_that_no_layer_tells(rng: np.random.Generator) -> None
     layer = SVGPLayer(gpflow.kernels.Matern52(), OwnPoints(spread_inputs(rng, 5, 3)), q_mu=q_mu, q_sqrt=q_sqrt)
     assert layer.input_dim is None
     model, X = DeepGP([layer], gpflow.likelihoods.Gaussian()), rng.standard_normal((4, 3))
-    for known in (None, [None, None]):
-        assert_equal(compiled(model.predict_y, known)(X), model.predict_y(X))
+    assert_equal(compiled(model.predict_y, None)(X), model.predict_y(X))

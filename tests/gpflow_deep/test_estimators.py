@@ -192,7 +192,7 @@ def test_early_stopping_and_progress(data: Any, eagerly: None, capsys: pytest.Ca
     model = DeepGPRegressor(**SMALL, early_stopping=True, validation_fraction=0.2, verbose=True).fit(*data)
     assert "held-out log density" in capsys.readouterr().out
     assert len(model.validation_scores_) == len(model.bounds_)
-    assert float(model.predictor_.model.num_data) == 72
+    assert model.predictor_.model.num_data == 72
 
 
 def test_worse_than_least_squares_says_so(data: Any, eagerly: None) -> None:
@@ -206,7 +206,7 @@ def test_streams(data: Any, eagerly: None) -> None:
     """Every row of a part is in one batch; all rows seen count; from a pickle it goes on as it would have."""
     X, y = data
     model = DeepGPRegressor(**SMALL, batch_size=16).partial_fit(X[:40], y[:40])
-    assert (model.n_iter_, float(model.predictor_.model.num_data)) == (3, 40)
+    assert (model.n_iter_, model.predictor_.model.num_data) == (3, 40)
     copy = pickle.loads(pickle.dumps(model))
     for each in (model, copy):
         each.partial_fit(X[40:], y[40:])
@@ -231,7 +231,8 @@ def test_learns_from_a_stream(data: Any) -> None:
         model.partial_fit(X[: 90 - i % 3], y[: 90 - i % 3])
         model.partial_fit(X[i % 4 : 20], y[i % 4 : 20])  # parts of several sizes
     assert model.score(X, y) > 0.9
-    assert model._trainer._step.experimental_get_tracing_count() <= 3
+    step: Any = model._trainer._step
+    assert step.experimental_get_tracing_count() <= 3
 
 
 # As a part of scikit-learn.

@@ -99,6 +99,8 @@ WRONG: list[tuple[str, str, bytes, str]] = [
     ("no header", "t.csv", PLAIN.split(b"\n", 1)[1], "column names"),
     ("NUL", "t.csv", PLAIN.replace(b"2.5", b"2\x005"), r"t\.csv"),
     ("a comment", "t.csv", b"# made by hand\n" + PLAIN, r"t\.csv"),
+    ("spaces", "t.csv", PLAIN.replace(b",", b" "), r"(?i)space.*comma|comma.*space"),
+    ("spaces in a .txt", "t.txt", b"a  b   y\n1  0.5 1\n2  1.5 2\n3  2.5 4\n", r"(?i)space.*comma|comma.*space"),
     ("gzip cut off", "t.csv.gz", gzip.compress(PLAIN)[:-9], r"t\.csv\.gz"),
     ("no gzip", "t.csv.gz", PLAIN, r"t\.csv\.gz"),
     ("no xz", "t.csv.xz", PLAIN, r"t\.csv\.xz"),

@@ -1,8 +1,11 @@
 """Patches, and convolutional layers against GPflow's convolutional kernel."""
 
+from typing import Any
+
 import gpflow
 import numpy as np
 import pytest
+import tensorflow as tf
 from gpflow.inducing_variables import InducingPatches
 from gpflow.kernels import Convolutional
 
@@ -32,7 +35,7 @@ def test_patches_are_a_loop(
     np.testing.assert_array_equal(patches(X), np.stack(expected, axis=1).reshape(2, 3, len(expected), -1))
 
 
-def parts(rng: np.random.Generator) -> dict[str, np.ndarray]:
+def parts(rng: np.random.Generator) -> dict[str, Any]:
     q_mu, q_sqrt = random_q(rng, 5, 2)
     return {"Z": spread_inputs(rng, 5, 4), "q_mu": q_mu, "q_sqrt": q_sqrt}
 
@@ -44,7 +47,12 @@ def test_mean_of_the_patches_is_the_convolutional_kernels_gp(rng: np.random.Gene
     Z = given.pop("Z")
     layer = ConvolutionalLayer(kernel, Z, PATCHES, 2, whiten=whiten, **given)
     gpflows = gpflow.models.SVGP(
-        Convolutional(kernel, SHAPE, PATCH), None, InducingPatches(Z), num_latent_gps=2, whiten=whiten, **given
+        Convolutional(kernel, SHAPE, PATCH),
+        gpflow.likelihoods.Gaussian(),
+        InducingPatches(Z),
+        num_latent_gps=2,
+        whiten=whiten,
+        **given,
     )
     X = rng.standard_normal((5, 12))
     moments = layer.latent_moments(X, layer.factors(), full_cov=True)
@@ -93,7 +101,7 @@ def test_one_layer_with_inducing_patches_is_svgp(rng: np.random.Generator, white
     np.testing.assert_allclose(ours.predict_log_density(data), gpflows.predict_log_density(data), rtol=1e-8)
 
 
-@pytest.mark.parametrize("first", ["kernel", "layer"])
+@pytest.mark.parametrize("first", ["kernel", pytest.param("layer", marks=pytest.mark.slow)])
 def test_two_layers_train(rng: np.random.Generator, first: str) -> None:
     """A convolutional first layer, by GPflow's kernel or with a map of channels, and a GP: the bound rises."""
     if first == "kernel":
@@ -105,18 +113,12 @@ def test_two_layers_train(rng: np.random.Generator, first: str) -> None:
     model = DeepGP([layer, last], gpflow.likelihoods.Gaussian(0.1), num_data=20)
     X = rng.standard_normal((20, 12))
     data = X, np.sin(X[:, :1] * X[:, 1:2])
-    step, before = make_train_step(model, tf_adam()), float(model.elbo(data, seed=0))
+    step, before = make_train_step(model, tf.keras.optimizers.Adam(0.02)), float(model.elbo(data, seed=0))
     for t in range(30):
         step(data, np.array([0, t], np.int32))
     assert float(model.elbo(data, seed=0)) > before + 5.0
     assert np.all(np.isfinite(model.predict_y(X)[1]))
     assert model.predict_f_samples(X[:3], 2).shape == (2, 3, 1)
-
-
-def tf_adam() -> object:
-    import tensorflow as tf
-
-    return tf.keras.optimizers.Adam(0.02)
 
 
 def test_wrong_number_of_pixels(rng: np.random.Generator) -> None:

@@ -56,7 +56,7 @@ def test_network_and_gp_are_trained_together(rng: np.random.Generator) -> None:
     """A float32 network below a float64 GP. XOR, which no linear map of the inputs and short training would solve."""
     X = rng.choice([-1.0, 1.0], (60, 3)) + 0.1 * rng.standard_normal((60, 3))
     Y = np.sign(X[:, :1] * X[:, 1:2])
-    features = FeatureLayer(network(), 3)
+    features: Any = FeatureLayer(network(), 3)
     model = DeepGP([features, make_layer(rng, 2, 1, M=10)], gpflow.likelihoods.Gaussian(0.1), num_data=60)
     kernel = features.function.layers[0].kernel.numpy()
     step = make_train_step(model, keras.optimizers.Adam(0.02))

@@ -18,7 +18,6 @@ from gpflow_deep import (
     Layer,
     Patches,
     SVGPLayer,
-    make_train_step,
 )
 from gpflow_deep.layers.protocol import MEMBERS
 from tests.gpflow_deep.builders import COVARIANCE_SHAPES, make_layer, random_kernel, random_q, spread_inputs
@@ -182,18 +181,22 @@ def data(rng: np.random.Generator, N: int = 9) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_it_trains(rng: np.random.Generator, layer: Any) -> None:
-    """Every trainable parameter has a gradient and moves; the bound rises."""
-    model = model_of(rng, layer, num_data=9)
-    batch = tuple(map(tf.constant, data(rng)))
+    """Every trainable parameter has a gradient, and a small step along them raises the bound by their square."""
+    model, batch = model_of(rng, layer, num_data=9), data(rng)
     variables = model.trainable_variables
     assert {id(variable) for variable in layer.trainable_variables} <= {id(variable) for variable in variables}
     assert len(layer.trainable_variables) >= 3
-    before, bound = [variable.numpy() for variable in variables], float(model.elbo(batch, seed=1))
-    step = make_train_step(model, tf.keras.optimizers.Adam(0.01))
-    for t in range(20):
-        step(batch, tf.constant([0, t]))
-    assert all(np.any(variable.numpy() != old) for variable, old in zip(variables, before, strict=True))
-    assert float(model.elbo(batch, seed=1)) > bound + 1.0
+    with tf.GradientTape() as tape:
+        bound = model.elbo(batch, seed=1)
+    gradients = tape.gradient(bound, variables)
+    assert all(np.any(np.asarray(gradient) != 0.0) for gradient in gradients)
+    square = sum(float(tf.reduce_sum(gradient**2)) for gradient in gradients)
+    step = (
+        1e-3 / square
+    )  # a rise of 1e-3 nats: a network's float32 has 1e-6, the second order is 1e-6 times a curvature
+    for variable, gradient in zip(variables, gradients, strict=True):
+        variable.assign_add(tf.cast(step, variable.dtype) * gradient)
+    np.testing.assert_allclose(model.elbo(batch, seed=1) - bound, 1e-3, rtol=0.1)
 
 
 def test_all_predictions(rng: np.random.Generator, layer: Any) -> None:
@@ -260,6 +263,7 @@ def test_deterministic_model(rng: np.random.Generator) -> None:
         np.testing.assert_array_equal(model.predict_f_samples(X, 3, full_cov), np.tile(network(X), [3, 1, 1]))
 
 
+@pytest.mark.slow
 def test_saved_model(rng: np.random.Generator, layer: Any, tmp_path: Any) -> None:
     model = model_of(rng, layer)
     module = tf.Module()
