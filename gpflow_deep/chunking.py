@@ -95,5 +95,5 @@ def over_batch(fn: Callable[[tf.Tensor], Any], X: tf.Tensor, num_results: int) -
         return tuple(fn(X))
     shape = tf.shape(X)
     flat = tf.reshape(X, tf.concat([[-1], shape[-2:]], axis=0))
-    results = tf.map_fn(fn, flat, fn_output_signature=(X.dtype,) * num_results)
+    results = tf.map_fn(lambda part: tuple(fn(part)), flat, fn_output_signature=(X.dtype,) * num_results)
     return tuple(tf.reshape(result, tf.concat([shape[:-2], tf.shape(result)[1:]], axis=0)) for result in results)

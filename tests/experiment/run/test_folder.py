@@ -44,7 +44,7 @@ def test_an_empty_folder_will_do_and_home_is_expanded(tmp_path: Path, monkeypatc
 def test_all_files_are_inside() -> None:
     run = RunDir(Path("r"))
     paths = [getattr(run, name) for name in dir(RunDir) if name.endswith(("_file", "_dir"))]
-    assert len(paths) == len(set(paths)) == 7
+    assert len(paths) == len(set(paths)) == 8
     assert all(path.is_relative_to(run.path) for path in paths)
 
 
