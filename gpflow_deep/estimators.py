@@ -174,7 +174,8 @@ class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The most probable label of each row, [N]."""
-        return np.asarray(self.classes_[np.argmax(self.predict_proba(X), axis=1)])
+        best = np.argmax(self.predict_proba(X), axis=1)
+        return np.asarray(self.classes_[best])
 
     def predict_proba(self, X: Any) -> Array:
         """Probabilities of the labels `classes_`, [N, C]."""

@@ -268,8 +268,9 @@ def test_names_of_features(regressor: DeepGPRegressor, data: Any) -> None:
     assert regressor.n_features_in_ == 2
     with pytest.raises(ValueError, match="feature names should match"):
         regressor.predict(X.rename(columns={"age": "years"}))
-    with pytest.raises(NotFittedError):
-        clone(regressor).predict(X)
+    for estimator in (clone(regressor), DeepGPClassifier()):
+        with pytest.raises(NotFittedError):
+            estimator.predict(X)
 
 
 def test_weights_are_refused(data: Any) -> None:
