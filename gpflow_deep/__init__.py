@@ -10,7 +10,7 @@ from .initialization import inducing_inputs, linear_mean
 from .layers import BayesianLinearLayer, ConvolutionalLayer, FeatureLayer, Layer, Patches, SVGPLayer
 from .posterior import DeepGPPosterior
 from .predictor import Predicted, Predictor, float_type
-from .presets import modern, paper2017
+from .presets import Preset, modern, paper2017
 from .propagation import Propagation
 from .quadrature import GaussHermite, MonteCarlo, Sobol
 from .scaling import Scale, Units
@@ -34,6 +34,7 @@ __all__ = [
     "Patches",
     "Predicted",
     "Predictor",
+    "Preset",
     "Propagation",
     "SVGPLayer",
     "Scale",

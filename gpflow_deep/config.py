@@ -11,13 +11,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import gpflow
 import numpy as np
 from gpflow.kernels import SquaredExponential
 from gpflow.likelihoods import Bernoulli, Gaussian, Likelihood, MultiClass, Poisson, Softmax, StudentT
 from numpy.typing import NDArray
 
-from .deep_gp import DeepGP
+from .deep_gp import NUM_PREDICT_SAMPLES, DeepGP
 from .initialization import residual_variance
 from .presets import modern, paper2017
 from .scores import Task
@@ -57,7 +56,7 @@ class ModelConfig:
     num_layers: int = 2
     num_inducing: int = 100
     num_samples: int = 1
-    num_predict_samples: int = 100
+    num_predict_samples: int = NUM_PREDICT_SAMPLES
     preset: Literal["paper2017", "modern"] = "paper2017"
     natgrad: bool | None = None
     hidden_dim: int | None = None
@@ -125,18 +124,14 @@ class ModelConfig:
             "input_propagation": self.input_propagation,
             "num_samples": self.num_samples,
             "precision": self.precision,
+            "whiten": self.whiten,
+            "natural_gradients": self.uses_natgrad,
             "num_data": num_data,
             "seed": seed,
         }
-        if self.preset == "modern":
-            model = modern(X, Y, self.num_layers, natural_gradients=self.uses_natgrad, **settings)
-        else:
-            if self.noise_variance is not None:
-                settings["noise_variance"] = None if self.noise_variance == 0 else self.noise_variance
-            model = paper2017(X, Y, self.num_layers, whiten=self.whiten, **settings)
-            if self.uses_natgrad:
-                gpflow.set_trainable(model.layers[-1].q_mu, False)
-                gpflow.set_trainable(model.layers[-1].q_sqrt, False)
+        if self.noise_variance is not None:
+            settings["noise_variance"] = self.noise_variance or None
+        model = (modern if self.preset == "modern" else paper2017)(X, Y, self.num_layers, **settings)
         model.num_predict_samples = self.num_predict_samples
         return model
 

@@ -18,6 +18,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .config import ModelConfig
+from .deep_gp import NUM_PREDICT_SAMPLES
 from .fitting import Fitted, Schedule, baseline_log_density, count_rows, fit, pass_over, start
 from .predictor import Predictor, float_type
 from .training import Trainer, TrainingConfig
@@ -68,7 +69,7 @@ class DeepGPEstimator(BaseEstimator):
         preset: str = "modern",
         natgrad: bool = False,
         num_samples: int = 1,
-        num_predict_samples: int = 100,
+        num_predict_samples: int = NUM_PREDICT_SAMPLES,
         learning_rate: float = 0.03,
         batch_size: int = 1000,
         max_iter: int = 5000,

@@ -12,6 +12,8 @@ standard deviation of the training set.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from gpflow.config import default_float
@@ -23,196 +25,129 @@ from .deep_gp import DeepGP
 from .initialization import inducing_inputs, linear_mean, linear_projection, residual_variance
 from .layers import Precision, SVGPLayer
 
-__all__ = ["modern", "paper2017"]
+__all__ = ["Preset", "modern", "paper2017"]
 
 
-def paper2017(
-    X: np.ndarray,
-    Y: np.ndarray,
-    num_layers: int = 2,
-    *,
-    num_inducing: int = 100,
-    likelihood: Likelihood | None = None,
-    hidden_dim: int | None = None,
-    kernels: Sequence[Kernel] | None = None,
-    Z: np.ndarray | None = None,
-    noise_variance: float | None = 1e-5,
-    whiten: bool = True,
-    input_propagation: bool = False,
-    num_samples: int = 1,
-    num_data: int | None = None,
-    precision: Precision = "mixed",
-    seed: int = 0,
-) -> DeepGP:
-    """The deep GP of the 2017 paper: train everything with Adam(0.01) on minibatches of min(10000, N).
+@dataclass(frozen=True)
+class Preset:
+    """Where a deep GP starts; call it with data to get the model.
 
-    Squared-exponential kernels with ARD lengthscales 1 and variance 1, min(30, D) outputs in every inner layer, fixed
-    linear mean functions, 100 inducing inputs by k-means, inner `q_sqrt` scaled by 1e-5, noise variance 1e-5 between
-    layers, Gaussian likelihood with variance 0.01.
+    Squared-exponential kernels with ARD lengthscales and variance 1, min(30, D) outputs in every inner layer, fixed
+    linear mean functions, 100 inducing inputs by k-means, inner `q_sqrt` scaled by 1e-5.
 
-    :param X: training inputs [N, D], or a sample of them (then give `num_data`).
-    :param Y: training targets [N, Q]; for classification labels 0, 1, ... in one column.
-    :param num_layers: L; 1 gives a sparse variational GP.
-    :param num_inducing: M, in every layer.
-    :param likelihood: any GPflow likelihood; Gaussian with variance 0.01 if None.
-    :param hidden_dim: width of the inner layers; min(30, D) if None.
-    :param kernels: one kernel per layer in place of the default ones.
-    :param Z: inducing inputs of the first layer [M, D] in place of k-means.
+    :param lengthscale: of all kernels: 1, or the square root of the number of inputs.
+    :param likelihood_variance: of a Gaussian likelihood; "residual" for what least squares leaves.
     :param noise_variance: of the noise between layers; None for none.
-    :param whiten: hold q(L^-1 u) instead of q(u).
-    :param input_propagation: give every layer the inputs X beside the outputs of the layer below.
-    :param num_samples: S of the bound; 1 in the paper.
-    :param num_data: size N of the training set; the number of rows of X if None.
-    :param precision: of the inner layers, see `gpflow_deep.layers.Precision`; the last layer, on which the likelihood
-        depends directly, is always "full" unless this is "fast". "full" opts out of mixed precision.
-    :param seed: of k-means.
-    :raises ValueError: if X or Y are not finite matrices of equal length, or the labels do not fit the likelihood.
+    :param natural_gradients: whether the last layer's `q_mu` and `q_sqrt` are marked untrainable, so that Adam leaves
+        them to `gpflow.optimizers.NaturalGradient`; `make_train_step(model, optimizer, natgrad_gamma=0.1)` uses both.
+        For likelihoods other than Gaussian start with `natgrad_gamma=0.01`: larger steps can leave the
+        positive-definite covariances.
     """
-    return _linear_model(
-        X,
-        Y,
-        num_layers,
-        num_inducing=num_inducing,
-        likelihood=likelihood,
-        hidden_dim=hidden_dim,
-        kernels=kernels,
-        lengthscale=None,
-        Z=Z,
-        noise_variance=noise_variance,
-        whiten=whiten,
-        input_propagation=input_propagation,
-        num_samples=num_samples,
-        num_data=num_data,
-        precision=precision,
-        seed=seed,
-    )
 
+    lengthscale: Literal["one", "sqrt"]
+    likelihood_variance: float | Literal["residual"]
+    noise_variance: float | None
+    natural_gradients: bool
 
-def modern(
-    X: np.ndarray,
-    Y: np.ndarray,
-    num_layers: int = 2,
-    *,
-    num_inducing: int = 100,
-    likelihood: Likelihood | None = None,
-    hidden_dim: int | None = None,
-    kernels: Sequence[Kernel] | None = None,
-    Z: np.ndarray | None = None,
-    input_propagation: bool = False,
-    num_samples: int = 1,
-    num_data: int | None = None,
-    precision: Precision = "mixed",
-    natural_gradients: bool = True,
-    seed: int = 0,
-) -> DeepGP:
-    """The deep GP as its authors ran it later: lengthscales sqrt(D), no noise between layers, natural gradients.
+    def __call__(
+        self,
+        X: np.ndarray,
+        Y: np.ndarray,
+        num_layers: int = 2,
+        *,
+        num_inducing: int = 100,
+        likelihood: Likelihood | None = None,
+        hidden_dim: int | None = None,
+        kernels: Sequence[Kernel] | None = None,
+        Z: np.ndarray | None = None,
+        noise_variance: float | Literal["preset"] | None = "preset",
+        whiten: bool = True,
+        input_propagation: bool = False,
+        num_samples: int = 1,
+        num_data: int | None = None,
+        precision: Precision = "mixed",
+        natural_gradients: bool | None = None,
+        seed: int = 0,
+    ) -> DeepGP:
+        """The model before the first step of training.
 
-    The Gaussian likelihood starts with the variance that least squares leaves (`initialization.residual_variance`).
-
-    With `natural_gradients` the last layer's `q_mu` and `q_sqrt` are marked untrainable, so that Adam leaves them to
-    `gpflow.optimizers.NaturalGradient`; `gpflow_deep.make_train_step(model, optimizer, natgrad_gamma=0.1)` uses both.
-    For likelihoods other than Gaussian start with `natgrad_gamma=0.01`: larger steps can leave the positive-definite
-    covariances.
-    Other parameters as in `paper2017`.
-    """
-    model = _linear_model(
-        X,
-        Y,
-        num_layers,
-        num_inducing=num_inducing,
-        likelihood=likelihood,
-        hidden_dim=hidden_dim,
-        kernels=kernels,
-        lengthscale="sqrt",
-        Z=Z,
-        noise_variance=None,
-        whiten=True,
-        input_propagation=input_propagation,
-        num_samples=num_samples,
-        num_data=num_data,
-        precision=precision,
-        seed=seed,
-    )
-    if natural_gradients:
-        set_trainable(model.layers[-1].q_mu, False)
-        set_trainable(model.layers[-1].q_sqrt, False)
-    return model
-
-
-def _linear_model(
-    X: np.ndarray,
-    Y: np.ndarray,
-    num_layers: int,
-    *,
-    num_inducing: int,
-    likelihood: Likelihood | None,
-    hidden_dim: int | None,
-    kernels: Sequence[Kernel] | None,
-    lengthscale: str | None,
-    Z: np.ndarray | None,
-    noise_variance: float | None,
-    whiten: bool,
-    input_propagation: bool,
-    num_samples: int,
-    num_data: int | None,
-    precision: Precision,
-    seed: int,
-) -> DeepGP:
-    X, Y = _matrix("X", X), _matrix("Y", Y)
-    if len(X) != len(Y):
-        raise ValueError(f"X and Y must have equally many rows, got {len(X)} and {len(Y)}.")
-    if num_layers < 1:
-        raise ValueError(f"num_layers must be at least 1, got {num_layers}.")
-    if kernels is not None and len(kernels) != num_layers:
-        raise ValueError(f"kernels must have one kernel for each of the {num_layers} layers, got {len(kernels)}.")
-    if likelihood is None:
-        likelihood = Gaussian(variance=residual_variance(X, Y) if lengthscale == "sqrt" else 0.01)
-    _check_targets(likelihood, Y)
-    D = X.shape[1]
-    hidden_dim = min(30, D) if hidden_dim is None else hidden_dim
-    if Z is None:
-        Z = inducing_inputs(X, num_inducing, seed=seed)
-    Z = _matrix("Z", Z)
-    if Z.shape[1] != D:
-        raise ValueError(f"Z must have the {D} columns of X, got {Z.shape[1]}.")
-
-    layers = []
-    propagated = D if input_propagation else 0
-    for number in range(1, num_layers + 1):
-        is_last = number == num_layers
-        input_dim = X.shape[1]
-        kernel = kernels[number - 1] if kernels is not None else _default_kernel(input_dim, lengthscale)
-        if is_last:
+        :param X: training inputs [N, D], or a sample of them (then give `num_data`).
+        :param Y: training targets [N, Q]; for classification labels 0, 1, ... in one column.
+        :param num_layers: L; 1 gives a sparse variational GP.
+        :param num_inducing: M, in every layer.
+        :param likelihood: any GPflow likelihood; Gaussian if None.
+        :param hidden_dim: width of the inner layers; min(30, D) if None.
+        :param kernels: one kernel per layer in place of the default ones.
+        :param Z: inducing inputs of the first layer [M, D] in place of k-means.
+        :param noise_variance: of the noise between layers; None for none.
+        :param whiten: hold q(L^-1 u) instead of q(u).
+        :param input_propagation: give every layer the inputs X beside the outputs of the layer below.
+        :param num_samples: S of the bound; 1 in the paper.
+        :param num_data: size N of the training set; the number of rows of X if None.
+        :param precision: of the inner layers, see `gpflow_deep.layers.Precision`; the last layer, on which the
+            likelihood depends directly, is always "full" unless this is "fast". "full" opts out of mixed precision.
+        :param natural_gradients: for the last layer; the preset's choice if None.
+        :param seed: of k-means.
+        :raises ValueError: if X or Y are not finite matrices of equal length, or the labels do not fit the likelihood.
+        """
+        X, Y = _matrix("X", X), _matrix("Y", Y)
+        if len(X) != len(Y):
+            raise ValueError(f"X and Y must have equally many rows, got {len(X)} and {len(Y)}.")
+        if num_layers < 1:
+            raise ValueError(f"num_layers must be at least 1, got {num_layers}.")
+        if kernels is not None and len(kernels) != num_layers:
+            raise ValueError(f"kernels must have one kernel for each of the {num_layers} layers, got {len(kernels)}.")
+        if likelihood is None:
+            is_residual = self.likelihood_variance == "residual"
+            likelihood = Gaussian(variance=residual_variance(X, Y) if is_residual else self.likelihood_variance)
+        _check_targets(likelihood, Y)
+        D = X.shape[1]
+        Z = _matrix("Z", inducing_inputs(X, num_inducing, seed=seed) if Z is None else Z)
+        if Z.shape[1] != D:
+            raise ValueError(f"Z must have the {D} columns of X, got {Z.shape[1]}.")
+        hidden_dim, propagated = min(30, D) if hidden_dim is None else hidden_dim, D if input_propagation else 0
+        layers = []
+        for number in range(1, num_layers):
             layer = SVGPLayer(
-                kernel,
-                Z,
-                num_latent_gps=_num_outputs(likelihood, Y),
-                whiten=whiten,
-                precision="fast" if precision == "fast" else "full",
-                name=f"layer_{number}",
-            )
-        else:
-            layer = SVGPLayer(
-                kernel,
+                self._kernel(X) if kernels is None else kernels[number - 1],
                 Z,
                 num_latent_gps=hidden_dim,
                 mean_function=linear_mean(X, hidden_dim),
                 q_sqrt_scale=1e-5,
                 whiten=whiten,
-                noise_variance=noise_variance,
+                noise_variance=self.noise_variance if noise_variance == "preset" else noise_variance,
                 input_propagation=propagated,
                 precision=precision,
                 name=f"layer_{number}",
             )
             W = linear_projection(X, hidden_dim)
             X, Z = (np.concatenate([part[:, :propagated], part @ W], axis=1) for part in (X, Z))
-        layers.append(layer)
-    return DeepGP(layers, likelihood, num_data=len(Y) if num_data is None else num_data, num_samples=num_samples)
+            layers.append(layer)
+        last = SVGPLayer(
+            self._kernel(X) if kernels is None else kernels[-1],
+            Z,
+            num_latent_gps=_num_outputs(likelihood, Y),
+            whiten=whiten,
+            precision="fast" if precision == "fast" else "full",
+            name=f"layer_{num_layers}",
+        )
+        if self.natural_gradients if natural_gradients is None else natural_gradients:
+            set_trainable(last.q_mu, False)
+            set_trainable(last.q_sqrt, False)
+        num_data = len(Y) if num_data is None else num_data
+        return DeepGP([*layers, last], likelihood, num_data=num_data, num_samples=num_samples)
+
+    def _kernel(self, X: np.ndarray) -> Kernel:
+        D = X.shape[1]
+        value = np.sqrt(D) if self.lengthscale == "sqrt" else 1.0
+        return SquaredExponential(lengthscales=np.full(D, value, dtype=default_float()))
 
 
-def _default_kernel(input_dim: int, lengthscale: str | None) -> Kernel:
-    value = np.sqrt(input_dim) if lengthscale == "sqrt" else 1.0
-    return SquaredExponential(lengthscales=np.full(input_dim, value, dtype=default_float()))
+paper2017 = Preset(lengthscale="one", likelihood_variance=0.01, noise_variance=1e-5, natural_gradients=False)
+"""The deep GP of the 2017 paper: train everything with Adam(0.01) on minibatches of min(10000, N)."""
+
+modern = Preset(lengthscale="sqrt", likelihood_variance="residual", noise_variance=None, natural_gradients=True)
+"""The deep GP as its authors ran it later, and with a likelihood that starts with the noise of the data."""
 
 
 def _matrix(name: str, value: np.ndarray) -> np.ndarray:

@@ -5,11 +5,12 @@ from .features import FeatureLayer
 from .linear import BayesianLinearLayer
 from .moments import LayerMoments
 from .protocol import Layer
-from .svgp import CachedFactors, LayerFactors, Precision, SVGPLayer
+from .svgp import CachedFactors, CachedForms, LayerFactors, Precision, SVGPLayer
 
 __all__ = [
     "BayesianLinearLayer",
     "CachedFactors",
+    "CachedForms",
     "ConvolutionalLayer",
     "FeatureLayer",
     "Layer",

@@ -16,7 +16,7 @@ With the noise between layers of Sec. 2.2, `k(x, x')` is `k(x, x') + noise_varia
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -40,7 +40,7 @@ from .covariances import (
 )
 from .moments import LayerMoments, draw, flat_points, mix, outputs_covariance, prepend_certain
 
-__all__ = ["CachedFactors", "LayerFactors", "Precision", "SVGPLayer"]
+__all__ = ["CachedFactors", "CachedForms", "LayerFactors", "Precision", "SVGPLayer"]
 
 #: How a layer computes its marginal variances.
 #: `"full"`: everything in the model's float type.
@@ -87,6 +87,22 @@ class CachedFactors(NamedTuple):
     projection: tf.Tensor
     alpha: tf.Tensor
     S: tf.Tensor
+
+
+class CachedForms(NamedTuple):
+    """The same in one product for each latent GP: `mean = k(Z, x)' weights`, `var = k(x, x) - k(Z, x)' form k(Z, x)`.
+
+    For float64 only, as rounding errors grow with the condition number of Kuu, not with its root.
+
+    :ivar weights: `projection' alpha`, [M, L].
+    :ivar form: `projection' (I - S) projection`, [L, M, M].
+    """
+
+    weights: tf.Tensor
+    form: tf.Tensor
+
+
+AnyFactors: TypeAlias = LayerFactors | CachedFactors | CachedForms
 
 
 class SVGPLayer(Module):
@@ -253,7 +269,7 @@ class SVGPLayer(Module):
     # Prediction.
 
     def latent_moments(
-        self, X: TensorType, factors: LayerFactors | CachedFactors | None = None, *, full_cov: bool = False
+        self, X: TensorType, factors: AnyFactors | None = None, *, full_cov: bool = False
     ) -> LayerMoments:
         """Moments of the latent GPs at X, Eqs. (7) and (8), before mean function and mixing.
 
@@ -266,7 +282,7 @@ class SVGPLayer(Module):
         points = flat_points(X)
         if full_cov:
             return self._joint_moments(X, points, factors)
-        if isinstance(factors, CachedFactors):
+        if isinstance(factors, CachedFactors | CachedForms):
             mean, var = self._cached_marginals(points, factors)
         else:
             mean, var = self._marginals(points, factors)
@@ -300,7 +316,7 @@ class SVGPLayer(Module):
         *,
         full_cov: bool = False,
         full_output_cov: bool = False,
-        factors: LayerFactors | CachedFactors | None = None,
+        factors: AnyFactors | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Mean and covariance of the outputs at X ([N, D] or [S, N, D]), Eqs. (7) and (8).
 
@@ -331,8 +347,9 @@ class SVGPLayer(Module):
             f = tf.concat([tf.broadcast_to(kept, shape), f], axis=-1)
         return f
 
-    def cache(self, *, dtype: tf.DType | None = None) -> CachedFactors:
-        """Precompute what `latent_moments` needs for repeated prediction; see `CachedFactors`.
+    def cache(self, *, dtype: tf.DType | None = None) -> CachedFactors | CachedForms:
+        """Precompute what `latent_moments` needs for repeated prediction; see `CachedForms`, which is what a layer of
+        "full" precision in float64 has, and `CachedFactors`.
 
         :param dtype: float32 for the faster form; the model's float type if None.
         :raises ValueError: if float32 is asked for and Kuu has a condition number above 1e7.
@@ -345,6 +362,9 @@ class SVGPLayer(Module):
         inverse = tf.linalg.triangular_solve(Luu, tf.broadcast_to(identity, tf.shape(Luu)))
         S = tf.square(q_sqrt) if q_sqrt.shape.rank == 2 else tf.matmul(q_sqrt, q_sqrt, transpose_b=True)
         low = dtype if self.precision == "full" else tf.float32
+        if low == tf.float64 and S.shape.rank == 3:
+            form = tf.matmul(inverse, tf.matmul(identity - S, inverse), transpose_a=True)
+            return CachedForms(_project_mean(inverse, q_mu), form)
         return CachedFactors(tf.cast(inverse, dtype), tf.cast(q_mu, dtype), tf.cast(S, low))
 
     # Private.
@@ -423,11 +443,13 @@ class SVGPLayer(Module):
         squares = [largest_square(inducing, kernel, points) for inducing, kernel in self._pairs()]
         return [square for square in squares if square is not None]
 
-    def _cached_marginals(self, points: tf.Tensor, factors: CachedFactors) -> tuple[tf.Tensor, tf.Tensor]:
-        dtype = points.dtype
+    def _cached_marginals(self, points: tf.Tensor, factors: CachedFactors | CachedForms) -> tuple[tf.Tensor, tf.Tensor]:
+        dtype, prior = points.dtype, tf.transpose(self._prior_variances(points))
+        if isinstance(factors, CachedForms):
+            K = self._Kuf(points, dtype)
+            return _project_mean(K, factors.weights), prior - quadratic_form(K, factors.form)
         A = tf.matmul(factors.projection, self._Kuf(points, factors.projection.dtype))
         mean = tf.cast(_project_mean(A, factors.alpha), dtype)
-        prior = tf.transpose(self._prior_variances(points))
         if factors.S.shape.rank == 3 and factors.S.dtype == A.dtype:  # one pass over A instead of two
             identity = tf.eye(int(self.q_mu.shape[0]), dtype=A.dtype)
             return mean, prior - tf.cast(quadratic_form(A, identity - factors.S), dtype)
@@ -435,18 +457,21 @@ class SVGPLayer(Module):
         added = tf.cast(_added_variance(tf.cast(A, factors.S.dtype), factors.S), dtype)
         return mean, prior - tf.reshape(reduction, tf.shape(prior)) + added
 
-    def _joint_moments(self, X: tf.Tensor, points: tf.Tensor, factors: LayerFactors | CachedFactors) -> LayerMoments:
+    def _joint_moments(self, X: tf.Tensor, points: tf.Tensor, factors: AnyFactors) -> LayerMoments:
         """Mean [..., N, L] and covariance [..., L, N, N], computed in the model's float type."""
         dtype = points.dtype
         A = self._Kuf(points, dtype)  # [M, B] or [L, M, B]
-        if isinstance(factors, CachedFactors):
+        if isinstance(factors, CachedForms):
+            q_mu, middle = factors.weights, -factors.form
+        elif isinstance(factors, CachedFactors):
             A = tf.matmul(tf.cast(factors.projection, dtype), A)
             q_mu, S = tf.cast(factors.alpha, dtype), tf.cast(factors.S, dtype)
             S = tf.linalg.diag(tf.transpose(S)) if S.shape.rank == 2 else S
+            middle = S - tf.eye(int(self.q_mu.shape[0]), dtype=dtype)
         else:
             A = tf.linalg.triangular_solve(factors.Luu, A)
-            q_mu, S = factors.q_mu, _covariances(factors.q_sqrt, dtype)
-        middle = S - tf.eye(int(self.q_mu.shape[0]), dtype=dtype)
+            q_mu, middle = factors.q_mu, _covariances(factors.q_sqrt, dtype)
+            middle = middle - tf.eye(int(self.q_mu.shape[0]), dtype=dtype)
         mean = tf.reshape(_project_mean(A, q_mu), tf.concat([tf.shape(X)[:-1], [self.num_latent_gps]], axis=0))
         A = tf.reshape(A, tf.concat([tf.shape(A)[:-1], tf.shape(X)[:-1]], axis=0))  # [(L,) M, ..., N]
         A = A[None] if self.is_shared else A

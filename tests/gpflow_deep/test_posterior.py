@@ -9,7 +9,7 @@ import tensorflow as tf
 from gpflow.posteriors import PrecomputeCacheType
 
 from gpflow_deep import DeepGP, DeepGPPosterior
-from gpflow_deep.layers import CachedFactors
+from gpflow_deep.layers import CachedForms
 from tests.gpflow_deep.builders import COVARIANCE_SHAPES, make_data, make_model
 
 
@@ -43,7 +43,7 @@ def test_cached_predictions_are_the_models(rng: np.random.Generator, model: Deep
     X, Y = make_data(rng, 5, 2, 2)
     posterior = model.posterior(kind)
     assert posterior.cache is not None
-    assert all(isinstance(part, CachedFactors) for part in posterior.cache)
+    assert all(isinstance(part, CachedForms) for part in posterior.cache)
     is_variable = kind == "variable"
     assert all(isinstance(x, tf.Variable) == is_variable for part in posterior.cache for x in part)
     assert_close(predictions(posterior, X, Y), predictions(model, X, Y), atol=1e-8)

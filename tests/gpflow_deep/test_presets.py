@@ -1,13 +1,14 @@
 """Presets: the settings of the publications, and the checks on data."""
 
+import dataclasses
 from typing import Any
 
 import gpflow
 import numpy as np
 import pytest
 
-from gpflow_deep import DeepGP, inducing_inputs, linear_mean, modern, paper2017
-from gpflow_deep.initialization import linear_projection
+from gpflow_deep import DeepGP, Preset, inducing_inputs, linear_mean, modern, paper2017
+from gpflow_deep.initialization import linear_projection, residual_variance
 from tests.gpflow_deep.builders import make_data
 
 
@@ -63,6 +64,23 @@ def test_modern_settings(rng: np.random.Generator) -> None:
     assert (last.q_mu.trainable, last.q_sqrt.trainable, first.q_mu.trainable) == (False, False, True)
     free = modern(X, Y, 2, num_inducing=10, natural_gradients=False)
     assert free.layers[-1].q_mu.trainable
+
+
+def test_presets_differ_in_their_four_values_only(rng: np.random.Generator) -> None:
+    """With the values of the other one in place, either gives the same model."""
+    names = [field.name for field in dataclasses.fields(Preset)]
+    assert [name for name in names if getattr(paper2017, name) != getattr(modern, name)] == names
+    X, Y = make_data(rng, 40, 4)
+    kernels = [gpflow.kernels.SquaredExponential(lengthscales=[2.0] * 4) for _ in range(2)]
+    likelihood = gpflow.likelihoods.Gaussian(residual_variance(X, Y))
+    options: dict[str, Any] = {"kernels": kernels, "likelihood": likelihood, "natural_gradients": True}
+    models = [paper2017(X, Y, num_inducing=5, noise_variance=None, **options), modern(X, Y, num_inducing=5)]
+    values = [gpflow.utilities.read_values(model) for model in models]
+    assert values[0].keys() == values[1].keys()
+    for name, value in values[0].items():
+        np.testing.assert_allclose(value, values[1][name], rtol=1e-12, err_msg=name)
+    assert [len(model.trainable_variables) for model in models] == [9, 9]
+    assert modern(X, Y, num_inducing=5, noise_variance=0.3).layers[0].noise_variance is not None
 
 
 def test_options(rng: np.random.Generator) -> None:

@@ -9,6 +9,7 @@ import tensorflow as tf
 from gpflow.conditionals import conditional
 
 from gpflow_deep import SVGPLayer
+from gpflow_deep.layers import CachedFactors, CachedForms
 from gpflow_deep.layers.svgp import FAST_CONDITION_LIMIT
 from tests.gpflow_deep import oracles
 from tests.gpflow_deep.builders import COVARIANCE_SHAPES, make_layer, random_kernel, random_q, spread_inputs
@@ -311,6 +312,37 @@ def test_cache_gives_the_same_moments(rng: np.random.Generator, name: str, full_
     for cached, moment in zip(single, exact, strict=True):
         assert cached.dtype == tf.float64
         np.testing.assert_allclose(cached, moment, rtol=0, atol=2e-4)
+
+
+@pytest.mark.parametrize("name", ["plain", "separate Z", "both separate", "mixed", "unwhitened"])
+def test_cached_forms_are_functions_of_the_kernel_itself(rng: np.random.Generator, name: str) -> None:
+    """mean = k' weights, var = k(x, x) - k' form k; in NumPy from the inducing posterior."""
+    layer = make_layer(rng, 3, 2, whiten=False) if name == "unwhitened" else zoo(rng, name)
+    cache, oracle = layer.cache(), oracles.Layer(layer)
+    assert isinstance(cache, CachedForms)
+    for p in range(2):
+        Kuu, (m, S) = oracle.Kuu(p), oracle.inducing_posterior(p)
+        np.testing.assert_allclose(cache.weights[:, p], np.linalg.solve(Kuu, m), rtol=1e-8, atol=1e-8)
+        inverse = np.linalg.inv(Kuu)
+        np.testing.assert_allclose(cache.form[p], inverse - inverse @ S @ inverse, rtol=1e-7, atol=1e-7)
+
+
+def test_forms_are_for_float64_alone(rng: np.random.Generator) -> None:
+    layer = make_layer(rng, 3, 2)
+    assert isinstance(layer.cache(dtype=tf.float32), CachedFactors)
+    assert isinstance(make_layer(rng, 3, 2, q_diag=True).cache(), CachedFactors)
+    layer.precision = "mixed"
+    assert isinstance(layer.cache(), CachedFactors)
+
+
+@pytest.mark.parametrize("lengthscale", [0.5, 20.0])
+def test_variances_of_forms_where_kuu_is_ill_conditioned(rng: np.random.Generator, lengthscale: float) -> None:
+    """Rounding is 1e-16 times cond(Kuu), here at most 30 / 1e-6, times a few: well below the jitter of 1e-6."""
+    layer = make_layer(rng, 2, 1, M=30, kernel=gpflow.kernels.SquaredExponential(lengthscales=[lengthscale] * 2))
+    X = rng.uniform(-2, 2, (50, 2))
+    solved, cached = (layer.predict(X, factors=factors) for factors in (layer.factors(), layer.cache()))
+    np.testing.assert_allclose(cached[1], solved[1], rtol=0, atol=1e-8)
+    np.testing.assert_allclose(cached[0], solved[0], rtol=0, atol=1e-8)
 
 
 # Precision.
