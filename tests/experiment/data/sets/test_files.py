@@ -51,7 +51,7 @@ def test_checksums_of_a_file_and_of_the_same_packed(tmp_path: Path) -> None:
     file = File("a.bin", ("a.bin.gz", "a.txt"), sum_of(b"content"))
     for name, good, bad in (
         ("a.bin", b"content", b"Content"),
-        ("a.bin.gz", gzip.compress(b"content"), gzip.compress(b"Content")),
+        ("a.bin.gz", gzip.compress(b"content", mtime=0), gzip.compress(b"Content", mtime=0)),
     ):
         (tmp_path / name).write_bytes(good)
         assert find([file], tmp_path / name, "toy", "") == [tmp_path / name]
@@ -82,7 +82,7 @@ def test_folder_of_data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_bytes_of_a_file_that_is_cut_short(tmp_path: Path) -> None:
     path = tmp_path / "a.gz"
-    path.write_bytes(gzip.compress(b"content"))
+    path.write_bytes(gzip.compress(b"content", mtime=0))
     assert read_bytes(path) == b"content"
     path.write_bytes(path.read_bytes()[:-3])
     with pytest.raises(ValueError, match=r"a.gz cannot be read or is not complete .*; get it again"):
