@@ -288,6 +288,9 @@ def test_saved_model(model: DeepGP, data: Data, tmp_path: Path) -> None:
             np.testing.assert_allclose(a, b, rtol=1e-12)
         for a, b in zip(loaded.cached_f(X), model.predict_f(X), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-8)
+    for predict in (loaded.predict_f, loaded.predict_y, loaded.cached_f):  # a row's place is of no consequence
+        for a, b in zip(predict(data[0][::-1]), predict(data[0]), strict=True):
+            np.testing.assert_allclose(a, b[::-1], rtol=1e-9, atol=1e-10)
 
 
 def test_function_attached_to_the_model_is_saved(model: DeepGP, data: Data, tmp_path: Path) -> None:

@@ -137,6 +137,15 @@ def test_regression(folder: Path, finished: dict[str, Finished]) -> None:
     assert _printed(finished["houses"], "log_likelihood_nats") == pytest.approx(table["log_density"].mean(), rel=1e-4)
 
 
+def test_order_of_the_rows_is_of_no_consequence(folder: Path, finished: dict[str, Finished]) -> None:
+    """A deep GP in float32: 1e-7 of numbers below 3e5, times the slopes of its layers."""
+    rows = pd.read_csv(folder / "houses.csv", dtype=str)
+    rows[::-1].to_csv(folder / "reversed.csv", index=False)
+    done = _call(folder, "--run_dir=houses", "--data=reversed.csv", "--output=reversed_predicted.csv")
+    assert done.code == 0, done.err
+    np.testing.assert_allclose(_predicted(folder, "reversed")[::-1], _predicted(folder, "houses"), rtol=1e-5)
+
+
 def test_columns_agree_with_one_another(folder: Path, finished: dict[str, Finished]) -> None:
     """After three steps the mixture is close to one Gaussian, so its moments give the density and the limits."""
     table, price = _predicted(folder, "houses"), pd.read_csv(folder / "houses.csv")["price"]

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import gpflow
@@ -18,6 +19,8 @@ from gpflow_deep import (
     Layer,
     Patches,
     SVGPLayer,
+    load_model,
+    save_model,
 )
 from gpflow_deep.layers.protocol import MEMBERS
 from tests.gpflow_deep.builders import COVARIANCE_SHAPES, make_layer, random_kernel, random_q, spread_inputs
@@ -261,6 +264,14 @@ def test_deterministic_model(rng: np.random.Generator) -> None:
     np.testing.assert_allclose(model.predict_log_density((X, Y)), expected[:, 0], rtol=1e-10)
     for full_cov in (False, True):
         np.testing.assert_array_equal(model.predict_f_samples(X, 3, full_cov), np.tile(network(X), [3, 1, 1]))
+
+
+def test_saved_file(rng: np.random.Generator, layer: Any, tmp_path: Path) -> None:
+    model, (X, _) = model_of(rng, layer), data(rng)
+    save_model(model, tmp_path / "model.npz")
+    loaded = load_model(tmp_path / "model.npz")
+    np.testing.assert_array_equal(loaded.predict_y(X)[1], model.predict_y(X)[1])
+    assert len(loaded.trainable_variables) == len(model.trainable_variables)
 
 
 @pytest.mark.slow
