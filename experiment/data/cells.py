@@ -1,5 +1,6 @@
 """Cells of a column of texts: the different ones, those that stand for a missing value, and where one of them is."""
 
+import shlex
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -119,7 +120,7 @@ def shown(text: str) -> str:
 def na_flag(text: str) -> str:
     """The flag that makes a text stand for a missing value, if the text can be given in a flag."""
     is_short = len(text) <= _MAX_SHOWN and "," not in text and text.isprintable()
-    return f"--na_values={text}" if is_short else "--na_values"
+    return shlex.quote(f"--na_values={text}") if is_short else "--na_values"
 
 
 def is_text(kind: pa.DataType) -> bool:

@@ -20,11 +20,14 @@ from numpy.typing import NDArray
 from experiment.data import numerals, times
 from experiment.data.cells import cells_of, is_missing, missing_texts, na_flag, one_chunk, shown
 from experiment.data.numerals import Style
-from experiment.data.typed import days_of, decoded, floats_of, hours_of, kind_of_type, texts_of
+from experiment.data.typed import days_of, decoded, floats_of, has_zone, hours_of, kind_of_type, texts_of
 
-__all__ = ["Column", "Kind", "fits", "misfit", "parse", "style_of"]
+__all__ = ["Column", "Kind", "Zone", "fits", "misfit", "parse", "style_of"]
 
 Kind = Literal["number", "boolean", "category", "date", "time", "text", "ignored"]
+
+Zone = Literal["", "UTC", "local"]
+"""Which clock moments with a time zone are read by; "" if they have none."""
 
 _MEANING = {"number": "numbers", "boolean": "true and false", "date": "dates", "time": "times"}
 _VERSION = 1
@@ -43,6 +46,7 @@ class Column:
     :param unit: the text before or after every number, such as "€" or "%".
     :param has_parentheses: (5) is minus 5.
     :param date_format: of dates and times as text, a `strptime` format; "" if they come as dates or times.
+    :param zone: of dates: "UTC" or "local" if they come with time zones, "" if without.
     :param true: of booleans as text: what is 1, as it was written, the most frequent first. Case does not matter.
     :param false: what is 0.
     :param note: what has to be known of the reading, in words; "" for plain numbers and texts.
@@ -55,6 +59,7 @@ class Column:
     unit: str = ""
     has_parentheses: bool = False
     date_format: str = ""
+    zone: Zone = ""
     true: tuple[str, ...] = ()
     false: tuple[str, ...] = ()
     note: str = ""
@@ -173,11 +178,22 @@ def _read(
         return _from_texts(texts_of(values), column, na_values)
     if kind != column.kind and {kind, column.kind} != {"number", "boolean"}:
         raise ValueError(f"{what} must hold {_MEANING[column.kind]}, got values of type {values.type}; convert them.")
-    found = {"date": days_of, "time": hours_of}.get(column.kind, floats_of)(values)
+    if column.kind == "date":
+        _check_zone(values.type, column, what)
+        found = days_of(values, is_local=column.zone == "local")
+    else:
+        found = hours_of(values) if column.kind == "time" else floats_of(values)
     if na_values:
         found = _without(found, _missing_values(column, na_values))
     bad = ~np.isnan(found) & ~np.isin(found, (0, 1)) if column.kind == "boolean" else None
     return found, bad, [f"{value:.15g}" for value in found] if bad is not None and bad.any() else ()
+
+
+def _check_zone(kind: pa.DataType, column: Column, what: str) -> None:
+    """Moments with a zone are no moments without one: nobody knows which clock those were read from."""
+    if has_zone(kind) != (column.zone != ""):
+        wanted = "with a time zone" if column.zone else "without a time zone"
+        raise ValueError(f"{what} must hold moments {wanted}, got values of type {kind}; convert them.")
 
 
 def _without(found: NDArray[np.float64], missing: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -221,8 +237,9 @@ def _from_texts(
     elif column.kind == "boolean":
         found = _truths(cells.texts, column)
     elif column.kind == "date":
-        form = column.date_format or times.iso_format(cells.texts.filter(pa.array(~missing)))
-        found = times.read_dates(cells.texts, form)
+        some = cells.texts.filter(pa.array(~missing))
+        form = column.date_format or times.iso_format(some, has_zone=column.zone != "")
+        found = times.read_dates(cells.texts, form, is_local=column.zone == "local")
     else:
         found = times.read_times(cells.texts, column.date_format or "%H:%M:%S")
     bad = np.isnan(found) & ~missing
@@ -260,6 +277,8 @@ def _problem(entries: Mapping[str, Any]) -> str:
         or column.decimal == column.thousands
     ):
         return f"its decimal sign is {column.decimal!r:.20} and its thousands are {column.thousands!r:.20}"
+    if column.zone not in get_args(Zone):
+        return f"its zone is {column.zone!r:.80}"
     if len(column.unit) > _MAX_LENGTH or len(column.date_format) > _MAX_LENGTH:
         return f"its unit or format has more than {_MAX_LENGTH} characters"
     if column.kind == "boolean" and not (column.true and column.false):

@@ -4,20 +4,24 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from experiment.data import times
-from experiment.data.columns import Kind
+from experiment.data.columns import Kind, Zone
 from experiment.data.formats import ORDERS
 from experiment.data.styles import Sign
 
-__all__ = ["SIGNS", "Forced", "forced_columns"]
+__all__ = ["LOCAL", "SIGNS", "Forced", "forced_columns", "zone_of"]
 
 SIGNS: dict[str, Sign] = {"point": ".", "comma": ","}
 """Decimal signs that --numeric=NAME:SIGN may name."""
+
+LOCAL = "local"
+"""What --dates=NAME:local says: moments with a time zone keep the clock on the wall."""
 
 
 class Forced(NamedTuple):
     """What a flag says about one column: its kind, and how it is written.
 
-    :ivar how: of numbers "point" or "comma", the decimal sign; of dates "dmy", "mdy", "ymd" or a `strptime` format.
+    :ivar how: of numbers "point" or "comma", the decimal sign; of dates "dmy", "mdy", "ymd", `LOCAL` or a
+        `strptime` format.
     """
 
     kind: Kind
@@ -61,6 +65,18 @@ def forced_columns(
     return found
 
 
+def zone_of(forced: Forced | None, what: str, *, is_zoned: bool) -> Zone:
+    """Which clock the moments of a column are read by.
+
+    :param what: the column, for the error. :param is_zoned: whether they have a time zone.
+    :raises ValueError: if the local clock is wanted of moments without a zone.
+    """
+    is_local = forced is not None and forced.how == LOCAL
+    if is_local and not is_zoned:
+        raise ValueError(f"{what} must hold moments with a time zone to keep their local clock; leave out :{LOCAL}.")
+    return "local" if is_local else "UTC" if is_zoned else ""
+
+
 def _split(value: str, names: Sequence[str]) -> tuple[str, str]:
     """NAME:HOW as a pair; HOW may hold colons, and so may NAME if it is a column."""
     if value in names:
@@ -74,10 +90,10 @@ def _split(value: str, names: Sequence[str]) -> tuple[str, str]:
 def _check_how(flag: str, kind: Kind, name: str, how: str) -> None:
     if kind == "number" and how not in ("", *SIGNS):
         raise ValueError(f"{flag}={name}:HOW must have point or comma for HOW, the decimal sign, got {how!r}.")
-    if kind == "date" and how not in ("", *ORDERS):
+    if kind == "date" and how not in ("", LOCAL, *ORDERS):
         problem = times.check_format(how)
         if problem:
             raise ValueError(
-                f"{flag}={name}:HOW must have dmy, mdy, ymd or a strptime format such as %d.%m.%Y for HOW, got "
-                f"{how!r}: {problem}."
+                f"{flag}={name}:HOW must have dmy, mdy, ymd, local or a strptime format such as %d.%m.%Y for HOW, "
+                f"got {how!r}: {problem}."
             )

@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from experiment.data import notes
 from experiment.data.cells import Contents, cells_of, is_missing, matches, missing_texts, one_chunk
 from experiment.data.columns import Column, misfit
-from experiment.data.forced import SIGNS, Forced
+from experiment.data.forced import LOCAL, SIGNS, Forced, zone_of
 from experiment.data.formats import find_date_format, find_time_format
 from experiment.data.numerals import Style, numbers, plain_numbers
 from experiment.data.styles import Found, Shapes, Sign, decimal_of, find_style, is_code, shapes_of, style_of
 from experiment.data.times import read_times
-from experiment.data.typed import decoded, floats_of, kind_of_type, texts_of
+from experiment.data.typed import decoded, floats_of, has_zone, kind_of_type, texts_of
 from experiment.data.words import ID_NOTE, MAX_LEVELS, boolean_column, is_id, is_id_name, text_column
 
 __all__ = ["MAX_LEVELS", "infer", "infer_columns"]
@@ -166,7 +166,8 @@ def _typed_column(
         return Column(name, "time", note="durations in hours" if pa.types.is_duration(values.type) else "")
     if kind == "category":
         return text_column(_contents(name, where, texts_of(values), na_values), na_values, "")
-    return Column(name, "date")
+    zone = zone_of(forced, f"column {name!r} of {where}", is_zoned=has_zone(values.type))
+    return Column(name, "date", zone=zone, note=notes.of_zone(name, zone).strip())
 
 
 def _plain(values: pa.ChunkedArray, na_values: Sequence[str]) -> tuple[Sign, NDArray[np.float64]] | None:
@@ -201,9 +202,11 @@ def _read(
             note = f"digits with leading zeros, {contents.example(is_code_text)}; --numeric={name} reads numbers"
             return text_column(contents, na_values, note), ""
         hint = result
+    how = "" if how == LOCAL else how
     form = find_date_format(contents, how, is_forced=forced is not None, is_tolerant=is_tolerant)
     if form is not None:
-        return Column(name, "date", date_format=form, note=notes.of_date(contents, form)), ""
+        zone = zone_of(forced, contents.what, is_zoned="%z" in form or "%Z" in form)
+        return Column(name, "date", date_format=form, zone=zone, note=notes.of_date(contents, form, zone)), ""
     clock = find_time_format(contents, is_tolerant=is_tolerant)
     if clock is not None:
         note = notes.of_time(contents, read_times(contents.cells.texts, clock))
@@ -293,4 +296,6 @@ def _check_digits(contents: Contents) -> None:
 
 
 def _misfit(contents: Contents, column: Column, text: str, row: int, count: int) -> str:
-    return misfit(contents.what, column, text, row, count, more=f", or --categorical={column.name} if it is text")
+    more = f", --categorical={column.name} if it is text, --ignore={column.name} to leave out the column, or "
+    more += "--bad_rows=drop such rows"
+    return misfit(contents.what, column, text, row, count, more=more)

@@ -11,7 +11,7 @@ from experiment.data.cells import MARKERS, Contents, cells_of, is_missing, shown
 from experiment.data.numerals import Style, numbers
 from experiment.data.times import ISO_FORMATS, read_dates
 
-__all__ = ["of_date", "of_levels", "of_markers", "of_numbers", "of_time", "of_values"]
+__all__ = ["of_date", "of_levels", "of_markers", "of_numbers", "of_time", "of_values", "of_zone"]
 
 _SHOWN, _EXAMPLES = 3, 100
 _EXACT, _FIRST_DAY, _LAST_DAY = 2.0**53, 19000101, 20991231
@@ -31,19 +31,23 @@ def of_numbers(contents: Contents, style: Style, found: NDArray[np.float64]) -> 
     return "; ".join([*parts, *filter(None, [of_values(contents.name, found)]), *of_markers(contents)])
 
 
-def of_date(contents: Contents, form: str) -> str:
+def of_date(contents: Contents, form: str, zone: str = "") -> str:
     """Of dates: how one of them is read, unless they are written as programs write them."""
     _, text, _ = contents.cells.first(contents.is_value)
     parts = []
     if form not in ISO_FORMATS or "%z" in form:
-        days = float(read_dates(pa.array([text]), form)[0])
+        days = float(read_dates(pa.array([text]), form, is_local=zone == "local")[0])
         moment = np.datetime64(round(days * 86400), "s").item() if not np.isnan(days) else "no date"
         has_time = any(clock in form for clock in ("%H", "%I"))
-        zone = " UTC" if "%z" in form or "%Z" in form else ""
-        parts.append(f"{shown(text)} is {f'{moment}{zone}' if has_time else f'{moment}'[:10]}")
+        parts.append(f"{shown(text)} is {f'{moment}' if has_time else f'{moment}'[:10]}{of_zone(contents.name, zone)}")
     if "%y" in form:
         parts.append("years of two digits are 1969 to 2068")
     return "; ".join([*parts, *of_markers(contents)])
+
+
+def of_zone(name: str, zone: str) -> str:
+    """Of moments with a time zone: which clock they are read by; "" without a zone."""
+    return {"": "", "UTC": f" UTC (--dates={name}:local keeps the local clock)", "local": " by the local clock"}[zone]
 
 
 def of_time(contents: Contents, found: NDArray[np.float64]) -> str:

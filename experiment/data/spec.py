@@ -31,7 +31,7 @@ class TableSpec:
     :param categorical: columns of --data whose values are levels, also if they are numbers, such as codes.
     :param numeric: columns of --data whose values are numbers, also if they look like row numbers or codes.
     :param dates: columns of --data that are dates or times: NAME, or NAME:dmy or NAME:mdy for the order of day, month
-        and year, or NAME:FORMAT as of strptime.
+        and year, or NAME:FORMAT as of strptime; NAME:local keeps the local clock of moments with a time zone.
     :param date_parts: what dates become, of day, day_of_year, weekday and hour; the parts that vary if not given.
     :param na_values: texts that stand for a missing value, besides the empty cell, NaN, NULL and their like.
     :param missing: what to do with missing values; impute puts in the mean or the most frequent level of the training

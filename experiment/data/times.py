@@ -106,10 +106,12 @@ def full_pattern(text: str) -> str:
     return "".join(pattern)
 
 
-def read_dates(texts: pa.Array, date_format: str) -> NDArray[np.float64]:
+def read_dates(texts: pa.Array, date_format: str, *, is_local: bool = False) -> NDArray[np.float64]:
     """Days since 1970-01-01 of texts, with the fraction of the day, in UTC if they have a zone; NaN if one is no date.
 
     Two-digit years are those from 1969 to 2068. Without a day it is the first of the month, without a month January.
+
+    :param is_local: leave zones out of account: days and hours of the clock on the wall.
     """
     part, is_match = _parts(texts, date_format)
     year = part("Y", 0)
@@ -128,7 +130,7 @@ def read_dates(texts: pa.Array, date_format: str) -> NDArray[np.float64]:
     seconds, is_time = _seconds(part)
     offset, is_offset = _offset(part)
     is_good &= is_time & is_offset & (seconds < 86400)
-    return np.where(is_good, days + (seconds - offset) / 86400, np.nan)
+    return np.where(is_good, days + (seconds - (0 if is_local else offset)) / 86400, np.nan)
 
 
 def read_times(texts: pa.Array, time_format: str) -> NDArray[np.float64]:
@@ -189,9 +191,12 @@ def _minutes(zones: pa.Array) -> pa.Array:
     return pc.if_else(pc.starts_with(zones, "-"), pc.negate(total), total)
 
 
-def iso_format(texts: pa.Array) -> str:
-    """The ISO 8601 format that reads all of some texts; plain dates if none does."""
-    for text_format in ISO_FORMATS:
+def iso_format(texts: pa.Array, *, has_zone: bool | None = None) -> str:
+    """The ISO 8601 format that reads all of some texts; plain dates if none does.
+
+    :param has_zone: take those with a zone alone, or those without; None for all.
+    """
+    for text_format in [form for form in ISO_FORMATS if has_zone is None or ("%z" in form) == has_zone]:
         if not np.isnan(read_dates(texts, text_format)).any():
             return text_format
     return ISO_FORMATS[0]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from experiment.data.cells import is_text
 
-__all__ = ["TypeKind", "days_of", "decoded", "floats_of", "hours_of", "kind_of_type", "texts_of"]
+__all__ = ["TypeKind", "days_of", "decoded", "floats_of", "has_zone", "hours_of", "kind_of_type", "texts_of"]
 
 TypeKind = Literal["number", "boolean", "category", "date", "time", "text", "empty", "other"]
 
@@ -50,9 +50,17 @@ def floats_of(values: pa.ChunkedArray) -> NDArray[np.float64]:
     return np.array(found.to_numpy(), dtype=np.float64)
 
 
-def days_of(values: pa.ChunkedArray) -> NDArray[np.float64]:
-    """Dates and timestamps as days since 1970-01-01, in UTC if they have a zone; NaN where there is none."""
-    return _scaled(values, 24 * 3600)
+def days_of(values: pa.ChunkedArray, *, is_local: bool = False) -> NDArray[np.float64]:
+    """Dates and timestamps as days since 1970-01-01, in UTC if they have a zone; NaN where there is none.
+
+    :param is_local: days and hours of the clock on the wall of their zone.
+    """
+    return _scaled(pc.local_timestamp(values) if is_local else values, 24 * 3600)
+
+
+def has_zone(kind: pa.DataType) -> bool:
+    """Whether values of an Arrow type are moments with a time zone."""
+    return pa.types.is_timestamp(kind) and kind.tz is not None
 
 
 def hours_of(values: pa.ChunkedArray) -> NDArray[np.float64]:

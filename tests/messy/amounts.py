@@ -157,10 +157,10 @@ def meters(rng: np.random.Generator, n: int = 450) -> Made:
         "heating": np.where(heating == 1, "on", "off"),
         "volts": number(volts, 1, form="{} V"), "outside": texts, "kWh": number(used, 3),
     }  # fmt: skip
-    moments = local.tz_convert("UTC").tz_localize(None).to_numpy().astype("datetime64[s]")
-    truth = {"time": moments, "meter": meter, "heating": heating, "volts": volts, "outside": warmth, "kWh": used}
+    truth = {"time": wall, "meter": meter, "heating": heating, "volts": volts, "outside": warmth, "kWh": used}
     content = compressed["gz"](text(columns).encode())
-    return Made("meters.csv.gz", content, "kWh", "regression", ("--missing=impute",), truth)
+    flags = ("--missing=impute", "--dates=time:local")  # people follow the clock on the wall
+    return Made("meters.csv.gz", content, "kWh", "regression", flags, truth)
 
 
 def flights(rng: np.random.Generator, n: int = 400) -> Made:

@@ -38,7 +38,8 @@ class Made(NamedTuple):
     :ivar target: the column to predict. :ivar task: what it is.
     :ivar flags: what a user has to say besides --data and --target.
     :ivar truth: values of each column that is to be read: float64 (numbers, true and false as 1 and 0, times of day in
-        hours; NaN: missing), datetime64 (in UTC) or texts (None: missing). Columns to leave out are not there.
+        hours; NaN: missing), datetime64 (of the clock that is meant) or texts (None: missing). Columns to leave out are
+        not there.
     """
 
     file: str

@@ -31,7 +31,7 @@ def test_values_of_flags() -> None:
         ({"ignore": ["a"], "numeric": ["a"]}, "'a' must be in one flag once, got --ignore and --numeric"),
         ({"dates": ["a", "a:dmy"]}, "'a' must be in one flag once"),
         ({"numeric": ["a:dot"]}, "--numeric=a:HOW must have point or comma .* got 'dot'"),
-        ({"dates": ["a:dym"]}, "--dates=a:HOW must have dmy, mdy, ymd or a strptime format .*: it has no year"),
+        ({"dates": ["a:dym"]}, "--dates=a:HOW must have dmy, mdy, ymd, local or a strptime format .*: it has no year"),
         ({"dates": ["a:%Y-%q"]}, "it has %q"),
     ],
 )

@@ -101,7 +101,11 @@ def test_dates(cells: list[str], values: list[str], date_format: str) -> None:
 
 def test_notes_show_how_a_date_is_read() -> None:
     assert _infer(["13/4/2020"]).note == "'13/4/2020' is 2020-04-13"
-    assert _infer(["2020-01-01T10:00:00+02:00"]).note == "'2020-01-01T10:00:00+02:00' is 2020-01-01 08:00:00 UTC"
+    cells = ["2020-01-01T10:00:00+02:00"]
+    utc = "'2020-01-01T10:00:00+02:00' is 2020-01-01 08:00:00 UTC (--dates=c:local keeps the local clock)"
+    assert _infer(cells).note == utc
+    local = _infer(cells, forced=Forced("date", "local"))
+    assert local.note == "'2020-01-01T10:00:00+02:00' is 2020-01-01 10:00:00 by the local clock"
     assert _infer(["2020-01-01", "?"]).note == "'?' is missing (1)"
 
 
