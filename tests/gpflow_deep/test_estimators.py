@@ -71,7 +71,6 @@ def classifier(data: Any) -> DeepGPClassifier:
 
 
 @pytest.mark.slow
-@pytest.mark.ci
 @parametrize_with_checks([DeepGPRegressor(**SMALL), DeepGPClassifier(**SMALL)])
 def test_scikit_learns_checks(estimator: Any, check: Any, eagerly: None) -> None:
     if "check_regressors_train" in str(check) or "check_classifiers_train" in str(check):
