@@ -15,11 +15,12 @@ measured in turn, too; "reached" is floor / minimum. Operations of a layer with 
 of points in our first layer, else points times draws; GPflux computes its first layer for every draw):
 
     variance product   2 P M^2 n
-    projection         2 M^2 n       ours, by the inverse of the Cholesky factor
+    projection         2 M^2 n       ours with float32 (inner layers of "mixed"), by the inverse of the Cholesky factor
     triangular solve   M^2 n         GPflux
     kernel             2 M n (D+2)
     mean               2 P M n
-    factors            M^3/3, and ours M^3 + 2 P M^3 for the inverse and S = q_sqrt q_sqrt'; nothing where cached
+    factors            M^3/3, and ours M^3 + 2 P M^3 for the inverse and S = q_sqrt q_sqrt', 4 P M^3 for the two around
+                       I - S where there is no projection; nothing where cached
 """
 
 import os
@@ -71,16 +72,16 @@ def layer_flops(method: str, *, n: int, M: int, D: int, P: int, is_last: bool) -
 
     :param method: "gpflux", or one of ours: "full", "full, cached", "mixed", "mixed, cached", "float32, cached".
     """
-    others = 2 * M * n * (D + 2) + 2 * P * M * n + (1 if method == "gpflux" else 2) * M**2 * n
+    others, projection = 2 * M * n * (D + 2) + 2 * P * M * n, 2 * M**2 * n
     variance = 2 * P * M**2 * n
     if method == "gpflux":
-        return Flops(variance + others + M**3 / 3, 0.0)
+        return Flops(variance + others + M**2 * n + M**3 / 3, 0.0)
     factors = 0.0 if method.endswith("cached") else M**3 / 3 + M**3 + 2 * P * M**3
     if method == "float32, cached":
-        return Flops(0.0, variance + others)
+        return Flops(0.0, variance + others + projection)
     if method.startswith("mixed") and not is_last:
-        return Flops(others + factors, variance)
-    return Flops(variance + others + factors, 0.0)
+        return Flops(others + projection + factors, variance)
+    return Flops(variance + others + (factors and factors + 4 * P * M**3), 0.0)
 
 
 def prediction_flops(method: str, num_layers: int, num_points: int, num_samples: int) -> Flops:
