@@ -196,7 +196,7 @@ def _arrays(old: Path, new: Path) -> Iterator[str]:
         if set(a) != set(b):
             yield f"arrays are not the same: {', '.join(sorted(set(a) ^ set(b)))}"
         for name in sorted(set(a) & set(b)):
-            x, y = a[name], b[name]
+            x, y = (member if isinstance(member := file[name], np.ndarray) else np.array(member) for file in (a, b))
             if (x.dtype, x.shape) != (y.dtype, y.shape):
                 yield f"{name} is {x.dtype}{list(x.shape)} and {y.dtype}{list(y.shape)}"
             elif x.tobytes() != y.tobytes():

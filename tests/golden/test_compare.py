@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,8 @@ def folders(tmp_path: Path) -> tuple[Path, Path]:
     old.mkdir()
     np.savez(old / "model.npz", w=np.array([1.0, 2.0]), name=np.array("gp"))
     write_lines(old / "scalars.jsonl", LINES)
+    with zipfile.ZipFile(old / "network.npz", "w") as archive:
+        archive.writestr("network.keras", b"first")
     (old / "result.json").write_text(json.dumps(RESULT), encoding="utf-8")
     (old / "out.csv").write_text("mean\n1\n", encoding="utf-8")
     (old / "provenance.json").write_text("{}", encoding="utf-8")
@@ -71,6 +74,11 @@ def another_text(folder: Path) -> None:
 
 def another_array(folder: Path) -> None:
     np.savez(folder / "model.npz", w=np.array([1.0, 2.0]), name=np.array("gp"), more=np.zeros(1))
+
+
+def another_file(folder: Path) -> None:
+    with zipfile.ZipFile(folder / "network.npz", "w") as archive:
+        archive.writestr("network.keras", b"second")
 
 
 def changed_scalar(folder: Path) -> None:
@@ -109,6 +117,7 @@ def lost_file(folder: Path) -> None:
         (retyped_array, r"model.npz: w is float64\[2\] and float32\[2\]"),
         (another_text, r"model.npz: name is <U2\[\] and <U6\[\]"),
         (another_array, "model.npz: arrays are not the same: more"),
+        (another_file, r"network.npz: network.keras is \|S5\[\] and \|S6\[\]"),
         (changed_scalar, "scalars.jsonl: step 1, train/nll_nats is 0.5 and 0.5000000000000001"),
         (lost_scalar, "scalars.jsonl: step 2, train/nll_nats is None and 'nothing'"),
         (new_scalar, "scalars.jsonl: step 1, test/rmse is 'nothing' and 1.0"),
