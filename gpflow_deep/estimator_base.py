@@ -18,10 +18,11 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .config import ModelConfig
+from .course import TrainingConfig
 from .deep_gp import NUM_PREDICT_SAMPLES
-from .fitting import Fitted, Schedule, baseline_log_density, count_rows, fit, pass_over, start
+from .fitting import Fitted, count_rows, fit, pass_over, start, worse_than_simplest
 from .predictor import Predictor, float_type
-from .training import Trainer, TrainingConfig
+from .training import Trainer
 
 __all__ = ["DeepGPEstimator"]
 
@@ -102,33 +103,28 @@ class DeepGPEstimator(BaseEstimator):
 
     def _fit(self, X: Array, Y: Array, class_names: Sequence[str] = ()) -> None:
         """Train on checked arrays, [N, D] and [N, P]."""
-        schedule = Schedule(
-            self.max_iter,
-            self.batch_size,
-            self.tol,
-            self.n_iter_no_change,
-            validation_fraction=self.validation_fraction if self.early_stopping else 0.0,
-        )
         seed = self._new_seed()
         fitted = fit(
             self._config(),
             X,
             Y,
-            training=TrainingConfig(self.learning_rate),
-            schedule=schedule,
+            training=self._training(),
+            max_iter=self.max_iter,
+            batch_size=self.batch_size,
+            validation_fraction=self.validation_fraction if self.early_stopping else 0.0,
             class_names=class_names,
             seed=seed,
             show=print if self.verbose else None,
         )
         self._keep(fitted.predictor, fitted.trainer, seed)
-        self.n_iter_ = fitted.course.num_steps
-        self.bounds_, self.validation_scores_ = np.array(fitted.course.bounds), np.array(fitted.course.scores)
+        self.n_iter_ = fitted.num_steps
+        self.bounds_, self.validation_scores_ = np.array(fitted.bounds), np.array(fitted.scores)
         self._warn_if_poor(fitted, X, Y)
 
     def _partial_fit(self, X: Array, Y: Array, class_names: Sequence[str] = ()) -> None:
         """One pass over checked arrays, from the first of which the model is made."""
         if not hasattr(self, "predictor_"):
-            seed, training = self._new_seed(), TrainingConfig(self.learning_rate)
+            seed, training = self._new_seed(), self._training()
             made = start(self._config(), X, Y, training=training, class_names=class_names, seed=seed)
             self._keep(*made, seed)
             self.n_iter_ = 0
@@ -157,6 +153,9 @@ class DeepGPEstimator(BaseEstimator):
             likelihood=self.likelihood,  # type: ignore[arg-type]
         )
 
+    def _training(self) -> TrainingConfig:
+        return TrainingConfig(self.learning_rate, tol=self.tol, n_iter_no_change=self.n_iter_no_change)
+
     def _new_seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
@@ -167,19 +166,9 @@ class DeepGPEstimator(BaseEstimator):
     def _warn_if_poor(self, fitted: Fitted, X: Array, Y: Array) -> None:
         """Say so if the model is worse than least squares, or than one rate, or than the frequencies of classes."""
         rows = np.random.default_rng(self._seed).permutation(len(X))[:CHECK_ROWS]
-        X, Y, predictor = X[rows], Y[rows], fitted.predictor
-        likelihood = self._config().for_task(predictor.task).likelihood
-        simple, log_density = baseline_log_density(likelihood, X, Y), predictor.predict(X, Y).log_density
-        if simple is None or log_density is None or np.mean(log_density) >= simple:
-            return
-        what = {"regression": "least squares" if likelihood != "poisson" else "one rate for all rows"}
-        warnings.warn(
-            f"after {fitted.course.num_steps} steps the model is worse than "
-            f"{what.get(predictor.task, 'the frequencies of the classes')} on its training rows: "
-            f"{np.mean(log_density):.3f} against {simple:.3f} nats per row. Raise max_iter, or lower tol.",
-            ConvergenceWarning,
-            stacklevel=4,
-        )
+        if text := worse_than_simplest(fitted.predictor, (X[rows], Y[rows]), (X[rows], Y[rows])):
+            text = f"after {fitted.num_steps} steps {text} on its training rows. Raise max_iter, or lower tol."
+            warnings.warn(text, ConvergenceWarning, stacklevel=4)
 
     # Prediction.
 
@@ -214,7 +203,7 @@ class DeepGPEstimator(BaseEstimator):
     def _trainer_now(self) -> Trainer:
         """The trainer, made again where the estimator comes from a pickle."""
         if not isinstance(self._trainer, Trainer):
-            trainer = Trainer(self.predictor_.model, TrainingConfig(self.learning_rate))
+            trainer = Trainer(self.predictor_.model, self._training())
             for variable, value in zip(trainer.optimizer.variables, self._trainer, strict=True):
                 variable.assign(value)
             self._trainer = trainer

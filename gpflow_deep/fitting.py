@@ -3,102 +3,63 @@
     fitted = fit(ModelConfig(preset="modern"), X, Y)                # to a Predictor
     fitted.predictor.predict(X_new), fitted.course.num_steps
 
-Steps have one learning rate until the model has settled or three quarters of `max_iter` are made. Then it falls to 0
-along a line. A model has settled when its bound, smoothed over windows of steps, or its log density on held-out rows
-has stopped rising. Batches and draws of a step are functions of the seed and its number.
+The learning rate falls at the end, and training may end early, as `gpflow_deep.course` says; on request held-out rows
+decide as well. Batches and draws of a step are functions of the seed and its number.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import gpflow
 import numpy as np
 import tensorflow as tf
 from gpflow.base import RegressionData
+from gpflow.likelihoods import Bernoulli, Likelihood, MultiClass, Poisson, Softmax
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from .config import ModelConfig
+from .course import WINDOW, TrainingConfig, has_settled
 from .deep_gp import DeepGP
 from .forecasts import LinearModel
 from .predictor import Predictor
-from .scaling import REAL_TARGETS, Units
+from .scaling import Units
 from .scores import Task
-from .training import Trainer, TrainingConfig
+from .training import Trainer
 
 __all__ = [
-    "Course",
     "Fitted",
-    "Schedule",
-    "baseline_log_density",
     "count_rows",
     "draws",
     "fit",
-    "has_settled",
-    "learning_rate_share",
     "minibatch",
     "pass_over",
+    "simplest_model",
     "start",
     "train",
+    "worse_than_simplest",
 ]
 
-WINDOW = 100
-"""Steps whose bounds are averaged."""
+LogDensity = Callable[[NDArray[Any], NDArray[Any]], NDArray[np.float64]]
 
 
-@dataclass(frozen=True)
-class Schedule:
-    """How long a deep GP is trained.
+class Fitted(NamedTuple):
+    """A trained model in the units of the data, with what changes while it is trained.
 
-    :param max_iter: largest number of steps.
-    :param batch_size: rows of a minibatch; all rows if there are fewer.
-    :param tol: least rise that counts, nats per row.
-    :param n_iter_no_change: windows of steps in a row without such a rise after which the model has settled.
-    :param decay_share: of all steps, in which the learning rate falls to 0; they are the last ones.
-    :param validation_fraction: of the rows that are held out to decide when the model has settled and which of its
-        parameters are kept; 0 for none.
-    """
-
-    max_iter: int = 5000
-    batch_size: int = 1000
-    tol: float = 1e-3
-    n_iter_no_change: int = 5
-    decay_share: float = 0.25
-    validation_fraction: float = 0.0
-
-    def __post_init__(self) -> None:
-        for name in ("max_iter", "batch_size", "n_iter_no_change"):
-            if (value := getattr(self, name)) < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}.")
-        for name in ("decay_share", "validation_fraction"):
-            if not 0 <= (value := getattr(self, name)) < 1:
-                raise ValueError(f"{name} must be at least 0 and less than 1, got {value}.")
-
-
-class Course(NamedTuple):
-    """What happened while a model was trained.
-
-    :ivar num_steps: steps made. :ivar is_settled: whether it settled before `max_iter`.
-    :ivar bounds: mean bound of each window of steps, nats per row.
+    :ivar num_steps: steps made. :ivar is_settled: whether the model settled before `max_iter`.
+    :ivar bounds: mean bound of each window of 100 steps, nats per row.
     :ivar scores: mean log density of the held-out rows after each window, nats per row; empty without such rows.
     """
 
+    predictor: Predictor
+    trainer: Trainer
     num_steps: int
     is_settled: bool
     bounds: tuple[float, ...]
     scores: tuple[float, ...]
-
-
-class Fitted(NamedTuple):
-    """A model in the units of the data, with what changes while it is trained, and how it was trained."""
-
-    predictor: Predictor
-    trainer: Trainer
-    course: Course
 
 
 def fit(
@@ -107,7 +68,9 @@ def fit(
     Y: NDArray[Any],
     *,
     training: TrainingConfig = TrainingConfig(learning_rate=0.03),
-    schedule: Schedule = Schedule(),
+    max_iter: int = 5000,
+    batch_size: int = 1000,
+    validation_fraction: float = 0.0,
     class_names: Sequence[str] = (),
     seed: int = 0,
     show: Callable[[str], None] | None = None,
@@ -115,25 +78,35 @@ def fit(
     """Standardise, start from the data, and train.
 
     :param X: inputs [N, D] in the units of the data. :param Y: numbers [N, P], or labels 0, 1, ... [N, 1].
+    :param max_iter: the most steps. :param batch_size: rows of a minibatch; all rows if there are fewer.
+    :param validation_fraction: of the rows that are held out to decide when the model has settled and which of its
+        parameters are kept; 0 for none.
     :param class_names: of the labels; empty for a regression.
     :param seed: of k-means, held-out rows, batches and draws.
     :param show: gets a line of progress now and then.
     :raises ValueError: if settings do not fit each other or the data.
     :raises FloatingPointError: if a step fails; nothing is left to use then.
     """
+    for name, count in {"max_iter": max_iter, "batch_size": batch_size}.items():
+        if count < 1:
+            raise ValueError(f"{name} must be at least 1, got {count}.")
+    if not 0 <= validation_fraction < 1:
+        raise ValueError(f"validation_fraction must be at least 0 and less than 1, got {validation_fraction}.")
     order = np.random.default_rng([seed, 0]).permutation(len(X))
-    num_held_out = int(np.ceil(schedule.validation_fraction * len(X)))
+    num_held_out = int(np.ceil(validation_fraction * len(X)))
     if num_held_out >= len(X):
-        raise ValueError(f"validation_fraction={schedule.validation_fraction} leaves none of {len(X)} rows; lower it.")
+        raise ValueError(f"validation_fraction={validation_fraction} leaves none of {len(X)} rows; lower it.")
     rows, held_out = np.sort(order[num_held_out:]), np.sort(order[:num_held_out])
-    predictor, trainer = start(config, X[rows], Y[rows], training=training, class_names=class_names, seed=seed)
-    batch_at = _batches(predictor.units.transform(X[rows], Y[rows]), schedule.batch_size, seed)
+    options: dict[str, Any] = {"training": training, "class_names": class_names, "seed": seed}
+    predictor, trainer = start(config, X[rows], Y[rows], max_iter=max_iter, **options)
+    batch_at = _batches(predictor.units.transform(X[rows], Y[rows]), batch_size, seed)
 
     def score() -> float:
         return predictor.score(X[held_out], Y[held_out])["log_likelihood_nats"]
 
-    course = train(trainer, batch_at, draws(seed), schedule, score=score if num_held_out else None, show=show)
-    return Fitted(predictor, trainer, course)
+    num_steps, scores = train(trainer, batch_at, draws(seed), score=score if num_held_out else None, show=show)
+    assert trainer.course is not None  # of mypy: max_iter was given
+    return Fitted(predictor, trainer, num_steps, trainer.course.is_settled, tuple(trainer.course.bounds), tuple(scores))
 
 
 def start(
@@ -142,12 +115,13 @@ def start(
     Y: NDArray[Any],
     *,
     training: TrainingConfig = TrainingConfig(),
+    max_iter: int | None = None,
     class_names: Sequence[str] = (),
     seed: int = 0,
 ) -> tuple[Predictor, Trainer]:
     """The model before its first step, with the units of these rows; its `num_data` is a variable.
 
-    Parameters and errors as in `fit`.
+    Parameters and errors as in `fit`; without `max_iter` the learning rate of the trainer never falls.
     """
     task: Task = "regression" if not class_names else "binary" if len(class_names) == 2 else "multiclass"
     config = config.for_task(task, [Y])
@@ -156,53 +130,55 @@ def start(
     model.num_data = tf.Variable(len(X), dtype=gpflow.default_float(), trainable=False, name="num_data")
     names = [f"y{p}" for p in range(Y.shape[1])] if Y.shape[1] > 1 else ["y"]
     predictor = Predictor(model, units, task=task, target_names=names, class_names=class_names)
-    return predictor, Trainer(model, training)
+    return predictor, Trainer(model, training, num_steps=max_iter)
 
 
 def train(
     trainer: Trainer,
     batch_at: Callable[[int], RegressionData],
     seed: tf.Tensor,
-    schedule: Schedule = Schedule(),
     *,
     score: Callable[[], float] | None = None,
     show: Callable[[str], None] | None = None,
-) -> Course:
-    """Train until the model has settled, or `max_iter` are made, and lower the learning rate at the end.
+) -> tuple[int, list[float]]:
+    """Train to the end of the trainer's course.
 
-    :param batch_at: minibatch of a step, in the model's units. :param seed: of the draws, int32 [2].
-    :param score: log density of held-out rows by the current parameters, nats per row; the parameters of the best one
-        are those that the model has in the end.
+    :param trainer: with `num_steps`. :param batch_at: minibatch of a step, in the model's units.
+    :param seed: of the draws, int32 [2].
+    :param score: log density of held-out rows by the current parameters, nats per row; the model has also settled when
+        it has stopped rising, and the parameters of the best one are those that the model has in the end.
+    :return: number of steps, and the scores after each window of steps.
     :raises FloatingPointError: if a step fails.
     """
-    num_data, rate = float(trainer.model.num_data or 1), float(trainer.optimizer.learning_rate)
-    decay_from, end = round(schedule.max_iter * (1 - schedule.decay_share)), schedule.max_iter
-    bounds, scores, best = list[float](), list[float](), list[NDArray[Any]]()
-    step, is_settled = 0, False
-    while step < end:
-        stop = min(step + WINDOW, decay_from if step < decay_from else end)
-        total = 0.0
-        for t in range(step, stop):
-            trainer.optimizer.learning_rate = rate * learning_rate_share(t, decay_from, end)
-            total += float(trainer.advance(batch_at, t, 1, seed))
+    course, step = trainer.course, 0
+    if course is None:
+        raise ValueError("the trainer has no num_steps, so there is no end; make it as Trainer(..., num_steps=5000).")
+    scores, best = list[float](), list[NDArray[Any]]()
+    while not trainer.is_done(step):
+        stop = min(step - step % WINDOW + WINDOW, course.end)
+        trainer.advance(batch_at, step, stop - step, seed)
         trainer.scalars()  # refuses a bound that is not finite
-        bounds.append(total / (stop - step) / num_data)
         step = stop
         if score is not None:
             scores.append(score())
             if scores[-1] >= max(scores):
                 best = [variable.numpy() for variable in trainer.model.variables]
+            if (patience := course.config.n_iter_no_change) and has_settled(scores, course.config.tol, patience):
+                course.settle(step)
         if show is not None:
-            held_out = f", held-out log density {scores[-1]:.4f}" if scores else ""
-            seconds = float(trainer.seconds)
-            show(f"step {step} of at most {end}: bound {bounds[-1]:.4f}{held_out} nats per row, {seconds:.0f} s")
-        if step < decay_from and any(has_settled(v, schedule.tol, schedule.n_iter_no_change) for v in (bounds, scores)):
-            is_settled, decay_from = True, step
-            end = min(end, step + max(1, round(step * schedule.decay_share / (1 - schedule.decay_share))))
-    trainer.optimizer.learning_rate = rate
+            show(_line(trainer, step, scores))
     for variable, value in zip(trainer.model.variables if best else (), best, strict=True):
         variable.assign(value)
-    return Course(step, is_settled, tuple(bounds), tuple(scores))
+    return step, scores
+
+
+def _line(trainer: Trainer, step: int, scores: Sequence[float]) -> str:
+    course = trainer.course
+    assert course is not None  # of mypy: `train` has looked
+    bound = course.bounds[-1] if course.bounds else trainer.scalars()["train/elbo_nats"] / course.num_data
+    held_out = f", held-out log density {scores[-1]:.4f}" if scores else ""
+    seconds = float(trainer.seconds)
+    return f"step {step} of at most {course.end}: bound {bound:.4f}{held_out} nats per row, {seconds:.0f} s"
 
 
 def count_rows(model: DeepGP, num_rows: int) -> None:
@@ -226,16 +202,6 @@ def pass_over(
     trainer.advance(batch_at, first, count, draws(seed))
     trainer.scalars()
     return count
-
-
-def has_settled(values: Sequence[float], tolerance: float, patience: int) -> bool:
-    """Whether none of the last `patience` values is more than `tolerance` above the best one before them."""
-    return len(values) > patience and max(values[-patience:]) <= max(values[:-patience]) + tolerance
-
-
-def learning_rate_share(step: int, decay_from: int, end: int) -> float:
-    """Of the learning rate, at a step: 1 before `decay_from`, then on a line towards 0 at `end`."""
-    return 1.0 if step < decay_from else (end - step) / (end - decay_from)
 
 
 def minibatch(seed: int, step: int, num_rows: int, batch_size: int) -> NDArray[np.int64]:
@@ -278,20 +244,44 @@ def _batches(
     return batch_at
 
 
-def baseline_log_density(likelihood: str, X: NDArray[Any], Y: NDArray[Any]) -> float | None:
-    """Mean log density of rows under the simplest model of them, nats per row.
+def worse_than_simplest(
+    predictor: Predictor, train: tuple[NDArray[Any], NDArray[Any]], rows: tuple[NDArray[Any], NDArray[Any]]
+) -> str | None:
+    """Words for a model whose mean log density of some rows is below that of the simplest model of its kind.
 
-    That is least squares with Gaussian noise for real targets, one rate for counts, and the frequencies of labels.
-
-    :return: None if least squares fits the rows exactly.
+    :param train: inputs and targets, in the units of the data, that the simplest model is fitted to.
+    :param rows: on which both are judged.
+    :return: None if the model is no worse, or there is no such model.
     """
-    if likelihood in REAL_TARGETS:
-        try:
-            return float(np.mean(LinearModel.fit(X, Y).forecast(X, Y).log_density))
-        except ValueError:
-            return None
-    if likelihood == "poisson":
+    density = simplest_model(predictor.model.likelihood, *train)
+    if density is None:
+        return None
+    simple = float(np.mean(density(*rows)))
+    log_density = float(np.mean(np.asarray(predictor.predict(*rows).log_density)))
+    if log_density >= simple:
+        return None
+    likelihood = predictor.model.likelihood
+    what = "the frequencies of the classes" if predictor.task != "regression" else "least squares"
+    what = "one rate for all rows" if isinstance(likelihood, Poisson) else what
+    return f"the model is worse than {what}: {log_density:.3f} against {simple:.3f} nats per row."
+
+
+def simplest_model(likelihood: Likelihood, X: NDArray[Any], Y: NDArray[Any]) -> LogDensity | None:
+    """The simplest model for the targets of a likelihood, fitted to rows: least squares with Gaussian noise for real
+    targets, one rate for counts, the frequencies of labels.
+
+    :param X: inputs [N, D]. :param Y: targets [N, P], in the units of the data.
+    :return: its log density in nats, [n], of rows X [n, D], Y [n, P]; None if least squares fits the rows exactly.
+    """
+    if isinstance(likelihood, Poisson):
         rate = np.maximum(Y.mean(axis=0), 1e-300)
-        return float(np.mean(np.sum(Y * np.log(rate) - rate - gammaln(Y + 1), axis=1)))
-    shares = np.unique(Y, return_counts=True)[1] / len(Y)
-    return float(np.sum(shares * np.log(shares)))
+        return lambda X, Y: np.sum(Y * np.log(rate) - rate - gammaln(Y + 1), axis=1)
+    if isinstance(likelihood, Bernoulli | MultiClass | Softmax):
+        labels, counts = np.unique(Y, return_counts=True)
+        shares = dict(zip(labels.tolist(), (counts / len(Y)).tolist(), strict=True))
+        return lambda X, Y: np.log([max(shares.get(label, 0.0), 1e-300) for label in Y[:, 0].tolist()])
+    try:
+        found = LinearModel.fit(X, Y)
+    except ValueError:
+        return None
+    return lambda X, Y: found.forecast(X, Y).log_density

@@ -1,8 +1,10 @@
 """Training: one step as a `tf.function`, and a `Trainer` that makes the steps from one number to another.
 
-    trainer = Trainer(model, TrainingConfig(learning_rate=0.01))
+    trainer = Trainer(model, TrainingConfig(learning_rate=0.01), num_steps=5000)
     for first in range(0, 5000, 100):
         bound = trainer.advance(batch_at, first, 100, seed)         # the steps first, ..., first + 99
+        if trainer.is_done(first + 100):                            # it may settle earlier
+            break
 
 The batch and the draws of a step are functions of its number, so that training can be taken up again at any step.
 """
@@ -12,7 +14,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from gpflow.base import Parameter, RegressionData
 from gpflow.likelihoods import Gaussian
 from gpflow.optimizers import NaturalGradient
 
+from .course import Course, TrainingConfig
 from .deep_gp import DeepGP
 from .layers import Layer
 from .quadrature import MonteCarlo
@@ -31,28 +33,6 @@ __all__ = ["Trainer", "TrainingConfig", "clear_errors", "first_message", "make_t
 CURE = "Lower learning_rate (or natgrad_gamma), or look for outliers in the data."
 
 
-@dataclass(frozen=True)
-class TrainingConfig:
-    """How a deep GP is trained: Adam for all trainable parameters, and natural gradients where they are left out.
-
-    :param learning_rate: step size of Adam.
-    :param natgrad_gamma: step size of natural gradients, where the model uses them; 0.1 for a Gaussian likelihood and
-        0.01 for others if not given.
-    """
-
-    learning_rate: float = 0.01
-    natgrad_gamma: float | None = None
-
-    def __post_init__(self) -> None:
-        if not (self.learning_rate > 0 and np.isfinite(self.learning_rate)):
-            raise ValueError(f"learning_rate must be a finite number above 0, got {self.learning_rate}.")
-        if self.natgrad_gamma is not None and not (self.natgrad_gamma > 0 and np.isfinite(self.natgrad_gamma)):
-            raise ValueError(
-                f"natgrad_gamma must be a finite number above 0, got {self.natgrad_gamma}; with 0 the last layer would "
-                "never be trained: for Adam in place of natural gradients set natgrad to false."
-            )
-
-
 class Trainer:
     """A deep GP with all that changes while it is trained.
 
@@ -60,7 +40,10 @@ class Trainer:
     and `modern` by default; Adam trains everything else.
 
     :ivar model: the deep GP. :ivar optimizer: Keras' Adam. :ivar seconds: spent in `advance`, a variable.
+    :ivar course: when the learning rate falls and training ends; None without `num_steps`.
 
+    :param num_steps: the most steps, of which the last ones have a falling learning rate, see `TrainingConfig`; every
+        step has the same one if None.
     :param strategy: of `tf.distribute`; build the model in its scope, see `make_train_step`.
     :raises ValueError: if a step size for natural gradients is given, but the model does not use them.
     """
@@ -70,6 +53,7 @@ class Trainer:
         model: DeepGP,
         config: TrainingConfig = TrainingConfig(),
         *,
+        num_steps: int | None = None,
         strategy: tf.distribute.Strategy | None = None,
     ) -> None:
         if strategy is not None:
@@ -86,8 +70,10 @@ class Trainer:
         with nullcontext() if strategy is None else strategy.scope():
             self.optimizer = tf.keras.optimizers.Adam(config.learning_rate)
         self.model, self.seconds = model, tf.Variable(0.0, dtype=tf.float64)
+        rows = float(model.num_data or 1)
+        self.course = None if num_steps is None else Course(config, num_steps, num_data=rows)
         self._bound: tf.Tensor | None = None
-        self._num_steps = 0
+        self._num_steps, self._learning_rate = 0, -1.0
         self._step = make_train_step(model, self.optimizer, natgrad_gamma=gamma, strategy=strategy)
 
     def advance(self, batch_at: Callable[[int], RegressionData], first: int, count: int, seed: tf.Tensor) -> tf.Tensor:
@@ -101,11 +87,24 @@ class Trainer:
         start = time.monotonic()
         for t in range(first, first + count):
             batch = batch_at(t)
+            self._set_learning_rate(t)
             with clear_errors(f"step {t + 1} failed: ", CURE):
                 self._bound = self._step(batch, tf.random.fold_in(seed, t))["elbo_nats"]
             self._num_steps = t + 1
+            if self.course is not None:
+                self.course.observe(t, self._bound)
         self.seconds.assign_add(time.monotonic() - start)
         return self._bound
+
+    def is_done(self, step: int) -> bool:
+        """Whether so many steps are all that have to be made."""
+        return self.course is not None and step >= self.course.end
+
+    def _set_learning_rate(self, step: int) -> None:
+        if self.course is not None:
+            rate = self.course.learning_rate(step)
+            if rate != self._learning_rate:
+                self.optimizer.learning_rate = self._learning_rate = rate
 
     def scalars(self) -> dict[str, float]:
         """The bound before the last update in nats, and the seconds in `advance` so far.
@@ -129,7 +128,11 @@ class Trainer:
             )
         if self._bound is not None:
             self.scalars()
-        return {"model": self.model, "optimizer": self.optimizer, "seconds": self.seconds}
+        state = {"model": self.model, "optimizer": self.optimizer, "seconds": self.seconds}
+        if self.course is not None:
+            self.course.flush()
+            state["course"] = self.course
+        return state
 
 
 @contextmanager

@@ -1,0 +1,138 @@
+"""How a deep GP is trained: step sizes, when the learning rate falls, and when training ends.
+
+Steps have one learning rate until the model has settled or only `decay_share` of `num_steps` is left. Then it falls to
+0 along a line, and training ends. A model has settled when its bound, averaged over windows of steps, has stopped
+rising.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import tensorflow as tf
+
+__all__ = ["WINDOW", "Course", "TrainingConfig", "has_settled"]
+
+WINDOW = 100
+"""Steps whose bounds are averaged."""
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """How a deep GP is trained: Adam for all trainable parameters, and natural gradients where they are left out.
+
+    :param learning_rate: step size of Adam.
+    :param natgrad_gamma: step size of natural gradients, where the model uses them; 0.1 for a Gaussian likelihood and
+        0.01 for others if not given.
+    :param decay_share: of all steps, in which the learning rate falls to 0; they are the last ones. 0 keeps it.
+    :param tol: rise of the smoothed bound that counts, nats per row.
+    :param n_iter_no_change: windows of 100 steps in a row without such a rise, after which the model has settled and
+        the learning rate falls; 0 makes all steps in any case.
+    """
+
+    learning_rate: float = 0.01
+    natgrad_gamma: float | None = None
+    decay_share: float = 0.25
+    tol: float = 1e-3
+    n_iter_no_change: int = 5
+
+    def __post_init__(self) -> None:
+        if not (self.learning_rate > 0 and np.isfinite(self.learning_rate)):
+            raise ValueError(f"learning_rate must be a finite number above 0, got {self.learning_rate}.")
+        if self.natgrad_gamma is not None and not (self.natgrad_gamma > 0 and np.isfinite(self.natgrad_gamma)):
+            raise ValueError(
+                f"natgrad_gamma must be a finite number above 0, got {self.natgrad_gamma}; with 0 the last layer would "
+                "never be trained: for Adam in place of natural gradients set natgrad to false."
+            )
+        if not 0 <= self.decay_share < 1:
+            raise ValueError(f"decay_share must be at least 0 and less than 1, got {self.decay_share}.")
+        if not np.isfinite(self.tol):
+            raise ValueError(f"tol must be a finite number, got {self.tol}.")
+        if self.n_iter_no_change < 0:
+            raise ValueError(f"n_iter_no_change must not be negative, got {self.n_iter_no_change}; 0 makes all steps.")
+
+
+class Course(tf.Module):
+    """What the bounds of the steps so far say about the next ones; its variables belong into a checkpoint.
+
+    :ivar bounds: mean bound of each window that was seen by this object, nats per row.
+
+    :param num_steps: the most steps. :param num_data: rows that a bound is of.
+    """
+
+    def __init__(self, config: TrainingConfig, num_steps: int, *, num_data: float = 1.0) -> None:
+        super().__init__(name="course")
+        if num_steps < 0:
+            raise ValueError(f"num_steps must not be negative, got {num_steps}.")
+        self.config, self.num_steps, self.num_data = config, num_steps, num_data
+        self.bounds: list[float] = []
+        self._pending: list[tf.Tensor] = []
+        self._total, self._count = _variable(0.0, "total"), _variable(0, "count")
+        self._best, self._recent = _variable(-np.inf, "best"), _variable([-np.inf] * config.n_iter_no_change, "recent")
+        self._num_windows, self._settled_at = _variable(0, "num_windows"), _variable(-1, "settled_at")
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the bound has stopped rising, or `settle` was called, before the learning rate fell anyway."""
+        return int(self._settled_at) >= 0
+
+    @property
+    def end(self) -> int:
+        """The number of steps to make, as far as is known."""
+        if not self.is_settled:
+            return self.num_steps
+        share = self.config.decay_share
+        return min(self.num_steps, self.decay_from + round(self.decay_from * share / (1 - share)))
+
+    @property
+    def decay_from(self) -> int:
+        """The first step for which the learning rate is lower."""
+        return int(self._settled_at) if self.is_settled else round(self.num_steps * (1 - self.config.decay_share))
+
+    def learning_rate(self, step: int) -> float:
+        """Of a step: full before `decay_from`, then on a line towards 0 at `end`."""
+        first, end = self.decay_from, self.end
+        return self.config.learning_rate * (1.0 if step < first else (end - step) / (end - first))
+
+    def observe(self, step: int, bound: tf.Tensor) -> None:
+        """Take note of the bound of a step, [], nats."""
+        self._pending.append(bound)
+        if (step + 1) % WINDOW:
+            return
+        self.flush()
+        mean = float(self._total) / max(int(self._count), 1) / self.num_data
+        self._total.assign(0.0)
+        self._count.assign(0)
+        self.bounds.append(mean)
+        patience, size = self.config.n_iter_no_change, int(self._num_windows)
+        if patience:
+            recent = self._recent.numpy()
+            self._best.assign(max(float(self._best), recent[0]))
+            self._recent.assign([*recent[1:], mean])
+            seen = [float(self._best), *self._recent.numpy()] if size >= patience else []
+            if step + 1 < self.decay_from and has_settled(seen, self.config.tol, patience):
+                self.settle(step + 1)
+        self._num_windows.assign(size + 1)
+
+    def settle(self, num_steps: int) -> None:
+        """Let the learning rate fall from here on, after so many steps, if it does not fall yet."""
+        if not self.is_settled and num_steps < self.decay_from:
+            self._settled_at.assign(num_steps)
+
+    def flush(self) -> None:
+        """Put what was observed into the variables: before a checkpoint."""
+        self._total.assign_add(float(np.sum([float(bound) for bound in self._pending])))
+        self._count.assign_add(len(self._pending))
+        self._pending.clear()
+
+
+def has_settled(values: Sequence[float], tolerance: float, patience: int) -> bool:
+    """Whether none of the last `patience` values is more than `tolerance` above the best one before them."""
+    return len(values) > patience and max(values[-patience:]) <= max(values[:-patience]) + tolerance
+
+
+def _variable(value: float | list[float], name: str) -> tf.Variable:
+    dtype = tf.int64 if isinstance(value, int) else tf.float64
+    return tf.Variable(value, dtype=dtype, trainable=False, name=name)
