@@ -17,6 +17,8 @@ from .scaling import Scale, Units
 from .serialization import check_savable, load_model, save_model
 from .training import Trainer, TrainingConfig, make_train_step
 
+__version__ = "0.2.0"  # the one place: pyproject.toml reads it
+
 __all__ = [
     "BayesianLinearLayer",
     "ConvolutionalLayer",

@@ -37,6 +37,7 @@ The folder of the run gets:
     scalars.jsonl, tensorboard/, checkpoints/
 """
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -173,5 +174,7 @@ def figures(packed: Packed, prior: str) -> dict[str, Callable[[Path], None]]:
     return drawn
 
 
+command = functools.partial(cli.run, main, explain=devices.explain)
+
 if __name__ == "__main__":
-    cli.run(main, explain=devices.explain)
+    command()

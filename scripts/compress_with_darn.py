@@ -14,6 +14,7 @@ Prints bits per image of the file, of the model's expected description length, a
 bits.
 """
 
+import functools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -161,6 +162,7 @@ def decode(flags: Decode) -> None:
 
 
 COMMANDS: dict[str, Callable[[Any], None]] = {"encode": encode, "decode": decode}
+command = functools.partial(cli.run, COMMANDS)
 
 if __name__ == "__main__":
-    cli.run(COMMANDS)
+    command()

@@ -7,6 +7,7 @@ One panel for each run: the tracked log Z with its 95 % interval, AIS with 3 sta
 far as the run has them (`--ais_every`, `--exact_every`), all in nats.
 """
 
+import functools
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,5 +52,7 @@ def main(flags: Flags) -> None:
     print(f"written to {flags.output}")
 
 
+command = functools.partial(cli.run, main)
+
 if __name__ == "__main__":
-    cli.run(main)
+    command()

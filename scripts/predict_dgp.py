@@ -11,6 +11,7 @@ Columns are read as in training. A missing value or an unknown level is an error
 in training, say what becomes of it.
 """
 
+import functools
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,5 +65,7 @@ def main(flags: Flags) -> None:
             print(f"{name}: {value:.6g}")
 
 
+command = functools.partial(cli.run, main, explain=devices.explain)
+
 if __name__ == "__main__":
-    cli.run(main, explain=devices.explain)
+    command()

@@ -8,6 +8,7 @@ Needs `pip install ale-py`, which brings the games along. A million frames of pl
 An output that already holds just these frames is left as it is.
 """
 
+import functools
 from dataclasses import dataclass
 
 from experiment import cli
@@ -52,5 +53,7 @@ def main(flags: Flags) -> None:
     print(f"{path}: {sizes} images of 209 x 159, {100 * frames.train.mean():.2f} % ones; {frames.about}")
 
 
+command = functools.partial(cli.run, main)
+
 if __name__ == "__main__":
-    cli.run(main)
+    command()

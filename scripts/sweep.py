@@ -16,6 +16,7 @@ axes and settings may be added to the file later. The folder of the sweep gets:
     history.jsonl                     starts and ends of runs
 """
 
+import functools
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -175,5 +176,7 @@ def conclude(flags: Flags, num_runs: int, report: Report) -> None:
         raise SystemExit(1)
 
 
+command = functools.partial(cli.run, main)
+
 if __name__ == "__main__":
-    cli.run(main)
+    command()

@@ -192,5 +192,7 @@ def figures(data: Rows, trainer: Trainer, records: list[dict[str, Any]]) -> dict
     return drawn
 
 
+command = functools.partial(cli.run, main, explain=devices.explain)
+
 if __name__ == "__main__":
-    cli.run(main, explain=devices.explain)
+    command()

@@ -19,6 +19,7 @@ the run gets:
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -159,5 +160,7 @@ def figures(
     return drawn
 
 
+command = functools.partial(cli.run, main, explain=devices.explain)
+
 if __name__ == "__main__":
-    cli.run(main, explain=devices.explain)
+    command()

@@ -22,6 +22,7 @@ The folder of the run gets:
     scalars.jsonl, tensorboard/, checkpoints/
 """
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -156,5 +157,7 @@ def figures(
     return {"errors": draw}
 
 
+command = functools.partial(cli.run, main, explain=devices.explain)
+
 if __name__ == "__main__":
-    cli.run(main, explain=devices.explain)
+    command()

@@ -1,8 +1,12 @@
 """What a script does around its `main(flags)`: the command line, interruptions, errors as one line of text.
 
+command = functools.partial(cli.run, main, explain=devices.explain)      # or, for a script of several commands,
+command = functools.partial(cli.run, {"encode": encode, "decode": decode})
+
 if __name__ == "__main__":
-    cli.run(main, explain=devices.explain)          # or, for a script of several commands,
-    cli.run({"encode": encode, "decode": decode})
+    command()
+
+`command` is what pyproject.toml names as the entry point of an installed script.
 """
 
 import errno
