@@ -69,7 +69,7 @@ clean:
 
 # The environment. The stamps are made last, so an installation that was stopped is taken up again. A new package
 # needs a new installation, too: pip records the packages that it found.
-.venv/.installed: setup.py $(wildcard $(addsuffix /__init__.py,$(PACKAGES)))
+.venv/.installed: setup.py pyproject.toml $(wildcard $(addsuffix /__init__.py,$(PACKAGES)))
 	@set -e; if ! $(BIN)/python -m pip --version >/dev/null 2>&1; then \
 		python="$(PYTHON)"; \
 		for candidate in python3.11 python3.12 python3.10 python3 python; do \
