@@ -166,9 +166,11 @@ class DeepGPEstimator(BaseEstimator):
     def _warn_if_poor(self, fitted: Fitted, X: Array, Y: Array) -> None:
         """Say so if the model is worse than least squares, or than one rate, or than the frequencies of classes."""
         rows = np.random.default_rng(self._seed).permutation(len(X))[:CHECK_ROWS]
-        if text := worse_than_simplest(fitted.predictor, (X[rows], Y[rows]), (X[rows], Y[rows])):
-            text = f"after {fitted.num_steps} steps {text} on its training rows. Raise max_iter, or lower tol."
-            warnings.warn(text, ConvergenceWarning, stacklevel=4)
+        predictor, some = fitted.predictor, (X[rows], Y[rows])
+        log_density = float(np.mean(np.asarray(predictor.predict(*some).log_density)))
+        if text := worse_than_simplest(predictor.model.likelihood, log_density, some, some):
+            text = f"after {fitted.num_steps} steps the model is {text} on its training rows"
+            warnings.warn(f"{text}. Raise max_iter, or lower tol.", ConvergenceWarning, stacklevel=4)
 
     # Prediction.
 

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import kstest
 
 from .forecasts import Forecast, forecaster_of
 
@@ -63,6 +64,11 @@ class Evaluation(NamedTuple):
     confidence: Array | None = None
     is_right: NDArray[np.bool_] | None = None
 
+    @property
+    def pit_distance(self) -> float | None:
+        """Kolmogorov's distance of `pit` from the uniform distribution, between 0 and 1; None without `pit`."""
+        return None if self.pit is None else float(kstest(np.ravel(self.pit), "uniform").statistic)
+
     def to_json(self) -> dict[str, Any]:
         """The scores as plain numbers, for a report: "crps" and "crps_se", "coverage_90" and "coverage_90_se", ..."""
         units = {"log_density": "log_density_nats"}
@@ -75,6 +81,8 @@ class Evaluation(NamedTuple):
         for name, score in scores.items():
             if score is not None:
                 numbers |= {name: score.value, f"{name}_se": score.error}
+        if self.pit_distance is not None:
+            numbers["pit_distance"] = self.pit_distance
         return numbers
 
 

@@ -45,6 +45,9 @@ __all__ = [
 
 LogDensity = Callable[[NDArray[Any], NDArray[Any]], NDArray[np.float64]]
 
+Part = tuple[NDArray[Any], NDArray[Any]]
+"""Inputs [N, D] and targets [N, P] in the units of the data."""
+
 
 class Fitted(NamedTuple):
     """A trained model in the units of the data, with what changes while it is trained.
@@ -244,26 +247,23 @@ def _batches(
     return batch_at
 
 
-def worse_than_simplest(
-    predictor: Predictor, train: tuple[NDArray[Any], NDArray[Any]], rows: tuple[NDArray[Any], NDArray[Any]]
-) -> str | None:
-    """Words for a model whose mean log density of some rows is below that of the simplest model of its kind.
+def worse_than_simplest(likelihood: Likelihood, log_density: float, train: Part, rows: Part) -> str | None:
+    """Words for a model that is worse than the simplest one of its kind.
 
-    :param train: inputs and targets, in the units of the data, that the simplest model is fitted to.
-    :param rows: on which both are judged.
-    :return: None if the model is no worse, or there is no such model.
+    :param log_density: mean of the model over rows, nats per row in the units of the data.
+    :param train: inputs and targets that the simplest model is fitted to.
+    :param rows: those that both are judged on.
+    :return: None if the model is no worse, or there is no simplest one.
     """
-    density = simplest_model(predictor.model.likelihood, *train)
-    if density is None:
-        return None
-    simple = float(np.mean(density(*rows)))
-    log_density = float(np.mean(np.asarray(predictor.predict(*rows).log_density)))
+    density = simplest_model(likelihood, *train)
+    simple = -np.inf if density is None else float(np.mean(density(*rows)))
     if log_density >= simple:
         return None
-    likelihood = predictor.model.likelihood
-    what = "the frequencies of the classes" if predictor.task != "regression" else "least squares"
-    what = "one rate for all rows" if isinstance(likelihood, Poisson) else what
-    return f"the model is worse than {what}: {log_density:.3f} against {simple:.3f} nats per row."
+    if isinstance(likelihood, Bernoulli | MultiClass | Softmax):
+        what = "the frequencies of the classes"
+    else:
+        what = "one rate for all rows" if isinstance(likelihood, Poisson) else "least squares"
+    return f"worse than {what}: {log_density:.3f} against {simple:.3f} nats per row"
 
 
 def simplest_model(likelihood: Likelihood, X: NDArray[Any], Y: NDArray[Any]) -> LogDensity | None:

@@ -1,4 +1,4 @@
-"""What is said about a deep GP while it is trained and at the end: numbers by name, tables as cells, curves as arrays.
+"""What is said about a deep GP while it is trained and at the end: numbers by name, and tables as cells.
 
 Tags are `part/quantity_unit`. Scores are in the units of the data; log-likelihoods are nats per row.
 """
@@ -6,50 +6,52 @@ Tags are `part/quantity_unit`. Scores are in the units of the data; log-likeliho
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import gpflow
 import numpy as np
 from numpy.typing import NDArray
 
+from . import evaluation
 from .config import ModelConfig
 from .deep_gp import DeepGP
 from .diagnostics import diagnose
+from .evaluation import Evaluation, evaluate
+from .fitting import worse_than_simplest
+from .forecasts import LinearModel
 from .layers import SVGPLayer
 from .predictor import Predicted, Predictor
 from .scaling import REAL_TARGETS, Units
-from .scores import Task, metrics
+from .scores import Task
 from .training import Trainer, clear_errors
 
 __all__ = [
     "Final",
-    "FitOnGrid",
-    "Intervals",
     "Watch",
     "caption",
-    "curve_tags",
     "evaluate",
-    "fit_on_grid",
     "histograms",
-    "intervals",
     "layer_scalars",
     "linear_baseline",
     "notes",
     "num_parameters",
+    "scalars",
     "summary",
     "table",
+    "text",
     "title",
 ]
 
 Part = tuple[NDArray[Any], NDArray[Any]]
 """Inputs [N, D] and targets [N, P] in the units of the data."""
 
+JUDGED = "test rows: mean ± standard error over rows; the shares of targets within central intervals"
 HEADERS = {"log_likelihood_nats": "log-likelihood", "rmse": "RMSE", "accuracy": "accuracy", "auc": "AUC"}
 MAX_SINGLE_LENGTHSCALES = 10
 
 
-def evaluate(predictor: Predictor, parts: Mapping[str, Part]) -> dict[str, float]:
+def scalars(predictor: Predictor, parts: Mapping[str, Part]) -> dict[str, float]:
     """Scores of each part, as "test/rmse", and the scalars of the layers, by the model's current parameters."""
     return {**_tagged({name: predictor.score(*part) for name, part in parts.items()}), **layer_scalars(predictor.model)}
 
@@ -57,14 +59,15 @@ def evaluate(predictor: Predictor, parts: Mapping[str, Part]) -> dict[str, float
 class Final(NamedTuple):
     """The end of a run.
 
-    :ivar scores: of all rows of each part, by name of the part: "log_likelihood_nats" and so on.
-    :ivar scalars: to log: as `evaluate` gives them, of the rows to look at during training.
-    :ivar predicted: of all rows of each part.
+    :ivar scores: of all rows of each part, by name of the part: "log_likelihood_nats", "rmse", "crps", and so on.
+    :ivar scalars: to log: as `scalars` gives them, of the rows to look at during training.
+    :ivar predicted: of all rows of each part. :ivar judged: all rows of each part, as `evaluate` judges them.
     """
 
     scores: dict[str, dict[str, float]]
     scalars: dict[str, float]
     predicted: dict[str, Predicted]
+    judged: dict[str, Evaluation]
 
 
 class Watch:
@@ -93,19 +96,21 @@ class Watch:
             self.rows[name] = np.sort(chosen)
 
     def during(self) -> dict[str, float]:
-        """`evaluate` of the rows to look at."""
-        return evaluate(self.predictor, {n: (X[self.rows[n]], Y[self.rows[n]]) for n, (X, Y) in self.parts.items()})
+        """`scalars` of the rows to look at."""
+        return scalars(self.predictor, {n: (X[self.rows[n]], Y[self.rows[n]]) for n, (X, Y) in self.parts.items()})
 
     def final(self) -> Final:
         """Scores of all rows, and again of those to look at."""
         predicted = {name: self.predictor.evaluate(*part) for name, part in self.parts.items()}
+        judged = {name: evaluate(self.predictor, part) for name, part in self.parts.items()}
         scores, seen = {}, {}
         for name, (_, Y) in self.parts.items():
             found, rows = predicted[name], self.rows[name]
             density = found.log_density
             some = Predicted(found.mean[rows], log_density=None if density is None else density[rows])
-            scores[name], seen[name] = self.predictor.scores(Y, found), self.predictor.scores(Y[rows], some)
-        return Final(scores, {**_tagged(seen), **layer_scalars(self.predictor.model)}, predicted)
+            scores[name] = {**_with_errors(judged[name]), **self.predictor.scores(Y, found)}
+            seen[name] = self.predictor.scores(Y[rows], some)
+        return Final(scores, {**_tagged(seen), **layer_scalars(self.predictor.model)}, predicted, judged)
 
 
 def layer_scalars(model: DeepGP) -> dict[str, float]:
@@ -151,14 +156,25 @@ def histograms(model: DeepGP) -> dict[str, NDArray[Any]]:
     return shown
 
 
-def summary(trainer: Trainer, final: Final) -> dict[str, Any]:
-    """What a report says of one model: its size, the seconds of training, and its scores by part."""
-    return {
+def summary(trainer: Trainer, final: Final, train: Part | None = None, test: Part | None = None) -> dict[str, Any]:
+    """What a report says of one model: its size, the seconds of training, and its scores by part.
+
+    :param train: and `test`: rows in the units of the data; with both, "warning" says so if the model is worse on the
+        test rows than the simplest model, see `fitting.worse_than_simplest`.
+    """
+    found = {
         "num_layers": len(trainer.model.layers),
+        "is_settled": trainer.course is not None and trainer.course.is_settled,
         "train_seconds": float(trainer.seconds),
         "num_parameters": num_parameters(trainer.model),
         **final.scores,
     }
+    if train is not None and test is not None:
+        log_density = final.scores["test"]["log_likelihood_nats"]
+        if words := worse_than_simplest(trainer.model.likelihood, log_density, train, test):
+            name = title(len(trainer.model.layers))
+            found["warning"] = f"{name}: {words} on the test rows; train it for more steps, or give it other settings."
+    return found
 
 
 def num_parameters(model: DeepGP) -> int:
@@ -166,94 +182,28 @@ def num_parameters(model: DeepGP) -> int:
     return sum(int(np.prod(parameter.shape)) for parameter in model.parameters)
 
 
-def linear_baseline(units: Units, train: Part, parts: Mapping[str, Part], likelihood: str) -> dict[str, Any]:
+def linear_baseline(
+    train: Part, parts: Mapping[str, Part], likelihood: str
+) -> tuple[dict[str, Any], dict[str, Evaluation]]:
     """Least squares with Gaussian noise of the training residuals' variance, scored like a deep GP.
 
     :param train: the training rows in the units of the data.
     :param likelihood: of the deep GP that it is compared with.
-    :return: scores of each part by its name, "train_seconds" and "num_parameters".
+    :return: scores of each part by its name, "train_seconds" and "num_parameters"; and how each part is judged.
     :raises ValueError: if the targets are not real numbers, or the training rows are fitted exactly.
     """
     if likelihood not in REAL_TARGETS:
         raise ValueError("compare=linear needs a regression with real targets; leave it out.")
     start = time.monotonic()
-
-    def with_one(X: NDArray[Any]) -> NDArray[Any]:
-        return np.concatenate([X, np.ones([len(X), 1])], axis=1)
-
-    X, Y = (array.astype(np.float64) for array in units.transform(*train))
-    weights = np.linalg.lstsq(with_one(X), Y, rcond=None)[0]
-    variance = np.mean(np.square(Y - with_one(X) @ weights), axis=0)
-    if not np.all(variance > 1e-12):
-        raise ValueError("compare=linear fits the training rows exactly, so it has no likelihood; leave it out.")
-    scores = {}
-    for name, (X, Y) in parts.items():
-        mean = with_one(units.x.transform(X)) @ weights
-        terms = np.log(2 * np.pi * variance) + np.square(units.y.transform(Y) - mean) / variance
-        log_density = -0.5 * terms.sum(axis=1) - units.y.log_volume
-        scores[name] = metrics("regression", Y, units.y.inverse_transform(mean), log_density)
+    try:
+        model = LinearModel.fit(*train)
+    except ValueError as error:
+        raise ValueError(f"compare=linear: {error}") from error
     seconds = time.monotonic() - start
-    return {"train_seconds": seconds, "num_parameters": weights.size + variance.size, **scores}
-
-
-class Intervals(NamedTuple):
-    """Predicted targets beside the true ones, in the units of the data.
-
-    :ivar Y: true targets [N, P]. :ivar mean: predicted means [N, P]; and limits `lower` and `upper` [N, P].
-    :ivar interval: what the limits are, see `Predicted.interval`. :ivar names: of the targets.
-    """
-
-    Y: NDArray[Any]
-    mean: NDArray[np.float64]
-    lower: NDArray[np.float64]
-    upper: NDArray[np.float64]
-    interval: str
-    names: tuple[str, ...]
-
-
-def intervals(predictor: Predictor, part: Part, rng: np.random.Generator, *, max_rows: int = 2000) -> Intervals:
-    """Predictions for at most `max_rows` rows of a part, drawn at random, in their order."""
-    X, Y = part
-    rows = np.sort(rng.permutation(len(X))[:max_rows])
-    predicted = predictor.predict(X[rows])
-    lower, upper, what = predicted.interval
-    return Intervals(Y[rows], predicted.mean, lower, upper, what, predictor.target_names)
-
-
-class FitOnGrid(NamedTuple):
-    """A model of one input over the range of the data, in the units of the data.
-
-    :ivar train: inputs [N, 1] and targets [N, P] that it learned from.
-    :ivar grid: inputs [G, 1].
-    :ivar layers: for each inner layer draws of its first output at the grid, [S, G].
-    :ivar band: mean, lower and upper limits of the targets at the grid, [G, P] each.
-    :ivar interval: what the limits are, see `Predicted.interval`.
-    """
-
-    train: Part
-    grid: NDArray[np.float64]
-    layers: list[NDArray[Any]]
-    band: tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
-    interval: str
-
-
-def fit_on_grid(predictor: Predictor, train: Part, *, num_points: int = 200, num_draws: int = 20) -> FitOnGrid:
-    """The fit of a model with one input over the range of the training inputs and a tenth of it to either side.
-
-    :raises ValueError: if the model has several inputs.
-    """
-    X, _ = train
-    if X.shape[1] != 1:
-        raise ValueError(f"a fit is drawn over one input, got {X.shape[1]}; give a model of one input.")
-    scaled = predictor.units.x.transform(X)
-    low, high = scaled.min(), scaled.max()
-    points = np.linspace(low - 0.1 * (high - low), high + 0.1 * (high - low), num_points)[:, None]
-    draws = predictor.model.predict_all_layers(points.astype(gpflow.default_float()), num_draws, full_cov=True)
-    grid = predictor.units.x.inverse_transform(points)
-    layers = [np.asarray(draw)[:, :, 0] for draw in draws.samples[:-1]]
-    predicted = predictor.predict(grid, num_samples=1000)
-    lower, upper, what = predicted.interval
-    return FitOnGrid(train, grid, layers, (predicted.mean, lower, upper), what)
+    judged = {name: evaluate(model, part) for name, part in parts.items()}
+    scores = {name: _with_errors(found) for name, found in judged.items()}
+    size = model.weights.size + model.variance.size
+    return {"train_seconds": seconds, "num_parameters": size, **scores}, judged
 
 
 def notes(config: ModelConfig, units: Units, feature_names: Sequence[str], num_rows: int) -> list[str]:
@@ -287,16 +237,31 @@ def table(models: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
     return lines
 
 
+def text(
+    models: Mapping[str, Mapping[str, Any]], judged: Mapping[str, Evaluation], task: Task, target_names: Sequence[str]
+) -> list[list[list[str]] | str]:
+    """What the end of a run says: tables as cells, and lines of text.
+
+    :param models: as in `table`, and "warning" of those that are worse than the simplest model.
+    :param judged: of the test rows, by the names of the models.
+    """
+    named = {title(m["num_layers"]) if "num_layers" in m else name: judged[name] for name, m in models.items()}
+    warnings = [m["warning"] for m in models.values() if "warning" in m]
+    return [table(models), caption(task, target_names), evaluation.table(named), JUDGED, *warnings]
+
+
 def caption(task: Task, target_names: Sequence[str]) -> str:
     """What the units of the scores in a table are."""
     scores = f"; it and RMSE in the units of {', '.join(target_names)!r}" if task == "regression" else ""
     return f"log-likelihood: nats per row{scores}"
 
 
-def curve_tags(task: Task, parts: Iterable[str]) -> list[str]:
-    """Tags of the scalars that show the course of training: the bound, and the scores of each part."""
-    scores = ("log_likelihood_nats", "rmse" if task == "regression" else "accuracy")
-    return ["train/elbo_nats", *(f"{part}/{score}" for part in parts for score in scores)]
+def _with_errors(found: Evaluation) -> dict[str, float]:
+    """Scores of a part and their standard errors, by the names that reports use."""
+    numbers = {name.replace("log_density", "log_likelihood"): value for name, value in found.to_json().items()}
+    if found.error is not None:
+        numbers["accuracy_se"] = found.error.error
+    return {name: value for name, value in numbers.items() if name not in ("num_rows", "error", "error_se")}
 
 
 def _tagged(scores: Mapping[str, Mapping[str, float]]) -> dict[str, float]:

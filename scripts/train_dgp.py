@@ -7,7 +7,8 @@
     train_dgp.py --run_dir=runs/taxi --stream --stream_preset=taxi --data="trips/*.csv" --strategy=mirrored
 
 Inputs (and regression targets) are standardised with the training part; every reported number is in the units of the
-data. Scores choose nothing: the last parameters are reported. Ctrl-C saves a checkpoint. The folder of the run gets:
+data. The learning rate falls to 0 over the last quarter of the steps, or after the bound has stopped rising, and
+training ends. Scores choose nothing: the last parameters are reported. Ctrl-C saves a checkpoint. The folder gets:
 
     result.json             scores of the deep GP and of what it is compared with
     model.npz, inputs.json  the trained model and how its inputs are made, for predict_dgp.py
@@ -17,10 +18,9 @@ With --stream the files of --data may be larger than memory, and scores are thos
 docs/scaling.md has more about streams, several devices and several machines.
 """
 
-import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
+from functools import cache, partial
 from typing import Any, Literal, NamedTuple
 
 import experiment.early  # noqa: F401 (a folder in use is refused before TensorFlow starts)
@@ -33,7 +33,7 @@ from experiment.report.text import aligned
 from experiment.run import Devices, Interrupted, Run, Seeds, Settings, Shown, devices, open_run
 
 from absl import logging
-from gpflow_deep import ModelConfig, Predictor, Scale, Trainer, TrainingConfig, Units, float_type, report
+from gpflow_deep import ModelConfig, Predictor, Scale, Trainer, TrainingConfig, Units, curves, float_type, report
 
 IMAGES = ("mnist", "rectangles_images")
 
@@ -89,9 +89,11 @@ def main(flags: Flags) -> None:
     """One run, from the data to the report."""
     with float_type(flags.dtype):
         study = prepare(flags)
-        data, config, models, curves = study.data, study.config, dict[str, Any](), dict[str, Any]()
+        data, config, courses = study.data, study.config, dict[str, Any]()
+        models, judged = dict[str, Any](), dict[str, Any]()
         if "linear" in flags.compare:
-            models["linear"] = report.linear_baseline(study.units, data.rows.train, data.parts, config.likelihood)
+            models["linear"], found = report.linear_baseline(data.rows.train, data.parts, config.likelihood)
+            judged["linear"] = found["test"]
         depths = {"gp": 1} if "gp" in flags.compare or config.num_layers == 1 else {}
         depths |= {"dgp": config.num_layers} if config.num_layers > 1 else {}
         jobs = {name: new_job(study, num_layers) for name, num_layers in depths.items()}
@@ -102,13 +104,15 @@ def main(flags: Flags) -> None:
             for left, (name, job) in zip(range(len(jobs), 0, -1), jobs.items(), strict=True):
                 single = cli.flags.text(replace(flags, model=replace(flags.model, num_layers=1)))
                 own = run if left == 1 else run.child(name, single)
-                models[name], final = fit(own, job, flags, run.share_of_seconds(left))
+                models[name], final = fit(own, job, study, run.share_of_seconds(left))
+                judged[name] = final.judged["test"]
                 if run.is_chief:
-                    curves = {report.title(depths[name]): own.records(), **curves}
+                    courses = {report.title(depths[name]): own.records(), **courses}
                     about = {"likelihood": config.likelihood, "num_predict_samples": config.num_predict_samples}
                     result = {**data.about(), **about, "models": models if own is run else {name: models[name]}}
-                    table = f"{aligned(report.table(models))}\n{report.caption(data.task, data.rows.target_names)}"
-                    own.finish(result, text=table if own is run else "", figures=figures(study, job, final, curves))
+                    text = report.text(models, judged, data.task, data.rows.target_names) if own is run else []
+                    table = "\n".join(part if isinstance(part, str) else aligned(part) for part in text)
+                    own.finish(result, text=table, figures=figures(study, job, final, courses))
 
 
 def prepare(flags: Flags) -> Study:
@@ -152,20 +156,21 @@ def new_job(study: Study, num_layers: int) -> Job:
         lane=worker.index,
         num_lanes=worker.count,
     )
-    return Job(Trainer(model, flags.training, strategy=study.strategy), watch, batches)
+    return Job(Trainer(model, flags.training, num_steps=flags.run.num_steps, strategy=study.strategy), watch, batches)
 
 
-def fit(run: Run, job: Job, flags: Flags, max_seconds: float | None) -> tuple[dict[str, Any], report.Final]:
+def fit(run: Run, job: Job, study: Study, max_seconds: float | None) -> tuple[dict[str, Any], report.Final]:
     """Train a model, or continue it, and score it: what result.json says of it, and its predictions."""
-    trainer, watch, seed = job.trainer, job.watch, Seeds(flags.run.seed)("train")
-    final, batch_at = functools.cache(watch.final), devices.shared(run.strategy, job.batches)
+    trainer, watch, seed = job.trainer, job.watch, Seeds(study.flags.run.seed)("train")
+    final, batch_at = cache(watch.final), devices.shared(run.strategy, job.batches)
     print(f"training: {report.title(len(trainer.model.layers))}", flush=True)
     try:
         step = run.fit(
             lambda first, count: trainer.advance(batch_at, first, count, seed),
             state=trainer.state,
             scalars=lambda bound: {**trainer.scalars(), **job.batches.scalars()},
-            evaluate=lambda step: final().scalars if step == flags.run.num_steps else watch.during(),
+            evaluate=lambda step: final().scalars if trainer.is_done(step) else watch.during(),
+            is_done=trainer.is_done,
             show=lambda: Shown(histograms=report.histograms(trainer.model)),
             saved=lambda: watch.predictor.save(run.path),
             max_seconds=max_seconds,
@@ -175,25 +180,20 @@ def fit(run: Run, job: Job, flags: Flags, max_seconds: float | None) -> tuple[di
             raise
         step = stop.step
         run.log(step, final().scalars)
-    return {"num_steps": step, "is_finished": step == flags.run.num_steps, **report.summary(trainer, final())}, final()
+    found = report.summary(trainer, final(), study.data.rows.train, study.data.rows.test)
+    if "warning" in found:
+        logging.warning(found["warning"])
+    return {"num_steps": step, "is_finished": trainer.is_done(step), **found}, final()
 
 
-def figures(
-    study: Study, job: Job, final: report.Final, curves: Mapping[str, Any]
-) -> dict[str, Callable[[Path], None]]:
-    """The course of training; labels given and predicted, or targets; and the fit over a single input."""
-    predictor, rows, (X, Y) = job.watch.predictor, study.data.rows, study.data.rows.test
-    tags = report.curve_tags(predictor.task, study.data.parts)
-    drawn: dict[str, Callable[[Path], None]] = {"training": lambda path: plots.training_curves(path, curves, tags)}
-    if predictor.task != "regression":
-        labels, names = final.predicted["test"].labels, predictor.class_names
-        return {**drawn, "confusion_matrix": lambda path: plots.confusion_matrix(path, Y[:, 0], labels, names)}
-    found = report.intervals(predictor, (X, Y), Seeds(study.flags.run.seed).rng("plot"))
-    drawn["predicted_vs_true"] = lambda path: plots.predicted_vs_true(path, **found._asdict())
-    if X.shape[1] == 1:
-        grid, axes = report.fit_on_grid(predictor, rows.train), (rows.feature_names[0], predictor.target_names[0])
-        drawn["fit"] = lambda path: plots.fit_1d(path, **grid._asdict(), names=axes)
-    return drawn
+def figures(study: Study, job: Job, final: report.Final, courses: Mapping[str, Any]) -> dict[str, Any]:
+    """The course of training, calibration; labels given and predicted, or targets; and the fit over a single input."""
+    predictor, rows, rng = job.watch.predictor, study.data.rows, Seeds(study.flags.run.seed).rng("plot")
+    tags = curves.tags(predictor.task, study.data.parts)
+    of_test = final.judged["test"], final.predicted["test"]
+    found = curves.drawings(predictor, *of_test, rows.train, rows.test, rng, input_name=rows.feature_names[0])
+    drawn = {name: partial(getattr(plots, kind), **content) for name, (kind, content) in found.items()}
+    return {"training": partial(plots.training_curves, records=courses, tags=tags), **drawn}
 
 
 if __name__ == "__main__":

@@ -79,6 +79,7 @@ def fit(
     first: int = 0,
     best: Best = Best(),
     patience: int | None = None,
+    is_done: Callable[[int], bool] = lambda step: False,
     keep: Callable[[], None] = lambda: None,
     log: Callable[[int, Mapping[str, float]], None] = lambda step, line: None,
     save: Callable[[int, Best], None] = lambda step, best: None,
@@ -97,6 +98,7 @@ def fit(
     :param rule: which evaluation is the best so far, by the scalars of its step.
     :param best: with `first` continues an earlier call.
     :param patience: stop after so many evaluations in a row that were no better; None: never.
+    :param is_done: whether so many steps are all that have to be made; the last of them is treated like `num_steps`.
     :param keep: called when the evaluation is the best so far: the place to store the model.
     :param log: gets the scalars of a step. :param save: gets the step and the best: the place for a checkpoint.
     :param agree: what all workers take for the evaluation, so that they stop together.
@@ -120,9 +122,10 @@ def fit(
         return patience is not None and best.num_worse >= patience
 
     with _deferred_signals() as received, Progress(first, num_steps, is_shown=progress) as shown:
-        while step < num_steps and not is_stopped():
+        while step < num_steps and not is_stopped() and not is_done(step):
             done = min(step - step % block + block, num_steps)
-            observed, is_last = advance(step, done - step), done == num_steps
+            observed = advance(step, done - step)
+            is_last = done == num_steps or is_done(done)
             line: dict[str, float] = {}
             step = done
             if is_last or _is_due(step, every.log):

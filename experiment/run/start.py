@@ -191,6 +191,7 @@ class Run:
         evaluate: Callable[[int], Mapping[str, float]],
         rule: Rule = newest,
         patience: int | None = None,
+        is_done: Callable[[int], bool] = lambda step: False,
         keep: Callable[[Path], None] = lambda path: None,
         show: Callable[[], Shown] | None = None,
         also: Sequence[tuple[int, Callable[[int], Mapping[str, float]]]] = (),
@@ -206,6 +207,7 @@ class Run:
         :param scalars: what to log of the last steps. :param evaluate: what to log of an evaluation after a step. Of
             what they log, the first scalars of train/ and valid/ are shown beside the progress.
         :param rule: which evaluation is the best. :param patience: stop after so many in a row that were no better.
+        :param is_done: whether so many steps are all that have to be made.
         :param keep: writes the model, which is the best so far, to a file.
         :param show: pictures and histograms at evaluations, for TensorBoard.
         :param also: pairs (every, function of the step): more scalars to log.
@@ -228,7 +230,11 @@ class Run:
             if writer is not None and restored is None:
                 writer.text(0, "flags", self.flags)
                 writer.text(0, "versions", self._versions)
-            log = _Log(writer, show, settings.eval_every, settings.num_steps, first=int(self._step))
+
+            def is_shown(step: int) -> bool:
+                return step % settings.eval_every == 0 or step == settings.num_steps or is_done(step)
+
+            log = _Log(writer, show, is_shown, first=int(self._step))
 
             def save(step: int, found: Best) -> None:
                 self._step.assign(step)
@@ -251,6 +257,7 @@ class Run:
                 first=int(self._step),
                 best=_best_of(best),
                 patience=patience,
+                is_done=is_done,
                 keep=lambda: self._keep(keep),
                 log=log,
                 save=save,
@@ -323,9 +330,14 @@ class _Log:
     """Writes what is logged, with speed, and what an evaluation shows."""
 
     def __init__(
-        self, writer: Writer | None, show: Callable[[], Shown] | None, eval_every: int, num_steps: int, *, first: int
+        self,
+        writer: Writer | None,
+        show: Callable[[], Shown] | None,
+        is_shown: Callable[[int], bool],
+        *,
+        first: int,
     ) -> None:
-        self._writer, self._show, self._eval_every, self._num_steps = writer, show, eval_every, num_steps
+        self._writer, self._show, self._is_shown = writer, show, is_shown
         self._last = first, time.monotonic()
 
     def __call__(self, step: int, line: Mapping[str, float]) -> None:
@@ -334,7 +346,7 @@ class _Log:
         self._writer.scalars(step, line)
         (last_step, last_time), now = self._last, time.monotonic()
         self._writer.rates(step, {"speed/steps_per_second": (step - last_step) / max(now - last_time, 1e-9)})
-        if self._show is not None and (step % self._eval_every == 0 or step == self._num_steps):
+        if self._show is not None and self._is_shown(step):
             self._writer.show(step, self._show())
         self._last = step, time.monotonic()
 

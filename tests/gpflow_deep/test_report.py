@@ -33,7 +33,7 @@ def _oracle(predictor: Predictor, X: np.ndarray, Y: np.ndarray) -> dict[str, flo
 
 def test_scores_are_those_of_their_part(rng: np.random.Generator) -> None:
     predictor, parts = _trained(rng)
-    found = report.evaluate(predictor, parts)
+    found = report.scalars(predictor, parts)
     for name, part in parts.items():
         for key, value in _oracle(predictor, *part).items():
             assert found[f"{name}/{key}"] == pytest.approx(value, rel=1e-9)
@@ -48,7 +48,12 @@ def test_final_scores_are_of_all_rows_and_its_scalars_of_those_that_were_watched
     assert len(watched["test"]) == 7
     assert list(found.scores) == ["valid", "test"]
     for name, (X, Y) in parts.items():
-        assert found.scores[name] == pytest.approx(_oracle(predictor, X, Y), rel=1e-9)
+        expected = _oracle(predictor, X, Y)
+        assert {key: found.scores[name][key] for key in expected} == pytest.approx(expected, rel=1e-9)
+        judged = report.evaluate(predictor, (X, Y))
+        assert judged.log_density.value == pytest.approx(expected["log_likelihood_nats"], rel=1e-9)
+        assert found.scores[name]["log_likelihood_nats_se"] == judged.log_density.error
+        assert found.scores[name]["coverage_90"] == found.judged[name].coverage[0.9].value  # type: ignore[index]
         some = _oracle(predictor, X[watched[name]], Y[watched[name]])
         assert {key: found.scalars[f"{name}/{key}"] for key in some} == pytest.approx(some, rel=1e-9)
         np.testing.assert_array_equal(found.predicted[name].mean, predictor.evaluate(X, Y).mean)
@@ -68,12 +73,6 @@ def test_rows_to_look_at_are_drawn_once_for_each_part(rng: np.random.Generator) 
     assert {key: found[f"test/{key}"] for key in some} == pytest.approx(some, rel=1e-9)
     with pytest.raises(ValueError, match="eval_rows must be at least 1, got 0"):
         report.Watch(predictor, parts, eval_rows=0)
-
-
-def test_tags_of_curves() -> None:
-    tags = report.curve_tags("regression", ["valid", "test"])
-    assert tags[:3] == ["train/elbo_nats", "valid/log_likelihood_nats", "valid/rmse"]
-    assert report.curve_tags("binary", ["test"])[1:] == ["test/log_likelihood_nats", "test/accuracy"]
 
 
 def test_layer_scalars_name_what_diagnose_finds(rng: np.random.Generator) -> None:
@@ -133,7 +132,7 @@ def _line(rng: np.random.Generator, num_rows: int) -> tuple[np.ndarray, np.ndarr
 def test_linear_baseline_is_least_squares_in_the_units_of_the_data(rng: np.random.Generator) -> None:
     """Standardisation changes neither the fit nor, once its volume is taken off, the density."""
     train, parts = _line(rng, 60), {"valid": _line(rng, 7), "test": _line(rng, 9)}
-    found = report.linear_baseline(Units.fit(*train, "gaussian"), train, parts, "gaussian")
+    found, judged = report.linear_baseline(train, parts, "gaussian")
     assert found["num_parameters"] == 2 * 3 + 2
     assert 0 < found["train_seconds"] < 60
     ones = np.ones([60, 1])
@@ -145,53 +144,18 @@ def test_linear_baseline_is_least_squares_in_the_units_of_the_data(rng: np.rando
             "log_likelihood_nats": stats.norm.logpdf(Y, mean, std).sum(axis=1).mean(),
             "rmse": np.sqrt(np.mean((Y - mean) ** 2)),
         }
-        assert found[name] == pytest.approx(expected, rel=1e-8)
+        assert {key: found[name][key] for key in expected} == pytest.approx(expected, rel=1e-8)
+        assert judged[name].rmse == (found[name]["rmse"], found[name]["rmse_se"])
 
 
 def test_linear_baseline_refuses_what_has_no_density(rng: np.random.Generator) -> None:
     X, Y = _line(rng, 20)
-    units = Units.fit(X, Y, "gaussian")
     for likelihood in ("poisson", "bernoulli"):
         with pytest.raises(ValueError, match="compare=linear needs a regression with real targets"):
-            report.linear_baseline(units, (X, Y), {}, likelihood)
+            report.linear_baseline((X, Y), {}, likelihood)
     exact = X @ np.array([[1.0], [2.0]])
-    with pytest.raises(ValueError, match="compare=linear fits the training rows exactly"):
-        report.linear_baseline(Units.fit(X, exact, "gaussian"), (X, exact), {}, "gaussian")
-
-
-def test_fit_on_grid(rng: np.random.Generator) -> None:
-    """The range of the data and a tenth beside it; the inner layer at the start is the identity on scaled inputs."""
-    X = rng.uniform(10.0, 30.0, size=(50, 1))
-    Y = 100.0 + np.sin(X / 3)
-    units = Units.fit(X, Y, "gaussian")
-    model = ModelConfig(num_inducing=20, likelihood="gaussian").build(*units.transform(X, Y))
-    found = report.fit_on_grid(Predictor(model, units), (X, Y), num_points=41, num_draws=5)
-    width = X.max() - X.min()
-    np.testing.assert_allclose(found.grid[[0, -1], 0], [X.min() - 0.1 * width, X.max() + 0.1 * width], rtol=1e-12)
-    assert [draws.shape for draws in found.layers] == [(5, 41)]
-    scaled = np.broadcast_to(units.x.transform(found.grid)[:, 0], (5, 41))
-    inside = slice(5, -5)
-    # Beside the 20 inducing inputs the layer knows itself, up to the noise of 1e-5 and the jitter: 5 deviations.
-    np.testing.assert_allclose(found.layers[0][:, inside], scaled[:, inside], rtol=0, atol=5 * np.sqrt(1.2e-5))
-    predicted: Any = Predictor(model, units).predict(found.grid, num_samples=1000)
-    for band, expected in zip(found.band, (predicted.mean, predicted.lower, predicted.upper), strict=True):
-        np.testing.assert_array_equal(band, expected)
-    assert (found.interval, found.train) == ("95%", (X, Y))
-    wide, parts = _trained(rng)
-    with pytest.raises(ValueError, match="drawn over one input, got 2"):
-        report.fit_on_grid(wide, parts["test"])
-
-
-def test_intervals_are_of_rows_drawn_once(rng: np.random.Generator) -> None:
-    predictor, parts = _trained(rng)
-    X, Y = parts["test"]
-    found = report.intervals(predictor, (X, Y), np.random.default_rng(5), max_rows=4)
-    rows = np.sort(np.random.default_rng(5).permutation(12)[:4])
-    np.testing.assert_array_equal(found.Y, Y[rows])
-    predicted = predictor.predict(X[rows])
-    for name in ("mean", "lower", "upper"):
-        np.testing.assert_array_equal(getattr(found, name), getattr(predicted, name))
-    assert (found.interval, found.names) == ("95%", ("y",))
+    with pytest.raises(ValueError, match="compare=linear: least squares fits the training rows exactly"):
+        report.linear_baseline((X, exact), {}, "gaussian")
 
 
 def test_notes(rng: np.random.Generator) -> None:

@@ -58,6 +58,10 @@ def call(folder: Path, name: str, *arguments: str) -> Finished:
     return called(main, "train_dgp.py", folder, [f"--run_dir={name}", *arguments])
 
 
+ERRORS_OF = ("log_likelihood_nats", "rmse", "crps", "coverage_50", "coverage_90", "coverage_95")
+JUDGED = {*ERRORS_OF, *(f"{name}_se" for name in ERRORS_OF), "pit_distance"}
+JUDGED_LABELS = {"log_likelihood_nats", "log_likelihood_nats_se", "accuracy", "accuracy_se"}
+JUDGED_LABELS |= {"calibration_error", "calibration_error_se"}
 REGRESSION = [*HOUSES, "--num_steps=4", "--compare=gp,linear", "--eval_rows=5", *SMALL]
 
 
@@ -80,14 +84,23 @@ def test_regression(folder: Path, regression: Finished) -> None:
     )
     assert list(result["models"]) == ["linear", "gp", "dgp"]
     for scores in result["models"].values():
-        assert set(scores["test"]) == set(scores["valid"]) == {"log_likelihood_nats", "rmse"}
+        assert set(scores["test"]) == set(scores["valid"]) == JUDGED
+        assert 0 <= scores["test"]["coverage_50"] <= scores["test"]["coverage_95"] <= 1
+    assert [scores.get("warning") is None for scores in result["models"].values()] == [True, False, False]
+    for line in (
+        r"^linear .* ± ",
+        r"in 50%  in 90%  in 95%",
+        r"^deep GP \(2 layers\): worse than least squares: .* nats",
+    ):
+        assert re.search(line, regression.out, re.MULTILINE), line
     assert [result["models"][name]["num_layers"] for name in ("gp", "dgp")] == [1, 2]
     assert (result["models"]["dgp"]["num_steps"], result["models"]["dgp"]["is_finished"]) == (4, True)
     assert result["rows"] == {"train": 65, "valid": 7, "test": 8}
     files = {str(path.relative_to(folder / "regression")) for path in (folder / "regression").rglob("*")}
     for part in ("", "gp/"):
         assert {f"{part}{name}" for name in ("model.npz", "inputs.json", "result.json", "scalars.jsonl")} <= files
-        assert {f"{part}plots/training.png", f"{part}plots/predicted_vs_true.png"} <= files
+        plots = ("training", "predicted_vs_true", "calibration", "pit")
+        assert {f"{part}plots/{name}.png" for name in plots} <= files
     own = result_of(folder, "regression/gp")
     assert own["models"] == {"gp": result["models"]["gp"]}
     assert "--num_layers=1" in own["flags"]
@@ -132,7 +145,7 @@ def test_numbers_are_of_the_last_parameters_and_of_the_rows_they_name(
     reported = result_of(folder, "regression")["models"][model]
     for name in ("valid", "test"):
         expected = _scores(predictor, data.train, data.parts[name])
-        assert reported[name] == pytest.approx(expected, rel=1e-6)
+        assert {key: reported[name][key] for key in expected} == pytest.approx(expected, rel=1e-6)
     assert reported["test"]["rmse"] != pytest.approx(reported["valid"]["rmse"], rel=1e-3)
     assert 1_000 < reported["test"]["rmse"] < 100_000  # prices are about 150,000
 
@@ -147,7 +160,8 @@ def test_linear_model_is_least_squares(folder: Path, regression: Finished) -> No
         "log_likelihood_nats": stats.norm.logpdf(data.test.Y, mean, std).mean(),
         "rmse": np.sqrt(np.mean((data.test.Y - mean) ** 2)),
     }
-    assert result_of(folder, "regression")["models"]["linear"]["test"] == pytest.approx(expected, rel=1e-8)
+    found = result_of(folder, "regression")["models"]["linear"]["test"]
+    assert {key: found[key] for key in expected} == pytest.approx(expected, rel=1e-8)
 
 
 def test_another_unit_of_the_target_shifts_the_log_likelihood(folder: Path, regression: Finished) -> None:
@@ -166,11 +180,11 @@ def test_another_unit_of_the_target_shifts_the_log_likelihood(folder: Path, regr
 OTHERS: dict[str, tuple[list[str], set[str]]] = {
     "binary": (
         ["--data=sick.csv", "--target=sick", "--num_steps=2", "--num_layers=1", "--likelihood=softmax", *SMALL],
-        {"log_likelihood_nats", "accuracy", "auc"},
+        JUDGED_LABELS | {"auc"},
     ),
     "multiclass": (
         ["--data=kinds.csv", "--target=kind", "--num_steps=2", "--preset=modern", "--compare=", *SMALL],
-        {"log_likelihood_nats", "accuracy"},
+        JUDGED_LABELS,
     ),
     "line": (
         [
@@ -182,11 +196,11 @@ OTHERS: dict[str, tuple[list[str], set[str]]] = {
             "--valid_fraction=0",
             *SMALL,
         ],
-        {"log_likelihood_nats", "rmse"},
+        JUDGED,
     ),
     "limited": (
         ["--data=counts.npz", "--likelihood=poisson", "--num_layers=1", "--max_seconds=0", "--max_rows=30", *SMALL],
-        {"log_likelihood_nats", "rmse"},
+        JUDGED,
     ),
 }
 
@@ -202,9 +216,9 @@ def test_other_tasks(name: str, folder: Path) -> None:
     assert ("valid" in model) == (name != "line")
     plots = {path.stem for path in (folder / name / "plots").iterdir()}
     if "accuracy" in scores:
-        assert plots == {"training", "confusion_matrix"}
+        assert plots == {"training", "calibration", "confusion_matrix"}
     else:
-        assert plots == {"training", "predicted_vs_true", "fit"}
+        assert plots == {"training", "calibration", "pit", "predicted_vs_true", "fit"}
     if name == "line":
         assert Predictor.stored_float(folder / name) == "float32"
         with float_type("float32"):

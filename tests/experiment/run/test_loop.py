@@ -304,6 +304,17 @@ def test_early_stopping_counts_evaluations_that_are_no_better() -> None:
     assert again.calls == []
 
 
+def test_a_program_that_is_done_ends_as_at_the_last_step() -> None:
+    """Logged, evaluated and saved at the step that is said to be the last, though nothing is due there."""
+    run = Recorded(SCORES)
+    found = run.fit(num_steps=14, every=Every(log=100, evaluate=100, save=100), is_done=lambda step: step >= 5)
+    assert found[:3] == (5, Best(5, 0.0), False)
+    assert [step for step, _ in run.lines] == [step for step, _ in run.saved] == [5]
+    again = Recorded(SCORES)
+    assert again.fit(num_steps=14, first=5, best=found.best, is_done=lambda step: step >= 5)[:2] == found[:2]
+    assert again.calls == []
+
+
 def test_no_patience_never_stops() -> None:
     found = Recorded(SCORES).fit(num_steps=14, every=Every(3, 2, 5))
     assert found[:3] == (14, Best(14, 1.0), False)
