@@ -17,11 +17,11 @@ from pathlib import Path
 
 from experiment import cli
 from experiment.cli.flags import at_least, group
+from experiment.data.libraries import pd
 from experiment.data.tables import NewRows, Schema, apply_schema
 from experiment.files import atomic_path
 from experiment.run import Devices, devices
 
-import pandas as pd
 from gpflow_deep import Predictor, float_type
 
 

@@ -21,6 +21,7 @@ from absl import app, logging
 from absl import flags as absl_flags
 
 from experiment.cli.flags import HelpWanted, help_text, parse
+from experiment.data.libraries import MissingLibrary
 from experiment.run.loop import Interrupted
 from experiment.run.start import Settings
 
@@ -114,9 +115,9 @@ def _parsed(main: Main, argv: Sequence[str]) -> Any:
 def _guarded(main: Main, flags: Any, program: str, explain: Explain) -> int:
     """Call `main`; return the exit status.
 
-    Bad input (ValueError, OSError) is one line and status 2, a diverged training (FloatingPointError) one line and
-    status 1; an interruption says that --resume continues the run. Other exceptions pass through unless `explain` knows
-    them; with `--verbosity=1` all errors do.
+    Bad input (ValueError, OSError) and a missing library are one line and status 2, a diverged training
+    (FloatingPointError) one line and status 1; an interruption says that --resume continues the run. Other exceptions
+    pass through unless `explain` knows them; with `--verbosity=1` all errors do.
     """
     verbosity, is_run = absl_flags.FLAGS["verbosity"], any(_settings(flags))
     if not verbosity.present:
@@ -150,6 +151,6 @@ def _explained(error: Exception, is_run: bool = False) -> tuple[str, int] | None
         advice = then if error.errno == errno.ENOSPC else "check the path"
         where = f"{error.filename}: " if error.filename else ""
         return f"{where}{error.strerror.lower()}; {advice}.", 2
-    if isinstance(error, ValueError | OSError):
+    if isinstance(error, ValueError | OSError | MissingLibrary):
         return re.sub(r"\[Errno -?\d+\] ", "", str(error)), 2  # of an error that this one quotes
     return None

@@ -1,13 +1,15 @@
 """Cells of a column of texts: the different ones, those that stand for a missing value, and where one of them is."""
 
+from __future__ import annotations
+
 import shlex
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
+
+from experiment.data.libraries import pa, pc
 
 __all__ = [
     "MARKERS",
@@ -93,7 +95,7 @@ class Contents(NamedTuple):
         """The part of the values, in [0, 1], whose texts are chosen."""
         return float(self.counts[chosen & self.is_value].sum() / max(1, self.counts[self.is_value].sum()))
 
-    def sample(self, size: int) -> "Contents":
+    def sample(self, size: int) -> Contents:
         """At most `size` values spread over the column and `size` of the most frequent ones; all if they are few."""
         values = np.flatnonzero(self.is_value)
         if len(values) <= 2 * size:

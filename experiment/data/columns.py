@@ -8,17 +8,18 @@ A plain number is read as Python's `float` reads it, to the last bit. :mod:`expe
 the columns of a new table are.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from experiment.data import numerals, times
 from experiment.data.cells import cells_of, is_missing, missing_texts, na_flag, one_chunk, shown
+from experiment.data.libraries import pa, pc
 from experiment.data.numerals import Style
 from experiment.data.typed import days_of, decoded, floats_of, has_zone, hours_of, kind_of_type, texts_of
 
@@ -71,7 +72,7 @@ class Column:
         return {"version": _VERSION, **{k: list(v) if isinstance(v, tuple) else v for k, v in stored.items()}}
 
     @classmethod
-    def from_json(cls, stored: Any) -> "Column":
+    def from_json(cls, stored: Any) -> Column:
         """The inverse of :meth:`to_json`.
 
         :raises ValueError: naming the column: entries are missing, unknown or impossible, or of another version.

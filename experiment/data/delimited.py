@@ -9,6 +9,8 @@
 Rows are numbered from 0 below the header; empty lines do not count.
 """
 
+from __future__ import annotations
+
 import codecs
 import csv
 import io
@@ -17,9 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO
 
-import pyarrow as pa
-import pyarrow.csv
-
+from experiment.data.libraries import pa
 from experiment.data.packed import PIECE, Pieces
 
 __all__ = ["DELIMITERS", "HEAD_BYTES", "Dialect", "check_names", "check_quotes", "dialect_of", "read_text"]

@@ -15,16 +15,18 @@
 A column that has missing values in training has one more, NAME=missing: 1 where they are.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, cast
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from experiment.data.columns import Column
+from experiment.data.libraries import pd
 from experiment.data.spec import PARTS, DatePart
 
 __all__ = ["Feature", "Fill", "date_parts"]
@@ -176,7 +178,7 @@ class Feature:
         return {"column": self.column.to_json(), **{key: value for key, value in facts.items() if value}}
 
     @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> "Feature":
+    def from_json(cls, stored: Mapping[str, Any]) -> Feature:
         """The inverse of :meth:`to_json`.
 
         :raises ValueError, KeyError or TypeError: if entries are missing or of another kind.

@@ -4,14 +4,16 @@ One format reads a column. 3/4/2020 is a date of March or of April, 01/02/03 is 
 such columns are refused unless some row, or the user, decides.
 """
 
+from __future__ import annotations
+
 import re
 from itertools import product
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from experiment.data.cells import Contents, matches, na_flag, shown
+from experiment.data.libraries import pa
 from experiment.data.times import full_pattern, read_dates, read_times
 
 __all__ = ["ORDERS", "find_date_format", "find_time_format"]

@@ -7,13 +7,13 @@ All cells are looked at. What most cells are, all have to be: a column of number
 one that has two readings. Numbers, dates and times come before booleans and text.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from typing import NamedTuple, cast
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from experiment.data import notes
@@ -21,6 +21,7 @@ from experiment.data.cells import Contents, cells_of, is_missing, matches, missi
 from experiment.data.columns import Column, misfit
 from experiment.data.forced import LOCAL, SIGNS, Forced, zone_of
 from experiment.data.formats import find_date_format, find_time_format
+from experiment.data.libraries import pa, pc
 from experiment.data.numerals import Style, numbers, plain_numbers
 from experiment.data.styles import Found, Shapes, Sign, decimal_of, find_style, is_code, shapes_of, style_of
 from experiment.data.times import read_times

@@ -1,13 +1,14 @@
 """What has to be known of the reading of a column, in a few words: examples, markers of missing values, odd levels."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from experiment.data.cells import MARKERS, Contents, cells_of, is_missing, shown
+from experiment.data.libraries import pa, pc
 from experiment.data.numerals import Style, numbers
 from experiment.data.times import ISO_FORMATS, read_dates
 

@@ -6,16 +6,17 @@ Digits are 0 to 9; a plain number is read as Python's `float` reads it. Hexadeci
 digits of other scripts are no numbers.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from experiment.data.cells import MISSING, matches
+from experiment.data.libraries import pa, pc
 
 __all__ = ["EXPONENT", "GROUPS", "SIGNS", "SPACES", "Style", "group_pattern", "numbers", "plain_numbers"]
 

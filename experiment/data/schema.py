@@ -9,6 +9,8 @@
 Kinds and levels are those of all rows of a table, test rows among them: they hold nothing of the targets.
 """
 
+from __future__ import annotations
+
 import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,12 +18,11 @@ from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 import numpy as np
-import pandas as pd
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from experiment.data.columns import Column, Kind
 from experiment.data.features import Feature
+from experiment.data.libraries import pa, pd
 from experiment.data.overview import overview
 from experiment.data.sources import read_source
 from experiment.data.spec import Missing, TableSpec, Task, Unknown
@@ -59,7 +60,7 @@ class Schema:
     @classmethod
     def of(
         cls, columns: Mapping[str, Column], targets: Sequence[str], survey: Survey, spec: TableSpec, *, where: str
-    ) -> "Schema":
+    ) -> Schema:
         """What a model has to know of a table, but for `fills`.
 
         :param columns: how each column is read, in the order of X; the targets among them.
@@ -157,7 +158,7 @@ class Schema:
 
     # What is put in for missing values.
 
-    def with_means(self, means: NDArray[np.float64], where: str = "the table") -> "Schema":
+    def with_means(self, means: NDArray[np.float64], where: str = "the table") -> Schema:
         """Learn what is put in: the mean of numbers, dates and times, the most frequent of booleans and levels.
 
         :param means: [D], of the columns of X in the training rows, without those that are NaN.
@@ -178,7 +179,7 @@ class Schema:
             fills += [*map(float, values), *[0.0] * (len(block) - len(values))]
         return replace(self, fills=tuple(fills))
 
-    def learned(self, X: NDArray[np.float64], where: str = "the table") -> "Schema":
+    def learned(self, X: NDArray[np.float64], where: str = "the table") -> Schema:
         """:meth:`with_means` of the training rows `X` [n, D], with NaN where values are missing."""
         means = np.asarray(X.mean(axis=0))
         for d in np.flatnonzero(np.isnan(means)):
@@ -246,7 +247,7 @@ class Schema:
         }
 
     @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> "Schema":
+    def from_json(cls, stored: Mapping[str, Any]) -> Schema:
         """The inverse of :meth:`to_json`; also reads what versions before it wrote, which knew numbers and levels only.
 
         :raises ValueError: if entries are missing or of another kind.

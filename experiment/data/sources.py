@@ -4,6 +4,8 @@ read_source("shop.csv.gz").columns                      # a pyarrow.Table of str
 read_source(pandas.DataFrame({"a": [1.5, 2.5]})).columns
 """
 
+from __future__ import annotations
+
 import gzip
 import lzma
 import os
@@ -14,13 +16,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet
 from numpy.typing import NDArray
 
 from experiment.data.delimited import HEAD_BYTES, check_names, check_quotes, dialect_of, read_text
+from experiment.data.libraries import pa, pc, pd
 from experiment.data.packed import COMPRESSIONS, open_unpacked, unpacked_limit
 from experiment.files import read_npz
 

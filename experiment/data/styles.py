@@ -4,17 +4,18 @@ A cell such as `1,234` or `1.234` is two numbers. Cells that are only one decide
 `1,234,567`), and columns that are decided may decide for the table.
 """
 
+from __future__ import annotations
+
 import re
 import unicodedata
 from collections.abc import Callable, Set
 from typing import Literal, NamedTuple
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from experiment.data.cells import Contents, matches, shown
+from experiment.data.libraries import pa, pc
 from experiment.data.numerals import EXPONENT, GROUPS, SIGNS, SPACES, Style, group_pattern, numbers
 from experiment.data.units import CURRENCIES, UNITS
 

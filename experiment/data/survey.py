@@ -5,19 +5,20 @@ survey = look(found, columns.values(), targets=("price",))
 survey = survey.merge(look(parsed(columns, more, ...), ...)) # of further rows of the same table
 """
 
+from __future__ import annotations
+
 import collections
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from experiment.data.columns import Column, parse
 from experiment.data.features import Feature, date_parts
 from experiment.data.inference import MAX_LEVELS
+from experiment.data.libraries import pa, pd
 from experiment.data.spec import PARTS, DatePart, TableSpec
 
 __all__ = ["MAX_COUNTED", "MAX_LABELS", "Facts", "Parsed", "Survey", "check_missing", "features_of"]
@@ -60,7 +61,7 @@ class Facts:
     high: tuple[float, ...] = ()
     is_number: bool = False
 
-    def merge(self, other: "Facts") -> "Facts":
+    def merge(self, other: Facts) -> Facts:
         """The facts of the cells of both."""
         counts = collections.Counter(self.counts)
         counts.update(other.counts)
@@ -88,7 +89,7 @@ class Survey:
     num_rows: int
     facts: Mapping[str, Facts]
 
-    def merge(self, other: "Survey") -> "Survey":
+    def merge(self, other: Survey) -> Survey:
         """The survey of the rows of both, which have the same columns.
 
         :raises ValueError: naming a column of more than `MAX_COUNTED` levels.

@@ -8,6 +8,8 @@ What each column is follows from its values, see :mod:`experiment.data.inference
 :mod:`experiment.data.features`. The target decides the task, see :mod:`experiment.data.targets`.
 """
 
+from __future__ import annotations
+
 import json
 import os
 from collections.abc import Sequence
@@ -16,7 +18,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-import pyarrow as pa
 from absl import logging
 from numpy.typing import NDArray
 
@@ -24,6 +25,7 @@ from experiment.data.columns import Column
 from experiment.data.features import Feature
 from experiment.data.forced import Forced, forced_columns
 from experiment.data.inference import infer, infer_columns
+from experiment.data.libraries import pa
 from experiment.data.numeric import check_finite, undivided
 from experiment.data.rows import Indices, Rows
 from experiment.data.schema import Schema

@@ -8,14 +8,16 @@
 | all other numbers, also written as text; times of day; several columns                    | "regression" |
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from experiment.data.columns import Column
+from experiment.data.libraries import pd
 from experiment.data.spec import Task
 from experiment.data.survey import Facts, Parsed, Survey, labels
 

@@ -7,15 +7,16 @@ Months and days have English names, short or whole. Seconds may have a fraction.
 February, and "Mon" before a Tuesday does not fit.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from experiment.data.libraries import pa, pc
 from experiment.data.numerals import SPACES
 
 __all__ = ["ISO_FORMATS", "check_format", "full_pattern", "iso_format", "read_dates", "read_times"]

@@ -1,13 +1,14 @@
 """Values of a source with types (Parquet, arrays, data frames) as numbers, days, hours or texts."""
 
+from __future__ import annotations
+
 from typing import Literal
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from experiment.data.cells import is_text
+from experiment.data.libraries import pa, pc
 
 __all__ = ["TypeKind", "days_of", "decoded", "floats_of", "has_zone", "hours_of", "kind_of_type", "texts_of"]
 

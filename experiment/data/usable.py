@@ -1,13 +1,15 @@
 """Which rows of a table are used: all, but for those that `TableSpec` lets be left out."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from experiment.data.columns import Column, fits
+from experiment.data.libraries import pa
 from experiment.data.spec import TableSpec
 from experiment.data.survey import Parsed, is_missing, parsed
 

@@ -1,16 +1,17 @@
 """Columns of text: two words that are yes and no, categories of a few levels, ids, and text of too many levels."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Sequence
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from experiment.data import notes
 from experiment.data.cells import Contents, is_missing
 from experiment.data.columns import Column
+from experiment.data.libraries import pa, pc
 
 __all__ = ["ID_NOTE", "MAX_LEVELS", "boolean_column", "is_id", "is_id_name", "text_column"]
 

@@ -3,10 +3,13 @@
 Nothing is downloaded.
 """
 
+from __future__ import annotations
+
 import bz2
 import gzip
 import hashlib
 import importlib
+import importlib.util
 import os
 import zlib
 from collections.abc import Sequence
@@ -14,8 +17,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
+
+from experiment.data.libraries import pd
 
 __all__ = [
     "CHUNK_ROWS",
@@ -25,6 +29,7 @@ __all__ = [
     "find",
     "folder_of",
     "installed",
+    "installed_folder",
     "read_bytes",
     "read_numbers",
 ]
@@ -185,5 +190,20 @@ def installed(module: str, name: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        package = {"sklearn.datasets": "scikit-learn"}.get(module, module)
-        raise ValueError(f"data set {name!r} needs the package {package}; `pip install {package}`.") from error
+        raise _not_installed(module, name) from error
+
+
+def installed_folder(package: str, name: str) -> Path:
+    """The folder of another package, which has the files of the data set `name`; it is not imported.
+
+    :raises ValueError: if it is not installed.
+    """
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        raise _not_installed(package, name)
+    return Path(spec.submodule_search_locations[0])
+
+
+def _not_installed(module: str, name: str) -> ValueError:
+    package = {"sklearn.datasets": "scikit-learn"}.get(module, module)
+    return ValueError(f"data set {name!r} needs the package {package}; `pip install {package}`.")

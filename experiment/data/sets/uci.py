@@ -1,13 +1,15 @@
 """Readers of the small regression sets of the UCI repository with their standard splits."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
+from experiment.data.libraries import pd
 from experiment.data.numeric import undivided
 from experiment.data.rows import Indices, Rows
 from experiment.data.sets.files import read_numbers

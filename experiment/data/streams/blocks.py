@@ -1,13 +1,13 @@
 """What the formats of a stream have in common: columns that are wanted, and blocks of rows."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import pandas as pd
-import pyarrow as pa
-import pyarrow.compute
 
+from experiment.data.libraries import pa, pd
 from experiment.data.streams import storage
 
 __all__ = [

@@ -1,17 +1,19 @@
 """What has to be known of all rows of your own table before its columns become X: one pass, over as few as possible."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 from tqdm import tqdm
 
 from experiment.data.cells import MARKERS
 from experiment.data.columns import Column, parse
 from experiment.data.inference import MAX_LEVELS
+from experiment.data.libraries import pa
 from experiment.data.spec import TableSpec
 from experiment.data.streams.shards import Shards
 from experiment.data.streams.stream import in_order

@@ -1,14 +1,13 @@
 """CSV files of a stream: a block is some whole lines. Row numbers are numbers of lines, from 0 below the header."""
 
+from __future__ import annotations
+
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv
-
 from experiment.data.delimited import Dialect, dialect_of
+from experiment.data.libraries import pa, pc
 from experiment.data.streams import blocks, storage
 from experiment.data.streams.blocks import NULLS, Block, Extent, Kind, kind_of, read_bytes
 

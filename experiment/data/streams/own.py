@@ -7,12 +7,13 @@ What the columns are is found out from the first rows, :data:`HEAD_ROWS`. Levels
 and where values are missing follow from all rows, see :mod:`experiment.data.streams.counting`.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from experiment.data import tables
@@ -20,6 +21,7 @@ from experiment.data.cells import MARKERS, MISSING
 from experiment.data.columns import Column
 from experiment.data.delimited import check_names
 from experiment.data.forced import forced_columns
+from experiment.data.libraries import pa
 from experiment.data.schema import Schema
 from experiment.data.spec import TableSpec
 from experiment.data.streams import counting

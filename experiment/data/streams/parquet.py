@@ -1,11 +1,11 @@
 """Parquet files of a stream: a block is a row group."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 
-import pyarrow as pa
-import pyarrow.parquet
-
 from experiment.data.delimited import check_names
+from experiment.data.libraries import pa
 from experiment.data.streams import storage
 from experiment.data.streams.blocks import Block, Extent, Kind, kind_of
 

@@ -15,14 +15,16 @@ Your own tables are read by :mod:`experiment.data.streams.own`.
 | `higgs`       | HIGGS.csv, unpacked                         | 28     | signal or not    |                         |
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
+from experiment.data.libraries import pd
 from experiment.data.schema import Schema
 from experiment.data.spec import TableSpec, Task
 from experiment.data.streams import storage

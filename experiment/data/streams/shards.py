@@ -8,6 +8,8 @@ reads the footers of Parquet files and every byte of the others, once. Paths wit
 TensorFlow knows. CSV files have one row a line: no line breaks within quotes.
 """
 
+from __future__ import annotations
+
 import itertools
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -16,11 +18,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import pandas as pd
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from experiment.data.delimited import Dialect
+from experiment.data.libraries import pa, pd
 from experiment.data.packed import compression_of
 from experiment.data.streams import csv, parquet, storage, tfrecord
 from experiment.data.streams.blocks import Block, Extent, Field, Kind, Layout, values

@@ -3,14 +3,16 @@
 Bytes are text in UTF-8. A feature that an example lacks, or that is empty there, is a missing value.
 """
 
+from __future__ import annotations
+
 import struct
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
+from experiment.data.libraries import pa
 from experiment.data.streams.blocks import Block, Extent, Kind, joined, read_bytes
 from experiment.data.streams.storage import tensorflow_errors
 

@@ -16,6 +16,7 @@ from absl import logging
 
 from experiment.cli import call
 from experiment.cli.flags import group
+from experiment.data.libraries import MissingLibrary
 from experiment.run import Interrupted, Settings
 from tests.experiment.run.toy import train
 
@@ -99,6 +100,7 @@ def explain(error: Exception) -> tuple[str, int] | None:
             1,
             "train.py: error: the bound is nan after step 7; lower --learning_rate.\n",
         ),
+        (MissingLibrary("it needs pyarrow."), 2, "train.py: error: it needs pyarrow.\n"),
         (KeyboardInterrupt(), 130, "train.py: stopped.\n"),
         (
             Interrupted(5, "SIGINT"),

