@@ -66,8 +66,8 @@ def load_model(path: str | os.PathLike[str], *, custom_objects: CustomObjects = 
     """Build the model that `save_model` wrote.
 
     :param custom_objects: classes and functions of your own that the model has. Classes that derive from `tf.Module`,
-        as kernels, likelihoods and layers do, need not be given if their modules were imported. A mapping
-        {"module:Name": thing} gives those which had other names when the model was saved.
+        as kernels, likelihoods and layers do, need not be given if their modules were imported, unless the model keeps
+        the class itself. A mapping {"module:Name": thing} gives those which had other names when the model was saved.
     :raises ValueError: if the file is missing or damaged, is no saved model, names what is neither given nor imported
         (saying what), or has another float type than GPflow's current default (call `gpflow.config.set_default_float`
         first).

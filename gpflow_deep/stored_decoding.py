@@ -19,7 +19,7 @@ from gpflow.likelihoods import HeteroskedasticTFPConditional
 from . import stored_keras
 from .stored_arrays import NUMBERS_AND_TEXT, Arrays
 from .stored_encoding import BY_ARGUMENTS, CONTAINERS, LABORIOUS, MAPPINGS, TYPES, check_attribute
-from .stored_names import Refused, find_class, find_function
+from .stored_names import Refused, find_class, find_function, of_given
 
 __all__ = ["decode"]
 
@@ -129,7 +129,7 @@ class _Decoder:
             case {"type": str(name)}:
                 return TYPES[name]
             case {"class": str(name)}:
-                return find_class(name, self._given)
+                return self._class(name)
             case {"function": str(name)}:
                 return find_function(name, self._given)
             case {"partial": [function, arguments, options]}:
@@ -140,6 +140,16 @@ class _Decoder:
                     raise Refused(f"has the method {name} of an object of the class {type(value).__name__}")
                 return getattr(value, name)
         return _NOTHING
+
+    def _class(self, name: str) -> type:
+        """A class as a value: what has it may call it with anything, as a link function, say."""
+        cls = find_class(name, self._given)
+        if of_given(name, self._given) is None and not _is_made_by_arguments(cls):
+            raise Refused(
+                f"has the class {name.replace(':', '.')} as a value: if you trust it, give it, "
+                f"load_model(path, custom_objects=[{cls.__name__}])"
+            )
+        return cls
 
     def _object(self, node: dict[str, Any]) -> Any:
         match node:
@@ -152,7 +162,7 @@ class _Decoder:
                 return made
             case {"made": str(name), "arguments": dict(arguments), "number": int(number)}:
                 cls = find_class(name, self._given)
-                if not issubclass(cls, BY_ARGUMENTS) or issubclass(cls, LABORIOUS):
+                if not _is_made_by_arguments(cls):
                     raise Refused(f"has an object of the class {cls.__name__} with arguments")
                 return self._numbered(number, cls(**{key: self.value(item) for key, item in arguments.items()}))
             case {"weight": int(i), "is_tensorflow": bool(is_tensorflow), "of": of}:
@@ -172,6 +182,10 @@ class _Decoder:
             shape = made.bijector.forward_event_shape(made.pretransformed_input.shape)
             if not shape.is_compatible_with(made.shape):
                 raise Refused(f"has a parameter of shape {made.shape} with a value of shape {shape}")
+
+
+def _is_made_by_arguments(cls: type) -> bool:
+    return issubclass(cls, BY_ARGUMENTS) and not issubclass(cls, LABORIOUS)
 
 
 def _dtype(text: str) -> np.dtype:

@@ -1,13 +1,16 @@
 """What a model file may name: classes, and functions of one array.
 
 A file may come from anybody, so what it names is looked up and never fetched: no module is imported because a file says
-so (but for modules of GPflow and of this package), and what is found has to be of a kind that does nothing by existing:
+so (but for modules of GPflow and of this package), and what is found has to be of a kind that does nothing by existing.
+For objects, whose constructors are not called:
 
 - a class that derives from `tf.Module`, as kernels, likelihoods, layers, transforms and priors do, of any module that
   the program has imported;
 - any class of GPflow and of this package;
-- an elementwise function of TensorFlow;
-- a class or function that the caller gives.
+- a class that the caller gives.
+
+For values that the objects may call: an elementwise function of TensorFlow, the class of a transform or prior (see
+`stored_decoding`), and a function or class that the caller gives. No layer of Keras 2, which could load a program.
 
 A name is "module:qualified name", as in "gpflow.kernels.linears:Polynomial".
 """
@@ -31,6 +34,7 @@ __all__ = [
     "given_names",
     "name_of_class",
     "name_of_function",
+    "of_given",
     "one_line",
 ]
 
@@ -38,6 +42,9 @@ __all__ = [
 CustomObjects = Iterable[Any] | Mapping[str, Any]
 
 _OWN_PACKAGES = ("gpflow", "gpflow_deep")
+
+#: Packages whose classes are no part of a model even if they derive from `tf.Module`: those of Keras 2.
+_KERAS_2 = ("tf_keras.", "tensorflow.python.keras.", "tensorflow.python.feature_column.")
 
 #: Packages whose classes are no part of a model unless they derive from `tf.Module`: what they hold cannot be restored.
 _FOREIGN = frozenset({"keras", "numpy", "tensorflow", *sys.stdlib_module_names})
@@ -92,7 +99,7 @@ def name_of_class(cls: type) -> str:
     :raises Refused: if it would not.
     """
     name = _full_name(cls)
-    if cls.__module__.split(".")[0] == "tf_keras":
+    if _is_keras_2(cls):
         raise Refused(f"is of the Keras 2 class {_readable(name)} (Keras 3 can be saved)")
     if _is_foreign(cls) or hasattr(cls, "__del__"):
         raise Refused(f"is of the class {_readable(name)}")
@@ -108,13 +115,13 @@ def find_class(name: str, given: Mapping[str, Any], base: type = tf.Module) -> t
     :param base: a class of another module than GPflow's and this package's has to derive from it, unless it is given.
     :raises Refused: if the class is not of a kind that a file may name, or its module was not imported.
     """
-    cls = _of_given(name, given)
+    cls = of_given(name, given)
     if cls is None:
         cls = _found(name)
         if not isinstance(cls, type):
             raise Refused(f"has an object of the class {_readable(name)}, which {_unknown(name)}")
         is_part = issubclass(cls, base)
-        if (_is_foreign(cls) and not is_part) or hasattr(cls, "__del__"):
+        if _is_keras_2(cls) or (_is_foreign(cls) and not is_part) or hasattr(cls, "__del__"):
             raise Refused(f"has an object of the class {_readable(name)}, which no file may have")
         if not is_part and cls.__module__.split(".")[0] not in _OWN_PACKAGES:
             raise Refused(
@@ -124,6 +131,11 @@ def find_class(name: str, given: Mapping[str, Any], base: type = tf.Module) -> t
     if not isinstance(cls, type):
         raise Refused(f"has an object of the class {_readable(name)}, but custom_objects gives {cls!r} for it")
     return cls
+
+
+def of_given(name: str, given: Mapping[str, Any]) -> Any:
+    """What the caller gives for a name, or None. :param given: what `given_names` returned."""
+    return given.get(name, given.get(name.rpartition(":")[2]))
 
 
 def name_of_function(function: Callable[..., Any]) -> str:
@@ -145,7 +157,7 @@ def find_function(name: str, given: Mapping[str, Any]) -> Callable[..., Any]:
 
     :raises Refused: if it is neither given nor one that every file may name.
     """
-    function = _of_given(name, given)
+    function = of_given(name, given)
     function = _functions().get(name) if function is None else function
     if not callable(function):
         short = name.rpartition(":")[2].rpartition(".")[2]
@@ -170,13 +182,12 @@ def _readable(name: str) -> str:
     return name.replace(":", ".")
 
 
-def _of_given(name: str, given: Mapping[str, Any]) -> Any:
-    return given.get(name, given.get(name.rpartition(":")[2]))
+def _is_keras_2(cls: type) -> bool:
+    return any(f"{base.__module__}.".startswith(_KERAS_2) for base in cls.__mro__)
 
 
 def _is_foreign(cls: type) -> bool:
-    packages = {base.__module__.split(".")[0] for base in cls.__mro__[:-1]}
-    return "tf_keras" in packages or (not issubclass(cls, tf.Module) and cls.__module__.split(".")[0] in _FOREIGN)
+    return not issubclass(cls, tf.Module) and cls.__module__.split(".")[0] in _FOREIGN
 
 
 def _found(name: str) -> Any:

@@ -22,7 +22,7 @@ from gpflow_deep import DeepGP, Predictor, SVGPLayer, Units, paper2017, serializ
 from gpflow_deep.serialization import check_savable, load_model, save_model
 from gpflow_deep.stored_arrays import Arrays, pack, unpack
 from tests.gpflow_deep import saved_models
-from tests.gpflow_deep.saved_models import CASES, OWN
+from tests.gpflow_deep.saved_models import CASES, OWN, OwnLikelihood
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -155,6 +155,16 @@ def test_functions_and_other_classes_have_to_be_given(rng: np.random.Generator, 
         save_model(CASES[name](rng).model, tmp_path / "model.npz")
         with pytest.raises(ValueError, match=message):
             load_model(tmp_path / "model.npz")
+
+
+def test_classes_that_a_model_keeps(rng: np.random.Generator, tmp_path: Path) -> None:
+    """A class can be called, with whatever a file has for it: one that is neither transform nor prior has to be given."""
+    model, path = small(rng, kernel=with_attribute(kind=OwnLikelihood, prior=tfp.distributions.Gamma)), tmp_path / "m"
+    save_model(model, path)
+    with pytest.raises(ValueError, match=r"OwnLikelihood as a value: .*custom_objects=\[OwnLikelihood\]"):
+        load_model(path)
+    kernel = load_model(path, custom_objects=[OwnLikelihood]).kernel
+    assert (kernel.kind, kernel.prior) == (OwnLikelihood, tfp.distributions.Gamma)
 
 
 def test_a_predictor_passes_on_what_is_given(rng: np.random.Generator, tmp_path: Path) -> None:
@@ -295,6 +305,21 @@ def function_of_a_library(structure: dict[str, Any]) -> None:
     kernel_of(structure)["state"]["variance"] = {"function": "os:system"}
 
 
+def class_to_call(structure: dict[str, Any]) -> None:
+    """Called as a link function, it would write a file; others of Keras 2 would load programs from a path."""
+    writer = {"class": "gpflow.monitor:ScalarToTensorBoard"}
+    kernel_of(structure)["state"]["link"] = {"partial": [writer, [str(Path.cwd() / "sprung"), 1], {"dict": []}]}
+
+
+def class_as_value(structure: dict[str, Any]) -> None:
+    kernel_of(structure)["state"]["kind"] = {"class": "gpflow.kernels:Matern12"}
+
+
+def layer_of_keras_2(structure: dict[str, Any]) -> None:
+    kernel_of(structure)["state"]["link"] = {"object": f"{tf_keras.layers.Dense.__module__}:Dense", "state": {}}
+    kernel_of(structure)["state"]["link"]["number"] = 7000
+
+
 def abstract(structure: dict[str, Any]) -> None:
     kernel_of(structure)["object"] = "gpflow.kernels.base:Kernel"
 
@@ -324,6 +349,9 @@ def wrong_argument(structure: dict[str, Any]) -> None:
         (unknown_class, "class trap.Kernel, which is not known: import trap first, or give it"),
         (class_of_a_library, "class subprocess.Popen, which no file may have"),
         (function_of_a_library, "has the function os.system: if you trust it"),
+        (class_to_call, "class gpflow.monitor.ScalarToTensorBoard as a value: if you trust it, give it"),
+        (class_as_value, r"class gpflow.kernels.Matern12 as a value: .*custom_objects=\[Matern12\]"),
+        (layer_of_keras_2, "class tf_keras.*Dense, which no file may have"),
         (abstract, "has a damaged structure .TypeError: .*abstract"),
         (circle, "has no object with the number 7000 where it is needed|arrays that its structure does not use"),
         (wrong_shape, "has a damaged structure|has a parameter of shape"),

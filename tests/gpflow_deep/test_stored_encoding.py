@@ -82,7 +82,7 @@ def through(value: Any, *given: Any) -> Any:
         *((1, (2, [3])), {"a": 1, 2: {"b": ()}, (1, 2): None}, {1, "a"}, frozenset({1.5}), range(1, 9, 2)),
         *(slice(None), slice(1, None, 2), OrderedDict(b=1, a=2), PriorOn.UNCONSTRAINED, Level.LOW),
         *(tf.float32, np.dtype("int16"), np.float32, float, str, tf.TensorShape([2, None]), tf.TensorShape(None)),
-        *(tf.exp, kernels.Matern12, tfd.Normal),
+        *(tf.exp, tfd.Normal),
     ],
 )
 def test_plain_values(value: Any) -> None:
