@@ -1,4 +1,10 @@
-"""Doubly stochastic deep Gaussian processes as GPflow models (Salimbeni & Deisenroth 2017)."""
+"""Doubly stochastic deep Gaussian processes as GPflow models (Salimbeni & Deisenroth 2017).
+
+`gpflow_deep.keras`, layers for Keras models, is imported when it is first used.
+"""
+
+import importlib
+from typing import Any
 
 from . import report
 from .config import ModelConfig
@@ -56,3 +62,9 @@ __all__ = [
     "report",
     "save_model",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "keras":
+        return importlib.import_module(".keras", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -20,7 +20,18 @@ from gpflow.likelihoods import Likelihood, Softmax
 from .quadrature import Sobol
 from .upstream import repaired
 
-__all__ = ["predict_log_density", "predict_mean_and_var", "variational_expectations"]
+__all__ = ["log_prob", "predict_log_density", "predict_mean_and_var", "variational_expectations"]
+
+
+@check_shapes("X: [N, D]", "F: [S, N, P]", "Y: [N, Q]", "return: [S, N]")
+def log_prob(likelihood: Likelihood, X: tf.Tensor, F: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    """`log p(y_n | f)` in nats at values f, one for each component.
+
+    :param seed: int32 [2], of the parts that integrate by Monte Carlo; not used here.
+    """
+    inputs, values, _, targets = _flatten(likelihood, X, F, F, Y)
+    value = repaired(likelihood, seed, _independent).log_prob(inputs, values, targets)
+    return tf.reshape(value, tf.shape(F)[:2])
 
 
 @check_shapes("X: [N, D]", "f_mean: [S, N, P]", "f_var: [S, N, P]", "Y: [N, Q]", "return: [S, N]")

@@ -1,0 +1,65 @@
+"""Parts of GPs as text, for Keras' configurations: the encoding of `save_model`, with the arrays in the same text.
+
+No pickle: a text names classes and functions, which `stored_names` looks up, and the memory that decoding takes is in
+proportion to the text's length. What is registered by `keras.saving.register_keras_serializable`, or given to
+`load_model(path, custom_objects=...)`, may be named, too.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import keras
+import numpy as np
+
+from ..stored_arrays import NUMBERS_AND_TEXT
+from ..stored_decoding import decode
+from ..stored_encoding import encode
+from ..stored_names import one_line
+
+__all__ = ["from_text", "to_text"]
+
+
+def to_text(part: Any, name: str) -> str:
+    """A kernel, likelihood or another part of a GP as JSON.
+
+    :param name: what errors call it.
+    :raises ValueError: if it cannot be saved, naming what of it.
+    """
+    node, arrays, _ = encode(part, name)
+    stored = {key: [array.dtype.str, array.shape, _base64(array)] for key, array in arrays.items()}
+    return json.dumps({"part": node, "arrays": stored}, allow_nan=False, separators=(",", ":"))
+
+
+def from_text(text: str, name: str) -> Any:
+    """What `to_text` wrote, as a new object.
+
+    :raises ValueError: if the text is damaged, or names what is neither imported nor given.
+    """
+    try:
+        content = json.loads(text)
+        arrays = {key: _array(*stored) for key, stored in content["arrays"].items()}
+        return decode(content["part"], arrays, _Registered())
+    except Exception as error:  # of constructors of TensorFlow, with arguments of whoever made the text
+        raise ValueError(f"the stored {name} cannot be read: it {one_line(error)}.") from error
+
+
+class _Registered(dict[str, Any]):
+    """What Keras knows by a name, in the place of a dictionary of custom objects."""
+
+    def get(self, name: str, default: Any = None) -> Any:
+        found = keras.saving.get_registered_object(name)
+        return default if found is None else found
+
+
+def _base64(array: np.ndarray) -> str:
+    return base64.b64encode(np.ascontiguousarray(array).tobytes()).decode("ascii")
+
+
+def _array(kind: str, shape: list[int], content: str) -> np.ndarray:
+    dtype = np.dtype(kind)
+    if dtype.kind not in NUMBERS_AND_TEXT or dtype.names is not None:
+        raise ValueError(f"has an array of the type {kind}")
+    return np.frombuffer(base64.b64decode(content, validate=True), dtype).reshape(shape).copy()
