@@ -92,7 +92,8 @@ class CachedFactors(NamedTuple):
 class CachedForms(NamedTuple):
     """The same in one product for each latent GP: `mean = k(Z, x)' weights`, `var = k(x, x) - k(Z, x)' form k(Z, x)`.
 
-    For float64 only, as rounding errors grow with the condition number of Kuu, not with its root.
+    For float64 only, as rounding errors grow with the condition number of Kuu, not with its root; and for whitened q(u)
+    only, as `L^-1 S L^-T` of others can be as large as that number, too.
 
     :ivar weights: `projection' alpha`, [M, L].
     :ivar form: `projection' (I - S) projection`, [L, M, M].
@@ -348,8 +349,8 @@ class SVGPLayer(Module):
         return f
 
     def cache(self, *, dtype: tf.DType | None = None) -> CachedFactors | CachedForms:
-        """Precompute what `latent_moments` needs for repeated prediction; see `CachedForms`, which is what a layer of
-        "full" precision in float64 has, and `CachedFactors`.
+        """Precompute what `latent_moments` needs for repeated prediction; see `CachedForms`, which is what a whitened
+        layer of "full" precision in float64 has, and `CachedFactors`.
 
         :param dtype: float32 for the faster form; the model's float type if None.
         :raises ValueError: if float32 is asked for and Kuu has a condition number above 1e7.
@@ -362,7 +363,7 @@ class SVGPLayer(Module):
         inverse = tf.linalg.triangular_solve(Luu, tf.broadcast_to(identity, tf.shape(Luu)))
         S = tf.square(q_sqrt) if q_sqrt.shape.rank == 2 else tf.matmul(q_sqrt, q_sqrt, transpose_b=True)
         low = dtype if self.precision == "full" else tf.float32
-        if low == tf.float64 and S.shape.rank == 3:
+        if low == tf.float64 and S.shape.rank == 3 and self.whiten:
             form = tf.matmul(inverse, tf.matmul(identity - S, inverse), transpose_a=True)
             return CachedForms(_project_mean(inverse, q_mu), form)
         return CachedFactors(tf.cast(inverse, dtype), tf.cast(q_mu, dtype), tf.cast(S, low))

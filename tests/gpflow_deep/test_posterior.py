@@ -5,10 +5,11 @@ from typing import Any
 import gpflow
 import numpy as np
 import pytest
+import scipy.linalg
 import tensorflow as tf
 from gpflow.posteriors import PrecomputeCacheType
 
-from gpflow_deep import DeepGP, DeepGPPosterior
+from gpflow_deep import DeepGP, DeepGPPosterior, SVGPLayer
 from gpflow_deep.layers import CachedForms
 from tests.gpflow_deep.builders import COVARIANCE_SHAPES, make_data, make_model
 
@@ -47,6 +48,22 @@ def test_cached_predictions_are_the_models(rng: np.random.Generator, model: Deep
     is_variable = kind == "variable"
     assert all(isinstance(x, tf.Variable) == is_variable for part in posterior.cache for x in part)
     assert_close(predictions(posterior, X, Y), predictions(model, X, Y), atol=1e-8)
+
+
+def test_wide_posterior_where_inducing_outputs_are_dependent(rng: np.random.Generator) -> None:
+    """A linear kernel of 2 inputs, 6 inducing inputs and q(u) = N(m, I), where GPflow's SVGP starts if not whitened:
+    L^-1 S L^-T has the size of 1 / jitter. In NumPy, by triangular solves: errors below cond(Kuu) = 1e7 times 1e-16."""
+    kernel, Z, X = gpflow.kernels.Linear(), rng.uniform(-2, 2, (6, 2)), rng.uniform(-2, 2, (5, 2))
+    q_mu, q_sqrt = rng.standard_normal((6, 1)), np.eye(6)[None]
+    model = DeepGP([SVGPLayer(kernel, Z, q_mu=q_mu, q_sqrt=q_sqrt, whiten=False)], gpflow.likelihoods.Gaussian())
+    L = np.linalg.cholesky(Z @ Z.T + gpflow.default_jitter() * np.eye(6))
+    A = scipy.linalg.solve_triangular(L, Z @ X.T, lower=True)
+    B = scipy.linalg.solve_triangular(L, A, lower=True, trans=1)  # Kuu^-1 Kuf
+    expected = np.sum(X**2, axis=1) - np.sum(A**2, axis=0) + np.sum(B**2, axis=0)
+    for predictor in (model, model.posterior()):
+        mean, var = predictor.predict_f(X)
+        np.testing.assert_allclose(mean, B.T @ q_mu, rtol=1e-7, atol=1e-8)
+        np.testing.assert_allclose(var[:, 0], expected, rtol=1e-7)
 
 
 def test_joint_draws(rng: np.random.Generator, model: DeepGP) -> None:

@@ -158,7 +158,7 @@ def test_functions_and_other_classes_have_to_be_given(rng: np.random.Generator, 
 
 
 def test_classes_that_a_model_keeps(rng: np.random.Generator, tmp_path: Path) -> None:
-    """A class can be called, with whatever a file has for it: one that is neither transform nor prior has to be given."""
+    """A class can be called, with whatever a file has: one that is neither transform nor prior has to be given."""
     model, path = small(rng, kernel=with_attribute(kind=OwnLikelihood, prior=tfp.distributions.Gamma)), tmp_path / "m"
     save_model(model, path)
     with pytest.raises(ValueError, match=r"OwnLikelihood as a value: .*custom_objects=\[OwnLikelihood\]"):
