@@ -14,8 +14,7 @@ training ends. Scores choose nothing: the last parameters are reported. Ctrl-C s
     model.npz, inputs.json  the trained model and how its inputs are made, for predict_dgp.py
     scalars.jsonl, tensorboard/, plots/, checkpoints/, gp/ (the same for the single-layer GP)
 
-With --stream the files of --data may be larger than memory, and scores are those of samples (--stream_sample);
-docs/scaling.md has more about streams, several devices and several machines.
+With --stream the files of --data may be larger than memory, and scores are of samples; docs/scaling.md has more of it.
 """
 
 from collections.abc import Mapping
@@ -196,5 +195,6 @@ def figures(study: Study, job: Job, final: report.Final, courses: Mapping[str, A
     return {"training": partial(plots.training_curves, records=courses, tags=tags), **drawn}
 
 
+command = partial(cli.run, main, explain=devices.explain)
 if __name__ == "__main__":
-    cli.run(main, explain=devices.explain)
+    command()
