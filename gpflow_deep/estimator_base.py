@@ -130,7 +130,9 @@ class DeepGPEstimator(BaseEstimator):
             self.n_iter_ = 0
         else:
             count_rows(self.predictor_.model, len(X))
-        trainer, where = self._trainer_now(), {"first": self.n_iter_, "batch_size": self.batch_size, "seed": self._seed}
+        trainer = self._trainer_now()
+        trainer.course, trainer.optimizer.learning_rate = None, self.learning_rate  # of a stream it never falls
+        where = {"first": self.n_iter_, "batch_size": self.batch_size, "seed": self._seed}
         self.n_iter_ += pass_over(self.predictor_, trainer, X, Y, **where)
 
     def _refuse(self, arguments: dict[str, Any]) -> None:

@@ -26,7 +26,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d, validate_data
 
 from .estimator_base import DeepGPEstimator
-from .predictive import Predictive, predictive
+from .predictive import predictive
 from .training import clear_errors
 
 __all__ = ["DeepGPClassifier", "DeepGPRegressor"]
@@ -35,6 +35,9 @@ Array = NDArray[np.float64]
 
 JOINT_FLOATS = 2 * 10**8
 """Numbers in the covariances of one layer between all rows, in a joint draw."""
+
+NOISE_ROWS = 10_000
+"""Rows, over several draws, to which noise is added together."""
 
 _PARAMETERS = (DeepGPEstimator.__doc__ or "").split("\n", 1)[-1].strip()
 
@@ -111,13 +114,17 @@ class DeepGPRegressor(MultiOutputMixin, RegressorMixin, DeepGPEstimator):
         with self._in_float(), clear_errors("drawing failed: "):
             scaled = tf.constant(units.x.transform(inputs).astype(gpflow.default_float()))
             functions = np.asarray(model.predict_f_samples(scaled, n_samples, seed=seed), np.float64)  # [S, N, L]
-            drawn = [self._noisy(f, scaled).sample(1, generator)[0] for f in functions]
-        return self._shaped(np.stack(drawn, axis=-1))
+            size = max(1, NOISE_ROWS // len(inputs))
+            drawn = [self._noisy(functions[i : i + size], scaled, generator) for i in range(0, n_samples, size)]
+        return self._shaped(np.moveaxis(np.concatenate(drawn), 0, -1))
 
-    def _noisy(self, f: Array, scaled: tf.Tensor) -> Predictive:
-        """The targets of rows whose latent functions are known, [N, L]."""
+    def _noisy(self, functions: Array, scaled: tf.Tensor, generator: np.random.Generator) -> Array:
+        """Draws of the targets, [S, N, P], one for each of the draws of the latent functions, [S, N, L]."""
         model, y = self.predictor_.model, self.predictor_.units.y
-        return predictive(model.likelihood, scaled, f[None], np.zeros_like(f)[None], offset=y.mean, scale=y.scale)
+        f = functions.reshape(1, -1, functions.shape[-1])
+        X = tf.tile(scaled, [len(functions), 1])
+        targets = predictive(model.likelihood, X, f, np.zeros_like(f), offset=y.mean, scale=y.scale)
+        return targets.sample(1, generator).reshape(*functions.shape[:2], -1)
 
     def _rows(self, X: Any, y: Any, *, reset: bool) -> tuple[Array, Array]:
         X, Y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, reset=reset)
