@@ -1,4 +1,4 @@
-# make train | test | test-ci | test-slow | golden | check | results | bench: each installs what it needs into .venv first.
+# make train | test | test-ci | test-slow | test-install | dist | golden | check | results | bench: each installs what it needs into .venv first.
 SHELL := /bin/sh
 
 RUN_DIR ?= runs/first
@@ -19,7 +19,7 @@ TEST_ENV := OMP_NUM_THREADS=1 TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=1 
 	TF_FORCE_GPU_ALLOW_GROWTH=true
 PYTEST := $(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --durations=15
 
-.PHONY: train test test-ci test-slow golden check format results bench clean
+.PHONY: train test test-ci test-slow test-install dist golden check format results bench clean
 
 # Train the first model; if it was interrupted, continue it.
 train: .venv/.installed
@@ -34,7 +34,17 @@ test-ci: .venv/.installed
 	$(PYTEST) --runslow -m "ci and slow"
 
 test-slow: .venv/.installed
-	$(PYTEST) --runslow -m slow
+	$(PYTEST) --runslow -m "slow and not install"
+
+# Wheel and source distribution in fresh environments of Python 3.10 and 3.12; needs the package index.
+test-install: .venv/.installed
+	$(PYTEST) -n 0 --runslow -m install
+
+# Source distribution and wheel in dist/, for a package index.
+dist: .venv/.installed
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+	$(BIN)/python -m twine check --strict dist/*
 
 # Short runs of every script, compared bit for bit with a commit: make golden BASE=COMMIT [CASES=darn,rbm_stopped]
 BASE ?= HEAD
