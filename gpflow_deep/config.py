@@ -30,6 +30,8 @@ LIKELIHOODS: dict[Task, tuple[str, ...]] = {
     "multiclass": ("robustmax", "softmax"),
 }
 
+_PRESETS = {"paper2017": paper2017, "modern": modern}
+
 
 @dataclass(frozen=True)
 class ModelConfig:
@@ -40,7 +42,7 @@ class ModelConfig:
     :param num_samples: draws of the inner layers per point in the bound.
     :param num_predict_samples: draws of the inner layers in predictions.
     :param preset: starting values: of the paper of 2017, or those found to train better later.
-    :param natgrad: natural gradients for the last layer; the preset's choice if not given.
+    :param natgrad: natural gradients for the last layer, Adam for the rest; or else Adam for all.
     :param hidden_dim: outputs of the inner layers; min(30, inputs) if not given.
     :param noise_variance: of the noise between layers at the start, 0 for none; the preset's if not given.
     :param whiten: hold q(L^-1 u) instead of q(u).
@@ -58,7 +60,7 @@ class ModelConfig:
     num_samples: int = 1
     num_predict_samples: int = NUM_PREDICT_SAMPLES
     preset: Literal["paper2017", "modern"] = "paper2017"
-    natgrad: bool | None = None
+    natgrad: bool = False
     hidden_dim: int | None = None
     noise_variance: float | None = None
     whiten: bool = True
@@ -84,11 +86,6 @@ class ModelConfig:
             raise ValueError(f"preset must be one of paper2017, modern, got {self.preset!r}.")
         if self.preset == "modern" and (self.noise_variance is not None or not self.whiten):
             raise ValueError("noise_variance and whiten=false need preset=paper2017; leave them out for modern.")
-
-    @property
-    def uses_natgrad(self) -> bool:
-        """Whether the last layer's q(u) is left to natural gradients."""
-        return self.preset == "modern" if self.natgrad is None else self.natgrad
 
     def for_task(self, task: Task, targets: Iterable[NDArray[Any]] = ()) -> ModelConfig:
         """The same model with the likelihood that "auto" stands for.
@@ -125,13 +122,13 @@ class ModelConfig:
             "num_samples": self.num_samples,
             "precision": self.precision,
             "whiten": self.whiten,
-            "natural_gradients": self.uses_natgrad,
+            "natural_gradients": self.natgrad,
             "num_data": num_data,
             "seed": seed,
         }
         if self.noise_variance is not None:
             settings["noise_variance"] = self.noise_variance or None
-        model = (modern if self.preset == "modern" else paper2017)(X, Y, self.num_layers, **settings)
+        model = _PRESETS[self.preset](X, Y, self.num_layers, **settings)
         model.num_predict_samples = self.num_predict_samples
         return model
 
@@ -166,8 +163,7 @@ class ModelConfig:
         dims = [input_dim] + [hidden_dim + (input_dim if self.input_propagation else 0)] * (self.num_layers - 1)
         kernels = []
         for dim in dims:
-            by_preset = np.sqrt(dim) if self.preset == "modern" else 1.0
-            value = by_preset if self.lengthscale is None else self.lengthscale
+            value = _PRESETS[self.preset].starting_lengthscale(dim) if self.lengthscale is None else self.lengthscale
             variance = 1.0 if self.kernel_variance is None else self.kernel_variance
             lengthscales = np.full(dim, value) if self.ard else value
             kernels.append(SquaredExponential(variance=variance, lengthscales=lengthscales))

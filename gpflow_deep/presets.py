@@ -3,10 +3,10 @@
     model = gpflow_deep.paper2017(X, Y, num_layers=2)
     train_step = gpflow_deep.make_train_step(model, tf.keras.optimizers.Adam(0.01))
 
-`paper2017` is the model of Salimbeni & Deisenroth (2017); `modern` has what their later work found to train better:
-lengthscales of sqrt(D), natural gradients for the last layer, and the noise that least squares leaves to start from.
-Both expect standardised inputs (and, for regression, standardised targets): subtract the mean and divide by the
-standard deviation of the training set.
+`paper2017` is the model of Salimbeni & Deisenroth (2017); `modern` starts with the noise that least squares leaves, has
+none between the layers, and lengthscales that grow with the number of inputs where there are many. Both expect
+standardised inputs (and, for regression, standardised targets): subtract the mean and divide by the standard deviation
+of the training set.
 """
 
 from __future__ import annotations
@@ -35,19 +35,15 @@ class Preset:
     Squared-exponential kernels with ARD lengthscales and variance 1, min(30, D) outputs in every inner layer, fixed
     linear mean functions, 100 inducing inputs by k-means, inner `q_sqrt` scaled by 1e-5.
 
-    :param lengthscale: of all kernels: 1, or the square root of the number of inputs.
+    :param lengthscale: of all kernels: 1, or "scaled" for max(1, sqrt(D) / 3) of D inputs, so that the rows of a table
+        with many inputs are not all far from each other.
     :param likelihood_variance: of a Gaussian likelihood; "residual" for what least squares leaves.
     :param noise_variance: of the noise between layers; None for none.
-    :param natural_gradients: whether the last layer's `q_mu` and `q_sqrt` are marked untrainable, so that Adam leaves
-        them to `gpflow.optimizers.NaturalGradient`; `make_train_step(model, optimizer, natgrad_gamma=0.1)` uses both.
-        For likelihoods other than Gaussian start with `natgrad_gamma=0.01`: larger steps can leave the
-        positive-definite covariances.
     """
 
-    lengthscale: Literal["one", "sqrt"]
+    lengthscale: Literal["one", "scaled"]
     likelihood_variance: float | Literal["residual"]
     noise_variance: float | None
-    natural_gradients: bool
 
     def __call__(
         self,
@@ -66,7 +62,7 @@ class Preset:
         num_samples: int = 1,
         num_data: int | None = None,
         precision: Precision = "mixed",
-        natural_gradients: bool | None = None,
+        natural_gradients: bool = False,
         seed: int = 0,
     ) -> DeepGP:
         """The model before the first step of training.
@@ -86,7 +82,10 @@ class Preset:
         :param num_data: size N of the training set; the number of rows of X if None.
         :param precision: of the inner layers, see `gpflow_deep.layers.Precision`; the last layer, on which the
             likelihood depends directly, is always "full" unless this is "fast". "full" opts out of mixed precision.
-        :param natural_gradients: for the last layer; the preset's choice if None.
+        :param natural_gradients: whether the last layer's `q_mu` and `q_sqrt` are marked untrainable, so that Adam
+            leaves them to `gpflow.optimizers.NaturalGradient`; `make_train_step(model, optimizer, natgrad_gamma=0.1)`
+            uses both. For likelihoods other than Gaussian start with `natgrad_gamma=0.01`: larger steps can leave the
+            positive-definite covariances.
         :param seed: of k-means.
         :raises ValueError: if X or Y are not finite matrices of equal length, or the labels do not fit the likelihood.
         """
@@ -109,7 +108,7 @@ class Preset:
         layers = []
         for number in range(1, num_layers):
             layer = SVGPLayer(
-                self._kernel(X) if kernels is None else kernels[number - 1],
+                self._kernel(X.shape[1]) if kernels is None else kernels[number - 1],
                 Z,
                 num_latent_gps=hidden_dim,
                 mean_function=linear_mean(X, hidden_dim),
@@ -124,30 +123,33 @@ class Preset:
             X, Z = (np.concatenate([part[:, :propagated], part @ W], axis=1) for part in (X, Z))
             layers.append(layer)
         last = SVGPLayer(
-            self._kernel(X) if kernels is None else kernels[-1],
+            self._kernel(X.shape[1]) if kernels is None else kernels[-1],
             Z,
             num_latent_gps=_num_outputs(likelihood, Y),
             whiten=whiten,
             precision="fast" if precision == "fast" else "full",
             name=f"layer_{num_layers}",
         )
-        if self.natural_gradients if natural_gradients is None else natural_gradients:
+        if natural_gradients:
             set_trainable(last.q_mu, False)
             set_trainable(last.q_sqrt, False)
         num_data = len(Y) if num_data is None else num_data
         return DeepGP([*layers, last], likelihood, num_data=num_data, num_samples=num_samples)
 
-    def _kernel(self, X: np.ndarray) -> Kernel:
-        D = X.shape[1]
-        value = np.sqrt(D) if self.lengthscale == "sqrt" else 1.0
-        return SquaredExponential(lengthscales=np.full(D, value, dtype=default_float()))
+    def starting_lengthscale(self, num_inputs: int) -> float:
+        """Of each input of a kernel."""
+        return max(1.0, np.sqrt(num_inputs) / 3) if self.lengthscale == "scaled" else 1.0
+
+    def _kernel(self, num_inputs: int) -> Kernel:
+        value = self.starting_lengthscale(num_inputs)
+        return SquaredExponential(lengthscales=np.full(num_inputs, value, dtype=default_float()))
 
 
-paper2017 = Preset(lengthscale="one", likelihood_variance=0.01, noise_variance=1e-5, natural_gradients=False)
+paper2017 = Preset(lengthscale="one", likelihood_variance=0.01, noise_variance=1e-5)
 """The deep GP of the 2017 paper: train everything with Adam(0.01) on minibatches of min(10000, N)."""
 
-modern = Preset(lengthscale="sqrt", likelihood_variance="residual", noise_variance=None, natural_gradients=True)
-"""The deep GP as its authors ran it later, and with a likelihood that starts with the noise of the data."""
+modern = Preset(lengthscale="scaled", likelihood_variance="residual", noise_variance=None)
+"""The deep GP that starts with the noise of the data: it is useful after fewer steps, with Adam(0.03)."""
 
 
 def _matrix(name: str, value: np.ndarray) -> np.ndarray:

@@ -115,7 +115,9 @@ def write_network(folder: Path) -> None:
 
 _DGP = "--run_dir=run --batch_size=100 --log_every=10 --num_predict_samples=10"
 _HOUSES = f"{_DGP} --data=houses.csv --target=price --compare=gp,linear --eval_every=20 --checkpoint_every=25"
-_KINDS = f"{_DGP} --data=kinds.csv --target=kind --num_steps=60 --preset=modern --eval_every=20 --eval_rows=50"
+_KINDS = (
+    f"{_DGP} --data=kinds.csv --target=kind --num_steps=60 --preset=modern --natgrad --eval_every=20 --eval_rows=50"
+)
 _SHARDS = f"{_DGP} --stream --data=shards/*.parquet --target=y --batch_size=40 --eval_every=25 --compare="
 _SHARDS += " --shuffle_rows=200 --stream_sample=150 --test_fraction=0.2 --eval_rows=60"
 _SMALL_DGP = {"old": "--layers=2 --inducing=20", "new": "--num_layers=2 --num_inducing=20"}

@@ -21,7 +21,7 @@ def eagerly() -> Iterator[None]:
     tf.config.run_functions_eagerly(False)
 
 
-SMALL = ModelConfig(num_layers=1, num_inducing=5, preset="modern", natgrad=False)
+SMALL = ModelConfig(num_layers=1, num_inducing=5, preset="modern")
 
 
 def test_batches_are_a_function_of_seed_and_step() -> None:

@@ -55,31 +55,31 @@ def test_paper_widths_and_projections(rng: np.random.Generator) -> None:
 
 
 def test_modern_settings(rng: np.random.Generator) -> None:
-    X, Y = make_data(rng, 40, 4)
-    model = modern(X, Y, 2, num_inducing=10)
-    for layer in model.layers:
-        np.testing.assert_allclose(layer.kernel.lengthscales, 2.0)  # sqrt(D)
-        assert layer.noise_variance is None
-    first, last = model.layers
+    for num_inputs, lengthscale in ((4, 1.0), (9, 1.0), (36, 2.0)):
+        X, Y = make_data(rng, 40, num_inputs)
+        model = modern(X, Y, 2, num_inducing=5, hidden_dim=num_inputs)
+        for layer in model.layers:
+            np.testing.assert_allclose(layer.kernel.lengthscales, np.full(num_inputs, lengthscale))
+            assert layer.noise_variance is None
+    assert model.layers[-1].q_mu.trainable
+    first, last = modern(X, Y, 2, num_inducing=5, natural_gradients=True).layers
     assert (last.q_mu.trainable, last.q_sqrt.trainable, first.q_mu.trainable) == (False, False, True)
-    free = modern(X, Y, 2, num_inducing=10, natural_gradients=False)
-    assert free.layers[-1].q_mu.trainable
 
 
-def test_presets_differ_in_their_four_values_only(rng: np.random.Generator) -> None:
+def test_presets_differ_in_their_three_values_only(rng: np.random.Generator) -> None:
     """With the values of the other one in place, either gives the same model."""
     names = [field.name for field in dataclasses.fields(Preset)]
     assert [name for name in names if getattr(paper2017, name) != getattr(modern, name)] == names
-    X, Y = make_data(rng, 40, 4)
-    kernels = [gpflow.kernels.SquaredExponential(lengthscales=[2.0] * 4) for _ in range(2)]
+    X, Y = make_data(rng, 40, 16)
+    kernels = [gpflow.kernels.SquaredExponential(lengthscales=[4 / 3] * 16) for _ in range(2)]
     likelihood = gpflow.likelihoods.Gaussian(residual_variance(X, Y))
-    options: dict[str, Any] = {"kernels": kernels, "likelihood": likelihood, "natural_gradients": True}
+    options: dict[str, Any] = {"kernels": kernels, "likelihood": likelihood}
     models = [paper2017(X, Y, num_inducing=5, noise_variance=None, **options), modern(X, Y, num_inducing=5)]
     values = [gpflow.utilities.read_values(model) for model in models]
     assert values[0].keys() == values[1].keys()
     for name, value in values[0].items():
         np.testing.assert_allclose(value, values[1][name], rtol=1e-12, err_msg=name)
-    assert [len(model.trainable_variables) for model in models] == [9, 9]
+    assert [len(model.trainable_variables) for model in models] == [11, 11]
     assert modern(X, Y, num_inducing=5, noise_variance=0.3).layers[0].noise_variance is not None
 
 

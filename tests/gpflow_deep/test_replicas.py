@@ -48,7 +48,7 @@ def deep_gp(preset, likelihood=None, **settings):
 
 for name, preset, gamma, likelihood, settings in [
     ("adam", gpflow_deep.paper2017, None, None, {}),
-    ("natural gradients", gpflow_deep.modern, 0.1, None, {}),
+    ("natural gradients", gpflow_deep.modern, 0.1, None, {"natural_gradients": True}),
     ("classes", gpflow_deep.paper2017, None, Bernoulli, {}),
 ]:
     models, steps, optimizers = [], [], []

@@ -42,7 +42,7 @@ def test_step_is_adam_on_the_loss(rng: np.random.Generator, traced_once: Callabl
 def test_step_with_natural_gradients(rng: np.random.Generator) -> None:
     """Adam leaves the last q(u) alone; the natural gradient then moves it, and nothing else."""
     X, Y = make_data(rng, 20)
-    model = modern(X, Y, 2, num_inducing=5, precision="full")
+    model = modern(X, Y, 2, num_inducing=5, precision="full", natural_gradients=True)
     data = (tf.constant(X), tf.constant(Y))
     clone = gpflow.utilities.deepcopy(model)
     make_train_step(model, tf.keras.optimizers.Adam(0.01), natgrad_gamma=0.3)(data, SEED)
@@ -62,7 +62,7 @@ def test_step_with_natural_gradients(rng: np.random.Generator) -> None:
 @pytest.mark.parametrize("natgrad_gamma", [None, pytest.param(0.1, marks=pytest.mark.slow)])
 def test_steps_raise_the_bound(rng: np.random.Generator, natgrad_gamma: float | None) -> None:
     X, Y = make_data(rng, 40)
-    model = paper2017(X, Y, 2, num_inducing=10) if natgrad_gamma is None else modern(X, Y, 2, num_inducing=10)
+    model = paper2017(X, Y, 2, num_inducing=10, natural_gradients=natgrad_gamma is not None)
     step = make_train_step(model, tf.keras.optimizers.Adam(0.01), natgrad_gamma=natgrad_gamma)
     data = (tf.constant(X), tf.constant(Y))
     bounds = [float(step(data, tf.random.fold_in(SEED, t))["elbo_nats"]) for t in range(60)]
@@ -74,7 +74,7 @@ def test_messages(rng: np.random.Generator) -> None:
     X, Y = make_data(rng, 20)
     optimizer = tf.keras.optimizers.Adam(0.01)
     with pytest.raises(ValueError, match="nothing would train them: give natgrad_gamma"):
-        make_train_step(modern(X, Y, 2, num_inducing=5), optimizer)
+        make_train_step(modern(X, Y, 2, num_inducing=5, natural_gradients=True), optimizer)
     with pytest.raises(ValueError, match="q_mu and q_sqrt of the last layer marked untrainable"):
         make_train_step(paper2017(X, Y, 2, num_inducing=5), optimizer, natgrad_gamma=0.1)
     narrow = make_model(rng, layer_options={"q_diag": True})

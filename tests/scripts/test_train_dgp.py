@@ -183,7 +183,7 @@ OTHERS: dict[str, tuple[list[str], set[str]]] = {
         JUDGED_LABELS | {"auc"},
     ),
     "multiclass": (
-        ["--data=kinds.csv", "--target=kind", "--num_steps=2", "--preset=modern", "--compare=", *SMALL],
+        ["--data=kinds.csv", "--target=kind", "--num_steps=2", "--preset=modern", "--natgrad", "--compare=", *SMALL],
         JUDGED_LABELS,
     ),
     "line": (
