@@ -7,6 +7,7 @@ rising.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,7 +24,7 @@ WINDOW = 100
 class TrainingConfig:
     """How a deep GP is trained: Adam for all trainable parameters, and natural gradients where they are left out.
 
-    :param learning_rate: step size of Adam.
+    :param learning_rate: step size of Adam; 0.03 for minibatches and 0.01 for steps with all rows if not given.
     :param natgrad_gamma: step size of natural gradients, where the model uses them; 0.1 for a Gaussian likelihood and
         0.01 for others if not given.
     :param decay_share: of all steps, in which the learning rate falls to 0; they are the last ones. 0 keeps it.
@@ -32,14 +33,15 @@ class TrainingConfig:
         the learning rate falls; 0 makes all steps in any case.
     """
 
-    learning_rate: float = 0.01
+    learning_rate: float | None = None
     natgrad_gamma: float | None = None
     decay_share: float = 0.25
     tol: float = 1e-3
     n_iter_no_change: int = 5
 
     def __post_init__(self) -> None:
-        if not (self.learning_rate > 0 and np.isfinite(self.learning_rate)):
+        rate = self.learning_rate
+        if rate is not None and not (rate > 0 and np.isfinite(rate)):
             raise ValueError(f"learning_rate must be a finite number above 0, got {self.learning_rate}.")
         if self.natgrad_gamma is not None and not (self.natgrad_gamma > 0 and np.isfinite(self.natgrad_gamma)):
             raise ValueError(
@@ -52,6 +54,16 @@ class TrainingConfig:
             raise ValueError(f"tol must be a finite number, got {self.tol}.")
         if self.n_iter_no_change < 0:
             raise ValueError(f"n_iter_no_change must not be negative, got {self.n_iter_no_change}; 0 makes all steps.")
+
+    def for_rows(self, num_rows: int, batch_size: int) -> TrainingConfig:
+        """The same with a learning rate for minibatches of `batch_size` of so many rows, if none is given."""
+        rate = (0.03 if batch_size < num_rows else 0.01) if self.learning_rate is None else self.learning_rate
+        return dataclasses.replace(self, learning_rate=rate)
+
+    @property
+    def rate(self) -> float:
+        """The learning rate; 0.01 if none is given and `for_rows` was not asked."""
+        return 0.01 if self.learning_rate is None else self.learning_rate
 
 
 class Course(tf.Module):
@@ -94,7 +106,7 @@ class Course(tf.Module):
     def learning_rate(self, step: int) -> float:
         """Of a step: full before `decay_from`, then on a line towards 0 at `end`."""
         first, end = self.decay_from, self.end
-        return self.config.learning_rate * (1.0 if step < first else (end - step) / (end - first))
+        return self.config.rate * (1.0 if step < first else (end - step) / (end - first))
 
     def observe(self, step: int, bound: tf.Tensor) -> None:
         """Take note of the bound of a step, [], nats."""

@@ -43,7 +43,8 @@ class DeepGPEstimator(BaseEstimator):
     :param natgrad: natural gradients for the last layer, Adam for the rest; or else Adam for all.
     :param num_samples: draws of the inner layers for each row and step of training.
     :param num_predict_samples: draws of the inner layers in predictions.
-    :param learning_rate: step size of Adam; it falls to 0 over the last quarter of the steps.
+    :param learning_rate: step size of Adam; it falls to 0 over the last quarter of the steps. 0.03 for minibatches, and
+        0.01 for steps with all rows, if None; 0.01 in `partial_fit`.
     :param batch_size: rows of a minibatch.
     :param max_iter: largest number of steps.
     :param tol: rise of the smoothed bound (or of the held-out log density) that counts, nats per row.
@@ -71,7 +72,7 @@ class DeepGPEstimator(BaseEstimator):
         natgrad: bool = False,
         num_samples: int = 1,
         num_predict_samples: int = NUM_PREDICT_SAMPLES,
-        learning_rate: float = 0.03,
+        learning_rate: float | None = None,
         batch_size: int = 1000,
         max_iter: int = 5000,
         tol: float = 1e-3,
@@ -131,7 +132,7 @@ class DeepGPEstimator(BaseEstimator):
         else:
             count_rows(self.predictor_.model, len(X))
         trainer = self._trainer_now()
-        trainer.course, trainer.optimizer.learning_rate = None, self.learning_rate  # of a stream it never falls
+        trainer.course, trainer.optimizer.learning_rate = None, self._training().rate  # of a stream it never falls
         where = {"first": self.n_iter_, "batch_size": self.batch_size, "seed": self._seed}
         self.n_iter_ += pass_over(self.predictor_, trainer, X, Y, **where)
 

@@ -70,7 +70,7 @@ def fit(
     X: NDArray[Any],
     Y: NDArray[Any],
     *,
-    training: TrainingConfig = TrainingConfig(learning_rate=0.03),
+    training: TrainingConfig = TrainingConfig(),
     max_iter: int = 5000,
     batch_size: int = 1000,
     validation_fraction: float = 0.0,
@@ -100,6 +100,7 @@ def fit(
     if num_held_out >= len(X):
         raise ValueError(f"validation_fraction={validation_fraction} leaves none of {len(X)} rows; lower it.")
     rows, held_out = np.sort(order[num_held_out:]), np.sort(order[:num_held_out])
+    training = training.for_rows(len(rows), batch_size)
     options: dict[str, Any] = {"training": training, "class_names": class_names, "seed": seed}
     predictor, trainer = start(config, X[rows], Y[rows], max_iter=max_iter, **options)
     batch_at = _batches(predictor.units.transform(X[rows], Y[rows]), batch_size, seed)

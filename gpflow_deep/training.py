@@ -36,8 +36,8 @@ CURE = "Lower learning_rate (or natgrad_gamma), or look for outliers in the data
 class Trainer:
     """A deep GP with all that changes while it is trained.
 
-    Natural gradients train the last layer's q(u) if it is marked untrainable, as `ModelConfig.build` does on request
-    and `modern` by default; Adam trains everything else.
+    Natural gradients train the last layer's q(u) if it is marked untrainable, as `ModelConfig.build` does on request;
+    Adam trains everything else.
 
     :ivar model: the deep GP. :ivar optimizer: Keras' Adam. :ivar seconds: spent in `advance`, a variable.
     :ivar course: when the learning rate falls and training ends; None without `num_steps`.
@@ -68,7 +68,7 @@ class Trainer:
         elif gamma is None:
             gamma = 0.1 if isinstance(model.likelihood, Gaussian) else 0.01
         with nullcontext() if strategy is None else strategy.scope():
-            self.optimizer = tf.keras.optimizers.Adam(config.learning_rate)
+            self.optimizer = tf.keras.optimizers.Adam(config.rate)
         self.model, self.seconds = model, tf.Variable(0.0, dtype=tf.float64)
         rows = float(model.num_data or 1)
         self.course = None if num_steps is None else Course(config, num_steps, num_data=rows)
@@ -171,7 +171,7 @@ def make_train_step(
 
     :param optimizer: a Keras optimizer (`tf.keras.optimizers.Adam(0.01)`) for the trainable parameters.
     :param natgrad_gamma: step size of natural gradients for the last layer's q(u), or None to leave it to `optimizer`.
-        The layer's `q_mu` and `q_sqrt` have to be marked untrainable, as `modern` does.
+        The layer's `q_mu` and `q_sqrt` have to be marked untrainable, as the presets do on request.
     :param jit_compile: compile with XLA; slower on a CPU.
     :param strategy: build model and optimizer in its scope, and the batch has to be distributed over its replicas, in
         equal parts: then the step is that of one device on all their rows. Each replica takes its rows of the draws
@@ -192,7 +192,8 @@ def make_train_step(
     elif not is_left_out or getattr(last, "q_diag", False):
         raise ValueError(
             "natgrad_gamma needs a full q_sqrt and q_mu and q_sqrt of the last layer marked untrainable: "
-            "use gpflow.set_trainable(model.layers[-1].q_mu, False), and so for q_sqrt, or the preset `modern`."
+            "use gpflow.set_trainable(model.layers[-1].q_mu, False), and so for q_sqrt, or build it with "
+            "natural_gradients=True."
         )
     variables = model.trainable_variables
     natgrad = None if natgrad_gamma is None else NaturalGradient(gamma=natgrad_gamma)

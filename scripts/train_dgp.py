@@ -47,13 +47,13 @@ class Flags:
     :param compare: what to fit beside the deep GP: gp, linear, both, or nothing (--compare=).
     """
 
-    run: Settings = group()
+    run: Settings = group(num_steps=5000, batch_size=1000)
     devices: Devices = group()
     source: views.Source = group()
     table: views.TableSpec = group()
     division: supply.Division = group()
     pieces: StreamSpec = group()
-    model: ModelConfig = group()
+    model: ModelConfig = group(preset="modern")
     training: TrainingConfig = group()
     eval_rows: int = 10_000
     standardise: Literal["auto", "yes", "no"] = "auto"
@@ -155,7 +155,8 @@ def new_job(study: Study, num_layers: int) -> Job:
         lane=worker.index,
         num_lanes=worker.count,
     )
-    return Job(Trainer(model, flags.training, num_steps=flags.run.num_steps, strategy=study.strategy), watch, batches)
+    training = flags.training.for_rows(data.sizes["train"], data.rows_in_batch(flags.run.batch_size))
+    return Job(Trainer(model, training, num_steps=flags.run.num_steps, strategy=study.strategy), watch, batches)
 
 
 def fit(run: Run, job: Job, study: Study, max_seconds: float | None) -> tuple[dict[str, Any], report.Final]:
@@ -188,11 +189,10 @@ def fit(run: Run, job: Job, study: Study, max_seconds: float | None) -> tuple[di
 def figures(study: Study, job: Job, final: report.Final, courses: Mapping[str, Any]) -> dict[str, Any]:
     """The course of training, calibration; labels given and predicted, or targets; and the fit over a single input."""
     predictor, rows, rng = job.watch.predictor, study.data.rows, Seeds(study.flags.run.seed).rng("plot")
-    tags = curves.tags(predictor.task, study.data.parts)
+    course = partial(plots.training_curves, records=courses, tags=curves.tags(predictor.task, study.data.parts))
     of_test = final.judged["test"], final.predicted["test"]
     found = curves.drawings(predictor, *of_test, rows.train, rows.test, rng, input_name=rows.feature_names[0])
-    drawn = {name: partial(getattr(plots, kind), **content) for name, (kind, content) in found.items()}
-    return {"training": partial(plots.training_curves, records=courses, tags=tags), **drawn}
+    return {"training": course} | {name: partial(getattr(plots, k), **content) for name, (k, content) in found.items()}
 
 
 command = partial(cli.run, main, explain=devices.explain)
