@@ -148,7 +148,8 @@ class DeepGPLikelihoodLoss(keras.losses.Loss):
                 "loss what the model returns, as it is; or give a likelihood to the loss."
             )
         F = y_pred if origin.moments is None else origin.moments
-        return _OfRows(density, name=self.name, reduction=self.reduction)(y_true, F, sample_weight)
+        of_rows = _OfRows(density, name=self.name, reduction=self.reduction)
+        return tf.cast(of_rows(y_true, F, sample_weight), self.dtype)
 
     def get_config(self) -> dict[str, Any]:
         """The arguments, with the likelihood as text."""
