@@ -155,15 +155,13 @@ class GPLayer(keras.layers.Layer):
                 log_prior = sum(parameter.log_prior_density() for parameter in gp.trainable_parameters)
                 self.add_loss(tf.cast((gp.prior_kl(factors) - log_prior) / self.num_data, keras.backend.floatx()))
             latent = gp.latent_moments(X, factors)
-            moments = tf.cast(tf.stack(gp.outputs(X, latent), axis=1), self.compute_dtype)
-            is_head = self.outputs == "moments" if state is None else state.head is self
-            if is_head:
-                return attach(moments, Origin(moments))
+            moments = tf.stack(gp.outputs(X, latent), axis=1)
+            if state is not None and state.head is self:
+                return moments
             noise = self._noise(tf.shape(X)[0], state, training=training)
-            if noise is None:
-                return attach(moments[:, 0], Origin(moments))
-            draw = gp.sample(X, latent, noise)[0]
-            return attach(tf.cast(draw, self.compute_dtype), Origin(moments))
+            F = moments[:, 0] if noise is None else gp.sample(X, latent, noise)[0]
+            returned = moments if state is None and self.outputs == "moments" else F
+            return attach(tf.cast(returned, self.compute_dtype), Origin(moments))
 
     def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
         """[N, P] or [N, 2, P]."""
@@ -216,7 +214,7 @@ class GPLayer(keras.layers.Layer):
         if state is not None:
             noise = state.noise.get(id(self))  # [S, 1, L], for S draws of N / S rows
             return None if noise is None else tf.repeat(noise[:, 0], num_rows // tf.shape(noise)[0], axis=0)[None]
-        if not training:
+        if not training or self.outputs == "moments":
             return None
         shape = [1, num_rows, self.gp.num_latent_gps]
         return tf.random.stateless_normal(shape, tf.cast(self.seed_generator.next(), tf.int32), dtype=self.float_type)
