@@ -290,7 +290,7 @@ def test_run_is_not_overwritten(folder: Path, regression: Finished) -> None:
     other = call(folder, "regression", *REGRESSION, "--resume", "--learning_rate=0.02")
     assert again.code == other.code == 2
     assert "already holds a run; give a new --run_dir, or --resume" in again.err
-    assert "--learning_rate=0.01 is now --learning_rate=0.02" in other.err
+    assert "(not set) is now --learning_rate=0.02" in other.err
 
 
 def test_resuming_a_finished_run_changes_nothing(folder: Path, regression: Finished) -> None:
