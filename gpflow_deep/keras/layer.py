@@ -52,8 +52,8 @@ class GPLayer(keras.layers.Layer):
     :param mean_function: "zero"; "linear" for what inner layers of a deep GP need, a fixed one that passes the inputs
         on (by their principal components, if P < D and `adapt` is called); or one of GPflow's.
     :param outputs: "draws" returns draws while training and the mean otherwise; "moments" always mean and variance,
-        [N, 2, P]. `DeepGPLikelihoodLoss` integrates over f exactly with either, if the layer is the last GP layer; any
-        other loss that is a negative log density is taken of draws.
+        [N, 2, P]. `DeepGPLikelihoodLoss` integrates over f with either; any other loss that is a negative log
+        density is taken of draws.
     :param q_sqrt_scale: standard deviation of q at the start, in units of the prior's; 1e-5 is usual for inner layers.
     :param seed: of the draws and of the starting inducing inputs; by default from `keras.utils.set_random_seed`.
     :param options: of `keras.layers.Layer`, such as `name` and `dtype`.

@@ -111,10 +111,11 @@ class LikelihoodLayer(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable("gpflow_deep")
 class DeepGPLikelihoodLoss(keras.losses.Loss):
-    """Minus the expected log density of the targets, nats, averaged over the rows: exactly integrated over f.
+    """Minus the expected log density of the targets, nats, averaged over the rows.
 
     Targets are [N, P] or, for P = 1, [N]; labels are the integers 0, 1, ... Predictions are those of a `GPLayer` as the
-    model returns them. If other operations come between, they are taken as draws of f.
+    model returns them, which know mean and variance of f: as GPflow's likelihoods do it, the expectation is in closed
+    form, by quadrature or by draws. If other operations come between, they are taken as draws of f.
 
     :param likelihood: of GPflow, without trainable parameters; None for that of the model's `LikelihoodLayer`.
     :param options: `name` and `reduction` of `keras.losses.Loss`.
@@ -153,8 +154,8 @@ class DeepGPLikelihoodLoss(keras.losses.Loss):
 
     def get_config(self) -> dict[str, Any]:
         """The arguments, with the likelihood as text."""
-        float_type = None if self.density is None else self.density.float_type
-        return {**super().get_config(), "likelihood": self._text, "float_type": float_type}
+        kind = None if self.density is None else self.density.float_type
+        return {**super().get_config(), "likelihood": self._text, "float_type": kind}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> DeepGPLikelihoodLoss:
@@ -196,9 +197,9 @@ def _check_shapes(likelihood: Likelihood, Y: tf.Tensor, F: tf.Tensor) -> None:
     P, needed = F.shape[-1], likelihood.latent_dim
     if needed not in (None, P):
         raise ValueError(f"{name} must have {needed} latent functions, got a GPLayer of {P} units.")
-    is_labels = isinstance(likelihood, Bernoulli | MultiClass | Softmax)
     is_own = isinstance(likelihood, ScalarLikelihood) and not isinstance(likelihood, SwitchedLikelihood)
-    wanted = 1 if is_labels else P if is_own else None
+    wanted = 1 if isinstance(likelihood, MultiClass | Softmax) else P if is_own else None
     if wanted is not None and Y.shape[-1] not in (wanted, None):
+        is_labels = isinstance(likelihood, Bernoulli | MultiClass | Softmax)
         cure = "give the numbers of the labels, not one-hot" if is_labels else "give the last GPLayer as many units"
         raise ValueError(f"targets of {name} must have {wanted} columns, got {Y.shape[-1]}; {cure}.")
