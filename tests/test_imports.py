@@ -2,10 +2,12 @@
 
 import ast
 import graphlib
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -212,6 +214,75 @@ def test_no_private_name_of_another_module() -> None:
 )
 def test_the_check_finds_private_names(source: str) -> None:
     assert len(private_uses(source)) == 1
+
+
+# What an import costs
+
+
+def result_of(program: str) -> Any:
+    """What the last line of a Python program prints, as JSON, in a process of its own."""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_gpflow_deep_adds_little_to_gpflow() -> None:
+    """At most 0.3 s where GPflow takes 5 s: by the same measure on a slower machine, and by what is imported."""
+    of_gpflow, of_ours, names = result_of("""
+import json, sys, time
+start = time.process_time()
+import gpflow
+middle, before = time.process_time(), set(sys.modules)
+import gpflow_deep
+print(json.dumps([middle - start, time.process_time() - middle, sorted(set(sys.modules) - before)]))
+""")
+    others = [name for name in names if name.split(".")[0] != "gpflow_deep"]
+    assert {name.split(".")[0] for name in others} <= {"scipy", "sklearn"}
+    assert len(others) < 60, others
+    assert of_ours <= max(0.3, 0.06 * of_gpflow)
+
+
+def test_papers_without_gaussian_processes_import_no_gpflow() -> None:
+    found = result_of("""
+import importlib, json, pkgutil, sys
+for package in map(importlib.import_module, ("compression", "rbm_tracking", "darn", "ebp")):
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        importlib.import_module(module.name)
+print(json.dumps("gpflow" in sys.modules))
+""")
+    assert found is False
+
+
+@pytest.mark.parametrize("module", ["ebp", "ebp.coding", "ebp.folds", "ebp.packed", "ebp.popcount", "rbm_tracking"])
+def test_what_is_numpy_alone_imports_no_tensorflow(module: str) -> None:
+    assert result_of(f"import json, sys, {module}; print(json.dumps('tensorflow' in sys.modules))") is False
+
+
+def test_packages_whose_parts_come_later_show_all_of_them() -> None:
+    """`dir`, the star, and each name, which is where the stub says."""
+    packages = ("ebp", "rbm_tracking")
+    found = result_of(f"""
+import importlib, json
+found = {{}}
+for package in map(importlib.import_module, {packages!r}):
+    shown, names = dir(package), {{}}
+    exec(f"from {{package.__name__}} import *", names)
+    homes = {{name: getattr(getattr(package, name), "__module__", None) for name in shown}}
+    found[package.__name__] = shown, sorted(set(names) - {{"__builtins__"}}), homes
+print(json.dumps(found))
+""")
+    for package in packages:
+        stub = ast.parse((ROOT / package / "__init__.pyi").read_text(encoding="utf-8"))
+        said = {
+            alias.name: f"{package}.{node.module}" if node.module else None
+            for node in stub.body
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+        }
+        shown, by_star, homes = found[package]
+        assert sorted(shown) == by_star == sorted(said)
+        defined = {name: home for name, home in homes.items() if home is not None and not home.startswith("typing")}
+        assert {name: said[name] for name in defined} == defined
 
 
 # Scripts
