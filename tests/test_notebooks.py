@@ -1,0 +1,117 @@
+"""The notebooks of docs/notebooks run, cut short by GPFLOW_DEEP_FAST.
+
+A cell that fails is named: `python tests/test_notebooks.py docs/notebooks/05_rbm_log_z.md` runs one by hand, in full
+length unless GPFLOW_DEEP_FAST is set.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import time
+import traceback
+import types
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("[0-9]*.md"))
+FRONT = re.compile(r"\A---\n(.*?)\n---\n", re.DOTALL)
+FENCE = re.compile(r"^```\{code-cell\}[^\n]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+OPTION = re.compile(r"^:[\w-]+:[^\n]*$", re.MULTILINE)
+
+
+class Cell(NamedTuple):
+    """A cell of code: its number from 1, the line of the page on which its code starts, and the code."""
+
+    number: int
+    line: int
+    source: str
+
+
+def cells_of(text: str) -> list[Cell]:
+    """The cells of code of a MyST notebook, without their options (":tags: ...")."""
+    found = []
+    for number, match in enumerate(FENCE.finditer(text), start=1):
+        line = text.count("\n", 0, match.start(1)) + 1
+        found.append(Cell(number, line, OPTION.sub("", match.group(1))))
+    return found
+
+
+def run(path: Path) -> str | None:
+    """Run all cells of a notebook in one module, one after the other.
+
+    :return: which cell failed; None if none did.
+    """
+    module = types.ModuleType("__main__")
+    sys.modules["__main__"] = module
+    for cell in cells_of(path.read_text(encoding="utf-8")):
+        try:
+            code = compile("\n" * (cell.line - 1) + cell.source, str(path), "exec")
+            exec(code, module.__dict__)
+        except Exception:
+            traceback.print_exc()
+            return f"{path.name}: cell {cell.number}, from line {cell.line}, failed"
+    return None
+
+
+def environment() -> dict[str, str]:
+    """That of a short run without a screen."""
+    return {**os.environ, "GPFLOW_DEEP_FAST": "1", "MPLBACKEND": "Agg", "PYTHONPATH": str(ROOT)}
+
+
+def execute(path: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    """A notebook, cut short, in a process of its own whose files go to a folder."""
+    command = [sys.executable, str(Path(__file__).resolve()), str(path)]
+    return subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True)
+
+
+def test_there_are_notebooks_for_all_five_systems() -> None:
+    imported = " ".join(path.read_text("utf-8") for path in NOTEBOOKS)
+    for package in ("gpflow_deep", "darn", "rbm_tracking", "ebp", "compression"):
+        assert re.search(rf"^(import|from) {package}\b", imported, re.MULTILINE), package
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook_is_one_and_shows_a_picture(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    front = FRONT.match(text)
+    assert front is not None
+    assert "file_format: mystnb" in front[1]
+    assert "name: python3" in front[1]
+    cells = cells_of(text)
+    assert text.count("```{code-cell}") == len(cells)
+    for cell in cells:
+        compile(cell.source, f"{path.name}, cell {cell.number}", "exec")
+    code = "\n".join(cell.source for cell in cells)
+    assert "GPFLOW_DEEP_FAST" in code
+    assert "plt.show()" in code
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook_runs(path: Path, tmp_path: Path) -> None:
+    done = execute(path, tmp_path)
+    assert done.returncode == 0, f"{done.stderr[-3000:]}"
+    assert not list(tmp_path.iterdir()), "a notebook writes to temporary folders only"
+
+
+def test_a_failing_cell_is_named(tmp_path: Path) -> None:
+    page = tmp_path / "bad.md"
+    page.write_text("---\n---\n\n```{code-cell}\n:tags: [x]\n\na = 1\n```\n\n```{code-cell}\na\nb\n```\n")
+    done = execute(page, tmp_path)
+    assert done.returncode == 1
+    assert "bad.md: cell 2, from line 11, failed" in done.stderr
+    assert "line 12" in done.stderr
+    assert "NameError: name 'b' is not defined" in done.stderr
+
+
+if __name__ == "__main__":
+    for notebook in map(Path, sys.argv[1:]):
+        start = time.monotonic()
+        if failure := run(notebook):
+            sys.exit(failure)
+        print(f"{notebook.name}: {time.monotonic() - start:.0f} s")
