@@ -88,3 +88,31 @@ def test_gpflux_computes_its_first_layer_for_every_draw() -> None:
     assert script.prediction_flops("gpflux", 2, 10, 5).float64 == pytest.approx(
         5 * script.prediction_flops("gpflux", 2, 10, 1).float64, rel=1e-12
     )
+
+
+@pytest.mark.parametrize(
+    ("scores", "first"),
+    [
+        ([1.0, 1.3, 1.2, 1.26, 1.27], 3),  # the second was only once above
+        ([1.3, 1.4], 0),
+        ([1.3, 1.25], None),  # has to be above
+        ([1.3, float("nan"), 1.3], 2),
+        ([], None),
+    ],
+)
+def test_when_a_quality_is_reached_for_good(scores: list[float], first: int | None) -> None:
+    assert load("time_to_quality").reached([{"log_likelihood": score} for score in scores], 1.25) == first
+
+
+def test_programs_without_an_environment_are_left_out() -> None:
+    module, flag_values = load("time_to_quality"), flags.FlagValues()
+    module.define_flags(flag_values)
+    flag_values(["script", "--gpflux=/env/python"])
+    words = module.command("gpflux:0.03", 2, "data.npz", flag_values)
+    assert words[0] == "/env/python"
+    assert words[1].endswith("rivals/gpflux_kin8nm.py")
+    assert words[2:] == ["--data=data.npz", "--rate=0.03", "--seed=2", "--steps=50"]
+    assert module.command("gpytorch:0.03", 0, "data.npz", flag_values) is None
+    assert module.command("ours:0:--preset=paper2017", 0, "data.npz", flag_values)[-1] == "--preset=paper2017"
+    with pytest.raises(ValueError, match=r"--programs must be ours, gpflux, gpytorch, each with a rate .* 'svgp:1'"):
+        module.command("svgp:1", 0, "data.npz", flag_values)
