@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
@@ -31,6 +32,11 @@ Array = NDArray[np.float64]
 CHECK_ROWS = 2000
 """Rows on which a fitted model is compared with the simplest one."""
 
+_SIZES = ("num_layers", "num_inducing", "hidden_dim", "num_samples", "num_predict_samples")
+_COUNTS = (*_SIZES, "batch_size", "max_iter", "n_iter_no_change")
+_NUMBERS = ("learning_rate", "tol", "validation_fraction")
+_OPTIONAL = ("hidden_dim", "learning_rate")
+
 
 class DeepGPEstimator(BaseEstimator):
     """What both estimators have: parameters, training, and the way to a file.
@@ -53,7 +59,7 @@ class DeepGPEstimator(BaseEstimator):
     :param validation_fraction: of the rows, held out with `early_stopping`.
     :param random_state: number or generator for held-out rows, inducing inputs, batches and draws; None for new ones in
         every fit.
-    :param verbose: print a line of progress every 100 steps.
+    :param verbose: print a line of progress every 100 steps, and for every part of a stream.
 
     :ivar predictor_: the trained model in the units of the data, a `Predictor`. :ivar n_iter_: steps made.
     :ivar bounds_: mean bound of each window of 100 steps of `fit`, nats per row.
@@ -104,6 +110,7 @@ class DeepGPEstimator(BaseEstimator):
 
     def _fit(self, X: Array, Y: Array, class_names: Sequence[str] = ()) -> None:
         """Train on checked arrays, [N, D] and [N, P]."""
+        self._check_parameters()
         seed = self._new_seed()
         fitted = fit(
             self._config(),
@@ -124,6 +131,7 @@ class DeepGPEstimator(BaseEstimator):
 
     def _partial_fit(self, X: Array, Y: Array, class_names: Sequence[str] = ()) -> None:
         """One pass over checked arrays, from the first of which the model is made."""
+        self._check_parameters()
         if not hasattr(self, "predictor_"):
             seed, training = self._new_seed(), self._training()
             made = start(self._config(), X, Y, training=training, class_names=class_names, seed=seed)
@@ -135,12 +143,24 @@ class DeepGPEstimator(BaseEstimator):
         trainer.course, trainer.optimizer.learning_rate = None, self._training().rate  # of a stream it never falls
         where = {"first": self.n_iter_, "batch_size": self.batch_size, "seed": self._seed}
         self.n_iter_ += pass_over(self.predictor_, trainer, X, Y, **where)
+        if self.verbose:
+            num_rows = float(np.asarray(self.predictor_.model.num_data))
+            bound = trainer.scalars()["train/elbo_nats"] / num_rows
+            print(f"{num_rows:.0f} rows, step {self.n_iter_}: bound {bound:.4f} nats per row")
 
-    def _refuse(self, arguments: dict[str, Any]) -> None:
-        """A clear word on what `fit` does not take; `sample_weight=None` is what some callers say for no weights."""
+    def _check_parameters(self) -> None:
+        """Types; the values are checked where they are used."""
+        for names, kind, what in ((_COUNTS, numbers.Integral, "whole number"), (_NUMBERS, numbers.Real, "number")):
+            for name in names:
+                value, is_optional = getattr(self, name), name in _OPTIONAL
+                if not ((isinstance(value, kind) and not isinstance(value, bool)) or (value is None and is_optional)):
+                    raise TypeError(f"{name} must be a {what}{' or None' if is_optional else ''}, got {value!r}.")
+
+    def _refuse(self, arguments: dict[str, Any], taken: str = "fit takes X and y") -> None:
+        """A clear word on what is not taken; `sample_weight=None` is what some callers say for no weights."""
         if names := [name for name, value in arguments.items() if name != "sample_weight" or value is not None]:
             raise TypeError(
-                f"{type(self).__name__}.fit takes X and y only, got {', '.join(names)}. Rows cannot be weighted: "
+                f"{type(self).__name__}.{taken} only, got {', '.join(names)}. Rows cannot be weighted: "
                 "leave sample_weight out, or draw rows in proportion to their weights."
             )
 

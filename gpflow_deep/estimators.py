@@ -59,11 +59,12 @@ class DeepGPRegressor(MultiOutputMixin, RegressorMixin, DeepGPEstimator):
         self._fit(X, Y)
         return self
 
-    def partial_fit(self, X: Any, y: Any) -> DeepGPRegressor:
+    def partial_fit(self, X: Any, y: Any, **refused: Any) -> DeepGPRegressor:
         """One pass over some more rows of a stream, in minibatches, each row once.
 
         The first rows give units and inducing inputs: some thousands that are typical of the stream are best.
         """
+        self._refuse(refused, "partial_fit takes X and y")
         X, Y = self._rows(X, y, reset=not hasattr(self, "predictor_"))
         if hasattr(self, "predictor_"):
             with self._in_float():
@@ -162,11 +163,12 @@ class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
         self._fit(X, self._codes(y), [str(c) for c in self.classes_])
         return self
 
-    def partial_fit(self, X: Any, y: Any, classes: ArrayLike | None = None) -> DeepGPClassifier:
+    def partial_fit(self, X: Any, y: Any, classes: ArrayLike | None = None, **refused: Any) -> DeepGPClassifier:
         """One pass over some more rows of a stream, in minibatches, each row once.
 
         :param classes: all labels that there may be, with the first rows; later it can be left out.
         """
+        self._refuse(refused, "partial_fit takes X, y and classes")
         is_first = not hasattr(self, "predictor_")
         if is_first and classes is None:
             raise ValueError("classes must be given with the first rows: all labels that the stream may have.")

@@ -201,6 +201,8 @@ def pass_over(
     :param X: inputs [n, D] in the units of the data. :param Y: targets [n, P], likewise.
     :param first: number of the first step. :return: number of steps.
     """
+    if batch_size < 1:
+        raise ValueError(f"batch_size must be at least 1, got {batch_size}.")
     batch_at = _batches(predictor.units.transform(X, Y), batch_size, seed, first)
     count = -(-len(X) // batch_size)
     trainer.advance(batch_at, first, count, draws(seed))

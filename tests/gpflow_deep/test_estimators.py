@@ -1,5 +1,6 @@
 """`gpflow_deep.estimators`: scikit-learn's checks, and that what they say is what the model says, in the units of y."""
 
+import inspect
 import pickle
 import pickletools
 import subprocess
@@ -15,6 +16,7 @@ import tensorflow as tf
 from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import QuantileTransformer
@@ -32,6 +34,7 @@ pytestmark = pytest.mark.filterwarnings(
 
 SMALL: dict[str, Any] = {"num_inducing": 8, "num_predict_samples": 20, "max_iter": 3}
 SHALLOW: dict[str, Any] = {**SMALL, "num_layers": 1, "max_iter": 2}
+QUICKEST: dict[str, Any] = {**SHALLOW, "num_inducing": 4, "num_predict_samples": 4, "max_iter": 1}
 TRAINED: dict[str, Any] = {**SMALL, "natgrad": True, "max_iter": 100, "learning_rate": 0.1}
 
 
@@ -41,6 +44,14 @@ def eagerly() -> Iterator[None]:
     tf.config.run_functions_eagerly(True)
     yield
     tf.config.run_functions_eagerly(False)
+
+
+@pytest.fixture
+def numpys_generator() -> Iterator[None]:
+    """Some of scikit-learn's checks draw from NumPy's global generator; tests must leave it as it was."""
+    state = np.random.get_state()  # noqa: NPY002
+    yield
+    np.random.set_state(state)  # noqa: NPY002
 
 
 def houses(rng: np.random.Generator, num_rows: int = 60) -> tuple[pd.DataFrame, pd.Series]:
@@ -71,12 +82,13 @@ def classifier(data: Any) -> DeepGPClassifier:
 # scikit-learn's own checks. Those of quality get more steps than the others.
 
 
+@pytest.mark.ci
 @pytest.mark.slow
-@parametrize_with_checks([DeepGPRegressor(**SMALL), DeepGPClassifier(**SMALL)])
-def test_scikit_learns_checks(estimator: Any, check: Any, eagerly: None) -> None:
+@parametrize_with_checks([DeepGPRegressor(**QUICKEST), DeepGPClassifier(**QUICKEST)])
+def test_scikit_learns_checks(estimator: Any, check: Any, eagerly: None, numpys_generator: None) -> None:
     if "check_regressors_train" in str(check) or "check_classifiers_train" in str(check):
         tf.config.run_functions_eagerly(False)
-        estimator.set_params(**TRAINED)
+        estimator = clone(estimator).set_params(**{**TRAINED, "num_layers": 1, "max_iter": 40})
     check(estimator)
 
 
@@ -107,6 +119,8 @@ def test_scaled_targets_shift_the_log_density_by_the_log_of_the_scale(data: Any,
 def test_draws_have_the_predicted_moments_and_are_joint(regressor: DeepGPRegressor, data: Any) -> None:
     """Two equal rows share the function, not the noise: their difference has twice the variance of the noise."""
     X = pd.concat([data[0][:6], data[0][:1]])
+    names = [list(inspect.signature(kind.sample_y).parameters) for kind in (DeepGPRegressor, GaussianProcessRegressor)]
+    assert names[0] == names[1]
     drawn = regressor.sample_y(X, 2000, random_state=1)
     assert drawn.shape == (7, 2000)
     mean, std = regressor.predict(X, return_std=True)
@@ -204,16 +218,18 @@ def test_worse_than_least_squares_says_so(data: Any, eagerly: None) -> None:
         DeepGPRegressor(**{**SMALL, "max_iter": 1}).fit(*data)
 
 
-def test_streams(data: Any, eagerly: None) -> None:
+def test_streams(data: Any, eagerly: None, capsys: pytest.CaptureFixture[str]) -> None:
     """Every row of a part is in one batch; all rows seen count; from a pickle it goes on as it would have."""
     X, y = data
-    model = DeepGPRegressor(**SMALL, batch_size=16).partial_fit(X[:40], y[:40])
+    model = DeepGPRegressor(**SMALL, batch_size=16, verbose=True).partial_fit(X[:40], y[:40])
     assert (model.n_iter_, model.predictor_.model.num_data) == (3, 40)
     copy = pickle.loads(pickle.dumps(model))
     for each in (model, copy):
         each.partial_fit(X[40:], y[40:])
     assert (copy.n_iter_, float(copy.predictor_.model.num_data or 0)) == (7, 90)
     np.testing.assert_array_equal(copy.predict(X), model.predict(X))
+    out = capsys.readouterr().out.splitlines()
+    assert [line.split(": bound ")[0] for line in out] == ["40 rows, step 3", "90 rows, step 7", "90 rows, step 7"]
 
 
 def test_a_stream_after_a_fit_has_the_full_learning_rate(data: Any, eagerly: None) -> None:
@@ -292,6 +308,12 @@ def test_weights_are_refused(data: Any) -> None:
     message = r"DeepGPRegressor\.fit takes X and y only, got sample_weight\. Rows cannot be weighted: leave"
     with pytest.raises(TypeError, match=message):
         DeepGPRegressor().fit(X, y, sample_weight=np.ones(90))
+    with pytest.raises(TypeError, match=message.replace("fit takes", "partial_fit takes")):
+        DeepGPRegressor().partial_fit(X, y, sample_weight=np.ones(90))
+    with pytest.raises(
+        TypeError, match=r"DeepGPClassifier\.partial_fit takes X, y and classes only, got sample_weight"
+    ):
+        DeepGPClassifier().partial_fit(X, y > 0, classes=[False, True], sample_weight=np.ones(90))
 
 
 @pytest.mark.parametrize(
@@ -302,9 +324,17 @@ def test_weights_are_refused(data: Any) -> None:
         ({"learning_rate": -1.0}, "learning_rate must be a finite number above 0"),
         ({"preset": "old"}, "preset must be one of paper2017, modern, got 'old'"),
         ({"max_iter": 0}, "max_iter must be at least 1, got 0"),
+        ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
+        ({"max_iter": 1.5}, "max_iter must be a whole number, got 1.5"),
+        ({"num_layers": "2"}, "num_layers must be a whole number, got '2'"),
+        ({"hidden_dim": True}, "hidden_dim must be a whole number or None, got True"),
+        ({"learning_rate": "fast"}, "learning_rate must be a number or None, got 'fast'"),
+        ({"tol": None}, "tol must be a number, got None"),
     ],
     ids=str,
 )
 def test_wrong_parameters_are_refused(settings: dict[str, Any], message: str, data: Any) -> None:
-    with pytest.raises(ValueError, match=f"^{message}"):
-        DeepGPRegressor(**{**SMALL, **settings}).fit(*data)
+    for fit in ("fit", "partial_fit"):
+        if fit == "fit" or "max_iter" not in settings:
+            with pytest.raises((TypeError, ValueError), match=f"^{message}"):
+                getattr(DeepGPRegressor(**{**SMALL, **settings}), fit)(*data)
