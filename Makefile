@@ -12,14 +12,14 @@ WORKERS ?= $(shell [ "$(CORES)" -ge 2 ] && echo 2 || echo 1)
 
 BIN := .venv/bin
 PACKAGES := $(wildcard gpflow_deep darn rbm_tracking ebp compression experiment)
-SOURCES := $(PACKAGES) $(wildcard scripts benchmarks tests setup.py)
+SOURCES := $(PACKAGES) $(wildcard scripts benchmarks tests docs setup.py)
 BENCHMARKS ?= $(sort $(wildcard benchmarks/*.py))
 # One thread for each worker, and no worker takes all memory of a GPU.
 TEST_ENV := OMP_NUM_THREADS=1 TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=1 TF_CPP_MIN_LOG_LEVEL=2 \
 	TF_FORCE_GPU_ALLOW_GROWTH=true
 PYTEST := $(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --durations=15
 
-.PHONY: train test test-ci test-slow test-install dist golden check format results bench clean
+.PHONY: train test test-ci test-slow test-install dist golden check format results bench docs docs-full clean
 
 # Train the first model; if it was interrupted, continue it.
 train: .venv/.installed
@@ -73,8 +73,18 @@ results: .venv/.installed
 bench: .venv/.installed-benchmarks
 	@set -e; for script in $(BENCHMARKS); do echo "== $$script"; $(BIN)/python "$$script"; done
 
+# The site in docs/_build/html, with short runs of the notebooks; NOTEBOOKS=off: without their outputs.
+NOTEBOOKS ?= on
+SPHINX := $(TEST_ENV) GPFLOW_DEEP_NOTEBOOKS=$(NOTEBOOKS) $(BIN)/python -m sphinx -W --keep-going -q
+docs: .venv/.installed-docs
+	GPFLOW_DEEP_FAST=1 $(SPHINX) -d docs/_build/doctrees docs docs/_build/html
+
+# The site in docs/_build/full, with complete runs of the notebooks. They are made again only where a notebook changed.
+docs-full: .venv/.installed-docs
+	$(SPHINX) -d docs/_build/doctrees-full docs docs/_build/full
+
 clean:
-	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv build dist docs/_build docs/api/generated *.egg-info .pytest_cache .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The environment. The stamps are made last, so an installation that was stopped is taken up again. A new package
@@ -89,6 +99,10 @@ clean:
 		echo "Making .venv with $$python"; "$$python" -m venv .venv; \
 	fi
 	$(BIN)/python -m pip install --disable-pip-version-check -e ".[test,plots]"
+	@touch $@
+
+.venv/.installed-docs: .venv/.installed
+	$(BIN)/python -m pip install --disable-pip-version-check -e ".[test,docs]"
 	@touch $@
 
 .venv/.installed-benchmarks: .venv/.installed

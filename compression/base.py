@@ -30,9 +30,11 @@ class StdCap(keras.constraints.Constraint):
         self.scale_speed = float(scale_speed)
 
     def __call__(self, w: tf.Tensor) -> tf.Tensor:
+        """The capped values."""
         return tf.minimum(w, tf.cast(2.0 * math.log(self.std) / self.scale_speed, w.dtype))
 
     def get_config(self) -> dict[str, float]:
+        """For Keras: the arguments."""
         return {"std": self.std, "scale_speed": self.scale_speed}
 
 
@@ -103,6 +105,7 @@ class BayesianLayer(keras.layers.Layer):
     # The model
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
+        """For Keras: make the variables."""
         shape = self._kernel_shape(input_shape)
         initializer = self.kernel_initializer
         config: dict[str, Any] = getattr(initializer, "get_config", dict)()
@@ -150,6 +153,7 @@ class BayesianLayer(keras.layers.Layer):
         return self.scale_speed * tf.convert_to_tensor(self.kernel_log_var_scaled)
 
     def call(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
+        """Outputs with noise in training, with the posterior means else."""
         if training:
             if self.losses:
                 raise ValueError(
@@ -205,6 +209,7 @@ class BayesianLayer(keras.layers.Layer):
     # Keras
 
     def get_config(self) -> dict[str, Any]:
+        """For Keras: the arguments."""
         return {
             **super().get_config(),
             "num_train": self.num_train,

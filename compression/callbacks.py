@@ -46,10 +46,12 @@ class KLWarmup(keras.callbacks.Callback):
         return 1.0 if epoch >= self.epochs else epoch / self.epochs
 
     def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """For Keras: set the weight of the epoch."""
         self._epoch = epoch
         set_kl_weight(self.model, self.weight_at(epoch))
 
     def on_train_batch_begin(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """For Keras: set the weight of the step."""
         steps = (self.params or {}).get("steps")
         if steps and self._epoch < self.epochs:
             set_kl_weight(self.model, self.weight_at(self._epoch + batch / steps))
@@ -89,6 +91,7 @@ class ShrinkDuringTraining(keras.callbacks.Callback):
         self._next: tuple[keras.Model, dict[str, Kept]] | None = None
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """For Keras: stop where the network is to be shrunk."""
         done = epoch + 1
         if done < self.start or (done - self.start) % self.every:
             return

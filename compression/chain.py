@@ -101,6 +101,7 @@ def is_weighted(layer: keras.layers.Layer) -> bool:
 
 
 def is_convolution(layer: keras.layers.Layer) -> bool:
+    """Whether a layer is a convolution, Bayesian or not."""
     return isinstance(layer, keras.layers.Conv2D | BayesianConv2D)
 
 

@@ -52,12 +52,14 @@ class BayesianDense(BayesianLayer):
         return (input_shape[-1], self.units)
 
     def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
+        """For Keras."""
         return (input_shape[0], self.units)
 
     def _groups_shape(self, kernel_shape: tuple[int, ...]) -> tuple[int, ...]:
         return kernel_shape[:1]
 
     def group_to_kernel(self, values: Any) -> tf.Tensor:
+        """One value for each group, in a shape that broadcasts against the kernel."""
         return tf.convert_to_tensor(values)[:, None]
 
     def _linear(self, inputs: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
@@ -74,6 +76,7 @@ class BayesianDense(BayesianLayer):
         raise NotImplementedError
 
     def get_config(self) -> dict[str, Any]:
+        """For Keras: the arguments."""
         return {**super().get_config(), "units": self.units}
 
 
@@ -113,6 +116,7 @@ class BayesianConv2D(BayesianLayer):
         return (*self.kernel_size, input_shape[-1], self.filters)
 
     def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
+        """For Keras."""
         cut = (0, 0) if self.padding == "same" else (self.kernel_size[0] - 1, self.kernel_size[1] - 1)
         sides = [
             None if n is None else -(-(n - lost) // step)
@@ -128,6 +132,7 @@ class BayesianConv2D(BayesianLayer):
         return kernel_shape[-1:]
 
     def group_to_kernel(self, values: Any) -> tf.Tensor:
+        """One value for each group, in a shape that broadcasts against the kernel."""
         return tf.convert_to_tensor(values)
 
     def _linear(self, inputs: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
@@ -159,6 +164,7 @@ class BayesianConv2D(BayesianLayer):
         raise NotImplementedError
 
     def get_config(self) -> dict[str, Any]:
+        """For Keras: the arguments."""
         return {
             **super().get_config(),
             "filters": self.filters,

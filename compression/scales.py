@@ -53,6 +53,7 @@ class NormalJeffreys(BayesianLayer):
         return self.log_alpha()
 
     def scale_moments(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """Mean and variance of z."""
         return self.z_mean, tf.exp(self.z_log_var)
 
     def _scale_kl_parts(self) -> dict[str, tf.Tensor]:
@@ -63,6 +64,7 @@ class NormalJeffreys(BayesianLayer):
         return self.mask * (self.z_mean + tf.exp(0.5 * self.z_log_var) * noise)
 
     def get_config(self) -> dict[str, Any]:
+        """For Keras: the arguments."""
         return {**super().get_config(), "kl": self.kl}
 
 
@@ -141,6 +143,7 @@ class Horseshoe(BayesianLayer):
         return self.log_mode_score()
 
     def scale_moments(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """Mean and variance of z."""
         mean, var = self.log_z()
         z_mean = tf.exp(mean + 0.5 * var)
         return z_mean, tf.math.expm1(var) * tf.square(z_mean)
@@ -159,6 +162,7 @@ class Horseshoe(BayesianLayer):
         return self.mask * tf.exp(log_s + mean + tf.sqrt(var) * noise[:, 1:])
 
     def get_config(self) -> dict[str, Any]:
+        """For Keras: the arguments."""
         return {
             **super().get_config(),
             "tau0": self.tau0,
@@ -186,6 +190,7 @@ class PerWeight(BayesianLayer):
         return kernel_shape
 
     def group_to_kernel(self, values: Any) -> tf.Tensor:
+        """One value for each group, in a shape that broadcasts against the kernel."""
         return tf.convert_to_tensor(values)
 
     def _build_scales(self, kernel_shape: tuple[int, ...]) -> None:
@@ -200,6 +205,7 @@ class PerWeight(BayesianLayer):
         return self.log_alpha()
 
     def scale_moments(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """Mean and variance of z."""
         return tf.ones_like(self.mask), tf.zeros_like(self.mask)
 
     def kl_parts(self) -> dict[str, tf.Tensor]:
@@ -212,6 +218,7 @@ class PerWeight(BayesianLayer):
         return self._add_noise(mean, variance, self._normal(tf.shape(mean)))
 
     def get_config(self) -> dict[str, Any]:
+        """For Keras: the arguments."""
         return {**super().get_config(), "kl": self.kl}
 
 

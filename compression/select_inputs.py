@@ -29,16 +29,20 @@ class SelectInputs(keras.layers.Layer):
         self.indices = self.indices.astype(np.int32)
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
+        """For Keras: check the indices."""
         if input_shape[-1] is None or self.indices.max() >= input_shape[-1]:
             raise ValueError(
                 f"{self.name} selects feature {self.indices.max()}, but its inputs have shape {tuple(input_shape)}."
             )
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
+        """The selected features."""
         return tf.gather(inputs, self.indices, axis=-1)
 
     def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
+        """For Keras."""
         return (*input_shape[:-1], len(self.indices))
 
     def get_config(self) -> dict[str, Any]:
+        """For Keras: the arguments."""
         return {**super().get_config(), "indices": self.indices.tolist()}

@@ -199,6 +199,7 @@ class LocalEncoder(_Stack):
         self.image_shape = config.image_shape
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
+        """The map that the class describes."""
         x = tf.reshape(x, [-1, *self.image_shape, 1])
         for layer, bias in zip(self.layers, self.biases, strict=True):
             x = tf.nn.relu(layer(x) + bias)
@@ -215,6 +216,7 @@ class LocalDecoder(_Stack):
         self.biases = [tf.Variable(tf.zeros(layer.out_shape, dtype)) for layer in self.layers]
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
+        """The map that the class describes."""
         x = tf.reshape(tf.linalg.matmul(x, self.dense, transpose_b=True), [-1, *self.shape])
         for layer, bias in zip(reversed(self.layers), reversed(self.biases), strict=True):
             x = layer.transpose(tf.nn.relu(x + bias))

@@ -55,6 +55,7 @@ class Layer:
 
     @property
     def num_outputs(self) -> int:
+        """Number of rows."""
         return len(self.bits)
 
 

@@ -1,4 +1,6 @@
-"""The Bayes update of every weight, Eq. (4.5): log P(W_ij) grows by W_ij Delta_i <v_j> / sqrt(K), so h_ij grows by
+"""The Bayes update of every weight, Eq. (4.5).
+
+log P(W_ij) grows by W_ij Delta_i <v_j> / sqrt(K), so h_ij grows by
 
     d h_ij = Delta_i <v_j> / sqrt(K).
 

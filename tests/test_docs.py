@@ -16,6 +16,7 @@ SCRIPTS = {path.name: path for path in sorted((ROOT / "scripts").glob("*.py"))}
 PAGES = [
     ROOT / "Makefile",
     *sorted(path for path in [*ROOT.glob("*.md"), *ROOT.glob("*/*.md")] if "." not in path.parent.name),
+    *sorted((ROOT / "docs").glob("*/*.md")),
 ]
 COMMAND = re.compile(rf"\b({'|'.join(map(re.escape, SCRIPTS))})\b((?:\\\n|[^\n`#|;])*)")
 FLAG = re.compile(r"(?<![\w-])--([a-z][a-z0-9_]*)")

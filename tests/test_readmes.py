@@ -1,4 +1,4 @@
-"""The Python of every README and of docs/data.md runs as printed, block after block, in a process of its own."""
+"""The Python of every README, of docs/data.md and of docs/howto/ runs as printed, each page in a process of its own."""
 
 import re
 import subprocess
@@ -11,13 +11,15 @@ from tests.golden.compare import environment
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
-PAGES = [ROOT / "README.md", *ROOT.glob("*/README.md"), ROOT / "docs" / "data.md"]
+PAGES = [ROOT / "README.md", *ROOT.glob("*/README.md"), ROOT / "docs" / "data.md", *ROOT.glob("docs/howto/*.md")]
 READMES = sorted(path for path in PAGES if BLOCK.search(path.read_text("utf-8")))
 
 
 def test_each_package_has_an_example() -> None:
     packages = {"gpflow_deep", "darn", "rbm_tracking", "ebp", "compression"}
     assert {path.parent.name for path in READMES} >= packages
+    wanted = {"own_table", "missing_values", "kernel", "likelihood", "layer", "conditional", "unit_type", "run_folder"}
+    assert {path.stem for path in READMES} >= wanted
 
 
 @pytest.mark.slow

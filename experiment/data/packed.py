@@ -63,9 +63,11 @@ class Pieces(io.RawIOBase):
         self._pieces, self._rest = pieces, memoryview(b"")
 
     def readable(self) -> bool:
+        """It is."""
         return True
 
     def readinto(self, buffer: Any) -> int:
+        """Fill the buffer as far as the next piece reaches; 0 at the end."""
         while not self._rest:
             piece = next(self._pieces, None)
             if piece is None:

@@ -78,6 +78,7 @@ def _spellings(contents: Contents, is_value: NDArray[np.bool_], word: str) -> tu
 
 
 def text_column(contents: Contents, na_values: Sequence[str], note: str) -> Column:
+    """A column of text: an id, which is ignored; a category; or text, with too many levels to be one."""
     texts = contents.cells.texts
     is_value = ~is_missing(texts, na_values, markers=False) & (contents.counts > 0)
     num_levels, num_values = len(pc.unique(texts.filter(pa.array(is_value)))), int(contents.counts[is_value].sum())

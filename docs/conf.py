@@ -1,0 +1,78 @@
+"""The site: make docs. Pages in Markdown, a reference from docstrings, notebooks that are executed.
+
+Environment variables: GPFLOW_DEEP_FAST=1 cuts the iterations of the notebooks (`make docs` sets it, `make docs-full`
+does not), GPFLOW_DEEP_NOTEBOOKS=off leaves their outputs out.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+DOCS = Path(__file__).resolve().parent
+sys.path[:0] = [str(DOCS.parent), str(DOCS)]
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import gpflow_deep  # noqa: E402
+
+project = "gpflow-deep"
+author = "The gpflow-deep developers"
+copyright = author
+version = release = gpflow_deep.__version__
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.viewcode",
+    "myst_nb",
+    "sphinx_copybutton",
+    "site_pages",
+    "site_docstrings",
+]
+source_suffix = {".rst": "restructuredtext", ".md": "myst-nb"}
+exclude_patterns = ["_build", "_templates", "**/.ipynb_checkpoints"]
+templates_path = ["_templates"]
+
+# Warnings are errors, and what cannot be found is a warning: of our own names, all; of others, those that a role names.
+nitpicky = True
+OURS = "gpflow_deep|darn|rbm_tracking|ebp|compression|experiment"
+OTHERS = "tf|tfp|tensorflow|np|numpy|gpflow|keras|scipy|sklearn|pathlib|collections|typing|argparse"
+nitpick_ignore_regex = [
+    ("py:class", rf"(?!({OURS})\.).*"),  # types in signatures
+    ("py:.*", rf"({OTHERS})\..*"),
+    ("py:(exc|data|obj)", r"\w+"),  # of Python
+]
+
+default_role = "code"
+autodoc_default_options = {"members": True, "member-order": "bysource", "show-inheritance": True}
+autodoc_typehints_format = "short"
+autodoc_inherit_docstrings = False
+autodoc_preserve_defaults = True
+autosummary_generate = True
+autosummary_generate_overwrite = True
+python_maximum_signature_line_length = 88
+python_use_unqualified_type_names = True
+
+myst_enable_extensions = ["amsmath", "dollarmath", "colon_fence", "deflist", "fieldlist"]
+myst_heading_anchors = 4
+suppress_warnings = [
+    "toc.empty_glob",  # as long as a folder has no pages
+    "ref.python",  # of several classes of one name: the types of signatures name no module
+    "myst-nb.lexer",  # of notebooks that are not executed
+]
+
+nb_execution_mode = "off" if os.environ.get("GPFLOW_DEEP_NOTEBOOKS") == "off" else "cache"
+# The outputs of short and of complete runs are kept apart; they are made again when a notebook changes.
+IS_FAST = os.environ.get("GPFLOW_DEEP_FAST") == "1"
+nb_execution_cache_path = str(DOCS / "_build" / ("notebooks-fast" if IS_FAST else "notebooks-full"))
+nb_execution_timeout = 900
+nb_execution_raise_on_error = True
+nb_execution_show_tb = True
+nb_merge_streams = True
+
+html_theme = "furo"
+html_title = f"gpflow-deep {release}"
+html_theme_options = {"top_of_page_buttons": []}
+html_copy_source = False
+copybutton_prompt_text = r"\$ |>>> |\.\.\. "
+copybutton_prompt_is_regexp = True

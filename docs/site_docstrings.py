@@ -1,0 +1,87 @@
+"""Sphinx extension: docstrings are plain text with `code`, fields (`:param x:`) and indented blocks of code.
+
+What reStructuredText would take for something else in them is escaped: |x|, *args, names_. A reference to a name of
+ours leads to its page, by whatever module it is called; one to a name that has no page has to exist.
+"""
+
+import importlib
+import re
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+PACKAGES = ("gpflow_deep", "darn", "rbm_tracking", "ebp", "compression", "experiment")
+CODE = re.compile(r"((?::[\w:]+:)?`[^`]+`|^\s*:\w+[^:`]*:)")
+SPECIAL = re.compile(r"([*|]|(?<=\w)_(?!\w))")
+LIST = re.compile(r"\s*[-*\d]")
+FIELD = re.compile(r":\w+[^:`]*:")
+
+
+def escaped(lines: Iterable[str]) -> list[str]:
+    """Lines of a docstring as reStructuredText."""
+    found, is_code, is_field, before = list[str](), False, False, ""
+    for line in lines:
+        indent = len(line) - len(line.lstrip())
+        if line.strip() and indent == 0:
+            is_code, is_field = False, bool(FIELD.match(line))
+        elif indent >= 4 and not is_code and not is_field and not LIST.match(before):
+            is_code = True
+            found += ["", "::", ""]
+        parts = CODE.split(line)
+        found.append(line if is_code else "".join(p if n % 2 else SPECIAL.sub(r"\\\1", p) for n, p in enumerate(parts)))
+        before = line
+    return found
+
+
+def exists(name: str) -> bool:
+    """Whether a name with dots can be imported."""
+    parts = name.split(".")
+    for length in range(len(parts), 0, -1):
+        try:
+            thing = importlib.import_module(".".join(parts[:length]))
+        except ImportError:
+            continue
+        for part in parts[length:]:
+            declared = getattr(thing, "__annotations__", {})
+            if not hasattr(thing, part):
+                return part in declared
+            thing = getattr(thing, part)
+        return True
+    return False
+
+
+def is_within(package: str, name: str) -> bool:
+    """Whether a module of a package of ours has a name."""
+    modules = [module for path, module in list(sys.modules.items()) if path.split(".")[0] == package]
+    return package in PACKAGES and any(hasattr(module, name) for module in modules)
+
+
+def setup(app: Any) -> dict[str, bool]:
+    """Called by Sphinx."""
+
+    def process(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+        lines[:] = escaped(lines)
+
+    def skip(app: Any, what: str, name: str, thing: Any, is_skipped: bool, options: Any) -> bool | None:
+        is_field = type(thing).__name__ == "_tuplegetter"  # of a NamedTuple: in the docstring of the class
+        is_of_scikit_learn = re.fullmatch(r"set_\w+_request", name.rpartition(".")[2])
+        return True if is_field or is_of_scikit_learn else None
+
+    def resolve(app: Any, env: Any, node: Any, contnode: Any) -> Any:
+        """A page of the name that the package exports, or plain text if there is only the name."""
+        if node.get("refdomain") != "py":
+            return None
+        target, module, domain = node["reftarget"], node.get("py:module") or "", env.get_domain("py")
+        names = [f"{module}.{node.get('py:class')}.{target}", f"{module}.{target}", target]
+        names = [name for name in names if name.split(".")[0] in PACKAGES]
+        for name in names:
+            short = f"{name.split('.')[0]}.{name.split('.')[-1]}"
+            if short in domain.objects:
+                return domain.resolve_xref(env, node["refdoc"], app.builder, "obj", short, node, contnode)
+        is_known = any(exists(name) for name in names) or is_within(module.split(".")[0], target)
+        return contnode if is_known else None
+
+    app.connect("autodoc-process-docstring", process)
+    app.connect("autodoc-skip-member", skip)
+    app.connect("missing-reference", resolve)
+    return {"parallel_read_safe": True}
