@@ -16,6 +16,9 @@ from packaging.version import Version
 
 from tests.packaging import PACKAGES, SCRIPTS, Distributions, build
 
+NUMBA = ("darn.rans_compiled", "ebp.popcount")
+"""Kernels for Numba: what uses them imports them if the extra `packed` is installed."""
+
 # Every module, with warnings as errors; what it imports of others may warn, so that comes first.
 IMPORT_ALL = f"""
 import importlib, pathlib, pkgutil, sys, warnings
@@ -28,8 +31,13 @@ for top in {(*PACKAGES, SCRIPTS)!r}:
     assert "site-packages" in list(package.__path__)[0], package.__path__
     names += [top, *(module.name for module in pkgutil.walk_packages(package.__path__, f"{{top}}."))]
 names = [name for name in names if not name.endswith("__main__")]
+failed = {{}}
 for name in names:
-    importlib.import_module(name)
+    try:
+        importlib.import_module(name)
+    except Exception as error:
+        failed[name] = repr(error)
+assert failed == dict.fromkeys({NUMBA!r}, repr(ModuleNotFoundError("No module named 'numba'"))), failed
 assert "pyarrow" not in sys.modules
 assert all((pathlib.Path(sys.modules[top].__path__[0]) / "py.typed").is_file() for top in {PACKAGES!r})
 print(len(names))
