@@ -1,5 +1,6 @@
 """`experiment.data.libraries`: pandas and pyarrow are imported where a table is read, and only there."""
 
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -64,7 +65,7 @@ def test_another_missing_module_is_not_said_to_be_the_library(monkeypatch: pytes
     def broken(name: str) -> None:
         raise ModuleNotFoundError("No module named 'dateutil'", name="dateutil")
 
-    monkeypatch.setattr(libraries.importlib, "import_module", broken)
+    monkeypatch.setattr(importlib, "import_module", broken)
     with pytest.raises(ModuleNotFoundError, match="dateutil") as caught:
         libraries._Lazy("pandas").Series  # noqa: B018
     assert not isinstance(caught.value, MissingLibrary)
