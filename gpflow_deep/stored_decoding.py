@@ -170,7 +170,8 @@ class _Decoder:
                 return variable.value if is_tensorflow else variable
             case {"keras": dict(config), "weights": [*names], "trainable": [*trainable], "number": int(number)}:
                 weights = [self._stored(array) for array in names]
-                return self._numbered(number, stored_keras.decode(config, weights, trainable, self._given))
+                layer = stored_keras.decode(config, weights, trainable, self._given, node.get("trained"))
+                return self._numbered(number, layer)
         return _NOTHING
 
     def _fill(self, made: Any, state: dict[str, Any]) -> None:

@@ -260,6 +260,7 @@ class _Encoder:
             "keras": config,
             "weights": names,
             "trainable": [bool(weight.trainable) for weight in weights],
+            "trained": [bool(weight.value.trainable) for weight in weights],
             "number": self._number(value),
         }
 

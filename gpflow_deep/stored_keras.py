@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from .layers.features import mark_trainable
 from .stored_names import Refused, find_class, one_line
 
 __all__ = ["decode", "encode", "is_layer", "is_variable"]
@@ -77,11 +78,16 @@ def encode(layer: Any) -> tuple[dict[str, Any], list[Any], dict[str, Any]]:
 
 
 def decode(
-    config: dict[str, Any], values: Sequence[np.ndarray], trainable: Sequence[bool], given: Mapping[str, Any]
+    config: dict[str, Any],
+    values: Sequence[np.ndarray],
+    trainable: Sequence[bool],
+    given: Mapping[str, Any],
+    trained: Sequence[bool] | None = None,
 ) -> Any:
     """The layer that `encode` wrote.
 
-    :param values: of its variables. :param trainable: of each of them.
+    :param values: of its variables. :param trainable: of each of them, as Keras says.
+    :param trained: as TensorFlow's variables say, which GPflow asks; as Keras says if None.
     :param given: classes and functions by name, beside those that every file may name.
     :raises Refused: if the configuration names something else, or has other variables.
     """
@@ -105,6 +111,7 @@ def decode(
         variable.assign(value)
         if variable.trainable != is_trained:
             variable.trainable = is_trained
+    mark_trainable([variable.value for variable in layer.variables], trainable if trained is None else trained)
     return layer
 
 

@@ -113,7 +113,7 @@ class ConvolutionalLayer(Module):
     def sample(self, X: tf.Tensor, moments: LayerMoments, noise: tf.Tensor, *, full_cov: bool = False) -> tf.Tensor:
         """Draws [S, N, P], Eq. (15)."""
         eps = tf.reshape(noise, tf.concat([tf.shape(noise)[:2], [self.num_patches, -1]], axis=0))  # [S, N or 1, K, L]
-        eps = tf.reshape(eps, [eps.shape[0], -1, self.gp.num_latent_gps]) if full_cov else eps
+        eps = tf.reshape(eps, tf.stack([tf.shape(eps)[0], -1, self.gp.num_latent_gps])) if full_cov else eps
         F = self.gp.sample(self._points(X, full_cov), moments, eps, full_cov=True)
         return tf.reshape(F, tf.concat([tf.shape(F)[:1], tf.shape(X)[-2:-1], [self.output_dim]], axis=0))
 

@@ -9,23 +9,33 @@ Its weights are trained with all other parameters, by maximising the bound; it h
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import tensorflow as tf
 from gpflow.base import Module
 from gpflow.config import default_float
+from gpflow.utilities import set_trainable
 
 from .moments import LayerMoments, flat_points, outputs_covariance
 
-__all__ = ["FeatureLayer"]
+__all__ = ["FeatureLayer", "mark_trainable"]
+
+
+def mark_trainable(variables: Iterable[tf.Variable], flags: Iterable[bool]) -> None:
+    """Say of each variable whether modules that have it count it among their `trainable_variables`."""
+    for variable, flag in zip(variables, flags, strict=True):
+        holder = tf.Module()
+        holder.variable = variable
+        set_trainable(holder, flag)
 
 
 class FeatureLayer(Module):
     """f(x) = function(x).
 
     :param function: [rows, D] -> [rows, P]: a Keras model or layer, which is called as outside of training, a
-        `tf.Module` or any other function of TensorFlow. Its results are cast to GPflow's float type.
+        `tf.Module` or any other function of TensorFlow. Its results are cast to GPflow's float type. What Keras is told
+        not to train by now is not trained; later, use `gpflow.set_trainable`.
     :param input_dim: D.
     :param floats_per_row: how many numbers its largest intermediate result has for each row; P if None.
     """
@@ -46,7 +56,9 @@ class FeatureLayer(Module):
         """A copy's Keras layer has new variables, and TensorFlow does not look for those of Keras 3 layers."""
         self.__dict__.update(state)
         found = () if isinstance(self.function, tf.Module) else getattr(self.function, "weights", ())
+        flags = [getattr(weight, "trainable", False) for weight in state.get("weights", found)]  # of a constant: no
         self.weights = [weight.value for weight in found]
+        mark_trainable(self.weights, flags)
 
     def __call__(self, X: tf.Tensor) -> tf.Tensor:
         """[..., D] -> [..., P]."""

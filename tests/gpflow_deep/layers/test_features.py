@@ -75,6 +75,18 @@ def test_weights_that_keras_does_not_train_are_not_trained() -> None:
     assert (len(batch_norm.variables), len(batch_norm.trainable_variables)) == (4, 2)
 
 
+def test_a_frozen_network_is_not_trained() -> None:
+    """As in transfer learning: what Keras is told before, and GPflow later."""
+    layers: Any = [keras.layers.Dense(2), keras.layers.BatchNormalization(), keras.layers.Dense(2)]
+    frozen = keras.Sequential([keras.Input((3,)), *layers])
+    layers[0].trainable = False
+    features = FeatureLayer(frozen, 3)
+    assert [weight.trainable for weight in features.weights] == 2 * [False] + 2 * [True] + 2 * [False] + 2 * [True]
+    assert len(gpflow.utilities.freeze(features).trainable_variables) == 0
+    gpflow.set_trainable(features, False)
+    assert len(copy.deepcopy(features).trainable_variables) == 0
+
+
 def test_copies_are_independent(rng: np.random.Generator) -> None:
     model = DeepGP([FeatureLayer(network(), 3), make_layer(rng, 2, 1)], gpflow.likelihoods.Gaussian(0.1))
     X = rng.standard_normal((5, 3))

@@ -272,6 +272,23 @@ def test_saved_file(rng: np.random.Generator, layer: Any, tmp_path: Path) -> Non
     loaded = load_model(tmp_path / "model.npz")
     np.testing.assert_array_equal(loaded.predict_y(X)[1], model.predict_y(X)[1])
     assert len(loaded.trainable_variables) == len(model.trainable_variables)
+    gpflow.set_trainable(model.layers[0], False)
+    save_model(model, tmp_path / "model.npz")
+    assert len(load_model(tmp_path / "model.npz").trainable_variables) == len(model.trainable_variables)
+
+
+def test_unknown_shapes(rng: np.random.Generator, layer: Any) -> None:
+    model, batch = model_of(rng, layer), data(rng, 4)
+
+    def everything(X: tf.Tensor, Y: tf.Tensor) -> list[Any]:
+        joint = [model.predict_f(X, True, True), model.predict_f_samples(X, 2, seed=1)]
+        return [model.elbo((X, Y), seed=1), model.predict_y(X), model.predict_log_density((X, Y)), *joint]
+
+    known = tf.TensorSpec(None, tf.float64)
+    compiled = tf.function(everything, input_signature=[known, known], autograph=False)
+    found, expected = (tf.nest.flatten(function(*batch)) for function in (compiled, everything))
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)  # float32 networks; roots of joint covariances
 
 
 @pytest.mark.slow
