@@ -4,7 +4,8 @@
     features = FeatureLayer(network, input_dim=8)
     model = DeepGP([features, SVGPLayer(SquaredExponential(), features(Z))], Gaussian())
 
-Its weights are trained with all other parameters, by maximising the bound; it has no prior and no noise.
+Its weights are trained with all other parameters, by maximising the bound; it has no prior and no noise. Networks of
+Keras have float32 weights: for `gpflow.optimizers.Scipy`, which wants one type, make their layers with dtype="float64".
 """
 
 from __future__ import annotations
