@@ -18,7 +18,9 @@ PACKAGES = ("compression", "darn", "ebp", "experiment", "gpflow_deep", "rbm_trac
 SCRIPTS = "gpflow_deep_scripts"
 """What the folder scripts/ is called in a wheel."""
 
-_NOT_COPIED = shutil.ignore_patterns(".git", ".venv", ".*_cache", "__pycache__", "build", "dist", "runs", "*.egg-info")
+_NOT_COPIED = shutil.ignore_patterns(
+    ".git", ".venv", ".*_cache", "__pycache__", "_build", "build", "dist", "runs", "*.egg-info"
+)
 
 
 class Distributions(NamedTuple):

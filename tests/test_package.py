@@ -42,7 +42,8 @@ def sources(folder: str, pattern: str = "*.py") -> set[str]:
     return {
         str(path.relative_to(ROOT))
         for path in (ROOT / folder).rglob(pattern)
-        if path.is_file() and not any(part.startswith((".", "__pycache__")) for part in path.relative_to(ROOT).parts)
+        if path.is_file()
+        and not any(part.startswith((".", "__pycache__", "_build")) for part in path.relative_to(ROOT).parts)
     }
 
 
