@@ -5,19 +5,19 @@ does not), GPFLOW_DEEP_NOTEBOOKS=off leaves their outputs out.
 """
 
 import os
+import re
 import sys
 from pathlib import Path
 
 DOCS = Path(__file__).resolve().parent
 sys.path[:0] = [str(DOCS.parent), str(DOCS)]
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-
-import gpflow_deep  # noqa: E402
+SOURCE = (DOCS.parent / "gpflow_deep" / "__init__.py").read_text(encoding="utf-8")
 
 project = "gpflow-deep"
 author = "The gpflow-deep developers"
 copyright = author
-version = release = gpflow_deep.__version__
+version = release = re.findall(r'^__version__ = "(.+?)"', SOURCE, re.MULTILINE)[0]
 
 extensions = [
     "sphinx.ext.autodoc",

@@ -1,0 +1,127 @@
+"""The pages of the site without building it: every public name has an entry, every link leads somewhere."""
+
+import importlib
+import importlib.util
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from experiment.report.cells import cell
+from experiment.report.results import read_all
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+PACKAGES = ["gpflow_deep", "darn", "rbm_tracking", "ebp", "compression", "experiment.run", "experiment.cli"]
+PACKAGES += ["experiment.sweeps"]
+PAGES = [
+    *ROOT.glob("*.md"),
+    *(path for path in ROOT.glob("*/*.md") if not path.parent.name.startswith(".")),
+    *(DOCS.glob("*/*.md")),
+]
+
+
+def extension(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def entries() -> set[str]:
+    """Names that the pages of the reference list."""
+    text = "\n".join(path.read_text(encoding="utf-8") for path in (DOCS / "api").glob("*.rst"))
+    return set(re.findall(r"^   ((?:\w+\.)+\w+)$", text, re.MULTILINE))
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_public_name_has_an_entry(package: str) -> None:
+    assert {f"{package}.{name}" for name in importlib.import_module(package).__all__} - entries() == set()
+
+
+def test_every_entry_exists() -> None:
+    exists = extension("site_docstrings").exists
+    assert [name for name in sorted(entries()) if not exists(name)] == []
+    assert not exists("darn.no_such_name")
+
+
+def slugs(page: Path) -> set[str]:
+    """Anchors of the headings as on GitHub, and those that are written by hand."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    found = {re.sub(r"[^\w\- ]", "", title.strip().lower()).replace(" ", "-") for title in titles}
+    return found | set(re.findall(r'<a id="([^"]+)">', text))
+
+
+def links(text: str) -> Iterator[tuple[str, str]]:
+    """Path and anchor of each relative link outside of code."""
+    for match in extension("site_pages").LINK.finditer(text):
+        target = match["target"] or ""
+        if target and not re.match(r"[a-z]+:", target):
+            path, _, anchor = target.partition("#")
+            yield path, anchor
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    broken = []
+    for path, anchor in links(page.read_text(encoding="utf-8")):
+        wanted = (page.parent / path).resolve() if path else page
+        is_anchor_wrong = bool(anchor) and wanted.suffix == ".md" and wanted.exists() and anchor not in slugs(wanted)
+        if not wanted.exists() or is_anchor_wrong:
+            broken.append(f"{path}#{anchor}")
+    assert not broken
+
+
+def test_links_of_a_file_lead_on_from_its_page() -> None:
+    site = extension("site_pages")
+    file, page = ROOT / "darn" / "README.md", DOCS / "packages" / "darn.md"
+    pages = site.pages_of_files()
+    assert pages[file] == page
+    text = (
+        "[`words`](../GLOSSARY.md#letters) ![p](../docs/deep_gp.png) [code](model.py) `[no](../GLOSSARY.md)` [x](#own)"
+    )
+    on_site = "[`words`](../pages/glossary.md#letters) ![p](../deep_gp.png) code `[no](../GLOSSARY.md)` [x](#own)"
+    assert site.relinked(text, file, page, pages) == on_site
+    assert "[code](https://host/blob/HEAD/darn/model.py)" in site.relinked(text, file, page, pages, "https://host")
+
+
+def test_docstrings_are_plain_text() -> None:
+    escaped = extension("site_docstrings").escaped
+    lines = ["|x| of *args, `a*b` and log_z_:", "", "    code |x|", "", ":param x: `y_` or y_."]
+    found = [r"\|x\| of \*args, `a*b` and log_z\_:", "", "", "::", "", "    code |x|", "", r":param x: `y_` or y\_."]
+    assert escaped(lines) == found
+
+
+HEADLINES = {
+    "gpflow_deep": [
+        ("kin8nm", "DGP3", "{log_likelihood:.3f}"),
+        ("kin8nm", "DGP3", "{published:.3f}"),
+        ("kin8nm", "SGP, 10,000 steps", "{log_likelihood:.3f}"),
+    ],
+    "darn": [("darn_codec", "10,000", f"{{{name}:.1f}}") for name in ("bits", "bz2", "lzma", "zlib")],
+    "rbm_tracking": [(name, "mnist-0.01-1e3", "{rmse:.3f}") for name in ("rbm_accuracy", "rbm_accuracy_paper")],
+    "ebp": [("ebp_text", "20News comp vs HW (10)", f"{{{name}:.2f}}") for name in ("binary_p", "arow", "bp_mse")],
+    "compression": [
+        ("compression_rivals_lenet5", row, template)
+        for row in ("ours, GNJ with moved images, k = 32", "tfmot, pruned by 97 %, 16 clusters")
+        for template in ("{times:.0f}", "{error:.2f}")
+    ],
+}
+"""What the README's table of the systems shows: files of results/, first cells of rows, templates."""
+
+
+@pytest.mark.parametrize("package", HEADLINES)
+def test_figures_of_the_readme_are_those_of_the_results(package: str) -> None:
+    readme, stored = (ROOT / "README.md").read_text(encoding="utf-8"), read_all(ROOT / "results")
+    (line,) = (line for line in readme.splitlines() if line.startswith(f"| [`{package}`]"))
+    shown = line.rsplit("|", 2)[1]
+    for name, first, template in HEADLINES[package]:
+        row = next(row for row in stored[name].rows if first in row.values())
+        text = cell([template], row)
+        assert text, f"{name}, {first}: {template}"
+        assert text in shown, f"{name}, {first}: {text}"
