@@ -71,7 +71,8 @@ def setup(app: Any) -> dict[str, bool]:
         """A page of the name that the package exports, or plain text if there is only the name."""
         if node.get("refdomain") != "py":
             return None
-        target, module, domain = node["reftarget"], node.get("py:module") or "", env.get_domain("py")
+        of_page = node["refdoc"].removeprefix("api/")  # the first sentences on the page of a package have no module
+        target, module, domain = node["reftarget"], node.get("py:module") or of_page, env.get_domain("py")
         names = [f"{module}.{node.get('py:class')}.{target}", f"{module}.{target}", target]
         names = [name for name in names if name.split(".")[0] in PACKAGES]
         for name in names:
