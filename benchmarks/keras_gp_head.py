@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Does a GP head on a small CNN know better when it is wrong than the CNN itself, and than simple rivals?
 
-    keras_gp_head.py --data_dir=DATA --datasets=digits,mnist --seeds=5 --threads=1 --output=keras_gp_head.json
+    keras_gp_head.py --data_dir=DATA --datasets=digits,mnist --seeds=0,1,2 --threads=1 --output=keras_gp_head.json
 
 Each seed divides the training images anew into --max_train at most to train with and a fifth of that number to validate
 with, and starts other networks. The models, whose number of epochs is that of the lowest validation log loss:
@@ -59,7 +59,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     fv = flag_values
     flags.DEFINE_list("datasets", ["digits", "mnist"], "Data sets of grey images with ten labels.", flag_values=fv)
     flags.DEFINE_string("data_dir", None, "Folder with the files of the known data sets.", flag_values=fv)
-    flags.DEFINE_integer("seeds", 5, "Seeds of divisions, networks and batches.", 1, flag_values=fv)
+    flags.DEFINE_list("seeds", ["0", "1", "2", "3", "4"], "Seeds of divisions, networks and batches.", flag_values=fv)
     flags.DEFINE_integer("max_train", 5000, "Training images at most.", 100, flag_values=fv)
     flags.DEFINE_integer(
         "epochs", 30, "Epochs for less than 2,000 training images; for more a third.", 3, flag_values=fv
@@ -203,7 +203,7 @@ def main(argv: list[str]) -> None:
     results: list[dict[str, Any]] = []
     print(f"{'data set':8} {'seed':>4} {'model':12} " + " ".join(f"{f'err ECE nats at {a}°':>20}" for a in ANGLES))
     for dataset in flag.datasets:
-        for seed in range(flag.seeds):
+        for seed in map(int, flag.seeds):
             keras.utils.set_random_seed(seed)
             data = divided(dataset, flag.data_dir, flag.max_train, seed)
             epochs = flag.epochs if len(data.train[0]) < 2000 else flag.epochs // 3
