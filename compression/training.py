@@ -51,8 +51,7 @@ def epoch_function(
     N, num_steps = len(examples.X), len(examples.X) // batch_size
 
     @tf.function
-    def run_epoch(seed: tf.Tensor, first_step: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        order = tf.random.experimental.stateless_shuffle(tf.range(N), seed)
+    def run_steps(order: tf.Tensor, seed: tf.Tensor, first_step: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         nll_sum, num_wrong = tf.zeros([]), tf.zeros([], tf.int64)
         for i in tf.range(num_steps):
             rows = order[i * batch_size : (i + 1) * batch_size]
@@ -65,6 +64,10 @@ def epoch_function(
             nll_sum += of_data
             num_wrong += wrong
         return nll_sum / num_steps, tf.cast(num_wrong, tf.float32) / (num_steps * batch_size)
+
+    def run_epoch(seed: tf.Tensor, first_step: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        # Outside of the graph, as a GPU has no kernel for it.
+        return run_steps(tf.random.experimental.stateless_shuffle(tf.range(N), seed), seed, first_step)
 
     return run_epoch
 

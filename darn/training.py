@@ -125,6 +125,8 @@ class Trainer(tf.Module):
 
         @tf.function(autograph=False, jit_compile=jit_compile)
         def run(data: tf.Tensor, rows: tf.Tensor, count: tf.Tensor, seed: tf.Tensor) -> Observed:
+            if data.dtype == tf.uint8:
+                data = tf.cast(data, tf.bool)  # a GPU has no kernel that gathers uint8
             num_steps = rows.shape[0]
             history = tf.TensorArray(self.model.dtype, num_steps, element_shape=[len(Observed._fields)])
 

@@ -145,13 +145,19 @@ def _sparse_batch(
             columns = tf.concat([columns, tf.zeros(is_empty, columns.dtype)], axis=0)
             values = tf.concat([values, tf.zeros(is_empty, values.dtype)], axis=0)
         return tf.ensure_shape(values[None], [1, None]), columns
-    chosen = tf.ragged.range(starts, ends)
-    return _compact(
-        chosen.value_rowids(),
-        tf.gather(X.indices, chosen.flat_values),
-        tf.gather(X.data, chosen.flat_values),
-        batch_size,
-    )
+    row, place = _entries(starts, ends)
+    return _compact(row, tf.gather(X.indices, place), tf.gather(X.data, place), batch_size)
+
+
+def _entries(starts: tf.Tensor, ends: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Number in the batch of the row of each entry, and the entry's place, of rows from `starts` to `ends`; int64.
+
+    `tf.ragged.range` gives the same, but has no kernel for a GPU.
+    """
+    limits = tf.cumsum(ends - starts)
+    number = tf.range(limits[-1])
+    row = tf.searchsorted(limits, number, side="right", out_type=tf.int64)
+    return row, number + tf.gather(ends - limits, row)
 
 
 def _compact(

@@ -4,6 +4,8 @@
   hand in the noise, but the methods that call it do not.
 * `Ordinal` has infinite outer bin edges, for which `erf` gives NaN in float64 on some processors. `FiniteOrdinal` is
   the same with large finite ones, in place of `Ordinal._scalar_log_prob` and `Ordinal._make_phi`.
+* `Softmax` uses a cross-entropy that TensorFlow has for a GPU in float32 only. `DenseSoftmax` is the same by one that
+  it has in float64, too; used where there is a GPU, as its last digits on a CPU are others.
 * `HeteroskedasticTFPConditional` keeps its distribution class in a variable of a function inside its constructor.
 * A `tf.Module` keeps what it tracks for checkpoints in attributes with a prefix.
 * `gpflow.set_trainable` sets `_trainable` of a distributed variable, but TensorFlow asks the variable's copies.
@@ -25,10 +27,19 @@ from gpflow.likelihoods import (
     Likelihood,
     MonteCarloLikelihood,
     Ordinal,
+    Softmax,
     SwitchedLikelihood,
 )
 
-__all__ = ["TRACKING_PREFIX", "Epsilon", "FiniteOrdinal", "distribution_class", "mark_copies", "repaired"]
+__all__ = [
+    "TRACKING_PREFIX",
+    "DenseSoftmax",
+    "Epsilon",
+    "FiniteOrdinal",
+    "distribution_class",
+    "mark_copies",
+    "repaired",
+]
 
 #: Of the attributes by which TensorFlow tracks the others of a module.
 TRACKING_PREFIX = "_self_"
@@ -50,6 +61,8 @@ def repaired(likelihood: Likelihood, seed: tf.Tensor, epsilon: Epsilon) -> Any:
         changes["__class__"] = FiniteOrdinal
     elif isinstance(likelihood, MonteCarloLikelihood):
         changes["_mc_quadrature"] = partial(_mc_quadrature, likelihood, seed, epsilon)
+        if type(likelihood) is Softmax and tf.config.list_logical_devices("GPU"):
+            changes["__class__"] = DenseSoftmax
     elif isinstance(likelihood, SwitchedLikelihood):
         seeds = [tf.random.fold_in(seed, i) for i in range(len(likelihood.likelihoods))]
         parts = [repaired(*pair, epsilon) for pair in zip(likelihood.likelihoods, seeds, strict=True)]
@@ -97,6 +110,14 @@ class FiniteOrdinal(Ordinal):
     def _make_phi(self, F: tf.Tensor) -> tf.Tensor:
         below = _inverse_probit(self._scaled_edges() - tf.reshape(F, (-1, 1)) / self.sigma)
         return below[:, 1:] - below[:, :-1]
+
+
+class DenseSoftmax(Softmax):
+    """`Softmax` with operations that a GPU has in float64; NaN for a label that is no class, as there in float32."""
+
+    def _log_prob(self, X: tf.Tensor, F: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
+        label = tf.one_hot(Y[:, 0], self.num_classes, dtype=F.dtype)
+        return -tf.nn.softmax_cross_entropy_with_logits(label, F) / tf.reduce_sum(label, axis=-1)
 
 
 def _inverse_probit(x: tf.Tensor) -> tf.Tensor:

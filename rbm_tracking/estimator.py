@@ -298,7 +298,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             centred=self.centred,
             generator=self.generator,
         )
-        data = np.zeros((block * size, X.shape[1]), np.uint8)
+        data = np.zeros((block * size, X.shape[1]), bool)
         data[: count * size] = self._drawn(X[np.concatenate([next(batches) for _ in range(count)])])
         index = np.arange(block * size, dtype=np.int32).reshape(block, size)
         state, seen = _updates(config, self.jit_compile)(

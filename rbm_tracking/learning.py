@@ -231,7 +231,7 @@ def sml_update(state: SMLState, batch: tf.Tensor, *, seed: tf.Tensor, config: SM
     rate = learning_rate_at(config, step, rbm.W.dtype)
 
     is_target = tf.equal(chains.level, 0)
-    slot = tf.argmax(tf.cast(is_target, tf.int32), axis=0, output_type=tf.int32)  # [N], of the particle at beta = 1
+    slot = tf.argmax(tf.cast(is_target, tf.float32), axis=0, output_type=tf.int32)  # [N], of the particle at beta = 1
     count = config.gradient_chains or chains.level.shape[1]
     index = tf.stack([slot[:count], tf.range(count, dtype=tf.int32)], axis=1)
     v_model = tf.gather_nd(chains.v, index)
@@ -295,14 +295,16 @@ def compiled_updates(
 ) -> Callable[[SMLState, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor], tuple[SMLState, Observed]]:
     """A function that runs many updates in one graph: `run(state, data, rows, count, seed)` -> (state, observed).
 
-    `data` [N, n_v] uint8 of 0 and 1; `rows` int32 [K, B], the rows of each update's minibatch; `count` int32 [], how
-    many of the K to run (one graph serves a shorter last block); `seed` int32 [2]. The first axis of all that was
-    observed has K entries, of which `count` are filled.
+    `data` [N, n_v] of 0 and 1, best as bool, which uint8 is made at each call; `rows` int32 [K, B], the rows of each
+    update's minibatch; `count` int32 [], how many of the K to run (one graph serves a shorter last block); `seed` int32
+    [2]. The first axis of all that was observed has K entries, of which `count` are filled.
     """
 
     def run(
         state: SMLState, data: tf.Tensor, rows: tf.Tensor, count: tf.Tensor, seed: tf.Tensor
     ) -> tuple[SMLState, Observed]:
+        if data.dtype == tf.uint8:
+            data = tf.cast(data, tf.bool)  # a GPU has no kernel that gathers uint8
         size = rows.shape[0]
         num_temps = state.ladder.beta.shape[0]
         scalars = tf.zeros([size, len(Observed._fields) - 1], tf.float64)

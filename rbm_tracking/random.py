@@ -60,7 +60,7 @@ def random_bits(key: tf.Tensor, shape: tuple[int, ...], generator: str = "threef
     words = tf.bitcast(key, tf.uint32)
     if generator == "threefry":
         counter = tf.reshape(tf.bitcast(tf.range(size, dtype=tf.int32), tf.uint32), shape)  # in its shape: XLA fuses it
-        return threefry(words[0], words[1], counter, tf.zeros_like(counter))[0]
+        return threefry(words[0], words[1], counter, _word(0))[0]
     if generator == "hash":
         index = tf.reshape(tf.bitcast(tf.range(size, dtype=tf.int32), tf.uint32), shape)
         return _mix(tf.bitwise.bitwise_xor(_mix(index * _word(0x9E3779B1) + words[0]), words[1]))

@@ -78,7 +78,7 @@ class Trainer:
     def advance(self, data: ArrayLike, rows: ArrayLike, seed: tf.Tensor) -> Observed:
         """Make one update for each of K minibatches, in one call of a graph.
 
-        :param data: [N, n_v] of 0 and 1; a tensor saves copying it at each call.
+        :param data: [N, n_v] of 0 and 1; a tensor saves copying it at each call, and one of bool converting it.
         :param rows: [K, B], the rows of each minibatch; K is at most `MAX_BLOCK`.
         :param seed: int32 [2]; the noise is a function of it and of the number of the update.
         :return: what each update saw, arrays [K] (swap rates [K, M-1]).

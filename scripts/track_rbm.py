@@ -103,7 +103,7 @@ def main(flags: Flags) -> None:
     flags.devices.prepare()
     data, seeds = views.load(flags.source, "binary", table=flags.table), Seeds(flags.run.seed)
     trainer = new_trainer(flags, data, seeds)
-    minibatches, x = Minibatches(len(data.train.X), flags.run.batch_size, seeds), tf.constant(data.train.X)
+    minibatches, x = Minibatches(len(data.train.X), flags.run.batch_size, seeds), tf.cast(data.train.X, tf.bool)
     watched = {part: data.some(part, flags.eval_rows, seeds).X for part in ("train", "valid")}
 
     @functools.lru_cache(maxsize=1)

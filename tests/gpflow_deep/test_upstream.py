@@ -3,6 +3,7 @@
 import ast
 import inspect
 from pathlib import Path
+from unittest import mock
 
 import gpflow
 import numpy as np
@@ -14,11 +15,12 @@ from gpflow.likelihoods import (
     HeteroskedasticTFPConditional,
     MonteCarloLikelihood,
     Ordinal,
+    Softmax,
     SwitchedLikelihood,
 )
 
 import gpflow_deep
-from gpflow_deep.upstream import TRACKING_PREFIX, FiniteOrdinal, distribution_class, mark_copies, repaired
+from gpflow_deep.upstream import TRACKING_PREFIX, DenseSoftmax, FiniteOrdinal, distribution_class, mark_copies, repaired
 
 SOURCES = sorted(Path(gpflow_deep.__file__).parent.rglob("*.py"))
 OWN = {"self", "cls"}
@@ -81,6 +83,24 @@ def test_ordinal() -> None:
     np.testing.assert_allclose(ours.log_prob(*args), theirs.log_prob(*args), rtol=1e-12)
     np.testing.assert_allclose(ours._make_phi(F)[:, 1], theirs._make_phi(F)[:, 1], rtol=1e-12)
     np.testing.assert_allclose(np.sum(ours._make_phi(F), axis=1), 1 - 2e-3, rtol=1e-12)
+
+
+def test_softmax(rng: np.random.Generator) -> None:
+    """Where there is a GPU another cross-entropy of the same values and gradients is used, for GPflow's own class."""
+    F, Y = tf.constant(rng.normal(size=(20, 5))), tf.constant(rng.integers(0, 5, (20, 1)))
+    results = []
+    for likelihood in (Softmax(5), DenseSoftmax(5)):
+        with tf.GradientTape() as tape:
+            tape.watch(F)
+            value = likelihood.log_prob(tf.zeros([20, 1]), F, Y)
+        results.append((value, tape.gradient(value, F)))
+    for ours, theirs in zip(results[1], results[0], strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-14)  # sums of five in float64
+    assert np.isnan(DenseSoftmax(5).log_prob(tf.zeros([1, 1]), F[:1], tf.constant([[5]])))
+    seed, noise = tf.constant([1, 2]), lambda *_: tf.zeros([100, 1, 5], tf.float64)
+    assert type(repaired(Softmax(5), seed, noise)) is Softmax
+    with mock.patch.object(tf.config, "list_logical_devices", return_value=["GPU"]):
+        assert type(repaired(Softmax(5), seed, noise)) is DenseSoftmax
 
 
 def test_parts_of_a_switched_likelihood_are_public() -> None:

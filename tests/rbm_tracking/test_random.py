@@ -27,6 +27,14 @@ def test_threefry_has_the_published_answers(
     assert tuple(int(word) for word in random.threefry(*words)) == expected
 
 
+def test_bits_are_those_of_the_counters_from_0(seed: tf.Tensor) -> None:
+    """Number i is the first word of Threefry of the counter (i, 0), whatever the shape."""
+    key = tf.bitcast(seed, tf.uint32)
+    counter = tf.range(6000, dtype=tf.int32)
+    expected, _ = random.threefry(key[0], key[1], tf.bitcast(counter, tf.uint32), tf.zeros([6000], tf.uint32))
+    np.testing.assert_array_equal(random.random_bits(seed, (60, 100)), tf.reshape(expected, [60, 100]))
+
+
 @GENERATORS
 @pytest.mark.parametrize("dtype", [tf.float32, tf.float64])
 def test_numbers_are_uniform(seed: tf.Tensor, generator: str, dtype: tf.DType) -> None:

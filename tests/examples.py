@@ -1,0 +1,336 @@
+"""Short calls of everything that the packages compile, by the name of what they compile; see `compiled`.
+
+Arrays have sizes as in use: TensorFlow makes constants of small ones, which in the memory of a GPU would be made there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+from unittest import mock
+
+import keras
+import numpy as np
+import scipy.sparse
+import tensorflow as tf
+from gpflow.likelihoods import Gaussian
+
+import compression
+import darn
+import ebp
+import gpflow_deep
+import gpflow_deep.keras
+from compression import networks
+from compression.classification import Examples
+from compression.codebook import codebook, fine_tune
+from compression.training import epoch_function
+from darn.training import Trainer as DARNTrainer
+from ebp.backpropagation import Backpropagation
+from experiment.run import devices
+from gpflow_deep.scaling import Scale
+from rbm_tracking import ais, exact, learning, rbm, tempering
+from rbm_tracking.training import Trainer as RBMTrainer
+
+SEED = tf.constant([1, 2])
+N, D = 500, 11
+
+Call = Callable[[], Any]
+
+
+def normal(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).normal(size=shape)
+
+
+def bits(*shape: int) -> np.ndarray:
+    return (normal(*shape) > 0.5).astype(np.float32)
+
+
+def signs(*shape: int) -> np.ndarray:
+    return 2 * bits(*shape) - 1
+
+
+# Deep Gaussian processes.
+
+
+def regression(**options: Any) -> gpflow_deep.DeepGP:
+    return gpflow_deep.paper2017(normal(N, D), normal(N, 1), 2, num_inducing=100, **options)
+
+
+def dgp_step(task: Any = "regression", *, is_mirrored: bool = False, **config: Any) -> None:
+    X, Y = normal(N, D), normal(N, 1) if task == "regression" else np.arange(float(N))[:, None] % 3
+    strategy = tf.distribute.MirroredStrategy(["CPU:0"]) if is_mirrored else None
+    with devices.scope(strategy):
+        model = gpflow_deep.ModelConfig(**config).for_task(task, [Y]).build(X, Y, num_classes=3)
+    batch = tuple(map(tf.constant, (X, Y)))
+    gpflow_deep.Trainer(model, strategy=strategy).advance(lambda step: batch, 0, 1, SEED)
+
+
+def dgp_softmax_step() -> None:
+    """As on a machine with a GPU."""
+    gpus = [tf.config.LogicalDevice("/device:GPU:0", "GPU")]
+    with mock.patch.object(tf.config, "list_logical_devices", return_value=gpus):
+        dgp_step("multiclass", likelihood="softmax")
+
+
+def dgp_evaluation() -> None:
+    units = gpflow_deep.Units(Scale.identity(D), Scale.identity(1))
+    gpflow_deep.Predictor(regression(), units).evaluate(normal(N, D), normal(N, 1))
+
+
+def dgp_loss(is_iterator: bool) -> None:
+    data = tuple(map(tf.constant, (normal(N, D), normal(N, 1))))
+    rows = iter(tf.data.Dataset.from_tensors(data).repeat()) if is_iterator else data
+    regression().training_loss_closure(rows, seed=SEED)()
+
+
+def keras_model() -> keras.Model:
+    gps = [gpflow_deep.keras.GPLayer(size, num_data=N, num_inducing=50) for size in (20, 1)]
+    return keras.Sequential([keras.Input([D]), keras.layers.Dense(20, "tanh"), *gps])
+
+
+# Networks of bits.
+
+
+def darn_model(**config: Any) -> darn.DARN:
+    return darn.DARN(darn.DARNConfig(**{"visible": 784, "hidden": (500,), **config}))
+
+
+def darn_step(training: Mapping[str, Any] | None = None, *, jit_compile: bool = False, **config: Any) -> None:
+    settings = darn.TrainingConfig(**(training or {}))
+    trainer = DARNTrainer(darn_model(**config), settings, num_data=N, jit_compile=jit_compile)
+    trainer.advance(bits(N, 784).astype(np.uint8), np.zeros([3, 100], int), SEED)
+
+
+def rbm_start(n_h: int = 500) -> tuple[Any, np.ndarray]:
+    data = bits(N, 784).astype(np.uint8)
+    model = rbm.initial_rbm(n_h, seed=SEED, data=data)
+    return learning.initial_state(model, tempering.linear_ladder(10), 20, seed=SEED, data=data), data
+
+
+def rbm_updates(jit_compile: bool, **config: Any) -> None:
+    state, data = rbm_start()
+    trainer = RBMTrainer(state, learning.SMLConfig(**config), jit_compile=jit_compile)
+    trainer.advance(data, np.zeros([3, 100], int), SEED)
+
+
+def rbm_samples(jit_compile: bool) -> None:
+    state, _ = rbm_start()
+    tempering.sample(state.rbm, state.chains, state.ladder.beta, 20, seed=SEED, jit_compile=jit_compile)
+
+
+def rbm_ais(jit_compile: bool, **options: Any) -> None:
+    ais.ais(rbm_start()[0].rbm, ais.linear_schedule(50), seed=SEED, jit_compile=jit_compile, **options)
+
+
+# Expectation backpropagation.
+
+
+def ebp_epoch(prior: Any = "binary", *, is_sparse: bool = False, head: str = "multiclass", **options: Any) -> None:
+    X, outputs = normal(N, 783), 1 if head == "binary" else 10
+    network = ebp.EBPNetwork((783, 120, outputs), prior, head=head)
+    Y = {"regression": normal(N, 10), "softmax": 2 * np.eye(10)[np.arange(N) % 10] - 1}.get(head, signs(N, outputs))
+    ebp.fit_epoch(network, scipy.sparse.csr_matrix(X * bits(N, 783)) if is_sparse else X, Y, **options)
+
+
+def ebp_stream(is_sparse: bool) -> None:
+    network = ebp.EBPNetwork((783, 120, 10), head="multiclass")
+    rows = normal(N, 783).astype(np.float32)
+    rows = tf.sparse.from_dense(rows * bits(N, 783)) if is_sparse else rows
+    ebp.fit_stream(network, tf.data.Dataset.from_tensor_slices((rows, signs(N, 10))).batch(10))
+
+
+def ebp_prediction(prior: Any = "binary", *, is_sparse: bool = False, **options: Any) -> None:
+    X = normal(N, 783)
+    network = ebp.EBPNetwork((783, 120, 10), prior, head="multiclass", **options)
+    network.predict_moments(scipy.sparse.csr_matrix(X * bits(N, 783)) if is_sparse else X)
+
+
+def backpropagation(is_sparse: bool, loss: str = "cross_entropy") -> None:
+    X = normal(N, 783).astype(np.float32)
+    rows = scipy.sparse.csr_matrix(X * bits(N, 783)) if is_sparse else X
+    Backpropagation((783, 120, 10), [0.1, 0.2], rows, loss=loss).fit_epoch(rows, signs(N, 10), seed=0, epoch=0)
+
+
+# Bayesian compression.
+
+
+def compression_epoch(network: str, prior: str | None, *, shift: int = 0, is_mirrored: bool = False) -> None:
+    strategy = tf.distribute.MirroredStrategy(["CPU:0"]) if is_mirrored else None
+    with devices.scope(strategy):
+        plain = getattr(networks, network)()
+        model = plain if prior is None else compression.compress(plain, num_train=N, prior=prior)
+        optimizer = keras.optimizers.Adam(1e-3)
+        optimizer.build(model.trainable_variables)
+    run = epoch_function(
+        model,
+        optimizer,
+        Examples(tf.constant(normal(N, 28, 28, 1), tf.float32), tf.constant(np.arange(N) % 10, tf.int32)),
+        batch_size=100,
+        learning_rate=lambda step: 1e-3 / (1.0 + step),
+        kl_weight=lambda step: tf.minimum(1.0, step / 10),
+        shift=shift,
+        strategy=strategy,
+    )
+    run(SEED, tf.constant(0))
+
+
+def tuned_centres() -> None:
+    weights = normal(300, 100)
+    fine_tune([codebook(weights, 8)], lambda kernels, step: tf.reduce_sum(kernels[0] ** 2), steps=5)
+
+
+# What the packages compile.
+
+
+def replica_step() -> None:
+    weights = tf.Variable(tf.zeros([D]))
+
+    def loss(batch: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+        return tf.reduce_mean((tf.linalg.matvec(batch, weights) - 1.0) ** 2), {}
+
+    step = devices.make_train_step(None, loss, keras.optimizers.Adam(), [weights])
+    step(tf.constant(normal(N, D), tf.float32), SEED)
+
+
+COMPILED: dict[str, dict[str, Call]] = {
+    "compression.codebook.fine_tune.<locals>.run": {"": tuned_centres},
+    "compression.training.epoch_function.<locals>.run_steps": {
+        "plain, moved": partial(compression_epoch, "lenet_300_100", None, shift=1),
+        "gnj": partial(compression_epoch, "lenet_5_caffe", "gnj"),
+        "ghs": partial(compression_epoch, "lenet_5_caffe", "ghs"),
+        "svd": partial(compression_epoch, "lenet_300_100", "svd"),
+        "replicas": partial(compression_epoch, "lenet_300_100", "gnj", is_mirrored=True),
+    },
+    "darn.description_length.compiled_code_lengths.<locals>.<lambda>": {
+        "": lambda: darn.description_length(darn_model(), bits(N, 784), seed=SEED),
+    },
+    "darn.likelihood.exact_log_likelihood.<locals>.block": {
+        "factorial": lambda: darn.exact_log_likelihood(darn_model(hidden=(12,)), bits(N, 784)),
+        "made": lambda: darn.exact_log_likelihood(darn_model(hidden=(12,), visible_conditional="made"), bits(N, 784)),
+    },
+    "darn.likelihood._compiled_importance.<locals>.run": {
+        "": lambda: darn.importance_log_likelihood(darn_model(), bits(N, 784), seed=SEED),
+        "XLA": lambda: darn.importance_log_likelihood(darn_model(), bits(N, 784), seed=SEED, jit_compile=True),
+    },
+    "darn.sampling.Sampler.__init__.<locals>.<lambda>": {
+        "": lambda: darn.Sampler(darn_model())(10, SEED),
+        "XLA": lambda: darn.Sampler(darn_model(visible_conditional="nade"), jit_compile=True)(10, SEED),
+    },
+    "darn.training.Trainer.compiled_steps.<locals>.run": {
+        "": darn_step,
+        "XLA": partial(darn_step, jit_compile=True),
+        "rloo": partial(darn_step, {"estimator": "rloo", "optimizer": "rmsprop", "clip_norm": 1.0, "average": 0.99}),
+        "weight noise": partial(darn_step, {"weight_noise": "reparameterised", "sparsity": 0.05}),
+        "autoregressive": partial(darn_step, encoder="made", prior="eonade", visible_conditional="nade", units=(100,)),
+        "local": partial(darn_step, local=darn.LocalConfig((28, 28)), visible_conditional="local"),
+    },
+    "ebp.backpropagation._compiled_loop.<locals>.loop": {
+        "dense": partial(backpropagation, False),
+        "sparse": partial(backpropagation, True, "squared"),
+    },
+    "ebp.loops.dense_epoch.<locals>.epoch": {
+        "binary": partial(ebp_epoch, batch_size=10, jit_compile=False),
+        "real": partial(ebp_epoch, "real", batch_size=10, jit_compile=False, head="softmax"),
+        "ternary": partial(ebp_epoch, "ternary", batch_size=10, jit_compile=False, head="regression"),
+        "XLA": partial(ebp_epoch, batch_size=10, jit_compile=True),
+    },
+    "ebp.loops.sparse_epoch.<locals>.epoch": {
+        "batches": partial(ebp_epoch, is_sparse=True, batch_size=10),
+        "rows": partial(ebp_epoch, is_sparse=True, head="binary"),
+    },
+    "ebp.loops.stream_epoch.<locals>.stream": {
+        "dense": partial(ebp_stream, False),
+        "sparse": partial(ebp_stream, True),
+    },
+    "ebp.network._compiled_moments.<locals>.moments": {
+        "dense": ebp_prediction,
+        "sparse": partial(ebp_prediction, is_sparse=True),
+        "full covariance": partial(ebp_prediction, "real", covariance="full"),
+    },
+    "ebp.online.online_epoch.<locals>.epoch": {
+        "binary": partial(ebp_epoch, jit_compile=True),
+        "real": partial(ebp_epoch, "real", jit_compile=True, head="softmax"),
+    },
+    "experiment.run.devices.make_train_step.<locals>.step": {"": replica_step},
+    "gpflow_deep.deep_gp.DeepGP.training_loss_closure.<locals>.closure": {"": partial(dgp_loss, False)},
+    "gpflow_deep.deep_gp.DeepGP.training_loss_closure.<locals>.loss": {"": partial(dgp_loss, True)},
+    "gpflow_deep.keras.prediction.Predictor._outputs": {
+        "": lambda: gpflow_deep.keras.Predictor(keras_model(), Gaussian()).predict(normal(N, D)),
+    },
+    "gpflow_deep.predictor.Predictor.__init__.<locals>.moments": {"": dgp_evaluation},
+    "gpflow_deep.training._distributed_step.<locals>.step": {"": partial(dgp_step, is_mirrored=True, natgrad=True)},
+    "gpflow_deep.training.make_train_step.<locals>.step": {
+        "mixed": dgp_step,
+        "fast": partial(dgp_step, precision="fast"),
+        "full, natural gradients": partial(dgp_step, precision="full", natgrad=True),
+        "not whitened, Student": partial(dgp_step, whiten=False, likelihood="studentt", input_propagation=True),
+        "robustmax": partial(dgp_step, "multiclass"),
+        "softmax": dgp_softmax_step,
+    },
+    "rbm_tracking.ais._chunk": {
+        "": partial(rbm_ais, False),
+        "XLA": partial(rbm_ais, True, generator="hash", base_b=np.zeros(784)),
+    },
+    "rbm_tracking.exact._block": {"": lambda: exact.log_z_exact(rbm.initial_rbm(25, n_v=784, seed=SEED))},
+    "rbm_tracking.learning.compiled_updates.<locals>.run": {
+        "": partial(rbm_updates, False),
+        "XLA": partial(rbm_updates, True),
+        "adaptive": partial(
+            rbm_updates, False, adaptive=True, centred=True, swaps="deo", sigma_z=3.0, bridge_iterations=2
+        ),
+        "hash": partial(rbm_updates, False, generator="hash", gradient_chains=10),
+    },
+    "rbm_tracking.tempering.sample.<locals>.rounds": {
+        "": partial(rbm_samples, False),
+        "XLA": partial(rbm_samples, True),
+    },
+}
+"""Calls by what they compile, and by what is special about them."""
+
+LEFT_OUT = {
+    "experiment.data.streams.reader.BatchReader._dataset.<locals>.read": "reads rows of files, in threads of the host "
+    "that run ahead of the steps",
+    "experiment.run.devices._of_all_replicas.<locals>.gather": "compares the workers when a run starts and when it is "
+    "evaluated, not in a step",
+    "gpflow_deep.stored_keras._spec.<locals>.initial_value": "is traced for the shape of its result, and never called",
+}
+"""What need not run on a GPU, and why not."""
+
+
+# What users compile themselves.
+
+
+def prediction(name: str, **options: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    X, Y = tf.constant(normal(N, D)), tf.constant(normal(N, 1))
+    return getattr(regression(**options), name), ((X, Y),) if name == "predict_log_density" else (X,)
+
+
+def cached_prediction(**options: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    return regression().posterior(**options).predict_y, (tf.constant(normal(N, D)),)
+
+
+def keras_step() -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    model = keras.Sequential([*keras_model().layers, gpflow_deep.keras.LikelihoodLayer(Gaussian())])
+    model.compile("adam", gpflow_deep.keras.DeepGPLikelihoodLoss())
+    batch = tuple(tf.constant(rows, tf.float32) for rows in (normal(N, D), normal(N, 1)))
+    model(batch[0])
+    model.optimizer.build(model.trainable_variables)
+    return model.train_step, (batch,)
+
+
+def network_prediction(prior: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    model = compression.compress(networks.lenet_300_100(), num_train=N, prior=prior)
+    return partial(model, training=False), (tf.constant(normal(N, 28, 28, 1), tf.float32),)
+
+
+BY_USERS: dict[str, Callable[[], tuple[Callable[..., Any], tuple[Any, ...]]]] = {
+    "predict_f": partial(prediction, "predict_f"),
+    "predict_y, full": partial(prediction, "predict_y", precision="full"),
+    "predict_log_density, fast": partial(prediction, "predict_log_density", precision="fast"),
+    "cached": cached_prediction,
+    "cached, float32": partial(cached_prediction, dtype=tf.float32),
+    "keras": keras_step,
+    "compressed": partial(network_prediction, "gnj"),
+}
+"""Functions of models that are made for being compiled, with arguments."""
