@@ -94,7 +94,7 @@ def test_predictions_are_those_of_a_deep_gp(X: np.ndarray, Y: np.ndarray, rng: n
     found = predictor.components(X)
     np.testing.assert_allclose(found[0], means, rtol=FLOAT32, atol=FLOAT32)
     np.testing.assert_allclose(found[1], variances, rtol=20 * FLOAT32, atol=FLOAT32)
-    predicted = predictor.predict(X, Y)
+    predicted: Any = predictor.predict(X, Y)
     mean, variance = reference.predict_y(X.astype(np.float64))
     np.testing.assert_allclose(predicted.mean, mean, rtol=FLOAT32, atol=FLOAT32)
     np.testing.assert_allclose(predicted.std, np.sqrt(variance), rtol=20 * FLOAT32)
@@ -333,7 +333,7 @@ def test_priors_are_in_the_losses(X: np.ndarray) -> None:
         model(X)
     expected = -kernel.variance.log_prior_density().numpy() / N
     assert float(with_prior.losses[0] - plain.losses[0]) == pytest.approx(expected, rel=1e-5)
-    likelihood = Gaussian()
+    likelihood: Any = Gaussian()
     likelihood.variance.prior = tfp.distributions.Gamma(np.float64(2), np.float64(3))
     end = sequential(LikelihoodLayer(likelihood, num_data=N))
     end(X)
