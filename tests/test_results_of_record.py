@@ -21,23 +21,23 @@ def test_pages_and_results_agree() -> None:
 def test_there_are_results() -> None:
     stored = read_all(ROOT / "results")
     assert len(stored) > 30
-    assert {"uci", "kin8nm", "rbm_density", "ebp_text", "darn_likelihood", "compression_lenet5"} <= stored.keys()
+    assert {"uci_paper", "kin8nm", "rbm_density", "ebp_text", "darn_likelihood", "compression_lenet5"} <= stored.keys()
 
 
 def test_the_sweep_of_uci_fits_its_results() -> None:
     """What `python -m experiment.report sweep runs/uci` does, with the scores -k and k for the k-th run of the file."""
-    sweep = read(ROOT / "results" / "sweeps" / "uci.toml")
+    sweep = read(ROOT / "results" / "sweeps" / "uci_paper.toml")
     runs = {run.name: number for number, run in enumerate(expand(sweep))}
     results = {}
     for run, k in runs.items():
         scores = {"test": {"log_likelihood_nats": -k, "rmse": k}, "train_seconds": k}
         results[run] = {"models": dict.fromkeys(("linear", "gp", "dgp"), scores)}
     made = {"commit": "c" * 40, "is_dirty": False, "commits_resumed": [], "machine": "m", "start_time": "2026-11-22"}
-    table: dict[str, Any] = {"sweep": "uci", "over": ["split"], "cells": as_json(tabulate(sweep, results))}
+    table: dict[str, Any] = {"sweep": "uci_paper", "over": ["split"], "cells": as_json(tabulate(sweep, results))}
     table |= {"runs": {run: {**made, "seconds": 10 * number} for run, number in runs.items()}}
-    before = read_json(ROOT / "results" / "uci.json")
-    after = parsed(of_sweep(table, before, command="sweep.py x.toml"), "uci")
-    assert after.tables == parsed(before, "uci").tables
+    before = read_json(ROOT / "results" / "uci_paper.json")
+    after = parsed(of_sweep(table, before, command="sweep.py x.toml"), "uci_paper")
+    assert after.tables == parsed(before, "uci_paper").tables
     boston = [runs[f"boston-split{split}-dgp3"] for split in range(3)]
     mean, (*_, cell) = sum(boston) / 3, cells(after, "rmse")[1]
     assert cells(after, "rmse")[1][4].startswith(f"{mean:.3f} ± ")
