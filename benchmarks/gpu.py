@@ -149,7 +149,7 @@ def compression_steps(steps: int) -> Run:
     count = steps * BATCH
     images = tf.constant(normal(count, 28, 28, 1), tf.float32)
     examples = compression.Examples(images, tf.constant(np.arange(count) % 10, tf.int32))
-    options = {"learning_rate": lambda step: 1e-3, "kl_weight": lambda step: 1.0}
+    options: dict[str, Any] = {"learning_rate": lambda step: 1e-3, "kl_weight": lambda step: 1.0}
     run = epoch_function(model, optimizer, examples, batch_size=BATCH, **options)
     return lambda i: run(tf.constant((0, i)), tf.constant(i * steps))
 

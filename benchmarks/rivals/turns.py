@@ -52,7 +52,8 @@ def arguments(description: str) -> argparse.Namespace:
 
 def load(path: str) -> Data:
     with np.load(path) as file:
-        return Data(**{name: file[name] if file[name].ndim else float(file[name]) for name in file.files})
+        fields: dict[str, Any] = {name: file[name] if file[name].ndim else float(file[name]) for name in file.files}
+    return Data(**fields)
 
 
 def minibatches(num_rows: int, batch_size: int, seed: int) -> Iterator[np.ndarray]:
