@@ -43,7 +43,7 @@ def sources(folder: str, pattern: str = "*.py") -> set[str]:
         str(path.relative_to(ROOT))
         for path in (ROOT / folder).rglob(pattern)
         if path.is_file()
-        and not any(part.startswith((".", "__pycache__", "_build")) for part in path.relative_to(ROOT).parts)
+        and not any(part.startswith((".", "__pycache__", "_build", "generated")) for part in path.relative_to(ROOT).parts)
     }
 
 
