@@ -38,12 +38,14 @@ def setup() -> Any:
     return module
 
 
+MADE = (".", "__pycache__", "_build", "generated")
+
+
 def sources(folder: str, pattern: str = "*.py") -> set[str]:
     return {
         str(path.relative_to(ROOT))
         for path in (ROOT / folder).rglob(pattern)
-        if path.is_file()
-        and not any(part.startswith((".", "__pycache__", "_build", "generated")) for part in path.relative_to(ROOT).parts)
+        if path.is_file() and not any(part.startswith(MADE) for part in path.relative_to(ROOT).parts)
     }
 
 
