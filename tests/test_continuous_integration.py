@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.packaging import ROOT
+from tests.distributions import ROOT
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 MAKE = re.compile(r"\bmake ([a-z][a-z -]*)")

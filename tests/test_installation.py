@@ -14,7 +14,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from tests.packaging import PACKAGES, SCRIPTS, Distributions, build
+from tests.distributions import PACKAGES, SCRIPTS, Distributions, build
 
 NUMBA = ("darn.rans_compiled", "ebp.popcount")
 """Kernels for Numba: what uses them imports them if the extra `packed` is installed."""
