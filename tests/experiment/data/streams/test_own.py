@@ -329,7 +329,7 @@ def test_text_of_ever_more_levels_is_refused_while_it_is_counted(
     write_all(frame, "table.csv", tmp_path / "files")
     spec = TableSpec(target=("price",))
     with monkeypatch.context() as patch:
-        seen = reads(patch)
+        seen = reads(patch, tmp_path)
         with pytest.raises(ValueError, match=r"'city' \(\d+ .*--ignore=city.*--rare=N.*--categorical=city"):
             open_stream(tmp_path / "files", "csv", table=spec)
     num_blocks = len(own.open_table(f"{tmp_path}/files/*.csv", replace(spec, ignore=("city",)))[0].blocks)
