@@ -83,7 +83,7 @@ class Course(tf.Module):
         self._pending: list[tf.Tensor] = []
         self._total, self._count = _variable(0.0, "total"), _variable(0, "count")
         self._best, self._recent = _variable(-np.inf, "best"), _variable([-np.inf] * config.n_iter_no_change, "recent")
-        self._num_windows, self._settled_at = _variable(0, "num_windows"), _variable(-1, "settled_at")
+        self._settled_at = _variable(-1, "settled_at")
 
     @property
     def is_settled(self) -> bool:
@@ -118,15 +118,14 @@ class Course(tf.Module):
         self._total.assign(0.0)
         self._count.assign(0)
         self.bounds.append(mean)
-        patience, size = self.config.n_iter_no_change, int(self._num_windows)
-        if patience:
-            recent = self._recent.numpy()
-            self._best.assign(max(float(self._best), recent[0]))
-            self._recent.assign([*recent[1:], mean])
-            seen = [float(self._best), *self._recent.numpy()] if size >= patience else []
-            if step + 1 < self.decay_from and has_settled(seen, self.config.tol, patience):
+        if patience := self.config.n_iter_no_change:
+            oldest, *newer = self._recent.numpy()
+            best, recent = max(float(self._best), oldest), [*newer, mean]
+            self._best.assign(best)
+            self._recent.assign(recent)
+            is_known = np.isfinite(best)  # of a window that is not among the recent ones
+            if is_known and has_settled([best, *recent], self.config.tol, patience):
                 self.settle(step + 1)
-        self._num_windows.assign(size + 1)
 
     def settle(self, num_steps: int) -> None:
         """Let the learning rate fall from here on, after so many steps, if it does not fall yet."""

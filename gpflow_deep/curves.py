@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import report
-from .evaluation import Evaluation
+from .evaluation import Evaluation, confidence_bins
+from .fitting import Part
 from .predictor import Predicted, Predictor
 from .scores import Task
 
@@ -25,9 +26,6 @@ __all__ = [
     "pit_histogram",
     "tags",
 ]
-
-Part = tuple[NDArray[Any], NDArray[Any]]
-"""Inputs [N, D] and targets [N, P] in the units of the data."""
 
 
 def tags(task: Task, parts: Iterable[str]) -> list[str]:
@@ -118,7 +116,7 @@ def calibration(title: str, judged: Evaluation, *, num_bins: int = 10) -> Calibr
         line: tuple[Any, ...] = (pit, np.arange(1, len(pit) + 1) / len(pit), None, "-")
         axes = ("probability", "share of targets below this quantile")
     elif judged.confidence is not None and judged.is_right is not None:
-        bins = np.minimum((judged.confidence * num_bins).astype(int), num_bins - 1)
+        bins = confidence_bins(judged.confidence, num_bins)
         groups = [(judged.confidence[bins == b], judged.is_right[bins == b]) for b in np.unique(bins)]
         share = np.array([is_right.mean() for _, is_right in groups])
         error = np.sqrt(share * (1 - share) / [len(is_right) for _, is_right in groups])

@@ -26,7 +26,7 @@ from scipy.stats import kstest
 
 from .forecasts import Forecast, forecaster_of
 
-__all__ = ["COVERAGES", "Evaluation", "Score", "evaluate", "expected_calibration_error", "table"]
+__all__ = ["COVERAGES", "Evaluation", "Score", "confidence_bins", "evaluate", "expected_calibration_error", "table"]
 
 Array = NDArray[np.float64]
 
@@ -172,9 +172,13 @@ def expected_calibration_error(confidence: Array, is_right: NDArray[np.bool_], *
 
     :param confidence: probability of the most probable label, [N]. :param is_right: whether it is the label, [N].
     """
-    bins = np.minimum((confidence * num_bins).astype(np.int64), num_bins - 1)
-    gaps = np.bincount(bins, is_right - confidence, num_bins)
+    gaps = np.bincount(confidence_bins(confidence, num_bins), is_right - confidence, num_bins)
     return float(np.abs(gaps).sum() / len(confidence))
+
+
+def confidence_bins(confidence: Array, num_bins: int) -> NDArray[np.int64]:
+    """Number of the bin of each row, of equally wide ones between 0 and 1."""
+    return np.minimum((confidence * num_bins).astype(np.int64), num_bins - 1)
 
 
 def _mean(values: NDArray[Any]) -> Score:

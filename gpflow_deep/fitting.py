@@ -17,7 +17,7 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 from gpflow.base import RegressionData
-from gpflow.likelihoods import Bernoulli, Likelihood, MultiClass, Poisson, Softmax
+from gpflow.likelihoods import Likelihood, Poisson
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
@@ -25,6 +25,7 @@ from .config import ModelConfig
 from .course import WINDOW, TrainingConfig, has_settled
 from .deep_gp import DeepGP
 from .forecasts import LinearModel
+from .likelihoods import task_of
 from .predictor import Predictor
 from .scaling import Units
 from .scores import Task
@@ -32,6 +33,7 @@ from .training import Trainer
 
 __all__ = [
     "Fitted",
+    "Part",
     "count_rows",
     "draws",
     "fit",
@@ -262,7 +264,7 @@ def worse_than_simplest(likelihood: Likelihood, log_density: float, train: Part,
     simple = -np.inf if density is None else float(np.mean(density(*rows)))
     if log_density >= simple:
         return None
-    if isinstance(likelihood, Bernoulli | MultiClass | Softmax):
+    if task_of(likelihood) != "regression":
         what = "the frequencies of the classes"
     else:
         what = "one rate for all rows" if isinstance(likelihood, Poisson) else "least squares"
@@ -279,7 +281,7 @@ def simplest_model(likelihood: Likelihood, X: NDArray[Any], Y: NDArray[Any]) -> 
     if isinstance(likelihood, Poisson):
         rate = np.maximum(Y.mean(axis=0), 1e-300)
         return lambda X, Y: np.sum(Y * np.log(rate) - rate - gammaln(Y + 1), axis=1)
-    if isinstance(likelihood, Bernoulli | MultiClass | Softmax):
+    if task_of(likelihood) != "regression":
         labels, counts = np.unique(Y, return_counts=True)
         shares = dict(zip(labels.tolist(), (counts / len(Y)).tolist(), strict=True))
         return lambda X, Y: np.log([max(shares.get(label, 0.0), 1e-300) for label in Y[:, 0].tolist()])

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, Protocol
 import gpflow
 import numpy as np
 import tensorflow as tf
-from gpflow.likelihoods import Bernoulli, MultiClass, Softmax
 from gpflow.models import GPModel
 from numpy.typing import NDArray
 
+from .likelihoods import task_of
 from .predictive import Predictive, gaussian, predictive
 from .scores import Task
 
@@ -115,9 +115,7 @@ class _Plain:
 
     @property
     def task(self) -> Task:
-        if isinstance(self.model.likelihood, Bernoulli):
-            return "binary"
-        return "multiclass" if isinstance(self.model.likelihood, MultiClass | Softmax) else "regression"
+        return task_of(self.model.likelihood)
 
     def forecast(self, X: NDArray[Any], Y: NDArray[Any]) -> Forecast:
         model, dtype = self.model, gpflow.default_float()

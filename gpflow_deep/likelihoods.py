@@ -15,12 +15,20 @@ from typing import Any
 import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.config import default_int
-from gpflow.likelihoods import Likelihood, Softmax
+from gpflow.likelihoods import Bernoulli, Likelihood, MultiClass, Softmax
 
 from .quadrature import Sobol
+from .scores import Task
 from .upstream import repaired
 
-__all__ = ["log_prob", "predict_log_density", "predict_mean_and_var", "variational_expectations"]
+__all__ = ["log_prob", "predict_log_density", "predict_mean_and_var", "task_of", "variational_expectations"]
+
+
+def task_of(likelihood: Likelihood) -> Task:
+    """What targets a likelihood is of: numbers, one of two labels, or one of several."""
+    if isinstance(likelihood, Bernoulli):
+        return "binary"
+    return "multiclass" if isinstance(likelihood, MultiClass | Softmax) else "regression"
 
 
 @check_shapes("X: [N, D]", "F: [S, N, P]", "Y: [N, Q]", "return: [S, N]")

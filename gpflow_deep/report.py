@@ -18,7 +18,7 @@ from .config import ModelConfig
 from .deep_gp import DeepGP
 from .diagnostics import diagnose
 from .evaluation import Evaluation, evaluate
-from .fitting import worse_than_simplest
+from .fitting import Part, worse_than_simplest
 from .forecasts import LinearModel
 from .layers import SVGPLayer
 from .predictor import Predicted, Predictor
@@ -42,9 +42,6 @@ __all__ = [
     "text",
     "title",
 ]
-
-Part = tuple[NDArray[Any], NDArray[Any]]
-"""Inputs [N, D] and targets [N, P] in the units of the data."""
 
 JUDGED = "test rows: mean ± standard error over rows; the shares of targets within central intervals"
 HEADERS = {"log_likelihood_nats": "log-likelihood", "rmse": "RMSE", "accuracy": "accuracy", "auc": "AUC"}

@@ -12,13 +12,14 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
-from gpflow.likelihoods import Bernoulli, Likelihood, MultiClass, Softmax
+from gpflow.likelihoods import Likelihood
 from numpy.typing import NDArray
 
 from .. import likelihoods, mixture
+from ..deep_gp import NUM_PREDICT_SAMPLES
 from ..forecasts import Forecast
 from ..predictive import Predictive, predictive
-from ..predictor import Predicted, float_type
+from ..predictor import BATCH_ROWS, LIMITS, Predicted, float_type
 from ..quadrature import Sobol
 from ..scores import Task
 from . import passes
@@ -28,8 +29,6 @@ from .likelihood import LikelihoodLayer
 __all__ = ["Predictor", "adapt"]
 
 Array = NDArray[np.float64]
-
-_LIMITS = (0.025, 0.975)
 
 
 def adapt(model: keras.Model, X: Any) -> None:
@@ -59,9 +58,9 @@ class Predictor:
         model: keras.Model,
         likelihood: Likelihood | None = None,
         *,
-        num_samples: int = 32,
+        num_samples: int = NUM_PREDICT_SAMPLES,
         seed: int = 0,
-        batch_rows: int = 10_000,
+        batch_rows: int = BATCH_ROWS,
     ) -> None:
         layers = list(_leaves(model))
         ends = [layer for layer in layers if isinstance(layer, LikelihoodLayer)]
@@ -85,9 +84,7 @@ class Predictor:
     @property
     def task(self) -> Task:
         """What is predicted: numbers, one of two labels, or one of several."""
-        if isinstance(self.likelihood, Bernoulli):
-            return "binary"
-        return "multiclass" if isinstance(self.likelihood, MultiClass | Softmax) else "regression"
+        return likelihoods.task_of(self.likelihood)
 
     def components(self, X: Any) -> tuple[Array, Array]:
         """Means and variances of the latent functions in each component, [S, N, P], at inputs X [N, ...]."""
@@ -116,7 +113,7 @@ class Predictor:
             return Predicted(mean, log_density=log_density)
         lower = upper = None
         if (found := self._distribution_or_none(*components)) is not None:
-            lower, upper = found.quantiles(_LIMITS)
+            lower, upper = found.quantiles(LIMITS)
         return Predicted(mean, np.sqrt(var), lower, upper, log_density)
 
     def quantiles(self, X: Any, levels: Sequence[float]) -> Array:
