@@ -10,6 +10,7 @@ averages -log p(y | f) over rows makes Keras maximise the bound of Eq. (17) divi
 
 from __future__ import annotations
 
+import logging
 from typing import Any, Literal
 
 import gpflow
@@ -31,6 +32,10 @@ from .stored import from_text, to_text
 from .weights import Weights
 
 __all__ = ["GPLayer"]
+
+LOG = logging.getLogger(__name__)
+NEARLY_CONSTANT = 0.01
+"""Standard deviation of an input, in units of the median of all, below which it is not taken for a scale."""
 
 _STORED = ("kernel", "inducing_variable", "mean_function")
 
@@ -120,7 +125,8 @@ class GPLayer(keras.layers.Layer):
 
     def adapt(self, features: Any) -> None:
         """Start from data, before training: inducing inputs by k-means; also the default kernel's lengthscales,
-        sqrt(D) standard deviations of each input, and the principal components of a "linear" mean function.
+        sqrt(D) standard deviations of each input (of an input that hardly varies the median one), and the principal
+        components of a "linear" mean function.
 
         :param features: what comes into the layer, [N, D]; some thousands of rows are enough. `gpflow_deep.keras.adapt`
             hands every GP layer of a model what comes into it.
@@ -139,8 +145,7 @@ class GPLayer(keras.layers.Layer):
             M = int(gp.q_mu.shape[0])
             gp.inducing_variable.Z.assign(inducing_inputs(X, M, seed=self.seed or 0))
             if self._stored("kernel") is None:
-                scale = X.std(axis=0)
-                gp.kernel.lengthscales.assign(np.sqrt(X.shape[1]) * np.where(scale > 0, scale, 1.0))
+                gp.kernel.lengthscales.assign(np.sqrt(X.shape[1]) * self._scales(X))
             if self._stored("mean_function") == "linear" and isinstance(gp.mean_function, Linear):
                 gp.mean_function.A.assign(linear_projection(X, self.units))
 
@@ -208,6 +213,23 @@ class GPLayer(keras.layers.Layer):
         except (tf.errors.InvalidArgumentError, ValueError) as error:
             raise ValueError(f"{self.name} must have a kernel of {D} inputs: {one_line(error)}") from error
         return gp
+
+    def _scales(self, X: np.ndarray) -> np.ndarray:
+        """Standard deviations of the inputs X: [D], and their median where one is nearly constant.
+
+        Inputs are what one layer returns, in one unit. Taken as it is, the scale of a unit that is dead but for a few
+        rows would be so small that one step of an optimiser moved the inducing inputs away from all rows.
+        """
+        scale = X.std(axis=0)
+        usual = float(np.median(scale[scale > 0])) if np.any(scale > 0) else 1.0
+        is_small = scale < NEARLY_CONSTANT * usual
+        if np.any(is_small & (scale > 0)):
+            LOG.warning(
+                "%s: inputs %s vary less than a hundredth as much as the others and get their lengthscale; if they "
+                "should count, put a keras.layers.Normalization before the layer.",
+                *(self.name, ", ".join(map(str, np.flatnonzero(is_small & (scale > 0))))),
+            )
+        return np.where(is_small, usual, scale)
 
     def _noise(self, num_rows: tf.Tensor, state: passes.Pass | None, *, training: bool) -> tf.Tensor | None:
         """Standard-normal numbers [1, N, L] if the layer is to draw."""

@@ -323,6 +323,23 @@ def test_adapt(X: np.ndarray, rng: np.random.Generator) -> None:
     np.testing.assert_allclose(last.inducing_variable.Z, inducing_inputs(below, M), rtol=1e-5, atol=1e-5)
 
 
+def test_a_unit_that_is_nearly_dead_does_not_count(X: np.ndarray, Y: np.ndarray, caplog: Any) -> None:
+    """One row of which comes through, with a small number: one step of Adam for inducing inputs is many times that."""
+    features = np.column_stack([10 * X, np.zeros(N), np.where(np.arange(N) == 7, 1e-4, 0)]).astype(np.float32)
+    gp = gp_layer(num_inducing=N // 2)
+    model = keras.Sequential([keras.Input((D + 2,)), gp, LikelihoodLayer(Gaussian())])
+    adapt(model, features)
+    lengthscales = gp.gp.kernel.lengthscales.numpy()
+    scale = features.astype(np.float64).std(axis=0)
+    np.testing.assert_allclose(lengthscales[:D], np.sqrt(D + 2) * scale[:D], rtol=1e-6)
+    np.testing.assert_allclose(lengthscales[D:], np.sqrt(D + 2) * np.median(scale[scale > 0]), rtol=1e-6)
+    assert "inputs 4" in caplog.text
+    assert "Normalization" in caplog.text
+    model.compile(keras.optimizers.Adam(0.1), DeepGPLikelihoodLoss())
+    model.fit(features, Y, epochs=40, batch_size=N, verbose=0)
+    assert np.corrcoef(gp(features).numpy()[:, 0], Y)[0, 1] > 0.5
+
+
 def test_priors_are_in_the_losses(X: np.ndarray) -> None:
     import tensorflow_probability as tfp
 
