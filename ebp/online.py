@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from . import update
 from .architecture import Architecture, Posterior
 from .posterior import BinaryWeights
-from .update import bayes_increments, updated
 
 __all__ = ["MAX_CHANGE", "MAX_DRIFT", "MIN_LAZY_WEIGHTS", "REFRESH_EVERY", "online_epoch"]
 
@@ -121,8 +121,8 @@ def _after_update(architecture: Architecture, now: _Segment, x: tf.Tensor, y: tf
     """
     (h, b), lazy = now.posterior, _lazy_layers(architecture)
     means = [mean if mean.shape.rank else value for mean, value in zip(now.means, h, strict=True)]
-    change = bayes_increments(architecture, h, means, b, x, y, for_xla=True)
-    posterior, last = updated(now.posterior, change), change.layers[-1]
+    change = update.bayes_increments(architecture, h, means, b, x, y, for_xla=True)
+    posterior, last = update.updated(now.posterior, change), change.layers[-1]
     new_h, drift = list(posterior.h), now.drift
     for layer in lazy:
         new_h[layer] = h[layer]
@@ -160,11 +160,11 @@ def _catch_up(h: tf.Tensor, inputs: tf.Tensor, deltas: tf.Tensor, count: tf.Tens
     def one_by_one() -> tf.Tensor:
         return tf.while_loop(
             lambda i, h: i < count,
-            lambda i, h: (i + 1, h + inputs[i][:, None] * deltas[i]),
+            lambda i, h: (i + 1, h + update.weight_increment(inputs[i][None], deltas[i][None])),
             (tf.constant(0), h),
         )[1]
 
-    return tf.cond(count < REFRESH_EVERY // 2, one_by_one, lambda: h + tf.matmul(inputs, deltas, transpose_a=True))
+    return tf.cond(count < REFRESH_EVERY // 2, one_by_one, lambda: h + update.weight_increment(inputs, deltas))
 
 
 def _log_prob(architecture: Architecture, last: _Segment, y: tf.Tensor, count: tf.Tensor) -> tf.Tensor:

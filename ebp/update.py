@@ -27,12 +27,13 @@ __all__ = ["MAX_SHIFT", "Increments", "bayes_increments", "bias_increment", "dam
 MAX_SHIFT = 1.0
 
 
-def weight_increment(delta: tf.Tensor, layer: Layer) -> tf.Tensor:
+def weight_increment(v: tf.Tensor | tf.SparseTensor, scaled_delta: tf.Tensor) -> tf.Tensor:
     """d h = sum over examples of <v> Delta / sqrt(K): Eq. (4.5), [n_in, n_out].
 
-    :param delta: [B, n_out].
+    :param v: <v> of the layer's inputs, [B, n_in].
+    :param scaled_delta: Delta / sqrt(K), [B, n_out].
     """
-    return product(layer.v, delta / math.sqrt(layer.fan_in), transpose_v=True)
+    return product(v, scaled_delta, transpose_v=True)
 
 
 def bias_increment(delta: tf.Tensor, layer: Layer) -> tf.Tensor:
@@ -74,7 +75,7 @@ class Increments(NamedTuple):
     :ivar log_prob: log P(y) of each example before the update, in nats, [B].
     :ivar is_damped: whether `damping` reduced a layer's increments.
     :ivar layers: of the forward pass.
-    :ivar scaled_deltas: Delta / sqrt(K) of each layer: `h` is v' scaled_delta, undamped.
+    :ivar scaled_deltas: Delta / sqrt(K) of each layer, of which `weight_increment` makes `h`, undamped.
     """
 
     h: list[tf.Tensor]
@@ -114,10 +115,10 @@ def bayes_increments(
     if weight is not None:
         log_prob, output_delta = log_prob * weight, output_delta * weight[:, None]
     deltas = backward(output_delta, layers)
-    d_h = [weight_increment(delta, layer) for delta, layer in zip(deltas, layers, strict=True)]
+    scaled_deltas = [delta / math.sqrt(layer.fan_in) for delta, layer in zip(deltas, layers, strict=True)]
+    d_h = [weight_increment(layer.v, delta) for layer, delta in zip(layers, scaled_deltas, strict=True)]
     d_b = [bias_increment(delta, layer) for delta, layer in zip(deltas, layers, strict=True)]
     d_b = d_b if architecture.has_biases else []
-    scaled_deltas = [delta / math.sqrt(layer.fan_in) for delta, layer in zip(deltas, layers, strict=True)]
     is_damped = tf.constant(False)
     if not (isinstance(X, tf.Tensor) and X.shape[0] == 1):
         biases = d_b or [None] * len(layers)

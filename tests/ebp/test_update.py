@@ -2,9 +2,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from ebp import update
 from ebp.forward import Layer
 from ebp.heads import SignHead
+from ebp.loops import dense_epoch
 from ebp.network import EBPNetwork
+from ebp.online import MIN_LAZY_WEIGHTS, online_epoch
+from ebp.training import fit_epoch
 from ebp.update import MAX_SHIFT, bayes_increments, damping
 
 
@@ -70,3 +74,25 @@ def test_a_contradiction_is_learned_at_once() -> None:
     assert z > 5
     delta = SignHead().delta(tf.constant([[-1.0]], tf.float64), tf.constant(mu), tf.constant(sigma2))
     assert float(delta[0, 0]) == pytest.approx(-mu[0, 0] / sigma2[0, 0], rel=1 / z**2)
+
+
+def test_both_loops_follow_one_statement_of_the_update(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With half of Eq. (4.5) the loop that makes up for h later has to make the same wrong network as the plain one.
+
+    100 updates: a segment of 64, made up for by one product, and one of 36, or after large changes one by one.
+    """
+    X, Y = rng.normal(size=(100, 61)), rng.choice([-1.0, 1.0], (100, 1))
+    right = update.weight_increment
+    monkeypatch.setattr(update, "weight_increment", lambda v, scaled_delta: 0.5 * right(v, scaled_delta))
+    plain, lazy, whole = (EBPNetwork((61, 71, 1), dtype=tf.float64, seed=2) for _ in range(3))
+    assert 61 * 71 >= MIN_LAZY_WEIGHTS
+    fit_epoch(plain, X, Y, jit_compile=False)
+    fit_epoch(lazy, X, Y, jit_compile=True)
+    monkeypatch.undo()
+    online_epoch.cache_clear()
+    dense_epoch.cache_clear()
+    fit_epoch(whole, X, Y, jit_compile=False)
+    np.testing.assert_allclose(lazy.h[0], plain.h[0], atol=1e-5)
+    assert np.max(np.abs(whole.h[0] - plain.h[0])) > 0.01
