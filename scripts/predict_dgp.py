@@ -3,9 +3,9 @@
 
     predict_dgp.py --run_dir=runs/houses --data=new_houses.csv --output=predictions.csv
 
-The output has one row for each row of --data, in the same order. Regression: `mean` and `std` of the target and, for a
-Gaussian likelihood, the limits `lower` and `upper` of its central 95%: quantiles of the mixture that the deep GP
-predicts. Classification: the most probable label and the probability of each. All in the units of the data. If --data
+The output has one row for each row of --data, in the same order. Regression and counts: `mean` and `std` of the target,
+and the limits `lower` and `upper` of its central 95%: quantiles of the mixture that the deep GP predicts, whatever its
+likelihood. Classification: the most probable label and the probability of each. All in the units of the data. If --data
 has the target, `log_density` (nats) is added and scores are printed. --run_dir=runs/houses/gp is the single-layer GP.
 Columns are read as in training. A missing value or an unknown level is an error, unless --missing or --unknown, here or
 in training, say what becomes of it.
