@@ -8,6 +8,7 @@ import keras
 
 from .base import bayesian_layers
 from .carry import carry_optimizer
+from .chain import chain
 from .cutting import Kept, compose
 from .shrink import shrink_bayesian
 from .thresholds import Thresholds
@@ -107,8 +108,12 @@ class ShrinkDuringTraining(keras.callbacks.Callback):
 
         :param model: compiled; it is trained and then left behind at the first shrinking.
         :param args, kwargs: for `keras.Model.fit`.
-        :return: the trained model, compiled as `model` was, and the history of losses and metrics over all epochs.
+        :return: the trained model, compiled as `model` was, with the same loss and metrics, and the history of losses
+            and metrics over all epochs.
+        :raises ValueError: before training, if the model is not compiled, cannot be shrunk, or has training steps of
+            its own class.
         """
+        _check(model)
         self.kept = {}
         history: dict[str, list[float]] = {}
         while initial_epoch < epochs:
@@ -123,7 +128,28 @@ class ShrinkDuringTraining(keras.callbacks.Callback):
         return model, history
 
     def _replace(self, model: keras.Model, smaller: keras.Model, kept: dict[str, Kept]) -> keras.Model:
-        smaller.compile_from_config(model.get_compile_config())
-        smaller.optimizer = carry_optimizer(model.optimizer, model, smaller, kept)
+        optimizer = carry_optimizer(model.optimizer, model, smaller, kept)
+        smaller.compile(**{**_compiled_with(model), "optimizer": optimizer})
         self.kept = compose(self.kept, kept) if self.kept else kept
         return smaller
+
+
+def _check(model: keras.Model) -> None:
+    if not model.compiled:
+        raise ValueError(f"the model {model.name} must be compiled to be trained: model.compile(optimizer, loss).")
+    chain(model)
+    for name in ("train_step", "compile", "compute_loss"):
+        if getattr(type(model), name) is not getattr(keras.Model, name):
+            raise ValueError(
+                f"the model's class {type(model).__name__} has a {name} of its own, which the smaller network, a "
+                "Sequential, would not have; shrink after training, with shrink_bayesian."
+            )
+    _compiled_with(model)
+
+
+def _compiled_with(model: keras.Model) -> dict[str, Any]:
+    """The arguments of `model.compile`, losses and metrics as the very objects that were given.
+
+    Keras' own `get_compile_config` has them in words, which say nothing of a function of the user's own.
+    """
+    return dict(model._compile_config.config)

@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from sklearn.datasets import load_digits
 
 import compression as bc
@@ -62,6 +63,48 @@ def test_fit_that_shrinks(rng: np.random.Generator) -> None:
     assert int(small.optimizer.iterations) == 8
     assert small.run_eagerly is True
     assert shrinking.kept["first"].inputs.tolist() == [0, 2, 4, 6, 8, 10]
+
+
+def mean_error(y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+    """A metric of the user's own."""
+    return tf.reduce_mean(tf.abs(y_pred - tf.cast(y_true, y_pred.dtype)))
+
+
+@pytest.mark.parametrize(
+    "loss", [lambda y, f: tf.reduce_mean(tf.square(y - f)), mean_error], ids=["lambda", "function"]
+)
+def test_losses_and_metrics_of_the_users_own_go_on(loss: object, rng: np.random.Generator) -> None:
+    x, y = rng.normal(size=(32, 12)).astype("float32"), rng.normal(size=(32, 3)).astype("float32")
+    model = dense_network("gnj", rng)
+    metrics = [mean_error, lambda y, f: tf.reduce_max(f)]
+    model.compile(keras.optimizers.SGD(1e-4), loss, metrics=metrics, run_eagerly=True)
+    for layer in model.layers:
+        layer.z_log_var_scaled.assign(np.where(np.arange(layer.z_mean.shape[0]) % 2, 9.0, -9.0) / layer.scale_speed)
+    small, history = bc.ShrinkDuringTraining(start=1).fit(model, x, y, epochs=2, batch_size=16, verbose=0)
+    assert small is not model
+    assert small.loss is loss
+    assert len(history["mean_error"]) == 2
+    assert int(small.optimizer.iterations) == 4
+
+
+def test_what_cannot_be_shrunk_is_refused_before_it_is_trained(rng: np.random.Generator) -> None:
+    class OwnStep(keras.Model):
+        def train_step(self, data: object) -> dict[str, object]:
+            return dict(super().train_step(data))
+
+    def refused(model: keras.Model, match: str) -> None:
+        with pytest.raises(ValueError, match=match):
+            bc.ShrinkDuringTraining(start=30).fit(model, np.zeros((1, 12)), np.zeros(1), epochs=40, verbose=0)
+
+    model = dense_network("gnj", rng)
+    refused(model, "compile")
+    own = OwnStep(model.inputs, model.outputs)
+    own.compile("sgd", "mse")
+    refused(own, "OwnStep has a train_step of its own")
+    inputs = keras.Input((12,))
+    merged = keras.Model(inputs, keras.layers.Add()([bc.DenseGNJ(3, num_train=9)(inputs) for _ in range(2)]))
+    merged.compile("sgd", "mse")
+    refused(merged, "merges 2 inputs")
 
 
 def test_fit_that_does_not_pay_to_shrink(rng: np.random.Generator) -> None:
