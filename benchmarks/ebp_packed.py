@@ -4,9 +4,10 @@
     ebp_packed.py --repetitions=200 --output=packed.json
 
 Layers: int32 sums of ±1 inputs with ±1 weights by `ebp.packed`, compiled ("numba") and not ("numpy"), beside the
-float32 product of the same numbers by NumPy's BLAS and by TensorFlow. "numba" gets packed inputs, as between layers;
-"numba, packing" gets an int8 array and packs it first. The last rows are a whole network from int8 inputs to scores,
-from its file, beside the same network in float32 by NumPy.
+float32 product of the same numbers by NumPy's BLAS and by TensorFlow. They get packed inputs, as between layers;
+"numba, packing" gets an int8 array and packs it first. The other rows are whole networks from inputs to scores, checks
+and packing of inputs counted, from their file, beside the same network in float32 by NumPy: "±1" of int8 inputs;
+"coded" of float32 multiples of 2^-8, which is what `train_ebp.py --export` writes for images and tables.
 
 All run on one thread, are timed in turn within one process, so that all see the same load, and must give the same
 integers. "ratio" is the faster of the two float products over the method. "floor" is the time of the float product's
@@ -31,7 +32,9 @@ import numpy as np
 import tensorflow as tf
 from absl import app, flags
 
-from ebp import packed, popcount
+from ebp import PackedNetwork, export_packed
+from ebp.export import Weights
+from ebp.signs import Layer, pack_signs, sign_products
 from experiment.files import write_json
 from experiment.run.devices import apply_threads
 from experiment.run.folder import provenance
@@ -42,7 +45,8 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     fv = flag_values
     flags.DEFINE_list("layers", ["784x500", "500x500", "4096x4096"], "Layers, inputs x outputs.", flag_values=fv)
     flags.DEFINE_list("batches", ["1", "100"], "Numbers of rows.", flag_values=fv)
-    flags.DEFINE_string("network", "784x500x500x10", "Layer sizes of the whole network.", flag_values=fv)
+    flags.DEFINE_list("networks", ["784x500x10", "784x500x500x10"], "Sizes of whole networks.", flag_values=fv)
+    flags.DEFINE_list("network_batches", ["1", "10", "100", "1000"], "Rows for these.", flag_values=fv)
     flags.DEFINE_integer("repetitions", 100, "Timed calls of each method, after 3 others.", 1, flag_values=fv)
     flags.DEFINE_integer("threads", 1, "CPU threads of TensorFlow; all else has one.", 0, flag_values=fv)
     flags.DEFINE_string("output", None, "Write the results to this JSON file.", flag_values=fv)
@@ -106,14 +110,13 @@ def measure_layer(K: int, num_outputs: int, B: int, repetitions: int, rate: floa
     W, X = random_signs(rng, K, num_outputs), random_signs(rng, B, K)
     W_float, X_float = W.astype(np.float32), X.astype(np.float32)
     W_tensor, X_tensor = tf.constant(W_float), tf.constant(X_float)
-    x, w = packed.pack_signs(X), packed.pack_signs(W.T)
-    blocked = popcount.blocked(w[:, : -(-K // 8)]) if popcount.HAS_SHUFFLE else None
+    x, layer = pack_signs(X), Layer(K, pack_signs(W.T), np.zeros(num_outputs))
     functions: dict[str, Callable[[], np.ndarray]] = {
         "float32, NumPy": lambda: X_float @ W_float,
         "float32, TF": lambda: tf.matmul(X_tensor, W_tensor).numpy(),
-        "numba": lambda: packed.sign_products(x, w, K, blocked, "numba"),
-        "numba, packing": lambda: packed.sign_products(packed.pack_signs(X), w, K, blocked, "numba"),
-        "numpy": lambda: packed.sign_products(x, w, K),
+        "numba": lambda: sign_products(x, layer, engine="numba"),
+        "numba, packing": lambda: sign_products(pack_signs(X), layer, engine="numba"),
+        "numpy": lambda: sign_products(x, layer, with_floats=True),
     }
     expected = functions["float32, NumPy"]()
     for name, function in functions.items():
@@ -127,12 +130,15 @@ def measure_layer(K: int, num_outputs: int, B: int, repetitions: int, rate: floa
     )
 
 
-def measure_network(sizes: Sequence[int], B: int, repetitions: int, rate: float) -> list[dict[str, Any]]:
-    """A network from ±1 inputs to labels for B rows."""
+def measure_network(sizes: Sequence[int], inputs: str, B: int, repetitions: int, rate: float) -> list[dict[str, Any]]:
+    """A network from inputs, ±1 or coded, to scores for B rows."""
     rng = np.random.default_rng(0)
     signs = [random_signs(rng, *shape) for shape in itertools.pairwise(sizes)]
     biases = [rng.normal(size=size).astype(np.float32) for size in sizes[1:]]
+    is_coded = inputs == "coded"
     X = random_signs(rng, B, sizes[0])
+    if is_coded:
+        X = (np.rint(256 * rng.normal(size=X.shape)) / 256).astype(np.float32)
     floats, X_float = [w.astype(np.float32) for w in signs], X.astype(np.float32)
 
     def float_scores() -> np.ndarray:
@@ -143,10 +149,10 @@ def measure_network(sizes: Sequence[int], B: int, repetitions: int, rate: float)
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "network"
-        size = packed.export_packed(path, packed.Weights(signs, biases))
-        networks = {engine: packed.PackedNetwork.load(path, engine) for engine in ("numba", "numpy")}
+        size = export_packed(path, Weights(signs, biases), fraction_bits=8 if is_coded else None)
+        networks = {engine: PackedNetwork.load(path, engine) for engine in ("numba", "numpy")}
     num_floats = sum(w.size + b.size for w, b in zip(signs, biases, strict=True))
-    what = "-".join(map(str, sizes))
+    what = f"{'-'.join(map(str, sizes))}, {inputs}"
     print(f"{what}: {size} bytes packed, {4 * num_floats} in float32, {4 * num_floats / size:.1f} times less")
     functions: dict[str, Callable[[], np.ndarray]] = {"float32, NumPy": float_scores}
     functions |= {name: functools.partial(network.scores, X) for name, network in networks.items()}
@@ -197,11 +203,12 @@ def main(argv: Sequence[str]) -> None:
     for shape, B in itertools.product(FLAGS.layers, map(int, FLAGS.batches)):
         K, num_outputs = map(int, shape.split("x"))
         results += measure_layer(K, num_outputs, B, FLAGS.repetitions, rate)
-    for B in map(int, FLAGS.batches):
-        results += measure_network([int(size) for size in FLAGS.network.split("x")], B, FLAGS.repetitions, rate)
+    for network, inputs, B in itertools.product(FLAGS.networks, ("±1", "coded"), map(int, FLAGS.network_batches)):
+        sizes = [int(size) for size in network.split("x")]
+        results += measure_network(sizes, inputs, B, FLAGS.repetitions, rate)
     print_rows(results)
     if FLAGS.output:
-        names = ("layers", "batches", "network", "repetitions", "threads")
+        names = ("layers", "batches", "networks", "network_batches", "repetitions", "threads")
         record = provenance("none: drawn with seed 0", cpus=os.cpu_count(), rate_gflops=rate / 1e3)
         settings = {name: FLAGS[name].value for name in names}
         write_json(FLAGS.output, {"flags": settings, "metrics": results, "provenance": record})

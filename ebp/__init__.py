@@ -1,6 +1,9 @@
 """Expectation backpropagation: learning-rate-free Bayesian training of multilayer networks (Soudry et al. 2014)."""
 
-import lazy_loader
-
-# Names are imported from where __init__.pyi says when they are used, so that a part needs no more than it imports.
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+try:
+    import lazy_loader
+except ImportError:  # `ebp.packed` and `python -m ebp` need NumPy alone; their users import these modules by name
+    pass
+else:
+    # Names are imported from where __init__.pyi says when they are used, so that a part needs no more than it imports.
+    __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -5,6 +5,9 @@ from .coding import InputCoding as InputCoding
 from .coding import common_fraction_bits as common_fraction_bits
 from .comparison import Comparison as Comparison
 from .comparison import ComparisonConfig as ComparisonConfig
+from .export import export_checked as export_checked
+from .export import export_network as export_network
+from .export import export_packed as export_packed
 from .heads import RegressionHead as RegressionHead
 from .heads import SignHead as SignHead
 from .heads import SoftmaxHead as SoftmaxHead
@@ -12,9 +15,6 @@ from .heads import encode_labels as encode_labels
 from .mills import mills_ratio as mills_ratio
 from .network import EBPNetwork as EBPNetwork
 from .packed import PackedNetwork as PackedNetwork
-from .packed import export_checked as export_checked
-from .packed import export_network as export_network
-from .packed import export_packed as export_packed
 from .posterior import BinaryWeights as BinaryWeights
 from .posterior import FiniteSetWeights as FiniteSetWeights
 from .posterior import GaussianWeights as GaussianWeights

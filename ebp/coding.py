@@ -10,6 +10,11 @@
 The results of the middle four are rounded to multiples of 2^-8. That changes nothing that can be learned, but sums of
 them with weights -1 and +1 are exact in float32 (up to 2^24 such units), so that they do not depend on the order. A
 column that does not vary in the training part says nothing and becomes 0, under `sign` -1; `raw` leaves it.
+
+    coding = InputCoding.fit("zscore", X)                                    # or, of data that come in parts:
+    coding = InputCoding.of("zscore", Moments.of(X_1) + Moments.of(X_2))
+
+This module needs NumPy alone; sparse matrices are SciPy's.
 """
 
 from __future__ import annotations
@@ -19,10 +24,11 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast, get_args
 
 import numpy as np
-import scipy.sparse
 from numpy.typing import NDArray
 
-__all__ = ["InputCoding", "Kind", "common_fraction_bits", "fraction_bits", "recommended"]
+from .signs import is_sparse
+
+__all__ = ["FRACTION_BITS", "InputCoding", "Kind", "Moments", "common_fraction_bits", "fraction_bits", "recommended"]
 
 Kind = Literal["raw", "scaled", "common", "zscore", "centred", "sign"]
 
@@ -40,8 +46,49 @@ RECOMMENDED: dict[str, Kind] = {
 
 _SPARSE = ("raw", "scaled", "common")
 
-_UNIT = 2.0**-8
+FRACTION_BITS = 8
+"""Coded inputs are multiples of 2^-8, but for those of `raw` and `sign`."""
+
+_UNIT = 2.0**-FRACTION_BITS
 _MAX_DENSE = 400_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """What a coding learns from rows; the sum of two is that of all rows of both.
+
+    :ivar num_rows: number of rows.
+    :ivar mean: of each column, [D].
+    :ivar var: of each column, [D].
+    :ivar varies: whether the column's values differ, by more than rounding of their sums can tell, [D].
+    """
+
+    num_rows: int
+    mean: NDArray[np.float64]
+    var: NDArray[np.float64]
+    varies: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, X: Any) -> Moments:
+        """Those of rows X [N, D], N >= 1, an array or a SciPy sparse matrix."""
+        if is_sparse(X):
+            X = X.astype(np.float64)
+            mean, square = (np.asarray(part.mean(axis=0)).reshape(-1) for part in (X, X.multiply(X)))
+            var = np.maximum(square - mean**2, 0.0)
+            return cls(X.shape[0], mean, var, var > 1e-12 * square)
+        X = np.asarray(X, np.float64)
+        mean = X.mean(axis=0)
+        var = np.square(X - mean).mean(axis=0)
+        return cls(len(X), mean, var, var > (1e-13 * mean) ** 2)
+
+    def __add__(self, other: Moments) -> Moments:
+        """Those of all rows."""
+        num_rows = self.num_rows + other.num_rows
+        part, distance = other.num_rows / num_rows, other.mean - self.mean
+        mean = self.mean + part * distance
+        var = (1.0 - part) * self.var + part * other.var + part * (1.0 - part) * distance**2
+        differs = np.abs(distance) > 1e-12 * (np.abs(self.mean) + np.abs(other.mean))
+        return Moments(num_rows, mean, var, self.varies | other.varies | differs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,15 +110,19 @@ class InputCoding:
 
         :raises ValueError: if `kind` is unknown.
         """
+        return cls.of(kind, Moments.of(X))
+
+    @classmethod
+    def of(cls, kind: str, moments: Moments) -> InputCoding:
+        """The coding that is learned from rows of these moments.
+
+        :raises ValueError: if `kind` is unknown.
+        """
         if kind not in get_args(Kind):
             raise ValueError(f"input_coding must be one of {', '.join(get_args(Kind))}, got {kind!r}.")
-        mean, square = (np.asarray(part.mean(axis=0), np.float64).reshape(-1) for part in (_float64(X), _squared(X)))
-        var = np.maximum(square - mean**2, 0.0)
-        varies = var > 1e-12 * square
-        if kind in ("common", "centred"):
-            var = np.full_like(var, var.mean())
-        factor = np.divide(1.0, np.sqrt(var), out=np.zeros_like(var), where=varies)
-        return cls(cast(Kind, kind), mean, factor)
+        var = np.full_like(moments.var, moments.var.mean()) if kind in ("common", "centred") else moments.var
+        factor = np.divide(1.0, np.sqrt(var), out=np.zeros_like(var), where=moments.varies)
+        return cls(cast(Kind, kind), moments.mean, factor)
 
     def transform(self, X: Any) -> Any:
         """Code `X` [N, D]: a float32 array, or CSR matrix if `X` is sparse and zeros stay zeros.
@@ -80,14 +131,13 @@ class InputCoding:
         """
         if X.ndim != 2 or X.shape[1] != len(self.mean):
             raise ValueError(f"inputs must be of shape [N, {len(self.mean)}], got {list(X.shape)}.")
-        is_sparse = scipy.sparse.issparse(X)
-        if is_sparse and self.kind in _SPARSE:
-            X = scipy.sparse.csr_matrix(X, dtype=np.float32, copy=True)
+        if is_sparse(X) and self.kind in _SPARSE:
+            X = X.tocsr().astype(np.float32, copy=True)
             if self.kind != "raw":
                 X.data = _rounded(X.data * self.factor[X.indices])
                 X.eliminate_zeros()
             return X
-        if is_sparse:
+        if is_sparse(X):
             if X.shape[0] * X.shape[1] > _MAX_DENSE:
                 raise ValueError(
                     f"input_coding={self.kind} would make a dense matrix of {X.shape[0]} x {X.shape[1]} numbers; use "
@@ -121,7 +171,7 @@ class InputCoding:
 
 def fraction_bits(X: Any) -> int | None:
     """The least e from 0 to 24 such that all of `X` (an array or a sparse matrix) are multiples of 2^-e, or None."""
-    values = np.asarray(X.data if scipy.sparse.issparse(X) else X, np.float64)
+    values = np.asarray(X.data if is_sparse(X) else X, np.float64)
     for bits in range(25):
         scaled = values * 2.0**bits
         if np.array_equal(scaled, np.rint(scaled)):
@@ -145,16 +195,7 @@ def common_fraction_bits(*parts: Any) -> int:
 
 def recommended(dataset: str, X: Any) -> Kind:
     """The coding to begin with: of a known data set, else "scaled" for sparse and "zscore" for dense `X`."""
-    return RECOMMENDED.get(dataset, "scaled" if scipy.sparse.issparse(X) else "zscore")
-
-
-def _float64(X: Any) -> Any:
-    return X.astype(np.float64, copy=False)
-
-
-def _squared(X: Any) -> Any:
-    X = _float64(X)
-    return X.multiply(X) if scipy.sparse.issparse(X) else np.square(X)
+    return RECOMMENDED.get(dataset, "scaled" if is_sparse(X) else "zscore")
 
 
 def _rounded(values: NDArray[np.float64]) -> NDArray[np.float32]:

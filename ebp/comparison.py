@@ -25,11 +25,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from .baselines import RIVALS, tuned_rival
 from .coding import Kind, common_fraction_bits, recommended
+from .export import Exported, export_checked
 from .folds import Fold, Folds, Prepare, checked_folds, coded
 from .heads import check_labels
 from .inputs import Matrix
 from .network import EBPNetwork
-from .packed import Exported, export_checked
 from .prepared import InputCodingWarning, Prepared, prepare
 from .report import posterior_scalars, posterior_shapes
 from .results import PUBLISHED, errors_percent, network_results, rival_results, summary
@@ -120,6 +120,7 @@ class Comparison:
     :param seed: the first seed.
     :param dataset: name of the data set, by which input_coding="auto" knows some of them.
     :param export: file to which the binary network of the first seed and fold is written, packed, after its last epoch.
+    :param classes: names of the classes [C] for that file.
     :ivar units: all units of work, in order: `run_unit(number)` makes one of them.
     :ivar layer_sizes: inputs, hidden layers, outputs.
     :ivar network: the network that was trained last.
@@ -140,6 +141,7 @@ class Comparison:
         seed: int = 0,
         dataset: str = "",
         export: str | PathLike[str] | None = None,
+        classes: Any = None,
     ) -> None:
         Y = np.asarray(Y)
         Y = check_labels(Y, Y.shape[1] if Y.ndim == 2 else 1)
@@ -158,6 +160,7 @@ class Comparison:
         # an edge of its grid, and its errors after each epoch.
         self.records = tf.Variable(np.full([len(self.units), config.epochs + 3], np.nan))
         self._X, self._Y, self._prepare_fold, self._export = X, Y, prepare, export
+        self._classes = classes
         self._fold: tuple[int, Fold] | None = None
         self._prepared: tuple[int, Prepared] | None = None
         self._last: Unit | None = None
@@ -308,13 +311,20 @@ class Comparison:
         self._fraction_bits(self.fold(0))
 
     def _fraction_bits(self, fold: Fold) -> int | None:
-        return None if fold.coding.kind == "sign" else common_fraction_bits(fold.X, fold.X_test)
+        """Of raw inputs; a coding decides it otherwise."""
+        return common_fraction_bits(fold.X, fold.X_test) if fold.coding.kind == "raw" else None
 
     def _write(self, fold: Fold, seed: int) -> Exported:
         assert self._export is not None
-        bits, num_votes = self._fraction_bits(fold), self.config.num_votes
         return export_checked(
-            self._export, self.network, fold.X_test, fraction_bits=bits, num_votes=num_votes, seed=seed
+            self._export,
+            self.network,
+            fold.X_test,
+            fraction_bits=self._fraction_bits(fold),
+            coding=fold.coding,
+            classes=self._classes,
+            num_votes=self.config.num_votes,
+            seed=seed,
         )
 
 

@@ -1,203 +1,241 @@
-"""The file of a packed network: its bytes, written whole or not at all, and checked when they are read.
+"""The file of a packed network, and its checks when it is read.
 
-Magic, version, length of the header (JSON: shapes, dtype of the last biases, ...), header; then for each network
-and each of its layers the weights' bits, inputs of a neuron one after the other, each neuron filled up to a whole byte,
-followed by thresholds (int32) or last biases; SHA-256 of all that. Little endian.
+Magic, version, length of the header; the header, JSON with
+
+    shapes         [n_in, n_out] of each layer
+    networks       how many of these shapes follow
+    fraction_bits  null for inputs -1 and +1; e: they are multiples of 2^-e
+    bias_dtype     "<f4" or "<f8", of the last biases
+    coding         null, or the kind of `InputCoding` that makes inputs of raw ones     (from version 2 on)
+    classes        null, or the names of the classes: texts, numbers or truth values    (from version 2 on)
+
+then the numbers of the coding; then for each network and each of its layers the weights' bits, inputs of a neuron one
+after the other, each neuron filled up with zeros to a whole byte, followed by thresholds (int32) or last biases;
+SHA-256 of all that. Little endian. A checksum does not say who wrote a file, so that every field is checked.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
+import math
 import struct
-import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NoReturn, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .signs import pad
+from .coding import FRACTION_BITS, InputCoding, Kind
+from .signs import Layer, pad
 
-__all__ = ["FILE_VERSION", "Layer", "Weights", "content_of", "parse", "read", "whole_file", "write"]
+__all__ = ["FILE_VERSION", "INT32_MAX", "MAGIC", "START", "Content", "coding_bytes", "parse", "read"]
 
-FILE_VERSION = 1
-"""Version of the file format that this module writes, and the only one it reads."""
+FILE_VERSION = 2
+"""Version of the file format that this module writes; it reads version 1, too."""
 
-_MAGIC = b"EBPACKED"
-_START = struct.Struct("<8sII")  # magic, version, length of the header
-_INT32_MAX = 2**31 - 1
+MAX_FRACTION_BITS = 24
 
-
-class Weights(NamedTuple):
-    """One network of binary weights.
-
-    :ivar signs: of each layer the weights -1 or +1, [n_in, n_out].
-    :ivar biases: of each layer real biases [n_out], or None for none.
-    """
-
-    signs: Sequence[NDArray[Any]]
-    biases: Sequence[NDArray[Any] | None]
+MAGIC = b"EBPACKED"
+START = struct.Struct("<8sII")  # magic, version, length of the header
+_FIELDS = {
+    1: {"shapes", "networks", "fraction_bits", "bias_dtype"},
+    2: {"shapes", "networks", "fraction_bits", "bias_dtype", "coding", "classes"},
+}
+_MAX_HEADER = 2**20
+INT32_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True, eq=False)
-class Layer:
-    """Rows of bits padded with zeros to 64-bit words [n_out, 8 words]; thresholds, or in the last layer biases."""
+class Content:
+    """What a file holds.
 
-    num_inputs: int
-    bits: NDArray[np.uint8]
-    numbers: NDArray[Any]
-    blocked: NDArray[np.uint8] | None  # as the kernel `nibbles` takes it
-
-    @property
-    def num_outputs(self) -> int:
-        """Number of rows."""
-        return len(self.bits)
-
-
-def content_of(networks: Sequence[Weights], fraction_bits: int | None) -> bytes:
-    """The file of one network or several of the same shape; see `packed.export_packed`.
-
-    :raises ValueError: if a weight is not -1 or +1, a bias is not finite, or shapes do not fit.
+    :ivar networks: layers of each network; all networks have the same shapes.
+    :ivar fraction_bits: None: inputs are -1 and +1; e: they are multiples of 2^-e.
+    :ivar coding: what makes such inputs of raw ones, or None.
+    :ivar classes: names of the classes [C], or None.
+    :ivar num_bytes: size of the file.
     """
-    shapes, payload = None, []
-    dtype = _bias_dtype(networks)
-    for number, weights in enumerate(networks):
-        signs, biases = _checked(weights, f"network {number}")
-        if shapes is not None and [list(w.shape) for w in signs] != shapes:
-            raise ValueError(f"all networks of a file must have the shapes {shapes}, network {number} has others.")
-        shapes = [list(w.shape) for w in signs]
-        for i, (w, b) in enumerate(zip(signs, biases, strict=True)):
-            payload.append(np.packbits(w.T > 0, axis=1, bitorder="little").tobytes())
-            is_last = i == len(signs) - 1
-            scale = 2.0 ** (fraction_bits or 0) if i == 0 else 1.0
-            payload.append((b.astype(dtype) if is_last else _thresholds(b, scale)).tobytes())
-    header = {"shapes": shapes, "networks": len(networks), "fraction_bits": fraction_bits, "bias_dtype": dtype}
-    head = json.dumps(header, separators=(",", ":")).encode()
-    content = b"".join([_START.pack(_MAGIC, FILE_VERSION, len(head)), head, *payload])
-    return content + hashlib.sha256(content).digest()
+
+    networks: list[list[Layer]]
+    fraction_bits: int | None
+    coding: InputCoding | None
+    classes: NDArray[Any] | None
+    num_bytes: int
 
 
-def _bias_dtype(networks: Sequence[Weights]) -> str:
-    last = [weights.biases[-1] for weights in networks if len(weights.biases)]
-    is_single = all(b is None or np.asarray(b).dtype == np.float32 for b in last)
-    return "<f4" if is_single else "<f8"
+def parse(content: bytes, path: Path) -> Content:
+    """What a file holds.
 
-
-def _checked(weights: Weights, what: str) -> tuple[list[NDArray[Any]], list[NDArray[Any]]]:
-    signs = [np.asarray(w) for w in weights.signs]
-    if not signs or len(signs) != len(weights.biases):
-        raise ValueError(
-            f"{what} needs at least one layer and as many biases as layers, got {len(signs)} and {len(weights.biases)}."
-        )
-    biases = []
-    for i, (w, b) in enumerate(zip(signs, weights.biases, strict=True)):
-        if w.ndim != 2 or 0 in w.shape or (i > 0 and w.shape[0] != signs[i - 1].shape[1]):
-            raise ValueError(f"signs of layer {i} of {what} must be [n_in, n_out] and fit, got {list(w.shape)}.")
-        if not np.all((w == 1) | (w == -1)):
-            raise ValueError(
-                f"weights of layer {i} of {what} must be -1 or +1, got others such as {w[(w != 1) & (w != -1)][0]}; "
-                "only networks of binary weights can be packed."
-            )
-        b = np.zeros(w.shape[1]) if b is None else np.asarray(b)
-        if b.shape != (w.shape[1],) or b.dtype.kind not in "iuf" or not np.all(np.isfinite(b)):
-            raise ValueError(f"biases of layer {i} of {what} must be {w.shape[1]} finite numbers, got {list(b.shape)}.")
-        biases.append(b)
-    return signs, biases
-
-
-def _thresholds(b: NDArray[Any], scale: float) -> NDArray[np.int32]:
-    """The least integer sum with sum / scale + b >= 0. Sums are below 2^31, so larger thresholds act alike."""
-    exact = np.ceil(-b.astype(np.float64) * scale)  # scale is a power of two
-    return np.clip(exact, -_INT32_MAX, _INT32_MAX).astype("<i4")
-
-
-@contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
-    """A path beside `path` to write to; what is there at the end of the `with` statement becomes `path`.
-
-    After an error `path` is as it was before.
+    :param content: of :func:`read`. :param path: for messages.
+    :raises ValueError: if header and content do not fit.
     """
-    temporary = path.with_name(f".tmp-{uuid.uuid4().hex[:8]}-{path.name}")
     try:
-        yield temporary
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        return _parsed(content)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is not a packed network that this program can read ({error}).") from error
 
 
-def write(path: Path, content: bytes) -> None:
-    """Write all of a file or nothing."""
-    with whole_file(path) as temporary, open(temporary, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+def _parsed(content: bytes) -> Content:
+    _, version, length = START.unpack_from(content)
+    start = START.size + length
+    if length > _MAX_HEADER or start + 32 > len(content):
+        raise ValueError(f"its header has {length} bytes")
+    header = json.loads(content[START.size : start].decode(), parse_constant=_no_constant)
+    if not isinstance(header, dict) or set(header) != _FIELDS[version]:
+        raise ValueError(f"its header must have the fields {', '.join(sorted(_FIELDS[version]))}")
+    shapes = _shapes(header["shapes"])
+    count, bits, dtype = header["networks"], header["fraction_bits"], header["bias_dtype"]
+    kind = header.get("coding")
+    if not _is_whole(count, 1, len(content)):
+        raise ValueError(f"networks must be a number from 1 on, got {count!r:.40}")
+    if bits is not None and not _is_whole(bits, 0, MAX_FRACTION_BITS):
+        raise ValueError(f"fraction_bits must be null or from 0 to {MAX_FRACTION_BITS}, got {bits!r:.40}")
+    if dtype not in ("<f4", "<f8"):
+        raise ValueError(f"bias_dtype must be <f4 or <f8, got {dtype!r:.40}")
+    _check_kind(kind, bits)
+    classes = _classes(header.get("classes"), shapes[-1][1])
+    size = count * _num_bytes(shapes, int(dtype[2])) + 8 * _num_numbers(kind, shapes[0][0])
+    if start + size + 32 != len(content):
+        raise ValueError(f"{len(content)} bytes, its header says {start + size + 32}")
+    coding, start = _coding(kind, content, start, shapes[0][0])
+    networks = []
+    for _ in range(count):
+        layers, start = _layers(content, start, shapes, dtype)
+        networks.append(layers)
+    return Content(networks, bits, coding, classes, len(content))
+
+
+def _layers(content: bytes, start: int, shapes: Sequence[tuple[int, int]], dtype: str) -> tuple[list[Layer], int]:
+    """The layers of a network, and where the next one starts."""
+    layers = []
+    for i, (n_in, n_out) in enumerate(shapes):
+        row = -(-n_in // 8)
+        bits = np.frombuffer(content, np.uint8, row * n_out, start).reshape(n_out, row)
+        start += bits.nbytes
+        numbers = np.frombuffer(content, dtype if i == len(shapes) - 1 else "<i4", n_out, start)
+        start += numbers.nbytes
+        if n_in % 8 and np.any(bits[:, -1] >> (n_in % 8)):
+            raise ValueError("bits behind the weights of a neuron must be 0")
+        if not np.all(np.isfinite(numbers)) or (numbers.dtype.kind == "i" and np.any(numbers < -INT32_MAX)):
+            raise ValueError("its biases must be finite numbers")
+        layers.append(Layer(n_in, pad(bits), numbers))
+    return layers, start
+
+
+def _shapes(shapes: Any) -> list[tuple[int, int]]:
+    if not isinstance(shapes, list) or not shapes:
+        raise ValueError("shapes must list at least one layer")
+    for shape in shapes:
+        if not (isinstance(shape, list) and len(shape) == 2 and all(_is_whole(n, 1, INT32_MAX) for n in shape)):
+            raise ValueError(f"shapes must list pairs of positive numbers, got {shape!r:.40}")
+    for i in range(1, len(shapes)):
+        if shapes[i][0] != shapes[i - 1][1]:
+            raise ValueError(f"layer {i} must have as many inputs as the one before has outputs")
+    return [(n_in, n_out) for n_in, n_out in shapes]
+
+
+def _classes(names: Any, num_outputs: int) -> NDArray[Any] | None:
+    if names is None:
+        return None
+    if not isinstance(names, list) or len(names) != max(2, num_outputs):
+        raise ValueError(f"classes must be null or {max(2, num_outputs)} names")
+    kinds = {type(name) for name in names}
+    fits = kinds in ({str}, {bool}) or (kinds == {float} and all(map(math.isfinite, names)))
+    if not fits and not all(_is_whole(name, -(2**63), 2**63 - 1) for name in names):
+        raise ValueError("classes must all be texts, whole numbers, numbers or truth values")
+    if len(set(names)) < len(names):
+        raise ValueError("classes must differ from one another")
+    return np.array(names)
+
+
+def _is_whole(value: Any, low: int, high: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"its header holds {name}")
+
+
+def _num_bytes(shapes: Sequence[tuple[int, int]], bias_size: int) -> int:
+    """Size of one network."""
+    rows = sum(-(-n_in // 8) * n_out + 4 * n_out for n_in, n_out in shapes)
+    return rows + (bias_size - 4) * shapes[-1][1]
+
+
+# The numbers of a coding: for `common` and `centred` the factor of the columns that vary comes but once.
+
+
+def _check_kind(kind: Any, fraction_bits: int | None) -> None:
+    if kind is not None and kind not in get_args(Kind):
+        raise ValueError(f"coding must be null or one of {', '.join(get_args(Kind))}, got {kind!r:.40}")
+    wanted = {"raw": fraction_bits, None: fraction_bits, "sign": None}.get(kind, FRACTION_BITS)
+    if fraction_bits != wanted:
+        raise ValueError(f"fraction_bits must be {wanted} with the coding {kind}, got {fraction_bits}")
+
+
+def _num_numbers(kind: str | None, num_inputs: int) -> int:
+    sizes = {"scaled": num_inputs, "zscore": 2 * num_inputs, "sign": num_inputs}
+    of_bits = 1 + -(-num_inputs // 64)  # the factor, and which columns vary
+    return {**sizes, "common": of_bits, "centred": of_bits + num_inputs}.get(kind or "raw", 0)
+
+
+def coding_bytes(coding: InputCoding | None) -> bytes:
+    """The numbers of a coding as they stand in a file."""
+    if coding is None:
+        return b""
+    parts: list[NDArray[Any]] = [coding.mean.astype("<f8")] if coding.kind in ("zscore", "centred", "sign") else []
+    if coding.kind in ("scaled", "zscore"):
+        parts.append(coding.factor.astype("<f8"))
+    elif coding.kind in ("common", "centred"):
+        parts.append(coding.factor.max(keepdims=True).astype("<f8"))
+        parts.append(pad(np.packbits(coding.factor[None] > 0, axis=1, bitorder="little")))
+    return b"".join(part.tobytes() for part in parts)
+
+
+def _coding(kind: str | None, content: bytes, start: int, num_inputs: int) -> tuple[InputCoding | None, int]:
+    """The coding, and where the networks start."""
+    if kind is None:
+        return None, start
+    size = 8 * _num_numbers(kind, num_inputs)
+    num_means = num_inputs if kind in ("zscore", "centred", "sign") else 0
+    mean = np.frombuffer(content, "<f8", num_means, start) if num_means else np.zeros(num_inputs)
+    factor: NDArray[Any] = np.ones(num_inputs)
+    rest = start + 8 * num_means
+    if kind in ("scaled", "zscore"):
+        factor = np.frombuffer(content, "<f8", num_inputs, rest)
+    elif kind in ("common", "centred"):
+        mask = np.frombuffer(content, np.uint8, start + size - rest - 8, rest + 8)
+        varies = np.unpackbits(mask, count=num_inputs, bitorder="little")
+        factor = np.frombuffer(content, "<f8", 1, rest) * varies
+    if not (np.all(np.isfinite(mean)) and np.all(np.isfinite(factor)) and np.all(factor >= 0)):
+        raise ValueError("the numbers of its coding must be finite, and no factor negative")
+    return InputCoding(kind, mean, factor), start + size  # type: ignore[arg-type]
 
 
 def read(path: Path) -> bytes:
-    """The bytes of a file of this version whose checksum is right.
+    """The bytes of a file of a known version whose checksum is right.
 
     :raises ValueError: if it is missing, another kind of file, of another version, truncated or corrupt.
     """
     try:
+        if path.exists() and not path.is_file():
+            raise ValueError(f"{path} must be the file of a packed network, and is no file.")
         content = path.read_bytes()
     except OSError as error:
         raise ValueError(f"{path} cannot be read as a packed network ({error}).") from error
-    if content[: len(_MAGIC)] != _MAGIC[: len(content)] or not content:
-        raise ValueError(f"{path} is not a packed network: it starts with {content[:8]!r}, not with {_MAGIC!r}.")
-    if len(content) < _START.size:
+    if content[: len(MAGIC)] != MAGIC[: len(content)] or not content:
+        raise ValueError(f"{path} is not a packed network: it starts with {content[:8]!r}, not with {MAGIC!r}.")
+    if len(content) < START.size + 32:
         raise ValueError(f"{path} is truncated: {len(content)} bytes; export it again.")
-    version = _START.unpack_from(content)[1]
-    if version != FILE_VERSION:
+    version = START.unpack_from(content)[1]
+    if version not in _FIELDS:
         raise ValueError(
-            f"{path} is a packed network of version {version}, this program reads version {FILE_VERSION}; export it "
-            "again with this program, or read it with the one that wrote it."
+            f"{path} is a packed network of version {version}, this program reads versions 1 to {FILE_VERSION}; export "
+            "it again with this program, or read it with the one that wrote it."
         )
     if hashlib.sha256(content[:-32]).digest() != content[-32:]:
         raise ValueError(f"{path} is truncated or corrupt: its checksum does not match; export it again.")
     return content
-
-
-def parse(content: bytes, path: Path, *, blocked: bool) -> tuple[list[list[Layer]], int | None]:
-    """The layers of each network, and `fraction_bits`.
-
-    :param content: of :func:`read`. :param path: for messages.
-    :param blocked: also arrange weights as the compiled kernel takes them.
-    :raises ValueError: if header and content do not fit.
-    """
-    start = _START.size + _START.unpack_from(content)[2]
-    networks: list[list[Layer]] = []
-    try:
-        header = json.loads(content[_START.size : start])
-        shapes = [(int(n_in), int(n_out)) for n_in, n_out in header["shapes"]]
-        for _ in range(header["networks"]):
-            layers = []
-            for i, (n_in, n_out) in enumerate(shapes):
-                row = -(-n_in // 8)
-                packed = np.frombuffer(content, np.uint8, row * n_out, start).reshape(n_out, row)
-                start += packed.nbytes
-                is_last = i == len(shapes) - 1
-                numbers = np.frombuffer(content, header["bias_dtype"] if is_last else "<i4", n_out, start)
-                start += numbers.nbytes
-                is_packed_input = i > 0 or header["fraction_bits"] is None
-                layers.append(_layer(n_in, packed, numbers, blocked=blocked and is_packed_input))
-            networks.append(layers)
-        if start + 32 != len(content) or not networks:
-            raise ValueError(f"{len(content)} bytes, its header says {start + 32}")
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is not a packed network that this program can read ({error}).") from error
-    return networks, header["fraction_bits"]
-
-
-def _layer(num_inputs: int, packed: NDArray[np.uint8], numbers: NDArray[Any], *, blocked: bool) -> Layer:
-    kernel_weights = None
-    if blocked:
-        from . import popcount
-
-        if popcount.HAS_SHUFFLE:
-            kernel_weights = popcount.blocked(packed)
-    return Layer(num_inputs, pad(packed), numbers, kernel_weights)

@@ -1,21 +1,67 @@
-"""Products of rows of signs held as bits, by XNOR and bit counting, and of integers with such rows.
+"""Products of rows with signs: of signs by XNOR and bit counting, and of whole numbers by exact sums of floats.
 
-Rows are packed eight signs a byte, the first in the lowest bit, and padded with zeros to whole 64-bit words.
+Rows of signs are packed eight a byte, the first in the lowest bit, and padded with zeros to whole 64-bit words. Needs
+NumPy, and for speed Numba.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+import importlib.util
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse
 from numpy.typing import NDArray
 
-__all__ = ["exact_product", "pack_signs", "pad", "sign_products", "unpack_signs"]
+__all__ = ["HAS_NUMBA", "Layer", "Units", "exact_product", "is_sparse", "pack_signs", "pad", "sign_products", "units"]
+
+HAS_NUMBA = importlib.util.find_spec("numba") is not None
 
 _INT32_MAX = 2**31 - 1
 _FEW_ROWS = 16
+_LARGE_LAYER = 2**20
 _BLOCK_BYTES = 1 << 23
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """A layer of binary weights.
+
+    :ivar num_inputs: K, bits of a row in use.
+    :ivar bits: a row for each of the O neurons, padded with zeros to 64-bit words, [O, 8 words].
+    :ivar numbers: of each neuron the threshold, or in the last layer the bias, [O].
+    """
+
+    num_inputs: int
+    bits: NDArray[np.uint8]
+    numbers: NDArray[Any]
+
+    @property
+    def num_outputs(self) -> int:
+        """O."""
+        return len(self.bits)
+
+    @functools.cached_property
+    def floats(self) -> NDArray[np.float32]:
+        """The weights as numbers, [K, O], made when they are first used: 32 times the size of the bits."""
+        return np.ascontiguousarray(_signs(self.bits, self.num_inputs, np.float32).T)
+
+
+class Units(NamedTuple):
+    """Inputs as whole numbers of units.
+
+    :ivar values: [N, K], an array or a CSR matrix of float32 or float64 numbers.
+    :ivar largest: no row's absolute values add up to more.
+    """
+
+    values: Any
+    largest: float
+
+
+def is_sparse(X: Any) -> bool:
+    """Whether `X` is a sparse matrix of SciPy; it is not imported for that."""
+    return hasattr(X, "tocsr")
 
 
 def pack_signs(X: NDArray[Any]) -> NDArray[np.uint8]:
@@ -29,41 +75,105 @@ def pack_signs(X: NDArray[Any]) -> NDArray[np.uint8]:
     return pad(np.packbits(is_plus, axis=1, bitorder="little"))
 
 
+def pad(packed: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Rows of bytes filled up with zeros to whole 64-bit words."""
+    width = -(-packed.shape[1] // 8) * 8
+    if packed.shape[1] == width:
+        return np.ascontiguousarray(packed)
+    padded = np.zeros((len(packed), width), np.uint8)
+    padded[:, : packed.shape[1]] = packed
+    return padded
+
+
 def sign_products(
-    x: NDArray[np.uint8],
-    w: NDArray[np.uint8],
-    num_bits: int,
-    blocked: NDArray[np.uint8] | None = None,
-    engine: str = "numpy",
+    x: NDArray[np.uint8], layer: Layer, *, engine: str = "numpy", with_floats: bool = False
 ) -> NDArray[np.int32]:
     """Scalar products K - 2 popcount(x xor w) of all pairs of rows of K signs, [N, O].
 
     :param x: packed bits [N, 8 words]; their padding must be zero.
-    :param w: packed bits [O, 8 words], likewise.
-    :param num_bits: K, bits of a row in use.
-    :param blocked: `popcount.blocked(w)`, for the kernel that needs it.
     :param engine: "numba" or "numpy".
+    :param with_floats: NumPy may keep `layer.floats`, where they are faster than bits.
     """
-    out = np.empty((len(x), len(w)), np.int32)
+    out = np.empty((len(x), layer.num_outputs), np.int32)
     if len(x) == 0:
         return out
     if engine == "numba":
         from . import popcount
 
-        if blocked is None:
-            popcount.words(x.view(np.uint64), w.view(np.uint64), num_bits, out)
-        else:
-            popcount.nibbles(x, blocked, num_bits, out)
+        popcount.words(x.view(np.uint64), layer.bits.view(np.uint64), layer.num_inputs, out)
+        return out
+    is_small = layer.num_inputs * layer.num_outputs < _LARGE_LAYER
+    if with_floats and (is_small or len(x) >= _FEW_ROWS):
+        out[:] = _signs(x, layer.num_inputs, np.float32) @ layer.floats
     elif len(x) < _FEW_ROWS:
-        words = w.view(np.uint64)
+        words = layer.bits.view(np.uint64)
         for n, row in enumerate(x.view(np.uint64)):
-            out[n] = num_bits - 2 * _ones(words ^ row)
+            out[n] = layer.num_inputs - 2 * _ones(words ^ row)
     else:  # a float32 product is faster than NumPy's bit operations, and exact
-        signs = unpack_signs(x, num_bits, np.float32)
-        step = max(1, _BLOCK_BYTES // (4 * num_bits))
-        for o in range(0, len(w), step):
-            out[:, o : o + step] = signs @ unpack_signs(w[o : o + step], num_bits, np.float32).T
+        signs = _signs(x, layer.num_inputs, np.float32)
+        for some in _blocks(layer, 4):
+            out[:, some] = signs @ _signs(layer.bits[some], layer.num_inputs, np.float32).T
     return out
+
+
+def units(X: Any, fraction_bits: int) -> Units:
+    """Multiples of 2^-fraction_bits as whole numbers.
+
+    :param X: [N, K], an array of numbers or a SciPy sparse matrix.
+    :raises ValueError: if `X` has other values, or those of a row add up to 2^31 units of 2^-fraction_bits or more.
+    """
+    dtype: Any = np.float32 if X.dtype == np.float32 else np.float64
+    with np.errstate(over="ignore"):
+        if is_sparse(X):
+            q = X.tocsr().astype(dtype, copy=True)
+            q.data *= dtype(2.0**fraction_bits)
+            values, width = q.data, int(np.diff(q.indptr).max(initial=0))
+        else:
+            q = values = np.multiply(X, dtype(2.0**fraction_bits), dtype=dtype)
+            width = q.shape[1]
+    if not (values == np.rint(values)).all():  # NaN is caught here, infinity below
+        raise ValueError(
+            f"this network's inputs must be multiples of 2^-{fraction_bits}, got others; code them as it was trained."
+        )
+    largest = width * float(np.abs(values).max(initial=0))
+    if not largest < 2**24:
+        largest = float(abs(q).astype(np.float64).sum(axis=1).max())
+    if not largest <= _INT32_MAX:
+        raise ValueError(f"the inputs of a row must add up to less than 2^31 units of 2^-{fraction_bits}; scale them.")
+    return Units(q, largest)
+
+
+def exact_product(X: Units, layer: Layer, *, with_floats: bool = True) -> NDArray[np.int32]:
+    """Sums of whole numbers with signs, [N, O], by floats, which are exact below 2^24 (float32) or 2^53 (float64).
+
+    :param with_floats: may keep `layer.floats`; else they are made for each call, in blocks.
+    """
+    q, is_single = X.values, X.largest < 2**24
+    if is_single and with_floats:
+        return np.asarray(q.astype(np.float32, copy=False) @ layer.floats).astype(np.int32)
+    dtype: Any = np.float32 if is_single else np.float64
+    columns = np.unique(q.indices) if is_sparse(q) else None
+    q = q.astype(dtype, copy=False) if columns is None else q[:, columns].astype(dtype)
+    out = np.empty((q.shape[0], layer.num_outputs), np.int32)
+    for some in _blocks(layer, np.dtype(dtype).itemsize):
+        bits = layer.bits[some]
+        if columns is None:
+            signs = _signs(bits, layer.num_inputs, dtype)
+        else:
+            signs = 2 * ((bits[:, columns >> 3] >> (columns & 7)) & 1).astype(dtype) - 1
+        out[:, some] = q @ signs.T
+    return out
+
+
+def _blocks(layer: Layer, itemsize: int) -> list[slice]:
+    """Slices of outputs whose weights as numbers need few bytes."""
+    step = max(1, _BLOCK_BYTES // (itemsize * layer.num_inputs))
+    return [slice(o, o + step) for o in range(0, layer.num_outputs, step)]
+
+
+def _signs(packed: NDArray[np.uint8], num_bits: int, dtype: Any) -> NDArray[Any]:
+    """Rows of packed bits as -1 and +1, [O, K]."""
+    return 2 * np.unpackbits(packed, axis=1, count=num_bits, bitorder="little").astype(dtype) - 1
 
 
 def _ones(words: NDArray[np.uint64]) -> NDArray[np.int64]:
@@ -79,55 +189,3 @@ def _ones(words: NDArray[np.uint64]) -> NDArray[np.int64]:
     words *= np.uint64(0x0101010101010101)
     words >>= np.uint64(56)
     return words.sum(axis=1, dtype=np.int64)
-
-
-def unpack_signs(bits: NDArray[np.uint8], num_bits: int, dtype: Any) -> NDArray[Any]:
-    """Packed rows as -1 and +1, [rows, num_bits]."""
-    signs = np.unpackbits(bits, axis=1, count=num_bits, bitorder="little").astype(dtype)
-    signs *= 2
-    signs -= 1
-    return signs
-
-
-def exact_product(X: Any, w: NDArray[np.uint8], num_bits: int, fraction_bits: int) -> NDArray[np.int32]:
-    """2^fraction_bits X W' as integers, by products of floats, which are exact below 2^24 (float32) or 2^53 (float64).
-
-    :param X: multiples of 2^-fraction_bits, [N, K], an array or a SciPy sparse matrix.
-    :param w: packed bits of W, [O, 8 words].
-    :param num_bits: K.
-    :return: [N, O].
-    :raises ValueError: if `X` has other values, or those of a row add up to 2^31 units of 2^-fraction_bits or more.
-    """
-    is_sparse = scipy.sparse.issparse(X)
-    columns = np.unique(X.indices) if is_sparse else np.arange(num_bits)
-    q = (X[:, columns] if is_sparse else X).astype(np.float64) * 2.0**fraction_bits
-    values = q.data if is_sparse else q
-    if not np.array_equal(values, np.rint(values)):  # NaN and infinity are caught here, and below
-        raise ValueError(
-            f"this network's inputs must be multiples of 2^-{fraction_bits}, got others; code them as it was trained."
-        )
-    largest = float(abs(q).sum(axis=1).max()) if q.shape[0] and q.shape[1] else 0.0
-    if not largest <= _INT32_MAX:
-        raise ValueError(f"the inputs of a row must add up to less than 2^31 units of 2^-{fraction_bits}; scale them.")
-    dtype: Any = np.float32 if largest < 2**24 else np.float64
-    q = q.astype(dtype)
-    out = np.empty((X.shape[0], len(w)), np.int32)
-    step = max(1, _BLOCK_BYTES // (np.dtype(dtype).itemsize * max(1, len(columns))))
-    for o in range(0, len(w), step):
-        bits = w[o : o + step]
-        if is_sparse:
-            signs = 2 * ((bits[:, columns >> 3] >> (columns & 7)) & 1).astype(dtype) - 1
-        else:
-            signs = unpack_signs(bits, num_bits, dtype)
-        out[:, o : o + step] = q @ signs.T
-    return out
-
-
-def pad(packed: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Rows of bytes filled up with zeros to whole 64-bit words."""
-    width = -(-packed.shape[1] // 8) * 8
-    if packed.shape[1] == width:
-        return np.ascontiguousarray(packed)
-    padded = np.zeros((len(packed), width), np.uint8)
-    padded[:, : packed.shape[1]] = packed
-    return padded

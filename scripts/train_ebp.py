@@ -139,7 +139,12 @@ def new_comparison(flags: Flags, data: Rows) -> Comparison:
     X, labels = data.parts["all"]
     Y, _ = encode_labels(labels[:, 0], np.arange(len(data.class_names)))
     folds = data.folds(flags.num_folds)[: flags.max_folds]
-    options: dict[str, Any] = {"seed": flags.run.seed, "dataset": data.name, "export": flags.export}
+    options: dict[str, Any] = {
+        "seed": flags.run.seed,
+        "dataset": data.name,
+        "export": flags.export,
+        "classes": data.class_names or None,
+    }
     return Comparison(flags.comparison, X, Y, folds, prepare=data.filled, **options)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from ebp.coding import InputCoding, Kind, common_fraction_bits, fraction_bits, recommended
+from ebp.coding import InputCoding, Kind, Moments, common_fraction_bits, fraction_bits, recommended
 
 KINDS = get_args(Kind)
 
@@ -117,3 +117,24 @@ def test_common_fraction_bits() -> None:
 def test_recommended(X: np.ndarray) -> None:
     assert [recommended(name, X) for name in ("mnist", "spamassassin", "mine")] == ["common", "raw", "zscore"]
     assert recommended("mine", scipy.sparse.csr_matrix(X)) == "scaled"
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_moments_of_parts_are_those_of_all(sparse: bool, X: np.ndarray) -> None:
+    rows = scipy.sparse.csr_matrix(X) if sparse else X
+    parts = [Moments.of(rows[a:b]) for a, b in ((0, 1), (1, 20), (20, 50))]
+    found, expected = parts[0] + parts[1] + parts[2], Moments.of(rows)
+    assert found.num_rows == 50
+    np.testing.assert_allclose(found.mean, X.mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(found.var, X.var(axis=0), rtol=1e-10, atol=1e-15)
+    np.testing.assert_array_equal(found.varies, expected.varies)
+    np.testing.assert_array_equal(found.varies, X.std(axis=0) > 0)
+
+
+def test_a_column_far_from_zero_varies(rng: np.random.Generator) -> None:
+    """Seconds since 1970 within a minute: their squares differ by less than float64 can tell."""
+    X = 1.7e9 + rng.uniform(0, 60, size=(200, 1))
+    coded = InputCoding.fit("zscore", X).transform(X)
+    np.testing.assert_allclose(coded, (X - X.mean()) / X.std(), atol=2.0**-8)
+    parts = Moments.of(X[:1]) + Moments.of(X[1:2])
+    assert parts.varies.all()

@@ -1,6 +1,5 @@
-"""`ebp.packed` against float products of the same weights, for every engine; and files that have to be refused."""
+"""`ebp.packed` and `ebp.export` against float products of the same weights, for every engine, and against networks."""
 
-import hashlib
 import importlib.util
 import itertools
 from pathlib import Path
@@ -11,15 +10,9 @@ import pytest
 import scipy.sparse
 
 import ebp
-from ebp.packed import (
-    FILE_VERSION,
-    PackedNetwork,
-    Weights,
-    export_checked,
-    export_network,
-    export_packed,
-    sign_products,
-)
+from ebp.export import Weights, export_checked, export_network, export_packed, packed
+from ebp.packed import PackedNetwork
+from ebp.signs import Layer, sign_products, units
 
 ENGINES = [
     "numpy",
@@ -148,20 +141,27 @@ def test_vote(num_outputs: int, tmp_path: Path, rng: np.random.Generator) -> Non
     np.testing.assert_array_equal(packed.integers(X, 3), float_network(X, networks[3]))
 
 
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("num_words", [1, 3, 64])
-def test_both_compiled_kernels(num_words: int, rng: np.random.Generator) -> None:
-    """Counts above 255 and 31 bytes, where the byte counters are widened; all bits different; one row and many."""
-    popcount = pytest.importorskip("ebp.popcount")
+def test_products_of_signs(num_words: int, engine: str, rng: np.random.Generator) -> None:
+    """All bits different; one row and many; by bits and by floats."""
+    K = 64 * num_words
     for num_rows in (1, 8, 200):
         x = rng.integers(0, 256, size=(num_rows, 8 * num_words), dtype=np.uint8)
         w = rng.integers(0, 256, size=(45, 8 * num_words), dtype=np.uint8)
         w[7] = ~x[0]
-        expected = 64 * num_words - 2 * np.unpackbits(x[:, None] ^ w, axis=2).sum(axis=2, dtype=np.int64)
-        assert expected[0, 7] == -64 * num_words
-        for blocked in [None, *([popcount.blocked(w)] if popcount.HAS_SHUFFLE else [])]:
-            out = sign_products(x, w, 64 * num_words, blocked, "numba")
-            np.testing.assert_array_equal(out, expected)
-        np.testing.assert_array_equal(sign_products(x, w, 64 * num_words), expected)
+        expected = K - 2 * np.unpackbits(x[:, None] ^ w, axis=2).sum(axis=2, dtype=np.int64)
+        assert expected[0, 7] == -K
+        for with_floats in (False, True):
+            found = sign_products(x, Layer(K, w, np.zeros(45)), engine=engine, with_floats=with_floats)
+            np.testing.assert_array_equal(found, expected)
+
+
+def test_products_of_large_layers_by_numpy(rng: np.random.Generator) -> None:
+    """Of many weights NumPy counts bits for few rows."""
+    x, w = (rng.integers(0, 256, size=(n, 128), dtype=np.uint8) for n in (3, 1100))
+    expected = 1024 - 2 * np.unpackbits(x[:, None] ^ w, axis=2).sum(axis=2, dtype=np.int64)
+    np.testing.assert_array_equal(sign_products(x, Layer(1024, w, np.zeros(1100)), with_floats=True), expected)
 
 
 def test_size_of_the_file(tmp_path: Path, rng: np.random.Generator) -> None:
@@ -177,45 +177,6 @@ def test_size_of_the_file(tmp_path: Path, rng: np.random.Generator) -> None:
 def file(tmp_path: Path, rng: np.random.Generator) -> Path:
     export_packed(tmp_path / "net", random_network(rng, (30, 20, 1)))
     return tmp_path / "net"
-
-
-def test_truncated_files(file: Path) -> None:
-    content = file.read_bytes()
-    for length in range(len(content)):
-        file.write_bytes(content[:length])
-        with pytest.raises(ValueError, match=r"net is (truncated|not a packed network)"):
-            PackedNetwork.load(file)
-
-
-def test_corrupt_files(file: Path) -> None:
-    content = file.read_bytes()
-    for position in range(len(content)):
-        file.write_bytes(content[:position] + bytes([content[position] ^ 1]) + content[position + 1 :])
-        with pytest.raises(ValueError, match=r"corrupt|not a packed network|version"):
-            PackedNetwork.load(file)
-
-
-def test_foreign_file(file: Path) -> None:
-    np.savez(file.with_suffix(".npz"), a=1)
-    with pytest.raises(ValueError, match=r"net.npz is not a packed network: it starts with b'PK"):
-        PackedNetwork.load(file.with_suffix(".npz"))
-    with pytest.raises(ValueError, match="nothing cannot be read as a packed network"):
-        PackedNetwork.load(file.with_name("nothing"))
-
-
-def test_other_version(file: Path) -> None:
-    content = bytearray(file.read_bytes()[:-32])
-    content[8] = FILE_VERSION + 1
-    file.write_bytes(bytes(content) + hashlib.sha256(content).digest())
-    with pytest.raises(ValueError, match=f"is a packed network of version {FILE_VERSION + 1}, this program"):
-        PackedNetwork.load(file)
-
-
-def test_header_that_does_not_fit(file: Path) -> None:
-    content = file.read_bytes()[:-32].replace(b"[30,20]", b"[30,21]")
-    file.write_bytes(content + hashlib.sha256(content).digest())
-    with pytest.raises(ValueError, match="not a packed network that this program can read"):
-        PackedNetwork.load(file)
 
 
 def test_a_failed_export_leaves_the_old_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,6 +218,8 @@ def test_bad_calls(file: Path, rng: np.random.Generator) -> None:
         export_packed(file, random_network(rng, (3, 1)), random_network(rng, (4, 1)))
     with pytest.raises(ValueError, match="engine must be 'auto', 'numba' or 'numpy', got 'c'"):
         PackedNetwork.load(file, "c")
+    with pytest.raises(ValueError, match="biases of layer 0 of network 0 must be 2 finite"):
+        export_packed(file, Weights([np.ones((3, 2))], [np.zeros(3)]))
     packed = PackedNetwork.load(file)
     with pytest.raises(ValueError, match="must all be -1 or \\+1"):
         packed.integers(np.zeros((2, 30)))
@@ -276,7 +239,7 @@ def test_bad_calls(file: Path, rng: np.random.Generator) -> None:
 
 
 def test_without_numba(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("ebp.packed.HAS_NUMBA", False)
     assert PackedNetwork.load(file).engine == "numpy"
     with pytest.raises(ValueError, match="needs the package numba; `pip install numba`"):
         PackedNetwork.load(file, "numba")
@@ -337,7 +300,7 @@ def test_an_export_that_differs_gets_no_name(
     method = "vote" if num_votes else "scores"
     right = getattr(PackedNetwork, method)
     monkeypatch.setattr(
-        PackedNetwork, method, lambda *arguments: right(*arguments) + (np.arange(20) == 13)[:, None] * 1e-12
+        PackedNetwork, method, lambda *args, **kw: right(*args, **kw) + (np.arange(20) == 13)[:, None] * 1e-12
     )
     with pytest.raises(
         ValueError, match="1 of 20 rows differ: the inputs are too large for exact sums; use dtype=floa"
@@ -345,3 +308,100 @@ def test_an_export_that_differs_gets_no_name(
         export_checked(file, ebp.EBPNetwork((7, 5, 1)), X, num_votes=num_votes)
     assert file.read_bytes() == before
     assert list(file.parent.iterdir()) == [file]
+
+
+# Codings and names of classes
+
+
+@pytest.mark.parametrize("kind", ["raw", "scaled", "common", "zscore", "centred", "sign"])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_raw_inputs_and_names_of_classes(kind: str, engine: str, tmp_path: Path, rng: np.random.Generator) -> None:
+    """The coding in the file is bit for bit the one that was given, of columns that do not vary, too."""
+    X = rng.poisson(3.0, size=(60, 70)).astype(float)
+    X[:, 5] = 4.0
+    coding = ebp.InputCoding.fit(kind, X[:40])
+    network = random_network(rng, (70, 20, 3))
+    bits = 0 if kind == "raw" else None
+    export_packed(tmp_path / "net", network, fraction_bits=bits, coding=coding, classes=["a", "b", "ä"])
+    packed = PackedNetwork.load(tmp_path / "net", engine)
+    assert packed.coding is not None
+    X[:, 5] = rng.integers(0, 9, 60)
+    coded = coding.transform(X)
+    np.testing.assert_array_equal(packed.coding.transform(X), coded)
+    np.testing.assert_array_equal(packed.scores(X), packed.scores(coded, is_coded=True))
+    scores = float_network(coded * 256, network._replace(biases=[256 * np.asarray(network.biases[0]), None]))
+    np.testing.assert_array_equal(packed.integers(X), scores)
+    expected = np.array(["a", "b", "ä"])[np.argmax(packed.scores(X), axis=1)]
+    np.testing.assert_array_equal(packed.predict(X), expected)
+    if kind in ("raw", "scaled", "common"):
+        np.testing.assert_array_equal(packed.predict(scipy.sparse.csr_matrix(X)), expected)
+    with pytest.raises(ValueError, match="inputs must be finite, got NaN"):
+        packed.predict(np.where(np.arange(70) == 3, np.nan, X))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "names"),
+    [((4, 1), ["no", "yes"]), ((4, 1), [False, True]), ((4, 3), [7, -2, 2**40]), ((4, 3), [0.5, 1.0, 2.5])],
+)
+def test_names_of_any_kind(sizes: tuple[int, ...], names: list[Any], tmp_path: Path, rng: np.random.Generator) -> None:
+    network = random_network(rng, sizes)
+    export_packed(tmp_path / "net", network, classes=np.array(names))
+    packed = PackedNetwork.load(tmp_path / "net")
+    X = rng.choice([-1.0, 1.0], size=(50, 4))
+    scores = float_network(X, network) + np.asarray(network.biases[-1], np.float64)
+    number = (scores[:, 0] >= 0).astype(int) if sizes[-1] == 1 else scores.argmax(axis=1)
+    assert packed.classes is not None
+    assert packed.classes.dtype == np.array(names).dtype
+    np.testing.assert_array_equal(packed.predict(X), np.array(names)[number])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"classes": ["a"]}, "coding and classes must fit the network: .*classes must be null or 2 names"),
+        ({"classes": ["a", "a"]}, "classes must differ"),
+        ({"classes": ["a", 1.5]}, None),  # NumPy makes texts of both
+        ({"classes": [0.5, float("nan")]}, "classes must all be texts|holds NaN"),
+        ({"coding": ebp.InputCoding.fit("zscore", np.eye(3))}, "its header says"),
+    ],
+)
+def test_what_does_not_fit_is_not_written(
+    options: dict[str, Any], message: str | None, tmp_path: Path, rng: np.random.Generator
+) -> None:
+    if message is None:
+        export_packed(tmp_path / "net", random_network(rng, (4, 1)), **options)
+        return
+    with pytest.raises(ValueError, match=message):
+        export_packed(tmp_path / "net", random_network(rng, (4, 1)), **options)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("num_classes", [2, 3])
+def test_what_a_classifier_learns_can_be_exported(
+    sparse: bool, num_classes: int, tmp_path: Path, rng: np.random.Generator
+) -> None:
+    """A file takes the classifier's raw inputs, gives its labels, and agrees with EBP-D on every row."""
+    X = rng.poisson(1.0, size=(150, 12)) * 0.1  # not a multiple of a power of two
+    labels = np.array(["ape", "bee", "cow"])[np.digitize(X[:, 0], [0.05, 0.15][: num_classes - 1])]
+    inputs = scipy.sparse.csr_matrix(X) if sparse else X
+    model = ebp.EBPClassifier((10,), output="deterministic", random_state=1).fit(inputs[:100], labels[:100])
+    exported = export_checked(tmp_path / "net", model, inputs)
+    assert exported.num_rows == 150
+    file = PackedNetwork.load(tmp_path / "net")
+    np.testing.assert_array_equal(file.predict(inputs), model.predict(inputs))
+    np.testing.assert_array_equal(packed(model, num_votes=3).vote(inputs), packed(model, num_votes=3).vote(X))
+    with pytest.raises(ValueError, match="coding must not be given with a classifier"):
+        export_network(tmp_path / "other", model, coding=model.coding_)
+
+
+def test_units(rng: np.random.Generator) -> None:
+    """Whole numbers and the bound of their sums, dense and sparse."""
+    X = rng.integers(-30, 30, size=(7, 9)) / 4
+    for rows in (X, X.astype(np.float32), scipy.sparse.csr_matrix(X), scipy.sparse.csc_matrix(X)):
+        q, largest = units(rows, 2)
+        np.testing.assert_array_equal(q.toarray() if scipy.sparse.issparse(q) else q, 4 * X)
+        assert largest >= np.abs(4 * X).sum(axis=1).max()
+    big = np.full((1, 9), 2.0**22)
+    assert units(big, 0).largest == 9 * 2.0**22
+    assert units(np.zeros((0, 9)), 0).largest == 0

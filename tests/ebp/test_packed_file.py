@@ -1,0 +1,243 @@
+"""The file of a packed network: whatever its bytes are, it can only be loaded or refused."""
+
+import copy
+import hashlib
+import json
+import os
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ebp
+from ebp.export import Weights, export_packed
+from ebp.packed import FILE_VERSION, PackedNetwork
+
+START = struct.Struct("<8sII")
+
+
+def sealed(content: bytes) -> bytes:
+    """With the right checksum: what a stranger can write."""
+    return content + hashlib.sha256(content).digest()
+
+
+def header_of(content: bytes) -> dict[str, Any]:
+    length = START.unpack_from(content)[2]
+    header: dict[str, Any] = json.loads(content[START.size : START.size + length])
+    return header
+
+
+def with_header(content: bytes, header: Any, version: int = FILE_VERSION) -> bytes:
+    """Another header before the same numbers."""
+    length = START.unpack_from(content)[2]
+    head = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return sealed(START.pack(b"EBPACKED", version, len(head)) + head + content[START.size + length : -32])
+
+
+@pytest.fixture
+def file(tmp_path: Path, rng: np.random.Generator) -> Path:
+    """Two voting networks with a coding and names of classes."""
+    networks = [
+        Weights([rng.choice([-1, 1], (30, 20)), rng.choice([-1, 1], (20, 1))], [rng.normal(size=20), None])
+        for _ in range(2)
+    ]
+    coding = ebp.InputCoding.fit("zscore", rng.normal(size=(40, 30)))
+    export_packed(tmp_path / "net", *networks, coding=coding, classes=["no", "yes"])
+    return tmp_path / "net"
+
+
+def test_truncated_files(file: Path) -> None:
+    content = file.read_bytes()
+    for length in range(len(content)):
+        file.write_bytes(content[:length])
+        with pytest.raises(ValueError, match=r"net is (truncated|not a packed network)"):
+            PackedNetwork.load(file)
+
+
+def test_corrupt_files(file: Path) -> None:
+    content = file.read_bytes()
+    for position in range(len(content)):
+        file.write_bytes(content[:position] + bytes([content[position] ^ 1]) + content[position + 1 :])
+        with pytest.raises(ValueError, match=r"corrupt|not a packed network|version"):
+            PackedNetwork.load(file)
+
+
+def test_foreign_file(file: Path) -> None:
+    np.savez(file.with_suffix(".npz"), a=1)
+    with pytest.raises(ValueError, match=r"net.npz is not a packed network: it starts with b'PK"):
+        PackedNetwork.load(file.with_suffix(".npz"))
+    with pytest.raises(ValueError, match="nothing cannot be read as a packed network"):
+        PackedNetwork.load(file.with_name("nothing"))
+
+
+def test_other_version(file: Path) -> None:
+    content = bytearray(file.read_bytes()[:-32])
+    content[8] = FILE_VERSION + 1
+    file.write_bytes(bytes(content) + hashlib.sha256(content).digest())
+    with pytest.raises(ValueError, match=f"is a packed network of version {FILE_VERSION + 1}, this program"):
+        PackedNetwork.load(file)
+
+
+def test_header_that_does_not_fit_the_size(file: Path) -> None:
+    content = file.read_bytes()[:-32].replace(b"[[30,20],[20,1]]", b"[[30,21],[21,1]]")
+    file.write_bytes(content + hashlib.sha256(content).digest())
+    with pytest.raises(ValueError, match="not a packed network that this program can read"):
+        PackedNetwork.load(file)
+
+
+BAD_FIELDS: list[tuple[str, Any]] = [
+    ("shapes", []),
+    ("shapes", None),
+    ("shapes", [[30, 20], [21, 1]]),
+    ("shapes", [[30, 20, 1]]),
+    ("shapes", [["30", 20], [20, 1]]),
+    ("shapes", [[-30, 20], [20, 1]]),
+    ("shapes", [[30, 0], [0, 1]]),
+    ("shapes", [[2**62, 2**62], [2**62, 1]]),
+    ("shapes", [[30, True], [True, 1]]),
+    ("networks", 0),
+    ("networks", -1),
+    ("networks", 10**30),
+    ("networks", 2.0),
+    ("networks", "2"),
+    ("fraction_bits", "x"),
+    ("fraction_bits", -1),
+    ("fraction_bits", 25),
+    ("fraction_bits", 7),
+    ("fraction_bits", 8.0),
+    ("fraction_bits", True),
+    ("bias_dtype", "O"),
+    ("bias_dtype", "<f2"),
+    ("bias_dtype", ["<f4"]),
+    ("coding", "log"),
+    ("coding", {"kind": "zscore"}),
+    ("coding", None),
+    ("coding", "scaled"),
+    ("coding", "sign"),
+    ("classes", []),
+    ("classes", ["a"]),
+    ("classes", ["a", "b", "c"]),
+    ("classes", ["a", "a"]),
+    ("classes", ["a", 1]),
+    ("classes", [1, 2**70]),
+    ("classes", [[], []]),
+    ("classes", "ab"),
+    ("extra", 1),
+]
+
+
+@pytest.mark.parametrize(("field", "value"), BAD_FIELDS, ids=str)
+def test_every_field_is_checked(field: str, value: Any, file: Path) -> None:
+    content = file.read_bytes()
+    file.write_bytes(with_header(content, header_of(content) | {field: value}))
+    with pytest.raises(ValueError, match="net is not a packed network that this program can read"):
+        PackedNetwork.load(file)
+
+
+@pytest.mark.parametrize("field", ["shapes", "networks", "fraction_bits", "bias_dtype", "coding", "classes"])
+def test_no_field_may_be_missing(field: str, file: Path) -> None:
+    content = file.read_bytes()
+    header = header_of(content)
+    del header[field]
+    file.write_bytes(with_header(content, header))
+    with pytest.raises(ValueError, match="its header must have the fields"):
+        PackedNetwork.load(file)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [b"", b"{", b"null", b"[]", b"\xff", b"[" * 100_000, b'{"shapes": NaN}', b"9" * 5000, b"{}" + b" " * 2**21],
+    ids=lambda header: repr(header[:12]),
+)
+def test_headers_that_are_none(header: bytes, file: Path) -> None:
+    file.write_bytes(with_header(file.read_bytes(), header))
+    with pytest.raises(ValueError, match="net is not a packed network that this program can read"):
+        PackedNetwork.load(file)
+
+
+def test_a_header_that_is_longer_than_the_file(file: Path) -> None:
+    file.write_bytes(sealed(START.pack(b"EBPACKED", FILE_VERSION, 2**32 - 1) + b"{}"))
+    with pytest.raises(ValueError, match="its header has 4294967295 bytes"):
+        PackedNetwork.load(file)
+
+
+@pytest.mark.parametrize(
+    ("place", "what"),
+    [(0, "numbers of its coding"), (8 * 30, "numbers of its coding"), (-32 - 8, "biases must be finite")],
+)
+def test_numbers_that_are_none(place: int, what: str, file: Path) -> None:
+    """NaN as a mean, as a factor, and as the bias of the last network."""
+    content = bytearray(file.read_bytes())
+    start = START.size + START.unpack_from(content)[2] + place if place >= 0 else len(content) + place
+    content[start : start + 8] = struct.pack("<d", float("nan"))
+    file.write_bytes(sealed(bytes(content[:-32])))
+    with pytest.raises(ValueError, match=what):
+        PackedNetwork.load(file)
+
+
+def test_bits_behind_the_weights(file: Path) -> None:
+    """They would be counted."""
+    content = bytearray(file.read_bytes())
+    first = START.size + START.unpack_from(content)[2] + 2 * 8 * 30
+    content[first + 3] |= 0x80  # of 30 inputs the last byte has six
+    file.write_bytes(sealed(bytes(content[:-32])))
+    with pytest.raises(ValueError, match="bits behind the weights of a neuron must be 0"):
+        PackedNetwork.load(file)
+
+
+def mutated(value: Any, rng: np.random.Generator) -> Any:
+    """Some part of a header replaced."""
+    junk = [None, True, -1, 0, 1, 3, 2**31, 2**64, 1.5, "", "zscore", "<f8", [], [1], [[1, 1]], {}, {"a": 1}]
+    if isinstance(value, (dict, list)) and value and rng.random() < 0.8:
+        value = copy.copy(value)
+        key = list(value)[rng.integers(len(value))] if isinstance(value, dict) else int(rng.integers(len(value)))
+        value[key] = mutated(value[key], rng)
+        return value
+    return junk[rng.integers(len(junk))]
+
+
+def test_fuzz(file: Path, rng: np.random.Generator) -> None:
+    """Changed headers and changed bytes, all with a right checksum: refused by ValueError, or loaded and of use."""
+    content, loaded = file.read_bytes(), 0
+    for _ in range(1500):
+        if rng.random() < 0.5:
+            version = int(rng.choice([1, FILE_VERSION]))
+            changed = with_header(content, mutated(header_of(content), rng), version)
+        else:
+            changed = bytearray(content[:-32])
+            for place in rng.integers(len(changed), size=rng.integers(1, 4)):
+                changed[place] = rng.integers(256)
+            if rng.random() < 0.2:
+                changed = changed[: rng.integers(len(changed))]
+            changed = sealed(bytes(changed))
+        file.write_bytes(changed)
+        try:
+            network = PackedNetwork.load(file, "numpy")
+        except ValueError:
+            continue
+        loaded += 1
+        assert network.predict(np.zeros((2, network.layer_sizes[0])), is_coded=network.fraction_bits is not None).shape
+    assert 0 < loaded < 1500
+
+
+def test_files_of_version_1_are_read(file: Path, rng: np.random.Generator) -> None:
+    """They had neither coding nor classes."""
+    network = Weights([rng.choice([-1, 1], (9, 1))], [np.zeros(1)])
+    export_packed(file, network, fraction_bits=0)
+    X = rng.integers(-9, 9, size=(20, 9))
+    expected = PackedNetwork.load(file).predict(X)
+    header = header_of(file.read_bytes())
+    del header["coding"], header["classes"]
+    file.write_bytes(with_header(file.read_bytes(), header, version=1))
+    found = PackedNetwork.load(file)
+    assert (found.coding, found.classes) == (None, None)
+    np.testing.assert_array_equal(found.predict(X), expected)
+
+
+def test_what_is_no_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path, tmp_path / "pipe"):
+        with pytest.raises(ValueError, match="is no file"):
+            PackedNetwork.load(path)
