@@ -1,0 +1,170 @@
+"""What trains and samples, as functions of the number of steps: small, and made anew by each call of a maker.
+
+`LOOPS` has every compiled function that makes many steps in one call, by its name (see `compiled`); `STEPS` those that
+are called once for each step; `ONCE` says why the others make none.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import keras
+import numpy as np
+import scipy.sparse
+import tensorflow as tf
+
+import compression
+import darn
+import ebp
+import gpflow_deep
+from compression.classification import Examples
+from compression.codebook import codebook, fine_tune
+from compression.training import epoch_function
+from darn.training import Trainer as DARNTrainer
+from ebp.backpropagation import Backpropagation
+from experiment.run import devices
+from rbm_tracking import ais, learning, rbm, tempering
+from rbm_tracking.training import Trainer as RBMTrainer
+from tests.examples import bits, normal, signs
+
+SEED = tf.constant([3, 4])
+B = 4
+
+Loop = Callable[[int], Any]
+
+
+def darn_steps() -> Loop:
+    model = darn.DARN(darn.DARNConfig(visible=6, hidden=(4,)))
+    trainer = DARNTrainer(model, darn.TrainingConfig(), num_data=20)
+    return lambda count: trainer.advance(bits(20, 6), np.zeros([count, B], int), SEED)
+
+
+def rbm_state() -> tuple[Any, np.ndarray]:
+    data = bits(20, 6).astype(np.uint8)
+    start = rbm.initial_rbm(4, seed=SEED, data=data)
+    return learning.initial_state(start, tempering.linear_ladder(3), 4, seed=SEED, data=data), data
+
+
+def rbm_updates() -> Loop:
+    state, data = rbm_state()
+    trainer = RBMTrainer(state, learning.SMLConfig(), jit_compile=False)
+    return lambda count: trainer.advance(data, np.zeros([count, B], int), SEED)
+
+
+def rbm_rounds() -> Loop:
+    state, _ = rbm_state()
+    arguments = state.rbm, state.chains, state.ladder.beta, 1
+    return lambda count: tempering.sample(*arguments, burn_in=count, thin=count, seed=SEED, jit_compile=False)
+
+
+def ais_temperatures() -> Loop:
+    model = rbm_state()[0].rbm
+    return lambda count: ais.ais(model, ais.linear_schedule(count), seed=SEED, jit_compile=False)
+
+
+def ebp_pass(batch_size: int = B, *, is_sparse: bool = False, jit_compile: bool = False) -> Loop:
+    network = ebp.EBPNetwork((5, 4, 1), head="binary")
+
+    def run(count: int) -> None:
+        X, Y = normal(batch_size * count, 5), signs(batch_size * count, 1)
+        options: dict[str, Any] = {} if is_sparse else {"jit_compile": jit_compile}
+        ebp.fit_epoch(network, scipy.sparse.csr_matrix(X) if is_sparse else X, Y, batch_size=batch_size, **options)
+
+    return run
+
+
+def ebp_stream() -> Loop:
+    network = ebp.EBPNetwork((5, 4, 1), head="binary")
+    arrays = normal(100, 5).astype(np.float32), signs(100, 1)
+    return lambda count: ebp.fit_stream(network, tf.data.Dataset.from_tensor_slices(arrays).batch(B), max_steps=count)
+
+
+def backpropagation() -> Loop:
+    def run(count: int) -> None:
+        X = normal(10 * count, 5).astype(np.float32)
+        rival = Backpropagation((5, 4, 1), [0.1], X, batch_size=10)
+        rival.fit_epoch(X, signs(10 * count, 1), seed=0, epoch=0)
+
+    return run
+
+
+@functools.cache
+def compression_epoch(count: int) -> Callable[[], Any]:
+    model = compression.compress(keras.Sequential([keras.Input([5]), keras.layers.Dense(3)]), num_train=B * count)
+    optimizer = keras.optimizers.SGD(0.1)
+    optimizer.build(model.trainable_variables)
+    labels = tf.constant(np.arange(B * count) % 3, tf.int32)
+    rows = Examples(tf.constant(normal(B * count, 5), tf.float32), labels)
+    options: dict[str, Any] = {"learning_rate": lambda step: 0.1, "kl_weight": lambda step: 1.0}
+    run = epoch_function(model, optimizer, rows, batch_size=B, **options)
+    return lambda: run(SEED, tf.constant(0))
+
+
+def tuned_centres() -> Loop:
+    book = codebook(normal(6, 3), 4)
+    return lambda count: fine_tune([book], lambda kernels, step: tf.reduce_sum(kernels[0] ** 2), steps=count)
+
+
+LOOPS: dict[str, Callable[[], Loop]] = {
+    "compression.codebook.fine_tune.<locals>.run": tuned_centres,
+    "compression.training.epoch_function.<locals>.run_steps": lambda: lambda count: compression_epoch(count)(),
+    "darn.training.Trainer.compiled_steps.<locals>.run": darn_steps,
+    "ebp.backpropagation._compiled_loop.<locals>.loop": backpropagation,
+    "ebp.loops.dense_epoch.<locals>.epoch": ebp_pass,
+    "ebp.loops.sparse_epoch.<locals>.epoch": partial(ebp_pass, is_sparse=True),
+    "ebp.loops.stream_epoch.<locals>.stream": ebp_stream,
+    "ebp.online.online_epoch.<locals>.epoch": partial(ebp_pass, 1, jit_compile=True),
+    "rbm_tracking.ais._chunk": ais_temperatures,
+    "rbm_tracking.learning.compiled_updates.<locals>.run": rbm_updates,
+    "rbm_tracking.tempering.sample.<locals>.rounds": rbm_rounds,
+}
+
+
+def dgp_steps(batch_size: int = 20) -> Loop:
+    X, Y = normal(20, 2), normal(20, 1)
+    trainer = gpflow_deep.Trainer(gpflow_deep.paper2017(X, Y, 2, num_inducing=5))
+    everything = tf.constant(X), tf.constant(Y)
+    minibatch = X[:batch_size], Y[:batch_size]
+    is_whole = batch_size == len(X)
+    batch_at = lambda step: everything if is_whole else tuple(map(tf.constant, minibatch))  # noqa: E731
+    return lambda count: trainer.advance(batch_at, 0, count, SEED)
+
+
+def replica_steps() -> Loop:
+    weights, batch = tf.Variable(tf.zeros([5])), tf.constant(normal(20, 5), tf.float32)
+
+    def loss(batch: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+        return tf.reduce_mean((tf.linalg.matvec(batch, weights) - 1.0) ** 2), {}
+
+    step = devices.make_train_step(None, loss, keras.optimizers.Adam(), [weights])
+    return lambda count: [step(batch, SEED) for _ in range(count)]
+
+
+def dgp_losses() -> Loop:
+    X, Y = normal(20, 2), normal(20, 1)
+    data = tf.constant(X), tf.constant(Y)
+    closure = gpflow_deep.paper2017(X, Y, 2, num_inducing=5).training_loss_closure(data, seed=SEED)
+    return lambda count: [closure() for _ in range(count)]
+
+
+STEPS: dict[str, Callable[[], Loop]] = {
+    "experiment.run.devices.make_train_step.<locals>.step": replica_steps,
+    "gpflow_deep.deep_gp.DeepGP.training_loss_closure.<locals>.closure": dgp_losses,
+    "gpflow_deep.training.make_train_step.<locals>.step": dgp_steps,
+}
+
+ONCE = {
+    "darn.description_length.compiled_code_lengths.<locals>.<lambda>": "a part of the rows of an evaluation",
+    "darn.likelihood._compiled_importance.<locals>.run": "a part of the rows of an evaluation",
+    "darn.likelihood.exact_log_likelihood.<locals>.block": "a part of the rows of an evaluation",
+    "darn.sampling.Sampler.__init__.<locals>.<lambda>": "all draws",
+    "ebp.network._compiled_moments.<locals>.moments": "a part of the rows of a prediction",
+    "gpflow_deep.deep_gp.DeepGP.training_loss_closure.<locals>.loss": "takes its rows from an iterator of the host",
+    "gpflow_deep.keras.prediction.Predictor._outputs": "a part of the rows of a prediction",
+    "gpflow_deep.predictor.Predictor.__init__.<locals>.moments": "a part of the rows of a prediction",
+    "gpflow_deep.training._distributed_step.<locals>.step": "of several devices: their rows come from the host",
+    "rbm_tracking.exact._block": "a part of the sum",
+}
