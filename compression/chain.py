@@ -6,36 +6,11 @@ import keras
 
 from .base import BayesianLayer
 from .layers import BayesianConv2D, BayesianDense
-from .select_inputs import SelectInputs
+from .supported import DROPOUT, STORED, activation_name, problem
 
-__all__ = ["ELEMENTWISE", "POOLING", "Link", "chain", "is_convolution", "is_elementwise", "is_weighted", "walk"]
+__all__ = ["Link", "chain", "is_convolution", "is_elementwise", "is_weighted", "walk"]
 
-ELEMENTWISE = (keras.layers.Activation, keras.layers.ReLU, keras.layers.LeakyReLU, keras.layers.ELU)
-POOLING = (
-    keras.layers.MaxPooling2D,
-    keras.layers.AveragePooling2D,
-    keras.layers.GlobalAveragePooling2D,
-    keras.layers.GlobalMaxPooling2D,
-)
 _WEIGHTED = (keras.layers.Dense, keras.layers.Conv2D)
-_OTHERS = (keras.layers.Flatten, keras.layers.Softmax, keras.layers.Dropout, SelectInputs)
-_ELEMENTWISE_FUNCTIONS = [
-    "linear",
-    "relu",
-    "relu6",
-    "leaky_relu",
-    "elu",
-    "selu",
-    "gelu",
-    "silu",
-    "sigmoid",
-    "hard_sigmoid",
-    "tanh",
-    "softplus",
-    "softsign",
-    "exponential",
-    "mish",
-]
 
 
 class Link(NamedTuple):
@@ -109,24 +84,17 @@ def is_elementwise(layer: keras.layers.Layer) -> bool:
     """Whether the activation of `layer` acts on each feature alone, as far as is known."""
     if isinstance(layer, keras.layers.Softmax):
         return False
-    activation = getattr(layer, "activation", None)
-    return activation is None or getattr(activation, "__name__", "") in _ELEMENTWISE_FUNCTIONS
+    name = activation_name(layer)
+    return name is None or name not in ("", "softmax")
 
 
 def _check(layer: keras.layers.Layer, also: tuple[type, ...]) -> None:
-    supported = (*_WEIGHTED, *ELEMENTWISE, *POOLING, *_OTHERS, *also)
+    supported = (*STORED, *DROPOUT, *also)
     if type(layer) not in supported and not isinstance(layer, BayesianDense | BayesianConv2D):
         names = ", ".join(kind.__name__ for kind in supported)
         raise ValueError(
             f"the layer {layer.name} ({type(layer).__name__}) cannot be compressed; supported are {names} and "
             f"the Bayesian layers."
         )
-    settings: dict[str, tuple[Any, Any]] = {
-        "data_format": ("channels_last", getattr(layer, "data_format", "channels_last")),
-        "groups": (1, getattr(layer, "groups", 1)),
-        "dilation_rate": ((1, 1), getattr(layer, "dilation_rate", (1, 1))),
-        "lora_rank": (None, getattr(layer, "lora_rank", None)),
-    }
-    for name, (required, got) in settings.items():
-        if got != required:
-            raise ValueError(f"the layer {layer.name} has {name}={got}; only {name}={required} can be compressed.")
+    if found := problem(layer):
+        raise ValueError(f"the layer {layer.name} {found}.")

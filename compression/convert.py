@@ -9,6 +9,7 @@ import numpy as np
 from .base import BayesianLayer
 from .chain import Link, chain, is_convolution, is_weighted
 from .layers import Conv2DGHS, Conv2DGNJ, Conv2DSVD, DenseGHS, DenseGNJ, DenseSVD
+from .supported import DROPOUT
 
 __all__ = ["compress"]
 
@@ -61,7 +62,7 @@ def compress(
     folded = _folded_weights(links)
     layers = [keras.Input(links[0].input_shape[1:], dtype=model.inputs[0].dtype)]
     for index, (layer, _) in enumerate(links):
-        if isinstance(layer, keras.layers.BatchNormalization | keras.layers.Dropout):
+        if isinstance(layer, (keras.layers.BatchNormalization, *DROPOUT)):
             continue
         if not is_weighted(layer):
             layers.append(type(layer).from_config(layer.get_config()))
@@ -106,7 +107,7 @@ def _folded_weights(links: list[Link]) -> dict[str, tuple[np.ndarray, np.ndarray
                     f"Dense or Conv2D layer without an activation directly, and to normalise the last axis."
                 )
             weights[previous.name] = _fold(layer, *weights[previous.name])
-        elif not isinstance(layer, keras.layers.Dropout):
+        elif not isinstance(layer, DROPOUT):
             previous = None
     for name, arrays in weights.items():
         if not all(np.all(np.isfinite(array)) for array in arrays):

@@ -23,6 +23,7 @@ __all__ = [
     "encode",
     "encode_adaptive",
     "entropy_bits",
+    "most_values",
 ]
 
 MAX_LENGTH = 15
@@ -99,6 +100,8 @@ def decode(stream: bytes, lengths: ArrayLike, count: int) -> NDArray[np.int64]:
         if stream:
             raise ValueError(f"a code of one symbol has an empty stream, got {len(stream)} bytes.")
         return np.full(count, used[0], np.int64)
+    if count > 8 * len(stream):
+        raise ValueError(f"the stream of {len(stream)} bytes is too short for {count} symbols of at least one bit.")
     table = np.zeros(2**MAX_LENGTH, np.int64)  # 15 bits of the stream -> symbol
     for symbol, word in zip(used, _words(L)[used], strict=True):
         shift = MAX_LENGTH - L[symbol]
@@ -137,9 +140,18 @@ def decode_adaptive(stream: bytes, count: int) -> NDArray[np.int64]:
     """The `count` integers of a stream that :func:`encode_adaptive` wrote, [count].
 
     Any stream has a meaning, so damage has to be found by a checksum.
+
+    :raises ValueError: if the stream is far too short for so many, see :func:`most_values`.
     """
+    if count > most_values(stream):
+        raise ValueError(f"the stream of {len(stream)} bytes is too short for {count} numbers.")
     coder = _Decoder(stream)
-    return np.array([_code_integer(coder, None) for _ in range(count)], np.int64)
+    return np.fromiter((_code_integer(coder, None) for _ in range(count)), np.int64, count)
+
+
+def most_values(stream: bytes) -> int:
+    """How many integers a stream of this length may have: those of which each decision was the most likely one."""
+    return _MAX_COUNT * (8 * len(stream) + 32)
 
 
 class _Coder:

@@ -13,6 +13,11 @@ from compression.codebook import Codebook
 __all__ = ["Kernel", "Raw", "Reader", "kernel_bytes", "leb", "read_kernel"]
 
 
+_BLOCK = 1 << 16
+MAX_BITS = 31
+"""Exponent and significant bits of a fixed-point number together, at most."""
+
+
 class Raw(NamedTuple):
     """Weights as they are, float32."""
 
@@ -35,7 +40,7 @@ def kernel_bytes(code: Kernel, entropy_coded: bool) -> bytes:
         head = bytes([code.significant, code.exponent])
         choices = [b"\1" + head + _packed(unsigned, code.bits)]
         if entropy_coded:
-            choices.append(b"\4" + head + _with_length(entropy_coding.encode_adaptive(code.integers)))
+            choices += [b"\4" + head + _with_length(stream) for stream in _adaptive(code.integers)]
         return min(choices, key=len)
     k = len(code.centres)
     head = bytes([k - 1]) + code.centres.astype("<f2").tobytes()
@@ -45,8 +50,8 @@ def kernel_bytes(code: Kernel, entropy_coded: bool) -> bytes:
         words = entropy_coding.encode(code.indices, lengths)
         choices.append(b"\3" + head + _packed(lengths, 4) + _with_length(words))
         mode = int(np.argmax(code.counts))
-        differences = entropy_coding.encode_adaptive(code.indices.astype(np.int64) - mode)
-        choices.append(b"\5" + head + bytes([mode]) + _with_length(differences))
+        differences = code.indices.astype(np.int64) - mode
+        choices += [b"\5" + head + bytes([mode]) + _with_length(stream) for stream in _adaptive(differences)]
     return min(choices, key=len)
 
 
@@ -61,6 +66,8 @@ def read_kernel(reader: "Reader", shape: tuple[int, ...]) -> NDArray[np.float32]
         return reader.array("f4", count).reshape(shape)
     if scheme in (1, 4):
         significant, exponent = reader.take(2)
+        if significant + exponent > MAX_BITS:
+            raise ValueError(f"fixed-point numbers have 1 + {exponent} + {significant} bits")
         if scheme == 1:
             integers = reader.packed(count, 1 + exponent + significant) - 2 ** (exponent + significant)
         else:
@@ -81,6 +88,12 @@ def read_kernel(reader: "Reader", shape: tuple[int, ...]) -> NDArray[np.float32]
     if np.any((indices < 0) | (indices >= k)):
         raise ValueError("an index is outside of its codebook")
     return centres.astype(np.float32)[indices].reshape(shape)
+
+
+def _adaptive(values: NDArray[Any]) -> list[bytes]:
+    """The stream of these integers; none if it were so short that a reader would not trust it."""
+    stream = entropy_coding.encode_adaptive(values)
+    return [stream] if values.size <= entropy_coding.most_values(stream) else []
 
 
 def _with_length(stream: bytes) -> bytes:
@@ -133,6 +146,13 @@ class Reader:
             if shift > 35:
                 raise ValueError("a number is too long")
 
+    def at_most(self, limit: int, what: str) -> int:
+        """The next number, if it is not above a limit."""
+        value = self.integer()
+        if value > limit:
+            raise ValueError(f"it has {value} {what}, and {limit} are possible")
+        return value
+
     def digits(self, *counts: int) -> list[int]:
         """The flags of `_pair_and_flags`."""
         number, digits = self.integer(), []
@@ -144,13 +164,18 @@ class Reader:
         return digits
 
     def array(self, kind: str, count: int) -> NDArray[Any]:
-        """Floats, "f2" or "f4", little-endian."""
+        """Floats, "f2", "f4" or "f8", little-endian."""
         return np.frombuffer(self.take(int(kind[1]) * count), f"<{kind}").astype(kind)
 
     def packed(self, count: int, width: int) -> NDArray[np.int64]:
         """Unsigned integers of `width` bits."""
-        bits = np.unpackbits(np.frombuffer(self.take(-(-count * width // 8)), np.uint8))[: count * width]
-        return bits.reshape(count, width).astype(np.int64) @ (1 << np.arange(width - 1, -1, -1))
+        content, values = np.frombuffer(self.take(-(-count * width // 8)), np.uint8), np.zeros(count, np.int64)
+        powers = 1 << np.arange(width - 1, -1, -1)
+        for start in range(0, count if width else 0, _BLOCK):  # of whole bytes
+            stop = min(start + _BLOCK, count)
+            bits = np.unpackbits(content[start * width // 8 : -(-stop * width // 8)])[: (stop - start) * width]
+            values[start:stop] = bits.reshape(-1, width) @ powers
+        return values
 
     def finish(self) -> None:
         """Refuse what is left over."""

@@ -20,10 +20,11 @@ import numpy as np
 import tensorflow as tf
 
 from .base import BayesianLayer, bayesian_layers
-from .chain import ELEMENTWISE, Link, chain, is_convolution, is_elementwise, is_weighted
+from .chain import Link, chain, is_convolution, is_elementwise, is_weighted
 from .cutting import IndexMaps, Kept, checked_kept, cut, role_of, units_of
 from .scales import PerWeight
 from .select_inputs import SelectInputs
+from .supported import DROPOUT, ELEMENTWISE
 from .thresholds import Thresholds, masks
 
 __all__ = ["Shrunk", "shrink", "shrink_bayesian", "shrink_details", "slice_bayesian"]
@@ -292,7 +293,7 @@ def _rebuild(
             offsets = np.arange(math.prod(input_shape[1:-1]))[:, None] * size
             present, origin, size = (offsets + present).ravel(), (offsets + origin).ravel(), size * len(offsets)
             layers.append(make(layer, 0))
-        elif not isinstance(layer, keras.layers.Dropout) or make is _resized:
+        elif not isinstance(layer, DROPOUT) or make is _resized:
             layers.append(make(layer, 0))
     select(origin)
     return keras.Sequential(layers, name=model.name)

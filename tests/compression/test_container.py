@@ -11,6 +11,7 @@ import pytest
 
 from compression import entropy_coding
 from compression.bits import fixed_point
+from compression.chain import chain as compressible
 from compression.codebook import codebook, nearest
 from compression.container import (
     FORMAT_VERSION,
@@ -23,7 +24,9 @@ from compression.container import (
     save_bcz,
     with_kernels,
 )
+from compression.kernel_coding import leb
 from compression.select_inputs import SelectInputs
+from compression.supported import ACTIVATIONS
 
 
 def set_random(model: keras.Model, rng: np.random.Generator) -> keras.Model:
@@ -127,7 +130,10 @@ def test_every_coding_is_used_where_it_is_shortest(tmp_path: Path, rng: np.rando
         np.testing.assert_array_equal(kernels_of(load_bcz(tmp_path / "n.bcz"))[0], kernel.values)
 
 
-def test_every_kind_of_layer_and_option_survives(tmp_path: Path, rng: np.random.Generator) -> None:
+@pytest.mark.parametrize("head", [keras.layers.GlobalAveragePooling2D, keras.layers.GlobalMaxPooling2D])
+def test_every_kind_of_layer_and_option_survives(
+    head: type[keras.Layer], tmp_path: Path, rng: np.random.Generator
+) -> None:
     layers = keras.layers
     model = keras.Sequential(
         [
@@ -136,10 +142,15 @@ def test_every_kind_of_layer_and_option_survives(tmp_path: Path, rng: np.random.
             layers.ReLU(),
             layers.AveragePooling2D((2, 1), strides=(1, 2), padding="same"),
             layers.SpatialDropout2D(0.1),
+            layers.Conv2D(30, 1, activation="mish"),
+            layers.LeakyReLU(0.15),
+            layers.GaussianNoise(0.1),
+            layers.ReLU(6.0, negative_slope=0.1, threshold=0.25),
             layers.Conv2D(300, 1),
             layers.Activation("elu"),
+            layers.ELU(0.7),
             layers.MaxPooling2D((3, 2)),
-            layers.GlobalAveragePooling2D(),
+            head(),
             layers.Flatten(),
             SelectInputs(list(range(0, 300, 7))),
             layers.Dense(130, activation="sigmoid", use_bias=False),
@@ -151,11 +162,35 @@ def test_every_kind_of_layer_and_option_survives(tmp_path: Path, rng: np.random.
     save_bcz(tmp_path / "n.bcz", model)
     loaded = load_bcz(tmp_path / "n.bcz")
     assert_same(loaded, model)
-    assert {type(layer).__name__ for layer in chain(model)} == set(kinds())
+    heads = {"GlobalAveragePooling2D", "GlobalMaxPooling2D"}
+    assert {type(layer).__name__ for layer in chain(model)} | heads == set(kinds())
     X = rng.normal(size=(2, 11, 9, 3)).astype(np.float32)
     np.testing.assert_array_equal(loaded(X), model(X, training=False))
     for a, b in zip(chain(model), chain(loaded), strict=True):
         assert {**a.get_config(), "name": ""} == {**b.get_config(), "name": ""} or type(a) is layers.Conv2D
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_every_activation_survives(name: str, tmp_path: Path, rng: np.random.Generator) -> None:
+    model = set_random(sequential(keras.layers.Dense(5, name), keras.layers.Activation(name), shape=(4,)), rng)
+    save_bcz(tmp_path / "n.bcz", model)
+    x = rng.normal(size=(7, 4)).astype(np.float32)
+    np.testing.assert_array_equal(load_bcz(tmp_path / "n.bcz")(x), model(x))
+
+
+def test_images_of_any_size(tmp_path: Path, rng: np.random.Generator) -> None:
+    layers = keras.layers
+    model = sequential(layers.Conv2D(4, 3), layers.GlobalMaxPooling2D(), layers.Dense(2), shape=(None, None, 3))
+    save_bcz(tmp_path / "n.bcz", set_random(model, rng))
+    loaded = load_bcz(tmp_path / "n.bcz")
+    assert loaded.input_shape == (None, None, None, 3)
+    x = rng.normal(size=(2, 9, 7, 3)).astype(np.float32)
+    np.testing.assert_array_equal(loaded(x), model(x))
+
+
+def test_a_chain_to_compress_is_a_chain_to_write() -> None:
+    model = sequential(keras.layers.LeakyReLU(), keras.layers.Flatten(), keras.layers.Dense(2, "exponential"))
+    assert [link.layer for link in compressible(model)] == chain(model)
 
 
 @pytest.fixture
@@ -195,6 +230,16 @@ def test_impossible_content_with_a_matching_checksum_is_refused(
     def signed(body: bytes) -> bytes:
         return content[:5] + zlib.crc32(body).to_bytes(4, "little") + body
 
+    dense = bytes([0])
+    huge = b"\0" + b"\1" + leb(1000) + leb(1) + dense + leb(10**6) + leb(0)  # 1,000 to 1,000,000 outputs
+    for scheme in (b"\0", b"\2\0\0\0", b"\4\5\3\0", b"\4\5\3\x1e" + 30 * b"\0"):
+        refused(tmp_path, signed(huge + scheme), "impossible content .*max_weights")
+    many = b"\0" + b"\1" + leb(1000) + leb(1) + dense + leb(20_000) + leb(0)  # 20,000,000 weights in no bytes
+    refused(tmp_path, signed(many + b"\4\5\3\0"), "0 bytes is too short for 20000000 numbers")
+    refused(tmp_path, signed(many + b"\3\1" + bytes(4) + b"\x11" + b"\0"), "too short for 20000000 symbols")
+    refused(tmp_path, signed(many + b"\1\xff\xff"), "fixed-point numbers have")
+    refused(tmp_path, signed(b"\0" + leb(9)), "9 axes")
+    refused(tmp_path, signed(b"\0\1\1" + leb(5000)), "5000 layers")
     body = content[9:]
     for wrong in (body + b"\0", body[:-1], body[:3], b"\7" + body[1:], body[:5] + b"\xff" + body[6:]):
         refused(tmp_path, signed(wrong), "impossible content")
@@ -223,10 +268,12 @@ def test_networks_that_a_file_cannot_hold_are_refused_by_name() -> None:
     layers = keras.layers
     for layer, message in (
         (layers.BatchNormalization(name="norm"), "'norm' is a BatchNormalization"),
-        (layers.Conv2D(4, 3, groups=2, name="c"), "'c' must have groups=1"),
-        (layers.Conv2D(4, 3, dilation_rate=2, name="c"), "'c' must have dilation_rate=1"),
-        (layers.Conv2D(4, 3, activation="mish", name="c"), "'c' has the activation mish"),
-        (layers.ReLU(6.0, name="r"), "'r' must be a plain ReLU"),
+        (layers.Conv2D(4, 3, groups=2, name="c"), "'c' has groups=2; only groups=1"),
+        (layers.Conv2D(4, 3, dilation_rate=2, name="c"), "'c' has dilation_rate=.2, 2.; only dilation_rate"),
+        (layers.Conv2D(4, 3, activation="log_sigmoid", name="c"), "'c' has the activation log_sigmoid"),
+        (layers.Conv2D(4, 3, activation=lambda x: x, name="c"), "'c' has the activation <lambda>"),
+        (layers.GlobalMaxPooling2D(keepdims=True, name="g"), "'g' has keepdims=True"),
+        (layers.Softmax(axis=1, name="s"), "'s' has axis=1"),
         (layers.Dense(3, dtype="float64", name="d"), "'d' must compute in float32"),
     ):
         with pytest.raises(ValueError, match=message):
