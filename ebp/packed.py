@@ -28,18 +28,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .packed_file import FILE_VERSION, Content, parse, read
-from .signs import HAS_NUMBA, Layer, Units, exact_product, is_sparse, pack_signs, pad, sign_products, units
+from .signs import (
+    HAS_NUMBA,
+    Layer,
+    Units,
+    exact_product,
+    hidden_sums,
+    is_sparse,
+    masked_product,
+    pack_signs,
+    sign_products,
+    units,
+)
 
 __all__ = ["FILE_VERSION", "PackedNetwork"]
 
 _MAX_FLOATS = 2**26
+_FEW_ROWS = 16  # up to which the kernel for sparse rows is faster than a product of matrices
 
 
 class _Inputs(NamedTuple):
-    """Checked inputs of the first layer: packed signs, or whole numbers."""
+    """Inputs of the first layer: packed signs, or whole numbers, or few rows that the kernel checks."""
 
-    bits: NDArray[np.uint8] | None
-    units: Units | None
+    bits: NDArray[np.uint8] | None = None
+    units: Units | None = None
+    rows: NDArray[Any] | None = None
 
 
 class PackedNetwork:
@@ -86,13 +99,13 @@ class PackedNetwork:
         :param network: which network of the file.
         :raises ValueError: if `X` has another shape or other values.
         """
-        if not 0 <= network < self.num_networks:
-            raise ValueError(f"network must be from 0 to {self.num_networks - 1}, got {network}.")
-        return self._integers(self._inputs(X, is_coded), network)
+        self._check(network)
+        return self._sums(self._inputs(X, is_coded), network).astype(np.int32)
 
     def scores(self, X: Any, network: int = 0, *, is_coded: bool = False) -> NDArray[np.float64]:
         """sqrt(K) u_L of the float network, [N, n_out]: the sums of the last layer plus its biases, in float64."""
-        return self._scores(self.integers(X, network, is_coded=is_coded), network)
+        self._check(network)
+        return self._scores(self._sums(self._inputs(X, is_coded), network), network)
 
     def vote(self, X: Any, *, is_coded: bool = False) -> NDArray[np.float64]:
         """Mean output over the networks of the file, [N, n_out].
@@ -102,7 +115,7 @@ class PackedNetwork:
         inputs = self._inputs(X, is_coded)
         total: Any = 0.0
         for network in range(self.num_networks):
-            scores = self._scores(self._integers(inputs, network), network)
+            scores = self._scores(self._sums(inputs, network), network)
             if scores.shape[1] == 1:
                 total = total + np.where(scores >= 0, 1.0, -1.0)
             else:
@@ -119,6 +132,10 @@ class PackedNetwork:
             return self.classes[(votes[:, 0] >= 0).astype(int) if votes.shape[1] == 1 else np.argmax(votes, axis=1)]
         return np.where(votes[:, 0] >= 0, 1, -1) if votes.shape[1] == 1 else np.argmax(votes, axis=1)
 
+    def _check(self, network: int) -> None:
+        if not 0 <= network < self.num_networks:
+            raise ValueError(f"network must be from 0 to {self.num_networks - 1}, got {network}.")
+
     def _inputs(self, X: Any, is_coded: bool) -> _Inputs:
         X = X if is_sparse(X) else np.asarray(X)
         if X.ndim != 2 or X.shape[1] != self.layer_sizes[0] or X.dtype.kind not in "biuf":
@@ -130,29 +147,43 @@ class PackedNetwork:
                 raise ValueError("inputs must be finite, got NaN or infinity; drop or impute these rows.")
             X = self.coding.transform(X)
         if self.fraction_bits is not None:
-            return _Inputs(None, units(X, self.fraction_bits))
+            if self.engine == "numba" and X.shape[0] <= _FEW_ROWS and not is_sparse(X):
+                return _Inputs(rows=X)
+            return _Inputs(units=units(X, self.fraction_bits))
         if is_sparse(X):
             raise ValueError("this network's inputs are -1 and +1, so they cannot be sparse; give a dense array.")
-        return _Inputs(pack_signs(X), None)
+        return _Inputs(bits=pack_signs(X))
 
-    def _integers(self, inputs: _Inputs, network: int) -> NDArray[np.int32]:
+    def _sums(self, inputs: _Inputs, network: int) -> NDArray[Any]:
+        """The last layer's sums: whole numbers, perhaps as floats."""
         layers = self.networks[network]
-        if inputs.units is not None:
-            sums = exact_product(inputs.units, layers[0], with_floats=self._with_floats)
+        how: Any = {"engine": self.engine, "with_floats": self._with_floats}
+        if inputs.bits is not None:
+            sums: NDArray[Any] = sign_products(inputs.bits, layers[0], **how)
         else:
-            assert inputs.bits is not None
-            sums = self._sums(inputs.bits, layers[0])
+            sums = self._first_sums(inputs, layers[0])
         for before, layer in itertools.pairwise(layers):
-            sums = self._sums(pad(np.packbits(sums >= before.numbers, axis=1, bitorder="little")), layer)
+            sums = hidden_sums(sums, before, layer, **how)
         return sums
 
-    def _sums(self, x: NDArray[np.uint8], layer: Layer) -> NDArray[np.int32]:
-        return sign_products(x, layer, engine=self.engine, with_floats=self._with_floats)
+    def _first_sums(self, inputs: _Inputs, layer: Layer) -> NDArray[Any]:
+        checked = inputs.units
+        if checked is None:
+            assert inputs.rows is not None
+            assert self.fraction_bits is not None
+            sums = masked_product(inputs.rows, layer, self.fraction_bits)
+            if sums is not None:
+                return sums
+            checked = units(inputs.rows, self.fraction_bits)
+        return exact_product(checked, layer, with_floats=self._with_floats)
 
-    def _scores(self, sums: NDArray[np.int32], network: int) -> NDArray[np.float64]:
+    def _scores(self, sums: NDArray[Any], network: int) -> NDArray[np.float64]:
         layers = self.networks[network]
-        unit = 2.0 ** -(self.fraction_bits or 0) if len(layers) == 1 else 1.0
-        return sums * unit + layers[-1].numbers.astype(np.float64)
+        scores = sums.astype(np.float64)
+        if len(layers) == 1:
+            scores *= 2.0 ** -(self.fraction_bits or 0)
+        scores += layers[-1].numbers
+        return scores
 
 
 def _engine(engine: str) -> str:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["HAS_NUMBA", "Layer", "Units", "exact_product", "is_sparse", "pack_signs", "pad", "sign_products", "units"]
+__all__ = ["HAS_NUMBA", "Layer", "Units", "exact_product", "hidden_sums", "is_sparse", "masked_product", "pack_signs"]
+__all__ += ["pad", "sign_products", "units"]
 
 HAS_NUMBA = importlib.util.find_spec("numba") is not None
 
@@ -46,6 +48,17 @@ class Layer:
     def floats(self) -> NDArray[np.float32]:
         """The weights as numbers, [K, O], made when they are first used: 32 times the size of the bits."""
         return np.ascontiguousarray(_signs(self.bits, self.num_inputs, np.float32).T)
+
+    @functools.cached_property
+    def masks(self) -> NDArray[np.int8]:
+        """-1 for a weight of +1, else 0, [K, O], for `popcount.masked`: 8 times the size of the bits."""
+        is_plus = np.unpackbits(self.bits, axis=1, count=self.num_inputs, bitorder="little")
+        return np.ascontiguousarray(-is_plus.view(np.int8).T)
+
+    @functools.cached_property
+    def small_numbers(self) -> NDArray[np.float32]:
+        """Thresholds for sums below 2^24."""
+        return np.clip(self.numbers, -(2**24), 2**24).astype(np.float32)
 
 
 class Units(NamedTuple):
@@ -102,8 +115,7 @@ def sign_products(
 
         popcount.words(x.view(np.uint64), layer.bits.view(np.uint64), layer.num_inputs, out)
         return out
-    is_small = layer.num_inputs * layer.num_outputs < _LARGE_LAYER
-    if with_floats and (is_small or len(x) >= _FEW_ROWS):
+    if with_floats and (_is_small(layer) or len(x) >= _FEW_ROWS):
         out[:] = _signs(x, layer.num_inputs, np.float32) @ layer.floats
     elif len(x) < _FEW_ROWS:
         words = layer.bits.view(np.uint64)
@@ -123,38 +135,46 @@ def units(X: Any, fraction_bits: int) -> Units:
     :raises ValueError: if `X` has other values, or those of a row add up to 2^31 units of 2^-fraction_bits or more.
     """
     dtype: Any = np.float32 if X.dtype == np.float32 else np.float64
+    scale = dtype(2.0**fraction_bits)
+    if not is_sparse(X):
+        X = X.astype(dtype, copy=False)
+        # No sum of absolute values exceeds the root of K times the sum of squares. Few passes over few numbers.
+        bound = math.sqrt(X.shape[1] * float(np.vdot(X, X))) * float(scale)
+        if bound < 0.99 * 2**24:
+            q = X * scale
+            rest = np.rint(q)
+            rest -= q
+            if np.vdot(rest, rest) == 0:
+                return Units(q, bound)
     with np.errstate(over="ignore"):
         if is_sparse(X):
             q = X.tocsr().astype(dtype, copy=True)
-            q.data *= dtype(2.0**fraction_bits)
-            values, width = q.data, int(np.diff(q.indptr).max(initial=0))
+            q.data *= scale
         else:
-            q = values = np.multiply(X, dtype(2.0**fraction_bits), dtype=dtype)
-            width = q.shape[1]
+            q = X * scale
+    values = q.data if is_sparse(X) else q
     if not (values == np.rint(values)).all():  # NaN is caught here, infinity below
         raise ValueError(
             f"this network's inputs must be multiples of 2^-{fraction_bits}, got others; code them as it was trained."
         )
-    largest = width * float(np.abs(values).max(initial=0))
-    if not largest < 2**24:
-        largest = float(abs(q).astype(np.float64).sum(axis=1).max())
+    largest = float(abs(q).astype(np.float64).sum(axis=1).max()) if q.shape[0] else 0.0
     if not largest <= _INT32_MAX:
         raise ValueError(f"the inputs of a row must add up to less than 2^31 units of 2^-{fraction_bits}; scale them.")
     return Units(q, largest)
 
 
-def exact_product(X: Units, layer: Layer, *, with_floats: bool = True) -> NDArray[np.int32]:
+def exact_product(X: Units, layer: Layer, *, with_floats: bool = True) -> NDArray[Any]:
     """Sums of whole numbers with signs, [N, O], by floats, which are exact below 2^24 (float32) or 2^53 (float64).
 
     :param with_floats: may keep `layer.floats`; else they are made for each call, in blocks.
     """
     q, is_single = X.values, X.largest < 2**24
     if is_single and with_floats:
-        return np.asarray(q.astype(np.float32, copy=False) @ layer.floats).astype(np.int32)
+        return np.asarray(q.astype(np.float32, copy=False) @ layer.floats)
     dtype: Any = np.float32 if is_single else np.float64
     columns = np.unique(q.indices) if is_sparse(q) else None
     q = q.astype(dtype, copy=False) if columns is None else q[:, columns].astype(dtype)
-    out = np.empty((q.shape[0], layer.num_outputs), np.int32)
+    out = np.empty((q.shape[0], layer.num_outputs), dtype)
     for some in _blocks(layer, np.dtype(dtype).itemsize):
         bits = layer.bits[some]
         if columns is None:
@@ -163,6 +183,36 @@ def exact_product(X: Units, layer: Layer, *, with_floats: bool = True) -> NDArra
             signs = 2 * ((bits[:, columns >> 3] >> (columns & 7)) & 1).astype(dtype) - 1
         out[:, some] = q @ signs.T
     return out
+
+
+def masked_product(X: NDArray[Any], layer: Layer, fraction_bits: int) -> NDArray[np.int32] | None:
+    """The same of few rows of multiples of 2^-fraction_bits by Numba; None if `units` has to say what is wrong."""
+    from . import popcount
+
+    out = np.empty((len(X), layer.num_outputs), np.int32)
+    is_right = popcount.masked(X, 2.0**fraction_bits, layer.masks, out)
+    return out if is_right else None
+
+
+def hidden_sums(
+    sums: NDArray[Any], before: Layer, layer: Layer, *, engine: str = "numpy", with_floats: bool = False
+) -> NDArray[Any]:
+    """The sums of a layer, [N, O], whose inputs are the outputs of the one before, +1 where its sums reach thresholds.
+
+    :param sums: of the layer before, whole numbers [N, K], in any dtype; below 2^24 if float32.
+    :param engine: "numba" or "numpy". :param with_floats: as in `sign_products`.
+    """
+    if engine == "numpy" and with_floats and (_is_small(layer) or len(sums) >= _FEW_ROWS):
+        if sums.dtype == np.float32:
+            return np.copysign(np.float32(1), sums - before.small_numbers) @ layer.floats
+        return np.where(sums >= before.numbers, np.float32(1), np.float32(-1)) @ layer.floats
+    x = pad(np.packbits(sums >= before.numbers, axis=1, bitorder="little"))
+    return sign_products(x, layer, engine=engine, with_floats=with_floats)
+
+
+def _is_small(layer: Layer) -> bool:
+    """Whether products by NumPy are faster with floats than with bits for a few rows, too."""
+    return layer.num_inputs * layer.num_outputs < _LARGE_LAYER
 
 
 def _blocks(layer: Layer, itemsize: int) -> list[slice]:
