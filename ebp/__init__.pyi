@@ -20,9 +20,11 @@ from .posterior import FiniteSetWeights as FiniteSetWeights
 from .posterior import GaussianWeights as GaussianWeights
 from .posterior import TernaryWeights as TernaryWeights
 from .posterior import WeightPrior as WeightPrior
+from .predictor import Predictor as Predictor
 from .prepared import InputCodingWarning as InputCodingWarning
 from .prepared import Prepared as Prepared
 from .prepared import prepare as prepare
+from .regressor import EBPRegressor as EBPRegressor
 from .results import errors_percent as errors_percent
 from .training import EpochStats as EpochStats
 from .training import fit as fit

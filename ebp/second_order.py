@@ -1,0 +1,236 @@
+"""Second-order expectation backpropagation: real weights whose precisions are learned, too.
+
+The paper expands log P(y | w) in one weight w, the others averaged over, and keeps the term of first order: h grows by
+Delta <v> / sqrt(K), Eq. (4.5), and the variance of a real weight stays that of its prior. For weights -1 and +1 that is
+all, as w^2 = 1. For real weights the term of second order moves a second natural parameter:
+
+    P(w) ~ N(w | 0, 1) exp(h w - lambda w^2 / 2),     mean m = h / (1 + lambda),     variance s = 1 / (1 + lambda).
+
+With Z = P(y | the data before) as a function of all m and s, and Z's heat equation dZ/ds = 1/2 d^2 Z / dm^2,
+
+    d lambda = -d^2 log Z / dm^2 = (d log Z / dm)^2 - 2 d log Z / ds,
+    d h = d log Z / dm + d lambda m.
+
+log Z is that of the forward pass of means and variances, Eqs. (4.1) and (4.2), whose derivatives are written out here;
+unlike in Eq. (4.4), they pass through variances, too. lambda never falls below 0. A batch adds the changes of its rows.
+
+Weights W_l are [n_(l-1) + 1, n_l]; the last row is the bias, whose input is 1. K counts it.
+Arrays are float64; for the sizes of tables NumPy takes less time for a batch than TensorFlow's loop needs to start it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.special
+from numpy.typing import NDArray
+
+__all__ = [
+    "UNITS",
+    "Derivatives",
+    "Gaussian",
+    "Layer",
+    "Moments",
+    "batch_update",
+    "forward",
+    "initial_posterior",
+    "relu_moments",
+    "sign_moments",
+]
+
+Array = NDArray[np.float64]
+
+
+class Gaussian(NamedTuple):
+    """The posterior of all weights.
+
+    :ivar mean: m of each layer, [n_(l-1) + 1, n_l].
+    :ivar gain: lambda of each layer, of the same shapes: how much more precise than a priori.
+    """
+
+    mean: tuple[Array, ...]
+    gain: tuple[Array, ...]
+
+    @property
+    def var(self) -> tuple[Array, ...]:
+        """s of each layer."""
+        return tuple(1.0 / (1.0 + gain) for gain in self.gain)
+
+
+class Moments(NamedTuple):
+    """Mean and variance of a unit's output v for inputs u ~ N(mu, sigma2), and their derivatives; all [B, n].
+
+    :ivar mean: <v>. :ivar var: <v^2> - <v>^2.
+    :ivar mean_mu: d mean / d mu. :ivar mean_sigma2: d mean / d sigma2.
+    :ivar var_mu: d var / d mu. :ivar var_sigma2: d var / d sigma2.
+    """
+
+    mean: Array
+    var: Array
+    mean_mu: Array
+    mean_sigma2: Array
+    var_mu: Array
+    var_sigma2: Array
+
+
+class Layer(NamedTuple):
+    """One layer's part of a forward pass.
+
+    :ivar v: means of its inputs, with a column of ones for the bias, [B, n_in + 1].
+    :ivar v_var: their variances, [B, n_in + 1].
+    :ivar mu: means of u, [B, n_out]. :ivar sigma2: variances of u, [B, n_out].
+    :ivar output: moments of its units' outputs; None of the last layer, whose output is u.
+    """
+
+    v: Array
+    v_var: Array
+    mu: Array
+    sigma2: Array
+    output: Moments | None
+
+
+class Derivatives(NamedTuple):
+    """log P(y) of each row in nats, [B], and its derivatives by mu_L and sigma2_L, [B, n_L] each."""
+
+    log_prob: Array
+    by_mu: Array
+    by_sigma2: Array
+
+
+def sign_moments(mu: Array, sigma2: Array) -> Moments:
+    """Those of sign(u), Eq. (4.1): the neurons of the paper."""
+    mean = scipy.special.erf(mu / np.sqrt(2.0 * sigma2))
+    by_mu = 2.0 * _density(mu, sigma2)
+    by_sigma2 = -0.5 * mu / sigma2 * by_mu
+    return Moments(mean, 1.0 - mean**2, by_mu, by_sigma2, -2.0 * mean * by_mu, -2.0 * mean * by_sigma2)
+
+
+def relu_moments(mu: Array, sigma2: Array) -> Moments:
+    """Those of max(u, 0).
+
+    With z = mu / sigma: <v> = mu Phi(z) + sigma phi(z) and <v^2> = (mu^2 + sigma^2) Phi(z) + mu sigma phi(z).
+    """
+    positive, density = scipy.special.ndtr(mu / np.sqrt(sigma2)), _density(mu, sigma2)  # Phi(z), phi(z) / sigma
+    mean = np.maximum(mu * positive + sigma2 * density, 0.0)
+    var = np.maximum((mu**2 + sigma2) * positive + mu * sigma2 * density - mean**2, 0.0)
+    return Moments(
+        mean,
+        var,
+        mean_mu=positive,
+        mean_sigma2=0.5 * density,
+        var_mu=2.0 * mean * (1.0 - positive),
+        var_sigma2=positive - mean * density,
+    )
+
+
+UNITS: dict[str, Callable[[Array, Array], Moments]] = {"relu": relu_moments, "sign": sign_moments}
+"""Kinds of hidden units."""
+
+
+def initial_posterior(layer_sizes: Sequence[int], rng: np.random.Generator) -> Gaussian:
+    """The prior N(0, 1), with means moved at random, as equal units would stay equal.
+
+    :param layer_sizes: inputs, hidden layers, outputs. Means are N(0, 1) in hidden layers and N(0, 0.1) in the last.
+    """
+    pairs = list(itertools.pairwise(layer_sizes))
+    means = [rng.normal(size=(n_in + 1, n_out)) for n_in, n_out in pairs]
+    means[-1] *= math.sqrt(0.1) if len(pairs) > 1 else 0.0
+    return Gaussian(tuple(means), tuple(np.zeros_like(mean) for mean in means))
+
+
+def forward(posterior: Gaussian, X: Array, units: str) -> list[Layer]:
+    """Means and variances of all layers, Eqs. (4.1) and (4.2).
+
+    :param X: [B, n_0]. :param units: of the hidden layers, a key of `UNITS`.
+
+    Var(u_j) = sum over i of (<v_i>^2 + Var v_i) s_ij + Var(v_i) m_ij^2, over K.
+    """
+    layers: list[Layer] = []
+    ones, zeros = np.ones([len(X), 1]), np.zeros([len(X), 1])
+    v, v_var = np.hstack([X, ones]), np.zeros([len(X), X.shape[1] + 1])
+    for mean, var in zip(posterior.mean, posterior.var, strict=True):
+        fan_in, is_last = len(mean), len(layers) == len(posterior.mean) - 1
+        mu = v @ mean / math.sqrt(fan_in)
+        sigma2 = ((v**2 + v_var) @ var + v_var @ mean**2) / fan_in
+        sigma2 = np.maximum(sigma2, np.finfo(np.float64).tiny)
+        output = None if is_last else UNITS[units](mu, sigma2)
+        layers.append(Layer(v, v_var, mu, sigma2, output))
+        if output is not None:
+            v, v_var = np.hstack([output.mean, ones]), np.hstack([output.var, zeros])
+    return layers
+
+
+def batch_update(
+    posterior: Gaussian,
+    X: Array,
+    derivatives: Callable[[Array, Array], Derivatives],
+    units: str,
+    weight: Array | None = None,
+    kept: float = 1.0,
+) -> tuple[Gaussian, Layer, Derivatives]:
+    """The posterior after a batch.
+
+    :param X: [B, n_0].
+    :param derivatives: mu_L and sigma2_L, [B, n_L] each, to log P(y) and its derivatives.
+    :param units: of the hidden layers, a key of `UNITS`.
+    :param weight: how often each row counts, [B]; None: once.
+    :param kept: part of h and lambda that is kept of the data before.
+    :return: the posterior, and of the forward pass before it the last layer, and log P(y).
+    """
+    layers = forward(posterior, X, units)
+    last = derivatives(layers[-1].mu, layers[-1].sigma2)
+    column: Any = 1.0 if weight is None else weight[:, None]
+    by_mu, by_sigma2 = last.by_mu, last.by_sigma2
+    means, gains = list(posterior.mean), list(posterior.gain)
+    for number in reversed(range(len(layers))):
+        layer, mean, var = layers[number], posterior.mean[number], 1.0 / (1.0 + posterior.gain[number])
+        gradient, curvature = _changes(layer, mean, column, by_mu, by_sigma2)
+        old = kept * posterior.gain[number]
+        gain = np.maximum(old + curvature, 0.0)
+        natural = kept * mean / var + gradient + (gain - old) * mean  # h
+        means[number], gains[number] = natural / (1.0 + gain), gain
+        below = layers[number - 1].output if number else None
+        if below is not None:
+            by_mu, by_sigma2 = _backward(layer, mean, var, by_mu, by_sigma2, below)
+    return Gaussian(tuple(means), tuple(gains)), layers[-1], last
+
+
+def _changes(layer: Layer, mean: Array, weight: Any, by_mu: Array, by_sigma2: Array) -> tuple[Array, Array]:
+    """Sums over rows of d log Z / dm, and of (d log Z / dm)^2 - 2 d log Z / ds, [n_in + 1, n_out] each.
+
+    d log Z / dm = by_mu v / sqrt(K) + by_sigma2 2 m Var(v) / K, and d log Z / ds = by_sigma2 <v^2> / K.
+    """
+    fan_in = len(mean)
+    v, v_var = layer.v, layer.v_var
+    root = math.sqrt(fan_in)
+    first, second = weight * by_mu / root, weight * by_sigma2 / fan_in
+    gradient = v.T @ first
+    curvature = (v**2).T @ (first * by_mu / root) - 2.0 * (v**2 + v_var).T @ second
+    if np.any(v_var):
+        gradient += 2.0 * mean * (v_var.T @ second)
+        curvature += 4.0 * mean * ((v * v_var).T @ (second * by_mu / root))
+        curvature += 4.0 * mean**2 * ((v_var**2).T @ (second * by_sigma2 / fan_in))
+    return gradient, curvature
+
+
+def _backward(
+    layer: Layer, mean: Array, var: Array, by_mu: Array, by_sigma2: Array, below: Moments
+) -> tuple[Array, Array]:
+    """d log Z / d mu and d log Z / d sigma2 of the layer below, [B, n_in] each."""
+    fan_in = len(mean)
+    by_v = by_mu @ mean.T / math.sqrt(fan_in) + 2.0 * layer.v * (by_sigma2 @ var.T) / fan_in
+    by_v_var = by_sigma2 @ (var + mean**2).T / fan_in
+    by_v, by_v_var = by_v[:, :-1], by_v_var[:, :-1]  # without the bias
+    return (
+        by_v * below.mean_mu + by_v_var * below.var_mu,
+        by_v * below.mean_sigma2 + by_v_var * below.var_sigma2,
+    )
+
+
+def _density(mu: Array, sigma2: Array) -> Array:
+    """N(0 | mu, sigma2)."""
+    return np.exp(-0.5 * mu**2 / sigma2) / np.sqrt(2.0 * math.pi * sigma2)
