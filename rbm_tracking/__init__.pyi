@@ -1,3 +1,4 @@
+from . import evaluation as evaluation
 from . import evidence as evidence
 from . import report as report
 from .ais import AISResult as AISResult
@@ -6,10 +7,11 @@ from .ais import linear_schedule as linear_schedule
 from .ais import paper_schedule as paper_schedule
 from .ais import reverse_ais as reverse_ais
 from .estimator import TrackedRBM as TrackedRBM
-from .evidence import EvidenceConfig as EvidenceConfig
+from .evaluation import EvidenceConfig as EvidenceConfig
 from .exact import log_likelihood_exact as log_likelihood_exact
 from .exact import log_z_exact as log_z_exact
 from .exact import moments_exact as moments_exact
+from .health import flag_names as flag_names
 from .learning import SMLConfig as SMLConfig
 from .learning import SMLState as SMLState
 from .learning import compiled_updates as compiled_updates
@@ -33,5 +35,4 @@ from .serialization import load_rbm as load_rbm
 from .serialization import save_rbm as save_rbm
 from .tempering import linear_ladder as linear_ladder
 from .tempering import sample as sample
-from .tracker import flag_names as flag_names
 from .training import Trainer as Trainer

@@ -1,7 +1,6 @@
 """The tracked RBM as a scikit-learn estimator: a `BernoulliRBM` that knows its log-likelihood."""
 
 import functools
-import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -15,17 +14,20 @@ from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from rbm_tracking.learning import Observed, SMLConfig, SMLState, compiled_updates, initial_state
+from rbm_tracking import evaluation
+from rbm_tracking.ais import Bracket
+from rbm_tracking.evidence import Choice, Evidence, Verdict, is_better, judge, statement
+from rbm_tracking.health import Z_95, flag_names
+from rbm_tracking.learning import Observed, SMLConfig, SMLState, compiled_updates, initial_state, sml_update
 from rbm_tracking.random import Generator
 from rbm_tracking.rbm import RBM, initial_rbm
 from rbm_tracking.tempering import linear_ladder
-from rbm_tracking.tracker import flag_names
+from rbm_tracking.training import not_finite
 
 __all__ = ["TrackedRBM"]
 
 _BLOCK = 100  # updates in one compiled call
 _SCORE_ROWS = 5000
-_Z_VALUE = 1.645  # one-sided 95 %
 
 Array = NDArray[np.float64]
 
@@ -33,7 +35,8 @@ Array = NDArray[np.float64]
 class _Best(NamedTuple):
     state: SMLState
     observed: Observed
-    score: float
+    verdict: Verdict
+    choice: Choice
 
 
 class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -60,14 +63,18 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     :param centred: use the centred gradient.
     :param early_stopping: set `validation_fraction` of the rows aside, score them every `eval_every` updates, stop when
         `patience` scores in a row were worse than the best by more than their errors, and keep the best parameters.
+    :param ais_temps: temperatures of AIS with 100 chains, which with early stopping checks log Z wherever parameters
+        are about to become the best, or the filter doubts itself.
     :param generator: of the noise, "threefry" or "hash", see `rbm_tracking.random`.
     :param jit_compile: compile with XLA: takes some seconds for each new shape, and is several times faster then.
     :param random_state: seed or `np.random.RandomState`; decides everything that is random.
 
     Attributes after fitting: `components_` [n_components, n_features], `intercept_hidden_`, `intercept_visible_`;
-    `log_z_` and its standard deviation `log_z_std_`, nats; `flags_`, reasons not to trust them (none: an empty tuple);
+    `log_z_` and its standard deviation `log_z_std_`, nats, of which 1.96 cover the 95 % interval that the lag of the
+    particles widens; `evidence_`, the `evidence.Verdict` that they come from, with its reasons; `flags_`, reasons of
+    the filter not to trust itself (none: an empty tuple);
     `n_updates_`; `validation_scores_`, a list of (update, mean log-likelihood in nats); `rbm_`, the parameters for the
-    functions of this package, for example `rbm_tracking.ais.bracket`, which checks log Z independently.
+    functions of this package. :meth:`bracket` checks log Z independently.
     """
 
     def __init__(
@@ -88,6 +95,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         validation_fraction: float = 0.1,
         eval_every: int = 500,
         patience: int = 10,
+        ais_temps: int = 1000,
         generator: Generator = "threefry",
         jit_compile: bool = True,
         verbose: bool = False,
@@ -108,6 +116,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self.validation_fraction = validation_fraction
         self.eval_every = eval_every
         self.patience = patience
+        self.ais_temps = ais_temps
         self.generator = generator
         self.jit_compile = jit_compile
         self.verbose = verbose
@@ -130,34 +139,14 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             total = min(total, -(-self.n_iter * train.shape[0] // size))
         self._start(train)
         self.validation_scores_: list[tuple[int, float]] = []
-        batches, best, num_worse = self._minibatches(train.shape[0], size), None, 0
-        while self.n_updates_ < total:
-            until = min(total, (self.n_updates_ // self.eval_every + 1) * self.eval_every)
-            self._advance(train, batches, min(until - self.n_updates_, _BLOCK), size)
-            if self.n_updates_ < until:
-                continue
-            if self.verbose:
-                print(f"update {self.n_updates_}: log Z {self.log_z_:.3f} +- {self.log_z_std_:.3f} nats", flush=True)
-            if valid is None:
-                continue
-            score, std = float(self._log_likelihood(valid).mean()), self.log_z_std_
-            self.validation_scores_.append((self.n_updates_, score))
-            if best is None or score - _Z_VALUE * std > best.score - _Z_VALUE * float(best.observed.log_z_std):
-                best, num_worse = _Best(self._state, self._observed, score), 0
-            else:
-                gain = score - best.score + _Z_VALUE * math.hypot(std, float(best.observed.log_z_std))
-                num_worse = num_worse + 1 if gain < 0 else 0
-                if num_worse >= self.patience:
-                    break
-        if best is not None:
-            self._publish(best.state, best.observed)
+        self._train(train, valid, total, size)
         return self
 
     def partial_fit(self, X: ArrayLike, y: object = None) -> "TrackedRBM":
         """One update with the rows X as minibatch; log Z is tracked on. Early stopping is :meth:`fit`'s alone.
 
         Arguments and errors as for :meth:`fit`. The first call takes the visible biases from X, so begin with many
-        rows. Each new number of rows is compiled anew.
+        rows. Numbers of rows up to the next power of two share what is compiled.
         """
         is_first = not hasattr(self, "components_")
         self._check_parameters()
@@ -166,8 +155,34 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             self.random_state_ = check_random_state(self.random_state)
             self.validation_scores_ = []
             self._start(rows)
-        self._advance(rows, iter([np.arange(rows.shape[0])]), 1, rows.shape[0], block=1)
+        count = rows.shape[0]
+        padded = np.zeros((1 << (count - 1).bit_length(), rows.shape[1]), bool)
+        padded[:count] = self._drawn(rows)
+        weights = (np.arange(len(padded)) < count) / count
+        state, seen = _update(self._config(), self.jit_compile)(
+            self._state, tf.constant(padded), tf.constant(weights, self._state.rbm.W.dtype), self._seed
+        )
+        self._take(state, Observed._make(part.numpy() for part in seen))
         return self
+
+    def bracket(
+        self, n_temps: int = 1000, *, n_chains: int = 100, random_state: int | np.random.RandomState | None = 0
+    ) -> Bracket:
+        """Log Z of the parameters by AIS, from below, and by reverse AIS, from above; `evidence_` then knows of both.
+
+        Reverse AIS starts from samples of parallel tempering, which go on from the chains of training. If its value is
+        below that of AIS, beyond their errors, then the chains miss a mode.
+
+        :param n_temps: temperatures. :param n_chains: chains of each.
+        """
+        check_is_fitted(self)
+        config = evaluation.EvidenceConfig(final_ais_betas=str(n_temps), ais_chains=n_chains)
+        seed = tf.constant(check_random_state(random_state).randint(2**31 - 1, size=2), tf.int32)
+        both = evaluation.bracket(self._state, self._base_b, seed, config, self.generator)
+        lower, upper = (evaluation.annealing(result) for result in both)
+        known = Evidence(evaluation.tracking(self._state, self._observed), lower, upper)
+        self._publish(self._state, self._observed, judge(known, was_refuted=self.evidence_.is_refuted))
+        return both
 
     def transform(self, X: ArrayLike) -> NDArray[Any]:
         """P(h = 1 | v = X), [n_samples, n_components], in the float type of X."""
@@ -221,7 +236,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def _check_parameters(self) -> None:
         at_least = {"n_components": 1, "batch_size": 1, "max_updates": 1, "n_temps": 2, "n_chains": 2}
-        at_least |= {"eval_every": 1, "patience": 1, "gibbs_steps": 1}
+        at_least |= {"ais_temps": 2, "eval_every": 1, "patience": 1, "gibbs_steps": 1}
         for name, least in at_least.items():
             value = getattr(self, name)
             if not isinstance(value, int | np.integer) or value < least:
@@ -273,7 +288,9 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         data = self._drawn(sample)
         rbm = initial_rbm(self.n_components, seed=self._new_seed(), data=data, clip=1 / (2 * len(data) + 2))
         ladder = linear_ladder(self.n_temps)
+        self._base_b = rbm.b.numpy()
         self._state = initial_state(rbm, ladder, self.n_chains, seed=self._new_seed(), data=data)
+        self.evidence_ = judge(Evidence(evaluation.tracking(self._state, None)))
         self._seed = self._new_seed()
         self.n_updates_ = 0
 
@@ -286,11 +303,50 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             yield rows[:size]
             rows = rows[size:]
 
-    def _advance(
-        self, X: Any, batches: Iterator[NDArray[np.int64]], count: int, size: int, *, block: int = _BLOCK
-    ) -> None:
+    def _train(self, train: Any, valid: Any, total: int, size: int) -> None:
+        """Updates up to `total`, with early stopping if there are rows to validate with."""
+        batches, best, num_worse = self._minibatches(train.shape[0], size), None, 0
+        config = evaluation.EvidenceConfig(ais_betas=str(self.ais_temps))
+        watch = None if valid is None else evaluation.Evaluations({"valid": valid}, config)
+        seed = None if valid is None else self._new_seed()
+        while self.n_updates_ < total:
+            until = min(total, (self.n_updates_ // self.eval_every + 1) * self.eval_every)
+            self._advance(train, batches, min(until - self.n_updates_, _BLOCK), size)
+            if self.n_updates_ < until:
+                continue
+            if watch is not None:
+                by_ais = functools.partial(
+                    evaluation.ais_scalars, self._state, self._base_b, config, seed, self.generator
+                )
+                watch(self._state, self._observed, by_ais)
+                self._publish(self._state, self._observed, watch.verdict or self.evidence_)
+            if self.verbose:
+                print(f"update {self.n_updates_}: {statement(self.evidence_)}", flush=True)
+            if watch is None:
+                continue
+            self.validation_scores_.append((self.n_updates_, watch.choice.log_likelihood))
+            verdict = is_better(watch.choice, Choice() if best is None else best.choice)
+            if verdict:
+                best, num_worse = _Best(self._state, self._observed, self.evidence_, watch.choice), 0
+            else:
+                num_worse = num_worse + 1 if verdict is False else 0
+                if num_worse >= self.patience:
+                    break
+        if best is not None:
+            self._publish(best.state, best.observed, best.verdict)
+
+    def _advance(self, X: Any, batches: Iterator[NDArray[np.int64]], count: int, size: int) -> None:
         """`count` updates in one compiled call."""
-        config = SMLConfig(
+        data = np.zeros((_BLOCK * size, X.shape[1]), bool)
+        data[: count * size] = self._drawn(X[np.concatenate([next(batches) for _ in range(count)])])
+        index = np.arange(_BLOCK * size, dtype=np.int32).reshape(_BLOCK, size)
+        state, seen = _updates(self._config(), self.jit_compile)(
+            self._state, tf.constant(data), tf.constant(index), tf.constant(count), self._seed
+        )
+        self._take(state, Observed._make(part.numpy()[count - 1] for part in seen))
+
+    def _config(self) -> SMLConfig:
+        return SMLConfig(
             learning_rate=self.learning_rate,
             learning_rate_decay=self.learning_rate_decay,
             gibbs_steps=self.gibbs_steps,
@@ -298,27 +354,24 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             centred=self.centred,
             generator=self.generator,
         )
-        data = np.zeros((block * size, X.shape[1]), bool)
-        data[: count * size] = self._drawn(X[np.concatenate([next(batches) for _ in range(count)])])
-        index = np.arange(block * size, dtype=np.int32).reshape(block, size)
-        state, seen = _updates(config, self.jit_compile)(
-            self._state, tf.constant(data), tf.constant(index), tf.constant(count), self._seed
-        )
-        last = Observed._make(part[count - 1] for part in seen)
-        if not all(np.isfinite(part).all() for part in (*state.rbm, last.log_z)):
-            raise ValueError(
-                f"training has diverged at update {int(state.step)}: parameters or log Z are no longer finite; lower "
-                "learning_rate."
-            )
-        self._publish(state, last)
 
-    def _publish(self, state: SMLState, observed: Observed) -> None:
-        """Make a state the model's."""
-        self._state, self._observed = state, observed
+    def _take(self, state: SMLState, observed: Observed) -> None:
+        """Make a state that training has reached the model's.
+
+        :raises ValueError: if it is not finite.
+        """
+        if wrong := not_finite(state, observed):
+            raise ValueError(wrong)
+        tracked = Evidence(evaluation.tracking(state, observed))
+        self._publish(state, observed, judge(tracked, was_refuted=self.evidence_.is_refuted))
+
+    def _publish(self, state: SMLState, observed: Observed, verdict: Verdict) -> None:
+        """Make a state and what is known of its log Z the model's."""
+        self._state, self._observed, self.evidence_ = state, observed, verdict
         self.components_, self.intercept_visible_, self.intercept_hidden_ = (
             part.numpy().astype(np.float64) for part in state.rbm
         )
-        self.log_z_, self.log_z_std_ = float(observed.log_z), float(observed.log_z_std)
+        self.log_z_, self.log_z_std_ = verdict.log_z, (verdict.high - verdict.low) / (2 * Z_95)
         self.flags_ = tuple(flag_names(int(observed.flags)))
         self.n_updates_ = int(state.step)
 
@@ -335,3 +388,13 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 def _updates(config: SMLConfig, jit_compile: bool) -> Any:
     """Compiled once for each configuration, so that estimators can be copied and pickled."""
     return compiled_updates(config, jit_compile=jit_compile)
+
+
+@functools.lru_cache(maxsize=32)
+def _update(config: SMLConfig, jit_compile: bool) -> Any:
+    """One update with weighted rows [B, n_v], compiled once for each configuration."""
+
+    def run(state: SMLState, rows: tf.Tensor, weights: tf.Tensor, seed: tf.Tensor) -> tuple[SMLState, Observed]:
+        return sml_update(state, tf.cast(rows, weights.dtype), seed=seed, config=config, weights=weights)
+
+    return tf.function(run, jit_compile=jit_compile, autograph=False)

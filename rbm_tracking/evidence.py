@@ -1,275 +1,251 @@
-"""The evidence for an RBM: log-likelihoods by the tracked log Z, by AIS, and exactly; which evaluation is the best.
+"""All that is known of log Z at a step, and what follows from it: one interval, and one verdict with its reasons.
 
-    evaluate(trainer, {"train": X, "valid": X_valid})                                    # at an evaluation
-    found = final(trainer.state, trainer.saved(), {"train": X, "test": X_test}, seeds)
-    found["tracked"]["test_log_likelihood_nats"], found["ais"]["three_sigma_nats"]
+    verdict = judge(Evidence(tracked=Tracking(12.3, 0.1, lag=0.2), ais=Annealing(15.4, 0.4, ess=7, num_chains=100)))
+    verdict.low, verdict.high, verdict.reasons
 
-Everything is a pure function of a state, rows and seeds. `seeds` gives the seed, int32 [2], of the stream of a name.
-Log-likelihoods are means over rows, in nats.
+What each source may say, in nats and with a probability of 95 %:
+
+- the filter: log Z within 1.96 standard deviations, or within the lag if that is more;
+- forward AIS, E[w] = Z: by Markov's inequality it is above log Z + x with a probability of at most exp(-x), whatever
+  its effective sample size, so that log Z >= AIS - log 20. It is an estimate where its weights are even;
+- reverse AIS from exact samples, E[1 / w] = 1 / Z: the same from above. Its samples are those of the chains;
+- a row: q~(v) <= Z. The exact log Z, where it is at hand, ends the matter.
+
+A mode that is missed makes the filter, AIS and reverse AIS too low, never too high. A filter that was refuted by a
+certificate therefore stays refuted until an AIS with even weights agrees with it. Plain Python; nothing is computed
+twice or remembered but what is handed in.
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
-import tensorflow as tf
-from numpy.typing import NDArray
-
-from rbm_tracking import ais, exact
-from rbm_tracking.learning import SMLConfig, SMLState, log_likelihoods
-from rbm_tracking.rbm import RBM, base_rate_biases, log_prob_unnormalised
-from rbm_tracking.serialization import SavedRBM
-from rbm_tracking.tempering import sample
-from rbm_tracking.tracker import TRAILS, flag_names
-from rbm_tracking.training import Trainer
+from rbm_tracking.health import Z_95, flag_names
 
 __all__ = [
+    "Annealing",
     "Choice",
-    "EvidenceConfig",
-    "ais_scalars",
-    "bracket",
+    "Evidence",
+    "Tracking",
+    "Verdict",
     "choice",
-    "evaluate",
-    "exact_scalars",
-    "final",
-    "highest",
+    "half_width",
     "is_better",
-    "mean_log_prob_unnormalised",
-    "schedule",
-    "warning",
+    "is_candidate",
+    "is_even",
+    "is_inverted",
+    "judge",
+    "statement",
 ]
 
-Seeds = Callable[[str], tf.Tensor]
-Rows = NDArray[Any]
+CERTIFICATE = math.log(20)
+"""Markov's inequality: one estimate is above (in reverse, below) log Z by so much with a probability of 5 % at most."""
+PAIR = 4.744
+"""The x of (1 + x) exp(-x) = 5 %: AIS is above log Z, and reverse AIS below it, by so much together."""
+MIN_EVEN_SHARE, MAX_EVEN_STD = 0.1, 0.3  # of the chains effective; nats: AIS is then an estimate with an error
+AGREES = 1.0  # nats of the lag that count when AIS is to clear a refuted filter
 
-Z_VALUE = 1.645  # one-sided 95 %
-MIN_AIS_ESS = 0.1  # of the chains of AIS, for its estimate to be taken in place of a flagged one
+
+class Tracking(NamedTuple):
+    """The filter: log Z, its standard deviation and lag in nats, health flags."""
+
+    log_z: float
+    std: float
+    lag: float = 0.0
+    flags: int = 0
 
 
-@dataclass(frozen=True)
-class EvidenceConfig:
-    """How log Z is estimated besides tracking.
+class Annealing(NamedTuple):
+    """AIS, in either direction: log of the mean weight and its standard error in nats, effective and all chains."""
 
-    :param ais_if_flagged: with early stopping, use AIS wherever a health flag says not to trust the tracked log Z.
-    :param ais_betas: number of temperatures of AIS during training, or paper for its 21,000.
-    :param final_ais_betas: number of temperatures of the AIS bracket at the end, or paper for its 21,000; 0 for none.
-    :param ais_chains: chains of AIS.
-    :raises ValueError: naming the field that is wrong.
+    log_z: float
+    std: float
+    ess: float
+    num_chains: int
+
+
+class Evidence(NamedTuple):
+    """What is known of log Z at a step; None where nothing is. `highest_log_q`: the largest log q~(v) of a row."""
+
+    tracked: Tracking | None = None
+    ais: Annealing | None = None
+    reverse: Annealing | None = None
+    exact: float | None = None
+    highest_log_q: float = -math.inf
+
+
+class Verdict(NamedTuple):
+    """log Z is `log_z`, and between `low` and `high` with a probability of 95 %, nats; `high` is infinite if nothing
+    bounds it. `is_trusted`: an estimate stands. `is_refuted`: the chains miss a mode, or did and nothing shows that
+    they do no longer; it is handed to the next :func:`judge`. `reasons` are sentences."""
+
+    log_z: float
+    low: float
+    high: float
+    is_trusted: bool
+    is_refuted: bool
+    reasons: tuple[str, ...]
+
+
+def judge(evidence: Evidence, *, was_refuted: bool = False) -> Verdict:
+    """The interval and the verdict that follow from the evidence.
+
+    :param was_refuted: `is_refuted` of the verdict before.
+    :raises ValueError: if there is no evidence at all.
     """
-
-    ais_if_flagged: bool = True
-    ais_betas: str = "1000"
-    final_ais_betas: str = "paper"
-    ais_chains: int = 100
-
-    def __post_init__(self) -> None:
-        for name, also in (("ais_betas", ()), ("final_ais_betas", ("0",))):
-            value = getattr(self, name)
-            is_number = value.isdecimal() and int(value) >= 2
-            if not (is_number or value == "paper" or value in also):
-                zero = ", or 0 for none" if also else ""
-                raise ValueError(f"{name} must be a number of at least 2, or paper{zero}, got {value!r}.")
-        if self.ais_chains < 2:
-            raise ValueError(f"ais_chains must be at least 2, got {self.ais_chains}.")
-
-
-# In training
-
-
-def evaluate(
-    trainer: Trainer,
-    parts: Mapping[str, Rows],
-    config: EvidenceConfig = EvidenceConfig(),
-    by_ais: Callable[[], Mapping[str, float]] | None = None,
-) -> dict[str, float]:
-    """Log-likelihoods of the parts by the tracked log Z, and of "valid" by AIS if a health flag asks for it.
-
-    :param parts: "valid" and others.
-    :param by_ais: gives :func:`ais_scalars`; called if a flag other than `trails` says not to trust the tracked log Z.
-        None: never.
-    """
-    each = {name: log_likelihoods(trainer.state, rows) for name, rows in parts.items()}
-    found = {f"{name}/log_likelihood_nats": float(rows.mean()) for name, rows in each.items()}
-    largest = max(float(rows.max()) for rows in each.values())
-    if trainer.flags & ~TRAILS and by_ais is not None:
-        estimate = by_ais()
-        change = trainer.saved().log_z - estimate["ais/log_z_nats"]
-        found |= {**estimate, "valid/ais_log_likelihood_nats": found["valid/log_likelihood_nats"] + change}
-        if _is_reliable(estimate, config):
-            largest += change
-    return {"tracker/highest_log_p_nats": largest, **found}
+    tracked, ais, reverse, exact, row = evidence
+    if tracked is None and ais is None and reverse is None and exact is None:
+        raise ValueError("a verdict on log Z needs the filter, AIS, reverse AIS or the exact value, got none of them.")
+    reasons = _refutations(evidence)
+    is_refuted = bool(reasons) or (was_refuted and not _is_cleared(evidence))
+    if is_refuted and not reasons:
+        reasons = ["the filter was refuted before, and no AIS has agreed with it since"]
+    if exact is not None:
+        return Verdict(exact, exact, exact, True, is_refuted, tuple(reasons))
+    span, more = _span(tracked, ais, is_refuted)
+    flags = [] if tracked is None or is_refuted else flag_names(tracked.flags)
+    is_trusted = span is not None and ((ais is not None and is_even(ais)) or not flags)
+    reasons += more + [f"flag of the filter: {name}" for name in flags]
+    known = [source.log_z for source in (tracked, ais, reverse) if source is not None and math.isfinite(source.log_z)]
+    value, low, high = span or _Span(max(known, default=row), -math.inf, math.inf)
+    low = max(low, row, -math.inf if ais is None else ais.log_z - CERTIFICATE)
+    if reverse is not None and not is_refuted:
+        high = min(high, reverse.log_z + _reach(reverse))
+    high = max(high, low)
+    return Verdict(min(max(value, low), high), low, high, is_trusted, is_refuted, tuple(reasons))
 
 
-def warning(step: int, scalars: Mapping[str, float]) -> str | None:
-    """What to tell the user about the scalars of :func:`evaluate`: that a row has log p > 0."""
-    largest = scalars["tracker/highest_log_p_nats"]
-    if not largest > 0:
-        return None
-    return (
-        f"update {step}: log Z is too low by {largest:.1f} nats or more, since a row has log p = {largest:.1f}: chains "
-        "miss a mode. Lower learning_rate."
-    )
+def statement(verdict: Verdict) -> str:
+    """The verdict in one line."""
+    low, high = verdict.low, verdict.high
+    if low == high:
+        return f"log Z is {low:.2f}"
+    if verdict.is_refuted:
+        return f"log Z is at least {low:.2f}: the chains miss a mode"
+    if not math.isfinite(high):
+        return f"log Z is at least {low:.2f}, and nothing bounds it from above"
+    return f"log Z is between {low:.2f} and {high:.2f} (95 %)" + ("" if verdict.is_trusted else ", with doubts")
 
 
-def exact_scalars(rbm: RBM) -> dict[str, float]:
-    """Log Z by enumeration, if a side has at most `exact.MAX_UNITS` units, else nothing."""
-    return {"exact/log_z_nats": exact.log_z_exact(rbm)} if min(rbm.W.shape) <= exact.MAX_UNITS else {}
+def half_width(tracked: Tracking) -> float:
+    """Half of the 95 % interval of the filter: the particles trail behind moving parameters by up to the lag."""
+    return max(Z_95 * tracked.std, tracked.lag)
 
 
-def ais_scalars(
-    state: SMLState, train: Rows, config: EvidenceConfig, seed: tf.Tensor, generator: str = "threefry"
-) -> dict[str, float]:
-    """Log Z by AIS with `ais_betas`, its standard error, and the effective number of chains.
+def is_even(ais: Annealing) -> bool:
+    """Whether the weights are so even that AIS is an estimate of log Z with an error, and not a bound alone."""
+    return ais.ess >= MIN_EVEN_SHARE * ais.num_chains and ais.std <= MAX_EVEN_STD
 
-    :param train: training rows, whose base rates AIS starts from.
-    :param seed: int32 [2], of all estimates; the noise is a function of it and of the number of the update.
-    """
-    found = _ais(state.rbm, train, config.ais_betas, config, tf.random.fold_in(seed, int(state.step)), generator)
-    return {"ais/log_z_nats": found.log_z, "ais/log_z_std_nats": found.standard_error, "ais/ess": found.ess}
+
+def is_inverted(ais: Annealing, reverse: Annealing) -> bool:
+    """Whether the lower end of the bracket is above its upper end, beyond the errors of both."""
+    if is_even(ais) or is_even(reverse):
+        slack = math.hypot(_reach(ais), _reach(reverse))
+    else:
+        slack = PAIR
+    return ais.log_z - reverse.log_z > slack
+
+
+def _reach(annealing: Annealing) -> float:
+    """How far the true log Z may lie beyond an estimate, on the side that is bounded, nats."""
+    return min(-math.log1p(-Z_95 * annealing.std), CERTIFICATE) if is_even(annealing) else CERTIFICATE
+
+
+def _refutations(evidence: Evidence) -> list[str]:
+    """Why the chains miss a mode, or the filter is wrong for another reason, by the evidence of this step."""
+    tracked, ais, reverse, exact, row = evidence
+    found = []
+    if ais is not None and reverse is not None and is_inverted(ais, reverse):
+        gap = ais.log_z - reverse.log_z
+        found.append(f"the bracket is inverted: AIS, a lower bound, is {gap:.1f} nats above reverse AIS, an upper one")
+    if tracked is None:
+        return found
+    if not (math.isfinite(tracked.log_z) and math.isfinite(tracked.std)):
+        return [*found, "the log Z of the filter is not finite"]
+    plain, widened = Z_95 * tracked.std, half_width(tracked)
+    if row - tracked.log_z > plain:
+        found.append(f"a row has log p = {row - tracked.log_z:.1f} by the filter")
+    if exact is not None and abs(exact - tracked.log_z) > max(widened, AGREES):
+        found.append(f"the filter is off by {tracked.log_z - exact:+.1f} nats")
+    if ais is not None:
+        gap = ais.log_z - tracked.log_z
+        by_certificate = gap - CERTIFICATE > plain
+        if by_certificate or (is_even(ais) and gap > math.hypot(widened, _reach(ais))):
+            found.append(f"AIS, a lower bound, is {gap:.1f} nats above the filter")
+    return found
+
+
+def _is_cleared(evidence: Evidence) -> bool:
+    """Whether an AIS with even weights, or the exact value, agrees with the filter."""
+    tracked, ais, _, exact, _ = evidence
+    if tracked is None:
+        return False
+    half = max(Z_95 * tracked.std, min(tracked.lag, AGREES))
+    if exact is not None:
+        return abs(exact - tracked.log_z) <= half
+    return ais is not None and is_even(ais) and abs(ais.log_z - tracked.log_z) <= math.hypot(half, _reach(ais))
+
+
+class _Span(NamedTuple):
+    """A value with a 95 % interval, nats."""
+
+    value: float
+    low: float
+    high: float
+
+
+def _span(tracked: Tracking | None, ais: Annealing | None, is_refuted: bool) -> tuple[_Span | None, list[str]]:
+    """The narrower of the intervals of the filter and of AIS, stretched up to the value of the other; what is odd."""
+    halves = []
+    if tracked is not None and not is_refuted:
+        halves.append((half_width(tracked), tracked.log_z))
+    if ais is not None and is_even(ais):
+        halves.append((_reach(ais), ais.log_z))
+    if not halves:
+        return None, []
+    if len(halves) == 2 and (gap := halves[0][1] - halves[1][1]) > math.hypot(halves[0][0], halves[1][0]):
+        (half, value), (reach, below) = halves
+        return _Span(value, below - reach, value + half), [f"AIS is {gap:.1f} nats below the filter"]
+    half, value = min(halves)
+    values = [value + half, *(other for _, other in halves)]
+    if ais is not None:
+        values.append(ais.log_z)
+    return _Span(value, value - half, max(values)), []
 
 
 # Which evaluation is the best
 
 
 class Choice(NamedTuple):
-    """What an evaluation is chosen by: validation log-likelihood and its standard deviation, nats; whether it has a
-    health flag; whether no row is more probable than 1, beyond that deviation."""
+    """What an evaluation is chosen by: the validation log-likelihood, and a standard deviation of which 1.96 reach to
+    the lower end of its interval, nats; whether the verdict on log Z is trusted."""
 
     log_likelihood: float = -math.inf
     std: float = 0.0
-    is_flagged: bool = True
-    is_possible: bool = True
+    is_trusted: bool = False
+
+    @property
+    def low(self) -> float:
+        """The lower end of the interval: by the upper end of that of log Z."""
+        return self.log_likelihood - Z_95 * self.std
 
 
-def choice(scalars: Mapping[str, float], config: EvidenceConfig = EvidenceConfig()) -> Choice:
-    """That of the scalars of an evaluation: by AIS where the tracked log Z is flagged and AIS may be trusted.
+def choice(mean_log_q: float, verdict: Verdict) -> Choice:
+    """That of the validation rows with the mean log q~ `mean_log_q`, nats."""
+    return Choice(mean_log_q - verdict.log_z, (verdict.high - verdict.log_z) / Z_95, verdict.is_trusted)
 
-    :param scalars: of :func:`evaluate` and `report.filter_scalars`.
-    """
-    value, std = scalars["valid/log_likelihood_nats"], float(scalars["tracker/log_z_std_nats"])
-    is_flagged = int(scalars["tracker/flags"]) & ~TRAILS != 0
-    if is_flagged and "valid/ais_log_likelihood_nats" in scalars and _is_reliable(scalars, config):
-        value, std, is_flagged = scalars["valid/ais_log_likelihood_nats"], scalars["ais/log_z_std_nats"], False
-    return Choice(value, std, is_flagged, scalars["tracker/highest_log_p_nats"] <= Z_VALUE * std)
+
+def is_candidate(new: Choice, best: Choice) -> bool:
+    """Whether an evaluation would be about to become the best if its value, without its error, were right."""
+    return not best.is_trusted or new.log_likelihood > best.low
 
 
 def is_better(new: Choice, best: Choice) -> bool | None:
     """True if an evaluation is better than the best one, False if it is worse, None if that is open.
 
-    Better is a higher lower end of the one-sided 95 % interval, worse a difference beyond the errors of both. One with
-    a health flag never takes the place of one without; one that is not possible takes no place.
+    Better is a higher lower end of the interval, worse a difference beyond the errors of both. One that is not trusted
+    never takes the place of one that is, and one without a lower end takes no place.
     """
-    is_higher = new.log_likelihood - Z_VALUE * new.std > best.log_likelihood - Z_VALUE * best.std
-    if new.is_possible and (best.is_flagged if new.is_flagged != best.is_flagged else is_higher):
+    if math.isfinite(new.low) and (new.low > best.low if new.is_trusted == best.is_trusted else new.is_trusted):
         return True
-    gain = new.log_likelihood - best.log_likelihood + Z_VALUE * math.hypot(new.std, best.std)
-    return False if gain < 0 or (new.is_flagged and not best.is_flagged) else None
-
-
-def highest(config: EvidenceConfig = EvidenceConfig()) -> Callable[[int, Any, Mapping[str, float]], Any]:
-    """The rule of a training loop that keeps the evaluation with the best validation log-likelihood.
-
-    :return: (step, best so far, scalars of an evaluation) to the best now. The best is a NamedTuple with the fields
-        `step`, -1 at the start, `value`, minus the log-likelihood, `std`, `is_trusted` and `num_worse`, the evaluations
-        in a row that were worse.
-    """
-
-    def rule(step: int, best: Any, scalars: Mapping[str, float]) -> Any:
-        new, old = choice(scalars, config), Choice(-best.value, best.std, best.step < 0 or not best.is_trusted)
-        verdict = is_better(new, old)
-        if verdict:
-            return best._replace(
-                step=step, value=-new.log_likelihood, num_worse=0, std=new.std, is_trusted=not new.is_flagged
-            )
-        return best._replace(num_worse=best.num_worse + 1 if verdict is False else 0)
-
-    return rule
-
-
-# At the end
-
-
-def final(
-    state: SMLState,
-    saved: SavedRBM,
-    parts: Mapping[str, Rows],
-    seeds: Seeds,
-    config: EvidenceConfig = EvidenceConfig(),
-    training: SMLConfig = SMLConfig(),
-    *,
-    records: Sequence[Mapping[str, Any]] = (),
-) -> dict[str, Any]:
-    """Log-likelihoods of all parts by the tracked log Z, by a bracket of AIS and, if a side is small, exactly.
-
-    :param state: the last one, whose chains the upper end of the bracket is sampled from.
-    :param saved: the parameters to report, which may be earlier ones, with their tracked log Z.
-    :param parts: "train", from whose base rates AIS starts, and others.
-    :param seeds: the stream "final_ais".
-    :param records: what was logged: health flags and lag are those of the step of `saved`.
-    :return: "step", and for each of "tracked", "exact", "ais", "reverse_ais" what it says.
-    """
-    state = state._replace(rbm=saved.rbm)
-    found: dict[str, Any] = {}
-    if training.track:
-        found["tracked"] = {"log_z_nats": saved.log_z, "std_nats": saved.log_z_std}
-        for line in records:
-            if line["step"] == saved.step and line.get("tracker/flags") is not None:
-                reasons = flag_names(int(line["tracker/flags"]))
-                found["tracked"] |= {"lag_nats": line["tracker/lag_nats"], "flags": reasons}
-    if by_enumeration := exact_scalars(state.rbm):
-        found["exact"] = {"log_z_nats": by_enumeration["exact/log_z_nats"]}
-    if config.final_ais_betas != "0":
-        found |= bracket(state, parts["train"], seeds("final_ais"), config, training.generator)
-    mean_log_q = {name: mean_log_prob_unnormalised(state.rbm, rows) for name, rows in parts.items()}
-    for entry in found.values():
-        for name, value in mean_log_q.items():
-            entry[f"{name}_log_likelihood_nats"] = value - entry["log_z_nats"]
-    return {"step": saved.step, **found}
-
-
-def bracket(
-    state: SMLState, train: Rows, seed: tf.Tensor, config: EvidenceConfig, generator: str = "threefry"
-) -> dict[str, dict[str, Any]]:
-    """AIS from below, and from above by samples of parallel tempering that start from the particles of `state`.
-
-    :param seed: int32 [2].
-    :return: "ais" and "reverse_ais": log Z, its three-sigma interval, and the effective number of chains.
-    """
-    forward_seed, sample_seed, reverse_seed = tf.unstack(tf.random.experimental.stateless_split(seed, 3))
-    lower = _ais(state.rbm, train, config.final_ais_betas, config, forward_seed, generator)
-    chains = state.chains._replace(a=tf.linalg.matmul(state.chains.v, state.rbm.W, transpose_b=True) + state.rbm.c)
-    beta = state.ladder.beta.numpy()
-    samples = sample(state.rbm, chains, beta, config.ais_chains, seed=sample_seed, generator=generator)
-    betas, base_b = schedule(config.final_ais_betas), base_rate_biases(train)
-    upper = ais.reverse_ais(state.rbm, betas, samples, seed=reverse_seed, base_b=base_b, generator=generator)
-    return {
-        name: {"log_z_nats": result.log_z, "three_sigma_nats": list(result.interval), "ess": result.ess}
-        for name, result in (("ais", lower), ("reverse_ais", upper))
-    }
-
-
-def mean_log_prob_unnormalised(rbm: RBM, rows: Rows, chunk: int = 5000) -> float:
-    """Mean of log q~(v) over the rows, nats: the log-likelihood without log Z."""
-    sums = [
-        tf.reduce_sum(tf.cast(log_prob_unnormalised(rbm, tf.cast(rows[i : i + chunk], rbm.W.dtype)), tf.float64))
-        for i in range(0, len(rows), chunk)
-    ]
-    return float(tf.add_n(sums)) / len(rows)
-
-
-def schedule(betas: str) -> NDArray[np.float64]:
-    """The inverse temperatures that `EvidenceConfig` names: so many at even distances, or those of the paper."""
-    return ais.paper_schedule() if betas == "paper" else ais.linear_schedule(int(betas))
-
-
-def _ais(rbm: RBM, train: Rows, betas: str, config: EvidenceConfig, seed: tf.Tensor, generator: str) -> ais.AISResult:
-    base_b = base_rate_biases(train)
-    return ais.ais(rbm, schedule(betas), num_chains=config.ais_chains, seed=seed, base_b=base_b, generator=generator)
-
-
-def _is_reliable(scalars: Mapping[str, float], config: EvidenceConfig) -> bool:
-    return scalars["ais/ess"] >= MIN_AIS_ESS * config.ais_chains
+    gain = new.log_likelihood - best.log_likelihood + Z_95 * math.hypot(new.std, best.std)
+    return False if gain < 0 or (best.is_trusted and not new.is_trusted) else None

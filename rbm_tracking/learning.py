@@ -219,10 +219,13 @@ def reuse_bias(v: tf.Tensor, h: tf.Tensor, rate: tf.Tensor, offsets: tuple[tf.Te
     return -rate * total / ((count - 1.0) * count)
 
 
-def sml_update(state: SMLState, batch: tf.Tensor, *, seed: tf.Tensor, config: SMLConfig) -> tuple[SMLState, Observed]:
+def sml_update(
+    state: SMLState, batch: tf.Tensor, *, seed: tf.Tensor, config: SMLConfig, weights: tf.Tensor | None = None
+) -> tuple[SMLState, Observed]:
     """One update with a minibatch [B, n_v] of 0.0 and 1.0.
 
     :param seed: int32 [2]; the noise is a function of it and of `state.step`.
+    :param weights: of the rows, [B], with the sum 1; None for 1 / B each. Rows of weight 0 only fill the batch.
     """
     step, rbm, chains, ladder, tracker, offsets = state
     noise = {"seed": seed, "step": step, "generator": config.generator}
@@ -238,8 +241,8 @@ def sml_update(state: SMLState, batch: tf.Tensor, *, seed: tf.Tensor, config: SM
     h_model = tf.sigmoid(tf.gather_nd(chains.a, index))
     h_data = tf.sigmoid(activations(rbm, batch))
     if config.centred:
-        offsets = (offsets[0], offsets[1] + 0.01 * (tf.reduce_mean(h_data, axis=0) - offsets[1]))
-    move = gradient_step(batch, h_data, v_model, h_model, rate, offsets if config.centred else None)
+        offsets = (offsets[0], offsets[1] + 0.01 * (_row_mean(h_data, weights) - offsets[1]))
+    move = gradient_step(batch, h_data, v_model, h_model, rate, offsets if config.centred else None, weights)
     d_W = tf.linalg.matmul(move.left, move.right, transpose_a=True)
     new_rbm = RBM(rbm.W + d_W, rbm.b + move.b, rbm.c + move.c)
 
@@ -400,14 +403,17 @@ def gradient_step(
     h_model: tf.Tensor,
     rate: tf.Tensor,
     offsets: tuple[tf.Tensor, tf.Tensor] | None,
+    weights: tf.Tensor | None = None,
 ) -> Step:
     """The learning rate times the gradient of the log-likelihood: data's mean of -dF/dtheta minus the particles'.
 
     :param offsets: of the centred gradient; None for the plain one.
+    :param weights: of the data, [B], with the sum 1; None for 1 / B each.
     """
-    d_v = tf.reduce_mean(v_data, axis=0) - tf.reduce_mean(v_model, axis=0)
-    d_h = tf.reduce_mean(h_data, axis=0) - tf.reduce_mean(h_model, axis=0)
-    left = tf.concat([h_data / v_data.shape[0], -h_model / v_model.shape[0]], axis=0)
+    d_v = _row_mean(v_data, weights) - tf.reduce_mean(v_model, axis=0)
+    d_h = _row_mean(h_data, weights) - tf.reduce_mean(h_model, axis=0)
+    weighted = h_data / v_data.shape[0] if weights is None else h_data * weights[:, None]
+    left = tf.concat([weighted, -h_model / v_model.shape[0]], axis=0)
     right = tf.concat([v_data, v_model], axis=0)
     if offsets is not None:
         v_mean, h_mean = offsets
@@ -419,6 +425,10 @@ def gradient_step(
             d_h - tf.linalg.matvec(left, across_v, transpose_a=True),
         )
     return Step(rate * left, right, rate * d_v, rate * d_h)
+
+
+def _row_mean(x: tf.Tensor, weights: tf.Tensor | None) -> tf.Tensor:
+    return tf.reduce_mean(x, axis=0) if weights is None else tf.linalg.matvec(x, weights, transpose_a=True)
 
 
 def _moved_activations(chains: Chains, step: Step, new_rbm: RBM) -> tf.Tensor:

@@ -7,13 +7,13 @@ import tensorflow as tf
 from numpy.typing import ArrayLike
 
 from rbm_tracking.bridge import bridge
+from rbm_tracking.health import flag_names
 from rbm_tracking.importance import log_z_change
 from rbm_tracking.rbm import RBM, activations, check_binary, check_rbm, log_z_independent, softplus_sum
 from rbm_tracking.tempering import check_ladder, swap_log_ratio
 from rbm_tracking.tracker import (
     TrackerState,
     anchor,
-    flag_names,
     health_flags,
     inflation,
     initial_tracker,

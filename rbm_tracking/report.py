@@ -5,16 +5,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import PurePath
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from rbm_tracking.health import Z_95, tracking_errors
 from rbm_tracking.learning import SMLState
 from rbm_tracking.rbm import visible_probs
-from rbm_tracking.tracker import tracking_errors
 from rbm_tracking.training import Trainer
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
 ]
 
 Records = Sequence[Mapping[str, Any]]
+HalfWidth = Callable[[Mapping[str, Any]], float]
 FILTER = {
     "tracker/log_z_nats": "log_z",
     "tracker/log_z_std_nats": "log_z_std",
@@ -74,18 +76,18 @@ def log_z_curves(records: Records) -> dict[str, Curve]:
     return _logged(
         records,
         {
-            "tracked": ("tracker/log_z_nats", "-", "tracker/log_z_std_nats", 1.96),
-            "AIS": ("ais/log_z_nats", "o", "ais/log_z_std_nats", 3.0),
-            "exact": ("exact/log_z_nats", "x", None, 0.0),
+            "tracked": ("tracker/log_z_nats", "-", _half_width),
+            "AIS": ("ais/log_z_nats", "o", lambda record: 3.0 * (record.get("ais/log_z_std_nats") or 0.0)),
+            "exact": ("exact/log_z_nats", "x", None),
         },
     )
 
 
 def filter_curves(records: Records, num_temps: int) -> dict[str, dict[str, Curve]]:
     """Log Z, its change in an update with the bias, and the ladder: title -> label -> curve."""
-    bridges = _logged(records, {"bridges": ("tracker/bridge_sum_nats", ".", None, 0.0)})
-    change = {"importance": ("tracker/change_nats", ".", None, 0.0), "bias": ("tracker/bias_nats", "-", None, 0.0)}
-    ladder = {f"beta {i}": (f"ladder/beta_{i:02d}", "-", None, 0.0) for i in range(1, num_temps + 1)}
+    bridges = _logged(records, {"bridges": ("tracker/bridge_sum_nats", ".", None)})
+    change = {"importance": ("tracker/change_nats", ".", None), "bias": ("tracker/bias_nats", "-", None)}
+    ladder = {f"beta {i}": (f"ladder/beta_{i:02d}", "-", None) for i in range(1, num_temps + 1)}
     return {
         "log Z": {**bridges, **log_z_curves(records)},
         "change in an update": _logged(records, change),
@@ -99,7 +101,7 @@ def likelihood_curves(records: Records) -> dict[str, Curve]:
     for part in ("train", "valid"):
         tag = f"{part}/log_likelihood_nats"
         rows = [record for record in records if record.get(tag) is not None]
-        widths = [1.96 * record["tracker/log_z_std_nats"] for record in rows]
+        widths = [_half_width(record) for record in rows]
         curves[f"{part}, tracked"] = Curve([r["step"] for r in rows], [r[tag] for r in rows], widths)
         for method, style in (("ais", "o"), ("exact", "x")):
             both = [record for record in rows if record.get(f"{method}/log_z_nats") is not None]
@@ -118,6 +120,7 @@ def logged_errors(records: Records) -> dict[str, Any]:
         [r["tracker/log_z_nats"] - r["exact/log_z_nats"] for r in pairs],
         [r["tracker/log_z_std_nats"] for r in pairs],
         [int(r["tracker/flags"]) for r in pairs],
+        [_half_width(r) for r in pairs],
     )
 
 
@@ -134,38 +137,39 @@ def pictures(state: SMLState, shape: tuple[int, int]) -> dict[str, NDArray]:
 
 
 def table(result: Mapping[str, Any], ais_chains: int) -> list[list[str]]:
-    """Log-likelihoods of `evidence.final` by each estimate of log Z as cells of text, with a line of titles.
+    """Log-likelihoods of `evaluation.final` by each estimate of log Z and by all of the evidence, with a line of
+    titles.
 
     :param ais_chains: how many chains the effective ones are of.
     """
     rows = [["log Z by", "log Z", "valid", "test", ""]]
-    for name in ("tracked", "exact", "ais", "reverse_ais"):
+    for name in ("tracked", "exact", "ais", "reverse_ais", "evidence"):
         if name not in result:
             continue
         entry = result[name]
         values = (entry["log_z_nats"], entry["valid_log_likelihood_nats"], entry["test_log_likelihood_nats"])
         note = f"± {entry['std_nats']:.2f}" if "std_nats" in entry else ""
-        if "lag_nats" in entry:
-            note += f", lag up to {entry['lag_nats']:.2f}, flagged: {', '.join(entry['flags']) or 'no'}"
+        if "half_width_nats" in entry:
+            note = f"95 %: ± {entry['half_width_nats']:.2f}, flagged: {', '.join(entry['flags']) or 'no'}"
         if "three_sigma_nats" in entry:
             low, high = entry["three_sigma_nats"]
             note = f"3 sigma {low:.2f} to {high:.2f}, {entry['ess']:.0f} effective of {ais_chains}"
-        rows.append([name, *(f"{value:.3f}" for value in values), note])
+        rows.append([name, *(f"{value:.3f}" for value in values), entry.get("statement", note)])
     return rows
 
 
-def notes(errors: Mapping[str, Any]) -> list[str]:
+def notes(result: Mapping[str, Any], errors: Mapping[str, Any]) -> list[str]:
     """What else there is to say about a run, as lines of text.
 
-    :param errors: of :func:`logged_errors`.
+    :param result: of `evaluation.final`. :param errors: of :func:`logged_errors`.
     """
     lines = ["log-likelihoods: nats per row, mean over the rows"]
+    lines += [f"why: {reason}" for reason in result.get("evidence", {}).get("reasons", ())]
     if errors:
         lines.append(
             "tracked against exact log Z: rmse {rmse_nats:.3f}, largest error {max_nats:.3f} nats over {num_exact} "
-            "updates; 95 % intervals cover {coverage_95:.1%}; trails {trails:.1%}, other flags {flagged:.1%}".format(
-                **errors
-            )
+            "updates; 95 % intervals cover {coverage_95_with_lag:.1%}, without the lag {coverage_95:.1%}; flags "
+            "{flagged:.1%}".format(**errors)
         )
     return lines
 
@@ -176,16 +180,24 @@ def title(settings: str) -> str:
     :param settings: "--name=value", one a line.
     """
     values = dict(line.removeprefix("--").split("=", 1) for line in settings.splitlines() if "=" in line)
-    wanted = ("dataset", "hidden", "learning_rate", "learning_rate_decay")
+    if data := values.get("data"):
+        values["data"] = PurePath(data).name
+        values.pop("dataset", None)
+    wanted = ("dataset", "data", "hidden", "learning_rate", "learning_rate_decay")
     return " ".join(f"{name}={values[name]}" for name in wanted if name in values)
 
 
-def _logged(records: Records, wanted: Mapping[str, tuple[str, str, str | None, float]]) -> dict[str, Curve]:
-    """Curves by label of (tag, style, tag of the half width or None, factor of the half width), if they were logged."""
+def _half_width(record: Mapping[str, Any]) -> float:
+    """Half of the 95 % interval of the tracked log Z, as the lag widens it."""
+    return max(Z_95 * (record.get("tracker/log_z_std_nats") or 0.0), record.get("tracker/lag_nats") or 0.0)
+
+
+def _logged(records: Records, wanted: Mapping[str, tuple[str, str, HalfWidth | None]]) -> dict[str, Curve]:
+    """Curves by label of (tag, style, half width of a record or None), if they were logged."""
     curves = {}
-    for label, (tag, style, spread, factor) in wanted.items():
+    for label, (tag, style, half_width) in wanted.items():
         points = [record for record in records if record.get(tag) is not None]
         if points:
-            widths = [factor * (record.get(spread) or 0.0) for record in points] if spread else None
+            widths = [half_width(record) for record in points] if half_width else None
             curves[label] = Curve([r["step"] for r in points], [r[tag] for r in points], widths, style)
     return curves

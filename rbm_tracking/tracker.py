@@ -11,20 +11,20 @@ Then zeta_M, which is known, is set without variance, and the bridge estimates O
 measurements. All is in float64 and nats.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike
 
+from rbm_tracking.health import FLAGS, LIMITS, Z_95
 from rbm_tracking.importance import Estimate
 
 __all__ = [
-    "FLAGS",
     "Health",
     "TrackerState",
     "anchor",
-    "flag_names",
+    "half_width",
     "health_flags",
     "inflation",
     "initial_tracker",
@@ -32,14 +32,9 @@ __all__ = [
     "lag",
     "log_z_std",
     "predict",
-    "tracking_errors",
     "update",
 ]
 
-FLAGS = ("swap_rate", "ess", "nis", "lag", "std", "trails")
-_MIN_SWAP_RATE, _MIN_ESS, _MAX_NIS, _MAX_LAG, _MAX_STD = 0.3, 3.0, 1.5, 5.0, 1.0
-_TRAILS_STDS, _TRAILS_NATS = 2.0, 0.25
-TRAILS = 2 ** FLAGS.index("trails")  # with this flag alone, log Z is still good to a few nats
 _SCALES = (1 / 4, 1 / 16, 1 / 64, 1 / 256)  # forgetting rates at which the innovations are averaged
 _AVERAGED = 30.0  # averages of a scale that its power is estimated from
 _FIRST_AVERAGES = 2.0  # how many averages the initial power counts for
@@ -95,7 +90,7 @@ def initial_tracker(
 
 def log_z_std(state: TrackerState) -> tf.Tensor:
     """Standard deviation of zeta_1, nats."""
-    return tf.sqrt(state.cov[0, 0])
+    return tf.sqrt(tf.maximum(state.cov[0, 0], 0.0))
 
 
 def inflation(health: Health) -> tf.Tensor:
@@ -120,59 +115,34 @@ def lag(state: TrackerState, bias: tf.Tensor) -> tf.Tensor:
     return tf.abs(bias) * inflation(state.health)
 
 
+def half_width(state: TrackerState, bias: tf.Tensor) -> tf.Tensor:
+    """Half of the 95 % interval of zeta_1, widened to the :func:`lag` where that is more, nats, [].
+
+    The standard deviation is that of samples of the model; while the parameters move, they trail behind it by the lag.
+    """
+    return tf.maximum(Z_95 * log_z_std(state), lag(state, bias))
+
+
 def health_flags(state: TrackerState, bias: tf.Tensor) -> tf.Tensor:
-    """Reasons not to trust log Z as bits of an int32 []; 0 if there are none, see :func:`flag_names`.
+    """Reasons not to trust log Z as bits of an int32 []; 0 if there are none, see `health.flag_names`.
 
     1 (swap_rate): a pair of temperatures swaps with a probability below 0.3. 2 (ess): fewer than 3 effective samples.
     4 (nis): innovations larger than the variances explain, mean square above 1.5. 8 (lag): the sampler may be more than
-    5 nats behind, see :func:`lag`. 16 (std): the standard deviation of log Z is more than 1 nat. 32 (trails): the
-    sampler may be behind by more than the 95 % interval of log Z says, two standard deviations, and than 0.25 nats.
-    This one alone says that log Z is good to the lag, and not to its standard deviation.
+    5 nats behind, see :func:`lag`. 16 (std): the standard deviation of log Z is more than 1 nat. 64 (not_finite): log Z
+    or its standard deviation is NaN or infinite. What is NaN is never right: it gives its reason, too.
 
     :param bias: b_t in nats, all of it.
     """
-    reasons = tf.stack(
-        [
-            tf.reduce_min(state.health.swap_rate) < _MIN_SWAP_RATE,
-            state.health.ess < _MIN_ESS,
-            state.health.nis > _MAX_NIS,
-            lag(state, bias) > _MAX_LAG,
-            log_z_std(state) > _MAX_STD,
-            lag(state, bias) > tf.maximum(_TRAILS_STDS * log_z_std(state), _TRAILS_NATS),
-        ]
-    )
-    return tf.reduce_sum(tf.cast(reasons, tf.int32) * tf.constant([2**i for i in range(len(FLAGS))]))
-
-
-def flag_names(flags: int) -> list[str]:
-    """Names of the reasons in the bits of :func:`health_flags`."""
-    return [name for i, name in enumerate(FLAGS) if int(flags) >> i & 1]
-
-
-def tracking_errors(error: ArrayLike, std: ArrayLike, flags: ArrayLike) -> dict[str, Any]:
-    """How good a tracked log Z was over some updates, and whether its intervals and flags say so.
-
-    :param error: [T], the tracked minus the exact log Z, nats.
-    :param std: [T], standard deviations of the tracked one, nats.
-    :param flags: [T], integers, see :func:`health_flags`.
-    :return: the number of updates; root mean square, largest and mean error; the shares of errors within the 95 %
-        interval, of updates that are flagged `trails` and that have any other flag; the number of errors above 1 nat,
-        and which share of these has such a flag (None if there are none).
-    """
-    error, std, flags = np.asarray(error), np.asarray(std), np.asarray(flags)
-    is_flagged = flags & ~TRAILS > 0
-    is_wrong = np.abs(error) > 1
-    return {
-        "num_exact": len(error),
-        "rmse_nats": float(np.sqrt(np.mean(error**2))),
-        "max_nats": float(np.abs(error).max()),
-        "bias_nats": float(error.mean()),
-        "coverage_95": float(np.mean(np.abs(error) <= 1.96 * std)),
-        "trails": float(np.mean(flags & TRAILS > 0)),
-        "flagged": float(is_flagged.mean()),
-        "flagged_of_wrong": float(is_flagged[is_wrong].mean()) if is_wrong.any() else None,
-        "num_wrong": int(is_wrong.sum()),
+    std, lagging = log_z_std(state), lag(state, bias)
+    is_right = {
+        "swap_rate": tf.reduce_min(state.health.swap_rate) >= LIMITS.min_swap_rate,
+        "ess": state.health.ess >= LIMITS.min_ess,
+        "nis": state.health.nis <= LIMITS.max_nis,
+        "lag": lagging <= LIMITS.max_lag,
+        "std": std <= LIMITS.max_std,
+        "not_finite": tf.reduce_all(tf.math.is_finite(tf.stack([state.mean[0], std, lagging]))),
     }
+    return tf.add_n([tf.where(right, 0, FLAGS[name]) for name, right in is_right.items()])
 
 
 def predict(

@@ -18,10 +18,28 @@ from rbm_tracking.learning import Observed, SMLConfig, SMLState, compiled_update
 from rbm_tracking.serialization import SavedRBM
 from rbm_tracking.tracker import log_z_std
 
-__all__ = ["MAX_BLOCK", "Trainer"]
+__all__ = ["MAX_BLOCK", "Trainer", "not_finite"]
 
 MAX_BLOCK = 250
 """Most updates in one call of :meth:`Trainer.advance`."""
+
+
+def not_finite(state: SMLState, observed: Observed) -> str | None:
+    """What to tell the user if parameters have diverged, or log Z is not finite though they are; None if all is well.
+
+    :param observed: of updates up to that of `state`.
+    """
+    if not all(np.isfinite(part).all() for part in state.rbm):
+        return (
+            f"the parameters are no longer finite after update {int(state.step)}: training has diverged; lower "
+            "learning_rate, or let it fall with learning_rate_decay=1000."
+        )
+    if not np.isfinite(observed.log_z).all():
+        return (
+            f"log Z is not finite after update {int(state.step)}, though the parameters are: energies overflow their "
+            "float type; lower learning_rate, or train without tracking."
+        )
+    return None
 
 
 class Trainer:
@@ -82,7 +100,7 @@ class Trainer:
         :param rows: [K, B], the rows of each minibatch; K is at most `MAX_BLOCK`.
         :param seed: int32 [2]; the noise is a function of it and of the number of the update.
         :return: what each update saw, arrays [K] (swap rates [K, M-1]).
-        :raises FloatingPointError: if parameters or log Z are no longer finite.
+        :raises FloatingPointError: if parameters or log Z are no longer finite, and which.
         """
         index = np.asarray(rows)
         if index.ndim != 2 or not 1 <= len(index) <= MAX_BLOCK:
@@ -94,11 +112,8 @@ class Trainer:
         self.observed = Observed._make(value.numpy()[: len(index)] for value in every)
         self._assign(state)
         self.store.swap_rates.assign(np.concatenate([self.store.swap_rates.numpy(), self.observed.swap_rate]))
-        if not all(np.isfinite(part).all() for part in (*state.rbm, self.observed.log_z)):
-            raise FloatingPointError(
-                f"the parameters or log Z are no longer finite after update {int(state.step)}: the chains have "
-                "diverged. Lower learning_rate, or let it fall with learning_rate_decay=1000."
-            )
+        if wrong := not_finite(state, self.observed):
+            raise FloatingPointError(wrong)
         return self.observed
 
     def mean_swap_rates(self) -> NDArray[np.float64] | None:

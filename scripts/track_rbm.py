@@ -8,8 +8,8 @@
 
 Every log-likelihood is in nats per row. Ctrl-C saves a checkpoint. The folder of the run gets:
 
-    result.json   log-likelihoods of the validation and test rows, by the tracker, by AIS from below and above, and
-                  exactly if a side of the RBM has at most 25 units
+    result.json   log-likelihoods of the validation and test rows, by the tracker, by AIS from below and above, exactly
+                  if a side of the RBM has at most 25 units, and by all of this evidence with its interval of log Z
     rbm.npz       the parameters with their log Z, for rbm_tracking.load_rbm
     plots/        log-likelihood and log Z over training, measurements of the filter, filters and samples
     scalars.jsonl, tensorboard/, checkpoints/
@@ -37,7 +37,8 @@ from absl import logging
 from rbm_tracking import (
     SMLConfig,
     Trainer,
-    evidence,
+    base_rate_biases,
+    evaluation,
     initial_rbm,
     initial_state,
     linear_ladder,
@@ -58,8 +59,8 @@ class Flags:
     :param num_track_chains: more chains at each temperature, which only track.
     :param spawn_up_to: add temperatures where swaps are rare, up to this number; 0: never.
     :param dtype: precision of the parameters.
-    :param patience: stop after so many evaluations in a row that were worse beyond their errors, or flagged, and report
-        the best; if this is not given, train to the end and report the last.
+    :param patience: stop after so many evaluations in a row that were worse beyond their errors, or not trusted, and
+        report the best, which AIS has checked; if this is not given, train to the end and report the last.
     :param eval_rows: rows of the training and of the validation part (drawn once) to look at during training.
     :param ais_every: updates between AIS estimates of log Z; 0: only at the end.
     :param exact_every: updates between exact log Z, for 25 units or fewer; 0: only at the end.
@@ -71,7 +72,7 @@ class Flags:
     source: views.Source = group()
     table: views.TableSpec = group(omit=("target", "task", "unknown"))
     training: Later[SMLConfig] = group(omit=("gradient_chains",))
-    log_z: evidence.EvidenceConfig = group()
+    log_z: evaluation.EvidenceConfig = group()
     hidden: int = 100
     num_temps: int = 10
     num_chains: int = 20
@@ -105,20 +106,21 @@ def main(flags: Flags) -> None:
     trainer = new_trainer(flags, data, seeds)
     minibatches, x = Minibatches(len(data.train.X), flags.run.batch_size, seeds), tf.cast(data.train.X, tf.bool)
     watched = {part: data.some(part, flags.eval_rows, seeds).X for part in ("train", "valid")}
+    base_b, evaluations = base_rate_biases(data.train.X), evaluation.Evaluations(watched, flags.log_z)
 
     @functools.lru_cache(maxsize=1)
     def by_ais(step: int) -> dict[str, float]:
-        return evidence.ais_scalars(trainer.state, data.train.X, flags.log_z, seeds("ais"), flags.sml.generator)
+        return evaluation.ais_scalars(trainer.state, base_b, flags.log_z, seeds("ais"), flags.sml.generator)
 
     def evaluate(step: int) -> Mapping[str, float]:
         scalars = report.filter_scalars(trainer)
         if trainer.config.track:
-            is_asked = flags.patience is not None and flags.log_z.ais_if_flagged
+            is_asked = flags.patience is not None or (flags.ais_every > 0 and step % flags.ais_every == 0)
             ask = functools.partial(by_ais, step) if is_asked else None
-            scalars |= evidence.evaluate(trainer, watched, flags.log_z, ask)
-            if found := evidence.warning(step, scalars):
-                logging.warning(found)
-        return scalars | (evidence.exact_scalars(trainer.state.rbm) if step == flags.run.num_steps else {})
+            scalars |= evaluations(trainer.state, trainer.observed, ask)
+            if news := evaluations.news:
+                logging.warning("update %d: %s", step, news)
+        return scalars | (evaluation.exact_scalars(trainer.state.rbm) if step == flags.run.num_steps else {})
 
     def spawn(step: int) -> Mapping[str, float]:
         trainer.spawn()
@@ -127,15 +129,15 @@ def main(flags: Flags) -> None:
     with open_run(flags.run, cli.flags.text(flags), data, name="rbm") as run:
         fitted = run.fit(
             lambda first, count: trainer.advance(x, minibatches(first, count), seeds("train")),
-            state=lambda: {"trainer": trainer.store},
+            state=lambda: {"trainer": trainer.store, "evaluations": evaluations.store},
             scalars=lambda observed: report.filter_scalars(trainer),
             evaluate=evaluate,
-            rule=newest if flags.patience is None else evidence.highest(flags.log_z),
+            rule=newest if flags.patience is None else evaluation.highest(),
             patience=flags.patience,
             keep=lambda path: save_rbm(path, trainer.saved()),
             show=lambda: Shown(pictures(data, trainer), {"weights": trainer.state.rbm.W}),
             also=(
-                (flags.exact_every, lambda step: evidence.exact_scalars(trainer.state.rbm)),
+                (flags.exact_every, lambda step: evaluation.exact_scalars(trainer.state.rbm)),
                 (flags.ais_every, by_ais),
                 (flags.run.log_every, spawn),
             ),
@@ -158,7 +160,7 @@ def finish(flags: Flags, data: Rows, run: Run, fitted: Fitted, trainer: Trainer)
     saved = load_rbm(run.best_file) if fitted.best.step >= 0 else trainer.saved()
     save_rbm(run.path / "rbm.npz", saved._replace(beta=trainer.state.ladder.beta.numpy()))
     parts = {name: part.X for name, part in data.parts.items()}
-    found = evidence.final(trainer.state, saved, parts, seeds, flags.log_z, trainer.config, records=records)
+    found = evaluation.final(trainer.state, saved, parts, seeds, flags.log_z, trainer.config, records=records)
     errors = report.logged_errors(records)
     about = {
         "hidden": flags.hidden,
@@ -169,7 +171,7 @@ def finish(flags: Flags, data: Rows, run: Run, fitted: Fitted, trainer: Trainer)
         "train_seconds": fitted.seconds,
     }
     table, stopped = aligned(report.table(found, flags.log_z.ais_chains)), ", stopped early" * fitted.is_stopped
-    text = [table, *report.notes(errors), f"reported: update {saved.step} of {fitted.step}{stopped}"]
+    text = [table, *report.notes(found, errors), f"reported: update {saved.step} of {fitted.step}{stopped}"]
     run.finish({**about, **found}, text="\n".join(text), figures=figures(data, trainer, records))
 
 

@@ -30,6 +30,7 @@ from ebp.backpropagation import Backpropagation
 from experiment.run import devices
 from gpflow_deep.scaling import Scale
 from rbm_tracking import ais, exact, learning, rbm, tempering
+from rbm_tracking.estimator import TrackedRBM
 from rbm_tracking.training import Trainer as RBMTrainer
 
 SEED = tf.constant([1, 2])
@@ -112,6 +113,11 @@ def rbm_updates(jit_compile: bool, **config: Any) -> None:
     state, data = rbm_start()
     trainer = RBMTrainer(state, learning.SMLConfig(**config), jit_compile=jit_compile)
     trainer.advance(data, np.zeros([3, 100], int), SEED)
+
+
+def rbm_partial_fit(jit_compile: bool) -> None:
+    data = bits(50, 20).astype(np.uint8)
+    TrackedRBM(8, n_temps=3, n_chains=4, jit_compile=jit_compile, random_state=0).partial_fit(data)
 
 
 def rbm_samples(jit_compile: bool) -> None:
@@ -271,6 +277,10 @@ COMPILED: dict[str, dict[str, Call]] = {
     "rbm_tracking.ais._chunk": {
         "": partial(rbm_ais, False),
         "XLA": partial(rbm_ais, True, generator="hash", base_b=np.zeros(784)),
+    },
+    "rbm_tracking.estimator._update.<locals>.run": {
+        "": partial(rbm_partial_fit, False),
+        "XLA": partial(rbm_partial_fit, True),
     },
     "rbm_tracking.exact._block": {"": lambda: exact.log_z_exact(rbm.initial_rbm(25, n_v=784, seed=SEED))},
     "rbm_tracking.learning.compiled_updates.<locals>.run": {

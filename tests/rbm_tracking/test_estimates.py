@@ -91,6 +91,26 @@ def test_bridge_estimates_the_difference_with_its_variance(rng: np.random.Genera
     np.testing.assert_allclose(np.mean(result.variance), np.var(result.value), rtol=0.15)
 
 
+@pytest.mark.parametrize("count", [5, 20])
+def test_equal_weights_have_the_variance_of_one_that_differs(count: int, rng: np.random.Generator) -> None:
+    """A side with N equal weights is as uncertain as the mean of N of which one deviates by its own size: 1 / N^2."""
+    equal, other = np.zeros((1, count)), rng.normal(size=(1, count))
+    one = np.r_[np.ones(count - 1), 2.0]
+    deviating = one.var(ddof=1) / count  # of a mean of about 1
+    assert deviating == pytest.approx(count**-2)
+    log_s = tf.constant([0.3], tf.float64)
+    both = bridge(tf.constant(equal), tf.constant(equal), log_s)
+    assert float(both.variance[0]) == pytest.approx(2 * count**-2)
+    rounded = equal * (1 + 1e-8) + 1e-9 * rng.normal(size=equal.shape)  # float32 says that they are equal
+    assert float(bridge(tf.constant(rounded), tf.constant(equal), log_s).variance[0]) == pytest.approx(2 * count**-2)
+    mixed = bridge(tf.constant(equal), tf.constant(other), log_s)
+    spread = bridge(tf.constant(other), tf.constant(other), log_s)
+    lower = float(log_mean_exp(tf.math.log_sigmoid(0.3 - tf.constant(other))).variance[0])
+    assert float(mixed.variance[0]) == pytest.approx(count**-2 + lower)
+    upper = float(log_mean_exp(tf.math.log_sigmoid(tf.constant(other) - 0.3)).variance[0])
+    assert float(spread.variance[0]) == pytest.approx(upper + lower)  # what differs keeps its own variance
+
+
 @pytest.mark.parametrize("shift", [-0.5, 0.5])
 def test_signs(shift: float) -> None:
     """Raising log q~[i+1] everywhere raises O^(dbeta) by as much."""

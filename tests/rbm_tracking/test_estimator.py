@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
@@ -13,8 +14,9 @@ from sklearn.preprocessing import Binarizer
 from sklearn.utils.estimator_checks import check_estimator
 from sklearn.utils.validation import validate_data
 
-from rbm_tracking.estimator import TrackedRBM
+from rbm_tracking.estimator import TrackedRBM, _update
 from rbm_tracking.exact import log_likelihood_exact, log_z_exact, moments_exact
+from rbm_tracking.learning import sml_update
 from tests.statistical import assert_mean_close
 
 PROTOTYPES = np.array([[1, 1, 1, 1, 0, 0, 0, 0], [0, 0, 0, 0, 1, 1, 1, 1], [1, 0, 1, 0, 1, 0, 1, 0]])
@@ -151,6 +153,54 @@ def test_early_stopping_keeps_the_best(rng: np.random.Generator) -> None:
     assert chosen[0] >= scores[-1]
 
 
+@pytest.mark.parametrize(("rate", "columns"), [(0.005, 10), (0.001, 40), (0.0, 6)])
+def test_rare_bits_have_a_log_z(rate: float, columns: int, rng: np.random.Generator) -> None:
+    """All particles of two temperatures have one weight at some update: an ordinary table, and nothing diverges."""
+    X = (rng.random((500, columns)) < rate).astype(np.float64)
+    model = small(max_updates=100, n_components=4, n_chains=6, n_temps=3).fit(X)
+    assert abs(model.log_z_ - log_z_exact(model.rbm_)) < 0.05
+    assert np.isfinite(model.log_z_std_)
+
+
+def test_the_score_is_that_of_the_evidence(X: np.ndarray) -> None:
+    """Early stopping checks the best by AIS; the bracket adds what it finds; 95 % intervals, of which one is tested."""
+    model = small(early_stopping=True, max_updates=200, eval_every=100, ais_temps=200).fit(X)
+    verdict, exact = model.evidence_, log_z_exact(model.rbm_)
+    assert (model.log_z_, model.n_updates_) == (verdict.log_z, model.validation_scores_[-1][0])
+    assert model.log_z_std_ == pytest.approx((verdict.high - verdict.low) / 3.92)
+    assert verdict.is_trusted
+    assert abs(exact - model.log_z_) < 3 * (verdict.high - verdict.low) + 0.01
+    both = model.bracket(200, n_chains=50)
+    assert both.lower.log_z == pytest.approx(exact, abs=0.3)
+    assert both.upper.log_z == pytest.approx(exact, abs=0.3)
+    assert both.upper.log_z == model.bracket(200, n_chains=50).upper.log_z
+    assert model.evidence_ != verdict
+    assert model.evidence_.high <= both.upper.interval[1]
+    np.testing.assert_allclose(model.score_samples(X), log_likelihood_exact(model.rbm_, X) + exact - model.log_z_)
+
+
+def test_partial_fit_compiles_once_for_similar_numbers_of_rows(X: np.ndarray) -> None:
+    """Chunks of 33 to 64 rows are one shape; rows that only fill it do not count."""
+    model, alone = small(), small()
+    for rows in (X[:40], X[40:90], X[90:150]):
+        model.partial_fit(rows)
+    traced = _update(model._config(), False).experimental_get_tracing_count()
+    for count in (33, 51, 64):
+        model.partial_fit(X[:count])
+    assert _update(model._config(), False).experimental_get_tracing_count() == traced
+    alone.partial_fit(X[:50])
+    state, config = small().partial_fit(X[:50])._state, alone._config()
+    np.testing.assert_array_equal(state.rbm.W, alone._state.rbm.W)
+    batch = tf.constant(X[:50], state.rbm.W.dtype)
+    weights = tf.constant(np.r_[np.full(50, 0.02), np.zeros(14)], batch.dtype)
+    padded = tf.concat([batch, tf.ones([14, 8], batch.dtype)], axis=0)
+    seed = tf.constant([1, 2])
+    whole, _ = sml_update(state, batch, seed=seed, config=config)
+    filled, _ = sml_update(state, padded, seed=seed, config=config, weights=weights)
+    np.testing.assert_allclose(filled.rbm.W, whole.rbm.W, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(filled.rbm.c, whole.rbm.c, rtol=1e-5, atol=1e-7)
+
+
 def test_verbose_tells_log_z(X: np.ndarray, capsys: pytest.CaptureFixture[str]) -> None:
     small(max_updates=20, eval_every=10, verbose=True).fit(X)
     lines = capsys.readouterr().out.splitlines()
@@ -176,6 +226,7 @@ def test_pipeline_and_grid_search(X: np.ndarray) -> None:
         ({"learning_rate": -1.0}, "learning_rate must be positive"),
         ({"generator": "dice"}, "generator must be one of"),
         ({"early_stopping": True, "validation_fraction": 1.0}, "validation_fraction must be between 0 and 1"),
+        ({"ais_temps": 1}, "ais_temps must be a whole number of at least 2, got 1"),
         ({"early_stopping": True, "validation_fraction": 0.001}, "of 300 rows leaves none"),
     ],
 )
@@ -195,9 +246,10 @@ def test_wrong_data(X: np.ndarray, fitted: TrackedRBM) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:overflow encountered")
-def test_divergence_is_an_error(X: np.ndarray) -> None:
-    with pytest.raises(ValueError, match=r"training has diverged at update .*; lower learning_rate"):
-        small(learning_rate=1e30).fit(X)
+def test_energies_that_overflow_are_an_error(X: np.ndarray) -> None:
+    """The parameters are finite, so that nothing is said of divergence."""
+    with pytest.raises(ValueError, match=r"log Z is not finite after update .*, though .*; lower learning_rate"):
+        small(learning_rate=1e38).fit(X)
 
 
 class Thresholded(TrackedRBM):

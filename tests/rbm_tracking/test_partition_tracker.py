@@ -74,3 +74,14 @@ def test_what_cannot_be_used_is_refused(rng: np.random.Generator) -> None:
         tracker.observe(as_rbm(other), v)
     with pytest.raises(ValueError, match="must go from 1"):
         PartitionTracker([1.0, 0.5])
+
+
+def test_samples_that_are_all_equal_leave_log_z_finite() -> None:
+    """Rare bits: every sample is a row of zeros, at all temperatures and again and again."""
+    parameters = oracles.Parameters(np.full((2, 4), 0.1), np.full(4, -9.0), np.full(2, 0.1))
+    tracker = PartitionTracker(BETA)
+    for _ in range(20):
+        tracked = tracker.observe(as_rbm(parameters), np.zeros((4, 5, 4)))
+        assert abs(tracked.log_z - oracles.log_z(parameters)) < 0.05
+        assert 0 < tracked.log_z_std < 1
+    assert "not_finite" not in tracked.flags

@@ -31,7 +31,8 @@ RECORDS: list[dict[str, Any]] = [
         "step": 20,
         "tracker/log_z_nats": 3.0,
         "tracker/log_z_std_nats": 0.125,
-        "tracker/flags": 32.0,
+        "tracker/flags": 0.0,
+        "tracker/lag_nats": 0.5,
         "train/log_likelihood_nats": -3.0,
         "valid/log_likelihood_nats": -3.5,
         "exact/log_z_nats": 5.0,
@@ -79,7 +80,7 @@ def test_without_a_tracker_there_are_swaps_and_the_ladder(
 
 def test_curves_of_log_z_have_the_errors_of_their_estimates() -> None:
     assert report.log_z_curves(RECORDS) == {
-        "tracked": Curve([5, 10, 20], [1.0, 2.0, 3.0], [0.98, 0.49, 0.245], "-"),
+        "tracked": Curve([5, 10, 20], [1.0, 2.0, 3.0], [0.98, 0.49, 0.5], "-"),
         "AIS": Curve([10], [1.75], [0.375], "o"),
         "exact": Curve([10, 20], [1.5, 5.0], None, "x"),
     }
@@ -93,10 +94,10 @@ def test_curves_of_log_z_have_the_errors_of_their_estimates() -> None:
 def test_curves_of_the_likelihood_exchange_log_z() -> None:
     """log p = log q~ - log Z: by the exact log Z of 1.5 instead of 2, a row is half a nat more probable."""
     assert report.likelihood_curves(RECORDS) == {
-        "train, tracked": Curve([10, 20], [-4.0, -3.0], [0.49, 0.245]),
+        "train, tracked": Curve([10, 20], [-4.0, -3.0], [0.49, 0.5]),
         "train, ais": Curve([10], [-3.75], None, "o"),
         "train, exact": Curve([10, 20], [-3.5, -5.0], None, "x"),
-        "valid, tracked": Curve([10, 20], [-5.0, -3.5], [0.49, 0.245]),
+        "valid, tracked": Curve([10, 20], [-5.0, -3.5], [0.49, 0.5]),
         "valid, ais": Curve([10], [-4.75], None, "o"),
         "valid, exact": Curve([10, 20], [-4.5, -5.5], None, "x"),
     }
@@ -108,8 +109,8 @@ def test_errors_are_those_of_the_steps_with_both_values() -> None:
     assert found["rmse_nats"] == pytest.approx(np.sqrt((0.5**2 + 2.0**2) / 2))
     assert found["max_nats"] == 2.0
     assert found["bias_nats"] == pytest.approx(-0.75)
-    assert found["coverage_95"] == 0.0
-    assert (found["flagged"], found["trails"]) == (0.5, 0.5)
+    assert (found["coverage_95"], found["coverage_95_with_lag"]) == (0.0, 0.0)
+    assert found["flagged"] == 0.5
     assert report.logged_errors(RECORDS[:1]) == {}
 
 
@@ -127,22 +128,26 @@ def test_the_text_says_what_the_numbers_are() -> None:
     entry = {"log_z_nats": 4.0, "valid_log_likelihood_nats": -2.5, "test_log_likelihood_nats": -3.0}
     result = {
         "step": 20,
-        "tracked": {**entry, "std_nats": 0.25, "lag_nats": 0.5, "flags": ["ess"]},
+        "tracked": {**entry, "std_nats": 0.25, "lag_nats": 0.5, "half_width_nats": 0.5, "flags": ["ess"]},
         "exact": entry,
         "reverse_ais": {**entry, "three_sigma_nats": [3.5, 4.5], "ess": 17.0},
+        "evidence": {**entry, "statement": "log Z is at least 5.00: the chains miss a mode", "reasons": ["because"]},
     }
     assert report.table(result, 50) == [
         ["log Z by", "log Z", "valid", "test", ""],
-        ["tracked", "4.000", "-2.500", "-3.000", "± 0.25, lag up to 0.50, flagged: ess"],
+        ["tracked", "4.000", "-2.500", "-3.000", "95 %: ± 0.50, flagged: ess"],
         ["exact", "4.000", "-2.500", "-3.000", ""],
         ["reverse_ais", "4.000", "-2.500", "-3.000", "3 sigma 3.50 to 4.50, 17 effective of 50"],
+        ["evidence", "4.000", "-2.500", "-3.000", "log Z is at least 5.00: the chains miss a mode"],
     ]
-    unit, errors = report.notes(report.logged_errors(RECORDS))
+    unit, why, errors = report.notes(result, report.logged_errors(RECORDS))
+    assert why == "why: because"
     assert unit == "log-likelihoods: nats per row, mean over the rows"
     assert errors.startswith("tracked against exact log Z: rmse 1.458, largest error 2.000 nats over 2 updates; 95 %")
-    assert report.notes({}) == [unit]
+    assert report.notes({}, {}) == [unit]
 
 
 def test_runs_are_named_by_what_distinguishes_them() -> None:
     settings = "--dataset=mnist\n--hidden=25\n--learning_rate=0.001\n--learning_rate_decay=1e4\n--seed=0\n--track\n"
     assert report.title(settings) == "dataset=mnist hidden=25 learning_rate=0.001 learning_rate_decay=1e4"
+    assert report.title("--dataset=digits\n--data=some/where/table.csv\n--hidden=5\n") == "data=table.csv hidden=5"

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from rbm_tracking.learning import SMLConfig, SMLState, compiled_updates, initial_state, spawn
-from rbm_tracking.rbm import initial_rbm
+from rbm_tracking.learning import Observed, SMLConfig, SMLState, compiled_updates, initial_state, spawn
+from rbm_tracking.rbm import RBM, initial_rbm
 from rbm_tracking.tempering import linear_ladder
-from rbm_tracking.training import MAX_BLOCK, Trainer
+from rbm_tracking.training import MAX_BLOCK, Trainer, not_finite
 
 N_V, N_H, M, C = 10, 4, 3, 6
 
@@ -117,5 +117,20 @@ def test_divergence_is_an_error_that_says_what_to_do(
     data: np.ndarray, seed: tf.Tensor, rng: np.random.Generator
 ) -> None:
     trainer = make(start(data, seed), learning_rate=1e38)
-    with pytest.raises(FloatingPointError, match=r"finite after update 20: .* Lower learning_rate, or let it"):
+    with pytest.raises(FloatingPointError, match=r"finite after update 20.*; lower learning_rate"):
         trainer.advance(data, rng.integers(0, 100, (20, 20)), seed)
+
+
+def test_what_is_not_finite_is_named() -> None:
+    """Parameters that have diverged, and a log Z that is not finite though they are, are two things."""
+    fields = dict.fromkeys(Observed._fields, np.zeros(3))
+    fine, broken = Observed(**fields), Observed(**{**fields, "log_z": np.array([1.0, np.nan, 2.0])})
+    rbm = RBM(tf.ones([2, 3]), tf.zeros([3]), tf.zeros([2]))
+    state = initial_state(rbm, [1.0, 0.0], 2, seed=tf.constant([1, 2]), data=np.zeros([4, 3]))
+    assert not_finite(state, fine) is None
+    assert "log Z is not finite after update 0, though the parameters are" in str(not_finite(state, broken))
+    for field in RBM._fields:
+        diverged = state._replace(rbm=rbm._replace(**{field: getattr(rbm, field) * np.inf}))
+        assert "parameters are no longer finite after update 0: training has diverged" in str(
+            not_finite(diverged, fine)
+        )

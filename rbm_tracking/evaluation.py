@@ -1,0 +1,336 @@
+"""What is measured of an RBM's log Z and log-likelihood: by the filter, by AIS, exactly; which evaluation is the best.
+
+    evaluations = Evaluations({"train": X, "valid": X_valid})
+    scalars = evaluations(trainer.state, trainer.observed, by_ais)     # in training, again and again
+    found = final(trainer.state, trainer.saved(), {"train": X, "test": X_test}, seeds)
+    found["evidence"]["test_log_likelihood_nats"], found["evidence"]["statement"]
+
+What follows from the measurements is decided in :mod:`rbm_tracking.evidence` alone. `seeds` gives the seed, int32 [2],
+of the stream of a name. Log-likelihoods are means over rows, in nats.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import ArrayLike, NDArray
+
+from rbm_tracking import ais, exact
+from rbm_tracking.evidence import (
+    Annealing,
+    Choice,
+    Evidence,
+    Tracking,
+    Verdict,
+    choice,
+    half_width,
+    is_better,
+    is_candidate,
+    judge,
+    statement,
+)
+from rbm_tracking.health import Z_95, flag_names
+from rbm_tracking.learning import Observed, SMLConfig, SMLState, log_likelihoods
+from rbm_tracking.rbm import RBM, base_rate_biases, log_prob_unnormalised
+from rbm_tracking.serialization import SavedRBM
+from rbm_tracking.tempering import sample
+
+__all__ = [
+    "Evaluations",
+    "EvidenceConfig",
+    "ais_scalars",
+    "annealing",
+    "bracket",
+    "exact_scalars",
+    "final",
+    "highest",
+    "log_probs_unnormalised",
+    "mean_log_prob_unnormalised",
+    "schedule",
+    "tracking",
+]
+
+Seeds = Callable[[str], tf.Tensor]
+Rows = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class EvidenceConfig:
+    """How log Z is estimated besides tracking.
+
+    :param ais_betas: number of temperatures of AIS during training, or paper for its 21,000.
+    :param final_ais_betas: number of temperatures of the AIS bracket at the end, or paper for its 21,000; 0 for none.
+    :param ais_chains: chains of AIS.
+    :raises ValueError: naming the field that is wrong.
+    """
+
+    ais_betas: str = "1000"
+    final_ais_betas: str = "paper"
+    ais_chains: int = 100
+
+    def __post_init__(self) -> None:
+        for name, also in (("ais_betas", ()), ("final_ais_betas", ("0",))):
+            value = getattr(self, name)
+            is_number = value.isdecimal() and int(value) >= 2
+            if not (is_number or value == "paper" or value in also):
+                zero = ", or 0 for none" if also else ""
+                raise ValueError(f"{name} must be a number of at least 2, or paper{zero}, got {value!r}.")
+        if self.ais_chains < 2:
+            raise ValueError(f"ais_chains must be at least 2, got {self.ais_chains}.")
+
+
+# In training
+
+
+class Evaluations:
+    """Evaluates an RBM in training, and remembers what the evidence needs: whether the filter stands refuted, and what
+    the best evaluation was.
+
+    :ivar store: module with this memory, for checkpoints.
+    :ivar verdict: of the last evaluation; None before the first. :ivar choice: what it is chosen by.
+    :ivar news: what to tell the user: that the filter has just been refuted, or cleared again; None if there is none.
+
+    :param parts: "valid", which evaluations are chosen by, and others: binary rows.
+    :param config: its `ais_chains` are those of `by_ais`.
+    """
+
+    def __init__(self, parts: Mapping[str, Rows], config: EvidenceConfig = EvidenceConfig()) -> None:
+        self.store = tf.Module(name="evaluations")
+        self.verdict: Verdict | None = None
+        self.choice = Choice()
+        self.news: str | None = None
+        self.store.memory = tf.Variable([0.0, *map(float, Choice())], dtype=tf.float64, trainable=False)
+        self._parts, self._config = parts, config
+
+    def __call__(
+        self,
+        state: SMLState,
+        observed: Observed | None,
+        by_ais: Callable[[], Mapping[str, float]] | None = None,
+    ) -> dict[str, float]:
+        """Log-likelihoods of the parts by the tracked log Z, what the evidence says of it, and of "valid" by it.
+
+        :param observed: what the last updates saw; None before the first.
+        :param by_ais: gives :func:`ais_scalars`. It is called if the filter doubts itself or stands refuted, and
+            always if the evaluation could be about to become the best. None: never.
+        """
+        was_refuted, log_likelihood, std, is_trusted = self.store.memory.numpy()
+        best = Choice(float(log_likelihood), float(std), bool(is_trusted))
+        each = {name: log_likelihoods(state, rows) for name, rows in self._parts.items()}
+        scalars = {f"{name}/log_likelihood_nats": float(rows.mean()) for name, rows in each.items()}
+        largest = max(float(rows.max()) for rows in each.values())
+        tracked = tracking(state, observed)
+        mean_log_q = scalars["valid/log_likelihood_nats"] + tracked.log_z
+        evidence = Evidence(tracked, highest_log_q=largest + tracked.log_z)
+        verdict = judge(evidence, was_refuted=bool(was_refuted))
+        is_doubted = tracked.flags != 0 or verdict.is_refuted
+        if by_ais is not None and (is_doubted or is_candidate(choice(mean_log_q, verdict), best)):
+            estimate = by_ais()
+            by_log_z = {"valid/ais_log_likelihood_nats": mean_log_q - estimate["ais/log_z_nats"]}
+            scalars |= {**estimate, **by_log_z}
+            evidence = evidence._replace(ais=_logged(estimate, self._config))
+            verdict = judge(evidence, was_refuted=bool(was_refuted))
+        found = choice(mean_log_q, verdict)
+        self.verdict, self.choice, self.news = verdict, found, _news(verdict, bool(was_refuted))
+        self.store.memory.assign([float(verdict.is_refuted), *map(float, found if is_better(found, best) else best)])
+        return {"tracker/highest_log_p_nats": largest, **scalars, **_scalars(found, verdict)}
+
+
+def tracking(state: SMLState, observed: Observed | None) -> Tracking:
+    """What the filter says after the last update."""
+    log_z, std = float(state.tracker.mean[0]), float(np.sqrt(max(float(state.tracker.cov[0, 0]), 0.0)))
+    if observed is None:
+        return Tracking(log_z, std)
+    return Tracking(log_z, std, float(np.ravel(observed.lag)[-1]), int(np.ravel(observed.flags)[-1]))
+
+
+def exact_scalars(rbm: RBM) -> dict[str, float]:
+    """Log Z by enumeration, if a side has at most `exact.MAX_UNITS` units, else nothing."""
+    return {"exact/log_z_nats": exact.log_z_exact(rbm)} if min(rbm.W.shape) <= exact.MAX_UNITS else {}
+
+
+def ais_scalars(
+    state: SMLState, base_b: ArrayLike, config: EvidenceConfig, seed: tf.Tensor, generator: str = "threefry"
+) -> dict[str, float]:
+    """Log Z by AIS with `ais_betas`, its standard error, and the effective number of chains.
+
+    :param base_b: visible biases [n_v] that AIS starts from, for example `base_rate_biases` of the training rows.
+    :param seed: int32 [2], of all estimates; the noise is a function of it and of the number of the update.
+    """
+    at_step = tf.random.fold_in(seed, int(state.step))
+    found = _ais(state.rbm, base_b, config.ais_betas, config, at_step, generator)
+    return {"ais/log_z_nats": found.log_z, "ais/log_z_std_nats": found.standard_error, "ais/ess": found.ess}
+
+
+def highest() -> Callable[[int, Any, Mapping[str, float]], Any]:
+    """The rule of a training loop that keeps the evaluation with the best validation log-likelihood.
+
+    :return: (step, best so far, scalars of :class:`Evaluations`) to the best now. The best is a NamedTuple with the
+        fields `step`, -1 at the start, `value`, minus the log-likelihood, `std`, `is_trusted` and `num_worse`, the
+        evaluations in a row that were worse.
+    """
+
+    def rule(step: int, best: Any, scalars: Mapping[str, float]) -> Any:
+        new = _choice(scalars)
+        old = Choice(-best.value, best.std, best.is_trusted) if best.step >= 0 else Choice()
+        verdict = is_better(new, old)
+        if verdict:
+            return best._replace(
+                step=step, value=-new.log_likelihood, num_worse=0, std=new.std, is_trusted=new.is_trusted
+            )
+        return best._replace(num_worse=best.num_worse + 1 if verdict is False else 0)
+
+    return rule
+
+
+# At the end
+
+
+def final(
+    state: SMLState,
+    saved: SavedRBM,
+    parts: Mapping[str, Rows],
+    seeds: Seeds,
+    config: EvidenceConfig = EvidenceConfig(),
+    training: SMLConfig = SMLConfig(),
+    *,
+    records: Sequence[Mapping[str, Any]] = (),
+) -> dict[str, Any]:
+    """Log-likelihoods of all parts by the tracked log Z, by a bracket of AIS, exactly, and by all of the evidence.
+
+    :param state: the last one, whose chains the upper end of the bracket is sampled from.
+    :param saved: the parameters to report, which may be earlier ones, with their tracked log Z.
+    :param parts: "train", from whose base rates AIS starts, and others.
+    :param seeds: the stream "final_ais".
+    :param records: what was logged: flags, lag and earlier AIS are those of the step of `saved`.
+    :return: "step", and for each of "tracked", "exact", "ais", "reverse_ais" and "evidence" what it says.
+    """
+    state = state._replace(rbm=saved.rbm)
+    line = next((line for line in records if line["step"] == saved.step), {})
+    evidence = Evidence()
+    found: dict[str, Any] = {}
+    if training.track:
+        lag, flags = line.get("tracker/lag_nats"), line.get("tracker/flags")
+        tracked = Tracking(saved.log_z, saved.log_z_std, lag or 0.0, int(flags or 0))
+        evidence = evidence._replace(tracked=tracked)
+        found["tracked"] = {"log_z_nats": saved.log_z, "std_nats": saved.log_z_std}
+        if flags is not None:
+            reasons = {"half_width_nats": half_width(tracked), "flags": flag_names(tracked.flags)}
+            found["tracked"] |= {"lag_nats": lag, **reasons}
+    if by_enumeration := exact_scalars(state.rbm):
+        evidence = evidence._replace(exact=by_enumeration["exact/log_z_nats"])
+        found["exact"] = {"log_z_nats": evidence.exact}
+    if config.final_ais_betas != "0":
+        both = bracket(state, base_rate_biases(parts["train"]), seeds("final_ais"), config, training.generator)
+        found |= {name: _entry(result) for name, result in zip(("ais", "reverse_ais"), both, strict=True)}
+        lower, upper = (annealing(result) for result in both)
+        evidence = evidence._replace(ais=lower, reverse=upper)
+    elif line.get("ais/log_z_nats") is not None:
+        evidence = evidence._replace(ais=_logged(line, config))
+    return {"step": saved.step, **_with_likelihoods(state.rbm, parts, evidence, found, line)}
+
+
+def bracket(
+    state: SMLState, base_b: ArrayLike, seed: tf.Tensor, config: EvidenceConfig, generator: str = "threefry"
+) -> ais.Bracket:
+    """AIS from below, and from above by samples of parallel tempering that start from the particles of `state`.
+
+    :param base_b: visible biases [n_v] that AIS starts from, for example those of the data's base rates.
+    :param seed: int32 [2].
+    """
+    forward_seed, sample_seed, reverse_seed = tf.unstack(tf.random.experimental.stateless_split(seed, 3))
+    lower = _ais(state.rbm, base_b, config.final_ais_betas, config, forward_seed, generator)
+    chains = state.chains._replace(a=tf.linalg.matmul(state.chains.v, state.rbm.W, transpose_b=True) + state.rbm.c)
+    beta = state.ladder.beta.numpy()
+    samples = sample(state.rbm, chains, beta, config.ais_chains, seed=sample_seed, generator=generator)
+    betas = schedule(config.final_ais_betas)
+    upper = ais.reverse_ais(state.rbm, betas, samples, seed=reverse_seed, base_b=base_b, generator=generator)
+    return ais.Bracket(lower, upper)
+
+
+def mean_log_prob_unnormalised(rbm: RBM, rows: Rows) -> float:
+    """Mean of log q~(v) over the rows, nats: the log-likelihood without log Z."""
+    return float(log_probs_unnormalised(rbm, rows).mean())
+
+
+def log_probs_unnormalised(rbm: RBM, rows: Rows, chunk: int = 5000) -> NDArray[np.float64]:
+    """log q~(v) of each row, nats, [N]."""
+    parts = [
+        tf.cast(log_prob_unnormalised(rbm, tf.cast(rows[i : i + chunk], rbm.W.dtype)), tf.float64).numpy()
+        for i in range(0, len(rows), chunk)
+    ]
+    return np.concatenate(parts)
+
+
+def schedule(betas: str) -> NDArray[np.float64]:
+    """The inverse temperatures that `EvidenceConfig` names: so many at even distances, or those of the paper."""
+    return ais.paper_schedule() if betas == "paper" else ais.linear_schedule(int(betas))
+
+
+def _ais(
+    rbm: RBM, base_b: ArrayLike, betas: str, config: EvidenceConfig, seed: tf.Tensor, generator: str
+) -> ais.AISResult:
+    return ais.ais(rbm, schedule(betas), num_chains=config.ais_chains, seed=seed, base_b=base_b, generator=generator)
+
+
+def _logged(scalars: Mapping[str, float], config: EvidenceConfig) -> Annealing:
+    return Annealing(scalars["ais/log_z_nats"], scalars["ais/log_z_std_nats"], scalars["ais/ess"], config.ais_chains)
+
+
+def annealing(result: ais.AISResult) -> Annealing:
+    """What :mod:`rbm_tracking.evidence` has to know of AIS."""
+    return Annealing(result.log_z, result.standard_error, result.ess, len(result.log_weights))
+
+
+def _entry(result: ais.AISResult) -> dict[str, Any]:
+    return {"log_z_nats": result.log_z, "three_sigma_nats": list(result.interval), "ess": result.ess}
+
+
+def _news(verdict: Verdict, was_refuted: bool) -> str | None:
+    if verdict.is_refuted == was_refuted:
+        return None
+    if was_refuted:
+        return "AIS agrees with the tracked log Z again"
+    return f"{statement(verdict)} ({verdict.reasons[0]}); lower learning_rate"
+
+
+def _scalars(found: Choice, verdict: Verdict) -> dict[str, float]:
+    scalars = {"evidence/log_z_nats": verdict.log_z, "evidence/low_nats": verdict.low}
+    if math.isfinite(verdict.high):
+        scalars["evidence/high_nats"] = verdict.high
+    scalars |= {"evidence/is_trusted": float(verdict.is_trusted), "evidence/is_refuted": float(verdict.is_refuted)}
+    return {**scalars, "evidence/valid_log_likelihood_nats": found.log_likelihood}
+
+
+def _choice(scalars: Mapping[str, float]) -> Choice:
+    """That of :func:`_scalars`."""
+    high = scalars.get("evidence/high_nats", math.inf)
+    std = (high - scalars["evidence/log_z_nats"]) / Z_95
+    return Choice(scalars["evidence/valid_log_likelihood_nats"], std, scalars["evidence/is_trusted"] > 0)
+
+
+def _with_likelihoods(
+    rbm: RBM, parts: Mapping[str, Rows], evidence: Evidence, found: dict[str, Any], line: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What was found, with the verdict on all of it and the log-likelihoods of the parts by each log Z."""
+    log_q = {name: log_probs_unnormalised(rbm, rows) for name, rows in parts.items()}
+    if found:
+        evidence = evidence._replace(highest_log_q=max(float(values.max()) for values in log_q.values()))
+        verdict = judge(evidence, was_refuted=bool(line.get("evidence/is_refuted")))
+        found["evidence"] = {
+            "log_z_nats": verdict.log_z,
+            "interval_nats": [verdict.low, verdict.high],
+            "is_trusted": verdict.is_trusted,
+            "chains_miss_a_mode": verdict.is_refuted,
+            "statement": statement(verdict),
+            "reasons": list(verdict.reasons),
+        }
+    for entry in found.values():
+        for name, values in log_q.items():
+            entry[f"{name}_log_likelihood_nats"] = float(values.mean()) - entry["log_z_nats"]
+    return found
