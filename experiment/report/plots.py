@@ -5,6 +5,7 @@ Figures are drawn without pyplot, so nothing global changes and no display is ne
 
 import importlib.util
 import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -30,8 +31,11 @@ __all__ = [
 ]
 
 _MAX_POINTS = 2_000
+_MAX_INTERVALS = 200
 _MAX_LEGEND = 10
 _MAX_NAMED_CLASSES = 30
+_FEW_POINTS = 30  # which are marked
+_UNITS = {"nats": "nats", "bits": "bits", "percent": "%", "seconds": "seconds", "rmse": "units of the target"}
 
 
 class Line(NamedTuple):
@@ -57,7 +61,7 @@ def training_curves(
     """One panel for each tag that occurs, with a line for each run.
 
     :param records: title of a run -> the objects of its `scalars.jsonl`.
-    :param tags: for example "train/elbo_nats", "test/rmse".
+    :param tags: for example "train/elbo_nats", "test/rmse"; their last words say the unit.
     :raises ValueError: if no run has any of the tags.
     """
     present = [tag for tag in tags if any(tag in record for run in records.values() for record in run)]
@@ -70,37 +74,44 @@ def training_curves(
             points = [(record["step"], record[tag]) for record in run if record.get(tag) is not None]
             if points:
                 steps, values = zip(*points, strict=True)
-                panel.plot(steps, values, marker="." if len(points) < 30 else None, label=title)
+                panel.plot(steps, values, marker="." if len(points) < _FEW_POINTS else None, label=title)
                 lows.append((min(values[len(values) // 10 :]), max(values)))
         if tag.endswith("elbo_nats") and lows:  # the first steps are so low that nothing else would be seen
             low, high = min(low for low, _ in lows), max(high for _, high in lows)
             if high > low:
                 panel.set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low))
-        panel.set(title=tag, xlabel="step")
+        panel.set(title=tag, xlabel="step", ylabel=_UNITS.get(re.split("[/_]", tag)[-1], ""))
         panel.legend()
     _save(figure, path)
 
 
 def lines(
-    path: str | os.PathLike[str], panels: Mapping[str, Mapping[str, tuple[Any, ...]]], *, xlabel: str, ylabel: str = ""
+    path: str | os.PathLike[str],
+    panels: Mapping[str, Mapping[str, tuple[Any, ...]]],
+    *,
+    xlabel: str,
+    ylabel: str | Sequence[str] = "",
 ) -> None:
-    """One panel for each title, with labelled lines.
+    """One panel for each title, with labelled lines; where there are few points they are marked.
 
     :param panels: title of a panel -> label of a line -> its points: a `Line`, or a tuple with the fields of one.
+    :param ylabel: of all panels, or one for each.
     """
     figure, axes = _figure(len(panels))
-    for panel, (title, content) in zip(axes, panels.items(), strict=True):
+    ylabels = [ylabel] * len(panels) if isinstance(ylabel, str) else ylabel
+    for panel, label_of_y, (title, content) in zip(axes, ylabels, panels.items(), strict=True):
         for label, points in content.items():
             line = Line(*points)
             x, y = np.asarray(line.x, float), np.asarray(line.y, float)
             if line.spread is not None and "-" not in line.style:
                 panel.errorbar(x, y, yerr=line.spread, fmt=line.style, capsize=2, markersize=4, label=label)
                 continue
-            (drawn,) = panel.plot(x, y, line.style, markersize=4, label=label)
+            marker = "." if line.style in ("-", "--") and len(x) < _FEW_POINTS else ""
+            (drawn,) = panel.plot(x, y, marker + line.style, markersize=4, label=label)
             if line.spread is not None:
                 half = np.asarray(line.spread, float)
                 panel.fill_between(x, y - half, y + half, alpha=0.2, color=drawn.get_color(), linewidth=0)
-        panel.set(title=title, xlabel=xlabel, ylabel=ylabel)
+        panel.set(title=title, xlabel=xlabel, ylabel=label_of_y)
         if len(content) <= _MAX_LEGEND:
             is_short = sum(len(Line(*points).x) for points in content.values()) < _MAX_POINTS
             panel.legend(loc="best" if is_short else "lower right", fontsize="small")
@@ -161,7 +172,7 @@ def bars(
     title: str,
     ylabel: str,
 ) -> None:
-    """Bars over labels, those of later groups in front of those of earlier ones.
+    """Bars over labels, those of later groups in front of those of earlier ones, with error bars side by side.
 
     :param labels: what stands below the n bars of a group.
     :param marks: label to heights [n] of short lines; NaN for none.
@@ -169,14 +180,17 @@ def bars(
     figure, (panel,) = _figure(1)
     figure.set_size_inches(2.0 + 0.9 * len(labels), 4.0)
     x = np.arange(len(labels))
+    apart = min(group.width for group in groups.values()) / (len(groups) + 1)
     for number, (label, group) in enumerate(groups.items()):
-        panel.bar(x, group.heights, group.width, yerr=group.spreads, color=f"C{number}", label=label, capsize=3)
+        at = x + apart * (number - (len(groups) - 1) / 2)
+        panel.bar(x, group.heights, group.width, color=f"C{number}", label=label)
+        panel.errorbar(at, group.heights, group.spreads, fmt="none", ecolor="black", capsize=3)
     for label, heights in marks.items():
         if np.any(np.isfinite(heights)):
             panel.plot(x, heights, "k_", markersize=16, label=label)
     panel.set_xticks(x, [label.replace(", ", ",\n").replace(" ", "\n", 1) for label in labels], fontsize=8)
-    panel.set(ylabel=ylabel, title=title)
-    panel.legend()
+    panel.set(ylabel=ylabel, title=title, ylim=(0, 1.25 * panel.get_ylim()[1]))  # room for the legend
+    panel.legend(fontsize="small", ncols=len(groups) + len(marks))
     _save(figure, path)
 
 
@@ -190,19 +204,21 @@ def predicted_vs_true(
     names: Sequence[str],
     interval: str,
 ) -> None:
-    """Predicted mean with an interval against the true value, one panel for each of P targets; at most 2000 rows.
+    """Predicted mean against the true value, one panel for each of P targets; at most 2000 rows, 200 with intervals.
 
     :param Y: true values [N, P]; `mean`, `lower` and `upper` likewise.
     :param interval: what the bars are, for example "95% interval".
     """
-    rows = np.unique(np.linspace(0, len(Y) - 1, min(len(Y), _MAX_POINTS)).astype(int))
+    rows, few = _spread(len(Y), _MAX_POINTS), _spread(len(Y), _MAX_INTERVALS)
     figure, panels = _figure(Y.shape[1], size=5.0)
     for p, panel in enumerate(panels):
         y, m = Y[rows, p], mean[rows, p]
-        bars = np.maximum(np.stack([m - lower[rows, p], upper[rows, p] - m]), 0.0)
-        panel.errorbar(y, m, yerr=bars, fmt=".", markersize=3, elinewidth=0.5, alpha=0.5, label=interval)
+        panel.plot(y, m, ".", markersize=3, alpha=0.5)
+        bars = np.maximum(np.stack([mean[few, p] - lower[few, p], upper[few, p] - mean[few, p]]), 0.0)
+        label = interval if len(few) == len(Y) else f"{interval}, {len(few)} of the rows"
+        panel.errorbar(Y[few, p], mean[few, p], yerr=bars, fmt="none", ecolor="C0", elinewidth=0.7, label=label)
         ends = [min(y.min(), m.min()), max(y.max(), m.max())]
-        panel.plot(ends, ends, color="black", linewidth=1)
+        panel.plot(ends, ends, color="black", linewidth=1, zorder=3)
         is_inside = np.mean((Y[:, p] >= lower[:, p]) & (Y[:, p] <= upper[:, p]))
         title = f"{names[p]}: {100 * is_inside:.0f}% of {len(Y)} test rows inside"
         panel.set(xlabel="true", ylabel="predicted", title=title)
@@ -235,7 +251,7 @@ def fit_1d(
         panel.plot(x, draws.T, color="C0", linewidth=0.7, alpha=0.6)
         panel.set(title=f"layer {number}, draws given the data", xlabel=names[0])
     X, Y = train
-    rows = np.unique(np.linspace(0, len(X) - 1, min(len(X), _MAX_POINTS)).astype(int))
+    rows = _spread(len(X), _MAX_POINTS)
     mean, lower, upper = band
     panel = panels[-1]
     panel.plot(X[rows, 0], Y[rows, 0], ".", color="black", markersize=2, alpha=0.5, label="training data")
@@ -268,6 +284,11 @@ def confusion_matrix(
             colour = "white" if shares[i, j] > 0.5 else "black"
             panel.text(j, i, str(count), ha="center", va="center", color=colour, fontsize=8)
     _save(figure, path)
+
+
+def _spread(num_rows: int, at_most: int) -> NDArray[np.int64]:
+    """Numbers of rows from the first to the last one."""
+    return np.unique(np.linspace(0, num_rows - 1, min(num_rows, at_most)).astype(np.int64))
 
 
 def _figure(num_panels: int, size: float = 3.5) -> tuple[Any, list[Any]]:

@@ -30,9 +30,20 @@ def test_bars(tmp_path: Path) -> None:
         path = tmp_path / f"{name}.png"
         plots.bars(path, ["EBP real D", "BP, clipped"], groups, marks={"published": known}, title="t", ylabel="%")
     pixels = _pixels(tmp_path / "none.png")
-    left = slice(0, pixels.shape[1] // 2)  # the legend is to the right, over the lower bars
+    pixels = pixels[len(pixels) // 5 :]  # the legend is above the bars
+    left = slice(0, pixels.shape[1] // 2 + 12)  # to the gap; the axis leaves room for its numbers on the left
     blue, orange = _columns(pixels, BLUE)[left], _columns(pixels, ORANGE)[left]
     assert blue.max() == pytest.approx(4 * orange.max(), abs=4)  # a pixel of rounding at either end
     assert np.sum(blue + orange > 0) == pytest.approx(2 * np.sum(orange > 0), abs=4)
     assert np.all(blue[orange > 0] == pytest.approx(3 * orange.max(), abs=4))
-    assert not np.array_equal(_pixels(tmp_path / "one.png"), pixels)
+    assert not np.array_equal(_pixels(tmp_path / "one.png"), _pixels(tmp_path / "none.png"))
+
+
+@pytest.mark.skipif(not plots.is_available(), reason="no Matplotlib")
+def test_error_bars_of_two_groups_stand_side_by_side(tmp_path: Path) -> None:
+    groups = {"last": Bars(np.array([8.0]), np.array([2.0])), "best": Bars(np.array([8.0]), np.array([2.0]), 0.4)}
+    plots.bars(tmp_path / "a.png", ["x"], groups, marks={}, title="", ylabel="")
+    pixels = _pixels(tmp_path / "a.png")
+    inside = pixels[:, 80:-20]  # without the frame
+    black = np.all(inside < 60, axis=2).sum(axis=0) > 0.2 * len(pixels)
+    assert np.sum(np.diff(black.astype(int)) == 1) == 2

@@ -82,6 +82,22 @@ def test_lines_with_bands_and_error_bars(tmp_path: Path, drawn: list[Any]) -> No
     assert labels == ["band", "dots"]
 
 
+def test_each_panel_has_its_unit(tmp_path: Path, drawn: list[Any]) -> None:
+    panels = {"log Z": {"a": Line([0.0], [1.0])}, "ladder": {"b": Line([0.0], [0.5])}}
+    plots.lines(tmp_path / "a.png", panels, xlabel="step", ylabel="nats")
+    plots.lines(tmp_path / "a.png", panels, xlabel="step", ylabel=["nats", "inverse temperature"])
+    plots.training_curves(tmp_path / "a.png", {"r": [{"step": 1, "a/b_nats": 1.0, "rmse": 2.0}]}, ["a/b_nats", "rmse"])
+    labels = [[panel.get_ylabel() for panel in figure.axes if panel.get_title()] for figure in drawn]
+    assert labels == [["nats"] * 2, ["nats", "inverse temperature"], ["nats", "units of the target"]]
+
+
+@pytest.mark.parametrize(("count", "marker"), [(29, "."), (30, "None")])
+def test_few_points_are_marked(tmp_path: Path, drawn: list[Any], count: int, marker: str) -> None:
+    plots.lines(tmp_path / "a.png", {"a": {"b": Line([*range(count)], [*range(count)], style="--")}}, xlabel="step")
+    (line,) = drawn[0].axes[0].lines
+    assert (line.get_marker(), line.get_linestyle()) == (marker, "--")
+
+
 def test_many_lines_have_no_legend(tmp_path: Path, drawn: list[Any]) -> None:
     panels = {"all": {str(i): Line([0.0], [float(i)]) for i in range(11)}}
     plots.lines(tmp_path / "a.png", panels, xlabel="step")
@@ -123,6 +139,8 @@ def test_predictions_against_the_truth(tmp_path: Path, drawn: list[Any]) -> None
     assert len(points) <= 2000
     np.testing.assert_array_equal(points[[0, -1]], [[0.0, 0.0], [3999.0, 3999.0]])
     segments = first.collections[0].get_segments()
+    assert len(segments) == 200
+    assert [text.get_text() for text in first.get_legend().get_texts()] == ["95% interval, 200 of the rows"]
     np.testing.assert_allclose([segments[0][:, 1], segments[-1][:, 1]], [[-1.0, 2.0], [3998.0, 4001.0]])
 
 
