@@ -92,7 +92,7 @@ def evaluate(
     """Judge a model on some rows.
 
     :param model: a `Forecaster`, such as `Predictor` or `LinearModel`; or a GPflow model, a deep GP among them, which
-        is judged in the units that it was trained in.
+        is judged in the units that it was trained in; or a classifier with `predict_proba`, as scikit-learn's.
     :param data: inputs X [N, D] and targets Y: numbers [N, P], or labels 0, 1, ... [N, 1].
     :param coverages: probabilities of the central intervals whose share of targets is wanted.
     :raises ValueError: if there are no rows, or X and Y do not have equally many, or the model cannot be judged.

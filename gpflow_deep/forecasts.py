@@ -2,6 +2,7 @@
 
 forecaster_of(model).forecast(X, Y)                             # any GPflow model, in the units it was trained in
 LinearModel.fit(X_train, Y_train).forecast(X, Y)                # least squares, in any units
+forecaster_of(RandomForestClassifier().fit(X_train, y_train))   # a classifier of scikit-learn's kind
 """
 
 from __future__ import annotations
@@ -94,16 +95,20 @@ class LinearModel:
 
 
 def forecaster_of(model: Any) -> Forecaster:
-    """A :class:`Forecaster` as it is, or a GPflow model in the units that it was trained in.
+    """A :class:`Forecaster` as it is, a GPflow model in the units that it was trained in, or a classifier.
 
-    :raises ValueError: if it is neither.
+    :param model: of scikit-learn's classifiers one with `predict_proba`, trained on labels 0, ..., C-1.
+    :raises ValueError: if it is none of these.
     """
     if hasattr(model, "forecast"):
         return model  # type: ignore[no-any-return]
     if isinstance(model, GPModel):
         return _Plain(model)
+    if hasattr(model, "predict_proba"):
+        return _Classifier(model)
     raise ValueError(
-        f"the model must have forecast(X, Y) or be a GPflow model, got {type(model).__name__}; wrap it in a Predictor."
+        "the model must have forecast(X, Y) or predict_proba(X), or be a GPflow model, got "
+        f"{type(model).__name__}; wrap it in a Predictor."
     )
 
 
@@ -131,6 +136,31 @@ class _Plain:
             means, variances = (moment[None] for moment in model.predict_f(inputs))
             weights = np.ones(1)
         return Forecast(log_density, mean, predictive(model.likelihood, inputs, means, variances, weights=weights))
+
+
+@dataclass(frozen=True)
+class _Classifier:
+    """A classifier of scikit-learn's kind, trained on labels 0, ..., C-1."""
+
+    model: Any
+
+    def __post_init__(self) -> None:
+        classes = getattr(self.model, "classes_", None)
+        if classes is None or not np.array_equal(classes, np.arange(len(classes))):
+            raise ValueError(
+                f"labels of {type(self.model).__name__} must be 0, 1, ..., got {classes}; train it on these numbers."
+            )
+
+    @property
+    def task(self) -> Task:
+        return "binary" if len(self.model.classes_) == 2 else "multiclass"
+
+    def forecast(self, X: NDArray[Any], Y: NDArray[Any]) -> Forecast:
+        p, labels = np.asarray(self.model.predict_proba(X), np.float64), np.asarray(Y)[:, 0]
+        if not np.all(np.isin(labels, np.arange(p.shape[1]))):
+            raise ValueError(f"labels must be those of the training rows, 0, ..., {p.shape[1] - 1}, got others.")
+        with np.errstate(divide="ignore"):  # what was called impossible has a log density of minus infinity
+            return Forecast(np.log(p[np.arange(len(p)), labels.astype(int)]), p)
 
 
 def _with_one(X: Array) -> Array:

@@ -154,6 +154,41 @@ def test_tables_and_numbers_for_reports(rng):
     assert "±" in lines[1][1]
 
 
+class Votes:
+    """A classifier with given probabilities, as scikit-learn's are."""
+
+    def __init__(self, probabilities: list[list[float]], classes: Any = None) -> None:
+        self.p = np.array(probabilities)
+        self.classes_ = np.arange(self.p.shape[1]) if classes is None else np.asarray(classes)
+
+    def predict_proba(self, X: np.ndarray) -> np.ndarray:
+        return self.p[: len(X)]
+
+
+@pytest.mark.parametrize(
+    "p", [[[0.9, 0.1], [0.4, 0.6], [0.7, 0.3]], [[0.5, 0.2, 0.3], [0.1, 0.8, 0.1], [0.2, 0.2, 0.6]]]
+)
+def test_a_classifier_of_scikit_learn_is_judged(p: list[list[float]]) -> None:
+    """Of labels 0, 1, 0: by hand."""
+    found = evaluate(Votes(p), (np.zeros([3, 1]), np.array([0, 1, 0])))
+    assert found.log_density.value == pytest.approx(np.mean(np.log([p[0][0], p[1][1], p[2][0]])), rel=1e-15)
+    assert found.error is not None
+    assert found.confidence is not None
+    assert found.error.value == pytest.approx(
+        np.mean([max(row) != row[label] for row, label in zip(p, (0, 1, 0), strict=True)])
+    )
+    assert found.confidence.tolist() == [max(row) for row in p]
+
+
+def test_a_classifier_is_judged_by_numbers_that_it_knows() -> None:
+    with pytest.raises(ValueError, match=r"labels of Votes must be 0, 1, .*got \['a' 'b'\]; train it on these numbers"):
+        evaluate(Votes([[0.5, 0.5]], ["a", "b"]), (np.zeros([1, 1]), np.zeros(1)))
+    with pytest.raises(ValueError, match=r"labels must be those of the training rows, 0, \.\.\., 1"):
+        evaluate(Votes([[0.5, 0.5]]), (np.zeros([1, 1]), np.array([2])))
+    impossible = evaluate(Votes([[1.0, 0.0]]), (np.zeros([1, 1]), np.ones(1)))
+    assert impossible.log_density.value == -np.inf
+
+
 def test_what_is_refused(rng):
     X, Y = _rows(rng, 5)
     with pytest.raises(ValueError, match="equally many rows, at least one, got 5 and 4"):
