@@ -19,6 +19,7 @@ import tensorflow as tf
 
 from .inputs import Matrix, check_inputs
 from .seeds import Seed, as_seed
+from .tracing import counted_alone
 from .training import epoch_order
 
 __all__ = ["Backpropagation"]
@@ -138,6 +139,7 @@ def _losses(loss: str, num_outputs: int, f: tf.Tensor, y: tf.Tensor) -> tf.Tenso
 def _compiled_loop(layer_sizes: tuple[int, ...], num_networks: int, loss: str) -> Callable[..., None]:
     """All steps of an epoch of R networks; X and Y are in its order, and `splits` are the limits of its batches."""
 
+    @counted_alone
     def loop(
         weights: _Weights,
         rates: tf.Tensor,

@@ -2,28 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 import scipy.sparse
-import scipy.special
+import tensorflow as tf
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
+from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from .calibration import Calibration, fit_calibration, log_loss, log_probabilities
+from .coding import InputCoding, Moments
 from .heads import encode_labels
 from .inputs import Matrix
 from .network import EBPNetwork
 from .posterior import WeightPrior
-from .training import fit, fit_epoch
+from .prepared import prepare
+from .recency import Recency
+from .training import fit_epoch
+from .widths import layer_widths
 
-__all__ = ["EBPClassifier"]
+__all__ = ["EBPClassifier", "default_epochs"]
+
+#: Updates that epochs="auto" aims at, and the fewest and most passes.
+AUTO_UPDATES, MIN_AUTO_EPOCHS, MAX_AUTO_EPOCHS = 16_000, 3, 20
+
+#: One row of this many, but not more than so many, are learned in the last pass only, and calibrate.
+ROWS_PER_HELD, MAX_HELD = 8, 2000
+
+#: Rows of calls of `partial_fit` by which it calibrates.
+MAX_REMEMBERED = 1000
+
+#: Passes without an improvement after which early_stopping ends the training.
+PATIENCE = 2
+
+
+def default_epochs(num_rows: int) -> int:
+    """Passes of epochs="auto": 16,000 rows in all, from 3 passes (5,334 rows or more) to 20 (800 rows or fewer)."""
+    return int(np.clip(-(-AUTO_UPDATES // num_rows), MIN_AUTO_EPOCHS, MAX_AUTO_EPOCHS))
 
 
 def _gives_probabilities(estimator: Any) -> bool:
@@ -37,32 +59,50 @@ def _gives_probabilities(estimator: Any) -> bool:
 class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Classifier trained by expectation backpropagation: no learning rate, real or discrete weights.
 
-    :param hidden: widths of the hidden layers; () for a perceptron.
+    :param hidden: widths of the hidden layers, or one whole number for one layer; () for a perceptron.
     :param weights: "binary", "ternary", "real", a `WeightPrior`, or one of these for each layer.
-    :param epochs: passes over the data in `fit`; `partial_fit` makes one.
+    :param epochs: passes over the data in `fit`, or "auto", see `default_epochs`: small data need more of them.
+        `partial_fit` makes one.
+    :param early_stopping: end before `epochs` passes once the log loss of the rows that are held back has not fallen
+        for two passes.
     :param batch_size: examples whose updates are added; 1 is the online Bayes update.
     :param output: "probabilistic" (EBP-P, the mean over the posterior), "deterministic" (EBP-D, the network with the
         most probable weights) or "vote" (`num_votes` networks drawn from the posterior).
     :param num_votes: networks of "vote".
-    :param standardise: divide each column by its standard deviation in the training data, and centre it if X is dense.
-        A column that does not vary in the training data is set to 0. `partial_fit` uses the data seen so far.
+    :param calibrate: fit a scale of mu / sigma, and for two classes an offset, to scores of rows before these were
+        learned, see `ebp.calibration`. For that, `fit` holds back the last eighth of the rows of each class (2,000 at
+        most) until the last pass, also from the coding of the inputs; `partial_fit` takes its last 1,000 rows. For
+        `output="probabilistic"` only.
+    :param softmax: one softmax over the classes in place of one sign neuron for each. It has no code for classes that
+        are absent, so in `partial_fit` these are forgotten, and it learns more slowly on most data.
+    :param class_weight: None, "balanced", or class -> weight, as in scikit-learn.
+    :param standardise: divide each column by its standard deviation in the training data, and centre it if X is dense:
+        `InputCoding` "zscore", or "scaled" if X is sparse. A column that does not vary in the training data is set to
+        0. `partial_fit` uses the data seen so far.
     :param dtype: of the computations, "float32" or "float64".
     :param random_state: of the start, of the order of the examples, and of the votes.
 
-    Fitted attributes: `classes_`, `network_` (the `EBPNetwork`), `n_features_in_`, `n_epochs_` (passes so far).
+    Fitted attributes: `classes_`, `network_` (the `EBPNetwork`), `coding_` (the `InputCoding` of its inputs),
+    `calibration_` (the `Calibration`; None without one), `n_features_in_`, `n_epochs_` (passes so far).
 
-    Two classes have one output, more classes one output each, trained as one class against the others.
+    Two classes have one output, more classes one output each, trained as one class against the others. A weight w of a
+    row multiplies its log P(y), hence its Bayes update. The rows are learned one after the other in a random order, so
+    a row of weight 2 is not quite the same as two rows.
     """
 
     def __init__(
         self,
-        hidden: Sequence[int] = (120,),
+        hidden: int | Sequence[int] = (120,),
         weights: str | WeightPrior | Sequence[str | WeightPrior] = "binary",
         *,
-        epochs: int = 3,
+        epochs: int | str = "auto",
+        early_stopping: bool = False,
         batch_size: int = 1,
         output: str = "probabilistic",
         num_votes: int = 11,
+        calibrate: bool = True,
+        softmax: bool = False,
+        class_weight: Mapping[Any, float] | str | None = None,
         standardise: bool = True,
         dtype: str = "float32",
         random_state: Any = 0,
@@ -70,34 +110,76 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.hidden = hidden
         self.weights = weights
         self.epochs = epochs
+        self.early_stopping = early_stopping
         self.batch_size = batch_size
         self.output = output
         self.num_votes = num_votes
+        self.calibrate = calibrate
+        self.softmax = softmax
+        self.class_weight = class_weight
         self.standardise = standardise
         self.dtype = dtype
         self.random_state = random_state
 
-    def fit(self, X: Matrix, y: ArrayLike) -> EBPClassifier:
-        """Train from the prior, in `epochs` passes.
+    def fit(self, X: Matrix, y: ArrayLike, sample_weight: ArrayLike | None = None) -> EBPClassifier:
+        """Train from the prior.
 
         :param X: [N, D], dense or sparse, finite.
         :param y: [N], labels of at least two classes.
+        :param sample_weight: how often each row counts, [N], not negative; None: once.
         """
         X, y = self._check(X, y, reset=True)
-        self._start(X, np.unique(y))
-        Y, _ = encode_labels(y, self.classes_)
-        fit(self.network_, self._scaled(X), Y, epochs=self.epochs, batch_size=self.batch_size, seed=self._seed)
-        self.n_epochs_ = self.epochs
+        held = _held_rows(y) if self._holds_back() else np.zeros(0, np.intp)
+        others = np.setdiff1d(np.arange(len(y)), held)
+        self._start(X[others], np.unique(y))  # the coding, too, is as for rows that were never seen
+        weight = self._weight(X, y, sample_weight)
+        scaled = self._scaled(X)
+        data = prepare(self.network_, scaled, self._targets(y))
+        epochs = default_epochs(len(y)) if self.epochs == "auto" else int(self.epochs)
+        options: dict[str, Any] = {"batch_size": self.batch_size, "seed": self._seed, "weight": weight}
+        losses: list[float] = []
+        for epoch in range(epochs - 1):
+            fit_epoch(self.network_, data, epoch=epoch, rows=others, **options)
+            if self.early_stopping and len(held):
+                losses.append(self._log_loss(scaled[held], y[held]))
+                if len(losses) > PATIENCE and min(losses[-PATIENCE:]) >= min(losses[:-PATIENCE]):
+                    break
+        self.n_epochs_ = (len(losses) or epochs - 1) + 1
+        rows = None
+        if self.n_epochs_ == 1 and len(held):  # at the end of the pass, when most is known
+            fit_epoch(self.network_, data, rows=others, **options)
+            rows = held
+        stats = fit_epoch(self.network_, data, epoch=self.n_epochs_ - 1, rows=rows, **options)
+        if len(held):
+            self._moments += Moments.of(X[held])
+        if self._is_calibrated() and len(held):
+            self._remember(stats.scores[held], y[held], None if weight is None else weight[held])
         return self
 
-    def partial_fit(self, X: Matrix, y: ArrayLike, classes: ArrayLike | None = None) -> EBPClassifier:
+    def partial_fit(
+        self,
+        X: Matrix,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> EBPClassifier:
         """One pass over new data, from the posterior of the data before.
 
+        Outputs of classes that have been absent for longer than chance allows learn nothing from these rows (with more
+        than two classes and without `softmax`): that they are absent is then no evidence against them.
+
         :param classes: all classes that will ever occur; needed in the first call.
-        :raises ValueError: if the first call lacks `classes`, or y has a label that is not among them.
+        :param sample_weight: as in `fit`.
+        :raises ValueError: if the first call lacks `classes`, y has a label that is not among them, or `class_weight`
+            is "balanced", which needs all data at once.
         """
         is_first = not hasattr(self, "network_")
         X, y = self._check(X, y, reset=is_first)
+        if isinstance(self.class_weight, str):
+            raise ValueError(
+                "partial_fit does not know how often classes will occur, so class_weight must be None or a dictionary "
+                f"of weights, got {self.class_weight!r}."
+            )
         if is_first:
             if classes is None:
                 raise ValueError("the first call of partial_fit needs classes, all labels that will ever occur.")
@@ -109,41 +191,48 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     f"classes must stay what they were in the first call, {self.classes_.tolist()}, got "
                     f"{np.unique(classes).tolist()}; fit a new classifier."
                 )
-            if self._scaler is not None:
-                self._scaler.partial_fit(X)
-        Y, _ = encode_labels(y, self.classes_)
-        fit_epoch(self.network_, self._scaled(X), Y, batch_size=self.batch_size, seed=self._seed, epoch=self.n_epochs_)
+            if self.standardise:
+                self._moments += Moments.of(X)
+                self.coding_ = InputCoding.of(self.coding_.kind, self._moments)
+        targets, weight = self._targets(y), self._weight(X, y, sample_weight)
+        data = prepare(self.network_, self._scaled(X), targets)
+        self._recency, is_absent = self._recency.after(np.searchsorted(self.classes_, y))
+        if targets.shape[1] > 1 and not self.softmax and np.any(is_absent):
+            data = data._replace(Y=data.Y * tf.constant(~is_absent, data.Y.dtype))
+        options: dict[str, Any] = {"batch_size": self.batch_size, "seed": self._seed, "weight": weight}
+        stats = fit_epoch(self.network_, data, epoch=self.n_epochs_, **options)
         self.n_epochs_ += 1
+        if self._is_calibrated():
+            self._remember(stats.scores, y, weight)
         return self
 
     def decision_function(self, X: Matrix) -> np.ndarray:
         """Scores: [N] for two classes (positive for `classes_[1]`), else [N, C].
 
-        mu / sigma of the output's input for EBP-P, u for EBP-D, the mean vote in [-1, 1] for "vote".
+        For EBP-P the logits of the calibration, or without it mu / sigma of the output's input; u for EBP-D; the mean
+        vote in [-1, 1] for "vote". With `softmax`, logits, and for two classes their difference.
         """
         scores = self._scores(X)
-        return scores[:, 0] if len(self.classes_) == 2 else scores
+        return _two(scores) if len(self.classes_) == 2 else scores
 
     def predict(self, X: Matrix) -> np.ndarray:
         """The most probable class of each row, [N]."""
         scores = self._scores(X)
         if len(self.classes_) == 2:
-            return self.classes_[(scores[:, 0] >= 0).astype(int)]
+            return self.classes_[(_two(scores) >= 0).astype(int)]
         return self.classes_[np.argmax(scores, axis=1)]
 
     @available_if(_gives_probabilities)
     def predict_proba(self, X: Matrix) -> np.ndarray:
         """Probabilities of the classes, [N, C]: Eq. (4.7) over codes with one +1, or shares of the votes.
 
-        Not available for the deterministic output.
+        Those of Eq. (4.7) are calibrated unless `calibrate` is off. Not available for the deterministic output.
         """
         scores = self._scores(X).astype(np.float64)
         if self.output == "vote":
             plus = 0.5 * (1.0 + scores)
-            return plus if len(self.classes_) > 2 else np.hstack([1.0 - plus, plus])
-        if len(self.classes_) == 2:
-            return scipy.special.ndtr(np.hstack([-scores, scores]))
-        return scipy.special.softmax(scipy.special.log_ndtr(scores) - scipy.special.log_ndtr(-scores), axis=1)
+            return plus if plus.shape[1] > 1 else np.hstack([1.0 - plus, plus])
+        return np.exp(log_probabilities(scores, are_logits=self.softmax or self.calibration_ is not None))
 
     @available_if(_gives_probabilities)
     def predict_log_proba(self, X: Matrix) -> np.ndarray:
@@ -163,8 +252,11 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_classification_targets(y)
         for name in ("epochs", "batch_size", "num_votes"):
             value = getattr(self, name)
+            if name == "epochs" and value == "auto":
+                continue
             if not isinstance(value, Integral) or value < 1:
-                raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}.")
+                other = " or 'auto'" if name == "epochs" else ""
+                raise ValueError(f"{name} must be a whole number of at least 1{other}, got {value!r}.")
         if self.output not in ("probabilistic", "deterministic", "vote"):
             raise ValueError(f"output must be 'probabilistic', 'deterministic' or 'vote', got {self.output!r}.")
         return X, y
@@ -174,24 +266,67 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"y must have at least two classes, got 1 class: {classes.tolist()}.")
         self.classes_ = classes
         self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        self._scaler = StandardScaler(with_mean=not scipy.sparse.issparse(X)).fit(X) if self.standardise else None
-        num_outputs = 1 if len(classes) == 2 else len(classes)
+        self._moments = Moments.of(X)
+        kind = "raw" if not self.standardise else "scaled" if scipy.sparse.issparse(X) else "zscore"
+        self.coding_ = InputCoding.of(kind, self._moments)
+        self.calibration_: Calibration | None = None
+        self._recency = Recency.start(len(classes))
+        self._seen: tuple[np.ndarray, ...] | None = None
+        num_outputs = 1 if len(classes) == 2 and not self.softmax else len(classes)
+        head = "softmax" if self.softmax else "binary" if num_outputs == 1 else "multiclass"
         self.network_ = EBPNetwork(
-            (X.shape[1], *self.hidden, num_outputs),
+            (X.shape[1], *layer_widths(self.hidden), num_outputs),
             self.weights,
-            head="binary" if num_outputs == 1 else "multiclass",
+            head=head,
             seed=self._seed,
             dtype=self.dtype,
         )
 
     def _scaled(self, X: Matrix) -> Matrix:
-        if self._scaler is None:
-            return X
-        variance = self._scaler.var_
-        inverse = np.where(variance > 0, 1.0 / np.sqrt(np.where(variance > 0, variance, 1.0)), 0.0)
-        if scipy.sparse.issparse(X):
-            return X @ scipy.sparse.diags(inverse, format="csr")
-        return (X - self._scaler.mean_) * inverse if self._scaler.with_mean else X * inverse
+        return X if self.coding_.kind == "raw" else self.coding_.transform(X)
+
+    def _targets(self, y: np.ndarray) -> np.ndarray:
+        Y, _ = encode_labels(y, self.classes_)
+        return np.hstack([-Y, Y]) if self.softmax and Y.shape[1] == 1 else Y
+
+    def _weight(self, X: Matrix, y: np.ndarray, sample_weight: ArrayLike | None) -> np.ndarray | None:
+        """Weights of the rows, by row and by class; None if all are 1."""
+        if sample_weight is None and self.class_weight is None:
+            return None
+        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        if self.class_weight is not None:
+            weight = (
+                weight
+                * compute_class_weight(self.class_weight, classes=self.classes_, y=y)[np.searchsorted(self.classes_, y)]
+            )
+        return weight
+
+    # Calibration.
+
+    def _is_calibrated(self) -> bool:
+        return bool(self.calibrate) and self.output == "probabilistic"
+
+    def _holds_back(self) -> bool:
+        return self._is_calibrated() or bool(self.early_stopping)
+
+    def _remember(self, scores: Any, y: np.ndarray, weight: np.ndarray | None) -> None:
+        """Calibrate by the last rows that were scored before they were learned."""
+        numbers = np.searchsorted(self.classes_, y)
+        new = np.asarray(scores, np.float64), numbers, np.ones(len(y)) if weight is None else weight
+        old = self._seen
+        both = new if old is None else tuple(np.concatenate(pair) for pair in zip(old, new, strict=True))
+        self._seen = tuple(part[-max(MAX_REMEMBERED, len(y)) :] for part in both)
+        scores, numbers, weight = self._seen
+        self.calibration_ = fit_calibration(scores, numbers, weight=weight)
+
+    def _log_loss(self, X: Matrix, y: np.ndarray) -> float:
+        """Mean of -log P of rows that were not learned, at the best calibration, in nats."""
+        scores, numbers = self._raw_scores(X), np.searchsorted(self.classes_, y)
+        return log_loss(log_probabilities(fit_calibration(scores, numbers)(scores), are_logits=True), numbers)
+
+    def _raw_scores(self, X: Matrix) -> np.ndarray:
+        mu, sigma2 = self.network_.predict_moments(X, dtype=np.float64)
+        return self.network_.architecture.head.scores(tf.constant(mu), tf.constant(sigma2)).numpy()
 
     def _scores(self, X: Matrix) -> np.ndarray:
         check_is_fitted(self, "network_")
@@ -201,4 +336,20 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return self.network_.deterministic_scores(X)
         if self.output == "vote":
             return self.network_.vote(X, self.num_votes, self._seed)
-        return self.network_.predict_scores(X, dtype=np.float64)
+        scores = self._raw_scores(X)
+        return scores if self.calibration_ is None else self.calibration_(scores)
+
+
+def _two(scores: np.ndarray) -> np.ndarray:
+    """Scores of the second of two classes, [N], from one output or two."""
+    return scores[:, 0] if scores.shape[1] == 1 else scores[:, 1] - scores[:, 0]
+
+
+def _held_rows(y: np.ndarray) -> np.ndarray:
+    """Numbers of rows to hold back: of each class the last eighth, as rows next to each other may be alike; sorted.
+
+    Not more than `MAX_HELD`, and no class as a whole.
+    """
+    part = min(1.0 / ROWS_PER_HELD, MAX_HELD / len(y))
+    found = [np.flatnonzero(y == label) for label in np.unique(y)]
+    return np.sort(np.concatenate([rows[len(rows) - int(part * len(rows)) :] for rows in found]))

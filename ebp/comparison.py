@@ -32,7 +32,19 @@ from .inputs import Matrix
 from .network import EBPNetwork
 from .prepared import InputCodingWarning, Prepared, prepare
 from .report import posterior_scalars, posterior_shapes
-from .results import PUBLISHED, errors_percent, network_results, rival_results, summary
+from .results import (
+    PUBLISHED,
+    EpochResult,
+    Result,
+    RivalResult,
+    errors_percent,
+    network_results,
+    probability_scores,
+    read_results,
+    rival_results,
+    summary,
+    written_results,
+)
 from .seeds import named_seed, numpy_rng
 from .training import fit_epoch
 
@@ -156,9 +168,7 @@ class Comparison:
         self.units = _units(config, range(seed, seed + config.num_seeds), len(self.folds))
         self.network = self._new_network(self.units[0])
         self.exported: Exported | None = None
-        # A row for each unit that is done: seconds; then errors D, P and of votes, or a rival's value, whether it is at
-        # an edge of its grid, and its errors after each epoch.
-        self.records = tf.Variable(np.full([len(self.units), config.epochs + 3], np.nan))
+        self._records = tf.Variable("")  # `found` as JSON lines, so that a checkpoint holds it
         self._X, self._Y, self._prepare_fold, self._export = X, Y, prepare, export
         self._classes = classes
         self._fold: tuple[int, Fold] | None = None
@@ -170,7 +180,7 @@ class Comparison:
 
     def state(self) -> dict[str, Any]:
         """All that changes, by name, for a checkpoint: numbers of the last network, and what was recorded."""
-        return {"network": self.network, "records": self.records}
+        return {"network": self.network, "records": self._records}
 
     def fold(self, number: int) -> Fold:
         """Rows of a fold; their coding is learned from the training rows alone."""
@@ -188,7 +198,15 @@ class Comparison:
     @property
     def num_done(self) -> int:
         """How many units are done, which is the number of the next one."""
-        return int(np.sum(~np.isnan(self.records[:, 0].numpy())))
+        return self._text().count("\n")
+
+    @property
+    def found(self) -> list[Result]:
+        """What each unit that is done gave, in their order."""
+        return read_results(self._text())
+
+    def _text(self) -> str:
+        return str(self._records.numpy().decode())
 
     def run_unit(self, number: int) -> dict[str, float]:
         """Do the next unit.
@@ -202,8 +220,8 @@ class Comparison:
         if number != self.num_done:
             raise ValueError(f"units are done in their order, and the next one is {self.num_done}, got {number}.")
         unit = self.units[number]
-        scalars, record = self._epoch(unit) if unit.method in WEIGHTS else self._rival(unit)
-        self.records[number, : len(record)].assign(record)
+        scalars, result = self._epoch(unit) if unit.method in WEIGHTS else self._rival(unit)
+        self._records.assign(self._text() + written_results([result]))
         self._last = unit
         if self._is_shown():
             scalars |= posterior_scalars(self.network)
@@ -221,17 +239,13 @@ class Comparison:
         :return: method, as "binary D" or "arow", to errors in percent, their means and standard errors, and seconds.
         :raises ValueError: if units are left.
         """
-        records, found = self.records.numpy(), dict[str, dict[str, Any]]()
-        if self.num_done < len(records):
-            raise ValueError(f"results need all {len(records)} units, and {self.num_done} are done; call run.")
+        results, found = self.found, dict[str, dict[str, Any]]()
+        if len(results) < len(self.units):
+            raise ValueError(f"results need all {len(self.units)} units, and {len(results)} are done; call run.")
         for method in dict.fromkeys(unit.method for unit in self.units):
-            num_seeds = len({unit.seed for unit in self.units if unit.method == method})
-            is_of = np.array([unit.method == method for unit in self.units])
-            own = records[is_of].reshape(num_seeds, len(self.folds), -1, records.shape[1])
-            if method in WEIGHTS:
-                found |= network_results(own, method, self.config.num_votes)
-            else:
-                found[method] = rival_results(own[:, :, 0])
+            epochs = [result for result in results if isinstance(result, EpochResult) and result.method == method]
+            rivals = [result for result in results if isinstance(result, RivalResult) and result.method == method]
+            found |= network_results(epochs, self.config.num_votes) if epochs else {method: rival_results(rivals)}
         return found
 
     # Private.
@@ -256,7 +270,7 @@ class Comparison:
             network.step.assign(self.network.step)
         return network
 
-    def _epoch(self, unit: Unit) -> tuple[dict[str, float], list[float]]:
+    def _epoch(self, unit: Unit) -> tuple[dict[str, float], EpochResult]:
         config, fold, seed = self.config, self.fold(unit.fold), _order_seed(unit)
         self.network = self._network_for(unit)
         start = time.monotonic()
@@ -270,7 +284,9 @@ class Comparison:
         scalars = {f"test/error_{name.lower()}_percent": error for name, error in errors.items()}
         scalars["train/log_evidence_nats"] = stats.log_evidence
         scalars["train/damped_percent"] = 100.0 * stats.damped_steps / stats.num_steps
-        return scalars, [seconds, *errors.values()]
+        loss, calibration = probability_scores(self.network, fold.X_test, fold.Y_test)
+        scalars |= {"test/log_loss_nats": loss, "test/calibration_error_percent": calibration}
+        return scalars, EpochResult(*unit, seconds, errors, loss, calibration)
 
     def _prepare(self, fold: Fold) -> Prepared:
         """Checked training rows. What there is to say about their coding is said of one fold."""
@@ -283,7 +299,7 @@ class Comparison:
                 warnings.warn(warning.message, warning.category, stacklevel=4)
         return prepared
 
-    def _rival(self, unit: Unit) -> tuple[dict[str, float], list[float]]:
+    def _rival(self, unit: Unit) -> tuple[dict[str, float], RivalResult]:
         fold, start = self.fold(unit.fold), time.monotonic()
         tuned = tuned_rival(
             unit.method,
@@ -296,7 +312,9 @@ class Comparison:
             seed=_order_seed(unit),
         )
         scalars = {"test/error_percent": tuned.test_errors[-1], "train/tuned_value": tuned.value}
-        return scalars, [time.monotonic() - start, tuned.value, float(tuned.is_at_edge), *tuned.test_errors]
+        seconds = time.monotonic() - start
+        result = RivalResult(*unit[:3], seconds, tuned.value, tuned.is_at_edge, tuned.test_errors)
+        return scalars, result
 
     # Export.
 

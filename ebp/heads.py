@@ -36,6 +36,10 @@ class Head(Protocol):
         """log P(y) in nats, [B]."""
         ...
 
+    def scores(self, mu: tf.Tensor, sigma2: tf.Tensor) -> tf.Tensor:
+        """That of which probabilities are a function, [B, n_L]; `Calibration` scales it."""
+        ...
+
     def mean(self, mu: tf.Tensor, sigma2: tf.Tensor) -> tf.Tensor:
         """<v_L>, mean of the output over the posterior of the weights, [B, n_L]."""
         ...
@@ -58,7 +62,7 @@ class SignHead:
     """v_L = sign(u_L) as in the paper. With several outputs, each is one class against the others.
 
     Outputs are trained as if independent given the weights; the class is the most probable one of the codes with one
-    +1, Eq. (4.7).
+    +1, Eq. (4.7). A target 0 is unknown: nothing is learned from it.
     """
 
     has_labels = True
@@ -69,8 +73,12 @@ class SignHead:
         return y * inverse * mills_ratio(y * mu * inverse)
 
     def log_prob(self, y: tf.Tensor, mu: tf.Tensor, sigma2: tf.Tensor) -> tf.Tensor:
-        """Sum over outputs of log Phi(y mu / sigma), in nats."""
-        return tf.reduce_sum(log_ndtr(y * mu * tf.math.rsqrt(sigma2)), axis=-1)
+        """Sum over outputs whose y is known of log Phi(y mu / sigma), in nats."""
+        return tf.reduce_sum(tf.abs(y) * log_ndtr(y * mu * tf.math.rsqrt(sigma2)), axis=-1)
+
+    def scores(self, mu: tf.Tensor, sigma2: tf.Tensor) -> tf.Tensor:
+        """mu / sigma: the probability of +1 is Phi of it."""
+        return mu * tf.math.rsqrt(sigma2)
 
     def mean(self, mu: tf.Tensor, sigma2: tf.Tensor) -> tf.Tensor:
         """2 Phi(mu / sigma) - 1, Eq. (4.1)."""
@@ -105,12 +113,16 @@ class SoftmaxHead:
 
     def log_prob(self, y: tf.Tensor, mu: tf.Tensor, sigma2: tf.Tensor) -> tf.Tensor:
         """log P of the class with y = +1, in nats."""
-        log_p = tf.nn.log_softmax(mu * tf.math.rsqrt(1.0 + math.pi / 8.0 * sigma2), axis=-1)
+        log_p = tf.nn.log_softmax(self.scores(mu, sigma2), axis=-1)
         return tf.reduce_sum(0.5 * (y + 1.0) * log_p, axis=-1)
+
+    def scores(self, mu: tf.Tensor, sigma2: tf.Tensor) -> tf.Tensor:
+        """mu / sqrt(1 + pi sigma2 / 8): probabilities are the softmax of it."""
+        return mu * tf.math.rsqrt(1.0 + math.pi / 8.0 * sigma2)
 
     def mean(self, mu: tf.Tensor, sigma2: tf.Tensor) -> tf.Tensor:
         """Probabilities of the classes; they sum to one."""
-        return tf.nn.softmax(mu * tf.math.rsqrt(1.0 + math.pi / 8.0 * sigma2), axis=-1)
+        return tf.nn.softmax(self.scores(mu, sigma2), axis=-1)
 
     def output(self, u: tf.Tensor) -> tf.Tensor:
         """-1 and one +1, for the class with the largest u."""
@@ -157,6 +169,10 @@ class RegressionHead:
         """Sum over outputs of the log density, in nats."""
         variance = sigma2 + self.noise_variance
         return -0.5 * tf.reduce_sum(tf.square(y - mu) / variance + tf.math.log(2.0 * math.pi * variance), axis=-1)
+
+    def scores(self, mu: tf.Tensor, sigma2: tf.Tensor) -> tf.Tensor:
+        """mu."""
+        return mu
 
     def mean(self, mu: tf.Tensor, sigma2: tf.Tensor) -> tf.Tensor:
         """mu."""

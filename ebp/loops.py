@@ -7,6 +7,7 @@ are read and changed, in place. `online` has the loop for single examples with X
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -14,59 +15,95 @@ import tensorflow as tf
 
 from .architecture import Architecture, Posterior
 from .prepared import SparseRows
+from .tracing import counted_alone
 from .update import Increments, bayes_increments, updated
 
 __all__ = ["dense_epoch", "sparse_epoch", "stream_epoch"]
 
 
 @functools.lru_cache(maxsize=64)
-def dense_epoch(architecture: Architecture, batch_size: int, jit_compile: bool) -> Callable[..., Any]:
-    """(posterior, X, Y, rows [S, B], is_data [S, B]) -> posterior, sum of log P(y), number of damped updates."""
+def dense_epoch(
+    architecture: Architecture, batch_size: int, jit_compile: bool, has_weights: bool = False
+) -> Callable[..., Any]:
+    """(posterior, X, Y, rows [S, B], weight [S, B]) -> posterior, sum of log P(y), damped updates, scores [S, B, n_L].
 
+    Weights are 0 for padding; of single examples they are looked at with `has_weights` alone. Traced once for data of
+    any size.
+    """
+
+    @counted_alone
     def epoch(
-        posterior: Posterior, X: tf.Tensor, Y: tf.Tensor, rows: tf.Tensor, is_data: tf.Tensor
-    ) -> tuple[Posterior, tf.Tensor, tf.Tensor]:
-        def body(t: tf.Tensor, posterior: Posterior, log_prob: tf.Tensor, damped: tf.Tensor) -> tuple[Any, ...]:
+        posterior: Posterior, X: tf.Tensor, Y: tf.Tensor, rows: tf.Tensor, weights: tf.Tensor
+    ) -> tuple[Posterior, tf.Tensor, tf.Tensor, tf.Tensor]:
+        def body(t: tf.Tensor, posterior: Posterior, log_prob: tf.Tensor, damped: tf.Tensor, scores: Any) -> Any:
             x = tf.ensure_shape(tf.gather(X, rows[t]), [batch_size, architecture.layer_sizes[0]])
-            weight = None if batch_size == 1 else is_data[t]
+            weight = weights[t] if has_weights or batch_size > 1 else None
             means = architecture.means(posterior.h)
             change = bayes_increments(architecture, posterior.h, means, posterior.b, x, tf.gather(Y, rows[t]), weight)
             log_prob += tf.reduce_sum(change.log_prob)
-            return t + 1, updated(posterior, change), log_prob, damped + tf.cast(change.is_damped, tf.int32)
+            damped += tf.cast(change.is_damped, tf.int32)
+            return t + 1, updated(posterior, change), log_prob, damped, scores.write(t, change.scores)
 
         zero = tf.zeros([], architecture.dtype)
-        start = (tf.constant(0), posterior, zero, tf.constant(0))
-        _, posterior, log_prob, damped = tf.while_loop(lambda t, *_: t < tf.shape(rows)[0], body, start)
-        return posterior, log_prob, damped
+        start = (tf.constant(0), posterior, zero, tf.constant(0), _scores(architecture, tf.shape(rows)[0], batch_size))
+        _, posterior, log_prob, damped, scores = tf.while_loop(lambda t, *_: t < tf.shape(rows)[0], body, start)
+        return posterior, log_prob, damped, scores.stack()
 
-    return tf.function(epoch, autograph=False, jit_compile=jit_compile, reduce_retracing=True)
+    return tf.function(
+        epoch,
+        autograph=False,
+        jit_compile=jit_compile,
+        reduce_retracing=True,
+        input_signature=None if jit_compile else _signature(architecture, batch_size),
+    )
+
+
+def _scores(architecture: Architecture, num_steps: tf.Tensor, batch_size: int) -> tf.TensorArray:
+    """Room for the scores of each step."""
+    shape = [batch_size, architecture.layer_sizes[-1]]
+    return tf.TensorArray(architecture.dtype, num_steps, element_shape=shape)
+
+
+def _signature(architecture: Architecture, batch_size: int) -> list[Any]:
+    """Types of the arguments of `dense_epoch`, for data of any number of rows."""
+    sizes, dtype = architecture.layer_sizes, architecture.dtype
+    pairs = itertools.pairwise(sizes)
+    posterior = Posterior(
+        tuple(tf.TensorSpec(pair, dtype) for pair in pairs),
+        tuple(tf.TensorSpec([size], dtype) for size in sizes[1:]) if architecture.has_biases else (),
+    )
+    data = [tf.TensorSpec([None, size], dtype) for size in (sizes[0], sizes[-1])]
+    return [posterior, *data, *(tf.TensorSpec([None, batch_size], kind) for kind in (tf.int32, dtype))]
 
 
 @functools.lru_cache(maxsize=64)
-def sparse_epoch(architecture: Architecture, batch_size: int, has_empty_rows: bool = False) -> Callable[..., Any]:
-    """(h_1, the other layers, X, Y, rows, is_data) -> the other layers, sum of log P(y), number of damped updates.
+def sparse_epoch(
+    architecture: Architecture, batch_size: int, has_empty_rows: bool = False, has_weights: bool = False
+) -> Callable[..., Any]:
+    """(h_1, the other layers, X, Y, rows, weights) -> the other layers, sum of log P(y), damped updates, scores.
 
     The variable h_1 is changed in place. Single rows without entries need `has_empty_rows`.
     """
 
+    @counted_alone
     def epoch(
-        h_1: tf.Variable, rest: Posterior, X: SparseRows, Y: tf.Tensor, rows: tf.Tensor, is_data: tf.Tensor
-    ) -> tuple[Posterior, tf.Tensor, tf.Tensor]:
-        def body(t: tf.Tensor, rest: Posterior, log_prob: tf.Tensor, damped: tf.Tensor) -> tuple[Any, ...]:
+        h_1: tf.Variable, rest: Posterior, X: SparseRows, Y: tf.Tensor, rows: tf.Tensor, weights: tf.Tensor
+    ) -> tuple[Posterior, tf.Tensor, tf.Tensor, tf.Tensor]:
+        def body(t: tf.Tensor, rest: Posterior, log_prob: tf.Tensor, damped: tf.Tensor, scores: Any) -> Any:
             x, columns = _sparse_batch(X, rows[t], batch_size, has_empty_rows)
-            y, weight = tf.gather(Y, rows[t]), None if batch_size == 1 else is_data[t]
+            y, weight = tf.gather(Y, rows[t]), weights[t] if has_weights or batch_size > 1 else None
             rest, change = _sparse_update(architecture, h_1, rest, x, columns, y, weight)
             log_prob += tf.reduce_sum(change.log_prob)
-            return t + 1, rest, log_prob, damped + tf.cast(change.is_damped, tf.int32)
+            return t + 1, rest, log_prob, damped + tf.cast(change.is_damped, tf.int32), scores.write(t, change.scores)
 
-        zero = tf.zeros([], architecture.dtype)
-        _, rest, log_prob, damped = tf.while_loop(
-            lambda t, *_: t < tf.shape(rows)[0],
+        zero, num_steps = tf.zeros([], architecture.dtype), tf.shape(rows)[0]
+        _, rest, log_prob, damped, scores = tf.while_loop(
+            lambda t, *_: t < num_steps,
             body,
-            (tf.constant(0), rest, zero, tf.constant(0)),
+            (tf.constant(0), rest, zero, tf.constant(0), _scores(architecture, num_steps, batch_size)),
             parallel_iterations=1,
         )
-        return rest, log_prob, damped
+        return rest, log_prob, damped, scores.stack()
 
     return tf.function(epoch, autograph=False, reduce_retracing=True)
 
@@ -75,6 +112,7 @@ def sparse_epoch(architecture: Architecture, batch_size: int, has_empty_rows: bo
 def stream_epoch(architecture: Architecture) -> Callable[..., Any]:
     """(iterator, limit, h_1 or None, layers) -> layers, (steps, examples, sum of log P(y), damped updates)."""
 
+    @counted_alone
     def stream(
         iterator: Any, limit: tf.Tensor, h_1: tf.Variable | None, posterior: Posterior
     ) -> tuple[Posterior, tuple[tf.Tensor, ...]]:

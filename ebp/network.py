@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -23,6 +24,7 @@ from .heads import Head, SignHead
 from .inputs import Matrix, check_inputs
 from .posterior import WeightPrior, weight_prior
 from .seeds import Seed, as_seed
+from .tracing import counted_alone
 
 __all__ = ["EBPNetwork"]
 
@@ -119,7 +121,7 @@ class EBPNetwork(tf.Module):
         """
         architecture = self.architecture
         dtype = architecture.dtype if dtype is None else tf.as_dtype(dtype)
-        call = _compiled_moments(dataclasses.replace(architecture, dtype=dtype))
+        call = _compiled_moments(dataclasses.replace(architecture, dtype=dtype), scipy.sparse.issparse(X))
         parts = [call(rows, h, self.b) for rows, h in self._chunks(X, dtype)]
         return np.concatenate([mu for mu, _ in parts]), np.concatenate([sigma2 for _, sigma2 in parts])
 
@@ -253,16 +255,24 @@ def _row_slices(num_rows: int, width: int) -> Iterator[slice]:
 
 
 @functools.lru_cache(maxsize=64)
-def _compiled_moments(architecture: Architecture) -> Callable[..., tuple[np.ndarray, np.ndarray]]:
+def _compiled_moments(architecture: Architecture, is_sparse: bool) -> Callable[..., tuple[np.ndarray, np.ndarray]]:
+    """(X, h, b) -> mu_L and sigma2_L, traced once for any number of rows, and of columns if X is sparse."""
+
+    @counted_alone
     def moments(X: Any, h: tuple[tf.Tensor, ...], b: tuple[tf.Tensor, ...]) -> tuple[tf.Tensor, tf.Tensor]:
         means = architecture.means(h)
         last = architecture.forward(X, means, architecture.variances(h, means), b)[-1]
         return last.mu, last.sigma2
 
-    compiled = tf.function(moments, autograph=False, reduce_retracing=True)
+    sizes, dtype = architecture.layer_sizes, architecture.dtype
+    num_columns = None if is_sparse else sizes[0]
+    spec = (tf.SparseTensorSpec if is_sparse else tf.TensorSpec)([None, num_columns], dtype)
+    h_specs = tuple(tf.TensorSpec(pair, dtype) for pair in itertools.pairwise([num_columns, *sizes[1:]]))
+    b_specs = tuple(tf.TensorSpec([size], dtype) for size in sizes[1:]) if architecture.has_biases else ()
+    compiled = tf.function(moments, autograph=False, input_signature=[spec, h_specs, b_specs])
 
     def call(X: Any, h: Sequence[Any], b: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
-        mu, sigma2 = compiled(X, *(tuple(tf.cast(part, architecture.dtype) for part in parts) for parts in (h, b)))
+        mu, sigma2 = compiled(X, *(tuple(tf.cast(part, dtype) for part in parts) for parts in (h, b)))
         return mu.numpy(), sigma2.numpy()
 
     return call

@@ -19,6 +19,7 @@ import tensorflow as tf
 from . import update
 from .architecture import Architecture, Posterior
 from .posterior import BinaryWeights
+from .tracing import counted_alone
 
 __all__ = ["MAX_CHANGE", "MAX_DRIFT", "MIN_LAZY_WEIGHTS", "REFRESH_EVERY", "online_epoch"]
 
@@ -52,14 +53,15 @@ class _Segment(NamedTuple):
 
 @functools.lru_cache(maxsize=64)
 def online_epoch(architecture: Architecture) -> Callable[..., Any]:
-    """(posterior, X, Y, rows [S, 1], is_data) -> posterior, sum of log P(y), 0: `loops.dense_epoch` for B = 1."""
+    """`loops.dense_epoch` for B = 1: (posterior, X, Y, rows [S, 1], weights) -> posterior, log P(y), 0, scores."""
 
+    @counted_alone
     def epoch(
-        posterior: Posterior, X: tf.Tensor, Y: tf.Tensor, rows: tf.Tensor, is_data: tf.Tensor
-    ) -> tuple[Posterior, tf.Tensor, tf.Tensor]:
+        posterior: Posterior, X: tf.Tensor, Y: tf.Tensor, rows: tf.Tensor, weights: tf.Tensor
+    ) -> tuple[Posterior, tf.Tensor, tf.Tensor, tf.Tensor]:
         num_steps = tf.shape(rows)[0]
 
-        def segment(start: tf.Tensor, posterior: Posterior, log_prob: tf.Tensor) -> tuple[Any, ...]:
+        def segment(start: tf.Tensor, posterior: Posterior, log_prob: tf.Tensor, scores: tf.Tensor) -> tuple[Any, ...]:
             end = tf.minimum((start // REFRESH_EVERY + 1) * REFRESH_EVERY, num_steps)
 
             def body(t: tf.Tensor, now: _Segment) -> tuple[tf.Tensor, _Segment]:
@@ -72,11 +74,17 @@ def online_epoch(architecture: Architecture) -> Callable[..., Any]:
             t, last = tf.while_loop(goes_on, body, (start, _first_segment(architecture, posterior)))
             seen = tf.gather(rows[:, 0], tf.minimum(start + tf.range(REFRESH_EVERY), num_steps - 1))
             posterior = _caught_up(last, X, seen, t - start)
-            return t, posterior, log_prob + _log_prob(architecture, last, tf.gather(Y, seen), t - start)
+            mu, sigma2 = (values.stack() for values in last.outputs)
+            log_prob += _log_prob(architecture, (mu, sigma2), tf.gather(Y, seen), t - start)
+            # What is beyond the segment's last update is written over by the next segment.
+            places = (start + tf.range(REFRESH_EVERY))[:, None]
+            scores = tf.tensor_scatter_nd_update(scores, places, architecture.head.scores(mu, sigma2))
+            return t, posterior, log_prob, scores
 
-        start = (tf.constant(0), posterior, tf.zeros([], architecture.dtype))
-        _, posterior, log_prob = tf.while_loop(lambda t, *_: t < num_steps, segment, start)
-        return posterior, log_prob, tf.constant(0)
+        room = tf.zeros([num_steps + REFRESH_EVERY, architecture.layer_sizes[-1]], architecture.dtype)
+        start = (tf.constant(0), posterior, tf.zeros([], architecture.dtype), room)
+        _, posterior, log_prob, scores = tf.while_loop(lambda t, *_: t < num_steps, segment, start)
+        return posterior, log_prob, tf.constant(0), scores[:num_steps, None]
 
     return tf.function(epoch, autograph=False, jit_compile=True, reduce_retracing=True)
 
@@ -167,7 +175,12 @@ def _catch_up(h: tf.Tensor, inputs: tf.Tensor, deltas: tf.Tensor, count: tf.Tens
     return tf.cond(count < REFRESH_EVERY // 2, one_by_one, lambda: h + update.weight_increment(inputs, deltas))
 
 
-def _log_prob(architecture: Architecture, last: _Segment, y: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
-    """Sum of log P(y) of a segment's `count` updates, each before it was made, in nats."""
-    each = architecture.head.log_prob(y, *(values.stack() for values in last.outputs))
+def _log_prob(
+    architecture: Architecture, outputs: tuple[tf.Tensor, tf.Tensor], y: tf.Tensor, count: tf.Tensor
+) -> tf.Tensor:
+    """Sum of log P(y) of a segment's `count` updates, each before it was made, in nats.
+
+    :param outputs: mu_L and sigma2_L, [REFRESH_EVERY, n_L] each.
+    """
+    each = architecture.head.log_prob(y, *outputs)
     return tf.reduce_sum(tf.where(tf.range(REFRESH_EVERY) < count, each, tf.zeros_like(each)))

@@ -24,7 +24,7 @@ __all__ = ["EBPRegressor"]
 Array = NDArray[np.float64]
 
 #: After so many rows, or after three passes over more, the posterior keeps the weight of that many.
-MEMORY_ROWS, MEMORY_PASSES = 20_000, 3
+MEMORY_ROWS, MEMORY_PASSES = 5_000, 3
 
 #: Rows whose predictions are made at a time.
 CHUNK_ROWS = 4096
@@ -52,7 +52,7 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     `noise_std_`, standard deviation of the noise in the units of y.
 
     Passes repeat the same rows, so the posterior would grow ever surer, and stop to learn: in `fit`, it rests on the
-    last 20,000 rows or three passes, whichever are more, and forgets what is older at that rate. `partial_fit` forgets
+    last 5,000 rows or three passes, whichever are more, and forgets what is older at that rate. `partial_fit` forgets
     nothing.
 
     Inputs and targets are standardised by the training data; in `partial_fit`, inputs by the data so far and targets by

@@ -26,6 +26,9 @@ from .seeds import Seed, as_seed
 
 __all__ = ["EpochStats", "epoch_order", "fit", "fit_epoch", "fit_stream"]
 
+#: A batch is filled up to this number of rows, so that data of any size need one compiled function.
+MAX_PADDING = 256
+
 #: From this number of updates on, XLA's compilation (one or two seconds) pays for itself.
 MIN_STEPS_FOR_XLA = 5000
 
@@ -34,14 +37,17 @@ class EpochStats(NamedTuple):
     """What was seen during a pass.
 
     :ivar num_steps: updates.
-    :ivar log_evidence: mean over examples of log P(y | x, data before its batch) in nats: a test of each example before
-        it is learned.
+    :ivar log_evidence: mean over examples, as they are weighted, of log P(y | x, data before its batch) in nats: a test
+        of each example before it is learned.
     :ivar damped_steps: updates that were damped.
+    :ivar scores: `Head.scores` of each example before it was learned, [N, n_L], in the order of the data; NaN of
+        examples that were not reached. None of streams.
     """
 
     num_steps: int
     log_evidence: float
     damped_steps: int
+    scores: np.ndarray | None = None
 
 
 def fit(
@@ -81,6 +87,8 @@ def fit_epoch(
     epoch: int = 0,
     first_step: int = 0,
     last_step: int | None = None,
+    rows: ArrayLike | None = None,
+    weight: ArrayLike | None = None,
     jit_compile: bool | None = None,
 ) -> EpochStats:
     """One pass over the data, in an order that is a function of (seed, epoch); advances `network.step`.
@@ -91,32 +99,40 @@ def fit_epoch(
     :param first_step: number of the pass's first update to do: to continue a pass that stopped at `last_step`. If that
         is a multiple of `online.REFRESH_EVERY`, the result is bit for bit that of an unbroken pass.
     :param last_step: number of the first update not to do; None: to the end of the pass.
+    :param rows: numbers of the rows to learn, [M]; None: all.
+    :param weight: how often each row counts, [N], not negative: its increments are multiplied by it. None: once.
     :param jit_compile: compile the loop over dense data with XLA, once for each size of the data; None: if it pays.
     :raises ValueError: for data that do not fit the network; see `prepare`.
     """
     data = prepare(network, X, Y)
-    architecture, num_data = network.architecture, int(data.Y.shape[0])
+    architecture = network.architecture
+    learned = np.arange(data.Y.shape[0]) if rows is None else np.asarray(rows)
+    num_data = len(learned)
     if batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, got {batch_size}.")
-    batch_size = min(batch_size, num_data)
+    if batch_size > MAX_PADDING:
+        batch_size = min(batch_size, max(num_data, MAX_PADDING))
     steps = slice(first_step, -(-num_data // batch_size) if last_step is None else last_step)
-    rows, is_data = _batches(epoch_order(seed, epoch, num_data), batch_size, steps)
-    batches = tf.constant(rows), tf.constant(is_data, architecture.dtype)
+    numbers, is_data = _batches(learned[epoch_order(seed, epoch, num_data)], batch_size, steps)
+    counts = is_data if weight is None else is_data * _checked_weight(weight, len(data.Y))[numbers]
+    batches, has_weights = (tf.constant(numbers), tf.constant(counts, architecture.dtype)), weight is not None
     if isinstance(data.X, SparseRows):
         has_empty_rows = bool(tf.reduce_any(data.X.indptr[1:] == data.X.indptr[:-1]))
-        run = sparse_epoch(architecture, batch_size, has_empty_rows)
-        rest, log_prob, damped = run(network.h[0], _upper(network), data.X, data.Y, *batches)
+        run = sparse_epoch(architecture, batch_size, has_empty_rows, has_weights)
+        rest, log_prob, damped, scores = run(network.h[0], _upper(network), data.X, data.Y, *batches)
         network.assign_upper(rest)
     else:
-        use_xla = len(rows) >= MIN_STEPS_FOR_XLA if jit_compile is None else jit_compile
-        if use_xla and batch_size == 1:
+        use_xla = len(numbers) >= MIN_STEPS_FOR_XLA if jit_compile is None else jit_compile
+        if use_xla and batch_size == 1 and not has_weights:
             run = online_epoch(architecture)
         else:
-            run = dense_epoch(architecture, batch_size, use_xla)
-        posterior, log_prob, damped = run(network.posterior, data.X, data.Y, *batches)
+            run = dense_epoch(architecture, batch_size, use_xla, has_weights)
+        posterior, log_prob, damped, scores = run(network.posterior, data.X, data.Y, *batches)
         network.assign(posterior)
-    network.step.assign_add(len(rows))
-    return EpochStats(len(rows), float(log_prob) / float(np.sum(is_data)), int(damped))
+    network.step.assign_add(len(numbers))
+    seen = np.full(data.Y.shape, np.nan, architecture.dtype.as_numpy_dtype)
+    seen[numbers[is_data]] = scores.numpy()[is_data]
+    return EpochStats(len(numbers), float(log_prob) / max(float(np.sum(counts)), 1e-300), int(damped), seen)
 
 
 def fit_stream(network: EBPNetwork, dataset: tf.data.Dataset, *, max_steps: int | None = None) -> EpochStats:
@@ -159,6 +175,16 @@ def epoch_order(seed: Seed, epoch: int, num_data: int) -> np.ndarray:
     """The order of the examples in a pass: a permutation, int [num_data], that is a function of seed and epoch."""
     entropy = [*(int(word) % 2**32 for word in as_seed(seed).numpy()), epoch]
     return np.random.default_rng(entropy).permutation(num_data)
+
+
+def _checked_weight(weight: ArrayLike, num_data: int) -> np.ndarray:
+    weight = np.asarray(weight, np.float64)
+    if weight.shape != (num_data,) or not np.all(np.isfinite(weight)) or np.any(weight < 0) or not np.any(weight > 0):
+        raise ValueError(
+            f"weight must be a finite number for each of the {num_data} rows, none negative and not all 0, got shape "
+            f"{list(weight.shape)}" + (f" with minimum {weight.min()}." if weight.size else ".")
+        )
+    return weight
 
 
 def _batches(order: np.ndarray, batch_size: int, steps: slice) -> tuple[np.ndarray, np.ndarray]:

@@ -48,6 +48,7 @@ def damping(
     delta: tf.Tensor,
     layer: Layer,
     max_shift: float = MAX_SHIFT,
+    weight: tf.Tensor | None = None,
 ) -> tf.Tensor:
     """A factor in (0, 1] for a batch's summed increments: 1 unless they shift mu of the batch's examples too far.
 
@@ -56,6 +57,7 @@ def damping(
     :param var: variances of the weights, d<W>/dh, [n_in, n_out] or [].
     :param delta: of the layer, [B, n_out].
     :param max_shift: how far the other examples may shift one example's mu, in standard deviations of u.
+    :param weight: how often each example counts, [B], as in `delta`: 0 for padding, whose mu does not matter; None: 1.
     :return: scalar. With increments times this factor, to first order, no mu of an example is shifted by more than
         |Delta| sigma^2, which is at least what the example itself asks for, and `max_shift` sigma; so 1 for B = 1.
     """
@@ -63,7 +65,11 @@ def damping(
     if d_b is not None:
         shift += d_b
     sigma = tf.sqrt(layer.sigma2)
+    if weight is not None:
+        delta /= tf.maximum(weight, 1.0)[:, None]
     excess = tf.abs(shift) / math.sqrt(layer.fan_in) / (max_shift * sigma + tf.abs(delta) * layer.sigma2)
+    if weight is not None:
+        excess = tf.where(weight[:, None] > 0, excess, tf.zeros_like(excess))
     return 1.0 / tf.maximum(tf.reduce_max(excess), 1.0)
 
 
@@ -74,6 +80,7 @@ class Increments(NamedTuple):
     :ivar b: of b, [n_l] for each layer; empty without biases.
     :ivar log_prob: log P(y) of each example before the update, in nats, [B].
     :ivar is_damped: whether `damping` reduced a layer's increments.
+    :ivar scores: `Head.scores` of each example before the update, [B, n_L].
     :ivar layers: of the forward pass.
     :ivar scaled_deltas: Delta / sqrt(K) of each layer, of which `weight_increment` makes `h`, undamped.
     """
@@ -82,6 +89,7 @@ class Increments(NamedTuple):
     b: list[tf.Tensor]
     log_prob: tf.Tensor
     is_damped: tf.Tensor
+    scores: tf.Tensor
     layers: list[Layer]
     scaled_deltas: list[tf.Tensor]
 
@@ -104,7 +112,8 @@ def bayes_increments(
     :param b: means of the biases.
     :param X: [B, n_in], a tensor or `SparseTensor`.
     :param Y: [B, n_L].
-    :param weight: 1 for examples, 0 for padding, [B]; None: all are examples.
+    :param weight: how often each example counts, [B]: its log P(y) and increments are multiplied by it, and 0 is for
+        padding; None: once.
     :param for_xla: see `forward.layer_inputs`; for one example only.
     """
     variances = architecture.variances(h, means)
@@ -120,13 +129,14 @@ def bayes_increments(
     d_b = [bias_increment(delta, layer) for delta, layer in zip(deltas, layers, strict=True)]
     d_b = d_b if architecture.has_biases else []
     is_damped = tf.constant(False)
-    if not (isinstance(X, tf.Tensor) and X.shape[0] == 1):
+    if weight is not None or not (isinstance(X, tf.Tensor) and X.shape[0] == 1):
         biases = d_b or [None] * len(layers)
-        factors = [damping(*parts) for parts in zip(d_h, biases, variances, deltas, layers, strict=True)]
+        factors = [damping(*parts, weight=weight) for parts in zip(d_h, biases, variances, deltas, layers, strict=True)]
         d_h = [factor * increment for factor, increment in zip(factors, d_h, strict=True)]
         d_b = [factor * increment for factor, increment in zip(factors, d_b, strict=False)]
         is_damped = tf.reduce_min(tf.stack(factors)) < 1.0
-    return Increments(d_h, d_b, log_prob, is_damped, layers, scaled_deltas)
+    scores = architecture.head.scores(last.mu, last.sigma2)
+    return Increments(d_h, d_b, log_prob, is_damped, scores, layers, scaled_deltas)
 
 
 def updated(posterior: Posterior, change: Increments) -> Posterior:

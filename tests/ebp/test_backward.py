@@ -60,5 +60,7 @@ def test_increments_are_gradients_with_frozen_variances(name: str, rng: np.rando
         total = tf.reduce_sum(log_prob)
     d_means, d_biases = tape.gradient(total, [means, biases])
     for layer, delta, d_mean, d_bias in zip(layers, deltas, d_means, d_biases, strict=True):
-        np.testing.assert_allclose(weight_increment(layer.v, delta / math.sqrt(layer.fan_in)), d_mean, rtol=1e-9, atol=1e-13)
+        np.testing.assert_allclose(
+            weight_increment(layer.v, delta / math.sqrt(layer.fan_in)), d_mean, rtol=1e-9, atol=1e-13
+        )
         np.testing.assert_allclose(bias_increment(delta, layer), d_bias, rtol=1e-9, atol=1e-13)

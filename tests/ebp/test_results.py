@@ -7,9 +7,19 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from scipy import stats
 
 from ebp import EBPNetwork, errors_percent, fit
-from ebp.results import network_results, rival_results, summary
+from ebp.results import (
+    EpochResult,
+    RivalResult,
+    network_results,
+    probability_scores,
+    read_results,
+    rival_results,
+    summary,
+    written_results,
+)
 
 #: [seeds, folds, epochs]. By its mean the best epoch is the second of the first seed, though the least error is of the
 #: third, and of the other seed the first of two that tie.
@@ -50,27 +60,42 @@ def test_one_number_has_no_standard_error() -> None:
 
 
 def test_results_of_networks() -> None:
-    """Columns of records: seconds, D, P, votes."""
+    """In the order in which units are done: seed by seed, fold by fold."""
     seconds = np.arange(18.0).reshape(2, 3, 3)
-    records = np.stack([seconds, ERRORS, ERRORS + 1, ERRORS + 2], axis=-1)
-    found = network_results(records, "binary", 7)
+    results = [
+        EpochResult(
+            "binary",
+            seed + 5,
+            fold,
+            epoch,
+            seconds[seed, fold, epoch],
+            {name: ERRORS[seed, fold, epoch] + add for add, name in enumerate(("D", "P", "votes"))},
+            log_loss_nats=float(epoch * (1 + seed + fold)),
+            calibration_error_percent=10.0 * epoch,
+        )
+        for seed, fold, epoch in np.ndindex(2, 3, 3)
+    ]
+    found = network_results(results, 7)
     assert list(found) == ["binary D", "binary P", "binary 7 votes"]
-    for offset, result in zip((0.0, 1.0, 2.0), found.values(), strict=True):
-        assert result == {**summary(ERRORS + offset), "seconds_per_epoch": 8.5}
-    assert list(network_results(records[..., :3], "real", 0)) == ["real D", "real P"]
+    for offset, (name, result) in enumerate(found.items()):
+        extra = {"log_loss_nats": 5.0, "calibration_error_percent": 20.0} if name == "binary P" else {}
+        assert result == {**summary(ERRORS + offset), "seconds_per_epoch": 8.5, **extra}
+    assert read_results(written_results(results)) == results
 
 
 def test_results_of_rivals() -> None:
-    """Columns of records: seconds, tuned value, whether it is at an edge, errors of the epochs."""
-    values, at_edge = np.array([[1.0, 3.0, 10.0], [3.0, 3.0, 0.3]]), np.array([[0.0, 0.0, 1.0], [0.0, 0.0, 1.0]])
-    seconds = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
-    found = rival_results(np.concatenate([np.stack([seconds, values, at_edge], axis=-1), ERRORS], axis=-1))
-    assert found == {
+    values = [[1.0, 3.0, 10.0], [3.0, 3.0, 0.3]]
+    results = [
+        RivalResult("arow", seed, fold, 1.0 + 3 * seed + fold, values[seed][fold], fold == 2, tuple(ERRORS[seed, fold]))
+        for seed, fold in np.ndindex(2, 3)
+    ]
+    assert rival_results(results) == {
         **summary(ERRORS),
-        "tuned_values": values.tolist(),
+        "tuned_values": values,
         "folds_at_edge_of_grid": 2,
         "seconds_per_fold": 3.5,
     }
+    assert read_results(written_results(results)) == results
 
 
 def _outputs(X: np.ndarray, weights: list[tuple[Any, Any]]) -> np.ndarray:
@@ -106,3 +131,19 @@ def test_errors_of_each_output(num_classes: int, rng: np.random.Generator) -> No
     found = errors_percent(network, X, Y, num_votes=5, seed=9)
     assert found == pytest.approx({**expected, "votes": percent(votes)}, rel=1e-12)
     assert len(set(found.values())) > 1  # else they could be mixed up
+
+
+def test_scores_of_probabilities(rng: np.random.Generator) -> None:
+    """Two classes by hand: Phi(mu / sigma), and all confidences in the bins of a loop."""
+    X = rng.normal(size=(50, 3))
+    y = np.where(X[:, 0] + rng.normal(size=50) > 0, 1.0, -1.0)
+    network = EBPNetwork((3, 4, 1), dtype="float64")
+    fit(network, X, y, epochs=2)
+    mu, sigma2 = network.predict_moments(X)
+    p = stats.norm.cdf(y * (mu / np.sqrt(sigma2))[:, 0])  # of the right label
+    loss, error = probability_scores(network, X, y[:, None])
+    assert loss == pytest.approx(-np.mean(np.log(p)), rel=1e-12)
+    bins: dict[int, list[float]] = {}
+    for one in p:
+        bins.setdefault(min(int(max(one, 1 - one) * 15), 14), []).append(max(one, 1 - one) - (one > 0.5))
+    assert error == pytest.approx(100 * sum(abs(sum(gaps)) for gaps in bins.values()) / 50, rel=1e-9)

@@ -264,9 +264,9 @@ def test_epochs_are_traced_once(rng: np.random.Generator) -> None:
         fit_epoch(network, X, y, epoch=epoch, jit_compile=True)
         fit_epoch(network, scipy.sparse.csr_matrix(X), y, epoch=epoch)
     for function in (
-        dense_epoch(network.architecture, 1, False),
+        dense_epoch(network.architecture, 1, False, False),
         online_epoch(network.architecture),
-        sparse_epoch(network.architecture, 1, False),
+        sparse_epoch(network.architecture, 1, False, False),
     ):
         assert function.experimental_get_tracing_count() == 1  # type: ignore[attr-defined]
 
@@ -401,3 +401,37 @@ def test_good_codings_do_not_warn(rng: np.random.Generator) -> None:
         prepare(EBPNetwork((30, 1)), ink, y)
         prepare(EBPNetwork((30, 1)), ink - ink.mean(axis=0), y)
         prepare(EBPNetwork((30, 1), "real"), 2.0 * ink - 1.0, y)  # every mode is a mean here
+
+
+@pytest.mark.parametrize("route", ["plain", "XLA", "sparse", "batches"])
+def test_scores_are_those_of_each_example_before_its_update(route: str, rng: np.random.Generator) -> None:
+    X, y = task(rng, 75, 61)
+    network, twin = (EBPNetwork((61, 71, 1), dtype=tf.float64, seed=1) for _ in range(2))
+    batch_size = 4 if route == "batches" else 1
+    options = {"batch_size": batch_size, "jit_compile": route == "XLA"}
+    stats = fit_epoch(network, scipy.sparse.csr_matrix(X) if route == "sparse" else X, y, **options)
+    assert stats.scores is not None
+    for rows in np.split(epoch_order(0, 0, 75), range(batch_size, 75, batch_size)):
+        np.testing.assert_allclose(stats.scores[rows], twin.predict_scores(X[rows]), atol=1e-4)
+        fit_epoch(twin, X[rows], y[rows], batch_size=batch_size, jit_compile=False)
+
+
+def test_a_part_of_a_pass_has_scores_of_its_own_rows(rng: np.random.Generator) -> None:
+    X, y = task(rng, 30, 5)
+    stats = fit_epoch(EBPNetwork((5, 3, 1)), X, y, batch_size=4, last_step=3)
+    assert stats.scores is not None
+    assert set(np.flatnonzero(np.isfinite(stats.scores[:, 0]))) == set(epoch_order(0, 0, 30)[:12])
+
+
+def test_functions_of_several_networks_are_no_frequent_tracing(
+    rng: np.random.Generator, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each is traced once; TensorFlow counts by the code of a function, which those of a factory would share."""
+    for width in range(2, 9):
+        X, y = task(rng, 12 + width, 5)
+        network = EBPNetwork((5, width, 1))
+        fit_epoch(network, X, y, batch_size=3)
+        network.predict_scores(X[:width])
+    for rows in range(1, 8):
+        network.predict_scores(scipy.sparse.csr_matrix(X[:rows]))
+    assert "retracing" not in caplog.text

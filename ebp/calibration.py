@@ -1,0 +1,108 @@
+"""Probabilities of classes from scores, and their calibration by scores of examples before these were learned.
+
+The scores of a network of sign neurons are z = mu / sigma of each output (`Head.scores`), and Eq. (4.7) makes
+probabilities of them: Phi(z) for two classes; for more, with one output each, those of the codes with one +1,
+
+    P(k) ~ Phi(z_k) product over j != k of Phi(-z_j)  ~  exp(log Phi(z_k) - log Phi(-z_k)).
+
+Where inputs outnumber examples, no single weight is known well, so z stays small though its sign is right, and the
+probabilities are nearer to one half than the errors justify. A `Calibration` makes logits a z + c of the scores, whose
+logistic function or softmax is the probability; its tails are less sure than those of Phi. The two numbers are fitted
+to scores that the network gave to examples before it learned them: no data are lost.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.optimize
+import scipy.special
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["Calibration", "calibration_error", "fit_calibration", "log_loss", "log_probabilities"]
+
+#: The logistic function of 1.702 z is Phi(z), to within 0.01: a without examples.
+PRIOR_SCALE = 1.702
+
+#: Standard deviations of the normal priors of log a, around log `PRIOR_SCALE`, and of c, around 0.
+LOG_SCALE_DEVIATION, OFFSET_DEVIATION = 1.0, 1.0
+
+_MAX_LOG_SCALE, _MAX_OFFSET = 5.0, 10.0
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """From scores z to logits a z + c.
+
+    :ivar scale: a, positive.
+    :ivar offset: c; 0 for more than two classes.
+    """
+
+    scale: float = PRIOR_SCALE
+    offset: float = 0.0
+
+    def __call__(self, scores: ArrayLike) -> NDArray[np.float64]:
+        """a z + c."""
+        return self.scale * np.asarray(scores, np.float64) + self.offset
+
+
+def log_probabilities(scores: ArrayLike, *, are_logits: bool) -> NDArray[np.float64]:
+    """Logarithms of the probabilities of the classes in nats, [N, C].
+
+    :param scores: of the outputs: [N, 1] for two classes, of which the second is +1, else [N, C].
+    :param are_logits: whether they are those of a `Calibration` or of a softmax, or else z of sign neurons.
+    """
+    z = np.asarray(scores, np.float64)
+    if z.shape[1] == 1:
+        both = np.hstack([-z, z])
+        return scipy.special.log_expit(both) if are_logits else scipy.special.log_ndtr(both)
+    logits = z if are_logits else scipy.special.log_ndtr(z) - scipy.special.log_ndtr(-z)
+    return scipy.special.log_softmax(logits, axis=1)
+
+
+def fit_calibration(scores: ArrayLike, classes: ArrayLike, *, weight: ArrayLike | None = None) -> Calibration:
+    """The calibration of the largest posterior probability, given examples that were not learned yet.
+
+    :param scores: [N, 1] or [N, C], as for `log_probabilities`.
+    :param classes: number of the class of each example, [N].
+    :param weight: of the examples, [N]; None: 1.
+    """
+    scores, classes = np.asarray(scores, np.float64), np.asarray(classes, np.intp)
+    has_offset, rows = scores.shape[1] == 1, np.arange(len(classes))
+    importance = np.ones(len(classes)) if weight is None else np.asarray(weight, np.float64)
+
+    def loss(parameters: NDArray[np.float64]) -> float:
+        log_factor, offset = parameters[0], parameters[1] if has_offset else 0.0
+        logits = PRIOR_SCALE * math.exp(log_factor) * scores + offset
+        log_p = log_probabilities(logits, are_logits=True)[rows, classes]
+        prior = (log_factor / LOG_SCALE_DEVIATION) ** 2 + (offset / OFFSET_DEVIATION) ** 2
+        return 0.5 * prior - float(importance @ log_p)
+
+    limits = [(-_MAX_LOG_SCALE, _MAX_LOG_SCALE), (-_MAX_OFFSET, _MAX_OFFSET)][: 1 + has_offset]
+    best = scipy.optimize.minimize(loss, np.zeros(len(limits)), method="L-BFGS-B", bounds=limits).x
+    return Calibration(PRIOR_SCALE * math.exp(best[0]), float(best[1]) if has_offset else 0.0)
+
+
+def log_loss(log_p: ArrayLike, classes: ArrayLike) -> float:
+    """Mean of -log P(class of the row), in nats.
+
+    :param log_p: logarithms of probabilities, [N, C]. :param classes: number of the class of each row, [N].
+    """
+    log_p = np.asarray(log_p)
+    return -float(np.mean(log_p[np.arange(len(log_p)), np.asarray(classes, np.intp)]))
+
+
+def calibration_error(log_p: ArrayLike, classes: ArrayLike, num_bins: int = 15) -> float:
+    """Expected calibration error in percent: mean distance of the predicted class's probability from its frequency.
+
+    Rows are put in bins of equal width by the largest probability; see Guo et al. (2017).
+
+    :param log_p: logarithms of probabilities, [N, C]. :param classes: number of the class of each row, [N].
+    """
+    p = np.exp(np.asarray(log_p))
+    confidence, is_right = p.max(axis=1), p.argmax(axis=1) == np.asarray(classes)
+    place = np.minimum((confidence * num_bins).astype(int), num_bins - 1)
+    gap = np.bincount(place, confidence - is_right, minlength=num_bins)
+    return 100.0 * float(np.sum(np.abs(gap))) / len(p)
