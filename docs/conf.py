@@ -23,6 +23,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.mathjax",
+    "sphinx-mathjax-offline",  # formulas without the network
     "sphinx.ext.viewcode",
     "myst_nb",
     "sphinx_copybutton",
@@ -71,6 +72,8 @@ nb_execution_show_tb = True
 nb_merge_streams = True
 
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["tables.css"]
 html_title = f"gpflow-deep {release}"
 html_theme_options = {"top_of_page_buttons": []}
 html_copy_source = False

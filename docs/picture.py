@@ -65,7 +65,7 @@ def rbm(axes: Axes) -> None:
         errors = [value(row(name, setting)["rmse"]) for setting in settings]
         axes.plot(errors, range(len(settings))[::-1], "o", color=color, label=label)
     axes.set_yticks(range(len(settings))[::-1], [setting.replace("-", ", ") for setting in settings])
-    axes.set(title="rbm_tracking", xlabel="rms error of the tracked log Z, nats", xscale="log")
+    axes.set(title="rbm_tracking", xlabel="rms error of the tracked log Z, nats", xscale="log", xlim=(None, 500))
     axes.legend(frameon=False, loc="upper right")
 
 
@@ -83,8 +83,8 @@ def ebp(axes: Axes) -> None:
         errors = [value(row("ebp_text", first)[name]) for first in sets]
         axes.plot(errors, range(len(sets))[::-1], "o", color=color, label=label)
     axes.set_yticks(range(len(sets))[::-1], list(sets.values()))
-    axes.set(title="ebp", xlabel="test error, %", xlim=(0, None))
-    axes.legend(frameon=False, loc="lower right")
+    axes.set(title="ebp", xlabel="test error, %", xlim=(0, 26))
+    axes.legend(frameon=False, loc="upper right")
 
 
 def compression(axes: Axes) -> None:
@@ -104,11 +104,11 @@ def compression(axes: Axes) -> None:
 def main() -> None:
     """Draw."""
     plt.rcParams.update({"font.size": 8, "axes.spines.top": False, "axes.spines.right": False})
-    panels = (deep_gp, darn, rbm, ebp, compression)
-    figure, every = plt.subplots(1, len(panels), figsize=(15, 2.7), layout="constrained")
-    for axes, panel in zip(every, panels, strict=True):
-        panel(axes)
-    figure.savefig(ROOT / "docs" / "five_systems.png", dpi=130)
+    panels = {"a": deep_gp, "b": darn, "c": rbm, "d": ebp, "e": compression}
+    figure, every = plt.subplot_mosaic("aabbcc;.ddee.", figsize=(9, 4.2), layout="constrained")
+    for name, panel in panels.items():
+        panel(every[name])
+    figure.savefig(ROOT / "docs" / "five_systems.png", dpi=150)
 
 
 if __name__ == "__main__":

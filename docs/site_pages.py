@@ -55,7 +55,7 @@ def relinked(text: str, file: Path, page: Path, pages: dict[Path, Path], source:
             return match[0]
         if anchor and wanted.suffix == ".md" and f'<a id="{anchor}"></a>' in wanted.read_text(encoding="utf-8"):
             return f"[{label}](#{anchor})"  # a target of the whole site
-        if wanted in pages or mark:
+        if wanted in pages or wanted in pages.values() or mark:
             there = os.path.relpath(pages.get(wanted, wanted), page.parent)
             return f"{mark}[{label}]({there}{'#' * bool(anchor)}{anchor})"
         return f"[{label}]({source}/blob/HEAD/{wanted.relative_to(ROOT)})" if source else label

@@ -87,6 +87,8 @@ def test_links_of_a_file_lead_on_from_its_page() -> None:
     )
     on_site = "[`words`](../pages/glossary.md#letters) ![p](../deep_gp.png) code `[no](../GLOSSARY.md)` [x](#own)"
     assert site.relinked(text, file, page, pages) == on_site
+    to_page = "[darn](packages/darn.md)"  # not to the file that it shows
+    assert site.relinked(to_page, DOCS / "index.md", DOCS / "index.md", pages) == to_page
     assert "[code](https://host/blob/HEAD/darn/model.py)" in site.relinked(text, file, page, pages, "https://host")
 
 
