@@ -1,5 +1,6 @@
 from . import report as report
 from .architecture import Posterior as Posterior
+from .c_code import export_c as export_c
 from .classifier import EBPClassifier as EBPClassifier
 from .coding import InputCoding as InputCoding
 from .coding import common_fraction_bits as common_fraction_bits

@@ -44,7 +44,7 @@ from .signs import (
 __all__ = ["FILE_VERSION", "PackedNetwork"]
 
 _MAX_FLOATS = 2**26
-_FEW_ROWS = 16  # up to which the kernel for sparse rows is faster than a product of matrices
+_FEW_ROWS = 14  # up to which the kernel for sparse rows is faster than a product of matrices
 
 
 class _Inputs(NamedTuple):

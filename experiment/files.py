@@ -148,5 +148,7 @@ def read_npz(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
     try:
         with np.load(path, allow_pickle=False) as stored:
             return {name: stored[name] for name in stored.files}
-    except (AttributeError, TypeError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+    except (
+        *(AttributeError, TypeError, ValueError, EOFError, KeyError, MemoryError, zipfile.BadZipFile, zlib.error),
+    ) as error:
         raise ValueError(f"{path} is no readable .npz file of plain arrays ({error}); write it again.") from error

@@ -6,6 +6,7 @@
         --methods=ebp,bp_ce,bp_mse,bp_clipped,arow
     train_ebp.py --run_dir=runs/mnist --dataset=mnist --data_dir=DATA --hidden=500,500 --epochs=10 --export=mnist.ebp
     train_ebp.py --run_dir=runs/own --data=table.csv --target=kind
+    train_ebp.py --run_dir=runs/texts --data=reviews.jsonl
     train_ebp.py --run_dir=runs/first --resume
 
 Networks are trained for each seed and each fold of a cross-validation (or the standard split of the data), and tested
@@ -17,7 +18,11 @@ the running epoch (or the running fold of a rival) and saves; --resume goes on t
 The folder of the run gets:
 
     result.json   errors of all methods, seeds, folds and epochs, and their means
+    units.jsonl   what each epoch of a network, or each rival, gave on each fold, a JSON line each
     coding.json   how inputs are coded for the network of the first seed and fold, which --export writes
+    model_binary.npz, ...   this network of each kind of --weights, for predict_ebp.py; its probabilities are calibrated
+                  by the test rows of its fold
+    columns.json, words.json    how columns or documents become inputs
     plots/        the table as a bar chart
     scalars.jsonl, tensorboard/, checkpoints/
 """
@@ -31,16 +36,18 @@ from typing import Any
 import experiment.early  # noqa: F401 (a folder in use is refused before TensorFlow starts)
 from experiment import cli
 from experiment.cli.flags import at_least, group
-from experiment.data import views
+from experiment.data import inputs, views
+from experiment.data.documents import is_documents
 from experiment.data.rows import Rows
-from experiment.files import write_json
+from experiment.files import write_json, write_text
 from experiment.report import plots
 from experiment.report.text import aligned
 from experiment.run import Devices, Settings, Shown, devices, open_run, quiet
 
 import numpy as np
-from ebp import Comparison, ComparisonConfig, encode_labels, report
-from ebp.results import PUBLISHED
+from ebp import Comparison, ComparisonConfig, Predictor, encode_labels, report
+from ebp.comparison import WEIGHTS
+from ebp.results import PUBLISHED, written_results
 
 
 @dataclass(frozen=True)
@@ -64,6 +71,7 @@ class Flags:
     devices: Devices = group(omit=("strategy", "replicas"))
     source: views.Source = group()
     table: views.TableSpec = group()
+    texts: views.TextSpec = group()
     comparison: ComparisonConfig = group()
     num_folds: int = 8
     max_folds: int | None = None
@@ -77,25 +85,27 @@ class Flags:
 def main(flags: Flags) -> None:
     """One run, from the data to the report."""
     flags.devices.prepare()
-    data = load(flags.source, flags.table)
+    data = load(flags)
     comparison = new_comparison(flags, data)
     data = data.learned(comparison.folds[0][0])
     settings = replace(flags.run, num_steps=len(comparison.units))
     with (
         quiet.without_warnings(),
         open_run(settings, cli.flags.text(flags), data, name="ebp") as run,
-    ):  # folds of different sizes are traced more than once
+    ):
         coding, num_folds = comparison.fold(0).coding, len(comparison.folds)
         write_json(run.path / "coding.json", coding.to_json())
+        inputs.keep(run.path, data, flags.texts)
         sizes = " - ".join(map(str, comparison.layer_sizes))
         print(f"inputs {coding.kind}, {num_folds} folds; network {sizes}", flush=True)
         run.fit(
-            lambda first, count: comparison.run_unit(first),
+            lambda first, count: run_unit(comparison, first, run.path, data),
             state=comparison.state,
             scalars=lambda line: line,
             evaluate=lambda step: {},
             show=lambda: Shown(histograms=comparison.histograms()),
         )
+        write_text(run.path / "units.jsonl", written_results(comparison.found))
         results, published = comparison.results(), PUBLISHED.get(data.name, {})
         lines = [aligned(report.table(results, published)), *report.notes(results)]
         if comparison.exported is not None:
@@ -118,20 +128,38 @@ def main(flags: Flags) -> None:
         )
 
 
-def load(source: views.Source, table: views.TableSpec) -> Rows:
+def load(flags: Flags) -> Rows:
     """The data, in one part: bags of words, or the rows of a table with labels."""
-    texts, tables = views.names("text"), views.names("supervised")
+    source, texts, tables = flags.source, views.names("text"), views.names("supervised")
     if source.data is None and source.dataset not in (None, *texts, *tables):
         known = ", ".join([*texts, *tables])
         raise ValueError(f"--dataset must be one of {known}, got {source.dataset!r}; for own data use --data.")
-    view: views.View = "text" if source.dataset in texts else "supervised"
-    data = views.load(source, view, table=table, default="breast_cancer", split=None)
+    is_text = source.dataset in texts or (source.data is not None and is_documents(source.data))
+    if flags.texts.given() and not (is_text and source.data):
+        raise ValueError(
+            f"--{flags.texts.given()[0]} is for documents and sparse matrices of your own, given by --data."
+        )
+    view: views.View = "text" if is_text else "supervised"
+    data = views.load(source, view, table=flags.table, texts=flags.texts, default="breast_cancer", split=None)
     if data.task == "regression":
         raise ValueError(
             f"the target {', '.join(data.target_names)!r} of {data.name!r} is a number, and this script classifies; "
             "give --task=binary or --task=multiclass if its values are labels."
         )
     return data
+
+
+def run_unit(comparison: Comparison, number: int, folder: Path, data: Rows) -> dict[str, float]:
+    """A unit of work; after the last epoch on the first seed and fold its network is kept, with its calibration."""
+    scalars, unit = comparison.run_unit(number), comparison.units[number]
+    is_first = (unit.seed, unit.fold) == (comparison.first_seed, 0)
+    if unit.method in WEIGHTS and is_first and unit.epoch == comparison.config.epochs - 1:
+        rows, test_rows = comparison.folds[0]
+        X, Y = data.parts["all"]
+        _, X_test = data.filled(X[rows], X[test_rows])
+        predictor = Predictor(comparison.network, comparison.fold(0).coding, data.class_names)
+        predictor.calibrated(X_test, Y[test_rows, 0]).save(folder / f"model_{unit.method}.npz")
+    return scalars
 
 
 def new_comparison(flags: Flags, data: Rows) -> Comparison:

@@ -10,19 +10,20 @@ load(Source(data="houses.csv"), "supervised", table=TableSpec(target=("price",),
 | "binary"     | uint8 [n, D], zeros and ones           | classes [n, 1] or None| of the source                       |
 | "grey"       | float32 [n, D], intensities in [0, 1]  | None                  | those of the binary view            |
 | "images"     | float32 [n, H, W, C] in [-1, 1]        | int64 [n, 1]          | `num_valid` of the training images  |
-| "text"       | float32 CSR [n, D], words in documents | int64 [n, 1], 0 and 1 | "all", for `Rows.folds`             |
+| "text"       | float32 CSR [n, D], words in documents | int64 [n, 1]          | "all", for `Rows.folds`             |
 """
 
 from dataclasses import dataclass
 
 from experiment.data import tables
 from experiment.data.bits import read_bits
+from experiment.data.documents import TextSpec, is_documents, read_documents
 from experiment.data.rows import Rows, divide, warn_of_few
 from experiment.data.sets import catalogue, images
 from experiment.data.sets.catalogue import View, names
 from experiment.data.spec import TableSpec
 
-__all__ = ["Source", "TableSpec", "View", "check_table", "load", "names"]
+__all__ = ["Source", "TableSpec", "TextSpec", "View", "check_table", "load", "names"]
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,8 @@ class Source:
 
     :param dataset: name of a known data set.
     :param data_dir: folder with the files of the known data sets.
-    :param data: own data in place of --dataset: a file .csv, .tsv or .txt (also packed), .parquet or .npz.
+    :param data: own data in place of --dataset: a file .csv, .tsv or .txt (also packed), .parquet or .npz; where texts
+        are classified also .jsonl (also packed), and a sparse matrix of SciPy.
     """
 
     dataset: str | None = None
@@ -45,7 +47,7 @@ class Source:
 
 def check_table(source: Source, table: TableSpec, view: View = "supervised") -> None:
     """:raises ValueError: if flags describe a table, but there is none; names the first one."""
-    if table.given() and (source.data is None or view not in ("supervised", "binary")):
+    if table.given() and (source.data is None or view not in ("supervised", "binary", "text")):
         raise ValueError(f"--{table.given()[0]} describes your own table; give it with --data, or leave it out.")
 
 
@@ -54,6 +56,7 @@ def load(
     view: View,
     *,
     table: TableSpec = TableSpec(),
+    texts: TextSpec = TextSpec(),
     default: str = "digits",
     split: int | None = 0,
     valid_fraction: float = 0.1,
@@ -63,7 +66,8 @@ def load(
 ) -> Rows:
     """Read what `source` names; warns of fewer than ten test rows.
 
-    :param table: of "supervised" and "binary": how the columns of `source.data` are read.
+    :param table: of "supervised" and "binary": how the columns of `source.data` are read; of "text" which are used.
+    :param texts: of "text": how documents of `source.data` become rows.
     :param default: the data set if `source` names nothing.
     :param split: of "supervised": see `rows.divide`; None leaves the rows in one part "all", for `Rows.folds`.
     :param valid_fraction: of "supervised": see `rows.divide`. :param seed: likewise.
@@ -85,6 +89,8 @@ def load(
         data = catalogue.read(name, view, source.data_dir)
     elif view == "binary":
         data = read_bits(str(source.data), table)
+    elif view == "text" and is_documents(str(source.data)):
+        data = read_documents(str(source.data), texts, table)
     else:
         raise ValueError(
             f"--data={source.data} cannot be read as {view!r}; give --dataset, one of {', '.join(names(view))}."

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse
 
 from ebp import InputCoding, PackedNetwork
 from experiment.cli.flags import named_flags, parse, text
@@ -47,6 +48,10 @@ ERRORS: list[tuple[list[str], str]] = [
     (["--dataset=no_such_data"], "--dataset must be one of amazon_.*wine.*got 'no_such_data'"),
     (["--dataset=reuters_i6"], "needs text/reuters_i6.npz, and no --data_dir was given"),
     (["--dataset=mnist"], "data set 'mnist' needs .*--data_dir"),
+    (["--data=bare.npz"], "bare.npz must hold labels beside its matrix"),
+    (["--data=docs.jsonl", "--target=kind"], "must have 'kind' in every line, but line 1 has none"),
+    ([*BINARY, "--ngrams=2"], "--ngrams is for documents and sparse matrices of your own"),
+    (["--dataset=reuters_i6", "--labels=y.txt"], "--labels is for documents and sparse matrices of your own"),
     (["--target=price"], "--target describes your own table; give it with --data"),
     ([*BINARY, "--seeds=2"], "Unknown command line flag 'seeds'"),
     ([*BINARY, "stray"], "all arguments must be flags, --name=value, got 'stray'"),
@@ -66,6 +71,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     kinds = np.array(["ape", "bee", "cow"])[np.digitize(x[:, 0], [-0.5, 0.5])]
     sick.assign(sick=kinds).to_parquet(folder / "kinds.parquet", index=False)
     np.savez(folder / "line.npz", X=x, y=x[:, 0] + x[:, 1])
+    scipy.sparse.save_npz(folder / "bare.npz", scipy.sparse.csr_matrix(np.abs(x)))
+    (folder / "docs.jsonl").write_text('{"text": "a word", "label": 1}\n')
     return folder
 
 
@@ -120,13 +127,12 @@ def test_what_is_logged_is_what_is_stored(folder: Path, everything: Finished) ->
 
 
 def test_the_exported_network_has_the_errors_that_are_reported(folder: Path, everything: Finished) -> None:
-    """From raw inputs and the stored coding, on the test rows of the first fold."""
+    """From raw inputs to labels, on the test rows of the first fold."""
     assert "the same outputs on 30 rows" in everything.out
     rows = numpy_rng(0, "folds/90").permutation(90)[:30]
     table = pd.read_csv(folder / "sick.csv").iloc[rows]
-    coding = InputCoding.from_json(json.loads((folder / "all" / "coding.json").read_text()))
-    predicted = PackedNetwork.load(folder / "all.ebp").predict(coding.transform(table[list("abcd")].to_numpy()))
-    error = 100 * np.mean(predicted != np.where(table["sick"] == "yes", 1, -1))
+    predicted = PackedNetwork.load(folder / "all.ebp").predict(table[list("abcd")].to_numpy())
+    error = 100 * np.mean(predicted != table["sick"].to_numpy())
     assert error == pytest.approx(result_of(folder, "all")["models"]["binary D"]["errors_percent"][0][0][-1], rel=1e-12)
 
 

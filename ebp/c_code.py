@@ -1,0 +1,331 @@
+"""Packed networks as C for processors without anything: one file, no library, no memory but a few bytes of the stack.
+
+    source = export_c(classifier, "digits.c", inputs="uint8")           # or a PackedNetwork, or an EBPNetwork
+
+The function takes a raw row and returns the number of its class, the one that `PackedNetwork.predict` gives. Eight
+neurons are summed at a time, input by input, in the order in which their weights lie in the file, so that neither coded
+inputs nor sums of a whole layer are kept. Inputs that are whole numbers are coded by whole numbers alone,
+
+    q = (a x + b) >> s,    a and b of 64 bits,
+
+which is checked for every value that an input can have. Others are coded in `double`, as NumPy does it.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .export import packed
+from .packed import PackedNetwork
+from .packed_write import write
+from .signs import Layer
+
+__all__ = ["Inputs", "export_c"]
+
+Inputs = Literal["int8", "uint8", "int16", "float32", "float64"]
+
+_TYPES = {"int8": "int8_t", "uint8": "uint8_t", "int16": "int16_t", "float32": "float", "float64": "double"}
+_SHIFT = 40
+_INT32_MAX = 2**31 - 1
+
+_SOURCE = """\
+/* A network of binary weights, written by ebp.export_c: {networks} of {sizes}.
+
+       {declaration}
+
+   returns the number of the class of a row of {num_inputs} inputs{raw}{classes}
+   It keeps nothing between two calls and needs no library. {bytes} bytes of constants. */
+
+#include <stdint.h>
+{constants}
+static int32_t input_of(const {type} *x, {index} i)
+{{
+{coding}
+}}
+
+{declaration}
+{{
+    const uint8_t *w = weights;
+    const int32_t *t = numbers;
+    uint8_t bits[2][{num_bytes}];
+    {counter} votes[{num_classes}];
+    uint8_t n, l, k;
+    {index} i, o;
+    for (k = 0; k < {num_classes}; k++)
+        votes[k] = 0;
+    for (n = 0; n < {num_networks}; n++) {{
+        for (l = 0; l < {num_layers}; l++) {{
+            const uint8_t *from = bits[l & 1];
+            uint8_t *to = bits[~l & 1], best = 0;{starting}
+            for (o = 0; o < sizes[l + 1]; o += 8) {{
+                int32_t sums[8] = {{0, 0, 0, 0, 0, 0, 0, 0}};
+                uint8_t plus = 0;
+                for (i = 0; i < sizes[l]; i++, w++) {{
+                    int32_t q = l ? (from[i >> 3] >> (i & 7) & 1) * 2 - 1 : input_of(x, i);
+                    for (k = 0; k < 8; k++)
+                        sums[k] += *w >> k & 1 ? q : -q;
+                }}
+                for (k = 0; k < 8 && o + k < sizes[l + 1]; k++, t++) {{
+                    if (sums[k] >= *t)
+                        plus |= 1 << k;
+{deciding}
+                }}
+                to[o >> 3] = plus;
+            }}
+            if (l == {last})
+                votes[{winner}]++;
+        }}
+    }}
+    for (k = 1, n = 0; k < {num_classes}; k++)
+        if (votes[k] {beats} votes[n])
+            n = k;
+    return n;
+}}
+"""
+
+_MANY = """\
+                    if (l == {last}) {{
+                        int64_t score = ((int64_t)sums[k] + *t) * {num_classes} + ranks[n * {num_classes} + o + k];
+                        if (score > largest) {{
+                            largest = score;
+                            best = o + k;
+                        }}
+                    }}"""
+_ONE = """\
+                    if (l == {last})
+                        best = plus & 1;"""
+
+
+def export_c(
+    network: Any,
+    path: str | os.PathLike[str] | None = None,
+    *,
+    inputs: Inputs = "float32",
+    name: str = "ebp_predict",
+    **options: Any,
+) -> str:
+    """C99 of a function `int name(const T *x)` that predicts as `PackedNetwork.predict` does.
+
+    :param network: a `PackedNetwork`; or an `EBPNetwork` of binary weights or an `EBPClassifier`.
+    :param path: file to write; None for none.
+    :param inputs: type of a raw input: whole numbers ("int8", "uint8", "int16") need no floating point.
+    :param name: of the function.
+    :param options: of an `EBPNetwork` or an `EBPClassifier` those of `ebp.export_network`: coding, num_votes, ...
+    :return: the source.
+    :raises ValueError: if the network cannot be packed, has more than 255 networks, outputs or layers, inputs whose
+        sums may not fit in 32 bits, or a coding that whole numbers cannot do; or if `name` is no name in C.
+
+    Coded values of real inputs are cut off at 2^24 and at 2^31 / n_in units of 2^-8, where `PackedNetwork` may refuse
+    the row; NaN is taken for the least. Shifts of negative numbers have to keep their sign, as with every compiler we
+    know of.
+    """
+    if inputs not in _TYPES:
+        raise ValueError(f"inputs must be one of {', '.join(_TYPES)}, got {inputs!r}.")
+    if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
+        raise ValueError(f"name must be one that C takes, such as ebp_predict, got {name!r}.")
+    net = network if isinstance(network, PackedNetwork) else packed(network, **options)
+    if net is network and options:
+        raise ValueError(f"a packed network has all of its options already, got {', '.join(options)}; leave them out.")
+    if max(net.num_networks, net.layer_sizes[-1], len(net.layer_sizes) - 1) > 255 or max(net.layer_sizes) > 2**31 - 9:
+        raise ValueError("C is written for at most 255 networks, outputs and layers; export fewer votes.")
+    source = _source(net, inputs, name)
+    if path is not None:
+        write(Path(path), source.encode())
+    return source
+
+
+def _source(net: PackedNetwork, inputs: str, name: str) -> str:
+    sizes, num_outputs = net.layer_sizes, net.layer_sizes[-1]
+    num_classes, last = max(2, num_outputs), len(sizes) - 2
+    words: dict[str, Any] = {"last": last, "num_classes": num_classes}
+    index = "uint16_t" if max(sizes) < 2**16 - 8 else "uint32_t"
+    coded, coding = _coding(net, inputs)
+    constants = [
+        _array("uint8_t", "weights", np.concatenate([_weights(layer) for part in net.networks for layer in part])),
+        _array("int32_t", "numbers", np.concatenate(list(_numbers(net)))),
+        _array(index, "sizes", sizes),
+        *coded,
+    ]
+    if num_outputs > 1:
+        constants.append(_array("uint8_t", "ranks", np.concatenate([_ranks(net, part[-1]) for part in net.networks])))
+    classes = "" if net.classes is None else ":\n   " + _comment(", ".join(map(str, net.classes.tolist())))
+    return _SOURCE.format(
+        **words,
+        networks=f"{net.num_networks} that vote," if net.num_networks > 1 else "one",
+        sizes="-".join(map(str, sizes)),
+        declaration=f"int {name}(const {_TYPES[inputs]} *x)",
+        num_inputs=sizes[0],
+        raw=", raw ones" if net.coding is not None and net.coding.kind != "raw" else "",
+        classes=f"{classes}." if classes else ".",
+        bytes=sum(int(text.partition("/* ")[2].split()[0]) for text in constants),
+        constants="\n".join(constants),
+        type=_TYPES[inputs],
+        index=index,
+        coding=coding,
+        num_bytes=max(-(-size // 8) for size in sizes[1:]),
+        counter="uint8_t",
+        num_networks=net.num_networks,
+        num_layers=len(sizes) - 1,
+        starting="\n            int64_t largest = INT64_MIN;" if num_outputs > 1 else "",
+        deciding=(_MANY if num_outputs > 1 else _ONE).format(**words),
+        winner="best",
+        beats=">" if num_outputs > 1 else ">=",
+    )
+
+
+def _weights(layer: Layer) -> NDArray[np.uint8]:
+    """Of eight neurons after the other the bits of their weights to each input."""
+    bits = np.unpackbits(layer.bits, axis=1, count=layer.num_inputs, bitorder="little")
+    padded = np.zeros((-(-len(bits) // 8) * 8, layer.num_inputs), np.uint8)
+    padded[: len(bits)] = bits
+    return np.packbits(padded.reshape(-1, 8, layer.num_inputs), axis=1, bitorder="little").reshape(-1)
+
+
+def _numbers(net: PackedNetwork) -> Iterator[NDArray[np.int64]]:
+    """Thresholds of hidden layers; of the last layer the whole part of each bias, or a threshold for one output.
+
+    In units of the last sums, which are 2^-e for a single layer.
+    """
+    for layers in net.networks:
+        yield from (layer.numbers.astype(np.int64) for layer in layers[:-1])
+        biases = _biases(net, layers[-1])
+        if np.abs(biases).max() > _INT32_MAX:
+            raise ValueError(f"biases of outputs must be below 2^31 for C, got {biases[np.abs(biases).argmax()]:g}.")
+        whole = np.ceil(-biases) if len(biases) == 1 else np.floor(biases)
+        yield np.clip(whole, -_INT32_MAX, _INT32_MAX).astype(np.int64)
+
+
+def _ranks(net: PackedNetwork, layer: Layer) -> NDArray[np.int64]:
+    """Order of the fractions of biases: sums are whole, so that equal ones are decided by it; equal ranks are ties."""
+    biases = _biases(net, layer)
+    return np.unique(biases - np.floor(biases), return_inverse=True)[1].reshape(-1)
+
+
+def _biases(net: PackedNetwork, layer: Layer) -> NDArray[np.float64]:
+    unit = 2.0 ** (net.fraction_bits or 0) if len(net.layer_sizes) == 2 else 1.0
+    return layer.numbers.astype(np.float64) * unit
+
+
+# Coding of inputs
+
+
+def _coding(net: PackedNetwork, inputs: str) -> tuple[list[str], str]:
+    """Constants, and the body of the function that codes input i."""
+    coding = net.coding
+    if coding is not None and coding.kind == "sign":
+        return [_floats("mean", coding.mean)], "    return x[i] > mean[i] ? 1 : -1;"
+    if net.fraction_bits is None:
+        return [], "    return x[i] > 0 ? 1 : -1;"
+    mean = np.zeros(net.layer_sizes[0]) if coding is None else coding.mean
+    factor = np.ones(net.layer_sizes[0]) if coding is None else coding.factor
+    kind = "raw" if coding is None else coding.kind
+    if kind == "raw":
+        factor = np.ones_like(factor)
+    if kind not in ("zscore", "centred"):
+        mean = np.zeros_like(mean)
+    scaled = factor * 2.0**net.fraction_bits
+    if not inputs.startswith("float"):
+        return _integer_coding(net, inputs, mean, scaled, kind)
+    limit = min(_INT32_MAX // net.layer_sizes[0], 2**24)
+    value = {"raw": f"x[i] * {2.0**net.fraction_bits!r}", "zscore": "((double)x[i] - mean[i]) * factor[i]"}
+    value |= {"centred": value["zscore"], "scaled": "(double)x[i] * factor[i]", "common": "(double)x[i] * factor[i]"}
+    arrays = [_floats("mean", mean)] if mean.any() else []
+    arrays += [_floats("factor", factor)] if kind != "raw" else []
+    text = value[kind] if mean.any() else value[kind].replace("((double)x[i] - mean[i])", "(double)x[i]")
+    unit = "" if kind == "raw" else f" * {2.0**net.fraction_bits!r}"
+    body = f"""\
+    double v = {text}{unit}, r;
+    int32_t q;
+    if (!(v > -{limit}.0))
+        return -{limit};
+    if (v > {limit}.0)
+        return {limit};
+    q = (int32_t)v; /* rounded to the nearest, halves to even */
+    r = v - q;
+    if (r > 0.5 || (r == 0.5 && q & 1))
+        q++;
+    if (r < -0.5 || (r == -0.5 && q & 1))
+        q--;
+    return q;"""
+    return arrays, body
+
+
+def _integer_coding(
+    net: PackedNetwork, inputs: str, mean: NDArray[np.float64], scaled: NDArray[np.float64], kind: str
+) -> tuple[list[str], str]:
+    """q = (a x + b) >> s, checked for each value of each input; columns that are coded alike share their numbers."""
+    limits = np.iinfo(inputs)
+    values = np.arange(limits.min, limits.max + 1, dtype=np.int64)
+    pairs, where = np.unique(np.stack([mean, scaled], axis=1), axis=0, return_inverse=True)
+    where, largest = where.reshape(-1), np.zeros(len(pairs), np.int64)
+    a, b = np.zeros(len(pairs), np.int64), np.zeros(len(pairs), np.int64)
+    for number, (m, f) in enumerate(pairs):
+        unit = 2.0 ** (net.fraction_bits or 0) if kind != "raw" else 1.0
+        expected = np.rint((values - m) * (f / unit) * unit) if kind != "raw" else values * f
+        a[number], b[number] = _exact(f), _exact(-m * f) + 2 ** (_SHIFT - 1)
+        largest[number] = int(np.abs(expected).max())
+        if largest[number] >= 2**22 or not np.array_equal((a[number] * values + b[number]) >> _SHIFT, expected):
+            column = int(np.flatnonzero(where == number)[0])
+            raise ValueError(
+                f"inputs={inputs!r} cannot be coded by whole numbers in column {column}; give inputs='float32'."
+            )
+    if int(largest[where].sum()) > _INT32_MAX:
+        raise ValueError(f"sums of {inputs} inputs may not fit in 32 bits; code them by another input coding.")
+    if len(pairs) == 1 and a[0] == 1 << _SHIFT and b[0] == 1 << (_SHIFT - 1):
+        return [], "    return x[i];"
+    if len(pairs) == 1:
+        return [], f"    return (int32_t)((x[i] * INT64_C({a[0]}) + INT64_C({b[0]})) >> {_SHIFT});"
+    constants, kinds = [], "which[i]" if len(pairs) <= 16 else "i"
+    if len(pairs) <= 16:
+        constants.append(_array("uint8_t", "which", where))
+    else:
+        a, b = a[where], b[where]
+    constants.append(_array("int64_t", "factor", a))
+    offset = f"INT64_C({b[0]})"
+    if len(set(b.tolist())) > 1:
+        constants.append(_array("int64_t", "offset", b))
+        offset = f"offset[{kinds}]"
+    return constants, f"    return (int32_t)((x[i] * factor[{kinds}] + {offset}) >> {_SHIFT});"
+
+
+def _exact(value: float) -> int:
+    """2^s value, rounded."""
+    return round(math.ldexp(float(value), _SHIFT))
+
+
+# Text
+
+
+def _array(kind: str, name: str, values: Any) -> str:
+    """A constant array, and its size in bytes as a comment."""
+    size = {"uint8_t": 1, "uint16_t": 2, "int32_t": 4, "uint32_t": 4, "int64_t": 8}[kind]
+    form = "INT64_C({})" if kind == "int64_t" else "{}"
+    return _lines(kind, name, [form.format(int(value)) for value in values], size)
+
+
+def _floats(name: str, values: NDArray[np.float64]) -> str:
+    return _lines("double", name, [repr(float(value)) for value in values], 8)
+
+
+def _lines(kind: str, name: str, texts: Sequence[str], size: int) -> str:
+    lines, line = [], "   "
+    for text in texts:
+        if len(line) + len(text) > 110:
+            lines.append(line)
+            line = "   "
+        line += f" {text},"
+    body = "\n".join([*lines, line])
+    return f"static const {kind} {name}[] = {{ /* {size * len(texts)} bytes */\n{body}\n}};"
+
+
+def _comment(text: str) -> str:
+    """Text that does not end a comment, in ASCII."""
+    return text.encode("ascii", "replace").decode().replace("*/", "* /").replace("\n", " ").replace("\\", "/")
