@@ -90,6 +90,11 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     a row of weight 2 is not quite the same as two rows.
     """
 
+    network_: EBPNetwork
+    coding_: InputCoding
+    calibration_: Calibration | None
+    _recency: Recency
+
     def __init__(
         self,
         hidden: int | Sequence[int] = (120,),
@@ -152,7 +157,7 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         stats = fit_epoch(self.network_, data, epoch=self.n_epochs_ - 1, rows=rows, **options)
         if len(held):
             self._moments += Moments.of(X[held])
-        if self._is_calibrated() and len(held):
+        if self._is_calibrated() and len(held) and stats.scores is not None:
             self._remember(stats.scores[held], y[held], None if weight is None else weight[held])
         return self
 
@@ -269,7 +274,7 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._moments = Moments.of(X)
         kind = "raw" if not self.standardise else "scaled" if scipy.sparse.issparse(X) else "zscore"
         self.coding_ = InputCoding.of(kind, self._moments)
-        self.calibration_: Calibration | None = None
+        self.calibration_ = None
         self._recency = Recency.start(len(classes))
         self._seen: tuple[np.ndarray, ...] | None = None
         num_outputs = 1 if len(classes) == 2 and not self.softmax else len(classes)

@@ -151,6 +151,10 @@ class RegressionHead:
 
     :param noise_variance: of the targets, in their squared units. Targets should be standardised: the prior of u_L has
         mean 0 and a variance of about 1.
+
+    Eq. (4.5) moves means only, so with real weights sigma2 never falls below that of the prior: means are useful, but
+    standard deviations and log P(y) are not, and `noise_variance` has next to no effect on them. `EBPRegressor` learns
+    precisions and noise.
     """
 
     noise_variance: float = 0.1

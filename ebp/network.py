@@ -118,6 +118,8 @@ class EBPNetwork(tf.Module):
         """mu_L and sigma2_L of Eqs. (4.1) and (4.2), [N, n_L] each.
 
         :param dtype: of the computation; None: the network's. In float64 a row's result does not depend on its company.
+
+        The variances of real weights stay those of the prior, and with them sigma2_L; see `EBPRegressor` for others.
         """
         architecture = self.architecture
         dtype = architecture.dtype if dtype is None else tf.as_dtype(dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from numbers import Integral
@@ -202,7 +203,7 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 posterior, last, _ = batch_update(
                     posterior,
                     X[rows],
-                    lambda mu, sigma2, y=y[rows], noise=noise: noise.derivatives(y, mu, sigma2),
+                    functools.partial(noise.derivatives, y[rows]),
                     self.units,
                     importance,
                     kept=(1.0 - forgotten) ** len(rows),

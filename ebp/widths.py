@@ -16,7 +16,9 @@ def layer_widths(hidden: Any) -> tuple[int, ...]:
     """
     widths: Any = (hidden,) if isinstance(hidden, Integral) else hidden
     try:
-        is_valid = not isinstance(widths, str) and all(isinstance(w, Integral) and w >= 1 for w in widths)
+        is_valid = not isinstance(widths, str) and all(
+            isinstance(width, Integral) and int(width) >= 1 for width in widths
+        )
     except TypeError:
         is_valid = False
     if not is_valid:
