@@ -66,7 +66,7 @@ def rbm(axes: Axes) -> None:
         axes.plot(errors, range(len(settings))[::-1], "o", color=color, label=label)
     axes.set_yticks(range(len(settings))[::-1], [setting.replace("-", ", ") for setting in settings])
     axes.set(title="rbm_tracking", xlabel="rms error of the tracked log Z, nats", xscale="log", xlim=(None, 500))
-    axes.legend(frameon=False, loc="upper right")
+    axes.legend(loc="upper right")  # framed: its marks are no points
 
 
 def ebp(axes: Axes) -> None:
@@ -84,7 +84,7 @@ def ebp(axes: Axes) -> None:
         axes.plot(errors, range(len(sets))[::-1], "o", color=color, label=label)
     axes.set_yticks(range(len(sets))[::-1], list(sets.values()))
     axes.set(title="ebp", xlabel="test error, %", xlim=(0, 26))
-    axes.legend(frameon=False, loc="upper right")
+    axes.legend(loc="upper right")  # framed: its marks are no points
 
 
 def compression(axes: Axes) -> None:
