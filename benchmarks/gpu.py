@@ -46,7 +46,7 @@ from experiment.run.devices import apply_threads
 from experiment.run.folder import provenance
 from rbm_tracking.learning import SMLConfig, initial_state
 from rbm_tracking.rbm import initial_rbm
-from rbm_tracking.tempering import linear_ladder
+from rbm_tracking.temperatures import linear_ladder
 from rbm_tracking.training import Trainer as RBMTrainer
 
 SEED = (0, 1)

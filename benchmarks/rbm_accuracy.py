@@ -31,7 +31,7 @@ from rbm_tracking.exact import log_z_exact
 from rbm_tracking.health import tracking_errors
 from rbm_tracking.learning import SMLConfig, compiled_updates, initial_state
 from rbm_tracking.rbm import initial_rbm
-from rbm_tracking.tempering import linear_ladder
+from rbm_tracking.temperatures import linear_ladder
 
 FLAGS = flags.FLAGS
 SETTINGS = (

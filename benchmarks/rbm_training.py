@@ -32,7 +32,7 @@ from experiment.run.folder import provenance
 from rbm_tracking.learning import SMLConfig, compiled_updates, initial_state
 from rbm_tracking.random import GENERATORS
 from rbm_tracking.rbm import initial_rbm
-from rbm_tracking.tempering import linear_ladder
+from rbm_tracking.temperatures import linear_ladder
 
 BATCH, TEMPS, CHAINS = 100, 10, 20
 RIVAL = r"""

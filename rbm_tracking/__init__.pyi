@@ -21,6 +21,7 @@ from .learning import log_likelihoods as log_likelihoods
 from .learning import spawn as spawn
 from .learning_baselines import cd_step as cd_step
 from .learning_baselines import pcd_step as pcd_step
+from .partition_tracker import Family as Family
 from .partition_tracker import PartitionTracker as PartitionTracker
 from .partition_tracker import Tracked as Tracked
 from .rbm import RBM as RBM
@@ -33,6 +34,6 @@ from .rbm import visible_probs as visible_probs
 from .serialization import SavedRBM as SavedRBM
 from .serialization import load_rbm as load_rbm
 from .serialization import save_rbm as save_rbm
-from .tempering import linear_ladder as linear_ladder
+from .temperatures import linear_ladder as linear_ladder
 from .tempering import sample as sample
 from .training import Trainer as Trainer

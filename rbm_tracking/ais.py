@@ -17,8 +17,9 @@ import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
+from rbm_tracking.checks import check_binary, check_rbm
 from rbm_tracking.random import bernoulli, key_at, uniform
-from rbm_tracking.rbm import RBM, check_binary, check_rbm, log_z_independent
+from rbm_tracking.rbm import RBM, log_z_independent
 
 __all__ = ["AISResult", "Bracket", "ais", "bracket", "burn_in", "linear_schedule", "paper_schedule", "reverse_ais"]
 

@@ -21,7 +21,7 @@ from rbm_tracking.health import Z_95, flag_names
 from rbm_tracking.learning import Observed, SMLConfig, SMLState, compiled_updates, initial_state, sml_update
 from rbm_tracking.random import Generator
 from rbm_tracking.rbm import RBM, initial_rbm
-from rbm_tracking.tempering import linear_ladder
+from rbm_tracking.temperatures import linear_ladder
 from rbm_tracking.training import not_finite
 
 __all__ = ["TrackedRBM"]

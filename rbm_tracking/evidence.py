@@ -11,9 +11,9 @@ What each source may say, in nats and with a probability of 95 %:
 - reverse AIS from exact samples, E[1 / w] = 1 / Z: the same from above. Its samples are those of the chains;
 - a row: q~(v) <= Z. The exact log Z, where it is at hand, ends the matter.
 
-A mode that is missed makes the filter, AIS and reverse AIS too low, never too high. A filter that was refuted by a
-certificate therefore stays refuted until an AIS with even weights agrees with it. Plain Python; nothing is computed
-twice or remembered but what is handed in.
+A mode that is missed makes the filter, AIS and reverse AIS too low, and stays missed. A filter that was refuted by a
+certificate therefore stays refuted until an AIS with even weights agrees with it. Plain Python; nothing is remembered
+but what is handed in.
 """
 
 import math
@@ -194,7 +194,7 @@ class _Span(NamedTuple):
 
 
 def _span(tracked: Tracking | None, ais: Annealing | None, is_refuted: bool) -> tuple[_Span | None, list[str]]:
-    """The narrower of the intervals of the filter and of AIS, stretched up to the value of the other; what is odd."""
+    """The narrower of the intervals of the filter and of AIS, stretched up to a bound above it; what is odd."""
     halves = []
     if tracked is not None and not is_refuted:
         halves.append((half_width(tracked), tracked.log_z))
@@ -206,10 +206,8 @@ def _span(tracked: Tracking | None, ais: Annealing | None, is_refuted: bool) -> 
         (half, value), (reach, below) = halves
         return _Span(value, below - reach, value + half), [f"AIS is {gap:.1f} nats below the filter"]
     half, value = min(halves)
-    values = [value + half, *(other for _, other in halves)]
-    if ais is not None:
-        values.append(ais.log_z)
-    return _Span(value, value - half, max(values)), []
+    reaches = [value + half] if ais is None or is_even(ais) else [value + half, ais.log_z]
+    return _Span(value, value - half, max(reaches)), []
 
 
 # Which evaluation is the best
@@ -235,8 +233,8 @@ def choice(mean_log_q: float, verdict: Verdict) -> Choice:
 
 
 def is_candidate(new: Choice, best: Choice) -> bool:
-    """Whether an evaluation would be about to become the best if its value, without its error, were right."""
-    return not best.is_trusted or new.log_likelihood > best.low
+    """Whether an evaluation could be about to become the best: the upper end of its interval says so."""
+    return not best.is_trusted or new.log_likelihood + Z_95 * new.std > best.low
 
 
 def is_better(new: Choice, best: Choice) -> bool | None:

@@ -19,7 +19,8 @@ import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, logsumexp
 
-from rbm_tracking.rbm import RBM, check_binary, check_rbm
+from rbm_tracking.checks import check_binary, check_rbm
+from rbm_tracking.rbm import RBM
 
 __all__ = ["MAX_UNITS", "Moments", "log_likelihood_exact", "log_z_exact", "moments_exact"]
 

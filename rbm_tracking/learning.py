@@ -22,13 +22,13 @@ import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
 from rbm_tracking.bridge import bridge
+from rbm_tracking.checks import check_rbm
 from rbm_tracking.importance import log_z_change
 from rbm_tracking.ladder import Ladder, adapt, initial_ladder, observe_flow
 from rbm_tracking.random import GENERATORS, Generator
 from rbm_tracking.rbm import (
     RBM,
     activations,
-    check_rbm,
     log_prob_unnormalised,
     log_z_independent,
     matmul_rows,

@@ -1,52 +1,89 @@
-"""The tracker as an object of its own, for parameters and tempered samples from anywhere (Sections 3.2-3.4)."""
+"""The tracker as an object of its own, for parameters and tempered samples from anywhere (Sections 3.2-3.4).
 
-from typing import NamedTuple
+NumPy in float64, and no framework: what is observed may come from a loop in PyTorch, JAX or NumPy.
+
+    tracker = PartitionTracker(linear_ladder(10))
+    for parameters, samples in training:        # samples [M, N, n_v], samples[i] from q_{beta[i]} of these parameters
+        tracked = tracker.observe(parameters, samples, learning_rate=0.01)
+
+What the model is, a :class:`Family` says. The default is the RBM with bits on both sides, of which the parameters are
+(W [n_h, n_v], b [n_v], c [n_h]).
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
-import tensorflow as tf
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
 
-from rbm_tracking.bridge import bridge
-from rbm_tracking.health import flag_names
-from rbm_tracking.importance import log_z_change
-from rbm_tracking.rbm import RBM, activations, check_binary, check_rbm, log_z_independent, softplus_sum
-from rbm_tracking.tempering import check_ladder, swap_log_ratio
-from rbm_tracking.tracker import (
-    TrackerState,
+from rbm_tracking.checks import check_binary, check_rbm
+from rbm_tracking.evidence import Tracking
+from rbm_tracking.filtering import (
+    Estimate,
+    FilterState,
     anchor,
+    bridge,
+    half_width,
     health_flags,
     inflation,
-    initial_tracker,
+    initial_filter,
+    lag,
+    log_mean_exp,
     log_z_std,
     predict,
     update,
 )
+from rbm_tracking.health import FLAGS, LIMITS, flag_names
+from rbm_tracking.temperatures import check_ladder
 
-__all__ = ["PartitionTracker", "Tracked"]
+__all__ = ["BERNOULLI", "Family", "PartitionTracker", "Tracked"]
+
+Array = NDArray[np.float64]
+
+_BIAS_DRIFT = 1e-3  # sigma_b^2 in units of the learning rate, as in the paper
+_UNKNOWN_DRIFT = 1e-5  # sigma_b^2 where the learning rate is not given
+
+
+class Family(NamedTuple):
+    """A family q_beta of models, beta from 1, the model, to 0, where log Z is known.
+
+    `log_q(parameters, v, betas)`: log q~ of the samples v [M, N, ...], unnormalised, at each of the inverse
+    temperatures betas [K, M], nats, [K, M, N]; betas[k, i] is for the samples v[i].
+    `log_z_last(parameters)`: log Z at beta = 0, nats.
+    `check(parameters, v)`: raises ValueError if they are not what they should be.
+    `gram(parameters, v)`: inner products of the gradients d log q~ / d parameters at samples v [N, ...] of beta = 1,
+    [N, N], by which the closed form of the bias is computed; None if that is not wanted.
+    """
+
+    log_q: Callable[[Any, Array, Array], Array]
+    log_z_last: Callable[[Any], float]
+    check: Callable[[Any, Array], object] = lambda parameters, v: None
+    gram: Callable[[Any, Array], Array] | None = None
 
 
 class Tracked(NamedTuple):
-    """log Z and its standard deviation, nats, and the reasons not to trust them (none: an empty list)."""
+    """log Z and its standard deviation, nats, the reasons not to trust them (none: an empty list), and half of the 95 %
+    interval, which is the lag of the samples where that is more than 1.96 standard deviations, nats."""
 
     log_z: float
     log_z_std: float
     flags: list[str]
+    half_width: float
 
 
 class PartitionTracker:
-    """Tracks log Z of a sequence of RBMs from samples of their tempered families.
+    """Tracks log Z of a sequence of models from samples of their tempered families.
 
-        tracker = PartitionTracker(linear_ladder(10))
-        for rbm, samples in stream:          # samples [M, N, n_v], samples[i] from q_{beta[i]} of this rbm
-            tracked = tracker.observe(rbm, samples)
+    Successive parameters must be close (a step of gradient ascent, or some), since the change of log Z is estimated by
+    weighting the samples that were seen last.
 
-    Successive RBMs must be close (a step of gradient ascent), since the change of log Z is estimated by weighting the
-    previous samples.
-
-    :param beta: inverse temperatures [M], from 1 to 0, of the family beta (h'Wv + c'h) + b'v.
-    :param bias_variance: variance by which the bias b of the estimate at beta = 1 may change from one RBM to the next.
-        With samples that did not drive the change of the parameters there is no bias: set it and
-        `initial_bias_variance` to 0. The paper takes 10^-3 times the learning rate.
+    :param beta: inverse temperatures [M], from 1 to 0.
+    :param family: what the model is; by default an RBM of bits with the family beta (h'Wv + c'h) + b'v.
+    :param bias_variance: variance by which the bias b of the estimate at beta = 1 may change from one observation to
+        the next; by default 10^-3 times the learning rate, as in the paper, or 10^-5 where that is not given. With
+        samples that did not drive the change of the parameters there is no bias: set it and `initial_bias_variance`
+        to 0.
     :param initial_bias_variance: of b before the first observation.
     :param sigma_z: expected size of a change of log Z, infinite in the paper.
     :param log_z: guess of the first log partition functions, [M]; by default those of the first bridge estimates.
@@ -57,60 +94,70 @@ class PartitionTracker:
         self,
         beta: ArrayLike,
         *,
-        bias_variance: float = 1e-5,
+        family: Family | None = None,
+        bias_variance: float | None = None,
         initial_bias_variance: float = 1.0,
         sigma_z: float = np.inf,
         log_z: ArrayLike | None = None,
     ) -> None:
         self.beta = check_ladder(beta)
-        self.state: TrackerState | None = None
+        self.state: FilterState | None = None
+        self._family = BERNOULLI if family is None else family
         self._bias_variance = bias_variance
         self._initial_bias_variance = initial_bias_variance
         self._sigma_z = sigma_z
         self._first_log_z = log_z
-        self._previous: tuple[RBM, tf.Tensor, tf.Tensor] | None = None  # parameters, samples, log q~ - b'v
+        self._last: _Seen | None = None
+        self._shape: tuple[Any, ...] = ()
+        self._current: tuple[FilterState, float, bool] | None = None
 
-    def observe(self, rbm: RBM, samples: ArrayLike, beta: ArrayLike | None = None) -> Tracked:
-        """Take in the next parameters, and samples [M, N, n_v] of 0 and 1 at each temperature.
+    def observe(
+        self,
+        parameters: Any,
+        samples: ArrayLike | None = None,
+        *,
+        beta: ArrayLike | None = None,
+        learning_rate: float | None = None,
+    ) -> Tracked:
+        """Take in the next parameters, and samples [M, N, ...] of their family at each temperature.
 
+        Observe every update or every k-th: the change of log Z since the last samples is estimated from them alone, as
+        one step, so that the updates between need not be seen. What that costs is the spread of the weights
+        q~_new / q~_old: their log deviates in proportion to k, hence the variance of the change grows with k^2, and the
+        flag `ess` is raised where fewer than 3 of the N samples are left effective.
+
+        :param samples: None: only log Z of these parameters is wanted, as far as the last samples tell it; nothing is
+            remembered.
         :param beta: the ladder of these samples, if it has changed; it keeps its length.
-        :raises ValueError: if shapes do not fit, the samples are not binary or the parameters not finite.
+        :param learning_rate: of the step of plain gradient ascent that the samples at beta = 1 are about to drive. The
+            first order of the bias that this gives the estimate of the change is then subtracted (Section 3.2).
+        :raises ValueError: if shapes do not fit, or the family refuses samples or parameters.
         """
-        v, betas = self._check(rbm, samples, beta)
-        rbm = RBM(*(tf.cast(value, tf.float64) for value in rbm))
-        a = activations(rbm, v)  # [M, N, n_h]
-        own = softplus_sum(a, betas[:, None])
-        d_upper = softplus_sum(a[:-1], betas[1:, None]) - own[:-1]
-        d_lower = own[1:] - softplus_sum(a[1:], betas[:-1, None])
-        log_z_last = log_z_independent(rbm.b, rbm.c.shape[0])
-        if self.state is None:
-            self.state = self._start(d_upper, d_lower, log_z_last, v.shape[1])
-        if self._previous is not None:
-            old, old_v, old_own = self._previous
-            shift = tf.linalg.matvec(old_v, rbm.b - old.b)
-            change = log_z_change(softplus_sum(activations(rbm, old_v), betas[:, None]) - old_own + shift)
-            self.state = predict(
-                self.state,
-                change,
-                bias_variance=self._bias_variance,
-                sigma_z=self._sigma_z,
-                factor=inflation(self.state.health),
-            )
-        self.state = anchor(self.state, log_z_last)
-        predicted = self.state.mean[1:-1] - self.state.mean[:-2]
-        acceptance = tf.reduce_mean(tf.exp(tf.minimum(swap_log_ratio(d_upper, d_lower), 0.0)), axis=1)
-        self.state = update(self.state, bridge(d_upper, d_lower, predicted), acceptance)
-        self._previous = (rbm, v, own)
-        flags = flag_names(int(health_flags(self.state, self.state.mean[-1])))
-        return Tracked(self.log_z, self.log_z_std, flags)
+        if samples is None:
+            return self._between(parameters)
+        v = self._check(parameters, samples, beta)
+        betas = np.stack([self.beta, np.append(self.beta[1:], 0.0), np.insert(self.beta[:-1], 0, 1.0)])
+        own, hotter, colder = self._family.log_q(parameters, v, betas)
+        d_upper, d_lower = (hotter - own)[:-1], (own - colder)[1:]
+        log_z_last = float(self._family.log_z_last(parameters))
+        state, known, is_rare = self._moved(parameters, log_z_last)
+        if state is None:
+            state = anchor(self._start(d_upper, d_lower, log_z_last, v.shape[1]), log_z_last)
+        acceptance = np.exp(np.minimum(d_upper - d_lower, 0.0)).mean(axis=1)
+        state = update(state, bridge(d_upper, d_lower, np.diff(state.mean[:-1])), acceptance)
+        self.state, self._current = state, (state, known, is_rare)
+        drift = _UNKNOWN_DRIFT if learning_rate is None else _BIAS_DRIFT * learning_rate
+        drift = drift if self._bias_variance is None else self._bias_variance
+        self._last = _Seen(v, own, self._reuse_bias(parameters, v[0], learning_rate), drift)
+        return self._tracked()
 
     @property
     def log_z(self) -> float:
-        """log Z of the last RBM, nats.
+        """log Z of the last parameters, nats.
 
         :raises ValueError: before the first observation.
         """
-        return float(self._observed().mean[0])
+        return float(self._observed()[0].mean[0])
 
     @property
     def log_z_std(self) -> float:
@@ -118,38 +165,131 @@ class PartitionTracker:
 
         :raises ValueError: before the first observation.
         """
-        return float(log_z_std(self._observed()))
+        return log_z_std(self._observed()[0])
 
-    def _observed(self) -> TrackerState:
-        if self.state is None:
-            raise ValueError("PartitionTracker has not observed anything yet; call observe(rbm, samples) first.")
-        return self.state
+    @property
+    def tracking(self) -> Tracking:
+        """What `evidence.judge` has to know of the filter.
 
-    def _check(self, rbm: RBM, samples: ArrayLike, beta: ArrayLike | None) -> tuple[tf.Tensor, tf.Tensor]:
-        check_rbm(rbm)
+        :raises ValueError: before the first observation.
+        """
+        state, known, is_rare = self._observed()
+        bias = float(state.mean[-1]) + known
+        flags = health_flags(state, bias) | (FLAGS["ess"] if is_rare else 0)
+        return Tracking(self.log_z, self.log_z_std, lag(state, bias), flags)
+
+    def _tracked(self) -> Tracked:
+        state, known, _ = self._observed()
+        names = flag_names(self.tracking.flags)
+        return Tracked(self.log_z, self.log_z_std, names, half_width(state, float(state.mean[-1]) + known))
+
+    def _observed(self) -> tuple[FilterState, float, bool]:
+        if self._current is None:
+            raise ValueError("PartitionTracker has not observed anything yet; call observe(parameters, samples) first.")
+        return self._current
+
+    def _between(self, parameters: Any) -> Tracked:
+        """log Z of parameters without samples of their own."""
+        if self._last is None:
+            raise ValueError("the first observation needs samples; call observe(parameters, samples) first.")
+        self._family.check(parameters, self._last.v)
+        state, known, is_rare = self._moved(parameters, float(self._family.log_z_last(parameters)))
+        assert state is not None
+        self._current = state, known, is_rare
+        return self._tracked()
+
+    def _moved(self, parameters: Any, log_z_last: float) -> tuple[FilterState | None, float, bool]:
+        """The filter at new parameters, before their samples; the known bias; whether few samples were left."""
+        if self.state is None or self._last is None:
+            return None, 0.0, False
+        last = self._last
+        change = log_mean_exp(self._family.log_q(parameters, last.v, self.beta[None])[0] - last.log_q)
+        unbiased = Estimate(np.append(change.value[0] - last.bias, change.value[1:]), change.variance, change.ess)
+        factor = inflation(self.state.health)
+        moved = predict(self.state, unbiased, bias_variance=last.drift, sigma_z=self._sigma_z, factor=factor)
+        return anchor(moved, log_z_last), last.bias, bool(change.ess.min() < LIMITS.min_ess)
+
+    def _reuse_bias(self, parameters: Any, v: Array, learning_rate: float | None) -> float:
+        """-rate tr Cov(phi) / N, phi = d log q~ / d parameters, see `learning.reuse_bias`."""
+        if learning_rate is None or self._family.gram is None:
+            return 0.0
+        gram, count = self._family.gram(parameters, v), len(v)
+        return float(-learning_rate * (np.trace(gram) - gram.sum() / count) / ((count - 1.0) * count))
+
+    def _check(self, parameters: Any, samples: ArrayLike, beta: ArrayLike | None) -> Array:
         array = np.asarray(samples)
-        num_temps, n_v = len(self.beta), int(rbm.b.shape[0])
-        if array.ndim != 3 or array.shape[0] != num_temps or array.shape[2] != n_v or array.shape[1] < 2:
+        num_temps = len(self.beta)
+        if array.ndim < 2 or array.shape[0] != num_temps or array.shape[1] < 2:
             raise ValueError(
-                f"samples must have the shape [M, N, n_v] = [{num_temps}, at least 2, {n_v}], got {array.shape}."
+                f"samples must have the shape [M, N, ...] = [{num_temps}, at least 2, ...], got {array.shape}."
             )
-        check_binary(array.reshape(-1, n_v), name="samples")
-        if beta is not None:
-            ladder = check_ladder(beta)
-            if len(ladder) != num_temps:
-                raise ValueError(f"beta must keep its {num_temps} temperatures, got {len(ladder)}.")
-            self.beta = ladder
-        if self._previous is not None and self._previous[0].W.shape != rbm.W.shape:
+        self._family.check(parameters, array)
+        ladder = self.beta if beta is None else check_ladder(beta)
+        if len(ladder) != num_temps:
+            raise ValueError(f"beta must keep its {num_temps} temperatures, got {len(ladder)}.")
+        shape = _shape(parameters)
+        if self._last is not None and shape != self._shape:
             raise ValueError(
-                f"the RBM must keep its shape {tuple(self._previous[0].W.shape)}, got {tuple(rbm.W.shape)}; "
-                "use a new tracker for another model."
+                f"the parameters must keep their shapes {self._shape}, got {shape}; use a new tracker for a new model."
             )
-        return tf.constant(array.astype(np.float64)), tf.constant(self.beta)
+        self.beta, self._shape = ladder, shape
+        return array.astype(np.float64)
 
-    def _start(self, d_upper: tf.Tensor, d_lower: tf.Tensor, log_z_last: tf.Tensor, num_chains: int) -> TrackerState:
+    def _start(self, d_upper: Array, d_lower: Array, log_z_last: float, num_chains: int) -> FilterState:
         log_z = self._first_log_z
         if log_z is None:
-            middle = tf.reduce_mean(d_upper + d_lower, axis=1) / 2
-            steps = bridge(d_upper, d_lower, middle, iterations=5).value.numpy()
-            log_z = float(log_z_last) - np.r_[np.cumsum(steps[::-1])[::-1], 0.0]
-        return initial_tracker(log_z, bias_variance=self._initial_bias_variance, expected_ess=num_chains / 2)
+            middle = (d_upper + d_lower).mean(axis=1) / 2
+            steps = bridge(d_upper, d_lower, middle, iterations=5).value
+            log_z = log_z_last - np.append(np.cumsum(steps[::-1])[::-1], 0.0)
+        return initial_filter(log_z, bias_variance=self._initial_bias_variance, expected_ess=num_chains / 2)
+
+
+class _Seen(NamedTuple):
+    """The last samples, their log q~ at their own temperatures; the bias and its drift on the way to the next."""
+
+    v: Array
+    log_q: Array
+    bias: float
+    drift: float
+
+
+def _shape(parameters: Any) -> tuple[Any, ...]:
+    """Shapes of the parts of parameters that are a sequence, else of the one array."""
+    return tuple(np.shape(part) for part in parameters) if isinstance(parameters, (tuple, list)) else ()
+
+
+# Bits on both sides
+
+
+def _activations(rbm: Any, v: Array) -> Array:
+    W, _, c = (np.asarray(part, np.float64) for part in rbm)
+    return (v.reshape(-1, v.shape[-1]) @ W.T + c).reshape(*v.shape[:-1], len(c))
+
+
+def _log_q(rbm: Any, v: Array, betas: Array) -> Array:
+    x = betas[:, :, None, None] * _activations(rbm, v)
+    softplus = np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x)))
+    return softplus.sum(axis=-1) + v @ np.asarray(rbm[1], np.float64)
+
+
+def _log_z_last(rbm: Any) -> float:
+    _, b, c = rbm
+    return float(np.logaddexp(0.0, np.asarray(b, np.float64)).sum() + len(c) * np.log(2.0))
+
+
+def _check_bits(rbm: Any, v: Array) -> None:
+    check_rbm(rbm)
+    n_v = np.shape(rbm[1])[0]
+    if v.ndim != 3 or v.shape[2] != n_v:
+        raise ValueError(f"samples must have the shape [M, N, n_v] = [..., {n_v}], got {v.shape}.")
+    check_binary(v.reshape(-1, n_v), name="samples")
+
+
+def _gram(rbm: Any, v: Array) -> Array:
+    h = expit(_activations(rbm, v))
+    vv, hh = v @ v.T, h @ h.T
+    return vv * hh + vv + hh
+
+
+BERNOULLI = Family(_log_q, _log_z_last, _check_bits, _gram)
+"""The RBM of bits, parameters (W, b, c), with the family beta (h'Wv + c'h) + b'v."""

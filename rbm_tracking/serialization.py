@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from rbm_tracking.rbm import RBM, check_rbm
+from rbm_tracking.checks import check_rbm
+from rbm_tracking.rbm import RBM
 
 __all__ = ["SavedRBM", "load_rbm", "save_rbm"]
 

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from rbm_tracking.random import bernoulli, key_at, uniform
 from rbm_tracking.rbm import RBM, activations, matmul_rows, softplus_sum
+from rbm_tracking.temperatures import check_ladder, linear_ladder
 
 __all__ = [
     "SCHEMES",
@@ -24,7 +25,6 @@ __all__ = [
     "Scheme",
     "Swaps",
     "at_level",
-    "check_ladder",
     "gibbs",
     "initial_chains",
     "linear_ladder",
@@ -59,35 +59,6 @@ class Swaps(NamedTuple):
     d_lower: tf.Tensor
     acceptance: tf.Tensor
     log_q: tf.Tensor
-
-
-def linear_ladder(num_temps: int) -> NDArray[np.float64]:
-    """M inverse temperatures, spaced evenly from 1 to 0.
-
-    :raises ValueError: if M is less than 2.
-    """
-    if num_temps < 2:
-        raise ValueError(f"the number of temperatures must be at least 2 (beta = 1 and beta = 0), got {num_temps}.")
-    return np.linspace(1.0, 0.0, num_temps)
-
-
-def check_ladder(beta: ArrayLike) -> NDArray[np.float64]:
-    """The ladder as float64 [M], after checking that it decreases strictly from 1 to 0.
-
-    :raises ValueError: saying what is wrong and what to do.
-    """
-    ladder = np.asarray(beta, np.float64)
-    if ladder.ndim != 1 or len(ladder) < 2:
-        raise ValueError(f"inverse temperatures must be a vector of at least 2, got shape {ladder.shape}.")
-    if ladder[0] != 1 or ladder[-1] != 0:
-        raise ValueError(
-            f"inverse temperatures must go from 1 (the model) to 0 (where log Z is known), got {ladder[0]:g} to "
-            f"{ladder[-1]:g}; add the end that is missing or use tempering.linear_ladder(M)."
-        )
-    if not (np.diff(ladder) < 0).all():
-        i = int(np.argmax(~(np.diff(ladder) < 0)))
-        raise ValueError(f"inverse temperatures must decrease, got {ladder[i]:g} then {ladder[i + 1]:g}; sort them.")
-    return ladder
 
 
 def initial_chains(rbm: RBM, num_temps: int, num_chains: int, *, seed: tf.Tensor) -> Chains:

@@ -254,6 +254,7 @@ print(json.dumps("gpflow" in sys.modules))
 
 
 NUMPY_ALONE = ("ebp", "ebp.coding", "ebp.export", "ebp.folds", "ebp.packed", "ebp.popcount", "rbm_tracking")
+NUMPY_ALONE += ("rbm_tracking.evidence", "rbm_tracking.partition_tracker", "rbm_tracking.temperatures")
 
 
 @pytest.mark.parametrize("module", NUMPY_ALONE)

@@ -15,7 +15,7 @@ from rbm_tracking.health import FLAGS
 from rbm_tracking.learning import Observed, SMLConfig, initial_state
 from rbm_tracking.rbm import RBM, base_rate_biases
 from rbm_tracking.serialization import SavedRBM
-from rbm_tracking.tempering import linear_ladder
+from rbm_tracking.temperatures import linear_ladder
 from rbm_tracking.training import Trainer
 from tests.rbm_tracking import oracles
 

@@ -64,13 +64,13 @@ def test_even_weights_make_ais_an_estimate_and_uneven_ones_a_bound() -> None:
     assert statement(bound) == "log Z is at least 7.00, and nothing bounds it from above"
 
 
-def test_the_narrower_interval_is_stretched_to_the_value_of_the_other() -> None:
+def test_the_narrower_interval_counts() -> None:
     narrow_filter = judge(Evidence(Tracking(9.9, 0.02), EVEN))
-    assert narrow_filter[:3] == pytest.approx((9.9, 9.9 - 0.0392, 10.0))
+    assert narrow_filter[:3] == pytest.approx((9.9, 9.9 - 0.0392, 9.9392))
     narrow_ais = judge(Evidence(Tracking(10.9, 0.1, lag=2.0, flags=8), EVEN))
-    assert narrow_ais[:3] == pytest.approx((10.0, 10.0 + math.log1p(-0.196), 10.9))
+    assert narrow_ais[:3] == pytest.approx((10.0, 10.0 + math.log1p(-0.196), 10.0 - math.log1p(-0.196)))
     assert narrow_ais.is_trusted  # AIS says it, whatever the filter thinks of itself
-    uneven = judge(Evidence(Tracking(9.0, 0.1), UNEVEN))
+    uneven = judge(Evidence(Tracking(9.0, 0.1), UNEVEN))  # a bound above the filter, if not by so much as to refute it
     assert uneven[:3] == pytest.approx((9.0, 9.0 - 0.196, 10.0))
 
 
@@ -263,7 +263,9 @@ def test_better_and_worse_are_beyond_the_errors(new: Choice, best: Choice, expec
 
 def test_candidates_are_those_that_could_be_the_best() -> None:
     best = Choice(-5.0, 0.1, True)
-    assert is_candidate(Choice(-5.1, 2.0, True), best)
-    assert not is_candidate(Choice(-5.2, 2.0, True), best)
+    assert is_candidate(Choice(-5.1, 0.1, True), best)
+    assert is_candidate(Choice(-9.0, 2.0, True), best)
+    assert not is_candidate(Choice(-9.0, 1.9, True), best)
+    assert is_candidate(Choice(-9.0, math.inf, False), best)
     assert is_candidate(Choice(-99.0, 0.1, True), best._replace(is_trusted=False))
     assert is_candidate(Choice(-99.0, 0.1, True), Choice())

@@ -21,7 +21,7 @@ from rbm_tracking.learning import (
     spawn,
 )
 from rbm_tracking.rbm import RBM, activations, initial_rbm, log_prob_unnormalised
-from rbm_tracking.tempering import linear_ladder
+from rbm_tracking.temperatures import linear_ladder
 from tests.rbm_tracking import oracles
 from tests.statistical import assert_mean_close
 

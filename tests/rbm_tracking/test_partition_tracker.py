@@ -1,12 +1,21 @@
-"""rbm_tracking.partition_tracker: a stream of parameters and exact samples, and inputs that are refused."""
+"""rbm_tracking.partition_tracker: streams of parameters and samples of several families; the graph version; errors."""
+
+import subprocess
+import sys
+import time
+from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from scipy.special import expit, logsumexp, softmax
 
-from rbm_tracking.partition_tracker import PartitionTracker
-from rbm_tracking.rbm import RBM
-from rbm_tracking.tempering import linear_ladder
+from rbm_tracking import bridge as graph_bridge
+from rbm_tracking import importance, rbm, tempering, tracker
+from rbm_tracking.evidence import Evidence, judge
+from rbm_tracking.learning import reuse_bias
+from rbm_tracking.partition_tracker import BERNOULLI, Family, PartitionTracker, Tracked
+from rbm_tracking.temperatures import linear_ladder
 from tests.rbm_tracking import oracles
 
 BETA = linear_ladder(4)
@@ -16,72 +25,345 @@ def samples_of(rng: np.random.Generator, parameters: oracles.Parameters, count: 
     return np.stack([oracles.sample_visible(rng, parameters, count, float(beta)) for beta in BETA])
 
 
-def as_rbm(parameters: oracles.Parameters) -> RBM:
-    return RBM(*map(tf.constant, parameters))
+def moved(rng: np.random.Generator, parameters: oracles.Parameters, size: float = 0.01) -> oracles.Parameters:
+    return oracles.Parameters(*(value + size * rng.normal(size=value.shape) for value in parameters))
 
 
-@pytest.mark.slow
 def test_log_z_of_a_drifting_model_is_tracked(rng: np.random.Generator) -> None:
     """Exact samples, parameters that do not depend on them: no bias, and better than the bridges of one time."""
     parameters = oracles.random_rbm(rng, 3, 5, 1.0)
-    tracker = PartitionTracker(BETA, bias_variance=0.0, initial_bias_variance=0.0)
+    partition = PartitionTracker(BETA, bias_variance=0.0, initial_bias_variance=0.0)
     errors, scores, first_std = [], [], np.inf
     for t in range(150):
-        tracked = tracker.observe(as_rbm(parameters), samples_of(rng, parameters))
+        tracked = partition.observe(parameters, samples_of(rng, parameters))
         errors.append(tracked.log_z - oracles.log_z(parameters))
         scores.append(errors[-1] / tracked.log_z_std)
         first_std = min(first_std, tracked.log_z_std) if t < 3 else first_std
-        parameters = oracles.Parameters(*(value + 0.01 * rng.normal(size=value.shape) for value in parameters))
+        parameters = moved(rng, parameters)
     assert tracked.flags == []
-    assert tracker.log_z == tracked.log_z
-    assert tracked.log_z_std == tracker.log_z_std < 0.5 * first_std
+    assert partition.log_z == tracked.log_z
+    assert tracked.log_z_std == partition.log_z_std < 0.5 * first_std
+    assert tracked.half_width == pytest.approx(1.96 * tracked.log_z_std)
     assert np.abs(errors[20:]).max() < 0.5
     assert np.mean(np.abs(scores[20:]) < 1.96) > 0.8
+    verdict = judge(Evidence(partition.tracking))
+    assert (verdict.low, verdict.high) == pytest.approx(
+        (tracked.log_z - tracked.half_width, tracked.log_z + tracked.half_width)
+    )
+
+
+def graph_version(beta: np.ndarray) -> Any:
+    """The tracker made of the functions that run in a graph, in one compiled function."""
+    betas = tf.constant(beta)
+
+    def log_q(model: rbm.RBM, v: tf.Tensor, at: tf.Tensor) -> tf.Tensor:
+        return rbm.log_prob_unnormalised(model, v, at)
+
+    @tf.function(autograph=False)
+    def step(state: Any, model: Any, v: Any, old_v: Any, old_log_q: Any, known: Any, drift: Any) -> Any:
+        own = log_q(model, v, betas[:, None])
+        d_upper = log_q(model, v[:-1], betas[1:, None]) - own[:-1]
+        d_lower = own[1:] - log_q(model, v[1:], betas[:-1, None])
+        change = importance.log_z_change(log_q(model, old_v, betas[:, None]) - old_log_q)
+        first = tf.one_hot(0, len(beta), dtype=tf.float64)
+        unbiased = change._replace(value=change.value - known * first)
+        factor = tracker.inflation(state.health)
+        state = tracker.predict(state, unbiased, bias_variance=drift, factor=factor)
+        state = tracker.anchor(state, rbm.log_z_independent(model.b, model.c.shape[0]))
+        predicted = state.mean[1:-1] - state.mean[:-2]
+        acceptance = tf.reduce_mean(tf.exp(tf.minimum(tempering.swap_log_ratio(d_upper, d_lower), 0.0)), axis=1)
+        return tracker.update(state, graph_bridge.bridge(d_upper, d_lower, predicted), acceptance), own
+
+    return step
+
+
+def test_the_numbers_are_those_of_the_graph_version(rng: np.random.Generator) -> None:
+    """With the closed form of the bias, 1e-10 over 40 updates of a model of 12 x 5 units."""
+    parameters, rate = oracles.random_rbm(rng, 5, 12, 1.0), 0.02
+    partition, step = PartitionTracker(BETA), graph_version(BETA)
+    v = samples_of(rng, parameters)
+    partition.observe(parameters, v, learning_rate=rate)
+    first = partition.state
+    assert first is not None
+    state = tracker.TrackerState(tf.constant(first.mean), tf.constant(first.cov), as_graph_health(first.health))
+    own = tf.stack(
+        [rbm.log_prob_unnormalised(as_rbm(parameters), tf.constant(v[i]), beta) for i, beta in enumerate(BETA)]
+    )
+    for _ in range(40):
+        hidden = tf.sigmoid(rbm.activations(as_rbm(parameters), tf.constant(v[0])))
+        zeros = tf.zeros([12], tf.float64), tf.zeros([5], tf.float64)
+        known = reuse_bias(tf.constant(v[0]), hidden, tf.constant(rate, tf.float64), zeros)
+        parameters = moved(rng, parameters)
+        old_v, v = v, samples_of(rng, parameters)
+        drift = tf.constant(1e-3 * rate, tf.float64)
+        state, own = step(state, as_rbm(parameters), tf.constant(v), tf.constant(old_v), own, known, drift)
+        tracked = partition.observe(parameters, v, learning_rate=rate)
+        bias = state.mean[-1] + known
+        assert tracked.log_z == pytest.approx(float(state.mean[0]), abs=1e-10, rel=0)
+        assert tracked.log_z_std == pytest.approx(float(tracker.log_z_std(state)), abs=1e-10, rel=0)
+        assert tracked.half_width == pytest.approx(float(tracker.half_width(state, bias)), abs=1e-9, rel=0)
+
+
+def as_rbm(parameters: oracles.Parameters) -> rbm.RBM:
+    return rbm.RBM(*map(tf.constant, parameters))
+
+
+def as_graph_health(health: Any) -> tracker.Health:
+    return tracker.Health(*(tf.constant(value, tf.float64) for value in health))
+
+
+def test_an_observation_takes_less_than_a_millisecond() -> None:
+    """112 x 12 units, 10 x 20 samples: 0.5 ms of CPU time; ten times 1 ms is the limit of this test."""
+    rng = np.random.default_rng(0)
+    parameters = oracles.random_rbm(rng, 12, 112, 0.1)
+    v = (rng.random((10, 20, 112)) < 0.1).astype(np.uint8)
+    partition = PartitionTracker(linear_ladder(10))
+    seconds = []
+    for _ in range(5):
+        start = time.process_time()
+        for _ in range(10):
+            partition.observe(parameters, v, learning_rate=0.01)
+        seconds.append((time.process_time() - start) / 10)
+    assert min(seconds) < 0.01
+
+
+def test_it_runs_where_there_is_no_tensorflow() -> None:
+    """An import of it is an error here, and so is that of GPflow."""
+    program = """
+import sys
+sys.modules.update(dict.fromkeys(("tensorflow", "gpflow", "keras", "torch")))
+import numpy as np
+from rbm_tracking import PartitionTracker, evidence, linear_ladder
+tracker = PartitionTracker(linear_ladder(3))
+v = np.zeros((3, 4, 5), np.uint8)
+for _ in range(3):
+    tracker.observe((np.zeros((2, 5)), np.zeros(5), np.zeros(2)), v, learning_rate=0.1)
+print(f"{evidence.judge(evidence.Evidence(tracker.tracking)).log_z:.6f}")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) == pytest.approx(7 * np.log(2.0), abs=1e-5)
+
+
+# A loop of its own
+
+
+def test_the_closed_form_is_the_variance_of_the_gradient() -> None:
+    """tr Cov(phi) / N is the variance of the mean of phi = d log q~ / d parameters over N samples, over all entries."""
+    rng = np.random.default_rng(1)
+    parameters = oracles.random_rbm(rng, 3, 6, 0.5)
+    draws = [oracles.sample_visible(rng, parameters, 10, 1.0) for _ in range(2000)]
+    W, _, c = parameters
+    means = []
+    for v in draws:
+        h = expit(v @ W.T + c)
+        means.append(np.r_[(h.T @ v / 10).ravel(), v.mean(axis=0), h.mean(axis=0)])
+    spread = np.var(means, axis=0, ddof=1).sum()
+    assert BERNOULLI.gram is not None
+    closed = []
+    for v in draws[:500]:
+        gram = BERNOULLI.gram(parameters, v)
+        closed.append((np.trace(gram) - gram.sum() / 10) / 90)
+    assert np.mean(closed) == pytest.approx(spread, rel=0.1)
+
+
+def test_a_trainer_in_numpy_is_tracked() -> None:
+    """PCD with tempered chains: at every tenth update the interval holds the exact log Z, nearly always."""
+    rng = np.random.default_rng(2)
+    data = (rng.integers(0, 2, (2, 10))[rng.integers(0, 2, 500)] ^ (rng.random((500, 10)) < 0.1)).astype(float)
+    rate, count = 0.02, 20
+    parameters = oracles.Parameters(0.01 * rng.normal(size=(4, 10)), np.zeros(10), np.zeros(4))
+    beta = linear_ladder(8)
+    v = rng.integers(0, 2, (8, count, 10)).astype(float)
+    partition, inside = PartitionTracker(beta), []
+    for t in range(600):
+        W, b, c = parameters
+        h = rng.random((8, count, 4)) < expit(beta[:, None, None] * (v @ W.T + c))
+        v = (rng.random(v.shape) < expit(beta[:, None, None] * (h @ W) + b)).astype(float)
+        tracked = partition.observe(parameters, v, learning_rate=rate)
+        if t > 50 and t % 10 == 0:
+            inside.append(abs(tracked.log_z - oracles.log_z(parameters)) <= tracked.half_width)
+        batch = data[rng.integers(0, 500, 50)]
+        h_data, h_model = expit(batch @ W.T + c), expit(v[0] @ W.T + c)
+        parameters = oracles.Parameters(
+            W + rate * (h_data.T @ batch / 50 - h_model.T @ v[0] / count),
+            b + rate * (batch.mean(axis=0) - v[0].mean(axis=0)),
+            c + rate * (h_data.mean(axis=0) - h_model.mean(axis=0)),
+        )
+    assert np.mean(inside) > 0.9
+
+
+# Other strides and families
+
+
+def test_a_stride_costs_variance_that_grows_with_its_square(rng: np.random.Generator) -> None:
+    """A steady drift in one direction: log weights over k updates are k times those of one."""
+    parameters = oracles.random_rbm(rng, 3, 5, 1.0)
+    direction = moved(rng, oracles.Parameters(*(0.0 * value for value in parameters)), 0.002)
+    v = samples_of(rng, parameters, 400)
+    variances = []
+    for stride in (1, 4):
+        at = oracles.Parameters(*(p + stride * d for p, d in zip(parameters, direction, strict=True)))
+        own = BERNOULLI.log_q(parameters, v, BETA[None])[0]
+        variances.append(np.var(BERNOULLI.log_q(at, v, BETA[None])[0][0] - own[0]))
+    assert variances[1] / variances[0] == pytest.approx(16, rel=0.05)
+
+
+@pytest.mark.parametrize("stride", [1, 5])
+def test_samples_at_any_stride(stride: int, rng: np.random.Generator) -> None:
+    """log Z of every update, with samples at every fifth; between them by the weights of the last samples."""
+    parameters = oracles.random_rbm(rng, 3, 5, 1.0)
+    partition = PartitionTracker(BETA, bias_variance=0.0, initial_bias_variance=0.0)
+    errors = []
+    for t in range(100):
+        tracked = partition.observe(parameters, samples_of(rng, parameters) if t % stride == 0 else None)
+        errors.append(tracked.log_z - oracles.log_z(parameters))
+        assert partition.log_z == tracked.log_z
+        parameters = moved(rng, parameters)
+    assert np.abs(errors[20:]).max() < 0.6
+
+
+def test_looking_between_samples_changes_nothing(rng: np.random.Generator) -> None:
+    parameters = oracles.random_rbm(rng, 3, 5, 1.0)
+    v, later = samples_of(rng, parameters), moved(rng, parameters)
+    other_v = samples_of(rng, later)
+    found = []
+    for looks in (0, 3):
+        partition = PartitionTracker(BETA)
+        partition.observe(parameters, v)
+        for _ in range(looks):
+            partition.observe(moved(np.random.default_rng(5), parameters))
+        found.append(partition.observe(later, other_v))
+    assert found[0] == found[1]
+
+
+def test_samples_whose_weights_degenerate_are_flagged(rng: np.random.Generator) -> None:
+    parameters = oracles.random_rbm(rng, 3, 5, 1.0)
+    partition = PartitionTracker(BETA)
+    partition.observe(parameters, samples_of(rng, parameters))
+    far = oracles.Parameters(parameters.W, parameters.b + 40.0 * rng.normal(size=5), parameters.c)
+    assert "ess" in partition.observe(far).flags
+
+
+def states_of(groups: int, levels: int) -> np.ndarray:
+    """All one-hot states of `groups` units of `levels` levels, [levels^groups, groups * levels]."""
+    index = np.stack(np.meshgrid(*[range(levels)] * groups, indexing="ij"), -1).reshape(-1, groups)
+    return np.eye(levels)[index].reshape(len(index), -1)
+
+
+def tempered(states: np.ndarray, levels: int | None) -> tuple[Family, Any, Any]:
+    """The family beta (h'Wv + c'h) + b'v over enumerated visible states; its log Z; samples of it."""
+
+    def log_q(parameters: Any, v: np.ndarray, betas: np.ndarray) -> np.ndarray:
+        W, b, c = parameters
+        return np.logaddexp(0, betas[:, :, None, None] * (v @ W.T + c)).sum(-1) + v @ b
+
+    def log_z(parameters: Any, beta: float = 1.0) -> float:
+        return float(logsumexp(log_q(parameters, states[None], np.array([[beta]]))))
+
+    def draw(rng: np.random.Generator, parameters: Any, count: int) -> np.ndarray:
+        each = [softmax(log_q(parameters, states[None], np.array([[beta]]))[0, 0]) for beta in BETA]
+        return np.stack([states[rng.choice(len(states), count, p=p)] for p in each])
+
+    return Family(log_q, lambda parameters: log_z(parameters, 0.0)), log_z, draw
+
+
+@pytest.mark.parametrize("units", ["softmax", "spins"])
+def test_other_units_are_tracked(units: str, rng: np.random.Generator) -> None:
+    """Groups of three levels, and visible units of -1 and 1: the family says what log q~ is, and nothing else."""
+    states = states_of(2, 3) if units == "softmax" else 2.0 * oracles.binary_vectors(6) - 1.0
+    family, log_z, draw = tempered(states, 3)
+    parameters = oracles.random_rbm(rng, 3, 6, 1.0)
+    partition = PartitionTracker(BETA, family=family, bias_variance=0.0, initial_bias_variance=0.0)
+    errors = []
+    for _ in range(60):
+        tracked = partition.observe(parameters, draw(rng, parameters, 30))
+        errors.append(tracked.log_z - log_z(parameters))
+        parameters = moved(rng, parameters)
+    assert np.abs(errors[20:]).max() < 0.5
+    assert tracked.flags == []
+
+
+def test_real_valued_units_are_tracked(rng: np.random.Generator) -> None:
+    """Gaussian visible units of variance 1: v given h is N(b + beta W'h, 1), and log Z a sum over the states of h."""
+    h = oracles.binary_vectors(3).astype(float)
+
+    def log_joint(parameters: Any, beta: float) -> np.ndarray:
+        W, b, c = parameters
+        mean = b + beta * (h @ W)
+        return beta * (h @ c) + 0.5 * (mean**2).sum(-1) - 0.5 * b @ b + 0.5 * len(b) * np.log(2 * np.pi)
+
+    def log_q(parameters: Any, v: np.ndarray, betas: np.ndarray) -> np.ndarray:
+        W, b, c = parameters
+        return np.logaddexp(0, betas[:, :, None, None] * (v @ W.T + c)).sum(-1) - 0.5 * ((v - b) ** 2).sum(-1)
+
+    family = Family(log_q, lambda parameters: float(logsumexp(log_joint(parameters, 0.0))))
+    parameters = oracles.random_rbm(rng, 3, 4, 0.5)
+    partition = PartitionTracker(BETA, family=family, bias_variance=0.0, initial_bias_variance=0.0)
+    errors = []
+    for _ in range(60):
+        W, b, _ = parameters
+        v = []
+        for beta in BETA:
+            which = h[rng.choice(len(h), 40, p=softmax(log_joint(parameters, beta)))]
+            v.append(b + beta * (which @ W) + rng.normal(size=(40, 4)))
+        tracked = partition.observe(parameters, np.stack(v))
+        errors.append(tracked.log_z - logsumexp(log_joint(parameters, 1.0)))
+        parameters = moved(rng, parameters)
+    assert np.abs(errors[20:]).max() < 0.6
 
 
 def test_the_ladder_may_move(rng: np.random.Generator) -> None:
     parameters = oracles.random_rbm(rng, 3, 5, 1.0)
-    tracker = PartitionTracker(BETA, bias_variance=0.0, initial_bias_variance=0.0)
+    partition = PartitionTracker(BETA, bias_variance=0.0, initial_bias_variance=0.0)
     for middle in np.linspace(0.66, 0.5, 30):
         beta = np.array([1.0, middle, 0.3, 0.0])
         v = np.stack([oracles.sample_visible(rng, parameters, 50, float(b)) for b in beta])
-        tracked = tracker.observe(as_rbm(parameters), v, beta=beta)
+        tracked = partition.observe(parameters, v, beta=beta)
     assert abs(tracked.log_z - oracles.log_z(parameters)) < 5 * tracked.log_z_std
-    assert tracker.state is not None
+    assert partition.state is not None
     for i, b in enumerate(beta):
-        assert float(tracker.state.mean[i]) == pytest.approx(oracles.log_z(parameters, float(b)), abs=0.5)
-
-
-def test_what_cannot_be_used_is_refused(rng: np.random.Generator) -> None:
-    parameters = oracles.random_rbm(rng, 3, 5, 1.0)
-    v, rbm = samples_of(rng, parameters), as_rbm(parameters)
-    tracker = PartitionTracker(BETA)
-    with pytest.raises(ValueError, match="has not observed anything"):
-        _ = tracker.log_z
-    with pytest.raises(ValueError, match=r"samples must have the shape \[M, N, n_v\] = \[4, at least 2, 5\], got"):
-        tracker.observe(rbm, v[:3])
-    with pytest.raises(ValueError, match=r"samples must be 0 or 1 everywhere, got 0\.5"):
-        tracker.observe(rbm, 0.5 * v + 0.25 * (v < 0.5) * 2)
-    with pytest.raises(ValueError, match="the RBM's b must be finite"):
-        tracker.observe(rbm._replace(b=rbm.b * np.nan), v)
-    with pytest.raises(ValueError, match="must decrease"):
-        tracker.observe(rbm, v, beta=[1.0, 0.2, 0.5, 0.0])
-    with pytest.raises(ValueError, match="must keep its 4 temperatures, got 3"):
-        tracker.observe(rbm, v, beta=[1.0, 0.5, 0.0])
-    tracker.observe(rbm, v)
-    other = oracles.random_rbm(rng, 2, 5, 1.0)
-    with pytest.raises(ValueError, match=r"must keep its shape \(3, 5\), got \(2, 5\); use a new tracker"):
-        tracker.observe(as_rbm(other), v)
-    with pytest.raises(ValueError, match="must go from 1"):
-        PartitionTracker([1.0, 0.5])
+        assert float(partition.state.mean[i]) == pytest.approx(oracles.log_z(parameters, float(b)), abs=0.5)
 
 
 def test_samples_that_are_all_equal_leave_log_z_finite() -> None:
     """Rare bits: every sample is a row of zeros, at all temperatures and again and again."""
     parameters = oracles.Parameters(np.full((2, 4), 0.1), np.full(4, -9.0), np.full(2, 0.1))
-    tracker = PartitionTracker(BETA)
+    partition = PartitionTracker(BETA)
     for _ in range(20):
-        tracked = tracker.observe(as_rbm(parameters), np.zeros((4, 5, 4)))
+        tracked: Tracked = partition.observe(parameters, np.zeros((4, 5, 4)))
         assert abs(tracked.log_z - oracles.log_z(parameters)) < 0.05
         assert 0 < tracked.log_z_std < 1
     assert "not_finite" not in tracked.flags
+
+
+def test_what_cannot_be_used_is_refused(rng: np.random.Generator) -> None:
+    parameters = oracles.random_rbm(rng, 3, 5, 1.0)
+    v = samples_of(rng, parameters)
+    partition = PartitionTracker(BETA)
+    with pytest.raises(ValueError, match="has not observed anything"):
+        _ = partition.log_z
+    with pytest.raises(ValueError, match="first observation needs samples"):
+        partition.observe(parameters)
+    with pytest.raises(
+        ValueError, match=r"samples must have the shape \[M, N, \.\.\.\] = \[4, at least 2, \.\.\.\], got"
+    ):
+        partition.observe(parameters, v[:3])
+    with pytest.raises(
+        ValueError, match=r"samples must have the shape \[M, N, n_v\] = \[\.\.\., 5\], got \(4, 20, 3\)"
+    ):
+        partition.observe(parameters, v[:, :, :3])
+    with pytest.raises(ValueError, match=r"samples must be 0 or 1 everywhere, got 0\.5"):
+        partition.observe(parameters, 0.5 * v + 0.25 * (v < 0.5) * 2)
+    with pytest.raises(ValueError, match="the RBM's b must be finite"):
+        partition.observe(parameters._replace(b=parameters.b * np.nan), v)
+    with pytest.raises(ValueError, match="must decrease"):
+        partition.observe(parameters, v, beta=[1.0, 0.2, 0.5, 0.0])
+    with pytest.raises(ValueError, match="must keep its 4 temperatures, got 3"):
+        partition.observe(parameters, v, beta=[1.0, 0.5, 0.0])
+    partition.observe(parameters, v)
+    other = oracles.random_rbm(rng, 2, 5, 1.0)
+    with pytest.raises(ValueError, match=r"must keep their shapes .* got .*; use a new tracker"):
+        partition.observe(other, v)
+    with pytest.raises(ValueError, match="must go from 1"):
+        PartitionTracker([1.0, 0.5])

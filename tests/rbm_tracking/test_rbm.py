@@ -5,12 +5,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from rbm_tracking.checks import check_binary, check_rbm
 from rbm_tracking.rbm import (
     RBM,
     activations,
     base_rate_biases,
-    check_binary,
-    check_rbm,
     energy,
     free_energy,
     hidden_probs,

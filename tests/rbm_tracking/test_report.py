@@ -10,7 +10,7 @@ from rbm_tracking import report
 from rbm_tracking.learning import SMLConfig, initial_state
 from rbm_tracking.rbm import initial_rbm
 from rbm_tracking.report import Curve
-from rbm_tracking.tempering import linear_ladder
+from rbm_tracking.temperatures import linear_ladder
 from rbm_tracking.training import Trainer
 
 RECORDS: list[dict[str, Any]] = [

@@ -6,13 +6,12 @@ import tensorflow as tf
 
 from rbm_tracking.random import key_at, uniform
 from rbm_tracking.rbm import RBM, activations, hidden_probs, visible_probs
+from rbm_tracking.temperatures import check_ladder, linear_ladder
 from rbm_tracking.tempering import (
     Chains,
     at_level,
-    check_ladder,
     gibbs,
     initial_chains,
-    linear_ladder,
     sample,
     swap,
     swap_log_ratio,

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from rbm_tracking.learning import Observed, SMLConfig, SMLState, compiled_updates, initial_state, spawn
 from rbm_tracking.rbm import RBM, initial_rbm
-from rbm_tracking.tempering import linear_ladder
+from rbm_tracking.temperatures import linear_ladder
 from rbm_tracking.training import MAX_BLOCK, Trainer, not_finite
 
 N_V, N_H, M, C = 10, 4, 3, 6

@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""Does the stated interval of log Z hold for the models that early stopping reports, and are these the best ones?
+
+    rbm_evidence.py --data_dir=DATA
+    rbm_evidence.py --data_dir=DATA --sets=adult,web --rates=0.02,0.5 --updates=500
+
+Trains RBMs with several learning rates, one of them far too high, and evaluates them as `track_rbm.py --patience` does:
+by the filter, checked by AIS of 1,000 temperatures. Of the evaluation that is reported, log Z is then estimated by a
+long AIS, and by shorter ones of all others. The table has one row for each data set and rate: the update that is
+reported, its interval of log Z and the long AIS, by how much the best evaluation is better by AIS, and how often the
+filter was refuted.
+"""
+
+import os
+import time
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import numpy as np
+import tensorflow as tf
+from absl import app, flags
+
+from experiment.data import views
+from experiment.data.batches import Minibatches
+from experiment.files import write_json
+from experiment.run import Seeds
+from experiment.run.devices import apply_threads
+from experiment.run.folder import provenance
+from experiment.run.selection import Best
+from rbm_tracking import ais, evaluation, report
+from rbm_tracking.learning import SMLConfig, initial_state
+from rbm_tracking.rbm import RBM, base_rate_biases, initial_rbm
+from rbm_tracking.temperatures import linear_ladder
+from rbm_tracking.training import Trainer
+
+FLAGS = flags.FLAGS
+SETS = ("adult", "connect4", "nips", "ocr_letters", "web", "rcv1", "binarized_mnist", "caltech_silhouettes")
+
+
+def run(name: str, rate: float, arguments: flags.FlagValues) -> dict[str, Any]:
+    """One training, and what was reported against what a long AIS says."""
+    data = views.load(views.Source(dataset=name, data_dir=arguments.data_dir), "binary")
+    seeds, X = Seeds(arguments.seed), data.train.X
+    valid = data.some("valid", 2000, seeds).X
+    rbm = initial_rbm(arguments.hidden, seed=seeds("init"), data=X)
+    state = initial_state(rbm, linear_ladder(10), 20, seed=seeds("chains"), data=X)
+    trainer = Trainer(state, SMLConfig(learning_rate=rate, generator="hash"), jit_compile=False)
+    batches, rows, base_b = Minibatches(len(X), 100, seeds), tf.cast(X, tf.bool), base_rate_biases(X)
+    config = evaluation.EvidenceConfig(ais_betas="1000")
+    evaluations, rule, best = evaluation.Evaluations({"valid": valid}, config), evaluation.highest(), Best()
+    seen: list[tuple[RBM, dict[str, float]]] = []
+    for start in range(0, arguments.updates, arguments.every):
+        for first in range(start, start + arguments.every, 100):
+            trainer.advance(rows, batches(first, min(100, start + arguments.every - first)), seeds("train"))
+        scalars = report.filter_scalars(trainer) | evaluations(
+            trainer.state,
+            trainer.observed,
+            lambda: evaluation.ais_scalars(trainer.state, base_b, config, seeds("ais"), "hash"),
+        )
+        best = rule(len(seen), best, scalars)
+        seen.append((trainer.state.rbm, scalars))
+    return judged(seen, best.step, valid, base_b, seeds, arguments)
+
+
+def judged(
+    seen: list[tuple[RBM, dict[str, float]]],
+    reported: int,
+    valid: np.ndarray,
+    base_b: np.ndarray,
+    seeds: Seeds,
+    arguments: flags.FlagValues,
+) -> dict[str, Any]:
+    """The evaluation that is reported, or the last one if none is, against AIS of all of them."""
+    likelihoods = []
+    chosen = reported if reported >= 0 else len(seen) - 1
+    for i, (rbm, _) in enumerate(seen):
+        betas = arguments.long_betas if i == chosen else arguments.other_betas
+        found = ais.ais(
+            rbm,
+            ais.linear_schedule(betas),
+            num_chains=arguments.long_chains,
+            seed=seeds(f"long_{i}"),
+            base_b=base_b,
+            generator="hash",
+        )
+        likelihoods.append(evaluation.mean_log_prob_unnormalised(rbm, valid) - found.log_z)
+        if i == chosen:
+            long = found
+    scalars = seen[chosen][1]
+    low, high = scalars["evidence/low_nats"], scalars.get("evidence/high_nats", float("inf"))
+    return {
+        "evaluation": chosen + 1,
+        "is_reported": reported >= 0,
+        "low_nats": low,
+        "high_nats": high,
+        "tracked_log_z_nats": scalars["tracker/log_z_nats"],
+        "long_ais_log_z_nats": long.log_z,
+        "long_ais_std_nats": long.standard_error,
+        "is_inside": low <= long.log_z <= high,
+        "valid_log_likelihood_nats": likelihoods[chosen],
+        "better_seen_nats": max(likelihoods) - likelihoods[chosen],
+        "num_refuted": sum(int(found["evidence/is_refuted"]) for _, found in seen),
+        "num_evaluations": len(seen),
+        "tracker_errors_nats": [
+            found["tracker/log_z_nats"] - (evaluation.mean_log_prob_unnormalised(rbm, valid) - value)
+            for (rbm, found), value in zip(seen, likelihoods, strict=True)
+        ],
+    }
+
+
+def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
+    fv = flag_values
+    flags.DEFINE_string("data_dir", None, "Folder of the data sets.", fv)
+    flags.DEFINE_list("sets", list(SETS), "Data sets.", fv)
+    flags.DEFINE_list("rates", ["0.01", "0.1", "0.5"], "Learning rates.", fv)
+    flags.DEFINE_integer("hidden", 100, "Hidden units.", 1, flag_values=fv)
+    flags.DEFINE_integer("updates", 2000, "Updates of each run.", 1, flag_values=fv)
+    flags.DEFINE_integer("every", 250, "Updates between evaluations.", 1, flag_values=fv)
+    flags.DEFINE_integer("long_betas", 20_000, "Temperatures of AIS for what is reported.", 2, flag_values=fv)
+    flags.DEFINE_integer("other_betas", 2000, "Temperatures of AIS for the other evaluations.", 2, flag_values=fv)
+    flags.DEFINE_integer("long_chains", 100, "Chains of these.", 2, flag_values=fv)
+    flags.DEFINE_integer("seed", 0, "Seed of all noise.", 0, flag_values=fv)
+    flags.DEFINE_integer("threads", 1, "CPU threads.", 1, flag_values=fv)
+    flags.DEFINE_string("output", None, "Also write the figures to this JSON file, after each run.", fv)
+
+
+def main(argv: list[str]) -> None:
+    del argv
+    apply_threads(FLAGS.threads)
+    table: dict[str, dict[str, Any]] = {}
+    print(
+        "| set | rate | reported | log Z, 95 % | long AIS | inside | better seen | refuted | s |\n" + "|---" * 9 + "|"
+    )
+    for name in FLAGS.sets:
+        for rate in FLAGS.rates:
+            start = time.process_time()
+            row = run(name, float(rate), FLAGS)
+            row["seconds"] = time.process_time() - start
+            table[f"{name}, {rate}"] = row
+            found = f"{row['evaluation']} of {row['num_evaluations']}" if row["is_reported"] else "none"
+            cells = [name, rate, found]
+            cells += [f"{row['low_nats']:.2f} to {row['high_nats']:.2f}"]
+            cells += [f"{row['long_ais_log_z_nats']:.2f} ± {row['long_ais_std_nats']:.2f}", str(row["is_inside"])]
+            cells += [f"{row['better_seen_nats']:.2f}", str(row["num_refuted"]), f"{row['seconds']:.0f}"]
+            print(f"| {' | '.join(cells)} |", flush=True)
+            if FLAGS.output:
+                write_json(FLAGS.output, {"table": table, **provenance("", settings=FLAGS.flag_values_dict())})
+    inside = [row["is_inside"] for row in table.values() if row["is_reported"]]
+    worse = max(row["better_seen_nats"] for row in table.values() if row["is_reported"])
+    print(f"\n{sum(inside)} of {len(inside)} intervals hold the long AIS; none is more than {worse:.2f} nats worse")
+
+
+if __name__ == "__main__":
+    define_flags()
+    app.run(main)
