@@ -49,7 +49,12 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     """Define this script's flags."""
     fv = flag_values
     flags.DEFINE_string("data_dir", None, "Folder with the files of MNIST; none for small digits.", flag_values=fv)
-    flags.DEFINE_list("networks", ["28x80x1", "14x120x2", "14x64x4"], "Side x hidden x votes.", flag_values=fv)
+    flags.DEFINE_list(
+        "networks",
+        ["28x80x0", "14x304x0", "14x152x2", "14x64x5"],
+        "Side x hidden x votes; 0 votes: the most probable weights.",
+        flag_values=fv,
+    )
     flags.DEFINE_integer("epochs", 10, "Passes over the training images.", 1, flag_values=fv)
     flags.DEFINE_list("sides", ["28", "14"], "Sides of images for logistic regression.", flag_values=fv)
     flags.DEFINE_integer("threads", 1, "CPU threads.", 0, flag_values=fv)
@@ -109,7 +114,7 @@ def measure_network(images: Images, hidden: int, votes: int, epochs: int) -> dic
         raise AssertionError("C gives other labels")
     posterior = network.predict_probabilistic(coding.transform(images.X_test))
     return {
-        "what": f"{votes} x {'-'.join(map(str, sizes))}, ebp.export_c",
+        "what": f"{max(1, votes)} x {'-'.join(map(str, sizes))}, ebp.export_c",
         "flash_bytes": flash,
         "ram_bytes": ram,
         "error": 100 * float(np.mean(expected != images.y_test)),
@@ -122,7 +127,7 @@ def measure_network(images: Images, hidden: int, votes: int, epochs: int) -> dic
 
 def measure_regression(images: Images) -> list[dict[str, Any]]:
     start = time.monotonic()
-    model = LogisticRegression(max_iter=100, tol=1e-2).fit(images.X / 255.0, images.y)
+    model = LogisticRegression(max_iter=200).fit(images.X / 255.0, images.y)
     seconds, rows = time.monotonic() - start, []
     W, b, size = model.coef_, model.intercept_, model.coef_.size
     scale = np.abs(W).max(axis=1, keepdims=True) / 127

@@ -34,6 +34,7 @@ Inputs = Literal["int8", "uint8", "int16", "float32", "float64"]
 
 _TYPES = {"int8": "int8_t", "uint8": "uint8_t", "int16": "int16_t", "float32": "float", "float64": "double"}
 _SHIFT = 40
+_MAX_CODED = 2**22
 _INT32_MAX = 2**31 - 1
 
 _SOURCE = """\
@@ -54,9 +55,9 @@ static int32_t input_of(const {type} *x, {index} i)
 {declaration}
 {{
     const uint8_t *w = weights;
-    const int32_t *t = numbers;
+    const {number} *t = numbers;
     uint8_t bits[2][{num_bytes}];
-    {counter} votes[{num_classes}];
+    uint8_t votes[{num_classes}];
     uint8_t n, l, k;
     {index} i, o;
     for (k = 0; k < {num_classes}; k++)
@@ -81,7 +82,7 @@ static int32_t input_of(const {type} *x, {index} i)
                 to[o >> 3] = plus;
             }}
             if (l == {last})
-                votes[{winner}]++;
+                votes[best]++;
         }}
     }}
     for (k = 1, n = 0; k < {num_classes}; k++)
@@ -148,9 +149,11 @@ def _source(net: PackedNetwork, inputs: str, name: str) -> str:
     words: dict[str, Any] = {"last": last, "num_classes": num_classes}
     index = "uint16_t" if max(sizes) < 2**16 - 8 else "uint32_t"
     coded, coding = _coding(net, inputs)
+    numbers = np.concatenate(list(_numbers(net)))
+    number = "int16_t" if np.abs(numbers).max() < 2**15 else "int32_t"
     constants = [
         _array("uint8_t", "weights", np.concatenate([_weights(layer) for part in net.networks for layer in part])),
-        _array("int32_t", "numbers", np.concatenate(list(_numbers(net)))),
+        _array(number, "numbers", numbers),
         _array(index, "sizes", sizes),
         *coded,
     ]
@@ -171,12 +174,11 @@ def _source(net: PackedNetwork, inputs: str, name: str) -> str:
         index=index,
         coding=coding,
         num_bytes=max(-(-size // 8) for size in sizes[1:]),
-        counter="uint8_t",
+        number=number,
         num_networks=net.num_networks,
         num_layers=len(sizes) - 1,
         starting="\n            int64_t largest = INT64_MIN;" if num_outputs > 1 else "",
         deciding=(_MANY if num_outputs > 1 else _ONE).format(**words),
-        winner="best",
         beats=">" if num_outputs > 1 else ">=",
     )
 
@@ -269,10 +271,13 @@ def _integer_coding(
     a, b = np.zeros(len(pairs), np.int64), np.zeros(len(pairs), np.int64)
     for number, (m, f) in enumerate(pairs):
         unit = 2.0 ** (net.fraction_bits or 0) if kind != "raw" else 1.0
-        expected = np.rint((values - m) * (f / unit) * unit) if kind != "raw" else values * f
-        a[number], b[number] = _exact(f), _exact(-m * f) + 2 ** (_SHIFT - 1)
+        expected = np.rint((values - m) * (f / unit) * unit)
         largest[number] = int(np.abs(expected).max())
-        if largest[number] >= 2**22 or not np.array_equal((a[number] * values + b[number]) >> _SHIFT, expected):
+        is_right = largest[number] < _MAX_CODED
+        if is_right:  # then products with a are below 2^63
+            a[number], b[number] = _exact(f), _exact(-m * f) + 2 ** (_SHIFT - 1)
+            is_right = np.array_equal((a[number] * values + b[number]) >> _SHIFT, expected)
+        if not is_right:
             column = int(np.flatnonzero(where == number)[0])
             raise ValueError(
                 f"inputs={inputs!r} cannot be coded by whole numbers in column {column}; give inputs='float32'."
@@ -306,7 +311,7 @@ def _exact(value: float) -> int:
 
 def _array(kind: str, name: str, values: Any) -> str:
     """A constant array, and its size in bytes as a comment."""
-    size = {"uint8_t": 1, "uint16_t": 2, "int32_t": 4, "uint32_t": 4, "int64_t": 8}[kind]
+    size = {"uint8_t": 1, "int16_t": 2, "uint16_t": 2, "int32_t": 4, "uint32_t": 4, "int64_t": 8}[kind]
     form = "INT64_C({})" if kind == "int64_t" else "{}"
     return _lines(kind, name, [form.format(int(value)) for value in values], size)
 
