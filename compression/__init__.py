@@ -5,15 +5,18 @@ from .base import BayesianLayer, StdCap, bayesian_layers, kl_divergence, predict
 from .callbacks import KLWarmup, ShrinkDuringTraining, set_kl_weight
 from .carry import carry_optimizer
 from .classification import Examples, error_percent
+from .container import load_bcz, save_bcz
 from .convert import compress
 from .cutting import Kept, compose
+from .fitting import fit
 from .layers import Conv2DGHS, Conv2DGNJ, Conv2DSVD, DenseGHS, DenseGNJ, DenseSVD
 from .networks import Size, size_of
-from .pack import PackConfig, Packed, PackedNetwork, pack
+from .pack import PackConfig, Packed, PackedNetwork, pack_files
 from .recipe import Recipe
 from .schedule import RecipeConfig
 from .select_inputs import SelectInputs
 from .shrink import Shrunk, shrink, shrink_bayesian, shrink_details, slice_bayesian
+from .single_file import PackedFile, load, pack
 from .thresholds import apply_masks, automatic_threshold, checked_thresholds, masks, switched_off, thresholds_of
 
 __all__ = [
@@ -29,6 +32,7 @@ __all__ = [
     "Kept",
     "PackConfig",
     "Packed",
+    "PackedFile",
     "PackedNetwork",
     "Recipe",
     "RecipeConfig",
@@ -45,12 +49,17 @@ __all__ = [
     "compose",
     "compress",
     "error_percent",
+    "fit",
     "kl_divergence",
+    "load",
+    "load_bcz",
     "masks",
     "networks",
     "pack",
+    "pack_files",
     "predict_samples",
     "report",
+    "save_bcz",
     "seed_noise",
     "set_kl_weight",
     "shrink",

@@ -1,7 +1,9 @@
 """Keras callbacks: warm-up of the KL and physical shrinking during training."""
 
+from __future__ import annotations
+
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
@@ -28,23 +30,25 @@ def set_kl_weight(model: keras.Model, weight: float) -> None:
 
 
 class KLWarmup(keras.callbacks.Callback):
-    """Raises the weight of the KL linearly from 0 to 1 over the first `epochs` epochs (Sec. 5, "warm-up").
+    """Raises the weight of the KL linearly from 0 to `weight` over the first `epochs` epochs (Sec. 5, "warm-up").
 
     The weight is a function of epoch and batch only, so a run that is resumed with `initial_epoch` has the same ones.
 
     :param epochs: length of the warm-up, may be a fraction; 0 for none. The paper has 100 of 200.
+    :param weight: after the warm-up; 1 is the variational bound.
     """
 
-    def __init__(self, epochs: float) -> None:
+    def __init__(self, epochs: float, weight: float = 1.0) -> None:
         super().__init__()
-        if not (math.isfinite(epochs) and epochs >= 0.0):
-            raise ValueError(f"epochs must be 0 or more, got {epochs}.")
-        self.epochs = epochs
+        for name, value in (("epochs", epochs), ("weight", weight)):
+            if not (math.isfinite(value) and value >= 0.0):
+                raise ValueError(f"{name} must be 0 or more, got {value}.")
+        self.epochs, self.weight = epochs, weight
         self._epoch = 0
 
     def weight_at(self, epoch: float) -> float:
-        """Weight of the KL after `epoch` epochs, a number between 0 and 1."""
-        return 1.0 if epoch >= self.epochs else epoch / self.epochs
+        """Weight of the KL after `epoch` epochs, a number between 0 and `weight`."""
+        return self.weight if epoch >= self.epochs else self.weight * epoch / self.epochs
 
     def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
         """For Keras: set the weight of the epoch."""
@@ -72,11 +76,17 @@ class ShrinkDuringTraining(keras.callbacks.Callback):
     :param start: first epoch (counted from 1) after which to shrink.
     :param every: epochs between looks.
     :param min_saving: shrink if at least this fraction of the weights goes; each shrinking traces the model anew.
-    :param thresholds: as in :func:`compression.thresholds.masks`.
+    :param thresholds: as in :func:`compression.thresholds.masks`, or a function of the model that returns them, such as
+        one that calls `checked_thresholds`.
     """
 
     def __init__(
-        self, *, start: int = 1, every: int = 1, min_saving: float = 0.1, thresholds: Thresholds = None
+        self,
+        *,
+        start: int = 1,
+        every: int = 1,
+        min_saving: float = 0.1,
+        thresholds: Thresholds | Callable[[keras.Model], Thresholds] = None,
     ) -> None:
         super().__init__()
         if start < 1 or every < 1 or not 0.0 <= min_saving < 1.0:
@@ -96,7 +106,8 @@ class ShrinkDuringTraining(keras.callbacks.Callback):
         done = epoch + 1
         if done < self.start or (done - self.start) % self.every:
             return
-        smaller, kept = shrink_bayesian(self.model, self.thresholds)
+        thresholds = self.thresholds(self.model) if callable(self.thresholds) else self.thresholds
+        smaller, kept = shrink_bayesian(self.model, thresholds)
         if smaller.count_params() <= (1.0 - self.min_saving) * self.model.count_params():
             self._next = smaller, kept
             self.model.stop_training = True

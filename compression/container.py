@@ -34,7 +34,7 @@ import struct
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -42,19 +42,32 @@ from numpy.typing import ArrayLike, NDArray
 
 from compression.chain import walk
 from compression.files import atomic_path
-from compression.kernel_coding import Kernel, Raw, Reader, kernel_bytes, leb, read_kernel
-from compression.select_inputs import SelectInputs
-from compression.supported import ACTIVATIONS, DROPOUT, STORED, activation_name, problem
+from compression.kernel_coding import SCHEMES, Kernel, Raw, Reader, kernel_bytes, leb, read_kernel
+from compression.layer_coding import RADIX, layer_bytes, read_layer
+from compression.supported import DROPOUT, STORED, problem
 
-__all__ = ["FORMAT_VERSION", "Kernel", "Raw", "chain", "kernels_of", "kinds", "load_bcz", "save_bcz", "with_kernels"]
+__all__ = [
+    "FORMAT_VERSION",
+    "MAX_WEIGHTS",
+    "Contents",
+    "Kernel",
+    "Raw",
+    "StoredLayer",
+    "bcz_bytes",
+    "chain",
+    "kernels_of",
+    "kinds",
+    "load_bcz",
+    "read_bcz",
+    "save_bcz",
+    "with_kernels",
+]
 
 FORMAT_VERSION = 2
 MAX_WEIGHTS = 2**27
 """Weights that `load_bcz` makes room for unless it is told otherwise: 0.5 GiB."""
 
 _MAGIC = b"\x89BCZ"
-_RADIX = {1: 11, 2: 32}  # numbers of activations that a code could have, by version
-_PADDINGS = ("valid", "same")
 _SHAPED = (keras.layers.Dense, keras.layers.Conv2D)
 _MAX_AXES, _MAX_LAYERS = 8, 4096
 
@@ -118,6 +131,20 @@ def save_bcz(
     :return: size of the file in bytes.
     :raises ValueError: if the network cannot be held (see :func:`chain`), numbers or shapes differ, or a value is NaN.
     """
+    content = bcz_bytes(model, kernels, biases=biases, entropy_coded=entropy_coded)
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(content)
+    return len(content)
+
+
+def bcz_bytes(
+    model: keras.Model,
+    kernels: Sequence[Kernel] | None = None,
+    *,
+    biases: str = "float32",
+    entropy_coded: bool = True,
+) -> bytes:
+    """What :func:`save_bcz` writes."""
     layers = chain(model)
     shaped = [layer for layer in layers if isinstance(layer, _SHAPED)]
     codes: Sequence[Kernel] = [Raw(kernel) for kernel in kernels_of(model)] if kernels is None else kernels
@@ -128,15 +155,43 @@ def save_bcz(
     sizes = [int(size or 0) for size in model.inputs[0].shape[1:]]
     out += leb(len(sizes)) + b"".join(map(leb, sizes)) + leb(len(layers))
     for layer in layers:
-        out += _layer_bytes(layer)
+        out += layer_bytes(layer)
     for layer, code in zip(shaped, codes, strict=True):
         out += kernel_bytes(code, entropy_coded)
         if layer.use_bias:
             out += _rounded_bias(layer, biases).astype(f"<{_BIASES[out[0]]}").tobytes()
-    content = _MAGIC + bytes([FORMAT_VERSION]) + struct.pack("<I", zlib.crc32(out)) + bytes(out)
-    with atomic_path(path) as temporary:
-        temporary.write_bytes(content)
-    return len(content)
+    return _MAGIC + bytes([FORMAT_VERSION]) + struct.pack("<I", zlib.crc32(out)) + bytes(out)
+
+
+class StoredLayer(NamedTuple):
+    """The weights of one layer in a file.
+
+    :ivar kind: of the layer. :ivar shape: of its kernel. :ivar coding: one of `compression.kernel_coding.SCHEMES`.
+    :ivar bytes: of kernel and bias in the file. :ivar kernel: float32. :ivar bias: float32, or None.
+    """
+
+    kind: str
+    shape: tuple[int, ...]
+    coding: str
+    bytes: int
+    kernel: NDArray[np.float32]
+    bias: NDArray[np.float32] | None
+
+
+class Contents(NamedTuple):
+    """What is in a file.
+
+    :ivar version: of the format. :ivar bytes: of the file. :ivar biases: their type in the file.
+    :ivar input_shape: without the axis of examples; None for a size that is open.
+    :ivar layers: all layers, without weights. :ivar weights: of the Dense and Conv2D layers, in order.
+    """
+
+    version: int
+    bytes: int
+    biases: str
+    input_shape: tuple[int | None, ...]
+    layers: list[keras.Layer]
+    weights: list[StoredLayer]
 
 
 def load_bcz(path: str | os.PathLike[str], *, max_weights: int = MAX_WEIGHTS) -> keras.Model:
@@ -149,24 +204,36 @@ def load_bcz(path: str | os.PathLike[str], *, max_weights: int = MAX_WEIGHTS) ->
         weights.
     :raises OSError: if there is no such file.
     """
+    found = read_bcz(path, max_weights=max_weights)
+    try:
+        return _built(found)
+    except (ValueError, TypeError) as error:
+        raise _impossible(path, error) from error
+
+
+def read_bcz(path: str | os.PathLike[str], *, max_weights: int = MAX_WEIGHTS) -> Contents:
+    """What is in a file, without making a network of it. Parameters and errors as for `load_bcz`."""
     content = Path(path).read_bytes()
     if content[: len(_MAGIC)] != _MAGIC:
         raise ValueError(f"{path} is not a .bcz file: it starts with {content[:4]!r}, not with {_MAGIC!r}.")
     if len(content) < 9:
         raise ValueError(f"{path} is truncated: it has {len(content)} bytes, too few for a header; get it again.")
-    if content[4] not in _RADIX:
+    version = content[4]
+    if version not in RADIX:
         raise ValueError(
-            f"{path} has version {content[4]} of the format, and this program reads version {FORMAT_VERSION} and "
+            f"{path} has version {version} of the format, and this program reads version {FORMAT_VERSION} and "
             "earlier ones; use the program that wrote it."
         )
     if struct.unpack("<I", content[5:9])[0] != zlib.crc32(content[9:]):
         raise ValueError(f"{path} is truncated or damaged: its checksum does not match; get it again.")
-    reader = Reader(content[9:])
     try:
-        model = _read_model(reader, _RADIX[content[4]], max_weights)
+        return _parsed(Reader(content[9:]), version, max_weights, len(content))
     except (ValueError, IndexError, TypeError, KeyError, OverflowError, struct.error) as error:
-        raise ValueError(f"{path} has a matching checksum but impossible content ({error}); write it again.") from error
-    return model
+        raise _impossible(path, error) from error
+
+
+def _impossible(path: str | os.PathLike[str], error: Exception) -> ValueError:
+    return ValueError(f"{path} has a matching checksum but impossible content ({error}); write it again.")
 
 
 # Layers
@@ -218,94 +285,14 @@ def _check_layer(layer: keras.Layer) -> None:
         raise ValueError(f"layer {layer.name!r} {found}.")
 
 
-def _pair_and_flags(sizes: Sequence[int], *flags: tuple[int, int]) -> bytes:
-    """Sizes, then one number of mixed radix: (value, how many there are) each, the first lowest."""
-    number, base = 0, 1
-    for value, count in flags:
-        number, base = number + base * int(value), base * count
-    return b"".join(leb(size) for size in sizes) + leb(number)
-
-
-def _layer_bytes(layer: keras.Layer) -> bytes:
-    kind, radix = bytes([STORED.index(type(layer))]), _RADIX[FORMAT_VERSION]
-    code = ACTIVATIONS.index(activation_name(layer) or "linear")
-    if isinstance(layer, keras.layers.Dense):
-        return kind + _pair_and_flags([layer.units], (code, radix), (layer.use_bias, 2))
-    if isinstance(layer, keras.layers.Conv2D):
-        sizes, padding = [layer.filters, *layer.kernel_size, *layer.strides], _PADDINGS.index(layer.padding)
-        return kind + _pair_and_flags(sizes, (code, radix), (layer.use_bias, 2), (padding, 2))
-    if isinstance(layer, keras.layers.MaxPooling2D | keras.layers.AveragePooling2D):
-        return kind + _pair_and_flags([*layer.pool_size, *layer.strides], (_PADDINGS.index(layer.padding), 2))
-    if isinstance(layer, keras.layers.Activation):
-        return kind + leb(code)
-    if isinstance(layer, SelectInputs):
-        is_kept = np.zeros(int(layer.input.shape[-1]), np.uint8)
-        is_kept[np.asarray(layer.indices)] = 1
-        if not np.array_equal(np.flatnonzero(is_kept), layer.indices):
-            raise ValueError(f"indices of layer {layer.name!r} must increase; a file holds which inputs are kept.")
-        return kind + np.packbits(is_kept).tobytes()
-    numbers = _numbers(layer)
-    if numbers == _PLAIN_RELU and isinstance(layer, keras.layers.ReLU):
-        return kind
-    kind = bytes([_RELU_WITH_NUMBERS]) if isinstance(layer, keras.layers.ReLU) else kind
-    return kind + b"".join(struct.pack("<d", value) for value in numbers)
-
-
-def _read_layer(reader: Reader, num_inputs: int, radix: int) -> keras.Layer:
-    code = reader.take(1)[0]
-    kind = keras.layers.ReLU if code == _RELU_WITH_NUMBERS else STORED[code]
-    if kind is keras.layers.Dense:
-        units = reader.integer()
-        code, use_bias = reader.digits(radix, 2)
-        return keras.layers.Dense(units, activation=ACTIVATIONS[code], use_bias=bool(use_bias))
-    if kind is keras.layers.Conv2D:
-        filters, *sizes = (reader.integer() for _ in range(5))
-        code, use_bias, padding = reader.digits(radix, 2, 2)
-        return keras.layers.Conv2D(
-            filters,
-            tuple(sizes[:2]),
-            strides=tuple(sizes[2:]),
-            padding=_PADDINGS[padding],
-            activation=ACTIVATIONS[code],
-            use_bias=bool(use_bias),
-        )
-    if kind in (keras.layers.MaxPooling2D, keras.layers.AveragePooling2D):
-        sizes = [reader.integer() for _ in range(4)]
-        (padding,) = reader.digits(2)
-        return kind(tuple(sizes[:2]), strides=tuple(sizes[2:]), padding=_PADDINGS[padding])
-    if kind is keras.layers.Activation:
-        return kind(ACTIVATIONS[reader.integer()])
-    if kind is SelectInputs:
-        mask = np.frombuffer(reader.take(-(-num_inputs // 8)), np.uint8)
-        return kind(np.flatnonzero(np.unpackbits(mask)[:num_inputs]).tolist())
-    names = () if code == STORED.index(keras.layers.ReLU) else _NUMBERS.get(kind, ())
-    values = {name: float(reader.array("f8", 1)[0]) for name in names}
-    return kind(**{name: None if value == np.inf else value for name, value in values.items()})
-
-
-_NUMBERS: dict[type, tuple[str, ...]] = {
-    keras.layers.ReLU: ("max_value", "negative_slope", "threshold"),
-    keras.layers.LeakyReLU: ("negative_slope",),
-    keras.layers.ELU: ("alpha",),
-}
-_PLAIN_RELU = (np.inf, 0.0, 0.0)
-_RELU_WITH_NUMBERS = 13
-
-
-def _numbers(layer: keras.Layer) -> tuple[float, ...]:
-    """Settings of an elementwise layer; a maximum that is not there is infinite."""
-    values = (getattr(layer, name) for name in _NUMBERS.get(type(layer), ()))
-    return tuple(np.inf if value is None else float(value) for value in values)
-
-
-def _read_model(reader: Reader, radix: int, max_weights: int) -> keras.Model:
-    """Layers, then weights, then room for them: a size that the file cannot fill is refused before."""
+def _parsed(reader: Reader, version: int, max_weights: int, num_bytes: int) -> Contents:
+    """Layers, then weights: a size that the file cannot fill is refused before there is room for it."""
     bias_type = _BIASES[reader.take(1)[0]]
     axes = reader.at_most(_MAX_AXES, "axes")
     shape = input_shape = tuple(reader.integer() or None for _ in range(axes))
     layers, shapes, left = [], [], max_weights
     for _ in range(reader.at_most(_MAX_LAYERS, "layers")):
-        layer = _read_layer(reader, int(shape[-1] or 0), radix)
+        layer = read_layer(reader, int(shape[-1] or 0), RADIX[version])
         if isinstance(layer, _SHAPED):
             shapes.append(_kernel_shape(layer, shape))
             left -= math.prod(shapes[-1]) + shapes[-1][-1]
@@ -315,11 +302,14 @@ def _read_model(reader: Reader, radix: int, max_weights: int) -> keras.Model:
         shape = tuple(layer.compute_output_shape((None, *shape)))[1:]
     weights = []
     for layer, kernel_shape in zip((layer for layer in layers if isinstance(layer, _SHAPED)), shapes, strict=True):
-        weights.append([read_kernel(reader, kernel_shape)])
-        if layer.use_bias:
-            weights[-1].append(reader.array(bias_type, kernel_shape[-1]).astype(np.float32))
+        start = reader.position
+        coding = SCHEMES.get(reader.peek(), "unknown")
+        kernel = read_kernel(reader, kernel_shape)
+        bias = reader.array(bias_type, kernel_shape[-1]).astype(np.float32) if layer.use_bias else None
+        size = reader.position - start
+        weights.append(StoredLayer(type(layer).__name__, kernel_shape, coding, size, kernel, bias))
     reader.finish()
-    return _built(input_shape, layers, weights)
+    return Contents(version, num_bytes, {"f4": "float32", "f2": "float16"}[bias_type], input_shape, layers, weights)
 
 
 def _kernel_shape(layer: keras.Layer, input_shape: tuple[int | None, ...]) -> tuple[int, ...]:
@@ -329,18 +319,16 @@ def _kernel_shape(layer: keras.Layer, input_shape: tuple[int | None, ...]) -> tu
     return (*(() if is_dense else layer.kernel_size), input_shape[-1], layer.units if is_dense else layer.filters)
 
 
-def _built(
-    input_shape: tuple[int | None, ...], layers: Sequence[keras.Layer], weights: Sequence[Sequence[np.ndarray]]
-) -> keras.Model:
+def _built(found: Contents) -> keras.Model:
     """The network, without drawing initial weights that would be overwritten."""
-    x = inputs = keras.Input(input_shape)
-    values = iter(weights)
-    for layer in layers:
+    x = inputs = keras.Input(found.input_shape)
+    weights = iter(found.weights)
+    for layer in found.layers:
         if not isinstance(layer, _SHAPED):
             x = layer(x)
             continue
         initializer, layer.kernel_initializer = layer.kernel_initializer, keras.initializers.Zeros()
         x = layer(x)
-        layer.kernel_initializer = initializer
-        layer.set_weights(next(values))
+        layer.kernel_initializer, stored = initializer, next(weights)
+        layer.set_weights([stored.kernel] if stored.bias is None else [stored.kernel, stored.bias])
     return keras.Model(inputs, x)

@@ -1,5 +1,6 @@
 """A trained Keras model in Bayesian form, to be trained on and pruned (Sec. 5: VGG starts from pretrained means)."""
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +13,8 @@ from .layers import Conv2DGHS, Conv2DGNJ, Conv2DSVD, DenseGHS, DenseGNJ, DenseSV
 from .supported import DROPOUT
 
 __all__ = ["compress"]
+
+LOG = logging.getLogger(__name__)
 
 _LAYERS: dict[str, tuple[type, type]] = {
     "gnj": (DenseGNJ, Conv2DGNJ),
@@ -37,8 +40,13 @@ def compress(
         small = shrink(bayesian)
 
     Dense and Conv2D layers become Bayesian ones of the same name, whose posterior means are the weights. Batch
-    normalisation is folded into the layer before it (its moving statistics; dropout is removed). Activations, pooling
-    and Flatten are copied. `model` is not changed.
+    normalisation is folded into the layer before it (its moving statistics); dropout and noise of all kinds are
+    removed; regularisers, constraints and mixed precision are left out, with a warning. Activations, pooling and
+    Flatten are copied. `model` is not changed.
+
+    The loss is taken for the mean negative log-likelihood in nats of an example. That holds for cross-entropies. A mean
+    squared error would be one for targets whose noise has variance 1/2: give it with the weight of the KL,
+    `KLWarmup(epochs, weight=2 * variance)`, or call `compression.fit`, which learns it.
 
     :param model: built Sequential or single-path functional model.
     :param num_train: number of training examples.
@@ -46,6 +54,8 @@ def compress(
     :param std_cap: largest standard deviation of the weights, for all layers or by name; see `BayesianLayer`.
     :param seed: of the noise; each layer gets a stream of its own.
     :param settings: further arguments of the layers, such as `kl`, `scale_speed`, `initial_log_std` or `tau0`.
+        `scale_speed` multiplies the steps of Adam and its relatives; steps of plain gradients it multiplies twice, so
+        with SGD take its root.
     :return: an uncompiled Sequential.
     :raises ValueError: if the model is not one chain of supported layers (naming the layer), `prior` is unknown, or an
         argument is out of range.
@@ -59,6 +69,7 @@ def compress(
     caps = std_cap if isinstance(std_cap, Mapping) else {layer.name: std_cap for layer in weighted}
     if unknown := sorted(set(caps) - {layer.name for layer in weighted}):
         raise ValueError(f"std_cap names {unknown}; the layers with weights are {[layer.name for layer in weighted]}.")
+    _warn_of_what_is_lost(weighted)
     folded = _folded_weights(links)
     layers = [keras.Input(links[0].input_shape[1:], dtype=model.inputs[0].dtype)]
     for index, (layer, _) in enumerate(links):
@@ -87,6 +98,16 @@ def compress(
         result.get_layer(name).kernel_mean.assign(kernel)
         result.get_layer(name).bias.assign(bias)
     return result
+
+
+def _warn_of_what_is_lost(weighted: list[keras.layers.Layer]) -> None:
+    for kind in ("regularizer", "constraint"):
+        names = [f"{part}_{kind}" for part in ("kernel", "bias", "activity")]
+        if lost := [layer.name for layer in weighted if any(getattr(layer, name, None) for name in names)]:
+            LOG.warning("the %ss of the layers %s are left out: the prior takes their place.", kind, ", ".join(lost))
+    if low := [layer for layer in weighted if layer.compute_dtype != layer.variable_dtype]:
+        shown = ", ".join(layer.name for layer in low)
+        LOG.warning("the layers %s compute in %s; Bayesian ones do in float32.", shown, low[0].compute_dtype)
 
 
 def _folded_weights(links: list[Link]) -> dict[str, tuple[np.ndarray, np.ndarray]]:

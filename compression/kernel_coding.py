@@ -10,8 +10,18 @@ from compression import entropy_coding
 from compression.bits import FixedPoint
 from compression.codebook import Codebook
 
-__all__ = ["Kernel", "Raw", "Reader", "kernel_bytes", "leb", "read_kernel"]
+__all__ = ["MAX_BITS", "SCHEMES", "Kernel", "Raw", "Reader", "kernel_bytes", "leb", "read_kernel"]
 
+
+SCHEMES = {
+    0: "float32",
+    1: "fixed point",
+    2: "codebook",
+    3: "codebook, Huffman",
+    4: "fixed point, arithmetic",
+    5: "codebook, arithmetic",
+}
+"""Codings of a kernel by their first byte."""
 
 _BLOCK = 1 << 16
 MAX_BITS = 31
@@ -133,6 +143,15 @@ class Reader:
             raise ValueError(f"{count - len(part)} bytes are missing at the end")
         self._position += count
         return part
+
+    @property
+    def position(self) -> int:
+        """Bytes that were taken."""
+        return self._position
+
+    def peek(self) -> int:
+        """The next byte, which stays; -1 at the end."""
+        return self._content[self._position] if self._position < len(self._content) else -1
 
     def integer(self) -> int:
         """The next number that :func:`leb` wrote."""

@@ -1,6 +1,6 @@
 """From a Bayesian network to files: prune, shrink, round, write, read again; and the error of each stage.
 
-    packed = pack(model, parts, PackConfig(), "files")
+    packed = pack_files(model, parts, PackConfig(), "files")
     print(packed.networks["search"].test_percent, packed.networks["search"].bytes)
 
 Thresholds, bits and codebooks are chosen on the part "valid"; "test" is looked at once for each network that is
@@ -30,7 +30,7 @@ from .seeds import named_seed
 from .shrink import shrink_details
 from .thresholds import Thresholds, switched_off, thresholds_of
 
-__all__ = ["PackConfig", "Packed", "PackedNetwork", "pack", "rounding_error", "tuned_codebooks"]
+__all__ = ["PackConfig", "Packed", "PackedNetwork", "pack_files", "rounding_error", "tuned_codebooks"]
 
 _SHAPED = (keras.layers.Dense, keras.layers.Conv2D)
 
@@ -85,7 +85,7 @@ class PackedNetwork(NamedTuple):
 
 
 class Packed(NamedTuple):
-    """What :func:`pack` found, of the L Dense and Conv2D layers in order where there is one for each.
+    """What :func:`pack_files` found, of the L Dense and Conv2D layers in order where there is one for each.
 
     :ivar networks: "masked", "shrunk", "rule", "search" if that was wanted, and "book K".
     :ivar model: the plain network that is left, in float32.
@@ -116,7 +116,7 @@ class Packed(NamedTuple):
         return {name: [code.bits for code in codes] for name, codes in self.codes.items()}
 
 
-def pack(
+def pack_files(
     model: keras.Model,
     parts: Parts,
     config: PackConfig,

@@ -28,7 +28,7 @@ from .classification import Parts, check_network, error_percent, parts_of
 from .convert import compress
 from .files import atomic_path
 from .networks import size_of
-from .pack import PackConfig, Packed, pack
+from .pack import PackConfig, Packed, pack_files
 from .schedule import RecipeConfig, kl_weight_at, learning_rate_at
 from .seeds import named_seed
 from .shrink import shrink_bayesian
@@ -150,9 +150,9 @@ class Recipe:
     def pack(self, config: PackConfig, folder: str | os.PathLike[str]) -> Packed:
         """What was trained as files in `folder`, with its checked thresholds, compared with the network that was given.
 
-        :raises ValueError: as :func:`compression.pack`.
+        :raises ValueError: as :func:`compression.pack_files`.
         """
-        return pack(
+        return pack_files(
             self.model,
             self.parts,
             config,

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from compression import entropy_coding
+from compression.__main__ import main
 from compression.bits import fixed_point
 from compression.chain import chain as compressible
 from compression.codebook import codebook, nearest
@@ -21,6 +22,7 @@ from compression.container import (
     kernels_of,
     kinds,
     load_bcz,
+    read_bcz,
     save_bcz,
     with_kernels,
 )
@@ -243,6 +245,26 @@ def test_impossible_content_with_a_matching_checksum_is_refused(
     body = content[9:]
     for wrong in (body + b"\0", body[:-1], body[:3], b"\7" + body[1:], body[:5] + b"\xff" + body[6:]):
         refused(tmp_path, signed(wrong), "impossible content")
+
+
+def test_what_is_in_a_file(tmp_path: Path, lenet: keras.Model, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "n.bcz"
+    size = save_bcz(path, lenet, [fixed_point(w, 7) if i else codebook(w, 16) for i, w in enumerate(kernels_of(lenet))])
+    found = read_bcz(path)
+    assert found.input_shape == (28, 28, 1)
+    assert [stored.shape for stored in found.weights] == [kernel.shape for kernel in kernels_of(lenet)]
+    assert found.weights[0].coding.startswith("codebook")
+    assert found.weights[1].coding.startswith("fixed point")
+    assert size - 100 < sum(stored.bytes for stored in found.weights) < size == found.bytes
+    assert main(["info", str(path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("inputs (28, 28, 1): Conv2D MaxPooling2D")
+    assert [line.split()[0] for line in lines[1:]] == ["layer", "Conv2D", "Conv2D", "Dense", "Dense", "file"]
+    assert f"{lenet.count_params():,}" in lines[-1]
+    assert f"{4 * lenet.count_params() / size:.1f}" in lines[-1]
+    (tmp_path / "bad.bcz").write_bytes(b"PK")
+    assert main(["info", str(tmp_path / "bad.bcz")]) == 2
+    assert "bcz: error:" in capsys.readouterr().err
 
 
 def test_a_failed_write_leaves_the_old_file(

@@ -153,3 +153,24 @@ def test_wrong_arguments_are_refused() -> None:
     model.layers[1].kernel.assign(np.full(model.layers[1].kernel.shape, np.nan))
     with pytest.raises(ValueError, match=f"weights of the layer {model.layers[1].name} are not finite"):
         bc.compress(model, num_train=10)
+
+
+def test_what_is_left_out_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    layers = keras.layers
+    model = keras.Sequential(
+        [
+            keras.Input((4,)),
+            layers.GaussianNoise(0.1),
+            layers.Dense(3, kernel_regularizer="l2", name="decayed"),
+            layers.GaussianDropout(0.2),
+            layers.Dense(3, kernel_constraint=keras.constraints.MaxNorm(2), name="bounded"),
+            layers.AlphaDropout(0.1),
+            layers.Dense(2, dtype="mixed_bfloat16", name="short"),
+        ]
+    )
+    bayesian = bc.compress(model, num_train=10)
+    assert [type(layer) for layer in bayesian.layers] == 3 * [bc.DenseGNJ]
+    assert "regularizers of the layers decayed are left out" in caplog.text
+    assert "constraints of the layers bounded are left out" in caplog.text
+    assert "the layers short" in caplog.text
+    assert "compute in bfloat16" in caplog.text

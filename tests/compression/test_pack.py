@@ -15,7 +15,7 @@ from compression import bits
 from compression.classification import parts_of
 from compression.container import kernels_of, load_bcz
 from compression.networks import Size
-from compression.pack import PackConfig, Packed, pack, rounding_error, tuned_codebooks
+from compression.pack import PackConfig, Packed, pack_files, rounding_error, tuned_codebooks
 from tests.compression.networks import quantiles, randomise
 from tests.compression.oracles import log_softmax, masked_outputs, network_outputs, percent_wrong
 
@@ -53,7 +53,7 @@ def thresholds(model: keras.Model) -> dict[str, float]:
 def packed(model: keras.Model, parts: dict, thresholds: dict, tmp_path_factory: pytest.TempPathFactory) -> Packed:
     folder = tmp_path_factory.mktemp("packed") / "files"
     before = [np.array(variable) for variable in model.variables]
-    found = pack(model, parts, PackConfig(tolerance=5.0, codebooks=(8, 3)), folder, thresholds=thresholds)
+    found = pack_files(model, parts, PackConfig(tolerance=5.0, codebooks=(8, 3)), folder, thresholds=thresholds)
     for variable, value in zip(model.variables, before, strict=True):
         np.testing.assert_array_equal(variable, value)  # masks, too
     return found
@@ -154,13 +154,13 @@ def test_the_search_stays_within_the_tolerance_on_valid(packed: Packed, parts: d
 def test_a_search_that_may_add_any_error_leaves_no_significant_bits(
     model: keras.Model, parts: dict, tmp_path: Path
 ) -> None:
-    found = pack(model, parts, PackConfig(tolerance=100.0, codebooks=()), tmp_path, thresholds=math.inf)
+    found = pack_files(model, parts, PackConfig(tolerance=100.0, codebooks=()), tmp_path, thresholds=math.inf)
     assert [code.significant for code in found.codes["search"]] == [0, 0]
 
 
 def test_original_size_and_automatic_thresholds(model: keras.Model, parts: dict, tmp_path: Path) -> None:
     config = PackConfig(bits="rule", codebooks=())
-    found = pack(model, parts, config, tmp_path, original=Size(1000, 2000))
+    found = pack_files(model, parts, config, tmp_path, original=Size(1000, 2000))
     assert list(found.networks) == ["masked", "shrunk", "rule"]
     assert found.thresholds == bc.thresholds_of(model, "auto")
     assert found.chosen == "rule"
@@ -172,7 +172,7 @@ def test_original_size_and_automatic_thresholds(model: keras.Model, parts: dict,
 def test_single_weights_are_counted_with_their_places(parts: dict, tmp_path: Path) -> None:
     """In the CSC format: 32 bits more for each weight, and for each column and one more."""
     model = bayesian("svd")
-    found = pack(model, parts, PackConfig(bits="rule", codebooks=()), tmp_path, thresholds=quantiles(model, 0.5))
+    found = pack_files(model, parts, PackConfig(bits="rule", codebooks=()), tmp_path, thresholds=quantiles(model, 0.5))
     kernels = kernels_of(found.model)
     nonzero = [int(np.count_nonzero(kernel)) for kernel in kernels]
     assert list(found.kept_weights) == nonzero
@@ -194,7 +194,7 @@ def test_a_file_that_does_not_give_back_the_network_is_an_error(
 
     monkeypatch.setattr(MODULE, "load_bcz", damaged)
     with pytest.raises(AssertionError, match=r"shrunk\.bcz does not give back the network"):
-        pack(model, parts, PackConfig(), tmp_path, thresholds=math.inf)
+        pack_files(model, parts, PackConfig(), tmp_path, thresholds=math.inf)
 
 
 # Codebooks
@@ -240,7 +240,7 @@ def test_tuning_goes_by_the_settings(
 
     monkeypatch.setattr(MODULE, "tuned_codebooks", spy)
     config = PackConfig(bits="rule", codebooks=(5, 2), tune_steps=7)
-    pack(bayesian(), parts, config, tmp_path, thresholds=math.inf, batch_size=11, learning_rate=0.02, seed=3)
+    pack_files(bayesian(), parts, config, tmp_path, thresholds=math.inf, batch_size=11, learning_rate=0.02, seed=3)
     settings = {"steps": 7, "batch_size": 11, "learning_rate": pytest.approx(0.002), "seed": 3}
     assert called == [(5, SIZES["train"], settings), (2, SIZES["train"], settings)]
 
@@ -287,4 +287,4 @@ def test_networks_that_no_file_can_hold_are_refused_before_training() -> None:
 
 def test_a_layer_that_is_pruned_to_nothing_is_refused(model: keras.Model, parts: dict, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="the layer first is pruned to nothing"):
-        pack(model, parts, PackConfig(), tmp_path, thresholds=-math.inf)
+        pack_files(model, parts, PackConfig(), tmp_path, thresholds=-math.inf)

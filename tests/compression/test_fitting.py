@@ -1,0 +1,166 @@
+"""A trained model made small in one call, and written in one: losses, data, choices, refusals."""
+
+import logging
+import math
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import compression as bc
+from compression.fitting import LearntNoise, _likelihood
+
+N, D = 160, 6
+
+
+@pytest.fixture
+def data(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """The target is a function of one of the inputs."""
+    X = rng.normal(size=(N, D)).astype(np.float32)
+    return X, (np.tanh(2 * X[:, :1]) + 0.1 * rng.normal(size=(N, 1))).astype(np.float32)
+
+
+def trained(X: np.ndarray, Y: np.ndarray, loss: Any = "mse", outputs: int = 1) -> keras.Model:
+    he = [keras.initializers.HeNormal(seed=seed) for seed in (0, 1)]
+    layers = [
+        keras.layers.Dense(12, "tanh", kernel_initializer=he[0]),
+        keras.layers.Dense(outputs, kernel_initializer=he[1]),
+    ]
+    model = keras.Sequential([keras.Input((D,)), *layers])
+    model.compile(keras.optimizers.Adam(0.02), loss)
+    model.fit(X, Y, epochs=40, batch_size=N, verbose=0, shuffle=False)
+    return model
+
+
+def small_of(model: keras.Model, X: np.ndarray, Y: np.ndarray, **options: Any) -> keras.Model:
+    settings = {"epochs": 40, "batch_size": 40, "optimizer": keras.optimizers.Adam(0.02), "scale_speed": 16.0}
+    return bc.fit(model, X, Y, **{"loss": "mse", "validation_data": (X[:40], Y[:40]), **settings, **options})
+
+
+def error(model: keras.Model, X: np.ndarray, Y: np.ndarray) -> float:
+    return float(np.mean((np.asarray(model(X)) - Y) ** 2))
+
+
+def test_a_regression_gets_small_and_stays_good(
+    data: tuple[np.ndarray, np.ndarray], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    X, Y = data
+    model = trained(X, Y)
+    before = [w.copy() for w in model.get_weights()]
+    with caplog.at_level(logging.INFO, "compression.fitting"):
+        small = small_of(model, X, Y, kl_weight=1.0, metrics=["mae"])
+    for now, then in zip(model.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(now, then)
+    assert type(small.layers[-1]) is keras.layers.Dense
+    assert small.count_params() < 0.5 * model.count_params()
+    assert f"{small.count_params()} of {model.count_params()} parameters are left" in caplog.text
+    assert error(small, X, Y) < error(model, X, Y) + 0.01
+    assert set(small.evaluate(X, Y, verbose=0, return_dict=True)) == {"loss", "mae"}
+
+    packed = bc.pack(small, tmp_path / "n.bcz", validate=lambda m: error(m, X, Y), max_rise=1e-3, original=model)
+    loaded = bc.load(tmp_path / "n.bcz")
+    assert packed.error == error(loaded, X, Y) <= packed.error_before + 1e-3
+    assert packed.bytes == (tmp_path / "n.bcz").stat().st_size
+    assert packed.file_rate == 4 * model.count_params() / packed.bytes > 4
+
+
+def test_codebooks_and_fixed_points_compete(data: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
+    """Weights of four values that no short fixed-point number has; and small integers, of which there are many."""
+    X, Y = data
+    model = trained(X, Y)
+    few = [
+        np.take([-0.7123, 0.1234, 0.3217, 0.9871], np.arange(w.size).reshape(w.shape) % 4) for w in model.get_weights()
+    ]
+    many = [np.arange(w.size).reshape(w.shape) / 4.0 - 3 for w in model.get_weights()]
+    for weights, coding in ((few, "codebooks"), (many, "fixed point")):
+        model.set_weights([weights[0], 0 * weights[1], weights[2], 0 * weights[3]])
+        reference = np.asarray(model(X))
+        packed = bc.pack(
+            model, tmp_path / "n.bcz", validate=lambda m, r=reference: float(np.abs(m(X) - r).max()), max_rise=0.05
+        )
+        assert packed.coding == coding
+        assert packed.error <= 0.05
+    assert packed.rates.pruning == 1.0
+
+
+@pytest.mark.parametrize("kind", ["lambda", "cross-entropy", "dataset"])
+def test_losses_and_data_of_all_kinds(kind: str, data: tuple[np.ndarray, np.ndarray]) -> None:
+    X, Y = data
+    labels = (X[:, 0] > 0).astype(np.int32)
+    losses: dict[str, Any] = {
+        "lambda": lambda y, f: tf.reduce_mean(tf.square(y - f), axis=-1),
+        "cross-entropy": keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        "dataset": "mse",
+    }
+    targets = labels if kind == "cross-entropy" else Y
+    model = trained(X, targets, losses[kind], 2 if kind == "cross-entropy" else 1)
+    common = {"loss": losses[kind], "epochs": 4, "last_epochs": 2, "optimizer": "adam"}
+    seen: list[int] = []
+    common["callbacks"] = [keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: seen.append(epoch))]
+    if kind == "dataset":
+        batches = tf.data.Dataset.from_tensor_slices((X, targets)).batch(40)
+        small = bc.fit(model, batches, validation_data=batches, **common)
+    else:
+        small = bc.fit(model, X, targets, **common)
+    assert seen == [0, 1, 2, 3, 0, 1]
+    assert np.all(np.isfinite(small(X)))
+    assert small.optimizer is not None
+
+
+def test_the_last_phase_does_not_make_it_worse(data: tuple[np.ndarray, np.ndarray]) -> None:
+    """Where it ruins the network, the weights from before come back."""
+
+    class Ruin(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            if type(self.model.layers[-1]) is keras.layers.Dense:
+                self.model.layers[-1].bias.assign([100.0])
+
+    X, Y = data
+    model = trained(X, Y)
+    ruined = small_of(model, X, Y, epochs=4, last_epochs=3, callbacks=[Ruin()])
+    assert abs(float(ruined.layers[-1].bias[0])) < 10
+    assert error(ruined, X, Y) < 2 * error(model, X, Y)
+
+
+def test_weights_of_the_kl() -> None:
+    """KL / N goes with the negative log-likelihood of an example, in nats, over what makes the loss of it."""
+    assert _likelihood("sparse_categorical_crossentropy", (None, 10)) == (1, None, 1.0)
+    assert _likelihood(keras.losses.CategoricalCrossentropy(), (None, 7, 7, 10)).terms == 49
+    assert _likelihood("binary_crossentropy", (None, 64)).terms == 64
+    assert _likelihood("mse", (None, 3)) == (3, "noise_variance", 0.5)
+    assert _likelihood("mae", (None, 3)) == (3, "noise_width", 1.0)
+    assert _likelihood(lambda y, f: f, (None, 3)) == (1, None, 1.0)
+    mse = LearntNoise(10, _likelihood("mse", (None, 3)), 0.3, weight=0.5)
+    assert mse.weight_at(10) == pytest.approx(0.5 * 2 * 0.3 / 3)
+    assert mse.weight_at(5) == pytest.approx(0.5 * mse.weight_at(10))
+    mse.on_epoch_end(1, {"noise_variance": 0.2})
+    mse.on_epoch_end(2, {"noise_variance": math.nan})
+    assert mse.weight_at(10) == pytest.approx(0.5 * 2 * 0.2 / 3)
+    mae = LearntNoise(0, _likelihood("mae", (None, 3)), 0.3, weight=1.0)
+    assert mae.weight_at(0) == pytest.approx(0.3 / 3)
+
+
+def test_wrong_arguments_are_refused(data: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
+    X, Y = data
+    model = trained(X, Y)
+    batches = tf.data.Dataset.from_tensor_slices((X, Y)).batch(40)
+    for arguments, options, message in (
+        ((batches,), {}, "validation_data must be given with a Dataset"),
+        ((batches.repeat(),), {"validation_data": (X, Y)}, "Dataset that ends"),
+        ((X, Y[:5]), {}, r"equally many examples, at least 2, got \(160, 6\) and \(5, 1\)"),
+        ((X,), {}, "equally many examples"),
+        ((X, Y), {"validation_split": 1.0}, "validation_split must be between 0 and 1, got 1.0"),
+        ((X, Y), {"validation_data": (X, Y[:3])}, "validation_data must have equally many"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            bc.fit(model, *arguments, loss="mse", **options)
+    inputs = keras.Input((D,))
+    with pytest.raises(ValueError, match="merges 2 inputs"):
+        bc.fit(keras.Model(inputs, keras.layers.Add()([inputs, keras.layers.Dense(D)(inputs)])), X, Y, loss="mse")
+    for options, message in (({"max_rise": -1.0}, "max_rise"), ({"validate": lambda m: math.nan}, "finite number")):
+        with pytest.raises(ValueError, match=message):
+            bc.pack(model, tmp_path / "n.bcz", **{"validate": lambda m: 0.0, **options})
+    assert not (tmp_path / "n.bcz").exists()
