@@ -18,12 +18,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import numpy as np
 import scipy.stats
 from absl import app, flags
+from threadpoolctl import threadpool_limits
 
 from ebp import EBPRegressor
 
@@ -39,6 +39,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_list("models", ["relu", "sign"], f"Some of {', '.join(MODELS)}.", flag_values=fv)
     flags.DEFINE_integer("splits", 20, "The first splits of each set; protein has 5.", 1, flag_values=fv)
     flags.DEFINE_integer("epochs", 40, "Passes over the training rows.", 1, flag_values=fv)
+    flags.DEFINE_integer("threads", 1, "CPU threads of NumPy.", 1, flag_values=fv)
     flags.DEFINE_string("output", None, "Write each split's numbers to this file, a JSON line each.", flag_values=fv)
 
 
@@ -79,6 +80,7 @@ def main(argv: list[str]) -> None:
     """Fit, and print a table."""
     del argv
     options, lines = flags.FLAGS, []
+    threadpool_limits(options.threads)
     for name, model in itertools.product(options.sets, options.models):
         if name not in SETS or model not in MODELS:
             raise app.UsageError(f"--sets are some of {', '.join(SETS)} and --models of {', '.join(MODELS)}.")
@@ -97,7 +99,9 @@ def main(argv: list[str]) -> None:
             error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else float("nan")
             cells.append(f"{key} {values.mean():.4f} ± {error:.4f}")
         print(f"{name:9} {model:12} {len(found):2} splits  " + "  ".join(cells), flush=True)
-    print(f"{platform.processor() or platform.machine()}, Python {platform.python_version()}, one thread")
+    print(
+        f"{platform.processor() or platform.machine()}, Python {platform.python_version()}, {options.threads} threads"
+    )
 
 
 if __name__ == "__main__":

@@ -78,6 +78,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_list("datasets", list(DATASETS), "Data sets.", flag_values=fv)
     flags.DEFINE_list("models", list(MODELS), f"Some of {', '.join(MODELS)}.", flag_values=fv)
     flags.DEFINE_integer("max_folds", 8, "Folds of the eight to use.", 1, flag_values=fv)
+    flags.DEFINE_integer("threads", 1, "CPU threads; 0 lets TensorFlow choose.", 0, flag_values=fv)
     flags.DEFINE_string("output", None, "Write each fold's numbers to this file, a JSON line each.", flag_values=fv)
 
 
@@ -96,8 +97,8 @@ def main(argv: list[str]) -> None:
     """Fit, and print a table."""
     del argv
     warnings.simplefilter("ignore", FutureWarning)
-    apply_threads(1)
     options, lines = flags.FLAGS, []
+    apply_threads(options.threads)
     for name in options.datasets:
         data = views.load(views.Source(dataset=name, data_dir=options.data_dir), "text", split=None)
         X, y = data.parts["all"].X.astype(np.float64).tocsr(), data.parts["all"].Y[:, 0].astype(int)
@@ -115,7 +116,9 @@ def main(argv: list[str]) -> None:
             print(f"{name:20} {model:17} {len(found)} folds  " + "  ".join(cells), flush=True)
             if options.output:
                 Path(options.output).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    print(f"{platform.processor() or platform.machine()}, Python {platform.python_version()}, one thread")
+    print(
+        f"{platform.processor() or platform.machine()}, Python {platform.python_version()}, {options.threads} threads"
+    )
 
 
 if __name__ == "__main__":
