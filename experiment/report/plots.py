@@ -32,7 +32,7 @@ __all__ = [
 
 _MAX_POINTS = 2_000
 _MAX_INTERVALS = 200
-_MAX_LEGEND = 10
+_MAX_LEGEND = 8
 _MAX_NAMED_CLASSES = 30
 _FEW_POINTS = 30  # which are marked
 _UNITS = {"nats": "nats", "bits": "bits", "percent": "%", "seconds": "seconds", "rmse": "units of the target"}
@@ -90,16 +90,15 @@ def lines(
     panels: Mapping[str, Mapping[str, tuple[Any, ...]]],
     *,
     xlabel: str,
-    ylabel: str | Sequence[str] = "",
+    ylabel: str | Mapping[str, str] = "",
 ) -> None:
     """One panel for each title, with labelled lines; where there are few points they are marked.
 
     :param panels: title of a panel -> label of a line -> its points: a `Line`, or a tuple with the fields of one.
-    :param ylabel: of all panels, or one for each.
+    :param ylabel: of all panels, or title of a panel -> its own.
     """
     figure, axes = _figure(len(panels))
-    ylabels = [ylabel] * len(panels) if isinstance(ylabel, str) else ylabel
-    for panel, label_of_y, (title, content) in zip(axes, ylabels, panels.items(), strict=True):
+    for panel, (title, content) in zip(axes, panels.items(), strict=True):
         for label, points in content.items():
             line = Line(*points)
             x, y = np.asarray(line.x, float), np.asarray(line.y, float)
@@ -111,7 +110,7 @@ def lines(
             if line.spread is not None:
                 half = np.asarray(line.spread, float)
                 panel.fill_between(x, y - half, y + half, alpha=0.2, color=drawn.get_color(), linewidth=0)
-        panel.set(title=title, xlabel=xlabel, ylabel=label_of_y)
+        panel.set(title=title, xlabel=xlabel, ylabel=ylabel if isinstance(ylabel, str) else ylabel.get(title, ""))
         if len(content) <= _MAX_LEGEND:
             is_short = sum(len(Line(*points).x) for points in content.values()) < _MAX_POINTS
             panel.legend(loc="best" if is_short else "lower right", fontsize="small")
@@ -150,6 +149,7 @@ def histograms(path: str | os.PathLike[str], panels: Mapping[str, Histogram], *,
         for number, (label, position) in enumerate(marks.items(), start=1):
             axis.axvline(position, color=f"C{number}", label=label)
         axis.set(title=title, xlabel=xlabel, ylabel="count")
+        axis.yaxis.get_major_locator().set_params(integer=True)
         if marks:
             axis.legend(fontsize=7)
     _save(figure, path)
@@ -213,12 +213,12 @@ def predicted_vs_true(
     figure, panels = _figure(Y.shape[1], size=5.0)
     for p, panel in enumerate(panels):
         y, m = Y[rows, p], mean[rows, p]
-        panel.plot(y, m, ".", markersize=3, alpha=0.5)
+        panel.plot(y, m, ".", markersize=4, zorder=3)
         bars = np.maximum(np.stack([mean[few, p] - lower[few, p], upper[few, p] - mean[few, p]]), 0.0)
         label = interval if len(few) == len(Y) else f"{interval}, {len(few)} of the rows"
-        panel.errorbar(Y[few, p], mean[few, p], yerr=bars, fmt="none", ecolor="C0", elinewidth=0.7, label=label)
+        panel.errorbar(Y[few, p], mean[few, p], yerr=bars, fmt="none", ecolor="0.7", elinewidth=1, label=label)
         ends = [min(y.min(), m.min()), max(y.max(), m.max())]
-        panel.plot(ends, ends, color="black", linewidth=1, zorder=3)
+        panel.plot(ends, ends, color="black", linewidth=1, zorder=4)
         is_inside = np.mean((Y[:, p] >= lower[:, p]) & (Y[:, p] <= upper[:, p]))
         title = f"{names[p]}: {100 * is_inside:.0f}% of {len(Y)} test rows inside"
         panel.set(xlabel="true", ylabel="predicted", title=title)

@@ -17,10 +17,11 @@ from tensorboard.plugins.scalar.summary_v2 import scalar_pb
 from experiment.files import atomic_path, jsonable, make_folder, read_jsonl, sync_folder
 from experiment.report.images import tiled
 from experiment.run.folder import RunDir
+from experiment.run.progress import headline
 
 __all__ = ["EVENTS", "Shown", "Writer", "pixels", "preformatted"]
 
-HEADLINE = ("test", "train", "valid")
+HEADLINE = ("headline", "test", "train", "valid")
 EVENTS = "events.out.tfevents.*"
 
 
@@ -38,10 +39,10 @@ class Writer:
             writer.scalars(100, {"train/elbo_nats": -1.3, "valid/nll_nats": 1.2})
 
     gives the line `{"step": 100, "train/elbo_nats": -1.3, "valid/nll_nats": 1.2}`. NaN and infinite values are null in
-    the file and themselves in TensorBoard, where tags other than test/, train/ and valid/ begin with "~", so that they
-    come after these. A line survives the end of the process when the call returns, and a power failure after
-    :meth:`sync`. Write the scalars of a step and call `sync` before you save its checkpoint: what is later than the
-    restored checkpoint is dropped and written again.
+    the file and themselves in TensorBoard, where the main scalar of each part comes first once more, as headline/, and
+    tags other than test/, train/ and valid/ begin with "~", so that they come last. A line survives the end of the
+    process when the call returns, and a power failure after :meth:`sync`. Write the scalars of a step and call `sync`
+    before you save its checkpoint: what is later than the restored checkpoint is dropped and written again.
     """
 
     def __init__(self, run: RunDir, *, resume_step: int | None) -> None:
@@ -91,7 +92,7 @@ class Writer:
         values = {tag: _number(tag, value) for tag, value in scalars.items()}
         self._file.write(json.dumps(jsonable({"step": int(step), **values}), allow_nan=False) + "\n")
         self._file.flush()
-        self.rates(step, values)
+        self.rates(step, _with_headline(values))
 
     def rates(self, step: int, scalars: Mapping[str, float]) -> None:
         """Scalars for TensorBoard alone: what another run of the same flags would not repeat, such as speed."""
@@ -134,6 +135,10 @@ class Writer:
             self.histogram(step, tag, values)
         for tag, images in shown.images.items():
             self.image(step, tag, tiled(images))
+
+
+def _with_headline(scalars: Mapping[str, float]) -> dict[str, float]:
+    return {**scalars, **{f"headline/{tag}": value for tag, value in headline(scalars).items()}}
 
 
 def _shown_tag(tag: str) -> str:
@@ -216,7 +221,8 @@ def _mend(run: RunDir, kept: set[tuple[str, int]]) -> None:
     lost = []
     for line in read_jsonl(run.scalars_file) if run.scalars_file.exists() else []:
         step = line.pop("step")
-        values = {_shown_tag(tag): value for tag, value in line.items() if value is not None}
+        known = {tag: value for tag, value in line.items() if value is not None}
+        values = {_shown_tag(tag): value for tag, value in _with_headline(known).items()}
         lost += [(step, tag, value) for tag, value in values.items() if (tag, step) not in kept]
     if not lost:
         return
@@ -231,9 +237,10 @@ def _mend(run: RunDir, kept: set[tuple[str, int]]) -> None:
     for path in paths:
         if path != mended:
             path.unlink()
+    count = sum(not tag.startswith("headline/") for _, tag, _ in lost)
     logging.warning(
         "TensorBoard's files in %s were damaged: %d scalars are written again from %s; images and histograms after the "
-        "damage are lost.", run.tensorboard_dir, len(lost), run.scalars_file,
+        "damage are lost.", run.tensorboard_dir, count, run.scalars_file,
     )  # fmt: skip
 
 

@@ -186,7 +186,14 @@ def test_what_tensorboard_shows_of_a_run(tmp_path: Path) -> None:
     versions = found["versions"][0][1].item().decode()
     assert f"    tensorflow {tf.__version__}\n" in versions
     assert versions.startswith(f"    python {platform.python_version()}\n")
-    assert {tag for tag in found if not tag.startswith("~")} == {"flags", "versions", "train/loss", "valid/distance"}
+    assert {tag for tag in found if not tag.startswith("~")} == {
+        "flags",
+        "versions",
+        "headline/train/loss",
+        "headline/valid/distance",
+        "train/loss",
+        "valid/distance",
+    }
     final = tensors(tmp_path / "run" / "tensorboard" / "run" / "final")
     assert set(final) == {"~final/test/distance", "report"}
 

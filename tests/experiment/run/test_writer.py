@@ -31,13 +31,13 @@ def lines(run: RunDir) -> list[dict[str, Any]]:
 
 
 def events(run: RunDir) -> list[tuple[int, str, Any]]:
-    """(step, tag, array) in the event files, oldest file first."""
+    """(step, tag, array) in the event files, oldest file first; what is shown once more as a headline is left out."""
     found = []
     for path in sorted(run.tensorboard_dir.glob("events.out.tfevents.*")):
         for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
             event = tf.compat.v1.Event.FromString(record)
             found += [(event.step, value.tag, tf.make_ndarray(value.tensor)) for value in event.summary.value]
-    return found
+    return [each for each in found if not each[1].startswith("headline/")]
 
 
 def scalars(run: RunDir) -> dict[tuple[int, str], float]:
@@ -247,7 +247,8 @@ def logged(run: RunDir, *, parts: int = 1) -> dict[str, list[tuple[int, float]]]
                     writer.image(step, "filters", np.full([2, 2], 255, np.uint8))
                     writer.histogram(step, "weights", np.arange(step))
     loss = [(step, float(np.float32(1.0 / step))) for step in range(1, NUM_STEPS + 1)]
-    return {"train/loss": loss, "~rate": [(step, 2.0 * step) for step, _ in loss]}
+    rate = [(step, 2.0 * step) for step, _ in loss]
+    return {"headline/train/loss": [*loss], "train/loss": loss, "~rate": rate}
 
 
 def file_with_step(run: RunDir, step: int) -> Path:
@@ -296,7 +297,8 @@ def test_a_damaged_event_file_is_mended(
     with Writer(run, resume_step=NUM_STEPS) as writer:
         writer.scalars(NUM_STEPS + 1, {"train/loss": 0.5})
     assert run.scalars_file.read_bytes()[: len(content)] == content
-    expected["train/loss"].append((NUM_STEPS + 1, 0.5))
+    for tag in ("train/loss", "headline/train/loss"):
+        expected[tag].append((NUM_STEPS + 1, 0.5))
     found = shown(run.tensorboard_dir)
     found.pop("~speed/steps_per_second", None)  # lost: it is in no other file
     assert found == expected
@@ -349,7 +351,7 @@ def test_a_process_killed_while_it_mended_leaves_nothing_twice(tmp_path: Path, w
 
 
 def test_headline_scalars_come_first(tmp_path: Path) -> None:
-    """TensorBoard sorts tags: test/, train/ and valid/ come before anything else, whatever its name."""
+    """TensorBoard sorts tags: the main ones, test/, train/ and valid/ come first, whatever the names of the others."""
     run, names = (
         RunDir(tmp_path),
         ["a/b", "Z/size", "layer_1/variance", "test/nll_nats", "train/loss", "valid/nll_nats"],
@@ -358,8 +360,9 @@ def test_headline_scalars_come_first(tmp_path: Path) -> None:
         writer.scalars(1, dict.fromkeys([*names, "zeta/z", "0/step"], 1.0))
         writer.rates(1, {"speed/steps_per_second": 1.0})
     in_order = sorted(shown(run.tensorboard_dir))
-    assert in_order[:3] == ["test/nll_nats", "train/loss", "valid/nll_nats"]
-    assert set(in_order[3:]) == {
+    assert in_order[:2] == ["headline/train/loss", "headline/valid/nll_nats"]
+    assert in_order[2:5] == ["test/nll_nats", "train/loss", "valid/nll_nats"]
+    assert set(in_order[5:]) == {
         "~a/b",
         "~Z/size",
         "~layer_1/variance",
