@@ -9,6 +9,7 @@ from .comparison import ComparisonConfig as ComparisonConfig
 from .export import export_checked as export_checked
 from .export import export_network as export_network
 from .export import export_packed as export_packed
+from .gaussian_classifier import EBPGaussianClassifier as EBPGaussianClassifier
 from .heads import RegressionHead as RegressionHead
 from .heads import SignHead as SignHead
 from .heads import SoftmaxHead as SoftmaxHead
