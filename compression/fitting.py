@@ -21,7 +21,7 @@ import tensorflow as tf
 from .callbacks import KLWarmup, ShrinkDuringTraining
 from .chain import chain
 from .convert import compress
-from .shrink import shrink
+from .shrink import NothingLeftError, shrink
 from .thresholds import Thresholds, checked_thresholds
 
 __all__ = ["fit"]
@@ -29,6 +29,9 @@ __all__ = ["fit"]
 LOG = logging.getLogger(__name__)
 STEPS = 8_000
 """Steps of the Bayesian phase if its epochs are not given; half as many of the last phase."""
+
+KL_WEIGHTS = (1.0, 0.3, 0.1, 0.03)
+"""Weights of the KL to try, one after the other."""
 
 _ROWS = 1024
 _CHUNKS = 50
@@ -95,7 +98,7 @@ def fit(
     last_epochs: int | None = None,
     callbacks: Sequence[keras.callbacks.Callback] = (),
     prior: str = "gnj",
-    kl_weight: float = 0.1,
+    kl_weight: float | Sequence[float] = KL_WEIGHTS,
     seed: int = 0,
     verbose: Any = 0,
     **settings: Any,
@@ -116,47 +119,73 @@ def fit(
     :param epochs: of the Bayesian phase; enough for 8,000 steps if not given, and at least 20.
     :param last_epochs: of the last phase; half as many if not given; 0 for none.
     :param callbacks: for `keras.Model.fit` in both phases.
-    :param prior: see `compress`. :param kl_weight: 1 is the variational bound; less keeps more.
+    :param prior: see `compress`.
+    :param kl_weight: 1 is the variational bound; less keeps more. Of several weights the first is taken with which the
+        validation loss rises by less than half a standard error; if there is none, that of the lowest validation loss.
     :param seed: of the noise. Set Keras' seed for the order of the examples: `keras.utils.set_random_seed`.
     :param verbose: for `keras.Model.fit`.
     :param settings: of the Bayesian layers, such as `scale_speed`.
     :return: the plain model, compiled with loss and metrics. Write it with `pack`.
-    :raises ValueError: if the model cannot be compressed, or there are no validation data.
+    :raises ValueError: if the model cannot be compressed, there are no validation data, or nothing is left.
     """
     chain(model, also=(keras.layers.BatchNormalization,))
     data = _examples(x, y, validation_data, validation_split, batch_size)
     steps = max(1, math.ceil(data.num_train / batch_size))
     epochs = min(max(20, math.ceil(STEPS / steps)), 500) if epochs is None else epochs
     last_epochs = epochs // 2 if last_epochs is None else last_epochs
+    weights = [kl_weight] if isinstance(kl_weight, float | int) else list(kl_weight)
+    if not weights:
+        raise ValueError("kl_weight must be a number or several, got none.")
     likelihood = _likelihood(loss, model.output_shape)
     loss_of = _loss_of(loss, data.valid)
+    before = loss_of(model)
+    most = float(np.mean(before)) + 0.5 * _standard_error(before)
     rate = keras.optimizers.get(optimizer)
     speed = math.sqrt(8.0) if isinstance(rate, keras.optimizers.SGD) else 8.0  # which acts twice on a plain gradient
     options = {"scale_speed": speed, "initial_log_std": -6.0, **settings}
-    bayesian = compress(model, num_train=data.num_train, prior=prior, seed=seed, **options)
     noise = _errors(model, data.valid, likelihood) if likelihood.noise else 1.0
 
     def checked(network: keras.Model) -> Thresholds:
-        spread = float(np.std(loss_of(network), ddof=1)) / math.sqrt(_num_chunks(data.valid))
-        return checked_thresholds(network, lambda n: float(np.mean(loss_of(n))), tolerance=_TOLERANCE * spread)
+        tolerance = _TOLERANCE * _standard_error(loss_of(network))
+        return checked_thresholds(network, lambda n: float(np.mean(loss_of(n))), tolerance=tolerance)
 
-    _compile(bayesian, rate, loss, metrics, likelihood)
-    warmup = LearntNoise(0.3 * epochs, likelihood, noise, kl_weight)
-    every = max(1, epochs // 10)
-    shrinking = ShrinkDuringTraining(start=math.ceil(0.4 * epochs), every=every, thresholds=checked)
-    bayesian, _ = shrinking.fit(
-        bayesian, **data.train, epochs=epochs, verbose=verbose, callbacks=[*callbacks, warmup, _Falling(epochs)]
-    )
-    small = shrink(bayesian, checked(bayesian))
-    _compile(small, rate, loss, metrics, None)
-    LOG.info("%d of %d parameters are left", small.count_params(), model.count_params())
-    if last_epochs:
-        best = _Best(loss_of)
-        small.fit(
-            **data.train, epochs=last_epochs, verbose=verbose, callbacks=[*callbacks, _Falling(last_epochs), best]
+    def made_small(weight: float) -> keras.Model:
+        bayesian = compress(model, num_train=data.num_train, prior=prior, seed=seed, **options)
+        _compile(bayesian, rate, loss, metrics, likelihood)
+        warmup = LearntNoise(0.3 * epochs, likelihood, noise, weight)
+        every = max(1, epochs // 10)
+        shrinking = ShrinkDuringTraining(start=math.ceil(0.4 * epochs), every=every, thresholds=checked)
+        bayesian, _ = shrinking.fit(
+            bayesian, **data.train, epochs=epochs, verbose=verbose, callbacks=[*callbacks, warmup, _Falling(epochs)]
         )
-        best.restore(small)
-    return small
+        small = shrink(bayesian, checked(bayesian))
+        _compile(small, rate, loss, metrics, None)
+        if last_epochs:
+            best = _Best(loss_of)
+            last = [*callbacks, _Falling(last_epochs), best]
+            small.fit(**data.train, epochs=last_epochs, verbose=verbose, callbacks=last)
+            best.restore(small)
+        return small
+
+    found: list[tuple[float, keras.Model]] = []
+    for weight in weights:
+        try:
+            small = made_small(weight)
+        except NothingLeftError as error:
+            LOG.info("KL of weight %g: %s", weight, error)
+            continue
+        found.append((float(np.mean(loss_of(small))), small))
+        LOG.info(
+            "KL of weight %g: %d of %d parameters are left, validation loss %.6g (before %.6g)",
+            *(weight, small.count_params(), model.count_params(), found[-1][0], float(np.mean(before))),
+        )
+        if found[-1][0] <= most:
+            return small
+    if not found:
+        raise NothingLeftError(
+            f"with kl_weight {', '.join(f'{weight:g}' for weight in weights)} a layer is pruned to nothing; give less."
+        )
+    return min(found, key=lambda pair: pair[0])[1]
 
 
 class _Falling(keras.callbacks.Callback):
@@ -273,6 +302,11 @@ def _loss_of(loss: Any, valid: tuple[np.ndarray, np.ndarray]) -> Callable[[keras
         return np.array([float(tf.reduce_mean(of(Y[part], tf.gather(outputs, part)))) for part in rows])
 
     return values
+
+
+def _standard_error(values: np.ndarray) -> float:
+    """Of the mean of a loss, from its values on parts of the data."""
+    return float(np.std(values, ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else 0.0
 
 
 def _errors(model: keras.Model, valid: tuple[np.ndarray, np.ndarray], likelihood: Likelihood) -> float:

@@ -27,7 +27,11 @@ from .select_inputs import SelectInputs
 from .supported import DROPOUT, ELEMENTWISE
 from .thresholds import Thresholds, masks
 
-__all__ = ["Shrunk", "shrink", "shrink_bayesian", "shrink_details", "slice_bayesian"]
+__all__ = ["NothingLeftError", "Shrunk", "shrink", "shrink_bayesian", "shrink_details", "slice_bayesian"]
+
+
+class NothingLeftError(ValueError):
+    """A layer is pruned to nothing."""
 
 
 class Shrunk(NamedTuple):
@@ -148,7 +152,7 @@ def _plan(links: Sequence[Link], found: Mapping[str, np.ndarray]) -> _Plan:
     weighted = [link.layer for link in links if is_weighted(link.layer)]
     for layer in weighted:
         if layer.name in found and not np.any(found[layer.name]):
-            raise ValueError(
+            raise NothingLeftError(
                 f"the layer {layer.name} is pruned to nothing: all {found[layer.name].size} groups are at or above the "
                 f"threshold. Raise its threshold, or train longer with a smaller weight of the KL."
             )
@@ -235,7 +239,7 @@ def _kept(links: Sequence[Link], flow: _Flow) -> dict[str, Kept]:
             outputs = varies.outputs if needed is None else varies.outputs & needed
             needed = varies.inputs & _used(flow.kernels[layer.name], outputs)
             if not needed.any():
-                raise ValueError(
+                raise NothingLeftError(
                     f"the layer {layer.name} is pruned to nothing: no weight is left between an input that varies and "
                     f"an output in use. Raise the thresholds of this layer and its neighbours."
                 )

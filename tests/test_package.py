@@ -102,7 +102,7 @@ def test_each_script_is_a_command(distributions: Distributions) -> None:
     lines = distributions.metadata("entry_points.txt").splitlines()
     targets = [line.partition(" = ")[2] for line in lines if " = " in line]
     scripts = {path.stem: path for path in (ROOT / "scripts").glob("*.py")}
-    assert sorted(targets) == sorted(f"{SCRIPTS}.{name}:command" for name in scripts)
+    assert sorted(targets) == sorted(["compression.__main__:main", *(f"{SCRIPTS}.{name}:command" for name in scripts)])
     assert "gpflow-deep-train = gpflow_deep_scripts.train_dgp:command" in lines
     for path in scripts.values():
         assigned = [node for node in ast.parse(path.read_text("utf-8")).body if isinstance(node, ast.Assign)]

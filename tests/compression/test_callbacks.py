@@ -43,6 +43,7 @@ def test_warmup_is_linear_in_batches(rng: np.random.Generator) -> None:
     model.fit(x, y, batch_size=4, epochs=2, initial_epoch=1, verbose=0, callbacks=[bc.KLWarmup(2), resumed])
     assert resumed.seen == weights.seen[3:6]
     assert bc.KLWarmup(0).weight_at(0) == 1.0
+    assert [bc.KLWarmup(4, 0.2).weight_at(epoch) for epoch in (0, 2, 9)] == pytest.approx([0, 0.1, 0.2])
 
 
 def test_fit_that_shrinks(rng: np.random.Generator) -> None:

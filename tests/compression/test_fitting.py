@@ -56,7 +56,7 @@ def test_a_regression_gets_small_and_stays_good(
         np.testing.assert_array_equal(now, then)
     assert type(small.layers[-1]) is keras.layers.Dense
     assert small.count_params() < 0.5 * model.count_params()
-    assert f"{small.count_params()} of {model.count_params()} parameters are left" in caplog.text
+    assert f"KL of weight 1: {small.count_params()} of {model.count_params()} parameters are left" in caplog.text
     assert error(small, X, Y) < error(model, X, Y) + 0.01
     assert set(small.evaluate(X, Y, verbose=0, return_dict=True)) == {"loss", "mae"}
 
@@ -86,6 +86,18 @@ def test_codebooks_and_fixed_points_compete(data: tuple[np.ndarray, np.ndarray],
     assert packed.rates.pruning == 1.0
 
 
+def test_the_largest_weight_that_does_no_harm(
+    data: tuple[np.ndarray, np.ndarray], caplog: pytest.LogCaptureFixture
+) -> None:
+    X, Y = data
+    model = trained(X, Y)
+    with caplog.at_level(logging.INFO, "compression.fitting"):
+        small_of(model, X, Y, kl_weight=(300.0, 0.1, 0.01), epochs=20)
+    assert [record.args[0] for record in caplog.records if "KL of weight" in record.message] == [300.0, 0.1]
+    with pytest.raises(ValueError, match="kl_weight must be a number or several"):
+        bc.fit(model, X, Y, loss="mse", kl_weight=())
+
+
 @pytest.mark.parametrize("kind", ["lambda", "cross-entropy", "dataset"])
 def test_losses_and_data_of_all_kinds(kind: str, data: tuple[np.ndarray, np.ndarray]) -> None:
     X, Y = data
@@ -97,7 +109,7 @@ def test_losses_and_data_of_all_kinds(kind: str, data: tuple[np.ndarray, np.ndar
     }
     targets = labels if kind == "cross-entropy" else Y
     model = trained(X, targets, losses[kind], 2 if kind == "cross-entropy" else 1)
-    common = {"loss": losses[kind], "epochs": 4, "last_epochs": 2, "optimizer": "adam"}
+    common = {"loss": losses[kind], "epochs": 4, "last_epochs": 2, "kl_weight": 1.0}
     seen: list[int] = []
     common["callbacks"] = [keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: seen.append(epoch))]
     if kind == "dataset":
@@ -120,7 +132,7 @@ def test_the_last_phase_does_not_make_it_worse(data: tuple[np.ndarray, np.ndarra
 
     X, Y = data
     model = trained(X, Y)
-    ruined = small_of(model, X, Y, epochs=4, last_epochs=3, callbacks=[Ruin()])
+    ruined = small_of(model, X, Y, epochs=4, last_epochs=3, kl_weight=1.0, callbacks=[Ruin()])
     assert abs(float(ruined.layers[-1].bias[0])) < 10
     assert error(ruined, X, Y) < 2 * error(model, X, Y)
 
