@@ -184,9 +184,9 @@ def figures(data: Rows, trainer: Trainer, records: list[dict[str, Any]]) -> dict
     """Figure 3 and Figure 4 of this run, filters and samples."""
     drawn: dict[str, Callable[[Path], None]] = {}
     if trainer.config.track:
-        curves, nats = report.filter_curves(records, trainer.num_temps), {"log Z": "nats", "change in an update": "nats"}
+        curves, ys = report.filter_curves(records, trainer.num_temps), {"log Z": "nats", "change in an update": "nats"}
         likelihood = {"log-likelihood": report.likelihood_curves(records)}
-        drawn["log_z"] = lambda path: plots.lines(path, curves, xlabel="update", ylabel=nats)
+        drawn["log_z"] = lambda path: plots.lines(path, curves, xlabel="update", ylabel=ys)
         drawn["log_likelihood"] = lambda path: plots.lines(path, likelihood, xlabel="update", ylabel="nats per row")
     if data.image_shape is not None:
         images = {**pictures(data, trainer), "data": data.train.X[:100].reshape(-1, *data.image_shape)}
