@@ -12,8 +12,9 @@ What each source may say, in nats and with a probability of 95 %:
 - a row: q~(v) <= Z. The exact log Z, where it is at hand, ends the matter.
 
 A mode that is missed makes the filter, AIS and reverse AIS too low, and stays missed. A filter that was refuted by a
-certificate therefore stays refuted until an AIS with even weights agrees with it. Plain Python; nothing is remembered
-but what is handed in.
+certificate therefore stays refuted until an AIS with even weights agrees with it; and where AIS is below the filter, by
+more than their errors and a nat of the lag, either may be wrong, and neither is trusted. Plain Python; nothing is
+remembered but what is handed in.
 """
 
 import math
@@ -42,7 +43,7 @@ CERTIFICATE = math.log(20)
 PAIR = 4.744
 """The x of (1 + x) exp(-x) = 5 %: AIS is above log Z, and reverse AIS below it, by so much together."""
 MIN_EVEN_SHARE, MAX_EVEN_STD = 0.1, 0.3  # of the chains effective; nats: AIS is then an estimate with an error
-AGREES = 1.0  # nats of the lag that count when AIS is to clear a refuted filter
+AGREES = 1.0  # nats of the lag that count when AIS and the filter are to agree
 
 
 class Tracking(NamedTuple):
@@ -103,7 +104,7 @@ def judge(evidence: Evidence, *, was_refuted: bool = False) -> Verdict:
         return Verdict(exact, exact, exact, True, is_refuted, tuple(reasons))
     span, more = _span(tracked, ais, is_refuted)
     flags = [] if tracked is None or is_refuted else flag_names(tracked.flags)
-    is_trusted = span is not None and ((ais is not None and is_even(ais)) or not flags)
+    is_trusted = span is not None and not more and ((ais is not None and is_even(ais)) or not flags)
     reasons += more + [f"flag of the filter: {name}" for name in flags]
     known = [source.log_z for source in (tracked, ais, reverse) if source is not None and math.isfinite(source.log_z)]
     value, low, high = span or _Span(max(known, default=row), -math.inf, math.inf)
@@ -179,10 +180,15 @@ def _is_cleared(evidence: Evidence) -> bool:
     tracked, ais, _, exact, _ = evidence
     if tracked is None:
         return False
-    half = max(Z_95 * tracked.std, min(tracked.lag, AGREES))
     if exact is not None:
-        return abs(exact - tracked.log_z) <= half
-    return ais is not None and is_even(ais) and abs(ais.log_z - tracked.log_z) <= math.hypot(half, _reach(ais))
+        return abs(exact - tracked.log_z) <= max(Z_95 * tracked.std, min(tracked.lag, AGREES))
+    return ais is not None and is_even(ais) and _agree(tracked, ais)
+
+
+def _agree(tracked: Tracking, ais: Annealing) -> bool:
+    """Whether the filter and AIS say the same, up to their errors; a long lag is no excuse for a difference."""
+    half = max(Z_95 * tracked.std, min(tracked.lag, AGREES))
+    return abs(ais.log_z - tracked.log_z) <= math.hypot(half, _reach(ais))
 
 
 class _Span(NamedTuple):
@@ -202,9 +208,10 @@ def _span(tracked: Tracking | None, ais: Annealing | None, is_refuted: bool) -> 
         halves.append((_reach(ais), ais.log_z))
     if not halves:
         return None, []
-    if len(halves) == 2 and (gap := halves[0][1] - halves[1][1]) > math.hypot(halves[0][0], halves[1][0]):
+    if len(halves) == 2 and tracked is not None and ais is not None and not _agree(tracked, ais):
         (half, value), (reach, below) = halves
-        return _Span(value, below - reach, value + half), [f"AIS is {gap:.1f} nats below the filter"]
+        if value > below:
+            return _Span(value, below - reach, value + half), [f"AIS is {value - below:.1f} nats below the filter"]
     half, value = min(halves)
     reaches = [value + half] if ais is None or is_even(ais) else [value + half, ais.log_z]
     return _Span(value, value - half, max(reaches)), []
