@@ -6,7 +6,7 @@
 
 Trains RBMs with several learning rates, one of them far too high, and evaluates them as `track_rbm.py --patience` does:
 by the filter, checked by AIS of 1,000 temperatures. Of the evaluation that is reported, log Z is then estimated by a
-long AIS, and by shorter ones of all others. The table has one row for each data set and rate: the update that is
+long AIS in float64, and by shorter ones of all others. The table has one row for each data set and rate: the update that is
 reported, its interval of log Z and the long AIS, by how much the best evaluation is better by AIS, and how often the
 filter was refuted.
 """
@@ -76,8 +76,9 @@ def judged(
     chosen = reported if reported >= 0 else len(seen) - 1
     for i, (rbm, _) in enumerate(seen):
         betas = arguments.long_betas if i == chosen else arguments.other_betas
+        exactly = RBM(*(tf.cast(part, tf.float64) for part in rbm))  # in float32, 20,000 temperatures round to 0.01
         found = ais.ais(
-            rbm,
+            exactly,
             ais.linear_schedule(betas),
             num_chains=arguments.long_chains,
             seed=seeds(f"long_{i}"),
@@ -119,7 +120,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_integer("every", 200, "Updates between evaluations.", 1, flag_values=fv)
     flags.DEFINE_integer("long_betas", 20_000, "Temperatures of AIS for what is reported.", 2, flag_values=fv)
     flags.DEFINE_integer("other_betas", 1000, "Temperatures of AIS for the other evaluations.", 2, flag_values=fv)
-    flags.DEFINE_integer("long_chains", 100, "Chains of these.", 2, flag_values=fv)
+    flags.DEFINE_integer("long_chains", 50, "Chains of these.", 2, flag_values=fv)
     flags.DEFINE_integer("seed", 0, "Seed of all noise.", 0, flag_values=fv)
     flags.DEFINE_integer("threads", 1, "CPU threads.", 1, flag_values=fv)
     flags.DEFINE_string("output", None, "Also write the figures to this JSON file, after each run.", fv)
