@@ -6,9 +6,9 @@
 
 Trains RBMs with several learning rates, one of them far too high, and evaluates them as `track_rbm.py --patience` does:
 by the filter, checked by AIS of 1,000 temperatures. Of the evaluation that is reported, log Z is then estimated by a
-long AIS in float64, and by shorter ones of all others. The table has one row for each data set and rate: the update that is
-reported, its interval of log Z and the long AIS, by how much the best evaluation is better by AIS, and how often the
-filter was refuted.
+long AIS in float64, and by shorter ones of all others. The table has one row for each data set and rate: the update
+that is reported, its interval of log Z and the long AIS, by how much the best evaluation is better by AIS, and how
+often the filter was refuted.
 """
 
 import os
@@ -115,8 +115,8 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_string("data_dir", None, "Folder of the data sets.", fv)
     flags.DEFINE_list("sets", list(SETS), "Data sets.", fv)
     flags.DEFINE_list("rates", ["0.01", "0.1", "0.5"], "Learning rates.", fv)
-    flags.DEFINE_integer("hidden", 100, "Hidden units.", 1, flag_values=fv)
-    flags.DEFINE_integer("updates", 1200, "Updates of each run.", 1, flag_values=fv)
+    flags.DEFINE_integer("hidden", 50, "Hidden units.", 1, flag_values=fv)
+    flags.DEFINE_integer("updates", 1000, "Updates of each run.", 1, flag_values=fv)
     flags.DEFINE_integer("every", 200, "Updates between evaluations.", 1, flag_values=fv)
     flags.DEFINE_integer("long_betas", 20_000, "Temperatures of AIS for what is reported.", 2, flag_values=fv)
     flags.DEFINE_integer("other_betas", 1000, "Temperatures of AIS for the other evaluations.", 2, flag_values=fv)
