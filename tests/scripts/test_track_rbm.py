@@ -203,7 +203,7 @@ def test_flagged_estimates_are_replaced_by_ais(folder: Path) -> None:
     tracked = max(scores, key=lambda step: scores[step]["valid/log_likelihood_nats"])
     by_ais = {s: line["valid/ais_log_likelihood_nats"] for s, line in scores.items() if "ais/ess" in line}
     assert len(by_ais) > 5
-    assert scores[tracked]["evidence/is_refuted"]
+    assert scores[tracked]["evidence/log_z_nats"] > scores[tracked]["tracker/log_z_nats"] + 0.5  # which is too low
     assert by_ais[result["step"]] > by_ais[tracked] + 0.5
     assert result["exact"]["valid_log_likelihood_nats"] == pytest.approx(by_ais[result["step"]], abs=0.3)
 
