@@ -110,7 +110,7 @@ def judge(evidence: Evidence, *, was_refuted: bool = False) -> Verdict:
     value, low, high = span or _Span(max(known, default=row), -math.inf, math.inf)
     low = max(low, row, -math.inf if ais is None else ais.log_z - CERTIFICATE)
     if reverse is not None and not is_refuted:
-        high = min(high, reverse.log_z + _reach(reverse))
+        high = min(high, max(reverse.log_z + _reach(reverse), value))  # its samples are not exact
     high = max(high, low)
     return Verdict(min(max(value, low), high), low, high, is_trusted, is_refuted, tuple(reasons))
 

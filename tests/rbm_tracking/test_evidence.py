@@ -105,6 +105,8 @@ def test_reverse_ais_bounds_from_above_where_the_chains_are_trusted() -> None:
     assert judge(Evidence(Tracking(10.0, 0.1, lag=2.0), reverse=upper)).high == pytest.approx(10.3 + reach)
     assert judge(Evidence(ais=UNEVEN, reverse=upper)).high == pytest.approx(10.3 + reach)
     assert judge(Evidence(ais=UNEVEN, reverse=upper), was_refuted=True).high == math.inf
+    below = judge(Evidence(ais=EVEN, reverse=upper._replace(log_z=9.8)))  # within the errors: no inversion
+    assert (below.log_z, below.high) == (10.0, 10.0)
 
 
 def test_a_row_bounds_log_z_from_below() -> None:
