@@ -37,7 +37,9 @@ from .signs import (
     is_sparse,
     masked_product,
     pack_signs,
+    prefers_floats,
     sign_products,
+    sign_units,
     units,
 )
 
@@ -152,6 +154,8 @@ class PackedNetwork:
             return _Inputs(units=units(X, self.fraction_bits))
         if is_sparse(X):
             raise ValueError("this network's inputs are -1 and +1, so they cannot be sparse; give a dense array.")
+        if self.engine == "numpy" and self._with_floats and prefers_floats(self.networks[0][0], len(X)):
+            return _Inputs(units=sign_units(X))
         return _Inputs(bits=pack_signs(X))
 
     def _sums(self, inputs: _Inputs, network: int) -> NDArray[Any]:

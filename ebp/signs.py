@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = ["HAS_NUMBA", "Layer", "Units", "exact_product", "hidden_sums", "is_sparse", "masked_product", "pack_signs"]
-__all__ += ["pad", "sign_products", "units"]
+__all__ += ["pad", "prefers_floats", "sign_products", "sign_units", "units"]
 
 HAS_NUMBA = importlib.util.find_spec("numba") is not None
 
@@ -24,6 +24,7 @@ _INT32_MAX = 2**31 - 1
 _FEW_ROWS = 16
 _LARGE_LAYER = 2**20
 _BLOCK_BYTES = 1 << 23
+_NO_SIGNS = "the inputs of packed signs must all be -1 or +1, got others; code them as in training."
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,8 +85,18 @@ def pack_signs(X: NDArray[Any]) -> NDArray[np.uint8]:
     """
     is_plus = X == 1
     if not np.all(is_plus | (X == -1)):
-        raise ValueError("the inputs of packed signs must all be -1 or +1, got others; code them as in training.")
+        raise ValueError(_NO_SIGNS)
     return pad(np.packbits(is_plus, axis=1, bitorder="little"))
+
+
+def sign_units(X: NDArray[Any]) -> Units:
+    """Rows of -1 and +1, [N, D], as whole numbers.
+
+    :raises ValueError: if there are other values.
+    """
+    if not (np.abs(X) == 1).all():
+        raise ValueError(_NO_SIGNS)
+    return Units(X.astype(np.float32), X.shape[1])
 
 
 def pad(packed: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -115,7 +126,7 @@ def sign_products(
 
         popcount.words(x.view(np.uint64), layer.bits.view(np.uint64), layer.num_inputs, out)
         return out
-    if with_floats and (_is_small(layer) or len(x) >= _FEW_ROWS):
+    if with_floats and prefers_floats(layer, len(x)):
         out[:] = _signs(x, layer.num_inputs, np.float32) @ layer.floats
     elif len(x) < _FEW_ROWS:
         words = layer.bits.view(np.uint64)
@@ -202,7 +213,7 @@ def hidden_sums(
     :param sums: of the layer before, whole numbers [N, K], in any dtype; below 2^24 if float32.
     :param engine: "numba" or "numpy". :param with_floats: as in `sign_products`.
     """
-    if engine == "numpy" and with_floats and (_is_small(layer) or len(sums) >= _FEW_ROWS):
+    if engine == "numpy" and with_floats and prefers_floats(layer, len(sums)):
         if sums.dtype == np.float32:
             return np.copysign(np.float32(1), sums - before.small_numbers) @ layer.floats
         return np.where(sums >= before.numbers, np.float32(1), np.float32(-1)) @ layer.floats
@@ -210,9 +221,9 @@ def hidden_sums(
     return sign_products(x, layer, engine=engine, with_floats=with_floats)
 
 
-def _is_small(layer: Layer) -> bool:
-    """Whether products by NumPy are faster with floats than with bits for a few rows, too."""
-    return layer.num_inputs * layer.num_outputs < _LARGE_LAYER
+def prefers_floats(layer: Layer, num_rows: int) -> bool:
+    """Whether products of signs by NumPy are faster with floats than with bits."""
+    return num_rows >= _FEW_ROWS or layer.num_inputs * layer.num_outputs < _LARGE_LAYER
 
 
 def _blocks(layer: Layer, itemsize: int) -> list[slice]:
