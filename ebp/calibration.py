@@ -1,6 +1,6 @@
 """Probabilities of classes from scores, and their calibration by scores of examples before these were learned.
 
-The scores of a network of sign neurons are z = mu / sigma of each output (`Head.scores`), and Eq. (4.7) makes
+The scores of a network of sign neurons are z = mu / sigma of each output (`heads.head_scores`), and Eq. (4.7) makes
 probabilities of them: Phi(z) for two classes; for more, with one output each, those of the codes with one +1,
 
     P(k) ~ Phi(z_k) product over j != k of Phi(-z_j)  ~  exp(log Phi(z_k) - log Phi(-z_k)).
@@ -73,15 +73,23 @@ def fit_calibration(scores: ArrayLike, classes: ArrayLike, *, weight: ArrayLike 
     has_offset, rows = scores.shape[1] == 1, np.arange(len(classes))
     importance = np.ones(len(classes)) if weight is None else np.asarray(weight, np.float64)
 
-    def loss(parameters: NDArray[np.float64]) -> float:
+    def loss(parameters: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        """Minus the log posterior of log factor and offset, and its gradient."""
         log_factor, offset = parameters[0], parameters[1] if has_offset else 0.0
-        logits = PRIOR_SCALE * math.exp(log_factor) * scores + offset
-        log_p = log_probabilities(logits, are_logits=True)[rows, classes]
-        prior = (log_factor / LOG_SCALE_DEVIATION) ** 2 + (offset / OFFSET_DEVIATION) ** 2
-        return 0.5 * prior - float(importance @ log_p)
+        scaled = PRIOR_SCALE * math.exp(log_factor) * scores
+        log_p = log_probabilities(scaled + offset, are_logits=True)
+        by_logits = np.exp(log_p)
+        by_logits[rows, classes] -= 1.0
+        by_logits = importance[:, None] * (by_logits[:, 1:] if has_offset else by_logits)
+        value = 0.5 * (log_factor / LOG_SCALE_DEVIATION) ** 2 + 0.5 * (offset / OFFSET_DEVIATION) ** 2
+        gradient = [log_factor / LOG_SCALE_DEVIATION**2 + np.sum(by_logits * scaled)]
+        if has_offset:
+            gradient.append(offset / OFFSET_DEVIATION**2 + np.sum(by_logits))
+        return value - float(importance @ log_p[rows, classes]), np.array(gradient)
 
     limits = [(-_MAX_LOG_SCALE, _MAX_LOG_SCALE), (-_MAX_OFFSET, _MAX_OFFSET)][: 1 + has_offset]
-    best = scipy.optimize.minimize(loss, np.zeros(len(limits)), method="L-BFGS-B", bounds=limits).x
+    start = np.zeros(len(limits))
+    best = scipy.optimize.minimize(loss, start, jac=True, method="L-BFGS-B", bounds=limits).x
     return Calibration(PRIOR_SCALE * math.exp(best[0]), float(best[1]) if has_offset else 0.0)
 
 

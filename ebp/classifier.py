@@ -19,7 +19,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from .calibration import Calibration, fit_calibration, log_loss, log_probabilities
 from .coding import InputCoding, Moments
-from .heads import encode_labels
+from .heads import encode_labels, head_scores
 from .inputs import Matrix
 from .network import EBPNetwork
 from .posterior import WeightPrior
@@ -92,8 +92,8 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     network_: EBPNetwork
     coding_: InputCoding
+    calibration_: Calibration | None
     _recency: Recency
-    _calibration: Calibration | None
 
     def __init__(
         self,
@@ -211,17 +211,6 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self._remember(stats.scores, y, weight)
         return self
 
-    @property
-    def calibration_(self) -> Calibration | None:
-        """From mu / sigma to logits; None if the probabilities are those of Eq. (4.7). Fitted when it is first used."""
-        check_is_fitted(self, "network_")
-        if self._seen is None:
-            return None
-        if self._calibration is None:
-            scores, numbers, weight = self._seen
-            self._calibration = fit_calibration(scores, numbers, weight=weight)
-        return self._calibration
-
     def decision_function(self, X: Matrix) -> np.ndarray:
         """Scores: [N] for two classes (positive for `classes_[1]`), else [N, C].
 
@@ -285,7 +274,7 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._moments = Moments.of(X)
         kind = "raw" if not self.standardise else "scaled" if scipy.sparse.issparse(X) else "zscore"
         self.coding_ = InputCoding.of(kind, self._moments)
-        self._calibration = None
+        self.calibration_ = None
         self._recency = Recency.start(len(classes))
         self._seen: tuple[np.ndarray, ...] | None = None
         num_outputs = 1 if len(classes) == 2 and not self.softmax else len(classes)
@@ -326,13 +315,14 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self._is_calibrated() or bool(self.early_stopping)
 
     def _remember(self, scores: Any, y: np.ndarray, weight: np.ndarray | None) -> None:
-        """Keep the last rows that were scored before they were learned, to calibrate by."""
+        """Calibrate by the last rows that were scored before they were learned."""
         numbers = np.searchsorted(self.classes_, y)
         new = np.asarray(scores, np.float64), numbers, np.ones(len(y)) if weight is None else weight
         old = self._seen
         both = new if old is None else tuple(np.concatenate(pair) for pair in zip(old, new, strict=True))
         self._seen = tuple(part[-max(MAX_REMEMBERED, len(y)) :] for part in both)
-        self._calibration = None
+        scores, numbers, weight = self._seen
+        self.calibration_ = fit_calibration(scores, numbers, weight=weight)
 
     def _log_loss(self, X: Matrix, y: np.ndarray) -> float:
         """Mean of -log P of rows that were not learned, at the best calibration, in nats."""
@@ -341,7 +331,7 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _raw_scores(self, X: Matrix) -> np.ndarray:
         mu, sigma2 = self.network_.predict_moments(X, dtype=np.float64)
-        return self.network_.architecture.head.scores(tf.constant(mu), tf.constant(sigma2)).numpy()
+        return head_scores(self.network_.architecture.head, tf.constant(mu), tf.constant(sigma2)).numpy()
 
     def _scores(self, X: Matrix) -> np.ndarray:
         check_is_fitted(self, "network_")

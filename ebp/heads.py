@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from .forward import sign_mean, signs
 from .mills import log_ndtr, mills_ratio
 
-__all__ = ["Head", "RegressionHead", "SignHead", "SoftmaxHead", "check_labels", "encode_labels"]
+__all__ = ["Head", "RegressionHead", "SignHead", "SoftmaxHead", "check_labels", "encode_labels", "head_scores"]
 
 
 class Head(Protocol):
@@ -34,10 +34,6 @@ class Head(Protocol):
 
     def log_prob(self, y: tf.Tensor, mu: tf.Tensor, sigma2: tf.Tensor) -> tf.Tensor:
         """log P(y) in nats, [B]."""
-        ...
-
-    def scores(self, mu: tf.Tensor, sigma2: tf.Tensor) -> tf.Tensor:
-        """That of which probabilities are a function, [B, n_L]; `Calibration` scales it."""
         ...
 
     def mean(self, mu: tf.Tensor, sigma2: tf.Tensor) -> tf.Tensor:
@@ -193,6 +189,12 @@ class RegressionHead:
     def check_targets(self, Y: ArrayLike, num_outputs: int) -> np.ndarray:
         """Finite numbers, [N, n_L], or [N] for one output."""
         return _target_matrix(Y, num_outputs)
+
+
+def head_scores(head: Head, mu: tf.Tensor, sigma2: tf.Tensor) -> tf.Tensor:
+    """What a `Calibration` scales, [B, n_L]: `head.scores`, or <v_L> of a head that has none."""
+    own = getattr(head, "scores", head.mean)
+    return own(mu, sigma2)
 
 
 def check_labels(Y: ArrayLike, num_outputs: int) -> np.ndarray:

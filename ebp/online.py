@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from . import update
 from .architecture import Architecture, Posterior
+from .heads import head_scores
 from .posterior import BinaryWeights
 from .tracing import counted_alone
 
@@ -78,7 +79,7 @@ def online_epoch(architecture: Architecture) -> Callable[..., Any]:
             log_prob += _log_prob(architecture, (mu, sigma2), tf.gather(Y, seen), t - start)
             # What is beyond the segment's last update is written over by the next segment.
             places = (start + tf.range(REFRESH_EVERY))[:, None]
-            scores = tf.tensor_scatter_nd_update(scores, places, architecture.head.scores(mu, sigma2))
+            scores = tf.tensor_scatter_nd_update(scores, places, head_scores(architecture.head, mu, sigma2))
             return t, posterior, log_prob, scores
 
         room = tf.zeros([num_steps + REFRESH_EVERY, architecture.layer_sizes[-1]], architecture.dtype)

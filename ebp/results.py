@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from .baselines import error_percent
 from .calibration import calibration_error, log_loss, log_probabilities
-from .heads import SoftmaxHead
+from .heads import SoftmaxHead, head_scores
 from .inputs import Matrix
 from .network import EBPNetwork
 from .seeds import Seed
@@ -121,7 +121,7 @@ def probability_scores(network: EBPNetwork, X: Matrix, Y: NDArray[Any]) -> tuple
     :param X: coded inputs [N, D]. :param Y: targets -1 and +1, [N, C].
     """
     head = network.architecture.head
-    scores = head.scores(*map(tf.constant, network.predict_moments(X, dtype=np.float64))).numpy()
+    scores = head_scores(head, *map(tf.constant, network.predict_moments(X, dtype=np.float64))).numpy()
     log_p = log_probabilities(scores, are_logits=isinstance(head, SoftmaxHead))
     classes = (Y[:, 0] > 0).astype(int) if Y.shape[1] == 1 else Y.argmax(axis=1)
     return log_loss(log_p, classes), calibration_error(log_p, classes)

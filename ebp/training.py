@@ -40,7 +40,7 @@ class EpochStats(NamedTuple):
     :ivar log_evidence: mean over examples, as they are weighted, of log P(y | x, data before its batch) in nats: a test
         of each example before it is learned.
     :ivar damped_steps: updates that were damped.
-    :ivar scores: `Head.scores` of each example before it was learned, [N, n_L], in the order of the data; NaN of
+    :ivar scores: `heads.head_scores` of each example before it was learned, [N, n_L], in the order of the data; NaN of
         examples that were not reached. None of streams.
     """
 

@@ -20,6 +20,7 @@ import tensorflow as tf
 from .architecture import Architecture, Posterior
 from .backward import backward
 from .forward import Layer, product
+from .heads import head_scores
 
 __all__ = ["MAX_SHIFT", "Increments", "bayes_increments", "bias_increment", "damping", "updated", "weight_increment"]
 
@@ -80,7 +81,7 @@ class Increments(NamedTuple):
     :ivar b: of b, [n_l] for each layer; empty without biases.
     :ivar log_prob: log P(y) of each example before the update, in nats, [B].
     :ivar is_damped: whether `damping` reduced a layer's increments.
-    :ivar scores: `Head.scores` of each example before the update, [B, n_L].
+    :ivar scores: `head_scores` of each example before the update, [B, n_L].
     :ivar layers: of the forward pass.
     :ivar scaled_deltas: Delta / sqrt(K) of each layer, of which `weight_increment` makes `h`, undamped.
     """
@@ -135,7 +136,7 @@ def bayes_increments(
         d_h = [factor * increment for factor, increment in zip(factors, d_h, strict=True)]
         d_b = [factor * increment for factor, increment in zip(factors, d_b, strict=False)]
         is_damped = tf.reduce_min(tf.stack(factors)) < 1.0
-    scores = architecture.head.scores(last.mu, last.sigma2)
+    scores = head_scores(architecture.head, last.mu, last.sigma2)
     return Increments(d_h, d_b, log_prob, is_damped, scores, layers, scaled_deltas)
 
 

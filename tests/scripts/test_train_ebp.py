@@ -123,6 +123,11 @@ def test_what_is_logged_is_what_is_stored(folder: Path, everything: Finished) ->
     some = {"test/error_d_percent", "train/log_evidence_nats", "layer_1/entropy_nats", "layer_2/decided_percent"}
     assert {f"binary/seed_0_fold_0/{tag}" for tag in some} <= tags
     assert {"real/seed_1_fold_2/test/error_p_percent", "arow/seed_0_fold_1/train/tuned_value"} <= tags
+    units = [json.loads(line) for line in (folder / "all" / "units.jsonl").read_text().splitlines()]
+    assert len(units) == len(lines)
+    one = next(u for u in units if (u["method"], u["seed"], u["fold"], u.get("epoch")) == ("binary", 1, 2, 0))
+    assert one["errors_percent"]["P"] == logged[0]
+    assert one["log_loss_nats"] == epochs[0]["binary/seed_1_fold_2/test/log_loss_nats"]
     assert (folder / "all" / "plots" / "errors.png").stat().st_size > 1000
 
 
