@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from darn.autoregressive import threshold
 from darn.model import DARN, check_data
+from darn.seeds import Seed, as_seed
 
 __all__ = ["DescriptionLength", "code_lengths", "description_length", "fast_sampling_cost", "row_width"]
 
@@ -56,7 +57,7 @@ def description_length(
     model: DARN,
     x: ArrayLike,
     *,
-    seed: tf.Tensor,
+    seed: Seed,
     num_samples: int = 1,
     unit: str = "nats",
     batch_size: int | None = None,
@@ -64,7 +65,6 @@ def description_length(
     """The expected description length of each row and its parts, Eqs. (12)-(15), by `num_samples` draws of h.
 
     :param x: [N, n_x].
-    :param seed: int32 [2].
     :param unit: "nats" or "bits".
     :raises ValueError: for data that the model cannot have produced (see `check_data`), or an unknown unit.
     """
@@ -72,7 +72,7 @@ def description_length(
         raise ValueError(f"unit must be 'nats' or 'bits', got {unit!r}.")
     if num_samples < 1:
         raise ValueError(f"num_samples must be at least 1, got {num_samples}.")
-    rows = check_data(x, model.config, "x")
+    rows, seed = check_data(x, model.config, "x"), as_seed(seed)
     batch_size = batch_size or max(1, min(len(rows), _CHUNK_NUMBERS // row_width(model)))
     run = compiled_code_lengths(model)
     scale = 1.0 / math.log(2.0) if unit == "bits" else 1.0
@@ -90,15 +90,17 @@ def description_length(
 
 def compiled_code_lengths(model: DARN) -> tf.types.experimental.PolymorphicFunction:
     """`code_lengths` of a model as a graph that is kept with the model: (x [B, n_x], seed [2]) to [3, B]."""
-    if model.compiled_code_lengths is None:
-        spec = (tf.TensorSpec([None, model.config.visible], model.dtype), tf.TensorSpec([2], tf.int32))
-        model.compiled_code_lengths = tf.function(
+    spec = (tf.TensorSpec([None, model.config.visible], model.dtype), tf.TensorSpec([2], tf.int32))
+
+    def make() -> tf.types.experimental.PolymorphicFunction:
+        return tf.function(
             lambda x, seed: tf.stack(code_lengths(model, x, seed)), input_signature=spec, autograph=False
         )
-    return model.compiled_code_lengths
+
+    return model.graphs.get("code lengths", make)
 
 
-def fast_sampling_cost(model: DARN, seed: tf.Tensor, num_samples: int = 1000) -> tuple[float, float]:
+def fast_sampling_cost(model: DARN, seed: Seed, num_samples: int = 1000) -> tuple[float, float]:
     """Multiplications for one sample of an fDARN, n_s (n_h + n_x), and the mean number n_s of active units (Sec. 2.3).
 
     Only units that are 1 contribute to the units after them. For one stochastic layer, a linear prior and a decoder

@@ -21,6 +21,7 @@ from scipy import stats
 from darn.autoregressive import bernoulli_log_prob, threshold
 from darn.description_length import row_width
 from darn.model import DARN, check_data
+from darn.seeds import Seed, as_seed
 
 __all__ = ["MAX_EXACT_UNITS", "ImportanceEstimate", "exact_log_likelihood", "importance_log_likelihood"]
 
@@ -66,12 +67,69 @@ def exact_log_likelihood(model: DARN, x: ArrayLike) -> NDArray[np.float64]:
     if total == 0:
         return _fully_visible(model, rows)
     states = _states(total)
-    visible = model.decoders[0].conditional
     is_factorial = model.config.visible_conditional == "factorial"
     width = 1 if is_factorial else row_width(model)
     numbers = _PRODUCT_NUMBERS if is_factorial else _BLOCK_NUMBERS
     batch = max(1, min(len(rows), 4096 if is_factorial else 128))
     chunk = max(1, min(len(states), numbers // (batch * width)))
+
+    block = model.graphs.get("exact", lambda: _compiled_exact(model))
+    result = np.full(len(rows), -np.inf)
+    batches = [tf.constant(rows[i : i + batch], model.dtype) for i in range(0, len(rows), batch)]
+    for start in range(0, len(states), chunk):
+        h = tf.constant(states[start : start + chunk], model.dtype)
+        for i, batch_rows in enumerate(batches):
+            part = slice(i * batch, i * batch + len(batch_rows))
+            result[part] = np.logaddexp(result[part], block(h, batch_rows).numpy())
+    return result
+
+
+def importance_log_likelihood(
+    model: DARN,
+    x: ArrayLike,
+    *,
+    seed: Seed,
+    num_samples: int = 100_000,
+    repeats: int = 10,
+    batch_size: int = 100,
+    jit_compile: bool = False,
+) -> ImportanceEstimate:
+    """Estimate log p(x) with the encoder as proposal, Eq. (16); the sum is streamed, so S costs time and no memory.
+
+    :param x: [N, n_x].
+    :param seed: repeats and rows have noise of their own.
+    :param num_samples: S of one repeat. :param repeats: R, at least 2 for an interval.
+    :param batch_size: rows at a time.
+    :param jit_compile: compile with XLA, which pays for large S.
+    :raises ValueError: if x does not fit the model, or a number is out of range.
+    """
+    rows = check_data(x, model.config, "x")
+    if num_samples < 1 or repeats < 1 or batch_size < 1:
+        raise ValueError(
+            f"num_samples, repeats and batch_size must be at least 1, got {num_samples}, {repeats} and {batch_size}."
+        )
+    if model.num_hidden == 0:
+        exact = _fully_visible(model, rows)
+        return ImportanceEstimate(exact, np.full(repeats, exact.mean()), float(exact.mean()), (exact.mean(),) * 2)
+    seed, batch_size = as_seed(seed), min(batch_size, len(rows))
+    copies = max(1, min(num_samples, _BLOCK_NUMBERS // (batch_size * row_width(model))))
+    key = ("importance", batch_size, copies, jit_compile)
+    run = model.graphs.get(key, lambda: _compiled_importance(model, copies, jit_compile))
+    estimates = np.zeros([repeats, len(rows)])
+    padded = np.concatenate([rows, np.repeat(rows[-1:], -len(rows) % batch_size, axis=0)])
+    for repeat in range(repeats):
+        for start in range(0, len(rows), batch_size):
+            key = tf.random.experimental.stateless_fold_in(seed, repeat)
+            key = tf.random.experimental.stateless_fold_in(key, start)
+            values = run(tf.constant(padded[start : start + batch_size], model.dtype), tf.constant(num_samples), key)
+            estimates[repeat, start : start + batch_size] = values.numpy()[: len(rows) - start]
+    means = estimates.mean(axis=1)
+    return ImportanceEstimate(estimates.mean(axis=0), means, float(means.mean()), _interval(means))
+
+
+def _compiled_exact(model: DARN) -> tf.types.experimental.PolymorphicFunction:
+    """(states [S, n], x [B, n_x]) to log sum_s p(x, h_s), [B]."""
+    visible, is_factorial = model.decoders[0].conditional, model.config.visible_conditional == "factorial"
 
     @tf.function(autograph=False, reduce_retracing=True)
     def block(h: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
@@ -87,56 +145,7 @@ def exact_log_likelihood(model: DARN, x: ArrayLike) -> NDArray[np.float64]:
             log_visible = _log_visible_pairs(model, rows, offset[:, None, :])
         return tf.cast(tf.reduce_logsumexp(log_visible + log_prior[:, None], axis=0), tf.float64)
 
-    result = np.full(len(rows), -np.inf)
-    batches = [tf.constant(rows[i : i + batch], model.dtype) for i in range(0, len(rows), batch)]
-    for start in range(0, len(states), chunk):
-        h = tf.constant(states[start : start + chunk], model.dtype)
-        for i, batch_rows in enumerate(batches):
-            part = slice(i * batch, i * batch + len(batch_rows))
-            result[part] = np.logaddexp(result[part], block(h, batch_rows).numpy())
-    return result
-
-
-def importance_log_likelihood(
-    model: DARN,
-    x: ArrayLike,
-    *,
-    seed: tf.Tensor,
-    num_samples: int = 100_000,
-    repeats: int = 10,
-    batch_size: int = 100,
-    jit_compile: bool = False,
-) -> ImportanceEstimate:
-    """Estimate log p(x) with the encoder as proposal, Eq. (16); the sum is streamed, so S costs time and no memory.
-
-    :param x: [N, n_x].
-    :param seed: int32 [2]; repeats and rows have noise of their own.
-    :param num_samples: S of one repeat. :param repeats: R, at least 2 for an interval.
-    :param batch_size: rows at a time.
-    :param jit_compile: compile with XLA, which pays for large S.
-    :raises ValueError: if x does not fit the model, or a number is out of range.
-    """
-    rows = check_data(x, model.config, "x")
-    if num_samples < 1 or repeats < 1 or batch_size < 1:
-        raise ValueError(
-            f"num_samples, repeats and batch_size must be at least 1, got {num_samples}, {repeats} and {batch_size}."
-        )
-    if model.num_hidden == 0:
-        exact = _fully_visible(model, rows)
-        return ImportanceEstimate(exact, np.full(repeats, exact.mean()), float(exact.mean()), (exact.mean(),) * 2)
-    batch_size = min(batch_size, len(rows))
-    copies = max(1, min(num_samples, _BLOCK_NUMBERS // (batch_size * row_width(model))))
-    run = _compiled_importance(model, copies, jit_compile)
-    estimates = np.zeros([repeats, len(rows)])
-    padded = np.concatenate([rows, np.repeat(rows[-1:], -len(rows) % batch_size, axis=0)])
-    for repeat in range(repeats):
-        for start in range(0, len(rows), batch_size):
-            key = tf.random.experimental.stateless_fold_in(seed, repeat)
-            key = tf.random.experimental.stateless_fold_in(key, start)
-            values = run(tf.constant(padded[start : start + batch_size], model.dtype), tf.constant(num_samples), key)
-            estimates[repeat, start : start + batch_size] = values.numpy()[: len(rows) - start]
-    means = estimates.mean(axis=1)
-    return ImportanceEstimate(estimates.mean(axis=0), means, float(means.mean()), _interval(means))
+    return block
 
 
 def _compiled_importance(model: DARN, copies: int, jit_compile: bool) -> tf.types.experimental.PolymorphicFunction:

@@ -15,7 +15,7 @@ import dataclasses
 import itertools
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -25,6 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 from darn.autoregressive import Conditional, Unit, bernoulli_log_prob, logistic_noise, threshold
 from darn.local import LocalCausalConditional, LocalConfig, LocalDecoder, LocalEncoder
 from darn.nade import make_conditional
+from darn.seeds import Seed, as_seed
 
 __all__ = ["DARN", "DARNConfig", "DenseNetwork", "Encoded", "Layer", "Samples", "check_data"]
 
@@ -97,6 +98,7 @@ class DARNConfig:
         ):
             if getattr(self, name) not in get_args(kind):
                 raise ValueError(f"{name} must be one of {', '.join(get_args(kind))}, got {getattr(self, name)!r}.")
+        self._check_what_is_used()
         if self.local is None and self.visible_conditional == "local":
             raise ValueError("visible_conditional='local' needs `local`, which says how images are connected.")
         if self.local is not None and math.prod(self.local.image_shape) != self.visible:
@@ -104,6 +106,19 @@ class DARNConfig:
                 f"images of {self.local.image_shape} pixels need visible={math.prod(self.local.image_shape)}, got "
                 f"{self.visible}."
             )
+
+    def _check_what_is_used(self) -> None:
+        if not self.hidden and self.units:
+            raise ValueError(
+                f"units={self.units} lie between stochastic layers, and there are none with hidden=(); leave "
+                "units out, or give hidden."
+            )
+        for name, users in _unused(dataclasses.asdict(self)).items():
+            if getattr(self, name) != type(self).__dataclass_fields__[name].default:
+                raise ValueError(
+                    f"{name}={getattr(self, name)} is for the conditionals {', '.join(sorted(users))}, and there is "
+                    f"none of them; leave it out, or give visible_conditional={sorted(users)[0]!r}."
+                )
 
     def to_json(self) -> str:
         """As text that :meth:`from_json` reads."""
@@ -116,9 +131,22 @@ class DARNConfig:
         :raises ValueError: if the text is something else.
         """
         try:
-            return cls(**json.loads(text))
-        except (TypeError, json.JSONDecodeError) as error:
+            found = json.loads(text)
+            unused = {*_unused(found), *(() if found.get("hidden", True) else ("units",))}  # said nothing once
+            return cls(**{name: value for name, value in found.items() if name not in unused})
+        except (TypeError, AttributeError, json.JSONDecodeError) as error:
             raise ValueError(f"this is no configuration of a DARN ({error}).") from error
+
+
+_USERS = {"conditional_units": {"nade", "eonade", "made"}, "num_orders": {"eonade"}}
+
+
+def _unused(values: Mapping[str, Any]) -> dict[str, set[str]]:
+    """Fields that say something of conditionals that this configuration has not, and which ones that are."""
+    kinds = {values.get("visible_conditional")}
+    if values.get("hidden", True):
+        kinds |= {values.get("prior"), values.get("encoder")}
+    return {name: users for name, users in _USERS.items() if not kinds & users}
 
 
 class Encoded(NamedTuple):
@@ -175,6 +203,24 @@ class Layer(tf.Module):
         return self.network(parents)
 
 
+class Graphs:
+    """Compiled functions by what they depend on, so that each is traced once. A copy is empty: they cannot be copied,
+    and belong to the variables of one model.
+    """
+
+    def __init__(self) -> None:
+        self._made: dict[Any, Any] = {}
+
+    def get(self, key: Any, make: Callable[[], Any]) -> Any:
+        """The function of this key; `make` makes it the first time."""
+        if key not in self._made:
+            self._made[key] = make()
+        return self._made[key]
+
+    def __reduce__(self) -> tuple[type[Graphs], tuple[()]]:
+        return Graphs, ()
+
+
 class DARN(tf.Module):
     """A deep autoregressive network.
 
@@ -184,19 +230,19 @@ class DARN(tf.Module):
     :ivar decoders: L layers, p(x | h^1, ...), p(h^1 | h^2, ...), ..., without the prior; with `hidden=()` one, whose
         network is None.
     :ivar encoders: L layers, q(h^1 | x), q(h^2 | h^1, ...), ....
-    :ivar compiled_code_lengths: what `description_length.compiled_code_lengths` keeps here; None before it is needed.
+    :ivar graphs: compiled functions of this model; copies, pickles and files have none.
 
-    :param seed: integer or int32 [2], of the initial weights.
+    :param seed: of the initial weights.
     :param data: training data [N, n_x]; their means give `visible_mean` and the visible biases.
     """
 
     def __init__(
-        self, config: DARNConfig, *, seed: int | tf.Tensor = 0, data: ArrayLike | None = None, name: str = "darn"
+        self, config: DARNConfig, *, seed: Seed = 0, data: ArrayLike | None = None, name: str = "darn"
     ) -> None:
         super().__init__(name=name)
         self.config = config
         self.dtype = tf.as_dtype(config.dtype)
-        seed = tf.constant([0, seed], tf.int32) if isinstance(seed, int) else seed
+        seed = as_seed(seed)
         self.visible_mean = tf.Variable(tf.zeros([config.visible], self.dtype), trainable=False, name="visible_mean")
         sizes = [config.visible, *config.hidden]
         self.prior: Any = None
@@ -206,7 +252,7 @@ class DARN(tf.Module):
         self.encoders = [
             self._encoder(level, sizes, _fold(seed, 1001 + level)) for level in range(1, len(config.hidden) + 1)
         ]
-        self.compiled_code_lengths: Any = None
+        self.graphs = Graphs()
         if data is not None:
             self.initialise(data)
 
@@ -228,11 +274,9 @@ class DARN(tf.Module):
         """Stochastic hidden units of all layers together."""
         return sum(self.config.hidden)
 
-    def encoder_noise(self, num: int | tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """Logistic noise for :meth:`encode`, [num, n_l] for each layer.
-
-        :param seed: int32 [2].
-        """
+    def encoder_noise(self, num: int | tf.Tensor, seed: Seed) -> tuple[tf.Tensor, ...]:
+        """Logistic noise for :meth:`encode`, [num, n_l] for each layer."""
+        seed = as_seed(seed)
         return tuple(
             logistic_noise([num, n], _fold(seed, level), self.dtype) for level, n in enumerate(self.config.hidden)
         )
@@ -304,11 +348,9 @@ class DARN(tf.Module):
         """Logits of each visible unit given h and the visible units before it, [B, n_x]."""
         return self.decoders[0].conditional.logits(x, self.visible_offset(h))
 
-    def sample(self, num: int, seed: tf.Tensor) -> Samples:
-        """Ancestral sampling (Section 2.3): the top layer unit by unit, then each layer below.
-
-        :param seed: int32 [2].
-        """
+    def sample(self, num: int, seed: Seed) -> Samples:
+        """Ancestral sampling (Section 2.3): the top layer unit by unit, then each layer below."""
+        seed = as_seed(seed)
         h: list[tf.Tensor] = []
         if self.prior is not None:
             h = [self.prior.sample(num, _fold(seed, len(self.config.hidden)))]

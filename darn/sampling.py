@@ -21,6 +21,8 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from darn.seeds import Seed, as_seed
+
 __all__ = ["BLOCK", "Sampled", "Sampler", "fixed_point_bits", "linear_bits", "sample"]
 
 BLOCK = 56
@@ -102,15 +104,14 @@ class Sampler:
             jit_compile=jit_compile,
         )
 
-    def __call__(self, num: int, seed: tf.Tensor) -> Sampled:
+    def __call__(self, num: int, seed: Seed) -> Sampled:
         """`num` draws.
 
-        :param seed: int32 [2].
         :raises ValueError: if `num` is below 1.
         """
         if num < 1:
             raise ValueError(f"num must be at least 1, got {num}.")
-        batches = []
+        batches, seed = [], as_seed(seed)
         for number in range(-(-num // self.batch_size)):
             draws = self._draw(tf.random.experimental.stateless_fold_in(seed, number))
             batches.append((draws.x.numpy(), draws.probs.numpy(), *(h.numpy() for h in draws.h)))
@@ -118,9 +119,6 @@ class Sampler:
         return Sampled(x, probs, tuple(h))
 
 
-def sample(model: Any, num: int, seed: tf.Tensor, *, batch_size: int = 1000, jit_compile: bool = False) -> Sampled:
-    """`num` draws from a model by :class:`Sampler`, in batches of at most `batch_size`.
-
-    :param seed: int32 [2].
-    """
+def sample(model: Any, num: int, seed: Seed, *, batch_size: int = 1000, jit_compile: bool = False) -> Sampled:
+    """`num` draws from a model by :class:`Sampler`, in batches of at most `batch_size`."""
     return Sampler(model, batch_size=min(batch_size, max(num, 1)), jit_compile=jit_compile)(num, seed)

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,9 +20,10 @@ import tensorflow as tf
 from numpy.typing import ArrayLike
 
 from darn.gradients import Estimate, check_estimator, estimate
-from darn.model import DARN
+from darn.model import DARN, check_data
 from darn.optimization import TrainingConfig, make_optimizer
 from darn.replicas import mean_over_replicas, own_rows
+from darn.seeds import Seed, as_seed
 from darn.serialization import named_variables
 from darn.weight_noise import WeightNoise
 
@@ -88,14 +90,15 @@ class Trainer(tf.Module):
                 self.noise = WeightNoise(self._variables, initial_std=config.initial_std, kind=config.weight_noise)
             self.averages = [tf.Variable(v, trainable=False) for v in self._variables] if config.average else []
             self.optimizer.build([*self._variables, *(self.noise.log_variances if self.noise else [])])
+        self._seen: Callable[[], Any] = lambda: None
         self._run = self.compiled_steps(jit_compile=jit_compile)
 
-    def advance(self, data: ArrayLike, rows: ArrayLike, seed: tf.Tensor) -> Observed:
+    def advance(self, data: ArrayLike, rows: ArrayLike, seed: Seed) -> Observed:
         """Make one step for each of K minibatches, in one call of a graph that is made once.
 
         :param data: [N, n_x] of what the model is of; a tensor saves copying it at each call.
         :param rows: [K, B], the rows of each minibatch; K is at most `MAX_BLOCK`.
-        :param seed: int32 [2]; the noise is a function of it and of the number of the step.
+        :param seed: the noise is a function of it and of the number of the step.
         :return: arrays [K].
         :raises FloatingPointError: if the objective is no longer finite.
         """
@@ -104,7 +107,7 @@ class Trainer(tf.Module):
             raise ValueError(f"rows must be [K, B] with K from 1 to {MAX_BLOCK}, got shape {list(index.shape)}.")
         padded = np.zeros([MAX_BLOCK, index.shape[1]], np.int32)
         padded[: len(index)] = index
-        every = self._run(tf.convert_to_tensor(data), tf.constant(padded), tf.constant(len(index)), seed)
+        every = self._run(data, padded, len(index), seed)
         observed = Observed._make(value.numpy()[: len(index)] for value in every)
         if not np.isfinite(observed.objective).all():
             raise FloatingPointError(
@@ -113,9 +116,9 @@ class Trainer(tf.Module):
             )
         return observed
 
-    def compiled_steps(self, *, jit_compile: bool = False) -> tf.types.experimental.PolymorphicFunction:
+    def compiled_steps(self, *, jit_compile: bool = False) -> Callable[..., Observed]:
         """(data [N, n_x], rows [K, B], count [], seed [2]) to `Observed`: `count` steps, number t with the minibatch
-        rows[t] and noise of (seed, `optimizer.iterations`).
+        rows[t] and noise of (seed, `optimizer.iterations`). Its graph is made once for each shape of data and rows.
 
         :param jit_compile: compile with XLA: faster for small models, after a minute or less of compilation.
         :raises ValueError: for XLA on several replicas.
@@ -138,7 +141,20 @@ class Trainer(tf.Module):
             history = tf.while_loop(lambda t, _: t < count, step, (0, history))[1]
             return Observed(*tf.unstack(history.stack(), axis=1))
 
-        return run
+        def checked(data: ArrayLike, rows: ArrayLike, count: int | tf.Tensor, seed: Seed) -> Observed:
+            self._check(data)
+            index, number = tf.convert_to_tensor(rows, tf.int32), tf.convert_to_tensor(count, tf.int32)
+            return run(tf.convert_to_tensor(data), index, number, as_seed(seed))
+
+        return checked
+
+    def _check(self, data: ArrayLike) -> None:
+        """Refuse data that the model cannot have produced; the same object is looked at once."""
+        if self._seen() is data:
+            return
+        check_data(data, self.model.config)
+        if isinstance(data, np.ndarray | tf.Tensor):
+            self._seen = weakref.ref(data)
 
     def step(self, x: tf.Tensor, seed: tf.Tensor) -> Observed:
         """One update by the minibatch x [B, n_x] of the model's dtype; each of the result is []."""

@@ -208,10 +208,10 @@ COMPILED: dict[str, dict[str, Call]] = {
         "svd": partial(compression_epoch, "lenet_300_100", "svd"),
         "replicas": partial(compression_epoch, "lenet_300_100", "gnj", is_mirrored=True),
     },
-    "darn.description_length.compiled_code_lengths.<locals>.<lambda>": {
+    "darn.description_length.compiled_code_lengths.<locals>.make.<locals>.<lambda>": {
         "": lambda: darn.description_length(darn_model(), bits(N, 784), seed=SEED),
     },
-    "darn.likelihood.exact_log_likelihood.<locals>.block": {
+    "darn.likelihood._compiled_exact.<locals>.block": {
         "factorial": lambda: darn.exact_log_likelihood(darn_model(hidden=(12,)), bits(N, 784)),
         "made": lambda: darn.exact_log_likelihood(darn_model(hidden=(12,), visible_conditional="made"), bits(N, 784)),
     },

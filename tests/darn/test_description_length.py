@@ -60,7 +60,7 @@ def test_it_is_no_shorter_than_the_information_and_equal_for_the_posterior(
 
 
 def test_rows_do_not_depend_on_the_batch_of_a_fully_visible_model(seed: tf.Tensor, rng: np.random.Generator) -> None:
-    model = make(seed, hidden=(), visible_conditional="linear")
+    model = make(seed, hidden=(), units=(), visible_conditional="linear")
     x = (rng.uniform(size=(7, N_X)) < 0.5).astype(np.uint8)
     lengths = description_length(model, x, seed=seed, batch_size=3)
     np.testing.assert_allclose(lengths.total, -exact_log_likelihood(model, x))

@@ -14,14 +14,14 @@ N_X = 5
 KINDS: dict[str, dict] = {
     "factorial": {"hidden": (4,), "units": (6,)},
     "visible": {"hidden": (4,), "visible_conditional": "linear"},
-    "deep": {"hidden": (3, 2), "skip": True, "visible_conditional": "nade"},
-    "mixture": {"hidden": (2,), "visible_conditional": "eonade", "num_orders": 3},
-    "fully visible": {"hidden": (), "visible_conditional": "made"},
+    "deep": {"hidden": (3, 2), "skip": True, "visible_conditional": "nade", "conditional_units": 4},
+    "mixture": {"hidden": (2,), "visible_conditional": "eonade", "num_orders": 3, "conditional_units": 4},
+    "fully visible": {"hidden": (), "visible_conditional": "made", "conditional_units": 4},
 }
 
 
 def make(kind: str, seed: tf.Tensor, **changes) -> DARN:
-    model = DARN(DARNConfig(visible=N_X, dtype="float64", conditional_units=4, **{**KINDS[kind], **changes}), seed=seed)
+    model = DARN(DARNConfig(visible=N_X, dtype="float64", **{**KINDS[kind], **changes}), seed=seed)
     for i, variable in enumerate(model.trainable_variables):
         key = tf.random.experimental.stateless_fold_in(seed, i)
         variable.assign_add(0.5 * tf.random.stateless_normal(variable.shape, key, dtype=tf.float64))

@@ -17,7 +17,13 @@ KINDS: dict[str, dict] = {
     "one layer": {"hidden": (4,)},
     "Eq. 5": {"hidden": (4,), "units": (5, 4), "activation": "relu", "visible_conditional": "linear"},
     "skips": {"hidden": (3, 2, 2), "units": (5,), "skip": True, "prior": "made", "encoder": "made"},
-    "autoregressive encoder": {"hidden": (3, 2), "encoder": "linear", "prior": "nade", "visible_conditional": "eonade"},
+    "autoregressive encoder": {
+        "hidden": (3, 2),
+        "encoder": "linear",
+        "prior": "nade",
+        "visible_conditional": "eonade",
+        "num_orders": 3,
+    },
     "local": {
         "hidden": (3,),
         "visible_conditional": "local",
@@ -28,7 +34,7 @@ KINDS: dict[str, dict] = {
 
 def make(kind: str, seed: tf.Tensor, **changes) -> DARN:
     """A model with random parameters of size 1/2 added to the first ones."""
-    model = DARN(DARNConfig(visible=N_X, dtype="float64", num_orders=3, **{**KINDS[kind], **changes}), seed=seed)
+    model = DARN(DARNConfig(visible=N_X, dtype="float64", **{**KINDS[kind], **changes}), seed=seed)
     for i, variable in enumerate([*model.trainable_variables, model.visible_mean]):
         key = tf.random.experimental.stateless_fold_in(seed, i)
         variable.assign_add(0.5 * tf.random.stateless_normal(variable.shape, key, dtype=tf.float64))

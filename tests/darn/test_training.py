@@ -177,7 +177,7 @@ def test_the_sparsity_penalty_is_a_kl_and_makes_units_rare(seed: tf.Tensor, rng:
     [
         pytest.param({"hidden": (2, 2), "skip": True, "encoder": "linear", "prior": "nade"}, marks=pytest.mark.slow),
         {"hidden": (3,), "visible_conditional": "eonade", "num_orders": 2},
-        {"hidden": (), "visible_conditional": "made"},
+        {"hidden": (), "units": (), "visible_conditional": "made"},
     ],
     ids=["deep", "eonade", "fully visible"],
 )

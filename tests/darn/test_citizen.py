@@ -1,0 +1,132 @@
+"""What Python, NumPy and TensorFlow users expect of a model: copies, pickles, integers as seeds, graphs made once."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import darn
+from darn.sampling import sample
+from darn.seeds import as_seed
+
+N_X = 6
+
+
+@pytest.fixture
+def x(rng: np.random.Generator) -> np.ndarray:
+    return rng.integers(0, 2, (30, N_X)).astype(np.uint8)
+
+
+@pytest.fixture
+def model(x: np.ndarray) -> darn.DARN:
+    return darn.DARN(darn.DARNConfig(visible=N_X, hidden=(3,), dtype="float64"), seed=1, data=x)
+
+
+def lengths(model: darn.DARN, x: np.ndarray) -> np.ndarray:
+    return darn.description_length(model, x, seed=5).total
+
+
+def test_copies_and_pickles_after_use(model: darn.DARN, x: np.ndarray) -> None:
+    before = lengths(model, x)
+    darn.exact_log_likelihood(model, x)
+    darn.importance_log_likelihood(model, x, seed=0, num_samples=10, repeats=2)
+    for same in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        np.testing.assert_array_equal(lengths(same, x), before)
+        same.visible_mean.assign_add(tf.ones([N_X], tf.float64))
+        assert not np.array_equal(lengths(same, x), before)
+        np.testing.assert_array_equal(lengths(model, x), before)
+
+
+def test_integers_are_seeds(model: darn.DARN, x: np.ndarray) -> None:
+    pair = tf.constant([0, 7])
+    np.testing.assert_array_equal(model.sample(4, 7).x, model.sample(4, pair).x)
+    np.testing.assert_array_equal(sample(model, 4, seed=7).x, sample(model, 4, seed=pair).x)
+    for of in (
+        lambda seed: darn.description_length(model, x, seed=seed).total,
+        lambda seed: darn.importance_log_likelihood(model, x, seed=seed, num_samples=5, repeats=2).repeats,
+        lambda seed: model.encoder_noise(3, seed)[0],
+    ):
+        np.testing.assert_array_equal(of(7), of(pair))
+        assert not np.array_equal(of(7), of(8))
+    assert as_seed(2**31 + 5).numpy().tolist() == [1, 5]
+    assert as_seed(np.int64(3)).numpy().tolist() == [0, 3]
+    for wrong, message in (
+        (-1, "from 0 to 2"),
+        (2**62, "from 0 to 2"),
+        ([1, 2, 3], "shape"),
+        ("a", "integer"),
+        (None, "integer"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            as_seed(wrong)  # type: ignore[arg-type]
+
+
+def test_a_graph_is_made_once(model: darn.DARN, x: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted by how often Python runs through the parts of the model."""
+    trainer = darn.Trainer(model, darn.TrainingConfig(), num_data=len(x))
+    counts = {"visible": 0, "steps": 0}
+    visible, step = darn.DARN.visible_offset, darn.Trainer.step
+
+    def counted_visible(self: darn.DARN, h: object) -> object:
+        counts["visible"] += 1
+        return visible(self, h)
+
+    def counted_step(self: darn.Trainer, x: tf.Tensor, seed: tf.Tensor) -> object:
+        counts["steps"] += 1
+        return step(self, x, seed)
+
+    monkeypatch.setattr(darn.DARN, "visible_offset", counted_visible)
+    monkeypatch.setattr(darn.Trainer, "step", counted_step)
+    run, rows = trainer.compiled_steps(), np.zeros((3, 10), np.int32)
+    for count in (1, 2, 3):
+        run(x, rows, count, count)
+    assert counts["steps"] == 1
+    for call in (
+        lambda seed: darn.importance_log_likelihood(model, x, seed=seed, num_samples=5, repeats=2),
+        lambda seed: darn.exact_log_likelihood(model, x),
+        lambda seed: darn.description_length(model, x, seed=seed),
+    ):
+        call(0)
+        counts["visible"] = 0
+        call(1)
+        assert counts["visible"] == 0
+
+
+def test_steps_refuse_data_that_are_not_of_the_model(model: darn.DARN, x: np.ndarray) -> None:
+    trainer = darn.Trainer(model, darn.TrainingConfig(), num_data=len(x))
+    before = [variable.numpy() for variable in trainer.variables]
+    rows = np.zeros((1, 10), np.int32)
+    for wrong, message in (
+        (x * 2.0, "0 or 1 everywhere, got 2"),
+        (np.where(x, np.nan, 0.0), "missing values"),
+        (x[:, 1:], "6 columns"),
+    ):
+        for call in (
+            lambda data: trainer.compiled_steps()(data, rows, 1, 0),
+            lambda data: trainer.compiled_steps()(tf.constant(data), rows, 1, 0),
+            lambda data: trainer.advance(data, rows, 0),
+        ):
+            with pytest.raises(ValueError, match=message):
+                call(wrong)
+    for variable, value in zip(trainer.variables, before, strict=True):
+        np.testing.assert_array_equal(variable, value)
+    trainer.advance(x, rows, 0)
+
+
+def test_settings_that_nothing_uses_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"units=\(5,\) lie between stochastic layers"):
+        darn.DARNConfig(visible=4, hidden=(), units=(5,))
+    with pytest.raises(ValueError, match="conditional_units=7 is for the conditionals eonade, made, nade"):
+        darn.DARNConfig(visible=4, conditional_units=7)
+    with pytest.raises(ValueError, match="num_orders=3 is for the conditionals eonade"):
+        darn.DARNConfig(visible=4, num_orders=3, visible_conditional="nade")
+    with pytest.raises(ValueError, match="conditional_units=7"):
+        darn.DARNConfig(visible=4, hidden=(), conditional_units=7, prior="nade")
+    used = darn.DARNConfig(visible=4, conditional_units=7, num_orders=3, prior="eonade")
+    assert darn.DARNConfig.from_json(used.to_json()) == used
+    old = used.to_json().replace("eonade", "linear")  # from before these were refused
+    assert darn.DARNConfig.from_json(old) == darn.DARNConfig(visible=4)
+    old = darn.DARNConfig(visible=4, units=(5,)).to_json().replace("[100]", "[]")
+    assert darn.DARNConfig.from_json(old) == darn.DARNConfig(visible=4, hidden=())
