@@ -333,4 +333,11 @@ def _lines(kind: str, name: str, texts: Sequence[str], size: int) -> str:
 
 def _comment(text: str) -> str:
     """Text that does not end a comment, in ASCII."""
-    return text.encode("ascii", "replace").decode().replace("*/", "* /").replace("\n", " ").replace("\\", "/")
+    return (
+        text.encode("ascii", "replace")
+        .decode()
+        .replace("*/", "* /")
+        .replace("/*", "/ *")
+        .replace("\n", " ")
+        .replace("\\", "/")
+    )

@@ -181,7 +181,7 @@ def test_five_voting_networks_need_less_than_10_kilobytes(width: list[str], tmp_
 
 def test_the_same_network_by_each_way(tmp_path: Path, rng: np.random.Generator) -> None:
     X = rng.integers(0, 17, (80, 6))
-    labels = np.where(X[:, 0] > 8, "*/ yes", "no\\")
+    labels = np.where(X[:, 0] > 8, "*/ yes", "no /* \\")
     model = ebp.EBPClassifier((5,), epochs=1, batch_size=10).fit(X, labels)
     source = ebp.export_c(model, inputs="uint8", num_votes=2, seed=3)
     ebp.export_network(tmp_path / "net.ebp", model, num_votes=2, seed=3)
@@ -189,6 +189,7 @@ def test_the_same_network_by_each_way(tmp_path: Path, rng: np.random.Generator) 
     assert (tmp_path / "net.c").read_text() == source
     comment = source[: source.index("#include")]
     assert comment.count("*/") == 1  # names of classes do not end it
+    assert comment.count("/*") == 1
     assert "\\" not in comment
 
 

@@ -206,12 +206,12 @@ def test_fuzz(file: Path, rng: np.random.Generator) -> None:
             version = int(rng.choice([1, FILE_VERSION]))
             changed = with_header(content, mutated(header_of(content), rng), version)
         else:
-            changed = bytearray(content[:-32])
-            for place in rng.integers(len(changed), size=rng.integers(1, 4)):
-                changed[place] = rng.integers(256)
+            parts = bytearray(content[:-32])
+            for place in rng.integers(len(parts), size=rng.integers(1, 4)):
+                parts[place] = rng.integers(256)
             if rng.random() < 0.2:
-                changed = changed[: rng.integers(len(changed))]
-            changed = sealed(bytes(changed))
+                parts = parts[: rng.integers(len(parts))]
+            changed = sealed(bytes(parts))
         file.write_bytes(changed)
         try:
             network = PackedNetwork.load(file, "numpy")

@@ -57,7 +57,12 @@ def test_labels_in_the_file(key: str, X: scipy.sparse.csr_matrix, tmp_path: Path
 
 
 def test_entries_of_one_place_are_added(tmp_path: Path) -> None:
-    changed = {"data": np.ones(3), "indices": np.array([1, 1, 0]), "indptr": np.array([0, 2, 3]), "shape": [2, 3]}
+    changed: dict[str, Any] = {
+        "data": np.ones(3),
+        "indices": np.array([1, 1, 0]),
+        "indptr": np.array([0, 2, 3]),
+        "shape": [2, 3],
+    }
     np.savez(tmp_path / "X.npz", **changed)
     np.testing.assert_array_equal(read_matrix(tmp_path / "X.npz")[0].toarray(), [[0, 2, 0], [1, 0, 0]])
 
