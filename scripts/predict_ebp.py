@@ -15,7 +15,6 @@ import functools
 from dataclasses import dataclass
 from pathlib import Path
 
-import experiment.early  # noqa: F401 (keeps TensorFlow quiet)
 from experiment import cli
 from experiment.cli.flags import group
 from experiment.data import inputs
