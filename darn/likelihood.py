@@ -39,12 +39,16 @@ class ImportanceEstimate(NamedTuple):
     :ivar repeats: mean over the rows of each repeat, [R].
     :ivar mean: of the repeats. :ivar interval: its 95 % confidence interval, Student's t with R - 1 degrees of freedom;
         it holds the noise of sampling only, not the rows'.
+    :ivar effective: number of samples of equal weight that are worth as much as the S of one repeat, (sum w)^2 over
+        sum w^2, of each row, the mean over the repeats, [N]. Where it is a few, so are the states that count: the
+        estimate is low by an unknown amount, of which the interval says nothing.
     """
 
     log_likelihood: NDArray[np.float64]
     repeats: NDArray[np.float64]
     mean: float
     interval: tuple[float, float]
+    effective: NDArray[np.float64]
 
 
 def exact_log_likelihood(model: DARN, x: ArrayLike) -> NDArray[np.float64]:
@@ -110,21 +114,25 @@ def importance_log_likelihood(
         )
     if model.num_hidden == 0:
         exact = _fully_visible(model, rows)
-        return ImportanceEstimate(exact, np.full(repeats, exact.mean()), float(exact.mean()), (exact.mean(),) * 2)
+        means, effective = np.full(repeats, exact.mean()), np.full(len(rows), float(num_samples))
+        return ImportanceEstimate(exact, means, float(exact.mean()), (exact.mean(),) * 2, effective)
     seed, batch_size = as_seed(seed), min(batch_size, len(rows))
     copies = max(1, min(num_samples, _BLOCK_NUMBERS // (batch_size * row_width(model))))
     key = ("importance", batch_size, copies, jit_compile)
     run = model.graphs.get(key, lambda: _compiled_importance(model, copies, jit_compile))
-    estimates = np.zeros([repeats, len(rows)])
+    estimates, effective = np.zeros([2, repeats, len(rows)])
     padded = np.concatenate([rows, np.repeat(rows[-1:], -len(rows) % batch_size, axis=0)])
     for repeat in range(repeats):
         for start in range(0, len(rows), batch_size):
             key = tf.random.experimental.stateless_fold_in(seed, repeat)
             key = tf.random.experimental.stateless_fold_in(key, start)
             values = run(tf.constant(padded[start : start + batch_size], model.dtype), tf.constant(num_samples), key)
-            estimates[repeat, start : start + batch_size] = values.numpy()[: len(rows) - start]
+            part = slice(start, min(start + batch_size, len(rows)))
+            estimates[repeat, part], effective[repeat, part] = (v.numpy()[: len(rows) - start] for v in values)
     means = estimates.mean(axis=1)
-    return ImportanceEstimate(estimates.mean(axis=0), means, float(means.mean()), _interval(means))
+    return ImportanceEstimate(
+        estimates.mean(axis=0), means, float(means.mean()), _interval(means), effective.mean(axis=0)
+    )
 
 
 def _compiled_exact(model: DARN) -> tf.types.experimental.PolymorphicFunction:
@@ -149,13 +157,13 @@ def _compiled_exact(model: DARN) -> tf.types.experimental.PolymorphicFunction:
 
 
 def _compiled_importance(model: DARN, copies: int, jit_compile: bool) -> tf.types.experimental.PolymorphicFunction:
-    """(x [B, n_x], S, seed [2]) to log p^(x) [B] in float64, `copies` draws at a time."""
+    """(x [B, n_x], S, seed [2]) to log p^(x) and effective samples, [B] in float64, `copies` draws at a time."""
 
     @tf.function(autograph=False, jit_compile=jit_compile)
-    def run(x: tf.Tensor, num_samples: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    def run(x: tf.Tensor, num_samples: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         num_rows = x.shape[0]
 
-        def add(done: tf.Tensor, log_sum: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        def add(done: tf.Tensor, log_sum: tf.Tensor, log_squares: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
             noise = model.encoder_noise(copies * num_rows, tf.random.experimental.stateless_fold_in(seed, done))
             encoded = model.encode(x, noise, threshold, copies)
             log_q = tf.add_n([bernoulli_log_prob(h, a) for h, a in zip(encoded.h, encoded.logits, strict=True)])
@@ -164,11 +172,15 @@ def _compiled_importance(model: DARN, copies: int, jit_compile: bool) -> tf.type
             log_weights += _log_visible_pairs(model, x, offset)
             is_wanted = done + tf.range(copies) < num_samples
             log_weights = tf.where(is_wanted[:, None], tf.cast(log_weights, tf.float64), -math.inf)
-            return done + copies, tf.reduce_logsumexp(tf.concat([log_sum[None], log_weights], axis=0), axis=0)
+            log_sum = tf.reduce_logsumexp(tf.concat([log_sum[None], log_weights], axis=0), axis=0)
+            log_squares = tf.reduce_logsumexp(tf.concat([log_squares[None], 2.0 * log_weights], axis=0), axis=0)
+            return done + copies, log_sum, log_squares
 
         start = tf.fill([num_rows], tf.constant(-math.inf, tf.float64))
-        _, log_sum = tf.while_loop(lambda done, _: done < num_samples, add, (tf.constant(0), start))
-        return log_sum - tf.math.log(tf.cast(num_samples, tf.float64))
+        _, log_sum, log_squares = tf.while_loop(
+            lambda done, *_: done < num_samples, add, (tf.constant(0), start, start)
+        )
+        return log_sum - tf.math.log(tf.cast(num_samples, tf.float64)), tf.exp(2.0 * log_sum - log_squares)
 
     return run
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
@@ -43,6 +44,7 @@ Rows = NDArray[Any]
 Points = tuple[list[int], list[float]]
 
 EXACT_SECONDS = 600.0  # exact=auto gives up beyond this rough estimate
+FEW_SAMPLES = 50.0  # effective ones, below which an estimate of the likelihood is not trusted
 NATS_TO_BITS = 1.0 / math.log(2.0)
 PARTS = ("description_length", "hidden", "bits_back", "visible")
 
@@ -197,8 +199,10 @@ def exact_scalars(name: str, model: DARN, rows: Rows) -> dict[str, float]:
 def importance_scalars(
     name: str, model: DARN, rows: Rows, seed: tf.Tensor, config: ReportConfig, *, jit_compile: bool = False
 ) -> dict[str, Any]:
-    """-log p(x) of the part `name` by importance sampling, nats: its mean, the 95 % interval of that over repeats, and
-    its standard error for other rows like these."""
+    """-log p(x) of the part `name` by importance sampling, nats: its mean, the 95 % interval of that over repeats, its
+    standard error for other rows like these, the effective number of samples that half of the rows have at least, and
+    the description length of the same rows, which bounds it.
+    """
     estimated = importance_log_likelihood(
         model,
         rows,
@@ -211,6 +215,8 @@ def importance_scalars(
         f"{name}/is_nll_nats": -estimated.mean,
         f"{name}/is_nll_95_interval": [-estimated.interval[1], -estimated.interval[0]],
         f"{name}/is_nll_standard_error": float(estimated.log_likelihood.std() / math.sqrt(len(rows))),
+        f"{name}/is_effective_samples": float(np.median(estimated.effective)),
+        f"{name}/is_description_length_nats": float(description_length(model, rows, seed=seed).total.mean()),
         "is_samples": config.is_samples,
         "is_rows": len(rows),
     }
@@ -253,10 +259,17 @@ def notes(result: Mapping[str, Any]) -> list[str]:
         )
     if "test/is_nll_nats" in result:
         (low, high), error = result["test/is_nll_95_interval"], result["test/is_nll_standard_error"]
+        bound = result["test/is_description_length_nats"]
         lines.append(
             f"test negative log-likelihood: {result['test/is_nll_nats']:.3f} nats by {result['is_samples']} importance "
             f"samples for each of {result['is_rows']} rows, 95 % interval {low:.3f} to {high:.3f} (rows: ± {error:.3f})"
+            f"; description length of these rows: {bound:.3f}"
         )
+        if (effective := result["test/is_effective_samples"]) < FEW_SAMPLES:
+            lines.append(
+                f"of the importance samples of a row only {effective:.1f} count (median): the likelihood is higher "
+                "than this says, by an unknown amount; take more samples (--is_samples)"
+            )
     if "multiplications_per_sample" in result:
         cost, active = result["multiplications_per_sample"], result["active_units_per_sample"]
         lines.append(f"a sample costs {cost:.3g} multiplications ({active:.1f} active units)")

@@ -90,6 +90,21 @@ def test_the_estimate_does_not_depend_on_padding(seed: tf.Tensor, rng: np.random
     assert estimated.interval[0] <= estimated.mean <= estimated.interval[1]
 
 
+def test_effective_numbers_of_samples(seed: tf.Tensor, rng: np.random.Generator) -> None:
+    """All S where q is the posterior, in several chunks; one of one; few where q is nearly sure of the wrong state."""
+    x = (rng.uniform(size=(3, N_X)) < 0.5).astype(np.uint8)
+    model = DARN(DARNConfig(visible=N_X, hidden=(2,), dtype="float64"), seed=seed)
+    for variable in model.trainable_variables:
+        variable.assign(tf.zeros_like(variable))
+    np.testing.assert_allclose(importance_log_likelihood(model, x, seed=seed, num_samples=70).effective, 70.0)
+    model.encoders[0].conditional.bias.assign([-6.0, 0.0])  # a half of the posterior has a chance of 1 / 404
+    effective = importance_log_likelihood(model, x, seed=seed, num_samples=2000, repeats=4).effective
+    expected = 2000 / (0.25 / (404 / 405) + 0.25 * 405)  # S / E[w^2] for E[w] = 1
+    np.testing.assert_allclose(effective, expected, rtol=0.7)
+    other = make("factorial", seed)
+    np.testing.assert_allclose(importance_log_likelihood(other, x, seed=seed, num_samples=1).effective, 1.0)
+
+
 def test_chunks_are_masked_to_the_wanted_number_of_samples(
     seed: tf.Tensor, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -112,6 +112,8 @@ def test_the_sampled_likelihood_is_that_of_the_test_rows(rng: np.random.Generato
     some = report.final(coin_model(bias), parts, seeds_of(seed), config, importance_rows=parts["test"][:4])
     assert some["test/is_nll_nats"] == pytest.approx(nll[:4].mean())
     assert some["is_rows"] == 4
+    assert some["test/is_description_length_nats"] == pytest.approx(nll[:4].mean())  # q is the posterior: no gap
+    assert some["test/is_effective_samples"] == pytest.approx(3)
 
 
 def test_sampled_and_exact_agree_within_the_interval(rng: np.random.Generator, seed: tf.Tensor) -> None:
@@ -227,10 +229,13 @@ def test_the_text_says_what_the_numbers_are() -> None:
     result |= {"test/exact_nll_nats": 3.5, "test/exact_nll_standard_error": 0.25}
     result |= {"test/is_nll_nats": 3.625, "test/is_nll_95_interval": [3.5, 3.75], "test/is_nll_standard_error": 0.5}
     result |= {"is_samples": 7, "is_rows": 3, "multiplications_per_sample": 120.0, "active_units_per_sample": 1.5}
+    result |= {"test/is_description_length_nats": 4.125, "test/is_effective_samples": 5.25}
     assert report.notes(result) == [
         "test negative log-likelihood: 3.500 nats, exact (rows: ± 0.250)",
         "test negative log-likelihood: 3.625 nats by 7 importance samples for each of 3 rows, 95 % interval 3.500 to "
-        "3.750 (rows: ± 0.500)",
+        "3.750 (rows: ± 0.500); description length of these rows: 4.125",
+        "of the importance samples of a row only 5.2 count (median): the likelihood is higher than this says, by an "
+        "unknown amount; take more samples (--is_samples)",
         "a sample costs 120 multiplications (1.5 active units)",
     ]
 
