@@ -116,9 +116,9 @@ def fit(
     :param validation_data: inputs and targets, or a Dataset, by which units to remove and the last epoch are chosen.
     :param validation_split: share of the examples, the last ones, that is set aside if there are none.
     :param batch_size: examples in a step, of arrays.
-    :param epochs: of the Bayesian phase; enough for 8,000 steps if not given, and at least 20.
+    :param epochs: of the Bayesian phase; enough for 8,000 steps if not given, and from 20 to 500.
     :param last_epochs: of the last phase; half as many if not given; 0 for none.
-    :param callbacks: for `keras.Model.fit` in both phases.
+    :param callbacks: for `keras.Model.fit` in both phases, with each weight of the KL that is tried.
     :param prior: see `compress`.
     :param kl_weight: 1 is the variational bound; less keeps more. Of several weights the first is taken with which the
         validation loss rises by less than half a standard error; if there is none, that of the lowest validation loss.
