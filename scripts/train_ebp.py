@@ -21,8 +21,7 @@ The folder of the run gets:
     units.jsonl   what each epoch of a network, or each rival, gave on each fold, a JSON line each
     coding.json   how inputs are coded for the network of the first seed and fold, which --export writes
     model_binary.npz, ...   this network of each kind of --weights, for predict_ebp.py; its probabilities are calibrated
-                  by the test rows of its fold
-    columns.json, words.json    how columns or documents become inputs
+                  by the test rows of its fold; columns.json, words.json: how columns or documents become inputs
     plots/        the table as a bar chart
     scalars.jsonl, tensorboard/, checkpoints/
 """
@@ -106,7 +105,7 @@ def main(flags: Flags) -> None:
             show=lambda: Shown(histograms=comparison.histograms()),
         )
         write_text(run.path / "units.jsonl", written_results(comparison.found))
-        results, published = comparison.results(), PUBLISHED.get(data.name, {})
+        results, published = comparison.results(), PUBLISHED.get(known_name(flags, data), {})
         lines = [aligned(report.table(results, published)), *report.notes(results)]
         if comparison.exported is not None:
             lines.append(f"{flags.export}: {comparison.exported.summary}")
@@ -149,6 +148,11 @@ def load(flags: Flags) -> Rows:
     return data
 
 
+def known_name(flags: Flags, data: Rows) -> str:
+    """Of a known data set; an own file may have the same name."""
+    return "" if flags.source.data else data.name
+
+
 def run_unit(comparison: Comparison, number: int, folder: Path, data: Rows) -> dict[str, float]:
     """A unit of work; after the last epoch on the first seed and fold its network is kept, with its calibration."""
     scalars, unit = comparison.run_unit(number), comparison.units[number]
@@ -169,7 +173,7 @@ def new_comparison(flags: Flags, data: Rows) -> Comparison:
     folds = data.folds(flags.num_folds)[: flags.max_folds]
     options: dict[str, Any] = {
         "seed": flags.run.seed,
-        "dataset": data.name,
+        "dataset": known_name(flags, data),
         "export": flags.export,
         "classes": data.class_names or None,
     }

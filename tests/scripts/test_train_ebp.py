@@ -186,6 +186,15 @@ def test_missing_values_are_put_in_by_the_training_rows_of_each_fold(folder: Pat
     assert coding.mean[0] == pytest.approx(filled.mean(), rel=1e-12)
 
 
+def test_an_own_file_is_no_known_set(folder: Path) -> None:
+    """Whatever its name: nothing is said of published errors, and nothing known of its columns."""
+    (folder / "mnist.csv").write_bytes((folder / "sick.csv").read_bytes())
+    done = call(folder, "own_mnist", "--data=mnist.csv", "--target=sick", "--hidden=", "--epochs=1", *SMALL[1:])
+    assert done.code == 0, done.err
+    result = result_of(folder, "own_mnist")
+    assert (result["dataset"], result["input_coding"], result["published_percent"]) == ("mnist", "zscore", {})
+
+
 def test_a_known_data_set_is_the_default(folder: Path) -> None:
     """Its rows are shuffled before they are divided, as they may be sorted."""
     arguments = ["--hidden=", "--epochs=1", "--max_folds=1", "--num_folds=5", "--export=default.ebp", "--noprogress"]
