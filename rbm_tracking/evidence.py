@@ -46,7 +46,7 @@ MIN_EVEN_SHARE, MAX_EVEN_STD = 0.1, 0.3  # of the chains effective; nats: AIS is
 AIS_ERRORS = 3.0
 """Standard errors of AIS in half of its 95 % interval: weights are skewed, and their standard error is too small. For
 log-normal weights that are even the interval covers 96 to 99.7 %; with 1.96 it would cover 78 to 96 %."""
-AGREES = 1.0  # nats of the lag that count when AIS and the filter are to agree
+AGREES = 1.0  # nats of the filter's interval that count when AIS and the filter are to agree
 
 
 class Tracking(NamedTuple):
@@ -184,13 +184,13 @@ def _is_cleared(evidence: Evidence) -> bool:
     if tracked is None:
         return False
     if exact is not None:
-        return abs(exact - tracked.log_z) <= max(Z_95 * tracked.std, min(tracked.lag, AGREES))
+        return abs(exact - tracked.log_z) <= min(half_width(tracked), AGREES)
     return ais is not None and is_even(ais) and _agree(tracked, ais)
 
 
 def _agree(tracked: Tracking, ais: Annealing) -> bool:
-    """Whether the filter and AIS say the same, up to their errors; a long lag is no excuse for a difference."""
-    half = max(Z_95 * tracked.std, min(tracked.lag, AGREES))
+    """Whether the filter and AIS say the same, up to their errors; a filter that knows little confirms nothing."""
+    half = min(half_width(tracked), AGREES)
     return abs(ais.log_z - tracked.log_z) <= math.hypot(half, _reach(ais))
 
 

@@ -89,6 +89,9 @@ def test_a_long_lag_is_no_reason_to_believe_an_ais_that_is_lower() -> None:
     assert not found.is_trusted
     assert found.low < 307.5
     assert found.high == pytest.approx(335.8)
+    vague = judge(Evidence(Tracking(1299.2, 30.0, flags=16), Annealing(1240.8, 0.2, 20.0, 100)))  # silhouettes: 1249.2
+    assert not vague.is_trusted
+    assert vague.low < 1249.2 < vague.high
 
 
 def test_the_exact_value_ends_the_matter() -> None:
