@@ -5,7 +5,7 @@
 
 Each network has two layers of 64 ReLU units and is trained by Adam until the error on the validation rows, 15 % of the
 training rows of the split of this number, has not fallen for a while; then the best weights are taken. `fit` has its
-defaults, and `pack` may add a tenth of a standard error of the validation rows. Inputs and targets are standardised, so that
+defaults, and `pack` may add a tenth of a standard error of the validation rows. Inputs and targets are standardised, so
 errors of regression are shares of the variance; of labels, shares that are wrong. adult has no label here: its column
 72, of 123, is predicted by the others without column 73, its complement.
 

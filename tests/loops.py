@@ -157,9 +157,9 @@ STEPS: dict[str, Callable[[], Loop]] = {
 }
 
 ONCE = {
-    "darn.description_length.compiled_code_lengths.<locals>.make.<locals>.<lambda>": "a part of the rows of an evaluation",
-    "darn.likelihood._compiled_importance.<locals>.run": "a part of the rows of an evaluation",
-    "darn.likelihood._compiled_exact.<locals>.block": "a part of the rows of an evaluation",
+    "darn.description_length.compiled_code_lengths.<locals>.make.<locals>.<lambda>": "part of an evaluation's rows",
+    "darn.likelihood._compiled_importance.<locals>.run": "part of an evaluation's rows",
+    "darn.likelihood._compiled_exact.<locals>.block": "part of an evaluation's rows",
     "darn.sampling.Sampler.__init__.<locals>.<lambda>": "all draws",
     "ebp.network._compiled_moments.<locals>.moments": "a part of the rows of a prediction",
     "gpflow_deep.deep_gp.DeepGP.training_loss_closure.<locals>.loss": "takes its rows from an iterator of the host",
