@@ -166,5 +166,6 @@ ONCE = {
     "gpflow_deep.keras.prediction.Predictor._outputs": "a part of the rows of a prediction",
     "gpflow_deep.predictor.Predictor.__init__.<locals>.moments": "a part of the rows of a prediction",
     "gpflow_deep.training._distributed_step.<locals>.step": "of several devices: their rows come from the host",
+    "rbm_tracking.estimator._update.<locals>.run": "the batch of a `partial_fit`, which its caller hands over",
     "rbm_tracking.exact._block": "a part of the sum",
 }

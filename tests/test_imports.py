@@ -253,8 +253,8 @@ print(json.dumps("gpflow" in sys.modules))
     assert found is False
 
 
-NUMPY_ALONE = ("ebp", "ebp.coding", "ebp.export", "ebp.folds", "ebp.packed", "ebp.popcount", "rbm_tracking")
-NUMPY_ALONE += ("rbm_tracking.evidence", "rbm_tracking.partition_tracker", "rbm_tracking.temperatures")
+NUMPY_ALONE = [f"ebp{name}" for name in ("", ".coding", ".export", ".folds", ".packed", ".popcount")]
+NUMPY_ALONE += [f"rbm_tracking{name}" for name in ("", ".evidence", ".partition_tracker", ".temperatures")]
 
 
 @pytest.mark.parametrize("module", NUMPY_ALONE)

@@ -44,7 +44,10 @@ betas = torch.tensor(beta, dtype=torch.float32)[:, None, None]
 states = torch.tensor((np.arange(2**args.hidden)[:, None] >> np.arange(args.hidden)) & 1, dtype=torch.float32)
 tracker = PartitionTracker(beta, bias_variance=0.0, initial_bias_variance=0.0)
 v = torch.bernoulli(torch.full((len(beta), 20, rows.shape[1]), 0.5))
-sampled, spent, errors, halves, flags = 0.0, 0.0, [], [], []
+sampled = spent = 0.0
+errors: list[float] = []
+halves: list[float] = []
+flags: list[str] = []
 
 
 def swapped(v: torch.Tensor, log_q: Any) -> torch.Tensor:
@@ -63,30 +66,30 @@ def swapped(v: torch.Tensor, log_q: Any) -> torch.Tensor:
 
 def watch(optimizer: torch.optim.Optimizer, *_: object) -> None:
     """Before a step: one round of tempered Gibbs sampling and swaps, an observation, and sometimes the exact log Z."""
-    global v, sampled, spent
+    global v, sampled, spent, count
     start = time.process_time()
     W, b, c = optimizer.param_groups[0]["params"]  # [n_v, n_h], [n_v], [n_h]
 
     def log_q(x: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
         return torch.nn.functional.softplus(at * (x @ W + c)).sum(-1) + x @ b
 
-    watch.count += 1
+    count += 1
     v = torch.bernoulli(torch.sigmoid(betas * (torch.bernoulli(torch.sigmoid(betas * (v @ W + c))) @ W.T) + b))
     v = swapped(v, log_q)
     sampled += time.process_time() - start
-    start, is_seen = time.process_time(), watch.count % args.stride == 0
+    start, is_seen = time.process_time(), count % args.stride == 0
     parameters = W.T.numpy(), b.numpy(), c.numpy()
     if is_seen or tracker.state is not None:
         tracked = tracker.observe(parameters, v.numpy() if is_seen else None)
     spent += time.process_time() - start
-    if watch.count % args.every == 0:
+    if count % args.every == 0:
         exact = torch.logsumexp(-_compute_energy_hiddens(states.double(), b.double(), c.double(), W.double()), 0).item()
         errors.append(tracked.log_z - exact)
         halves.append(tracked.half_width)
         flags.extend(tracked.flags)
 
 
-watch.count = 0
+count = 0
 
 
 def tracked_sgd(parameters: Any, **options: Any) -> torch.optim.Optimizer:

@@ -282,7 +282,7 @@ def test_a_failed_write_leaves_the_old_file(
     assert os.listdir(tmp_path) == ["n.bcz"]
 
 
-def sequential(*layers: keras.Layer, shape: tuple[int, ...] = (8, 8, 2)) -> keras.Model:
+def sequential(*layers: keras.Layer, shape: tuple[int | None, ...] = (8, 8, 2)) -> keras.Model:
     return keras.Sequential([keras.Input(shape), *layers])
 
 

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -69,7 +70,7 @@ def test_a_graph_is_made_once(model: darn.DARN, x: np.ndarray, monkeypatch: pyte
     counts = {"visible": 0, "steps": 0}
     visible, step = darn.DARN.visible_offset, darn.Trainer.step
 
-    def counted_visible(self: darn.DARN, h: object) -> object:
+    def counted_visible(self: darn.DARN, h: Any) -> Any:
         counts["visible"] += 1
         return visible(self, h)
 

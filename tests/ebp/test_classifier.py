@@ -220,6 +220,7 @@ def test_probabilities_are_calibrated_where_inputs_outnumber_rows(wide: Any) -> 
     loss = log_loss_of(calibrated, csr_matrix(X_test), y_test)
     assert log_loss_of(raw, csr_matrix(X_test), y_test) > 1.4 * best
     assert loss < 1.25 * best  # by 37 rows that were held back
+    assert calibrated.calibration_ is not None
     assert calibrated.calibration_.scale > 2 * PRIOR_SCALE
 
 
@@ -231,6 +232,7 @@ def test_calibrated_probabilities_are_logistic(wide: Any) -> None:
     np.testing.assert_array_equal(classifier.predict(X_test), (p[:, 1] >= 0.5).astype(int))
     z = classifier.network_.predict_scores(classifier.coding_.transform(X_test), dtype=np.float64)[:, 0]
     calibration = classifier.calibration_
+    assert calibration is not None
     np.testing.assert_allclose(classifier.decision_function(X_test), calibration.scale * z + calibration.offset)
 
 

@@ -79,7 +79,7 @@ def test_results_of_networks() -> None:
     assert list(found) == ["binary D", "binary P", "binary 7 votes"]
     for offset, (name, result) in enumerate(found.items()):
         extra = {"log_loss_nats": 5.0, "calibration_error_percent": 20.0} if name == "binary P" else {}
-        assert result == {**summary(ERRORS + offset), "seconds_per_epoch": 8.5, **extra}
+        assert result == {**summary(np.asarray(ERRORS + offset, float)), "seconds_per_epoch": 8.5, **extra}
     assert read_results(written_results(results)) == results
 
 

@@ -1,5 +1,7 @@
 """`ebp.second_order`, `ebp.noise`: moments by quadrature, changes by finite differences, a linear network by Bayes."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from scipy import integrate, stats
@@ -7,7 +9,7 @@ from scipy import integrate, stats
 from ebp.noise import Noise
 from ebp.second_order import UNITS, Derivatives, Gaussian, batch_update, forward, initial_posterior
 
-FUNCTIONS = {"relu": lambda u: np.maximum(u, 0.0), "sign": np.sign}
+FUNCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {"relu": lambda u: np.maximum(u, 0.0), "sign": np.sign}
 
 
 @pytest.mark.parametrize("units", UNITS)
@@ -39,7 +41,7 @@ def test_derivatives_of_moments(units: str, rng: np.random.Generator) -> None:
             np.testing.assert_allclose(getattr(found, f"{part}_{name}"), expected, atol=1e-8)
 
 
-def normal(y: np.ndarray, variance: float) -> object:
+def normal(y: np.ndarray, variance: float) -> Callable[[np.ndarray, np.ndarray], Derivatives]:
     """log N(y | mu, sigma2 + variance) and its derivatives."""
 
     def derivatives(mu: np.ndarray, sigma2: np.ndarray) -> Derivatives:

@@ -1,5 +1,6 @@
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -408,7 +409,7 @@ def test_scores_are_those_of_each_example_before_its_update(route: str, rng: np.
     X, y = task(rng, 75, 61)
     network, twin = (EBPNetwork((61, 71, 1), dtype=tf.float64, seed=1) for _ in range(2))
     batch_size = 4 if route == "batches" else 1
-    options = {"batch_size": batch_size, "jit_compile": route == "XLA"}
+    options: dict[str, Any] = {"batch_size": batch_size, "jit_compile": route == "XLA"}
     stats = fit_epoch(network, scipy.sparse.csr_matrix(X) if route == "sparse" else X, y, **options)
     assert stats.scores is not None
     for rows in np.split(epoch_order(0, 0, 75), range(batch_size, 75, batch_size)):
