@@ -63,7 +63,8 @@ def parts_of(dataset: str, data_dir: str | None, seed: int) -> list[Part]:
             Part(np.delete(p.X, _ADULT_LEFT_OUT, 1), p.X[:, _ADULT_TARGET]) for p in (rows.train, rows.valid, rows.test)
         ]
     else:
-        rows = views.load(source, "supervised", split=seed, valid_fraction=0.15)
+        split = 0 if dataset == "digits" else seed  # it has one
+        rows = views.load(source, "supervised", split=split, valid_fraction=0.15)
         found = [Part(p.X, p.Y) for p in (rows.train, rows.valid, rows.test)]
     mean, scale = found[0].X.mean(axis=0), found[0].X.std(axis=0)
     scale = np.where(scale > 0, scale, 1)
