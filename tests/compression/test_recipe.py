@@ -226,7 +226,7 @@ def test_packing_takes_what_the_recipe_knows(
 ) -> None:
     """Checked thresholds, the size of the network that was given, and the seed and learning rate for codebooks."""
     called: list[tuple] = []
-    monkeypatch.setattr(recipe_module, "pack", lambda *given, **settings: called.append((given, settings)))
+    monkeypatch.setattr(recipe_module, "pack_files", lambda *given, **settings: called.append((given, settings)))
     recipe = Recipe(RecipeConfig(epochs=2, learning_rate=0.3), network(), parts, batch_size=10, seed=4)
     original = recipe.original
     recipe.epoch(0)

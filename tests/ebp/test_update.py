@@ -86,13 +86,15 @@ def test_both_loops_follow_one_statement_of_the_update(
     X, Y = rng.normal(size=(100, 61)), rng.choice([-1.0, 1.0], (100, 1))
     right = update.weight_increment
     monkeypatch.setattr(update, "weight_increment", lambda v, scaled_delta: 0.5 * right(v, scaled_delta))
+    for compiled in (online_epoch, dense_epoch):  # by other tests, with the right one
+        compiled.cache_clear()
     plain, lazy, whole = (EBPNetwork((61, 71, 1), dtype=tf.float64, seed=2) for _ in range(3))
     assert MIN_LAZY_WEIGHTS <= 61 * 71
     fit_epoch(plain, X, Y, jit_compile=False)
     fit_epoch(lazy, X, Y, jit_compile=True)
     monkeypatch.undo()
-    online_epoch.cache_clear()
-    dense_epoch.cache_clear()
+    for compiled in (online_epoch, dense_epoch):
+        compiled.cache_clear()
     fit_epoch(whole, X, Y, jit_compile=False)
     np.testing.assert_allclose(lazy.h[0], plain.h[0], atol=1e-5)
     assert np.max(np.abs(whole.h[0] - plain.h[0])) > 0.01
