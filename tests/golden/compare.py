@@ -216,9 +216,10 @@ def _scalars(old: Path, new: Path) -> Iterator[str]:
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
-    """The scalars of each step, which may be on several lines."""
+    """The scalars of each step, which may be on several lines; lines that are of no step are numbered."""
     found: list[dict[str, Any]] = []
-    for line in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
+    for number, line in enumerate(map(json.loads, path.read_text(encoding="utf-8").splitlines())):
+        line.setdefault("step", f"of line {number}")
         if found and found[-1]["step"] == line["step"]:
             found[-1].update(line)
         else:

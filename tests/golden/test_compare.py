@@ -135,6 +135,19 @@ def test_a_difference_is_found(folders: tuple[Path, Path], change: Callable[[Pat
     assert re.match(found, text), text
 
 
+def test_lines_of_no_step(folders: tuple[Path, Path]) -> None:
+    """Such as those of a run's units: each is compared with the one of its number, but for its seconds."""
+    old, new = folders
+    lines = [{"seed": 0, "seconds": 1.5, "errors": {"D": 2.0}}, {"seed": 0, "seconds": 2.5, "errors": {"D": 3.0}}]
+    write_lines(old / "units.jsonl", lines)
+    write_lines(new / "units.jsonl", [{**line, "seconds": 9.0} for line in lines])
+    assert list(differences(old, new)) == []
+    write_lines(new / "units.jsonl", [lines[0], {**lines[1], "errors": {"D": 4.0}}])
+    assert list(differences(old, new)) == ["units.jsonl: step of line 1, errors is {'D': 3.0} and {'D': 4.0}"]
+    write_lines(new / "units.jsonl", lines[:1])
+    assert "steps are" in next(differences(old, new))
+
+
 def test_folders_of_two_versions_of_a_case_are_not_compared(folders: tuple[Path, Path]) -> None:
     for number, folder in enumerate(folders):
         (folder / "case.txt").write_text(str(number), encoding="utf-8")

@@ -60,7 +60,11 @@ def kill_after_a_checkpoint(script: str, folder: Path, delay: float) -> None:
 
 
 def newest_checkpoint(folder: Path) -> list[str]:
-    return sorted(str(path) for path in folder.rglob("step-*"))[-1:]
+    while True:
+        try:
+            return sorted(str(path) for path in folder.rglob("step-*"))[-1:]
+        except FileNotFoundError:  # a folder was renamed or removed meanwhile
+            continue
 
 
 @pytest.mark.parametrize("script", FLAGS)
