@@ -30,7 +30,15 @@ from .seeds import named_seed
 from .shrink import shrink_details
 from .thresholds import Thresholds, switched_off, thresholds_of
 
-__all__ = ["PackConfig", "Packed", "PackedNetwork", "pack_files", "rounding_error", "tuned_codebooks"]
+__all__ = [
+    "PackConfig",
+    "Packed",
+    "PackedNetwork",
+    "error_of_kernels",
+    "pack_files",
+    "rounding_error",
+    "tuned_codebooks",
+]
 
 _SHAPED = (keras.layers.Dense, keras.layers.Conv2D)
 
@@ -185,12 +193,17 @@ def rounding_error(model: keras.Model, part: Examples) -> Callable[[Sequence[Ker
     """A function of rounded kernels of a plain network: its error with them, in percent."""
     copy = keras.models.clone_model(model)
     copy.set_weights(model.get_weights())
+    return error_of_kernels(copy, lambda network: error_percent(network, part))
+
+
+def error_of_kernels(copy: keras.Model, error: Callable[[keras.Model], float]) -> Callable[[Sequence[Kernel]], float]:
+    """A function of rounded kernels of a plain network: its error with them. They are assigned to `copy`."""
     shaped = [layer for layer in copy.layers if isinstance(layer, _SHAPED)]
 
     def error_of(kernels: Sequence[Kernel]) -> float:
         for layer, kernel in zip(shaped, kernels, strict=True):
             layer.kernel.assign(kernel.values)
-        return error_percent(copy, part)
+        return error(copy)
 
     return error_of
 

@@ -14,8 +14,10 @@ import numpy as np
 
 from .bits import FixedPoint, search_bits
 from .codebook import Codebook, codebook
-from .container import Kernel, bcz_bytes, kernels_of, load_bcz, save_bcz, with_kernels
+from .container import Kernel, bcz_bytes, kernels_of, load_bcz, with_kernels
+from .files import atomic_path
 from .networks import Size, size_of
+from .pack import error_of_kernels
 from .rates import Rates, paper_rates
 
 __all__ = ["PackedFile", "load", "pack"]
@@ -78,19 +80,20 @@ def pack(
         raise ValueError(f"validate must give a finite number for the network, got {before}.")
     size = original if isinstance(original, Size) else size_of(model if original is None else original)
     kernels, most = kernels_of(model), before + max_rise
-    biases = "float16" if _error(model, kernels, "float16", validate) <= most else "float32"
-
-    def error_of(codes: Sequence[Kernel]) -> float:
-        return _error(model, codes, biases, validate)
-
+    copy, biases = with_kernels(model, kernels, biases="float16"), "float16"
+    if not float(validate(copy)) <= most:
+        copy, biases = with_kernels(model, kernels, biases="float32"), "float32"
+    error_of = error_of_kernels(copy, lambda network: float(validate(network)))
     points = search_bits(kernels, error_of, start=[_START] * len(kernels), max_error=most)
     choices: dict[str, Sequence[Kernel]] = {"fixed point": points}
     if (books := _codebooks(kernels, error_of, most, seed)) is not None:
         choices["codebooks"] = books
     place = Path(path)
-    sizes = {name: len(bcz_bytes(model, codes, biases=biases)) for name, codes in choices.items()}
-    coding = min(sizes, key=lambda name: sizes[name])
-    num_bytes = save_bcz(place, model, choices[coding], biases=biases)
+    contents = {name: bcz_bytes(model, codes, biases=biases) for name, codes in choices.items()}
+    coding = min(contents, key=lambda name: len(contents[name]))
+    num_bytes = len(contents[coding])
+    with atomic_path(place) as temporary:
+        temporary.write_bytes(contents[coding])
     bits = [_bits(code) for code in choices[coding]]
     return PackedFile(
         path=place,
@@ -102,12 +105,6 @@ def pack(
         rates=paper_rates(size.weights, [kernel.size for kernel in kernels], bits),
         file_rate=4 * size.parameters / num_bytes,
     )
-
-
-def _error(
-    model: keras.Model, kernels: Sequence[Kernel | np.ndarray], biases: str, validate: Callable[[keras.Model], float]
-) -> float:
-    return float(validate(with_kernels(model, kernels, biases=biases)))
 
 
 def _codebooks(
