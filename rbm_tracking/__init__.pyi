@@ -12,13 +12,7 @@ from .exact import log_likelihood_exact as log_likelihood_exact
 from .exact import log_z_exact as log_z_exact
 from .exact import moments_exact as moments_exact
 from .health import flag_names as flag_names
-from .learning import SMLConfig as SMLConfig
-from .learning import SMLState as SMLState
 from .learning import compiled_updates as compiled_updates
-from .learning import initial_state as initial_state
-from .learning import log_likelihood as log_likelihood
-from .learning import log_likelihoods as log_likelihoods
-from .learning import spawn as spawn
 from .learning_baselines import cd_step as cd_step
 from .learning_baselines import pcd_step as pcd_step
 from .partition_tracker import Family as Family
@@ -34,6 +28,12 @@ from .rbm import visible_probs as visible_probs
 from .serialization import SavedRBM as SavedRBM
 from .serialization import load_rbm as load_rbm
 from .serialization import save_rbm as save_rbm
+from .settings import SMLConfig as SMLConfig
+from .state import SMLState as SMLState
+from .state import initial_state as initial_state
+from .state import log_likelihood as log_likelihood
+from .state import log_likelihoods as log_likelihoods
+from .state import spawn as spawn
 from .temperatures import linear_ladder as linear_ladder
 from .tempering import sample as sample
 from .training import Trainer as Trainer

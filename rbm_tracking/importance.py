@@ -22,7 +22,7 @@ def log_z_change(log_weights: tf.Tensor) -> Estimate:
     :return: [M] in float64. The mean weight is unbiased, its log is low by about half its variance.
 
     At the temperature whose states also drove the gradient the estimate has a bias (Section 3.2), which
-    :func:`rbm_tracking.learning.reuse_bias` and the tracker's b_t account for.
+    :func:`rbm_tracking.gradient.reuse_bias` and the tracker's b_t account for.
     """
     return log_mean_exp(log_weights)
 

@@ -1,0 +1,113 @@
+"""All that training changes: parameters, particles, ladder and tracker; where it starts, and what it says of data."""
+
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import ArrayLike, NDArray
+
+from rbm_tracking.checks import check_rbm
+from rbm_tracking.importance import log_z_change
+from rbm_tracking.ladder import Ladder, initial_ladder
+from rbm_tracking.rbm import RBM, log_prob_unnormalised, log_z_independent, softplus_sum
+from rbm_tracking.tempering import Chains, initial_chains
+from rbm_tracking.tracker import TrackerState, anchor, initial_tracker, insert_level
+
+__all__ = ["SMLState", "initial_state", "log_likelihood", "log_likelihoods", "spawn"]
+
+
+class SMLState(NamedTuple):
+    """All that changes: `step` [], the number of updates; parameters, particles, ladder and tracker; the centring
+    `offsets` of visible [n_v] and hidden units [n_h]."""
+
+    step: tf.Tensor
+    rbm: RBM
+    chains: Chains
+    ladder: Ladder
+    tracker: TrackerState
+    offsets: tuple[tf.Tensor, tf.Tensor]
+
+
+def initial_state(rbm: RBM, beta: ArrayLike, num_chains: int, *, seed: tf.Tensor, data: ArrayLike) -> SMLState:
+    """The state before the first update.
+
+    p(zeta_0): at small weights log Z is close to that at beta = 0; the guess takes the mean field's first order, and
+    its standard deviation is 1 nat. It is forgotten within a hundred updates.
+
+    :param beta: the ladder, [M], from 1 to 0.
+    :param num_chains: N particles at each temperature.
+    :param seed: int32 [2].
+    :param data: [N, n_v]; its means are the offsets of the centred gradient.
+    :raises ValueError: if the parameters or the ladder are not as they should be.
+    """
+    check_rbm(rbm)
+    if num_chains < 2:
+        raise ValueError(f"num_chains must be at least 2, so that variances can be estimated, got {num_chains}.")
+    ladder = initial_ladder(beta, num_chains, rbm.W.dtype)
+    num_temps = ladder.beta.shape[0]
+    chains = initial_chains(rbm, num_temps, num_chains, seed=seed)
+    mean = tf.constant(np.mean(np.asarray(data), axis=0, dtype=np.float64), rbm.W.dtype)
+    hidden = tf.linalg.matvec(rbm.W, tf.sigmoid(rbm.b)) + rbm.c
+    at_beta = softplus_sum(tf.tile(hidden[None], [num_temps, 1]), ladder.beta)
+    log_z = tf.reduce_sum(tf.nn.softplus(tf.cast(rbm.b, tf.float64))) + tf.cast(at_beta, tf.float64)
+    tracker = initial_tracker(log_z.numpy(), expected_ess=num_chains / 2)
+    tracker = anchor(tracker, log_z_independent(rbm.b, rbm.c.shape[0]))
+    half = tf.fill([rbm.c.shape[0]], tf.constant(0.5, rbm.W.dtype))
+    return SMLState(tf.constant(0), rbm, chains, ladder, tracker, (mean, half))
+
+
+def spawn(state: SMLState, level: int) -> SMLState:
+    """Add a temperature between `level` and `level` + 1 (chain spawning of SML-APT).
+
+    Its particles start as copies of the hotter level's, its log Z as what these give by importance sampling, with a
+    variance of 1 nat^2: bridges on both sides settle it.
+
+    :raises ValueError: if there is no such pair of levels.
+    """
+    step, rbm, chains, ladder, tracker, offsets = state
+    num_temps, num_chains = chains.level.shape
+    if not 0 <= level < num_temps - 1:
+        raise ValueError(f"level must be in 0 ... {num_temps - 2}, got {level}.")
+    hot = tf.stack([tf.argmax(tf.equal(chains.level, level + 1), output_type=tf.int32), tf.range(num_chains)], axis=1)
+    v, a = tf.gather_nd(chains.v, hot), tf.gather_nd(chains.a, hot)
+    beta = 0.5 * (ladder.beta[level] + ladder.beta[level + 1])
+    change = log_z_change((softplus_sum(a, beta) - softplus_sum(a, ladder.beta[level + 1]))[None])
+    log_z = float(tracker.mean[level + 1] + change.value[0])
+    raised = tf.where(chains.level > level, chains.level + 1, chains.level)
+    new_level = tf.fill([1, num_chains], tf.constant(level + 1))
+    new_chains = Chains(
+        tf.concat([chains.v, v[None]], 0), tf.concat([chains.a, a[None]], 0), tf.concat([raised, new_level], 0)
+    )
+
+    def with_middle(values: tf.Tensor) -> tf.Tensor:
+        middle = 0.5 * (values[level] + values[level + 1])
+        return tf.concat([values[: level + 1], [middle], values[level + 1 :]], axis=0)
+
+    zeros = tf.zeros([1, num_chains], tf.int32)
+    new_ladder = Ladder(
+        beta=with_middle(ladder.beta),
+        up=with_middle(ladder.up),
+        down=with_middle(ladder.down),
+        label=tf.concat([ladder.label, zeros], axis=0),
+        age=tf.concat([ladder.age, zeros], axis=0),
+        return_time=ladder.return_time,
+    )
+    return SMLState(step, rbm, new_chains, new_ladder, insert_level(tracker, level, log_z, 1.0), offsets)
+
+
+def log_likelihoods(state: SMLState, data: ArrayLike, chunk: int = 5000) -> NDArray[np.float64]:
+    """log p(v) of each of the binary rows [N, n_v] with the tracked log Z, nats, [N].
+
+    None can be positive: if one is, log Z is too low by at least as much, whatever the tracker says.
+    """
+    data = np.asarray(data)
+    parts = [
+        log_prob_unnormalised(state.rbm, tf.cast(data[start : start + chunk], state.rbm.W.dtype)).numpy()
+        for start in range(0, len(data), chunk)
+    ]
+    return np.concatenate(parts).astype(np.float64) - float(state.tracker.mean[0])
+
+
+def log_likelihood(state: SMLState, data: ArrayLike, chunk: int = 5000) -> float:
+    """Mean of :func:`log_likelihoods`, nats."""
+    return float(log_likelihoods(state, data, chunk).mean())
