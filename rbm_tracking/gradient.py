@@ -27,16 +27,17 @@ def gradient_step(
     rate: tf.Tensor,
     offsets: tuple[tf.Tensor, tf.Tensor] | None,
     weights: tf.Tensor | None = None,
+    model_weights: tf.Tensor | None = None,
 ) -> Step:
     """The learning rate times the gradient of the log-likelihood: data's mean of -dF/dtheta minus the particles'.
 
     :param offsets: of the centred gradient; None for the plain one.
     :param weights: of the data, [B], with the sum 1; None for 1 / B each.
+    :param model_weights: of the particles, as `weights`.
     """
-    d_v = row_mean(v_data, weights) - tf.reduce_mean(v_model, axis=0)
-    d_h = row_mean(h_data, weights) - tf.reduce_mean(h_model, axis=0)
-    weighted = h_data / v_data.shape[0] if weights is None else h_data * weights[:, None]
-    left = tf.concat([weighted, -h_model / v_model.shape[0]], axis=0)
+    d_v = row_mean(v_data, weights) - row_mean(v_model, model_weights)
+    d_h = row_mean(h_data, weights) - row_mean(h_model, model_weights)
+    left = tf.concat([_weighted(h_data, weights), -_weighted(h_model, model_weights)], axis=0)
     right = tf.concat([v_data, v_model], axis=0)
     if offsets is not None:
         v_mean, h_mean = offsets
@@ -50,18 +51,27 @@ def gradient_step(
     return Step(rate * left, right, rate * d_v, rate * d_h)
 
 
+def _weighted(h: tf.Tensor, weights: tf.Tensor | None) -> tf.Tensor:
+    return h / h.shape[0] if weights is None else h * weights[:, None]
+
+
 def row_mean(x: tf.Tensor, weights: tf.Tensor | None) -> tf.Tensor:
     """Mean of the rows of x [B, n], [n], each with its weight [B] if there are weights, whose sum is 1."""
     return tf.reduce_mean(x, axis=0) if weights is None else tf.linalg.matvec(x, weights, transpose_a=True)
 
 
-def moved_activations(chains: Chains, step: Step, new_rbm: RBM) -> tf.Tensor:
-    """W v + c of the particles after a step: anew, or from the old ones and the step's factors if that is less work."""
-    n_h, n_v = new_rbm.W.shape
+def moved_activations(chains: Chains, step: Step, old: RBM, new: RBM, kept: tf.Tensor | None = None) -> tf.Tensor:
+    """W v + c of the particles after a step: anew, or from the old ones and the step's factors if that is less work.
+
+    :param kept: the part of W that is left before the step is added, []; None for all of it.
+    """
+    n_h, n_v = new.W.shape
     if step.left.shape[0] * (n_h + n_v) >= n_h * n_v:
-        return activations(new_rbm, chains.v)
+        return activations(new, chains.v)
     change = matmul_rows(matmul_rows(chains.v, step.right, transpose_b=True), step.left)
-    return chains.a + change + step.c
+    if kept is None:
+        return chains.a + change + step.c
+    return kept * (chains.a - old.c) + change + new.c
 
 
 def reuse_bias(v: tf.Tensor, h: tf.Tensor, rate: tf.Tensor, offsets: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:

@@ -4,7 +4,8 @@ One update, at parameters theta_t:
 
     1. k rounds of Gibbs sampling and a round of swaps at theta_t;
     2. the bridge estimates from the particles that were just swapped are measurements of log Z at theta_t;
-    3. a step of gradient ascent with a minibatch and the particles at beta = 1 gives theta_{t+1};
+    3. a step of gradient ascent with a minibatch and the particles at beta = 1 gives theta_{t+1} (target chains are
+       more of these particles, and take turns in the ladder; CD and PCD have particles of their own);
     4. the ladder moves, if it is adaptive;
     5. the same particles, weighted by q~_{t+1} / q~_t, give the change of log Z, and the filter predicts log Z at
        theta_{t+1}.
@@ -13,20 +14,32 @@ Sampling is what training does anyway; tracking adds one sum of softplus over th
 the product W v of step 5 is where the Gibbs sampling of the next update starts.
 """
 
+import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from rbm_tracking.bridge import bridge
-from rbm_tracking.gradient import gradient_step, moved_activations, reuse_bias, row_mean
-from rbm_tracking.importance import log_z_change
+from rbm_tracking.gradient import Step, gradient_step, moved_activations, reuse_bias, row_mean
+from rbm_tracking.importance import Estimate, log_z_change
 from rbm_tracking.ladder import adapt, observe_flow
 from rbm_tracking.rbm import RBM, activations, log_z_independent, softplus_sum
-from rbm_tracking.settings import SMLConfig, learning_rate_at
-from rbm_tracking.state import SMLState, initial_state, log_likelihood, log_likelihoods, spawn
-from rbm_tracking.tempering import at_level, gibbs, swap
-from rbm_tracking.tracker import anchor, health_flags, inflation, lag, log_z_std, predict, update
+from rbm_tracking.schedules import learning_rate_at, without_rate
+from rbm_tracking.settings import SMLConfig
+from rbm_tracking.state import SMLState, check_parts, initial_state, log_likelihood, log_likelihoods, spawn
+from rbm_tracking.target import Negative, at_target, moved_target, short_chains, take_turns
+from rbm_tracking.tempering import Chains, Swaps, at_level, gibbs, swap
+from rbm_tracking.tracker import (
+    TrackerState,
+    anchor,
+    health_flags,
+    inflation,
+    lag,
+    log_z_std,
+    predict,
+    update,
+)
 
 __all__ = [
     "Observed",
@@ -66,61 +79,162 @@ class Observed(NamedTuple):
 
 
 def sml_update(
-    state: SMLState, batch: tf.Tensor, *, seed: tf.Tensor, config: SMLConfig, weights: tf.Tensor | None = None
+    state: SMLState,
+    batch: tf.Tensor,
+    *,
+    seed: tf.Tensor,
+    config: SMLConfig,
+    weights: tf.Tensor | None = None,
+    rate: tf.Tensor | None = None,
 ) -> tuple[SMLState, Observed]:
     """One update with a minibatch [B, n_v] of 0.0 and 1.0.
 
     :param seed: int32 [2]; the noise is a function of it and of `state.step`.
     :param weights: of the rows, [B], with the sum 1; None for 1 / B each. Rows of weight 0 only fill the batch.
+    :param rate: learning rate []; None for that of the configuration at `state.step`.
+    :raises ValueError: if the state has not the parts that the configuration needs.
     """
-    step, rbm, chains, ladder, tracker, offsets = state
-    noise = {"seed": seed, "step": step, "generator": config.generator}
-    chains = gibbs(rbm, chains, ladder.beta, steps=config.gibbs_steps, **noise)
-    chains, swaps = swap(chains, ladder.beta, scheme=config.swaps, **noise)
-    rate = learning_rate_at(config, step, rbm.W.dtype)
-
-    is_target = tf.equal(chains.level, 0)
-    slot = tf.argmax(tf.cast(is_target, tf.float32), axis=0, output_type=tf.int32)  # [N], of the particle at beta = 1
-    count = config.gradient_chains or chains.level.shape[1]
-    index = tf.stack([slot[:count], tf.range(count, dtype=tf.int32)], axis=1)
-    v_model = tf.gather_nd(chains.v, index)
-    h_model = tf.sigmoid(tf.gather_nd(chains.a, index))
+    check_parts(state, config)
+    rbm = state.rbm
+    rate = learning_rate_at(config, state.step, rbm.W.dtype) if rate is None else tf.cast(rate, rbm.W.dtype)
+    chains, target, swaps = _sampled(state, seed, config)
     h_data = tf.sigmoid(activations(rbm, batch))
+    negative = _negative(rbm, chains, target, batch, weights, {"seed": seed, "step": state.step}, config)
+    h_model = tf.sigmoid(negative.a)
+    offsets = state.offsets
     if config.centred:
         offsets = (offsets[0], offsets[1] + 0.01 * (row_mean(h_data, weights) - offsets[1]))
-    move = gradient_step(batch, h_data, v_model, h_model, rate, offsets if config.centred else None, weights)
+    centre = offsets if config.centred else None
+    move = gradient_step(batch, h_data, negative.v, h_model, rate, centre, weights, negative.weights)
+    if config.sparsity_target is not None:
+        pull = config.sparsity_cost * (config.sparsity_target - row_mean(h_data, weights))
+        move = move._replace(c=move.c + rate * pull)
+    after, d_b = _moved(state._replace(target=target, offsets=offsets), chains, move, rate, config)
+
+    acceptance = tf.zeros([chains.level.shape[0] - 1], rbm.W.dtype) if swaps is None else swaps.acceptance
+    if config.adaptive and swaps is not None:
+        flow = observe_flow(state.ladder, chains.level)
+        after = after._replace(ladder=adapt(flow, acceptance, config.adapt_rate))
+    if not config.track or swaps is None:
+        zeros = [tf.zeros([], tf.float64)] * (len(Observed._fields) - 1)
+        return after, Observed._make([*zeros, tf.cast(acceptance, tf.float64)])
+    known_bias = tf.zeros([], tf.float64)
+    if config.bias == "both" and negative.num_tracked:
+        by_zero = (tf.zeros_like(rbm.b), tf.zeros_like(rbm.c))
+        share = negative.num_tracked / _num_tracked(state, config)
+        bias = reuse_bias(negative.v, h_model, rate, centre or by_zero)
+        known_bias = share * tf.cast(bias, tf.float64)
+    tracker, observed = _tracked(state, after, swaps, d_b, rate, known_bias, config)
+    return after._replace(tracker=tracker), observed
+
+
+def _sampled(state: SMLState, seed: tf.Tensor, config: SMLConfig) -> tuple[Chains, Chains | tuple[()], Swaps | None]:
+    """The ladder and the target chains after sampling, and what swaps saw (None if the ladder has nothing to do)."""
+    noise: dict[str, Any] = {"seed": seed, "step": state.step, "generator": config.generator}
+    chains, target, swaps = state.chains, state.target, None
+    if target and config.method == "tempering":
+        chains, target = take_turns(chains, target)
+    if target:
+        target = moved_target(state.rbm, target, steps=config.gibbs_steps, **noise)
+    if config.track or config.method == "tempering":
+        chains = gibbs(state.rbm, chains, state.ladder.beta, steps=config.gibbs_steps, **noise)
+        chains, swaps = swap(chains, state.ladder.beta, scheme=config.swaps, **noise)
+    return chains, target, swaps
+
+
+def _negative(
+    rbm: RBM,
+    chains: Chains,
+    target: Chains | tuple[()],
+    batch: tf.Tensor,
+    weights: tf.Tensor | None,
+    noise: dict[str, Any],
+    config: SMLConfig,
+) -> Negative:
+    """The states that drive the gradient downwards, by the method."""
+    if config.method == "cd":
+        start = short_chains(batch, activations(rbm, batch))
+        moved = moved_target(rbm, start, steps=config.gibbs_steps, generator=config.generator, **noise)
+        return Negative(moved.v[0], moved.a[0], weights=weights)
+    if config.method == "pcd" and target:
+        return Negative(target.v[0], target.a[0])
+    v, a = at_target(chains, config.gradient_chains or chains.level.shape[1])
+    if target:
+        v, a = tf.concat([v, target.v[0]], axis=0), tf.concat([a, target.a[0]], axis=0)
+    return Negative(v, a, num_tracked=v.shape[0])
+
+
+def _moved(
+    state: SMLState, chains: Chains, move: Step, rate: tf.Tensor, config: SMLConfig
+) -> tuple[SMLState, tf.Tensor]:
+    """The state with parameters after the step, activations of all particles at these; and the change of b."""
+    rbm, kept = state.rbm, (1.0 - rate * config.l2 if config.l2 else None)
     d_W = tf.linalg.matmul(move.left, move.right, transpose_a=True)
-    new_rbm = RBM(rbm.W + d_W, rbm.b + move.b, rbm.c + move.c)
+    velocity: RBM | tuple[()] = ()
+    if state.velocity:
+        d_W = d_W - rate * config.l2 * rbm.W if config.l2 else d_W
+        step = zip((state.velocity.W, state.velocity.b, state.velocity.c), (d_W, move.b, move.c), strict=True)
+        d_W, d_b, d_c = (config.momentum * last + change for last, change in step)
+        new = rbm._replace(W=rbm.W + d_W, b=rbm.b + d_b, c=rbm.c + d_c)
+        velocity = state.velocity._replace(W=d_W, b=d_b, c=d_c)
+    else:
+        d_b, W = move.b, rbm.W if kept is None else kept * rbm.W
+        new = rbm._replace(W=W + d_W, b=rbm.b + move.b, c=rbm.c + move.c)
 
-    new_ladder = observe_flow(ladder, chains.level) if config.adaptive else ladder
-    if config.adaptive:
-        new_ladder = adapt(new_ladder, swaps.acceptance, config.adapt_rate)
+    def follow(particles: Chains) -> Chains:
+        if velocity:
+            return particles._replace(a=activations(new, particles.v))
+        return particles._replace(a=moved_activations(particles, move, rbm, new, kept))
 
-    new_chains = chains._replace(a=moved_activations(chains, move, new_rbm))
-    num_temps = ladder.beta.shape[0]
-    zero = tf.zeros([], tf.float64)
-    if not config.track:
-        observed = Observed._make([*[zero] * (len(Observed._fields) - 1), tf.cast(swaps.acceptance, tf.float64)])
-        return SMLState(step + 1, new_rbm, new_chains, new_ladder, tracker, offsets), observed
+    has_ladder = config.track or config.method == "tempering"
+    after = state._replace(
+        step=state.step + 1,
+        rbm=new,
+        chains=follow(chains) if has_ladder else chains,
+        target=follow(state.target) if state.target else (),
+        velocity=velocity,
+        average=_averaged(state.average, new, state.step, config.average) if state.average else (),
+    )
+    return after, d_b
 
+
+def _averaged(average: RBM, new: RBM, step: tf.Tensor, decay: float) -> RBM:
+    """The moving average with the decay, or the plain mean of all updates while they are fewer than its memory."""
+    weight = tf.maximum(tf.constant(1.0 - decay, new.W.dtype), 1.0 / (tf.cast(step, new.W.dtype) + 1.0))
+    return average._replace(
+        W=average.W + weight * (new.W - average.W),
+        b=average.b + weight * (new.b - average.b),
+        c=average.c + weight * (new.c - average.c),
+    )
+
+
+def _num_tracked(state: SMLState, config: SMLConfig) -> int:
+    """How many particles at beta = 1 tell the change of log Z."""
+    more = state.target.level.shape[1] if state.target and config.method == "tempering" else 0
+    return int(state.chains.level.shape[1] + more)
+
+
+def _tracked(
+    before: SMLState,
+    after: SMLState,
+    swaps: Swaps,
+    d_b: tf.Tensor,
+    rate: tf.Tensor,
+    known_bias: tf.Tensor,
+    config: SMLConfig,
+) -> tuple[TrackerState, Observed]:
+    """The filter across the update: bridges of before, the change of log Z by the particles, weighted by the step."""
+    tracker, num_temps = before.tracker, before.ladder.beta.shape[0]
     factor = inflation(tracker.health) if config.inflate else tf.ones([], tf.float64)
     predicted = tracker.mean[1:num_temps] - tracker.mean[: num_temps - 1]
     bridges = bridge(swaps.d_upper, swaps.d_lower, predicted, config.bridge_iterations)
     tracker = update(tracker, bridges, swaps.acceptance, factor=factor)
-
-    new_log_q = softplus_sum(new_chains.a, tf.gather(new_ladder.beta, chains.level))
-    log_weights = new_log_q - swaps.log_q + tf.linalg.matvec(chains.v, move.b)
-    change = log_z_change(at_level(log_weights, chains.level))
-    known_bias = zero
-    if config.bias == "both":
-        centre = offsets if config.centred else (tf.zeros_like(rbm.b), tf.zeros_like(rbm.c))
-        share = count / chains.level.shape[1]
-        known_bias = share * tf.cast(reuse_bias(v_model, h_model, rate, centre), tf.float64)
+    change = _change(before, after, swaps, d_b, config)
     first = tf.one_hot(0, num_temps, dtype=tf.float64)
     unbiased = change._replace(value=change.value - known_bias * first)
     drift = 0.0 if config.bias == "none" else config.bias_drift * tf.cast(rate, tf.float64)
     tracker = predict(tracker, unbiased, bias_variance=drift, sigma_z=config.sigma_z, factor=factor)
-    log_z_last = log_z_independent(new_rbm.b, rbm.c.shape[0])
+    log_z_last = log_z_independent(after.rbm.b, after.rbm.c.shape[0])
     tracker = anchor(tracker, log_z_last)
     bias = tracker.mean[-1] + known_bias
     observed = Observed(
@@ -136,7 +250,23 @@ def sml_update(
         flags=tf.cast(health_flags(tracker, bias), tf.float64),
         swap_rate=tf.cast(swaps.acceptance, tf.float64),
     )
-    return SMLState(step + 1, new_rbm, new_chains, new_ladder, tracker, offsets), observed
+    return tracker, observed
+
+
+def _change(before: SMLState, after: SMLState, swaps: Swaps, d_b: tf.Tensor, config: SMLConfig) -> Estimate:
+    """O^(dt) at each temperature; at beta = 1 by the target chains, too, if they take turns in the ladder."""
+    chains = after.chains
+    new_log_q = softplus_sum(chains.a, tf.gather(after.ladder.beta, chains.level))
+    log_weights = new_log_q - swaps.log_q + tf.linalg.matvec(chains.v, d_b)
+    by_level = at_level(log_weights, chains.level)
+    change = log_z_change(by_level)
+    if not after.target or config.method != "tempering":
+        return change
+    old_a = activations(before.rbm, after.target.v)
+    of_target = softplus_sum(after.target.a) - softplus_sum(old_a) + tf.linalg.matvec(after.target.v, d_b)
+    top = log_z_change(tf.concat([by_level[:1], of_target], axis=1))
+    parts = zip(top, change, strict=True)
+    return Estimate(*(tf.concat([of_top, of_all[1:]], axis=0) for of_top, of_all in parts))
 
 
 def compiled_updates(
@@ -147,10 +277,26 @@ def compiled_updates(
     `data` [N, n_v] of 0 and 1, best as bool, which uint8 is made at each call; `rows` int32 [K, B], the rows of each
     update's minibatch; `count` int32 [], how many of the K to run (one graph serves a shorter last block); `seed` int32
     [2]. The first axis of all that was observed has K entries, of which `count` are filled.
+
+    Configurations that differ in the learning rate and its schedule alone share what is compiled.
     """
+    updates = _compiled(without_rate(config), jit_compile)
 
     def run(
         state: SMLState, data: tf.Tensor, rows: tf.Tensor, count: tf.Tensor, seed: tf.Tensor
+    ) -> tuple[SMLState, Observed]:
+        rates = learning_rate_at(config, state.step + tf.range(rows.shape[0]), state.rbm.W.dtype)
+        return updates(state, data, rows, count, seed, rates)
+
+    return run
+
+
+@functools.lru_cache(maxsize=32)
+def _compiled(config: SMLConfig, jit_compile: bool) -> Callable[..., tuple[SMLState, Observed]]:
+    """:func:`compiled_updates` with the rates [K] of the updates as another argument, once for each configuration."""
+
+    def run(
+        state: SMLState, data: tf.Tensor, rows: tf.Tensor, count: tf.Tensor, seed: tf.Tensor, rates: tf.Tensor
     ) -> tuple[SMLState, Observed]:
         if data.dtype == tf.uint8:
             data = tf.cast(data, tf.bool)  # a GPU has no kernel that gathers uint8
@@ -163,7 +309,7 @@ def compiled_updates(
             i: tf.Tensor, state: SMLState, scalars: tf.Tensor, swap_rates: tf.Tensor
         ) -> tuple[tf.Tensor, SMLState, tf.Tensor, tf.Tensor]:
             batch = tf.cast(tf.gather(data, rows[i]), state.rbm.W.dtype)
-            state, observed = sml_update(state, batch, seed=seed, config=config)
+            state, observed = sml_update(state, batch, seed=seed, config=config, rate=rates[i])
             scalars = tf.tensor_scatter_nd_update(scalars, [[i]], [tf.stack(observed[:-1])])
             swap_rates = tf.tensor_scatter_nd_update(swap_rates, [[i]], [observed.swap_rate])
             return i + 1, state, scalars, swap_rates

@@ -1,5 +1,7 @@
 """All that training changes: parameters, particles, ladder and tracker; where it starts, and what it says of data."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import numpy as np
@@ -9,16 +11,21 @@ from numpy.typing import ArrayLike, NDArray
 from rbm_tracking.checks import check_rbm
 from rbm_tracking.importance import log_z_change
 from rbm_tracking.ladder import Ladder, initial_ladder
+from rbm_tracking.random import key_at
 from rbm_tracking.rbm import RBM, log_prob_unnormalised, log_z_independent, softplus_sum
+from rbm_tracking.settings import SMLConfig
 from rbm_tracking.tempering import Chains, initial_chains
 from rbm_tracking.tracker import TrackerState, anchor, initial_tracker, insert_level
 
-__all__ = ["SMLState", "initial_state", "log_likelihood", "log_likelihoods", "spawn"]
+__all__ = ["SMLState", "check_parts", "initial_state", "log_likelihood", "log_likelihoods", "spawn", "with_parts"]
+
+_SITE_TARGET = 1
 
 
 class SMLState(NamedTuple):
     """All that changes: `step` [], the number of updates; parameters, particles, ladder and tracker; the centring
-    `offsets` of visible [n_v] and hidden units [n_h]."""
+    `offsets` of visible [n_v] and hidden units [n_h]; and what only some configurations have, () otherwise: the
+    `target` chains, [1, C] at beta = 1, the `velocity` of momentum, the `average` of the parameters."""
 
     step: tf.Tensor
     rbm: RBM
@@ -26,9 +33,20 @@ class SMLState(NamedTuple):
     ladder: Ladder
     tracker: TrackerState
     offsets: tuple[tf.Tensor, tf.Tensor]
+    target: Chains | tuple[()] = ()
+    velocity: RBM | tuple[()] = ()
+    average: RBM | tuple[()] = ()
 
 
-def initial_state(rbm: RBM, beta: ArrayLike, num_chains: int, *, seed: tf.Tensor, data: ArrayLike) -> SMLState:
+def initial_state(
+    rbm: RBM,
+    beta: ArrayLike,
+    num_chains: int,
+    *,
+    seed: tf.Tensor,
+    data: ArrayLike,
+    config: SMLConfig = SMLConfig(),
+) -> SMLState:
     """The state before the first update.
 
     p(zeta_0): at small weights log Z is close to that at beta = 0; the guess takes the mean field's first order, and
@@ -38,6 +56,7 @@ def initial_state(rbm: RBM, beta: ArrayLike, num_chains: int, *, seed: tf.Tensor
     :param num_chains: N particles at each temperature.
     :param seed: int32 [2].
     :param data: [N, n_v]; its means are the offsets of the centred gradient.
+    :param config: of the updates to come; target chains, momentum and averages have parts in the state.
     :raises ValueError: if the parameters or the ladder are not as they should be.
     """
     check_rbm(rbm)
@@ -53,7 +72,38 @@ def initial_state(rbm: RBM, beta: ArrayLike, num_chains: int, *, seed: tf.Tensor
     tracker = initial_tracker(log_z.numpy(), expected_ess=num_chains / 2)
     tracker = anchor(tracker, log_z_independent(rbm.b, rbm.c.shape[0]))
     half = tf.fill([rbm.c.shape[0]], tf.constant(0.5, rbm.W.dtype))
-    return SMLState(tf.constant(0), rbm, chains, ladder, tracker, (mean, half))
+    return with_parts(SMLState(tf.constant(0), rbm, chains, ladder, tracker, (mean, half)), config, seed)
+
+
+def with_parts(state: SMLState, config: SMLConfig, seed: tf.Tensor) -> SMLState:
+    """The state with new target chains, velocity and average, as the configuration asks for them.
+
+    :param seed: int32 [2], of the chains.
+    """
+    rbm, count = state.rbm, config.target_chains
+    target = initial_chains(rbm, 1, count, seed=key_at(seed, tf.constant(0), _SITE_TARGET)) if count else ()
+    still = rbm._replace(W=tf.zeros_like(rbm.W), b=tf.zeros_like(rbm.b), c=tf.zeros_like(rbm.c))
+    velocity, average = still if config.momentum else (), rbm if config.average else ()
+    return state._replace(target=target, velocity=velocity, average=average)
+
+
+def check_parts(state: SMLState, config: SMLConfig) -> None:
+    """Check that the state has the parts that the configuration needs.
+
+    :raises ValueError: naming what is missing or too much.
+    """
+    found = {
+        "target_chains": state.target.level.shape[1] if state.target else 0,
+        "momentum": bool(state.velocity),
+        "average": bool(state.average),
+    }
+    wanted = {"target_chains": config.target_chains, "momentum": config.momentum > 0, "average": config.average > 0}
+    for name, value in wanted.items():
+        if found[name] != value:
+            raise ValueError(
+                f"{name} of the configuration and of the state must be the same, got {value} and {found[name]}; make "
+                "the state by initial_state(..., config=config)."
+            )
 
 
 def spawn(state: SMLState, level: int) -> SMLState:
@@ -64,7 +114,7 @@ def spawn(state: SMLState, level: int) -> SMLState:
 
     :raises ValueError: if there is no such pair of levels.
     """
-    step, rbm, chains, ladder, tracker, offsets = state
+    chains, ladder, tracker = state.chains, state.ladder, state.tracker
     num_temps, num_chains = chains.level.shape
     if not 0 <= level < num_temps - 1:
         raise ValueError(f"level must be in 0 ... {num_temps - 2}, got {level}.")
@@ -92,7 +142,7 @@ def spawn(state: SMLState, level: int) -> SMLState:
         age=tf.concat([ladder.age, zeros], axis=0),
         return_time=ladder.return_time,
     )
-    return SMLState(step, rbm, new_chains, new_ladder, insert_level(tracker, level, log_z, 1.0), offsets)
+    return state._replace(chains=new_chains, ladder=new_ladder, tracker=insert_level(tracker, level, log_z, 1.0))
 
 
 def log_likelihoods(state: SMLState, data: ArrayLike, chunk: int = 5000) -> NDArray[np.float64]:

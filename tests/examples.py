@@ -283,7 +283,7 @@ COMPILED: dict[str, dict[str, Call]] = {
         "XLA": partial(rbm_partial_fit, True),
     },
     "rbm_tracking.exact._block": {"": lambda: exact.log_z_exact(rbm.initial_rbm(25, n_v=784, seed=SEED))},
-    "rbm_tracking.learning.compiled_updates.<locals>.run": {
+    "rbm_tracking.learning._compiled.<locals>.run": {
         "": partial(rbm_updates, False),
         "XLA": partial(rbm_updates, True),
         "adaptive": partial(

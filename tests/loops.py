@@ -118,7 +118,7 @@ LOOPS: dict[str, Callable[[], Loop]] = {
     "ebp.loops.stream_epoch.<locals>.stream": ebp_stream,
     "ebp.online.online_epoch.<locals>.epoch": partial(ebp_pass, 1, jit_compile=True),
     "rbm_tracking.ais._chunk": ais_temperatures,
-    "rbm_tracking.learning.compiled_updates.<locals>.run": rbm_updates,
+    "rbm_tracking.learning._compiled.<locals>.run": rbm_updates,
     "rbm_tracking.tempering.sample.<locals>.rounds": rbm_rounds,
 }
 
