@@ -26,6 +26,8 @@ from gpflow.posteriors import PrecomputeCacheType
 from gpflow.utilities import assert_params_false
 
 from . import likelihoods
+from .functions import NUM_FEATURES, FunctionDraws, draw_functions
+from .layers.pathwise import FunctionNoise
 from .layers.protocol import Factors, Layer, check_layers, checked_points
 from .posterior import DeepGPPosterior
 from .predictions import Predictions
@@ -275,6 +277,31 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
         predictions = self._predictions(1 if num_samples is None else num_samples, seed, factors)
         samples = predictions.samples(Xnew, full_cov=full_cov)
         return samples[..., 0, :, :] if num_samples is None else samples
+
+    def sample_functions(
+        self,
+        num_functions: int,
+        *,
+        num_features: int = NUM_FEATURES,
+        noise: FunctionNoise = "shared",
+        seed: Seed = None,
+    ) -> FunctionDraws:
+        """Functions drawn from q(f), by Matheron's rule in every layer: a callable X [N, D] -> [S, N, P].
+
+        They are the same functions at whatever inputs they are asked for, can be differentiated, and cost the same for
+        each input; `predict_f_samples` draws at given inputs only, with factors [N, N]. Draw them outside of
+        `tf.function`, call them anywhere. Later changes of the model do not change them.
+
+        :param num_functions: S. :param num_features: of the prior of each latent GP, even: random Fourier features.
+        :param noise: how they have the noise between layers: "shared", one number for all inputs of a function, which
+            then is smooth, and of which the distribution at each input is right; or "white", another one at each
+            input, which is right between inputs, too, and which derivatives leave out.
+        :param seed: of the draws; None for fresh ones from TensorFlow's global generator.
+        :raises ValueError: naming a kernel, inducing variable or layer that functions cannot be drawn of: there are
+            spectral densities of GPflow's stationary kernels only, see `layers.spectral`.
+        """
+        seed = fresh_seed() if seed is None else as_seed(seed)
+        return draw_functions(self.layers, num_functions, num_features=num_features, noise=noise, seed=seed)
 
     @check_shapes("Xnew: [N, D]")
     def predict_components(

@@ -9,6 +9,7 @@ import tensorflow as tf
 from gpflow.base import MeanAndVariance, Module, RegressionData, TensorType
 from gpflow.posteriors import PrecomputeCacheType
 
+from .functions import FunctionDraws
 from .layers.protocol import Factors
 from .propagation import Propagation
 
@@ -24,6 +25,7 @@ class PredictsFromFactors(Protocol):
     predict_y: Callable[..., MeanAndVariance]
     predict_log_density: Callable[..., tf.Tensor]
     predict_f_samples: Callable[..., tf.Tensor]
+    sample_functions: Callable[..., FunctionDraws]
     predict_components: Callable[..., MeanAndVariance]
     predict_all_layers: Callable[..., Propagation]
 
@@ -111,6 +113,13 @@ class DeepGPPosterior(Module):
         """As `DeepGP.predict_f_samples`, from the cache."""
         factors = self._factors()
         return self.model.predict_f_samples(Xnew, num_samples, full_cov, full_output_cov, factors=factors, **options)
+
+    def sample_functions(self, num_functions: int, **options: Any) -> FunctionDraws:
+        """As `DeepGP.sample_functions`: from the current parameters, of which the functions are a snapshot themselves.
+
+        Functions need other factors than the cache has.
+        """
+        return self.model.sample_functions(num_functions, **options)
 
     def predict_components(
         self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False, **options: Any

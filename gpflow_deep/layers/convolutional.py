@@ -14,6 +14,7 @@ and channel. A larger stride makes K smaller.
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +25,9 @@ from gpflow.base import Module
 from gpflow.kernels import Kernel
 
 from .moments import LayerMoments
+from .pathwise import LayerFunctions
 from .svgp import SVGPLayer
+from .white_noise import sub_keys
 
 __all__ = ["ConvolutionalLayer", "Patches"]
 
@@ -117,7 +120,22 @@ class ConvolutionalLayer(Module):
         F = self.gp.sample(self._points(X, full_cov), moments, eps, full_cov=True)
         return tf.reshape(F, tf.concat([tf.shape(F)[:1], tf.shape(X)[-2:-1], [self.output_dim]], axis=0))
 
+    def sample_functions(self, num_functions: int, seed: tf.Tensor, **options: Any) -> LayerFunctions:
+        """Draws of the GPs as functions of a patch, at all patches."""
+        function = self.gp.sample_functions(num_functions, seed, **options)
+        return functools.partial(_at_patches, function, self.patches, [num_functions, self.output_dim])
+
     def _points(self, X: tf.Tensor, full_cov: bool) -> tf.Tensor:
         """Patches [..., N, K, h w channels], or with `full_cov` [..., N K, h w channels]."""
         found = self.patches(X)
         return tf.reshape(found, tf.concat([tf.shape(X)[:-2], [-1, found.shape[-1]]], axis=0)) if full_cov else found
+
+
+def _at_patches(
+    function: LayerFunctions, patches: Patches, sizes: list[int], X: tf.Tensor, keys: tf.Tensor
+) -> tf.Tensor:
+    """Functions of patches at all patches of the images [..., N, D]: `sizes` [S, P] -> [S, N, P]."""
+    found = patches(X)  # [..., N, K, h w channels]
+    points = tf.reshape(found, tf.concat([tf.shape(X)[:-2], [-1, found.shape[-1]]], axis=0))
+    own = tf.reshape(sub_keys(keys, patches.num_patches), tf.concat([tf.shape(keys)[:-1], [-1]], axis=0))
+    return tf.reshape(function(points, own), tf.stack([sizes[0], tf.shape(X)[-2], sizes[1]]))

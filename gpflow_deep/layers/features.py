@@ -10,6 +10,7 @@ Keras have float32 weights: for `gpflow.optimizers.Scipy`, which wants one type,
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -19,6 +20,7 @@ from gpflow.config import default_float
 from gpflow.utilities import set_trainable
 
 from .moments import LayerMoments, flat_points, outputs_covariance
+from .pathwise import LayerFunctions, copied
 
 __all__ = ["FeatureLayer", "mark_trainable"]
 
@@ -91,3 +93,11 @@ class FeatureLayer(Module):
     def sample(self, X: tf.Tensor, moments: LayerMoments, noise: tf.Tensor, *, full_cov: bool = False) -> tf.Tensor:
         """The features [S or 1, N, P]."""
         return moments.mean[None] if moments.mean.shape.rank == 2 else moments.mean
+
+    def sample_functions(self, num_functions: int, seed: tf.Tensor, **options: Any) -> LayerFunctions:
+        """The features, by a copy of the layer: all draws are the same."""
+        return functools.partial(_features, copied(self))
+
+
+def _features(layer: FeatureLayer, X: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
+    return layer(X)

@@ -5,6 +5,9 @@ f(x) = sqrt(variance) V' [x, 1],   V ~ N(0, I),   q(V[:, p]) = N(q_mu[:, p], q_s
 
 from __future__ import annotations
 
+import functools
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 from gpflow.base import Module, Parameter
@@ -14,6 +17,7 @@ from gpflow.utilities import positive, triangular
 
 from ..numerics import quadratic_form
 from .moments import LayerMoments, draw, flat_points, outputs_covariance
+from .pathwise import LayerFunctions
 
 __all__ = ["BayesianLinearLayer"]
 
@@ -73,3 +77,13 @@ class BayesianLinearLayer(Module):
     def sample(self, X: tf.Tensor, moments: LayerMoments, noise: tf.Tensor, *, full_cov: bool = False) -> tf.Tensor:
         """Draws [S, N, P], Eq. (15)."""
         return draw(moments, noise, full_cov=full_cov, label=self.label)
+
+    def sample_functions(self, num_functions: int, seed: tf.Tensor, **options: Any) -> LayerFunctions:
+        """Draws of the weights: f(x) = V' [x, 1] for S matrices V ~ q(V)."""
+        eps = tf.random.stateless_normal([num_functions, *self.q_mu.shape], seed, dtype=self.dtype)  # [S, D + 1, P]
+        V = tf.sqrt(self.variance) * (self.q_mu + tf.einsum("pde,sep->sdp", self.q_sqrt, eps))
+        return functools.partial(_affine, V)
+
+
+def _affine(V: tf.Tensor, X: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
+    return tf.matmul(X, V[:, :-1]) + V[:, -1:]

@@ -39,6 +39,7 @@ from .covariances import (
     latent_inducing_variables,
 )
 from .moments import LayerMoments, draw, flat_points, mix, outputs_covariance, prepend_certain
+from .pathwise import FunctionNoise, LayerFunctions, draw_gps
 
 __all__ = ["CachedFactors", "CachedForms", "LayerFactors", "Precision", "SVGPLayer"]
 
@@ -347,6 +348,19 @@ class SVGPLayer(Module):
             shape = tf.concat([tf.shape(f)[:-1], [self.input_propagation]], axis=0)
             f = tf.concat([tf.broadcast_to(kept, shape), f], axis=-1)
         return f
+
+    def sample_functions(
+        self, num_functions: int, seed: tf.Tensor, *, num_features: int, noise: FunctionNoise
+    ) -> LayerFunctions:
+        """Draws of the outputs as functions, by Matheron's rule: see `pathwise`.
+
+        :param num_functions: S. :param seed: int32 [2]. :param num_features: even; of each latent GP.
+        :param noise: how they have the noise between layers.
+        :return: inputs [N, D] or [S, N, D], and integers that tell the model's inputs apart -> outputs [S, N, P].
+        :raises ValueError: naming a kernel or an inducing variable that functions cannot be drawn of.
+        """
+        W = tf.convert_to_tensor(self.kernel.W) if isinstance(self.kernel, LinearCoregionalization) else None
+        return draw_gps(self, self._pairs(), W, num_functions, seed, num_features=num_features, noise=noise)
 
     def cache(self, *, dtype: tf.DType | None = None) -> CachedFactors | CachedForms:
         """Precompute what `latent_moments` needs for repeated prediction; see `CachedForms`, which is what a whitened

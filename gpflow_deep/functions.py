@@ -1,0 +1,121 @@
+"""Functions drawn from a deep GP: Matheron's rule in every layer (Wilson et al. 2020; Sec. 3.1 of [1] for the chain).
+
+    functions = model.sample_functions(5)
+    functions(X)  # [5, N, P]: the same five functions whenever and at whatever inputs they are asked for
+
+A draw of every layer as a function (`layers.pathwise`), composed: f = f^L o ... o f^1. An input costs what the
+features and the inducing inputs cost, whatever other inputs there are.
+
+[1] Salimbeni and Deisenroth, "Doubly Stochastic Variational Inference for Deep Gaussian Processes", NIPS 2017.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, get_args
+
+import tensorflow as tf
+from gpflow.base import TensorType
+
+from .chunking import length_of, map_slices
+from .layers.pathwise import FunctionNoise, LayerFunctions
+from .layers.white_noise import row_keys
+
+__all__ = ["NUM_FEATURES", "FunctionDraws", "draw_functions"]
+
+#: Default number of random Fourier features of each latent GP: half of them cosines, half sines.
+NUM_FEATURES = 256
+
+#: What one slice of the inputs may hold, in bytes of its largest temporary array.
+SLICE_BYTES = 48 * 2**20
+
+
+class FunctionDraws(tf.Module):
+    """S functions drawn from a deep GP, as it was then. They can be differentiated, pickled and exported by TensorFlow.
+
+    :ivar num_functions: S. :ivar input_dim: D, or None if the first layer takes any number. :ivar output_dim: P.
+    """
+
+    def __init__(
+        self,
+        layers: Sequence[LayerFunctions],
+        num_functions: int,
+        input_dim: int | None,
+        output_dim: int,
+        dtype: tf.DType,
+        floats_per_row: int,
+    ) -> None:
+        super().__init__()
+        self.layers, self.num_functions, self.dtype = list(layers), num_functions, dtype
+        self.input_dim, self.output_dim, self.floats_per_row = input_dim, output_dim, floats_per_row
+
+    def __call__(self, X: TensorType) -> tf.Tensor:
+        """Values [S, N, P] at X [N, D], or at X [S, N, D] of function s at the N inputs X[s].
+
+        :raises ValueError: if X has another shape or float type.
+        """
+        X = self._checked(X)
+        size = max(1, SLICE_BYTES // (self.dtype.size * self.num_functions * self.floats_per_row))
+
+        def values(start: tf.Tensor, stop: tf.Tensor) -> list[tf.Tensor]:
+            return [self._values(X[..., start:stop, :])]
+
+        length = length_of(X) if X.shape.rank == 2 else length_of(X[0])
+        (F,) = map_slices(values, length, size, [self.dtype], axis=1)
+        return tf.ensure_shape(F, [self.num_functions, X.shape[-2], self.output_dim])
+
+    def _values(self, X: tf.Tensor) -> tf.Tensor:
+        keys, F = row_keys(X), X
+        for layer in self.layers:
+            F = layer(F, keys)
+        shape = [self.num_functions, tf.shape(X)[-2], self.output_dim]
+        return F if F.shape.rank == 3 else tf.broadcast_to(F, shape)
+
+    def _checked(self, X: TensorType) -> tf.Tensor:
+        given = getattr(X, "dtype", None)
+        if given is not None and tf.as_dtype(given) != self.dtype:
+            raise ValueError(
+                f"X must have the float type of the model, {self.dtype.name}, got {tf.as_dtype(given).name}; cast X."
+            )
+        X, S, D = tf.convert_to_tensor(X, self.dtype), self.num_functions, self.input_dim
+        if X.shape.rank not in (2, 3) or not X.shape[-1:].is_compatible_with([D]):
+            raise ValueError(f"X must have shape [N, {D or 'D'}] or [{S}, N, {D or 'D'}], got {X.shape}.")
+        if X.shape.rank == 3 and X.shape[0] != S:
+            raise ValueError(f"X of three axes must have inputs of each of the {S} functions, got shape {X.shape}.")
+        return X
+
+
+def draw_functions(
+    layers: Sequence[Any], num_functions: int, *, num_features: int, noise: FunctionNoise, seed: tf.Tensor
+) -> FunctionDraws:
+    """Draw functions of every layer and compose them.
+
+    :param layers: which have a method `sample_functions`. :param seed: int32 [2]; layer l gets `fold_in(seed, l)`.
+    :raises ValueError: as `DeepGP.sample_functions`.
+    """
+    if num_functions < 1:
+        raise ValueError(f"num_functions must be at least 1, got {num_functions}.")
+    if num_features < 2 or num_features % 2:
+        raise ValueError(f"num_features must be even and at least 2 (cosines and sines), got {num_features}.")
+    if noise not in get_args(FunctionNoise):
+        raise ValueError(f"noise must be 'shared' or 'white', got {noise!r}.")
+    if not tf.executing_eagerly():
+        raise ValueError("functions must be drawn outside of tf.function; call them inside.")
+    drawn = []
+    for number, layer in enumerate(layers, start=1):
+        if not hasattr(layer, "sample_functions"):
+            raise ValueError(
+                f"functions can be drawn of layers with a method sample_functions, got {type(layer).__name__} as layer "
+                f"{number}; see gpflow_deep.SVGPLayer.sample_functions for what it returns."
+            )
+        seed_of_layer = tf.random.fold_in(seed, number)
+        drawn.append(layer.sample_functions(num_functions, seed_of_layer, num_features=num_features, noise=noise))
+    largest = max(_floats_per_row(layer, num_features) for layer in layers)
+    first, last = layers[0], layers[-1]
+    return FunctionDraws(drawn, num_functions, first.input_dim, last.output_dim, last.dtype, largest)
+
+
+def _floats_per_row(layer: Any, num_features: int) -> int:
+    """Numbers in the largest array of one function for each row: its features, or covariances with inducing inputs."""
+    num_points = getattr(layer, "num_patches", 1)
+    return max(num_points * num_features, int(layer.floats_per_row) // max(1, int(layer.num_latent_gps)))
