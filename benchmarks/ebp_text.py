@@ -36,7 +36,7 @@ from ebp.calibration import calibration_error, log_loss
 from experiment.data import views
 from experiment.run.devices import apply_threads
 
-DATASETS = ("reuters_i6", "ng20_comp_hw", "amazon_apparel_books", "ng20_elec_med", "movie_reviews")
+DATASETS = ("reuters_i6", "ng20_comp_hw", "amazon_apparel_books", "ng20_elec_med", "movie_reviews", "spamassassin")
 
 
 class LogCountRatios(TransformerMixin, BaseEstimator):  # type: ignore[misc]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
 
+from .convolution import Convolved
 from .forward import Layer, forward
 from .heads import Head, RegressionHead, SignHead, SoftmaxHead
 from .posterior import WeightPrior
@@ -29,7 +31,11 @@ class Posterior(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Architecture:
-    """Everything about a network but its numbers. Hashable: compiled functions are shared between equal ones."""
+    """Everything about a network but its numbers. Hashable: compiled functions are shared between equal ones.
+
+    :ivar layer_sizes: inputs, outputs of each hidden layer (of a convolution, after pooling), outputs.
+    :ivar convolutions: of each layer, or None; empty if there are none.
+    """
 
     layer_sizes: tuple[int, ...]
     priors: tuple[WeightPrior, ...]
@@ -37,11 +43,25 @@ class Architecture:
     full_covariance: bool
     has_biases: bool
     dtype: tf.DType
+    convolutions: tuple[Convolved | None, ...] = ()
+
+    @property
+    def weight_shapes(self) -> tuple[tuple[int, int], ...]:
+        """[n_in, n_out] of the weights of each layer; of a convolution, inputs of a filter and filters."""
+        pairs = tuple(itertools.pairwise(self.layer_sizes))
+        each = zip(pairs, self.convolutions or (None,) * len(pairs), strict=True)
+        return tuple(pair if shared is None else (shared.fan_in, shared.filters) for pair, shared in each)
 
     @property
     def fan_ins(self) -> tuple[int, ...]:
         """K_l of each layer: its inputs and its bias."""
-        return tuple(size + self.has_biases for size in self.layer_sizes[:-1])
+        return tuple(num_inputs + self.has_biases for num_inputs, _ in self.weight_shapes)
+
+    @property
+    def widest(self) -> int:
+        """Numbers that an example takes in the widest layer but the first one's inputs."""
+        unfolded = [shared.num_positions * shared.fan_in for shared in self.convolutions if shared is not None]
+        return max(*self.layer_sizes[1:], *unfolded, 0)
 
     @property
     def num_layers(self) -> int:
@@ -73,6 +93,7 @@ class Architecture:
             variances,
             biases,
             fan_ins=self.fan_ins,
+            convolutions=self.convolutions,
             full_covariance=self.full_covariance,
             for_xla=for_xla,
         )
@@ -81,8 +102,8 @@ class Architecture:
 def initial_h(architecture: Architecture, seed: tf.Tensor) -> list[tf.Tensor]:
     """h of each layer at the start: uniform with variance 1 / (K var0); 0 if there are no hidden layers."""
     start = []
-    for layer, (prior, fan_in) in enumerate(zip(architecture.priors, architecture.fan_ins, strict=True)):
-        shape = architecture.layer_sizes[layer : layer + 2]
+    for layer, (prior, shape) in enumerate(zip(architecture.priors, architecture.weight_shapes, strict=True)):
+        fan_in = architecture.fan_ins[layer]
         if architecture.num_layers == 1:
             start.append(tf.zeros(shape, architecture.dtype))
             continue

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from .forward import Layer
+from .shared_weights import folded, mean_unpooled
 
 __all__ = ["backward", "hidden_delta"]
 
@@ -22,10 +23,18 @@ def hidden_delta(delta: tf.Tensor, above: Layer, below: Layer) -> tf.Tensor:
     :param delta: Delta_l of the layer `above`, [B, n_l].
     :param above: layer l, whose weights are used as they were in the forward pass.
     :param below: layer l - 1.
+
+    Of a convolution the sum is over all positions that an input is used at, and what comes from a mean of signs belongs
+    to each of them in equal parts.
     """
     sigma = tf.sqrt(below.sigma2)
     density = tf.exp(-0.5 * tf.square(below.mu / sigma)) / (math.sqrt(2.0 * math.pi) * sigma)
-    return 2.0 / math.sqrt(above.fan_in) * density * tf.matmul(delta, above.mean, transpose_b=True)
+    by_input = tf.matmul(delta, above.mean, transpose_b=True)
+    if above.convolved is not None:
+        by_input = folded(by_input, above.convolved)
+    if below.convolved is not None:
+        by_input = mean_unpooled(by_input, below.convolved)
+    return 2.0 / math.sqrt(above.fan_in) * density * by_input
 
 
 def backward(output_delta: tf.Tensor, layers: Sequence[Layer]) -> list[tf.Tensor]:

@@ -237,11 +237,10 @@ def _coding(net: PackedNetwork, inputs: str) -> tuple[list[str], str]:
     if not inputs.startswith("float"):
         return _integer_coding(net, inputs, mean, scaled, kind)
     limit = min(_INT32_MAX // net.layer_sizes[0], 2**24)
-    value = {"raw": f"x[i] * {2.0**net.fraction_bits!r}", "zscore": "((double)x[i] - mean[i]) * factor[i]"}
-    value |= {"centred": value["zscore"], "scaled": "(double)x[i] * factor[i]", "common": "(double)x[i] * factor[i]"}
+    text = f"x[i] * {2.0**net.fraction_bits!r}" if kind == "raw" else "(double)x[i] * factor[i]"
+    text = text.replace("(double)x[i]", "((double)x[i] - mean[i])") if mean.any() else text
     arrays = [_floats("mean", mean)] if mean.any() else []
     arrays += [_floats("factor", factor)] if kind != "raw" else []
-    text = value[kind] if mean.any() else value[kind].replace("((double)x[i] - mean[i])", "(double)x[i]")
     unit = "" if kind == "raw" else f" * {2.0**net.fraction_bits!r}"
     body = f"""\
     double v = {text}{unit}, r;

@@ -76,9 +76,9 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     :param softmax: one softmax over the classes in place of one sign neuron for each. It has no code for classes that
         are absent, so in `partial_fit` these are forgotten, and it learns more slowly on most data.
     :param class_weight: None, "balanced", or class -> weight, as in scikit-learn.
-    :param standardise: divide each column by its standard deviation in the training data, and centre it if X is dense:
-        `InputCoding` "zscore", or "scaled" if X is sparse. A column that does not vary in the training data is set to
-        0. `partial_fit` uses the data seen so far.
+    :param standardise: centre each column and divide it by its standard deviation in the training data; if X is
+        sparse, divide it by the root of its standard deviation: `InputCoding` "zscore", or "root". A column that does
+        not vary in the training data is set to 0. `partial_fit` uses the data seen so far.
     :param dtype: of the computations, "float32" or "float64".
     :param random_state: of the start, of the order of the examples, and of the votes.
 
@@ -272,7 +272,7 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_ = classes
         self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         self._moments = Moments.of(X)
-        kind = "raw" if not self.standardise else "scaled" if scipy.sparse.issparse(X) else "zscore"
+        kind = "raw" if not self.standardise else "root" if scipy.sparse.issparse(X) else "zscore"
         self.coding_ = InputCoding.of(kind, self._moments)
         self.calibration_ = None
         self._recency = Recency.start(len(classes))

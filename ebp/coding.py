@@ -2,12 +2,13 @@
 
     raw      x
     scaled   x / s                   s: the column's standard deviation; 0 stays 0, so that sparse inputs stay sparse
+    root     x / sqrt(s)         between raw, which rare words hardly enter, and scaled, which they rule
     common   x / S                   S: one standard deviation for all columns, as for pixels
     zscore   (x - m) / s             m: the column's mean
     centred  (x - m) / S
     sign     +1 if x > m, else -1
 
-The results of the middle four are rounded to multiples of 2^-8. That changes nothing that can be learned, but sums of
+The results of the middle five are rounded to multiples of 2^-8. That changes nothing that can be learned, but sums of
 them with weights -1 and +1 are exact in float32 (up to 2^24 such units), so that they do not depend on the order. A
 column that does not vary in the training part says nothing and becomes 0, under `sign` -1; `raw` leaves it.
 
@@ -30,7 +31,7 @@ from .signs import is_sparse
 
 __all__ = ["FRACTION_BITS", "InputCoding", "Kind", "Moments", "common_fraction_bits", "fraction_bits", "recommended"]
 
-Kind = Literal["raw", "scaled", "common", "zscore", "centred", "sign"]
+Kind = Literal["raw", "scaled", "root", "common", "zscore", "centred", "sign"]
 
 RECOMMENDED: dict[str, Kind] = {
     "reuters_i6": "scaled",
@@ -44,7 +45,7 @@ RECOMMENDED: dict[str, Kind] = {
 }
 """Data sets for which codings were compared, or whose columns are pixels."""
 
-_SPARSE = ("raw", "scaled", "common")
+_SPARSE = ("raw", "scaled", "root", "common")
 
 FRACTION_BITS = 8
 """Coded inputs are multiples of 2^-8, but for those of `raw` and `sign`."""
@@ -97,7 +98,7 @@ class InputCoding:
 
     :param kind: one of those in the module's docstring.
     :param mean: m of each column, [D].
-    :param factor: 1 / s or 1 / S of each column, 0 where it does not vary, [D].
+    :param factor: 1 / s, 1 / sqrt(s) or 1 / S of each column, 0 where it does not vary, [D].
     """
 
     kind: Kind
@@ -121,7 +122,8 @@ class InputCoding:
         if kind not in get_args(Kind):
             raise ValueError(f"input_coding must be one of {', '.join(get_args(Kind))}, got {kind!r}.")
         var = np.full_like(moments.var, moments.var.mean()) if kind in ("common", "centred") else moments.var
-        factor = np.divide(1.0, np.sqrt(var), out=np.zeros_like(var), where=moments.varies)
+        deviation = np.sqrt(np.sqrt(var)) if kind == "root" else np.sqrt(var)
+        factor = np.divide(1.0, deviation, out=np.zeros_like(var), where=moments.varies)
         return cls(cast(Kind, kind), moments.mean, factor)
 
     def transform(self, X: Any) -> Any:
@@ -194,8 +196,8 @@ def common_fraction_bits(*parts: Any) -> int:
 
 
 def recommended(dataset: str, X: Any) -> Kind:
-    """The coding to begin with: of a known data set, else "scaled" for sparse and "zscore" for dense `X`."""
-    return RECOMMENDED.get(dataset, "scaled" if is_sparse(X) else "zscore")
+    """The coding to begin with: of a known data set, else "root" for sparse and "zscore" for dense `X`."""
+    return RECOMMENDED.get(dataset, "root" if is_sparse(X) else "zscore")
 
 
 def _rounded(values: NDArray[np.float64]) -> NDArray[np.float32]:

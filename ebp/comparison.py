@@ -81,7 +81,7 @@ class ComparisonConfig:
     batch_size: int = 10
     num_seeds: int = 1
     num_rival_seeds: int = 1
-    input_coding: Literal["auto", "raw", "scaled", "common", "zscore", "centred", "sign"] = "auto"
+    input_coding: Literal["auto", "raw", "scaled", "root", "common", "zscore", "centred", "sign"] = "auto"
     softmax: bool = False
     dtype: Literal["float32", "float64"] = "float32"
     num_votes: int = 0

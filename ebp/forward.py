@@ -16,6 +16,9 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from .convolution import Convolved
+from .shared_weights import mean_pooled, unfolded_rows
+
 __all__ = ["Layer", "forward", "layer_covariance", "layer_inputs", "product", "sign_covariance", "sign_mean", "signs"]
 
 #: Variance of the posterior of a bias: that of its prior, N(0, 1), since Eq. (4.5) moves means only.
@@ -25,11 +28,14 @@ BIAS_VARIANCE = 1.0
 class Layer(NamedTuple):
     """One layer's part of a forward pass over B examples.
 
+    Of a convolution, B stands for all positions of all examples.
+
     :ivar v: means of its inputs <v_(l-1)>, [B, n_in].
     :ivar mean: means of its weights <W_l>, [n_in, n_out].
     :ivar mu: means of u_l = (v W + bias) / sqrt(K), [B, n_out].
     :ivar sigma2: variances of u_l, [B, n_out].
     :ivar fan_in: K.
+    :ivar convolved: what makes rows of positions of images, or None.
     """
 
     v: tf.Tensor
@@ -37,6 +43,7 @@ class Layer(NamedTuple):
     mu: tf.Tensor
     sigma2: tf.Tensor
     fan_in: int
+    convolved: Convolved | None = None
 
 
 def sign_mean(mu: tf.Tensor, sigma2: tf.Tensor) -> tf.Tensor:
@@ -57,6 +64,7 @@ def layer_inputs(
     *,
     fan_in: int,
     is_first: bool,
+    v_var: tf.Tensor | None = None,
     for_xla: bool = False,
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """mu and sigma^2 of Eqs. (4.1) left and (4.2), [B, n_out] each.
@@ -68,15 +76,18 @@ def layer_inputs(
     :param fan_in: K; for rows of a sparse matrix, of which only the non-zero columns are given, larger than n_in.
     :param for_xla: sum as XLA does it fast for B = 1; of products of one row with a computed matrix it makes slow code.
     :param is_first: whether v is known (delta_(m,1) in Eq. (4.2)); else v^2 = 1 and v itself is random.
+    :param v_var: variances of the inputs, [B, n_in], where they are neither known nor signs, as means of signs.
 
     Eq. (4.2) written with positive terms only: the first layer has sum v^2 var, the others
-    sum <W^2> - <W>^2 v^2 = sum var + <W>^2 (1 - v^2).
+    sum <W^2> - <W>^2 v^2 = sum var + <W>^2 (1 - v^2), or with <v^2> = v^2 + v_var, sum <v^2> var + <W>^2 v_var.
     """
     mu = product(v, mean)
     v2 = tf.sparse.map_values(tf.square, v) if isinstance(v, tf.SparseTensor) else tf.square(v)
     if not var.shape.rank:
         var = var * tf.ones([mean.shape[0] or tf.shape(mean)[0], 1], mean.dtype)
-    if for_xla and var.shape[1] != 1:
+    if v_var is not None:
+        sigma2 = tf.matmul(v2 + v_var, var) + tf.matmul(v_var, tf.square(mean))
+    elif for_xla and var.shape[1] != 1:
         column = tf.transpose(v2)
         sigma2 = _sum_rows(column * var if is_first else var + (1.0 - column) * tf.square(mean))
     elif is_first:
@@ -135,6 +146,7 @@ def forward(
     biases: Sequence[tf.Tensor | None],
     *,
     fan_ins: Sequence[int],
+    convolutions: Sequence[Convolved | None] = (),
     full_covariance: bool = False,
     for_xla: bool = False,
 ) -> list[Layer]:
@@ -145,13 +157,17 @@ def forward(
     :param variances: of W_l.
     :param biases: b_l [n_l], or None.
     :param fan_ins: K_l.
+    :param convolutions: of each layer, or None; empty for none.
     :param full_covariance: appendix B: carry the covariances of the hidden layers; O(B n^2 (n_in + nodes)) per layer.
     :param for_xla: see `layer_inputs`.
     """
     layers: list[Layer] = []
-    v, v_cov = X, None
-    for mean, var, b, fan_in in zip(means, variances, biases, fan_ins, strict=True):
-        mu, sigma2 = layer_inputs(v, mean, var, b, fan_in=fan_in, is_first=not layers, for_xla=for_xla)
+    v, v_var, v_cov = X, None, None
+    shared = convolutions or (None,) * len(means)
+    for mean, var, b, fan_in, convolved in zip(means, variances, biases, fan_ins, shared, strict=True):
+        if convolved is not None:
+            v, v_var = (part if part is None else unfolded_rows(part, convolved) for part in (v, v_var))
+        mu, sigma2 = layer_inputs(v, mean, var, b, fan_in=fan_in, is_first=not layers, v_var=v_var, for_xla=for_xla)
         if full_covariance:
             if v_cov is None:  # the first layer: neurons share no random variable
                 sigma = tf.linalg.diag(sigma2)
@@ -160,8 +176,11 @@ def forward(
                 sigma2 = tf.linalg.diag_part(sigma)
             if len(layers) + 1 < len(means):
                 v_cov = sign_covariance(mu, sigma)
-        layers.append(Layer(v, mean, mu, sigma2, fan_in))
-        v = sign_mean(mu, sigma2)
+        layers.append(Layer(v, mean, mu, sigma2, fan_in, convolved))
+        v, v_var = sign_mean(mu, sigma2), None
+        if convolved is not None:
+            v_var = mean_pooled(1.0 - tf.square(v), convolved) / convolved.pool**2
+            v = mean_pooled(v, convolved)
     return layers
 
 

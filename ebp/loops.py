@@ -7,7 +7,6 @@ are read and changed, in place. `online` has the loop for single examples with X
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -66,11 +65,10 @@ def _scores(architecture: Architecture, num_steps: tf.Tensor, batch_size: int) -
 
 def _signature(architecture: Architecture, batch_size: int) -> list[Any]:
     """Types of the arguments of `dense_epoch`, for data of any number of rows."""
-    sizes, dtype = architecture.layer_sizes, architecture.dtype
-    pairs = itertools.pairwise(sizes)
+    sizes, pairs, dtype = architecture.layer_sizes, architecture.weight_shapes, architecture.dtype
     posterior = Posterior(
         tuple(tf.TensorSpec(pair, dtype) for pair in pairs),
-        tuple(tf.TensorSpec([size], dtype) for size in sizes[1:]) if architecture.has_biases else (),
+        tuple(tf.TensorSpec(pair[1:], dtype) for pair in pairs) if architecture.has_biases else (),
     )
     data = [tf.TensorSpec([None, size], dtype) for size in (sizes[0], sizes[-1])]
     return [posterior, *data, *(tf.TensorSpec([None, batch_size], kind) for kind in (tf.int32, dtype))]

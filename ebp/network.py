@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -20,6 +19,7 @@ import tensorflow as tf
 from numpy.typing import ArrayLike
 
 from .architecture import Architecture, Posterior, head_of, initial_h
+from .convolution import flat_sizes, pooled, unfolded
 from .heads import Head, SignHead
 from .inputs import Matrix, check_inputs
 from .posterior import WeightPrior, weight_prior
@@ -35,7 +35,8 @@ CHUNK_SIZE = 1 << 22
 class EBPNetwork(tf.Module):
     """Bayesian network of sign neurons, trained by `fit`, `fit_epoch` or `fit_stream` of `ebp.training`.
 
-    :param layer_sizes: inputs, hidden layers, outputs, e.g. (784, 120, 10).
+    :param layer_sizes: inputs, hidden layers, outputs, e.g. (784, 120, 10); or with layers of shared weights on images,
+        ((28, 28, 1), Convolution(16), Convolution(32), 10), see `ebp.convolution`.
     :param prior: "binary", "ternary", "real", or a `WeightPrior`; or one of these for each layer. Biases are real.
     :param head: "binary" (one output, -1 or +1), "multiclass" (one output -1 or +1 for each class), "softmax",
         "regression", or a `Head`.
@@ -54,7 +55,7 @@ class EBPNetwork(tf.Module):
 
     def __init__(
         self,
-        layer_sizes: Sequence[int],
+        layer_sizes: Sequence[Any],
         prior: str | WeightPrior | Sequence[str | WeightPrior] = "binary",
         *,
         head: str | Head = "binary",
@@ -64,7 +65,7 @@ class EBPNetwork(tf.Module):
         dtype: Any = tf.float32,
     ) -> None:
         super().__init__(name="ebp_network")
-        sizes = tuple(int(size) for size in layer_sizes)
+        sizes, convolutions = flat_sizes(layer_sizes) if len(layer_sizes) else ((), ())
         if len(sizes) < 2 or min(sizes) < 1:
             raise ValueError(
                 f"layer_sizes must be at least two positive numbers, inputs and outputs, got {list(layer_sizes)}."
@@ -74,6 +75,9 @@ class EBPNetwork(tf.Module):
             raise ValueError(f"give one prior, or one for each of the {len(sizes) - 1} layers, got {len(priors)}.")
         if covariance not in ("diagonal", "full"):
             raise ValueError(f"covariance must be 'diagonal' or 'full', got {covariance!r}.")
+        has_convolutions = any(shared is not None for shared in convolutions)
+        if has_convolutions and covariance == "full":
+            raise ValueError("covariance must be 'diagonal' with convolutions, got 'full'.")
         dtype = tf.as_dtype(dtype)
         if dtype not in (tf.float32, tf.float64):
             raise ValueError(f"dtype must be float32 or float64, got {dtype.name}.")
@@ -84,11 +88,14 @@ class EBPNetwork(tf.Module):
             full_covariance=covariance == "full",
             has_biases=bool(biases),
             dtype=dtype,
+            convolutions=convolutions if has_convolutions else (),
         )
         start = initial_h(self.architecture, as_seed(seed))
         self.h = [tf.Variable(h, name=f"h_{layer}") for layer, h in enumerate(start, 1)]
         self.b = [
-            tf.Variable(tf.zeros([size], dtype), name=f"b_{layer}") for layer, size in enumerate(sizes[1:], 1) if biases
+            tf.Variable(tf.zeros(shape[1:], dtype), name=f"b_{layer}")
+            for layer, shape in enumerate(self.architecture.weight_shapes, 1)
+            if biases
         ]
         self.step = tf.Variable(0, dtype=tf.int64, name="step")
 
@@ -221,19 +228,22 @@ class EBPNetwork(tf.Module):
     def _network_scores(self, X: Matrix, weights: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
         """u_L of one network, normalised by sqrt(K) as in Eq. (3.14), in float64, [N, n_L]."""
         X = check_inputs(X, self.layer_sizes[0], tf.float64)
-        first, *others = ((W.astype(np.float64), b) for W, b in weights)
+        convolutions = self.architecture.convolutions or (None,) * len(weights)
+        layers = [(W.astype(np.float64), b, shared) for (W, b), shared in zip(weights, convolutions, strict=True)]
         parts = []
-        for rows in _row_slices(X.shape[0], max(self.layer_sizes[1:])):
-            u = np.asarray(X[rows] @ first[0]) + first[1]
-            for W, b in others:
-                u = np.where(u >= 0, 1.0, -1.0) @ W + b
+        for rows in _row_slices(X.shape[0], self.architecture.widest):
+            v = X[rows]
+            for W, b, shared in layers:
+                u = np.asarray((v if shared is None else unfolded(v, shared)) @ W) + b
+                v = np.where(u >= 0, 1.0, -1.0)
+                v = v if shared is None else pooled(v, shared) / shared.pool**2
             parts.append(u / math.sqrt(self.architecture.fan_ins[-1]))
         return np.concatenate(parts)
 
     def _chunks(self, X: Matrix, dtype: tf.DType) -> Iterator[tuple[Any, tuple[Any, ...]]]:
         """Rows of X and h for them; of a sparse matrix, only the columns that occur and their rows of h_1."""
         X = check_inputs(X, self.layer_sizes[0], dtype)
-        widest = max(self.layer_sizes[1:])
+        widest = self.architecture.widest
         if self.architecture.full_covariance:
             widest **= 2
         if not scipy.sparse.issparse(X):
@@ -266,11 +276,13 @@ def _compiled_moments(architecture: Architecture, is_sparse: bool) -> Callable[.
         last = architecture.forward(X, means, architecture.variances(h, means), b)[-1]
         return last.mu, last.sigma2
 
-    sizes, dtype = architecture.layer_sizes, architecture.dtype
-    num_columns = None if is_sparse else sizes[0]
+    shapes, dtype = list(architecture.weight_shapes), architecture.dtype
+    num_columns = None if is_sparse else architecture.layer_sizes[0]
     spec = (tf.SparseTensorSpec if is_sparse else tf.TensorSpec)([None, num_columns], dtype)
-    h_specs = tuple(tf.TensorSpec(pair, dtype) for pair in itertools.pairwise([num_columns, *sizes[1:]]))
-    b_specs = tuple(tf.TensorSpec([size], dtype) for size in sizes[1:]) if architecture.has_biases else ()
+    b_specs = tuple(tf.TensorSpec(shape[1:], dtype) for shape in shapes) if architecture.has_biases else ()
+    if is_sparse:
+        shapes[0] = (None, shapes[0][1])
+    h_specs = tuple(tf.TensorSpec(shape, dtype) for shape in shapes)
     compiled = tf.function(moments, autograph=False, input_signature=[spec, h_specs, b_specs])
 
     def call(X: Any, h: Sequence[Any], b: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:

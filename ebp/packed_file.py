@@ -177,7 +177,7 @@ def _check_kind(kind: Any, fraction_bits: int | None) -> None:
 
 
 def _num_numbers(kind: str | None, num_inputs: int) -> int:
-    sizes = {"scaled": num_inputs, "zscore": 2 * num_inputs, "sign": num_inputs}
+    sizes = {"scaled": num_inputs, "root": num_inputs, "zscore": 2 * num_inputs, "sign": num_inputs}
     of_bits = 1 + -(-num_inputs // 64)  # the factor, and which columns vary
     return {**sizes, "common": of_bits, "centred": of_bits + num_inputs}.get(kind or "raw", 0)
 
@@ -187,7 +187,7 @@ def coding_bytes(coding: InputCoding | None) -> bytes:
     if coding is None:
         return b""
     parts: list[NDArray[Any]] = [coding.mean.astype("<f8")] if coding.kind in ("zscore", "centred", "sign") else []
-    if coding.kind in ("scaled", "zscore"):
+    if coding.kind in ("scaled", "root", "zscore"):
         parts.append(coding.factor.astype("<f8"))
     elif coding.kind in ("common", "centred"):
         parts.append(coding.factor.max(keepdims=True).astype("<f8"))
@@ -204,7 +204,7 @@ def _coding(kind: str | None, content: bytes, start: int, num_inputs: int) -> tu
     mean = np.frombuffer(content, "<f8", num_means, start) if num_means else np.zeros(num_inputs)
     factor: NDArray[Any] = np.ones(num_inputs)
     rest = start + 8 * num_means
-    if kind in ("scaled", "zscore"):
+    if kind in ("scaled", "root", "zscore"):
         factor = np.frombuffer(content, "<f8", num_inputs, rest)
     elif kind in ("common", "centred"):
         mask = np.frombuffer(content, np.uint8, start + size - rest - 8, rest + 8)

@@ -67,6 +67,8 @@ def prepare(network: EBPNetwork, X: Matrix | Prepared, Y: ArrayLike | None = Non
     if architecture.priors[0].is_discrete:
         check_coding(X)
     targets = tf.constant(Y, architecture.dtype)
+    if scipy.sparse.issparse(X) and architecture.convolutions:
+        raise ValueError("inputs of convolutions are images and cannot be sparse; give a dense array.")
     if scipy.sparse.issparse(X):
         rows = SparseRows(tf.constant(X.indptr, tf.int64), tf.constant(X.indices, tf.int32), tf.constant(X.data))
         return Prepared(rows, targets)

@@ -123,7 +123,7 @@ def fit_epoch(
         network.assign_upper(rest)
     else:
         use_xla = len(numbers) >= MIN_STEPS_FOR_XLA if jit_compile is None else jit_compile
-        if use_xla and batch_size == 1 and not has_weights:
+        if use_xla and batch_size == 1 and not has_weights and not architecture.convolutions:
             run = online_epoch(architecture)
         else:
             run = dense_epoch(architecture, batch_size, use_xla, has_weights)

@@ -66,6 +66,8 @@ def damping(
     if d_b is not None:
         shift += d_b
     sigma = tf.sqrt(layer.sigma2)
+    if weight is not None and layer.convolved is not None:
+        weight = tf.repeat(weight, layer.convolved.num_positions)
     if weight is not None:
         delta /= tf.maximum(weight, 1.0)[:, None]
     excess = tf.abs(shift) / math.sqrt(layer.fan_in) / (max_shift * sigma + tf.abs(delta) * layer.sigma2)
@@ -130,7 +132,8 @@ def bayes_increments(
     d_b = [bias_increment(delta, layer) for delta, layer in zip(deltas, layers, strict=True)]
     d_b = d_b if architecture.has_biases else []
     is_damped = tf.constant(False)
-    if weight is not None or not (isinstance(X, tf.Tensor) and X.shape[0] == 1):
+    has_sums = any(layer.convolved is not None for layer in layers)
+    if weight is not None or has_sums or not (isinstance(X, tf.Tensor) and X.shape[0] == 1):
         biases = d_b or [None] * len(layers)
         factors = [damping(*parts, weight=weight) for parts in zip(d_h, biases, variances, deltas, layers, strict=True)]
         d_h = [factor * increment for factor, increment in zip(factors, d_h, strict=True)]

@@ -28,6 +28,7 @@ def test_codings(X: np.ndarray, rng: np.random.Generator) -> None:
     expected = {
         "raw": new,
         "scaled": varies * new / safe,
+        "root": varies * new / np.sqrt(safe),
         "common": varies * new / np.sqrt(X.var(axis=0).mean()),
         "zscore": varies * (new - mean) / safe,
         "centred": varies * (new - mean) / np.sqrt(X.var(axis=0).mean()),
@@ -44,14 +45,14 @@ def test_sparse_is_as_dense(kind: str, X: np.ndarray) -> None:
     sparse = scipy.sparse.csr_matrix(X)
     coding = InputCoding.fit(kind, sparse)
     coded = coding.transform(sparse)
-    assert scipy.sparse.issparse(coded) == (kind in ("raw", "scaled", "common"))
+    assert scipy.sparse.issparse(coded) == (kind in ("raw", "scaled", "root", "common"))
     np.testing.assert_array_equal(
         coded.toarray() if scipy.sparse.issparse(coded) else coded, InputCoding.fit(kind, X).transform(X)
     )
     np.testing.assert_array_equal(sparse.toarray(), X)  # the argument is left alone
 
 
-@pytest.mark.parametrize("kind", ["scaled", "common", "zscore", "centred"])
+@pytest.mark.parametrize("kind", ["scaled", "root", "common", "zscore", "centred"])
 def test_sums_are_exact_in_any_order(kind: str, rng: np.random.Generator) -> None:
     """The reason for rounding to multiples of 2^-8."""
     X = rng.normal(size=(30, 500)) * rng.uniform(0.01, 100, size=500)
@@ -116,7 +117,7 @@ def test_common_fraction_bits() -> None:
 
 def test_recommended(X: np.ndarray) -> None:
     assert [recommended(name, X) for name in ("mnist", "spamassassin", "mine")] == ["common", "raw", "zscore"]
-    assert recommended("mine", scipy.sparse.csr_matrix(X)) == "scaled"
+    assert recommended("mine", scipy.sparse.csr_matrix(X)) == "root"
 
 
 @pytest.mark.parametrize("sparse", [False, True])

@@ -198,10 +198,10 @@ def test_classes_and_sparse_inputs(rng: np.random.Generator) -> None:
     for softmax in (False, True):
         config = ComparisonConfig(weights=("real",), hidden=(9,), epochs=3, softmax=softmax, dtype="float64")
         sparse = Comparison(config, scipy.sparse.coo_matrix(X), Y, folds)
-        assert sparse.input_coding == "scaled"
+        assert sparse.input_coding == "root"
         assert scipy.sparse.issparse(sparse.fold(0).X)
         results = sparse.run()
-        dense = Comparison(ComparisonConfig(**{**vars(config), "input_coding": "scaled"}), X, Y, folds).run()
+        dense = Comparison(ComparisonConfig(**{**vars(config), "input_coding": "root"}), X, Y, folds).run()
         assert results["real P"]["errors_percent"] == dense["real P"]["errors_percent"]
         assert results["real P"]["last_percent"] < 30  # chance is 67
         assert sparse.layer_sizes == (8, 9, 3)

@@ -313,7 +313,7 @@ def test_an_export_that_differs_gets_no_name(
 # Codings and names of classes
 
 
-@pytest.mark.parametrize("kind", ["raw", "scaled", "common", "zscore", "centred", "sign"])
+@pytest.mark.parametrize("kind", ["raw", "scaled", "root", "common", "zscore", "centred", "sign"])
 @pytest.mark.parametrize("engine", ENGINES)
 def test_raw_inputs_and_names_of_classes(kind: str, engine: str, tmp_path: Path, rng: np.random.Generator) -> None:
     """The coding in the file is bit for bit the one that was given, of columns that do not vary, too."""
@@ -333,7 +333,7 @@ def test_raw_inputs_and_names_of_classes(kind: str, engine: str, tmp_path: Path,
     np.testing.assert_array_equal(packed.integers(X), scores)
     expected = np.array(["a", "b", "ä"])[np.argmax(packed.scores(X), axis=1)]
     np.testing.assert_array_equal(packed.predict(X), expected)
-    if kind in ("raw", "scaled", "common"):
+    if kind in ("raw", "scaled", "root", "common"):
         np.testing.assert_array_equal(packed.predict(scipy.sparse.csr_matrix(X)), expected)
     with pytest.raises(ValueError, match="inputs must be finite, got NaN"):
         packed.predict(np.where(np.arange(70) == 3, np.nan, X))

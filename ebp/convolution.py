@@ -1,0 +1,153 @@
+"""Layers of shared weights on images: which weights meet which inputs.
+
+    EBPNetwork(((28, 28, 1), Convolution(16), Convolution(32), 10), head="multiclass")
+
+A filter has one weight for each of its K = size x size x channels inputs and is applied at every position at which it
+fits into the image. Unfolded, an image is P rows of K inputs, one for each position, and the layer is an ordinary one
+of these rows: Eqs. (4.1) to (4.5) hold with sums over rows, which are examples and positions. Neighbouring outputs are
+then pooled: the next layer's inputs are means of pool x pool signs. Variances of the outputs of one filter at several
+positions are added as if these were independent, though they share its weights.
+
+Images are rows of height x width x channels numbers, the channels of a pixel next to each other. This module needs
+NumPy alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Convolution", "Convolved", "flat_sizes", "pooled", "unfolded"]
+
+POOLS = (1, 2, 4)
+"""Powers of two, whose means of signs are exact numbers."""
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """A layer of shared weights, in place of its width.
+
+    :param filters: number of filters.
+    :param size: height and width of each.
+    :param pool: height and width of the blocks of outputs whose mean is an input of the next layer: 1, 2 or 4.
+    :raises ValueError: for other numbers.
+    """
+
+    filters: int
+    size: int = 5
+    pool: int = 2
+
+    def __post_init__(self) -> None:
+        for name in ("filters", "size"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name} of a Convolution must be a whole number of at least 1, got {value!r}.")
+        if self.pool not in POOLS:
+            raise ValueError(f"pool of a Convolution must be one of {', '.join(map(str, POOLS))}, got {self.pool!r}.")
+
+
+class Convolved(NamedTuple):
+    """A `Convolution` of images of some shape.
+
+    :ivar height: of its inputs. :ivar width: likewise. :ivar channels: likewise.
+    :ivar size: height and width of a filter. :ivar filters: how many. :ivar pool: see `Convolution`.
+    """
+
+    height: int
+    width: int
+    channels: int
+    size: int
+    filters: int
+    pool: int
+
+    @property
+    def positions(self) -> tuple[int, int]:
+        """Rows and columns of positions of a filter; P is their product."""
+        return self.height - self.size + 1, self.width - self.size + 1
+
+    @property
+    def num_positions(self) -> int:
+        """P."""
+        rows, columns = self.positions
+        return rows * columns
+
+    @property
+    def fan_in(self) -> int:
+        """K, without the bias."""
+        return self.size**2 * self.channels
+
+    @property
+    def image(self) -> tuple[int, int, int]:
+        """Height, width and channels of what the next layer gets."""
+        rows, columns = self.positions
+        return rows // self.pool, columns // self.pool, self.filters
+
+    @property
+    def num_inputs(self) -> int:
+        """Numbers of an image."""
+        return self.height * self.width * self.channels
+
+    @property
+    def num_outputs(self) -> int:
+        """Numbers of the image that the next layer gets."""
+        return int(np.prod(self.image))
+
+    def check(self) -> None:
+        """Raises ValueError if the filters do not fit into the image, or the blocks not into the positions."""
+        rows, columns = self.positions
+        if min(rows, columns) < 1 or rows % self.pool or columns % self.pool:
+            raise ValueError(
+                f"filters of {self.size} x {self.size} on images of {self.height} x {self.width} have {rows} x "
+                f"{columns} positions, which must be multiples of pool={self.pool}; choose another size or pool."
+            )
+
+
+def flat_sizes(layers: Sequence[Any]) -> tuple[tuple[int, ...], tuple[Convolved | None, ...]]:
+    """Numbers of inputs, of outputs of each hidden layer, and of outputs; and each layer's convolution, or None.
+
+    :param layers: inputs, a number or (height, width, channels); then widths and `Convolution`s; the outputs' number.
+    :raises ValueError: if a convolution has no image before it, is the last layer, or does not fit.
+    """
+    image = tuple(map(int, layers[0])) if isinstance(layers[0], (tuple, list)) else None
+    if image is not None and (len(image) != 3 or min(image) < 1):
+        raise ValueError(f"an image must have a height, a width and channels such as (28, 28, 1), got {layers[0]!r}.")
+    sizes, convolutions = [int(np.prod(image)) if image else int(layers[0])], list[Convolved | None]()
+    for layer in layers[1:]:
+        if not isinstance(layer, Convolution):
+            sizes.append(int(layer))
+            convolutions.append(None)
+            image = None
+            continue
+        if image is None:
+            raise ValueError(
+                "a Convolution needs an image before it: begin layer_sizes with (height, width, channels), and put "
+                "widths after all convolutions."
+            )
+        convolved = Convolved(*image, layer.size, layer.filters, layer.pool)
+        convolved.check()
+        image = convolved.image
+        sizes.append(convolved.num_outputs)
+        convolutions.append(convolved)
+    if convolutions and convolutions[-1] is not None:
+        raise ValueError("the last layer cannot be a Convolution; end layer_sizes with the number of outputs.")
+    return tuple(sizes), tuple(convolutions)
+
+
+def unfolded(X: NDArray[Any], convolved: Convolved) -> NDArray[Any]:
+    """Images [B, n_in] as a row for each position, [B P, K]."""
+    rows, columns = convolved.positions
+    images = X.reshape(-1, convolved.height, convolved.width, convolved.channels)
+    offsets = np.ndindex(convolved.size, convolved.size)
+    parts = [images[:, i : i + rows, j : j + columns] for i, j in offsets]
+    return np.concatenate(parts, axis=3).reshape(-1, convolved.fan_in)
+
+
+def pooled(signs: NDArray[Any], convolved: Convolved) -> NDArray[Any]:
+    """Sums (not means) of the outputs [B P, filters] in each block, as images [B, n_out]."""
+    height, width, filters = convolved.image
+    blocks = signs.reshape(-1, height, convolved.pool, width, convolved.pool, filters)
+    return blocks.sum(axis=(2, 4)).reshape(-1, convolved.num_outputs)
