@@ -133,13 +133,13 @@ def random_rbm(n_h: int, n_v: int) -> RBM:
 
 def save(rbm: RBM, folder: str, name: str) -> str:
     path = os.path.join(folder, name)
-    np.savez(path, **{key: value.numpy() for key, value in rbm._asdict().items()})
+    np.savez(path, **{key: value.numpy() for key, value in zip("Wbc", rbm[:3], strict=True)})
     return path
 
 
 def numpy_log_z(rbm: RBM) -> float:
     """The sum over all hidden states as one would write it down."""
-    W, b, c = (value.numpy().astype(np.float64) for value in rbm)
+    W, b, c = (value.numpy().astype(np.float64) for value in rbm[:3])
     h = ((np.arange(2 ** len(c))[:, None] >> np.arange(len(c))) & 1).astype(np.float64)
     return float(logsumexp(h @ c + np.logaddexp(0.0, h @ W + b).sum(axis=1)))
 

@@ -76,7 +76,7 @@ def judged(
     chosen = reported if reported >= 0 else len(seen) - 1
     for i, (rbm, _) in enumerate(seen):
         betas = arguments.long_betas if i == chosen else arguments.other_betas
-        exactly = RBM(*(tf.cast(part, tf.float64) for part in rbm))  # in float32, 20,000 temperatures round to 0.01
+        exactly = RBM(*(tf.cast(part, tf.float64) for part in rbm[:3]))  # in float32, 20,000 temperatures round to 0.01
         found = ais.ais(
             exactly,
             ais.linear_schedule(betas),

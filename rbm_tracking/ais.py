@@ -10,18 +10,28 @@ above log Z on average (the reverse, or bidirectional, bound). Both are the same
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
-from rbm_tracking.checks import check_binary, check_rbm
-from rbm_tracking.random import bernoulli, key_at, uniform
-from rbm_tracking.rbm import RBM, log_z_independent
+from rbm_tracking.checks import check_rbm
+from rbm_tracking.random import key_at, uniform
+from rbm_tracking.rbm import RBM, log_z_independent, sample_visible
 
-__all__ = ["AISResult", "Bracket", "ais", "bracket", "burn_in", "linear_schedule", "paper_schedule", "reverse_ais"]
+__all__ = [
+    "AISResult",
+    "Bracket",
+    "ais",
+    "bracket",
+    "burn_in",
+    "linear_schedule",
+    "paper_schedule",
+    "result_of",
+    "reverse_ais",
+]
 
 _SITE_HIDDEN, _SITE_VISIBLE, _SITE_FIRST = range(3)
 _PRODUCT = 100  # factors between 1/2 and 2 that float32 multiplies safely before a logarithm
@@ -46,7 +56,7 @@ class AISResult(NamedTuple):
     interval: tuple[float, float]
     ess: float
     log_weights: Array
-    v: NDArray[np.uint8]
+    v: NDArray[Any]
 
 
 class Bracket(NamedTuple):
@@ -54,6 +64,19 @@ class Bracket(NamedTuple):
 
     lower: AISResult
     upper: AISResult
+
+
+def result_of(log_weights: Array, v: NDArray[Any], *, is_reverse: bool = False) -> AISResult:
+    """The estimate that the logs of the chains' estimates of Z, [C], and their last states v [C, n_v] make.
+
+    :param is_reverse: the chains came from samples of the RBM, so that the inverse weights are averaged.
+    :raises ValueError: if weights are not finite.
+    """
+    sign = -1.0 if is_reverse else 1.0
+    relative, ess = _spread(sign * log_weights)
+    log_z = sign * (float(logsumexp(sign * log_weights)) - np.log(len(log_weights)))
+    ends = sorted(sign * _log1p(sign * side * relative) for side in (-3.0, 3.0))
+    return AISResult(log_z, relative, (log_z + ends[0], log_z + ends[1]), ess, log_weights, v)
 
 
 def linear_schedule(num_betas: int) -> Array:
@@ -99,14 +122,12 @@ def ais(
     betas, base = _check(rbm, betas, base_b, chunk)
     if num_chains < 2:
         raise ValueError(f"num_chains must be at least 2 for a standard error, got {num_chains}.")
-    v = bernoulli(key_at(seed, tf.constant(0), _SITE_FIRST), tf.broadcast_to(base, [num_chains, base.shape[0]]))
+    first = key_at(seed, tf.constant(0), _SITE_FIRST)
+    v = sample_visible(rbm.visible, tf.broadcast_to(base, [num_chains, base.shape[0]]), first)
     is_moved = base_b is not None
     v, change = _anneal(rbm, base, is_moved, betas, v, seed, generator, jit_compile, chunk, after_chunk)
-    log_weights = float(log_z_independent(base, rbm.c.shape[0])) + change
-    relative, ess = _spread(log_weights)
-    log_z = float(logsumexp(log_weights)) - np.log(num_chains)
-    low, high = _log1p(-3 * relative), _log1p(3 * relative)
-    return AISResult(log_z, relative, (log_z + low, log_z + high), ess, log_weights, v)
+    log_weights = float(log_z_independent(base, rbm.c.shape[0], rbm.visible)) + change
+    return result_of(log_weights, v)
 
 
 def reverse_ais(
@@ -131,16 +152,13 @@ def reverse_ais(
     Other arguments and errors as for :func:`ais`.
     """
     betas, base = _check(rbm, betas, base_b, chunk)
-    v = tf.constant(check_binary(samples, n_v=base.shape[0], name="samples"), rbm.W.dtype)
+    v = tf.constant(rbm.visible.check(samples, n_v=base.shape[0], name="samples"), rbm.W.dtype)
     if v.shape[0] < 2:
         raise ValueError(f"samples must have at least 2 rows for a standard error, got {v.shape[0]}.")
     is_moved = base_b is not None
     v, change = _anneal(rbm, base, is_moved, betas[::-1], v, seed, generator, jit_compile, chunk, after_chunk)
-    log_weights = float(log_z_independent(base, rbm.c.shape[0])) - change
-    relative, ess = _spread(-log_weights)
-    log_z = np.log(len(log_weights)) - float(logsumexp(-log_weights))
-    low, high = -_log1p(3 * relative), -_log1p(-3 * relative)
-    return AISResult(log_z, relative, (log_z + low, log_z + high), ess, log_weights, v)
+    log_weights = float(log_z_independent(base, rbm.c.shape[0], rbm.visible)) - change
+    return result_of(log_weights, v, is_reverse=True)
 
 
 def bracket(
@@ -203,7 +221,7 @@ def burn_in(
     seed: tf.Tensor,
     generator: str = "threefry",
     jit_compile: bool = True,
-) -> NDArray[np.uint8]:
+) -> NDArray[Any]:
     """States [C, n_v] after `num_steps` of Gibbs sampling from binary `v` [C, n_v] at beta = 1.
 
     :raises ValueError: if v is not binary or the number of steps is negative.
@@ -211,7 +229,7 @@ def burn_in(
     check_rbm(rbm)
     if num_steps < 0:
         raise ValueError(f"num_steps must not be negative, got {num_steps}.")
-    start = tf.constant(check_binary(v, n_v=rbm.b.shape[0], name="v"), rbm.W.dtype)
+    start = tf.constant(rbm.visible.check(v, n_v=rbm.b.shape[0], name="v"), rbm.W.dtype)
     return _anneal(rbm, rbm.b, False, np.ones(num_steps + 1), start, seed, generator, jit_compile, 500, None)[0]
 
 
@@ -264,7 +282,7 @@ def _anneal(
     jit_compile: bool,
     chunk: int,
     after_chunk: Callable[[int, int], object] | None,
-) -> tuple[NDArray[np.uint8], Array]:
+) -> tuple[NDArray[Any], Array]:
     """Take v [C, n_v] through `betas` in either direction.
 
     Returns the last states and sum_k log q~_{k+1}(v_k) - log q~_k(v_k), [C]; `is_moved` says if base differs from b.
@@ -281,7 +299,7 @@ def _anneal(
         if after_chunk is not None:
             change.numpy()  # wait for it
             after_chunk(start + count, total)
-    return v.numpy().astype(np.uint8), change.numpy()
+    return rbm.visible.stored(v.numpy()), change.numpy()
 
 
 def _chunk(
@@ -297,7 +315,7 @@ def _chunk(
     generator: str,
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """`count` temperatures: weigh v by the next one, then move it there by h | v and v | h; Wv serves both."""
-    W_up, shape = tf.transpose(rbm.W), tuple(v.shape)
+    W_up = tf.transpose(rbm.W)
 
     def step(k: tf.Tensor, v: tf.Tensor, change: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         old, new = betas[k], betas[k + 1]
@@ -312,9 +330,8 @@ def _chunk(
             b = base + new * (rbm.b - base)
         noise = uniform(key_at(seed, start + k, _SITE_HIDDEN), tuple(a.shape), a.dtype, generator)
         h = tf.cast(noise * (1 + decay) < tf.where(a >= 0, tf.ones_like(a), decay), a.dtype)  # noise < sigmoid(new a)
-        logits = new * tf.linalg.matmul(h, rbm.W) + b
-        noise = uniform(key_at(seed, start + k, _SITE_VISIBLE), shape, a.dtype, generator)
-        v = tf.cast(noise < tf.sigmoid(logits), a.dtype)
+        field = new * tf.linalg.matmul(h, rbm.W) + b
+        v = sample_visible(rbm.visible, field, key_at(seed, start + k, _SITE_VISIBLE), generator)
         return k + 1, v, change + tf.cast(log_ratio, tf.float64)
 
     _, v, change = tf.while_loop(lambda k, *_: k < count, step, (0, v, change))

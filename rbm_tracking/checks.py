@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["check_binary", "check_rbm"]
+__all__ = ["check_binary", "check_numbers", "check_rbm"]
 
 
 def check_binary(data: ArrayLike, *, n_v: int | None = None, name: str = "data") -> NDArray:
@@ -14,21 +14,10 @@ def check_binary(data: ArrayLike, *, n_v: int | None = None, name: str = "data")
 
     :raises ValueError: naming what is wrong, where, and what to do.
     """
-    array = np.asarray(data)
-    if array.ndim != 2 or 0 in array.shape:
-        raise ValueError(f"{name} must be a matrix [N, n_v] with at least one row and column, got shape {array.shape}.")
-    if n_v is not None and array.shape[1] != n_v:
-        raise ValueError(f"{name} must have {n_v} columns, one for each visible unit, got {array.shape[1]}.")
+    array = _matrix(data, n_v, name)
     if array.dtype == bool:
         return array
-    if array.dtype.kind not in "fiu":
-        raise ValueError(f"{name} must be numbers 0 and 1 (or booleans), got dtype {array.dtype}; encode it first.")
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
-        row, column = np.argwhere(~np.isfinite(array))[0]
-        raise ValueError(
-            f"{name} must be 0 or 1 everywhere, got {array[row, column]} in row {row}, column {column}; drop or impute "
-            "missing values."
-        )
+    _check_finite(array, name, "0 or 1")
     wrong = (array != 0) & (array != 1)
     if wrong.any():
         row, column = np.argwhere(wrong)[0]
@@ -39,15 +28,55 @@ def check_binary(data: ArrayLike, *, n_v: int | None = None, name: str = "data")
     return array
 
 
+def check_numbers(data: ArrayLike, *, n_v: int | None = None, name: str = "data") -> NDArray:
+    """The data as an array, after checking that it is [N, n_v] and holds finite numbers.
+
+    :raises ValueError: naming what is wrong, where, and what to do.
+    """
+    array = _matrix(data, n_v, name)
+    array = array.astype(np.float64) if array.dtype == bool else array
+    _check_finite(array, name, "a finite number")
+    return array
+
+
+def _matrix(data: ArrayLike, n_v: int | None, name: str) -> NDArray:
+    array = np.asarray(data)
+    if array.ndim != 2 or 0 in array.shape:
+        raise ValueError(f"{name} must be a matrix [N, n_v] with at least one row and column, got shape {array.shape}.")
+    if n_v is not None and array.shape[1] != n_v:
+        raise ValueError(f"{name} must have {n_v} columns, one for each visible unit, got {array.shape[1]}.")
+    return array
+
+
+def _check_finite(array: NDArray, name: str, required: str) -> None:
+    if array.dtype.kind not in "fiu":
+        raise ValueError(f"{name} must be numbers 0 and 1 (or booleans), got dtype {array.dtype}; encode it first.")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        row, column = np.argwhere(~np.isfinite(array))[0]
+        raise ValueError(
+            f"{name} must be {required} everywhere, got {array[row, column]} in row {row}, column {column}; drop or "
+            "impute missing values."
+        )
+
+
 def check_rbm(rbm: Sequence[Any]) -> None:
-    """Check the shapes of the parameters W, b, c of an RBM, and that they are finite.
+    """Check the shapes of the parameters W, b, c of an RBM, that they are finite, and that its visible units fit.
 
     :raises ValueError: naming the parameter that is wrong.
     """
-    parameters = dict(zip(("W", "b", "c"), rbm, strict=True))
+    parameters = dict(zip(("W", "b", "c"), rbm[:3], strict=True))
     shapes = {name: tuple(np.shape(value)) for name, value in parameters.items()}
     if len(shapes["W"]) != 2 or shapes["b"] != shapes["W"][1:] or shapes["c"] != shapes["W"][:1]:
         raise ValueError(f"W, b, c must have the shapes [n_h, n_v], [n_v], [n_h], got {shapes}.")
     for name, value in parameters.items():
         if not np.isfinite(np.asarray(value)).all():
             raise ValueError(f"the RBM's {name} must be finite, got NaN or infinity: training has diverged.")
+    visible = rbm[3] if len(rbm) > 3 else None
+    n_v = getattr(visible, "n_v", None)
+    if n_v is not None and n_v != shapes["b"][0]:
+        raise ValueError(f"the visible units of the RBM must be {shapes['b'][0]}, as b says, got groups of {n_v}.")
+    if (precision := getattr(visible, "precision", None)) is not None:
+        if tuple(np.shape(precision)) != shapes["b"]:
+            raise ValueError(f"precision must have the shape [n_v] = {shapes['b']}, got {tuple(np.shape(precision))}.")
+        if not (np.isfinite(np.asarray(precision)) & (np.asarray(precision) > 0)).all():
+            raise ValueError("the precisions of Gaussian units must be positive and finite: training has diverged.")

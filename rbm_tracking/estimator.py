@@ -369,7 +369,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """Make a state and what is known of its log Z the model's."""
         self._state, self._observed, self.evidence_ = state, observed, verdict
         self.components_, self.intercept_visible_, self.intercept_hidden_ = (
-            part.numpy().astype(np.float64) for part in state.rbm
+            part.numpy().astype(np.float64) for part in state.rbm[:3]
         )
         self.log_z_, self.log_z_std_ = verdict.log_z, (verdict.high - verdict.low) / (2 * Z_95)
         self.flags_ = tuple(flag_names(int(observed.flags)))

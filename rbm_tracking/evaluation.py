@@ -150,8 +150,8 @@ def tracking(state: SMLState, observed: Observed | None) -> Tracking:
 
 
 def exact_scalars(rbm: RBM) -> dict[str, float]:
-    """Log Z by enumeration, if a side has at most `exact.MAX_UNITS` units, else nothing."""
-    return {"exact/log_z_nats": exact.log_z_exact(rbm)} if min(rbm.W.shape) <= exact.MAX_UNITS else {}
+    """Log Z by enumeration, if :func:`exact.is_enumerable`, else nothing."""
+    return {"exact/log_z_nats": exact.log_z_exact(rbm)} if exact.is_enumerable(rbm) else {}
 
 
 def ais_scalars(
@@ -226,7 +226,13 @@ def final(
         evidence = evidence._replace(exact=by_enumeration["exact/log_z_nats"])
         found["exact"] = {"log_z_nats": evidence.exact}
     if config.final_ais_betas != "0":
-        both = bracket(state, base_rate_biases(parts["train"]), seeds("final_ais"), config, training.generator)
+        both = bracket(
+            state,
+            base_rate_biases(parts["train"], visible=saved.rbm.visible),
+            seeds("final_ais"),
+            config,
+            training.generator,
+        )
         found |= {name: _entry(result) for name, result in zip(("ais", "reverse_ais"), both, strict=True)}
         lower, upper = (annealing(result) for result in both)
         evidence = evidence._replace(ais=lower, reverse=upper)

@@ -4,7 +4,8 @@ With the units u of the smaller layer enumerated, the other layer is summed anal
 
     Z_beta = sum_u exp(alpha'u) prod_i (1 + exp(x_i(u))),      x(u) = A'u + gamma,
 
-where (A, alpha, gamma) = beta (W, c), b for the hidden units and (beta W', b), beta c for the visible ones.
+where (A, alpha, gamma) = beta (W, c), b for the hidden units and (beta W', b), beta c for the visible ones. For visible
+units that are not bits see :mod:`rbm_tracking.exact_families`.
 
 :func:`log_z_exact` never takes an exponential or logarithm for each of the 2^n m factors. With u = (u0, u1, u2),
 exp(x_i) is a product of three tables, exp(x0_i(u0)) exp(x1_i(u1)) exp(x2_i(u2)), so a factor costs two multiplications
@@ -19,14 +20,17 @@ import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, logsumexp
 
-from rbm_tracking.checks import check_binary, check_rbm
+from rbm_tracking.checks import check_rbm
+from rbm_tracking.exact_families import as_bits, binary_vectors, log_z_gaussian, log_z_softmax
 from rbm_tracking.rbm import RBM
+from rbm_tracking.visible import Bernoulli, Gaussian, Softmax, Spin
 
-__all__ = ["MAX_UNITS", "Moments", "log_likelihood_exact", "log_z_exact", "moments_exact"]
+__all__ = ["MAX_UNITS", "Moments", "is_enumerable", "log_likelihood_exact", "log_z_exact", "moments_exact"]
 
 #: Most units that are enumerated: 2^25 states with 784 units on the other side take a few seconds.
 MAX_UNITS = 25
 
+_MAX_ROWS = 2**20  # of visible states that are not bits, which have no tables
 _GROUP = 16  # factors multiplied in one pass; XLA's CPU code for other numbers is up to three times slower
 _ROW_BITS, _COLUMN_BITS = 9, 8  # a block of 512 x 256 states (1 MB) stays in the cache
 _DIRECT_TERMS = 2**18  # up to here compiling takes longer than plain NumPy
@@ -44,29 +48,46 @@ class Moments(NamedTuple):
     hv: Array
 
 
+def is_enumerable(rbm: RBM) -> bool:
+    """Whether log Z can be had exactly: at most 25 hidden units, 25 visible bits or signs, or 2^20 allowed rows."""
+    return len(rbm.c) <= MAX_UNITS or _has_few_rows(rbm)
+
+
 def log_z_exact(rbm: RBM, beta: float = 1.0) -> float:
-    """log Z_beta of exp(beta (h'Wv + c'h) + b'v), in nats, to about 1e-12 of its size.
+    """log Z_beta of m(v) exp(beta (h'Wv + c'h) + b'v), in nats, to about 1e-12 of its size.
 
     :param beta: inverse temperature, any finite number; 0 gives `log_z_independent`.
-    :raises ValueError: if both layers have more than 25 units, or parameters are not finite.
+    :raises ValueError: if it is not :func:`is_enumerable`, or parameters are not finite.
 
     At 25 x 784 units this takes a few seconds on one core (2^25 784 = 2.6e10 factors), halved by every unit less.
     """
-    A, alpha, gamma, _ = _enumerated_side(rbm, float(beta))
-    if 2 ** len(alpha) * len(gamma) <= _DIRECT_TERMS:
-        return float(logsumexp(_log_weights(_binary_vectors(len(alpha)), A, alpha, gamma)))
-    return _log_z_by_tables(A, alpha, gamma)
+    W, b, c = _checked(rbm, beta)
+    visible, excess = rbm.visible, 0.0
+    if isinstance(visible, Spin):
+        W, b, c, excess = as_bits(W, b, c)
+        visible = Bernoulli()
+    A, alpha, is_hidden = beta * W, beta * c, _enumerates_hidden(rbm)
+    if isinstance(visible, Bernoulli):
+        A, alpha, gamma = (A, alpha, b) if is_hidden else (A.T, b, alpha)
+        if 2 ** len(alpha) * len(gamma) > _DIRECT_TERMS:
+            return _log_z_by_tables(A, alpha, gamma) - excess
+    elif is_hidden and isinstance(visible, Softmax):
+        return log_z_softmax(A, alpha, b, visible)
+    elif is_hidden and isinstance(visible, Gaussian):
+        return log_z_gaussian(A, alpha, b, visible)
+    return float(logsumexp([logsumexp(log_weights) for _, log_weights, _ in _states(rbm, beta)]))
 
 
 def log_likelihood_exact(rbm: RBM, v: ArrayLike) -> Array:
-    """log p(v) = -F(v) - log Z in nats, for binary v [N, n_v] to [N].
+    """log p(v) = -F(v) - log Z in nats, for allowed rows v [N, n_v] to [N]; of Gaussian units that of the density.
 
-    :raises ValueError: as :func:`log_z_exact`, and if v is not binary.
+    :raises ValueError: as :func:`log_z_exact`, and if v holds what the visible units are not.
     """
-    W, b, c = _float64(rbm)
-    x = check_binary(v, n_v=len(b), name="v")
+    W, b, c = _checked(rbm, 1.0)
+    x = np.asarray(rbm.visible.check(v, n_v=len(b), name="v"), np.float64)
     log_z, pieces = log_z_exact(rbm), np.array_split(x, -(-len(x) * len(c) // _CHUNK_TERMS))
-    return np.concatenate([p @ b + np.logaddexp(0.0, p @ W.T + c).sum(axis=1) for p in pieces]) - log_z
+    parts = [p @ b + np.logaddexp(0.0, p @ W.T + c).sum(axis=1) + rbm.visible.log_measure(p) for p in pieces if len(p)]
+    return np.concatenate(parts) - log_z
 
 
 def moments_exact(rbm: RBM, beta: float = 1.0) -> Moments:
@@ -76,56 +97,57 @@ def moments_exact(rbm: RBM, beta: float = 1.0) -> Moments:
 
     This visits every state with an exponential for each unit: it is meant for at most about 15 units.
     """
-    A, alpha, gamma, is_hidden = _enumerated_side(rbm, float(beta))
-    log_z = log_z_exact(rbm, beta)
-    one, other, both = np.zeros_like(alpha), np.zeros_like(gamma), np.zeros_like(A)
-    for u in _chunks(len(alpha), len(gamma)):
-        p = np.exp(_log_weights(u, A, alpha, gamma) - log_z)
-        means = expit(u @ A + gamma)
+    is_hidden, log_z = _enumerates_hidden(rbm), log_z_exact(rbm, beta)
+    one, other, both = (np.zeros(()) for _ in range(3))
+    for u, log_weights, means in _states(rbm, beta):
+        p = np.exp(log_weights - log_z)
         weighted = p[:, None] * u
-        one += weighted.sum(axis=0)
-        other += p @ means
-        both += weighted.T @ means
+        one, other, both = one + weighted.sum(axis=0), other + p @ means, both + weighted.T @ means
     return Moments(other, one, both) if is_hidden else Moments(one, other, both.T)
 
 
-def _float64(rbm: RBM) -> tuple[Array, Array, Array]:
+def _checked(rbm: RBM, beta: float) -> tuple[Array, Array, Array]:
     check_rbm(rbm)
-    W, b, c = (np.asarray(value, dtype=np.float64) for value in rbm)
-    return W, b, c
-
-
-def _enumerated_side(rbm: RBM, beta: float) -> tuple[Array, Array, Array, bool]:
-    """A [n, m], alpha [n], gamma [m] for the smaller layer of n units; and whether that is the hidden one."""
-    W, b, c = _float64(rbm)
     if not np.isfinite(beta):
         raise ValueError(f"beta must be a finite number, got {beta}.")
-    n_h, n_v = W.shape
-    if min(n_h, n_v) > MAX_UNITS:
+    if not is_enumerable(rbm):
+        n_h, n_v = rbm.W.shape
         raise ValueError(
             f"the exact log Z needs at most {MAX_UNITS} hidden or visible units, got {n_h} hidden and {n_v} visible; "
             "estimate it with annealed importance sampling (rbm_tracking.ais) or the tracker."
         )
-    if n_h <= n_v:
-        return beta * W, beta * c, b, True
-    return beta * W.T, b, beta * c, False
+    W, b, c = (np.asarray(value, dtype=np.float64) for value in (rbm.W, rbm.b, rbm.c))
+    return W, b, c
 
 
-def _binary_vectors(n: int, start: int = 0, stop: int | None = None) -> Array:
-    """States `start` to `stop` of {0, 1}^n, in binary counting, [stop - start, n]."""
-    states = np.arange(start, 2**n if stop is None else stop)
-    return ((states[:, None] >> np.arange(n)) & 1).astype(np.float64)
+def _has_few_rows(rbm: RBM) -> bool:
+    n_v = len(rbm.b)
+    is_bit = isinstance(rbm.visible, Bernoulli | Spin)
+    return rbm.visible.num_states(n_v) <= (2**MAX_UNITS if is_bit else _MAX_ROWS)
 
 
-def _chunks(n: int, m: int) -> Iterator[Array]:
-    size = max(_CHUNK_TERMS // m, 1)
-    for start in range(0, 2**n, size):
-        yield _binary_vectors(n, start, min(start + size, 2**n))
+def _enumerates_hidden(rbm: RBM) -> bool:
+    """Whether the hidden units have fewer states than the visible ones, or those cannot be enumerated."""
+    return not _has_few_rows(rbm) or 2.0 ** len(rbm.c) <= rbm.visible.num_states(len(rbm.b))
 
 
-def _log_weights(u: Array, A: Array, alpha: Array, gamma: Array) -> Array:
-    """alpha'u + sum_i log(1 + exp(x_i(u))), [U, n] to [U]."""
-    return u @ alpha + np.logaddexp(0.0, u @ A + gamma).sum(axis=1)
+def _states(rbm: RBM, beta: float) -> Iterator[tuple[Array, Array, Array]]:
+    """States u of the smaller side in chunks [U, n], the log of their share of Z, means of the other side given u."""
+    W, b, c = _checked(rbm, beta)
+    n_h, n_v = W.shape
+    is_hidden = _enumerates_hidden(rbm)
+    count = 2**n_h if is_hidden else int(rbm.visible.num_states(n_v))
+    size = max(_CHUNK_TERMS // (n_v if is_hidden else n_h), 1)
+    for start in range(0, count, size):
+        stop = min(start + size, count)
+        if is_hidden:
+            u = binary_vectors(n_h, start, stop)
+            x = beta * (u @ W) + b
+            yield u, beta * (u @ c) + rbm.visible.log_normaliser(x), rbm.visible.mean(x)
+        else:
+            u = rbm.visible.states(n_v, start, stop)
+            a = beta * (u @ W.T + c)
+            yield u, u @ b + np.logaddexp(0.0, a).sum(axis=1), expit(a)
 
 
 # Enumeration by tables
@@ -179,7 +201,7 @@ def _log_z_by_tables(A: Array, alpha: Array, gamma: Array) -> float:
     columns = min(n, _COLUMN_BITS)
     rows = min(n - columns, _ROW_BITS)
     outer = n - columns - rows
-    states = [_binary_vectors(bits) for bits in (outer, rows, columns)]
+    states = [binary_vectors(bits) for bits in (outer, rows, columns)]
     parts = np.split(plan.A, [outer, outer + rows])
     x = [u @ part for u, part in zip(states, parts, strict=True)]
     linear = [u @ part for u, part in zip(states, np.split(plan.alpha, [outer, outer + rows]), strict=True)]

@@ -74,7 +74,13 @@ def moved_activations(chains: Chains, step: Step, old: RBM, new: RBM, kept: tf.T
     return kept * (chains.a - old.c) + change + new.c
 
 
-def reuse_bias(v: tf.Tensor, h: tf.Tensor, rate: tf.Tensor, offsets: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
+def reuse_bias(
+    v: tf.Tensor,
+    h: tf.Tensor,
+    rate: tf.Tensor,
+    offsets: tuple[tf.Tensor, tf.Tensor],
+    slopes: tf.Tensor | None = None,
+) -> tf.Tensor:
     """First-order bias of O^(dt) at the temperature whose particles drove the gradient, nats, [].
 
     The step moves the parameters by rate * (data's gradient - mean of phi(x_n)), phi = d log q~ / d theta, and the same
@@ -84,11 +90,14 @@ def reuse_bias(v: tf.Tensor, h: tf.Tensor, rate: tf.Tensor, offsets: tuple[tf.Te
 
     :param v: particles [N, n_v]; :param h: their hidden means [N, n_h]; :param rate: learning rate.
     :param offsets: of the centred gradient, which is plain gradient ascent in centred parameters; zeros otherwise.
+    :param slopes: phi of further parameters that the step moves, [N, K].
     """
     count = v.shape[0]
     v_mean, h_mean = offsets
     v_c, h_c = v - v_mean, h - h_mean
     vv, hh = tf.linalg.matmul(v_c, v_c, transpose_b=True), tf.linalg.matmul(h_c, h_c, transpose_b=True)
     gram = vv * hh + vv + hh
+    if slopes is not None:
+        gram += tf.linalg.matmul(slopes, slopes, transpose_b=True)
     total = tf.linalg.trace(gram) - tf.reduce_sum(gram) / count
     return -rate * total / ((count - 1.0) * count)

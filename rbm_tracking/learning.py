@@ -24,7 +24,7 @@ from rbm_tracking.bridge import bridge
 from rbm_tracking.gradient import Step, gradient_step, moved_activations, reuse_bias, row_mean
 from rbm_tracking.importance import Estimate, log_z_change
 from rbm_tracking.ladder import adapt, observe_flow
-from rbm_tracking.rbm import RBM, activations, log_z_independent, softplus_sum
+from rbm_tracking.rbm import RBM, TENSORS, activations, log_z_independent, softplus_sum
 from rbm_tracking.schedules import learning_rate_at, without_rate
 from rbm_tracking.settings import SMLConfig
 from rbm_tracking.state import SMLState, check_parts, initial_state, log_likelihood, log_likelihoods, spawn
@@ -40,6 +40,7 @@ from rbm_tracking.tracker import (
     predict,
     update,
 )
+from rbm_tracking.visible import Visible
 
 __all__ = [
     "Observed",
@@ -109,7 +110,8 @@ def sml_update(
     if config.sparsity_target is not None:
         pull = config.sparsity_cost * (config.sparsity_target - row_mean(h_data, weights))
         move = move._replace(c=move.c + rate * pull)
-    after, d_b = _moved(state._replace(target=target, offsets=offsets), chains, move, rate, config)
+    visible = _moved_visible(rbm, batch, negative, rate, weights)
+    after, d_b = _moved(state._replace(target=target, offsets=offsets), chains, move, visible, rate, config)
 
     acceptance = tf.zeros([chains.level.shape[0] - 1], rbm.W.dtype) if swaps is None else swaps.acceptance
     if config.adaptive and swaps is not None:
@@ -122,7 +124,8 @@ def sml_update(
     if config.bias == "both" and negative.num_tracked:
         by_zero = (tf.zeros_like(rbm.b), tf.zeros_like(rbm.c))
         share = negative.num_tracked / _num_tracked(state, config)
-        bias = reuse_bias(negative.v, h_model, rate, centre or by_zero)
+        slopes = rbm.visible.slopes(negative.v)
+        bias = reuse_bias(negative.v, h_model, rate, centre or by_zero, slopes)
         known_bias = share * tf.cast(bias, tf.float64)
     tracker, observed = _tracked(state, after, swaps, d_b, rate, known_bias, config)
     return after._replace(tracker=tracker), observed
@@ -164,8 +167,18 @@ def _negative(
     return Negative(v, a, num_tracked=v.shape[0])
 
 
+def _moved_visible(
+    rbm: RBM, batch: tf.Tensor, negative: Negative, rate: tf.Tensor, weights: tf.Tensor | None
+) -> Visible:
+    """The visible units after the step: those that have parameters of their own move with it."""
+    if not rbm.visible.is_learnt:
+        return rbm.visible
+    difference = row_mean(batch**2, weights) - row_mean(negative.v**2, negative.weights)
+    return rbm.visible.moved(difference, rate, TENSORS)
+
+
 def _moved(
-    state: SMLState, chains: Chains, move: Step, rate: tf.Tensor, config: SMLConfig
+    state: SMLState, chains: Chains, move: Step, visible: Visible, rate: tf.Tensor, config: SMLConfig
 ) -> tuple[SMLState, tf.Tensor]:
     """The state with parameters after the step, activations of all particles at these; and the change of b."""
     rbm, kept = state.rbm, (1.0 - rate * config.l2 if config.l2 else None)
@@ -175,11 +188,11 @@ def _moved(
         d_W = d_W - rate * config.l2 * rbm.W if config.l2 else d_W
         step = zip((state.velocity.W, state.velocity.b, state.velocity.c), (d_W, move.b, move.c), strict=True)
         d_W, d_b, d_c = (config.momentum * last + change for last, change in step)
-        new = rbm._replace(W=rbm.W + d_W, b=rbm.b + d_b, c=rbm.c + d_c)
+        new = RBM(rbm.W + d_W, rbm.b + d_b, rbm.c + d_c, visible)
         velocity = state.velocity._replace(W=d_W, b=d_b, c=d_c)
     else:
         d_b, W = move.b, rbm.W if kept is None else kept * rbm.W
-        new = rbm._replace(W=W + d_W, b=rbm.b + move.b, c=rbm.c + move.c)
+        new = RBM(W + d_W, rbm.b + move.b, rbm.c + move.c, visible)
 
     def follow(particles: Chains) -> Chains:
         if velocity:
@@ -205,6 +218,7 @@ def _averaged(average: RBM, new: RBM, step: tf.Tensor, decay: float) -> RBM:
         W=average.W + weight * (new.W - average.W),
         b=average.b + weight * (new.b - average.b),
         c=average.c + weight * (new.c - average.c),
+        visible=tf.nest.map_structure(lambda mean, now: mean + weight * (now - mean), average.visible, new.visible),
     )
 
 
@@ -234,7 +248,7 @@ def _tracked(
     unbiased = change._replace(value=change.value - known_bias * first)
     drift = 0.0 if config.bias == "none" else config.bias_drift * tf.cast(rate, tf.float64)
     tracker = predict(tracker, unbiased, bias_variance=drift, sigma_z=config.sigma_z, factor=factor)
-    log_z_last = log_z_independent(after.rbm.b, after.rbm.c.shape[0])
+    log_z_last = log_z_independent(after.rbm.b, after.rbm.c.shape[0], after.rbm.visible)
     tracker = anchor(tracker, log_z_last)
     bias = tracker.mean[-1] + known_bias
     observed = Observed(
@@ -257,16 +271,23 @@ def _change(before: SMLState, after: SMLState, swaps: Swaps, d_b: tf.Tensor, con
     """O^(dt) at each temperature; at beta = 1 by the target chains, too, if they take turns in the ladder."""
     chains = after.chains
     new_log_q = softplus_sum(chains.a, tf.gather(after.ladder.beta, chains.level))
-    log_weights = new_log_q - swaps.log_q + tf.linalg.matvec(chains.v, d_b)
+    log_weights = new_log_q - swaps.log_q + tf.linalg.matvec(chains.v, d_b) + _measure_change(before, after, chains.v)
     by_level = at_level(log_weights, chains.level)
     change = log_z_change(by_level)
     if not after.target or config.method != "tempering":
         return change
     old_a = activations(before.rbm, after.target.v)
     of_target = softplus_sum(after.target.a) - softplus_sum(old_a) + tf.linalg.matvec(after.target.v, d_b)
+    of_target += _measure_change(before, after, after.target.v)
     top = log_z_change(tf.concat([by_level[:1], of_target], axis=1))
     parts = zip(top, change, strict=True)
     return Estimate(*(tf.concat([of_top, of_all[1:]], axis=0) for of_top, of_all in parts))
+
+
+def _measure_change(before: SMLState, after: SMLState, v: tf.Tensor) -> tf.Tensor | float:
+    """Change of log m(v) at particles v, if training moves the measure: [..., n_v] to [...]."""
+    old, new = before.rbm.visible, after.rbm.visible
+    return new.log_measure(v, TENSORS) - old.log_measure(v, TENSORS) if new.is_learnt else 0.0
 
 
 def compiled_updates(

@@ -12,7 +12,7 @@ by their probabilities given v. Neither knows log Z.
 import tensorflow as tf
 
 from rbm_tracking.random import bernoulli, key_at
-from rbm_tracking.rbm import RBM, activations, hidden_probs
+from rbm_tracking.rbm import RBM, activations, hidden_probs, sample_visible
 
 __all__ = ["cd_step", "gibbs_chain", "likelihood_gradient", "pcd_step"]
 
@@ -65,20 +65,23 @@ def gibbs_chain(rbm: RBM, v: tf.Tensor, seed: tf.Tensor, *, k: int, generator: s
 
     def step(i: tf.Tensor, v: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         h = bernoulli(key_at(seed, i, 0), activations(rbm, v), generator)
-        return i + 1, bernoulli(key_at(seed, i, 1), tf.linalg.matmul(h, rbm.W) + rbm.b, generator)
+        field = tf.linalg.matmul(h, rbm.W) + rbm.b
+        return i + 1, sample_visible(rbm.visible, field, key_at(seed, i, 1), generator)
 
     return tf.while_loop(lambda i, _: i < k, step, (tf.constant(0), v))[1]
 
 
 def likelihood_gradient(rbm: RBM, data: tf.Tensor, model: tf.Tensor) -> RBM:
     """Estimate of the gradient of the mean log-likelihood from data [B, n_v] and states of the model [C, n_v]."""
-    gradient = [tf.zeros_like(value) for value in rbm]
+    gradient = [tf.zeros_like(value) for value in (rbm.W, rbm.b, rbm.c)]
     for v, sign in ((data, 1.0), (model, -1.0)):
         h, count = hidden_probs(rbm, v), sign / v.shape[0]
         means = tf.linalg.matmul(h, v, transpose_a=True), tf.reduce_sum(v, axis=0), tf.reduce_sum(h, axis=0)
         gradient = [total + count * mean for total, mean in zip(gradient, means, strict=True)]
-    return RBM(*gradient)
+    W, b, c = gradient
+    return RBM(W, b, c, rbm.visible)
 
 
 def _ascend(rbm: RBM, gradient: RBM, learning_rate: tf.Tensor | float) -> RBM:
-    return RBM(*(value + learning_rate * slope for value, slope in zip(rbm, gradient, strict=True)))
+    W, b, c = (value + learning_rate * slope for value, slope in zip(rbm[:3], gradient[:3], strict=True))
+    return rbm._replace(W=W, b=b, c=c)

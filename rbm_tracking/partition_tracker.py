@@ -7,7 +7,7 @@ NumPy in float64, and no framework: what is observed may come from a loop in PyT
         tracked = tracker.observe(parameters, samples, learning_rate=0.01)
 
 What the model is, a :class:`Family` says. The default is the RBM with bits on both sides, of which the parameters are
-(W [n_h, n_v], b [n_v], c [n_h]).
+(W [n_h, n_v], b [n_v], c [n_h]); :func:`rbm_family` is that of an RBM with other visible units.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
-from rbm_tracking.checks import check_binary, check_rbm
+from rbm_tracking.checks import check_rbm
 from rbm_tracking.evidence import Tracking
 from rbm_tracking.filtering import (
     Estimate,
@@ -36,8 +36,9 @@ from rbm_tracking.filtering import (
 )
 from rbm_tracking.health import FLAGS, LIMITS, flag_names
 from rbm_tracking.temperatures import check_ladder
+from rbm_tracking.visible import Bernoulli, Visible
 
-__all__ = ["BERNOULLI", "Family", "PartitionTracker", "Tracked"]
+__all__ = ["BERNOULLI", "Family", "PartitionTracker", "Tracked", "rbm_family"]
 
 Array = NDArray[np.float64]
 
@@ -258,38 +259,48 @@ def _shape(parameters: Any) -> tuple[Any, ...]:
     return tuple(np.shape(part) for part in parameters) if isinstance(parameters, (tuple, list)) else ()
 
 
-# Bits on both sides
+# Restricted Boltzmann machines
+
+
+def rbm_family(visible: Visible) -> Family:
+    """RBMs with such visible units and hidden bits, with parameters (W [n_h, n_v], b [n_v], c [n_h]).
+
+    A fourth part, if there is one, takes the place of `visible` for these parameters: the precisions of Gaussian units,
+    if they are learnt.
+    """
+
+    def units(rbm: Any) -> Visible:
+        return rbm[3] if len(rbm) > 3 else visible
+
+    def log_q(rbm: Any, v: Array, betas: Array) -> Array:
+        x = betas[:, :, None, None] * _activations(rbm, v)
+        softplus = np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x)))
+        return softplus.sum(axis=-1) + v @ np.asarray(rbm[1], np.float64) + units(rbm).log_measure(v)
+
+    def log_z_last(rbm: Any) -> float:
+        return float(units(rbm).log_normaliser(np.asarray(rbm[1], np.float64)) + len(rbm[2]) * np.log(2.0))
+
+    def check(rbm: Any, v: Array) -> None:
+        check_rbm((*rbm[:3], units(rbm)))
+        n_v = np.shape(rbm[1])[0]
+        if v.ndim != 3 or v.shape[2] != n_v:
+            raise ValueError(f"samples must have the shape [M, N, n_v] = [..., {n_v}], got {v.shape}.")
+        units(rbm).check(v.reshape(-1, n_v), name="samples")
+
+    def gram(rbm: Any, v: Array) -> Array:
+        h = expit(_activations(rbm, v))
+        vv, hh = v @ v.T, h @ h.T
+        products = vv * hh + vv + hh
+        slopes = units(rbm).slopes(v)
+        return products if slopes is None else products + np.asarray(slopes) @ np.asarray(slopes).T
+
+    return Family(log_q, log_z_last, check, gram)
 
 
 def _activations(rbm: Any, v: Array) -> Array:
-    W, _, c = (np.asarray(part, np.float64) for part in rbm)
+    W, c = np.asarray(rbm[0], np.float64), np.asarray(rbm[2], np.float64)
     return (v.reshape(-1, v.shape[-1]) @ W.T + c).reshape(*v.shape[:-1], len(c))
 
 
-def _log_q(rbm: Any, v: Array, betas: Array) -> Array:
-    x = betas[:, :, None, None] * _activations(rbm, v)
-    softplus = np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x)))
-    return softplus.sum(axis=-1) + v @ np.asarray(rbm[1], np.float64)
-
-
-def _log_z_last(rbm: Any) -> float:
-    _, b, c = rbm
-    return float(np.logaddexp(0.0, np.asarray(b, np.float64)).sum() + len(c) * np.log(2.0))
-
-
-def _check_bits(rbm: Any, v: Array) -> None:
-    check_rbm(rbm)
-    n_v = np.shape(rbm[1])[0]
-    if v.ndim != 3 or v.shape[2] != n_v:
-        raise ValueError(f"samples must have the shape [M, N, n_v] = [..., {n_v}], got {v.shape}.")
-    check_binary(v.reshape(-1, n_v), name="samples")
-
-
-def _gram(rbm: Any, v: Array) -> Array:
-    h = expit(_activations(rbm, v))
-    vv, hh = v @ v.T, h @ h.T
-    return vv * hh + vv + hh
-
-
-BERNOULLI = Family(_log_q, _log_z_last, _check_bits, _gram)
+BERNOULLI = rbm_family(Bernoulli())
 """The RBM of bits, parameters (W, b, c), with the family beta (h'Wv + c'h) + b'v."""

@@ -1,20 +1,22 @@
 """A trained RBM with its log Z in one .npz file."""
 
+import json
 import os
 import uuid
 import zipfile
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from rbm_tracking.checks import check_rbm
 from rbm_tracking.rbm import RBM
+from rbm_tracking.visible import Bernoulli, from_description
 
 __all__ = ["SavedRBM", "load_rbm", "save_rbm"]
 
-_FORMAT = "rbm_tracking 1"
+_FORMAT, _FORMAT_OF_FAMILIES = "rbm_tracking 1", "rbm_tracking 2"  # of bits; with a description of other visible units
 
 
 class SavedRBM(NamedTuple):
@@ -41,8 +43,7 @@ def save_rbm(path: str | os.PathLike[str], saved: SavedRBM) -> None:
         with open(temporary, "wb") as stream:
             np.savez_compressed(
                 stream,
-                format=_FORMAT,
-                **{name: np.asarray(value) for name, value in saved.rbm._asdict().items()},
+                **_parameters(saved.rbm),
                 log_z=saved.log_z,
                 log_z_std=saved.log_z_std,
                 beta=saved.beta,
@@ -60,13 +61,35 @@ def load_rbm(path: str | os.PathLike[str]) -> SavedRBM:
     """
     try:
         with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as content:
-            if "format" not in content or str(content["format"]) != _FORMAT:
+            if "format" not in content or str(content["format"]) not in (_FORMAT, _FORMAT_OF_FAMILIES):
                 raise ValueError(f"{path} is not an RBM saved by save_rbm; give the rbm.npz of a run.")
-            rbm = RBM(*(tf.constant(content[name]) for name in RBM._fields))
             saved = SavedRBM(
-                rbm, float(content["log_z"]), float(content["log_z_std"]), content["beta"], int(content["step"])
+                _rbm(content),
+                float(content["log_z"]),
+                float(content["log_z_std"]),
+                content["beta"],
+                int(content["step"]),
             )
     except (OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
         raise ValueError(f"{path} cannot be read as a saved RBM ({error}); check the path or copy it again.") from error
     check_rbm(saved.rbm)
     return saved
+
+
+def _parameters(rbm: RBM) -> dict[str, Any]:
+    """What a file holds of the parameters."""
+    stored = {"format": _FORMAT, "W": rbm.W.numpy(), "b": rbm.b.numpy(), "c": rbm.c.numpy()}
+    if rbm.visible == Bernoulli():
+        return stored
+    stored |= {"format": _FORMAT_OF_FAMILIES, "visible": json.dumps(rbm.visible.describe())}
+    own = tf.nest.flatten(rbm.visible)
+    return stored | ({"precision": own[0].numpy()} if own else {})
+
+
+def _rbm(content: Any) -> RBM:
+    """The inverse of :func:`_parameters`."""
+    W, b, c = (tf.constant(content[name]) for name in ("W", "b", "c"))
+    if str(content["format"]) == _FORMAT:
+        return RBM(W, b, c)
+    precision = tf.constant(content["precision"]) if "precision" in content else None
+    return RBM(W, b, c, from_description(json.loads(str(content["visible"])), precision))

@@ -12,7 +12,7 @@ from rbm_tracking.checks import check_rbm
 from rbm_tracking.importance import log_z_change
 from rbm_tracking.ladder import Ladder, initial_ladder
 from rbm_tracking.random import key_at
-from rbm_tracking.rbm import RBM, log_prob_unnormalised, log_z_independent, softplus_sum
+from rbm_tracking.rbm import RBM, TENSORS, log_prob_unnormalised, log_z_independent, softplus_sum
 from rbm_tracking.settings import SMLConfig
 from rbm_tracking.tempering import Chains, initial_chains
 from rbm_tracking.tracker import TrackerState, anchor, initial_tracker, insert_level
@@ -66,11 +66,11 @@ def initial_state(
     num_temps = ladder.beta.shape[0]
     chains = initial_chains(rbm, num_temps, num_chains, seed=seed)
     mean = tf.constant(np.mean(np.asarray(data), axis=0, dtype=np.float64), rbm.W.dtype)
-    hidden = tf.linalg.matvec(rbm.W, tf.sigmoid(rbm.b)) + rbm.c
+    hidden = tf.linalg.matvec(rbm.W, rbm.visible.mean(rbm.b, TENSORS)) + rbm.c
     at_beta = softplus_sum(tf.tile(hidden[None], [num_temps, 1]), ladder.beta)
-    log_z = tf.reduce_sum(tf.nn.softplus(tf.cast(rbm.b, tf.float64))) + tf.cast(at_beta, tf.float64)
+    log_z = rbm.visible.log_normaliser(tf.cast(rbm.b, tf.float64), TENSORS) + tf.cast(at_beta, tf.float64)
     tracker = initial_tracker(log_z.numpy(), expected_ess=num_chains / 2)
-    tracker = anchor(tracker, log_z_independent(rbm.b, rbm.c.shape[0]))
+    tracker = anchor(tracker, log_z_independent(rbm.b, rbm.c.shape[0], rbm.visible))
     half = tf.fill([rbm.c.shape[0]], tf.constant(0.5, rbm.W.dtype))
     return with_parts(SMLState(tf.constant(0), rbm, chains, ladder, tracker, (mean, half)), config, seed)
 

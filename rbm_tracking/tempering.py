@@ -9,14 +9,14 @@ those of the joint (v, h), and their energies are what bridge sampling needs.
 """
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
 from rbm_tracking.random import bernoulli, key_at, uniform
-from rbm_tracking.rbm import RBM, activations, matmul_rows, softplus_sum
+from rbm_tracking.rbm import RBM, activations, matmul_rows, sample_visible, softplus_sum
 from rbm_tracking.temperatures import check_ladder, linear_ladder
 
 __all__ = [
@@ -40,7 +40,7 @@ _FIRST_SWAP_SITE = 1 << 20
 
 
 class Chains(NamedTuple):
-    """Particles: `v` [M, N, n_v] of 0 and 1, `a` = Wv + c [M, N, n_h], and each slot's temperature `level` [M, N]."""
+    """Particles: allowed rows `v` [M, N, n_v], `a` = Wv + c [M, N, n_h], each slot's temperature `level` [M, N]."""
 
     v: tf.Tensor
     a: tf.Tensor
@@ -66,8 +66,7 @@ def initial_chains(rbm: RBM, num_temps: int, num_chains: int, *, seed: tf.Tensor
 
     :param seed: int32 [2].
     """
-    logits = tf.broadcast_to(rbm.b, [num_temps, num_chains, rbm.b.shape[0]])
-    v = bernoulli(seed, logits)
+    v = sample_visible(rbm.visible, tf.broadcast_to(rbm.b, [num_temps, num_chains, rbm.b.shape[0]]), seed)
     level = tf.tile(tf.range(num_temps, dtype=tf.int32)[:, None], [1, num_chains])
     return Chains(v, activations(rbm, v), level)
 
@@ -91,7 +90,8 @@ def gibbs(
     own = tf.gather(beta, level)[..., None]
     for i in range(steps):
         h = bernoulli(key_at(seed, step, _SITES_PER_PASS * i), own * a, generator)
-        v = bernoulli(key_at(seed, step, _SITES_PER_PASS * i + 1), own * matmul_rows(h, rbm.W) + rbm.b, generator)
+        field = own * matmul_rows(h, rbm.W) + rbm.b
+        v = sample_visible(rbm.visible, field, key_at(seed, step, _SITES_PER_PASS * i + 1), generator)
         a = activations(rbm, v)
     return Chains(v, a, level)
 
@@ -107,7 +107,7 @@ def sample(
     thin: int = 200,
     generator: str = "threefry",
     jit_compile: bool = True,
-) -> NDArray[np.uint8]:
+) -> NDArray[Any]:
     """Approximate samples of the RBM by parallel tempering at fixed parameters, [num_samples, n_v].
 
     Starts at `chains`; every `thin` rounds after the burn-in the particles at beta = 1 are taken.
@@ -127,12 +127,12 @@ def sample(
 
         return tf.while_loop(lambda i, _: i < start + count, body, (start, chains))[1]
 
-    taken: list[NDArray[np.uint8]] = []
+    taken: list[NDArray[Any]] = []
     chains, done = rounds(chains, tf.constant(0), tf.constant(burn_in)), burn_in
     while len(taken) * chains.level.shape[1] < num_samples:
         chains = rounds(chains, tf.constant(done), tf.constant(thin))
         done += thin
-        taken.append(tf.boolean_mask(chains.v, tf.equal(chains.level, 0)).numpy().astype(np.uint8))
+        taken.append(rbm.visible.stored(tf.boolean_mask(chains.v, tf.equal(chains.level, 0)).numpy()))
     return np.concatenate(taken)[:num_samples]
 
 

@@ -96,8 +96,8 @@ def test_constant_columns_have_finite_biases() -> None:
 def test_initial_parameters(rng: np.random.Generator, seed: tf.Tensor) -> None:
     data = rng.random((200, 30)) < 0.3
     rbm = initial_rbm(400, seed=seed, data=data, weight_scale=0.02)
-    assert [tuple(value.shape) for value in rbm] == [(400, 30), (30,), (400,)]
-    assert {value.dtype for value in rbm} == {tf.float32}
+    assert [tuple(value.shape) for value in rbm[:3]] == [(400, 30), (30,), (400,)]
+    assert {value.dtype for value in rbm[:3]} == {tf.float32}
     np.testing.assert_allclose(rbm.b, base_rate_biases(data), rtol=1e-6)
     np.testing.assert_array_equal(rbm.c, 0)
     W = np.ravel(rbm.W).astype(np.float64)

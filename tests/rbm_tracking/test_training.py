@@ -129,7 +129,7 @@ def test_what_is_not_finite_is_named() -> None:
     state = initial_state(rbm, [1.0, 0.0], 2, seed=tf.constant([1, 2]), data=np.zeros([4, 3]))
     assert not_finite(state, fine) is None
     assert "log Z is not finite after update 0, though the parameters are" in str(not_finite(state, broken))
-    for field in RBM._fields:
+    for field in ("W", "b", "c"):
         diverged = state._replace(rbm=rbm._replace(**{field: getattr(rbm, field) * np.inf}))
         assert "parameters are no longer finite after update 0: training has diverged" in str(
             not_finite(diverged, fine)
