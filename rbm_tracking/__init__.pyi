@@ -1,6 +1,7 @@
 from . import evaluation as evaluation
 from . import evidence as evidence
 from . import report as report
+from . import trajectories as trajectories
 from .ais import AISResult as AISResult
 from .ais import bracket as bracket
 from .ais import linear_schedule as linear_schedule
@@ -18,6 +19,7 @@ from .learning_baselines import pcd_step as pcd_step
 from .partition_tracker import Family as Family
 from .partition_tracker import PartitionTracker as PartitionTracker
 from .partition_tracker import Tracked as Tracked
+from .partition_tracker import rbm_family as rbm_family
 from .rbm import RBM as RBM
 from .rbm import base_rate_biases as base_rate_biases
 from .rbm import energy as energy
@@ -37,3 +39,9 @@ from .state import spawn as spawn
 from .temperatures import linear_ladder as linear_ladder
 from .tempering import sample as sample
 from .training import Trainer as Trainer
+from .training import new_trainer as new_trainer
+from .visible import Bernoulli as Bernoulli
+from .visible import Gaussian as Gaussian
+from .visible import Softmax as Softmax
+from .visible import Spin as Spin
+from .visible import Visible as Visible

@@ -9,16 +9,27 @@ Noise is a function of (seed, update): training that is stopped and continued gi
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
+from rbm_tracking.averages import averaged
 from rbm_tracking.ladder import spawn_level
-from rbm_tracking.learning import Observed, SMLConfig, SMLState, compiled_updates, spawn
+from rbm_tracking.learning import Observed, compiled_updates
+from rbm_tracking.modes import low_rank_rbm
+from rbm_tracking.rbm import initial_rbm
 from rbm_tracking.serialization import SavedRBM
+from rbm_tracking.settings import SMLConfig
+from rbm_tracking.state import SMLState, check_parts, initial_state, spawn
+from rbm_tracking.temperatures import linear_ladder
 from rbm_tracking.tracker import log_z_std
+from rbm_tracking.trajectories import is_node, keep_in
 
-__all__ = ["MAX_BLOCK", "Trainer", "not_finite"]
+__all__ = ["MAX_BLOCK", "Trainer", "new_trainer", "not_finite"]
 
 MAX_BLOCK = 250
 """Most updates in one call of :meth:`Trainer.advance`."""
@@ -29,7 +40,7 @@ def not_finite(state: SMLState, observed: Observed) -> str | None:
 
     :param observed: of updates up to that of `state`.
     """
-    if not all(np.isfinite(part).all() for part in state.rbm):
+    if not all(np.isfinite(part).all() for part in tf.nest.flatten(state.rbm)):
         return (
             f"the parameters are no longer finite after update {int(state.step)}: training has diverged; lower "
             "learning_rate, or let it fall with learning_rate_decay=1000."
@@ -53,6 +64,9 @@ class Trainer:
     :param spawn_up_to: the most temperatures that :meth:`spawn` makes; 0 if it is not used.
     :param jit_compile: compile with XLA: takes some seconds for each number of temperatures, and is several times
         faster then.
+    :param seed: int32 [2], of the noise by which log Z of averaged parameters is found.
+    :param keep_node: gets the parameters along the way, of updates at even distances in their logarithm, for
+        :mod:`rbm_tracking.trajectories` to anneal along; `trajectories.keep_in` writes them to a folder.
     """
 
     def __init__(
@@ -62,7 +76,10 @@ class Trainer:
         *,
         spawn_up_to: int = 0,
         jit_compile: bool = True,
+        seed: tf.Tensor | None = None,
+        keep_node: Callable[[SavedRBM], object] | None = None,
     ) -> None:
+        check_parts(state, config)
         num_temps = state.ladder.beta.shape[0]
         changing = {num_temps - 1, num_temps, num_temps + 1} if spawn_up_to else set()
         self.store = tf.Module(name="trainer")
@@ -75,6 +92,9 @@ class Trainer:
         self.config, self.spawn_up_to = config, spawn_up_to
         self.observed: Observed | None = None
         self._structure = state
+        self._keep_node = keep_node
+        self._seed, self._jit_compile = tf.zeros([2], tf.int32) if seed is None else seed, jit_compile
+        self._model: SMLState | None = None
         self._updates = compiled_updates(config, jit_compile=jit_compile)
 
     @property
@@ -82,6 +102,17 @@ class Trainer:
         """What the variables hold."""
         values = [tf.convert_to_tensor(leaf) for leaf in self.store.leaves]
         return tf.nest.pack_sequence_as(self._structure, values)
+
+    @property
+    def model(self) -> SMLState:
+        """The state with the parameters to use: the averaged ones, with their log Z, if the configuration asks for
+        averages."""
+        if not self.config.average:
+            return self.state
+        if self._model is None or int(self._model.step) != int(self.store.leaves[0]):
+            options: dict[str, Any] = {"generator": self.config.generator, "jit_compile": self._jit_compile}
+            self._model = averaged(self.state, seed=self._seed, **options)
+        return self._model
 
     @property
     def num_temps(self) -> int:
@@ -105,16 +136,27 @@ class Trainer:
         index = np.asarray(rows)
         if index.ndim != 2 or not 1 <= len(index) <= MAX_BLOCK:
             raise ValueError(f"rows must be [K, B] with K from 1 to {MAX_BLOCK}, got shape {list(index.shape)}.")
+        done, data = int(self.store.leaves[0]), tf.convert_to_tensor(data)
+        nodes = [i for i in range(1, len(index) + 1) if self._keep_node and is_node(done + i)]
+        ends = sorted({*nodes, len(index)})
+        pieces = []
+        for start, end in zip([0, *ends], ends, strict=False):
+            pieces.append(self._advance(data, index[start:end], seed))
+            if self._keep_node and end in nodes:
+                self._keep_node(_saved(self.state))
+        self.observed = Observed._make(np.concatenate(parts) for parts in zip(*pieces, strict=True))
+        return self.observed
+
+    def _advance(self, data: tf.Tensor, index: NDArray[np.integer], seed: tf.Tensor) -> Observed:
         padded = np.zeros([MAX_BLOCK, index.shape[1]], np.int32)
         padded[: len(index)] = index
-        count, data = tf.constant(len(index)), tf.convert_to_tensor(data)
-        state, every = self._updates(self.state, data, tf.constant(padded), count, seed)
-        self.observed = Observed._make(value.numpy()[: len(index)] for value in every)
+        state, every = self._updates(self.state, data, tf.constant(padded), tf.constant(len(index)), seed)
+        observed = Observed._make(value.numpy()[: len(index)] for value in every)
         self._assign(state)
-        self.store.swap_rates.assign(np.concatenate([self.store.swap_rates.numpy(), self.observed.swap_rate]))
-        if wrong := not_finite(state, self.observed):
+        self.store.swap_rates.assign(np.concatenate([self.store.swap_rates.numpy(), observed.swap_rate]))
+        if wrong := not_finite(state, observed):
             raise FloatingPointError(wrong)
-        return self.observed
+        return observed
 
     def mean_swap_rates(self) -> NDArray[np.float64] | None:
         """Swap rates of neighbouring temperatures, [M-1], averaged over the updates since the last call; None if there
@@ -139,11 +181,45 @@ class Trainer:
         return level + 1
 
     def saved(self) -> SavedRBM:
-        """The parameters with their tracked log Z, as they are now."""
-        state = self.state
-        log_z, std = float(state.tracker.mean[0]), float(log_z_std(state.tracker))
-        return SavedRBM(state.rbm, log_z, std, state.ladder.beta.numpy(), int(state.step))
+        """The parameters of :attr:`model` with their tracked log Z, as they are now."""
+        return _saved(self.model)
 
     def _assign(self, state: SMLState) -> None:
+        self._model = None
         for variable, leaf in zip(self.store.leaves, tf.nest.flatten(state), strict=True):
             variable.assign(leaf)
+
+
+def new_trainer(
+    data: ArrayLike,
+    hidden: int,
+    config: SMLConfig,
+    seeds: Callable[[str], tf.Tensor],
+    *,
+    num_temps: int = 10,
+    num_chains: int = 20,
+    modes: int = 0,
+    dtype: str = "float32",
+    trajectory: str | os.PathLike[str] | None = None,
+    **options: Any,
+) -> Trainer:
+    """A new RBM of the data [N, n_v] with so many hidden units, ready to be trained.
+
+    :param seeds: gives the seeds, int32 [2], of the streams "init", "chains" and "average".
+    :param modes: start from so many leading modes of the data, see :mod:`rbm_tracking.modes`; 0: from noise.
+    :param trajectory: folder for the parameters along the way, see `trajectories.load_nodes`; None: they are not kept.
+    :param options: of :class:`Trainer`.
+
+    Other arguments and errors as for `rbm.initial_rbm` and `state.initial_state`.
+    """
+    kind: dict[str, Any] = {"seed": seeds("init"), "data": data, "dtype": tf.as_dtype(dtype)}
+    rbm = low_rank_rbm(hidden, modes, **kind) if modes else initial_rbm(hidden, **kind)
+    ladder = linear_ladder(num_temps)
+    state = initial_state(rbm, ladder, num_chains, seed=seeds("chains"), data=data, config=config)
+    keep = None if trajectory is None else keep_in(trajectory)
+    return Trainer(state, config, keep_node=keep, seed=seeds("average"), **options)
+
+
+def _saved(state: SMLState) -> SavedRBM:
+    log_z, std = float(state.tracker.mean[0]), float(log_z_std(state.tracker))
+    return SavedRBM(state.rbm, log_z, std, state.ladder.beta.numpy(), int(state.step))

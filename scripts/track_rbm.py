@@ -34,18 +34,10 @@ from experiment.run import Devices, Fitted, Run, Seeds, Settings, Shown, devices
 
 import tensorflow as tf
 from absl import logging
-from rbm_tracking import (
-    SMLConfig,
-    Trainer,
-    base_rate_biases,
-    evaluation,
-    initial_rbm,
-    initial_state,
-    linear_ladder,
-    load_rbm,
-    report,
-    save_rbm,
-)
+from rbm_tracking import SMLConfig, Trainer, base_rate_biases, evaluation, load_rbm, new_trainer, report, save_rbm
+from rbm_tracking.averages import model_scalars
+from rbm_tracking.evaluation import exact_scalars
+from rbm_tracking.settings import ScheduleName
 from rbm_tracking.training import MAX_BLOCK
 
 
@@ -55,9 +47,12 @@ class Flags:
 
     :param hidden: number of hidden units.
     :param num_temps: number of temperatures, from beta = 1 to 0.
-    :param num_chains: chains at each temperature; those at beta = 1 estimate the gradient.
+    :param num_chains: chains at each temperature; those at beta = 1 and the target chains estimate the gradient.
     :param num_track_chains: more chains at each temperature, which only track.
     :param spawn_up_to: add temperatures where swaps are rare, up to this number; 0: never.
+    :param schedule: of the learning rate: paper (by learning_rate_decay), constant; linear or cosine to 0 at the end.
+    :param modes: start from so many leading modes of the data; 0: from small random weights.
+    :param trajectory: keep parameters along the way in trajectory/.
     :param dtype: precision of the parameters.
     :param patience: stop after so many evaluations in a row that were worse beyond their errors, or not trusted, and
         report the best, which AIS has checked; if this is not given, train to the end and report the last.
@@ -71,13 +66,16 @@ class Flags:
     devices: Devices = group(omit=("strategy", "replicas"))
     source: views.Source = group()
     table: views.TableSpec = group(omit=("target", "task", "unknown"))
-    training: Later[SMLConfig] = group(omit=("gradient_chains",))
+    training: Later[SMLConfig] = group(omit=("gradient_chains", "schedule", "decay_steps"))
     log_z: evaluation.EvidenceConfig = group()
     hidden: int = 100
     num_temps: int = 10
     num_chains: int = 20
     num_track_chains: int = 0
     spawn_up_to: int = 0
+    schedule: ScheduleName = "paper"
+    modes: int = 0
+    trajectory: bool = False
     dtype: Literal["float32", "float64"] = "float32"
     patience: int | None = None
     eval_rows: int = 10_000
@@ -87,7 +85,7 @@ class Flags:
 
     def __post_init__(self) -> None:
         least = {"hidden": 1, "num_temps": 2, "num_chains": 2, "patience": 1, "eval_rows": 1}
-        least |= dict.fromkeys(("num_track_chains", "spawn_up_to", "ais_every", "exact_every"), 0)
+        least |= dict.fromkeys(("num_track_chains", "spawn_up_to", "modes", "ais_every", "exact_every"), 0)
         at_least(self, least)
         if self.patience is not None and not self.sml.track:
             raise ValueError("--patience needs the tracked log Z; leave out --notrack.")
@@ -95,7 +93,8 @@ class Flags:
     @property
     def sml(self) -> SMLConfig:
         """How to train and track."""
-        config = self.training(gradient_chains=self.num_chains if self.num_track_chains else None)
+        own = {"schedule": self.schedule, "decay_steps": self.run.num_steps}
+        config = self.training(gradient_chains=self.num_chains if self.num_track_chains else None, **own)
         return dataclasses.replace(config, adaptive=config.adaptive or self.spawn_up_to > 0)
 
 
@@ -103,24 +102,25 @@ def main(flags: Flags) -> None:
     """One run, from the data to the report."""
     flags.devices.prepare()
     data, seeds = views.load(flags.source, "binary", table=flags.table), Seeds(flags.run.seed)
-    trainer = new_trainer(flags, data, seeds)
+    trainer = started(flags, data, seeds)
     minibatches, x = Minibatches(len(data.train.X), flags.run.batch_size, seeds), tf.cast(data.train.X, tf.bool)
     watched = {part: data.some(part, flags.eval_rows, seeds).X for part in ("train", "valid")}
     base_b, evaluations = base_rate_biases(data.train.X), evaluation.Evaluations(watched, flags.log_z)
 
     @functools.lru_cache(maxsize=1)
     def by_ais(step: int) -> dict[str, float]:
-        return evaluation.ais_scalars(trainer.state, base_b, flags.log_z, seeds("ais"), flags.sml.generator)
+        return evaluation.ais_scalars(trainer.model, base_b, flags.log_z, seeds("ais"), flags.sml.generator)
 
     def evaluate(step: int) -> Mapping[str, float]:
         scalars = report.filter_scalars(trainer)
         if trainer.config.track:
+            scalars |= model_scalars(trainer.model)
             is_asked = flags.patience is not None or (flags.ais_every > 0 and step % flags.ais_every == 0)
             ask = functools.partial(by_ais, step) if is_asked else None
-            scalars |= evaluations(trainer.state, trainer.observed, ask)
+            scalars |= evaluations(trainer.model, trainer.observed, ask)
             if news := evaluations.news:
                 logging.warning("update %d: %s", step, news)
-        return scalars | (evaluation.exact_scalars(trainer.state.rbm) if step == flags.run.num_steps else {})
+        return scalars | (exact_scalars(trainer.model.rbm) if step == flags.run.num_steps else {})
 
     def spawn(step: int) -> Mapping[str, float]:
         trainer.spawn()
@@ -135,9 +135,9 @@ def main(flags: Flags) -> None:
             rule=newest if flags.patience is None else evaluation.highest(),
             patience=flags.patience,
             keep=lambda path: save_rbm(path, trainer.saved()),
-            show=lambda: Shown(pictures(data, trainer), {"weights": trainer.state.rbm.W}),
+            show=lambda: Shown(pictures(data, trainer), {"weights": trainer.model.rbm.W}),
             also=(
-                (flags.exact_every, lambda step: evaluation.exact_scalars(trainer.state.rbm)),
+                (flags.exact_every, lambda step: {**model_scalars(trainer.model), **exact_scalars(trainer.model.rbm)}),
                 (flags.ais_every, by_ais),
                 (flags.run.log_every, spawn),
             ),
@@ -146,12 +146,12 @@ def main(flags: Flags) -> None:
         finish(flags, data, run, fitted, trainer)
 
 
-def new_trainer(flags: Flags, data: Rows, seeds: Seeds) -> Trainer:
+def started(flags: Flags, data: Rows, seeds: Seeds) -> Trainer:
     """A new RBM of the data, ready to be trained."""
-    rbm = initial_rbm(flags.hidden, seed=seeds("init"), data=data.train.X, dtype=tf.as_dtype(flags.dtype))
-    ladder, num_chains = linear_ladder(flags.num_temps), flags.num_chains + flags.num_track_chains
-    state = initial_state(rbm, ladder, num_chains, seed=seeds("chains"), data=data.train.X)
-    return Trainer(state, flags.sml, spawn_up_to=flags.spawn_up_to, jit_compile=flags.jit)
+    folder = Path(flags.run.run_dir) / "trajectory" if flags.trajectory else None
+    options: dict[str, Any] = {"spawn_up_to": flags.spawn_up_to, "jit_compile": flags.jit, "trajectory": folder}
+    options |= {"num_temps": flags.num_temps, "num_chains": flags.num_chains + flags.num_track_chains}
+    return new_trainer(data.train.X, flags.hidden, flags.sml, seeds, modes=flags.modes, dtype=flags.dtype, **options)
 
 
 def finish(flags: Flags, data: Rows, run: Run, fitted: Fitted, trainer: Trainer) -> None:
@@ -160,7 +160,7 @@ def finish(flags: Flags, data: Rows, run: Run, fitted: Fitted, trainer: Trainer)
     saved = load_rbm(run.best_file) if fitted.best.step >= 0 else trainer.saved()
     save_rbm(run.path / "rbm.npz", saved._replace(beta=trainer.state.ladder.beta.numpy()))
     parts = {name: part.X for name, part in data.parts.items()}
-    found = evaluation.final(trainer.state, saved, parts, seeds, flags.log_z, trainer.config, records=records)
+    found = evaluation.final(trainer.model, saved, parts, seeds, flags.log_z, trainer.config, records=records)
     errors = report.logged_errors(records)
     about = {
         "hidden": flags.hidden,
@@ -177,7 +177,7 @@ def finish(flags: Flags, data: Rows, run: Run, fitted: Fitted, trainer: Trainer)
 
 def pictures(data: Rows, trainer: Trainer) -> dict[str, Any]:
     """Filters and samples, if the rows are images."""
-    return {} if data.image_shape is None else report.pictures(trainer.state, data.image_shape)
+    return {} if data.image_shape is None else report.pictures(trainer.model, data.image_shape)
 
 
 def figures(data: Rows, trainer: Trainer, records: list[dict[str, Any]]) -> dict[str, Callable[[Path], None]]:

@@ -1,0 +1,46 @@
+"""What may be chosen together, and what a configuration needs in the state."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from rbm_tracking.rbm import initial_rbm
+from rbm_tracking.settings import SMLConfig
+from rbm_tracking.state import check_parts, initial_state
+from rbm_tracking.temperatures import linear_ladder
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"method": "sml"}, "method must be one of tempering, pcd, cd, got 'sml'"),
+        ({"schedule": "step"}, "schedule must be one of paper, constant, linear, cosine, got 'step'"),
+        ({"schedule": "linear"}, "schedule=linear needs decay_steps, the update at which the rate is zero, got None"),
+        ({"schedule": "constant", "learning_rate_decay": 10.0}, "learning_rate_decay is of schedule=paper"),
+        ({"method": "pcd"}, "method=pcd needs target_chains, the persistent chains of its gradient, got 0"),
+        ({"method": "cd", "target_chains": 5}, "method=cd starts its chains at the minibatch and has no target_chains"),
+        ({"method": "cd", "gradient_chains": 5}, "gradient_chains is of method=tempering, got it with method=cd"),
+        ({"target_chains": -1}, "target_chains must be at least 0, got -1"),
+        ({"decay_steps": 0}, "decay_steps must be at least 1, got 0"),
+        ({"l2": -1e-4}, "l2 must be finite and not negative, got -0.0001"),
+        ({"momentum": 1.0}, "momentum must be at least 0 and below 1, got 1.0"),
+        ({"average": float("nan")}, "average must be at least 0 and below 1, got nan"),
+        ({"sparsity_target": 1.0}, "sparsity_target must be between 0 and 1, got 1.0"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        SMLConfig(**settings)
+
+
+@pytest.mark.parametrize("settings", [{"target_chains": 3}, {"momentum": 0.5}, {"average": 0.9}])
+def test_a_state_without_the_parts_is_refused(settings: dict[str, Any], seed: tf.Tensor) -> None:
+    data, config = np.eye(4), SMLConfig(**settings)
+    rbm = initial_rbm(2, seed=seed, data=data)
+    plain = initial_state(rbm, linear_ladder(2), 2, seed=seed, data=data)
+    name = next(iter(settings))
+    with pytest.raises(ValueError, match=f"{name} of the configuration and of the state must be the same"):
+        check_parts(plain, config)
+    check_parts(initial_state(rbm, linear_ladder(2), 2, seed=seed, data=data, config=config), config)

@@ -1,0 +1,119 @@
+"""Annealing and tempering along parameters: weights whose mean is Z, samples that find every mode, files."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from rbm_tracking.rbm import RBM
+from rbm_tracking.serialization import SavedRBM
+from rbm_tracking.trajectories import (
+    Trajectory,
+    allotted,
+    annealed,
+    distances,
+    is_node,
+    keep_in,
+    load_nodes,
+    reverse_annealed,
+    trajectory,
+)
+from rbm_tracking.trajectory_tempering import tempered, trajectory_bracket
+from tests.rbm_tracking import oracles
+from tests.statistical import assert_mean_close
+
+
+def to_rbm(parameters: oracles.Parameters) -> RBM:
+    return RBM(*(tf.constant(value) for value in parameters))
+
+
+@pytest.fixture
+def parameters(rng: np.random.Generator) -> oracles.Parameters:
+    return oracles.random_rbm(rng, 3, 4, scale=1.0)
+
+
+@pytest.fixture
+def path(rng: np.random.Generator, parameters: oracles.Parameters) -> Trajectory:
+    """Over an RBM that has nothing to do with the last one: any path is right."""
+    return trajectory([to_rbm(oracles.random_rbm(rng, 3, 4, scale=0.5)), to_rbm(parameters)], base_b=np.zeros(4))
+
+
+def test_the_mean_weight_is_z_in_both_directions(
+    path: Trajectory, parameters: oracles.Parameters, rng: np.random.Generator, seed: tf.Tensor
+) -> None:
+    log_z, steps = oracles.log_z(parameters), [3, 5]
+    forward = annealed(path, steps, num_chains=20_000, seed=seed)
+    assert_mean_close(np.exp(forward.log_weights - log_z), 1.0, min_detectable=0.05)
+    samples = oracles.sample_visible(rng, parameters, 20_000)
+    backward = reverse_annealed(path, steps, samples, seed=seed)
+    assert_mean_close(np.exp(log_z - backward.log_weights), 1.0, min_detectable=0.05)
+    assert forward.interval[0] < log_z < forward.interval[1]
+    assert backward.interval[0] < log_z < backward.interval[1]
+
+
+def test_steps_are_allotted_by_distance(path: Trajectory, seed: tf.Tensor) -> None:
+    lengths = distances((path[0], path[1], path[1], path[2]), seed=seed)
+    assert lengths.shape == (3,)
+    assert lengths[1] == 0 < min(lengths[0], lengths[2])
+    np.testing.assert_array_equal(allotted([1.0, 0.0, 3.0], 40), [10, 1, 30])
+    with pytest.raises(ValueError, match="num_steps must be at least 3, one for each piece of the path, got 2"):
+        allotted([1.0, 0.0, 3.0], 2)
+
+
+def test_tempering_finds_the_modes_that_training_found(rng: np.random.Generator, seed: tf.Tensor) -> None:
+    """Two modes of which Gibbs sampling never finds the other; at half of the weights it does.
+
+    The samples have the modes' probabilities, and the bracket along the path closes on the exact log Z.
+    """
+    pattern = np.array([1.0, 1, 1, 1, 1, 0, 0, 0, 0, 0])
+    W = 3.0 * np.array([[1.0], [-1.0], [1.0]]) * (2 * pattern - 1)
+    last = oracles.Parameters(W, np.zeros(10) - 0.5 * W.sum(0) + 0.1, np.zeros(3))
+    halves = [oracles.Parameters(*(s * part for part in last)) for s in (0.1, 0.2, 0.4, 0.7)]
+    gibbs = np.linalg.matrix_power(oracles.gibbs_matrix(last), 100)
+    is_first = oracles.binary_vectors(10) @ (2 * pattern - 1) > 0
+    index = int(oracles.state_index(pattern))
+    assert gibbs[index, ~is_first].sum() < 0.1
+
+    path = trajectory([to_rbm(each) for each in [*halves, last]], base_b=np.zeros(10))
+    lengths = distances(path, seed=seed)
+    options = {"num_chains": 400, "burn_in": 80, "thin": 40, "spacing": 2.0}
+    samples = tempered(path, lengths, 800, seed=seed, jit_compile=False, **options)
+    truth = oracles.visible_distribution(last)[is_first].sum()
+    assert 0.02 < truth < 0.98
+    found = samples @ (2 * pattern - 1) > 0
+    assert abs(found.mean() - truth) < 5 * np.sqrt(truth * (1 - truth) / 400)  # independent chains
+
+    both = trajectory_bracket(path, 60, num_chains=200, seed=seed, samples=samples[-200:])
+    assert both.lower.log_z == pytest.approx(oracles.log_z(last), abs=5 * both.lower.standard_error)
+    assert both.upper.log_z == pytest.approx(oracles.log_z(last), abs=5 * both.upper.standard_error)
+
+
+def test_nodes_lie_at_even_distances_of_the_logarithm() -> None:
+    nodes = [step for step in range(20_000) if is_node(step)]
+    assert nodes[:4] == [10, 12, 13, 15]
+    assert 50 < len(nodes) < 60
+    late = np.array(nodes[20:])
+    np.testing.assert_allclose(late[1:] / late[:-1], 1.15, rtol=0.01)
+
+
+def test_nodes_come_back_from_their_folder(tmp_path: Path, parameters: oracles.Parameters) -> None:
+    keep, rbm = keep_in(tmp_path / "nodes"), to_rbm(parameters)
+    for step in (200, 30):
+        keep(SavedRBM(rbm._replace(c=rbm.c + step), 1.0, 0.1, np.array([1.0, 0.0]), step))
+    first, second = load_nodes(tmp_path / "nodes")
+    np.testing.assert_array_equal(first.c, rbm.c + 30)
+    np.testing.assert_allclose(tf.cast(second.W, tf.float64), rbm.W, rtol=1e-3)
+    assert len(load_nodes(tmp_path / "nodes", until=100)) == 1
+    assert trajectory([first, rbm])[1].W.dtype == tf.float64
+    with pytest.raises(ValueError, match="must hold parameters along a run, got none; train with --trajectory"):
+        load_nodes(tmp_path)
+
+
+def test_what_is_no_trajectory_is_refused(parameters: oracles.Parameters, rng: np.random.Generator) -> None:
+    with pytest.raises(ValueError, match="a trajectory needs at least one RBM"):
+        trajectory([])
+    with pytest.raises(ValueError, match="must have one size and one family"):
+        trajectory([to_rbm(oracles.random_rbm(rng, 2, 4)), to_rbm(parameters)])
+    with pytest.raises(ValueError, match="steps must be 1 positive numbers"):
+        annealed(trajectory([to_rbm(parameters)]), [3, 4], seed=tf.constant([1, 2]))
