@@ -16,11 +16,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from rbm_tracking import evaluation
 from rbm_tracking.ais import Bracket
+from rbm_tracking.averages import averaged
 from rbm_tracking.evidence import Choice, Evidence, Verdict, is_better, judge, statement
 from rbm_tracking.health import Z_95, flag_names
 from rbm_tracking.learning import Observed, SMLConfig, SMLState, compiled_updates, initial_state, sml_update
+from rbm_tracking.modes import low_rank_rbm
 from rbm_tracking.random import Generator
 from rbm_tracking.rbm import RBM, initial_rbm
+from rbm_tracking.schedules import learning_rate_at, without_rate
+from rbm_tracking.settings import Method, Schedule
 from rbm_tracking.temperatures import linear_ladder
 from rbm_tracking.training import not_finite
 
@@ -55,12 +59,22 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     :param n_components: number of hidden units.
     :param learning_rate: epsilon_0 of the parameters' gradient ascent; `learning_rate_decay` alpha makes it
         min(epsilon_0 alpha / (t + 1), epsilon_0).
+    :param schedule: of the learning rate: "paper" (constant without `learning_rate_decay`), "constant", or "linear" and
+        "cosine", which hold it for the first 30 % of the updates and end at 0; or a function of the number of the
+        update that gives the rate itself.
     :param max_updates: updates of the parameters, each with a minibatch of `batch_size` rows.
     :param n_iter: passes over the rows; if given, `max_updates` is the smaller of the two numbers.
     :param n_temps: temperatures, from beta = 1 to 0; `n_chains` chains at each.
+    :param method: whose chains drive the gradient: "tempering", those at beta = 1 of all; "pcd", the target chains
+        alone; "cd", chains that start at the minibatch. The ladder tracks log Z with each of them.
+    :param n_target_chains: more chains at beta = 1, outside of the ladder; with "tempering" they take turns in it.
     :param gibbs_steps: rounds of Gibbs sampling in each update.
     :param adaptive: adapt the temperatures to the flow of particles.
     :param centred: use the centred gradient.
+    :param momentum: part of the last change of the parameters that is made again.
+    :param l2: weight decay. :param sparsity_target: mean activity that hidden biases are pulled to, by `sparsity_cost`.
+    :param average: decay of the moving average of the parameters, which then are the model's; 0 for none.
+    :param n_modes: start from so many leading modes of the data, and not from noise alone.
     :param early_stopping: set `validation_fraction` of the rows aside, score them every `eval_every` updates, stop when
         `patience` scores in a row were worse than the best by more than their errors, and keep the best parameters.
     :param ais_temps: temperatures of AIS with 100 chains, which with early stopping checks log Z wherever parameters
@@ -83,14 +97,23 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         *,
         learning_rate: float = 0.01,
         learning_rate_decay: float | None = None,
+        schedule: Schedule = "paper",
         batch_size: int = 100,
         max_updates: int = 10_000,
         n_iter: int | None = None,
         n_temps: int = 10,
         n_chains: int = 20,
+        method: Method = "tempering",
+        n_target_chains: int = 0,
         gibbs_steps: int = 1,
         adaptive: bool = False,
         centred: bool = False,
+        momentum: float = 0.0,
+        l2: float = 0.0,
+        sparsity_target: float | None = None,
+        sparsity_cost: float = 0.1,
+        average: float = 0.0,
+        n_modes: int = 0,
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
         eval_every: int = 500,
@@ -104,14 +127,23 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self.n_components = n_components
         self.learning_rate = learning_rate
         self.learning_rate_decay = learning_rate_decay
+        self.schedule = schedule
         self.batch_size = batch_size
         self.max_updates = max_updates
         self.n_iter = n_iter
         self.n_temps = n_temps
         self.n_chains = n_chains
+        self.method = method
+        self.n_target_chains = n_target_chains
         self.gibbs_steps = gibbs_steps
         self.adaptive = adaptive
         self.centred = centred
+        self.momentum = momentum
+        self.l2 = l2
+        self.sparsity_target = sparsity_target
+        self.sparsity_cost = sparsity_cost
+        self.average = average
+        self.n_modes = n_modes
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.eval_every = eval_every
@@ -137,7 +169,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         total = self.max_updates
         if self.n_iter is not None:
             total = min(total, -(-self.n_iter * train.shape[0] // size))
-        self._start(train)
+        self._start(train, total)
         self.validation_scores_: list[tuple[int, float]] = []
         self._train(train, valid, total, size)
         return self
@@ -154,13 +186,15 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         if is_first:
             self.random_state_ = check_random_state(self.random_state)
             self.validation_scores_ = []
-            self._start(rows)
+            self._start(rows, self.max_updates)
         count = rows.shape[0]
         padded = np.zeros((1 << (count - 1).bit_length(), rows.shape[1]), bool)
         padded[:count] = self._drawn(rows)
         weights = (np.arange(len(padded)) < count) / count
-        state, seen = _update(self._config(), self.jit_compile)(
-            self._state, tf.constant(padded), tf.constant(weights, self._state.rbm.W.dtype), self._seed
+        config, dtype = self._config(), self._state.rbm.W.dtype
+        rate = learning_rate_at(config, self._state.step, dtype)
+        state, seen = _update(without_rate(config), self.jit_compile)(
+            self._state, tf.constant(padded), tf.constant(weights, dtype), self._seed, rate
         )
         self._take(state, Observed._make(part.numpy() for part in seen))
         return self
@@ -178,9 +212,9 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         check_is_fitted(self)
         config = evaluation.EvidenceConfig(final_ais_betas=str(n_temps), ais_chains=n_chains)
         seed = tf.constant(check_random_state(random_state).randint(2**31 - 1, size=2), tf.int32)
-        both = evaluation.bracket(self._state, self._base_b, seed, config, self.generator)
+        both = evaluation.bracket(self._model, self._base_b, seed, config, self.generator)
         lower, upper = (evaluation.annealing(result) for result in both)
-        known = Evidence(evaluation.tracking(self._state, self._observed), lower, upper)
+        known = Evidence(evaluation.tracking(self._model, self._observed), lower, upper)
         self._publish(self._state, self._observed, judge(known, was_refuted=self.evidence_.is_refuted))
         return both
 
@@ -221,7 +255,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def rbm_(self) -> RBM:
         """The parameters, for the functions of this package."""
         check_is_fitted(self)
-        return self._state.rbm
+        return self._model.rbm
 
     @property
     def _n_features_out(self) -> int:
@@ -236,7 +270,14 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def _check_parameters(self) -> None:
         at_least = {"n_components": 1, "batch_size": 1, "max_updates": 1, "n_temps": 2, "n_chains": 2}
-        at_least |= {"ais_temps": 2, "eval_every": 1, "patience": 1, "gibbs_steps": 1}
+        at_least |= {
+            "n_target_chains": 0,
+            "n_modes": 0,
+            "ais_temps": 2,
+            "eval_every": 1,
+            "patience": 1,
+            "gibbs_steps": 1,
+        }
         for name, least in at_least.items():
             value = getattr(self, name)
             if not isinstance(value, int | np.integer) or value < least:
@@ -283,13 +324,17 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def _new_seed(self) -> tf.Tensor:
         return tf.constant(self.random_state_.randint(2**31 - 1, size=2), tf.int32)
 
-    def _start(self, X: Any) -> None:
+    def _start(self, X: Any, total: int) -> None:
+        self._decay_steps = total
         sample = X if X.shape[0] <= _SCORE_ROWS else X[self.random_state_.permutation(X.shape[0])[:_SCORE_ROWS]]
         data = self._drawn(sample)
-        rbm = initial_rbm(self.n_components, seed=self._new_seed(), data=data, clip=1 / (2 * len(data) + 2))
-        ladder = linear_ladder(self.n_temps)
+        kind: dict[str, Any] = {"seed": self._new_seed(), "data": data, "clip": 1 / (2 * len(data) + 2)}
+        rbm = initial_rbm(self.n_components, **kind)
         self._base_b = rbm.b.numpy()
-        self._state = initial_state(rbm, ladder, self.n_chains, seed=self._new_seed(), data=data)
+        if self.n_modes:
+            rbm = low_rank_rbm(self.n_components, self.n_modes, **kind)
+        ladder, config = linear_ladder(self.n_temps), self._config()
+        self._state = initial_state(rbm, ladder, self.n_chains, seed=self._new_seed(), data=data, config=config)
         self.evidence_ = judge(Evidence(evaluation.tracking(self._state, None)))
         self._seed = self._new_seed()
         self.n_updates_ = 0
@@ -316,9 +361,9 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                 continue
             if watch is not None:
                 by_ais = functools.partial(
-                    evaluation.ais_scalars, self._state, self._base_b, config, seed, self.generator
+                    evaluation.ais_scalars, self._model, self._base_b, config, seed, self.generator
                 )
-                watch(self._state, self._observed, by_ais)
+                watch(self._model, self._observed, by_ais)
                 self._publish(self._state, self._observed, watch.verdict or self.evidence_)
             if self.verbose:
                 print(f"update {self.n_updates_}: {statement(self.evidence_)}", flush=True)
@@ -349,9 +394,18 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return SMLConfig(
             learning_rate=self.learning_rate,
             learning_rate_decay=self.learning_rate_decay,
+            schedule=self.schedule,
+            decay_steps=self._decay_steps,
+            method=self.method,
+            target_chains=self.n_target_chains,
             gibbs_steps=self.gibbs_steps,
             adaptive=self.adaptive,
             centred=self.centred,
+            momentum=self.momentum,
+            l2=self.l2,
+            sparsity_target=self.sparsity_target,
+            sparsity_cost=self.sparsity_cost,
+            average=self.average,
             generator=self.generator,
         )
 
@@ -362,18 +416,25 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """
         if wrong := not_finite(state, observed):
             raise ValueError(wrong)
-        tracked = Evidence(evaluation.tracking(state, observed))
+        self._model = self._averaged(state)
+        tracked = Evidence(evaluation.tracking(self._model, observed))
         self._publish(state, observed, judge(tracked, was_refuted=self.evidence_.is_refuted))
 
     def _publish(self, state: SMLState, observed: Observed, verdict: Verdict) -> None:
         """Make a state and what is known of its log Z the model's."""
+        if int(self._model.step) != int(state.step):
+            self._model = self._averaged(state)
         self._state, self._observed, self.evidence_ = state, observed, verdict
         self.components_, self.intercept_visible_, self.intercept_hidden_ = (
-            part.numpy().astype(np.float64) for part in state.rbm[:3]
+            part.numpy().astype(np.float64) for part in self._model.rbm[:3]
         )
         self.log_z_, self.log_z_std_ = verdict.log_z, (verdict.high - verdict.low) / (2 * Z_95)
         self.flags_ = tuple(flag_names(int(observed.flags)))
         self.n_updates_ = int(state.step)
+
+    def _averaged(self, state: SMLState) -> SMLState:
+        """The state with the parameters of the model: the average, if there is one."""
+        return averaged(state, seed=self._seed, generator=self.generator, jit_compile=self.jit_compile)
 
     def _log_likelihood(self, X: Any) -> Array:
         parts = []
@@ -394,7 +455,9 @@ def _updates(config: SMLConfig, jit_compile: bool) -> Any:
 def _update(config: SMLConfig, jit_compile: bool) -> Any:
     """One update with weighted rows [B, n_v], compiled once for each configuration."""
 
-    def run(state: SMLState, rows: tf.Tensor, weights: tf.Tensor, seed: tf.Tensor) -> tuple[SMLState, Observed]:
-        return sml_update(state, tf.cast(rows, weights.dtype), seed=seed, config=config, weights=weights)
+    def run(
+        state: SMLState, rows: tf.Tensor, weights: tf.Tensor, seed: tf.Tensor, rate: tf.Tensor
+    ) -> tuple[SMLState, Observed]:
+        return sml_update(state, tf.cast(rows, weights.dtype), seed=seed, config=config, weights=weights, rate=rate)
 
     return tf.function(run, jit_compile=jit_compile, autograph=False)

@@ -16,7 +16,7 @@ from sklearn.utils.validation import validate_data
 
 from rbm_tracking.estimator import TrackedRBM, _update
 from rbm_tracking.exact import log_likelihood_exact, log_z_exact, moments_exact
-from rbm_tracking.learning import sml_update
+from rbm_tracking.learning import _compiled, sml_update
 from tests.statistical import assert_mean_close
 
 PROTOTYPES = np.array([[1, 1, 1, 1, 0, 0, 0, 0], [0, 0, 0, 0, 1, 1, 1, 1], [1, 0, 1, 0, 1, 0, 1, 0]])
@@ -47,6 +47,32 @@ def X(rng: np.random.Generator) -> np.ndarray:
 @pytest.fixture
 def fitted(X: np.ndarray) -> TrackedRBM:
     return small().fit(X)
+
+
+def test_the_averaged_parameters_are_the_model(X: np.ndarray) -> None:
+    """With target chains, decay, a falling rate and a start from the data's modes; log Z is theirs."""
+    options = {"n_target_chains": 20, "average": 0.95, "schedule": "linear", "l2": 1e-3, "n_modes": 2, "centred": True}
+    rbm = small(max_updates=300, **options).fit(X)
+    np.testing.assert_array_equal(rbm.components_, rbm.rbm_.W)
+    assert np.abs(rbm.components_ - rbm._state.rbm.W).max() > 1e-4
+    assert abs(log_z_exact(rbm.rbm_) - rbm.log_z_) < 6 * rbm.log_z_std_ + 0.05
+    assert log_likelihood_exact(rbm.rbm_, X).mean() > -4.5  # independent bits: -5.3
+    before, state = rbm.components_, rbm._state.rbm.W
+    with pytest.raises(ValueError, match="l2 must be finite and not negative, got -1"):
+        clone(rbm).set_params(l2=-1).fit(X)
+    rbm.partial_fit(
+        X[:50]
+    )  # all of the updates were made: the rate is zero, and nothing moves but by decay of the rate
+    np.testing.assert_array_equal(rbm._state.rbm.W, state)
+    assert np.abs(rbm.components_ - before).max() < 0.1
+
+
+def test_another_learning_rate_compiles_nothing(X: np.ndarray) -> None:
+    small(max_updates=20).fit(X).partial_fit(X[:50])
+    misses = _update.cache_info().misses, _compiled.cache_info().misses
+    slow = small(max_updates=20, learning_rate=0.01, learning_rate_decay=5.0).fit(X).partial_fit(X[:50])
+    assert (_update.cache_info().misses, _compiled.cache_info().misses) == misses
+    assert np.abs(slow.components_).max() < np.abs(small(max_updates=20).fit(X).components_).max()
 
 
 def test_scores_are_log_likelihoods(X: np.ndarray, fitted: TrackedRBM) -> None:
