@@ -126,7 +126,8 @@ class Evaluations:
         largest = max(float(rows.max()) for rows in each.values())
         tracked = tracking(state, observed)
         mean_log_q = scalars["valid/log_likelihood_nats"] + tracked.log_z
-        evidence = Evidence(tracked, highest_log_q=largest + tracked.log_z)
+        bound = state.rbm.visible.highest_log_p(state.rbm.b.shape[0])
+        evidence = Evidence(tracked, highest_log_q=largest + tracked.log_z - bound)
         verdict = judge(evidence, was_refuted=bool(was_refuted))
         is_doubted = tracked.flags != 0 or verdict.is_refuted
         if by_ais is not None and (is_doubted or is_candidate(choice(mean_log_q, verdict), best)):
@@ -326,7 +327,8 @@ def _with_likelihoods(
     """What was found, with the verdict on all of it and the log-likelihoods of the parts by each log Z."""
     log_q = {name: log_probs_unnormalised(rbm, rows) for name, rows in parts.items()}
     if found:
-        evidence = evidence._replace(highest_log_q=max(float(values.max()) for values in log_q.values()))
+        bound = rbm.visible.highest_log_p(rbm.b.shape[0])
+        evidence = evidence._replace(highest_log_q=max(float(values.max()) for values in log_q.values()) - bound)
         verdict = judge(evidence, was_refuted=bool(line.get("evidence/is_refuted")))
         found["evidence"] = {
             "log_z_nats": verdict.log_z,

@@ -124,12 +124,14 @@ def logged_errors(records: Records) -> dict[str, Any]:
     )
 
 
-def pictures(state: SMLState, shape: tuple[int, int]) -> dict[str, NDArray]:
+def pictures(state: SMLState, shape: tuple[int, int] | None) -> dict[str, NDArray]:
     """Filters of up to 100 hidden units around grey 0.5, and probabilities of the pixels given the particles at beta =
     1, [n, H, W] each.
 
-    :param shape: H and W.
+    :param shape: H and W; None for rows that are no images, of which there are no pictures.
     """
+    if shape is None:
+        return {}
     filters = state.rbm.W.numpy()[:100].reshape(-1, *shape)
     hidden = tf.sigmoid(tf.boolean_mask(state.chains.a, tf.equal(state.chains.level, 0)))
     samples = visible_probs(state.rbm, hidden).numpy().reshape(-1, *shape)

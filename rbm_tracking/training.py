@@ -28,6 +28,7 @@ from rbm_tracking.state import SMLState, check_parts, initial_state, spawn
 from rbm_tracking.temperatures import linear_ladder
 from rbm_tracking.tracker import log_z_std
 from rbm_tracking.trajectories import is_node, keep_in
+from rbm_tracking.visible import Bernoulli, Visible
 
 __all__ = ["MAX_BLOCK", "Trainer", "new_trainer", "not_finite"]
 
@@ -200,6 +201,7 @@ def new_trainer(
     num_chains: int = 20,
     modes: int = 0,
     dtype: str = "float32",
+    visible: Visible = Bernoulli(),
     trajectory: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> Trainer:
@@ -207,13 +209,16 @@ def new_trainer(
 
     :param seeds: gives the seeds, int32 [2], of the streams "init", "chains" and "average".
     :param modes: start from so many leading modes of the data, see :mod:`rbm_tracking.modes`; 0: from noise.
+    :param visible: what the visible units are.
     :param trajectory: folder for the parameters along the way, see `trajectories.load_nodes`; None: they are not kept.
     :param options: of :class:`Trainer`.
 
     Other arguments and errors as for `rbm.initial_rbm` and `state.initial_state`.
     """
     kind: dict[str, Any] = {"seed": seeds("init"), "data": data, "dtype": tf.as_dtype(dtype)}
-    rbm = low_rank_rbm(hidden, modes, **kind) if modes else initial_rbm(hidden, **kind)
+    if modes and visible != Bernoulli():
+        raise ValueError(f"a start from modes is for bits, got {type(visible).__name__} units; leave out modes.")
+    rbm = low_rank_rbm(hidden, modes, **kind) if modes else initial_rbm(hidden, visible=visible, **kind)
     ladder = linear_ladder(num_temps)
     state = initial_state(rbm, ladder, num_chains, seed=seeds("chains"), data=data, config=config)
     keep = None if trajectory is None else keep_in(trajectory)

@@ -1,15 +1,13 @@
 #!/usr/bin/env python3
 """Train a restricted Boltzmann machine while its log partition function is tracked at every update.
 
-    track_rbm.py --run_dir=runs/digits
     track_rbm.py --run_dir=runs/mnist --dataset=mnist --data_dir=DATA --hidden=500 --adaptive --patience=10
-    track_rbm.py --run_dir=runs/own --data=table.csv --hidden=100
+    track_rbm.py --run_dir=runs/own --data=table.csv --hidden=100 --visible=softmax
     track_rbm.py --run_dir=runs/digits --resume --num_steps=50000
 
 Every log-likelihood is in nats per row. Ctrl-C saves a checkpoint. The folder of the run gets:
 
-    result.json   log-likelihoods of the validation and test rows, by the tracker, by AIS from below and above, exactly
-                  if a side of the RBM has at most 25 units, and by all of this evidence with its interval of log Z
+    result.json   log-likelihoods by the tracker, by AIS from below and above, exactly, by all of this evidence
     rbm.npz       the parameters with their log Z, for rbm_tracking.load_rbm
     plots/        log-likelihood and log Z over training, measurements of the filter, filters and samples
     scalars.jsonl, tensorboard/, checkpoints/
@@ -27,18 +25,20 @@ from experiment import cli
 from experiment.cli.flags import Later, at_least, group
 from experiment.data import views
 from experiment.data.batches import Minibatches
-from experiment.data.rows import Rows
+from experiment.data.bits import categories
+from experiment.data.rows import Part, Rows
 from experiment.report import plots
 from experiment.report.text import aligned
 from experiment.run import Devices, Fitted, Run, Seeds, Settings, Shown, devices, newest, open_run
 
-import tensorflow as tf
 from absl import logging
 from rbm_tracking import SMLConfig, Trainer, base_rate_biases, evaluation, load_rbm, new_trainer, report, save_rbm
 from rbm_tracking.averages import model_scalars
 from rbm_tracking.evaluation import exact_scalars
 from rbm_tracking.settings import ScheduleName
 from rbm_tracking.training import MAX_BLOCK
+from rbm_tracking.units import UnitsConfig, as_tensor, choose_units
+from rbm_tracking.visible import Visible
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,7 @@ class Flags:
     table: views.TableSpec = group(omit=("target", "task", "unknown"))
     training: Later[SMLConfig] = group(omit=("gradient_chains", "schedule", "decay_steps"))
     log_z: evaluation.EvidenceConfig = group()
+    units: UnitsConfig = group()
     hidden: int = 100
     num_temps: int = 10
     num_chains: int = 20
@@ -85,27 +86,28 @@ class Flags:
 
     def __post_init__(self) -> None:
         least = {"hidden": 1, "num_temps": 2, "num_chains": 2, "patience": 1, "eval_rows": 1}
-        least |= dict.fromkeys(("num_track_chains", "spawn_up_to", "modes", "ais_every", "exact_every"), 0)
-        at_least(self, least)
+        at_least(
+            self, least | dict.fromkeys(("num_track_chains", "spawn_up_to", "modes", "ais_every", "exact_every"), 0)
+        )
         if self.patience is not None and not self.sml.track:
             raise ValueError("--patience needs the tracked log Z; leave out --notrack.")
 
     @property
     def sml(self) -> SMLConfig:
         """How to train and track."""
-        own = {"schedule": self.schedule, "decay_steps": self.run.num_steps}
-        config = self.training(gradient_chains=self.num_chains if self.num_track_chains else None, **own)
+        own = {"gradient_chains": self.num_chains if self.num_track_chains else None, "schedule": self.schedule}
+        config = self.training(decay_steps=self.run.num_steps, **own)
         return dataclasses.replace(config, adaptive=config.adaptive or self.spawn_up_to > 0)
 
 
 def main(flags: Flags) -> None:
     """One run, from the data to the report."""
     flags.devices.prepare()
-    data, seeds = views.load(flags.source, "binary", table=flags.table), Seeds(flags.run.seed)
-    trainer = started(flags, data, seeds)
-    minibatches, x = Minibatches(len(data.train.X), flags.run.batch_size, seeds), tf.cast(data.train.X, tf.bool)
+    (data, visible), seeds = read(flags), Seeds(flags.run.seed)
+    trainer = started(flags, data, visible, seeds)
+    minibatches, x = Minibatches(len(data.train.X), flags.run.batch_size, seeds), as_tensor(data.train.X)
     watched = {part: data.some(part, flags.eval_rows, seeds).X for part in ("train", "valid")}
-    base_b, evaluations = base_rate_biases(data.train.X), evaluation.Evaluations(watched, flags.log_z)
+    base_b, evaluations = base_rate_biases(data.train.X, visible=visible), evaluation.Evaluations(watched, flags.log_z)
 
     @functools.lru_cache(maxsize=1)
     def by_ais(step: int) -> dict[str, float]:
@@ -135,7 +137,7 @@ def main(flags: Flags) -> None:
             rule=newest if flags.patience is None else evaluation.highest(),
             patience=flags.patience,
             keep=lambda path: save_rbm(path, trainer.saved()),
-            show=lambda: Shown(pictures(data, trainer), {"weights": trainer.model.rbm.W}),
+            show=lambda: Shown(report.pictures(trainer.model, data.image_shape), {"weights": trainer.model.rbm.W}),
             also=(
                 (flags.exact_every, lambda step: {**model_scalars(trainer.model), **exact_scalars(trainer.model.rbm)}),
                 (flags.ais_every, by_ais),
@@ -146,10 +148,18 @@ def main(flags: Flags) -> None:
         finish(flags, data, run, fitted, trainer)
 
 
-def started(flags: Flags, data: Rows, seeds: Seeds) -> Trainer:
+def read(flags: Flags) -> tuple[Rows, Visible]:
+    """The rows, and the visible units that they call for."""
+    data = views.load(flags.source, "continuous" if flags.units.visible == "gaussian" else "binary", table=flags.table)
+    units = choose_units(flags.units, {name: part.X for name, part in data.parts.items()}, categories(data))
+    made = {name: Part(X) for name, X in units.parts.items()}
+    return dataclasses.replace(data, parts=made, source=f"{data.source}; {units.note}"), units.visible
+
+
+def started(flags: Flags, data: Rows, visible: Visible, seeds: Seeds) -> Trainer:
     """A new RBM of the data, ready to be trained."""
-    folder = Path(flags.run.run_dir) / "trajectory" if flags.trajectory else None
-    options: dict[str, Any] = {"spawn_up_to": flags.spawn_up_to, "jit_compile": flags.jit, "trajectory": folder}
+    options: dict[str, Any] = {"spawn_up_to": flags.spawn_up_to, "jit_compile": flags.jit, "visible": visible}
+    options |= {"trajectory": Path(flags.run.run_dir) / "trajectory"} if flags.trajectory else {}
     options |= {"num_temps": flags.num_temps, "num_chains": flags.num_chains + flags.num_track_chains}
     return new_trainer(data.train.X, flags.hidden, flags.sml, seeds, modes=flags.modes, dtype=flags.dtype, **options)
 
@@ -162,22 +172,11 @@ def finish(flags: Flags, data: Rows, run: Run, fitted: Fitted, trainer: Trainer)
     parts = {name: part.X for name, part in data.parts.items()}
     found = evaluation.final(trainer.model, saved, parts, seeds, flags.log_z, trainer.config, records=records)
     errors = report.logged_errors(records)
-    about = {
-        "hidden": flags.hidden,
-        "updates": fitted.step,
-        "stopped_early": fitted.is_stopped,
-        "num_temps": trainer.num_temps,
-        "tracking": errors,
-        "train_seconds": fitted.seconds,
-    }
+    about: dict[str, Any] = {"hidden": flags.hidden, "updates": fitted.step, "stopped_early": fitted.is_stopped}
+    about |= {"num_temps": trainer.num_temps, "tracking": errors, "train_seconds": fitted.seconds}
     table, stopped = aligned(report.table(found, flags.log_z.ais_chains)), ", stopped early" * fitted.is_stopped
     text = [table, *report.notes(found, errors), f"reported: update {saved.step} of {fitted.step}{stopped}"]
     run.finish({**about, **found}, text="\n".join(text), figures=figures(data, trainer, records))
-
-
-def pictures(data: Rows, trainer: Trainer) -> dict[str, Any]:
-    """Filters and samples, if the rows are images."""
-    return {} if data.image_shape is None else report.pictures(trainer.model, data.image_shape)
 
 
 def figures(data: Rows, trainer: Trainer, records: list[dict[str, Any]]) -> dict[str, Callable[[Path], None]]:
@@ -185,11 +184,14 @@ def figures(data: Rows, trainer: Trainer, records: list[dict[str, Any]]) -> dict
     drawn: dict[str, Callable[[Path], None]] = {}
     if trainer.config.track:
         curves, ys = report.filter_curves(records, trainer.num_temps), {"log Z": "nats", "change in an update": "nats"}
-        likelihood = {"log-likelihood": report.likelihood_curves(records)}
+        likelihoods = {"log-likelihood": report.likelihood_curves(records)}
         drawn["log_z"] = lambda path: plots.lines(path, curves, xlabel="update", ylabel=ys)
-        drawn["log_likelihood"] = lambda path: plots.lines(path, likelihood, xlabel="update", ylabel="nats per row")
+        drawn["log_likelihood"] = lambda path: plots.lines(path, likelihoods, xlabel="update", ylabel="nats per row")
     if data.image_shape is not None:
-        images = {**pictures(data, trainer), "data": data.train.X[:100].reshape(-1, *data.image_shape)}
+        images = {
+            **report.pictures(trainer.model, data.image_shape),
+            "data": data.train.X[:100].reshape(-1, *data.image_shape),
+        }
         drawn["filters_and_samples"] = lambda path: plots.image_grid(path, images)
     return drawn
 

@@ -23,7 +23,17 @@ from experiment.data.spec import NewRows, TableSpec
 from experiment.files import read_npz
 from experiment.seeds import numpy_rng
 
-__all__ = ["PARTS", "Bits", "as_bits", "constant_columns", "density", "read_alike", "read_bits", "unpacked"]
+__all__ = [
+    "PARTS",
+    "Bits",
+    "as_bits",
+    "categories",
+    "constant_columns",
+    "density",
+    "read_alike",
+    "read_bits",
+    "unpacked",
+]
 
 Bits = NDArray[np.uint8]
 
@@ -94,6 +104,17 @@ def as_bits(rows: NDArray[Any], names: Sequence[str], what: str) -> Bits:
             "with --categorical, or binarise it by a threshold."
         )
     return rows.astype(np.uint8)
+
+
+def categories(data: Rows) -> tuple[tuple[int, ...], ...]:
+    """Columns of the bits that are the levels of one category, for each category of a table that has more than one."""
+    groups, start = [], 0
+    for feature in () if data.schema is None else data.schema.columns:
+        width = len(feature.value_names)
+        if feature.column.kind == "category" and width > 1:
+            groups.append(tuple(range(start, start + width)))
+        start += len(feature.names)
+    return tuple(groups)
 
 
 def unpacked(rows: NDArray[Any], n_features: NDArray[Any], path: Path) -> Bits:

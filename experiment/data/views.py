@@ -10,13 +10,16 @@ load(Source(data="houses.csv"), "supervised", table=TableSpec(target=("price",),
 | "binary"     | uint8 [n, D], zeros and ones           | classes [n, 1] or None| of the source                       |
 | "grey"       | float32 [n, D], intensities in [0, 1]  | None                  | those of the binary view            |
 | "images"     | float32 [n, H, W, C] in [-1, 1]        | int64 [n, 1]          | `num_valid` of the training images  |
+| "continuous" | float32 [n, D], standardised            | None                  | "train", "valid", "test"            |
 | "text"       | float32 CSR [n, D], words in documents | int64 [n, 1]          | "all", for `Rows.folds`             |
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 from experiment.data import tables
 from experiment.data.bits import read_bits
+from experiment.data.continuous import read_continuous, standardised
 from experiment.data.documents import TextSpec, is_documents, read_documents
 from experiment.data.rows import Rows, divide, warn_of_few
 from experiment.data.sets import catalogue, images
@@ -45,15 +48,15 @@ class Source:
             raise ValueError(f"give --dataset or --data, not both, got {self.dataset!r} and {self.data!r}.")
 
 
-def check_table(source: Source, table: TableSpec, view: View = "supervised") -> None:
+def check_table(source: Source, table: TableSpec, view: View | Literal["continuous"] = "supervised") -> None:
     """:raises ValueError: if flags describe a table, but there is none; names the first one."""
-    if table.given() and (source.data is None or view not in ("supervised", "binary", "text")):
+    if table.given() and (source.data is None or view not in ("supervised", "binary", "continuous", "text")):
         raise ValueError(f"--{table.given()[0]} describes your own table; give it with --data, or leave it out.")
 
 
 def load(
     source: Source,
-    view: View,
+    view: View | Literal["continuous"],
     *,
     table: TableSpec = TableSpec(),
     texts: TextSpec = TextSpec(),
@@ -81,6 +84,9 @@ def load(
     if view == "supervised":
         data = catalogue.read(name, view, source.data_dir) if is_known else tables.read_table(source.data, table)
         data = data if split is None else divide(data, split=split, valid_fraction=valid_fraction, seed=seed)
+    elif view == "continuous":
+        known = catalogue.read(name, "supervised", source.data_dir) if is_known else None
+        data = read_continuous(str(source.data), table) if known is None else standardised(known)
     elif view == "images":
         data = catalogue.read(name, view, source.data_dir) if is_known else images.read_own(str(source.data))
         largest = images.LARGEST.get(name, 255) if is_known else 255
