@@ -6,6 +6,7 @@ from .coding import InputCoding as InputCoding
 from .coding import common_fraction_bits as common_fraction_bits
 from .comparison import Comparison as Comparison
 from .comparison import ComparisonConfig as ComparisonConfig
+from .convolution import Convolution as Convolution
 from .export import export_checked as export_checked
 from .export import export_network as export_network
 from .export import export_packed as export_packed

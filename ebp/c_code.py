@@ -135,6 +135,8 @@ def export_c(
     net = network if isinstance(network, PackedNetwork) else packed(network, **options)
     if net is network and options:
         raise ValueError(f"a packed network has all of its options already, got {', '.join(options)}; leave them out.")
+    if net.has_convolutions:
+        raise ValueError("a network of convolutions cannot be written as C; run its file by ebp.PackedNetwork.")
     if max(net.num_networks, net.layer_sizes[-1], len(net.layer_sizes) - 1) > 255 or max(net.layer_sizes) > 2**31 - 9:
         raise ValueError("C is written for at most 255 networks, outputs and layers; export fewer votes.")
     source = _source(net, inputs, name)

@@ -184,7 +184,8 @@ def _draws(network: Any, num_votes: int, seed: int) -> list[Weights]:
         from .seeds import as_seed
 
         draws = [network.sample_weights(tf.random.fold_in(as_seed(seed), i)) for i in range(num_votes)]
-    return [Weights([w for w, _ in layers], [b for _, b in layers]) for layers in draws]
+    convolutions = network.architecture.convolutions
+    return [Weights([w for w, _ in layers], [b for _, b in layers], convolutions) for layers in draws]
 
 
 def _content(networks: Sequence[Weights], fraction_bits: int | None, coding: InputCoding | None, classes: Any) -> bytes:

@@ -276,7 +276,8 @@ def _compiled_moments(architecture: Architecture, is_sparse: bool) -> Callable[.
         last = architecture.forward(X, means, architecture.variances(h, means), b)[-1]
         return last.mu, last.sigma2
 
-    shapes, dtype = list(architecture.weight_shapes), architecture.dtype
+    shapes: list[tuple[int | None, int]] = [*architecture.weight_shapes]
+    dtype = architecture.dtype
     num_columns = None if is_sparse else architecture.layer_sizes[0]
     spec = (tf.SparseTensorSpec if is_sparse else tf.TensorSpec)([None, num_columns], dtype)
     b_specs = tuple(tf.TensorSpec(shape[1:], dtype) for shape in shapes) if architecture.has_biases else ()

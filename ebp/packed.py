@@ -32,6 +32,7 @@ from .signs import (
     HAS_NUMBA,
     Layer,
     Units,
+    convolved_sums,
     exact_product,
     hidden_sums,
     is_sparse,
@@ -61,7 +62,7 @@ class PackedNetwork:
     """A network, or several that vote, read from a file of :func:`ebp.export_packed`.
 
     :ivar layer_sizes: numbers of inputs, of neurons of each hidden layer, and of outputs.
-    :ivar num_networks: networks in the file.
+    :ivar num_networks: networks in the file. :ivar has_convolutions: whether layers share weights, see `convolution`.
     :ivar fraction_bits: None: coded inputs are -1 and +1; e: they are multiples of 2^-e.
     :ivar coding: the `InputCoding` that makes them of raw inputs, or None if the file has none.
     :ivar classes: names of the classes [C], or None if the file has none.
@@ -72,7 +73,11 @@ class PackedNetwork:
     def __init__(self, content: Content, engine: str = "auto") -> None:
         self.networks = content.networks
         first = content.networks[0]
-        self.layer_sizes = (first[0].num_inputs, *(layer.num_outputs for layer in first))
+        self.has_convolutions = any(layer.convolved is not None for layer in first)
+        self.layer_sizes = (
+            first[0].num_inputs if first[0].convolved is None else first[0].convolved.num_inputs,
+            *(layer.num_outputs if layer.convolved is None else layer.convolved.num_outputs for layer in first),
+        )
         self.num_networks = len(content.networks)
         self.fraction_bits, self.coding, self.classes = content.fraction_bits, content.coding, content.classes
         self.num_bytes = content.num_bytes
@@ -94,7 +99,9 @@ class PackedNetwork:
         return cls(parse(read(Path(path)), Path(path)), engine)
 
     def integers(self, X: Any, network: int = 0, *, is_coded: bool = False) -> NDArray[np.int32]:
-        """The last layer's sums without its biases, [N, n_out]: integers (of 2^-e for one layer of such inputs).
+        """The last layer's sums without its biases, [N, n_out]: integers.
+
+        Of 2^-e for one layer of such inputs, and of 1 / pool^2 right behind a convolution.
 
         :param X: raw inputs [N, n_in], in any dtype, if the file has a coding. If it has none, or with `is_coded`:
             -1 and +1, or multiples of 2^-fraction_bits. May be a SciPy sparse matrix but for signs.
@@ -148,6 +155,10 @@ class PackedNetwork:
             if not np.isfinite(X.data if is_sparse(X) else X).all():
                 raise ValueError("inputs must be finite, got NaN or infinity; drop or impute these rows.")
             X = self.coding.transform(X)
+        if self.has_convolutions and is_sparse(X):
+            raise ValueError("inputs of convolutions are images and cannot be sparse; give a dense array.")
+        if self.has_convolutions:
+            return _Inputs(units=sign_units(X) if self.fraction_bits is None else units(X, self.fraction_bits))
         if self.fraction_bits is not None:
             if self.engine == "numba" and X.shape[0] <= _FEW_ROWS and not is_sparse(X):
                 return _Inputs(rows=X)
@@ -161,6 +172,9 @@ class PackedNetwork:
     def _sums(self, inputs: _Inputs, network: int) -> NDArray[Any]:
         """The last layer's sums: whole numbers, perhaps as floats."""
         layers = self.networks[network]
+        if self.has_convolutions:
+            assert inputs.units is not None
+            return convolved_sums(inputs.units, layers)
         how: Any = {"engine": self.engine, "with_floats": self._with_floats}
         if inputs.bits is not None:
             sums: NDArray[Any] = sign_products(inputs.bits, layers[0], **how)
@@ -186,6 +200,8 @@ class PackedNetwork:
         scores = sums.astype(np.float64)
         if len(layers) == 1:
             scores *= 2.0 ** -(self.fraction_bits or 0)
+        elif layers[-2].convolved is not None:
+            scores /= layers[-2].convolved.pool ** 2
         scores += layers[-1].numbers
         return scores
 

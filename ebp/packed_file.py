@@ -8,6 +8,8 @@ Magic, version, length of the header; the header, JSON with
     bias_dtype     "<f4" or "<f8", of the last biases
     coding         null, or the kind of `InputCoding` that makes inputs of raw ones     (from version 2 on)
     classes        null, or the names of the classes: texts, numbers or truth values    (from version 2 on)
+    convolutions   of each layer null, or the numbers of a `Convolved`; its n_in and n_out are then those of a filter
+                   and of filters                                                       (from version 3 on)
 
 then the numbers of the coding; then for each network and each of its layers the weights' bits, inputs of a neuron one
 after the other, each neuron filled up with zeros to a whole byte, followed by thresholds (int32) or last biases;
@@ -29,12 +31,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .coding import FRACTION_BITS, InputCoding, Kind
+from .convolution import POOLS, Convolved
 from .signs import Layer, pad
 
 __all__ = ["FILE_VERSION", "INT32_MAX", "MAGIC", "START", "Content", "coding_bytes", "parse", "read"]
 
-FILE_VERSION = 2
-"""Version of the file format that this module writes; it reads version 1, too."""
+FILE_VERSION = 3
+"""Newest version of the file format; files without convolutions are of version 2. All older ones are read."""
 
 MAX_FRACTION_BITS = 24
 
@@ -43,7 +46,9 @@ START = struct.Struct("<8sII")  # magic, version, length of the header
 _FIELDS = {
     1: {"shapes", "networks", "fraction_bits", "bias_dtype"},
     2: {"shapes", "networks", "fraction_bits", "bias_dtype", "coding", "classes"},
+    3: {"shapes", "networks", "fraction_bits", "bias_dtype", "coding", "classes", "convolutions"},
 }
+_MAX_IMAGE = 2**22
 _MAX_HEADER = 2**20
 INT32_MAX = 2**31 - 1
 
@@ -86,7 +91,8 @@ def _parsed(content: bytes) -> Content:
     header = json.loads(content[START.size : start].decode(), parse_constant=_no_constant)
     if not isinstance(header, dict) or set(header) != _FIELDS[version]:
         raise ValueError(f"its header must have the fields {', '.join(sorted(_FIELDS[version]))}")
-    shapes = _shapes(header["shapes"])
+    shapes, convolutions = _shapes(header["shapes"], header.get("convolutions"))
+    num_inputs = convolutions[0].num_inputs if convolutions[0] else shapes[0][0]
     count, bits, dtype = header["networks"], header["fraction_bits"], header["bias_dtype"]
     kind = header.get("coding")
     if not _is_whole(count, 1, len(content)):
@@ -97,18 +103,24 @@ def _parsed(content: bytes) -> Content:
         raise ValueError(f"bias_dtype must be <f4 or <f8, got {dtype!r:.40}")
     _check_kind(kind, bits)
     classes = _classes(header.get("classes"), shapes[-1][1])
-    size = count * _num_bytes(shapes, int(dtype[2])) + 8 * _num_numbers(kind, shapes[0][0])
+    size = count * _num_bytes(shapes, int(dtype[2])) + 8 * _num_numbers(kind, num_inputs)
     if start + size + 32 != len(content):
         raise ValueError(f"{len(content)} bytes, its header says {start + size + 32}")
-    coding, start = _coding(kind, content, start, shapes[0][0])
+    coding, start = _coding(kind, content, start, num_inputs)
     networks = []
     for _ in range(count):
-        layers, start = _layers(content, start, shapes, dtype)
+        layers, start = _layers(content, start, shapes, convolutions, dtype)
         networks.append(layers)
     return Content(networks, bits, coding, classes, len(content))
 
 
-def _layers(content: bytes, start: int, shapes: Sequence[tuple[int, int]], dtype: str) -> tuple[list[Layer], int]:
+def _layers(
+    content: bytes,
+    start: int,
+    shapes: Sequence[tuple[int, int]],
+    convolutions: Sequence[Convolved | None],
+    dtype: str,
+) -> tuple[list[Layer], int]:
     """The layers of a network, and where the next one starts."""
     layers = []
     for i, (n_in, n_out) in enumerate(shapes):
@@ -121,20 +133,48 @@ def _layers(content: bytes, start: int, shapes: Sequence[tuple[int, int]], dtype
             raise ValueError("bits behind the weights of a neuron must be 0")
         if not np.all(np.isfinite(numbers)) or (numbers.dtype.kind == "i" and np.any(numbers < -INT32_MAX)):
             raise ValueError("its biases must be finite numbers")
-        layers.append(Layer(n_in, pad(bits), numbers))
+        layers.append(Layer(n_in, pad(bits), numbers, convolutions[i]))
     return layers, start
 
 
-def _shapes(shapes: Any) -> list[tuple[int, int]]:
+def _shapes(shapes: Any, convolutions: Any) -> tuple[list[tuple[int, int]], list[Convolved | None]]:
     if not isinstance(shapes, list) or not shapes:
         raise ValueError("shapes must list at least one layer")
     for shape in shapes:
         if not (isinstance(shape, list) and len(shape) == 2 and all(_is_whole(n, 1, INT32_MAX) for n in shape)):
             raise ValueError(f"shapes must list pairs of positive numbers, got {shape!r:.40}")
-    for i in range(1, len(shapes)):
-        if shapes[i][0] != shapes[i - 1][1]:
+    found = _convolutions(convolutions, len(shapes))
+    image, outputs = None, None
+    for i, ((n_in, n_out), shared) in enumerate(zip(shapes, found, strict=True)):
+        if shared is not None:
+            if (shared.fan_in, shared.filters) != (n_in, n_out) or (i and image != shared[:3]):
+                raise ValueError(f"the convolution of layer {i} must fit its shape and the layer before")
+        elif i and outputs != n_in:
             raise ValueError(f"layer {i} must have as many inputs as the one before has outputs")
-    return [(n_in, n_out) for n_in, n_out in shapes]
+        image, outputs = (None, n_out) if shared is None else (shared.image, shared.num_outputs)
+    return [(n_in, n_out) for n_in, n_out in shapes], found
+
+
+def _convolutions(stored: Any, num_layers: int) -> list[Convolved | None]:
+    """Those of all layers, of sizes that a processor can handle."""
+    if stored is None:
+        return [None] * num_layers
+    if not isinstance(stored, list) or len(stored) != num_layers or stored[-1] is not None:
+        raise ValueError("convolutions must list one for each layer, or null, and null for the last one")
+    found: list[Convolved | None] = []
+    for numbers in stored:
+        if numbers is None:
+            found.append(None)
+            continue
+        fits = isinstance(numbers, list) and len(numbers) == len(Convolved._fields)
+        if not fits or not all(_is_whole(number, 1, _MAX_IMAGE) for number in numbers):
+            raise ValueError(f"a convolution must have {len(Convolved._fields)} positive numbers, got {numbers!r:.40}")
+        shared = Convolved(*numbers)
+        shared.check()
+        if shared.pool not in POOLS or max(shared.num_inputs, shared.num_positions * shared.fan_in) > _MAX_IMAGE:
+            raise ValueError(f"a convolution must have pool 1, 2 or 4 and images of moderate size, got {numbers!r:.60}")
+        found.append(shared)
+    return found
 
 
 def _classes(names: Any, num_outputs: int) -> NDArray[Any] | None:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .coding import InputCoding
+from .convolution import Convolved
 from .packed_file import FILE_VERSION, INT32_MAX, MAGIC, START, coding_bytes, parse
 
 __all__ = ["Weights", "content_of", "whole_file", "write"]
@@ -25,10 +26,12 @@ class Weights(NamedTuple):
 
     :ivar signs: of each layer the weights -1 or +1, [n_in, n_out].
     :ivar biases: of each layer real biases [n_out], or None for none.
+    :ivar convolutions: of each layer, or None; empty for none. Their n_in and n_out are those of a filter.
     """
 
     signs: Sequence[NDArray[Any]]
     biases: Sequence[NDArray[Any] | None]
+    convolutions: Sequence[Convolved | None] = ()
 
 
 def content_of(
@@ -48,7 +51,8 @@ def content_of(
         for i, (w, b) in enumerate(zip(signs, biases, strict=True)):
             payload.append(np.packbits(w.T > 0, axis=1, bitorder="little").tobytes())
             is_last = i == len(signs) - 1
-            scale = 2.0 ** (fraction_bits or 0) if i == 0 else 1.0
+            before = weights.convolutions[i - 1] if i and weights.convolutions else None
+            scale = 2.0 ** (fraction_bits or 0) if i == 0 else before.pool**2 if before is not None else 1.0
             payload.append((b.astype(dtype) if is_last else _thresholds(b, scale)).tobytes())
     header = {
         "shapes": shapes,
@@ -58,8 +62,15 @@ def content_of(
         "coding": None if coding is None else coding.kind,
         "classes": None if classes is None else np.asarray(classes).tolist(),
     }
+    convolutions = networks[0].convolutions
+    if any(weights.convolutions != convolutions for weights in networks):
+        raise ValueError("all networks of a file must have the same convolutions.")
+    if convolutions:
+        header["convolutions"] = [None if shared is None else list(shared) for shared in convolutions]
     head = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
-    content = b"".join([START.pack(MAGIC, FILE_VERSION, len(head)), head, coding_bytes(coding), *payload])
+    content = b"".join(
+        [START.pack(MAGIC, FILE_VERSION if convolutions else 2, len(head)), head, coding_bytes(coding), *payload]
+    )
     content += hashlib.sha256(content).digest()
     try:
         parse(content, Path("the network"))  # what cannot be read is not written
@@ -82,7 +93,8 @@ def _checked(weights: Weights, what: str) -> tuple[list[NDArray[Any]], list[NDAr
         )
     biases = []
     for i, (w, b) in enumerate(zip(signs, weights.biases, strict=True)):
-        if w.ndim != 2 or 0 in w.shape or (i > 0 and w.shape[0] != signs[i - 1].shape[1]):
+        fits = i == 0 or len(weights.convolutions) > 0 or w.shape[0] == signs[i - 1].shape[1]
+        if w.ndim != 2 or 0 in w.shape or not fits:
             raise ValueError(f"signs of layer {i} of {what} must be [n_in, n_out] and fit, got {list(w.shape)}.")
         if not np.all((w == 1) | (w == -1)):
             raise ValueError(

@@ -88,13 +88,17 @@ class Predictor:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it to an .npz file of plain arrays, whole or not at all.
 
-        :raises ValueError: if its network has weights or a head of another kind.
+        :raises ValueError: if its network has weights or a head of another kind, or convolutions.
         """
         architecture = self.network.architecture
         kinds = {_PRIORS.get(type(prior).__name__) for prior in architecture.priors}
         heads = _HEADS.get(type(architecture.head).__name__)
         if len(kinds) != 1 or None in kinds or heads is None:
             raise ValueError("only networks with real, binary or ternary weights and a head for classes can be saved.")
+        if architecture.convolutions:
+            raise ValueError(
+                "networks of convolutions cannot be saved here; use ebp.export_network or tf.train.Checkpoint."
+            )
         header = {
             "layer_sizes": architecture.layer_sizes,
             "weights": kinds.pop(),

@@ -9,13 +9,26 @@ from __future__ import annotations
 import functools
 import importlib.util
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["HAS_NUMBA", "Layer", "Units", "exact_product", "hidden_sums", "is_sparse", "masked_product", "pack_signs"]
+from .convolution import Convolved, pooled, unfolded
+
+__all__ = [
+    "HAS_NUMBA",
+    "Layer",
+    "Units",
+    "convolved_sums",
+    "exact_product",
+    "hidden_sums",
+    "is_sparse",
+    "masked_product",
+    "pack_signs",
+]
 __all__ += ["pad", "prefers_floats", "sign_products", "sign_units", "units"]
 
 HAS_NUMBA = importlib.util.find_spec("numba") is not None
@@ -34,11 +47,13 @@ class Layer:
     :ivar num_inputs: K, bits of a row in use.
     :ivar bits: a row for each of the O neurons, padded with zeros to 64-bit words, [O, 8 words].
     :ivar numbers: of each neuron the threshold, or in the last layer the bias, [O].
+    :ivar convolved: what makes rows of K inputs of images, whose filters the neurons then are; or None.
     """
 
     num_inputs: int
     bits: NDArray[np.uint8]
     numbers: NDArray[Any]
+    convolved: Convolved | None = None
 
     @property
     def num_outputs(self) -> int:
@@ -194,6 +209,27 @@ def exact_product(X: Units, layer: Layer, *, with_floats: bool = True) -> NDArra
             signs = 2 * ((bits[:, columns >> 3] >> (columns & 7)) & 1).astype(dtype) - 1
         out[:, some] = q @ signs.T
     return out
+
+
+def convolved_sums(X: Units, layers: Sequence[Layer]) -> NDArray[Any]:
+    """The last layer's sums of a network with convolutions, [N, O], by floats; exact, see `exact_product`.
+
+    Behind a convolution inputs are sums, not means, of pool x pool signs, and so are these a multiple of the sums.
+    """
+    unfolded_sizes = [one.num_positions * one.fan_in for one in (layer.convolved for layer in layers) if one]
+    step = max(1, _BLOCK_BYTES // (4 * max(unfolded_sizes)))
+    dtype: Any = np.float32 if X.largest < 2**24 else np.float64
+    parts = []
+    for start in range(0, max(1, len(X.values)), step):
+        v: NDArray[Any] = X.values[start : start + step].astype(dtype)
+        for number, layer in enumerate(layers, 1):
+            rows = v if layer.convolved is None else unfolded(v, layer.convolved)
+            sums = rows @ layer.floats
+            if number < len(layers):
+                v = np.where(sums >= layer.numbers, np.float32(1), np.float32(-1))
+                v = v if layer.convolved is None else pooled(v, layer.convolved)
+        parts.append(sums)
+    return np.concatenate(parts)
 
 
 def masked_product(X: NDArray[Any], layer: Layer, fraction_bits: int) -> NDArray[np.int32] | None:

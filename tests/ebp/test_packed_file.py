@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import ebp
+from ebp.convolution import Convolved
 from ebp.export import Weights, export_packed
 from ebp.packed import FILE_VERSION, PackedNetwork
 
@@ -29,9 +30,10 @@ def header_of(content: bytes) -> dict[str, Any]:
     return header
 
 
-def with_header(content: bytes, header: Any, version: int = FILE_VERSION) -> bytes:
-    """Another header before the same numbers."""
-    length = START.unpack_from(content)[2]
+def with_header(content: bytes, header: Any, version: int | None = None) -> bytes:
+    """Another header before the same numbers; by default of the same version."""
+    _, own_version, length = START.unpack_from(content)
+    version = own_version if version is None else version
     head = header if isinstance(header, bytes) else json.dumps(header).encode()
     return sealed(START.pack(b"EBPACKED", version, len(head)) + head + content[START.size + length : -32])
 
@@ -134,6 +136,44 @@ def test_every_field_is_checked(field: str, value: Any, file: Path) -> None:
     file.write_bytes(with_header(content, header_of(content) | {field: value}))
     with pytest.raises(ValueError, match="net is not a packed network that this program can read"):
         PackedNetwork.load(file)
+
+
+IMAGE = [6, 6, 1, 3, 2, 2]
+BAD_CONVOLUTIONS: list[Any] = [
+    None,
+    [],
+    [None, None],
+    [IMAGE, IMAGE],
+    [None, IMAGE],
+    [IMAGE],
+    [IMAGE[:5], None],
+    [[*IMAGE, 1], None],
+    [[6, 6, 1, 3, 2, 3], None],
+    [[6, 6, 1, 3, 3, 2], None],
+    [[6, 6, 9, 1, 2, 2], None],
+    [[7, 7, 1, 3, 2, 2], None],
+    [[2**22, 2**22, 1, 3, 2, 2], None],
+    [[2**40, 6, 1, 3, 2, 2], None],
+    [[6, -6, 1, 3, 2, 2], None],
+    [[6, 6.0, 1, 3, 2, 2], None],
+    [[True, 6, 1, 3, 2, 2], None],
+    [[2, 2, 1, 3, 2, 2], None],
+    [{"height": 6}, None],
+    "[]",
+]
+
+
+@pytest.mark.parametrize("stored", BAD_CONVOLUTIONS, ids=str)
+def test_every_number_of_a_convolution_is_checked(stored: Any, tmp_path: Path, rng: np.random.Generator) -> None:
+    shared = Convolved(*IMAGE)
+    signs = [rng.choice([-1, 1], (9, 2)), rng.choice([-1, 1], (8, 1))]
+    export_packed(tmp_path / "net", Weights(signs, [rng.normal(size=2), None], (shared, None)), fraction_bits=0)
+    content = (tmp_path / "net").read_bytes()
+    assert header_of(content)["convolutions"] == [IMAGE, None]
+    assert PackedNetwork.load(tmp_path / "net").layer_sizes == (36, 8, 1)
+    (tmp_path / "net").write_bytes(with_header(content, header_of(content) | {"convolutions": stored}))
+    with pytest.raises(ValueError, match="net is not a packed network that this program can read"):
+        PackedNetwork.load(tmp_path / "net")
 
 
 @pytest.mark.parametrize("field", ["shapes", "networks", "fraction_bits", "bias_dtype", "coding", "classes"])
