@@ -39,6 +39,8 @@ from rbm_tracking.learning import Observed, SMLConfig, SMLState, log_likelihoods
 from rbm_tracking.rbm import RBM, base_rate_biases, log_prob_unnormalised
 from rbm_tracking.serialization import SavedRBM
 from rbm_tracking.tempering import sample
+from rbm_tracking.trajectories import trajectory
+from rbm_tracking.trajectory_tempering import trajectory_bracket
 
 __all__ = [
     "Evaluations",
@@ -65,12 +67,14 @@ class EvidenceConfig:
 
     :param ais_betas: number of temperatures of AIS during training, or paper for its 21,000.
     :param final_ais_betas: number of temperatures of the AIS bracket at the end, or paper for its 21,000; 0 for none.
+    :param trajectory_steps: steps of AIS along the parameters that training went through, where they were kept.
     :param ais_chains: chains of AIS.
     :raises ValueError: naming the field that is wrong.
     """
 
     ais_betas: str = "1000"
     final_ais_betas: str = "paper"
+    trajectory_steps: int = 1000
     ais_chains: int = 100
 
     def __post_init__(self) -> None:
@@ -80,6 +84,8 @@ class EvidenceConfig:
             if not (is_number or value == "paper" or value in also):
                 zero = ", or 0 for none" if also else ""
                 raise ValueError(f"{name} must be a number of at least 2, or paper{zero}, got {value!r}.")
+        if self.trajectory_steps < 2:
+            raise ValueError(f"trajectory_steps must be at least 2, got {self.trajectory_steps}.")
         if self.ais_chains < 2:
             raise ValueError(f"ais_chains must be at least 2, got {self.ais_chains}.")
 
@@ -201,15 +207,18 @@ def final(
     training: SMLConfig = SMLConfig(),
     *,
     records: Sequence[Mapping[str, Any]] = (),
+    along: Sequence[RBM] = (),
 ) -> dict[str, Any]:
     """Log-likelihoods of all parts by the tracked log Z, by a bracket of AIS, exactly, and by all of the evidence.
 
     :param state: the last one, whose chains the upper end of the bracket is sampled from.
     :param saved: the parameters to report, which may be earlier ones, with their tracked log Z.
     :param parts: "train", from whose base rates AIS starts, and others.
-    :param seeds: the stream "final_ais".
+    :param seeds: the streams "final_ais" and "trajectory".
     :param records: what was logged: flags, lag and earlier AIS are those of the step of `saved`.
-    :return: "step", and for each of "tracked", "exact", "ais", "reverse_ais" and "evidence" what it says.
+    :param along: parameters that training went through, for a bracket along them as well.
+    :return: "step", and for each of "tracked", "exact", "ais", "reverse_ais", "trajectory_ais",
+        "reverse_trajectory_ais" and "evidence" what it says.
     """
     state = state._replace(rbm=saved.rbm)
     line = next((line for line in records if line["step"] == saved.step), {})
@@ -239,6 +248,14 @@ def final(
         evidence = evidence._replace(ais=lower, reverse=upper)
     elif line.get("ais/log_z_nats") is not None:
         evidence = evidence._replace(ais=_logged(line, config))
+    if along:
+        path = trajectory([*along, state.rbm], base_b=base_rate_biases(parts["train"], visible=state.rbm.visible))
+        steps: dict[str, Any] = {"num_chains": config.ais_chains, "generator": training.generator}
+        both = trajectory_bracket(path, config.trajectory_steps, seed=seeds("trajectory"), **steps)
+        names = ("trajectory_ais", "reverse_trajectory_ais")
+        found |= {name: _entry(result) for name, result in zip(names, both, strict=True)}
+        lower, upper = (annealing(result) for result in both)
+        evidence = evidence._replace(ais=_more_even(evidence.ais, lower), reverse=_more_even(evidence.reverse, upper))
     return {"step": saved.step, **_with_likelihoods(state.rbm, parts, evidence, found, line)}
 
 
@@ -292,6 +309,11 @@ def _logged(scalars: Mapping[str, float], config: EvidenceConfig) -> Annealing:
 def annealing(result: ais.AISResult) -> Annealing:
     """What :mod:`rbm_tracking.evidence` has to know of AIS."""
     return Annealing(result.log_z, result.standard_error, result.ess, len(result.log_weights))
+
+
+def _more_even(first: Annealing | None, second: Annealing) -> Annealing:
+    """The one with more effective chains."""
+    return first if first is not None and first.ess > second.ess else second
 
 
 def _entry(result: ais.AISResult) -> dict[str, Any]:

@@ -145,7 +145,7 @@ def table(result: Mapping[str, Any], ais_chains: int) -> list[list[str]]:
     :param ais_chains: how many chains the effective ones are of.
     """
     rows = [["log Z by", "log Z", "valid", "test", ""]]
-    for name in ("tracked", "exact", "ais", "reverse_ais", "evidence"):
+    for name in ("tracked", "exact", "ais", "reverse_ais", "trajectory_ais", "reverse_trajectory_ais", "evidence"):
         if name not in result:
             continue
         entry = result[name]

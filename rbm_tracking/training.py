@@ -21,13 +21,13 @@ from rbm_tracking.averages import averaged
 from rbm_tracking.ladder import spawn_level
 from rbm_tracking.learning import Observed, compiled_updates
 from rbm_tracking.modes import low_rank_rbm
-from rbm_tracking.rbm import initial_rbm
+from rbm_tracking.rbm import RBM, initial_rbm
 from rbm_tracking.serialization import SavedRBM
 from rbm_tracking.settings import SMLConfig
 from rbm_tracking.state import SMLState, check_parts, initial_state, spawn
 from rbm_tracking.temperatures import linear_ladder
 from rbm_tracking.tracker import log_z_std
-from rbm_tracking.trajectories import is_node, keep_in
+from rbm_tracking.trajectories import is_node, keep_in, load_nodes
 from rbm_tracking.visible import Bernoulli, Visible
 
 __all__ = ["MAX_BLOCK", "Trainer", "new_trainer", "not_finite"]
@@ -59,6 +59,7 @@ class Trainer:
 
     :ivar config: how it is trained and tracked.
     :ivar store: module with these variables, for checkpoints.
+    :ivar trajectory: folder of the parameters along the way; None if there is none.
     :ivar observed: what the updates of the last call of :meth:`advance` saw, arrays [K]; None before the first.
 
     :param state: the state before the first update, see `learning.initial_state`.
@@ -91,6 +92,7 @@ class Trainer:
         no_rates = tf.zeros([0, num_temps - 1], tf.float64)
         self.store.swap_rates = tf.Variable(no_rates, shape=[None, None], trainable=False)  # since they were asked for
         self.config, self.spawn_up_to = config, spawn_up_to
+        self.trajectory: str | os.PathLike[str] | None = None
         self.observed: Observed | None = None
         self._structure = state
         self._keep_node = keep_node
@@ -181,6 +183,12 @@ class Trainer:
         self.store.swap_rates.assign(tf.zeros([0, self.num_temps - 1], tf.float64))
         return level + 1
 
+    def along(self, until: int) -> list[RBM]:
+        """The parameters that were kept along the way up to this update, in their order; none without a folder."""
+        if self.trajectory is None or not any(is_node(step) for step in range(1, until + 1)):
+            return []
+        return load_nodes(self.trajectory, until=until)
+
     def saved(self) -> SavedRBM:
         """The parameters of :attr:`model` with their tracked log Z, as they are now."""
         return _saved(self.model)
@@ -222,7 +230,9 @@ def new_trainer(
     ladder = linear_ladder(num_temps)
     state = initial_state(rbm, ladder, num_chains, seed=seeds("chains"), data=data, config=config)
     keep = None if trajectory is None else keep_in(trajectory)
-    return Trainer(state, config, keep_node=keep, seed=seeds("average"), **options)
+    trainer = Trainer(state, config, keep_node=keep, seed=seeds("average"), **options)
+    trainer.trajectory = trajectory
+    return trainer
 
 
 def _saved(state: SMLState) -> SavedRBM:

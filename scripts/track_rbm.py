@@ -169,9 +169,9 @@ def finish(flags: Flags, data: Rows, run: Run, fitted: Fitted, trainer: Trainer)
     seeds, records = Seeds(flags.run.seed), run.records()
     saved = load_rbm(run.best_file) if fitted.best.step >= 0 else trainer.saved()
     save_rbm(run.path / "rbm.npz", saved._replace(beta=trainer.state.ladder.beta.numpy()))
-    parts = {name: part.X for name, part in data.parts.items()}
-    found = evaluation.final(trainer.model, saved, parts, seeds, flags.log_z, trainer.config, records=records)
-    errors = report.logged_errors(records)
+    parts, errors = {name: part.X for name, part in data.parts.items()}, report.logged_errors(records)
+    more: dict[str, Any] = {"records": records, "along": trainer.along(saved.step)}
+    found = evaluation.final(trainer.model, saved, parts, seeds, flags.log_z, trainer.config, **more)
     about: dict[str, Any] = {"hidden": flags.hidden, "updates": fitted.step, "stopped_early": fitted.is_stopped}
     about |= {"num_temps": trainer.num_temps, "tracking": errors, "train_seconds": fitted.seconds}
     table, stopped = aligned(report.table(found, flags.log_z.ais_chains)), ", stopped early" * fitted.is_stopped
@@ -188,10 +188,8 @@ def figures(data: Rows, trainer: Trainer, records: list[dict[str, Any]]) -> dict
         drawn["log_z"] = lambda path: plots.lines(path, curves, xlabel="update", ylabel=ys)
         drawn["log_likelihood"] = lambda path: plots.lines(path, likelihoods, xlabel="update", ylabel="nats per row")
     if data.image_shape is not None:
-        images = {
-            **report.pictures(trainer.model, data.image_shape),
-            "data": data.train.X[:100].reshape(-1, *data.image_shape),
-        }
+        images = report.pictures(trainer.model, data.image_shape)
+        images["data"] = data.train.X[:100].reshape(-1, *data.image_shape)
         drawn["filters_and_samples"] = lambda path: plots.image_grid(path, images)
     return drawn
 
