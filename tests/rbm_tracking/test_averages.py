@@ -1,5 +1,7 @@
 """The averaged parameters and their tracked log Z, against the exact one."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -15,7 +17,7 @@ def two_patterns(rng: np.random.Generator) -> np.ndarray:
 
 
 def trained(data: np.ndarray, config: SMLConfig, rng: np.random.Generator, seed: tf.Tensor) -> Trainer:
-    options = {"num_temps": 3, "num_chains": 10, "dtype": "float64", "jit_compile": False}
+    options: dict[str, Any] = {"num_temps": 3, "num_chains": 10, "dtype": "float64", "jit_compile": False}
     trainer = new_trainer(data, 6, config, lambda name: tf.random.fold_in(seed, len(name)), **options)
     for _ in range(3):
         trainer.advance(data, rng.integers(0, 300, (200, 20)), seed)
@@ -25,7 +27,13 @@ def trained(data: np.ndarray, config: SMLConfig, rng: np.random.Generator, seed:
 def test_tracked_log_z_of_parameters_and_average(rng: np.random.Generator, seed: tf.Tensor) -> None:
     """With target chains, decay, a falling rate and averages: within 5 standard deviations of the exact ones."""
     data = two_patterns(rng)
-    options = {"schedule": "linear", "decay_steps": 600, "target_chains": 30, "centred": True, "l2": 1e-3}
+    options: dict[str, Any] = {
+        "schedule": "linear",
+        "decay_steps": 600,
+        "target_chains": 30,
+        "centred": True,
+        "l2": 1e-3,
+    }
     trainer = trained(data, SMLConfig(learning_rate=0.1, average=0.98, **options), rng, seed)
     state, model = trainer.state, trainer.model
     for each in (state, model):
@@ -51,7 +59,7 @@ def test_tracked_log_z_of_parameters_and_average(rng: np.random.Generator, seed:
     ],
     ids=lambda options: next(iter(options)),
 )
-def test_tracking_holds_with_every_option(options: dict, rng: np.random.Generator, seed: tf.Tensor) -> None:
+def test_tracking_holds_with_every_option(options: dict[str, Any], rng: np.random.Generator, seed: tf.Tensor) -> None:
     trainer = trained(two_patterns(rng), SMLConfig(learning_rate=0.05, **options), rng, seed)
     for each in (trainer.state, trainer.model):
         error = float(each.tracker.mean[0]) - log_z_exact(each.rbm)

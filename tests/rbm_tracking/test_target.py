@@ -33,6 +33,11 @@ def one_update(data: np.ndarray, seed: tf.Tensor, state: SMLState | None = None,
     return sml_update(state, tf.constant(data), seed=seed, config=config)[0]
 
 
+def targets(state: SMLState) -> Chains:
+    assert isinstance(state.target, Chains)
+    return state.target
+
+
 def test_target_chains_take_turns_in_the_ladder(rng: np.random.Generator) -> None:
     """A permutation: the ladder gets the first of the queue, and after (C + N) / N turns all have been in it."""
     count, number = 6, np.arange(M * N + 6, dtype=np.float64)
@@ -55,7 +60,7 @@ def test_target_chains_take_turns_in_the_ladder(rng: np.random.Generator) -> Non
 def test_all_particles_at_beta_one_drive_the_gradient(data: np.ndarray, seed: tf.Tensor) -> None:
     after = one_update(data, seed, target_chains=9)
     before = start(data, seed, SMLConfig(target_chains=9))
-    model = np.concatenate([at_target(after.chains, N)[0].numpy(), after.target.v[0].numpy()])
+    model = np.concatenate([at_target(after.chains, N)[0].numpy(), targets(after).v[0].numpy()])
     assert model.shape == (N + 9, N_V)
     np.testing.assert_allclose(after.rbm.b - before.rbm.b, 0.5 * (data.mean(0) - model.mean(0)), atol=1e-12)
 
@@ -63,7 +68,7 @@ def test_all_particles_at_beta_one_drive_the_gradient(data: np.ndarray, seed: tf
 def test_pcd_keeps_its_chains_and_cd_begins_at_the_data(data: np.ndarray, seed: tf.Tensor) -> None:
     before = start(data, seed, SMLConfig(target_chains=9))
     pcd = one_update(data, seed, method="pcd", target_chains=9)
-    change = 0.5 * (data.mean(0) - pcd.target.v[0].numpy().mean(0))
+    change = 0.5 * (data.mean(0) - targets(pcd).v[0].numpy().mean(0))
     np.testing.assert_allclose(pcd.rbm.b - before.rbm.b, change, atol=1e-12)
     untracked = one_update(data, seed, method="pcd", target_chains=9, track=False)
     for tracked_part, part in zip(pcd.rbm[:3], untracked.rbm[:3], strict=True):
@@ -96,7 +101,7 @@ def test_decay_sparsity_and_momentum_have_their_steps(data: np.ndarray, seed: tf
     for with_it, without, velocity in zip(second.rbm[:3], alone.rbm[:3], first.velocity[:3], strict=True):
         np.testing.assert_allclose(with_it, without + 0.8 * velocity, atol=1e-12)
     for after in (decayed, second):
-        for particles in (after.chains, after.target):
+        for particles in (after.chains, targets(after)):
             np.testing.assert_allclose(particles.a, activations(after.rbm, particles.v), atol=1e-12)
 
 
@@ -106,5 +111,6 @@ def test_the_average_begins_as_the_plain_mean(data: np.ndarray, seed: tf.Tensor)
         state = one_update(data, seed, state, average=0.6)
         seen.append(state.rbm.W.numpy())
     assert state is not None
+    assert isinstance(state.average, RBM)
     plain = (seen[0] + seen[1]) / 2
     np.testing.assert_allclose(state.average.W, 0.6 * plain + 0.4 * seen[2], atol=1e-12)

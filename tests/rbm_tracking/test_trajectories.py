@@ -1,6 +1,7 @@
 """Annealing and tempering along parameters: weights whose mean is Z, samples that find every mode, files."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -77,7 +78,7 @@ def test_tempering_finds_the_modes_that_training_found(rng: np.random.Generator,
 
     path = trajectory([to_rbm(each) for each in [*halves, last]], base_b=np.zeros(10))
     lengths = distances(path, seed=seed)
-    options = {"num_chains": 400, "burn_in": 80, "thin": 40, "spacing": 2.0}
+    options: dict[str, Any] = {"num_chains": 400, "burn_in": 80, "thin": 40, "spacing": 2.0}
     samples = tempered(path, lengths, 800, seed=seed, jit_compile=False, **options)
     truth = oracles.visible_distribution(last)[is_first].sum()
     assert 0.02 < truth < 0.98
