@@ -11,15 +11,18 @@ features and the inducing inputs cost, whatever other inputs there are.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, get_args
 
 import tensorflow as tf
 from gpflow.base import TensorType
+from numpy.typing import NDArray
 
 from .chunking import length_of, map_slices
 from .layers.pathwise import FunctionNoise, LayerFunctions
 from .layers.white_noise import row_keys
+from .scaling import Scale
 
 __all__ = ["NUM_FEATURES", "FunctionDraws", "draw_functions"]
 
@@ -63,6 +66,13 @@ class FunctionDraws(tf.Module):
         length = length_of(X) if X.shape.rank == 2 else length_of(X[0])
         (F,) = map_slices(values, length, size, [self.dtype], axis=1)
         return tf.ensure_shape(F, [self.num_functions, X.shape[-2], self.output_dim])
+
+    def in_units(self, x: Scale, y: Scale) -> FunctionDraws:
+        """The same functions of inputs and with values in other units: `y.inverse_transform(f(x.transform(X)))`."""
+        into = functools.partial(_affine, 1.0 / x.scale, -x.mean / x.scale)
+        back = functools.partial(_affine, y.scale, y.mean)
+        sizes = self.num_functions, self.input_dim, self.output_dim, self.dtype, self.floats_per_row
+        return FunctionDraws([into, *self.layers, back], *sizes)
 
     def _values(self, X: tf.Tensor) -> tf.Tensor:
         keys, F = row_keys(X), X
@@ -113,6 +123,10 @@ def draw_functions(
     largest = max(_floats_per_row(layer, num_features) for layer in layers)
     first, last = layers[0], layers[-1]
     return FunctionDraws(drawn, num_functions, first.input_dim, last.output_dim, last.dtype, largest)
+
+
+def _affine(slope: NDArray[Any], offset: NDArray[Any], X: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
+    return X * tf.constant(slope, X.dtype) + tf.constant(offset, X.dtype)
 
 
 def _floats_per_row(layer: Any, num_features: int) -> int:

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from . import likelihoods, mixture
 from .deep_gp import DeepGP
 from .forecasts import Forecast
+from .functions import FunctionDraws
 from .predictive import Predictive, predictive
 from .scaling import Scale, Units
 from .scores import Task, metrics
@@ -172,6 +173,13 @@ class Predictor:
         """
         parts = [self._distribution(part) for part, _ in self._passes(X, None, num_samples)]
         return np.concatenate([part.quantiles(levels) for part in parts], axis=1)
+
+    def sample_functions(self, num_functions: int, **options: Any) -> FunctionDraws:
+        """`DeepGP.sample_functions` in the units of the data: latent functions, without the noise of the likelihood.
+
+        :param options: of `DeepGP.sample_functions`.
+        """
+        return self.model.sample_functions(num_functions, **options).in_units(self.units.x, self.units.y)
 
     def forecast(self, X: NDArray[Any], Y: NDArray[Any]) -> Forecast:
         """What `gpflow_deep.evaluation.evaluate` judges: means, log densities and distributions, of all rows at once.

@@ -1,0 +1,181 @@
+#!/usr/bin/env python3
+"""Does Bayesian optimisation with a deep GP find better values than with a GP, or with trieste's deep GP?
+
+    optimisation.py --output=found.json
+    optimisation.py --methods=trieste --trieste=ENV/bin/python --output=trieste.json
+
+Minimises Michalewicz 2 and 5 and Hartmann 6 from --initial Sobol points and --rounds batches of --batch points, for
+each of --seeds seeds. Every batch is by Thompson sampling (`gpflow_deep.optimize.thompson`): the minimisers of as many
+drawn functions. Methods, all with the same points to start from:
+
+    deep      two layers, inducing inputs at all rows, trained anew for every batch (Adam, --num_steps steps)
+    gp        the same with one layer
+    random    further Sobol points
+    trieste   trieste's deep GP (GPflux) and its parallel Thompson sampling, in an environment of its own:
+              benchmarks/rivals/trieste_optimisation.py
+
+Shown is the simple regret, the best value found less the minimum, after each batch; CPU seconds of a run.
+"""
+
+import json
+import math
+import os
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import numpy as np
+import tensorflow as tf
+from absl import app, flags
+from scipy.stats import qmc
+
+import gpflow_deep
+from experiment.files import write_json
+from experiment.run.devices import apply_threads
+from experiment.run.folder import provenance
+from gpflow_deep.optimize import thompson
+
+RIVAL = Path(__file__).parent / "rivals" / "trieste_optimisation.py"
+_A = np.array(
+    [[10, 3, 17, 3.5, 1.7, 8], [0.05, 10, 17, 0.1, 8, 14], [3, 3.5, 1.7, 10, 17, 8], [17, 8, 0.05, 10, 0.1, 14]]
+)
+_P = np.array(
+    [
+        [0.1312, 0.1696, 0.5569, 0.0124, 0.8283, 0.5886],
+        [0.2329, 0.4135, 0.8307, 0.3736, 0.1004, 0.9991],
+        [0.2348, 0.1451, 0.3522, 0.2883, 0.3047, 0.6650],
+        [0.4047, 0.8828, 0.8732, 0.5743, 0.1091, 0.0381],
+    ]
+)
+
+
+class Problem(NamedTuple):
+    """A function [N, D] -> [N, 1] on a cube, and its minimum."""
+
+    function: Callable[[np.ndarray], np.ndarray]
+    num_inputs: int
+    high: float
+    minimum: float
+
+
+def michalewicz(X: np.ndarray) -> np.ndarray:
+    """-sum_d sin(x_d) sin(d x_d^2 / pi)^20 on [0, pi]^D: steep valleys on flat ground."""
+    d = np.arange(1, X.shape[1] + 1)
+    return -np.sum(np.sin(X) * np.sin(d * X**2 / np.pi) ** 20, axis=1, keepdims=True)
+
+
+def hartmann(X: np.ndarray) -> np.ndarray:
+    """The Hartmann function of six inputs on [0, 1]^6: four wells."""
+    inner = np.sum(_A * np.square(X[:, None, :] - _P), axis=-1)
+    return -np.sum(np.array([1.0, 1.2, 3.0, 3.2]) * np.exp(-inner), axis=1, keepdims=True)
+
+
+PROBLEMS = {
+    "michalewicz2": Problem(michalewicz, 2, math.pi, -1.8013034),
+    "michalewicz5": Problem(michalewicz, 5, math.pi, -4.6876582),
+    "hartmann6": Problem(hartmann, 6, 1.0, -3.32237),
+}
+
+
+def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
+    """Define this script's flags."""
+    fv = flag_values
+    flags.DEFINE_list("problems", list(PROBLEMS), "Functions to minimise.", flag_values=fv)
+    flags.DEFINE_list("methods", ["deep", "gp", "random"], "Of those above.", flag_values=fv)
+    flags.DEFINE_integer("seeds", 5, "Seeds.", 1, flag_values=fv)
+    flags.DEFINE_integer("initial", 20, "Points before the first batch.", 1, flag_values=fv)
+    flags.DEFINE_integer("rounds", 5, "Batches.", 1, flag_values=fv)
+    flags.DEFINE_integer("batch", 8, "Points of a batch.", 1, flag_values=fv)
+    flags.DEFINE_integer("num_steps", 600, "Steps of training for every batch.", 1, flag_values=fv)
+    flags.DEFINE_float("learning_rate", 0.02, "Of Adam.", flag_values=fv)
+    flags.DEFINE_string("trieste", None, "Python of an environment with trieste.", flag_values=fv)
+    flags.DEFINE_integer("threads", 0, "CPU threads; 0 lets TensorFlow choose.", 0, flag_values=fv)
+    flags.DEFINE_string("output", None, "Write the results to this JSON file.", flag_values=fv)
+
+
+def fitted(X: np.ndarray, Y: np.ndarray, num_layers: int, FLAGS: Any) -> gpflow_deep.Predictor:
+    """A deep GP with inducing inputs at all rows, in the units of the data."""
+    units = gpflow_deep.Units.fit(X, Y, "gaussian")
+    rows = units.transform(X, Y)
+    model = gpflow_deep.paper2017(*rows, num_layers, Z=rows[0], noise_variance=None)
+    training = gpflow_deep.TrainingConfig(learning_rate=FLAGS.learning_rate)
+    trainer = gpflow_deep.Trainer(model, training, num_steps=FLAGS.num_steps)
+    batch = tuple(map(tf.constant, rows))
+    trainer.advance(lambda step: batch, 0, FLAGS.num_steps, tf.constant([0, len(X)]))
+    return gpflow_deep.Predictor(model, units)
+
+
+def start(problem: Problem, count: int, seed: int) -> np.ndarray:
+    """The first points, [count, D]."""
+    return problem.high * qmc.Sobol(problem.num_inputs, seed=seed).random(count)
+
+
+def values_found(problem: Problem, method: str, seed: int, FLAGS: Any) -> np.ndarray:
+    """All values in the order of their evaluation, [initial + rounds batch]."""
+    count, batch = FLAGS.initial, FLAGS.batch
+    if method == "random":
+        return problem.function(start(problem, count + FLAGS.rounds * batch, seed))[:, 0]
+    X = start(problem, count, seed)
+    if method == "trieste":
+        return rivals_values(problem, X, seed, FLAGS)
+    Y = problem.function(X)
+    for number in range(FLAGS.rounds):
+        predictor = fitted(X, Y, 2 if method == "deep" else 1, FLAGS)
+        bounds = [(0.0, problem.high)] * problem.num_inputs
+        new = thompson(predictor, bounds, batch, maximize=False, seed=1000 * seed + number)
+        X, Y = np.concatenate([X, new]), np.concatenate([Y, problem.function(new)])
+    return Y[:, 0]
+
+
+def rivals_values(problem: Problem, X: np.ndarray, seed: int, FLAGS: Any) -> np.ndarray:
+    """The same by trieste, whose program asks for values line by line."""
+    program = [FLAGS.trieste, str(RIVAL), str(problem.high), str(seed), str(FLAGS.rounds), str(FLAGS.batch)]
+    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        Y, asked = problem.function(X), X
+        for _ in range(FLAGS.rounds):
+            process.stdin.write(json.dumps([asked.tolist(), problem.function(asked).tolist()]) + "\n")
+            process.stdin.flush()
+            line = next((line for line in process.stdout if line.startswith("[")), None)
+            if line is None:
+                raise RuntimeError(f"{RIVAL.name} ended without points; see what it wrote.")
+            asked = np.array(json.loads(line))
+            Y = np.concatenate([Y, problem.function(asked)])
+        process.stdin.close()
+    return Y[:, 0]
+
+
+def cpu_seconds() -> float:
+    """Of this process and of those that have ended."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+def main(argv: Sequence[str]) -> None:
+    FLAGS = flags.FLAGS
+    if len(argv) > 1:
+        raise app.UsageError(f"no arguments besides flags, got {argv[1:]}")
+    apply_threads(FLAGS.threads)
+    begun, rows = time.monotonic(), []
+    for seed in range(FLAGS.seeds):  # a run that is stopped has the first seeds of all
+        for name in FLAGS.problems:
+            for method in FLAGS.methods:
+                before = cpu_seconds()
+                found = values_found(PROBLEMS[name], method, seed, FLAGS)
+                best = np.minimum.accumulate(found)[FLAGS.initial - 1 :: FLAGS.batch] - PROBLEMS[name].minimum
+                row = {"problem": name, "method": method, "seed": seed, "regret": np.round(best, 5).tolist()}
+                rows.append({**row, "seconds": round(cpu_seconds() - before, 1)})
+                print(rows[-1], flush=True)
+                if FLAGS.output:
+                    record = provenance("simulated", seconds=time.monotonic() - begun, cpus=os.cpu_count())
+                    write_json(FLAGS.output, {"metrics": rows, "provenance": record})
+
+
+if __name__ == "__main__":
+    define_flags()
+    app.run(main)
