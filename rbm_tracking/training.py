@@ -229,8 +229,9 @@ def new_trainer(
     rbm = low_rank_rbm(hidden, modes, **kind) if modes else initial_rbm(hidden, visible=visible, **kind)
     ladder = linear_ladder(num_temps)
     state = initial_state(rbm, ladder, num_chains, seed=seeds("chains"), data=data, config=config)
-    keep = None if trajectory is None else keep_in(trajectory)
-    trainer = Trainer(state, config, keep_node=keep, seed=seeds("average"), **options)
+    if trajectory is not None:
+        options["keep_node"] = keep_in(trajectory)
+    trainer = Trainer(state, config, seed=seeds("average"), **options)
     trainer.trajectory = trajectory
     return trainer
 
