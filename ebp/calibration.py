@@ -13,6 +13,7 @@ to scores that the network gave to examples before it learned them: no data are 
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 
@@ -21,7 +22,7 @@ import scipy.optimize
 import scipy.special
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Calibration", "calibration_error", "fit_calibration", "log_loss", "log_probabilities"]
+__all__ = ["Calibration", "Scored", "calibration_error", "fit_calibration", "log_loss", "log_probabilities"]
 
 #: The logistic function of 1.702 z is Phi(z), to within 0.01: a without examples.
 PRIOR_SCALE = 1.702
@@ -46,6 +47,29 @@ class Calibration:
     def __call__(self, scores: ArrayLike) -> NDArray[np.float64]:
         """a z + c."""
         return self.scale * np.asarray(scores, np.float64) + self.offset
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """Examples that were scored before they were learned.
+
+    :ivar scores: [N, 1] or [N, C], as for `log_probabilities`. :ivar classes: numbers of their classes, [N].
+    :ivar weight: of each, [N].
+    """
+
+    scores: NDArray[np.float64]
+    classes: NDArray[np.intp]
+    weight: NDArray[np.float64]
+
+    @functools.cached_property
+    def calibration(self) -> Calibration:
+        """`fit_calibration` of these, when it is first asked for: learning from a stream does not wait for it."""
+        return fit_calibration(self.scores, self.classes, weight=self.weight)
+
+    def then(self, others: Scored, num_last: int) -> Scored:
+        """The last `num_last` examples of these and of others after them."""
+        mine, theirs = ((part.scores, part.classes, part.weight) for part in (self, others))
+        return Scored(*(np.concatenate(pair)[-num_last:] for pair in zip(mine, theirs, strict=True)))
 
 
 def log_probabilities(scores: ArrayLike, *, are_logits: bool) -> NDArray[np.float64]:

@@ -17,7 +17,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from .calibration import Calibration, fit_calibration, log_loss, log_probabilities
+from .calibration import Calibration, Scored, fit_calibration, log_loss, log_probabilities
 from .coding import InputCoding, Moments
 from .heads import encode_labels, head_scores
 from .inputs import Matrix
@@ -92,8 +92,8 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     network_: EBPNetwork
     coding_: InputCoding
-    calibration_: Calibration | None
     _recency: Recency
+    _seen: Scored | None
 
     def __init__(
         self,
@@ -211,6 +211,12 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self._remember(stats.scores, y, weight)
         return self
 
+    @property
+    def calibration_(self) -> Calibration | None:
+        """From scores to logits; None without one."""
+        check_is_fitted(self, "network_")
+        return None if self._seen is None else self._seen.calibration
+
     def decision_function(self, X: Matrix) -> np.ndarray:
         """Scores: [N] for two classes (positive for `classes_[1]`), else [N, C].
 
@@ -274,9 +280,8 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._moments = Moments.of(X)
         kind = "raw" if not self.standardise else "root" if scipy.sparse.issparse(X) else "zscore"
         self.coding_ = InputCoding.of(kind, self._moments)
-        self.calibration_ = None
         self._recency = Recency.start(len(classes))
-        self._seen: tuple[np.ndarray, ...] | None = None
+        self._seen = None
         num_outputs = 1 if len(classes) == 2 and not self.softmax else len(classes)
         head = "softmax" if self.softmax else "binary" if num_outputs == 1 else "multiclass"
         self.network_ = EBPNetwork(
@@ -315,14 +320,10 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self._is_calibrated() or bool(self.early_stopping)
 
     def _remember(self, scores: Any, y: np.ndarray, weight: np.ndarray | None) -> None:
-        """Calibrate by the last rows that were scored before they were learned."""
+        """Keep the last rows that were scored before they were learned, with which to calibrate."""
         numbers = np.searchsorted(self.classes_, y)
-        new = np.asarray(scores, np.float64), numbers, np.ones(len(y)) if weight is None else weight
-        old = self._seen
-        both = new if old is None else tuple(np.concatenate(pair) for pair in zip(old, new, strict=True))
-        self._seen = tuple(part[-max(MAX_REMEMBERED, len(y)) :] for part in both)
-        scores, numbers, weight = self._seen
-        self.calibration_ = fit_calibration(scores, numbers, weight=weight)
+        new = Scored(np.asarray(scores, np.float64), numbers, np.ones(len(y)) if weight is None else weight)
+        self._seen = new if self._seen is None else self._seen.then(new, max(MAX_REMEMBERED, len(y)))
 
     def _log_loss(self, X: Matrix, y: np.ndarray) -> float:
         """Mean of -log P of rows that were not learned, at the best calibration, in nats."""
