@@ -2,10 +2,15 @@
 """What does a classifier still know of the classes of the first half of a stream after the second half?
 
     ebp_continual.py --datasets=digits,mnist --data_dir=DATA
+    ebp_continual.py --datasets=stream
 
 Split: the classes 0 to 4, then 5 to 9, three passes each in chunks of 500 rows, by `partial_fit` with all ten classes
 named. Permuted: all classes, then all of them with the inputs in another order. Accuracy in percent on test rows after
 both halves, of the first and of the second. One seed. CPU ms a call is the median over calls after the first.
+
+Stream: a million rows of 20 normal inputs, each seen once, in chunks of 500; the label is which of 5 classes a fixed
+random network of 30 tanh units takes for the largest. Accuracy on each chunk before it is learned, of the first tenth
+of the stream and of the last.
 
 EBP: `EBPClassifier(hidden, batch_size=10)`. Rivals: SGDClassifier (log loss) and MLPClassifier (100 units) of
 scikit-learn with their defaults, on inputs scaled by the rows of the first half.
@@ -16,7 +21,7 @@ import os
 import platform
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +51,10 @@ Half = tuple[Any, Any, Any, Any]
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     """Define this script's flags."""
     flags.DEFINE_string("data_dir", None, "Folder with MNIST.", flag_values=flag_values)
-    flags.DEFINE_list("datasets", ["digits"], "digits, mnist.", flag_values=flag_values)
+    flags.DEFINE_list("datasets", ["digits"], "digits, mnist, stream.", flag_values=flag_values)
     flags.DEFINE_list("models", list(MODELS), f"Some of {'; '.join(MODELS)}.", flag_values=flag_values)
     flags.DEFINE_integer("max_rows", 10_000, "Training rows.", 10, flag_values=flag_values)
+    flags.DEFINE_integer("stream_rows", 1_000_000, "Rows of the stream.", 10_000, flag_values=flag_values)
     flags.DEFINE_integer("threads", 1, "CPU threads; 0 lets TensorFlow choose.", 0, flag_values=flag_values)
     flags.DEFINE_string("output", None, "Write the results to this file, a JSON line each.", flag_values=flag_values)
 
@@ -75,6 +81,38 @@ def learn(model: Any, parts: list[Half]) -> tuple[list[float], float]:
     return accuracies, 1000.0 * float(np.median(seconds[1:]))
 
 
+def stream(num_rows: int) -> Iterator[tuple[Any, Any]]:
+    """Chunks of inputs and labels."""
+    rng = np.random.default_rng(0)
+    W, V = rng.normal(size=(20, 30)) / np.sqrt(20), rng.normal(size=(30, 5))
+    for _ in range(num_rows // CHUNK):
+        X = rng.normal(size=(CHUNK, 20))
+        yield X, np.argmax(np.tanh(2.0 * X @ W) @ V, axis=1)
+
+
+def learn_stream(model: Any, num_rows: int) -> tuple[list[float], float]:
+    """Accuracy in percent before learning on the first tenth and on the last, and CPU milliseconds of a call."""
+    found, seconds = [], []
+    for number, (X, y) in enumerate(stream(num_rows)):
+        if number:
+            found.append(100.0 * float(np.mean(model.predict(X) == y)))
+        begin = time.process_time()
+        model.partial_fit(X, y, classes=np.arange(5))
+        seconds.append(time.process_time() - begin)
+    tenth = len(found) // 10
+    return [float(np.mean(found[:tenth])), float(np.mean(found[-tenth:]))], 1000.0 * float(np.median(seconds[1:]))
+
+
+def report(name: str, task: str, model: str, accuracies: list[float], milliseconds: float) -> dict[str, Any]:
+    """A line of the results, which is printed, too."""
+    first, second = accuracies
+    print(
+        f"{name:7} {task:9} {model:21} first {first:5.1f}  second {second:5.1f}  {milliseconds:6.1f} ms a call",
+        flush=True,
+    )
+    return {"dataset": name, "task": task, "model": model, "first": first, "second": second, "ms": milliseconds}
+
+
 def main(argv: list[str]) -> None:
     """Learn, and print a table."""
     del argv
@@ -82,6 +120,10 @@ def main(argv: list[str]) -> None:
     options, lines = flags.FLAGS, []
     apply_threads(options.threads)
     for name in options.datasets:
+        if name == "stream":
+            for model in options.models:
+                lines.append(report(name, "once", model, *learn_stream(MODELS[model](), options.stream_rows)))
+            continue
         data = views.load(views.Source(dataset=name, data_dir=options.data_dir), "supervised", split=None)
         X, y = data.parts["all"].X.astype(np.float64), data.parts["all"].Y[:, 0].astype(int)
         rows, test = data.folds(4)[0]
@@ -92,14 +134,7 @@ def main(argv: list[str]) -> None:
             for model in options.models:
                 by = 1.0 if model.startswith("EBP") else scale
                 scaled = [(a / by, b, c / by, d) for a, b, c, d in parts]
-                accuracies, milliseconds = learn(MODELS[model](), scaled)
-                line = {"dataset": name, "task": task, "model": model, "first": accuracies[0], "second": accuracies[1]}
-                lines.append({**line, "ms": milliseconds})
-                print(
-                    f"{name:7} {task:9} {model:21} first {accuracies[0]:5.1f}  second {accuracies[1]:5.1f}  "
-                    f"{milliseconds:6.1f} ms a call",
-                    flush=True,
-                )
+                lines.append(report(name, task, model, *learn(MODELS[model](), scaled)))
     if options.output:
         Path(options.output).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     print(
