@@ -37,7 +37,7 @@ from experiment.data import views
 from experiment.run.devices import apply_threads
 
 MODELS: dict[str, Callable[[], Any]] = {
-    "EBP, no hidden layer": lambda: EBPClassifier((), batch_size=10),
+    "EBP no hidden layer": lambda: EBPClassifier((), batch_size=10),
     "EBP 100": lambda: EBPClassifier(100, batch_size=10),
     "EBP 600": lambda: EBPClassifier(600, batch_size=10),
     "SGDClassifier": lambda: SGDClassifier(loss="log_loss", random_state=0),
