@@ -7,11 +7,16 @@ from .ais import bracket as bracket
 from .ais import linear_schedule as linear_schedule
 from .ais import paper_schedule as paper_schedule
 from .ais import reverse_ais as reverse_ais
+from .classifier import RBMClassifier as RBMClassifier
+from .conditionals import Imputed as Imputed
+from .conditionals import impute as impute
+from .conditionals import log_label_probs as log_label_probs
 from .estimator import TrackedRBM as TrackedRBM
 from .evaluation import EvidenceConfig as EvidenceConfig
 from .exact import log_likelihood_exact as log_likelihood_exact
 from .exact import log_z_exact as log_z_exact
 from .exact import moments_exact as moments_exact
+from .groups import find_groups as find_groups
 from .health import flag_names as flag_names
 from .learning import compiled_updates as compiled_updates
 from .learning_baselines import cd_step as cd_step
@@ -40,6 +45,8 @@ from .temperatures import linear_ladder as linear_ladder
 from .tempering import sample as sample
 from .training import Trainer as Trainer
 from .training import new_trainer as new_trainer
+from .units import UnitsConfig as UnitsConfig
+from .units import choose_units as choose_units
 from .visible import Bernoulli as Bernoulli
 from .visible import Gaussian as Gaussian
 from .visible import Softmax as Softmax

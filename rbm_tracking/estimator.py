@@ -1,7 +1,7 @@
 """The tracked RBM as a scikit-learn estimator: a `BernoulliRBM` that knows its log-likelihood."""
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,16 +17,21 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from rbm_tracking import evaluation
 from rbm_tracking.ais import Bracket
 from rbm_tracking.averages import averaged
+from rbm_tracking.conditionals import Imputed, impute
+from rbm_tracking.estimator_rows import check_values, drawn, log_probs_unnormalised, minibatches, packed
 from rbm_tracking.evidence import Choice, Evidence, Verdict, is_better, judge, statement
 from rbm_tracking.health import Z_95, flag_names
 from rbm_tracking.learning import Observed, SMLConfig, SMLState, compiled_updates, initial_state, sml_update
 from rbm_tracking.modes import low_rank_rbm
 from rbm_tracking.random import Generator
-from rbm_tracking.rbm import RBM, initial_rbm
+from rbm_tracking.rbm import RBM, activations, initial_rbm
 from rbm_tracking.schedules import learning_rate_at, without_rate
 from rbm_tracking.settings import Method, Schedule
 from rbm_tracking.temperatures import linear_ladder
+from rbm_tracking.tempering import sample
 from rbm_tracking.training import not_finite
+from rbm_tracking.units import UNITS, UnitsConfig, UnitsName, choose_units
+from rbm_tracking.visible import Bernoulli, Visible
 
 __all__ = ["TrackedRBM"]
 
@@ -75,6 +80,11 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     :param l2: weight decay. :param sparsity_target: mean activity that hidden biases are pulled to, by `sparsity_cost`.
     :param average: decay of the moving average of the parameters, which then are the model's; 0 for none.
     :param n_modes: start from so many leading modes of the data, and not from noise alone.
+    :param visible: what the visible units are: "bernoulli", bits; "softmax", categories of one bit a level; "spin", -1
+        and 1; "gaussian", numbers, best standardised. Units besides bits take X as it is, not as probabilities.
+    :param groups: of softmax units: the columns of each category; None for contiguous columns of which at most one is 1
+        in all rows. In :meth:`fit` a category with a 1 in all rows has one in all rows to come.
+    :param learn_variances: of Gaussian units; else they stay those of the columns.
     :param early_stopping: set `validation_fraction` of the rows aside, score them every `eval_every` updates, stop when
         `patience` scores in a row were worse than the best by more than their errors, and keep the best parameters.
     :param ais_temps: temperatures of AIS with 100 chains, which with early stopping checks log Z wherever parameters
@@ -114,6 +124,9 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         sparsity_cost: float = 0.1,
         average: float = 0.0,
         n_modes: int = 0,
+        visible: UnitsName = "bernoulli",
+        groups: Sequence[Sequence[int]] | None = None,
+        learn_variances: bool = True,
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
         eval_every: int = 500,
@@ -144,6 +157,9 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self.sparsity_cost = sparsity_cost
         self.average = average
         self.n_modes = n_modes
+        self.visible = visible
+        self.groups = groups
+        self.learn_variances = learn_variances
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.eval_every = eval_every
@@ -164,6 +180,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self._check_parameters()
         rows = self._validated(X, reset=True)
         self.random_state_ = check_random_state(self.random_state)
+        self._visible = self._units(rows)
         train, valid = self._held_out(rows)
         size = min(self.batch_size, train.shape[0])
         total = self.max_updates
@@ -185,11 +202,11 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         rows = self._validated(X, reset=is_first)
         if is_first:
             self.random_state_ = check_random_state(self.random_state)
+            self._visible = self._units(rows)
             self.validation_scores_ = []
             self._start(rows, self.max_updates)
         count = rows.shape[0]
-        padded = np.zeros((1 << (count - 1).bit_length(), rows.shape[1]), bool)
-        padded[:count] = self._drawn(rows)
+        padded = packed(self._drawn(rows), 1 << (count - 1).bit_length())
         weights = (np.arange(len(padded)) < count) / count
         config, dtype = self._config(), self._state.rbm.W.dtype
         rate = learning_rate_at(config, self._state.step, dtype)
@@ -224,32 +241,75 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         v = self._validated(X, reset=False)
         return expit(safe_sparse_dot(v, self.components_.T.astype(v.dtype)) + self.intercept_hidden_.astype(v.dtype))
 
-    def score_samples(self, X: ArrayLike) -> Array:
-        """log p(x) of binary rows, [n_samples], nats; all share the error of log Z, of deviation `log_z_std_`.
+    def score_samples(self, X: ArrayLike, *, return_interval: bool = False) -> Array | tuple[Array, Array, Array]:
+        """log p(x) of rows, [n_samples], nats; all share the error of log Z, of deviation `log_z_std_`. Of Gaussian
+        units that of the density.
 
-        :raises ValueError: if X is not 0 and 1.
+        :param return_interval: also the ends, [n_samples] each, that follow from the 95 % interval of log Z.
+        :raises ValueError: if X is not 0 and 1, or not what the visible units can be.
         """
         check_is_fitted(self)
         v = self._validated(X, reset=False)
         values = np.asarray(v.data if sparse.issparse(v) else v)
-        if not ((values == 0) | (values == 1)).all():
+        if self.visible not in ("spin", "gaussian") and not ((values == 0) | (values == 1)).all():
             raise ValueError(
                 "score_samples needs rows of 0 and 1, of which there is a probability, got values between them; "
                 "binarise X as the model should see it, for example X > 0.5."
             )
-        return self._log_likelihood(v)
+        log_q = log_probs_unnormalised(self._model.rbm, v)
+        if return_interval:
+            return log_q - self.log_z_, log_q - self.evidence_.high, log_q - self.evidence_.low
+        return log_q - self.log_z_
 
     def score(self, X: ArrayLike, y: object = None) -> float:
         """Mean log-likelihood of binary rows, nats."""
-        return float(self.score_samples(X).mean())
+        return float(np.mean(self.score_samples(X)))
 
-    def gibbs(self, v: ArrayLike) -> NDArray[np.bool_]:
+    def gibbs(self, v: ArrayLike) -> NDArray[Any]:
         """One step of Gibbs sampling from rows v [n_samples, n_features]: h given v, then v given h."""
         p = self.transform(v)
         h = self.random_state_.uniform(size=p.shape) < p
-        return self.random_state_.uniform(size=(len(h), self.n_features_in_)) < expit(
-            h @ self.components_ + self.intercept_visible_
+        visible = self._model.rbm.visible
+        noise = self.random_state_.uniform(size=(len(h), visible.num_noise(self.n_features_in_)))
+        rows = visible.draw(h @ self.components_ + self.intercept_visible_, noise)
+        return rows if self.visible in ("spin", "gaussian") else rows.astype(bool)
+
+    def sample(
+        self,
+        n_samples: int = 1,
+        *,
+        burn_in: int = 200,
+        thin: int = 20,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> NDArray[Any]:
+        """New rows [n_samples, n_features] by parallel tempering, which goes on from the chains of training.
+
+        :param burn_in: rounds before the first rows, :param thin: and between the next `n_chains` ones.
+        :param random_state: None goes on with that of fitting.
+        :raises ValueError: if `n_samples` or `thin` are not positive.
+        """
+        check_is_fitted(self)
+        rng = self.random_state_ if random_state is None else check_random_state(random_state)
+        seed, model = tf.constant(rng.randint(2**31 - 1, size=2), tf.int32), self._model
+        chains = model.chains._replace(a=activations(model.rbm, model.chains.v))
+        options: dict[str, Any] = {"burn_in": burn_in, "thin": thin, "jit_compile": self.jit_compile}
+        return sample(
+            model.rbm, chains, model.ladder.beta.numpy(), n_samples, seed=seed, generator=self.generator, **options
         )
+
+    def impute(
+        self, X: ArrayLike, mask: ArrayLike, *, n_chains: int = 20, n_steps: int = 200, random_state: int | None = 0
+    ) -> Imputed:
+        """Means of missing values given the others, and their errors: see :func:`conditionals.impute`.
+
+        :param X: [n_samples, n_features], dense; what it holds where the mask is true does not matter.
+        :param mask: the same shape, true where a value is missing.
+        :param n_chains: where means are not exact. :param n_steps: rounds of each chain.
+        :raises ValueError: if shapes do not fit, or what is observed is not what the visible units can be.
+        """
+        check_is_fitted(self)
+        rng = np.random.default_rng(random_state)
+        return impute(self._model.rbm, X, mask, rng=rng, num_chains=n_chains, num_steps=n_steps)
 
     @property
     def rbm_(self) -> RBM:
@@ -264,7 +324,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.input_tags.positive_only = True
+        tags.input_tags.positive_only = self.visible not in ("spin", "gaussian")
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
@@ -286,18 +346,25 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             raise ValueError(f"n_iter must be at least 1, or None for max_updates alone, got {self.n_iter!r}.")
         if self.early_stopping and not 0 < self.validation_fraction < 1:
             raise ValueError(f"validation_fraction must be between 0 and 1, got {self.validation_fraction!r}.")
+        if self.visible not in UNITS:
+            raise ValueError(f"visible must be one of {', '.join(UNITS)}, got {self.visible!r}.")
+        if self.groups is not None and self.visible != "softmax":
+            raise ValueError(f"groups are of softmax units; give visible='softmax', got {self.visible!r}.")
 
     def _validated(self, X: Any, *, reset: bool) -> Any:
         """X as float64 or float32, dense or CSR, after checking that it is in [0, 1]."""
         X = validate_data(self, X, accept_sparse="csr", reset=reset, dtype=(np.float64, np.float32))
-        values = X.data if sparse.issparse(X) else X
-        if values.size and (values.min() < 0 or values.max() > 1):
-            negative = "Negative values in data: " if values.min() < 0 else ""
-            raise ValueError(
-                f"{negative}X must be 0 or 1, or probabilities between them, got values from {values.min():g} to "
-                f"{values.max():g}; binarise or scale it, for example by sklearn.preprocessing.Binarizer."
-            )
+        check_values(X, self.visible)
+        if not reset and hasattr(self, "_visible") and self._visible != Bernoulli():
+            self._visible.check(X.toarray() if sparse.issparse(X) else X, name="X")
         return X
+
+    def _units(self, X: Any) -> Visible:
+        """The visible units that all rows of X call for."""
+        config = UnitsConfig(visible=self.visible, learn_variances=self.learn_variances)
+        if config.visible in ("auto", "bernoulli") and self.groups is None:
+            return Bernoulli()
+        return choose_units(config, {"X": self._drawn(X)}, self.groups or (), part="X").visible
 
     def _held_out(self, X: Any) -> tuple[Any, Any]:
         """Rows to train with, and binary rows to validate with (None without early stopping)."""
@@ -313,13 +380,9 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         valid = self._drawn(X[np.sort(order[:count])])
         return X[np.sort(order[count:])], valid.astype(np.float64)
 
-    def _drawn(self, rows: Any) -> NDArray[np.uint8]:
-        """Dense binary rows; values between 0 and 1 are drawn."""
-        dense = rows.toarray() if sparse.issparse(rows) else rows
-        binary = dense.astype(np.uint8)
-        if not (binary == dense).all():
-            binary = (self.random_state_.uniform(size=dense.shape) < dense).astype(np.uint8)
-        return binary
+    def _drawn(self, rows: Any) -> NDArray[Any]:
+        """Dense rows as the units take them; probabilities of bits are drawn."""
+        return drawn(rows, self.visible, self.random_state_)
 
     def _new_seed(self) -> tf.Tensor:
         return tf.constant(self.random_state_.randint(2**31 - 1, size=2), tf.int32)
@@ -329,8 +392,10 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         sample = X if X.shape[0] <= _SCORE_ROWS else X[self.random_state_.permutation(X.shape[0])[:_SCORE_ROWS]]
         data = self._drawn(sample)
         kind: dict[str, Any] = {"seed": self._new_seed(), "data": data, "clip": 1 / (2 * len(data) + 2)}
-        rbm = initial_rbm(self.n_components, **kind)
+        rbm = initial_rbm(self.n_components, visible=self._visible, **kind)
         self._base_b = rbm.b.numpy()
+        if self.n_modes and self._visible != Bernoulli():
+            raise ValueError(f"n_modes is for bits, got visible={self.visible!r}; leave it out.")
         if self.n_modes:
             rbm = low_rank_rbm(self.n_components, self.n_modes, **kind)
         ladder, config = linear_ladder(self.n_temps), self._config()
@@ -339,18 +404,9 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self._seed = self._new_seed()
         self.n_updates_ = 0
 
-    def _minibatches(self, num_rows: int, size: int) -> Iterator[NDArray[np.int64]]:
-        """Rows of each minibatch, from one permutation after the other."""
-        rows = np.empty(0, np.int64)
-        while True:
-            while len(rows) < size:
-                rows = np.concatenate([rows, self.random_state_.permutation(num_rows)])
-            yield rows[:size]
-            rows = rows[size:]
-
     def _train(self, train: Any, valid: Any, total: int, size: int) -> None:
         """Updates up to `total`, with early stopping if there are rows to validate with."""
-        batches, best, num_worse = self._minibatches(train.shape[0], size), None, 0
+        batches, best, num_worse = minibatches(self.random_state_, train.shape[0], size), None, 0
         config = evaluation.EvidenceConfig(ais_betas=str(self.ais_temps))
         watch = None if valid is None else evaluation.Evaluations({"valid": valid}, config)
         seed = None if valid is None else self._new_seed()
@@ -382,8 +438,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def _advance(self, X: Any, batches: Iterator[NDArray[np.int64]], count: int, size: int) -> None:
         """`count` updates in one compiled call."""
-        data = np.zeros((_BLOCK * size, X.shape[1]), bool)
-        data[: count * size] = self._drawn(X[np.concatenate([next(batches) for _ in range(count)])])
+        data = packed(self._drawn(X[np.concatenate([next(batches) for _ in range(count)])]), _BLOCK * size)
         index = np.arange(_BLOCK * size, dtype=np.int32).reshape(_BLOCK, size)
         state, seen = _updates(self._config(), self.jit_compile)(
             self._state, tf.constant(data), tf.constant(index), tf.constant(count), self._seed
@@ -435,14 +490,6 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def _averaged(self, state: SMLState) -> SMLState:
         """The state with the parameters of the model: the average, if there is one."""
         return averaged(state, seed=self._seed, generator=self.generator, jit_compile=self.jit_compile)
-
-    def _log_likelihood(self, X: Any) -> Array:
-        parts = []
-        for start in range(0, X.shape[0], _SCORE_ROWS):
-            v = X[start : start + _SCORE_ROWS].astype(np.float64)
-            a = safe_sparse_dot(v, self.components_.T) + self.intercept_hidden_
-            parts.append(safe_sparse_dot(v, self.intercept_visible_) + np.logaddexp(0.0, a).sum(axis=1))
-        return np.concatenate(parts) - self.log_z_
 
 
 @functools.lru_cache(maxsize=32)

@@ -56,44 +56,50 @@ def as_tensor(rows: Rows) -> tf.Tensor:
     return tf.cast(rows, tf.bool if rows.dtype == np.uint8 else tf.float32)
 
 
-def choose_units(config: UnitsConfig, parts: Mapping[str, Rows], known_groups: Sequence[Sequence[int]] = ()) -> Units:
+def choose_units(
+    config: UnitsConfig, parts: Mapping[str, Rows], known_groups: Sequence[Sequence[int]] = (), *, part: str = "train"
+) -> Units:
     """The units of rows, fitted to those of "train" (and groups to those of "valid").
 
     :param parts: rows [N, n_v] of "train" and others: bits, or numbers for Gaussian units.
     :param known_groups: columns that are the levels of one category.
+    :param part: the one that units are fitted to.
     :raises ValueError: if rows are not what the units can be; naming the part, and the flag that helps.
     """
-    train = parts["train"]
+    train = parts[part]
     visible: Visible
     if config.visible == "gaussian":
         variance = np.maximum(np.var(np.asarray(train, np.float64), axis=0), 1e-6)
         visible = Gaussian((1.0 / variance).astype(np.float32), config.learn_variances)
         note = f"visible units: {train.shape[1]} Gaussian ones"
     elif config.visible == "spin":
-        parts = {name: 2.0 * rows.astype(np.float32) - 1.0 for name, rows in parts.items()}
+        if all((rows != -1).all() for rows in parts.values()):  # bits
+            parts = {name: 2.0 * rows.astype(np.float32) - 1.0 for name, rows in parts.items()}
         visible, note = Spin(), f"visible units: {train.shape[1]} of -1 and 1"
     elif config.visible == "bernoulli" or (config.visible == "auto" and not known_groups):
         visible, note = Bernoulli(), f"visible units: {train.shape[1]} bits"
     else:
-        visible, note = _softmax(config, parts, known_groups)
+        visible, note = _softmax(config, parts, known_groups, part)
     for name, rows in parts.items():
         visible.check(rows, name=f"the {name} part")
     return Units(visible, dict(parts), note)
 
 
-def _softmax(config: UnitsConfig, parts: Mapping[str, Rows], known: Sequence[Sequence[int]]) -> tuple[Visible, str]:
-    seen = np.concatenate([parts[name] for name in ("train", "valid") if name in parts])
+def _softmax(
+    config: UnitsConfig, parts: Mapping[str, Rows], known: Sequence[Sequence[int]], part: str
+) -> tuple[Visible, str]:
+    seen = np.concatenate([parts[name] for name in (part, "valid") if name in parts])
     if config.groups is not None:
         groups, origin = parse_groups(config.groups), "given"
     elif known:
         groups, origin = tuple(tuple(group) for group in known), "the categories of the table"
     else:
-        groups, origin = fitting(find_groups(parts["train"]), seen), "found: contiguous columns, at most one of them 1"
+        groups, origin = fitting(find_groups(parts[part]), seen), "found: contiguous columns, at most one of them 1"
     if not groups:
         raise ValueError(
             "no groups of columns were found for softmax units: none of the contiguous columns exclude one another; "
             "name them with --groups, or leave out --visible=softmax."
         )
-    rest = parts["train"].shape[1] - sum(map(len, groups))
+    rest = parts[part].shape[1] - sum(map(len, groups))
     note = f"visible units: {len(groups)} softmax groups ({origin}) {group_text(groups)}; {rest} bits"
     return softmax(seen, groups), note
