@@ -95,17 +95,19 @@ def trajectory(rbms: Sequence[RBM], *, base_b: ArrayLike | None = None) -> Traje
     return (start, *nodes)
 
 
-def distances(path: Trajectory, *, num_chains: int = 100, seed: tf.Tensor, generator: str = "threefry") -> Array:
+def distances(
+    path: Trajectory, *, num_chains: int = 100, num_steps: int = 3, seed: tf.Tensor, generator: str = "threefry"
+) -> Array:
     """How far each RBM is from the next, [K - 1]: the mean over both ends of the standard deviation of the change of
     log q~ over particles, nats.
 
-    Particles are led along the path with ten steps between RBMs.
+    :param num_steps: with which particles are led from one RBM to the next.
     """
     v = first_states(path[0], num_chains, seed, generator)
     found = []
     for k, (old, new) in enumerate(itertools.pairwise(path)):
         before = _spread_between(old, new, v)
-        v, _ = anneal(old, new, 10, v, seed=seed, start=10 * k, generator=generator)
+        v, _ = anneal(old, new, num_steps, v, seed=seed, start=num_steps * k, generator=generator)
         found.append(0.5 * (before + _spread_between(old, new, v)))
     return np.array(found)
 
