@@ -1,7 +1,7 @@
 """Bayesian compression: networks that learn which units they need and at which precision (Louizos et al. 2017)."""
 
 from . import networks, report
-from .base import BayesianLayer, StdCap, bayesian_layers, kl_divergence, predict_samples, seed_noise
+from .base import BayesianLayer, StdCap
 from .callbacks import KLWarmup, ShrinkDuringTraining, set_kl_weight
 from .carry import carry_optimizer
 from .classification import Examples, error_percent
@@ -9,21 +9,48 @@ from .container import load_bcz, save_bcz
 from .convert import compress
 from .cutting import Kept, compose
 from .fitting import fit
-from .layers import Conv2DGHS, Conv2DGNJ, Conv2DSVD, DenseGHS, DenseGNJ, DenseSVD
+from .layers import (
+    Conv1DGHS,
+    Conv1DGNJ,
+    Conv1DSVD,
+    Conv2DGHS,
+    Conv2DGNJ,
+    Conv2DSVD,
+    Conv2DTransposeGHS,
+    Conv2DTransposeGNJ,
+    Conv2DTransposeSVD,
+    Conv3DGHS,
+    Conv3DGNJ,
+    Conv3DSVD,
+    DenseGHS,
+    DenseGNJ,
+    DenseSVD,
+)
 from .networks import Size, size_of
 from .pack import PackConfig, Packed, PackedNetwork, pack_files
+from .place_inputs import PlaceInputs
+from .posterior import bayesian_layers, kl_divergence, predict_samples, seed_noise
 from .recipe import Recipe
 from .schedule import RecipeConfig
 from .select_inputs import SelectInputs
-from .shrink import Shrunk, shrink, shrink_bayesian, shrink_details, slice_bayesian
+from .shrink import Shrunk, left_whole, shrink, shrink_bayesian, shrink_details, slice_bayesian
 from .single_file import PackedFile, load, pack
 from .thresholds import apply_masks, automatic_threshold, checked_thresholds, masks, switched_off, thresholds_of
 
 __all__ = [
     "BayesianLayer",
+    "Conv1DGHS",
+    "Conv1DGNJ",
+    "Conv1DSVD",
     "Conv2DGHS",
     "Conv2DGNJ",
     "Conv2DSVD",
+    "Conv2DTransposeGHS",
+    "Conv2DTransposeGNJ",
+    "Conv2DTransposeSVD",
+    "Conv3DGHS",
+    "Conv3DGNJ",
+    "Conv3DSVD",
     "DenseGHS",
     "DenseGNJ",
     "DenseSVD",
@@ -34,6 +61,7 @@ __all__ = [
     "Packed",
     "PackedFile",
     "PackedNetwork",
+    "PlaceInputs",
     "Recipe",
     "RecipeConfig",
     "SelectInputs",
@@ -51,6 +79,7 @@ __all__ = [
     "error_percent",
     "fit",
     "kl_divergence",
+    "left_whole",
     "load",
     "load_bcz",
     "masks",

@@ -2,17 +2,14 @@
 
 import math
 import random
-import zlib
-from collections.abc import Iterator
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from . import kl
 
-__all__ = ["PACKAGE", "BayesianLayer", "StdCap", "bayesian_layers", "kl_divergence", "predict_samples", "seed_noise"]
+__all__ = ["PACKAGE", "BayesianLayer", "StdCap"]
 
 PACKAGE = "gpflow_deep_compression"  # under which Keras registers the layers in saved models
 
@@ -120,7 +117,7 @@ class BayesianLayer(keras.layers.Layer):
         )
         self._build_scales(shape)
         if self.use_bias:
-            self.bias = self.add_parameter("bias", shape[-1:], self.bias_initializer)
+            self.bias = self.add_parameter("bias", self._bias_shape(shape), self.bias_initializer)
         self.mask = self.add_parameter("mask", self._groups_shape(shape), 1.0, trainable=False)
         self.kl_weight = self.add_parameter("kl_weight", (), 1.0, trainable=False)
         # No aggregation: every replica advances its own copy alike. To wait for the others here would interleave their
@@ -140,7 +137,7 @@ class BayesianLayer(keras.layers.Layer):
         return self.add_weight(name=name, shape=shape, initializer=initializer, **kwargs)
 
     def variable_role(self, name: str) -> str:
-        """How the variable `name` is cut when units are removed: "kernel", "in", "out" or "scalar" (not at all)."""
+        """How the variable `name` is cut when units are removed: see `compression.cutting.cut`."""
         if name in ("kernel_mean", "kernel_log_var_scaled"):
             return "kernel"
         if name in ("kl_weight", "noise_state") or name.startswith("s_"):
@@ -233,6 +230,9 @@ class BayesianLayer(keras.layers.Layer):
     def _groups_shape(self, kernel_shape: tuple[int, ...]) -> tuple[int, ...]:
         raise NotImplementedError
 
+    def _bias_shape(self, kernel_shape: tuple[int, ...]) -> tuple[int, ...]:
+        return kernel_shape[-1:]
+
     def _build_scales(self, kernel_shape: tuple[int, ...]) -> None:
         raise NotImplementedError
 
@@ -266,78 +266,3 @@ class BayesianLayer(keras.layers.Layer):
         whole = tf.concat([[rows * context.num_replicas_in_sync], others], axis=0)
         start = rows * tf.cast(context.replica_id_in_sync_group, tf.int32)
         return tf.random.stateless_normal(whole, seed, dtype=self.compute_dtype)[start : start + rows]
-
-
-def bayesian_layers(model: keras.Model) -> list[BayesianLayer]:
-    """The Bayesian layers of `model`, also inside nested models, in order."""
-    return list(_walk(model))
-
-
-def kl_divergence(model: keras.Model) -> tf.Tensor:
-    """KL(q || p) of all Bayesian layers of `model`, in nats, without `kl_weight` and not divided by `num_train`.
-
-    :raises ValueError: if there is no Bayesian layer.
-    """
-    return tf.add_n([layer.kl_divergence() for layer in _some_layers(model)])
-
-
-def seed_noise(model: keras.Model, seed: int, step: int = 0) -> None:
-    """Make the noise of `model` a pure function of (seed, step): each layer gets a stream of its own.
-
-    A training loop that calls this before each step repeats its noise after a restart. (Checkpoints hold the state of
-    the noise as well, so a loop that restores one does not need it.)
-
-    :param seed: any integer.
-    :param step: number of the step, 0 or more.
-    """
-    for index, layer in enumerate(_some_layers(model)):
-        layer.noise_state.assign([zlib.crc32(f"{int(seed)}/{index}".encode()), 2 * int(step)])
-
-
-def predict_samples(model: keras.Model, x: Any, n: int, seed: int, *, batch_size: int = 1024) -> np.ndarray:
-    """Outputs of `n` passes with weights drawn from the posterior, one draw for each example and pass.
-
-    Average softmax outputs over the first axis for the posterior predictive probabilities. Masks apply; nothing else of
-    the model changes (no dropout, and the noise of training goes on where it was).
-
-    :param x: inputs, shape [B, ...].
-    :param n: number of passes.
-    :param seed: of the draws.
-    :return: shape [n, B, ...].
-    :raises ValueError: if n < 1 or the model has no Bayesian layer.
-    """
-    if n < 1:
-        raise ValueError(f"predict_samples needs n >= 1 passes, got {n}.")
-    layers = _some_layers(model)
-    states = [layer.noise_state.numpy() for layer in layers]
-    x = np.asarray(x)
-    try:
-        seed_noise(model, seed)
-        for layer in layers:
-            layer.is_sampling = True
-        passes = [
-            np.concatenate([np.asarray(model(x[i : i + batch_size])) for i in range(0, len(x), batch_size)])
-            for _ in range(n)
-        ]
-    finally:
-        for layer, state in zip(layers, states, strict=True):
-            layer.is_sampling = False
-            layer.noise_state.assign(state)
-    return np.stack(passes)
-
-
-def _some_layers(model: keras.Model) -> list[BayesianLayer]:
-    layers = bayesian_layers(model)
-    if not layers:
-        raise ValueError(
-            f"the model {model.name} has no Bayesian layer; build it from DenseGNJ, Conv2DGNJ and their like, "
-            f"or convert it with compress()."
-        )
-    return layers
-
-
-def _walk(layer: keras.layers.Layer) -> Iterator[BayesianLayer]:
-    if isinstance(layer, BayesianLayer):
-        yield layer
-    for child in getattr(layer, "layers", ()):
-        yield from _walk(child)

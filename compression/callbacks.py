@@ -8,10 +8,10 @@ from typing import Any
 
 import keras
 
-from .base import bayesian_layers
 from .carry import carry_optimizer
-from .chain import chain
 from .cutting import Kept, compose
+from .graph import graph_of
+from .posterior import bayesian_layers
 from .shrink import shrink_bayesian
 from .thresholds import Thresholds
 
@@ -148,12 +148,12 @@ class ShrinkDuringTraining(keras.callbacks.Callback):
 def _check(model: keras.Model) -> None:
     if not model.compiled:
         raise ValueError(f"the model {model.name} must be compiled to be trained: model.compile(optimizer, loss).")
-    chain(model)
+    graph_of(model)
     for name in ("train_step", "compile", "compute_loss"):
         if getattr(type(model), name) is not getattr(keras.Model, name):
             raise ValueError(
-                f"the model's class {type(model).__name__} has a {name} of its own, which the smaller network, a "
-                "Sequential, would not have; shrink after training, with shrink_bayesian."
+                f"the model's class {type(model).__name__} has a {name} of its own, which the smaller network "
+                "would not have; shrink after training, with shrink_bayesian."
             )
     _compiled_with(model)
 

@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import keras
 import numpy as np
 
-from .chain import chain
-from .cutting import IndexMaps, checked_kept, cut, role_of
+from .cutting import IndexMaps, Kept, cut, role_of
+from .graph import graph_of
 
 __all__ = ["carry_optimizer"]
 
@@ -17,33 +18,50 @@ def carry_optimizer(
 ) -> keras.optimizers.Optimizer:
     """An optimizer for `smaller` with the state that `optimizer` has for the same weights of `model`.
 
-    Moments (or whatever it keeps for each variable) are sliced; the step count and learning rate are copied.
+    Moments (or whatever it keeps for each variable) are sliced; the step count and learning rate are copied. Variables
+    of the two models are matched by layer and by their order in it.
 
     :param optimizer: built for `model`.
     :param smaller: from `shrink_bayesian` or `slice_bayesian` on `model`, with these `kept`.
     :raises ValueError: if the optimizer is not built for `model`.
     """
-    owners = {id(v): (link.layer, v.name) for link in chain(model) for v in link.layer.trainable_weights}
-    trained = [owners[id(variable)] for variable in model.trainable_variables]
+    wanted, there = _places(smaller), _places(model)
+    numbers = {place: number for number, (place, _) in enumerate(there)}
     new = type(optimizer).from_config(optimizer.get_config())
     new.build(smaller.trainable_variables)
-    slots = _slots(optimizer, [variable.shape for variable in model.trainable_variables])
-    if not optimizer.built or not len(optimizer.variables) == len(slots) == len(new.variables):
+    old_slots = _slots(optimizer, [variable.shape for variable in model.trainable_variables])
+    new_slots = _slots(new, [variable.shape for variable in smaller.trainable_variables])
+    if not optimizer.built or len(optimizer.variables) != len(old_slots) or len(new.variables) != len(new_slots):
         raise ValueError("carry_optimizer needs an optimizer that is built for the model: optimizer.build(variables).")
-    for old_variable, variable, slot in zip(optimizer.variables, new.variables, slots, strict=True):
-        value = np.asarray(old_variable)
-        if slot is not None:
-            layer, name = trained[slot]
-            value = cut(value, role_of(layer, name), checked_kept(layer, kept[layer.name]))
+    states = dict(zip(old_slots, optimizer.variables, strict=True))
+    for (number, which), variable in zip(new_slots, new.variables, strict=True):
+        if number is None:
+            value = np.asarray(states[None, which])
+        else:
+            place, _ = wanted[number]
+            layer, name = there[numbers[place]][1]
+            value = np.asarray(states[numbers[place], which])
+            if place[0] in kept:
+                value = cut(value, role_of(layer, name), Kept(*map(np.asarray, kept[place[0]])))
         if value.shape != tuple(variable.shape):
-            raise ValueError(f"the optimizer's {old_variable.name} has shape {value.shape}, needed {variable.shape}.")
+            raise ValueError(f"the optimizer's {variable.name} has shape {value.shape}, needed {variable.shape}.")
         variable.assign(value)
     return new
 
 
-def _slots(optimizer: keras.optimizers.Optimizer, shapes: Sequence[tuple[int, ...]]) -> list[int | None]:
+def _places(model: keras.Model) -> list[tuple[tuple[str, int], tuple[Any, str]]]:
+    """For each variable that is trained, the name of its layer and its number in it; and the layer, and its name."""
+    owners = {
+        id(variable): ((node.name, number), (node.layer, variable.name))
+        for node in graph_of(model).nodes
+        for number, variable in enumerate(getattr(node.layer, "trainable_weights", ()))
+    }
+    return [owners[id(variable)] for variable in model.trainable_variables]
+
+
+def _slots(optimizer: keras.optimizers.Optimizer, shapes: Sequence[tuple[int, ...]]) -> list[tuple[int | None, int]]:
     """For each variable of an optimizer that is built for variables of these shapes, the number of the one that it is
-    kept for; None if it is for all of them, such as the step count.
+    kept for, None if it is for all of them, such as the step count; and which of those for the same one it is.
 
     Optimizers do not tell, and names can be prefixes of one another. So one of the same kind is built for numbered
     stand-ins, in which "7_" at the beginning of a name has one meaning only.
@@ -51,5 +69,9 @@ def _slots(optimizer: keras.optimizers.Optimizer, shapes: Sequence[tuple[int, ..
     stand_ins = [keras.Variable(np.zeros([1] * len(shape)), name=str(number)) for number, shape in enumerate(shapes)]
     same_kind = type(optimizer).from_config(optimizer.get_config())
     same_kind.build(stand_ins)
-    found = [re.match(r"(\d+)_", variable.name) for variable in same_kind.variables]
-    return [None if match is None else int(match[1]) for match in found]
+    found: list[tuple[int | None, int]] = []
+    for variable in same_kind.variables:
+        match = re.match(r"(\d+)_", variable.name)
+        number = None if match is None else int(match[1])
+        found.append((number, sum(other == number for other, _ in found)))
+    return found

@@ -7,19 +7,22 @@ from typing import Any
 import keras
 import numpy as np
 
+from . import layers
 from .base import BayesianLayer
-from .chain import Link, chain, is_convolution, is_weighted
-from .layers import Conv2DGHS, Conv2DGNJ, Conv2DSVD, DenseGHS, DenseGNJ, DenseSVD
-from .supported import DROPOUT
+from .graph import Graph, Node, Ref, Tensor, bypassed, graph_of, model_of
+from .kinds import is_convolution, kind_of, weighted_layers, whole_layers
+from .rebuild import copied
+from .supported import IDLE
 
 __all__ = ["compress"]
 
 LOG = logging.getLogger(__name__)
 
-_LAYERS: dict[str, tuple[type, type]] = {
-    "gnj": (DenseGNJ, Conv2DGNJ),
-    "ghs": (DenseGHS, Conv2DGHS),
-    "svd": (DenseSVD, Conv2DSVD),
+_PRIORS = ("ghs", "gnj", "svd")
+_BAYESIAN = ("Dense", "Conv1D", "Conv2D", "Conv3D", "Conv2DTranspose")
+_SEPARABLE: dict[type, tuple[type, type]] = {
+    keras.layers.SeparableConv1D: (keras.layers.DepthwiseConv1D, keras.layers.Conv1D),
+    keras.layers.SeparableConv2D: (keras.layers.DepthwiseConv2D, keras.layers.Conv2D),
 }
 
 
@@ -39,16 +42,17 @@ def compress(
         bayesian.fit(x, y, epochs=50, callbacks=[KLWarmup(10)])
         small = shrink(bayesian)
 
-    Dense and Conv2D layers become Bayesian ones of the same name, whose posterior means are the weights. Batch
-    normalisation is folded into the layer before it (its moving statistics); dropout and noise of all kinds are
-    removed; regularisers, constraints and mixed precision are left out, with a warning. Activations, pooling and
-    Flatten are copied. `model` is not changed.
+    Dense layers and convolutions become Bayesian ones of the same name, whose posterior means are the weights;
+    separable convolutions become two layers. Batch normalisation directly after one without activation is folded into
+    it (its moving statistics); dropout and noise of all kinds are removed; regularisers, constraints and mixed
+    precision of the layers that become Bayesian are left out, with a warning. All other layers are copied, and of those
+    with weights of which no unit can be removed a warning has the names. `model` is not changed.
 
     The loss is taken for the mean negative log-likelihood in nats of an example. That holds for cross-entropies. A mean
     squared error would be one for targets whose noise has variance 1/2: give it with the weight of the KL,
     `KLWarmup(epochs, weight=2 * variance)`, or call `compression.fit`, which learns it.
 
-    :param model: built Sequential or single-path functional model.
+    :param model: built Sequential or functional model.
     :param num_train: number of training examples.
     :param prior: "gnj" (group normal-Jeffreys), "ghs" (group horseshoe) or "svd" (each weight, unstructured).
     :param std_cap: largest standard deviation of the weights, for all layers or by name; see `BayesianLayer`.
@@ -56,93 +60,139 @@ def compress(
     :param settings: further arguments of the layers, such as `kl`, `scale_speed`, `initial_log_std` or `tau0`.
         `scale_speed` multiplies the steps of Adam and its relatives; steps of plain gradients it multiplies twice, so
         with SGD take its root.
-    :return: an uncompiled Sequential.
-    :raises ValueError: if the model is not one chain of supported layers (naming the layer), `prior` is unknown, or an
+    :return: an uncompiled model, a Sequential if `model` is a chain of layers.
+    :raises ValueError: if the model is not built or none of its layers can become Bayesian, `prior` is unknown, or an
         argument is out of range.
     """
-    if prior not in _LAYERS:
-        raise ValueError(f"prior must be one of {sorted(_LAYERS)}, got {prior!r}.")
-    links = chain(model, also=(keras.layers.BatchNormalization,))
-    weighted = [link.layer for link in links if is_weighted(link.layer)]
-    if bayesian := [layer.name for layer in weighted if isinstance(layer, BayesianLayer)]:
+    if prior not in _PRIORS:
+        raise ValueError(f"prior must be one of {sorted(_PRIORS)}, got {prior!r}.")
+    graph = _separated(bypassed(graph_of(model), lambda node: type(node.layer) in IDLE))
+    names = [node.name for node in weighted_layers(graph)]
+    if bayesian := [node.name for node in weighted_layers(graph) if isinstance(node.layer, BayesianLayer)]:
         raise ValueError(f"the layers {bayesian} are Bayesian already; compress() takes a plain model.")
-    caps = std_cap if isinstance(std_cap, Mapping) else {layer.name: std_cap for layer in weighted}
-    if unknown := sorted(set(caps) - {layer.name for layer in weighted}):
-        raise ValueError(f"std_cap names {unknown}; the layers with weights are {[layer.name for layer in weighted]}.")
-    _warn_of_what_is_lost(weighted)
-    folded = _folded_weights(links)
-    layers = [keras.Input(links[0].input_shape[1:], dtype=model.inputs[0].dtype)]
-    for index, (layer, _) in enumerate(links):
-        if isinstance(layer, (keras.layers.BatchNormalization, *DROPOUT)):
-            continue
-        if not is_weighted(layer):
-            layers.append(type(layer).from_config(layer.get_config()))
-            continue
+    chosen = [node for node in weighted_layers(graph) if type(node.layer).__name__ in _BAYESIAN]
+    if not chosen:
+        raise ValueError(f"the model {model.name} has no Dense layer and no convolution; there is nothing to compress.")
+    caps = std_cap if isinstance(std_cap, Mapping) else dict.fromkeys(names, std_cap)
+    if unknown := sorted(set(caps) - set(names)):
+        raise ValueError(f"std_cap names {unknown}; the layers with weights are {names}.")
+    _warn_of_what_is_lost(graph, chosen)
+    graph, weights = _folded(graph)
+    made: dict[str, keras.Layer] = {}
+    for index, node in enumerate(chosen):
         common = {
             "num_train": num_train,
-            "activation": layer.activation,
-            "std_cap": caps.get(layer.name),
-            "seed": seed * len(links) + index,
-            "name": layer.name,
-            "dtype": layer.variable_dtype,
+            "std_cap": caps.get(node.name),
+            "seed": seed * len(chosen) + index,
             **settings,
         }
-        dense, convolution = _LAYERS[prior]
-        if is_convolution(layer):
-            new = convolution(layer.filters, layer.kernel_size, strides=layer.strides, padding=layer.padding, **common)
-        else:
-            new = dense(layer.units, **common)
-        layers.append(new)
-    result = keras.Sequential(layers, name=model.name)
-    for name, (kernel, bias) in folded.items():
-        result.get_layer(name).kernel_mean.assign(kernel)
-        result.get_layer(name).bias.assign(bias)
+        made[node.name] = _bayesian(node, prior, common)
+    copies = {node.name: node.layer for node in graph.nodes if node.name not in made}
+    made |= {name: copied(layer, name) if isinstance(layer, keras.Layer) else layer for name, layer in copies.items()}
+    result = model_of(graph._replace(nodes=[node._replace(layer=made[node.name]) for node in graph.nodes]))
+    for node in chosen:
+        kernel, bias = weights[node.name]
+        made[node.name].kernel_mean.assign(kernel)
+        made[node.name].bias.assign(bias)
+    for name, layer in copies.items():
+        if isinstance(layer, keras.Layer) and len(layer.weights) == len(made[name].weights):
+            made[name].set_weights(layer.get_weights())
     return result
 
 
-def _warn_of_what_is_lost(weighted: list[keras.layers.Layer]) -> None:
+def _bayesian(node: Node, prior: str, common: dict[str, Any]) -> keras.Layer:
+    layer = node.layer
+    kind = getattr(layers, f"{type(layer).__name__}{prior.upper()}")
+    common = {"activation": layer.activation, "name": node.name, "dtype": layer.variable_dtype, **common}
+    if not is_convolution(layer):
+        return kind(layer.units, **common)
+    names = ("strides", "padding", "dilation_rate", "output_padding")
+    shape = {name: getattr(layer, name) for name in names if hasattr(layer, name)}
+    return kind(layer.filters, layer.kernel_size, **shape, **common)
+
+
+def _warn_of_what_is_lost(graph: Graph, chosen: list[Node]) -> None:
     for kind in ("regularizer", "constraint"):
         names = [f"{part}_{kind}" for part in ("kernel", "bias", "activity")]
-        if lost := [layer.name for layer in weighted if any(getattr(layer, name, None) for name in names)]:
+        if lost := [node.name for node in chosen if any(getattr(node.layer, name, None) for name in names)]:
             LOG.warning("the %ss of the layers %s are left out: the prior takes their place.", kind, ", ".join(lost))
-    if low := [layer for layer in weighted if layer.compute_dtype != layer.variable_dtype]:
-        shown = ", ".join(layer.name for layer in low)
-        LOG.warning("the layers %s compute in %s; Bayesian ones do in float32.", shown, low[0].compute_dtype)
+    if low := [node for node in chosen if node.layer.compute_dtype != node.layer.variable_dtype]:
+        shown = ", ".join(node.name for node in low)
+        LOG.warning("the layers %s compute in %s; Bayesian ones do in float32.", shown, low[0].layer.compute_dtype)
+    if whole := [f"{node.name} ({type(node.layer).__name__})" for node in whole_layers(graph)]:
+        LOG.warning("the layers %s stay whole: none of their units can be removed.", ", ".join(whole))
 
 
-def _folded_weights(links: list[Link]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Kernel and bias of each layer with weights, with the batch normalisation after it folded in."""
-    weights: dict[str, tuple[np.ndarray, np.ndarray]] = {}
-    previous: keras.layers.Layer | None = None
-    for layer, input_shape in links:
-        if is_weighted(layer):
-            kernel = np.asarray(layer.kernel, np.float64)
-            bias = np.asarray(layer.bias, np.float64) if layer.use_bias else np.zeros(kernel.shape[-1])
-            weights[layer.name] = kernel, bias
-            previous = layer
-        elif isinstance(layer, keras.layers.BatchNormalization):
-            is_last_axis = layer.axis in (-1, len(input_shape) - 1)
-            if previous is None or previous.activation is not keras.activations.linear or not is_last_axis:
-                raise ValueError(
-                    f"the layer {layer.name} (BatchNormalization) cannot be folded away: it has to follow a "
-                    f"Dense or Conv2D layer without an activation directly, and to normalise the last axis."
-                )
-            weights[previous.name] = _fold(layer, *weights[previous.name])
-        elif not isinstance(layer, DROPOUT):
-            previous = None
+def _separated(graph: Graph) -> Graph:
+    """The graph with two layers in place of each separable convolution that is called once."""
+    nodes, tensors, calls = list[Node](), list(graph.tensors), graph.calls()
+    for node in graph.nodes:
+        if type(node.layer) not in _SEPARABLE or calls[node.name] > 1 or node.layer.data_format != "channels_last":
+            nodes.append(node)
+            continue
+        (source,) = node.sources
+        first, second = _separate(node, graph.tensors[source].shape)
+        number = len(tensors)
+        tensors.append(Tensor(tuple(first.compute_output_shape(graph.tensors[source].shape)), "float32"))
+        nodes += [
+            Node(first, first.name, (Ref(source),), {}, (number,)),
+            Node(second, node.name, (Ref(number),), {}, node.outputs),
+        ]
+    return graph._replace(nodes=nodes, tensors=tensors)
+
+
+def _separate(node: Node, input_shape: tuple[int | None, ...]) -> tuple[keras.Layer, keras.Layer]:
+    layer = node.layer
+    depthwise, convolution = _SEPARABLE[type(layer)]
+    names = ("kernel_size", "strides", "padding", "depth_multiplier", "dilation_rate")
+    shape = {name: getattr(layer, name) for name in names}
+    first = depthwise(use_bias=False, name=f"{node.name}_depthwise", **shape)
+    second = convolution(layer.filters, 1, activation=layer.activation, use_bias=layer.use_bias, name=node.name)
+    first.build(input_shape)
+    second.build(first.compute_output_shape(input_shape))
+    kernel, *rest = layer.get_weights()
+    first.set_weights([kernel])
+    second.set_weights(rest)
+    return first, second
+
+
+_Weights = dict[str, list[np.ndarray]]
+
+
+def _folded(graph: Graph) -> tuple[Graph, _Weights]:
+    """The graph with batch normalisation in the weights before it, and these, of all layers that become Bayesian."""
+    weights: _Weights = {}
+    folded: dict[int, Node] = {}  # by what it gives, the layer that has it in its weights
+    consumers = graph.consumers()
+    for node in graph.nodes:
+        layer = node.layer
+        if type(layer).__name__ in _BAYESIAN and kind_of(graph, node) == "weighted":
+            bias = np.asarray(layer.bias, np.float64) if layer.use_bias else np.zeros(_units(layer))
+            weights[node.name] = [np.asarray(layer.kernel, np.float64), bias]
+            if layer.activation is keras.activations.linear:
+                folded[node.outputs[0]] = node
+        elif isinstance(layer, keras.layers.BatchNormalization) and kind_of(graph, node) == "scaled":
+            before = folded.get(node.sources[0])
+            if before is not None and consumers[node.sources[0]] == 1:
+                weights[before.name] = _fold(layer, before.layer, *weights[before.name])
+                folded[node.outputs[0]] = before
     for name, arrays in weights.items():
         if not all(np.all(np.isfinite(array)) for array in arrays):
             raise ValueError(f"the weights of the layer {name} are not finite; train the model again.")
-    return weights
+    return bypassed(graph, lambda node: node.name not in weights and node.outputs[0] in folded), weights
+
+
+def _units(layer: keras.Layer) -> int:
+    return layer.filters if is_convolution(layer) else layer.units
 
 
 def _fold(
-    layer: keras.layers.BatchNormalization, kernel: np.ndarray, bias: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    factor = 1.0 / np.sqrt(np.asarray(layer.moving_variance, np.float64) + layer.epsilon)
-    if layer.scale:
-        factor *= np.asarray(layer.gamma, np.float64)
-    bias = (bias - np.asarray(layer.moving_mean, np.float64)) * factor
-    if layer.center:
-        bias += np.asarray(layer.beta, np.float64)
-    return kernel * factor, bias
+    normalisation: keras.layers.BatchNormalization, layer: keras.Layer, kernel: np.ndarray, bias: np.ndarray
+) -> list[np.ndarray]:
+    factor = 1.0 / np.sqrt(np.asarray(normalisation.moving_variance, np.float64) + normalisation.epsilon)
+    if normalisation.scale:
+        factor *= np.asarray(normalisation.gamma, np.float64)
+    bias = (bias - np.asarray(normalisation.moving_mean, np.float64)) * factor
+    if normalisation.center:
+        bias += np.asarray(normalisation.beta, np.float64)
+    return [kernel * (factor[:, None] if isinstance(layer, keras.layers.Conv2DTranspose) else factor), bias]

@@ -13,8 +13,9 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike
 
-from compression.container import chain
 from compression.files import atomic_path, is_new_folder
+from compression.graph import graph_of
+from compression.supported import IDLE_IN_FILES
 
 __all__ = ["TFLITE_KINDS", "export_all", "export_npz", "export_saved_model", "export_tflite", "tflite_outputs"]
 
@@ -112,18 +113,19 @@ def tflite_outputs(path: str | os.PathLike[str], X: ArrayLike) -> np.ndarray:
 def export_npz(path: str | os.PathLike[str], model: keras.Model) -> int:
     """Write weights as NumPy arrays: `0_selectinputs/indices`, `1_dense/kernel`, `1_dense/bias` and so on.
 
-    Numbers count the layers of the chain, and names are kinds of layers.
+    Numbers count the layers in the order of their calls, and names are kinds of layers.
 
     :return: size of the file in bytes.
-    :raises ValueError: if the network is no chain of known layers, see `compression.container.chain`.
+    :raises ValueError: if the network is not built.
     """
     arrays: dict[str, Any] = {}
-    for number, layer in enumerate(chain(model)):
+    layers = {node.name: node.layer for node in graph_of(model).nodes if type(node.layer) not in IDLE_IN_FILES}
+    for number, layer in enumerate(layers.values()):
         name = f"{number}_{type(layer).__name__.lower()}"
-        for part in ("kernel", "bias", "indices"):
-            value = getattr(layer, part, None)
-            if value is not None:
-                arrays[f"{name}/{part}"] = np.asarray(value)
+        parts = {variable.name: variable for variable in getattr(layer, "weights", ())}
+        if hasattr(layer, "indices"):
+            parts["indices"] = layer.indices
+        arrays |= {f"{name}/{part}": np.asarray(value) for part, value in parts.items()}
     with atomic_path(path) as temporary, open(temporary, "wb") as file:
         np.savez_compressed(file, **arrays)
     return os.path.getsize(path)

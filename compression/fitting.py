@@ -19,8 +19,8 @@ import numpy as np
 import tensorflow as tf
 
 from .callbacks import KLWarmup, ShrinkDuringTraining
-from .chain import chain
 from .convert import compress
+from .graph import graph_of
 from .shrink import NothingLeftError, shrink
 from .thresholds import Thresholds, checked_thresholds
 
@@ -105,7 +105,7 @@ def fit(
 ) -> keras.Model:
     """A smaller plain model that does what a trained one does; `model` is not changed.
 
-    :param model: a trained chain of layers, see `compress`.
+    :param model: a trained Sequential or functional model, see `compress`.
     :param x: inputs [N, ...]; or a finite `tf.data.Dataset` of batches of inputs and targets, without `y`.
     :param y: targets [N, ...].
     :param loss: any Keras loss, or function of targets and outputs. Mean squared errors are taken for a Gaussian
@@ -128,7 +128,7 @@ def fit(
     :return: the plain model, compiled with loss and metrics. Write it with `pack`.
     :raises ValueError: if the model cannot be compressed, there are no validation data, or nothing is left.
     """
-    chain(model, also=(keras.layers.BatchNormalization,))
+    graph_of(model)
     data = _examples(x, y, validation_data, validation_split, batch_size)
     steps = max(1, math.ceil(data.num_train / batch_size))
     epochs = min(max(20, math.ceil(STEPS / steps)), 500) if epochs is None else epochs
@@ -146,8 +146,9 @@ def fit(
     noise = _errors(model, data.valid, likelihood) if likelihood.noise else 1.0
 
     def checked(network: keras.Model) -> Thresholds:
-        tolerance = _TOLERANCE * _standard_error(loss_of(network))
-        return checked_thresholds(network, lambda n: float(np.mean(loss_of(n))), tolerance=tolerance)
+        now = loss_of(network)
+        tolerance, error = _TOLERANCE * _standard_error(now), float(np.mean(now))
+        return checked_thresholds(network, lambda n: float(np.mean(loss_of(n))), tolerance=tolerance, error=error)
 
     def made_small(weight: float) -> keras.Model:
         bayesian = compress(model, num_train=data.num_train, prior=prior, seed=seed, **options)

@@ -8,7 +8,7 @@ import numpy as np
 
 from .kernel_coding import Reader, leb
 from .select_inputs import SelectInputs
-from .supported import ACTIVATIONS, STORED, activation_name
+from .supported import ACTIVATIONS, CHAIN_LAYERS, activation_name
 
 __all__ = ["RADIX", "layer_bytes", "read_layer"]
 
@@ -31,7 +31,7 @@ def layer_bytes(layer: keras.Layer) -> bytes:
 
     :raises ValueError: if it selects inputs in another order than theirs.
     """
-    kind, radix = bytes([STORED.index(type(layer))]), max(RADIX.values())
+    kind, radix = bytes([CHAIN_LAYERS.index(type(layer))]), max(RADIX.values())
     code = ACTIVATIONS.index(activation_name(layer) or "linear")
     if isinstance(layer, keras.layers.Dense):
         return kind + _pair_and_flags([layer.units], (code, radix), (layer.use_bias, 2))
@@ -62,7 +62,7 @@ def read_layer(reader: Reader, num_inputs: int, radix: int) -> keras.Layer:
     :raises ValueError, IndexError: if there is no such layer.
     """
     code = reader.take(1)[0]
-    kind = keras.layers.ReLU if code == _RELU_WITH_NUMBERS else STORED[code]
+    kind = keras.layers.ReLU if code == _RELU_WITH_NUMBERS else CHAIN_LAYERS[code]
     if kind is keras.layers.Dense:
         units = reader.integer()
         code, use_bias = reader.digits(radix, 2)
@@ -87,7 +87,7 @@ def read_layer(reader: Reader, num_inputs: int, radix: int) -> keras.Layer:
     if kind is SelectInputs:
         mask = np.frombuffer(reader.take(-(-num_inputs // 8)), np.uint8)
         return kind(np.flatnonzero(np.unpackbits(mask)[:num_inputs]).tolist())
-    names = () if code == STORED.index(keras.layers.ReLU) else _NUMBERS.get(kind, ())
+    names = () if code == CHAIN_LAYERS.index(keras.layers.ReLU) else _NUMBERS.get(kind, ())
     values = {name: float(reader.array("f8", 1)[0]) for name in names}
     return kind(**{name: None if value == np.inf else value for name, value in values.items()})
 

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import keras
 
 from .base import BayesianLayer
-from .chain import chain, is_weighted
+from .graph import graph_of
 from .seeds import named_seed
 
 __all__ = [
@@ -157,7 +157,7 @@ def load(path: str | os.PathLike[str]) -> keras.Model:
 
 
 class Size(NamedTuple):
-    """How large a network is: the weights of Dense and Conv2D layers without biases, and all numbers."""
+    """How large a network is: its kernels, all weights with two or more axes; and all numbers."""
 
     weights: int
     parameters: int
@@ -166,16 +166,16 @@ class Size(NamedTuple):
 def size_of(model: keras.Model) -> Size:
     """The size of a plain network; of a Bayesian one that of the plain network with its means.
 
-    :raises ValueError: if the model is no chain of layers that `compression.compress` takes.
+    :raises ValueError: if the model is not built.
     """
     weights = parameters = 0
-    for layer, _ in chain(model, also=(keras.layers.BatchNormalization,)):
+    for layer in {id(node.layer): node.layer for node in graph_of(model).nodes}.values():
+        variables = getattr(layer, "weights", ())
         if isinstance(layer, BayesianLayer):
-            weights += math.prod(layer.kernel_mean.shape)
-            parameters += math.prod(layer.kernel_mean.shape) + (layer.bias.shape[0] if layer.use_bias else 0)
-        else:
-            weights += math.prod(layer.kernel.shape) if is_weighted(layer) else 0
-            parameters += layer.count_params()
+            variables = [layer.kernel_mean, *([layer.bias] if layer.use_bias else [])]
+        sizes = [math.prod(variable.shape) for variable in variables]
+        weights += sum(size for size, variable in zip(sizes, variables, strict=True) if len(variable.shape) > 1)
+        parameters += sum(sizes)
     return Size(weights, parameters)
 
 

@@ -18,13 +18,15 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from .base import bayesian_layers
 from .bits import FixedPoint, fixed_point, layer_bits, search_bits
 from .classification import Examples, Parts, error_percent, has_probabilities, nll, parts_of
 from .codebook import Codebook, codebook, fine_tune
-from .container import Kernel, chain, kernels_of, load_bcz, save_bcz, with_kernels
+from .container import Kernel, check_storable, kernels_of, load_bcz, save_bcz, with_kernels
+from .graph import kernel_variables
 from .networks import Size, size_of
+from .posterior import bayesian_layers
 from .rates import Rates, file_rate, paper_rates
+from .rebuild import copy_of, values_of
 from .scales import PerWeight
 from .seeds import named_seed
 from .shrink import shrink_details
@@ -39,8 +41,6 @@ __all__ = [
     "rounding_error",
     "tuned_codebooks",
 ]
-
-_SHAPED = (keras.layers.Dense, keras.layers.Conv2D)
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class PackConfig:
 
         :raises ValueError: naming a layer that no file can hold.
         """
-        chain(model, without=(keras.layers.BatchNormalization,))  # which is folded into the layer before it
+        check_storable(model)
 
 
 class PackedNetwork(NamedTuple):
@@ -93,7 +93,7 @@ class PackedNetwork(NamedTuple):
 
 
 class Packed(NamedTuple):
-    """What :func:`pack_files` found, of the L Dense and Conv2D layers in order where there is one for each.
+    """What :func:`pack_files` found, with one entry for each of the L kernels in order where there are several.
 
     :ivar networks: "masked", "shrunk", "rule", "search" if that was wanted, and "book K".
     :ivar model: the plain network that is left, in float32.
@@ -191,18 +191,16 @@ def pack_files(
 
 def rounding_error(model: keras.Model, part: Examples) -> Callable[[Sequence[Kernel]], float]:
     """A function of rounded kernels of a plain network: its error with them, in percent."""
-    copy = keras.models.clone_model(model)
-    copy.set_weights(model.get_weights())
-    return error_of_kernels(copy, lambda network: error_percent(network, part))
+    return error_of_kernels(copy_of(model), lambda network: error_percent(network, part))
 
 
 def error_of_kernels(copy: keras.Model, error: Callable[[keras.Model], float]) -> Callable[[Sequence[Kernel]], float]:
     """A function of rounded kernels of a plain network: its error with them. They are assigned to `copy`."""
-    shaped = [layer for layer in copy.layers if isinstance(layer, _SHAPED)]
+    variables = [variable for _, variable in kernel_variables(copy)]
 
     def error_of(kernels: Sequence[Kernel]) -> float:
-        for layer, kernel in zip(shaped, kernels, strict=True):
-            layer.kernel.assign(kernel.values)
+        for variable, kernel in zip(variables, kernels, strict=True):
+            variable.assign(kernel.values)
         return error(copy)
 
     return error_of
@@ -226,8 +224,7 @@ def tuned_codebooks(
     if steps == 0:
         return books
     minibatches, probabilities = named_seed(seed, f"books/{k}"), has_probabilities(model)
-    shaped = [layer for layer in model.layers if isinstance(layer, _SHAPED)]
-    index = {id(layer.kernel): i for i, layer in enumerate(shaped)}
+    index = {id(variable): i for i, (_, variable) in enumerate(kernel_variables(model))}
     trainable, others = model.trainable_variables, model.non_trainable_variables
 
     def loss_of(kernels: list[tf.Tensor], step: tf.Tensor) -> tf.Tensor:
@@ -264,7 +261,7 @@ def _written(
     size = save_bcz(path, model, codes, biases=biases)
     loaded = load_bcz(path)
     expected = with_kernels(model, kernels_of(model) if codes is None else codes, biases=biases)
-    for a, b in zip(loaded.get_weights(), expected.get_weights(), strict=True):
+    for a, b in zip(values_of(loaded), values_of(expected), strict=True):
         if a.tobytes() != b.tobytes():
             raise AssertionError(f"{path} does not give back the network that was written.")
     rate = file_rate(original.parameters, path)

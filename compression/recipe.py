@@ -21,14 +21,15 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from .base import bayesian_layers
 from .carry import carry_optimizer
-from .chain import Link, chain, is_weighted
 from .classification import Parts, check_network, error_percent, parts_of
 from .convert import compress
 from .files import atomic_path
+from .graph import graph_of
+from .kinds import weighted_layers
 from .networks import size_of
 from .pack import PackConfig, Packed, pack_files
+from .posterior import bayesian_layers
 from .schedule import RecipeConfig, kl_weight_at, learning_rate_at
 from .seeds import named_seed
 from .shrink import shrink_bayesian
@@ -217,7 +218,7 @@ class Recipe:
 
     def _check(self) -> None:
         check_network(self.model, self.parts)
-        num_train, num_layers = len(self.parts["train"].X), sum(is_weighted(link.layer) for link in _links(self.model))
+        num_train, num_layers = len(self.parts["train"].X), len(weighted_layers(graph_of(self.model)))
         if not 1 <= self.batch_size <= num_train:
             raise ValueError(
                 f"batch_size must be between 1 and the {num_train} training examples, got {self.batch_size}."
@@ -269,7 +270,7 @@ class Recipe:
         if config.prior != "ghs":
             options["kl"] = config.kl
         if config.std_cap is not None:
-            first = next(link.layer for link in _links(self.model) if is_weighted(link.layer))
+            first = weighted_layers(graph_of(self.model))[0]
             options["std_cap"] = {first.name: config.std_cap}
         seed = int(named_seed(self._seed, "noise")[0]) % 2**24
         num_train = len(self.parts["train"].X)
@@ -293,10 +294,6 @@ class _Values(tf.Module):
     def __init__(self, variables: Sequence[keras.Variable]) -> None:
         super().__init__()
         self.values = [variable.value for variable in variables]
-
-
-def _links(model: keras.Model) -> list[Link]:
-    return chain(model, also=(keras.layers.BatchNormalization,))
 
 
 def _part_left(model: keras.Model, thresholds: Mapping[str, float]) -> float:

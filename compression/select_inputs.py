@@ -27,6 +27,7 @@ class SelectInputs(keras.layers.Layer):
         if self.indices.min() < 0:
             raise ValueError(f"indices must be 0 or more, got {self.indices.min()}.")
         self.indices = self.indices.astype(np.int32)
+        self.supports_masking = True
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
         """For Keras: check the indices."""

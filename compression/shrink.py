@@ -1,33 +1,36 @@
 """Pruned units removed for good: a smaller plain network, or a smaller Bayesian one to train further.
 
-A chain of layers is cut by three rules, with masked posterior means as weights:
+A graph of layers is cut by three rules, with masked posterior means as weights:
 
 1. An output that does not vary with the input (a masked filter, a unit without incoming weights) is a constant; it is
    removed and folded into the next bias. Before a convolution with zero padding that is exact only for the constant 0;
-   there one of the others stays, with zero weights, and stands for all.
+   there one constant input stays and stands for all. Sums and layers that need all of their inputs are given the
+   constant in place of the unit, see `compression.place_inputs`.
 2. An input is kept if it varies and has a weight to an output that is kept.
 3. After `Flatten`, the input (h W + w) C + c is kept by its own mask; a channel stays if one of its positions does.
 
-So the shrunk network computes what the masked one does.
+So the shrunk network computes what the masked one does. `compression.kinds` says how layers are understood,
+`compression.flow` which channels vary, `compression.demand` which are needed; `compression.rebuild` makes the network.
 """
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import keras
 import numpy as np
-import tensorflow as tf
 
-from .base import BayesianLayer, bayesian_layers
-from .chain import Link, chain, is_convolution, is_elementwise, is_weighted
-from .cutting import IndexMaps, Kept, checked_kept, cut, role_of, units_of
+from .base import BayesianLayer
+from .cutting import IndexMaps, Kept, checked_kept, cut, oriented, role_of
+from .demand import kept_of
+from .flow import Flow, flow_of, num_channels
+from .graph import Graph, Node, clone, graph_of, kernel_variables
+from .kinds import is_convolution, is_transposed, kind_of, units_name, weighted_layers, whole_layers
+from .rebuild import rebuild
 from .scales import PerWeight
-from .select_inputs import SelectInputs
-from .supported import DROPOUT, ELEMENTWISE
+from .supported import IDLE
 from .thresholds import Thresholds, masks
 
-__all__ = ["NothingLeftError", "Shrunk", "shrink", "shrink_bayesian", "shrink_details", "slice_bayesian"]
+__all__ = ["NothingLeftError", "Shrunk", "left_whole", "shrink", "shrink_bayesian", "shrink_details", "slice_bayesian"]
 
 
 class NothingLeftError(ValueError):
@@ -35,64 +38,70 @@ class NothingLeftError(ValueError):
 
 
 class Shrunk(NamedTuple):
-    """A plain network and what it was cut from; tuples and lists have one entry for each Dense and Conv2D, in order."""
+    """A plain network and what it was cut from.
+
+    Tuples and lists have one entry for each kernel, that is, each weight with two or more axes, in order; those of the
+    architecture and of the original are of layers whose units can be removed.
+    """
 
     model: keras.Model
-    """Plain Keras layers and `SelectInputs`."""
+    """Plain Keras layers, `SelectInputs` and `PlaceInputs`."""
     variances: list[np.ndarray]
     """Posterior variances of the kept weights (Eqs. 11, 20), shaped as the kernels; 0 for layers not Bayesian."""
     architecture: tuple[int, ...]
-    """Kept filters of convolutions and kept inputs of dense layers, as in Table 1."""
+    """Kept filters of convolutions and kept inputs of dense layers, as in Table 1; 0 for a layer that is gone."""
     kept_weights: tuple[int, ...]
     """Kept weights without biases; with a prior on each weight, those that are not 0."""
     original_weights: tuple[int, ...]
-    """Weights of the model that was given, without biases."""
+    """Weights of the layers of the model that was given, without biases."""
     kept: dict[str, Kept]
     """Kept inputs and outputs of each layer, by name."""
 
 
 class _Plan(NamedTuple):
     kept: dict[str, Kept]
-    kernels: dict[str, np.ndarray]
-    biases: dict[str, np.ndarray]
-    merged: dict[str, int]
+    flow: Flow
 
 
 def shrink(model: keras.Model, thresholds: Thresholds = None) -> keras.Model:
     """The plain, smaller Keras model that computes what `model` does with its pruned groups masked.
 
-    :param model: chain of Bayesian and plain layers; it is not changed.
+    :param model: Sequential or functional, of Bayesian and any other layers; it is not changed.
     :param thresholds: as in :func:`compression.thresholds.masks`. Groups that are masked already are pruned as well.
-    :raises ValueError: if a layer is pruned to nothing, weights are not finite, or the model is not a supported chain.
+    :raises ValueError: if nothing is left of the network or weights are not finite.
     """
     return shrink_details(model, thresholds).model
 
 
 def shrink_details(model: keras.Model, thresholds: Thresholds = None) -> Shrunk:
     """What :func:`shrink` does, with variances and sizes."""
-    links = chain(model)
-    plan = _plan(links, masks(model, thresholds))
-    weighted = [link.layer for link in links if is_weighted(link.layer)]
-    shrunk = _rebuild(model, links, plan.kept, _plain)
-    variances, kept_weights = [], []
-    for layer in weighted:
-        kernel = cut(plan.kernels[layer.name], "kernel", plan.kept[layer.name])
-        bias = plan.biases[layer.name][plan.kept[layer.name].outputs]
-        shrunk.get_layer(layer.name).set_weights([kernel, bias])
-        is_bayesian = isinstance(layer, BayesianLayer)
-        variance = np.asarray(layer.posterior_variance_kernel()) if is_bayesian else np.zeros_like(layer.kernel)
-        variances.append(cut(variance, "kernel", plan.kept[layer.name]))
-        kept_weights.append(int(np.count_nonzero(kernel)) if isinstance(layer, PerWeight) else kernel.size)
+    graph = graph_of(model)
+    plan = _plan(graph, masks(model, thresholds))
+    built = rebuild(graph, plan.kept, _plain, plan.flow.constant, without=IDLE)
+    nodes, variance_of, count_of = weighted_layers(graph), dict[str, np.ndarray](), dict[str, int]()
+    for node in nodes:
+        if node.name not in built.layers:
+            continue
+        layer, kept = node.layer, plan.kept[node.name]
+        kernel = oriented(layer, cut(plan.flow.kernels[node.name], "kernel", kept))
+        bias = plan.flow.biases[node.name][kept.outputs]
+        built.layers[node.name].set_weights([kernel, bias])
+        if isinstance(layer, BayesianLayer):
+            role = role_of(layer, "kernel_mean")
+            variance_of[node.name] = cut(np.asarray(layer.posterior_variance_kernel()), role, kept)
+        if isinstance(layer, PerWeight):
+            count_of[node.name] = int(np.count_nonzero(kernel))
+    kernels = [(layer.name, variable) for layer, variable in kernel_variables(built.model)]
     return Shrunk(
-        model=shrunk,
-        variances=variances,
+        model=built.model,
+        variances=[variance_of.get(name, np.zeros(tuple(variable.shape))) for name, variable in kernels],
         architecture=tuple(
-            len(plan.kept[layer.name].outputs if is_convolution(layer) else plan.kept[layer.name].inputs)
-            for layer in weighted
+            len(plan.kept[node.name].outputs if is_convolution(node.layer) else plan.kept[node.name].inputs)
+            for node in nodes
         ),
-        kept_weights=tuple(kept_weights),
-        original_weights=tuple(plan.kernels[layer.name].size for layer in weighted),
-        kept=plan.kept,
+        kept_weights=tuple(count_of.get(name, int(np.prod(variable.shape))) for name, variable in kernels),
+        original_weights=tuple(plan.flow.kernels[node.name].size for node in nodes),
+        kept=built.kept,
     )
 
 
@@ -102,27 +111,32 @@ def shrink_bayesian(model: keras.Model, thresholds: Thresholds = None) -> tuple[
     All variables are copied, those of the noise and `kl_weight` included. In inference the new model gives what `model`
     gives with the pruned groups masked: constants are folded into biases with the posterior means.
 
-    :param model: chain of Bayesian and plain layers; it is not changed.
+    :param model: Sequential or functional, of Bayesian and any other layers; it is not changed.
     :param thresholds: as in :func:`compression.thresholds.masks`.
     :return: the new, uncompiled model, and the kept inputs and outputs of each layer by name. To rebuild the
         architecture from a record, see :func:`slice_bayesian`; for the state of the optimizer `carry_optimizer`.
     :raises ValueError: as :func:`shrink`.
     """
-    links = chain(model)
+    graph = graph_of(model)
     found = masks(model, thresholds)
-    plan = _plan(links, found)
-    smaller = slice_bayesian(model, plan.kept)
-    for layer in bayesian_layers(smaller):
-        layer.mask.assign(cut(found[layer.name], role_of(model.get_layer(layer.name), "mask"), plan.kept[layer.name]))
-    for name, kept in plan.kept.items():
-        layer, bias = smaller.get_layer(name), plan.biases[name][kept.outputs]
-        if layer.use_bias:
-            layer.bias.assign(bias)
+    plan = _plan(graph, found)
+    smaller, layers, all_kept = _sliced(graph, plan.kept, plan.flow)
+    for node in weighted_layers(graph):
+        if (new := layers.get(node.name)) is None:
+            continue
+        kept = plan.kept[node.name]
+        if isinstance(new, BayesianLayer):
+            new.mask.assign(cut(found[node.layer.name], role_of(node.layer, "mask"), kept))
+        bias = plan.flow.biases[node.name][kept.outputs]
+        if new.use_bias:
+            new.bias.assign(bias)
         elif np.any(bias != 0.0):
-            raise ValueError(f"the layer {name} has no bias to fold pruned units into; build it with use_bias=True.")
-    for name, one in plan.merged.items():
-        _assign_input(smaller.get_layer(name), cut(plan.kernels[name], "kernel", plan.kept[name]), one, plan.kept[name])
-    return smaller, plan.kept
+            raise ValueError(
+                f"the layer {node.name} has no bias to fold pruned units into; build it with use_bias=True."
+            )
+        if (one := plan.flow.merged.get(node.name)) is not None:
+            _assign_input(new, cut(plan.flow.kernels[node.name], "kernel", kept), one, kept)
+    return smaller, all_kept
 
 
 def slice_bayesian(model: keras.Model, kept: IndexMaps) -> keras.Model:
@@ -131,204 +145,101 @@ def slice_bayesian(model: keras.Model, kept: IndexMaps) -> keras.Model:
     To resume a run that was shrunk: build the original model, slice it by the recorded (composed) index maps, and
     restore the checkpoint into it.
 
-    :param kept: kept inputs and outputs of each Dense and Conv2D by name, as from :func:`shrink_bayesian`; sequences of
-        integers will do.
+    :param kept: kept inputs and outputs of each layer by name, as from :func:`shrink_bayesian`; sequences of integers
+        will do.
     :raises ValueError: if a layer is missing or an index is out of range.
     """
-    links = chain(model)
-    weighted = [link.layer for link in links if is_weighted(link.layer)]
-    if missing := [layer.name for layer in weighted if layer.name not in kept]:
+    graph = graph_of(model)
+    sizes = {node.name: size for node in graph.nodes if (size := _sizes(graph, node)) is not None}
+    if missing := [name for name in sizes if name not in kept]:
         raise ValueError(f"kept has no entry for the layers {missing}; it has {sorted(kept)}.")
-    kept = {layer.name: checked_kept(layer, kept[layer.name]) for layer in weighted}
-    smaller = _rebuild(model, links, kept, _resized)
-    for layer in weighted:
-        new = smaller.get_layer(layer.name)
-        for old_variable, variable in zip(layer.weights, new.weights, strict=True):
-            variable.assign(cut(np.asarray(old_variable), role_of(layer, old_variable.name), kept[layer.name]))
-    return smaller
+    checked = {name: checked_kept(name, kept[name], size) for name, size in sizes.items()}
+    return _sliced(graph, checked, None)[0]
 
 
-def _plan(links: Sequence[Link], found: Mapping[str, np.ndarray]) -> _Plan:
-    weighted = [link.layer for link in links if is_weighted(link.layer)]
-    for layer in weighted:
-        if layer.name in found and not np.any(found[layer.name]):
-            raise NothingLeftError(
-                f"the layer {layer.name} is pruned to nothing: all {found[layer.name].size} groups are at or above the "
-                f"threshold. Raise its threshold, or train longer with a smaller weight of the KL."
+def left_whole(model: keras.Model) -> list[str]:
+    """Names of the layers with weights of which no unit can be removed, and which stay as they are."""
+    return [node.name for node in whole_layers(graph_of(model))]
+
+
+def _sizes(graph: Graph, node: Node) -> tuple[int, int] | None:
+    """Inputs and outputs of a call of which is recorded what is kept; None for others."""
+    kind = kind_of(graph, node)
+    if kind == "weighted":
+        *_, inputs, outputs = node.layer.weights[0].shape
+        return (outputs, inputs) if is_transposed(node.layer) else (inputs, outputs)
+    if kind in ("merge", "unflatten") or isinstance(node.layer, keras.layers.Embedding):
+        return num_channels(graph, node.sources[0]), num_channels(graph, node.outputs[0])
+    return None
+
+
+def _sliced(graph: Graph, kept: IndexMaps, flow: Flow | None) -> tuple[keras.Model, dict[str, keras.Layer], dict]:
+    built = rebuild(graph, kept, _resized, None if flow is None else flow.constant)
+    for node in weighted_layers(graph):
+        if (new := built.layers.get(node.name)) is not None:
+            for old, variable in zip(node.layer.weights, new.weights, strict=True):
+                variable.assign(cut(np.asarray(old), role_of(node.layer, old.name), kept[node.name]))
+    return built.model, built.layers, built.kept
+
+
+def _plan(graph: Graph, found: Mapping[str, np.ndarray]) -> _Plan:
+    kernels, biases, nodes = {}, {}, weighted_layers(graph)
+    for node in nodes:
+        layer = node.layer
+        mean = layer.posterior_mean_kernel(found[layer.name]) if isinstance(layer, BayesianLayer) else layer.kernel
+        kernels[node.name] = oriented(layer, np.asarray(mean, np.float64))
+        units = kernels[node.name].shape[-1]
+        biases[node.name] = np.asarray(layer.bias, np.float64) if layer.use_bias else np.zeros(units)
+        if not (np.all(np.isfinite(kernels[node.name])) and np.all(np.isfinite(biases[node.name]))):
+            raise ValueError(f"weights of the layer {node.name} are not finite; restore an earlier state.")
+    kinds = [kind_of(graph, node) for node in graph.nodes]
+    flow = flow_of(graph, kinds, kernels, biases)
+    if not any(flow.varies[number].any() for number in graph.output_numbers):
+        raise NothingLeftError(_blame(graph, nodes, found, flow))
+    return _Plan(kept_of(graph, kinds, flow), flow)
+
+
+def _blame(graph: Graph, nodes: list[Node], found: Mapping[str, np.ndarray], flow: Flow) -> str:
+    """Which layer lets nothing through, for an error."""
+    for node in nodes:
+        if node.name in found and not np.any(found[node.name]):
+            return (
+                f"the layer {node.name} is pruned to nothing: all {found[node.name].size} groups are at or above the "
+                "threshold. Raise its threshold, or train longer with a smaller weight of the KL."
             )
-    kernels, biases = {}, {}
-    for layer in weighted:
-        is_bayesian = isinstance(layer, BayesianLayer)
-        kernels[layer.name] = np.asarray(
-            layer.posterior_mean_kernel(found[layer.name]) if is_bayesian else layer.kernel, dtype=np.float64
-        )
-        units = kernels[layer.name].shape[-1]
-        biases[layer.name] = np.asarray(layer.bias, np.float64) if layer.use_bias else np.zeros(units)
-        if not (np.all(np.isfinite(kernels[layer.name])) and np.all(np.isfinite(biases[layer.name]))):
-            raise ValueError(f"weights of the layer {layer.name} are not finite; restore an earlier state.")
-    forced = {layer.name: np.zeros(kernels[layer.name].shape[-1], bool) for layer in weighted}
-    forced[weighted[-1].name][:] = True  # the outputs of the model stay
-    while (flow := _flow(links, kernels, biases, forced)) is None:
-        pass
-    return _Plan(_kept(links, flow), flow.kernels, flow.biases, flow.merged)
-
-
-class _Flow(NamedTuple):
-    """Of each layer: inputs and outputs that vary with the model's input, kernel, bias with constants folded in."""
-
-    varies: dict[str, Kept]
-    kernels: dict[str, np.ndarray]
-    biases: dict[str, np.ndarray]
-    merged: dict[str, int]
-    """Convolutions whose constant inputs are merged into one, and which."""
-
-
-def _flow(
-    links: Sequence[Link],
-    kernels: Mapping[str, np.ndarray],
-    biases: Mapping[str, np.ndarray],
-    forced: Mapping[str, np.ndarray],
-) -> _Flow | None:
-    """Rule 1, from the input on. None after adding an output to `forced` that has to stay: try again."""
-    flow = _Flow({}, {}, {}, {})
-    varies = np.ones(links[0].input_shape[-1], bool)
-    constant, fixed, source, producer = np.zeros(varies.size), ~varies, np.arange(varies.size), ""
-    for layer, input_shape in links:
-        if is_weighted(layer):
-            kernel = kernels[layer.name]
-            if is_convolution(layer) and layer.padding == "same" and kernel.shape[:2] != (1, 1):
-                loose = ~varies & (constant != 0.0) & _used(kernel, np.ones(kernel.shape[-1], bool))
-                if loose.any():
-                    one = int(np.argmax(np.abs(constant) * (fixed & varies)))
-                    if not fixed[one] or not varies[one] or constant[one] == 0.0:
-                        forced[producer][source[np.argmax(np.abs(constant) * loose)]] = True
-                        return None
-                    kernel = _merged(kernel, loose, constant / constant[one], one)
-                    flow.merged[layer.name] = one
-            bias = biases[layer.name] + np.where(varies, 0.0, constant) @ kernel.sum(axis=tuple(range(kernel.ndim - 2)))
-            fixed = ~np.any(kernel[..., varies, :] != 0.0, axis=tuple(range(kernel.ndim - 1)))
-            outputs = ~fixed | forced[layer.name]
-            flow.varies[layer.name] = Kept(varies, outputs)
-            flow.kernels[layer.name], flow.biases[layer.name] = kernel, bias
-            varies, constant, source, producer = outputs, bias, np.arange(bias.size), layer.name
-        if is_elementwise(layer):  # a layer that mixes is the last, and all its features vary
-            constant = _apply(layer, constant)
-        if isinstance(layer, keras.layers.Flatten):
-            repeats = math.prod(input_shape[1:-1])
-            varies, constant, fixed, source = (np.tile(a, repeats) for a in (varies, constant, fixed, source))
-        elif isinstance(layer, SelectInputs):
-            varies, constant, fixed, source = (a[layer.indices] for a in (varies, constant, fixed, source))
-    return flow
-
-
-def _merged(kernel: np.ndarray, loose: np.ndarray, ratios: np.ndarray, one: int) -> np.ndarray:
-    """`kernel` with the weights of the constant inputs `loose`, in units of the constant input `one`, moved to it."""
-    kernel = kernel.copy()
-    kernel[..., one, :] += np.tensordot(ratios[loose], kernel[..., loose, :], axes=(0, -2))
-    kernel[..., loose, :] = 0.0
-    return kernel
-
-
-def _kept(links: Sequence[Link], flow: _Flow) -> dict[str, Kept]:
-    """Rules 2 and 3, from the output back."""
-    kept: dict[str, Kept] = {}
-    needed: np.ndarray | None = None
-    for layer, input_shape in reversed(links):
-        if is_weighted(layer):
-            varies = flow.varies[layer.name]
-            outputs = varies.outputs if needed is None else varies.outputs & needed
-            needed = varies.inputs & _used(flow.kernels[layer.name], outputs)
-            if not needed.any():
-                raise NothingLeftError(
-                    f"the layer {layer.name} is pruned to nothing: no weight is left between an input that varies and "
-                    f"an output in use. Raise the thresholds of this layer and its neighbours."
-                )
-            kept[layer.name] = Kept(np.flatnonzero(needed), np.flatnonzero(outputs))
-        elif needed is not None and isinstance(layer, keras.layers.Flatten):
-            needed = needed.reshape(-1, input_shape[-1]).any(axis=0)
-        elif needed is not None and isinstance(layer, SelectInputs):
-            selected, needed = layer.indices[needed], np.zeros(input_shape[-1], bool)
-            needed[selected] = True
-    return dict(reversed(kept.items()))
-
-
-def _used(kernel: np.ndarray, outputs: np.ndarray) -> np.ndarray:
-    """Inputs with a weight to one of `outputs`."""
-    return np.any(kernel[..., outputs] != 0.0, axis=(*range(kernel.ndim - 2), kernel.ndim - 1))
-
-
-def _apply(layer: keras.layers.Layer, constant: np.ndarray) -> np.ndarray:
-    if isinstance(layer, ELEMENTWISE):
-        return np.asarray(layer(constant[None].astype(layer.compute_dtype)))[0].astype(np.float64)
-    if is_weighted(layer):
-        return np.asarray(layer.activation(tf.constant(constant, layer.compute_dtype))).astype(np.float64)
-    return constant
-
-
-def _rebuild(
-    model: keras.Model,
-    links: Sequence[Link],
-    kept: IndexMaps,
-    make: Callable[[keras.layers.Layer, int], keras.layers.Layer],
-) -> keras.Model:
-    """A Sequential of the layers that `make` gives, with `SelectInputs` where features have to be left out.
-
-    The features of the tensor at hand, numbered as in `model`, are `present`; `origin` numbers those that `model` has
-    here, after its own `SelectInputs`.
-    """
-    layers = [keras.Input(links[0].input_shape[1:], dtype=model.inputs[0].dtype)]
-    size = links[0].input_shape[-1]
-    present = origin = np.arange(size)
-
-    def select(wanted: np.ndarray) -> None:
-        positions = np.searchsorted(present, wanted)
-        if not np.array_equal(positions, np.arange(present.size)):
-            layers.append(SelectInputs(positions))
-
-    for layer, input_shape in links:
-        if is_weighted(layer):
-            select(origin[kept[layer.name].inputs])
-            layers.append(make(layer, len(kept[layer.name].outputs)))
-            present, size = kept[layer.name].outputs, units_of(layer)
-            origin = np.arange(size)
-        elif isinstance(layer, SelectInputs):
-            origin = origin[layer.indices]
-        elif isinstance(layer, keras.layers.Flatten):
-            offsets = np.arange(math.prod(input_shape[1:-1]))[:, None] * size
-            present, origin, size = (offsets + present).ravel(), (offsets + origin).ravel(), size * len(offsets)
-            layers.append(make(layer, 0))
-        elif not isinstance(layer, DROPOUT) or make is _resized:
-            layers.append(make(layer, 0))
-    select(origin)
-    return keras.Sequential(layers, name=model.name)
+    name = next((node.name for node in nodes if not flow.varies[node.outputs[0]].any()), graph.name)
+    return (
+        f"the layer {name} is pruned to nothing: no weight is left between an input that varies and an output in use. "
+        "Raise the thresholds of this layer and its neighbours."
+    )
 
 
 def _assign_input(layer: keras.layers.Layer, kernel: np.ndarray, one: int, kept: Kept) -> None:
-    """Make the weights from input `one` those of `kernel`, a posterior mean."""
+    """Make the weights from input `one` those of `kernel` [..., inputs, outputs], a posterior mean."""
     row = np.searchsorted(kept.inputs, one)
     if not isinstance(layer, BayesianLayer):
-        layer.kernel.assign(kernel)
+        layer.kernel.assign(oriented(layer, kernel))
         return
-    mean, scale = layer.kernel_mean.numpy(), np.broadcast_to(layer.scale_moments()[0], kernel.shape)
+    mean = oriented(layer, layer.kernel_mean.numpy())
+    scale = oriented(layer, np.broadcast_to(layer.group_to_kernel(layer.scale_moments()[0]), layer.kernel_mean.shape))
     mean[..., row, :] = (kernel / scale)[..., row, :]
-    layer.kernel_mean.assign(mean)
+    layer.kernel_mean.assign(oriented(layer, mean))
     if isinstance(layer, PerWeight):
-        mask = layer.mask.numpy()
+        mask = oriented(layer, layer.mask.numpy())
         mask[..., row, :] = 1.0
-        layer.mask.assign(mask)
+        layer.mask.assign(oriented(layer, mask))
 
 
-def _plain(layer: keras.layers.Layer, units: int) -> keras.layers.Layer:
-    if not is_weighted(layer):
-        return type(layer).from_config(layer.get_config())
-    settings = {"activation": layer.activation, "name": layer.name, "dtype": layer.variable_dtype}
-    if is_convolution(layer):
-        return keras.layers.Conv2D(units, layer.kernel_size, layer.strides, layer.padding, **settings)
-    return keras.layers.Dense(units, **settings)
+def _plain(node: Node, units: int) -> keras.layers.Layer:
+    layer = node.layer
+    settings = {"activation": layer.activation, "name": node.name, "dtype": layer.variable_dtype}
+    if not is_convolution(layer):
+        return keras.layers.Dense(units, **settings)
+    names = ("kernel_size", "strides", "padding", "dilation_rate", "output_padding")
+    settings |= {name: getattr(layer, name) for name in names if hasattr(layer, name)}
+    kind = layer.plain if isinstance(layer, BayesianLayer) else type(layer)
+    return kind(units, **settings)
 
 
-def _resized(layer: keras.layers.Layer, units: int) -> keras.layers.Layer:
-    config = layer.get_config()
-    if is_weighted(layer):
-        config["filters" if is_convolution(layer) else "units"] = units
-    return type(layer).from_config(config)
+def _resized(node: Node, units: int) -> keras.layers.Layer:
+    return clone(node.layer, name=node.name, **{units_name(node.layer): units})

@@ -1,49 +1,105 @@
-"""Which layers and activations can be compressed and written to a file: one list for both.
+"""What is known of Keras' layers and activations: which act on each channel alone, and which a file can hold.
 
-The orders of `STORED` and `ACTIVATIONS` are part of the format of `.bcz` files; new ones go to the end.
+The orders of `CHAIN_LAYERS` and `ACTIVATIONS` are part of the format of `.bcz` files; new ones go to the end.
 """
 
 from typing import Any
 
 import keras
 
+from .place_inputs import PlaceInputs
 from .select_inputs import SelectInputs
 
-__all__ = ["ACTIVATIONS", "DROPOUT", "ELEMENTWISE", "STORED", "activation_name", "problem"]
+__all__ = [
+    "ACTIVATIONS",
+    "CHAIN_LAYERS",
+    "ELEMENTWISE",
+    "IDLE",
+    "IDLE_IN_FILES",
+    "MERGING",
+    "MIXING",
+    "POINTWISE",
+    "STORED",
+    "activation_name",
+    "layer_types",
+    "problem",
+]
 
 ACTIVATIONS = (
     *("linear", "relu", "softmax", "sigmoid", "tanh", "elu", "selu", "softplus", "gelu", "silu", "leaky_relu"),
-    *("relu6", "hard_sigmoid", "softsign", "exponential", "mish"),
+    *("relu6", "hard_sigmoid", "softsign", "exponential", "mish", "hard_silu", "log_softmax", "hard_tanh", "celu"),
+    *("squareplus", "log_sigmoid"),
 )
-"""Keras' names of activations. All act on each feature alone but the softmax."""
+"""Keras' names of activations."""
 
-ELEMENTWISE = (keras.layers.Activation, keras.layers.ReLU, keras.layers.LeakyReLU, keras.layers.ELU)
-DROPOUT = (
-    keras.layers.Dropout,
-    keras.layers.SpatialDropout2D,
-    keras.layers.GaussianDropout,
-    keras.layers.GaussianNoise,
-    keras.layers.AlphaDropout,
+MIXING = ("softmax", "log_softmax")
+"""Activations that do not act on each feature alone."""
+
+
+def layer_types(*names: str) -> tuple[type, ...]:
+    """Those of these Keras layers that this version of Keras has."""
+    return tuple(getattr(keras.layers, name) for name in names if hasattr(keras.layers, name))
+
+
+def _ranks(name: str) -> tuple[str, ...]:
+    return tuple(name.replace("?", rank) for rank in ("1D", "2D", "3D"))
+
+
+ELEMENTWISE = layer_types("Activation", "ReLU", "LeakyReLU", "ELU", "Rescaling")
+"""Layers without weights that make of each number another."""
+
+IDLE = (
+    *layer_types("Dropout", "SpatialDropout1D", "SpatialDropout2D", "SpatialDropout3D"),
+    *layer_types("GaussianDropout", "GaussianNoise", "AlphaDropout", "ActivityRegularization", "Identity"),
 )
 """Layers that do nothing at test time. The noise of Bayesian layers takes their place."""
 
-STORED: tuple[type, ...] = (
-    keras.layers.Dense,
-    keras.layers.Conv2D,
-    keras.layers.MaxPooling2D,
-    keras.layers.AveragePooling2D,
-    keras.layers.GlobalAveragePooling2D,
-    keras.layers.Flatten,
-    keras.layers.Activation,
-    keras.layers.ReLU,
-    keras.layers.Softmax,
-    SelectInputs,
-    keras.layers.LeakyReLU,
-    keras.layers.ELU,
-    keras.layers.GlobalMaxPooling2D,
+_AUGMENTATION = layer_types(
+    *("RandomFlip", "RandomRotation", "RandomZoom", "RandomTranslation", "RandomContrast", "RandomBrightness"),
+    *("RandomShear", "RandomHue", "RandomSaturation", "RandomSharpness", "RandomColorJitter", "RandomErasing"),
+    *("RandomGaussianBlur", "RandomGrayscale", "RandomPerspective", "RandomPosterization", "RandomInvert"),
 )
+IDLE_IN_FILES: tuple[type, ...] = (*IDLE, *_AUGMENTATION)
+"""Layers that do nothing at test time, those that change images in training among them."""
 
-_SETTINGS: dict[str, tuple[Any, ...]] = {
+POINTWISE: tuple[type, ...] = (
+    *ELEMENTWISE,
+    *IDLE_IN_FILES,
+    *layer_types(*_ranks("MaxPooling?"), *_ranks("AveragePooling?"), *_ranks("UpSampling?"), *_ranks("Cropping?")),
+    *layer_types(*_ranks("GlobalMaxPooling?"), *_ranks("GlobalAveragePooling?"), *_ranks("ZeroPadding?")),
+    *layer_types("RepeatVector"),
+)
+"""Layers without weights that act on each channel alone."""
+
+MERGING = layer_types("Add", "Subtract", "Multiply", "Average", "Maximum", "Minimum")
+"""Layers that make one number of those at the same place in several tensors."""
+
+CHAIN_LAYERS: tuple[type, ...] = (
+    *layer_types("Dense", "Conv2D", "MaxPooling2D", "AveragePooling2D", "GlobalAveragePooling2D", "Flatten"),
+    *layer_types("Activation", "ReLU", "Softmax"),
+    SelectInputs,
+    *layer_types("LeakyReLU", "ELU", "GlobalMaxPooling2D"),
+)
+"""Layers that versions 1 and 2 of the format have."""
+
+STORED: dict[str, type] = {
+    kind.__name__: kind
+    for kind in (
+        *CHAIN_LAYERS,
+        PlaceInputs,
+        *(kind for kind in POINTWISE if kind not in IDLE_IN_FILES),
+        *MERGING,
+        *layer_types("Conv1D", "Conv3D", *_ranks("Conv?Transpose"), "DepthwiseConv1D", "DepthwiseConv2D"),
+        *layer_types("SeparableConv1D", "SeparableConv2D", "EinsumDense", "Embedding", "PReLU", "Concatenate", "Dot"),
+        *layer_types("BatchNormalization", "LayerNormalization", "GroupNormalization", "RMSNormalization"),
+        *layer_types("UnitNormalization", "Normalization", "Resizing", "CenterCrop", "Reshape", "Permute"),
+        *layer_types("LSTM", "GRU", "SimpleRNN", "MultiHeadAttention", "GroupQueryAttention", "Attention"),
+        *layer_types("AdditiveAttention", "Masking"),
+    )
+}
+"""By name, the layers that a file can hold."""
+
+_CHAIN_SETTINGS: dict[str, tuple[Any, ...]] = {
     "data_format": ("channels_last", None),
     "groups": (1,),
     "dilation_rate": ((1, 1), 1, [1, 1]),
@@ -62,13 +118,14 @@ def activation_name(layer: keras.layers.Layer) -> str | None:
 
 
 def problem(layer: keras.layers.Layer) -> str:
-    """What forbids to write this layer, of a type that is supported, as the end of a sentence; "" if nothing does."""
-    for name, values in _SETTINGS.items():
+    """What forbids to write this layer of a chain in the short form, as the end of a sentence; "" if nothing does."""
+    if type(layer) not in CHAIN_LAYERS:
+        return f"is a {type(layer).__name__}"
+    for name, values in _CHAIN_SETTINGS.items():
         if (got := getattr(layer, name, values[0])) not in values:
-            return f"has {name}={got}; only {name}={values[0]} can be compressed"
+            return f"has {name}={got}"
     if activation_name(layer) == "":
-        shown = getattr(layer.activation, "__name__", repr(layer.activation))
-        return f"has the activation {shown}; it must be one of {', '.join(ACTIVATIONS)}"
+        return f"has the activation {getattr(layer.activation, '__name__', repr(layer.activation))}"
     if isinstance(layer, keras.layers.Softmax) and layer.axis != -1:
-        return f"has axis={layer.axis}; only axis=-1 can be compressed"
+        return f"has axis={layer.axis}"
     return ""

@@ -9,8 +9,11 @@ from typing import Any, TypeAlias
 import keras
 import numpy as np
 
-from .base import BayesianLayer, bayesian_layers
-from .layers import BayesianConv2D
+from .base import BayesianLayer
+from .graph import Graph, graph_of
+from .kinds import kind_of
+from .linear import BayesianConv
+from .posterior import bayesian_layers
 
 __all__ = [
     "Thresholds",
@@ -90,6 +93,7 @@ def checked_thresholds(
     thresholds: Thresholds = "auto",
     *,
     tolerance: float,
+    error: float | None = None,
 ) -> dict[str, float]:
     """Thresholds by name that add no more than `tolerance` to an error, as measured on data that is set aside.
 
@@ -99,6 +103,7 @@ def checked_thresholds(
     :param error_of: the error of a model, which is called with groups switched off; afterwards they are as before.
     :param thresholds: see :func:`thresholds_of`.
     :param tolerance: in the units of `error_of`, at least 0.
+    :param error: of the model as it is, if it is known already.
     :raises ValueError: if `tolerance` is negative or NaN; or as :func:`thresholds_of`.
     """
     if not tolerance >= 0.0:
@@ -109,7 +114,7 @@ def checked_thresholds(
         with switched_off(model, chosen):
             return error_of(model)
 
-    most = error_of(model) + tolerance
+    most = (error_of(model) if error is None else error) + tolerance
     chosen = thresholds_of(model, thresholds)
     error = error_with(chosen)
     while error > most:
@@ -130,7 +135,7 @@ def checked_thresholds(
 def masks(model: keras.Model, thresholds: Thresholds = None) -> dict[str, np.ndarray]:
     """1 for the groups that stay, 0 for those with a score at or above the threshold or switched off already.
 
-    The output filters of a convolution that ends the model stay.
+    The filters of convolutions that end the model stay.
 
     :param thresholds: see :func:`thresholds_of`.
     :return: for each Bayesian layer, by name, a float32 array of the shape of its `mask`. The model is not changed.
@@ -139,8 +144,8 @@ def masks(model: keras.Model, thresholds: Thresholds = None) -> dict[str, np.nda
     chosen = thresholds_of(model, thresholds)
     layers = bayesian_layers(model)
     found = {layer.name: (_scores(layer) < chosen[layer.name]) * np.asarray(layer.mask) for layer in layers}
-    if layers and isinstance(layers[-1], BayesianConv2D) and layers[-1].filters == model.output_shape[-1]:
-        found[layers[-1].name] = np.asarray(layers[-1].mask)
+    for layer in _last_convolutions(model):
+        found[layer.name] = np.asarray(layer.mask)
     return {name: mask.astype(np.float32) for name, mask in found.items()}
 
 
@@ -163,6 +168,22 @@ def switched_off(model: keras.Model, thresholds: Thresholds = None) -> Iterator[
     finally:
         for layer, mask in zip(layers, before, strict=True):
             layer.mask.assign(mask)
+
+
+def _last_convolutions(model: keras.Model) -> list[BayesianLayer]:
+    """Convolutions whose filters are outputs of the model, maybe after activations, sums and the like."""
+    if not any(isinstance(layer, BayesianConv) for layer in bayesian_layers(model)):
+        return []
+    graph: Graph = graph_of(model)
+    wanted, found = set(graph.output_numbers), []
+    for node in reversed(graph.nodes):
+        if not wanted & set(node.outputs) or (kind := kind_of(graph, node)) == "whole":
+            continue
+        if kind != "weighted":
+            wanted |= set(node.sources)
+        elif isinstance(node.layer, BayesianConv):
+            found.append(node.layer)
+    return found
 
 
 def _scores(layer: BayesianLayer) -> np.ndarray:

@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 import keras
 import tensorflow as tf
 
-from .base import bayesian_layers
 from .classification import Examples, has_probabilities, nll
+from .posterior import bayesian_layers
 
 __all__ = ["EpochFunction", "OfStep", "epoch_function", "shifted"]
 

@@ -102,10 +102,6 @@ def test_what_cannot_be_shrunk_is_refused_before_it_is_trained(rng: np.random.Ge
     own = OwnStep(model.inputs, model.outputs)
     own.compile("sgd", "mse")
     refused(own, "OwnStep has a train_step of its own")
-    inputs = keras.Input((12,))
-    merged = keras.Model(inputs, keras.layers.Add()([bc.DenseGNJ(3, num_train=9)(inputs) for _ in range(2)]))
-    merged.compile("sgd", "mse")
-    refused(merged, "merges 2 inputs")
 
 
 def test_fit_that_does_not_pay_to_shrink(rng: np.random.Generator) -> None:

@@ -1,5 +1,8 @@
 """`.bcz` files: what comes back is bit for bit what was measured; sizes; damaged files are refused."""
 
+import base64
+import contextlib
+import json
 import os
 import zlib
 from collections.abc import Callable
@@ -12,13 +15,12 @@ import pytest
 from compression import entropy_coding
 from compression.__main__ import main
 from compression.bits import fixed_point
-from compression.chain import chain as compressible
 from compression.codebook import codebook, nearest
 from compression.container import (
     FORMAT_VERSION,
     Kernel,
     Raw,
-    chain,
+    check_storable,
     kernels_of,
     kinds,
     load_bcz,
@@ -26,9 +28,10 @@ from compression.container import (
     save_bcz,
     with_kernels,
 )
+from compression.graph import graph_of
 from compression.kernel_coding import leb
 from compression.select_inputs import SelectInputs
-from compression.supported import ACTIVATIONS
+from compression.supported import ACTIVATIONS, CHAIN_LAYERS, IDLE
 
 
 def set_random(model: keras.Model, rng: np.random.Generator) -> keras.Model:
@@ -164,11 +167,14 @@ def test_every_kind_of_layer_and_option_survives(
     save_bcz(tmp_path / "n.bcz", model)
     loaded = load_bcz(tmp_path / "n.bcz")
     assert_same(loaded, model)
-    heads = {"GlobalAveragePooling2D", "GlobalMaxPooling2D"}
-    assert {type(layer).__name__ for layer in chain(model)} | heads == set(kinds())
+    heads = {layers.GlobalAveragePooling2D, layers.GlobalMaxPooling2D}
+    stored = [layer for layer in model.layers if type(layer) not in IDLE]
+    assert {type(layer) for layer in stored} | heads == set(CHAIN_LAYERS)
+    assert {kind.__name__ for kind in CHAIN_LAYERS} < set(kinds())
+    assert read_bcz(tmp_path / "n.bcz").version == 2
     X = rng.normal(size=(2, 11, 9, 3)).astype(np.float32)
     np.testing.assert_array_equal(loaded(X), model(X, training=False))
-    for a, b in zip(chain(model), chain(loaded), strict=True):
+    for a, b in zip(stored, loaded.layers, strict=True):
         assert {**a.get_config(), "name": ""} == {**b.get_config(), "name": ""} or type(a) is layers.Conv2D
 
 
@@ -188,11 +194,6 @@ def test_images_of_any_size(tmp_path: Path, rng: np.random.Generator) -> None:
     assert loaded.input_shape == (None, None, None, 3)
     x = rng.normal(size=(2, 9, 7, 3)).astype(np.float32)
     np.testing.assert_array_equal(loaded(x), model(x))
-
-
-def test_a_chain_to_compress_is_a_chain_to_write() -> None:
-    model = sequential(keras.layers.LeakyReLU(), keras.layers.Flatten(), keras.layers.Dense(2, "exponential"))
-    assert [link.layer for link in compressible(model)] == chain(model)
 
 
 @pytest.fixture
@@ -286,29 +287,30 @@ def sequential(*layers: keras.Layer, shape: tuple[int | None, ...] = (8, 8, 2)) 
     return keras.Sequential([keras.Input(shape), *layers])
 
 
+@keras.saving.register_keras_serializable("tests")
+class Own(keras.layers.Layer):
+    """A layer with code of its own."""
+
+    def call(self, x: object) -> object:
+        return x
+
+
 def test_networks_that_a_file_cannot_hold_are_refused_by_name() -> None:
     layers = keras.layers
     for layer, message in (
-        (layers.BatchNormalization(name="norm"), "'norm' is a BatchNormalization"),
-        (layers.Conv2D(4, 3, groups=2, name="c"), "'c' has groups=2; only groups=1"),
-        (layers.Conv2D(4, 3, dilation_rate=2, name="c"), "'c' has dilation_rate=.2, 2.; only dilation_rate"),
-        (layers.Conv2D(4, 3, activation="log_sigmoid", name="c"), "'c' has the activation log_sigmoid"),
+        (Own(name="mine"), "'mine' is a Own, and files hold layers of Keras without code of their own"),
+        (layers.Lambda(lambda x: 2 * x, name="double"), "'double' is a Lambda"),
+        (layers.Conv2D(4, 3, activation="soft_shrink", name="c"), "'c' has the activation soft_shrink"),
         (layers.Conv2D(4, 3, activation=lambda x: x, name="c"), "'c' has the activation <lambda>"),
-        (layers.GlobalMaxPooling2D(keepdims=True, name="g"), "'g' has keepdims=True"),
-        (layers.Softmax(axis=1, name="s"), "'s' has axis=1"),
         (layers.Dense(3, dtype="float64", name="d"), "'d' must compute in float32"),
     ):
         with pytest.raises(ValueError, match=message):
-            chain(sequential(layer))
+            check_storable(sequential(layer))
     with pytest.raises(ValueError, match="must be a built Sequential or functional model"):
-        chain(keras.Sequential([layers.Dense(3)]))
-    shared = layers.Dense(4, name="twice")
-    x = inputs = keras.Input([4])
-    with pytest.raises(ValueError, match="the layer twice is shared"):
-        chain(keras.Model(inputs, shared(shared(x))))
-    branch = layers.Dense(4)(inputs)
-    with pytest.raises(ValueError, match="merges 2 inputs"):
-        chain(keras.Model(inputs, layers.Add()([branch, inputs])))
+        check_storable(keras.Sequential([layers.Dense(3)]))
+    inputs = keras.Input([4])
+    with pytest.raises(ValueError, match="is a Exp"):
+        check_storable(keras.Model(inputs, keras.ops.exp(inputs)))
 
 
 def test_a_network_that_was_loaded_is_the_same_chain(tmp_path: Path, rng: np.random.Generator) -> None:
@@ -316,7 +318,7 @@ def test_a_network_that_was_loaded_is_the_same_chain(tmp_path: Path, rng: np.ran
     model = set_random(sequential(layers.Conv2D(3, 3), layers.ReLU(), layers.Flatten(), layers.Dense(2)), rng)
     model.save(tmp_path / "n.keras")
     loaded = keras.models.load_model(tmp_path / "n.keras")
-    assert [type(layer) for layer in chain(loaded)] == [type(layer) for layer in chain(model)]
+    assert [type(node.layer) for node in graph_of(loaded).nodes] == [type(layer) for layer in model.layers]
     save_bcz(tmp_path / "n.bcz", loaded)
     x = rng.normal(size=(5, 8, 8, 2)).astype(np.float32)
     np.testing.assert_array_equal(load_bcz(tmp_path / "n.bcz")(x), model(x))
@@ -324,7 +326,7 @@ def test_a_network_that_was_loaded_is_the_same_chain(tmp_path: Path, rng: np.ran
 
 def test_kernels_must_fit_and_be_numbers(tmp_path: Path, rng: np.random.Generator) -> None:
     model = set_random(sequential(keras.layers.Dense(3, name="d"), shape=(4,)), rng)
-    with pytest.raises(ValueError, match="one for each of 1 Dense and Conv2D layers, got 2"):
+    with pytest.raises(ValueError, match="one for each of 1 kernels of the network, got 2"):
         save_bcz(tmp_path / "n", model, [Raw(np.ones((4, 3), np.float32))] * 2)
     with pytest.raises(ValueError, match=r"'d' must be \(4, 3\), got \(3, 4\)"):
         with_kernels(model, [np.ones((3, 4))])
@@ -336,3 +338,86 @@ def test_kernels_must_fit_and_be_numbers(tmp_path: Path, rng: np.random.Generato
     with pytest.raises(ValueError, match="biases of layer 'd' must be finite, and below 65504"):
         save_bcz(tmp_path / "n", model, biases="float16")
     assert os.listdir(tmp_path) == []
+
+
+OLD = (
+    b"i9$nK0`Tu``~d?71_1{F0s{j90bmN6nVFfHnYlj#0s;a800jxEs(=6kF9-wz0}7dTJwA($DQt<b05||V0tW!S0K9;?tFizzRXM9X06uw4(NMQ!PV"
+    b"x1RfB--MKL9-"
+)
+"""Of version 2, by release 0.2.0."""
+
+
+def test_files_of_older_versions_are_read(tmp_path: Path) -> None:
+    """In version 1 the codes of activations and options have base 11: those of a linear dense layer are the same."""
+    content = base64.b85decode(OLD)
+    (tmp_path / "old.bcz").write_bytes(content)
+    x = np.arange(36, dtype=np.float32).reshape(1, 6, 6, 1) / 36
+    network = load_bcz(tmp_path / "old.bcz")
+    np.testing.assert_allclose(network(x), [[0.46719929575920105, 0.3193824887275696, 0.21341829001903534]], rtol=1e-6)
+    codes = [fixed_point(kernels_of(network)[0], 2), codebook(kernels_of(network)[1], 8)]
+    again = save_bcz(tmp_path / "again.bcz", network, codes, biases="float16")
+    assert (again, (tmp_path / "again.bcz").read_bytes()) == (len(content), content)
+    body = b"\0" + b"\1" + leb(2) + leb(1) + b"\0" + leb(1) + leb(11) + b"\0" + np.array([1, 2, 3], "<f4").tobytes()
+    (tmp_path / "first.bcz").write_bytes(b"\x89BCZ\1" + zlib.crc32(body).to_bytes(4, "little") + body)
+    assert load_bcz(tmp_path / "first.bcz")(np.float32([[10, 20]])).numpy().tolist() == [[53.0]]
+
+
+def graph_file(path: Path, **changes: object) -> Path:
+    """A file of version 3, Dense(2) on 3 inputs twice, with a hostile part, and weights for the right one."""
+    dense = [["Dense", "a", {"units": 2}], ["Dense", "b", {"units": 2}], ["Add", "sum", {}]]
+    calls = [[0, [{"#": 0}], {}, 1], [1, [{"#": 0}], {}, 1], [2, [[{"#": 1}, {"#": 2}]], {}, 1]]
+    content = {"inputs": [[[3], "float32", "x"]], "takes": {"#": 0}, "gives": {"#": 3}, "layers": dense, "calls": calls}
+    text = changes.pop("text", None) or json.dumps({**content, **changes}).encode()
+    packed = zlib.compress(text)
+    body = b"\0" + leb(len(packed)) + packed + 2 * (b"\0" + np.ones(8, "<f4").tobytes())
+    path.write_bytes(b"\x89BCZ\3" + zlib.crc32(body).to_bytes(4, "little") + body)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"layers": [["Lambda", "a", {}]]}, "kind 'Lambda', which is not known"),
+        ({"layers": [["Dense", "a", {"units": 10**12}]] * 3}, "more than max_weights"),
+        ({"layers": [["Embedding", "a", {"input_dim": 10**12, "output_dim": 10**6}]] * 3}, "more than max_weights"),
+        ({"layers": [["Dense", "a", {"units": 2, "kernel_initializer": "ones"}]]}, "the setting 'kernel_initializer'"),
+        ({"layers": [["Dense", "a", {"units": 2, "activation": "os.system"}]]}, "activation is 'os.system'"),
+        ({"layers": [["Dense", "a", {"units": {"class_name": "Lambda"}}]]}, "units is"),
+        ({"layers": [["Embedding", "a", {"input_dim": 2, "output_dim": 2, "weights": [1]}]]}, "the setting 'weights'"),
+        ({"layers": [["Dense", "a", {"units": 2}]] * 5000}, "5000 layers, and 4096"),
+        ({"layers": [["Dense", "a", {"units": 2}]] * 3}, "impossible content"),
+        ({"calls": [[7, [{"#": 0}], {}, 1]]}, "no such layer"),
+        ({"calls": [[0, [{"#": 5}], {}, 1]]}, "not there yet"),
+        ({"calls": [[0, [{"#": 0}], {"training": True}, 1]]}, "an argument that is not known"),
+        ({"calls": [[0, [{"#": 0}], {}, 10**9]]}, "no such layer"),
+        ({"gives": {"#": 9}}, "not there yet"),
+        ({"inputs": [[[3], "string", "x"]]}, "an input of type string"),
+        ({"inputs": [[[-3], "float32", "x"]]}, "an input of type float32"),
+        ({"text": b"[" * 100_000}, "impossible content"),
+        ({"text": b" " * 2**24}, "too long or does not end"),
+        ({"text": b"{}"}, "impossible content"),
+    ],
+)
+def test_hostile_graphs_are_refused(changes: dict, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=message):
+        load_bcz(graph_file(tmp_path / "bad.bcz", **changes))
+
+
+def test_a_graph_by_hand_and_damaged_ones(tmp_path: Path, rng: np.random.Generator) -> None:
+    path = graph_file(tmp_path / "n.bcz")
+    assert load_bcz(path)(np.float32([[1, 2, 3]])).numpy().tolist() == [[14.0, 14.0]]
+    content = path.read_bytes()
+    for position in rng.integers(9, len(content), size=10):
+        body = bytearray(content[9:])
+        body[position - 9] ^= 1 << rng.integers(8)
+        path.write_bytes(content[:5] + zlib.crc32(body).to_bytes(4, "little") + bytes(body))
+        with contextlib.suppress(ValueError):  # some are other networks
+            load_bcz(path)
+
+
+def test_info_of_a_graph(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    assert main(["info", str(graph_file(tmp_path / "n.bcz"))]) == 0
+    text = capsys.readouterr().out
+    assert "inputs (3,): Dense Dense Add" in text
+    assert "3 x 2" in text
+    assert "version 3" in text

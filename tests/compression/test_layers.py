@@ -343,8 +343,10 @@ def test_more_wrong_arguments_are_refused() -> None:
         bc.DenseGHS(3, num_train=10, initial_scales="alpha")
     with pytest.raises(ValueError, match="padding must be"):
         bc.Conv2DGNJ(3, 3, num_train=10, padding="causal")
-    with pytest.raises(ValueError, match=r"inputs of shape \[batch, features\].*Flatten"):
-        bc.DenseGNJ(3, num_train=10)(np.zeros((2, 4, 4), np.float32))
+    with pytest.raises(ValueError, match=r"inputs of shape \[batch, ..., features\], got \(2,\)"):
+        bc.DenseGNJ(3, num_train=10)(np.zeros(2, np.float32))
+    with pytest.raises(ValueError, match=r"inputs of shape \[batch, length, channels\], got \(2, 4\)"):
+        bc.Conv1DGNJ(3, 2, num_train=10)(np.zeros((2, 4), np.float32))
     with pytest.raises(ValueError, match="has kernels of"):
         keras.Sequential([keras.Input([2, 5, 1]), bc.Conv2DGNJ(3, 3, num_train=10)])
     with pytest.raises(ValueError, match="has no Bayesian layer"):

@@ -91,7 +91,7 @@ def test_pixels_are_selected_in_front(rng: np.random.Generator) -> None:
 
 @pytest.mark.parametrize("prior", PRIORS)
 def test_one_constant_stays_before_zero_padding(prior: str, rng: np.random.Generator) -> None:
-    """relu(-0.5) = 0 can go; at the border relu(0.5) and relu(0.3) cannot, but one filter can stand for both."""
+    """relu(-0.5) = 0 can go; at the border relu(0.5) and relu(0.3) cannot, but one constant can stand for both."""
     _, convolution = PRIORS[prior]
     layers = [
         keras.Input([6, 6, 1]),
@@ -106,8 +106,11 @@ def test_one_constant_stays_before_zero_padding(prior: str, rng: np.random.Gener
     first.bias.assign([0.5, -0.5, 0.5, 0.5, 0.3])
     x = inputs_of(model, rng)
     shrunk = bc.shrink_details(model, math.inf)
-    assert shrunk.kept["first"].outputs.tolist() == [0, 2, 3]
-    assert not shrunk.model.get_layer("first").kernel.numpy()[..., 1].any()
+    assert shrunk.kept["first"].outputs.tolist() == [0, 3]
+    assert shrunk.kept["second"].inputs.tolist() == [0, 2, 3]
+    place = next(layer for layer in shrunk.model.layers if isinstance(layer, bc.PlaceInputs))
+    np.testing.assert_array_equal(place.indices, [0, -1, 1])
+    np.testing.assert_allclose(place.fill, [0, 0.5, 0])
     tolerance = 1e-6 * np.abs(model(x)).max()
     np.testing.assert_allclose(shrunk.model(x), model(x), rtol=0, atol=tolerance)
     bayesian, _ = bc.shrink_bayesian(model, math.inf)

@@ -141,3 +141,14 @@ def test_checked_thresholds_give_up_where_nothing_helps(rng: np.random.Generator
     assert set(chosen.values()) == {math.inf}
     with pytest.raises(ValueError, match="tolerance must be at least 0, got nan"):
         bc.checked_thresholds(model, lambda network: 0.0, tolerance=math.nan)
+
+
+def test_an_error_that_is_known_is_not_asked_for_again(rng: np.random.Generator) -> None:
+    model, asked = dense_network("gnj", rng), []
+
+    def error_of(network: keras.Model) -> float:
+        asked.append(network)
+        return 0.0
+
+    bc.checked_thresholds(model, error_of, math.inf, tolerance=0.0, error=1.0)
+    assert len(asked) == 1

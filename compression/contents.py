@@ -1,0 +1,195 @@
+"""`.bcz` files read again: see `compression.container` for what is in them."""
+
+import json
+import math
+import os
+import struct
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from .chain_coding import read_chain
+from .graph import Graph, model_of
+from .graph_coding import read_graph
+from .kernel_coding import SCHEMES, Reader, read_kernel
+
+__all__ = [
+    "BIAS_TYPES",
+    "FORMAT_VERSION",
+    "MAGIC",
+    "MAX_WEIGHTS",
+    "Contents",
+    "StoredLayer",
+    "has_bias",
+    "layers_of",
+    "load_bcz",
+    "read_bcz",
+    "stored_weights",
+]
+
+FORMAT_VERSION = 3
+MAX_WEIGHTS = 2**27
+"""Weights that `load_bcz` makes room for unless it is told otherwise: 0.5 GiB."""
+
+MAGIC = b"\x89BCZ"
+BIAS_TYPES = ("f4", "f2")
+
+
+class StoredLayer(NamedTuple):
+    """The weights of one layer in a file, or one of them if it has several kernels or other weights.
+
+    :ivar kind: of the layer. :ivar shape: of its kernel. :ivar coding: one of `compression.kernel_coding.SCHEMES`.
+    :ivar bytes: of kernel and bias in the file. :ivar kernel: float32. :ivar bias: float32, or None.
+    """
+
+    kind: str
+    shape: tuple[int, ...]
+    coding: str
+    bytes: int
+    kernel: NDArray[np.float32]
+    bias: NDArray[np.float32] | None
+
+
+class Contents(NamedTuple):
+    """What is in a file.
+
+    :ivar version: of the format. :ivar bytes: of the file. :ivar biases: their type in the file.
+    :ivar input_shape: of the first input, without the axis of examples; None for a size that is open.
+    :ivar layers: all layers, without weights. :ivar weights: of the layers that have some, in order.
+    :ivar graph: the calls of the layers.
+    """
+
+    version: int
+    bytes: int
+    biases: str
+    input_shape: tuple[int | None, ...]
+    layers: list[keras.Layer]
+    weights: list[StoredLayer]
+    graph: Graph
+
+
+def load_bcz(path: str | os.PathLike[str], *, max_weights: int = MAX_WEIGHTS) -> keras.Model:
+    """Read the network in a file: a plain Keras model in float32.
+
+    A file from somebody else runs no code. What it says of sizes is checked before room is made for them.
+
+    :param max_weights: the largest number of weights of all layers together.
+    :raises ValueError: if the file is none of this format, is of an unknown version, truncated or damaged, or has more
+        weights.
+    :raises OSError: if there is no such file.
+    """
+    found = read_bcz(path, max_weights=max_weights)
+    try:
+        return _built(found)
+    except _IMPOSSIBLE as error:
+        raise _impossible(path, error) from error
+
+
+def read_bcz(path: str | os.PathLike[str], *, max_weights: int = MAX_WEIGHTS) -> Contents:
+    """What is in a file, without making a network of it. Parameters and errors as for `load_bcz`."""
+    content = Path(path).read_bytes()
+    if content[: len(MAGIC)] != MAGIC:
+        raise ValueError(f"{path} is not a .bcz file: it starts with {content[:4]!r}, not with {MAGIC!r}.")
+    if len(content) < 9:
+        raise ValueError(f"{path} is truncated: it has {len(content)} bytes, too few for a header; get it again.")
+    version = content[4]
+    if not 1 <= version <= FORMAT_VERSION:
+        raise ValueError(
+            f"{path} has version {version} of the format, and this program reads version {FORMAT_VERSION} and "
+            "earlier ones; use the program that wrote it."
+        )
+    if struct.unpack("<I", content[5:9])[0] != zlib.crc32(content[9:]):
+        raise ValueError(f"{path} is truncated or damaged: its checksum does not match; get it again.")
+    try:
+        return _parsed(Reader(content[9:]), version, max_weights, len(content))
+    except _IMPOSSIBLE as error:
+        raise _impossible(path, error) from error
+
+
+_IMPOSSIBLE = (
+    *(ValueError, IndexError, TypeError, KeyError, AttributeError, OverflowError, RecursionError, NotImplementedError),
+    *(struct.error, json.JSONDecodeError, tf.errors.OpError),
+)
+
+
+def _impossible(path: str | os.PathLike[str], error: Exception) -> ValueError:
+    return ValueError(f"{path} has a matching checksum but impossible content ({error}); write it again.")
+
+
+def layers_of(graph: Graph) -> dict[str, keras.Layer]:
+    """Each layer once, by name, in the order of the calls."""
+    return {node.name: node.layer for node in graph.nodes}
+
+
+def stored_weights(layer: keras.Layer) -> list[keras.Variable]:
+    """Weights in a file; statistics of `Normalization` are settings."""
+    return [] if isinstance(layer, keras.layers.Normalization) else layer.weights
+
+
+def has_bias(shapes: Sequence[Sequence[int]]) -> bool:
+    """Whether weights of these shapes are a kernel and its bias."""
+    return [len(shape) > 1 for shape in shapes] == [True, False]
+
+
+def _parsed(reader: Reader, version: int, max_weights: int, num_bytes: int) -> Contents:
+    """Layers, then weights: a size that the file cannot fill is refused before there is room for it."""
+    bias_type = BIAS_TYPES[reader.take(1)[0]]
+    if version == FORMAT_VERSION:
+        graph, shapes = read_graph(reader, max_weights)
+    else:
+        graph, shapes = read_chain(reader, version, max_weights)
+    layers, weights = list(layers_of(graph).values()), list[StoredLayer]()
+    for layer, layer_shapes in zip(layers, shapes, strict=True):
+        weights += _read_weights(reader, layer, layer_shapes, bias_type)
+    reader.finish()
+    input_shape = graph.tensors[graph.input_numbers[0]].shape[1:]
+    kind = {"f4": "float32", "f2": "float16"}[bias_type]
+    return Contents(version, num_bytes, kind, input_shape, layers, weights, graph)
+
+
+def _read_weights(
+    reader: Reader, layer: keras.Layer, shapes: Sequence[tuple[int, ...]], bias_type: str
+) -> list[StoredLayer]:
+    found: list[StoredLayer] = []
+    is_biased = has_bias(shapes)
+    for shape in shapes:
+        start, kind = reader.position, type(layer).__name__
+        if len(shape) > 1:
+            coding = SCHEMES.get(reader.peek(), "unknown")
+            kernel = read_kernel(reader, shape)
+            found.append(StoredLayer(kind, shape, coding, reader.position - start, kernel, None))
+            continue
+        number_type = bias_type if is_biased else "f4"
+        values = reader.array(number_type, math.prod(shape)).astype(np.float32).reshape(shape)
+        size = reader.position - start
+        if is_biased:
+            found[-1] = found[-1]._replace(bias=values, bytes=found[-1].bytes + size)
+        else:
+            found.append(StoredLayer(kind, shape, "float32", size, values, None))
+    return found
+
+
+_INITIALIZERS = ("kernel", "depthwise", "pointwise", "embeddings", "recurrent", "alpha")
+
+
+def _built(found: Contents) -> keras.Model:
+    """The network, without drawing initial weights that would be overwritten."""
+    kept = []
+    for layer in found.layers:
+        for name in (f"{part}_initializer" for part in _INITIALIZERS):
+            if name in vars(layer):
+                kept.append((layer, name, getattr(layer, name)))
+                setattr(layer, name, keras.initializers.Zeros())
+    model = model_of(found.graph)
+    for layer, name, value in kept:
+        setattr(layer, name, value)
+    stored = iter([part for each in found.weights for part in (each.kernel, each.bias) if part is not None])
+    for layer in found.layers:
+        layer.set_weights([next(stored) for _ in stored_weights(layer)])
+    return model

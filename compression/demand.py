@@ -1,0 +1,124 @@
+"""Which channels of each tensor of a graph have to be computed, from its outputs back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import keras
+import numpy as np
+
+from .cutting import Kept
+from .flow import Flow, num_channels, positions, used, view_of
+from .graph import Graph, Node
+from .kinds import is_mixing
+
+__all__ = ["kept_of"]
+
+
+def kept_of(graph: Graph, kinds: Sequence[str], flow: Flow) -> dict[str, Kept]:
+    """Kept inputs and outputs of the layers that choose among their inputs, make channels, or put them together.
+
+    An output is kept if somebody needs it. An input is needed if it varies and has a weight to an output that is kept.
+    Layers that are not understood need all inputs that vary. If there is none, one stays, with weights of zero.
+    """
+    needed = [np.zeros(num_channels(graph, number), bool) for number in range(len(graph.tensors))]
+    for number in graph.output_numbers:
+        needed[number][:] = True
+    kept: dict[str, Kept] = {}
+    for node, kind in list(zip(graph.nodes, kinds, strict=True))[::-1]:
+        if kind == "whole":
+            if any(needed[number].any() for number in node.outputs):
+                for number in node.sources:
+                    needed[number] |= _some(flow.varies[number], flow.varies[number])
+            continue
+        demand = _DEMANDS[kind](graph, flow, node, needed[node.outputs[0]])
+        if demand.kept is not None:
+            kept[node.name] = demand.kept
+        for number, more in zip(node.sources, demand.sources, strict=True):
+            needed[number] |= more
+    return dict(reversed(kept.items()))
+
+
+class _Demand:
+    """What a call needs of each of its sources, and what is recorded of it."""
+
+    def __init__(self, sources: Sequence[np.ndarray], kept: Kept | None = None) -> None:
+        self.sources, self.kept = sources, kept
+
+
+def _kept(inputs: np.ndarray, outputs: np.ndarray) -> Kept:
+    return Kept(np.flatnonzero(inputs), np.flatnonzero(outputs))
+
+
+def _some(wanted: np.ndarray, varies: np.ndarray) -> np.ndarray:
+    """What is wanted; if that is nothing, one channel."""
+    if wanted.any():
+        return wanted
+    return np.arange(wanted.size) == np.argmax(varies)
+
+
+def _weighted(graph: Graph, flow: Flow, node: Node, outputs: np.ndarray) -> _Demand:
+    source, kernel = node.sources[0], flow.kernels[node.name]
+    varies = flow.varies[source]
+    if not outputs.any():
+        nothing = np.zeros(varies.size, bool)
+        return _Demand([nothing], _kept(nothing, np.zeros(kernel.shape[-1], bool)))
+    if is_mixing(node.layer):
+        outputs = np.ones(kernel.shape[-1], bool)
+    inputs = _some(varies & used(kernel, outputs), varies)
+    one = np.arange(varies.size) == flow.merged.get(node.name, -1)
+    return _Demand([inputs], _kept(inputs | one, outputs))
+
+
+def _scaled(graph: Graph, flow: Flow, node: Node, outputs: np.ndarray) -> _Demand:
+    if not isinstance(node.layer, keras.layers.Embedding):
+        return _Demand([outputs])
+    everything = np.full(num_channels(graph, node.sources[0]), bool(outputs.any()))
+    return _Demand([everything], _kept(everything, outputs))
+
+
+def _merge(graph: Graph, flow: Flow, node: Node, outputs: np.ndarray) -> _Demand:
+    if not outputs.any():
+        return _Demand([outputs for _ in node.sources], _kept(outputs, outputs))
+    wanted = [outputs & flow.varies[number] for number in node.sources]
+    if len({graph.tensors[number].shape for number in node.sources}) > 1:  # none can stand in for another
+        wanted = [_some(each, outputs) for each in wanted]
+    elif not any(each.any() for each in wanted):
+        wanted[0] = _some(wanted[0], outputs)
+    return _Demand(wanted, _kept(outputs, outputs))
+
+
+def _stack(graph: Graph, flow: Flow, node: Node, outputs: np.ndarray) -> _Demand:
+    sizes = [num_channels(graph, number) for number in node.sources]
+    return _Demand(np.split(outputs, np.cumsum(sizes)[:-1]))
+
+
+def _flatten(graph: Graph, flow: Flow, node: Node, outputs: np.ndarray) -> _Demand:
+    return _Demand([outputs.reshape(-1, num_channels(graph, node.sources[0])).any(axis=0)])
+
+
+def _unflatten(graph: Graph, flow: Flow, node: Node, outputs: np.ndarray) -> _Demand:
+    repeated = np.tile(outputs, positions(graph, node.outputs[0]))
+    wanted = repeated & flow.varies[node.sources[0]]
+    return _Demand([_some(wanted, repeated) if outputs.any() else wanted], _kept(repeated, outputs))
+
+
+def _view(graph: Graph, flow: Flow, node: Node, outputs: np.ndarray) -> _Demand:
+    places, _ = view_of(node)
+    inputs = np.zeros(num_channels(graph, node.sources[0]), bool)
+    inputs[places[outputs & (places >= 0)]] = True
+    if outputs.any():
+        inputs = _some(inputs, flow.varies[node.sources[0]])
+    return _Demand([inputs], _kept(outputs, outputs))
+
+
+_DEMANDS = {
+    "weighted": _weighted,
+    "scaled": _scaled,
+    "pointwise": lambda graph, flow, node, outputs: _Demand([outputs]),
+    "merge": _merge,
+    "stack": _stack,
+    "flatten": _flatten,
+    "unflatten": _unflatten,
+    "view": _view,
+}

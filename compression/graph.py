@@ -1,0 +1,284 @@
+"""Keras models as graphs of calls of layers: read from any functional model, cut, and made a model again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import keras
+
+__all__ = [
+    "Graph",
+    "Node",
+    "Ref",
+    "Tensor",
+    "bypassed",
+    "clone",
+    "graph_of",
+    "is_chain",
+    "kernel_variables",
+    "model_of",
+]
+
+
+@dataclass(frozen=True)
+class Ref:
+    """A tensor, by its number, in the arguments of a call."""
+
+    number: int
+
+
+class Tensor(NamedTuple):
+    """What is known of a tensor: shape with the batch first, type, and the name of an input."""
+
+    shape: tuple[int | None, ...]
+    dtype: str
+    name: str = ""
+
+
+class Node(NamedTuple):
+    """One call of a layer.
+
+    :ivar layer: the layer, or one of Keras' operations.
+    :ivar name: of the layer; unique for each layer of a graph.
+    :ivar args: of the call, nested as Keras has it, with `Ref` for tensors. :ivar kwargs: the same.
+    :ivar outputs: numbers of the tensors that it makes.
+    """
+
+    layer: Any
+    name: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    outputs: tuple[int, ...]
+
+    @property
+    def sources(self) -> tuple[int, ...]:
+        """Numbers of the tensors that it takes."""
+        flat = keras.tree.flatten((self.args, self.kwargs))
+        return tuple(part.number for part in flat if isinstance(part, Ref))
+
+
+class Graph(NamedTuple):
+    """Calls in an order in which they can be made; `inputs` and `outputs` are nested as those of the model."""
+
+    name: str
+    inputs: Any
+    outputs: Any
+    nodes: list[Node]
+    tensors: list[Tensor]
+
+    @property
+    def output_numbers(self) -> tuple[int, ...]:
+        """Numbers of the tensors that the model returns."""
+        return tuple(ref.number for ref in keras.tree.flatten(self.outputs))
+
+    @property
+    def input_numbers(self) -> tuple[int, ...]:
+        """Numbers of the tensors that the model is given."""
+        return tuple(ref.number for ref in keras.tree.flatten(self.inputs))
+
+    def calls(self) -> Counter[str]:
+        """How often each layer is called, by name."""
+        return Counter(node.name for node in self.nodes)
+
+    def consumers(self) -> Counter[int]:
+        """How often each tensor is used, as an output of the model, too."""
+        used = [number for node in self.nodes for number in node.sources]
+        return Counter([*used, *self.output_numbers])
+
+
+def graph_of(model: keras.Model) -> Graph:
+    """The calls that make up a Sequential or functional model, those of nested models among them.
+
+    Calls are found from the outputs, because layers of a model that was loaded or called again have other calls, too.
+
+    :raises ValueError: if the model is not built, or is a subclass with a `call` of its own.
+    """
+    if not _has_graph(model):
+        raise ValueError(
+            f"the model {model.name} must be a built Sequential or functional model, got "
+            f"{len(getattr(model, 'inputs', None) or [])} inputs; call it on examples first, or give it an Input."
+        )
+    reader = _Reader()
+    struct = getattr(model, "_functional", model)
+    inputs = keras.tree.map_structure(reader.tensor, struct._inputs_struct)
+    known = _by_id(struct._inputs_struct, inputs)
+    reader.read(struct._outputs_struct, known)
+    outputs = keras.tree.map_structure(lambda tensor: known[id(tensor)], struct._outputs_struct)
+    if isinstance(model, keras.Sequential):
+        inputs, outputs = (keras.tree.flatten(part)[0] for part in (inputs, outputs))
+    return Graph(model.name, inputs, outputs, reader.nodes, reader.tensors)
+
+
+def model_of(graph: Graph) -> keras.Model:
+    """The model of a graph, a Sequential if it is a chain; its layers must not have been called before."""
+    if is_chain(graph):
+        tensor = graph.tensors[graph.input_numbers[0]]
+        start = keras.Input(tensor.shape[1:], dtype=tensor.dtype, name=tensor.name or None)
+        return keras.Sequential([start, *(node.layer for node in graph.nodes)], name=graph.name)
+    found: dict[int, Any] = {}
+
+    def tensor_of(part: Any) -> Any:
+        return found[part.number] if isinstance(part, Ref) else part
+
+    for number in graph.input_numbers:
+        tensor = graph.tensors[number]
+        found[number] = keras.Input(tensor.shape[1:], dtype=tensor.dtype, name=tensor.name or None)
+    for node in graph.nodes:
+        args, kwargs = keras.tree.map_structure(tensor_of, (node.args, node.kwargs))
+        outputs = keras.tree.flatten(node.layer(*args, **kwargs))
+        found.update(zip(node.outputs, outputs, strict=True))
+    inputs, outputs = (keras.tree.map_structure(tensor_of, part) for part in (graph.inputs, graph.outputs))
+    return keras.Model(inputs, outputs, name=graph.name)
+
+
+def is_chain(graph: Graph) -> bool:
+    """Whether each layer takes what the one before it makes, and nothing else."""
+    last = graph.inputs
+    if not isinstance(last, Ref) or not isinstance(graph.outputs, Ref) or not graph.nodes:
+        return False
+    for node in graph.nodes:
+        if not isinstance(node.layer, keras.Layer) or node.args != (last,) or node.kwargs or len(node.outputs) != 1:
+            return False
+        last = Ref(node.outputs[0])
+    return last == graph.outputs and max(graph.calls().values()) == 1
+
+
+def bypassed(graph: Graph, leave_out: Callable[[Node], bool]) -> Graph:
+    """The graph without some calls that take one tensor: others take that tensor itself."""
+    moved: dict[int, int] = {}
+
+    def renumbered(part: Any) -> Any:
+        return Ref(moved.get(part.number, part.number)) if isinstance(part, Ref) else part
+
+    nodes = []
+    for node in graph.nodes:
+        if leave_out(node):
+            moved[node.outputs[0]] = moved.get(node.sources[0], node.sources[0])
+        else:
+            args, kwargs = keras.tree.map_structure(renumbered, (node.args, node.kwargs))
+            nodes.append(node._replace(args=args, kwargs=kwargs))
+    return graph._replace(nodes=nodes, outputs=keras.tree.map_structure(renumbered, graph.outputs))
+
+
+def clone(layer: keras.Layer, **changes: Any) -> keras.Layer:
+    """A layer of the same settings but these, without weights."""
+    return type(layer).from_config({**layer.get_config(), **changes})
+
+
+def kernel_variables(model: keras.Model) -> list[tuple[keras.Layer, keras.Variable]]:
+    """Weights with two and more axes, such as kernels and embeddings, of all layers of a plain model in order."""
+    found, seen = [], set()
+    for node in graph_of(model).nodes:
+        if isinstance(node.layer, keras.Layer) and node.name not in seen:
+            seen.add(node.name)
+            found += [(node.layer, variable) for variable in node.layer.weights if len(variable.shape) > 1]
+    return found
+
+
+class _Reader:
+    """Numbers tensors and names layers while calls are read."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self.tensors: list[Tensor] = []
+        self._names: dict[int, str] = {}
+
+    def tensor(self, tensor: Any) -> Ref:
+        operation = tensor._keras_history.operation
+        name = operation.name if isinstance(operation, keras.layers.InputLayer) else ""
+        self.tensors.append(Tensor(tuple(tensor.shape), tensor.dtype, name))
+        return Ref(len(self.tensors) - 1)
+
+    def read(self, outputs: Any, known: dict[int, Ref], prefix: str = "") -> None:
+        """The calls between the tensors in `known`, by id, and `outputs`, which are added to it.
+
+        What a call says of `training` is left out, as Keras overrides it when the model is called.
+        """
+        open_calls = [(tensor, False) for tensor in reversed(keras.tree.flatten(outputs))]
+        while open_calls:
+            tensor, has_sources = open_calls.pop()
+            if id(tensor) in known:
+                continue
+            operation, index, _ = tensor._keras_history
+            call = operation._inbound_nodes[index]
+            if not has_sources:
+                open_calls.append((tensor, True))
+                open_calls += [(source, False) for source in reversed(call.input_tensors)]
+                continue
+            args, kwargs = call.arguments.convert(lambda part: known.get(id(part), part))
+            kwargs = {key: value for key, value in kwargs.items() if key != "training" and value is not None}
+            if _is_nested(operation, args, kwargs):
+                self._inline(operation, call, args, known)
+                continue
+            refs = [self.tensor(output) for output in call.outputs]
+            known.update((id(output), ref) for output, ref in zip(call.outputs, refs, strict=True))
+            numbers = tuple(ref.number for ref in refs)
+            operation, args = _as_layer(operation, args, kwargs, [self.tensors[number] for number in numbers])
+            self.nodes.append(Node(operation, self._name(operation, prefix), args, kwargs, numbers))
+
+    def _inline(self, inner: keras.Model, call: Any, args: Any, known: dict[int, Ref]) -> None:
+        struct = getattr(inner, "_functional", inner)
+        inside = _by_id(struct._inputs_struct, args[0])
+        self.read(struct._outputs_struct, inside, f"{inner.name}_")
+        flat = keras.tree.flatten(struct._outputs_struct)
+        known.update((id(output), inside[id(tensor)]) for output, tensor in zip(call.outputs, flat, strict=True))
+
+    def _name(self, layer: Any, prefix: str) -> str:
+        if id(layer) not in self._names:
+            name, taken = layer.name, set(self._names.values())
+            if name in taken:
+                name = prefix + name
+            while name in taken:
+                name += "_"
+            self._names[id(layer)] = name
+        return self._names[id(layer)]
+
+
+def _has_graph(model: Any) -> bool:
+    """Whether a call of the model is the calls of its layers."""
+    is_known = isinstance(model, keras.Sequential) or getattr(type(model), "call", None) is _functional_class().call
+    return is_known and bool(getattr(model, "inputs", None)) and bool(getattr(model, "outputs", None))
+
+
+def _functional_class() -> Any:
+    from keras.src.models import Functional  # it has no public name
+
+    return Functional
+
+
+def _is_nested(operation: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+    """Whether the call is one of a nested model, with tensors for its inputs in the same order."""
+    if not isinstance(operation, keras.Model) or not _has_graph(operation) or len(args) != 1:
+        return False
+    struct = getattr(operation, "_functional", operation)._inputs_struct
+    given = keras.tree.flatten(args[0])
+    fits = len(given) == len(keras.tree.flatten(struct)) and all(isinstance(part, Ref) for part in given)
+    return fits and isinstance(args[0], dict) == isinstance(struct, dict) and not set(kwargs) - {"mask"}
+
+
+def _by_id(tensors: Any, refs: Any) -> dict[int, Ref]:
+    flat = zip(keras.tree.flatten(tensors), keras.tree.flatten(refs), strict=True)
+    return {id(tensor): ref for tensor, ref in flat}
+
+
+_OPERATORS: dict[str, Callable[..., keras.Layer]] = {
+    "Add": keras.layers.Add,
+    "Subtract": keras.layers.Subtract,
+    "Multiply": keras.layers.Multiply,
+    "Maximum": keras.layers.Maximum,
+    "Minimum": keras.layers.Minimum,
+}
+
+
+def _as_layer(
+    operation: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], outputs: list[Tensor]
+) -> tuple[Any, tuple[Any, ...]]:
+    """The layer that does what an operator between two tensors does, such as x + y; else the operation itself."""
+    kind = type(operation).__name__
+    is_operator = not isinstance(operation, keras.Layer) and kind in _OPERATORS and len(outputs) == 1
+    if not is_operator or kwargs or len(args) != 2 or not all(isinstance(part, Ref) for part in args):
+        return operation, args
+    return _OPERATORS[kind](name=operation.name), (list(args),)

@@ -1,0 +1,78 @@
+"""Ordinary Keras models of all kinds: the shrunk network is the masked one, and comes back from a file bit for bit."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+import compression as bc
+from compression.bits import fixed_point
+from compression.container import kernels_of, with_kernels
+from tests.compression.zoo import APPLICATIONS, MODELS, inputs_of, randomise
+
+
+def outputs_of(model: keras.Model, x: object) -> list[np.ndarray]:
+    return [np.asarray(part, np.float32) for part in keras.tree.flatten(model(x, training=False))]
+
+
+def assert_close(model: keras.Model, expected: list[np.ndarray], x: object, tolerance: float) -> None:
+    for a, b in zip(outputs_of(model, x), expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=tolerance * max(1.0, np.abs(b).max()))
+
+
+def mask_some(model: keras.Model, rng: np.random.Generator, part: float) -> None:
+    """Switch off this part of the groups of each layer, one at least staying, and give them biases to be folded."""
+    for layer in bc.bayesian_layers(model):
+        size = int(np.prod(layer.mask.shape))
+        mask = (np.argsort(rng.permutation(size)) >= int(part * size)).astype("float32")
+        layer.mask.assign(mask.reshape(layer.mask.shape))
+        layer.bias.assign(0.3 * rng.normal(size=layer.bias.shape))
+
+
+def check(
+    build: Callable[[], keras.Model], rng: np.random.Generator, folder: Path, *, entropy_coded: bool = True
+) -> None:
+    tolerance = 1e-5
+    model = randomise(build(), rng)
+    x = inputs_of(model, rng)
+    bayesian = bc.compress(model, num_train=100)
+    precise = all(layer.compute_dtype == "float32" for layer in model.layers)
+    assert_close(bayesian, outputs_of(model, x), x, tolerance if precise else 2e-2)
+    mask_some(bayesian, rng, 0.4)
+    expected = outputs_of(bayesian, x)
+    small = bc.shrink(bayesian, np.inf)
+    assert small.count_params() < bc.size_of(model).parameters
+    assert_close(small, expected, x, tolerance)
+    smaller, kept = bc.shrink_bayesian(bayesian, np.inf)
+    assert_close(smaller, expected, x, tolerance)
+    assert smaller.count_params() < bayesian.count_params()
+    mask_some(smaller, rng, 0.2)
+    expected = outputs_of(smaller, x)
+    smallest, then = bc.shrink_bayesian(smaller, np.inf)
+    assert_close(smallest, expected, x, tolerance)
+    sliced = bc.slice_bayesian(bayesian, bc.compose(kept, then))
+    assert [w.shape for w in sliced.weights] == [w.shape for w in smallest.weights]
+    sliced.set_weights(smallest.get_weights())  # what restoring a checkpoint does
+    assert_close(sliced, expected, x, tolerance)
+    codes = [fixed_point(kernel, 8) for kernel in kernels_of(small)]
+    rounded = with_kernels(small, codes, biases="float16")
+    bc.save_bcz(folder / "raw.bcz", small)
+    bc.save_bcz(folder / "rounded.bcz", small, codes, biases="float16", entropy_coded=entropy_coded)
+    for name, wanted in (("raw", small), ("rounded", rounded)):
+        for a, b in zip(outputs_of(bc.load(folder / f"{name}.bcz"), x), outputs_of(wanted, x), strict=True):
+            np.testing.assert_array_equal(a, b)
+    assert (folder / "rounded.bcz").stat().st_size < (folder / "raw.bcz").stat().st_size
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_any_graph_is_cut_written_and_read(name: str, rng: np.random.Generator, tmp_path: Path) -> None:
+    check(MODELS[name], rng, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+@pytest.mark.parametrize("name", APPLICATIONS)
+def test_keras_applications_are_cut_written_and_read(name: str, rng: np.random.Generator, tmp_path: Path) -> None:
+    check(APPLICATIONS[name], rng, tmp_path, entropy_coded=False)  # which would take minutes
