@@ -58,6 +58,7 @@ __all__ = [
 ]
 
 Seeds = Callable[[str], tf.Tensor]
+_SMOOTHING = 8.0  # of the parameters along the way: of 2, 4 and 8 the shortest path of a large model
 Rows = NDArray[Any]
 
 
@@ -249,7 +250,8 @@ def final(
     elif line.get("ais/log_z_nats") is not None:
         evidence = evidence._replace(ais=_logged(line, config))
     if along:
-        path = trajectory([*along, state.rbm], base_b=base_rate_biases(parts["train"], visible=state.rbm.visible))
+        base_b = base_rate_biases(parts["train"], visible=state.rbm.visible)
+        path = trajectory([*along, state.rbm], base_b=base_b, smoothing=_SMOOTHING)
         steps: dict[str, Any] = {"num_chains": config.ais_chains, "generator": training.generator}
         both = trajectory_bracket(path, config.trajectory_steps, seed=seeds("trajectory"), **steps)
         names = ("trajectory_ais", "reverse_trajectory_ais")

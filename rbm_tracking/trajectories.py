@@ -72,12 +72,15 @@ def is_node(step: int, *, first: int = 10, ratio: float = 1.15) -> bool:
     return step >= first and step in {round(first * ratio**k) for k in (nearest - 1, nearest, nearest + 1)}
 
 
-def trajectory(rbms: Sequence[RBM], *, base_b: ArrayLike | None = None) -> Trajectory:
+def trajectory(rbms: Sequence[RBM], *, base_b: ArrayLike | None = None, smoothing: float = 0.0) -> Trajectory:
     """The path from independent units over `rbms` in this order, in the float type of the last one.
 
     :param base_b: visible biases [n_v] at the start, for example `base_rate_biases(data)`; by default those of the
         first RBM.
-    :raises ValueError: if there is no RBM, or their sizes or families differ.
+    :param smoothing: all RBMs but the last one are averaged with their neighbours, with normal weights of this standard
+        deviation, in RBMs. Stochastic gradients shake parameters: the way through them as they were is many times as
+        long as the way through their averages.
+    :raises ValueError: if there is no RBM, their sizes or families differ, or `smoothing` is negative.
     """
     if not rbms:
         raise ValueError("a trajectory needs at least one RBM, got none.")
@@ -90,9 +93,24 @@ def trajectory(rbms: Sequence[RBM], *, base_b: ArrayLike | None = None) -> Traje
                 f"{type(rbm.visible).__name__} and {last.W.shape} {type(last.visible).__name__}."
             )
     nodes = [tf.nest.map_structure(lambda part, like: tf.cast(part, like.dtype), rbm, last) for rbm in rbms]
+    if not smoothing >= 0:
+        raise ValueError(f"smoothing must not be negative, got {smoothing}.")
+    if smoothing:
+        nodes = [*(_smoothed(nodes, k, smoothing) for k in range(len(nodes) - 1)), nodes[-1]]
     b = nodes[0].b if base_b is None else tf.constant(np.asarray(base_b), last.b.dtype)
     start = nodes[0]._replace(W=tf.zeros_like(last.W), b=b, c=tf.zeros_like(last.c))
     return (start, *nodes)
+
+
+def _smoothed(nodes: Sequence[RBM], k: int, width: float) -> RBM:
+    """The mean of all RBMs with normal weights around number k."""
+    weights = np.exp(-0.5 * ((np.arange(len(nodes)) - k) / width) ** 2)
+    near = np.flatnonzero(weights > 1e-3)
+    parts = [
+        tf.nest.map_structure(lambda part, w=float(weights[i] / weights[near].sum()): w * part, nodes[i]) for i in near
+    ]
+    mean: RBM = tf.nest.map_structure(lambda *each: tf.add_n(each), *parts)
+    return mean
 
 
 def distances(

@@ -111,6 +111,25 @@ def test_nodes_come_back_from_their_folder(tmp_path: Path, parameters: oracles.P
         load_nodes(tmp_path)
 
 
+def test_smoothing_shortens_a_shaken_path(rng: np.random.Generator, seed: tf.Tensor) -> None:
+    """The last RBM stays, and each other one is a weighted mean of its neighbours."""
+    end = oracles.random_rbm(rng, 3, 4, scale=1.0)
+    shaken = [
+        to_rbm(oracles.Parameters(*(s * part + 0.5 * rng.normal(size=part.shape) for part in end)))
+        for s in np.linspace(0.1, 0.95, 20)
+    ]
+    rbms = [*shaken, to_rbm(end)]
+    plain, smooth = trajectory(rbms), trajectory(rbms, smoothing=3.0)
+    assert len(smooth) == len(plain) == 22
+    np.testing.assert_array_equal(smooth[-1].W, end.W)
+    weights = np.exp(-0.5 * ((np.arange(21) - 10) / 3.0) ** 2)
+    mean = np.average([rbm.W.numpy() for rbm in rbms], axis=0, weights=weights)
+    np.testing.assert_allclose(smooth[11].W, mean, atol=0.01)
+    assert sum(distances(smooth, seed=seed)) < 0.5 * sum(distances(plain, seed=seed))
+    with pytest.raises(ValueError, match=r"smoothing must not be negative, got -1.0"):
+        trajectory(rbms, smoothing=-1.0)
+
+
 def test_what_is_no_trajectory_is_refused(parameters: oracles.Parameters, rng: np.random.Generator) -> None:
     with pytest.raises(ValueError, match="a trajectory needs at least one RBM"):
         trajectory([])
