@@ -13,7 +13,16 @@ from .deep_gp_quad import DeepGPQuad
 from .diagnostics import LayerDiagnostics, diagnose
 from .estimators import DeepGPClassifier, DeepGPRegressor
 from .initialization import inducing_inputs, linear_mean
-from .layers import BayesianLinearLayer, ConvolutionalLayer, FeatureLayer, Layer, Patches, SVGPLayer
+from .layers import (
+    BayesianLinearLayer,
+    ConvolutionalLayer,
+    Encoder,
+    FeatureLayer,
+    LatentVariableLayer,
+    Layer,
+    Patches,
+    SVGPLayer,
+)
 from .posterior import DeepGPPosterior
 from .predictor import Predicted, Predictor, float_type
 from .presets import Preset, modern, paper2017
@@ -33,8 +42,10 @@ __all__ = [
     "DeepGPPosterior",
     "DeepGPQuad",
     "DeepGPRegressor",
+    "Encoder",
     "FeatureLayer",
     "GaussHermite",
+    "LatentVariableLayer",
     "Layer",
     "LayerDiagnostics",
     "ModelConfig",

@@ -27,6 +27,7 @@ from gpflow.utilities import assert_params_false
 
 from . import likelihoods
 from .functions import NUM_FEATURES, FunctionDraws, draw_functions
+from .importance import Weighting, has_latents
 from .layers.pathwise import FunctionNoise
 from .layers.protocol import Factors, Layer, check_layers, checked_points
 from .posterior import DeepGPPosterior
@@ -55,6 +56,7 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
     :param likelihood: any GPflow likelihood whose latent dimension is the width of the last layer.
     :param num_data: number N of training points, which scales the minibatch likelihood; None for no scaling.
     :param num_samples: number S of draws per point in the bound.
+    :param num_importance_samples: number K of importance samples of latent variables in the bound, see `importance`.
     :param num_predict_samples: number S of components in predictions.
     :param prediction_seed: predictions are deterministic functions of the parameters, the inputs and this seed.
     :param integrator: averages over the inner layers in the bound; independent draws at every point by default.
@@ -65,6 +67,7 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
     layers: list[Any]
     """Each a `Layer`; what else it has depends on its type."""
     likelihood: Likelihood
+    num_importance_samples: int = 1
 
     def __init__(
         self,
@@ -73,6 +76,7 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
         *,
         num_data: int | None = None,
         num_samples: int = 1,
+        num_importance_samples: int = 1,
         num_predict_samples: int = NUM_PREDICT_SAMPLES,
         prediction_seed: int = 0,
         integrator: Integrator = MonteCarlo(),
@@ -80,14 +84,21 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
     ) -> None:
         layers = list(layers)
         check_layers(layers, likelihood)
-        for name, value in (("num_samples", num_samples), ("num_predict_samples", num_predict_samples)):
+        counts = {"num_samples": num_samples, "num_importance_samples": num_importance_samples}
+        for name, value in {**counts, "num_predict_samples": num_predict_samples}.items():
             if value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}.")
+        if num_importance_samples > 1 and not isinstance(integrator, MonteCarlo):
+            raise ValueError(
+                "num_importance_samples must be 1 unless the integrator is MonteCarlo(), as it is by default."
+            )
         super(GPModel, self).__init__()  # that of `GPModel` would give kernel and mean function a second home
         self.layers, self.likelihood, self.num_latent_gps = layers, likelihood, layers[-1].num_latent_gps
         for number, layer in enumerate(layers, start=1):
             layer.label = f"layer {number} of {len(layers)}"
         self.num_data, self.num_samples = num_data, num_samples
+        if num_importance_samples > 1:  # else the class's: files of models without it stay what they are
+            self.num_importance_samples = num_importance_samples
         self.num_predict_samples, self.prediction_seed = num_predict_samples, prediction_seed
         self.integrator, self.predict_integrator = integrator, predict_integrator
 
@@ -147,14 +158,18 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
         seed = fresh_seed() if seed is None else as_seed(seed)
         factors = self.factors()
         if noise is None:
-            S = self.integrator.num_components(self._inner_dims, self.num_samples)
+            S = self.integrator.num_components(self._inner_dims, self.num_samples * self.num_importance_samples)
             noise = self.integrator.noise(self._inner_dims, S, tf.shape(X)[0], seed, X.dtype)
             weights = tf.exp(self.integrator.log_weights(self._inner_dims, S, X.dtype))
+        weighting = self._weighting(noise, X, data[1])
+        noise = noise if weighting is None else weighting.noise
         f_mean, f_var = evaluate(last_outputs, self.layers, factors, X, noise, size=rows_per_slice(self.layers))
         expectations = likelihoods.variational_expectations(
             self.likelihood, X, f_mean, f_var, data[1], self.likelihood_seed(seed)
         )  # [S, N]
-        if weights is None:
+        if weighting is not None:
+            per_point = weighting.per_row(expectations, weights)
+        elif weights is None:
             per_point = tf.reduce_mean(expectations, axis=0)
         else:
             per_point = tf.linalg.matvec(expectations, weights, transpose_a=True)
@@ -360,6 +375,12 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
         return tf.random.fold_in(as_seed(self.prediction_seed if seed is None else seed), len(self.layers) + 1)
 
     # Private.
+
+    def _weighting(self, noise: Sequence[tf.Tensor], X: tf.Tensor, Y: TensorType) -> Weighting | None:
+        """What latent variables change in the bound; None where there are none."""
+        if not has_latents(self.layers) and (self.num_importance_samples == 1 or not sum(self._inner_dims)):
+            return None
+        return Weighting(self.layers, noise, X, tf.convert_to_tensor(Y), self.num_importance_samples)
 
     @property
     def _inner_dims(self) -> list[int]:

@@ -38,7 +38,7 @@ def thompson(
     :param model: a `DeepGP`, its posterior or a `Predictor`, of one output; `bounds` are in the units of its inputs.
     :param bounds: lowest and highest value of each input, [D, 2]. :param batch: number of functions, and of points.
     :param maximize: False to look for minima. :param seed: of functions and points; None for fresh ones.
-    :param num_candidates: Sobol points, a power of 2. :param num_starts: from how many of them ascent starts, for each function.
+    :param num_candidates: Sobol points, a power of 2. :param num_starts: how many of them ascent starts from, for each.
     :param max_iter: the most steps of ascent, all functions together.
     :raises ValueError: naming what is wrong; and as `DeepGP.sample_functions`.
     """

@@ -2,6 +2,7 @@
 
 from .convolutional import ConvolutionalLayer, Patches
 from .features import FeatureLayer
+from .latent import Encoder, LatentVariableLayer
 from .linear import BayesianLinearLayer
 from .moments import LayerMoments
 from .protocol import Layer
@@ -12,7 +13,9 @@ __all__ = [
     "CachedFactors",
     "CachedForms",
     "ConvolutionalLayer",
+    "Encoder",
     "FeatureLayer",
+    "LatentVariableLayer",
     "Layer",
     "LayerFactors",
     "LayerMoments",

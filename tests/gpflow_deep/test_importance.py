@@ -1,0 +1,230 @@
+"""Latent variables of the rows, and bounds with importance samples of them."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from gpflow.kernels import SquaredExponential
+from scipy.special import logsumexp
+
+from gpflow_deep import (
+    DeepGP,
+    DeepGPQuad,
+    Encoder,
+    GaussHermite,
+    LatentVariableLayer,
+    SVGPLayer,
+    load_model,
+    save_model,
+)
+from tests.gpflow_deep.builders import make_data, make_layer, make_model
+from tests.statistical import assert_mean_close
+
+
+def latent_model(rng: np.random.Generator, *, model: type[DeepGP] = DeepGP, **options: Any) -> DeepGP:
+    """One latent variable beside two inputs, and a GP of the three."""
+    layer = options.pop("layer", None) or LatentVariableLayer(2, 1, encoder=Encoder(3, 1, hidden=(4,), std=1.3))
+    return model([layer, make_layer(rng, 3, 1)], gpflow.likelihoods.Gaussian(0.1), **options)
+
+
+def bound(model: DeepGP, data: Any, seed: int = 0) -> float:
+    return float(model.elbo(data, seed=seed))
+
+
+def bounds_of(model: DeepGP, data: Any, count: int) -> np.ndarray:
+    """Bounds of some seeds, by a compiled function."""
+    data = tuple(map(tf.constant, data))
+    compiled = tf.function(lambda seed: model.elbo(data, seed=seed), autograph=False)
+    return np.array([float(compiled(tf.constant([1, seed]))) for seed in range(count)])
+
+
+def by_quadrature(model: DeepGP, data: Any, function: Callable[..., np.ndarray]) -> np.ndarray:
+    """`function(E[log p(y_n | f)], w, log weight)` [nodes, N] of 60 nodes of w ~ N(0, 1), in plain NumPy."""
+    (X, Y), noise = data, float(model.likelihood.variance.numpy())
+    nodes, weights = np.polynomial.hermite_e.hermegauss(60)
+    terms = []
+    for w in nodes:
+        inputs = np.concatenate([X, np.full((len(X), 1), w)], axis=1)
+        mean, var = (part.numpy() for part in model.layers[1].predict(inputs))
+        terms.append(-0.5 * np.log(2 * np.pi * noise) - 0.5 * (np.square(Y - mean) + var)[:, 0] / noise)
+    return function(np.array(terms), nodes[:, None], np.log(weights / weights.sum())[:, None])
+
+
+def test_bound_of_one_sample_is_that_of_quadrature(rng: np.random.Generator) -> None:
+    """E_q(w) by nodes a + b z, and KL[q(w) || p(w)], of `DeepGPQuad` and of many Monte-Carlo bounds."""
+    model, data = latent_model(rng, model=DeepGPQuad, num_nodes=30), make_data(rng, 5)
+    mean, std = (part.numpy()[:, 0] for part in model.layers[0].posterior(*map(tf.constant, data)))
+    nodes, weights = np.polynomial.hermite_e.hermegauss(40)
+    expected = -float(model.prior_kl()) - np.sum(0.5 * (mean**2 + std**2 - 1.0) - np.log(std))
+    noise = float(model.likelihood.variance.numpy())
+    for z, weight in zip(nodes, weights / weights.sum(), strict=True):
+        inputs = np.concatenate([data[0], (mean + std * z)[:, None]], axis=1)
+        f_mean, f_var = (part.numpy() for part in model.layers[1].predict(inputs))
+        terms = -0.5 * np.log(2 * np.pi * noise) - 0.5 * (np.square(data[1] - f_mean) + f_var) / noise
+        expected += weight * np.sum(terms)
+    np.testing.assert_allclose(bound(model, data), expected, rtol=1e-6)
+    monte_carlo = DeepGP(model.layers, model.likelihood)
+    assert_mean_close(bounds_of(monte_carlo, data, 400), expected, min_detectable=0.2 * abs(expected))
+
+
+def test_bound_rises_with_the_samples_to_the_integral(rng: np.random.Generator) -> None:
+    model, data = latent_model(rng), make_data(rng, 4)
+    exact = by_quadrature(model, data, lambda terms, w, log_weight: logsumexp(terms + log_weight, axis=0)).sum()
+    exact -= float(model.prior_kl())
+    bounds = {}
+    for K, count in ((1, 300), (4, 300), (32, 300), (20_000, 12)):
+        model.num_importance_samples = K
+        bounds[K] = bounds_of(model, data, count)
+    means = [bounds[K].mean() for K in bounds]
+    errors = [bounds[K].std() / np.sqrt(len(bounds[K])) for K in bounds]
+    for i in range(3):
+        assert means[i] < means[i + 1] + 4 * np.hypot(errors[i], errors[i + 1])
+    assert means[0] < means[2] < exact + 5 * errors[2]
+    assert means[1] > means[0]
+    assert_mean_close(bounds[20_000], exact, min_detectable=0.5)
+
+
+@pytest.mark.parametrize("K", [1, 3])
+def test_latents_without_effect_change_nothing(rng: np.random.Generator, K: int) -> None:
+    """The GP does not look at w, and q(w) is the prior: the bound is that of the GP alone, in any batch."""
+    given = make_layer(rng, 2, 1)
+    Z, kernel = given.inducing_variable.Z.numpy(), given.kernel
+    blind = SquaredExponential(kernel.variance.numpy(), kernel.lengthscales.numpy(), active_dims=[0, 1])
+    latent = LatentVariableLayer(2, 1, encoder=prior)
+    last = SVGPLayer(blind, latent.extend(Z), q_mu=given.q_mu.numpy(), q_sqrt=given.q_sqrt.numpy())
+    likelihood, data = gpflow.likelihoods.Gaussian(0.1), make_data(rng, 6)
+    model = DeepGP([latent, last], likelihood, num_data=50, num_importance_samples=K)
+    alone = DeepGP([given], likelihood, num_data=50, num_importance_samples=K)
+    np.testing.assert_allclose(bound(model, data), bound(alone, data), rtol=1e-9)
+    np.testing.assert_allclose(model.predict_f(data[0])[1], alone.predict_f(data[0])[1], rtol=1e-7)
+
+
+def prior(rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Means and deviations of N(0, 1)."""
+    return tf.zeros_like(rows[:, :1]), tf.ones_like(rows[:, :1])
+
+
+def test_one_sample_without_latents_is_the_present_bound(rng: np.random.Generator) -> None:
+    model, data = make_model(rng, (2, 2, 1)), make_data(rng, 6)
+    again = DeepGP(model.layers, model.likelihood, num_importance_samples=1)
+    assert bound(again, data, 3) == bound(model, data, 3)
+    many = DeepGP(model.layers, model.likelihood, num_importance_samples=20)
+    assert bounds_of(many, data, 20).mean() > bounds_of(model, data, 100).mean()
+
+
+def slopes_and_differences(
+    model: DeepGP, data: Any, variables: Sequence[tf.Variable], count: int
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """For the first entry of each variable, gradients of bounds of some seeds, and their central differences."""
+    data = tuple(map(tf.constant, data))
+
+    @tf.function(autograph=False)
+    def value(seed: tf.Tensor) -> tf.Tensor:
+        return model.elbo(data, seed=seed)
+
+    @tf.function(autograph=False)
+    def slopes(seed: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            total = model.elbo(data, seed=seed)
+        return tape.gradient(total, variables)
+
+    seeds, found = [tf.constant([0, s]) for s in range(count)], []
+    gradients = [slopes(seed) for seed in seeds]
+    for i, variable in enumerate(variables):
+        start, ends = variable.numpy(), []
+        for sign in (1, -1):
+            moved = start.copy()
+            moved[0, 0] += sign * 1e-4
+            variable.assign(moved)
+            ends.append(np.array([float(value(seed)) for seed in seeds]))
+        variable.assign(start)
+        found.append((np.array([part[i].numpy()[0, 0] for part in gradients]), (ends[0] - ends[1]) / 2e-4))
+    return found
+
+
+def test_gradients_have_the_mean_of_the_bounds_slope(rng: np.random.Generator) -> None:
+    """The doubly reparametrised gradient of q(w)'s parameters, and the slope of the bound for each seed: different
+    numbers of one mean. For other parameters the gradient is that slope. With 64 times as many samples the ratio of
+    signal to noise rises, by 8 if all is asymptotic, and falls for the slopes, so that it is higher in the end."""
+    layer = LatentVariableLayer(2, 1, num_rows=3)
+    layer.q_mean.assign([[0.4], [-0.3], [0.9]])
+    layer.q_std.assign(1.3 * np.ones((3, 1)))  # wider than the prior, so that weights are bounded
+    model, data = latent_model(rng, layer=layer, num_importance_samples=4), make_data(rng, 3)
+    of_q = [layer.q_mean.unconstrained_variable, layer.q_std.unconstrained_variable]
+    few = slopes_and_differences(model, data, [*of_q, model.layers[1].q_mu.unconstrained_variable], 200)
+    for gradients, differences in few[:2]:
+        assert_mean_close(gradients - differences, 0.0, min_detectable=1.0 + 0.5 * np.abs(differences.mean()))
+        assert not np.allclose(gradients, differences)
+    np.testing.assert_allclose(*few[2], rtol=1e-4, atol=1e-5)
+    model.num_importance_samples = 256
+    many = slopes_and_differences(model, data, of_q[:1], 200)
+
+    def signal_to_noise(draws: np.ndarray) -> float:
+        return float(np.abs(draws.mean()) / draws.std())
+
+    assert signal_to_noise(many[0][0]) > signal_to_noise(few[0][0])
+    assert signal_to_noise(many[0][0]) > signal_to_noise(many[0][1])
+
+
+def test_minibatches_saving_and_training(rng: np.random.Generator, tmp_path: Path) -> None:
+    model, data = latent_model(rng, num_data=8, num_importance_samples=2), make_data(rng, 8)
+    whole = bound(DeepGP(model.layers, model.likelihood, num_data=8), data)
+    assert np.isfinite(whole)
+    assert np.isfinite(bound(model, (data[0][:3], data[1][:3])))
+    save_model(model, tmp_path / "model.npz")
+    loaded = load_model(tmp_path / "model.npz")
+    assert bound(loaded, data) == bound(model, data)
+    np.testing.assert_array_equal(loaded.predict_f(data[0])[0], model.predict_f(data[0])[0])
+    with tf.GradientTape() as tape:
+        loss = model.training_loss(data, seed=1)
+    gradients = tape.gradient(loss, model.trainable_variables)
+    assert all(np.all(np.isfinite(g)) and np.any(g != 0) for g in gradients)
+    with tf.GradientTape() as tape:
+        loss = model.training_loss_closure(data, seed=1)()
+    for compiled, eager in zip(tape.gradient(loss, model.trainable_variables), gradients, strict=True):
+        np.testing.assert_allclose(compiled, eager, rtol=1e-8, atol=1e-10)
+
+
+def test_predictions_are_mixtures_over_the_prior(rng: np.random.Generator) -> None:
+    """Mean, variance and log density against quadrature over w, moments of 2,048 Sobol points; and functions."""
+    model, data = latent_model(rng, num_predict_samples=2048), make_data(rng, 4)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(60)
+    means, variances = [], []
+    for w in nodes:
+        inputs = np.concatenate([data[0], np.full((4, 1), w)], axis=1)
+        mean, var = model.layers[1].predict(inputs)
+        means.append(mean.numpy())
+        variances.append(var.numpy())
+    weights = (weights / weights.sum())[:, None, None]
+    mean = (weights * means).sum(axis=0)
+    var = (weights * (np.array(variances) + np.square(np.array(means) - mean))).sum(axis=0)
+    found = model.predict_f(data[0])
+    np.testing.assert_allclose(found[0], mean, atol=2e-3)
+    np.testing.assert_allclose(found[1], var, rtol=1e-2)
+    total = np.array(variances) + 0.1
+    densities = -0.5 * np.log(2 * np.pi * total) - 0.5 * np.square(data[1] - np.array(means)) / total
+    expected = logsumexp(densities + np.log(weights), axis=0)[:, 0]
+    np.testing.assert_allclose(model.predict_log_density(data), expected, atol=1e-2)
+    draws = model.sample_functions(1500, seed=1, noise="white")(data[0]).numpy()
+    assert_mean_close(draws, mean, min_detectable=0.5)
+    assert model.predict_f_samples(data[0], 3).shape == (3, 4, 1)
+    full = model.predict_f(data[0], full_cov=True, full_output_cov=True)[1]
+    assert full.shape == (4, 1, 4, 1)
+
+
+def test_wrong_arguments(rng: np.random.Generator) -> None:
+    with pytest.raises(ValueError, match="either an encoder or num_rows"):
+        LatentVariableLayer(2, 1)
+    with pytest.raises(ValueError, match="latent_dim must be at least 1"):
+        LatentVariableLayer(2, 0, num_rows=3)
+    with pytest.raises(ValueError, match="num_importance_samples must be at least 1"):
+        latent_model(rng, num_importance_samples=0)
+    with pytest.raises(ValueError, match="must be 1 unless the integrator is MonteCarlo"):
+        latent_model(rng, integrator=GaussHermite(), num_importance_samples=2)
+    model = latent_model(rng, layer=LatentVariableLayer(2, 1, num_rows=5))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="a batch must have all 5 training rows"):
+        bound(model, make_data(rng, 4))
