@@ -4,12 +4,13 @@
     ebp_images.py --data_dir=DATA --run_dir=runs/lenet --filters=32,64 --shift=1 --epochs=5
 
 Two layers of 5 x 5 filters, each pooled 2 x 2 by means of signs, then ten signs, trained by expectation
-backpropagation in batches of 10. Nothing is chosen by test errors, which are printed after each pass: EBP-P, the mean
-over the posterior; EBP-D, the most probable weights; and the vote of networks drawn from the posterior, which go into
+backpropagation in batches of 10. Nothing is chosen by test errors, which are printed after each pass in percent: P, the
+mean over the posterior; D, the most probable weights; and the vote of networks drawn from the posterior, which go into
 a file whose answers are compared with the float networks' on all test images. --shift moves each image by up to so many
 pixels in each pass. A pass that is done is in the folder, so that the same command goes on after an interruption.
 """
 
+import json
 import os
 import time
 from pathlib import Path
@@ -41,6 +42,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_integer("votes", 5, "Networks in the file; 0: that of the most probable weights.", 0, flag_values=fv)
     flags.DEFINE_integer("seed", 0, "Seed.", 0, flag_values=fv)
     flags.DEFINE_integer("max_rows", 60_000, "Training images.", 10, flag_values=fv)
+    flags.DEFINE_string("output", None, "Write the passes' numbers to this file, a JSON line each.", flag_values=fv)
     flags.DEFINE_integer("threads", 1, "CPU threads; 0 lets TensorFlow choose.", 0, flag_values=fv)
 
 
@@ -66,10 +68,16 @@ def learn(
     return ebp.fit_epoch(network, inputs, Y, batch_size=10, seed=options.seed, epoch=epoch).log_evidence
 
 
+def tested(network: ebp.EBPNetwork, X: NDArray[np.float32], Y: NDArray[np.float64]) -> dict[str, float]:
+    """Errors and calibration error of test rows in percent, log loss in nats."""
+    loss, calibration = probability_scores(network, X, Y)
+    return {**ebp.errors_percent(network, X, Y), "log_loss": loss, "calibration_error": calibration}
+
+
 def main(argv: list[str]) -> None:
     """Learn, test, export."""
     del argv
-    options, folder = flags.FLAGS, Path(flags.FLAGS.run_dir)
+    options, folder, lines = flags.FLAGS, Path(flags.FLAGS.run_dir), list[dict[str, float]]()
     apply_threads(options.threads)
     data = views.load(views.Source(dataset="mnist", data_dir=options.data_dir), "supervised", split=None)
     X, labels = np.rint(255.0 * data.parts["all"].X).astype(np.uint8), data.parts["all"].Y[:, 0].astype(int)
@@ -92,13 +100,10 @@ def main(argv: list[str]) -> None:
         seconds = time.process_time() - start
         done.assign_add(1)
         manager.save()
-        errors = ebp.errors_percent(network, X_test, Y_test)
-        loss, calibration = probability_scores(network, X_test, Y_test)
-        print(
-            f"pass {epoch + 1}: EBP-P {errors['P']:.2f} %, EBP-D {errors['D']:.2f} %, log loss {loss:.4f} nats, "
-            f"calibration error {calibration:.2f} %; log P(y) {evidence:.4f} nats, {seconds:.0f} s CPU",
-            flush=True,
-        )
+        lines.append({"pass": epoch + 1, "cpu_s": seconds, "log_evidence": evidence, **tested(network, X_test, Y_test)})
+        print("  ".join(f"{name} {value:.4g}" for name, value in lines[-1].items()), flush=True)
+        if options.output:
+            Path(options.output).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     if options.weights == "binary":
         path = folder / "net.ebp"
         exported = ebp.export_checked(
