@@ -58,7 +58,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
 
 def trained(train: np.ndarray, hidden: int, steps: int) -> DARN:
     """A network after some steps of Adam."""
-    model = DARN(DARNConfig(train.shape[1], (hidden,)), data=train)
+    model = DARN(DARNConfig(train.shape[1], (hidden,), visible_conditional="factorial"), data=train)
     trainer = Trainer(model, TrainingConfig(learning_rate=2e-3), num_data=len(train))
     rows = np.random.default_rng(0).integers(0, len(train), (steps, 100)).astype(np.int32)
     trainer.compiled_steps()(tf.constant(train), tf.constant(rows), tf.constant(steps), tf.constant([1, 2]))

@@ -109,7 +109,7 @@ def our_steps(
     x: np.ndarray, hidden: int, tanh: int, batch_size: int, estimator: Estimator, *, xla: bool
 ) -> Callable[[], float]:
     """The same number of steps by ours."""
-    config = DARNConfig(VISIBLE, (hidden,), (tanh,) if tanh else ())
+    config = DARNConfig(VISIBLE, (hidden,), (tanh,) if tanh else (), visible_conditional="factorial")
     trainer = Trainer(DARN(config), TrainingConfig(estimator=estimator), num_data=len(x))
     run = trainer.compiled_steps(jit_compile=xla)
     data = tf.constant(x)

@@ -3,7 +3,10 @@
 from darn import pictures, report
 from darn.autoregressive import Conditional, FactorialConditional, LinearConditional
 from darn.coding import decode, encode
+from darn.completion import complete
+from darn.density import DARNDensity
 from darn.description_length import DescriptionLength, description_length, fast_sampling_cost
+from darn.distribution import DARNDistribution, export
 from darn.gradients import ESTIMATORS, estimate, gradient_report
 from darn.integer_model import IntegerModel
 from darn.likelihood import exact_log_likelihood, importance_log_likelihood
@@ -13,6 +16,7 @@ from darn.nade import EoNADEConditional, MADEConditional, NADEConditional
 from darn.optimization import make_optimizer
 from darn.report import ReportConfig
 from darn.sampling import Sampler, linear_bits
+from darn.selection import Choice, SearchConfig, choose
 from darn.serialization import load_darn, save_darn
 from darn.training import Trainer, TrainingConfig
 from darn.weight_noise import WeightNoise
@@ -20,8 +24,11 @@ from darn.weight_noise import WeightNoise
 __all__ = [
     "DARN",
     "ESTIMATORS",
+    "Choice",
     "Conditional",
     "DARNConfig",
+    "DARNDensity",
+    "DARNDistribution",
     "DescriptionLength",
     "EoNADEConditional",
     "FactorialConditional",
@@ -32,15 +39,19 @@ __all__ = [
     "NADEConditional",
     "ReportConfig",
     "Sampler",
+    "SearchConfig",
     "Trainer",
     "TrainingConfig",
     "WeightNoise",
     "check_data",
+    "choose",
+    "complete",
     "decode",
     "description_length",
     "encode",
     "estimate",
     "exact_log_likelihood",
+    "export",
     "fast_sampling_cost",
     "gradient_report",
     "importance_log_likelihood",

@@ -12,6 +12,7 @@ end.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import NamedTuple
 
@@ -22,6 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from darn.autoregressive import threshold
 from darn.model import DARN, check_data
 from darn.seeds import Seed, as_seed
+from darn.tracing import of_one_model
 
 __all__ = ["DescriptionLength", "code_lengths", "description_length", "fast_sampling_cost", "row_width"]
 
@@ -39,6 +41,11 @@ class DescriptionLength(NamedTuple):
     hidden: NDArray[np.float64]
     bits_back: NDArray[np.float64]
     visible: NDArray[np.float64]
+
+    @property
+    def kl(self) -> NDArray[np.float64]:
+        """What the stochastic units carry of each row: E[log q(h | x) - log p(h)] = KL(q(h | x) || p(h)), [N]."""
+        return self.hidden + self.bits_back
 
 
 def code_lengths(model: DARN, x: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
@@ -93,9 +100,12 @@ def compiled_code_lengths(model: DARN) -> tf.types.experimental.PolymorphicFunct
     spec = (tf.TensorSpec([None, model.config.visible], model.dtype), tf.TensorSpec([2], tf.int32))
 
     def make() -> tf.types.experimental.PolymorphicFunction:
-        return tf.function(
-            lambda x, seed: tf.stack(code_lengths(model, x, seed)), input_signature=spec, autograph=False
-        )
+        @functools.partial(tf.function, input_signature=spec, autograph=False)
+        @of_one_model
+        def run(x: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+            return tf.stack(code_lengths(model, x, seed))
+
+        return run
 
     return model.graphs.get("code lengths", make)
 

@@ -11,142 +11,24 @@ Networks get stochastic units as 2h - 1 and visible units minus their means, whi
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
-import json
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, get_args
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from darn.autoregressive import Conditional, Unit, bernoulli_log_prob, logistic_noise, threshold
-from darn.local import LocalCausalConditional, LocalConfig, LocalDecoder, LocalEncoder
+from darn.config import DARNConfig, check_data
+from darn.local import LocalCausalConditional, LocalDecoder, LocalEncoder
 from darn.nade import make_conditional
 from darn.seeds import Seed, as_seed
 
 __all__ = ["DARN", "DARNConfig", "DenseNetwork", "Encoded", "Layer", "Samples", "check_data"]
 
 ACTIVATIONS = {"tanh": tf.tanh, "relu": tf.nn.relu}
-
-Activation = Literal["tanh", "relu"]
-Encoder = Literal["factorial", "linear", "nade", "made"]
-Prior = Literal["factorial", "linear", "nade", "eonade", "made"]
-VisibleConditional = Literal["factorial", "linear", "nade", "eonade", "made", "local"]
-Observations = Literal["binary", "intensities"]
-Precision = Literal["float32", "float64"]
-
-
-@dataclasses.dataclass(frozen=True)
-class DARNConfig:
-    """What a DARN is made of.
-
-    :param visible: number of visible units n_x.
-    :param hidden: stochastic units of each layer, from the one next to the data to the top, as 500 or 200,50; none for
-        a fully visible model, such as the FVSBN (visible_conditional=linear) and NADE.
-    :param units: deterministic units of each layer between two stochastic ones, in order, as 200 or 200,100; none for a
-        linear map.
-    :param activation: activation function of the deterministic units.
-    :param skip: each stochastic layer sees all stochastic layers beyond it, and not the next one alone.
-    :param encoder: how the units of a stochastic layer depend on each other in the encoder q(h | x); factorial: not at
-        all.
-    :param prior: how the units of a stochastic layer depend on each other in the decoder p(x, h).
-    :param visible_conditional: how visible units depend on each other given the stochastic ones; local: by a window of
-        earlier pixels.
-    :param conditional_units: deterministic units of each NADE, EoNADE or MADE among the conditionals.
-    :param num_orders: orders of the units that EoNADE averages over.
-    :param observations: binary visible units, or intensities in [0, 1], whose cross-entropy is the cost.
-    :param local: locally connected layers between the image and the first stochastic layer, in place of `units` there.
-    :param dtype: precision of the parameters and of all that is computed with them.
-    :raises ValueError: naming the field that is wrong.
-    """
-
-    visible: int
-    hidden: tuple[int, ...] = (100,)
-    units: tuple[int, ...] = ()
-    activation: Activation = "tanh"
-    skip: bool = False
-    encoder: Encoder = "factorial"
-    prior: Prior = "linear"
-    visible_conditional: VisibleConditional = "factorial"
-    conditional_units: int = 100
-    num_orders: int = 16
-    observations: Observations = "binary"
-    local: LocalConfig | None = None
-    dtype: Precision = "float32"
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "hidden", tuple(int(n) for n in self.hidden))
-        object.__setattr__(self, "units", tuple(int(n) for n in self.units))
-        if isinstance(self.local, dict):
-            object.__setattr__(self, "local", LocalConfig(**self.local))
-        for name in ("hidden", "units"):
-            if any(size < 1 for size in getattr(self, name)):
-                raise ValueError(f"{name}: numbers of units must be at least 1, got {getattr(self, name)}.")
-        for name in ("visible", "conditional_units", "num_orders"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}.")
-        for name, kind in (
-            ("activation", Activation),
-            ("encoder", Encoder),
-            ("prior", Prior),
-            ("visible_conditional", VisibleConditional),
-            ("observations", Observations),
-            ("dtype", Precision),
-        ):
-            if getattr(self, name) not in get_args(kind):
-                raise ValueError(f"{name} must be one of {', '.join(get_args(kind))}, got {getattr(self, name)!r}.")
-        self._check_what_is_used()
-        if self.local is None and self.visible_conditional == "local":
-            raise ValueError("visible_conditional='local' needs `local`, which says how images are connected.")
-        if self.local is not None and math.prod(self.local.image_shape) != self.visible:
-            raise ValueError(
-                f"images of {self.local.image_shape} pixels need visible={math.prod(self.local.image_shape)}, got "
-                f"{self.visible}."
-            )
-
-    def _check_what_is_used(self) -> None:
-        if not self.hidden and self.units:
-            raise ValueError(
-                f"units={self.units} lie between stochastic layers, and there are none with hidden=(); leave "
-                "units out, or give hidden."
-            )
-        for name, users in _unused(dataclasses.asdict(self)).items():
-            if getattr(self, name) != type(self).__dataclass_fields__[name].default:
-                raise ValueError(
-                    f"{name}={getattr(self, name)} is for the conditionals {', '.join(sorted(users))}, and there is "
-                    f"none of them; leave it out, or give visible_conditional={sorted(users)[0]!r}."
-                )
-
-    def to_json(self) -> str:
-        """As text that :meth:`from_json` reads."""
-        return json.dumps(dataclasses.asdict(self), sort_keys=True)
-
-    @classmethod
-    def from_json(cls, text: str) -> DARNConfig:
-        """The configuration that :meth:`to_json` wrote.
-
-        :raises ValueError: if the text is something else.
-        """
-        try:
-            found = json.loads(text)
-            unused = {*_unused(found), *(() if found.get("hidden", True) else ("units",))}  # said nothing once
-            return cls(**{name: value for name, value in found.items() if name not in unused})
-        except (TypeError, AttributeError, json.JSONDecodeError) as error:
-            raise ValueError(f"this is no configuration of a DARN ({error}).") from error
-
-
-_USERS = {"conditional_units": {"nade", "eonade", "made"}, "num_orders": {"eonade"}}
-
-
-def _unused(values: Mapping[str, Any]) -> dict[str, set[str]]:
-    """Fields that say something of conditionals that this configuration has not, and which ones that are."""
-    kinds = {values.get("visible_conditional")}
-    if values.get("hidden", True):
-        kinds |= {values.get("prior"), values.get("encoder")}
-    return {name: users for name, users in _USERS.items() if not kinds & users}
 
 
 class Encoded(NamedTuple):
@@ -348,8 +230,28 @@ class DARN(tf.Module):
         """Logits of each visible unit given h and the visible units before it, [B, n_x]."""
         return self.decoders[0].conditional.logits(x, self.visible_offset(h))
 
-    def sample(self, num: int, seed: Seed) -> Samples:
-        """Ancestral sampling (Section 2.3): the top layer unit by unit, then each layer below."""
+    def log_prob(self, x: ArrayLike, num_samples: int = 1000, seed: Seed = 0) -> tf.Tensor:
+        """log p(x), [..., n_x] to [...], nats: exact for at most 16 stochastic units, else by `num_samples` importance
+        samples; see `distribution.log_prob`."""
+        from darn.distribution import log_prob  # of models, as this is
+
+        return log_prob(self, x, num_samples, seed)
+
+    def as_distribution(self, num_samples: int = 1000, seed: int = 0) -> Any:
+        """As a distribution of TensorFlow Probability, see `distribution.DARNDistribution`."""
+        from darn.distribution import DARNDistribution
+
+        return DARNDistribution(self, num_samples, seed)
+
+    def sample(self, num: Any, seed: Seed) -> Samples:
+        """Ancestral sampling (Section 2.3): the top layer unit by unit, then each layer below.
+
+        :param num: number of draws, [] or an integer; or a tuple, the shape of these, which all of the result have
+            before their last axis.
+        """
+        if isinstance(num, tuple | list):
+            flat = self.sample(math.prod(num), seed)
+            return tf.nest.map_structure(lambda part: tf.reshape(part, [*num, part.shape[-1]]), flat)
         seed = as_seed(seed)
         h: list[tf.Tensor] = []
         if self.prior is not None:
@@ -413,36 +315,6 @@ class DARN(tf.Module):
     @staticmethod
     def _parents(h: Sequence[tf.Tensor]) -> tf.Tensor:
         return 2.0 * (h[0] if len(h) == 1 else tf.concat(h, -1)) - 1.0
-
-
-def check_data(data: ArrayLike, config: DARNConfig, name: str = "data") -> NDArray:
-    """The data as an array [N, n_x], after checking that the model can have produced it.
-
-    :raises ValueError: naming what is wrong, where, and what to do: another shape or width, NaN, values other than 0
-        and 1 (outside [0, 1] for intensities).
-    """
-    array = np.asarray(data)
-    if array.ndim != 2 or 0 in array.shape:
-        raise ValueError(f"{name} must be a matrix [N, n_x] with at least one row and column, got shape {array.shape}.")
-    if array.shape[1] != config.visible:
-        raise ValueError(f"{name} must have {config.visible} columns, one a visible unit, got {array.shape[1]}.")
-    if array.dtype.kind not in "biuf":
-        raise ValueError(f"{name} must be numbers 0 and 1 (or booleans), got dtype {array.dtype}; encode it first.")
-    if config.observations == "binary":
-        wrong = (array != 0) & (array != 1)
-        wanted, remedy = "0 or 1", "binarise it, or use observations='intensities' for numbers in [0, 1]"
-    else:
-        wrong = ~((array >= 0) & (array <= 1))
-        wanted, remedy = "in [0, 1]", "divide pixels by their largest value"
-    if wrong.any():
-        row, column = np.argwhere(wrong)[0]
-        if array.dtype.kind == "f" and np.isnan(array[row, column]):
-            remedy = "drop or impute missing values"
-        raise ValueError(
-            f"{name} must be {wanted} everywhere, got {array[row, column]} in row {row}, column {column} "
-            f"({np.sum(wrong)} such values); {remedy}."
-        )
-    return array
 
 
 def _fold(seed: tf.Tensor, number: int) -> tf.Tensor:

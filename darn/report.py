@@ -176,7 +176,7 @@ def final(
 
 
 def length_scalars(name: str, lengths: DescriptionLength) -> dict[str, float]:
-    """Means over the rows of the part `name`.
+    """Means over the rows of the part `name`: the description length, its parts, and what the stochastic units carry.
 
     :param lengths: in nats.
     """
@@ -184,6 +184,8 @@ def length_scalars(name: str, lengths: DescriptionLength) -> dict[str, float]:
     scalars[f"{name}/description_length_bits"] = NATS_TO_BITS * float(lengths.total.mean())
     for part in PARTS[1:]:
         scalars[f"{name}/{part}_bits"] = NATS_TO_BITS * float(getattr(lengths, part).mean())
+    scalars[f"{name}/kl_nats"] = float(lengths.kl.mean())
+    scalars[f"{name}/kl_bits"] = NATS_TO_BITS * float(lengths.kl.mean())
     return scalars
 
 
@@ -242,9 +244,10 @@ def is_fast(model: DARN) -> bool:
 
 def table(result: Mapping[str, Any]) -> list[list[str]]:
     """Description lengths of :func:`final` as cells of text, with a line of titles."""
-    rows = [["", "nats", *(f"{part} bits".replace("_", " ") for part in PARTS)]]
+    parts = (*PARTS, "kl")
+    rows = [["", "nats", *(f"{part} bits".replace("_", " ") for part in parts)]]
     for name in ("train", "valid", "test"):
-        numbers = [result[f"{name}/description_length_nats"], *(result[f"{name}/{part}_bits"] for part in PARTS)]
+        numbers = [result[f"{name}/description_length_nats"], *(result[f"{name}/{part}_bits"] for part in parts)]
         rows.append([name, *(f"{number:.3f}" for number in numbers)])
     return rows
 

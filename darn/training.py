@@ -10,6 +10,7 @@ Noise is a function of (seed, step): training that is stopped and continued give
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +26,7 @@ from darn.optimization import TrainingConfig, make_optimizer
 from darn.replicas import mean_over_replicas, own_rows
 from darn.seeds import Seed, as_seed
 from darn.serialization import named_variables
+from darn.tracing import of_one_model
 from darn.weight_noise import WeightNoise
 
 __all__ = ["MAX_BLOCK", "Observed", "Trainer", "TrainingConfig", "sparsity_penalty"]
@@ -126,7 +128,8 @@ class Trainer(tf.Module):
         if jit_compile and self._strategy is not None:
             raise ValueError("XLA is for one device here; leave out jit_compile (--jit), or the strategy.")
 
-        @tf.function(autograph=False, jit_compile=jit_compile)
+        @functools.partial(tf.function, autograph=False, jit_compile=jit_compile)
+        @of_one_model
         def run(data: tf.Tensor, rows: tf.Tensor, count: tf.Tensor, seed: tf.Tensor) -> Observed:
             if data.dtype == tf.uint8:
                 data = tf.cast(data, tf.bool)  # a GPU has no kernel that gathers uint8

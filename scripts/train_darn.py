@@ -1,18 +1,17 @@
 #!/usr/bin/env python3
 """Train a deep autoregressive network (DARN) on binary data, and report its likelihood.
 
-    train_darn.py --run_dir=runs/digits
-    train_darn.py --run_dir=runs/adult --dataset=adult --data_dir=DATA --hidden=8 --units=100 --patience=10
-    train_darn.py --run_dir=runs/mnist --dataset=binarized_mnist --data_dir=DATA --hidden=500 --units=500
-    train_darn.py --run_dir=runs/own --data=table.csv --hidden=16
-    train_darn.py --run_dir=runs/digits --resume --num_steps=50000
-    train_darn.py --run_dir=runs/mnist --dataset=binarized_mnist --data_dir=DATA --hidden=500 --strategy=mirrored
+    train_darn.py --run_dir=runs/own --data=table.csv
+    train_darn.py --run_dir=runs/adult --dataset=adult --data_dir=DATA
+    train_darn.py --run_dir=runs/digits --hidden=500 --visible_conditional=factorial --strategy=mirrored
 
-The model with the best description length on the validation rows is reported. Ctrl-C saves a checkpoint. The folder of
-the run gets:
+Without --hidden, the number of stochastic units, and what is not given of --units, --learning_rate and --weight_decay,
+are chosen by the validation rows first. The model with their best description length is reported. Ctrl-C saves a
+checkpoint. The folder of the run gets:
 
     result.json   description length and its parts in bits and nats, negative log-likelihood of the test rows, exactly
-                  for at most 16 stochastic units or by importance sampling
+                  for at most 16 stochastic units or by importance sampling; what was chosen, and what rejected
+    choice.json   what was chosen, for --resume
     darn.npz      the model, for darn.load_darn
     plots/        description length over training; for images: filters, and samples beside the nearest training images
     scalars.jsonl, tensorboard/, checkpoints/
@@ -21,7 +20,7 @@ the run gets:
 import dataclasses
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,117 +34,152 @@ from experiment.report import plots
 from experiment.report.text import aligned
 from experiment.run import Devices, Fitted, Run, Seeds, Settings, Shown, devices, lowest, open_run
 
+import darn
 import tensorflow as tf
-from darn import DARN, DARNConfig, LocalConfig, Trainer, TrainingConfig, load_darn, pictures, report, save_darn
-from darn.training import MAX_BLOCK, Observed
+from darn import pictures, report
+from darn.fitting import evaluation_interval
+from darn.selection import stored_choice
+from darn.training import MAX_BLOCK
 
 
 @dataclass(frozen=True)
 class Flags:
     """Train a deep autoregressive network (DARN) on binary data, and report its likelihood.
 
+    Stochastic and deterministic units, learning rate and weight decay are chosen by the validation rows if --hidden is
+    not given; those of the others that are given stay. (Local layers, grey levels and several devices need --hidden.)
+
     :param use_local: locally connected layers next to the image, in place of --units there; with
         --visible_conditional=local they are used anyway.
-    :param patience: stop after so many evaluations in a row without improvement; never if this is not given.
+    :param eval_every: steps between evaluations on validation data; about an epoch if this is not given.
+    :param patience: stop after so many evaluations in a row without improvement; 0 for never.
     :param eval_rows: rows of the training and of the validation part (drawn once) to look at during training.
     :param eval_samples: draws of h for each row at an evaluation.
     :param is_rows: test rows (drawn once) for importance sampling; all if this is not given.
     :param jit: compile with XLA: faster steps for small models, after up to a minute.
     """
 
-    run: Settings = group(batch_size=100)
+    run: Settings = group(batch_size=100, omit=("eval_every",))
     devices: Devices = group()
     source: views.Source = group()
     table: views.TableSpec = group(omit=("target", "task", "unknown"))
-    model: Later[DARNConfig] = group()
-    local: Later[LocalConfig] = group(prefix="local_")
-    training: TrainingConfig = group()
+    model: Later[darn.DARNConfig] = group(hidden=None, units=None, visible_conditional=None)
+    local: Later[darn.LocalConfig] = group(prefix="local_")
+    training: Later[darn.TrainingConfig] = group(optimizer=None, learning_rate=None, weight_decay=None, average=None)
+    search: darn.SearchConfig = group()
     final: report.ReportConfig = group()
     use_local: bool = False
-    patience: int | None = None
+    eval_every: int | None = None
+    patience: int = 10
     eval_rows: int = 10_000
     eval_samples: int = 1
     is_rows: int | None = None
     jit: bool = False
 
     def __post_init__(self) -> None:
-        at_least(self, dict.fromkeys(("patience", "eval_rows", "eval_samples", "is_rows"), 1))
+        at_least(self, {**dict.fromkeys(("eval_every", "eval_rows", "eval_samples", "is_rows"), 1), "patience": 0})
 
     def load(self) -> Rows:
         """The data in the view that the model needs."""
         is_grey = self.model.keywords["observations"] == "intensities"
         return views.load(self.source, "grey" if is_grey else "binary", table=self.table)
 
-    def model_config(self, data: Rows) -> DARNConfig:
-        """The model of these data."""
-        width = data.train.X.shape[1]
-        if not self.use_local and self.model.keywords["visible_conditional"] != "local":
-            return self.model(visible=width)
-        if data.image_shape is None:
-            raise ValueError(f"--use_local needs images, but the rows of {data.name} have no image shape.")
-        return self.model(visible=width, local=self.local(image_shape=data.image_shape))
+    def model_fields(self, data: Rows, strategy: tf.distribute.Strategy | None) -> dict[str, Any]:
+        """Fields of the `DARNConfig` of these data; without `hidden` if that is to be chosen.
+
+        :raises ValueError: if flags do not fit each other or the data.
+        """
+        fields = {"visible": data.train.X.shape[1], **given(self.model)}
+        if self.use_local or fields.get("visible_conditional") == "local":
+            if data.image_shape is None:
+                raise ValueError(f"--use_local needs images, but the rows of {data.name} have no image shape.")
+            local = self.local(image_shape=data.image_shape)
+            fields = {"visible_conditional": "factorial", **fields, "local": local}
+        is_simple = "local" not in fields and fields["observations"] == "binary" and strategy is None
+        if "hidden" not in fields and (not is_simple or self.final.exact == "yes"):
+            raise ValueError(
+                "--hidden must be given with local layers, --observations=intensities, --strategy or --exact=yes; "
+                "without these it is chosen by the validation rows."
+            )
+        darn.DARNConfig(**{"hidden": (8,), **fields})
+        return fields
+
+
+def given(group: Any) -> dict[str, Any]:
+    """The flags of a group that are not None."""
+    return {name: value for name, value in group.keywords.items() if value is not None}
 
 
 def main(flags: Flags) -> None:
     """One run, from the data to the report."""
-    strategy, seeds = flags.devices.prepare(), Seeds(flags.run.seed)
-    data = flags.load()
-    trainer = new_trainer(flags, data, seeds, strategy)
-    minibatches, x = Minibatches(len(data.train.X), flags.run.batch_size, seeds), tf.constant(data.train.X)
+    strategy, seeds, data = flags.devices.prepare(), Seeds(flags.run.seed), flags.load()
+    fields, choice, num_data = flags.model_fields(data, strategy), None, len(data.train.X)
+    how = darn.TrainingConfig(**given(flags.training))
+    settings = replace(flags.run, eval_every=flags.eval_every or evaluation_interval(num_data, flags.run.batch_size))
+    if "hidden" in fields:
+        trainer = new_trainer(flags, data, strategy, darn.DARNConfig(**fields), how)
+    minibatches, x = Minibatches(num_data, settings.batch_size, seeds), tf.constant(data.train.X)
     watched = {part: data.some(part, flags.eval_rows, seeds).X for part in ("train", "valid")}
 
-    def advance(first: int, count: int) -> Observed:
-        return trainer.advance(x, minibatches(first, count), seeds("train"))
-
-    with open_run(flags.run, cli.flags.text(flags), data, strategy, name="darn") as run:
+    with open_run(settings, cli.flags.text(flags), data, strategy, name="darn") as run:
+        if "hidden" not in fields:
+            choice = stored_choice(run.path / "choice.json", lambda: choose(flags, data))
+            trainer = new_trainer(flags, data, strategy, choice.model, choice.training)
         fitted = run.fit(
-            advance,
+            lambda first, count: trainer.advance(x, minibatches(first, count), seeds("train")),
             state=lambda: {"trainer": trainer},
             scalars=report.training_scalars,
             evaluate=lambda step: report.evaluate(trainer, watched, seeds, flags.eval_samples),
             rule=lowest("valid/description_length_nats"),
-            patience=flags.patience,
-            keep=lambda path: save_darn(path, trainer.copied()),
+            patience=flags.patience or None,
+            keep=lambda path: darn.save_darn(path, trainer.copied()),
             show=lambda: Shown(*pictures.glance(trainer, watched["valid"], seeds, data.image_shape)),
             steps_per_call=MAX_BLOCK,
         )
         if run.is_chief:
-            finish(flags, data, run, fitted, watched["train"])
+            finish(flags, data, run, fitted, watched["train"], choice)
 
 
-def new_trainer(flags: Flags, data: Rows, seeds: Seeds, strategy: tf.distribute.Strategy | None) -> Trainer:
-    """A new model of the data, ready to be trained.
+def choose(flags: Flags, data: Rows) -> darn.Choice:
+    """What flags leave open, by the validation rows."""
+    how: dict[str, Any] = {"search": flags.search, "batch_size": flags.run.batch_size}
+    how |= {"seed": Seeds(flags.run.seed)("choose"), "report": functools.partial(print, flush=True)}
+    return darn.choose(data.train.X, data.valid.X, model=given(flags.model), training=given(flags.training), **how)
 
-    :raises ValueError: if settings do not fit each other or the data.
-    """
+
+def new_trainer(
+    flags: Flags, data: Rows, strategy: tf.distribute.Strategy | None, model: darn.DARNConfig, how: darn.TrainingConfig
+) -> darn.Trainer:
+    """A new model of the data, ready to be trained; ValueError if settings do not fit each other or the data."""
     devices.worker_of(strategy).batch_size(min(flags.run.batch_size, len(data.train.X)))
     with devices.scope(strategy):
-        model = DARN(flags.model_config(data), seed=seeds("init"), data=data.train.X)
-    flags.final.check(model)
-    num_data = len(data.train.X)
-    return Trainer(model, flags.training, num_data=num_data, strategy=strategy, jit_compile=flags.jit)
+        made = darn.DARN(model, seed=Seeds(flags.run.seed)("init"), data=data.train.X)
+    flags.final.check(made)
+    return darn.Trainer(made, how, num_data=len(data.train.X), strategy=strategy, jit_compile=flags.jit)
 
 
-def finish(flags: Flags, data: Rows, run: Run, fitted: Fitted, train: Any) -> None:
+def finish(flags: Flags, data: Rows, run: Run, fitted: Fitted, train: Any, choice: darn.Choice | None) -> None:
     """Report the best model: all validation and test rows, and those training rows that were looked at."""
-    seeds, best = Seeds(flags.run.seed), load_darn(run.best_file)
-    save_darn(run.path / "darn.npz", best)
+    seeds, best = Seeds(flags.run.seed), darn.load_darn(run.best_file)
+    darn.save_darn(run.path / "darn.npz", best)
     parts = {"train": train, "valid": data.valid.X, "test": data.test.X}
-    some_test = data.some("test", flags.is_rows, seeds).X
-    found = report.final(best, parts, seeds, flags.final, importance_rows=some_test, jit_compile=flags.jit)
+    some = data.some("test", flags.is_rows, seeds).X
+    found = report.final(best, parts, seeds, flags.final, importance_rows=some, jit_compile=flags.jit)
     about = {
         "model": dataclasses.asdict(best.config),
         "steps": fitted.step,
         "stopped_early": fitted.is_stopped,
         "step": fitted.best.step,
         "train_seconds": fitted.seconds,
+        **({"choice": choice.to_json()} if choice else {}),
     }
-    text = "\n".join([aligned(report.table(found)), *report.notes(found), f"reported: {fitted.summary}"])
+    notes = [*(choice.notes() if choice else []), *report.notes(found)]
+    text = "\n".join([aligned(report.table(found)), *notes, f"reported: {fitted.summary}"])
     run.finish({**about, **found}, text=text, figures=figures(data, best, run.records(), seeds("samples")))
 
 
 def figures(
-    data: Rows, model: DARN, records: list[dict[str, Any]], seed: tf.Tensor
+    data: Rows, model: darn.DARN, records: list[dict[str, Any]], seed: tf.Tensor
 ) -> dict[str, Callable[[Path], None]]:
     """Description length over training; of images also filters, and samples beside the nearest training images."""
     curves = report.curves(records, model)

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,58 @@ def test_integers_are_seeds(model: darn.DARN, x: np.ndarray) -> None:
     ):
         with pytest.raises(ValueError, match=message):
             as_seed(wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["linear", "eonade", "none", "many"])
+def test_log_prob_is_the_likelihood(kind: str, x: np.ndarray) -> None:
+    """By enumeration; and with 17 units by sampling, where the weights of these are all p(x)."""
+    config: dict[str, Any] = {
+        "linear": {"hidden": (3, 4)},
+        "eonade": {"hidden": (2,), "visible_conditional": "eonade", "conditional_units": 3, "num_orders": 2},
+        "none": {"hidden": ()},
+        "many": {"hidden": (17,)},
+    }[kind]
+    model = darn.DARN(darn.DARNConfig(visible=N_X, dtype="float64", **config), seed=1, data=x)
+    if kind == "many":  # h are coins that nothing depends on
+        for part in (model.prior, model.encoders[0], model.decoders[0].network):
+            for variable in part.trainable_variables:
+                variable.assign(tf.zeros_like(variable))
+        log_p = model.log_visible(tf.constant(x, tf.float64), (tf.zeros([len(x), 17], tf.float64),)).numpy()
+    else:
+        log_p = darn.exact_log_likelihood(model, x)
+    np.testing.assert_allclose(model.log_prob(x, num_samples=5), log_p)
+    np.testing.assert_allclose(model.log_prob(x[:6].reshape(2, 3, N_X), num_samples=5), log_p[:6].reshape(2, 3))
+    with pytest.raises(ValueError, match="num_samples must be at least 1"):
+        model.log_prob(x, num_samples=0)
+
+
+def test_a_row_is_worth_the_same_beside_other_rows(x: np.ndarray) -> None:
+    model = darn.DARN(darn.DARNConfig(visible=N_X, hidden=(17,), dtype="float64"), seed=1, data=x)
+    log_p = model.log_prob(x, num_samples=50, seed=3)
+    np.testing.assert_allclose(model.log_prob(x[7:9], num_samples=50, seed=3), log_p[7:9], rtol=1e-12)
+    estimated = darn.importance_log_likelihood(model, x, seed=0, num_samples=2000, repeats=2)
+    np.testing.assert_allclose(model.log_prob(x, num_samples=2000), estimated.log_likelihood, atol=0.3)
+
+
+def test_it_is_a_distribution(model: darn.DARN, x: np.ndarray) -> None:
+    distribution = model.as_distribution()
+    assert distribution.event_shape == [N_X]
+    assert distribution.batch_shape == []
+    np.testing.assert_allclose(distribution.log_prob(x), darn.exact_log_likelihood(model, x))
+    drawn = distribution.sample((2, 3), seed=4)
+    assert drawn.shape == [2, 3, N_X]
+    shaped = model.sample((2, 3), seed=7)
+    np.testing.assert_array_equal(shaped.x, tf.reshape(model.sample(6, seed=7).x, [2, 3, N_X]))
+    assert shaped.h[0].shape == [2, 3, 3]
+
+
+def test_a_saved_model_scores_and_draws(model: darn.DARN, x: np.ndarray, tmp_path: Path) -> None:
+    darn.export(model, tmp_path / "saved")
+    signatures = tf.saved_model.load(str(tmp_path / "saved")).signatures
+    found = signatures["log_prob"](x=tf.constant(x, tf.float64))["log_prob"]
+    np.testing.assert_allclose(found, darn.exact_log_likelihood(model, x))
+    drawn = signatures["sample"](num=tf.constant(5), seed=tf.constant([0, 7]))["x"]
+    np.testing.assert_array_equal(drawn, model.sample(5, seed=7).x)
 
 
 def test_a_graph_is_made_once(model: darn.DARN, x: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,8 @@ N_X, N_H = 5, 3
 
 
 def make(seed: tf.Tensor, **config) -> DARN:
-    model = DARN(DARNConfig(visible=N_X, dtype="float64", **{"hidden": (N_H,), "units": (4,), **config}), seed=seed)
+    config = {"hidden": (N_H,), "units": (4,), "visible_conditional": "factorial", **config}
+    model = DARN(DARNConfig(visible=N_X, dtype="float64", **config), seed=seed)
     for i, variable in enumerate(model.trainable_variables):
         key = tf.random.experimental.stateless_fold_in(seed, i)
         variable.assign_add(0.5 * tf.random.stateless_normal(variable.shape, key, dtype=tf.float64))

@@ -12,7 +12,7 @@ from darn.model import DARN, DARNConfig
 
 N_X = 5
 KINDS: dict[str, dict] = {
-    "factorial": {"hidden": (4,), "units": (6,)},
+    "factorial": {"hidden": (4,), "units": (6,), "visible_conditional": "factorial"},
     "visible": {"hidden": (4,), "visible_conditional": "linear"},
     "deep": {"hidden": (3, 2), "skip": True, "visible_conditional": "nade", "conditional_units": 4},
     "mixture": {"hidden": (2,), "visible_conditional": "eonade", "num_orders": 3, "conditional_units": 4},
@@ -53,8 +53,8 @@ def test_probabilities_of_all_vectors_sum_to_one(kind: str, seed: tf.Tensor) -> 
 def test_many_states_are_streamed(seed: tf.Tensor, rng: np.random.Generator) -> None:
     """14 units are several blocks of states; float32 agrees with float64."""
     x = (rng.uniform(size=(300, N_X)) < 0.5).astype(np.uint8)
-    model = DARN(DARNConfig(visible=N_X, hidden=(14,), units=(5,)), seed=seed, data=x)
-    wide = DARN(DARNConfig(visible=N_X, hidden=(14,), units=(5,), dtype="float64"), seed=seed)
+    model = DARN(DARNConfig(N_X, (14,), (5,), visible_conditional="factorial"), seed=seed, data=x)
+    wide = DARN(DARNConfig(N_X, (14,), (5,), visible_conditional="factorial", dtype="float64"), seed=seed)
     for variable, value in zip(wide.variables, model.variables, strict=True):
         variable.assign(tf.cast(value, variable.dtype))
     exact = exact_log_likelihood(wide, x)

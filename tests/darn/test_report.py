@@ -40,7 +40,7 @@ def parts_of(rng: np.random.Generator) -> dict[str, np.ndarray]:
 
 def coin_model(bias: np.ndarray) -> DARN:
     """h are fair coins whatever x is, and x are independent bits whose logits are `bias`, whatever h is."""
-    model = DARN(DARNConfig(N_X, (N_H,), dtype="float64"))
+    model = DARN(DARNConfig(N_X, (N_H,), visible_conditional="factorial", dtype="float64"))
     for variable in model.variables:
         variable.assign(tf.zeros_like(variable))
     model.decoders[0].conditional.bias.assign(bias)
@@ -54,7 +54,9 @@ def nll_of_bits(x: np.ndarray, bias: np.ndarray) -> np.ndarray:
 
 
 def random_model(rng: np.random.Generator, scale: float = 1.0, **config: Any) -> DARN:
-    model = DARN(DARNConfig(N_X, **{"hidden": (N_H,), "dtype": "float64", **config}))
+    model = DARN(
+        DARNConfig(N_X, **{"hidden": (N_H,), "visible_conditional": "factorial", "dtype": "float64", **config})
+    )
     for variable in model.trainable_variables:
         variable.assign(scale * rng.normal(size=variable.shape))
     return model
@@ -222,8 +224,8 @@ def test_the_text_says_what_the_numbers_are() -> None:
     for name in ("train", "valid", "test"):
         result |= report.length_scalars(name, lengths)
     titles, *rows = report.table(result)
-    assert titles == ["", "nats", "description length bits", "hidden bits", "bits back bits", "visible bits"]
-    expected = [f"{value:.3f}" for value in (4.0, 4 / LOG_2, 3 / LOG_2, -1 / LOG_2, 2 / LOG_2)]
+    assert titles == ["", "nats", "description length bits", "hidden bits", "bits back bits", "visible bits", "kl bits"]
+    expected = [f"{value:.3f}" for value in (4.0, 4 / LOG_2, 3 / LOG_2, -1 / LOG_2, 2 / LOG_2, 2 / LOG_2)]
     assert rows == [[name, *expected] for name in ("train", "valid", "test")]
     assert report.notes(result) == []
     result |= {"test/exact_nll_nats": 3.5, "test/exact_nll_standard_error": 0.25}

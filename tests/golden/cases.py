@@ -247,7 +247,7 @@ _DARN = "--run_dir=run --log_every=20 --final_samples=3 --is_repeats=2 --is_samp
 _DARN_RESUMED = f"{_DARN} --hidden=10 --eval_every=50 --checkpoint_every=60 --average=0.95"
 _DARN_UNITS = {
     "old": "--tanh=20 --lr_half_life=80 --visible_period=14",
-    "new": "--units=20 --half_life=80 --local_visible_period=14",
+    "new": "--units=20 --half_life=80 --local_visible_period=14 --visible_conditional=factorial",
 }
 _DARN_CASES = (
     Case(
@@ -278,6 +278,7 @@ _DARN_CASES = (
                 f"{_DARN} --data=noise.npz --num_steps=3000 --hidden=4,3 --skip --learning_rate=0.05 --eval_every=20 "
                 "--eval_samples=2 --weight_noise=graves --estimator=rloo --num_samples=3 --clip_norm=10 --patience=3",
                 old="--early_stopping",
+                new="--visible_conditional=factorial",
             ),
         ),
         write_patterns,
@@ -304,6 +305,7 @@ _DARN_CASES = (
                 "train_darn",
                 f"{_DARN} --num_steps=80 --hidden=30 --eval_every=40 --sparsity=0.1 --sparsity_weight=2 --exact=no "
                 "--strategy=mirrored --replicas=2 --batch_size=60 --seed=4",
+                new="--visible_conditional=factorial",
             ),
         ),
     ),

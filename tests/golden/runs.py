@@ -59,7 +59,7 @@ RUNS = (
                 "--run_dir=run --data=patterns.csv --num_steps=20 --batch_size=30 --eval_every=10 --hidden=4 "
                 "--learning_rate=0.01 --average=0.5",
                 old="--tanh=5 --nofloat32",
-                new="--units=5 --dtype=float64",
+                new="--units=5 --dtype=float64 --visible_conditional=factorial",
             ),
         ),
         write_patterns,

@@ -9,14 +9,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from darn import DARN, Trainer, TrainingConfig, load_darn, report
+from darn import DARN, DARNConfig, Trainer, TrainingConfig, load_darn, report
 from darn.description_length import description_length
 from darn.likelihood import exact_log_likelihood
 from darn.training import MAX_BLOCK
 from experiment.cli.flags import named_flags, parse, text
 from experiment.data.batches import Minibatches
 from experiment.run import Every, Seeds, fit, lowest
-from scripts.train_darn import Flags, main
+from scripts.train_darn import Flags, given, main
 from tests.scripts.running import Finished, called, lines_of, result_of, run, workers
 
 SMALL = [
@@ -49,6 +49,8 @@ ERRORS: list[tuple[list[str], str]] = [
     ([*TINY, "--use_local"], "--use_local needs images, but the rows of patterns"),
     ([*TINY, "--visible_conditional=local"], "--use_local needs images"),
     (["--use_local", "--local_period=0"], "period of local layers must be at least 1, got 0"),
+    (["--data=patterns.csv", "--exact=yes"], "--hidden must be given with .* or --exact=yes"),
+    (["--data=patterns.csv", "--candidates=0"], "candidates must be at least 1, got 0"),
     (["--dataset=adult", "--observations=intensities"], "--dataset must have the view 'grey' here, as digits, mnist"),
     ([*TINY, "--learning_rate=0"], "learning_rate must be positive and finite, got 0.0"),
     ([*TINY, "--learning_rate=-1"], "learning_rate must be positive and finite, got -1.0"),
@@ -58,9 +60,10 @@ ERRORS: list[tuple[list[str], str]] = [
     ([*TINY, "--clip_norm=0"], "clip_norm must be positive and finite, got 0.0"),
     ([*TINY, "--average=1"], r"average must be in \[0, 1\), got 1.0"),
     ([*TINY, "--final_samples=0"], "final_samples must be at least 1, got 0"),
-    ([*TINY, "--patience=0"], "--patience must be at least 1, got 0"),
+    ([*TINY, "--patience=-1"], "--patience must be at least 0, got -1"),
     ([*TINY, "--eval_rows=0"], "--eval_rows must be at least 1, got 0"),
     ([*TINY, "--is_rows=0"], "--is_rows must be at least 1, got 0"),
+    ([*TINY, "--eval_every=0"], "--eval_every must be at least 1, got 0"),
     ([*TINY, "--batch_size=0"], "--batch_size must be between 1 and"),
     ([*TINY, "stray"], "all arguments must be flags"),
     ([*TINY, "--resume"], "holds no run to resume"),
@@ -195,7 +198,7 @@ def test_the_loop_alone_gives_the_numbers_of_the_run(folder: Path, stopped: Fini
     assert stopped.code == 0, stopped.err
     seeds, noise = Seeds(0), np.load(folder / "noise.npz")
     flags = parse(Flags, ["--run_dir=none", *STOPPING])
-    model = DARN(flags.model(visible=10), seed=seeds("init"), data=noise["train"])
+    model = DARN(DARNConfig(10, (3,)), seed=seeds("init"), data=noise["train"])
     trainer = Trainer(model, TrainingConfig(learning_rate=0.1), num_data=30)
     minibatches, parts = Minibatches(30, 20, seeds), {part: noise[part] for part in ("train", "valid")}
     history: list[dict[str, Any]] = []
@@ -223,7 +226,16 @@ def test_the_loop_alone_gives_the_numbers_of_the_run(folder: Path, stopped: Fini
 
 
 def test_images_get_samples_and_filters(folder: Path) -> None:
-    done = call(folder, "images", "--num_steps=10", "--hidden=20", "--sparsity=0.1", "--is_rows=50", *SMALL)
+    done = call(
+        folder,
+        "images",
+        "--num_steps=10",
+        "--hidden=20",
+        "--visible_conditional=factorial",
+        "--sparsity=0.1",
+        "--is_rows=50",
+        *SMALL,
+    )
     assert done.code == 0, done.err
     for name in ("samples", "filters", "description_length"):
         assert (folder / "images" / "plots" / f"{name}.png").stat().st_size > 1000
@@ -247,6 +259,31 @@ def test_a_fully_visible_model_and_one_of_grey_levels(folder: Path) -> None:
     assert model["local"]["image_shape"] == [8, 8]
     assert (model["local"]["kernels"], model["local"]["visible_kernel"]) == ([4], 3)
     assert not (folder / "grey" / "plots" / "filters.png").exists()
+
+
+def test_what_is_not_given_is_chosen_and_kept(folder: Path) -> None:
+    """Nothing but the data is needed; here the choice is among few, for a short time."""
+    short = ["--candidates=2", "--noneighbours", "--search_steps=50", "--units=4", "--weight_decay=0"]
+    flags = ["--data=patterns.csv", *short, *[flag for flag in SMALL if "eval_every" not in flag]]
+    done = call(folder, "chosen", "--num_steps=50", *flags)
+    assert done.code == 0, done.err
+    result = result_of(folder, "chosen")
+    choice = result["choice"]
+    assert choice == json.loads((folder / "chosen" / "choice.json").read_text())
+    assert result["model"] == choice["model"]
+    assert result["model"]["hidden"] == [choice["chosen"]["hidden"]]
+    assert result["model"]["visible_conditional"] == "linear"
+    assert len(choice["rejected"]) == 1
+    assert choice["chosen"]["valid_nats"] <= choice["rejected"][0]["valid_nats"]
+    assert [line["step"] for line in lines_of(folder, "chosen") if "valid/kl_bits" in line] == [25, 50]
+    kl = result["test/kl_bits"]
+    assert kl == pytest.approx(result["test/hidden_bits"] + result["test/bits_back_bits"])
+    assert "stochastic and 4 deterministic units" in done.out
+    again = call(folder, "chosen", "--num_steps=75", "--resume", *flags)
+    assert again.code == 0, again.err
+    assert "round 1" in done.out
+    assert "round 1" not in again.out
+    assert result_of(folder, "chosen")["choice"] == choice
 
 
 def test_a_time_limit_leaves_a_checkpoint(folder: Path) -> None:
@@ -294,9 +331,9 @@ def test_flags_are_written_as_they_are_read() -> None:
     flags = parse(Flags, arguments)
     again = parse(Flags, ["--run_dir=x", *text(flags).split()])
     assert text(again) == text(flags)
-    assert again.model(visible=4).hidden == (5, 2)
+    assert DARNConfig(4, **given(again.model)).hidden == (5, 2)
     assert again.local(image_shape=(8, 8), strides=(2,), filters=(3,)).kernels == (4,)
-    assert again.training == TrainingConfig(weight_noise="graves")
+    assert TrainingConfig(**given(again.training)) == TrainingConfig(weight_noise="graves")
 
 
 def test_help_lists_every_flag_with_its_meaning() -> None:

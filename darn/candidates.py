@@ -1,0 +1,92 @@
+"""What `selection` chooses among: sizes, learning rates and weight decay, as random draws and as neighbours."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from darn.seeds import Seed, as_seed
+
+__all__ = [
+    "HIDDEN",
+    "RATES",
+    "UNITS",
+    "WEIGHT_DECAYS",
+    "Candidate",
+    "Spaces",
+    "draw_candidates",
+    "neighbours",
+    "value_spaces",
+]
+
+#: Stochastic units, tanh units and RMSProp's rates to choose among; the paper's 1e-5 needs too many steps.
+HIDDEN = (8, 12, 16, 32, 64, 128, 256)
+UNITS = (100, 200, 300, 400, 500)
+RATES = (6.75e-5, 2.5e-4, 1e-3, 3e-3)
+WEIGHT_DECAYS = (0.0, 0.1, 0.3, 1.0, 3.0)
+
+Spaces: TypeAlias = Mapping[str, Sequence[Any]]
+"""Values of each field of a candidate, in order."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """What is chosen: stochastic units of one layer (0 for none), tanh units, learning rate and weight decay.
+
+    `hidden` and `units` are what was given, one number a layer, where they are not chosen.
+    """
+
+    hidden: int | tuple[int, ...]
+    units: int | tuple[int, ...]
+    learning_rate: float
+    weight_decay: float
+
+
+def draw_candidates(number: int, seed: Seed, spaces: Spaces | None = None) -> list[Candidate]:
+    """Different candidates in which each value of a field is as frequent as the others, but for one.
+
+    :param spaces: values of each field, in order; all that there are if not given.
+    """
+    rng, spaces = np.random.default_rng(as_seed(seed).numpy().astype(np.uint32)), spaces or value_spaces()
+    number = min(number, math.prod(len(values) for values in spaces.values()))
+    found: dict[Candidate, None] = {}
+    while len(found) < number:
+        columns = [_dealt(values, number, rng) for values in spaces.values()]
+        found |= dict.fromkeys(Candidate(*row) for row in zip(*columns, strict=True))
+    return list(found)[:number]
+
+
+def neighbours(of: Candidate, spaces: Spaces) -> list[Candidate]:
+    """Candidates that differ in one field, by the next lower or the next higher value."""
+    found = []
+    for name, values in spaces.items():
+        place = list(values).index(getattr(of, name))
+        near = [values[i] for i in (place - 1, place + 1) if 0 <= i < len(values)]
+        found += [dataclasses.replace(of, **{name: value}) for value in near]
+    return found
+
+
+def value_spaces(model: Mapping[str, Any] | None = None, training: Mapping[str, Any] | None = None) -> Spaces:
+    """Values of each field of a candidate: those to choose among, or the given one."""
+    return {
+        "hidden": _values(model, "hidden", HIDDEN),
+        "units": _values(model, "units", UNITS),
+        "learning_rate": _values(training, "learning_rate", RATES),
+        "weight_decay": _values(training, "weight_decay", WEIGHT_DECAYS),
+    }
+
+
+def _dealt(values: Sequence[Any], number: int, rng: np.random.Generator) -> list[Any]:
+    """`number` of the values in a random order, each as often as the others, but for one."""
+    order = rng.permutation(-(-number // len(values)) * len(values)) % len(values)
+    return [values[i] for i in order[:number]]
+
+
+def _values(given: Mapping[str, Any] | None, name: str, values: Sequence[Any]) -> Sequence[Any]:
+    found = (given or {}).get(name)
+    return values if found is None else (found,)

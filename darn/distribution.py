@@ -1,0 +1,163 @@
+"""A DARN as a distribution over rows of bits: log p(x) and draws as graphs, for TensorFlow Probability and SavedModel.
+
+model.log_prob(x, num_samples=1000)            # nats
+model.sample((2, 3), seed=1).x                 # [2, 3, n_x]
+model.as_distribution().log_prob(x)
+export(model, "folder")                        # tf.saved_model.load("folder").signatures["log_prob"](x=x)
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from darn.autoregressive import bernoulli_log_prob, threshold
+from darn.model import DARN
+from darn.seeds import Seed, as_seed
+
+__all__ = ["MAX_EXACT_UNITS", "DARNDistribution", "export", "log_prob"]
+
+#: Most stochastic units whose 2^16 states are summed.
+MAX_EXACT_UNITS = 16
+
+_STATES = 64  # at a time; the number of states is a multiple of it, or less
+
+
+def log_prob(model: DARN, x: Any, num_samples: int = 1000, seed: Seed = 0) -> tf.Tensor:
+    """log p(x), nats: exact for at most 16 stochastic units, else low by the spread of `num_samples` importance weights
+    (Eq. 16); see `importance_log_likelihood` for its interval. [..., n_x] to [...].
+
+    The noise of a sample is that of all rows, so that the value of a row does not depend on the rows beside it.
+
+    :param x: zeros and ones, [..., n_x]; they are not checked.
+    """
+    if num_samples < 1:
+        raise ValueError(f"num_samples must be at least 1, got {num_samples}.")
+    x = tf.cast(x, model.dtype)
+    rows = tf.reshape(x, [-1, model.config.visible])
+    if not model.config.hidden:
+        found = model.log_visible(rows, ())
+    elif model.num_hidden <= MAX_EXACT_UNITS:
+        found = _enumerated(model, rows)
+    else:
+        found = _sampled(model, rows, num_samples, as_seed(seed))
+    return tf.reshape(found, tf.shape(x)[:-1])
+
+
+def _enumerated(model: DARN, x: tf.Tensor) -> tf.Tensor:
+    """log sum_h p(x, h), [B]."""
+    total = model.num_hidden
+    places = tf.range(total - 1, -1, -1)
+    size, visible = min(_STATES, 2**total), model.decoders[0].conditional
+    own = None if visible.is_mixture else visible.logits(x)  # [B, n_x], and what h adds to it is [S, n_x]
+
+    def add(start: tf.Tensor, log_sum: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        states = tf.bitwise.right_shift((start + tf.range(size))[:, None], places) % 2
+        h = tuple(tf.split(tf.cast(states, x.dtype), model.config.hidden, axis=1))
+        offset = tf.expand_dims(model.visible_offset(h), 1)
+        if own is None:
+            shape = tf.concat([[size], tf.shape(x)], 0)
+            log_p = visible.log_prob(tf.broadcast_to(x, shape), tf.broadcast_to(offset, shape))
+        else:
+            log_p = bernoulli_log_prob(x, own + offset)
+        log_p += model.log_prior(h)[:, None]
+        return start + size, tf.reduce_logsumexp(tf.concat([log_sum[None], log_p], 0), axis=0)
+
+    start = tf.zeros_like(x[:, 0]) - math.inf
+    return tf.while_loop(lambda done, _: done < 2**total, add, (0, start))[1]
+
+
+def _sampled(model: DARN, x: tf.Tensor, num_samples: int, seed: tf.Tensor) -> tf.Tensor:
+    """log of the mean of p(x, h) / q(h | x) over draws of q, [B]."""
+    visible = model.decoders[0].conditional
+    own, num_rows = None if visible.is_mixture else visible.logits(x), tf.shape(x)[0]
+
+    def add(s: tf.Tensor, log_sum: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        noise = model.encoder_noise(1, tf.random.experimental.stateless_fold_in(seed, s))
+        encoded = model.encode(x, tuple(tf.tile(each, [num_rows, 1]) for each in noise), threshold)
+        log_q = tf.add_n([bernoulli_log_prob(h, a) for h, a in zip(encoded.h, encoded.logits, strict=True)])
+        offset = model.visible_offset(encoded.h)
+        log_p = visible.log_prob(x, offset) if own is None else bernoulli_log_prob(x, own + offset)
+        log_w = log_p + model.log_prior(encoded.h) - log_q
+        return s + 1, tf.reduce_logsumexp(tf.stack([log_sum, log_w]), axis=0)
+
+    start = tf.zeros_like(x[:, 0]) - math.inf
+    log_sum = tf.while_loop(lambda s, _: s < num_samples, add, (0, start))[1]
+    return log_sum - math.log(num_samples)
+
+
+class DARNDistribution(tfp.distributions.Distribution):
+    """A DARN as a distribution of TensorFlow Probability: event shape [n_x], no batch shape.
+
+    :param num_samples: of :func:`log_prob`, for more than 16 stochastic units. :param seed: of these.
+    """
+
+    def __init__(
+        self,
+        model: DARN,
+        num_samples: int = 1000,
+        seed: int = 0,
+        validate_args: bool = False,
+        allow_nan_stats: bool = True,
+        name: str = "DARN",
+    ) -> None:
+        parameters = dict(locals())
+        super().__init__(
+            dtype=model.dtype,
+            reparameterization_type=tfp.distributions.NOT_REPARAMETERIZED,
+            validate_args=validate_args,
+            allow_nan_stats=allow_nan_stats,
+            parameters=parameters,
+            name=name,
+        )
+        self.model, self.num_samples, self._noise_seed = model, num_samples, seed
+
+    @classmethod
+    def _parameter_properties(cls, dtype: Any, num_classes: Any = None) -> dict[str, Any]:
+        return {}
+
+    def _event_shape(self) -> tf.TensorShape:
+        return tf.TensorShape([self.model.config.visible])
+
+    def _event_shape_tensor(self) -> tf.Tensor:
+        return tf.constant([self.model.config.visible])
+
+    def _batch_shape(self) -> tf.TensorShape:
+        return tf.TensorShape([])
+
+    def _batch_shape_tensor(self) -> tf.Tensor:
+        return tf.constant([], tf.int32)
+
+    def _log_prob(self, value: tf.Tensor) -> tf.Tensor:
+        return log_prob(self.model, value, self.num_samples, self._noise_seed)
+
+    def _sample_n(self, n: tf.Tensor, seed: Any = None) -> tf.Tensor:
+        return self.model.sample(n, tfp.random.sanitize_seed(seed)).x
+
+
+def export(model: DARN, path: str | os.PathLike[str], num_samples: int = 1000) -> None:
+    """Write a SavedModel, which needs nothing of this package to be loaded.
+
+    Its signatures are "log_prob", from x [B, n_x] of the model's dtype to "log_prob" [B] in nats, see :func:`log_prob`;
+    and "sample", from num [] and seed [2], int32, to "x" [num, n_x].
+
+    :param num_samples: of :func:`log_prob`.
+    """
+    module = tf.Module()
+    module.model = model
+    rows = tf.TensorSpec([None, model.config.visible], model.dtype, name="x")
+    specs = [tf.TensorSpec([], tf.int32, name="num"), tf.TensorSpec([2], tf.int32, name="seed")]
+
+    @tf.function(input_signature=[rows], autograph=False)
+    def score(x: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"log_prob": log_prob(model, x, num_samples)}
+
+    @tf.function(input_signature=specs, autograph=False)
+    def draw(num: tf.Tensor, seed: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"x": model.sample(num, seed).x}
+
+    tf.saved_model.save(module, os.fspath(path), signatures={"log_prob": score, "sample": draw})

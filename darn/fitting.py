@@ -1,0 +1,117 @@
+"""Training with an eye on validation rows, without a folder: what `selection` and `DARNDensity` share.
+
+course = Course(Trainer(model, config, num_data=len(x)), x, x_valid, seed=0)
+course.advance(5000, patience=10)
+course.best_value, course.best_step        # nats a row of the validation rows, at the best evaluation
+model = course.best()
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import ArrayLike, NDArray
+
+from darn.description_length import DescriptionLength, description_length
+from darn.model import DARN
+from darn.seeds import Seed, as_seed
+from darn.serialization import named_variables
+from darn.training import MAX_BLOCK, Trainer
+
+__all__ = ["INTERVALS", "Course", "evaluation_interval", "minibatch_rows"]
+
+#: Steps between evaluations: all divide 1,000, or are divided by 100, so that blocks of steps stay long.
+INTERVALS = (25, 50, 100, 200, 500, 1000)
+
+_MAX_VALID_ROWS = 5000  # of an evaluation during training
+
+
+def evaluation_interval(num_rows: int, batch_size: int) -> int:
+    """Steps between evaluations: an epoch, rounded up to one of :data:`INTERVALS`; the last one for longer epochs."""
+    epoch = -(-num_rows // batch_size)
+    return next((interval for interval in INTERVALS if interval >= epoch), INTERVALS[-1])
+
+
+def minibatch_rows(num_rows: int, batch_size: int, seed: Seed, first: int, count: int) -> NDArray[np.int32]:
+    """Rows of the minibatches of the steps first, ..., first + count - 1, [count, B]: each epoch another permutation, a
+    pure function of the seed and the number of the step. B is `batch_size`, or all rows if there are fewer.
+    """
+    size = min(batch_size, num_rows)
+    per_epoch, key = num_rows // size, as_seed(seed).numpy().astype(np.uint32)
+    found, order, of = np.empty([count, size], np.int32), np.empty(0, np.int64), -1
+    for i, step in enumerate(range(first, first + count)):
+        epoch, place = divmod(step, per_epoch)
+        if epoch != of:
+            order, of = np.random.default_rng([*key, epoch]).permutation(num_rows), epoch
+        found[i] = order[place * size : (place + 1) * size]
+    return found
+
+
+class Course:
+    """A trainer on its way, and its best parameters so far by the description length of the validation rows.
+
+    :ivar step: steps so far. :ivar best_step: of the best evaluation. :ivar best_value: its nats a row.
+    :ivar best_kl: E[log q(h | x) - log p(h)] of its rows, nats a row.
+    :ivar num_worse: evaluations since then. :ivar values: all evaluations, (step, nats a row).
+
+    :param x: training rows [N, n_x]. :param valid: validation rows; the first 5,000 of them count.
+    :param interval: steps between evaluations; that of :func:`evaluation_interval` if not given.
+    """
+
+    def __init__(
+        self,
+        trainer: Trainer,
+        x: ArrayLike,
+        valid: ArrayLike,
+        *,
+        seed: Seed,
+        batch_size: int = 100,
+        interval: int | None = None,
+    ) -> None:
+        self.trainer, self.batch_size = trainer, batch_size
+        self._x, self._valid = tf.convert_to_tensor(x), np.asarray(valid)[:_MAX_VALID_ROWS]
+        self.interval = interval or evaluation_interval(len(self._x), batch_size)
+        self._seeds = tf.unstack(tf.random.experimental.stateless_split(as_seed(seed), 3))
+        self.step, self.best_step, self.num_worse = 0, 0, 0
+        self.best_value, self.best_kl = math.inf, 0.0
+        self.values: list[tuple[int, float]] = []
+        self._best: list[NDArray] = []
+
+    def advance(self, until: int, patience: int | None = None) -> None:
+        """Go on to step `until`, a multiple of the interval, or until `patience` evaluations in a row were no better.
+
+        :raises FloatingPointError: if training diverges.
+        """
+        while self.step < until and not (patience and self.num_worse >= patience):
+            end = min(self.step + self.interval, until)
+            while self.step < end:
+                count = min(MAX_BLOCK, end - self.step)
+                rows = minibatch_rows(len(self._x), self.batch_size, self._seeds[0], self.step, count)
+                self.trainer.advance(self._x, rows, self._seeds[1])
+                self.step += count
+            self._evaluate()
+
+    def best(self) -> DARN:
+        """A model of its own with the best parameters."""
+        model = DARN(self.trainer.model.config)
+        for variable, value in zip(named_variables(model).values(), self._best, strict=True):
+            variable.assign(value)
+        return model
+
+    def _evaluate(self) -> None:
+        with self.trainer.averaged():
+            lengths = description_length(self.trainer.model, self._valid, seed=self._seeds[2])
+            value = float(lengths.total.mean())
+            self.values.append((self.step, value))
+            if value < self.best_value:
+                self.best_step, self.best_value, self.num_worse = self.step, value, 0
+                self.best_kl = _kl(lengths)
+                self._best = [variable.numpy() for variable in named_variables(self.trainer.model).values()]
+            else:
+                self.num_worse += 1
+
+
+def _kl(lengths: DescriptionLength) -> float:
+    return float((lengths.hidden + lengths.bits_back).mean())

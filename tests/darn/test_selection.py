@@ -1,0 +1,128 @@
+"""Architecture and learning rate by validation rows: what is tried, what is kept, and that it is the best of these."""
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from darn import Choice, SearchConfig, choose
+from darn.candidates import HIDDEN, RATES, Candidate, draw_candidates, neighbours, value_spaces
+from darn.fitting import Course, evaluation_interval, minibatch_rows
+from darn.model import DARN, DARNConfig
+from darn.optimization import TrainingConfig
+from darn.training import Trainer
+
+N_X = 8
+SMALL = SearchConfig(candidates=3, search_steps=100, search_patience=2, neighbours=False)
+FIXED: dict[str, Any] = {"hidden": (3,), "units": (4,)}
+
+
+@pytest.fixture
+def rows(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Two patterns with noise, to train on and to validate."""
+    patterns = rng.integers(0, 2, (2, N_X))[rng.integers(0, 2, 260)] ^ (rng.uniform(size=(260, N_X)) < 0.1)
+    return patterns[:200].astype(np.uint8), patterns[200:].astype(np.uint8)
+
+
+def test_candidates_are_different_and_values_equally_frequent() -> None:
+    drawn = draw_candidates(14, 0)
+    assert len(set(drawn)) == 14
+    assert drawn == draw_candidates(14, 0) != draw_candidates(14, 1)
+    counts = [sum(candidate.hidden == value for candidate in drawn) for value in HIDDEN]
+    assert counts == [2] * len(HIDDEN)
+    spaces = value_spaces({"hidden": (5, 2), "units": None}, {"learning_rate": 0.1, "weight_decay": 0.0})
+    few = draw_candidates(50, 0, spaces)
+    assert len(few) == 5  # as many as there are
+    assert {candidate.hidden for candidate in few} == {(5, 2)}
+    assert {candidate.learning_rate for candidate in few} == {0.1}
+
+
+def test_neighbours_differ_in_one_value() -> None:
+    of = Candidate(8, 200, RATES[1], 0.0)
+    found = neighbours(of, value_spaces())
+    assert {(c.hidden, c.units, c.learning_rate, c.weight_decay) for c in found} == {
+        (12, 200, RATES[1], 0.0),
+        (8, 100, RATES[1], 0.0),
+        (8, 300, RATES[1], 0.0),
+        (8, 200, RATES[0], 0.0),
+        (8, 200, RATES[2], 0.0),
+        (8, 200, RATES[1], 0.1),
+    }
+
+
+def test_the_interval_is_about_an_epoch() -> None:
+    assert [evaluation_interval(n, 100) for n in (1, 2_500, 2_501, 5_000, 50_000, 10**7)] == [25, 25, 50, 50, 500, 1000]
+
+
+def test_minibatches_are_epochs_and_functions_of_the_step() -> None:
+    rows = minibatch_rows(10, 3, 7, 0, 6)
+    assert rows.shape == (6, 3)
+    for epoch in (rows[:3], rows[3:]):
+        assert len(set(epoch.ravel())) == 9
+    np.testing.assert_array_equal(minibatch_rows(10, 3, 7, 2, 3), rows[2:5])
+    assert not np.array_equal(minibatch_rows(10, 3, 8, 0, 6), rows)
+    assert sorted(minibatch_rows(4, 100, 0, 5, 1)[0]) == [0, 1, 2, 3]
+
+
+def test_a_course_keeps_the_best_and_stops(rows: tuple[np.ndarray, np.ndarray]) -> None:
+    x, valid = rows
+    trainer = Trainer(DARN(DARNConfig(N_X, **FIXED), data=x), TrainingConfig(learning_rate=0.1), num_data=len(x))
+    course = Course(trainer, x, valid, seed=0)
+    course.advance(3000, patience=2)
+    assert course.step < 3000
+    assert course.step == course.best_step + 50
+    assert course.best_value == min(value for _, value in course.values) == dict(course.values)[course.best_step]
+    again = Course(Trainer(course.best(), TrainingConfig(), num_data=len(x)), x, valid, seed=0)
+    again._evaluate()
+    assert again.best_value == pytest.approx(course.best_value)
+
+
+def test_the_best_candidate_is_chosen(rows: tuple[np.ndarray, np.ndarray]) -> None:
+    """One of the learning rates is far too small to get anywhere in so many steps."""
+    x, valid = rows
+    lines: list[str] = []
+    choice = choose(x, valid, search=SMALL, model=FIXED, training={"weight_decay": 0.0}, report=lines.append)
+    values = [trial.valid_nats for trial in choice.trials]
+    assert values == sorted(values)
+    assert choice.trials[0].candidate.learning_rate == max(trial.candidate.learning_rate for trial in choice.trials)
+    assert (choice.model.hidden, choice.model.units, choice.model.visible_conditional) == ((3,), (4,), "linear")
+    assert choice.training.optimizer == "rmsprop"
+    assert choice.training.learning_rate == choice.trials[0].candidate.learning_rate
+    assert choice.alone.candidate.hidden == 0
+    assert choice.alone.kl_nats == 0.0
+    assert all(trial.is_done for trial in choice.trials[:1])
+    assert len(lines) == 1
+    assert lines[0].startswith("round 1: 3 candidates")
+    assert Choice.from_json(json.loads(json.dumps(choice.to_json()))) == choice
+    assert len(choice.to_json()["rejected"]) == 2
+    assert f"{values[0]:.3f} nats" in choice.notes()[0]
+    with pytest.raises(ValueError, match="no choice of a model"):
+        Choice.from_json({})
+
+
+def test_many_models_are_no_reason_for_a_warning(
+    rows: tuple[np.ndarray, np.ndarray], caplog: pytest.LogCaptureFixture
+) -> None:
+    x, valid = rows
+    search = SearchConfig(candidates=6, search_steps=25, search_patience=1, neighbours=False)
+    choose(x, valid, search=search, model={"units": (2,)}, training={"learning_rate": 0.01})
+    assert "retracing" not in caplog.text
+
+
+def test_divergence_is_the_worst_and_not_the_end(rows: tuple[np.ndarray, np.ndarray]) -> None:
+    x, valid = rows
+    with pytest.raises(FloatingPointError, match="diverged for all"):
+        choose(x, valid, search=SMALL, model=FIXED, training={"weight_decay": 0.0, "learning_rate": 1e38})
+
+
+def test_bad_input_is_refused(rows: tuple[np.ndarray, np.ndarray]) -> None:
+    x, valid = rows
+    with pytest.raises(ValueError, match="x must be 0 or 1"):
+        choose(x + 0.5, valid)
+    with pytest.raises(ValueError, match=f"valid must have {N_X} columns"):
+        choose(x, valid[:, 1:])
+    with pytest.raises(ValueError, match="candidates must be at least 1"):
+        SearchConfig(candidates=0)
+    assert math.isfinite(SearchConfig().first_steps(10**6, 100))
