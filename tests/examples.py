@@ -29,7 +29,7 @@ from darn.training import Trainer as DARNTrainer
 from ebp.backpropagation import Backpropagation
 from experiment.run import devices
 from gpflow_deep.scaling import Scale
-from rbm_tracking import ais, exact, learning, rbm, tempering
+from rbm_tracking import ais, exact, learning, rbm, tempering, trajectories, trajectory_tempering
 from rbm_tracking.estimator import TrackedRBM
 from rbm_tracking.training import Trainer as RBMTrainer
 
@@ -94,7 +94,16 @@ def keras_model() -> keras.Model:
 
 
 def darn_model(**config: Any) -> darn.DARN:
-    return darn.DARN(darn.DARNConfig(**{"visible": 784, "hidden": (500,), **config}))
+    return darn.DARN(
+        darn.DARNConfig(**{"visible": 784, "hidden": (500,), "visible_conditional": "factorial", **config})
+    )
+
+
+def darn_density() -> darn.DARNDensity:
+    """As after `fit`."""
+    density = darn.DARNDensity(num_samples=5)
+    density.model_, density.n_features_in_, density._seed = darn_model(), 784, 0
+    return density
 
 
 def darn_step(training: Mapping[str, Any] | None = None, *, jit_compile: bool = False, **config: Any) -> None:
@@ -123,6 +132,17 @@ def rbm_partial_fit(jit_compile: bool) -> None:
 def rbm_samples(jit_compile: bool) -> None:
     state, _ = rbm_start()
     tempering.sample(state.rbm, state.chains, state.ladder.beta, 20, seed=SEED, jit_compile=jit_compile)
+
+
+def rbm_annealing(jit_compile: bool) -> None:
+    state, _ = rbm_start()
+    trajectories.anneal(state.rbm, state.rbm, 3, state.chains.v[0], seed=SEED, jit_compile=jit_compile)
+
+
+def rbm_trajectory(jit_compile: bool) -> None:
+    state, _ = rbm_start()
+    run = trajectory_tempering.compiled_rounds([state.rbm, state.rbm], seed=SEED, jit_compile=jit_compile)
+    run([state.chains.v[0], state.chains.v[1]], tf.constant(1), tf.constant(2))
 
 
 def rbm_ais(jit_compile: bool, **options: Any) -> None:
@@ -208,7 +228,10 @@ COMPILED: dict[str, dict[str, Call]] = {
         "svd": partial(compression_epoch, "lenet_300_100", "svd"),
         "replicas": partial(compression_epoch, "lenet_300_100", "gnj", is_mirrored=True),
     },
-    "darn.description_length.compiled_code_lengths.<locals>.make.<locals>.<lambda>": {
+    "darn.density.DARNDensity._compiled_log_prob.<locals>.run": {
+        "": lambda: darn_density().score_samples(bits(N, 784)),
+    },
+    "darn.description_length.compiled_code_lengths.<locals>.make.<locals>.run": {
         "": lambda: darn.description_length(darn_model(), bits(N, 784), seed=SEED),
     },
     "darn.likelihood._compiled_exact.<locals>.block": {
@@ -291,6 +314,14 @@ COMPILED: dict[str, dict[str, Call]] = {
         ),
         "hash": partial(rbm_updates, False, generator="hash", gradient_chains=10),
     },
+    "rbm_tracking.trajectories._piece_plain": {
+        "": partial(rbm_annealing, False),
+        "XLA": partial(rbm_annealing, True),
+    },
+    "rbm_tracking.trajectory_tempering.compiled_rounds.<locals>.rounds": {
+        "": partial(rbm_trajectory, False),
+        "XLA": partial(rbm_trajectory, True),
+    },
     "rbm_tracking.tempering.sample.<locals>.rounds": {
         "": partial(rbm_samples, False),
         "XLA": partial(rbm_samples, True),
@@ -299,6 +330,8 @@ COMPILED: dict[str, dict[str, Call]] = {
 """Calls by what they compile, and by what is special about them."""
 
 LEFT_OUT = {
+    "darn.distribution.export.<locals>.draw": "is traced by saving it; its operations are those of `darn.Sampler`",
+    "darn.distribution.export.<locals>.score": "is traced by saving it; its operations are those of `DARNDensity`",
     "experiment.data.streams.reader.BatchReader._dataset.<locals>.read": "reads rows of files, in threads of the host "
     "that run ahead of the steps",
     "experiment.run.devices._of_all_replicas.<locals>.gather": "compares the workers when a run starts and when it is "
