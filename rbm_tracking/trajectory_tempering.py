@@ -11,6 +11,7 @@ training is reached on the way on which it appeared.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ from rbm_tracking.trajectories import (
     reverse_annealed,
 )
 
-__all__ = ["tempered", "trajectory_bracket"]
+__all__ = ["compiled_rounds", "tempered", "trajectory_bracket"]
 
 _SITE_SWAP, _SITES = 0, 4  # of the noise; Gibbs sampling of level i has sites _SITES + 2 i and + 1
 
@@ -60,20 +61,31 @@ def tempered(
     :param burn_in: rounds before the first sample; :param thin: rounds between samples of a particle.
     """
     levels, v = _levels(path, np.asarray(lengths, np.float64), spacing, num_chains, seed, generator)
-
-    @tf.function(jit_compile=jit_compile, autograph=False)
-    def rounds(v: list[tf.Tensor], start: tf.Tensor, count: tf.Tensor) -> list[tf.Tensor]:
-        def body(i: tf.Tensor, v: list[tf.Tensor]) -> tuple[tf.Tensor, list[tf.Tensor]]:
-            return i + 1, _round(levels, v, seed, i, generator)
-
-        return tf.while_loop(lambda i, _: i < start + count, body, (start, v))[1]
-
+    rounds = compiled_rounds(levels, seed=seed, generator=generator, jit_compile=jit_compile)
     v, done = rounds(v, tf.constant(1), tf.constant(burn_in)), burn_in + 1
     taken: list[NDArray[Any]] = []
     while len(taken) * num_chains < num_samples:
         v, done = rounds(v, tf.constant(done), tf.constant(thin)), done + thin
         taken.append(path[-1].visible.stored(v[-1].numpy()))
     return np.concatenate(taken)[:num_samples]
+
+
+def compiled_rounds(
+    levels: list[RBM], *, seed: tf.Tensor, generator: str = "threefry", jit_compile: bool = True
+) -> Callable[[list[tf.Tensor], tf.Tensor, tf.Tensor], list[tf.Tensor]]:
+    """A function that makes `count` rounds of Gibbs sampling and swaps: `run(v, start, count)` -> v.
+
+    `v` are the particles of the levels, [N, n_v] each; `start`, int32 [], the number of the first round, on which the
+    noise depends.
+    """
+
+    def rounds(v: list[tf.Tensor], start: tf.Tensor, count: tf.Tensor) -> list[tf.Tensor]:
+        def body(i: tf.Tensor, v: list[tf.Tensor]) -> tuple[tf.Tensor, list[tf.Tensor]]:
+            return i + 1, _round(levels, v, seed, i, generator)
+
+        return tf.while_loop(lambda i, _: i < start + count, body, (start, v))[1]
+
+    return tf.function(rounds, jit_compile=jit_compile, autograph=False)
 
 
 def _levels(

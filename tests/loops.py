@@ -26,7 +26,7 @@ from compression.training import epoch_function
 from darn.training import Trainer as DARNTrainer
 from ebp.backpropagation import Backpropagation
 from experiment.run import devices
-from rbm_tracking import ais, learning, rbm, tempering
+from rbm_tracking import ais, learning, rbm, tempering, trajectories, trajectory_tempering
 from rbm_tracking.training import Trainer as RBMTrainer
 from tests.examples import bits, normal, signs
 
@@ -63,6 +63,19 @@ def rbm_rounds() -> Loop:
 def ais_temperatures() -> Loop:
     model = rbm_state()[0].rbm
     return lambda count: ais.ais(model, ais.linear_schedule(count), seed=SEED, jit_compile=False)
+
+
+def annealing_steps() -> Loop:
+    state, _ = rbm_state()
+    arguments = state.rbm, state.rbm
+    return lambda count: trajectories.anneal(*arguments, count, state.chains.v[0], seed=SEED, jit_compile=False)
+
+
+def trajectory_rounds() -> Loop:
+    state, _ = rbm_state()
+    run = trajectory_tempering.compiled_rounds([state.rbm, state.rbm], seed=SEED, jit_compile=False)
+    v = [state.chains.v[0], state.chains.v[1]]
+    return lambda count: run(v, tf.constant(1), tf.constant(count))
 
 
 def ebp_pass(batch_size: int = B, *, is_sparse: bool = False, jit_compile: bool = False) -> Loop:
@@ -120,6 +133,8 @@ LOOPS: dict[str, Callable[[], Loop]] = {
     "rbm_tracking.ais._chunk": ais_temperatures,
     "rbm_tracking.learning._compiled.<locals>.run": rbm_updates,
     "rbm_tracking.tempering.sample.<locals>.rounds": rbm_rounds,
+    "rbm_tracking.trajectories._piece_plain": annealing_steps,
+    "rbm_tracking.trajectory_tempering.compiled_rounds.<locals>.rounds": trajectory_rounds,
 }
 
 
