@@ -15,6 +15,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from sklearn.utils.validation import validate_data
 
 from rbm_tracking.estimator import TrackedRBM, _update
+from rbm_tracking.estimator_rows import minibatches
 from rbm_tracking.exact import log_likelihood_exact, log_z_exact, moments_exact
 from rbm_tracking.learning import _compiled, sml_update
 from tests.statistical import assert_mean_close
@@ -49,6 +50,8 @@ def fitted(X: np.ndarray) -> TrackedRBM:
     return small().fit(X)
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_the_averaged_parameters_are_the_model(X: np.ndarray) -> None:
     """With target chains, decay, a falling rate and a start from the data's modes; log Z is theirs."""
     options = {"n_target_chains": 20, "average": 0.95, "schedule": "linear", "l2": 1e-3, "n_modes": 2, "centred": True}
@@ -146,9 +149,8 @@ def test_passes_and_updates_limit_each_other(X: np.ndarray) -> None:
     assert small(n_iter=1, batch_size=1000).fit(X).n_updates_ == 1
 
 
-def test_minibatches_are_permutations(X: np.ndarray) -> None:
-    model = small().fit(X)
-    batches = model._minibatches(7, 3)
+def test_minibatches_are_permutations() -> None:
+    batches = minibatches(np.random.RandomState(0), 7, 3)
     rows = np.concatenate([next(batches) for _ in range(14)])
     for start in range(0, 42, 7):
         assert sorted(rows[start : start + 7]) == list(range(7))

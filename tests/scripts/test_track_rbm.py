@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -288,8 +289,32 @@ def test_flags_are_written_as_they_are_read() -> None:
     flags = parse(Flags, ["--run_dir=x", "--sigma_z=inf", "--num_track_chains=2", "--spawn_up_to=9", "--notrack"])
     again = parse(Flags, ["--run_dir=x", *text(flags).split()])
     assert text(again) == text(flags)
-    assert again.sml == SMLConfig(gradient_chains=20, adaptive=True, track=False)
-    assert parse(Flags, ["--run_dir=x"]).sml == SMLConfig()
+    assert again.sml == SMLConfig(gradient_chains=20, adaptive=True, track=False, decay_steps=20_000)
+    assert parse(Flags, ["--run_dir=x"]).sml == SMLConfig(decay_steps=20_000)
+    falling = ["--schedule=linear", "--num_steps=500", "--target_chains=7", "--l2=0.1", "--average=0.9", "--method=pcd"]
+    config = parse(Flags, ["--run_dir=x", *falling]).sml
+    options: dict[str, Any] = {"target_chains": 7, "l2": 0.1, "average": 0.9}
+    assert config == SMLConfig(schedule="linear", decay_steps=500, method="pcd", **options)
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+def test_every_part_of_training_in_one_run(tmp_path: Path) -> None:
+    """Averaged parameters are reported, with a log Z that holds, and a bracket along the parameters of the way."""
+    folder = tmp_path / "run"
+    options = "--dataset=digits --hidden=8 --num_temps=3 --num_chains=6 --target_chains=10 --schedule=cosine --nojit"
+    options += " --centred --l2=1e-3 --average=0.9 --momentum=0.3 --sparsity_target=0.2 --modes=3 --learning_rate=0.05"
+    options += " --trajectory --trajectory_steps=60 --final_ais_betas=100 --num_steps=60 --eval_every=30"
+    done = called(main, "track_rbm.py", tmp_path, ["--run_dir=run", *options.split()])
+    assert done.code == 0, done.err
+    result = result_of(tmp_path, "run")
+    exact = result["exact"]["log_z_nats"]
+    assert abs(result["tracked"]["log_z_nats"] - exact) < 5 * result["tracked"]["std_nats"] + 0.05
+    for name in ("ais", "reverse_ais", "trajectory_ais", "reverse_trajectory_ais"):
+        low, high = result[name]["three_sigma_nats"]
+        assert low - 0.1 < exact < high + 0.1, name
+    assert sorted(path.name for path in (folder / "trajectory").iterdir())[0] == "step_000000010.npz"
+    assert load_rbm(folder / "rbm.npz").log_z == result["tracked"]["log_z_nats"]
 
 
 def test_help_lists_every_flag_with_its_meaning() -> None:
