@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,15 +15,17 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from darn.completion import complete
 from darn.distribution import log_prob
 from darn.fitting import Course
-from darn.likelihood import exact_log_likelihood
 from darn.model import DARN, DARNConfig
 from darn.optimization import TrainingConfig
-from darn.report import wants_exact
 from darn.selection import Choice, SearchConfig, choose
-from darn.tracing import of_one_model
 from darn.training import Trainer
 
 __all__ = ["DARNDensity"]
+
+#: Most stochastic units whose states are summed: 2^12 take about as long as 4,000 importance samples.
+MAX_EXACT_UNITS = 12
+
+_BLOCK = 1000  # rows at a time
 
 
 class DARNDensity(TransformerMixin, DensityMixin, BaseEstimator):  # type: ignore[misc]
@@ -38,8 +39,8 @@ class DARNDensity(TransformerMixin, DensityMixin, BaseEstimator):  # type: ignor
     :param validation_fraction: share of the rows that choose, and that stop the training.
     :param max_steps: most steps of the training, and of each candidate.
     :param patience: evaluations in a row without improvement after which training stops.
-    :param num_samples: importance samples of each row where the likelihood is not exact, which it is for at most 16
-        stochastic units and not too many rows.
+    :param num_samples: importance samples of each row where the likelihood is not exact, which it is for at most 12
+        stochastic units.
     :param threshold: bits are X > threshold; None: X are zeros and ones.
     :param dtype: of the computations, "float32" or "float64".
     :param random_state: of all that is random.
@@ -104,13 +105,14 @@ class DARNDensity(TransformerMixin, DensityMixin, BaseEstimator):  # type: ignor
         return self
 
     def score_samples(self, X: ArrayLike) -> NDArray[np.float64]:
-        """log p(x) of each row in nats, [N]: exact where that takes a minute at most, else by importance sampling."""
+        """log p(x) of each row in nats, [N]: exact for at most 12 stochastic units, else by importance sampling with
+        noise that all rows share, so that the rows beside a row do not change it.
+        """
         x = self._fitted_bits(X)
-        if wants_exact(self.model_, "auto", max(len(x), 1)):
-            return exact_log_likelihood(self.model_, x)
-        run = self.model_.graphs.get(("log_prob", self.num_samples), self._compiled_log_prob)
-        blocks = [tf.constant(x[start : start + 1000], self.model_.dtype) for start in range(0, len(x), 1000)]
-        return np.concatenate([run(block).numpy() for block in blocks]).astype(np.float64)
+        settings: dict[str, Any] = {"num_samples": self.num_samples, "max_exact_units": MAX_EXACT_UNITS}
+        blocks = [x[start : start + _BLOCK] for start in range(0, len(x), _BLOCK)]
+        found = [log_prob(self.model_, block, seed=self._seed, **settings).numpy() for block in blocks]
+        return np.concatenate(found).astype(np.float64)
 
     def score(self, X: ArrayLike, y: Any = None) -> float:
         """Mean of `score_samples`: nats a row; higher is better, so it serves cross-validation."""
@@ -164,17 +166,6 @@ class DARNDensity(TransformerMixin, DensityMixin, BaseEstimator):  # type: ignor
         hidden, units = _sizes(self.hidden) or (), _sizes(self.units) or ()
         config = DARNConfig(visible=x.shape[1], hidden=hidden, units=units, dtype=self.dtype)  # type: ignore[arg-type]
         return config, TrainingConfig(optimizer="rmsprop", average=0.999, **known)
-
-    def _compiled_log_prob(self) -> Any:
-        model, num_samples, seed = self.model_, self.num_samples, self._seed
-        spec = [tf.TensorSpec([None, model.config.visible], model.dtype)]
-
-        @functools.partial(tf.function, input_signature=spec, autograph=False)
-        @of_one_model
-        def run(x: tf.Tensor) -> tf.Tensor:
-            return log_prob(model, x, num_samples, seed)
-
-        return run
 
     def _fitted_bits(self, X: ArrayLike) -> NDArray[np.uint8]:
         check_is_fitted(self, "model_")

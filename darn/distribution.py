@@ -8,6 +8,7 @@ export(model, "folder")                        # tf.saved_model.load("folder").s
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 from typing import Any
@@ -18,6 +19,7 @@ import tensorflow_probability as tfp
 from darn.autoregressive import bernoulli_log_prob, threshold
 from darn.model import DARN
 from darn.seeds import Seed, as_seed
+from darn.tracing import of_one_model
 
 __all__ = ["MAX_EXACT_UNITS", "DARNDistribution", "export", "log_prob"]
 
@@ -27,25 +29,46 @@ MAX_EXACT_UNITS = 16
 _STATES = 64  # at a time; the number of states is a multiple of it, or less
 
 
-def log_prob(model: DARN, x: Any, num_samples: int = 1000, seed: Seed = 0) -> tf.Tensor:
+def log_prob(
+    model: DARN, x: Any, num_samples: int = 1000, seed: Seed = 0, *, max_exact_units: int = MAX_EXACT_UNITS
+) -> tf.Tensor:
     """log p(x), nats: exact for at most 16 stochastic units, else low by the spread of `num_samples` importance weights
     (Eq. 16); see `importance_log_likelihood` for its interval. [..., n_x] to [...].
 
     The noise of a sample is that of all rows, so that the value of a row does not depend on the rows beside it.
 
     :param x: zeros and ones, [..., n_x]; they are not checked.
+    :param max_exact_units: sum over all states up to so many stochastic units; 2^16 of them take 20 times as long for a
+        row as 1,000 samples.
     """
     if num_samples < 1:
         raise ValueError(f"num_samples must be at least 1, got {num_samples}.")
     x = tf.cast(x, model.dtype)
     rows = tf.reshape(x, [-1, model.config.visible])
-    if not model.config.hidden:
-        found = model.log_visible(rows, ())
-    elif model.num_hidden <= MAX_EXACT_UNITS:
-        found = _enumerated(model, rows)
+    exact = model.num_hidden <= max_exact_units
+    if tf.inside_function():
+        found = _log_prob(model, rows, num_samples, as_seed(seed), exact)
     else:
-        found = _sampled(model, rows, num_samples, as_seed(seed))
+        run = model.graphs.get(("log_prob", num_samples, exact), lambda: _compiled(model, num_samples, exact))
+        found = run(rows, as_seed(seed))
     return tf.reshape(found, tf.shape(x)[:-1])
+
+
+def _compiled(model: DARN, num_samples: int, exact: bool) -> tf.types.experimental.PolymorphicFunction:
+    spec = [tf.TensorSpec([None, model.config.visible], model.dtype), tf.TensorSpec([2], tf.int32)]
+
+    @functools.partial(tf.function, input_signature=spec, autograph=False)
+    @of_one_model
+    def run(rows: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        return _log_prob(model, rows, num_samples, seed, exact)
+
+    return run
+
+
+def _log_prob(model: DARN, rows: tf.Tensor, num_samples: int, seed: tf.Tensor, exact: bool) -> tf.Tensor:
+    if not model.config.hidden:
+        return model.log_visible(rows, ())
+    return _enumerated(model, rows) if exact else _sampled(model, rows, num_samples, seed)
 
 
 def _enumerated(model: DARN, x: tf.Tensor) -> tf.Tensor:

@@ -99,13 +99,6 @@ def darn_model(**config: Any) -> darn.DARN:
     )
 
 
-def darn_density() -> darn.DARNDensity:
-    """As after `fit`."""
-    density = darn.DARNDensity(num_samples=5)
-    density.model_, density.n_features_in_, density._seed = darn_model(), 784, 0
-    return density
-
-
 def darn_step(training: Mapping[str, Any] | None = None, *, jit_compile: bool = False, **config: Any) -> None:
     settings = darn.TrainingConfig(**(training or {}))
     trainer = DARNTrainer(darn_model(**config), settings, num_data=N, jit_compile=jit_compile)
@@ -228,11 +221,12 @@ COMPILED: dict[str, dict[str, Call]] = {
         "svd": partial(compression_epoch, "lenet_300_100", "svd"),
         "replicas": partial(compression_epoch, "lenet_300_100", "gnj", is_mirrored=True),
     },
-    "darn.density.DARNDensity._compiled_log_prob.<locals>.run": {
-        "": lambda: darn_density().score_samples(bits(N, 784)),
-    },
     "darn.description_length.compiled_code_lengths.<locals>.make.<locals>.run": {
         "": lambda: darn.description_length(darn_model(), bits(N, 784), seed=SEED),
+    },
+    "darn.distribution._compiled.<locals>.run": {
+        "": lambda: darn_model().log_prob(bits(N, 784), num_samples=5),
+        "exact": lambda: darn_model(hidden=(12,)).log_prob(bits(N, 784)),
     },
     "darn.likelihood._compiled_exact.<locals>.block": {
         "factorial": lambda: darn.exact_log_likelihood(darn_model(hidden=(12,)), bits(N, 784)),
@@ -331,7 +325,7 @@ COMPILED: dict[str, dict[str, Call]] = {
 
 LEFT_OUT = {
     "darn.distribution.export.<locals>.draw": "is traced by saving it; its operations are those of `darn.Sampler`",
-    "darn.distribution.export.<locals>.score": "is traced by saving it; its operations are those of `DARNDensity`",
+    "darn.distribution.export.<locals>.score": "is traced by saving it; its operations are those of `DARN.log_prob`",
     "experiment.data.streams.reader.BatchReader._dataset.<locals>.read": "reads rows of files, in threads of the host "
     "that run ahead of the steps",
     "experiment.run.devices._of_all_replicas.<locals>.gather": "compares the workers when a run starts and when it is "

@@ -106,7 +106,7 @@ def test_many_models_are_no_reason_for_a_warning(
     rows: tuple[np.ndarray, np.ndarray], caplog: pytest.LogCaptureFixture
 ) -> None:
     x, valid = rows
-    search = SearchConfig(candidates=6, search_steps=25, search_patience=1, neighbours=False)
+    search = SearchConfig(candidates=5, search_steps=25, search_patience=1, neighbours=False)
     choose(x, valid, search=search, model={"units": (2,)}, training={"learning_rate": 0.01})
     assert "retracing" not in caplog.text
 
