@@ -52,9 +52,9 @@ class RBMClassifier(ClassifierMixin, BaseEstimator):
         self,
         rbm: TrackedRBM | None = None,
         *,
-        epochs: int = 20,
-        learning_rate: float = 1e-3,
-        l2: float = 1e-5,
+        epochs: int = 60,
+        learning_rate: float = 5e-3,
+        l2: float = 1e-4,
         batch_size: int = 100,
         random_state: int | None = 0,
     ) -> None:
