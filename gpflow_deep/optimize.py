@@ -34,7 +34,6 @@ def thompson(
     """The maximisers of functions drawn from a model, one function for each point: [batch, D].
 
     Each function is evaluated at scrambled Sobol points; gradient ascent (L-BFGS-B) goes up from the best of them.
-
     :param model: a `DeepGP`, its posterior or a `Predictor`, of one output; `bounds` are in the units of its inputs.
     :param bounds: lowest and highest value of each input, [D, 2]. :param batch: number of functions, and of points.
     :param maximize: False to look for minima. :param seed: of functions and points; None for fresh ones.
@@ -68,9 +67,7 @@ def thompson(
 
     box, steps = [(0.0, 1.0)] * starts.size, {"maxiter": max_iter}
     found = minimize(descent, starts.ravel(), jac=True, method="L-BFGS-B", bounds=box, options=steps).x
-    ends = np.concatenate(
-        [found.reshape(starts.shape), starts], axis=1
-    )  # the sum has risen, but not that of every start
+    ends = np.concatenate([found.reshape(starts.shape), starts], axis=1)  # the sum has risen, not every summand
     best = np.argmax(heights(tf.constant(ends, dtype)).numpy(), axis=1)
     return np.asarray(low + width * ends[np.arange(batch), best])
 
