@@ -4,6 +4,7 @@ parts = parts_of({"train": (x, labels), "valid": (x_valid, labels_valid), "test"
 error_percent(model, parts["test"])
 """
 
+import math
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
@@ -12,7 +13,9 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike
 
-__all__ = ["Examples", "Parts", "check_network", "error_percent", "has_probabilities", "nll", "parts_of"]
+from .graph import graph_of
+
+__all__ = ["Examples", "Parts", "check_network", "error_percent", "has_probabilities", "nll", "parts_of", "reshaped"]
 
 _ROWS = 1000  # in one call of the network
 _NAMES = ("train", "valid", "test")
@@ -48,20 +51,39 @@ def check_network(model: keras.Model, parts: Mapping[str, Examples], name: str =
     :param name: of the data, for the message.
     :raises ValueError: unless the network takes inputs of this shape and has an output for each label.
     """
+    if len(model.inputs) != 1 or len(model.outputs) != 1:
+        raise ValueError(
+            f"the network has {len(model.inputs)} inputs and {len(model.outputs)} outputs; labels need one of each, "
+            "and compression.fit takes several."
+        )
     shape = tuple(parts["train"].X.shape[1:])
     num_classes = 1 + max(int(tf.reduce_max(part.labels)) for part in parts.values())
     inputs, outputs = tuple(model.inputs[0].shape[1:]), tuple(model.outputs[0].shape[1:])
-    if inputs != shape or len(outputs) != 1 or outputs[0] < num_classes:
+    fits = len(inputs) == len(shape) and all(a in (b, None) for a, b in zip(inputs, shape, strict=True))
+    if not fits or len(outputs) != 1 or outputs[0] < num_classes:
         raise ValueError(
             f"the network takes inputs {inputs} and gives outputs {outputs}, but {name} has inputs {shape} and labels "
             f"up to {num_classes - 1}; it must have one output for each class."
         )
 
 
+def reshaped(parts: Parts, model: keras.Model) -> Parts:
+    """The parts with inputs of the shape that a network takes, where they have as many numbers, such as flat images."""
+    shape = tuple(model.inputs[0].shape[1:])
+
+    def like_input(X: ArrayLike) -> np.ndarray:
+        array = np.asarray(X)
+        fits = None not in shape and math.prod(shape) == math.prod(array.shape[1:])
+        return array.reshape(len(array), *shape) if fits else array
+
+    return {name: (like_input(X), labels) for name, (X, labels) in parts.items()}
+
+
 def has_probabilities(model: keras.Model) -> bool:
     """Whether the network ends in a softmax, and not in logits."""
-    activation = getattr(model.layers[-1], "activation", None)
-    return isinstance(model.layers[-1], keras.layers.Softmax) or activation is keras.activations.softmax
+    graph = graph_of(model)
+    last = next(node.layer for node in reversed(graph.nodes) if graph.output_numbers[0] in node.outputs)
+    return isinstance(last, keras.layers.Softmax) or getattr(last, "activation", None) is keras.activations.softmax
 
 
 def nll(outputs: tf.Tensor, labels: tf.Tensor, *, probabilities: bool) -> tf.Tensor:

@@ -29,7 +29,8 @@ highest bit of a byte and are padded to whole bytes at the end of a kernel. The 
     0 raw             float32, little-endian
     1 fixed point     significant and exponent bits (1 byte each), then integers of 1 + e + t bits, plus 2**(e + t)
     2 codebook        k - 1 (1 byte), k float16 centres, then indices of ceil(log2 k) bits
-    3 coded codebook  the same, but k lengths of 4 bits, the number of bytes, then canonical Huffman words
+    3 coded codebook  the same, but k lengths of 4 bits, the number of bytes, then canonical Huffman words; of releases
+                      up to 0.2.0, which is only read
     4 coded points    as 1, but the number of bytes, then the integers by adaptive arithmetic coding
     5 coded codebook  as 2, but the most frequent index (1 byte) and the number of bytes, then the differences of the
                       indices from it by adaptive arithmetic coding
@@ -139,8 +140,8 @@ def save_bcz(
     :param model: Sequential or functional, of the layers in :func:`kinds`.
     :param kernels: weights, one for each of :func:`kernels_of`; None: as they are, in float32.
     :param biases: "float32" or "float16".
-    :param entropy_coded: Huffman or arithmetic coding for each kernel where that makes the file smaller; False: fields
-        of equal size, which can be read at any place.
+    :param entropy_coded: arithmetic coding for each kernel where that makes the file smaller; False: fields of equal
+        size, which can be read at any place.
     :return: size of the file in bytes.
     :raises ValueError: if the network cannot be held (see :func:`check_storable`), numbers or shapes differ, or a value
         is NaN.

@@ -1,15 +1,10 @@
-"""Lossless codes for quantised weights: canonical Huffman codes, and adaptive arithmetic coding.
-
-A canonical Huffman code is determined by the lengths of its words, so these are all that a file stores. Lengths are at
-most 15 bits and optimal under that limit (package-merge, Larmore and Hirschberg, 1990). If only one symbol occurs, its
-word is empty and the stream has no bits.
+"""Lossless codes for quantised weights: adaptive arithmetic coding; Huffman codes of earlier files are read.
 
 Arithmetic coding (`encode_adaptive`) stores no table. Each symbol is a path of yes/no decisions, and the probability of
 a decision is that of the earlier ones at the same place, (n + 1/2) / (N + 1) (Krichevsky and Trofimov, 1981). It gets
 closer to the entropy than whole bits can, which matters most where one symbol, such as 0, is frequent.
 """
 
-import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -17,17 +12,14 @@ from numpy.typing import ArrayLike, NDArray
 
 __all__ = [
     "MAX_LENGTH",
-    "code_lengths",
     "decode",
     "decode_adaptive",
-    "encode",
     "encode_adaptive",
     "entropy_bits",
     "most_values",
 ]
 
 MAX_LENGTH = 15
-_BLOCK = 1 << 20
 _MAX_COUNT = 1 << 16
 _LEARNED_PREFIX = 64  # numbers below it are learned one by one
 
@@ -39,58 +31,12 @@ def entropy_bits(counts: ArrayLike) -> float:
     return float(-np.sum(p * np.log2(p)))
 
 
-def code_lengths(counts: ArrayLike) -> NDArray[np.uint8]:
-    """Lengths of the words of an optimal code, in bits.
-
-    :param counts: how often each of at most 2**15 symbols occurs, [k]. Symbols that do not occur get length 0.
-    :return: uint8 [k]. If only one symbol occurs, its length is given as 1, and :func:`encode` writes no bits.
-    :raises ValueError: if no symbol occurs, a count is negative, or there are too many symbols.
-    """
-    n = np.asarray(counts, np.int64)
-    used = np.flatnonzero(n)
-    if n.ndim != 1 or np.any(n < 0) or not 0 < len(used) <= 2**MAX_LENGTH:
-        raise ValueError(
-            f"counts must be one row of non-negative numbers with 1 to {2**MAX_LENGTH} positive ones, got shape "
-            f"{n.shape} with {len(used)} positive ones."
-        )
-    lengths = np.zeros(len(n), np.uint8)
-    if len(used) == 1:
-        lengths[used] = 1
-        return lengths
-    coins: list[tuple[int, tuple[int, ...]]] = sorted((int(n[symbol]), (int(symbol),)) for symbol in used)
-    packages = coins
-    for _ in range(MAX_LENGTH - 1):
-        pairs = [(a[0] + b[0], a[1] + b[1]) for a, b in itertools.pairwise(packages)][::2]
-        packages = sorted(coins + pairs)
-    chosen = list(itertools.chain.from_iterable(symbols for _, symbols in packages[: 2 * len(used) - 2]))
-    return np.bincount(chosen, minlength=len(n)).astype(np.uint8)
-
-
-def encode(symbols: ArrayLike, lengths: ArrayLike) -> bytes:
-    """The words of all symbols one after the other, the first bit in the highest bit of the first byte.
-
-    :param symbols: integers in [0, k), any shape, in C order.
-    :param lengths: as :func:`code_lengths` returns them.
-    :raises ValueError: if the lengths are no Huffman code, or a symbol has no word.
-    """
-    s, L = np.ravel(np.asarray(symbols)).astype(np.int64), _checked(lengths)
-    if np.any((s < 0) | (s >= len(L))) or np.any(L[s] == 0):
-        raise ValueError("a symbol has no word; the lengths belong to other symbols.")
-    if np.count_nonzero(L) == 1:
-        return b""
-    words = _words(L)
-    columns = np.arange(MAX_LENGTH)
-    bits = []
-    for start in range(0, len(s), _BLOCK):
-        block = s[start : start + _BLOCK]
-        left = words[block] << (MAX_LENGTH - L[block])  # words begin at the highest of 15 bits
-        all_bits = (left[:, None] >> (MAX_LENGTH - 1 - columns)) & 1
-        bits.append(all_bits[columns < L[block][:, None]].astype(np.uint8))
-    return np.packbits(np.concatenate(bits)).tobytes() if bits else b""
-
-
 def decode(stream: bytes, lengths: ArrayLike, count: int) -> NDArray[np.int64]:
-    """The first `count` symbols of a stream that :func:`encode` wrote, [count].
+    """The first `count` symbols of a stream of canonical Huffman words, of files of releases up to 0.2.0; [count].
+
+    The words are determined by their lengths, at most 15 bits. If only one symbol occurs, its word is empty.
+
+    :param lengths: of the words of the symbols, in bits; 0 for a symbol that does not occur.
 
     :raises ValueError: if the lengths are no Huffman code, or the stream is too short, too long or not in the code.
     """

@@ -1,6 +1,7 @@
-"""Write a shrunk network for use elsewhere: SavedModel, TensorFlow Lite (float32, float16, int8), NumPy arrays."""
+"""Write a shrunk network for use elsewhere: SavedModel, TensorFlow Lite (float32, float16, int8), ONNX, NumPy."""
 
 import contextlib
+import importlib.util
 import io
 import os
 import uuid
@@ -17,14 +18,22 @@ from compression.files import atomic_path, is_new_folder
 from compression.graph import graph_of
 from compression.supported import IDLE_IN_FILES
 
-__all__ = ["TFLITE_KINDS", "export_all", "export_npz", "export_saved_model", "export_tflite", "tflite_outputs"]
+__all__ = [
+    "TFLITE_KINDS",
+    "export_all",
+    "export_npz",
+    "export_onnx",
+    "export_saved_model",
+    "export_tflite",
+    "tflite_outputs",
+]
 
 TFLITE_KINDS = ("float32", "float16", "int8")
 
 
 def export_all(path: str | os.PathLike[str], model: keras.Model, representative: ArrayLike) -> None:
     """Write a network in every form: `saved_model/`, `KIND.tflite` for each of `TFLITE_KINDS`, `weights.npz` and
-    `network.keras`.
+    `network.keras`, and `network.onnx` where the package tf2onnx is installed.
 
     :param path: a folder that does not exist yet, or is empty.
     :param representative: typical inputs for int8, see :func:`export_tflite`.
@@ -39,6 +48,8 @@ def export_all(path: str | os.PathLike[str], model: keras.Model, representative:
         export_tflite(folder / f"{kind}.tflite", model, kind=kind, representative=representative)
     export_npz(folder / "weights.npz", model)
     model.save(folder / "network.keras")
+    if importlib.util.find_spec("tf2onnx") is not None:
+        export_onnx(folder / "network.onnx", model)
 
 
 def export_saved_model(path: str | os.PathLike[str], model: keras.Model) -> None:
@@ -95,8 +106,27 @@ def export_tflite(
     return len(content)
 
 
+def export_onnx(path: str | os.PathLike[str], model: keras.Model) -> int:
+    """Write an ONNX file by `keras.Model.export`, for ONNX Runtime and others; for networks with one input.
+
+    :return: size of the file in bytes.
+    :raises ValueError: if the package tf2onnx is not installed.
+    """
+    if importlib.util.find_spec("tf2onnx") is None:
+        raise ValueError("an ONNX file needs the package tf2onnx: pip install tf2onnx")
+    shape = model.inputs[0].shape[1:]
+    model(np.zeros((1, *(size or 32 for size in shape)), model.inputs[0].dtype))  # Keras wants it to have been called
+    with atomic_path(path) as temporary, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "In the future `np.object`", FutureWarning)
+        model.export(str(temporary), format="onnx", verbose=False)
+    return os.path.getsize(path)
+
+
 def tflite_outputs(path: str | os.PathLike[str], X: ArrayLike) -> np.ndarray:
-    """Outputs of a TensorFlow Lite file for inputs [n, ...], one at a time."""
+    """Outputs of a TensorFlow Lite file for inputs [n, ...], one at a time.
+
+    By `tf.lite.Interpreter`, which TensorFlow is going to remove; the package ai-edge-litert has the same class.
+    """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"[\s\S]*tf.lite.Interpreter is deprecated")
         interpreter = tf.lite.Interpreter(model_path=os.fspath(path))

@@ -12,15 +12,16 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 import numpy as np
-import tensorflow as tf
 
-from .callbacks import KLWarmup, ShrinkDuringTraining
+from .callbacks import ShrinkDuringTraining
 from .convert import compress
 from .graph import graph_of
+from .held_out import examples_of, loss_of, outputs_of, standard_error
+from .likelihood import LearntNoise, Likelihood, likelihood_of, noise_of
 from .shrink import NothingLeftError, shrink
 from .thresholds import Thresholds, checked_thresholds
 
@@ -33,54 +34,7 @@ STEPS = 8_000
 KL_WEIGHTS = (1.0, 0.3, 0.1, 0.03)
 """Weights of the KL to try, one after the other."""
 
-_ROWS = 1024
-_CHUNKS = 50
 _TOLERANCE = 0.25  # standard errors of the validation loss that a removal may add
-
-
-class Likelihood(NamedTuple):
-    """What a loss says of the density of the targets.
-
-    :ivar terms: numbers that Keras averages for one example; the negative log-likelihood of the example is their sum.
-    :ivar noise: of a loss that is a likelihood only with a width of the noise: name of the metric that estimates it.
-    :ivar factor: the loss times this and over that metric is the negative log-likelihood.
-    """
-
-    terms: int
-    noise: str | None = None
-    factor: float = 1.0
-
-
-class LearntNoise(KLWarmup):
-    """Warm-up of the KL for a loss without the width of the noise, which is learnt.
-
-    With a Gaussian likelihood of variance s, the bound is -N P (mse / (2 s) + log(2 pi s) / 2) - KL for N examples of P
-    targets. For given weights the best s is the mean squared error; and for given s the bound is highest where
-    mse + 2 s KL / (N P) is lowest. So s is the mean squared error of the last epoch, and 2 s / P the weight of the KL.
-    In the same way a Laplace likelihood has the mean absolute error in place of 2 s.
-    """
-
-    def __init__(self, epochs: float, likelihood: Likelihood, start: float, weight: float) -> None:
-        super().__init__(epochs, weight)
-        self.likelihood, self.noise = likelihood, start
-
-    def weight_at(self, epoch: float) -> float:
-        """Weight of the KL after `epoch` epochs."""
-        return super().weight_at(epoch) * self.noise / (self.likelihood.factor * self.likelihood.terms)
-
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """For Keras: the width of the noise from the errors of the epoch."""
-        name = self.likelihood.noise
-        if name is not None and math.isfinite(value := float((logs or {}).get(name, math.nan))):
-            self.noise = max(value, 1e-12)
-
-
-class Examples(NamedTuple):
-    """Training data as `keras.Model.fit` takes them, their number, and validation data as arrays."""
-
-    train: dict[str, Any]
-    num_train: int
-    valid: tuple[np.ndarray, np.ndarray]
 
 
 def fit(
@@ -106,11 +60,13 @@ def fit(
     """A smaller plain model that does what a trained one does; `model` is not changed.
 
     :param model: a trained Sequential or functional model, see `compress`.
-    :param x: inputs [N, ...]; or a finite `tf.data.Dataset` of batches of inputs and targets, without `y`.
-    :param y: targets [N, ...].
+    :param x: inputs [N, ...], of several inputs nested as the model takes them; or a finite `tf.data.Dataset` of
+        batches of inputs and targets, without `y`.
+    :param y: targets [N, ...], of several outputs nested as the model gives them.
     :param loss: any Keras loss, or function of targets and outputs. Mean squared errors are taken for a Gaussian
         likelihood and mean absolute errors for a Laplace one, whose width is learnt; cross-entropies and the Poisson
-        loss are likelihoods; any other loss is taken for a negative log-likelihood in nats per example.
+        loss are likelihoods; any other loss is taken for a negative log-likelihood in nats per example. So is, of
+        several outputs, the sum of their losses: one for all, or a list or dictionary of one for each.
     :param metrics: as for `keras.Model.compile`. :param optimizer: of both phases, with its learning rate, which falls
         to 0 over the second half of each.
     :param validation_data: inputs and targets, or a Dataset, by which units to remove and the last epoch are chosen.
@@ -129,26 +85,26 @@ def fit(
     :raises ValueError: if the model cannot be compressed, there are no validation data, or nothing is left.
     """
     graph_of(model)
-    data = _examples(x, y, validation_data, validation_split, batch_size)
+    data = examples_of(x, y, validation_data, validation_split, batch_size)
     steps = max(1, math.ceil(data.num_train / batch_size))
     epochs = min(max(20, math.ceil(STEPS / steps)), 500) if epochs is None else epochs
     last_epochs = epochs // 2 if last_epochs is None else last_epochs
     weights = [kl_weight] if isinstance(kl_weight, float | int) else list(kl_weight)
     if not weights:
         raise ValueError("kl_weight must be a number or several, got none.")
-    likelihood = _likelihood(loss, model.output_shape)
-    loss_of = _loss_of(loss, data.valid)
-    before = loss_of(model)
-    most = float(np.mean(before)) + 0.5 * _standard_error(before)
+    likelihood = likelihood_of(loss, model.output_shape)
+    values_of = loss_of(loss, data.valid)
+    before = values_of(model)
+    most = float(np.mean(before)) + 0.5 * standard_error(before)
     rate = keras.optimizers.get(optimizer)
     speed = math.sqrt(8.0) if isinstance(rate, keras.optimizers.SGD) else 8.0  # which acts twice on a plain gradient
     options = {"scale_speed": speed, "initial_log_std": -6.0, **settings}
-    noise = _errors(model, data.valid, likelihood) if likelihood.noise else 1.0
+    noise = noise_of(outputs_of(model, data.valid[0]), data.valid[1], likelihood) if likelihood.noise else 1.0
 
     def checked(network: keras.Model) -> Thresholds:
-        now = loss_of(network)
-        tolerance, error = _TOLERANCE * _standard_error(now), float(np.mean(now))
-        return checked_thresholds(network, lambda n: float(np.mean(loss_of(n))), tolerance=tolerance, error=error)
+        now = values_of(network)
+        tolerance, error = _TOLERANCE * standard_error(now), float(np.mean(now))
+        return checked_thresholds(network, lambda n: float(np.mean(values_of(n))), tolerance=tolerance, error=error)
 
     def made_small(weight: float) -> keras.Model:
         bayesian = compress(model, num_train=data.num_train, prior=prior, seed=seed, **options)
@@ -162,7 +118,7 @@ def fit(
         small = shrink(bayesian, checked(bayesian))
         _compile(small, rate, loss, metrics, None)
         if last_epochs:
-            best = _Best(loss_of)
+            best = _Best(values_of)
             last = [*callbacks, _Falling(last_epochs), best]
             small.fit(**data.train, epochs=last_epochs, verbose=verbose, callbacks=last)
             best.restore(small)
@@ -175,7 +131,7 @@ def fit(
         except NothingLeftError as error:
             LOG.info("KL of weight %g: %s", weight, error)
             continue
-        found.append((float(np.mean(loss_of(small))), small))
+        found.append((float(np.mean(values_of(small))), small))
         LOG.info(
             "KL of weight %g: %d of %d parameters are left, validation loss %.6g (before %.6g)",
             *(weight, small.count_params(), model.count_params(), found[-1][0], float(np.mean(before))),
@@ -230,89 +186,10 @@ class _Best(keras.callbacks.Callback):
 
 
 def _compile(model: keras.Model, optimizer: Any, loss: Any, metrics: Any, likelihood: Likelihood | None) -> None:
-    """With copies of the metrics' states to themselves, and the error that estimates the noise."""
-    wanted = [*keras.tree.flatten(metrics)] if metrics is not None else []
+    """With an optimizer of its own, and the error that estimates the noise."""
     if likelihood is not None and likelihood.noise:
         kinds = {"noise_variance": keras.metrics.MeanSquaredError, "noise_width": keras.metrics.MeanAbsoluteError}
-        wanted.append(kinds[likelihood.noise](name=likelihood.noise))
+        given = [] if metrics is None else keras.tree.flatten(metrics)
+        metrics = [*given, kinds[likelihood.noise](name=likelihood.noise)]
     copy = type(optimizer).from_config(optimizer.get_config())
-    model.compile(copy, loss, metrics=wanted or None)
-
-
-def _examples(x: Any, y: Any, validation_data: Any, validation_split: float, batch_size: int) -> Examples:
-    if isinstance(x, tf.data.Dataset):
-        if validation_data is None:
-            raise ValueError("validation_data must be given with a Dataset; a part of arrays would be set aside.")
-        if int(x.cardinality()) == tf.data.INFINITE_CARDINALITY:
-            raise ValueError("x must be a Dataset that ends, such as one pass over the examples; leave out repeat().")
-        count = sum(len(batch[0]) for batch in x)
-        return Examples({"x": x, "shuffle": False}, count, _arrays(validation_data))
-    X, Y = np.asarray(x), np.asarray(y)
-    if y is None or len(X) != len(Y) or len(X) < 2:
-        raise ValueError(f"x and y must have equally many examples, at least 2, got {X.shape} and {Y.shape}.")
-    if validation_data is not None:
-        return Examples({"x": X, "y": Y, "batch_size": batch_size}, len(X), _arrays(validation_data))
-    if not 0 < validation_split < 1:
-        raise ValueError(f"validation_split must be between 0 and 1, got {validation_split}; or give validation_data.")
-    left = max(1, min(len(X) - 1, round(len(X) * (1 - validation_split))))
-    return Examples({"x": X[:left], "y": Y[:left], "batch_size": batch_size}, left, (X[left:], Y[left:]))
-
-
-def _arrays(data: Any) -> tuple[np.ndarray, np.ndarray]:
-    if isinstance(data, tf.data.Dataset):
-        batches = [(np.asarray(batch[0]), np.asarray(batch[1])) for batch in data]
-        X, Y = (np.concatenate(part) for part in zip(*batches, strict=True))
-    else:
-        X, Y = np.asarray(data[0]), np.asarray(data[1])
-    if len(X) != len(Y) or not len(X):
-        raise ValueError(f"validation_data must have equally many inputs and targets, got {X.shape} and {Y.shape}.")
-    return X, Y
-
-
-def _likelihood(loss: Any, output_shape: tuple[int | None, ...]) -> Likelihood:
-    """By the kind of the loss: what Keras' losses average over, and whether they lack a width of the noise."""
-    sizes = [1 if size is None else size for size in output_shape[1:]]
-    found = keras.losses.get(loss)
-    kind = found.name if isinstance(found, keras.losses.Loss) else getattr(found, "__name__", "")
-    if kind in ("sparse_categorical_crossentropy", "categorical_crossentropy"):
-        return Likelihood(math.prod(sizes[:-1]))
-    if kind in ("binary_crossentropy", "poisson"):
-        return Likelihood(math.prod(sizes))
-    if kind == "mean_squared_error":
-        return Likelihood(math.prod(sizes), "noise_variance", 0.5)
-    if kind == "mean_absolute_error":
-        return Likelihood(math.prod(sizes), "noise_width")
-    return Likelihood(1)
-
-
-def _outputs(model: keras.Model, X: np.ndarray) -> tf.Tensor:
-    return tf.concat([model(X[i : i + _ROWS], training=False) for i in range(0, len(X), _ROWS)], axis=0)
-
-
-def _num_chunks(valid: tuple[np.ndarray, np.ndarray]) -> int:
-    return min(_CHUNKS, len(valid[0]))
-
-
-def _loss_of(loss: Any, valid: tuple[np.ndarray, np.ndarray]) -> Callable[[keras.Model], np.ndarray]:
-    """A function of a network: its loss on parts of the validation data, whose spread is that of examples."""
-    of, (X, Y) = keras.losses.get(loss), valid
-    rows = np.array_split(np.arange(len(X)), _num_chunks(valid))
-
-    def values(model: keras.Model) -> np.ndarray:
-        outputs = _outputs(model, X)
-        return np.array([float(tf.reduce_mean(of(Y[part], tf.gather(outputs, part)))) for part in rows])
-
-    return values
-
-
-def _standard_error(values: np.ndarray) -> float:
-    """Of the mean of a loss, from its values on parts of the data."""
-    return float(np.std(values, ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else 0.0
-
-
-def _errors(model: keras.Model, valid: tuple[np.ndarray, np.ndarray], likelihood: Likelihood) -> float:
-    """Width of the noise to begin with: the errors of the trained network."""
-    X, Y = valid
-    errors = np.asarray(_outputs(model, X), np.float64)
-    errors = errors - Y.reshape(errors.shape)
-    return max(1e-12, float(np.mean(errors**2 if likelihood.noise == "noise_variance" else np.abs(errors))))
+    model.compile(copy, loss, metrics=metrics)

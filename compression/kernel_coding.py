@@ -41,7 +41,7 @@ Kernel = Raw | FixedPoint | Codebook
 def kernel_bytes(code: Kernel, entropy_coded: bool) -> bytes:
     """The scheme and the data of a kernel; of several possible schemes the shortest.
 
-    :param entropy_coded: also try Huffman and arithmetic codes.
+    :param entropy_coded: also try arithmetic codes.
     """
     if isinstance(code, Raw):
         return b"\0" + np.asarray(code.values, "<f4").tobytes()
@@ -56,9 +56,6 @@ def kernel_bytes(code: Kernel, entropy_coded: bool) -> bytes:
     head = bytes([k - 1]) + code.centres.astype("<f2").tobytes()
     choices = [b"\2" + head + _packed(code.indices, _index_bits(k))]
     if entropy_coded:
-        lengths = entropy_coding.code_lengths(code.counts)
-        words = entropy_coding.encode(code.indices, lengths)
-        choices.append(b"\3" + head + _packed(lengths, 4) + _with_length(words))
         mode = int(np.argmax(code.counts))
         differences = code.indices.astype(np.int64) - mode
         choices += [b"\5" + head + bytes([mode]) + _with_length(stream) for stream in _adaptive(differences)]

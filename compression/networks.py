@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import keras
 
@@ -90,18 +90,23 @@ NETWORKS: dict[str, Callable[..., keras.Model]] = {
 class NetworkConfig:
     """Which network to compress.
 
-    :param network: what to compress; auto: small for digits, vgg for CIFAR-10, else lenet300; own: that of pretrained.
+    :param network: what to compress: a .keras file, or a name; auto: small for digits, vgg for CIFAR-10, else lenet300;
+        own: that of pretrained.
     :param pretrained: a .keras file: the network itself (own), or weights to begin with.
     :param vgg_divisor: divide the numbers of maps of vgg by this.
     """
 
-    network: Literal["auto", "small", "lenet300", "lenet5", "vgg", "own"] = "auto"
+    network: str = "auto"
     pretrained: str | None = None
     vgg_divisor: int = 1
 
     def __post_init__(self) -> None:
-        if self.network not in ("auto", "own", *NETWORKS):
-            raise ValueError(f"network must be auto, own or one of {', '.join(NETWORKS)}, got {self.network!r}.")
+        if self.network not in ("auto", "own", *NETWORKS) and not self.network.endswith(".keras"):
+            raise ValueError(
+                f"network must be a .keras file, auto, own or one of {', '.join(NETWORKS)}, got {self.network!r}."
+            )
+        if self.network.endswith(".keras") and self.pretrained is not None:
+            raise ValueError(f"give network={self.network} or pretrained={self.pretrained}, not both.")
         if self.network == "own" and self.pretrained is None:
             raise ValueError("network=own needs the file of the network: give pretrained=FILE.keras.")
         if not 1 <= self.vgg_divisor <= min(size for size in _VGG if isinstance(size, int)):
@@ -109,7 +114,14 @@ class NetworkConfig:
 
     def name_for(self, dataset: str) -> str:
         """The name of the network, for a data set of this name if it is "auto"."""
-        return _NETWORK_OF.get(dataset, "lenet300") if self.network == "auto" else self.network
+        if self.network == "auto":
+            return _NETWORK_OF.get(dataset, "lenet300")
+        return "own" if self.network.endswith(".keras") else self.network
+
+    @property
+    def file(self) -> str | None:
+        """The .keras file of the network or of its weights."""
+        return self.network if self.network.endswith(".keras") else self.pretrained
 
 
 def build(

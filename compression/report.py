@@ -117,7 +117,7 @@ def notes(packed: Packed, reference: Published | None = None) -> list[str]:
 
 def markdown_row(packed: Packed, first: Sequence[str] = ()) -> str:
     """A row of a Markdown table: the cells `first`, then architecture, bits, rates as in the paper with test errors,
-    and files of codebooks."""
+    and files, of fixed-point numbers and of codebooks."""
     rates, networks = packed.rates[packed.chosen], packed.networks
     books = {name: network for name, network in networks.items() if name.startswith("book")}
     cells = [*first, _joined(packed.architecture), _joined(packed.bits[packed.chosen])]
@@ -125,7 +125,7 @@ def markdown_row(packed: Packed, first: Sequence[str] = ()) -> str:
     cells += [f"{rates.fast:.1f} ({networks[packed.chosen].test_percent:.2f})"]
     best = [f" ({network.test_percent:.2f})" for network in books.values()][:1]
     cells += [f"{rates.maximum:.1f}" + "".join(best)]
-    for name, network in books.items():
+    for name, network in {packed.chosen: networks[packed.chosen], **books}.items():
         cells.append(f"{name}: {network.bytes} B, {network.file_rate:.0f} ({network.test_percent:.2f})")
     return "| " + " | ".join(cells) + " |"
 

@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from compression.classification import Examples, check_network, error_percent, has_probabilities, nll, parts_of
+from compression.classification import (
+    Examples,
+    check_network,
+    error_percent,
+    has_probabilities,
+    nll,
+    parts_of,
+    reshaped,
+)
 from tests.compression.oracles import dense_outputs, log_softmax, percent_wrong
 
 
@@ -102,3 +110,20 @@ def test_a_network_has_to_fit_the_data(rng: np.random.Generator) -> None:
     wide = parts_of(dict.fromkeys(("train", "valid", "test"), (x[:, :4], labels)))
     with pytest.raises(ValueError, match=r"but the data has inputs \(4,\)"):
         check_network(network(rng), wide)
+
+
+def test_probabilities_are_seen_in_a_graph() -> None:
+    inputs = keras.Input([4])
+    x = keras.layers.Softmax()(keras.layers.Dense(3)(inputs))
+    extra = keras.layers.Dense(3)(inputs)
+    assert has_probabilities(keras.Model(inputs, x))
+    assert not has_probabilities(keras.Model(inputs, keras.layers.Add()([x, extra])))
+
+
+def test_inputs_take_the_shape_of_the_network(rng: np.random.Generator) -> None:
+    flat = keras.Sequential([keras.Input([12]), keras.layers.Dense(3)])
+    X = rng.normal(size=(5, 2, 2, 3))
+    found, labels = reshaped({"train": (X, np.arange(5))}, flat)["train"]
+    np.testing.assert_array_equal(found, X.reshape(5, 12))
+    assert np.asarray(labels).tolist() == [0, 1, 2, 3, 4]
+    assert np.shape(reshaped({"train": (X[:, :1], labels)}, flat)["train"][0]) == (5, 1, 2, 3)

@@ -7,6 +7,7 @@ import os
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -15,7 +16,7 @@ import pytest
 from compression import entropy_coding
 from compression.__main__ import main
 from compression.bits import fixed_point
-from compression.codebook import codebook, nearest
+from compression.codebook import codebook
 from compression.container import (
     FORMAT_VERSION,
     Kernel,
@@ -32,6 +33,7 @@ from compression.graph import graph_of
 from compression.kernel_coding import leb
 from compression.select_inputs import SelectInputs
 from compression.supported import ACTIVATIONS, CHAIN_LAYERS, IDLE
+from tests.compression.huffman import code_lengths, encode
 
 
 def set_random(model: keras.Model, rng: np.random.Generator) -> keras.Model:
@@ -114,20 +116,17 @@ def test_sizes_are_those_of_the_weights_and_a_short_header(tmp_path: Path, lenet
 
 
 def test_every_coding_is_used_where_it_is_shortest(tmp_path: Path, rng: np.random.Generator) -> None:
-    """Schemes by the byte before a kernel: raw, packed and coded points, packed, Huffman and arithmetic codebooks."""
+    """Schemes by the byte before a kernel: raw, packed and coded points, packed and arithmetic codebooks."""
     model = set_random(sequential(keras.layers.Dense(40, use_bias=False), shape=(50,)), rng)
     w = kernels_of(model)[0]
     uniform = codebook(rng.integers(0, 16, w.shape) / 16, 16)
     sparse = codebook(np.where(rng.uniform(size=w.shape) < 0.9, 0.0, np.round(2 * w)), 16)
-    by_length = nearest(np.repeat(2.0 ** np.arange(4), [1000, 500, 250, 250]).reshape(w.shape), 2.0 ** np.arange(4))
-    alternating = by_length._replace(indices=np.take([1, 0, 3, 2], by_length.indices).astype(np.uint8))
     cases: list[tuple[Kernel, set[int]]] = [
         (Raw(w), {0}),
         (fixed_point(rng.uniform(-8, 8, w.shape), 0), {1}),
         (fixed_point(w, 3), {4}),
         (uniform, {2}),
         (sparse, {5}),
-        (alternating, {3, 5}),
     ]
     for kernel, schemes in cases:
         save_bcz(tmp_path / "n.bcz", model, [kernel])
@@ -354,15 +353,15 @@ def test_files_of_older_versions_are_read(tmp_path: Path) -> None:
     x = np.arange(36, dtype=np.float32).reshape(1, 6, 6, 1) / 36
     network = load_bcz(tmp_path / "old.bcz")
     np.testing.assert_allclose(network(x), [[0.46719929575920105, 0.3193824887275696, 0.21341829001903534]], rtol=1e-6)
-    codes = [fixed_point(kernels_of(network)[0], 2), codebook(kernels_of(network)[1], 8)]
+    codes: list[Kernel] = [fixed_point(kernels_of(network)[0], 2), codebook(kernels_of(network)[1], 8)]
     again = save_bcz(tmp_path / "again.bcz", network, codes, biases="float16")
     assert (again, (tmp_path / "again.bcz").read_bytes()) == (len(content), content)
     body = b"\0" + b"\1" + leb(2) + leb(1) + b"\0" + leb(1) + leb(11) + b"\0" + np.array([1, 2, 3], "<f4").tobytes()
     (tmp_path / "first.bcz").write_bytes(b"\x89BCZ\1" + zlib.crc32(body).to_bytes(4, "little") + body)
-    assert load_bcz(tmp_path / "first.bcz")(np.float32([[10, 20]])).numpy().tolist() == [[53.0]]
+    assert load_bcz(tmp_path / "first.bcz")(np.array([[10, 20]], np.float32)).numpy().tolist() == [[53.0]]
 
 
-def graph_file(path: Path, **changes: object) -> Path:
+def graph_file(path: Path, **changes: Any) -> Path:
     """A file of version 3, Dense(2) on 3 inputs twice, with a hostile part, and weights for the right one."""
     dense = [["Dense", "a", {"units": 2}], ["Dense", "b", {"units": 2}], ["Add", "sum", {}]]
     calls = [[0, [{"#": 0}], {}, 1], [1, [{"#": 0}], {}, 1], [2, [[{"#": 1}, {"#": 2}]], {}, 1]]
@@ -405,7 +404,7 @@ def test_hostile_graphs_are_refused(changes: dict, message: str, tmp_path: Path)
 
 def test_a_graph_by_hand_and_damaged_ones(tmp_path: Path, rng: np.random.Generator) -> None:
     path = graph_file(tmp_path / "n.bcz")
-    assert load_bcz(path)(np.float32([[1, 2, 3]])).numpy().tolist() == [[14.0, 14.0]]
+    assert load_bcz(path)(np.array([[1, 2, 3]], np.float32)).numpy().tolist() == [[14.0, 14.0]]
     content = path.read_bytes()
     for position in rng.integers(9, len(content), size=10):
         body = bytearray(content[9:])
@@ -421,3 +420,15 @@ def test_info_of_a_graph(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     assert "inputs (3,): Dense Dense Add" in text
     assert "3 x 2" in text
     assert "version 3" in text
+
+
+def test_huffman_codebooks_of_older_files_are_read(tmp_path: Path, rng: np.random.Generator) -> None:
+    indices, centres = rng.integers(0, 3, (5, 4)), np.array([-0.5, 0.25, 2.0], "<f2")
+    lengths = code_lengths(np.bincount(indices.ravel(), minlength=3))
+    words = encode(indices, lengths)
+    four_bits = np.packbits(((lengths[:, None] >> np.arange(3, -1, -1)) & 1).astype(np.uint8)).tobytes()
+    body = b"\0" + b"\1" + leb(5) + leb(1) + b"\0" + leb(4) + leb(0)  # Dense(4, use_bias=False) of 5 inputs
+    body += b"\3" + bytes([2]) + centres.tobytes() + four_bits + leb(len(words)) + words
+    (tmp_path / "n.bcz").write_bytes(b"\x89BCZ\2" + zlib.crc32(body).to_bytes(4, "little") + body)
+    np.testing.assert_array_equal(kernels_of(load_bcz(tmp_path / "n.bcz"))[0], centres.astype("f4")[indices])
+    assert read_bcz(tmp_path / "n.bcz").weights[0].coding == "codebook, Huffman"

@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from compression.export import TFLITE_KINDS, export_all, export_npz, export_saved_model, export_tflite, tflite_outputs
+from compression.export import (
+    TFLITE_KINDS,
+    export_all,
+    export_npz,
+    export_onnx,
+    export_saved_model,
+    export_tflite,
+    tflite_outputs,
+)
 from compression.select_inputs import SelectInputs
 
 
@@ -101,3 +109,19 @@ def test_every_form_is_written_as_alone(tmp_path: Path, model: keras.Model, X: n
         assert {name: found_arrays[name].tolist() for name in found_arrays.files} == {
             name: arrays[name].tolist() for name in arrays.files
         }
+
+
+def test_onnx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
+    model = keras.Sequential([keras.Input([6]), SelectInputs([0, 3, 5]), keras.layers.Dense(3, "relu")])
+    with monkeypatch.context() as without:
+        without.setattr("importlib.util.find_spec", lambda name: None)
+        with pytest.raises(ValueError, match="needs the package tf2onnx: pip install tf2onnx"):
+            export_onnx(tmp_path / "n.onnx", model)
+    assert not (tmp_path / "n.onnx").exists()
+    pytest.importorskip("tf2onnx")
+    onnx = pytest.importorskip("onnx")
+    assert export_onnx(tmp_path / "n.onnx", model) == (tmp_path / "n.onnx").stat().st_size
+    graph = onnx.load(tmp_path / "n.onnx")
+    x = rng.normal(size=(4, 6)).astype("float32")
+    (found,) = pytest.importorskip("onnx.reference").ReferenceEvaluator(graph).run(None, {graph.graph.input[0].name: x})
+    np.testing.assert_allclose(found, model(x), atol=1e-6)

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 import compression as bc
-from compression.fitting import LearntNoise, _likelihood
+from compression.likelihood import LearntNoise, likelihood_of
 
 N, D = 160, 6
 
@@ -144,19 +144,19 @@ def test_the_last_phase_does_not_make_it_worse(data: tuple[np.ndarray, np.ndarra
 
 def test_weights_of_the_kl() -> None:
     """KL / N goes with the negative log-likelihood of an example, in nats, over what makes the loss of it."""
-    assert _likelihood("sparse_categorical_crossentropy", (None, 10)) == (1, None, 1.0)
-    assert _likelihood(keras.losses.CategoricalCrossentropy(), (None, 7, 7, 10)).terms == 49
-    assert _likelihood("binary_crossentropy", (None, 64)).terms == 64
-    assert _likelihood("mse", (None, 3)) == (3, "noise_variance", 0.5)
-    assert _likelihood("mae", (None, 3)) == (3, "noise_width", 1.0)
-    assert _likelihood(lambda y, f: f, (None, 3)) == (1, None, 1.0)
-    mse = LearntNoise(10, _likelihood("mse", (None, 3)), 0.3, weight=0.5)
+    assert likelihood_of("sparse_categorical_crossentropy", (None, 10)) == (1, None, 1.0)
+    assert likelihood_of(keras.losses.CategoricalCrossentropy(), (None, 7, 7, 10)).terms == 49
+    assert likelihood_of("binary_crossentropy", (None, 64)).terms == 64
+    assert likelihood_of("mse", (None, 3)) == (3, "noise_variance", 0.5)
+    assert likelihood_of("mae", (None, 3)) == (3, "noise_width", 1.0)
+    assert likelihood_of(lambda y, f: f, (None, 3)) == (1, None, 1.0)
+    mse = LearntNoise(10, likelihood_of("mse", (None, 3)), 0.3, weight=0.5)
     assert mse.weight_at(10) == pytest.approx(0.5 * 2 * 0.3 / 3)
     assert mse.weight_at(5) == pytest.approx(0.5 * mse.weight_at(10))
     mse.on_epoch_end(1, {"noise_variance": 0.2})
     mse.on_epoch_end(2, {"noise_variance": math.nan})
     assert mse.weight_at(10) == pytest.approx(0.5 * 2 * 0.2 / 3)
-    mae = LearntNoise(0, _likelihood("mae", (None, 3)), 0.3, weight=1.0)
+    mae = LearntNoise(0, likelihood_of("mae", (None, 3)), 0.3, weight=1.0)
     assert mae.weight_at(0) == pytest.approx(0.3 / 3)
 
 
@@ -181,3 +181,30 @@ def test_wrong_arguments_are_refused(data: tuple[np.ndarray, np.ndarray], tmp_pa
     with pytest.raises(ValueError, match="finite number"):
         bc.pack(model, tmp_path / "n.bcz", validate=lambda m: math.nan)
     assert not (tmp_path / "n.bcz").exists()
+
+
+def test_several_inputs_and_outputs(rng: np.random.Generator, tmp_path: Path) -> None:
+    """Losses by output, inputs by name; and the units that nothing depends on go."""
+    a, b = keras.Input((3,), name="a"), keras.Input((2,), name="b")
+    x = keras.layers.Dense(12, "tanh")(keras.layers.Concatenate()([a, b]))
+    outputs = {"value": keras.layers.Dense(1)(x), "label": keras.layers.Dense(2, "softmax")(x)}
+    model = keras.Model({"a": a, "b": b}, outputs)
+    X = {"a": rng.normal(size=(300, 3)).astype("float32"), "b": rng.normal(size=(300, 2)).astype("float32")}
+    Y = {"value": X["a"][:, :1], "label": (X["b"][:, 0] > 0).astype("int32")}
+    losses = {"value": "mae", "label": "sparse_categorical_crossentropy"}
+    model.compile(keras.optimizers.Adam(0.02), losses)
+    model.fit(X, Y, epochs=20, verbose=0)
+    metrics = {"label": ["accuracy"]}
+    small = bc.fit(model, X, Y, loss=losses, metrics=metrics, epochs=20, last_epochs=5, kl_weight=0.5, seed=1)
+    assert small.count_params() < model.count_params()
+    before, after = (m.evaluate(X, Y, verbose=0, return_dict=True)["loss"] for m in (model, small))
+    assert after < before + 0.2
+    packed = bc.pack(small, tmp_path / "n.bcz", validate=lambda m: float(np.mean(abs(m(X)["value"] - Y["value"]))),
+                     max_rise=0.05)  # fmt: skip
+    assert packed.error <= packed.error_before + 0.05
+    loaded = bc.load(tmp_path / "n.bcz")
+    assert set(loaded(X)) == {"value", "label"}
+    with pytest.raises(ValueError, match="loss must have one for each output, got none for value"):
+        bc.fit(model, X, Y, loss={"label": "mae"})
+    with pytest.raises(ValueError, match="one for each of 2 outputs, got 3"):
+        bc.fit(model, X, Y, loss=["mae"] * 3)

@@ -81,13 +81,20 @@ def test_names_are_chosen_by_the_data() -> None:
     expected = {"digits": "small", "mnist": "lenet300", "cifar10": "vgg", "cifar10_jpeg": "vgg", "mine": "lenet300"}
     assert names == expected
     assert NetworkConfig(network="lenet5").name_for("digits") == "lenet5"
+    own = NetworkConfig(network="mine.keras")
+    assert (own.name_for("digits"), own.file) == ("own", "mine.keras")
+    assert NetworkConfig(network="own", pretrained="mine.keras").file == "mine.keras"
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"network": "resnet"}, "network must be auto, own or one of small, lenet300, lenet5, vgg, got 'resnet'"),
+        (
+            {"network": "resnet"},
+            "network must be a .keras file, auto, own or one of small, .*, got 'resnet'",
+        ),
         ({"network": "own"}, "network=own needs the file of the network: give pretrained=FILE.keras"),
+        ({"network": "a.keras", "pretrained": "b.keras"}, "give network=a.keras or pretrained=b.keras, not both"),
         ({"vgg_divisor": 0}, "vgg_divisor must be between 1 and 64, got 0"),
         ({"vgg_divisor": 65}, "vgg_divisor must be between 1 and 64, got 65"),
     ],

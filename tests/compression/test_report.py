@@ -92,12 +92,12 @@ def test_table_has_a_row_for_each_network(packed: Packed) -> None:
 
 def test_markdown_row_has_test_errors_beside_the_rates(packed: Packed) -> None:
     assert markdown_row(packed, ["net", "gnj"]) == (
-        "| net | gnj | 7-5 | 5-4 | 100.0 (2.12) | 400.0 (2.38) | 300.0 (4.00) | book 16: 1000 B, 100 (4.00) | "
-        "book 8: 900 B, 111 (6.00) |"
+        "| net | gnj | 7-5 | 5-4 | 100.0 (2.12) | 400.0 (2.38) | 300.0 (4.00) | search: 2000 B, 30 (2.38) | "
+        "book 16: 1000 B, 100 (4.00) | book 8: 900 B, 111 (6.00) |"
     )
     without = {name: network for name, network in packed.networks.items() if not name.startswith("book")}
     by_rule = packed._replace(networks=without, chosen="rule")
-    assert markdown_row(by_rule) == "| 7-5 | 9-10 | 100.0 (2.12) | 200.0 (2.25) | 300.0 |"
+    assert markdown_row(by_rule) == "| 7-5 | 9-10 | 100.0 (2.12) | 200.0 (2.25) | 300.0 | rule: 3000 B, 20 (2.25) |"
 
 
 def test_notes_name_bits_and_rates_and_what_was_published(packed: Packed) -> None:

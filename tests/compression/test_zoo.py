@@ -76,3 +76,29 @@ def test_any_graph_is_cut_written_and_read(name: str, rng: np.random.Generator, 
 @pytest.mark.parametrize("name", APPLICATIONS)
 def test_keras_applications_are_cut_written_and_read(name: str, rng: np.random.Generator, tmp_path: Path) -> None:
     check(APPLICATIONS[name], rng, tmp_path, entropy_coded=False)  # which would take minutes
+
+
+@pytest.mark.parametrize("name", ["depthwise", "skip"])
+def test_the_state_of_the_optimizer_goes_through_a_graph(name: str, rng: np.random.Generator) -> None:
+    """Of layers that stay plain, too: the moments of batch normalisation are those of the channels that are kept."""
+    model = bc.compress(randomise(MODELS[name](), rng), num_train=100)
+    mask_some(model, rng, 0.4)
+    optimizer = keras.optimizers.Adam(0.02)
+    optimizer.build(model.trainable_variables)
+    optimizer.apply([rng.normal(size=v.shape).astype("float32") for v in model.trainable_variables])
+    smaller, kept = bc.shrink_bayesian(model, np.inf)
+    carried = bc.carry_optimizer(optimizer, model, smaller, kept)
+    assert int(carried.iterations) == 1
+    old, new = (
+        {variable.path: moment for variable, moment in zip(m.trainable_variables, o._momentums, strict=True)}
+        for m, o in ((model, optimizer), (smaller, carried))
+    )
+    assert set(new) <= set(old)
+    checked = 0
+    for layer in smaller.layers:
+        for variable in layer.trainable_variables:
+            if variable.name in ("bias", "gamma", "beta") and layer.name in kept:
+                expected = np.asarray(old[variable.path])[kept[layer.name].outputs]
+                np.testing.assert_array_equal(new[variable.path], expected)
+                checked += 1
+    assert checked >= 5

@@ -3,7 +3,9 @@
 import re
 from pathlib import Path
 
+import keras
 import numpy as np
+import pandas as pd
 import pytest
 
 from compression.container import load_bcz
@@ -15,8 +17,7 @@ from tests.scripts.running import Finished, called, lines_of, result_of, run
 
 SMALL = ["--noprogress", "--batch_size=64", "--max_images=400", "--codebooks=8", "--tolerance=2"]
 SHRINKING = [
-    "--network=own",
-    "--pretrained=own.keras",
+    "--network=own.keras",
     "--epochs=2",
     "--warmup=1",
     "--shrink_every=1",
@@ -36,6 +37,9 @@ ERRORS: list[tuple[list[str], str]] = [
     (["--network=own"], "network=own needs the file of the network"),
     (["--pretrained=nothing.keras"], "there is none at nothing.keras"),
     (["--network=own", "--pretrained=own.keras", "--data=tiny.npz", "--batch_size=8"], r"takes inputs \(8, 8, 1\)"),
+    (["--network=own.keras", "--pretrained=own.keras"], "give network=own.keras or pretrained=own.keras, not both"),
+    (["--data=flowers.csv", "--target=kind"], "are no images: give a network of your own, --network=FILE.keras"),
+    (["--network=own.keras", "--data=flowers.csv", "--target=width"], "has no classes to learn; .* compression.fit"),
     (["--threshold=low"], "--threshold must list numbers"),
     (["--threshold=1,2"], "threshold must be one number, or one for each of 4 layers, got 2"),
     (["--epochs=0"], "epochs must be finite and at least 1, got 0"),
@@ -60,6 +64,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     labels = np.arange(24) % 3
     np.savez(folder / "tiny.npz", X=X, labels=labels, X_test=X[:5], labels_test=labels[:5])
     build("small", (8, 8, 1), 10, seed=1).save(folder / "own.keras")
+    rng, kinds = np.random.default_rng(1), np.arange(90) % 3
+    table = pd.DataFrame({"width": rng.normal(size=90) + kinds, "height": rng.normal(size=90), "kind": kinds})
+    table.assign(kind=table.kind.map({0: "rose", 1: "lily", 2: "iris"})).to_csv(folder / "flowers.csv", index=False)
+    layers = [keras.layers.Normalization(mean=[0, 0], variance=[1, 1]), keras.layers.Dense(12, "relu")]
+    keras.Sequential([keras.Input([2]), *layers, keras.layers.Dense(3)]).save(folder / "flowers.keras")
+    keras.Sequential([keras.Input([64]), keras.layers.Dense(9, "relu"), keras.layers.Dense(10)]).save(
+        folder / "flat.keras"
+    )
     (folder / "full").mkdir()
     (folder / "full" / "file").touch()
     return folder
@@ -158,7 +170,7 @@ def test_flags_are_those_of_the_python_interface() -> None:
     """What is counted by the recipe itself is no flag, and stored flags make the same run again."""
     names = {flag.name for flag in named_flags(Flags)}
     assert {"epochs", "threshold", "codebooks", "network", "num_valid", "export", "checkpoint_seconds"} <= names
-    assert names.isdisjoint({"num_steps", "log_every", "checkpoint_every", "target", "task", "valid", "export_dir"})
+    assert names.isdisjoint({"num_steps", "log_every", "checkpoint_every", "valid", "export_dir"})
     flags = parse(Flags, ["--run_dir=x", "--threshold=-1,2.5", "--codebooks=", "--warmup=0", "--seed=7"])
     assert (flags.recipe.threshold, flags.files.codebooks, flags.recipe.warmup) == ((-1.0, 2.5), (), 0.0)
     assert parse(Flags, ["--run_dir=x", *text(flags).splitlines()]) == flags
@@ -238,3 +250,21 @@ def test_vgg_and_exports(folder: Path) -> None:
         "weights.npz",
         "network.keras",
     }
+
+
+def test_a_table_of_classes(folder: Path) -> None:
+    """An own network with a layer that is left whole, on rows of a file in their own units."""
+    arguments = ["--network=flowers.keras", "--data=flowers.csv", "--target=kind", "--epochs=1", "--batch_size=8"]
+    done = call(folder, "table", *arguments, "--noprogress", "--codebooks=8", "--tolerance=20")
+    assert done.code == 0, done.err
+    result = result_of(folder, "table")
+    assert result["train_images"] + result["valid_images"] + result["test_images"] == 90
+    network = load_bcz(folder / "table" / "files" / "fixed.bcz")
+    assert network.input_shape == (None, 2)
+    assert network.output_shape == (None, 3)
+
+
+def test_flat_images_for_a_network_of_vectors(folder: Path) -> None:
+    done = call(folder, "flat", "--network=flat.keras", *QUICK)
+    assert done.code == 0, done.err
+    assert load_bcz(folder / "flat" / "files" / "shrunk.bcz").input_shape == (None, 64)

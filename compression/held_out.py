@@ -1,0 +1,135 @@
+"""Training data as Keras takes them, and the loss of a network on those that are set aside."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+__all__ = ["Examples", "examples_of", "loss_of", "outputs_of", "standard_error"]
+
+_ROWS = 1024
+_CHUNKS = 50
+
+
+class Examples(NamedTuple):
+    """Training data as `keras.Model.fit` takes them, their number, and validation data as arrays, nested as inputs and
+    targets of the model are."""
+
+    train: dict[str, Any]
+    num_train: int
+    valid: tuple[Any, Any]
+
+
+def examples_of(x: Any, y: Any, validation_data: Any, validation_split: float, batch_size: int) -> Examples:
+    """Data of `compression.fit`, checked.
+
+    :raises ValueError: if numbers differ, there are no validation data, or a Dataset does not end.
+    """
+    if isinstance(x, tf.data.Dataset):
+        if validation_data is None:
+            raise ValueError("validation_data must be given with a Dataset; a part of arrays would be set aside.")
+        if int(x.cardinality()) == tf.data.INFINITE_CARDINALITY:
+            raise ValueError("x must be a Dataset that ends, such as one pass over the examples; leave out repeat().")
+        count = sum(_count(batch[0]) for batch in x)
+        return Examples({"x": x, "shuffle": False}, count, _arrays(validation_data))
+    X, Y = _nested(np.asarray, x), _nested(np.asarray, y)
+    if y is None or not _same_count(X, Y) or _count(X) < 2:
+        raise ValueError(f"x and y must have equally many examples, at least 2, got {_shapes(X)} and {_shapes(Y)}.")
+    if validation_data is not None:
+        return Examples({"x": X, "y": Y, "batch_size": batch_size}, _count(X), _arrays(validation_data))
+    if not 0 < validation_split < 1:
+        raise ValueError(f"validation_split must be between 0 and 1, got {validation_split}; or give validation_data.")
+    left = max(1, min(_count(X) - 1, round(_count(X) * (1 - validation_split))))
+    X_first, Y_first = (_nested(lambda array: array[:left], part) for part in (X, Y))
+    X_last, Y_last = (_nested(lambda array: array[left:], part) for part in (X, Y))
+    return Examples({"x": X_first, "y": Y_first, "batch_size": batch_size}, left, (X_last, Y_last))
+
+
+def _arrays(data: Any) -> tuple[Any, Any]:
+    if isinstance(data, tf.data.Dataset):
+        batches = [_nested(np.asarray, (batch[0], batch[1])) for batch in data]
+        X, Y = _nested(lambda *parts: np.concatenate(parts), *batches)
+    else:
+        X, Y = (_nested(np.asarray, part) for part in (data[0], data[1]))
+    if not _same_count(X, Y) or not _count(X):
+        raise ValueError(
+            f"validation_data must have equally many inputs and targets, got {_shapes(X)} and {_shapes(Y)}."
+        )
+    return X, Y
+
+
+def _nested(function: Callable[..., Any], *parts: Any) -> Any:
+    """`map_structure`, in which a list of numbers is one array."""
+    if not isinstance(parts[0], dict | tuple) and not _is_list_of_arrays(parts[0]):
+        return function(*parts)
+    return keras.tree.map_structure(function, *parts)
+
+
+def _is_list_of_arrays(part: Any) -> bool:
+    return isinstance(part, list) and bool(part) and all(hasattr(each, "shape") for each in part)
+
+
+def _count(part: Any) -> int:
+    return len(keras.tree.flatten(part)[0])
+
+
+def _same_count(*parts: Any) -> bool:
+    arrays = keras.tree.flatten(parts)
+    return all(np.ndim(array) > 0 for array in arrays) and len({len(array) for array in arrays}) == 1
+
+
+def _shapes(part: Any) -> str:
+    return " and ".join(str(np.shape(array)) for array in keras.tree.flatten(part))
+
+
+def outputs_of(model: keras.Model, X: Any) -> Any:
+    """Outputs of a network, nested as it gives them."""
+    parts = [
+        model(_nested(lambda array, i=i: array[i : i + _ROWS], X), training=False) for i in range(0, _count(X), _ROWS)
+    ]
+    return keras.tree.map_structure(lambda *each: tf.concat(each, axis=0), *parts)
+
+
+def loss_of(loss: Any, valid: tuple[Any, Any]) -> Callable[[keras.Model], np.ndarray]:
+    """A function of a network: its loss on parts of the validation data, whose spread is that of examples.
+
+    :param loss: as for `keras.Model.compile`: one for all outputs, or one for each, the sum of which is taken.
+    """
+    X, Y = valid
+    rows = np.array_split(np.arange(_count(X)), min(_CHUNKS, _count(X)))
+    targets = keras.tree.flatten(Y)
+
+    def values(model: keras.Model) -> np.ndarray:
+        outputs = outputs_of(model, X)
+        losses = _losses(loss, model, outputs)
+        pairs = list(zip(losses, targets, keras.tree.flatten(outputs), strict=True))
+        return np.array(
+            [sum(float(tf.reduce_mean(of(y[part], tf.gather(o, part)))) for of, y, o in pairs) for part in rows]
+        )
+
+    return values
+
+
+def _losses(loss: Any, model: keras.Model, outputs: Any) -> list[Any]:
+    """One loss for each output, in the order of `keras.tree.flatten`."""
+    count = len(keras.tree.flatten(outputs))
+    if isinstance(loss, dict):
+        names = sorted(outputs) if isinstance(outputs, dict) else model.output_names
+        if missing := [name for name in names if name not in loss]:
+            raise ValueError(f"loss must have one for each output, got none for {', '.join(missing)}.")
+        chosen = [loss[name] for name in names]
+    else:
+        chosen = list(loss) if isinstance(loss, list | tuple) else [loss] * count
+    if len(chosen) != count:
+        raise ValueError(f"loss must be one, or one for each of {count} outputs, got {len(chosen)}.")
+    return [keras.losses.get(each) for each in chosen]
+
+
+def standard_error(values: np.ndarray) -> float:
+    """Of the mean of a loss, from its values on parts of the data."""
+    return float(np.std(values, ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else 0.0
