@@ -27,7 +27,7 @@ def data(rng: np.random.Generator) -> np.ndarray:
 
 
 def difference(new: RBM, old: RBM) -> list[np.ndarray]:
-    return [after.numpy() - before.numpy() for after, before in zip(new, old, strict=True)]
+    return [after.numpy() - before.numpy() for after, before in zip(new[:3], old[:3], strict=True)]
 
 
 def test_gradient_is_exact_if_the_states_are_those_of_the_model(
@@ -38,7 +38,7 @@ def test_gradient_is_exact_if_the_states_are_those_of_the_model(
     v = oracles.binary_vectors(4)
     rbm = to_rbm(parameters)
     got = likelihood_gradient(rbm, tf.constant(data), tf.constant(np.repeat(v, counts, axis=0)))
-    for estimate, exact in zip(got, oracles.likelihood_gradient(parameters, data), strict=True):
+    for estimate, exact in zip(got[:3], oracles.likelihood_gradient(parameters, data), strict=True):
         np.testing.assert_allclose(estimate, exact, atol=16 * 2.0**-20)
 
 
