@@ -106,7 +106,9 @@ def deep_gp_prediction(_: int) -> Run:
 
 def darn_steps(steps: int) -> Run:
     """784 visible and 500 stochastic units, minibatches of 100."""
-    trainer = DARNTrainer(DARN(DARNConfig(PIXELS, (500,), visible_conditional="factorial")), TrainingConfig(), num_data=ROWS)
+    trainer = DARNTrainer(
+        DARN(DARNConfig(PIXELS, (500,), visible_conditional="factorial")), TrainingConfig(), num_data=ROWS
+    )
     data, rows = tf.constant(bits(ROWS, PIXELS)), np.arange(steps * BATCH).reshape(steps, BATCH) % ROWS
     return lambda i: trainer.advance(data, rows, tf.constant(SEED))
 
