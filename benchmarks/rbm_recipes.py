@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What makes RBMs good: many chains, a rate that goes to zero, averages, decay, centring? Each left out in turn.
+"""What makes RBMs good: many chains, a rate that goes to zero, averages, decay, centring?
 
     rbm_recipes.py --data_dir=DATA
     rbm_recipes.py --data_dir=DATA --sets=binarized_mnist --hidden=500 --updates=20000
 
-Trains RBMs by the paper's recipe and by the default one of `track_rbm.py`, whole and with one part left out or changed,
-all for the same number of updates. The log-likelihoods of the last parameters are by AIS; the table says, too, by how
+Trains RBMs by the paper's recipe and by one with all of these parts, whole and with one part left out or changed, all
+for the same number of updates. The log-likelihoods of the last parameters are by AIS; the table says, too, by how
 much the tracked log Z of the same parameters differs from that of AIS, and the half width that it states.
 """
 

@@ -9,6 +9,7 @@ import json
 import math
 import zlib
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import keras
@@ -115,7 +116,9 @@ def read_graph(reader: Reader, max_weights: int) -> tuple[Graph, list[list[tuple
         nodes.append(Node(layer, layer.name, tuple(_referring(args, first)), kwargs, outputs))
     inputs, outputs = (_referring(content[name], len(tensors)) for name in ("takes", "gives"))
     graph = Graph("network", inputs, outputs, nodes, tensors)
-    return graph, _weight_shapes(graph, max_weights)
+    # Keras keeps variables without values in a list of the thread, and gives them some when it can.
+    with ThreadPoolExecutor(1) as thread:
+        return graph, thread.submit(_weight_shapes, graph, max_weights).result()
 
 
 def _weight_shapes(graph: Graph, max_weights: int) -> list[list[tuple[int, ...]]]:

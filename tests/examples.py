@@ -330,6 +330,8 @@ LEFT_OUT = {
     "that run ahead of the steps",
     "experiment.run.devices._of_all_replicas.<locals>.gather": "compares the workers when a run starts and when it is "
     "evaluated, not in a step",
+    "gpflow_deep.trieste.Draws._values": "calls compiled functions from Python, as trieste asks for values",
+    "gpflow_deep.trieste.Trajectory._values": "the same",
     "gpflow_deep.stored_keras._spec.<locals>.initial_value": "is traced for the shape of its result, and never called",
 }
 """What need not run on a GPU, and why not."""

@@ -172,7 +172,8 @@ STEPS: dict[str, Callable[[], Loop]] = {
 }
 
 ONCE = {
-    "darn.description_length.compiled_code_lengths.<locals>.make.<locals>.<lambda>": "part of an evaluation's rows",
+    "darn.description_length.compiled_code_lengths.<locals>.make.<locals>.run": "part of an evaluation's rows",
+    "darn.distribution._compiled.<locals>.run": "the rows of a call of log_prob",
     "darn.likelihood._compiled_importance.<locals>.run": "part of an evaluation's rows",
     "darn.likelihood._compiled_exact.<locals>.block": "part of an evaluation's rows",
     "darn.sampling.Sampler.__init__.<locals>.<lambda>": "all draws",

@@ -94,7 +94,8 @@ def test_sparse_columns_are_scaled_and_constant_ones_dropped(rng: np.random.Gene
     X[:, 3] = 0.0
     X[:, 0] += 0.1
     y = np.resize([0, 1], 80)
-    scaled = np.rint(256 * X / np.where(X.std(axis=0) > 0, X.std(axis=0), np.inf)) / 256  # as `InputCoding` rounds
+    scaled = X / np.sqrt(np.where(X.std(axis=0) > 0, X.std(axis=0), np.inf))
+    scaled = np.rint(256 * scaled) / 256  # as `InputCoding` rounds
     ready = EBPClassifier((6,), standardise=False, dtype="float64", calibrate=False).fit(scaled, y)
     classifier = EBPClassifier((6,), dtype="float64", calibrate=False).fit(scipy.sparse.csr_matrix(X), y)
     unseen = X.copy()

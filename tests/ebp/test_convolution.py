@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -50,7 +51,8 @@ def update_by_loops(network: EBPNetwork, x: np.ndarray, y: np.ndarray) -> tuple[
     but for <v^2> of means of signs.
     """
     M, b = [np.tanh(h.numpy()) for h in network.h], [part.numpy() for part in network.b]
-    v, v2, record = x, x**2, []
+    v: Any = x
+    v2, record = x**2, []
     for M_l, b_l, shared in zip(M, b, network.architecture.convolutions, strict=True):
         K, (units, owner) = len(M_l) + 1, units_of(shared, *M_l.shape)
         mu = np.array([sum(M_l[n, k] * v[p] for n, p in enumerate(places)) + b_l[k] for k, places in units])
