@@ -66,7 +66,9 @@ def compress(
     """
     if prior not in _PRIORS:
         raise ValueError(f"prior must be one of {sorted(_PRIORS)}, got {prior!r}.")
-    graph = _separated(bypassed(graph_of(model), lambda node: type(node.layer) in IDLE))
+    given = graph_of(model)
+    numbers = {node.name: number for number, node in enumerate(given.nodes)}
+    graph = _separated(bypassed(given, lambda node: type(node.layer) in IDLE))
     names = [node.name for node in weighted_layers(graph)]
     if bayesian := [node.name for node in weighted_layers(graph) if isinstance(node.layer, BayesianLayer)]:
         raise ValueError(f"the layers {bayesian} are Bayesian already; compress() takes a plain model.")
@@ -79,11 +81,11 @@ def compress(
     _warn_of_what_is_lost(graph, chosen)
     graph, weights = _folded(graph)
     made: dict[str, keras.Layer] = {}
-    for index, node in enumerate(chosen):
+    for node in chosen:
         common = {
             "num_train": num_train,
             "std_cap": caps.get(node.name),
-            "seed": seed * len(chosen) + index,
+            "seed": seed * len(numbers) + numbers[node.name],
             **settings,
         }
         made[node.name] = _bayesian(node, prior, common)
