@@ -68,13 +68,13 @@ def test_integers_are_seeds(model: darn.DARN, x: np.ndarray) -> None:
 @pytest.mark.parametrize("kind", ["linear", "eonade", "none", "many"])
 def test_log_prob_is_the_likelihood(kind: str, x: np.ndarray) -> None:
     """By enumeration; and with 17 units by sampling, where the weights of these are all p(x)."""
-    config: dict[str, Any] = {
+    configs: dict[str, dict[str, Any]] = {
         "linear": {"hidden": (3, 4)},
         "eonade": {"hidden": (2,), "visible_conditional": "eonade", "conditional_units": 3, "num_orders": 2},
         "none": {"hidden": ()},
         "many": {"hidden": (17,)},
-    }[kind]
-    model = darn.DARN(darn.DARNConfig(visible=N_X, dtype="float64", **config), seed=1, data=x)
+    }
+    model = darn.DARN(darn.DARNConfig(visible=N_X, dtype="float64", **configs[kind]), seed=1, data=x)
     if kind == "many":  # h are coins that nothing depends on
         for part in (model.prior, model.encoders[0], model.decoders[0].network):
             for variable in part.trainable_variables:

@@ -2,6 +2,7 @@
 
 import itertools
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -88,7 +89,7 @@ def test_what_is_wrong_is_said(fitted: DARNDensity, bits: np.ndarray) -> None:
         complete(fitted.model_, bits, bits > 0, num_samples=0)
 
 
-KINDS = {
+KINDS: dict[str, dict[str, Any]] = {
     "linear": {"hidden": (3,), "units": (4,)},
     "two layers": {"hidden": (2, 2), "skip": True, "visible_conditional": "factorial"},
     "no units": {"hidden": (), "visible_conditional": "made", "conditional_units": 5},

@@ -1,5 +1,7 @@
 """rbm_tracking.classifier: probabilities against those of the RBM, the gradient by differences, and learning."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -8,8 +10,16 @@ from sklearn.base import clone
 from rbm_tracking import TrackedRBM
 from rbm_tracking.classifier import RBMClassifier, _Parameters, gradient
 from rbm_tracking.conditionals import log_label_probs
+from rbm_tracking.visible import Softmax
 
-QUICK = {"n_temps": 3, "n_chains": 10, "jit_compile": False, "random_state": 0, "max_updates": 100, "batch_size": 50}
+QUICK: dict[str, Any] = {
+    "n_temps": 3,
+    "n_chains": 10,
+    "jit_compile": False,
+    "random_state": 0,
+    "max_updates": 100,
+    "batch_size": 50,
+}
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +41,9 @@ def test_classes_are_learned(fitted: RBMClassifier, labelled: tuple[np.ndarray, 
     probabilities = fitted.predict_proba(X)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1.0)
     assert fitted.score(X, y) > 0.9
-    assert fitted.rbm_.rbm_.visible.groups == ((12, 13),)
+    visible = fitted.rbm_.rbm_.visible
+    assert isinstance(visible, Softmax)
+    assert visible.groups == ((12, 13),)
     assert fitted.rbm is not fitted.rbm_
     np.testing.assert_allclose(fitted.predict_proba(sparse.csr_matrix(X)), probabilities)
     assert clone(fitted).get_params()["epochs"] == 20

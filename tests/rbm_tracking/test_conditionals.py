@@ -16,7 +16,7 @@ FAMILIES: list[Visible] = [Bernoulli(), Spin(), Softmax(N_V, ((3, 0, 1), (2, 4))
 
 
 def make(rng: np.random.Generator, visible: Visible, n_h: int = 3) -> RBM:
-    return RBM(*map(tf.constant, oracles.random_rbm(rng, n_h, N_V, 1.5)), visible)
+    return RBM(*map(tf.constant, oracles.random_rbm(rng, n_h, N_V, 1.5)))._replace(visible=visible)
 
 
 def expected_mean(rbm: RBM, row: np.ndarray, missing: np.ndarray) -> np.ndarray:
