@@ -57,8 +57,8 @@ def built(X: np.ndarray, num_layers: int, K: int, seed: int) -> DeepGP:
         kernel, mean = SquaredExponential(lengthscales=np.ones(D)), Identity()
         layers.append(SVGPLayer(kernel, Z, num_latent_gps=D, mean_function=mean, q_sqrt_scale=1e-5))
     layers.append(SVGPLayer(SquaredExponential(lengthscales=np.ones(D)), Z, num_latent_gps=1))
-    options = {"num_importance_samples": max(K, 1), "num_predict_samples": 512 if K else 32}
-    return DeepGP(layers, Gaussian(0.05), num_data=len(X), **options)
+    draws = 512 if K else 32
+    return DeepGP(layers, Gaussian(0.05), num_data=len(X), num_importance_samples=max(K, 1), num_predict_samples=draws)
 
 
 def main(argv: Sequence[str]) -> None:
