@@ -55,7 +55,7 @@ class Flags:
     :param patience: stop after so many evaluations in a row without improvement; 0 for never.
     :param eval_rows: rows of the training and of the validation part (drawn once) to look at during training.
     :param eval_samples: draws of h for each row at an evaluation.
-    :param is_rows: test rows (drawn once) for importance sampling; all if this is not given.
+    :param is_rows: at most so many test rows, drawn once, for importance sampling; the standard error is that of rows.
     :param jit: compile with XLA: faster steps for small models, after up to a minute.
     """
 
@@ -73,7 +73,7 @@ class Flags:
     patience: int = 10
     eval_rows: int = 10_000
     eval_samples: int = 1
-    is_rows: int | None = None
+    is_rows: int = 1000
     jit: bool = False
 
     def __post_init__(self) -> None:
