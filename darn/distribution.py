@@ -11,13 +11,14 @@ from __future__ import annotations
 import functools
 import math
 import os
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import tensorflow as tf
 import tensorflow_probability as tfp
 
 from darn.autoregressive import bernoulli_log_prob, threshold
-from darn.model import DARN
+from darn.config import DARNConfig
 from darn.seeds import Seed, as_seed
 from darn.tracing import of_one_model
 
@@ -29,8 +30,44 @@ MAX_EXACT_UNITS = 16
 _STATES = 64  # at a time; the number of states is a multiple of it, or less
 
 
+class Model(Protocol):
+    """What this module needs of a `DARN`."""
+
+    config: DARNConfig
+    decoders: Sequence[Any]
+    encode: Any
+    encoder_noise: Any
+    graphs: Any
+
+    @property
+    def dtype(self) -> tf.DType:
+        """Float type of rows."""
+        ...
+
+    @property
+    def num_hidden(self) -> int:
+        """Stochastic units of all layers."""
+        ...
+
+    def log_visible(self, x: tf.Tensor, h: Sequence[tf.Tensor]) -> tf.Tensor:
+        """log p(x | h), [B], nats."""
+        ...
+
+    def log_prior(self, h: Sequence[tf.Tensor]) -> tf.Tensor:
+        """log p(h), [B], nats."""
+        ...
+
+    def visible_offset(self, h: Sequence[tf.Tensor]) -> tf.Tensor | None:
+        """What h adds to the logits of the visible units, [B, n_x]."""
+        ...
+
+    def sample(self, num: Any, seed: Seed) -> Any:
+        """Draws, whose rows are `x`."""
+        ...
+
+
 def log_prob(
-    model: DARN, x: Any, num_samples: int = 1000, seed: Seed = 0, *, max_exact_units: int = MAX_EXACT_UNITS
+    model: Model, x: Any, num_samples: int = 1000, seed: Seed = 0, *, max_exact_units: int = MAX_EXACT_UNITS
 ) -> tf.Tensor:
     """log p(x), nats: exact for at most 16 stochastic units, else low by the spread of `num_samples` importance weights
     (Eq. 16); see `importance_log_likelihood` for its interval. [..., n_x] to [...].
@@ -54,7 +91,7 @@ def log_prob(
     return tf.reshape(found, tf.shape(x)[:-1])
 
 
-def _compiled(model: DARN, num_samples: int, exact: bool) -> tf.types.experimental.PolymorphicFunction:
+def _compiled(model: Model, num_samples: int, exact: bool) -> tf.types.experimental.PolymorphicFunction:
     spec = [tf.TensorSpec([None, model.config.visible], model.dtype), tf.TensorSpec([2], tf.int32)]
 
     @functools.partial(tf.function, input_signature=spec, autograph=False)
@@ -65,13 +102,13 @@ def _compiled(model: DARN, num_samples: int, exact: bool) -> tf.types.experiment
     return run
 
 
-def _log_prob(model: DARN, rows: tf.Tensor, num_samples: int, seed: tf.Tensor, exact: bool) -> tf.Tensor:
+def _log_prob(model: Model, rows: tf.Tensor, num_samples: int, seed: tf.Tensor, exact: bool) -> tf.Tensor:
     if not model.config.hidden:
         return model.log_visible(rows, ())
     return _enumerated(model, rows) if exact else _sampled(model, rows, num_samples, seed)
 
 
-def _enumerated(model: DARN, x: tf.Tensor) -> tf.Tensor:
+def _enumerated(model: Model, x: tf.Tensor) -> tf.Tensor:
     """log sum_h p(x, h), [B]."""
     total = model.num_hidden
     places = tf.range(total - 1, -1, -1)
@@ -94,7 +131,7 @@ def _enumerated(model: DARN, x: tf.Tensor) -> tf.Tensor:
     return tf.while_loop(lambda done, _: done < 2**total, add, (0, start))[1]
 
 
-def _sampled(model: DARN, x: tf.Tensor, num_samples: int, seed: tf.Tensor) -> tf.Tensor:
+def _sampled(model: Model, x: tf.Tensor, num_samples: int, seed: tf.Tensor) -> tf.Tensor:
     """log of the mean of p(x, h) / q(h | x) over draws of q, [B]."""
     visible = model.decoders[0].conditional
     own, num_rows = None if visible.is_mixture else visible.logits(x), tf.shape(x)[0]
@@ -121,7 +158,7 @@ class DARNDistribution(tfp.distributions.Distribution):
 
     def __init__(
         self,
-        model: DARN,
+        model: Model,
         num_samples: int = 1000,
         seed: int = 0,
         validate_args: bool = False,
@@ -162,7 +199,7 @@ class DARNDistribution(tfp.distributions.Distribution):
         return self.model.sample(n, tfp.random.sanitize_seed(seed)).x
 
 
-def export(model: DARN, path: str | os.PathLike[str], num_samples: int = 1000) -> None:
+def export(model: Model, path: str | os.PathLike[str], num_samples: int = 1000) -> None:
     """Write a SavedModel, which needs nothing of this package to be loaded.
 
     Its signatures are "log_prob", from x [B, n_x] of the model's dtype to "log_prob" [B] in nats, see :func:`log_prob`;

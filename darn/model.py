@@ -22,6 +22,8 @@ from numpy.typing import ArrayLike
 
 from darn.autoregressive import Conditional, Unit, bernoulli_log_prob, logistic_noise, threshold
 from darn.config import DARNConfig, check_data
+from darn.distribution import DARNDistribution
+from darn.distribution import log_prob as log_prob_of
 from darn.local import LocalCausalConditional, LocalDecoder, LocalEncoder
 from darn.nade import make_conditional
 from darn.seeds import Seed, as_seed
@@ -233,14 +235,10 @@ class DARN(tf.Module):
     def log_prob(self, x: ArrayLike, num_samples: int = 1000, seed: Seed = 0) -> tf.Tensor:
         """log p(x), [..., n_x] to [...], nats: exact for at most 16 stochastic units, else by `num_samples` importance
         samples; see `distribution.log_prob`."""
-        from darn.distribution import log_prob  # of models, as this is
-
-        return log_prob(self, x, num_samples, seed)
+        return log_prob_of(self, x, num_samples, seed)
 
     def as_distribution(self, num_samples: int = 1000, seed: int = 0) -> Any:
         """As a distribution of TensorFlow Probability, see `distribution.DARNDistribution`."""
-        from darn.distribution import DARNDistribution
-
         return DARNDistribution(self, num_samples, seed)
 
     def sample(self, num: Any, seed: Seed) -> Samples:

@@ -45,6 +45,8 @@ def error(model: keras.Model, X: np.ndarray, Y: np.ndarray) -> float:
     return float(np.mean((np.asarray(model(X)) - Y) ** 2))
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_regression_gets_small_and_stays_good(
     data: tuple[np.ndarray, np.ndarray], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -183,6 +185,8 @@ def test_wrong_arguments_are_refused(data: tuple[np.ndarray, np.ndarray], tmp_pa
     assert not (tmp_path / "n.bcz").exists()
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_several_inputs_and_outputs(rng: np.random.Generator, tmp_path: Path) -> None:
     """Losses by output, inputs by name; and the units that nothing depends on go."""
     a, b = keras.Input((3,), name="a"), keras.Input((2,), name="b")

@@ -66,7 +66,11 @@ def check(
     assert (folder / "rounded.bcz").stat().st_size < (folder / "raw.bcz").stat().st_size
 
 
-@pytest.mark.parametrize("name", MODELS)
+SLOW = [pytest.mark.slow, pytest.mark.ci]
+NAMES = [pytest.param(name, marks=SLOW if number % 3 else []) for number, name in enumerate(MODELS)]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_any_graph_is_cut_written_and_read(name: str, rng: np.random.Generator, tmp_path: Path) -> None:
     check(MODELS[name], rng, tmp_path)
 

@@ -102,6 +102,8 @@ def test_the_best_candidate_is_chosen(rows: tuple[np.ndarray, np.ndarray]) -> No
         Choice.from_json({})
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_many_models_are_no_reason_for_a_warning(
     rows: tuple[np.ndarray, np.ndarray], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -146,7 +146,7 @@ def test_gradient_is_that_of_the_particles_at_beta_one(data: np.ndarray, seed: t
     for v in (data[:20].astype(float), model):
         h = 1 / (1 + np.exp(-(v @ W.T + c)))
         parts.append((h.T @ v / len(v), v.mean(axis=0), h.mean(axis=0)))
-    for got, plus, minus in zip(change, *parts, strict=True):
+    for got, plus, minus in zip(change[:3], *parts, strict=True):
         np.testing.assert_allclose(got, plus - minus, atol=1e-12)
 
 

@@ -62,6 +62,8 @@ def test_steps_are_allotted_by_distance(path: Trajectory, seed: tf.Tensor) -> No
         allotted([1.0, 0.0, 3.0], 2)
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_tempering_finds_the_modes_that_training_found(rng: np.random.Generator, seed: tf.Tensor) -> None:
     """Two modes of which Gibbs sampling never finds the other; at half of the weights it does.
 

@@ -32,6 +32,8 @@ def call(folder: Path, name: str, *arguments: str) -> Finished:
     return called(main, "track_rbm.py", folder, [f"--run_dir={name}", *SMALL, *arguments])
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_categories_of_a_table_are_softmax_units_by_themselves(folder: Path) -> None:
     done = call(folder, "shop", "--data=shop.csv", "--patience=3")
     assert done.code == 0, done.err
