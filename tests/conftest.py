@@ -71,6 +71,14 @@ def seed(request: pytest.FixtureRequest) -> "tf.Tensor":
 
 
 @pytest.fixture
+def global_generator() -> Iterator[None]:
+    """scikit-learn's checks draw from NumPy's global generator; put it back."""
+    state = np.random.get_state()  # noqa: NPY002
+    yield
+    np.random.set_state(state)  # noqa: NPY002
+
+
+@pytest.fixture
 def traced_once() -> Iterator[Callable[[Any], Any]]:
     """`step = traced_once(tf.function(step))` fails the test if `step` was not traced exactly once by its end."""
     functions: list[Any] = []

@@ -117,7 +117,7 @@ def test_missing_bits_are_those_of_the_enumerated_model(kind: str, seed: tf.Tens
 
 @pytest.mark.slow
 @pytest.mark.ci
-def test_scikit_learn_checks_it() -> None:
+def test_scikit_learn_checks_it(global_generator: None) -> None:
     """All of its checks, of bits that are numbers above a threshold."""
     estimator = DARNDensity(hidden=2, units=3, max_steps=25, threshold=0.0, dtype="float64")
     with warnings.catch_warnings():

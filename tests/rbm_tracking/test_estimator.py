@@ -1,5 +1,4 @@
 import pickle
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -295,14 +294,6 @@ class Thresholded(TrackedRBM):
         tags = super().__sklearn_tags__()
         tags.input_tags.positive_only = False
         return tags
-
-
-@pytest.fixture
-def global_generator() -> Iterator[None]:
-    """scikit-learn's checks draw from NumPy's global generator; put it back."""
-    state = np.random.get_state()  # noqa: NPY002
-    yield
-    np.random.set_state(state)  # noqa: NPY002
 
 
 QUICK: dict[str, Any] = {
