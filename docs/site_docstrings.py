@@ -65,7 +65,9 @@ def setup(app: Any) -> dict[str, bool]:
     def skip(app: Any, what: str, name: str, thing: Any, is_skipped: bool, options: Any) -> bool | None:
         is_field = type(thing).__name__ == "_tuplegetter"  # of a NamedTuple: in the docstring of the class
         is_of_scikit_learn = re.fullmatch(r"set_\w+_request", name.rpartition(".")[2])
-        return True if is_field or is_of_scikit_learn else None
+        module = getattr(thing, "__module__", None) or ""
+        is_of_tensorflow = str(module).startswith("tensorflow")  # which it copies into subclasses
+        return True if is_field or is_of_scikit_learn or is_of_tensorflow else None
 
     def resolve(app: Any, env: Any, node: Any, contnode: Any) -> Any:
         """A page of the name that the package exports, or plain text if there is only the name."""
