@@ -14,11 +14,13 @@ from darn.seeds import Seed, as_seed
 
 __all__ = [
     "HIDDEN",
+    "OPTIMIZER",
     "RATES",
     "UNITS",
     "WEIGHT_DECAYS",
     "Candidate",
     "Spaces",
+    "as_sizes",
     "draw_candidates",
     "neighbours",
     "value_spaces",
@@ -29,6 +31,9 @@ HIDDEN = (8, 12, 16, 32, 64, 128, 256)
 UNITS = (100, 200, 300, 400, 500)
 RATES = (6.75e-5, 2.5e-4, 1e-3, 3e-3)
 WEIGHT_DECAYS = (0.0, 0.1, 0.3, 1.0, 3.0)
+
+#: Of all candidates: the paper's RMSProp; validation rows see a running average of the parameters.
+OPTIMIZER: Mapping[str, Any] = {"optimizer": "rmsprop", "average": 0.999}
 
 Spaces: TypeAlias = Mapping[str, Sequence[Any]]
 """Values of each field of a candidate, in order."""
@@ -79,6 +84,11 @@ def value_spaces(model: Mapping[str, Any] | None = None, training: Mapping[str, 
         "learning_rate": _values(training, "learning_rate", RATES),
         "weight_decay": _values(training, "weight_decay", WEIGHT_DECAYS),
     }
+
+
+def as_sizes(number: int | Sequence[int] | None) -> tuple[int, ...]:
+    """Numbers of units of layers, given as one number or several; None and 0 are no layers."""
+    return tuple(number) if np.ndim(number) else (int(number),) if number else ()  # type: ignore[arg-type]
 
 
 def _dealt(values: Sequence[Any], number: int, rng: np.random.Generator) -> list[Any]:

@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator, DensityMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from darn.candidates import OPTIMIZER, as_sizes
 from darn.completion import complete
 from darn.distribution import log_prob
 from darn.fitting import Course
@@ -152,7 +153,8 @@ class DARNDensity(TransformerMixin, DensityMixin, BaseEstimator):  # type: ignor
 
     def _configs(self, x: NDArray, valid: NDArray, seed: int) -> tuple[DARNConfig, TrainingConfig]:
         given = {"learning_rate": self.learning_rate, "weight_decay": self.weight_decay}
-        model = {"units": _sizes(self.units), "dtype": self.dtype}
+        units = None if self.units is None else as_sizes(self.units)
+        model = {"units": units, "dtype": self.dtype}
         self.choice_ = None
         if self.hidden is None:
             search = SearchConfig(
@@ -163,9 +165,9 @@ class DARNDensity(TransformerMixin, DensityMixin, BaseEstimator):  # type: ignor
             )
             return self.choice_.model, self.choice_.training
         known: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-        hidden, units = _sizes(self.hidden) or (), _sizes(self.units) or ()
-        config = DARNConfig(visible=x.shape[1], hidden=hidden, units=units, dtype=self.dtype)  # type: ignore[arg-type]
-        return config, TrainingConfig(optimizer="rmsprop", average=0.999, **known)
+        hidden = as_sizes(self.hidden)
+        config = DARNConfig(visible=x.shape[1], hidden=hidden, units=units or (), dtype=self.dtype)  # type: ignore[arg-type]
+        return config, TrainingConfig(**OPTIMIZER, **known)
 
     def _fitted_bits(self, X: ArrayLike) -> NDArray[np.uint8]:
         check_is_fitted(self, "model_")
@@ -184,8 +186,3 @@ class DARNDensity(TransformerMixin, DensityMixin, BaseEstimator):  # type: ignor
                 "whose bits are X > threshold, or encode X first, as OneHotEncoder does."
             )
         return x.astype(np.uint8)
-
-
-def _sizes(number: int | Sequence[int] | None) -> tuple[int, ...] | None:
-    """Numbers of units of layers; None stays None."""
-    return None if number is None else (int(number),) if np.ndim(number) == 0 else tuple(number)  # type: ignore

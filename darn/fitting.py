@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
-from darn.description_length import DescriptionLength, description_length
+from darn.description_length import description_length
 from darn.model import DARN
 from darn.seeds import Seed, as_seed
 from darn.serialization import named_variables
@@ -107,11 +107,7 @@ class Course:
             self.values.append((self.step, value))
             if value < self.best_value:
                 self.best_step, self.best_value, self.num_worse = self.step, value, 0
-                self.best_kl = _kl(lengths)
+                self.best_kl = float(lengths.kl.mean())
                 self._best = [variable.numpy() for variable in named_variables(self.trainer.model).values()]
             else:
                 self.num_worse += 1
-
-
-def _kl(lengths: DescriptionLength) -> float:
-    return float((lengths.hidden + lengths.bits_back).mean())

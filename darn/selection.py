@@ -27,11 +27,12 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike
 
-from darn.candidates import Candidate, draw_candidates, neighbours, value_spaces
+from darn.candidates import OPTIMIZER, Candidate, as_sizes, draw_candidates, neighbours, value_spaces
 from darn.fitting import Course, evaluation_interval
 from darn.model import DARN, DARNConfig, check_data
 from darn.optimization import TrainingConfig
 from darn.seeds import Seed, as_seed
+from darn.serialization import write_whole
 from darn.training import Trainer
 
 __all__ = ["Choice", "SearchConfig", "Trial", "choose", "stored_choice"]
@@ -179,9 +180,8 @@ def stored_choice(path: Path, make: Callable[[], Choice]) -> Choice:
     :raises ValueError: if the file holds something else.
     """
     if not path.exists():
-        temporary = path.with_name(f".tmp-{path.name}")
-        temporary.write_text(json.dumps(make().to_json(), indent=1), encoding="utf-8")
-        temporary.replace(path)
+        text = json.dumps(make().to_json(), indent=1)
+        write_whole(path, lambda stream: stream.write(text.encode()))
     return Choice.from_json(json.loads(path.read_text(encoding="utf-8")))
 
 
@@ -227,22 +227,18 @@ class _Maker:
 
     def model(self, candidate: Candidate) -> DARNConfig:
         fields = _without(self.given, "hidden", "units")
-        hidden, units = _sizes(candidate.hidden), _sizes(candidate.units)
+        hidden, units = as_sizes(candidate.hidden), as_sizes(candidate.units)
         if not hidden:
             fields = _without(fields, "prior", "encoder", "skip")
         return DARNConfig(visible=self.x.shape[1], hidden=hidden, units=units, **fields)
 
     def training(self, candidate: Candidate) -> TrainingConfig:
-        fields = {"optimizer": "rmsprop", "average": 0.999, **_without(self.given_training)}
+        fields = {**OPTIMIZER, **_without(self.given_training)}
         fields |= {"learning_rate": candidate.learning_rate, "weight_decay": candidate.weight_decay}
         return TrainingConfig(**fields)
 
     def rival(self, candidate: Candidate) -> _Rival:
         return _Rival(self, candidate)
-
-
-def _sizes(number: Any) -> tuple[int, ...]:
-    return tuple(number) if isinstance(number, tuple | list) else (number,) if number else ()
 
 
 class _Rival:

@@ -6,8 +6,9 @@ import io
 import os
 import uuid
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import tensorflow as tf
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from darn.model import DARN, DARNConfig
 
-__all__ = ["load_darn", "named_variables", "save_darn"]
+__all__ = ["load_darn", "named_variables", "save_darn", "write_whole"]
 
 _FORMAT = "darn 1"
 
@@ -49,12 +50,20 @@ def save_darn(path: str | os.PathLike[str], model: DARN) -> None:
     for name, array in arrays.items():
         if not np.isfinite(array).all():
             raise ValueError(f"the parameters {name} must be finite, got NaN or infinity: training has diverged.")
-    path = Path(path)
+    content = {"format": _FORMAT, "config": model.config.to_json(), **arrays}
+    write_whole(Path(path), lambda stream: np.savez_compressed(stream, **content))
+
+
+def write_whole(path: Path, write: Callable[[BinaryIO], Any]) -> None:
+    """Make a file by `write`, which gets its stream; it appears under its name only when it is whole.
+
+    :raises OSError: if it cannot be written; what was there before stays.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".tmp-{uuid.uuid4().hex[:8]}-{path.name}")
     try:
         with open(temporary, "wb") as stream:
-            np.savez_compressed(stream, format=_FORMAT, config=model.config.to_json(), **arrays)
+            write(stream)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
