@@ -50,7 +50,7 @@ def _matrix(data: ArrayLike, n_v: int | None, name: str) -> NDArray:
 
 def _check_finite(array: NDArray, name: str, required: str) -> None:
     if array.dtype.kind not in "fiu":
-        raise ValueError(f"{name} must be numbers 0 and 1 (or booleans), got dtype {array.dtype}; encode it first.")
+        raise ValueError(f"{name} must be {required} everywhere, got dtype {array.dtype}; encode it first.")
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         row, column = np.argwhere(~np.isfinite(array))[0]
         raise ValueError(

@@ -17,7 +17,7 @@ from scipy.special import expit, log_softmax
 
 from rbm_tracking.checks import check_rbm
 from rbm_tracking.rbm import RBM
-from rbm_tracking.visible import Gaussian, Softmax, Spin, Visible
+from rbm_tracking.visible import Gaussian, Softmax, Spin, Visible, binary_vectors
 
 __all__ = ["Imputed", "impute", "log_label_probs"]
 
@@ -125,7 +125,7 @@ def _by_hidden(rbm: RBM, v: Array, columns: NDArray[np.int64]) -> Array:
     """Means of missing numbers, by the states of the hidden units."""
     W, b, c = _parts(rbm)
     own = Gaussian(np.asarray(rbm.visible.precision, np.float64)[columns])  # type: ignore[attr-defined]
-    h = ((np.arange(2 ** len(c))[:, None] >> np.arange(len(c))) & 1).astype(np.float64)
+    h = binary_vectors(len(c))
     x = h @ W[:, columns] + b[columns]
     scores = (v @ W.T + c) @ h.T + own.log_normaliser(x)  # v is 0 where it is missing
     return np.asarray(np.exp(log_softmax(scores, axis=1)) @ own.mean(x))

@@ -14,20 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from rbm_tracking.visible import Gaussian, Softmax
+from rbm_tracking.visible import Gaussian, Softmax, binary_vectors
 
-__all__ = ["as_bits", "binary_vectors", "log_z_gaussian", "log_z_softmax"]
+__all__ = ["as_bits", "log_z_gaussian", "log_z_softmax"]
 
 Array = NDArray[np.float64]
 
 _BITS = 10  # of the hidden units in one table: a block of 1024 x 1024 states is 8 MB
 _LOG_LIMIT = 600.0  # of a product before its logarithm is taken; float64 ends near 709
-
-
-def binary_vectors(n: int, start: int = 0, stop: int | None = None) -> Array:
-    """States `start` to `stop` of {0, 1}^n, in binary counting, [stop - start, n]."""
-    states = np.arange(start, 2**n if stop is None else stop)
-    return ((states[:, None] >> np.arange(n)) & 1).astype(np.float64)
 
 
 def as_bits(W: Array, b: Array, c: Array) -> tuple[Array, Array, Array, float]:

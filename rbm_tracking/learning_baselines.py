@@ -11,8 +11,8 @@ by their probabilities given v. Neither knows log Z.
 
 import tensorflow as tf
 
-from rbm_tracking.random import bernoulli, key_at
-from rbm_tracking.rbm import RBM, activations, hidden_probs, sample_visible
+from rbm_tracking.random import key_at
+from rbm_tracking.rbm import RBM, activations, gibbs_round, hidden_probs
 
 __all__ = ["cd_step", "gibbs_chain", "likelihood_gradient", "pcd_step"]
 
@@ -64,9 +64,7 @@ def gibbs_chain(rbm: RBM, v: tf.Tensor, seed: tf.Tensor, *, k: int, generator: s
         raise ValueError(f"k, the rounds of Gibbs sampling, must be at least 1, got {k}.")
 
     def step(i: tf.Tensor, v: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        h = bernoulli(key_at(seed, i, 0), activations(rbm, v), generator)
-        field = tf.linalg.matmul(h, rbm.W) + rbm.b
-        return i + 1, sample_visible(rbm.visible, field, key_at(seed, i, 1), generator)
+        return i + 1, gibbs_round(rbm, activations(rbm, v), (key_at(seed, i, 0), key_at(seed, i, 1)), generator)
 
     return tf.while_loop(lambda i, _: i < k, step, (tf.constant(0), v))[1]
 

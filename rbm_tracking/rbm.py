@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
-from rbm_tracking.random import uniform
+from rbm_tracking.random import bernoulli, uniform
 from rbm_tracking.visible import Bernoulli, Ops, Visible
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "base_rate_biases",
     "energy",
     "free_energy",
+    "gibbs_round",
     "hidden_probs",
     "initial_rbm",
     "log_prob_unnormalised",
@@ -180,6 +181,23 @@ def sample_visible(visible: Visible, x: tf.Tensor, key: tf.Tensor, generator: st
     shape = tuple(x.shape)
     noise = uniform(key, (*shape[:-1], visible.num_noise(shape[-1])), x.dtype, generator)
     return visible.draw(x, noise, TENSORS)
+
+
+def gibbs_round(
+    rbm: RBM,
+    a: tf.Tensor,
+    keys: tuple[tf.Tensor, tf.Tensor],
+    generator: str = "threefry",
+    beta: tf.Tensor | float = 1.0,
+) -> tf.Tensor:
+    """New states v [..., n_v] from the activations a = W v + c [..., n_h] of the old: h ~ q_beta(h | v), then
+    v ~ q_beta(v | h).
+
+    :param keys: of the noise of h and of v, int32 [2] each. :param beta: broadcasts against [...].
+    """
+    own = tf.convert_to_tensor(beta, a.dtype)[..., None]
+    h = bernoulli(keys[0], own * a, generator)
+    return sample_visible(rbm.visible, own * matmul_rows(h, rbm.W) + rbm.b, keys[1], generator)
 
 
 def log_z_independent(b: tf.Tensor, n_h: int, visible: Visible = Bernoulli()) -> tf.Tensor:

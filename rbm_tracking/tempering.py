@@ -15,8 +15,8 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
-from rbm_tracking.random import bernoulli, key_at, uniform
-from rbm_tracking.rbm import RBM, activations, matmul_rows, sample_visible, softplus_sum
+from rbm_tracking.random import key_at, uniform
+from rbm_tracking.rbm import RBM, activations, gibbs_round, sample_visible, softplus_sum
 from rbm_tracking.temperatures import check_ladder, linear_ladder
 
 __all__ = [
@@ -87,11 +87,10 @@ def gibbs(
     :param seed: int32 [2]; with `step`, the number of the update, it determines the noise.
     """
     v, a, level = chains
-    own = tf.gather(beta, level)[..., None]
+    own = tf.gather(beta, level)
     for i in range(steps):
-        h = bernoulli(key_at(seed, step, _SITES_PER_PASS * i), own * a, generator)
-        field = own * matmul_rows(h, rbm.W) + rbm.b
-        v = sample_visible(rbm.visible, field, key_at(seed, step, _SITES_PER_PASS * i + 1), generator)
+        keys = key_at(seed, step, _SITES_PER_PASS * i), key_at(seed, step, _SITES_PER_PASS * i + 1)
+        v = gibbs_round(rbm, a, keys, generator, own)
         a = activations(rbm, v)
     return Chains(v, a, level)
 

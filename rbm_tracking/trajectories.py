@@ -31,11 +31,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from rbm_tracking.ais import AISResult, result_of
 from rbm_tracking.checks import check_rbm
-from rbm_tracking.random import bernoulli, key_at
+from rbm_tracking.random import key_at
 from rbm_tracking.rbm import (
     RBM,
     TENSORS,
     activations,
+    gibbs_round,
     log_prob_unnormalised,
     log_z_independent,
     sample_visible,
@@ -152,7 +153,7 @@ def annealed(
     :raises ValueError: if the weights are not finite.
     """
     v, change = _along(path, np.asarray(steps), first_states(path[0], num_chains, seed, generator), seed, generator)
-    return result_of(_log_zfirst_states(path) + change, path[-1].visible.stored(v.numpy()))
+    return result_of(_log_z_start(path) + change, path[-1].visible.stored(v.numpy()))
 
 
 def reverse_annealed(
@@ -164,7 +165,7 @@ def reverse_annealed(
     """
     v = tf.constant(path[-1].visible.check(samples, n_v=path[-1].b.shape[0], name="samples"), path[-1].W.dtype)
     v, change = _along(path[::-1], np.asarray(steps)[::-1], v, seed, generator)
-    return result_of(_log_zfirst_states(path) - change, path[-1].visible.stored(v.numpy()), is_reverse=True)
+    return result_of(_log_z_start(path) - change, path[-1].visible.stored(v.numpy()), is_reverse=True)
 
 
 # One piece of the path
@@ -223,10 +224,8 @@ def _piece_plain(
         if tf.nest.flatten(new.visible):  # the measure has parameters
             measures = new.visible.log_measure(v, TENSORS) - old.visible.log_measure(v, TENSORS)
             log_ratio += tf.cast(measures, tf.float64)
-        h = bernoulli(key_at(seed, start + k, _SITE_HIDDEN), a, generator)
-        field = tf.linalg.matmul(h, new.W) + new.b
-        v = sample_visible(new.visible, field, key_at(seed, start + k, _SITE_VISIBLE), generator)
-        return k + 1, v, change + log_ratio
+        keys = key_at(seed, start + k, _SITE_HIDDEN), key_at(seed, start + k, _SITE_VISIBLE)
+        return k + 1, gibbs_round(new, a, keys, generator), change + log_ratio
 
     _, v, change = tf.while_loop(lambda k, *_: k < count, step, (0, v, change))
     return v, change
@@ -260,7 +259,7 @@ def first_states(start: RBM, num_chains: int, seed: tf.Tensor, generator: str = 
     return sample_visible(start.visible, field, key_at(seed, tf.constant(0), _SITE_FIRST), generator)
 
 
-def _log_zfirst_states(path: Trajectory) -> float:
+def _log_z_start(path: Trajectory) -> float:
     return float(log_z_independent(path[0].b, path[0].c.shape[0], path[0].visible))
 
 

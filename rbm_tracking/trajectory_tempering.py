@@ -19,8 +19,8 @@ import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
 from rbm_tracking.ais import Bracket
-from rbm_tracking.random import bernoulli, key_at, uniform
-from rbm_tracking.rbm import RBM, activations, log_prob_unnormalised, sample_visible
+from rbm_tracking.random import key_at, uniform
+from rbm_tracking.rbm import RBM, activations, gibbs_round, log_prob_unnormalised
 from rbm_tracking.trajectories import (
     Trajectory,
     allotted,
@@ -108,15 +108,15 @@ def _round(levels: list[RBM], v: list[tf.Tensor], seed: tf.Tensor, step: tf.Tens
     """Gibbs sampling at each level, and swaps of every other pair of neighbours in turn."""
     count, moved = len(levels), []
     for i, (rbm, x) in enumerate(zip(levels, v, strict=True)):
-        h = bernoulli(key_at(seed, step, _SITES + 2 * i), activations(rbm, x), generator)
-        field = tf.linalg.matmul(h, rbm.W) + rbm.b
-        moved.append(sample_visible(rbm.visible, field, key_at(seed, step, _SITES + 2 * i + 1), generator))
+        keys = key_at(seed, step, _SITES + 2 * i), key_at(seed, step, _SITES + 2 * i + 1)
+        moved.append(gibbs_round(rbm, activations(rbm, x), keys, generator))
     shape = (count - 1, int(v[0].shape[0]))
     log_noise = tf.math.log(uniform(key_at(seed, step, _SITE_SWAP), shape, v[0].dtype, generator))
+    own = [log_prob_unnormalised(rbm, x) for rbm, x in zip(levels, moved, strict=True)]
     after = list(moved)
     for i in range(count - 1):
-        gain = log_prob_unnormalised(levels[i + 1], moved[i]) - log_prob_unnormalised(levels[i], moved[i])
-        loss = log_prob_unnormalised(levels[i + 1], moved[i + 1]) - log_prob_unnormalised(levels[i], moved[i + 1])
+        gain = log_prob_unnormalised(levels[i + 1], moved[i]) - own[i]
+        loss = own[i + 1] - log_prob_unnormalised(levels[i], moved[i + 1])
         accepted = ((log_noise[i] < gain - loss) & tf.equal(step % 2, i % 2))[:, None]
         after[i] = tf.where(accepted, moved[i + 1], after[i])
         after[i + 1] = tf.where(accepted, moved[i], after[i + 1])

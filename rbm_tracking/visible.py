@@ -28,7 +28,8 @@ from scipy import special
 
 from rbm_tracking.checks import check_binary, check_numbers
 
-__all__ = ["NUMPY", "Bernoulli", "Gaussian", "Ops", "Softmax", "Spin", "Visible", "from_description"]
+__all__ = ["NUMPY", "Bernoulli", "Gaussian", "Ops", "Softmax", "Spin", "Visible", "binary_vectors"]
+__all__ += ["from_description"]
 
 Array = NDArray[Any]
 
@@ -72,6 +73,12 @@ NUMPY = Ops(
     ndtri=special.ndtri,
     cast=lambda x, like: np.asarray(x, like.dtype),
 )
+
+
+def binary_vectors(n: int, start: int = 0, stop: int | None = None) -> Array:
+    """States `start` to `stop` of {0, 1}^n, in binary counting, [stop - start, n]."""
+    states = np.arange(start, 2**n if stop is None else stop)
+    return ((states[:, None] >> np.arange(n)) & 1).astype(np.float64)
 
 
 class Visible(Protocol):
@@ -177,7 +184,7 @@ class Bernoulli:
         return 2.0 ** min(n_v, 1000)
 
     def states(self, n_v: int, start: int, stop: int) -> Array:
-        return ((np.arange(start, stop)[:, None] >> np.arange(n_v)) & 1).astype(np.float64)
+        return binary_vectors(n_v, start, stop)
 
     def highest_log_p(self, n_v: int) -> float:
         return 0.0
@@ -240,7 +247,7 @@ class Spin:
         return 2.0 ** min(n_v, 1000)
 
     def states(self, n_v: int, start: int, stop: int) -> Array:
-        return 2.0 * ((np.arange(start, stop)[:, None] >> np.arange(n_v)) & 1).astype(np.float64) - 1.0
+        return 2.0 * binary_vectors(n_v, start, stop) - 1.0
 
     def highest_log_p(self, n_v: int) -> float:
         return 0.0

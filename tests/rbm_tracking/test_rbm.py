@@ -129,7 +129,7 @@ def test_impossible_initial_parameters(seed: tf.Tensor, arguments: dict[str, Any
         ([0, 1], r"matrix \[N, n_v\] with at least one row and column, got shape \(2,\)"),
         (np.zeros((0, 3)), r"at least one row and column, got shape \(0, 3\)"),
         ([[0, 1, 1]], "must have 2 columns, one for each visible unit, got 3"),
-        ([["a", "b"]], "numbers 0 and 1 (or booleans), got dtype <U1"),
+        ([["a", "b"]], "0 or 1 everywhere, got dtype <U1"),
         ([[0.0, np.nan]], "got nan in row 0, column 1; drop or impute"),
         ([[0.0, 1.0], [1.0, 0.5]], "got 0.5 in row 1, column 1; binarise it"),
         ([[0, -1]], "got -1 in row 0, column 1"),

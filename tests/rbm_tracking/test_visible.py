@@ -433,3 +433,8 @@ def test_what_cannot_be_enumerated(rng: np.random.Generator) -> None:
         log_z_exact(make(rng, Gaussian(tf.ones(4))))
     with pytest.raises(ValueError, match="described by"):
         from_description({"family": "unknown"})
+
+
+def test_numbers_of_a_wrong_type_are_not_asked_to_be_bits() -> None:
+    with pytest.raises(ValueError, match="must be a finite number everywhere, got dtype <U1"):
+        Gaussian(np.ones(1)).check([["a"]])
