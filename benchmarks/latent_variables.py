@@ -1,17 +1,29 @@
 #!/usr/bin/env python3
-"""What does a latent variable add where targets have two branches?
+"""What does a latent variable add where Gaussian noise does not fit: two branches, skewed or uneven noise, tables?
 
     latent_variables.py --threads=1 --output=found.json
+    latent_variables.py --data=taxi,boston,energy --data_dir=DATA --num_steps=3000 --output=tables.json
 
-y = +-sin(2x) + 0.05 noise, each sign with probability 1/2: 400 rows to train with, 400 to test with. A GP, two layers,
-and two layers on [x, w] (`LatentVariableLayer` with its encoder) with K = 1, 5 and 20 importance samples: M = 60, Adam
-0.01, --num_steps minibatches of 100 rows. Shown are the mean test log density in nats per row, 512 components for
-latent variables, and CPU seconds of training. With known parameters it would be 0.88 where the branches are apart.
+Simulated, 400 rows to train with and 400 to test with, for each seed:
+
+    branches  y = +-sin(2x) + 0.05 noise, each sign with probability 1/2. With known parameters a row has 0.88 nats
+              where the branches are apart.
+    skewed    y = sin(3x) / 2 + (0.05 + 0.4 sigmoid(3x)) (e - 1) with exponential e: the noise has a tail, and a scale
+              that depends on x. With known parameters a row has 0.70 nats.
+
+Any other name is a data set with a table, in its standard split of that number. Models: a GP, two layers, two layers on
+[x, w] (`LatentVariableLayer` with its encoder) with K = 1, 5 and 20 importance samples, and a mixture-density network:
+two layers of 64 tanh, ten Gaussians, Adam 0.001, after the best epoch for a tenth of the rows, trained for as many CPU
+seconds as K = 5 (put `mdn` behind `latent_5`). M = 60 for simulated rows, else 100; --num_steps minibatches of 100.
+Shown are the mean test log density in nats per row, in the units of the data, and CPU seconds of training.
 """
 
+import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -21,32 +33,85 @@ from absl import app, flags
 from gpflow.kernels import SquaredExponential
 from gpflow.likelihoods import Gaussian
 from gpflow.mean_functions import Identity
+from numpy.typing import NDArray
 
+from experiment.data import views
 from experiment.files import write_json
 from experiment.run.devices import apply_threads
 from experiment.run.folder import provenance
-from gpflow_deep import DeepGP, Encoder, LatentVariableLayer, SVGPLayer, Trainer, TrainingConfig, inducing_inputs
+from gpflow_deep import (
+    DeepGP,
+    Encoder,
+    LatentVariableLayer,
+    SVGPLayer,
+    Trainer,
+    TrainingConfig,
+    Units,
+    inducing_inputs,
+    modern,
+)
 
-MODELS = {"gp": (1, 0), "two layers": (2, 0), "latent, K=1": (2, 1), "latent, K=5": (2, 5), "latent, K=20": (2, 20)}
+Array = NDArray[np.float64]
+
+MODELS = {"gp": (1, 0), "two_layers": (2, 0), "latent_1": (2, 1), "latent_5": (2, 5), "latent_20": (2, 20)}
+"""Numbers of layers, and of importance samples: 0 for none of the latent variables."""
+
+BATCH, COMPONENTS, WIDTH = 100, 10, 64
+
+
+class Parts(NamedTuple):
+    """Rows in the units that models are trained in, and the log of the scale of the targets."""
+
+    X: Array
+    Y: Array
+    X_test: Array
+    Y_test: Array
+    log_scale: float
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     """Define this script's flags."""
     fv = flag_values
-    flags.DEFINE_list("models", None, "Numbers of the models, from 0; all if left out.", flag_values=fv)
+    flags.DEFINE_list("data", ["branches"], "branches, skewed, or data sets.", flag_values=fv)
+    flags.DEFINE_list("models", list(MODELS), f"Some of {', '.join(MODELS)}, mdn.", flag_values=fv)
     flags.DEFINE_integer("num_steps", 1500, "Steps of training.", 1, flag_values=fv)
-    flags.DEFINE_integer("seeds", 3, "Seeds of data and models.", 1, flag_values=fv)
+    flags.DEFINE_integer("seeds", 3, "Seeds of data and models; of tables the splits.", 1, flag_values=fv)
     flags.DEFINE_integer("threads", 0, "CPU threads; 0 lets TensorFlow choose.", 0, flag_values=fv)
-    flags.DEFINE_string("output", None, "Write the results to this JSON file.", flag_values=fv)
+    flags.DEFINE_string("data_dir", "data", "Folder of the data sets.", flag_values=fv)
+    flags.DEFINE_string("output", None, "Keep the results in this JSON file; go on with what it has.", flag_values=fv)
 
 
-def rows_of(rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
+def branches(rng: np.random.Generator, count: int) -> tuple[Array, Array]:
     """Inputs and targets [count, 1]."""
     x = rng.uniform(-2, 2, (count, 1))
     return x, rng.choice([-1, 1], (count, 1)) * np.sin(2 * x) + 0.05 * rng.standard_normal((count, 1))
 
 
-def built(X: np.ndarray, num_layers: int, K: int, seed: int) -> DeepGP:
+def skewed(rng: np.random.Generator, count: int) -> tuple[Array, Array]:
+    """Inputs and targets [count, 1]."""
+    x = rng.uniform(-2, 2, (count, 1))
+    scale = 0.05 + 0.4 / (1 + np.exp(-3 * x))
+    return x, np.sin(3 * x) / 2 + scale * (rng.exponential(size=(count, 1)) - 1)
+
+
+SIMULATED: dict[str, Callable[[np.random.Generator, int], tuple[Array, Array]]] = {
+    "branches": branches,
+    "skewed": skewed,
+}
+
+
+def parts_of(name: str, rng: np.random.Generator, seed: int, data_dir: str) -> Parts:
+    """Simulated rows as they are; of a table the split of this number, in standard units."""
+    if name in SIMULATED:
+        return Parts(*SIMULATED[name](rng, 400), *SIMULATED[name](rng, 400), 0.0)
+    source = views.Source(dataset=name, data_dir=data_dir)
+    data = views.load(source, "supervised", split=seed, valid_fraction=0.0)
+    units = Units.fit(*data.train, "gaussian")
+    train, test = units.transform(*data.train), units.transform(data.test.X, data.test.Y)
+    return Parts(*train, *test, float(np.log(np.std(data.train[1]))))
+
+
+def simulated_model(X: Array, num_layers: int, K: int, seed: int) -> DeepGP:
     """A model before training; K = 0 for none of the latent variables."""
     Z, layers = inducing_inputs(X, 60, seed=seed), []
     if K:
@@ -61,30 +126,118 @@ def built(X: np.ndarray, num_layers: int, K: int, seed: int) -> DeepGP:
     return DeepGP(layers, Gaussian(0.05), num_data=len(X), num_importance_samples=max(K, 1), num_predict_samples=draws)
 
 
+def table_model(X: Array, Y: Array, num_layers: int, K: int, seed: int) -> DeepGP:
+    """The package's preset, on [x, w] if K is not 0."""
+    if not K:
+        return modern(X, Y, num_layers, seed=seed)
+    latent = LatentVariableLayer(X.shape[1], 1, encoder=Encoder(X.shape[1] + 1, 1, seed=seed))
+    inner = modern(latent.extend(X, seed=seed), Y, num_layers, seed=seed)
+    return DeepGP(
+        [latent, *inner.layers],
+        inner.likelihood,
+        num_data=len(X),
+        num_importance_samples=K,
+        num_predict_samples=512,
+    )
+
+
+def deep_gp_score(name: str, model: str, parts: Parts, batches: list[NDArray[np.int64]], seed: int) -> dict[str, float]:
+    """Train one of `MODELS`: test log density and CPU seconds."""
+    num_layers, K = MODELS[model]
+    begin = time.process_time()
+    if name in SIMULATED:
+        built = simulated_model(parts.X, num_layers, K, seed)
+    else:
+        built = table_model(parts.X, parts.Y, num_layers, K, seed)
+    trainer = Trainer(built, TrainingConfig(learning_rate=0.01), num_steps=len(batches))
+    rows = [(tf.constant(parts.X[index]), tf.constant(parts.Y[index])) for index in batches]
+    trainer.advance(rows.__getitem__, 0, len(batches), tf.constant([0, seed]))
+    seconds = time.process_time() - begin
+    found = [
+        np.asarray(built.predict_log_density((parts.X_test[start : start + 200], parts.Y_test[start : start + 200])))
+        for start in range(0, len(parts.X_test), 200)
+    ]
+    return {"log_density": float(np.mean(np.concatenate(found))) - parts.log_scale, "seconds": seconds}
+
+
+def mixture_log_density(outputs: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
+    """Log density [N] of targets [N, 1] under the mixtures that a network's outputs [N, 3 components] describe."""
+    logits, mean, raw = tf.split(outputs, 3, axis=-1)
+    variance = tf.nn.softplus(raw) ** 2 + 1e-6
+    terms = -0.5 * (tf.math.log(2 * np.pi * variance) + tf.square(Y - mean) / variance)
+    return tf.reduce_logsumexp(tf.nn.log_softmax(logits) + terms, axis=-1)
+
+
+class BestInTime(tf.keras.callbacks.Callback):  # type: ignore[misc]
+    """Ends a fit after so many CPU seconds, with the weights of the best epoch for held-out rows."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.end, self.best, self.weights = time.process_time() + seconds, np.inf, None
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
+        loss = (logs or {})["val_loss"]
+        if loss < self.best:
+            self.best, self.weights = loss, self.model.get_weights()
+        self.model.stop_training = time.process_time() > self.end
+
+    def on_train_end(self, logs: dict[str, float] | None = None) -> None:
+        self.model.set_weights(self.weights)
+
+
+def network_score(parts: Parts, seconds: float, seed: int) -> dict[str, float]:
+    """A mixture-density network trained for so long."""
+    tf.keras.utils.set_random_seed(seed)
+    dense = tf.keras.layers.Dense
+    network = tf.keras.Sequential([dense(WIDTH, "tanh"), dense(WIDTH, "tanh"), dense(3 * COMPONENTS)])
+    network.compile(tf.keras.optimizers.Adam(1e-3), lambda Y, outputs: -mixture_log_density(outputs, Y))
+    order = np.random.default_rng(seed).permutation(len(parts.X))
+    X, Y = parts.X[order].astype(np.float32), parts.Y[order].astype(np.float32)
+    held, begin = len(X) // 10, time.process_time()
+    network.fit(
+        X[held:],
+        Y[held:],
+        batch_size=BATCH,
+        epochs=10**6,
+        validation_data=(X[:held], Y[:held]),
+        callbacks=[BestInTime(seconds)],
+        verbose=0,
+    )
+    spent = time.process_time() - begin
+    outputs = network(parts.X_test.astype(np.float32))
+    found = mixture_log_density(outputs, parts.Y_test.astype(np.float32))
+    return {"log_density": float(tf.reduce_mean(found)) - parts.log_scale, "seconds": spent}
+
+
 def main(argv: Sequence[str]) -> None:
     FLAGS = flags.FLAGS
-    if len(argv) > 1:
-        raise app.UsageError(f"no arguments besides flags, got {argv[1:]}")
+    if len(argv) > 1 or not set(FLAGS.models) <= {*MODELS, "mdn"}:
+        raise app.UsageError(f"--models are some of {', '.join(MODELS)}, mdn; got {','.join(FLAGS.models)} {argv[1:]}")
     apply_threads(FLAGS.threads)
-    begun, found = time.monotonic(), []
+    begun = time.monotonic()
+    rows: list[dict[str, Any]] = []
+    if FLAGS.output and Path(FLAGS.output).exists():
+        rows = json.loads(Path(FLAGS.output).read_text())["metrics"]
+    seconds = {(row["data"], row["seed"], row["model"]): row["seconds"] for row in rows}
     for seed in range(FLAGS.seeds):
-        rng = np.random.default_rng(seed)
-        (X, Y), test = rows_of(rng, 400), rows_of(rng, 400)
-        batches = [rng.integers(400, size=100) for _ in range(FLAGS.num_steps)]
-        for number, (name, (num_layers, K)) in enumerate(MODELS.items()):
-            if FLAGS.models and str(number) not in FLAGS.models:
-                continue
-            model, start = built(X, num_layers, K, seed), time.process_time()
-            trainer = Trainer(model, TrainingConfig(learning_rate=0.01), num_steps=FLAGS.num_steps)
-            parts = [(tf.constant(X[rows]), tf.constant(Y[rows])) for rows in batches]
-            trainer.advance(parts.__getitem__, 0, FLAGS.num_steps, tf.constant([0, seed]))
-            row = {"model": name, "seed": seed, "seconds": round(time.process_time() - start, 1)}
-            row["log_density"] = round(float(tf.reduce_mean(model.predict_log_density(test))), 4)
-            found.append(row)
-            print(row, flush=True)
-    if FLAGS.output:
-        record = provenance("simulated", seconds=time.monotonic() - begun, cpus=os.cpu_count())
-        write_json(FLAGS.output, {"metrics": found, "provenance": record})
+        for name in FLAGS.data:
+            rng = np.random.default_rng(seed)
+            parts = parts_of(name, rng, seed, FLAGS.data_dir)
+            batches = [rng.integers(len(parts.X), size=BATCH) for _ in range(FLAGS.num_steps)]
+            for model in (model for model in FLAGS.models if (name, seed, model) not in seconds):
+                if model != "mdn":
+                    scores = deep_gp_score(name, model, parts, batches, seed)
+                elif (name, seed, "latent_5") in seconds:
+                    scores = network_score(parts, seconds[name, seed, "latent_5"], seed)
+                else:
+                    raise app.UsageError("mdn is trained as long as latent_5; put latent_5 before it in --models.")
+                rounded = {key: round(value, 4) for key, value in scores.items()}
+                rows.append({"data": name, "model": model, "seed": seed, **rounded})
+                seconds[name, seed, model] = scores["seconds"]
+                print(rows[-1], flush=True)
+                if FLAGS.output:
+                    record = provenance("by name", seconds=time.monotonic() - begun, cpus=os.cpu_count())
+                    write_json(FLAGS.output, {"metrics": rows, "provenance": record})
 
 
 if __name__ == "__main__":
