@@ -5,11 +5,12 @@ from .classifier import EBPClassifier as EBPClassifier
 from .coding import InputCoding as InputCoding
 from .coding import common_fraction_bits as common_fraction_bits
 from .comparison import Comparison as Comparison
-from .comparison import ComparisonConfig as ComparisonConfig
+from .comparison_config import ComparisonConfig as ComparisonConfig
 from .convolution import Convolution as Convolution
 from .export import export_checked as export_checked
 from .export import export_network as export_network
 from .export import export_packed as export_packed
+from .finite_set import FiniteSetWeights as FiniteSetWeights
 from .gaussian_classifier import EBPGaussianClassifier as EBPGaussianClassifier
 from .heads import RegressionHead as RegressionHead
 from .heads import SignHead as SignHead
@@ -19,7 +20,6 @@ from .mills import mills_ratio as mills_ratio
 from .network import EBPNetwork as EBPNetwork
 from .packed import PackedNetwork as PackedNetwork
 from .posterior import BinaryWeights as BinaryWeights
-from .posterior import FiniteSetWeights as FiniteSetWeights
 from .posterior import GaussianWeights as GaussianWeights
 from .posterior import TernaryWeights as TernaryWeights
 from .posterior import WeightPrior as WeightPrior

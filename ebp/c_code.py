@@ -13,16 +13,17 @@ which is checked for every value that an input can have. Others are coded in `do
 
 from __future__ import annotations
 
-import math
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .c_coding import INT32_MAX, input_coding
+from .c_text import array, comment
 from .export import packed
 from .packed import PackedNetwork
 from .packed_write import write
@@ -33,9 +34,6 @@ __all__ = ["Inputs", "export_c"]
 Inputs = Literal["int8", "uint8", "int16", "float32", "float64"]
 
 _TYPES = {"int8": "int8_t", "uint8": "uint8_t", "int16": "int16_t", "float32": "float", "float64": "double"}
-_SHIFT = 40
-_MAX_CODED = 2**22
-_INT32_MAX = 2**31 - 1
 
 _SOURCE = """\
 /* A network of binary weights, written by ebp.export_c: {networks} of {sizes}.
@@ -150,18 +148,18 @@ def _source(net: PackedNetwork, inputs: str, name: str) -> str:
     num_classes, last = max(2, num_outputs), len(sizes) - 2
     words: dict[str, Any] = {"last": last, "num_classes": num_classes}
     index = "uint16_t" if max(sizes) < 2**16 - 8 else "uint32_t"
-    coded, coding = _coding(net, inputs)
+    coded, coding = input_coding(net, inputs)
     numbers = np.concatenate(list(_numbers(net)))
     number = "int16_t" if np.abs(numbers).max() < 2**15 else "int32_t"
     constants = [
-        _array("uint8_t", "weights", np.concatenate([_weights(layer) for part in net.networks for layer in part])),
-        _array(number, "numbers", numbers),
-        _array(index, "sizes", sizes),
+        array("uint8_t", "weights", np.concatenate([_weights(layer) for part in net.networks for layer in part])),
+        array(number, "numbers", numbers),
+        array(index, "sizes", sizes),
         *coded,
     ]
     if num_outputs > 1:
-        constants.append(_array("uint8_t", "ranks", np.concatenate([_ranks(net, part[-1]) for part in net.networks])))
-    classes = "" if net.classes is None else ":\n   " + _comment(", ".join(map(str, net.classes.tolist())))
+        constants.append(array("uint8_t", "ranks", np.concatenate([_ranks(net, part[-1]) for part in net.networks])))
+    classes = "" if net.classes is None else ":\n   " + comment(", ".join(map(str, net.classes.tolist())))
     return _SOURCE.format(
         **words,
         networks=f"{net.num_networks} that vote," if net.num_networks > 1 else "one",
@@ -201,10 +199,10 @@ def _numbers(net: PackedNetwork) -> Iterator[NDArray[np.int64]]:
     for layers in net.networks:
         yield from (layer.numbers.astype(np.int64) for layer in layers[:-1])
         biases = _biases(net, layers[-1])
-        if np.abs(biases).max() > _INT32_MAX:
+        if np.abs(biases).max() > INT32_MAX:
             raise ValueError(f"biases of outputs must be below 2^31 for C, got {biases[np.abs(biases).argmax()]:g}.")
         whole = np.ceil(-biases) if len(biases) == 1 else np.floor(biases)
-        yield np.clip(whole, -_INT32_MAX, _INT32_MAX).astype(np.int64)
+        yield np.clip(whole, -INT32_MAX, INT32_MAX).astype(np.int64)
 
 
 def _ranks(net: PackedNetwork, layer: Layer) -> NDArray[np.int64]:
@@ -216,129 +214,3 @@ def _ranks(net: PackedNetwork, layer: Layer) -> NDArray[np.int64]:
 def _biases(net: PackedNetwork, layer: Layer) -> NDArray[np.float64]:
     unit = 2.0 ** (net.fraction_bits or 0) if len(net.layer_sizes) == 2 else 1.0
     return layer.numbers.astype(np.float64) * unit
-
-
-# Coding of inputs
-
-
-def _coding(net: PackedNetwork, inputs: str) -> tuple[list[str], str]:
-    """Constants, and the body of the function that codes input i."""
-    coding = net.coding
-    if coding is not None and coding.kind == "sign":
-        return [_floats("mean", coding.mean)], "    return x[i] > mean[i] ? 1 : -1;"
-    if net.fraction_bits is None:
-        return [], "    return x[i] > 0 ? 1 : -1;"
-    mean = np.zeros(net.layer_sizes[0]) if coding is None else coding.mean
-    factor = np.ones(net.layer_sizes[0]) if coding is None else coding.factor
-    kind = "raw" if coding is None else coding.kind
-    if kind == "raw":
-        factor = np.ones_like(factor)
-    if kind not in ("zscore", "centred"):
-        mean = np.zeros_like(mean)
-    scaled = factor * 2.0**net.fraction_bits
-    if not inputs.startswith("float"):
-        return _integer_coding(net, inputs, mean, scaled, kind)
-    limit = min(_INT32_MAX // net.layer_sizes[0], 2**24)
-    text = f"x[i] * {2.0**net.fraction_bits!r}" if kind == "raw" else "(double)x[i] * factor[i]"
-    text = text.replace("(double)x[i]", "((double)x[i] - mean[i])") if mean.any() else text
-    arrays = [_floats("mean", mean)] if mean.any() else []
-    arrays += [_floats("factor", factor)] if kind != "raw" else []
-    unit = "" if kind == "raw" else f" * {2.0**net.fraction_bits!r}"
-    body = f"""\
-    double v = {text}{unit}, r;
-    int32_t q;
-    if (!(v > -{limit}.0))
-        return -{limit};
-    if (v > {limit}.0)
-        return {limit};
-    q = (int32_t)v; /* rounded to the nearest, halves to even */
-    r = v - q;
-    if (r > 0.5 || (r == 0.5 && q & 1))
-        q++;
-    if (r < -0.5 || (r == -0.5 && q & 1))
-        q--;
-    return q;"""
-    return arrays, body
-
-
-def _integer_coding(
-    net: PackedNetwork, inputs: str, mean: NDArray[np.float64], scaled: NDArray[np.float64], kind: str
-) -> tuple[list[str], str]:
-    """q = (a x + b) >> s, checked for each value of each input; columns that are coded alike share their numbers."""
-    limits = np.iinfo(inputs)
-    values = np.arange(limits.min, limits.max + 1, dtype=np.int64)
-    pairs, where = np.unique(np.stack([mean, scaled], axis=1), axis=0, return_inverse=True)
-    where, largest = where.reshape(-1), np.zeros(len(pairs), np.int64)
-    a, b = np.zeros(len(pairs), np.int64), np.zeros(len(pairs), np.int64)
-    for number, (m, f) in enumerate(pairs):
-        unit = 2.0 ** (net.fraction_bits or 0) if kind != "raw" else 1.0
-        expected = np.rint((values - m) * (f / unit) * unit)
-        largest[number] = int(np.abs(expected).max())
-        is_right = largest[number] < _MAX_CODED
-        if is_right:  # then products with a are below 2^63
-            a[number], b[number] = _exact(f), _exact(-m * f) + 2 ** (_SHIFT - 1)
-            is_right = np.array_equal((a[number] * values + b[number]) >> _SHIFT, expected)
-        if not is_right:
-            column = int(np.flatnonzero(where == number)[0])
-            raise ValueError(
-                f"inputs={inputs!r} cannot be coded by whole numbers in column {column}; give inputs='float32'."
-            )
-    if int(largest[where].sum()) > _INT32_MAX:
-        raise ValueError(f"sums of {inputs} inputs may not fit in 32 bits; code them by another input coding.")
-    if len(pairs) == 1 and a[0] == 1 << _SHIFT and b[0] == 1 << (_SHIFT - 1):
-        return [], "    return x[i];"
-    if len(pairs) == 1:
-        return [], f"    return (int32_t)((x[i] * INT64_C({a[0]}) + INT64_C({b[0]})) >> {_SHIFT});"
-    constants, kinds = [], "which[i]" if len(pairs) <= 16 else "i"
-    if len(pairs) <= 16:
-        constants.append(_array("uint8_t", "which", where))
-    else:
-        a, b = a[where], b[where]
-    constants.append(_array("int64_t", "factor", a))
-    offset = f"INT64_C({b[0]})"
-    if len(set(b.tolist())) > 1:
-        constants.append(_array("int64_t", "offset", b))
-        offset = f"offset[{kinds}]"
-    return constants, f"    return (int32_t)((x[i] * factor[{kinds}] + {offset}) >> {_SHIFT});"
-
-
-def _exact(value: float) -> int:
-    """2^s value, rounded."""
-    return round(math.ldexp(float(value), _SHIFT))
-
-
-# Text
-
-
-def _array(kind: str, name: str, values: Any) -> str:
-    """A constant array, and its size in bytes as a comment."""
-    size = {"uint8_t": 1, "int16_t": 2, "uint16_t": 2, "int32_t": 4, "uint32_t": 4, "int64_t": 8}[kind]
-    form = "INT64_C({})" if kind == "int64_t" else "{}"
-    return _lines(kind, name, [form.format(int(value)) for value in values], size)
-
-
-def _floats(name: str, values: NDArray[np.float64]) -> str:
-    return _lines("double", name, [repr(float(value)) for value in values], 8)
-
-
-def _lines(kind: str, name: str, texts: Sequence[str], size: int) -> str:
-    lines, line = [], "   "
-    for text in texts:
-        if len(line) + len(text) > 110:
-            lines.append(line)
-            line = "   "
-        line += f" {text},"
-    body = "\n".join([*lines, line])
-    return f"static const {kind} {name}[] = {{ /* {size * len(texts)} bytes */\n{body}\n}};"
-
-
-def _comment(text: str) -> str:
-    """Text that does not end a comment, in ASCII."""
-    return (
-        text.encode("ascii", "replace")
-        .decode()
-        .replace("*/", "* /")
-        .replace("/*", "/ *")
-        .replace("\n", " ")
-        .replace("\\", "/")
-    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -15,37 +14,24 @@ from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .calibration import Calibration, Scored, fit_calibration, log_loss, log_probabilities
 from .coding import InputCoding, Moments
+from .estimators import check_classes, check_whole_numbers, layer_widths, start_classes, weight_of_rows
 from .heads import encode_labels, head_scores
 from .inputs import Matrix
 from .network import EBPNetwork
+from .passes import default_epochs, has_stopped, held_rows
 from .posterior import WeightPrior
 from .prepared import prepare
 from .recency import Recency
 from .training import fit_epoch
-from .widths import layer_widths
 
-__all__ = ["EBPClassifier", "default_epochs"]
-
-#: Updates that epochs="auto" aims at, and the fewest and most passes.
-AUTO_UPDATES, MIN_AUTO_EPOCHS, MAX_AUTO_EPOCHS = 16_000, 3, 20
-
-#: One row of this many, but not more than so many, are learned in the last pass only, and calibrate.
-ROWS_PER_HELD, MAX_HELD = 8, 2000
+__all__ = ["EBPClassifier"]
 
 #: Rows of calls of `partial_fit` by which it calibrates.
 MAX_REMEMBERED = 1000
-
-#: Passes without an improvement after which early_stopping ends the training.
-PATIENCE = 2
-
-
-def default_epochs(num_rows: int) -> int:
-    """Passes of epochs="auto": 16,000 rows in all, from 3 passes (5,334 rows or more) to 20 (800 rows or fewer)."""
-    return int(np.clip(-(-AUTO_UPDATES // num_rows), MIN_AUTO_EPOCHS, MAX_AUTO_EPOCHS))
 
 
 def _gives_probabilities(estimator: Any) -> bool:
@@ -134,7 +120,7 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         :param sample_weight: how often each row counts, [N], not negative; None: once.
         """
         X, y = self._check(X, y, reset=True)
-        held = _held_rows(y) if self._holds_back() else np.zeros(0, np.intp)
+        held = held_rows(y) if self._holds_back() else np.zeros(0, np.intp)
         others = np.setdiff1d(np.arange(len(y)), held)
         self._start(X[others], np.unique(y))  # the coding, too, is as for rows that were never seen
         weight = self._weight(X, y, sample_weight)
@@ -147,7 +133,7 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             fit_epoch(self.network_, data, epoch=epoch, rows=others, **options)
             if self.early_stopping and len(held):
                 losses.append(self._log_loss(scaled[held], y[held]))
-                if len(losses) > PATIENCE and min(losses[-PATIENCE:]) >= min(losses[:-PATIENCE]):
+                if has_stopped(losses):
                     break
         self.n_epochs_ = (len(losses) or epochs - 1) + 1
         rows = None
@@ -186,16 +172,10 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"of weights, got {self.class_weight!r}."
             )
         if is_first:
-            if classes is None:
-                raise ValueError("the first call of partial_fit needs classes, all labels that will ever occur.")
-            self._start(X, np.unique(classes))
+            self._start(X, start_classes(classes))
             self.n_epochs_ = 0
         else:
-            if classes is not None and not np.array_equal(np.unique(classes), self.classes_):
-                raise ValueError(
-                    f"classes must stay what they were in the first call, {self.classes_.tolist()}, got "
-                    f"{np.unique(classes).tolist()}; fit a new classifier."
-                )
+            check_classes(self, classes)
             if self.standardise:
                 self._moments += Moments.of(X)
                 self.coding_ = InputCoding.of(self.coding_.kind, self._moments)
@@ -261,13 +241,8 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _check(self, X: Matrix, y: Any, *, reset: bool) -> tuple[Matrix, np.ndarray]:
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset)
         check_classification_targets(y)
-        for name in ("epochs", "batch_size", "num_votes"):
-            value = getattr(self, name)
-            if name == "epochs" and value == "auto":
-                continue
-            if not isinstance(value, Integral) or value < 1:
-                other = " or 'auto'" if name == "epochs" else ""
-                raise ValueError(f"{name} must be a whole number of at least 1{other}, got {value!r}.")
+        check_whole_numbers(self, "epochs", other="auto")
+        check_whole_numbers(self, "batch_size", "num_votes")
         if self.output not in ("probabilistic", "deterministic", "vote"):
             raise ValueError(f"output must be 'probabilistic', 'deterministic' or 'vote', got {self.output!r}.")
         return X, y
@@ -301,15 +276,11 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _weight(self, X: Matrix, y: np.ndarray, sample_weight: ArrayLike | None) -> np.ndarray | None:
         """Weights of the rows, by row and by class; None if all are 1."""
-        if sample_weight is None and self.class_weight is None:
-            return None
-        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        if self.class_weight is not None:
-            weight = (
-                weight
-                * compute_class_weight(self.class_weight, classes=self.classes_, y=y)[np.searchsorted(self.classes_, y)]
-            )
-        return weight
+        weight = weight_of_rows(X, sample_weight)
+        if self.class_weight is None:
+            return weight
+        by_class = compute_class_weight(self.class_weight, classes=self.classes_, y=y)[np.searchsorted(self.classes_, y)]
+        return np.asarray(by_class if weight is None else weight * by_class, np.float64)
 
     # Calibration.
 
@@ -349,13 +320,3 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 def _two(scores: np.ndarray) -> np.ndarray:
     """Scores of the second of two classes, [N], from one output or two."""
     return scores[:, 0] if scores.shape[1] == 1 else scores[:, 1] - scores[:, 0]
-
-
-def _held_rows(y: np.ndarray) -> np.ndarray:
-    """Numbers of rows to hold back: of each class the last eighth, as rows next to each other may be alike; sorted.
-
-    Not more than `MAX_HELD`, and no class as a whole.
-    """
-    part = min(1.0 / ROWS_PER_HELD, MAX_HELD / len(y))
-    found = [np.flatnonzero(y == label) for label in np.unique(y)]
-    return np.sort(np.concatenate([rows[len(rows) - int(part * len(rows)) :] for rows in found]))

@@ -13,18 +13,18 @@ from __future__ import annotations
 
 import time
 import warnings
-from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any
 
 import numpy as np
 import scipy.sparse
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
-from .baselines import RIVALS, tuned_rival
-from .coding import Kind, common_fraction_bits, recommended
+from .baselines import tuned_rival
+from .coding import common_fraction_bits, recommended
+from .comparison_config import METHODS, WEIGHTS, ComparisonConfig, Unit, units_of
 from .export import Exported, export_checked
 from .folds import Fold, Folds, Prepare, checked_folds, coded
 from .heads import check_labels
@@ -49,74 +49,6 @@ from .seeds import named_seed, numpy_rng
 from .training import fit_epoch
 
 __all__ = ["METHODS", "PUBLISHED", "WEIGHTS", "Comparison", "ComparisonConfig", "Unit", "errors_percent", "summary"]
-
-METHODS = ("ebp", *RIVALS)
-WEIGHTS = ("real", "binary", "ternary")
-
-
-@dataclass(frozen=True)
-class ComparisonConfig:
-    """What is compared.
-
-    :param weights: kinds of weights to train by expectation backpropagation, each on its own: real, binary, ternary.
-    :param methods: what to train: ebp, and backpropagation of the cross-entropy (bp_ce) or of the squared error
-        (bp_mse), or tested with the signs of its weights (bp_clipped), and arow.
-    :param hidden: widths of the hidden layers; empty for none.
-    :param epochs: passes over the training data.
-    :param batch_size: examples whose updates are added; 1 for the online Bayes update of the paper.
-    :param num_seeds: number of seeds: the first one and those after it.
-    :param num_rival_seeds: number of these seeds for all methods but ebp; their tuning takes time.
-    :param input_coding: how inputs are coded for networks, learned from training rows, see ebp/coding.py; auto chooses
-        by the data.
-    :param softmax: for several classes, a softmax in place of one sign neuron for each class.
-    :param dtype: precision of expectation backpropagation.
-    :param num_votes: also test (and export) the vote of this many networks drawn from the posterior; 0 for none.
-    :raises ValueError: naming the field that is out of range.
-    """
-
-    weights: tuple[str, ...] = ("binary",)
-    methods: tuple[str, ...] = ("ebp",)
-    hidden: tuple[int, ...] = (120,)
-    epochs: int = 3
-    batch_size: int = 10
-    num_seeds: int = 1
-    num_rival_seeds: int = 1
-    input_coding: Literal["auto", "raw", "scaled", "root", "common", "zscore", "centred", "sign"] = "auto"
-    softmax: bool = False
-    dtype: Literal["float32", "float64"] = "float32"
-    num_votes: int = 0
-
-    def __post_init__(self) -> None:
-        for name, allowed in (("weights", WEIGHTS), ("methods", METHODS)):
-            values: tuple[str, ...] = getattr(self, name)
-            unknown = [value for value in values if value not in allowed]
-            if unknown or not values or len(set(values)) < len(values):
-                got = ", ".join(unknown or values) or "nothing"
-                raise ValueError(f"{name} may list {', '.join(allowed)}, each once, got {got}.")
-        if self.input_coding not in ("auto", *get_args(Kind)):
-            kinds = ", ".join(("auto", *get_args(Kind)))
-            raise ValueError(f"input_coding must be one of {kinds}, got {self.input_coding!r}.")
-        if not all(width >= 1 for width in self.hidden):
-            raise ValueError(
-                f"hidden must list positive widths such as 500,500, got {','.join(map(str, self.hidden))}."
-            )
-        for name in ("epochs", "batch_size", "num_seeds", "num_rival_seeds"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}.")
-        if self.num_votes < 0:
-            raise ValueError(f"num_votes must not be negative, got {self.num_votes}; 0 is for none.")
-
-
-class Unit(NamedTuple):
-    """An epoch of expectation backpropagation, or all epochs of a rival, with a seed on a fold.
-
-    :ivar method: the kind of weights, or the rival.
-    """
-
-    method: str
-    seed: int
-    fold: int
-    epoch: int
 
 
 class Comparison:
@@ -165,7 +97,7 @@ class Comparison:
         self.config, self.first_seed, self.folds = config, seed, checked_folds(folds, len(Y))
         self.layer_sizes = (X.shape[1], *config.hidden, Y.shape[1])
         self.input_coding = recommended(dataset, X) if config.input_coding == "auto" else config.input_coding
-        self.units = _units(config, range(seed, seed + config.num_seeds), len(self.folds))
+        self.units = units_of(config, range(seed, seed + config.num_seeds), len(self.folds))
         self.network = self._new_network(self.units[0])
         self.exported: Exported | None = None
         self._records = tf.Variable("")  # `found` as JSON lines, so that a checkpoint holds it
@@ -344,17 +276,6 @@ class Comparison:
             num_votes=self.config.num_votes,
             seed=seed,
         )
-
-
-def _units(config: ComparisonConfig, seeds: range, num_folds: int) -> list[Unit]:
-    units = []
-    for seed in seeds:
-        for fold in range(num_folds):
-            for weights in config.weights if "ebp" in config.methods else ():
-                units += [Unit(weights, seed, fold, epoch) for epoch in range(config.epochs)]
-            if seed < seeds.start + config.num_rival_seeds:
-                units += [Unit(method, seed, fold, 0) for method in config.methods if method != "ebp"]
-    return units
 
 
 def _prefix(unit: Unit) -> str:

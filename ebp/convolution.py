@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 __all__ = ["Convolution", "Convolved", "flat_sizes", "pooled", "unfolded"]
 
@@ -137,17 +136,23 @@ def flat_sizes(layers: Sequence[Any]) -> tuple[tuple[int, ...], tuple[Convolved 
     return tuple(sizes), tuple(convolutions)
 
 
-def unfolded(X: NDArray[Any], convolved: Convolved) -> NDArray[Any]:
-    """Images [B, n_in] as a row for each position, [B P, K]."""
+def unfolded(X: Any, convolved: Convolved, reshape: Any = np.reshape, concatenate: Any = np.concatenate) -> Any:
+    """Images [B, n_in] as a row for each position, [B P, K].
+
+    :param reshape: of X's library, as `tf.reshape` for a tensor. :param concatenate: likewise.
+    """
     rows, columns = convolved.positions
-    images = X.reshape(-1, convolved.height, convolved.width, convolved.channels)
+    images = reshape(X, [-1, convolved.height, convolved.width, convolved.channels])
     offsets = np.ndindex(convolved.size, convolved.size)
     parts = [images[:, i : i + rows, j : j + columns] for i, j in offsets]
-    return np.concatenate(parts, axis=3).reshape(-1, convolved.fan_in)
+    return reshape(concatenate(parts, axis=3), [-1, convolved.fan_in])
 
 
-def pooled(signs: NDArray[Any], convolved: Convolved) -> NDArray[Any]:
-    """Sums (not means) of the outputs [B P, filters] in each block, as images [B, n_out]."""
+def pooled(values: Any, convolved: Convolved, reshape: Any = np.reshape, reduce: Any = np.sum) -> Any:
+    """Sums over blocks of the outputs [B P, filters], as images [B, n_out]; means with another `reduce`.
+
+    :param reshape: of the library of `values`. :param reduce: likewise.
+    """
     height, width, filters = convolved.image
-    blocks = signs.reshape(-1, height, convolved.pool, width, convolved.pool, filters)
-    return blocks.sum(axis=(2, 4)).reshape(-1, convolved.num_outputs)
+    blocks = reshape(values, [-1, height, convolved.pool, width, convolved.pool, filters])
+    return reshape(reduce(blocks, axis=(2, 4)), [-1, convolved.num_outputs])

@@ -69,24 +69,14 @@ def export_network(
     :return: size of the file in bytes.
     :raises ValueError: if not all weights are binary, or an argument is out of range.
     """
-    network, coding, classes = _parts(network, coding, classes)
-    networks = _draws(network, num_votes, seed)
-    return export_packed(path, *networks, fraction_bits=fraction_bits, coding=coding, classes=classes)
+    content = _network_content(network, fraction_bits, coding, classes, num_votes, seed)
+    write(Path(path), content)
+    return len(content)
 
 
-def packed(
-    network: Any,
-    *,
-    fraction_bits: int | None = None,
-    coding: InputCoding | None = None,
-    classes: Any = None,
-    num_votes: int = 0,
-    seed: int = 0,
-) -> PackedNetwork:
-    """The network that a file of `export_network` holds, without the file; parameters are the same."""
-    network, coding, classes = _parts(network, coding, classes)
-    content = _content(_draws(network, num_votes, seed), fraction_bits, coding, classes)
-    return PackedNetwork(parse(content, Path("the network")))
+def packed(network: Any, **options: Any) -> PackedNetwork:
+    """The network that a file of `export_network` holds, without the file; options are parameters of that."""
+    return PackedNetwork(parse(_network_content(network, **options), Path("the network")))
 
 
 class Exported(NamedTuple):
@@ -186,6 +176,19 @@ def _draws(network: Any, num_votes: int, seed: int) -> list[Weights]:
         draws = [network.sample_weights(tf.random.fold_in(as_seed(seed), i)) for i in range(num_votes)]
     convolutions = network.architecture.convolutions
     return [Weights([w for w, _ in layers], [b for _, b in layers], convolutions) for layers in draws]
+
+
+def _network_content(
+    network: Any,
+    fraction_bits: int | None = None,
+    coding: InputCoding | None = None,
+    classes: Any = None,
+    num_votes: int = 0,
+    seed: int = 0,
+) -> bytes:
+    """The file of `export_network`."""
+    network, coding, classes = _parts(network, coding, classes)
+    return _content(_draws(network, num_votes, seed), fraction_bits, coding, classes)
 
 
 def _content(networks: Sequence[Weights], fraction_bits: int | None, coding: InputCoding | None, classes: Any) -> bytes:

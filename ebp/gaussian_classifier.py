@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -15,12 +14,20 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .calibration import log_probabilities
+from .estimators import (
+    batches,
+    check_classes,
+    check_second_order,
+    layer_widths,
+    standardised,
+    start_classes,
+    weight_of_rows,
+)
 from .heads import encode_labels
-from .second_order import UNITS, Derivatives, batch_update, forward, initial_posterior
-from .widths import layer_widths
+from .second_order import Derivatives, batch_update, forward, initial_posterior
 
 __all__ = ["EBPGaussianClassifier", "sign_derivatives"]
 
@@ -84,7 +91,7 @@ class EBPGaussianClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         :param sample_weight: how often each row counts, [N], not negative; None: once.
         """
         X, y = self._check(X, y, reset=True)
-        weight = self._weight(X, sample_weight)
+        weight = weight_of_rows(X, sample_weight)
         self._start(X, np.unique(y), weight)
         for _ in range(self.epochs):
             self._pass(X, y, weight)
@@ -100,17 +107,11 @@ class EBPGaussianClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         """
         is_first = not hasattr(self, "posteriors_")
         X, y = self._check(X, y, reset=is_first)
-        weight = self._weight(X, sample_weight)
+        weight = weight_of_rows(X, sample_weight)
         if is_first:
-            if classes is None:
-                raise ValueError("the first call of partial_fit needs classes, all labels that will ever occur.")
-            self._start(X, np.unique(classes), weight)
+            self._start(X, start_classes(classes), weight)
         else:
-            if classes is not None and not np.array_equal(np.unique(classes), self.classes_):
-                raise ValueError(
-                    f"classes must stay what they were in the first call, {self.classes_.tolist()}, got "
-                    f"{np.unique(classes).tolist()}; fit a new classifier."
-                )
+            check_classes(self, classes)
             self._scaler.partial_fit(X, sample_weight=weight)
         self._pass(X, y, weight)
         return self
@@ -127,7 +128,7 @@ class EBPGaussianClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     def predict_log_proba(self, X: ArrayLike) -> Array:
         """Logarithms of the probabilities of the classes in nats, [N, C]."""
         check_is_fitted(self, "posteriors_")
-        X = self._scaled(validate_data(self, X, dtype=np.float64, reset=False))
+        X = standardised(self._scaler, validate_data(self, X, dtype=np.float64, reset=False))
         found = []
         for posterior in self.posteriors_:
             last = forward(posterior, X, self.units)[-1]
@@ -139,18 +140,8 @@ class EBPGaussianClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     def _check(self, X: Any, y: Any, *, reset: bool) -> tuple[Array, NDArray[Any]]:
         X, y = validate_data(self, X, y, dtype=np.float64, reset=reset)
         check_classification_targets(y)
-        for name in ("epochs", "batch_size", "num_networks"):
-            value = getattr(self, name)
-            if not isinstance(value, Integral) or value < 1:
-                raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}.")
-        if self.units not in UNITS:
-            raise ValueError(f"units must be one of {', '.join(map(repr, UNITS))}, got {self.units!r}.")
+        check_second_order(self)
         return X, y
-
-    def _weight(self, X: Array, sample_weight: ArrayLike | None) -> Array | None:
-        if sample_weight is None:
-            return None
-        return np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True))
 
     def _start(self, X: Array, classes: NDArray[Any], weight: Array | None) -> None:
         if len(classes) < 2:
@@ -164,18 +155,13 @@ class EBPGaussianClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             for number in range(self.num_networks)
         ]
 
-    def _scaled(self, X: Array) -> Array:
-        return np.where(self._scaler.var_ > 0, self._scaler.transform(X), 0.0)
-
     def _pass(self, X: Array, y: NDArray[Any], weight: Array | None) -> None:
         """One pass over the data, by every network in an order of its own."""
-        X, (Y, _) = self._scaled(X), encode_labels(y, self.classes_)
+        X, (Y, _) = standardised(self._scaler, X), encode_labels(y, self.classes_)
         for number, posterior in enumerate(self.posteriors_):
             order = np.random.default_rng([self._seed, number, 1, self.n_epochs_]).permutation(len(X))
-            for start in range(0, len(X), self.batch_size):
-                rows = order[start : start + self.batch_size]
+            for rows, importance in batches(order, self.batch_size, weight):
                 derivatives = functools.partial(sign_derivatives, Y[rows])
-                importance = None if weight is None else weight[rows]
                 posterior, _, _ = batch_update(posterior, X[rows], derivatives, self.units, importance)
             self.posteriors_[number] = posterior
         self.n_epochs_ += 1

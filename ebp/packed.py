@@ -74,10 +74,7 @@ class PackedNetwork:
         self.networks = content.networks
         first = content.networks[0]
         self.has_convolutions = any(layer.convolved is not None for layer in first)
-        self.layer_sizes = (
-            first[0].num_inputs if first[0].convolved is None else first[0].convolved.num_inputs,
-            *(layer.num_outputs if layer.convolved is None else layer.convolved.num_outputs for layer in first),
-        )
+        self.layer_sizes = (first[0].size_below, *(layer.size for layer in first))
         self.num_networks = len(content.networks)
         self.fraction_bits, self.coding, self.classes = content.fraction_bits, content.coding, content.classes
         self.num_bytes = content.num_bytes

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,11 +13,11 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .estimators import batches, check_second_order, layer_widths, standardised, weight_of_rows
 from .noise import Noise
-from .second_order import UNITS, Gaussian, batch_update, forward, initial_posterior
-from .widths import layer_widths
+from .second_order import Gaussian, batch_update, forward, initial_posterior
 
 __all__ = ["EBPRegressor"]
 
@@ -150,17 +149,10 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         X, y = validate_data(
             self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, reset=reset, ensure_min_samples=1
         )
-        for name in ("epochs", "batch_size", "num_networks"):
-            value = getattr(self, name)
-            if not isinstance(value, Integral) or value < 1:
-                raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}.")
-        if self.units not in UNITS:
-            raise ValueError(f"units must be one of {', '.join(map(repr, UNITS))}, got {self.units!r}.")
-        weight = None
-        if sample_weight is not None:
-            weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-            if not np.any(weight > 0):
-                raise ValueError("sample_weight must be positive for some row, got zeros only.")
+        check_second_order(self)
+        weight = weight_of_rows(X, sample_weight)
+        if weight is not None and not np.any(weight > 0):
+            raise ValueError("sample_weight must be positive for some row, got zeros only.")
         if reset:
             self._is_single = np.ndim(y) == 1
         y = np.asarray(y, np.float64)
@@ -186,20 +178,15 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         key = [0] if purpose == "start" else [1, int(purpose)]
         return np.random.default_rng([self._seed, network, *key])
 
-    def _scaled(self, X: Array) -> Array:
-        return np.where(self._scaler.var_ > 0, self._scaler.transform(X), 0.0)
-
     def _pass(self, X: Array, y: Array, weight: Array | None, forgotten: float = 0.0) -> None:
         """One pass over the data, by every network in an order of its own.
 
         :param forgotten: part of h and lambda that is forgotten with each row.
         """
-        X, y = self._scaled(X), (y - self._center) / self._scale
+        X, y = standardised(self._scaler, X), (y - self._center) / self._scale
         for number, (posterior, noise) in enumerate(self.networks_):
             order = self._rng(number, self.n_epochs_).permutation(len(X))
-            for start in range(0, len(X), self.batch_size):
-                rows = order[start : start + self.batch_size]
-                importance = None if weight is None else weight[rows]
+            for rows, importance in batches(order, self.batch_size, weight):
                 posterior, last, _ = batch_update(
                     posterior,
                     X[rows],
@@ -215,7 +202,7 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _moments(self, X: Any) -> tuple[Array, Array]:
         """Means and variances of the targets by each network, noise included and in standardised units, [S, N, Q]."""
         check_is_fitted(self, "networks_")
-        X = self._scaled(validate_data(self, X, dtype=np.float64, reset=False))
+        X = standardised(self._scaler, validate_data(self, X, dtype=np.float64, reset=False))
         means, variances = [], []
         for posterior, noise in self.networks_:
             last = [

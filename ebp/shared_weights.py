@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import numpy as np
 import tensorflow as tf
 
-from .convolution import Convolved
+from .convolution import Convolved, pooled, unfolded
 
 __all__ = ["folded", "mean_pooled", "mean_unpooled", "unfolded_rows"]
 
 
 def unfolded_rows(v: tf.Tensor, convolved: Convolved) -> tf.Tensor:
     """Images [B, n_in] as a row for each position, [B P, K]."""
-    rows, columns = convolved.positions
-    images = tf.reshape(v, [-1, convolved.height, convolved.width, convolved.channels])
-    offsets = np.ndindex(convolved.size, convolved.size)
-    parts = [images[:, i : i + rows, j : j + columns] for i, j in offsets]
-    return tf.reshape(tf.concat(parts, axis=3), [-1, convolved.fan_in])
+    return unfolded(v, convolved, tf.reshape, tf.concat)
 
 
 def folded(rows: tf.Tensor, convolved: Convolved) -> tf.Tensor:
@@ -34,9 +29,7 @@ def folded(rows: tf.Tensor, convolved: Convolved) -> tf.Tensor:
 
 def mean_pooled(values: tf.Tensor, convolved: Convolved) -> tf.Tensor:
     """Means over blocks of the outputs [B P, filters], as images [B, n_out]."""
-    height, width, filters = convolved.image
-    blocks = tf.reshape(values, [-1, height, convolved.pool, width, convolved.pool, filters])
-    return tf.reshape(tf.reduce_mean(blocks, axis=[2, 4]), [-1, convolved.num_outputs])
+    return pooled(values, convolved, tf.reshape, tf.reduce_mean)
 
 
 def mean_unpooled(images: tf.Tensor, convolved: Convolved) -> tf.Tensor:

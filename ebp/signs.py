@@ -60,6 +60,16 @@ class Layer:
         """O."""
         return len(self.bits)
 
+    @property
+    def size_below(self) -> int:
+        """Numbers of an example that it takes: K, or those of an image."""
+        return self.num_inputs if self.convolved is None else self.convolved.num_inputs
+
+    @property
+    def size(self) -> int:
+        """Numbers of an example that it gives: O, or those of an image."""
+        return self.num_outputs if self.convolved is None else self.convolved.num_outputs
+
     @functools.cached_property
     def floats(self) -> NDArray[np.float32]:
         """The weights as numbers, [K, O], made when they are first used: 32 times the size of the bits."""

@@ -13,7 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from ebp import EBPClassifier
 from ebp.calibration import PRIOR_SCALE
-from ebp.classifier import default_epochs
+from ebp.passes import default_epochs
 from ebp.loops import dense_epoch
 
 #: Rows are learned one after the other in a random order, so two copies are not one row of weight 2.

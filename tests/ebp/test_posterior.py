@@ -5,7 +5,8 @@ import pytest
 import tensorflow as tf
 from scipy import stats
 
-from ebp.posterior import BinaryWeights, FiniteSetWeights, GaussianWeights, TernaryWeights, WeightPrior, weight_prior
+from ebp.finite_set import FiniteSetWeights
+from ebp.posterior import BinaryWeights, GaussianWeights, TernaryWeights, WeightPrior, weight_prior
 from tests.ebp import oracles
 from tests.statistical import assert_mean_close
 
