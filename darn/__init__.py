@@ -7,8 +7,10 @@ from darn.completion import complete
 from darn.density import DARNDensity
 from darn.description_length import DescriptionLength, description_length, fast_sampling_cost
 from darn.distribution import DARNDistribution, export
-from darn.gradients import ESTIMATORS, estimate, gradient_report
+from darn.gradient_moments import gradient_report
+from darn.gradients import ESTIMATORS, estimate
 from darn.integer_model import IntegerModel
+from darn.keras_model import KerasDARN
 from darn.likelihood import exact_log_likelihood, importance_log_likelihood
 from darn.local import LocalConfig
 from darn.model import DARN, DARNConfig, check_data
@@ -33,6 +35,7 @@ __all__ = [
     "EoNADEConditional",
     "FactorialConditional",
     "IntegerModel",
+    "KerasDARN",
     "LinearConditional",
     "LocalConfig",
     "MADEConditional",

@@ -92,10 +92,11 @@ class Conditional(tf.Module, abc.ABC):
         """log p(h), [..., n] to [...], nats."""
         return bernoulli_log_prob(h, self.logits(h, offset))
 
-    def training_log_prob(self, h: tf.Tensor, offset: tf.Tensor | None, seed: tf.Tensor) -> tf.Tensor:
-        """What training maximises, [...], nats: log p(h), or an estimate of a bound where p is a mixture."""
+    def in_training(self, seed: tf.Tensor) -> Any:
+        """What training maximises: something whose `log_prob` is that of this conditional, or an estimate of a bound
+        with random numbers of `seed` where p is a mixture."""
         del seed
-        return self.log_prob(h, offset)
+        return self
 
     def sample(self, num: int, seed: tf.Tensor, offset: tf.Tensor | None = None) -> tf.Tensor:
         """Independent draws, [num, n].

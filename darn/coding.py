@@ -4,126 +4,107 @@
     images = decode(model, data)             # the same zeros and ones, [N, n_x] uint8
 
 For each image the encoder pops h with probabilities q(h | x) from the bits written so far, as if they were random; then
-it pushes x with p(x | h), and h with p(h), layer by layer from below and last unit first. The decoder pops h, then
-x, and pushes h with q(h | x): this gives back the bits that the encoder popped. The file grows by
-log2 q(h | x) - log2 p(h) - log2 p(x | h) bits (Townsend, Bird and Barber, 2019, do so with a variational autoencoder).
-Probabilities are those of `integer_model`, so that encoder and decoder cannot disagree.
+it pushes x with p(x | h), and h with p(h), layer by layer from below. The decoder pops h, then x, and pushes h with
+q(h | x): this gives back the bits that the encoder popped. The file grows by log2 q(h | x) - log2 p(h) - log2 p(x | h)
+bits (Townsend, Bird and Barber, 2019, do so with a variational autoencoder). Probabilities are those of
+`integer_model`, so that encoder and decoder cannot disagree.
 
-Images are coded in rounds that grow with the number of images before, on lanes that grow as well, because what a round
-pops must have been written before it. The very first image has nothing to pop, and takes the most probable h (unit by
-unit).
+Images are coded in rounds that grow with the number of images before, because what a round pops must have been written
+before it. What the first image pops are the first bits of the SHA-256 of all images, which the decoder compares in the
+end; when they are used up, a stack gives the most probable h.
 
-File, integers as LEB128 (7 bits a byte, lowest first):
+File:
 
-    "DARN", version (1 byte), model (8 bytes of SHA-256), images, n_x, growth of the rounds, lanes, length of the code,
-    CRC-32 of all else (4 bytes, little endian), code
-
-The code's last-popped 40 bits are the beginning of the SHA-256 of the images.
+    "DAR", version (1 byte), model (2 bytes of its SHA-256), growth of the rounds (1 byte), number of images (LEB128: 7
+    bits a byte, lowest first), CRC-16 of all else (2 bytes, little endian), code
 """
 
 from __future__ import annotations
 
+import binascii
 import hashlib
-import zlib
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from darn.integer_model import IntegerLayer, IntegerModel, probability_table
+from darn.bit_stack import BitStack
+from darn.integer_layers import Bits
+from darn.integer_model import IntegerModel
 from darn.model import DARN
-from darn.rans import INITIAL_BITS, PRECISION_BITS, RansCoder, entropy_bits
 
 __all__ = ["FILE_VERSION", "Header", "decode", "encode", "read_header"]
 
-FILE_VERSION = 1
+FILE_VERSION = 2
 """Version of the file format that this module writes, and the only one it reads."""
 
-Bits = NDArray[np.uint8]
-
-_MAGIC = b"DARN"
-_MODEL_BYTES = 8
-_CRC_BYTES = 4
+_MAGIC = b"DAR"
+_OLD_VERSIONS = {ord("N"): 1}  # files of version 1 began with "DARN"
+_MODEL_BYTES, _CRC_BYTES = 2, 2
+_CHECK_BYTES = 5  # of the images' SHA-256, with the top bit set, so that no byte of the stack's end is zero
 _MAX_ROUND = 1024
-_MAX_GROWTH = 16  # a round has at most a quarter as many images as came before it
-_MAX_LANES = 1024
-_BITS_PER_LANE = 6000.0  # a lane's state costs about 4 bits: 0.07 %
-_SAMPLE = 64
+_GROWTHS = (32, 16, 4, 1)  # of a round, in 64ths of the number of images before it
+_FREE = 64  # images after which popping must not use up what was written, but for the slowest growth
+_LEAST_BITS = 32
+_MIN_BITS = 1.3e-6  # what a bit of probability 1 - 2^-20 takes
 
 
 class Header(NamedTuple):
     """What a file says about itself.
 
     :ivar version: of the format. :ivar model: first bytes of `IntegerModel.digest`.
-    :ivar num_images: N. :ivar width: n_x.
-    :ivar growth: images of a round, in 64ths of the number of images before it. :ivar num_lanes: at the end.
-    :ivar code_start: where the code begins. :ivar code_length: its length in bytes.
+    :ivar growth: images of a round, in 64ths of the number of images before it. :ivar num_images: N.
+    :ivar code_start: where the code begins.
     """
 
     version: int
     model: bytes
-    num_images: int
-    width: int
     growth: int
-    num_lanes: int
+    num_images: int
     code_start: int
-    code_length: int
 
 
-def encode(
-    model: DARN | IntegerModel, images: ArrayLike, *, batch_size: int = _MAX_ROUND, engine: str = "auto"
-) -> bytes:
+def encode(model: DARN | IntegerModel, images: ArrayLike, *, batch_size: int = _MAX_ROUND) -> bytes:
     """Code images.
 
     :param model: the trained model, or its integer form, which takes some time to make and can be used again.
     :param images: [N, n_x] of zeros and ones, or booleans.
     :param batch_size: images in a matrix product. Neither it nor the number of threads changes a bit of the result.
-    :param engine: of `RansCoder`: "auto", "numba" or "numpy"; they give the same bytes.
-    :raises ValueError: if the images have another shape or other values, or the model cannot be coded.
+    :raises ValueError: if the images have another shape or other values, the model cannot be coded, or the package
+        `constriction` is not installed.
     """
     integer = _integer_model(model)
     rows = _checked_images(images, integer.visible)
-    coder = RansCoder(_checksum(rows), engine)
-    plan = _plan(integer, rows, batch_size)
-    start = 0
-    for size, num_lanes in plan.rounds(len(rows)):
-        x = np.ascontiguousarray(rows[start : start + size].T)
-        coder.set_lanes(num_lanes)
-        h = _pop_encoder(integer, coder if start else None, x, batch_size)
-        _push_decoder(integer, coder, x, h, batch_size)
-        start += size
-    code = coder.to_bytes()
-    fields = (len(rows), integer.visible, plan.growth, coder.num_lanes, len(code))
-    head = b"".join([_MAGIC, bytes([FILE_VERSION]), integer.digest[:_MODEL_BYTES], *map(_leb128, fields)])
-    return head + zlib.crc32(code, zlib.crc32(head)).to_bytes(_CRC_BYTES, "little") + code
+    growth, code = next(found for growth in _GROWTHS if (found := _coded(integer, rows, growth, batch_size)))
+    head = b"".join([_MAGIC, bytes([FILE_VERSION]), integer.digest[:_MODEL_BYTES], bytes([growth]), _leb128(len(rows))])
+    return head + _crc(head, code) + code
 
 
-def decode(model: DARN | IntegerModel, data: bytes, *, batch_size: int = _MAX_ROUND, engine: str = "auto") -> Bits:
+def decode(model: DARN | IntegerModel, data: bytes, *, batch_size: int = _MAX_ROUND) -> Bits:
     """The images that :func:`encode` coded with the same model, [N, n_x] of zeros and ones.
 
-    :param batch_size: and `engine`: as for :func:`encode`, and not necessarily the same.
+    :param batch_size: as for :func:`encode`, and not necessarily the same.
     :raises ValueError: if the data are no such file, of another version, truncated, damaged, or of another model.
     """
-    integer = _integer_model(model)
-    header = read_header(data)
-    if header.model != integer.digest[:_MODEL_BYTES] or header.width != integer.visible:
+    header, integer = read_header(data), _integer_model(model)
+    if header.model != integer.digest[:_MODEL_BYTES]:
         raise ValueError(
-            f"the file was coded with the model {header.model.hex()} of {header.width} visible units, got the model "
-            f"{integer.digest[:_MODEL_BYTES].hex()} of {integer.visible}; give the model it was coded with."
+            f"the file was coded with the model {header.model.hex()}, got the model "
+            f"{integer.digest[:_MODEL_BYTES].hex()}; give the model it was coded with."
         )
-    code = data[header.code_start : header.code_start + header.code_length]
-    coder = RansCoder.from_bytes(code, header.num_lanes, engine)
-    rows = np.empty([header.num_images, integer.visible], np.uint8)
-    start = header.num_images
-    for size, num_lanes in reversed(_Plan(header.growth, header.num_lanes).rounds(start)):
-        coder.set_lanes(num_lanes)
-        x, h = _pop_decoder(integer, coder, size, batch_size)
+    code = data[header.code_start :]
+    if header.num_images * integer.visible * _MIN_BITS > 8 * len(code):
+        raise ValueError(f"{len(code)} bytes cannot hold {header.num_images} images: the data are damaged.")
+    stack, start, parts = BitStack(code), header.num_images, list[Bits]()
+    for size in reversed(_rounds(start, header.growth)):
         start -= size
-        rows[start : start + size] = x.T
-        if start:
-            _push_encoder(integer, coder, x, h, batch_size)
-    if coder.check_finished() != _checksum(rows):
+        bits = _pop_decoder(integer, stack, size, batch_size)
+        if _is_used_up(stack, start, header.growth):
+            raise ValueError("the code ends too early: the data are damaged.")
+        _push_encoder(integer, stack, bits, batch_size)
+        parts.append(np.packbits(bits[0].T, axis=1))
+    rows = np.unpackbits(np.concatenate(parts[::-1]), axis=1, count=integer.visible)
+    if stack.to_bytes() != _check_bytes(rows):
         raise ValueError("the decoded images have another checksum than those that were coded: the file is damaged.")
     return rows
 
@@ -133,139 +114,86 @@ def read_header(data: bytes) -> Header:
 
     :raises ValueError: if the data are no such file, of another version, truncated, longer than they say, or damaged.
     """
-    place = len(_MAGIC) + 1 + _MODEL_BYTES
-    if not data.startswith(_MAGIC[: max(1, len(data))]) or not data:
-        raise ValueError("these data are no file coded with a DARN (they do not begin with 'DARN'); give another file.")
-    if len(data) > len(_MAGIC) and data[len(_MAGIC)] != FILE_VERSION:
-        raise ValueError(f"the file has version {data[len(_MAGIC)]}, this program reads {FILE_VERSION}; update it.")
-    numbers = []
-    for _ in range(5):
-        number, place = _read_leb128(data, place)
-        numbers.append(number)
+    if not data.startswith(_MAGIC[: max(1, len(data))]):
+        raise ValueError("these data are no file coded with a DARN (they do not begin with 'DAR'); give another file.")
+    version = _OLD_VERSIONS.get(data[3], data[3]) if len(data) > 3 else FILE_VERSION
+    if version != FILE_VERSION:
+        remedy = "decode it with the release that wrote it" if version < FILE_VERSION else "update this program"
+        raise ValueError(f"the file has version {version}, this program reads {FILE_VERSION}; {remedy}.")
+    place = len(_MAGIC) + 1
+    model, growth = data[place : place + _MODEL_BYTES], data[place + _MODEL_BYTES : place + _MODEL_BYTES + 1]
+    num_images, place = _read_leb128(data, place + _MODEL_BYTES + 1)
     start = place + _CRC_BYTES
-    if len(data) < start + numbers[-1]:
-        raise ValueError(f"the file is truncated: {start + numbers[-1]} bytes are expected, got {len(data)}.")
-    crc = zlib.crc32(data[start:], zlib.crc32(data[:place]))
-    if len(data) > start + numbers[-1] or crc != int.from_bytes(data[place:start], "little"):
-        raise ValueError("the file is damaged (its CRC-32 is wrong, or bytes were added); take another copy.")
-    model = data[len(_MAGIC) + 1 : len(_MAGIC) + 1 + _MODEL_BYTES]
-    num_images, width, growth, num_lanes, length = numbers
-    return Header(data[len(_MAGIC)], model, num_images, width, growth, num_lanes, start, length)
+    if len(data) < start or data[place:start] != _crc(data[:place], data[start:]) or growth[0] not in _GROWTHS:
+        raise ValueError("the file is truncated or damaged (its CRC-16 is wrong); take another copy.")
+    return Header(version, model, growth[0], num_images, start)
 
 
-def _pop_encoder(integer: IntegerModel, coder: RansCoder | None, x: Bits, batch_size: int) -> list[Bits]:
-    """h ~ q(h | x) from the bits of `coder`, or without one the most probable h; from the first layer up."""
-    h: list[Bits] = []
-    for level, layer in enumerate(integer.encoders):
-        offset = layer.offset(integer.below(x, h, level), batch_size)
-        h.append(_most_probable(layer, offset) if coder is None else _pop(layer, coder, offset))
-    return h
+def _coded(integer: IntegerModel, rows: Bits, growth: int, batch_size: int) -> tuple[int, bytes] | None:
+    """Growth and code; None if rounds of this growth pop more than was written before them, unless none is slower:
+    what pops then makes of an empty stack is written in full, and there to be popped by the next round."""
+    stack, start = BitStack(_check_bytes(rows)), 0
+    for size in _rounds(len(rows), growth):
+        x = np.ascontiguousarray(rows[start : start + size].T)
+        bits = _pop_encoder(integer, stack, x, batch_size)
+        if _is_used_up(stack, start, growth):
+            return None
+        _push_decoder(integer, stack, bits, batch_size)
+        start += size
+    return growth, stack.to_bytes()
 
 
-def _push_encoder(integer: IntegerModel, coder: RansCoder, x: Bits, h: Sequence[Bits], batch_size: int) -> None:
+def _is_used_up(stack: BitStack, start: int, growth: int) -> bool:
+    return growth > _GROWTHS[-1] and start >= _FREE and stack.num_bits < _LEAST_BITS
+
+
+def _pop_encoder(integer: IntegerModel, stack: BitStack, x: Bits, batch_size: int) -> list[Bits]:
+    """x, and h ~ q(h | x) from the bits of `stack`, from the first layer up."""
+
+    def draw(level: int, below: list[Bits]) -> Bits:
+        return integer.encoders[level - 1].draw(integer.encoder_offset(level, below, batch_size), stack.pop)
+
+    return integer.wiring.upward(x, draw)
+
+
+def _push_encoder(integer: IntegerModel, stack: BitStack, bits: list[Bits], batch_size: int) -> None:
     """Undo :func:`_pop_encoder`."""
-    for level in range(len(h) - 1, -1, -1):
-        _push(integer.encoders[level], coder, h[level], integer.below(x, h, level), batch_size)
+    for level in range(integer.wiring.top, 0, -1):
+        offset = integer.encoder_offset(level, integer.wiring.seen_below(bits, level), batch_size)
+        stack.push(bits[level], integer.encoders[level - 1].logits(bits[level], offset, batch_size))
 
 
-def _push_decoder(integer: IntegerModel, coder: RansCoder, x: Bits, h: Sequence[Bits], batch_size: int) -> None:
+def _push_decoder(integer: IntegerModel, stack: BitStack, bits: list[Bits], batch_size: int) -> None:
     """x with p(x | h), then h from the first layer up with p(h)."""
-    for layer, bits, parents in _decoder_layers(integer, x, h):
-        _push(layer, coder, bits, parents, batch_size)
+    for level, (layer, own) in enumerate(zip(integer.decoders, bits, strict=True)):
+        above = integer.wiring.seen_above(bits, level)
+        offset = integer.decoder_offset(level, above, own.shape[1], batch_size)
+        stack.push(own, layer.logits(own, offset, batch_size))
 
 
-def _pop_decoder(integer: IntegerModel, coder: RansCoder, size: int, batch_size: int) -> tuple[Bits, list[Bits]]:
+def _pop_decoder(integer: IntegerModel, stack: BitStack, size: int, batch_size: int) -> list[Bits]:
     """Undo :func:`_push_decoder`: h from the top layer down, then x."""
-    nothing = np.empty([0, size], np.uint8)
-    h: list[Bits] = []
-    if integer.prior is not None:
-        h = [_pop(integer.prior, coder, integer.prior.offset(nothing, batch_size))]
-    for level in range(len(integer.hidden) - 1, -1, -1):
-        layer = integer.decoders[level]
-        full = [nothing] * level + h  # as long as the model has layers
-        bits = _pop(layer, coder, layer.offset(integer.above(full, level), batch_size))
-        if level == 0:
-            return bits, h
-        h.insert(0, bits)
-    layer = integer.decoders[0]
-    return _pop(layer, coder, layer.offset(nothing, batch_size)), []
+
+    def draw(level: int, above: list[Bits]) -> Bits:
+        return integer.decoders[level].draw(integer.decoder_offset(level, above, size, batch_size), stack.pop)
+
+    return integer.wiring.downward(draw)
 
 
-def _decoder_layers(integer: IntegerModel, x: Bits, h: Sequence[Bits]) -> list[tuple[IntegerLayer, Bits, Bits]]:
-    """Layers of the decoder with their bits and parents, from the visible one up."""
-    nothing = x[:0]
-    found = []
-    for level, layer in enumerate(integer.decoders):
-        found.append((layer, h[level - 1] if level else x, integer.above(h, level) if h else nothing))
-    if integer.prior is not None:
-        found.append((integer.prior, h[-1], nothing))
+def _rounds(num_images: int, growth: int) -> list[int]:
+    """Numbers of images of each round: at most `growth` / 64 of the number of images before it."""
+    found: list[int] = []
+    done = 0
+    while done < num_images:
+        found.append(min(max(done * growth // 64, 1), _MAX_ROUND, num_images - done))
+        done += found[-1]
     return found
 
 
-def _pop(layer: IntegerLayer, coder: RansCoder, offset: NDArray[Any]) -> Bits:
-    """Bits [n, B], unit 0 first."""
-    if layer.earlier is None:
-        return coder.pop(layer.frequencies(offset))
-    return coder.pop_linear(offset, layer.earlier, probability_table(), layer.table_scale[0])
-
-
-def _push(layer: IntegerLayer, coder: RansCoder, bits: Bits, parents: Bits, batch_size: int) -> None:
-    """Undo :func:`_pop`: last unit first."""
-    coder.push(bits[::-1], _frequencies(layer, bits, parents, batch_size)[::-1])
-
-
-def _frequencies(layer: IntegerLayer, bits: Bits, parents: Bits, batch_size: int) -> NDArray[np.int32]:
-    return layer.frequencies(layer.logits(bits, layer.offset(parents, batch_size), batch_size))
-
-
-def _most_probable(layer: IntegerLayer, offset: NDArray[Any]) -> Bits:
-    """The more probable value of each unit given those before it, [n, B]."""
-    a = offset.copy()
-    if layer.earlier is not None:
-        for k in range(layer.n):
-            a[k + 1 :] += layer.earlier[k, k + 1 :, None] * (a[k] > 0)
-    return (a > 0).astype(np.uint8)
-
-
-class _Plan(NamedTuple):
-    """How images are dealt to rounds and lanes: a round has at most `growth` / 64 of the number of images before it."""
-
-    growth: int
-    num_lanes: int
-
-    def rounds(self, num_images: int) -> list[tuple[int, int]]:
-        """Numbers of images and of lanes of each round; neither ever falls, but for the images of the last round."""
-        found: list[tuple[int, int]] = []
-        done = lanes = 0
-        while done < num_images:
-            size = min(max(done * self.growth // 64, 1), _MAX_ROUND, num_images - done)
-            lanes = max(lanes, min(size, self.num_lanes))
-            found.append((size, lanes))
-            done += size
-        return found
-
-
-def _plan(integer: IntegerModel, rows: Bits, batch_size: int) -> _Plan:
-    """From the first images: a round pops at most half of what was written before, and lanes cost below 0.1 %."""
-    x = np.ascontiguousarray(rows[:_SAMPLE].T)
-    h = _pop_encoder(integer, None, x, batch_size)
-    written = popped = 0.0
-    for layer, bits, parents in _decoder_layers(integer, x, h):
-        written += entropy_bits(bits, _frequencies(layer, bits, parents, batch_size))
-    for level, layer in enumerate(integer.encoders):
-        frequencies = _frequencies(layer, h[level], integer.below(x, h, level), batch_size)
-        written -= entropy_bits(h[level], frequencies)
-        p = frequencies / 2.0**PRECISION_BITS
-        popped -= float(np.sum(p * np.log2(p) + (1.0 - p) * np.log2(1.0 - p)))
-    growth = 32.0 * max(written, 0.0) / max(popped, 1.0)
-    lanes = len(rows) * max(written, 0.0) / x.shape[1] / _BITS_PER_LANE
-    return _Plan(int(min(max(growth, 1.0), _MAX_GROWTH)), int(min(max(lanes, 1.0), _MAX_LANES)))
-
-
-def _checksum(rows: Bits) -> int:
-    """The first 40 bits of the SHA-256 of the images' shape and packed bits."""
+def _check_bytes(rows: Bits) -> bytes:
+    """The first bits of the SHA-256 of the images' shape and packed bits, with the top one set."""
     digest = hashlib.sha256(f"{rows.shape}".encode() + np.packbits(rows, axis=1).tobytes()).digest()
-    return int.from_bytes(digest[: INITIAL_BITS // 8], "little")
+    return digest[: _CHECK_BYTES - 1] + bytes([digest[_CHECK_BYTES - 1] | 128])
 
 
 def _integer_model(model: DARN | IntegerModel) -> IntegerModel:
@@ -284,6 +212,10 @@ def _checked_images(images: ArrayLike, width: int) -> Bits:
             f"images must be 0 or 1 everywhere, got other values (dtype {array.dtype}); binarise them first."
         )
     return array.astype(np.uint8)
+
+
+def _crc(head: bytes, code: bytes) -> bytes:
+    return binascii.crc_hqx(code, binascii.crc_hqx(head, 0xFFFF)).to_bytes(_CRC_BYTES, "little")
 
 
 def _leb128(number: int) -> bytes:

@@ -23,29 +23,25 @@ The last four are unbiased, except Simpson's, whose error is of fifth order.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, get_args
 
-import numpy as np
 import tensorflow as tf
-from numpy.typing import ArrayLike, NDArray
 
 from darn.autoregressive import Unit, bernoulli_log_prob, threshold
-from darn.model import DARN, check_data
+from darn.model import DARN
 from darn.replicas import num_replicas, sum_over_replicas
 
 __all__ = [
     "ENTROPIES",
     "ESTIMATORS",
-    "MAX_REPORT_UNITS",
     "Entropy",
     "Estimate",
     "Estimator",
-    "GradientMoments",
+    "check_estimator",
     "darn_unit",
     "estimate",
-    "gradient_report",
+    "scored",
     "straight_through_unit",
 ]
 
@@ -53,10 +49,6 @@ Estimator = Literal["darn", "straight_through", "reinforce", "rloo", "disarm", "
 Entropy = Literal["sampled", "exact"]
 ESTIMATORS: tuple[str, ...] = get_args(Estimator)
 ENTROPIES: tuple[str, ...] = get_args(Entropy)
-
-#: Most stochastic units of `gradient_report`: 2^16 states are visited.
-MAX_REPORT_UNITS = 16
-_MAX_PAIR_UNITS = 12  # DisARM: 3^12 outcomes of a pair
 
 
 class Estimate(NamedTuple):
@@ -112,34 +104,32 @@ def estimate(
     entropy: str = "sampled",
     baseline: tf.Tensor | None = None,
     num_samples: int = 2,
-    training_seed: tf.Tensor | None = None,
 ) -> Estimate:
     """One step of Eq. (15): sample h ~ q(h | x), and the description length with a gradient.
 
     :param x: [B, n_x] in the model's dtype.
-    :param noise: `model.encoder_noise(B, seed)`; for "rloo" of B * num_samples rows.
+    :param noise: `model.encoder_noise(B)`; for "rloo" of B * num_samples rows.
     :param entropy: how the gradient of E log q is taken: "sampled", through the bits alone ("sticking the landing": the
         score has mean zero and is left out), or "exact", that of minus the entropy. The mean is the same; "sampled" is
         quieter where q is near the posterior, "exact" for weak decoders.
     :param baseline: of "reinforce", nats, [] or [B]; the mean over the other rows if None.
     :param num_samples: K of "rloo".
-    :param training_seed: int32 [2] if the model has EoNADE conditionals, see `Conditional.training_log_prob`.
     :raises ValueError: if a name is not known, or the estimator does not fit the model.
     """
     check_estimator(model, estimator, entropy)
     if not model.encoders:
-        visible = -model.log_visible(x, (), training_seed)
+        visible = -model.log_visible(x, ())
         zero = tf.zeros_like(visible)
         return Estimate(visible, zero, zero, visible, (), ())
     if estimator in _UNITS:
-        return _pathwise(model, x, noise, _UNITS[estimator], entropy, training_seed)
+        return _pathwise(model, x, noise, _UNITS[estimator], entropy)
     if estimator == "reinforce":
-        return _reinforce(model, x, noise, entropy, baseline, training_seed)
+        return _reinforce(model, x, noise, entropy, baseline)
     if estimator == "rloo":
-        return _rloo(model, x, noise, entropy, num_samples, training_seed)
+        return _rloo(model, x, noise, entropy, num_samples)
     if estimator == "disarm":
-        return _disarm(model, x, noise, entropy, training_seed)
-    return _simpson(model, x, noise, entropy, training_seed)
+        return _disarm(model, x, noise, entropy)
+    return _simpson(model, x, noise, entropy)
 
 
 def check_estimator(model: DARN, estimator: str, entropy: str = "sampled") -> None:
@@ -159,11 +149,9 @@ def check_estimator(model: DARN, estimator: str, entropy: str = "sampled") -> No
         )
 
 
-def _code_lengths(
-    model: DARN, x: tf.Tensor, h: Sequence[tf.Tensor], training_seed: tf.Tensor | None
-) -> tuple[tf.Tensor, tf.Tensor]:
+def _code_lengths(model: DARN, x: tf.Tensor, h: Sequence[tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
     """-log p(h) and -log p(x | h), [B], nats."""
-    return -model.log_prior(h, training_seed), -model.log_visible(x, h, training_seed)
+    return -model.log_prior(h), -model.log_visible(x, h)
 
 
 def _sum_log_prob(h: Sequence[tf.Tensor], logits: Sequence[tf.Tensor]) -> tf.Tensor:
@@ -193,22 +181,20 @@ def _result(
     return Estimate(loss, prior, bits_back, visible, tuple(tf.sigmoid(a) for a in logits), tuple(logits))
 
 
-def _pathwise(
-    model: DARN, x: tf.Tensor, noise: Sequence[tf.Tensor], unit: Unit, entropy: str, seed: tf.Tensor | None
-) -> Estimate:
+def _pathwise(model: DARN, x: tf.Tensor, noise: Sequence[tf.Tensor], unit: Unit, entropy: str) -> Estimate:
     encoded = model.encode(x, noise, unit)
-    prior, visible = _code_lengths(model, x, encoded.h, seed)
+    prior, visible = _code_lengths(model, x, encoded.h)
     bits_back = _bits_back(encoded.h, encoded.logits, entropy)
     return _result(prior + bits_back + visible, prior, bits_back, visible, encoded.logits)
 
 
-def _scored(
-    model: DARN, x: tf.Tensor, noise: Sequence[tf.Tensor], entropy: str, seed: tf.Tensor | None, copies: int = 1
+def scored(
+    model: DARN, x: tf.Tensor, noise: Sequence[tf.Tensor], entropy: str, copies: int = 1
 ) -> tuple[tf.Tensor, tf.Tensor, Estimate]:
     """f, whose mean is to be differentiated through q; log q, whose gradient is the score; the loss without it."""
     encoded = model.encode(x, noise, threshold, copies)
     x = tf.tile(x, [copies, 1])
-    prior, visible = _code_lengths(model, x, encoded.h, seed)
+    prior, visible = _code_lengths(model, x, encoded.h)
     log_q = _sum_log_prob(encoded.h, encoded.logits)
     f = tf.stop_gradient(prior + visible)
     if entropy == "exact":
@@ -227,21 +213,18 @@ def _reinforce(
     noise: Sequence[tf.Tensor],
     entropy: str,
     baseline: tf.Tensor | None,
-    seed: tf.Tensor | None,
 ) -> Estimate:
-    f, log_q, result = _scored(model, x, noise, entropy, seed)
+    f, log_q, result = scored(model, x, noise, entropy)
     if baseline is None:
         others = tf.maximum(tf.cast(num_replicas() * tf.size(f), f.dtype) - 1.0, 1.0)
         baseline = (sum_over_replicas(tf.reduce_sum(f)) - f) / others
     return result._replace(loss=result.loss + _zero_with_gradient(f - baseline, log_q))
 
 
-def _rloo(
-    model: DARN, x: tf.Tensor, noise: Sequence[tf.Tensor], entropy: str, num_samples: int, seed: tf.Tensor | None
-) -> Estimate:
+def _rloo(model: DARN, x: tf.Tensor, noise: Sequence[tf.Tensor], entropy: str, num_samples: int) -> Estimate:
     if num_samples < 2:
         raise ValueError(f"rloo needs at least 2 samples, got {num_samples}.")
-    f, log_q, result = _scored(model, x, noise, entropy, seed, num_samples)
+    f, log_q, result = scored(model, x, noise, entropy, num_samples)
     per_sample = tf.reshape(f, [num_samples, -1])
     baseline = (tf.reduce_sum(per_sample, axis=0) - per_sample) / (num_samples - 1.0)
     loss = result.loss + _zero_with_gradient(f - tf.reshape(baseline, [-1]), log_q)
@@ -259,12 +242,12 @@ def _rloo(
     )
 
 
-def _disarm(model: DARN, x: tf.Tensor, noise: Sequence[tf.Tensor], entropy: str, seed: tf.Tensor | None) -> Estimate:
+def _disarm(model: DARN, x: tf.Tensor, noise: Sequence[tf.Tensor], entropy: str) -> Estimate:
     (logits,) = model.encode(x, noise, threshold).logits
     pair = tuple(threshold(logits, sign * noise[0]) for sign in (1.0, -1.0))
     f, losses, parts = [], [], []
     for h in pair:
-        prior, visible = _code_lengths(model, x, (h,), seed)
+        prior, visible = _code_lengths(model, x, (h,))
         log_q = bernoulli_log_prob(h, logits)
         cost = tf.stop_gradient(prior + visible)
         bits_back = tf.stop_gradient(log_q)
@@ -282,20 +265,20 @@ def _disarm(model: DARN, x: tf.Tensor, noise: Sequence[tf.Tensor], entropy: str,
     return _result(loss, prior, bits_back, visible, [logits])
 
 
-def _simpson(model: DARN, x: tf.Tensor, noise: Sequence[tf.Tensor], entropy: str, seed: tf.Tensor | None) -> Estimate:
+def _simpson(model: DARN, x: tf.Tensor, noise: Sequence[tf.Tensor], entropy: str) -> Estimate:
     def simpson_unit(logits: tf.Tensor, noise: tf.Tensor) -> tf.Tensor:
         h = threshold(logits, noise)
         return h + _zero_with_gradient(tf.abs(h - tf.sigmoid(logits)) / 6.0, logits)
 
     (h,), (logits,) = model.encode(x, noise, simpson_unit)
-    prior, visible = _code_lengths(model, x, (h,), seed)
+    prior, visible = _code_lengths(model, x, (h,))
     bits_back = _bits_back((h,), (logits,), entropy)
     n, bits = model.config.hidden[0], tf.stop_gradient(h)
     middle = tf.eye(n, dtype=h.dtype)[:, None, :]
     at_half = tf.reshape(bits * (1.0 - middle) + 0.5 * middle, [-1, n])  # row (i, b) has unit i of example b at 1/2
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(at_half)
-        cost = tf.add_n(_code_lengths(model, tf.tile(x, [n, 1]), (at_half,), seed))
+        cost = tf.add_n(_code_lengths(model, tf.tile(x, [n, 1]), (at_half,)))
         if entropy == "sampled":
             cost += bernoulli_log_prob(at_half, tf.tile(tf.stop_gradient(logits), [n, 1]))
     slopes = tf.reshape(tape.gradient(cost, at_half), [n, -1, n])
@@ -309,126 +292,3 @@ def _simpson(model: DARN, x: tf.Tensor, noise: Sequence[tf.Tensor], entropy: str
 def _zero_with_gradient(gradient: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
     """0 whose gradient with respect to `logits` is `gradient`."""
     return tf.stop_gradient(gradient) * (logits - tf.stop_gradient(logits))
-
-
-# The report
-
-
-class GradientMoments(NamedTuple):
-    """Of one estimator of the gradient with respect to the logits of the first encoder layer, each [B, n].
-
-    :ivar exact: the gradient of the expected description length, nats. :ivar mean: of the estimator. :ivar variance: of
-        the estimator, by coordinate.
-    """
-
-    exact: NDArray[np.float64]
-    mean: NDArray[np.float64]
-    variance: NDArray[np.float64]
-
-    @property
-    def relative_bias(self) -> NDArray[np.float64]:
-        """|mean - exact| / |exact| for each row, [B]."""
-        return np.linalg.norm(self.mean - self.exact, axis=-1) / np.linalg.norm(self.exact, axis=-1)
-
-    @property
-    def relative_std(self) -> NDArray[np.float64]:
-        """Square root of the total variance over |exact| for each row, [B]."""
-        return np.sqrt(self.variance.sum(axis=-1)) / np.linalg.norm(self.exact, axis=-1)
-
-
-def gradient_report(
-    model: DARN,
-    x: ArrayLike,
-    estimators: Sequence[str] = ("darn", "straight_through", "reinforce", "rloo", "disarm", "simpson"),
-    *,
-    entropy: str = "sampled",
-) -> dict[str, GradientMoments]:
-    """Exact bias and variance of estimators for small models, by enumeration of all states h.
-
-    They are of the gradient with respect to the logits of the first encoder layer, which every gradient of the
-    encoder's first layer is a linear map of. "reinforce" has the best constant as baseline: the expected cost. "rloo"
-    has K = 2.
-
-    :param x: rows [B, n_x]; the work is B 2^n_h, for "disarm" B 3^n_h.
-    :raises ValueError: if the model has more than 16 stochastic units (12 for "disarm"), its encoder is not factorial,
-        or an estimator does not fit the model.
-    """
-    total = model.num_hidden
-    rows = check_data(x, model.config, "x")
-    for name in estimators:
-        check_estimator(model, name, entropy)
-        limit = _MAX_PAIR_UNITS if name == "disarm" else MAX_REPORT_UNITS
-        if not 1 <= total <= limit:
-            raise ValueError(
-                f"the exact report on {name!r} visits all states of 1 to {limit} stochastic units, got {total}; take "
-                "fewer units, or draw gradients with `estimate`."
-            )
-    if model.config.encoder != "factorial":
-        raise ValueError(f"gradient_report needs a factorial encoder, got {model.config.encoder!r}.")
-    reports = [_row_report(model, row[None], estimators, entropy) for row in rows]
-    return {
-        name: GradientMoments(*(np.stack(part) for part in zip(*(report[name] for report in reports), strict=True)))
-        for name in estimators
-    }
-
-
-def _row_report(
-    model: DARN, row: NDArray, estimators: Sequence[str], entropy: str
-) -> dict[str, tuple[NDArray[np.float64], ...]]:
-    """exact, mean and variance [n] for one row [1, n_x]."""
-    states = np.array(list(itertools.product((0.0, 1.0), repeat=model.num_hidden)))
-    first = model.config.hidden[0]
-    x = tf.cast(tf.repeat(tf.constant(row, model.dtype), len(states), axis=0), model.dtype)
-    noise = tf.split(tf.constant(np.where(states > 0, -np.inf, np.inf), model.dtype), model.config.hidden, axis=1)
-    f, log_q, result = _scored(model, x, noise, entropy, None)
-    logits = result.logits[0][0].numpy().astype(np.float64)
-    q = 1.0 / (1.0 + np.exp(-logits))
-    weights = np.exp(log_q.numpy().astype(np.float64))
-    cost, score = f.numpy().astype(np.float64), states[:, :first] - q
-    own = q * (1.0 - q) * logits if entropy == "exact" else np.zeros(first)
-    exact = weights @ (cost[:, None] * score) + own
-    moments: dict[str, tuple[NDArray[np.float64], ...]] = {}
-    for name in estimators:
-        if name in ("reinforce", "rloo"):
-            mean, second = exact - own, _score_second_moment(name, weights, cost, score)
-            moments[name] = (exact, exact, second - mean**2)
-            continue
-        if name == "disarm":
-            outcomes, pair_weights = _disarm_outcomes(q, logits, states, cost)
-            mean = pair_weights @ outcomes
-            moments[name] = (exact, mean + own, pair_weights @ (outcomes - mean) ** 2)
-            continue
-        with tf.GradientTape() as tape:
-            estimated = estimate(model, x, noise, estimator=name, entropy=entropy)
-            loss = tf.reduce_sum(estimated.loss)
-        gradients = tape.gradient(loss, estimated.logits[0]).numpy().astype(np.float64)
-        mean = weights @ gradients
-        moments[name] = (exact, mean, weights @ (gradients - mean) ** 2)
-    return moments
-
-
-def _score_second_moment(
-    name: str, weights: NDArray[np.float64], cost: NDArray[np.float64], score: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """E[g^2] by coordinate: g = (f - E f) s for "reinforce", (f_1 - f_2)(s_1 - s_2) / 2 for "rloo"."""
-    centred = cost - weights @ cost
-    if name == "reinforce":
-        return np.asarray(weights @ (centred[:, None] * score) ** 2)
-    first, second = weights @ (centred[:, None] * score), weights @ score**2
-    return np.asarray(0.5 * (weights @ (centred[:, None] * score) ** 2 + (weights @ centred**2) * second) + first**2)
-
-
-def _disarm_outcomes(
-    q: NDArray[np.float64], logits: NDArray[np.float64], states: NDArray[np.float64], cost: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Gradients [3^n, n] and probabilities [3^n]: each unit's pair is (1, 0), (0, 1) or twice its likelier value."""
-    n = len(q)
-    kinds = np.array(list(itertools.product((0, 1, 2), repeat=n)))
-    likelier = (q > 0.5).astype(int)
-    first = np.where(kinds == 0, 1, np.where(kinds == 1, 0, likelier))
-    second = np.where(kinds == 0, 0, np.where(kinds == 1, 1, likelier))
-    rarer = np.minimum(q, 1.0 - q)
-    probability = np.where(kinds == 2, 1.0 - 2.0 * rarer, rarer).prod(axis=1)
-    place = 2 ** np.arange(n)[::-1]
-    difference = cost[first @ place] - cost[second @ place]
-    return 0.5 * difference[:, None] * (first - second) / (1.0 + np.exp(-np.abs(logits))), probability

@@ -9,8 +9,9 @@ MADE     a masked multilayer perceptron, with the masks of TensorFlow Probabilit
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -52,6 +53,16 @@ def make_conditional(
     if kind == "made":
         return MADEConditional(n, (units,), seed=seed, dtype=dtype, name=name)
     raise ValueError(f"conditional must be one of {', '.join(CONDITIONALS)}, got {kind!r}.")
+
+
+@dataclasses.dataclass(frozen=True)
+class InTraining:
+    """What training maximises in place of a mixture.
+
+    :param log_prob: (h [B, n], offset [B, n] or None) to [B], nats.
+    """
+
+    log_prob: Callable[[tf.Tensor, tf.Tensor | None], tf.Tensor]
 
 
 class NADEConditional(Conditional):
@@ -150,7 +161,11 @@ class EoNADEConditional(Conditional):
         each = [bernoulli_log_prob(h, self.logits(h, offset, order)) for order in range(self.num_orders)]
         return tf.reduce_logsumexp(tf.stack(each), axis=0) - math.log(self.num_orders)
 
-    def training_log_prob(self, h: tf.Tensor, offset: tf.Tensor | None, seed: tf.Tensor) -> tf.Tensor:
+    def in_training(self, seed: tf.Tensor) -> InTraining:
+        """The order-agnostic estimate, in orders that `seed` draws."""
+        return InTraining(lambda h, offset: self._order_agnostic(h, offset, seed))
+
+    def _order_agnostic(self, h: tf.Tensor, offset: tf.Tensor | None, seed: tf.Tensor) -> tf.Tensor:
         """Unbiased estimate of the mean over all orders of log p(h), [B] for h [B, n], nats."""
         order_seed, count_seed = tf.unstack(tf.random.experimental.stateless_split(seed, 2))
         u, num_known = own_rows(

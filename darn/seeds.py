@@ -7,7 +7,7 @@ from typing import TypeAlias
 import numpy as np
 import tensorflow as tf
 
-__all__ = ["Seed", "as_seed"]
+__all__ = ["Seed", "as_seed", "fold"]
 
 Seed: TypeAlias = int | tf.Tensor
 """An integer from 0 to 2**62 - 1, or int32 [2] as TensorFlow's stateless functions take it."""
@@ -29,3 +29,8 @@ def as_seed(seed: Seed) -> tf.Tensor:
     if found.shape != [2]:
         raise ValueError(f"seed must be an integer, or int32 of shape [2], got shape {found.shape}.")
     return found
+
+
+def fold(seed: tf.Tensor, number: int | tf.Tensor) -> tf.Tensor:
+    """Another seed for each number, int32 [2]."""
+    return tf.random.experimental.stateless_fold_in(seed, number)

@@ -18,7 +18,8 @@ from darn.model import DARN, DARNConfig
 
 __all__ = ["load_darn", "named_variables", "save_darn", "write_whole"]
 
-_FORMAT = "darn 1"
+_FORMAT = "darn 2"
+_OLD_FORMAT = "darn 1"  # had the prior beside the decoders
 
 
 def named_variables(model: DARN) -> dict[str, tf.Variable]:
@@ -80,10 +81,16 @@ def load_darn(path: str | os.PathLike[str]) -> DARN:
         raise ValueError(
             f"{path} cannot be read as a saved DARN ({error}); check the path or copy it again."
         ) from error
-    if str(content.pop("format", "")) != _FORMAT:
+    found = str(content.pop("format", ""))
+    if found not in (_FORMAT, _OLD_FORMAT):
         raise ValueError(f"{path} is no DARN saved by save_darn; give the darn.npz of a run.")
     model = DARN(DARNConfig.from_json(str(content.pop("config"))))
     variables = named_variables(model)
+    if found == _OLD_FORMAT:
+        top = f"decoders/{model.wiring.top}/conditional/"
+        content = {
+            name.replace("prior/", top, 1) if name.startswith("prior/") else name: a for name, a in content.items()
+        }
     if {name: array.shape for name, array in content.items()} != {n: tuple(v.shape) for n, v in variables.items()}:
         raise ValueError(f"{path} holds other parameters than its configuration says; copy it again.")
     for name, variable in variables.items():

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["of_one_model"]
+__all__ = ["Graphs", "of_one_model"]
 
 _count = itertools.count(1)
 
@@ -21,3 +21,21 @@ def of_one_model(function: Callable[..., Any]) -> Callable[..., Any]:
     code = function.__code__
     function.__code__ = code.replace(co_name=f"{code.co_name} {next(_count)}")
     return function
+
+
+class Graphs:
+    """Compiled functions by what they depend on, so that each is traced once. A copy is empty: they cannot be copied,
+    and belong to the variables of one model.
+    """
+
+    def __init__(self) -> None:
+        self._made: dict[Any, Any] = {}
+
+    def get(self, key: Any, make: Callable[[], Any]) -> Any:
+        """The function of this key; `make` makes it the first time."""
+        if key not in self._made:
+            self._made[key] = make()
+        return self._made[key]
+
+    def __reduce__(self) -> tuple[type[Graphs], tuple[()]]:
+        return Graphs, ()

@@ -24,7 +24,7 @@ from darn.gradients import Estimate, check_estimator, estimate
 from darn.model import DARN, check_data
 from darn.optimization import TrainingConfig, make_optimizer
 from darn.replicas import mean_over_replicas, own_rows
-from darn.seeds import Seed, as_seed
+from darn.seeds import Seed, as_seed, fold
 from darn.serialization import named_variables
 from darn.tracing import of_one_model
 from darn.weight_noise import WeightNoise
@@ -166,14 +166,14 @@ class Trainer(tf.Module):
 
     def _step(self, x: tf.Tensor, seeds: Sequence[tf.Tensor]) -> Observed:
         if self.noise is None:
-            gradients, observed = self._gradients(x, seeds[0], seeds[1])
+            gradients, observed = self._gradients(x, seeds)
             self._apply(gradients, self._variables)
         else:
             eps = self.noise.draw(seeds[2])
             means = [tf.identity(v) for v in self._variables]
             for variable, value in zip(self._variables, self.noise.perturbed(eps), strict=True):
                 variable.assign(value)
-            at_draw, observed = self._gradients(x, seeds[0], seeds[1])
+            at_draw, observed = self._gradients(x, seeds)
             for variable, mean in zip(self._variables, means, strict=True):
                 variable.assign(mean)
             d_mean, d_log_variance = self.noise.gradients(means, at_draw, eps, self.num_data, x.shape[0])
@@ -237,34 +237,31 @@ class Trainer(tf.Module):
         """
         if not self.model.encoders:
             return 0.0
-        draws = tf.stack([self._logit_gradient(x, _fold(seed, i)) for i in range(num_draws)]).numpy()
+        draws = tf.stack([self._logit_gradient(x, fold(seed, i)) for i in range(num_draws)]).numpy()
         spread, norm = draws.var(axis=0, ddof=1).sum(), np.square(draws.mean(axis=0)).sum()
         return float(np.sqrt(spread / max(norm - spread / num_draws, 1e-30)))
 
     def _logit_gradient(self, x: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
-            estimated = self._estimate(x, seed, _fold(seed, 0))
+            estimated = self._estimate(x, (seed, fold(seed, 0)))
             loss = tf.reduce_sum(estimated.loss)
         return tape.gradient(loss, estimated.logits[0])
 
-    def _estimate(self, x: tf.Tensor, noise_seed: tf.Tensor, training_seed: tf.Tensor) -> Estimate:
+    def _estimate(self, x: tf.Tensor, seeds: Sequence[tf.Tensor]) -> Estimate:
         config = self.config
         copies = config.num_samples if config.estimator == "rloo" else 1
         return estimate(
-            self.model,
+            self.model.in_training(seeds[1]),
             x,
-            own_rows(lambda rows: self.model.encoder_noise(rows, noise_seed), tf.shape(x)[0], copies),
+            own_rows(lambda rows: self.model.encoder_noise(rows, seeds[0]), tf.shape(x)[0], copies),
             estimator=config.estimator,
             entropy=config.entropy,
             num_samples=config.num_samples,
-            training_seed=training_seed,
         )
 
-    def _gradients(
-        self, x: tf.Tensor, noise_seed: tf.Tensor, training_seed: tf.Tensor
-    ) -> tuple[list[tf.Tensor], Observed]:
+    def _gradients(self, x: tf.Tensor, seeds: Sequence[tf.Tensor]) -> tuple[list[tf.Tensor], Observed]:
         if self._strategy is None:
-            gradients, values = self._own_gradients(x, noise_seed, training_seed)
+            gradients, values = self._own_gradients(x, seeds)
         else:
             size, rest = divmod(x.shape[0], self._strategy.num_replicas_in_sync)
             if rest:
@@ -273,23 +270,21 @@ class Trainer(tf.Module):
                     f"{x.shape[0]} rows."
                 )
 
-            def on_replica(x: tf.Tensor, *seeds: tf.Tensor) -> tuple[list[tf.Tensor], tf.Tensor]:
+            def on_replica(x: tf.Tensor, seeds: Sequence[tf.Tensor]) -> tuple[list[tf.Tensor], tf.Tensor]:
                 start = size * tf.cast(tf.distribute.get_replica_context().replica_id_in_sync_group, tf.int32)
-                return self._own_gradients(x[start : start + size], *seeds)
+                return self._own_gradients(x[start : start + size], seeds)
 
-            parts = self._strategy.run(on_replica, args=(x, noise_seed, training_seed))
+            parts = self._strategy.run(on_replica, args=(x, seeds))
             gradients, values = tf.nest.map_structure(
                 lambda part: self._strategy.reduce(tf.distribute.ReduceOp.MEAN, part, axis=None), parts
             )
         return gradients, Observed._make([*tf.unstack(values), tf.linalg.global_norm(gradients)])
 
-    def _own_gradients(
-        self, x: tf.Tensor, noise_seed: tf.Tensor, training_seed: tf.Tensor
-    ) -> tuple[list[tf.Tensor], tf.Tensor]:
+    def _own_gradients(self, x: tf.Tensor, seeds: Sequence[tf.Tensor]) -> tuple[list[tf.Tensor], tf.Tensor]:
         """Gradients of the objective for the rows of this replica, and the first fields of `Observed`, [5]."""
         config = self.config
         with tf.GradientTape() as tape:
-            estimated = self._estimate(x, noise_seed, training_seed)
+            estimated = self._estimate(x, seeds)
             objective = tf.reduce_mean(estimated.loss)
             if config.sparsity is not None:
                 objective += config.sparsity_weight * sparsity_penalty(estimated, config.sparsity)
@@ -311,7 +306,3 @@ def sparsity_penalty(estimated: Estimate, rho: float) -> tf.Tensor:
         silent = (1.0 - rho) * (math.log1p(-rho) - tf.math.log1p(-mean))
         total.append(tf.reduce_sum(active + silent))
     return tf.add_n(total)
-
-
-def _fold(seed: tf.Tensor, number: int) -> tf.Tensor:
-    return tf.random.experimental.stateless_fold_in(seed, number)

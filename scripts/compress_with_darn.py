@@ -40,13 +40,11 @@ class Codec:
     :param model: folder of a run of train_darn.py, or the file of a model.
     :param output: file to write; it is replaced if it exists.
     :param batch_size: images computed at a time; the file does not depend on it.
-    :param engine: what computes the code, numba where it is installed; the file does not depend on it, the time does.
     """
 
     model: str
     output: str
     batch_size: int = 1024
-    engine: Literal["auto", "numba", "numpy"] = "auto"
 
     def __post_init__(self) -> None:
         at_least(self, {"batch_size": 1})
@@ -131,7 +129,7 @@ def encode(flags: Encode) -> None:
     flags.devices.prepare()
     model, images, output, codec = flags.codec.load(), flags.read(), Path(flags.codec.output), flags.codec
     integer, start = IntegerModel(model), time.perf_counter()
-    data = coding.encode(integer, images, batch_size=codec.batch_size, engine=codec.engine)
+    data = coding.encode(integer, images, batch_size=codec.batch_size)
     seconds, (num_images, width) = time.perf_counter() - start, images.shape
     with atomic_path(output) as temporary:
         temporary.write_bytes(data)
@@ -142,7 +140,7 @@ def encode(flags: Encode) -> None:
     print("\n".join([aligned(rates.table(bits)), *rates.notes(bits)]))
     if flags.check:
         start = time.perf_counter()
-        restored = coding.decode(integer, output.read_bytes(), batch_size=codec.batch_size, engine=codec.engine)
+        restored = coding.decode(integer, output.read_bytes(), batch_size=codec.batch_size)
         if not np.array_equal(restored, images):
             raise ValueError(f"{output} does not restore the data; please report this with the model.")
         print(f"checked: {1e3 * (time.perf_counter() - start) / num_images:.4f} ms an image to decode")
@@ -156,7 +154,7 @@ def decode(flags: Decode) -> None:
     flags.devices.prepare()
     data = Path(flags.input).read_bytes()
     coding.read_header(data)  # its errors before the time that the model takes
-    rows = coding.decode(flags.codec.load(), data, batch_size=flags.codec.batch_size, engine=flags.codec.engine)
+    rows = coding.decode(flags.codec.load(), data, batch_size=flags.codec.batch_size)
     arrays.write_rows(flags.codec.output, rows)
     print(f"{flags.codec.output}: {len(rows)} images of {rows.shape[1]} bits")
 

@@ -125,7 +125,7 @@ def test_conditionals_are_tfp_distributions(kind: str, seed: tf.Tensor) -> None:
     assert conditional.as_distribution().sample(seed=seed).shape == [N]
 
 
-def test_training_log_prob_of_eonade_is_the_mean_over_orders(seed: tf.Tensor) -> None:
+def test_log_prob_in_training_of_eonade_is_the_mean_over_orders(seed: tf.Tensor) -> None:
     """With 3 bits all 6 orders can be visited."""
     eonade = EoNADEConditional(3, 5, seed=seed, num_orders=1, dtype=tf.float64)
     eonade.bias.assign([0.5, -1.0, 0.3])
@@ -134,7 +134,7 @@ def test_training_log_prob_of_eonade_is_the_mean_over_orders(seed: tf.Tensor) ->
     for order in itertools.permutations(range(3)):
         eonade.orders.assign([order])
         each.append(float(eonade.log_prob(h)[0]))
-    draws = eonade.training_log_prob(tf.repeat(h, 20_000, axis=0), None, seed)
+    draws = eonade.in_training(seed).log_prob(tf.repeat(h, 20_000, axis=0), None)
     assert_mean_close(draws, np.mean(each), min_detectable=0.05)
 
 

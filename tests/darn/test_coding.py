@@ -1,27 +1,31 @@
 """The codec: lossless, as long as the description length, the same bytes however it is run; it refuses bad files."""
 
 import functools
-import zlib
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from darn.coding import decode, encode, read_header
+from darn.coding import _crc, _leb128, decode, encode, read_header
 from darn.description_length import description_length
 from darn.integer_model import IntegerModel
 from darn.model import DARN, DARNConfig
-from darn.rans import compiled_kernels
 
-ENGINES = ["numpy"] + ["numba"] * (compiled_kernels() is not None)
+LOCAL = {"image_shape": (5, 4), "kernels": (4, 2), "strides": (2, 1), "filters": (3, 2), "period": 2}
+WINDOW = {"visible_kernel": 5, "visible_period": 3}
 
 CONFIGS = {
     "visible": DARNConfig(20, (), visible_conditional="linear"),
-    "factorial": DARNConfig(20, (8,), prior="factorial"),
+    "factorial": DARNConfig(20, (8,), prior="factorial", visible_conditional="factorial"),
     "linear": DARNConfig(20, (8,), visible_conditional="linear", encoder="linear"),
     "tanh": DARNConfig(20, (8,), (9,), visible_conditional="linear"),
     "deep": DARNConfig(20, (8, 6, 5), (7,)),
+    "made": DARNConfig(20, (8,), visible_conditional="made", prior="made", encoder="made", conditional_units=7),
+    "nade": DARNConfig(20, (8,), (5,), visible_conditional="nade", prior="nade", encoder="nade", conditional_units=7),
+    "one order": DARNConfig(20, (8,), visible_conditional="eonade", prior="eonade", conditional_units=7, num_orders=1),
+    "local": DARNConfig(20, (8,), local={**LOCAL}, visible_conditional="factorial"),  # type: ignore[arg-type]
+    "window": DARNConfig(20, (8,), local={**LOCAL, **WINDOW}, visible_conditional="local"),  # type: ignore[arg-type]
     "deep skip": DARNConfig(20, (8, 6, 5), (7, 7), skip=True, encoder="linear", activation="relu"),
 }
 
@@ -44,25 +48,22 @@ def random_images(rng: np.random.Generator, N: int) -> np.ndarray:
     return (rng.random((N, 20)) < rng.random(20)).astype(np.uint8)
 
 
-@pytest.mark.parametrize("N", [1, 2, 150])
+@pytest.mark.parametrize("N", [1, 90])
 @pytest.mark.parametrize("name", CONFIGS)
 def test_lossless(rng: np.random.Generator, name: str, N: int) -> None:
     images = random_images(rng, N)
     data = encode(integer_model(name), images)
     np.testing.assert_array_equal(decode(integer_model(name), data), images)
-    header = read_header(data)
-    assert (header.num_images, header.width) == (N, 20)
+    assert read_header(data).num_images == N
 
 
-@pytest.mark.parametrize("name", ["linear", "deep"])
+@pytest.mark.parametrize("name", ["linear", "deep", "made", "nade", "local"])
 def test_same_bytes_however_it_is_run(rng: np.random.Generator, name: str) -> None:
-    """Engines, batch sizes, dtypes of the images, the float or the integer model, eagerly or in a graph."""
-    images = random_images(rng, 900)
+    """Batch sizes, dtypes of the images, the float or the integer model, eagerly or in a graph."""
+    images = random_images(rng, 80)
     data = encode(integer_model(name), images)
-    assert read_header(data).num_lanes > 1
-    for engine, batch_size in zip(ENGINES, (64, 1), strict=False):
-        assert encode(integer_model(name), images, batch_size=batch_size, engine=engine) == data
-        np.testing.assert_array_equal(decode(integer_model(name), data, batch_size=batch_size, engine=engine), images)
+    assert encode(integer_model(name), images, batch_size=3) == data
+    np.testing.assert_array_equal(decode(integer_model(name), data, batch_size=7), images)
     assert encode(random_model(CONFIGS[name]), images.astype(bool)) == data
     assert encode(integer_model(name), images.astype(np.float32)) == data
     in_graph: list[bytes] = []
@@ -71,23 +72,23 @@ def test_same_bytes_however_it_is_run(rng: np.random.Generator, name: str) -> No
 
 
 def test_length_is_the_description_length(rng: np.random.Generator, seed: tf.Tensor) -> None:
-    """On draws from the model, with a poor encoder: within 0.5 %, header and all.
+    """On draws from the model, with a poor encoder: within 0.1 %, header and all.
 
     The file is one draw of each image's code length, and its mean over images has a standard error; 5 of them are
     allowed besides.
     """
-    model = random_model(DARNConfig(200, (20,)), 0.2)
-    images = model.sample(3000, seed).x.numpy()
+    model = random_model(DARNConfig(200, (20,)), 0.1)
+    images = model.sample(1000, seed).x.numpy()
     expected = description_length(model, images, seed=seed, num_samples=20, unit="bits")
     one = description_length(model, images, seed=seed, unit="bits")
     noise = float(np.std(one.total - expected.total)) / np.sqrt(len(images))
-    assert 5 * noise < 0.005 * expected.total.mean()
+    assert 5 * noise < 0.008 * expected.total.mean()
     bits = 8 * len(encode(model, images)) / len(images)
-    assert abs(bits / expected.total.mean() - 1) < 0.005 + 5 * noise / expected.total.mean()
+    assert abs(bits / expected.total.mean() - 1) < 0.001 + 5 * noise / expected.total.mean()
 
 
 def test_images_without_information(rng: np.random.Generator) -> None:
-    """Images that cost less than what popping needs: the seed's bytes fill in, and are in the file once.
+    """Images that cost less than what popping needs: what an empty stack gives is in the file once.
 
     A round of 5000 / 64 = 78 images pops 8 bits each; header, state and images take 42 bytes.
     """
@@ -96,7 +97,18 @@ def test_images_without_information(rng: np.random.Generator) -> None:
     images = np.ones((5000, 20), np.uint8)
     data = encode(model, images)
     np.testing.assert_array_equal(decode(model, data), images)
+    assert read_header(data).growth == 1
     assert len(data) <= 78 + 42
+
+
+def test_units_that_carry_nothing_cost_little(rng: np.random.Generator) -> None:
+    """200 stochastic units that nothing depends on beside 20 bits of an image: rounds shrink until bits come back."""
+    model = random_model(DARNConfig(20, (200,), visible_conditional="factorial"), 0.0)
+    images = (rng.random((2000, 20)) < 0.5).astype(np.uint8)
+    data = encode(model, images)
+    np.testing.assert_array_equal(decode(model, data), images)
+    assert read_header(data).growth < 16
+    assert 8 * len(data) < 1.05 * 2000 * 20
 
 
 def test_images_of_probability_near_zero(rng: np.random.Generator) -> None:
@@ -117,7 +129,7 @@ class TestBadFiles:
 
     def test_truncated(self) -> None:
         for length in [*range(1, 40), len(self.data) // 2, len(self.data) - 1]:
-            with pytest.raises(ValueError, match="truncated"):
+            with pytest.raises(ValueError, match=r"truncated|damaged"):
                 self.decode(self.data[:length])
 
     def test_any_byte_changed(self) -> None:
@@ -128,8 +140,9 @@ class TestBadFiles:
                 self.decode(bytes(changed))
 
     def test_bytes_added(self) -> None:
-        with pytest.raises(ValueError, match="damaged"):
-            self.decode(self.data + b"\0")
+        for more in (b"\0", b"x", self.data):
+            with pytest.raises(ValueError, match="damaged"):
+                self.decode(self.data + more)
 
     @pytest.mark.parametrize("data", [b"", b"PK\3\4 something else that is longer than a header"])
     def test_other_file(self, data: bytes) -> None:
@@ -137,24 +150,38 @@ class TestBadFiles:
             self.decode(data)
 
     def test_other_version(self) -> None:
-        with pytest.raises(ValueError, match="version 9, this program reads 1"):
-            self.decode(b"DARN\x09" + self.data[5:])
+        with pytest.raises(ValueError, match="version 9, this program reads 2; update this program"):
+            self.decode(b"DAR\x09" + self.data[4:])
+        with pytest.raises(
+            ValueError, match="version 1, this program reads 2; decode it with the release that wrote it"
+        ):
+            self.decode(b"DARN\x01" + self.data[4:])
+
+    @pytest.mark.parametrize("num_images", [10**7, 2**40, 2**60])
+    def test_more_images_than_the_bytes_can_hold(self, num_images: int) -> None:
+        with pytest.raises(ValueError, match=r"cannot hold|ends too early"):
+            self.decode(self.changed(num_images=num_images))
 
     def test_other_model(self) -> None:
         with pytest.raises(ValueError, match="give the model it was coded with"):
-            decode(integer_model("factorial"), self.data)
+            decode(integer_model("tanh"), self.data)
+
+    def changed(self, place: int | None = None, num_images: int | None = None) -> bytes:
+        """The file with another byte or number of images, and the CRC that belongs to it."""
+        header = read_header(self.data)
+        code = bytearray(self.data[header.code_start :])
+        if place is not None:
+            code[place] ^= 1
+        head = self.data[:7] + _leb128(num_images or header.num_images)
+        return head + _crc(head, bytes(code)) + bytes(code)
 
     def test_damage_that_the_crc_does_not_show(self) -> None:
         """A file made wrong on purpose, with a right CRC: the decoder notices at its end, and never loops."""
-        header = read_header(self.data)
-        for place in range(header.code_start, len(self.data), 3):
-            changed = bytearray(self.data)
-            changed[place] ^= 1
-            start = header.code_start
-            crc = zlib.crc32(changed[start:], zlib.crc32(changed[: start - 4]))
-            changed[start - 4 : start] = crc.to_bytes(4, "little")
+        size = len(self.data) - read_header(self.data).code_start
+        assert self.changed() == self.data
+        for changed in (*(self.changed(place) for place in range(0, size, 3)), self.changed(num_images=49)):
             with pytest.raises(ValueError, match="damaged"):
-                self.decode(bytes(changed))
+                self.decode(changed)
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from darn.gradient_moments import gradient_report
 from darn.gradients import (
     ESTIMATORS,
     darn_unit,
     estimate,
-    gradient_report,
     straight_through_unit,
 )
 from darn.model import DARN, DARNConfig

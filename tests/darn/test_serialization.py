@@ -66,9 +66,23 @@ def test_damaged_or_other_files_are_refused(tmp_path: Path) -> None:
         load_darn(path)
 
 
+@pytest.mark.parametrize("hidden", [(), (3,), (3, 2)])
+def test_files_of_the_first_format(tmp_path: Path, hidden: tuple[int, ...]) -> None:
+    """They held the prior beside the decoders."""
+    model = DARN(DARNConfig(4, hidden), seed=5)
+    top = f"decoders/{len(hidden)}/conditional/" if hidden else "no such name"
+    names = {name: name.replace(top, "prior/") for name in named_variables(model)}
+    arrays = {names[name]: variable.numpy() for name, variable in named_variables(model).items()}
+    assert any(name.startswith("prior/") for name in arrays) == bool(hidden)
+    np.savez(tmp_path / "old.npz", format="darn 1", config=model.config.to_json(), **arrays)
+    restored = named_variables(load_darn(tmp_path / "old.npz"))
+    for name, variable in named_variables(model).items():
+        np.testing.assert_array_equal(restored[name], variable)
+
+
 def test_a_diverged_model_is_not_written(tmp_path: Path) -> None:
     model = DARN(CONFIGS["small"])
     model.prior.bias.assign([np.nan, 0.0])
-    with pytest.raises(ValueError, match="prior/bias must be finite"):
+    with pytest.raises(ValueError, match="conditional/bias must be finite"):
         save_darn(tmp_path / "darn.npz", model)
     assert not list(tmp_path.iterdir())

@@ -53,7 +53,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_json(folder / "shop" / "columns.json", data.schema.to_json())
     for name, config in {
         "other": DARNConfig(11, (4,)),
-        "nade": DARNConfig(11, (4,), prior="nade"),
+        "eonade": DARNConfig(11, (4,), prior="eonade"),
         "digits": DARNConfig(64, (4,)),
     }.items():
         save_darn(folder / f"{name}.npz", DARN(config, seed=3))
@@ -66,7 +66,7 @@ DECODE = ("decode", "--model=run/darn.npz")
 GOOD = {
     **{name: [*ENCODE, f"--input={name}", f"--output={name}.darn"] for name in INPUTS},
     "part": [*ENCODE, "--input=packed.npz", "--part=test", "--output=part.darn", "--rows=70", "--check"],
-    "npy": [*DECODE, "--input=in.npy.darn", "--output=out.npy", "--engine=numpy", "--batch_size=3"],
+    "npy": [*DECODE, "--input=in.npy.darn", "--output=out.npy", "--batch_size=3"],
     "npz": [*DECODE, "--input=in.npy.darn", "--output=out.npz"],
     "csv": [*DECODE, "--input=in.npy.darn", "--output=out.csv"],
     "part back": [*DECODE, "--input=part.darn", "--output=part.npy"],
@@ -90,7 +90,7 @@ BAD = {
     "say which with --part": [*ENCODE, "--input=packed.npz", "--output=y.darn"],
     "cannot be read as rows of numbers": [*ENCODE, "--input=broken.npy", "--output=y.darn"],
     "must end in .npy, .npz, .csv or .csv.gz": [*ENCODE, "--input=text.txt", "--output=y.darn"],
-    "can be coded, got NADE": ["encode", "--model=nade.npz", "--input=in.npy", "--output=y.darn"],
+    "cannot be coded, got EoNADE": ["encode", "--model=eonade.npz", "--input=in.npy", "--output=y.darn"],
     "give --input or --dataset, one of them": [*ENCODE, "--output=y.darn"],
     "--part of a --dataset must be": [*ENCODE, "--dataset=digits", "--part=X", "--output=y.darn"],
     "--rows must be at least 1, got 0": [*ENCODE, "--input=in.npy", "--output=y.darn", "--rows=0"],

@@ -1,0 +1,64 @@
+"""Networks and conditionals as the matrices that they multiply by, dense or sparse: what coding is made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from darn.layers import DenseNetwork
+from darn.local import LocalCausalConditional, LocalDecoder, LocalEncoder, PeriodicLayer
+
+__all__ = ["causal_matrix", "network_matrices", "periodic_matrix"]
+
+
+def network_matrices(network: Any) -> tuple[list[tuple[Any, Any]], str]:
+    """Kernel [n_in, n_out] and bias [n_out] (None in the last one) of each affine map, and the activation between them.
+
+    :raises ValueError: for another kind of network.
+    """
+    if isinstance(network, DenseNetwork):
+        biases = [*(bias.numpy() for bias in network.biases), None]
+        return list(zip([kernel.numpy() for kernel in network.kernels], biases, strict=True)), network.activation
+    if not isinstance(network, LocalEncoder | LocalDecoder):
+        raise ValueError(f"networks must be dense or local, got {type(network).__name__}.")
+    layers = [periodic_matrix(layer) for layer in network.layers]
+    biases, dense = [bias.numpy().reshape(-1) for bias in network.biases], network.dense.numpy()
+    if isinstance(network, LocalEncoder):
+        return [*zip(layers, biases, strict=True), (dense, None)], "relu"
+    kernels = [dense.T, *(layer.T.tocsc() for layer in reversed(layers))]
+    return list(zip(kernels, [*reversed(biases), None], strict=True)), "relu"
+
+
+def periodic_matrix(layer: PeriodicLayer) -> Any:
+    """The matrix of a periodic layer, sparse [H W C_in, H' W' C_out]."""
+    numbers = np.arange(1.0, np.prod(layer.shape) + 1.0).reshape(1, *layer.shape)
+    rows, columns = layer.places
+    seen = layer.unfold(tf.constant(numbers)).numpy()[0, :rows, :columns].astype(np.int64)  # 0 is padding
+    weights = layer.weights.numpy()[np.arange(rows) % layer.period][:, np.arange(columns) % layer.period]
+    places = np.arange(rows * columns * layer.filters).reshape(rows, columns, 1, layer.filters)
+    places, seen = np.broadcast_arrays(places, seen[..., None])
+    known = seen > 0
+    shape = (numbers.size, rows * columns * layer.filters)
+    return scipy.sparse.csc_matrix((weights[known].astype(np.float64), (seen[known] - 1, places[known])), shape=shape)
+
+
+def causal_matrix(conditional: LocalCausalConditional) -> Any:
+    """What pixel k adds to the logit of pixel j, sparse [n, n], strictly upper triangular."""
+    height, width = conditional.image_shape
+    kernel, period, weights = conditional.kernel, conditional.period, conditional.weights.numpy()
+    found: list[tuple[NDArray, ...]] = []
+    row, column = np.divmod(np.arange(height * width), width)
+    for place in range(kernel * kernel // 2):
+        u, v = divmod(place, kernel)
+        r, c = row + u - kernel // 2, column + v - kernel // 2
+        is_inside = (r >= 0) & (c >= 0) & (c < width)
+        value = weights[row % period, column % period, u, v]
+        found.append(((r * width + c)[is_inside], np.flatnonzero(is_inside), value[is_inside]))
+    if not found:
+        return scipy.sparse.csc_matrix((len(row), len(row)))
+    seen, sees, values = (np.concatenate(part) for part in zip(*found, strict=True))
+    return scipy.sparse.csc_matrix((values.astype(np.float64), (seen, sees)), shape=(len(row), len(row)))
