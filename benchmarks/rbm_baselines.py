@@ -14,6 +14,8 @@ of the 21,000 temperatures of Desjardins et al. (2011) at the minimum. "floor" i
 [C, n_v] [n_v, n_h] and [C, n_h] [n_h, n_v] that no sampler of all units can do without, measured in turn with the runs;
 "reached" is floor / minimum. "log Z" says whether the estimates agree (with ours, 3 standard errors).
 
+With one thread times are CPU times. Ours run by kernels of Numba if it is installed and bits are sparse.
+
 The exact log Z of an RBM with --exact_hidden hidden units is compared with the same sum in NumPy (a matrix product, a
 softplus of each factor, float64) and with rbms, at sizes that these can hold: 2^12 states. At 2^25 states they are not
 run.
@@ -42,6 +44,7 @@ from rbm_tracking.ais import AISResult, ais, linear_schedule
 from rbm_tracking.exact import log_z_exact
 from rbm_tracking.random import GENERATORS
 from rbm_tracking.rbm import RBM
+from rbm_tracking.serialization import load_rbm
 
 SMALL_HIDDEN = 12
 RIVAL = r"""
@@ -50,6 +53,7 @@ import torch
 threads = int(sys.argv[1])
 if threads:
     torch.set_num_threads(threads)
+clock = time.process_time if threads == 1 else time.perf_counter
 import numpy as np
 from importlib import metadata
 from rbms.bernoulli_bernoulli.classes import BBRBM
@@ -66,14 +70,14 @@ for line in sys.stdin:
         models[order["model"]] = BBRBM(W.T.contiguous(), b, c)
     model = models[order["model"]]
     torch.manual_seed(order["seed"])
-    start = time.perf_counter()
+    start = clock()
     if order["what"] == "ais":
         log_z = compute_partition_function_ais(order["chains"], order["betas"], model)
     else:
         n = model.num_hiddens()
         states = ((torch.arange(2**n)[:, None] >> torch.arange(n)) & 1).to(torch.float32)
         log_z = compute_partition_function(model, states)
-    print(json.dumps({"seconds": time.perf_counter() - start, "log_z": log_z}), file=out, flush=True)
+    print(json.dumps({"seconds": clock() - start, "log_z": log_z}), file=out, flush=True)
 """
 
 
@@ -81,6 +85,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     """Define this script's flags."""
     fv = flag_values
     flags.DEFINE_list("layers", ["500", "784"], "Hidden and visible units of the RBM for AIS.", flag_values=fv)
+    flags.DEFINE_string("rbm", None, "File of a trained RBM for AIS, in place of --layers.", flag_values=fv)
     flags.DEFINE_integer("chains", 100, "Chains of AIS.", 2, flag_values=fv)
     flags.DEFINE_integer("betas", 301, "Temperatures in one timed run of AIS.", 2, flag_values=fv)
     flags.DEFINE_integer("exact_hidden", 25, "Hidden units for the exact log Z.", 1, 25, flag_values=fv)
@@ -147,11 +152,13 @@ def numpy_log_z(rbm: RBM) -> float:
 Timed = Callable[[int], tuple[float, Any]]
 
 
-def timed(function: Callable[[int], Any]) -> Timed:
+def timed(function: Callable[[int], Any], threads: int) -> Timed:
+    clock = time.process_time if threads == 1 else time.perf_counter
+
     def run(i: int) -> tuple[float, Any]:
-        start = time.perf_counter()
+        start = clock()
         result = function(i)
-        return time.perf_counter() - start, result
+        return clock() - start, result
 
     return run
 
@@ -191,10 +198,10 @@ def measure_ais(rbm: RBM, rival: Rival | None, model: str, FLAGS: flags.FlagValu
             rbm, schedule, num_chains=chains, seed=tf.constant([0, i]), generator=generator, chunk=steps
         )
 
-    functions = {f"ours, {generator}": timed(ours(generator)) for generator in GENERATORS}
+    functions = {f"ours, {generator}": timed(ours(generator), FLAGS.threads) for generator in GENERATORS}
     if rival is not None:
         functions["rbms"] = lambda i: rival.order(what="ais", model=model, chains=chains, betas=FLAGS.betas, seed=i)
-    times = in_turn({**functions, "floor": timed(product_floor(rbm, chains))}, FLAGS.repetitions)
+    times = in_turn({**functions, "floor": timed(product_floor(rbm, chains), FLAGS.threads)}, FLAGS.repetitions)
     floor = 1e3 * float(times["floor"][0].min()) / 20
     reference: AISResult = times[f"ours, {GENERATORS[0]}"][1]
     rows = []
@@ -213,12 +220,12 @@ def measure_ais(rbm: RBM, rival: Rival | None, model: str, FLAGS: flags.FlagValu
 
 
 def measure_exact(
-    n_h: int, n_v: int, rival: Rival | None, model: str, rbm: RBM, repetitions: int
+    n_h: int, n_v: int, rival: Rival | None, model: str, rbm: RBM, repetitions: int, threads: int
 ) -> list[dict[str, Any]]:
     """Every method at 2^n_h states; only ours beyond 2^12."""
-    functions = {"ours": timed(lambda _: log_z_exact(rbm))}
+    functions = {"ours": timed(lambda _: log_z_exact(rbm), threads)}
     if n_h <= SMALL_HIDDEN:
-        functions["numpy"] = timed(lambda _: numpy_log_z(rbm))
+        functions["numpy"] = timed(lambda _: numpy_log_z(rbm), threads)
         if rival is not None:
             functions["rbms"] = lambda i: rival.order(what="exact", model=model, seed=i)
     rows = []
@@ -237,8 +244,8 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def run(rival: Rival | None, folder: str, FLAGS: flags.FlagValues) -> dict[str, list[dict[str, Any]]]:
-    n_h, n_v = map(int, FLAGS.layers)
-    rbm = random_rbm(n_h, n_v)
+    rbm = load_rbm(FLAGS.rbm).rbm if FLAGS.rbm else random_rbm(*map(int, FLAGS.layers))
+    n_h, n_v = rbm.W.shape
     print(f"AIS, {n_h} hidden and {n_v} visible units, {FLAGS.chains} chains, float32")
     rows = measure_ais(rbm, rival, save(rbm, folder, "ais.npz"), FLAGS)
     print_table(
@@ -262,7 +269,7 @@ def run(rival: Rival | None, folder: str, FLAGS: flags.FlagValues) -> dict[str, 
     for hidden in sorted({SMALL_HIDDEN, FLAGS.exact_hidden}):
         small = random_rbm(hidden, n_v)
         model = save(small, folder, f"exact{hidden}.npz")
-        exact_rows += measure_exact(hidden, n_v, rival, model, small, min(FLAGS.repetitions, 3))
+        exact_rows += measure_exact(hidden, n_v, rival, model, small, min(FLAGS.repetitions, 3), FLAGS.threads)
     print_table(
         ["method", "hidden", "min s", "ns per factor", "log Z"],
         [
@@ -297,7 +304,8 @@ def main(argv: Sequence[str]) -> None:
     if FLAGS.output:
         record = provenance("none: drawn with seed 0", **versions, cpus=os.cpu_count())
         settings = {
-            name: FLAGS[name].value for name in ("layers", "chains", "betas", "exact_hidden", "repetitions", "threads")
+            name: FLAGS[name].value
+            for name in ("layers", "rbm", "chains", "betas", "exact_hidden", "repetitions", "threads")
         }
         write_json(FLAGS.output, {"flags": settings, "metrics": metrics, "provenance": record})
         print(f"\nwrote {FLAGS.output}")

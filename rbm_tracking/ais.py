@@ -17,8 +17,9 @@ import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
+from rbm_tracking.annealing import SITE_FIRST, annealed
 from rbm_tracking.checks import check_rbm
-from rbm_tracking.random import key_at, uniform
+from rbm_tracking.random import key_at
 from rbm_tracking.rbm import RBM, log_z_independent, sample_visible
 
 __all__ = [
@@ -32,9 +33,6 @@ __all__ = [
     "result_of",
     "reverse_ais",
 ]
-
-_SITE_HIDDEN, _SITE_VISIBLE, _SITE_FIRST = range(3)
-_PRODUCT = 100  # factors between 1/2 and 2 that float32 multiplies safely before a logarithm
 
 Array = NDArray[np.float64]
 
@@ -122,10 +120,10 @@ def ais(
     betas, base = _check(rbm, betas, base_b, chunk)
     if num_chains < 2:
         raise ValueError(f"num_chains must be at least 2 for a standard error, got {num_chains}.")
-    first = key_at(seed, tf.constant(0), _SITE_FIRST)
+    first = key_at(seed, tf.constant(0), SITE_FIRST)
     v = sample_visible(rbm.visible, tf.broadcast_to(base, [num_chains, base.shape[0]]), first)
     is_moved = base_b is not None
-    v, change = _anneal(rbm, base, is_moved, betas, v, seed, generator, jit_compile, chunk, after_chunk)
+    v, change = annealed(rbm, base, is_moved, betas, v, seed, generator, jit_compile, chunk, after_chunk)
     log_weights = float(log_z_independent(base, rbm.c.shape[0], rbm.visible)) + change
     return result_of(log_weights, v)
 
@@ -156,7 +154,7 @@ def reverse_ais(
     if v.shape[0] < 2:
         raise ValueError(f"samples must have at least 2 rows for a standard error, got {v.shape[0]}.")
     is_moved = base_b is not None
-    v, change = _anneal(rbm, base, is_moved, betas[::-1], v, seed, generator, jit_compile, chunk, after_chunk)
+    v, change = annealed(rbm, base, is_moved, betas[::-1], v, seed, generator, jit_compile, chunk, after_chunk)
     log_weights = float(log_z_independent(base, rbm.c.shape[0], rbm.visible)) - change
     return result_of(log_weights, v, is_reverse=True)
 
@@ -230,7 +228,7 @@ def burn_in(
     if num_steps < 0:
         raise ValueError(f"num_steps must not be negative, got {num_steps}.")
     start = tf.constant(rbm.visible.check(v, n_v=rbm.b.shape[0], name="v"), rbm.W.dtype)
-    return _anneal(rbm, rbm.b, False, np.ones(num_steps + 1), start, seed, generator, jit_compile, 500, None)[0]
+    return annealed(rbm, rbm.b, False, np.ones(num_steps + 1), start, seed, generator, jit_compile, 500, None)[0]
 
 
 def _check(rbm: RBM, betas: ArrayLike, base_b: ArrayLike | None, chunk: int) -> tuple[Array, tf.Tensor]:
@@ -269,83 +267,3 @@ def _spread(log_weights: Array) -> tuple[float, float]:
 
 def _log1p(x: float) -> float:
     return float(np.log1p(x)) if x > -1 else -np.inf
-
-
-def _anneal(
-    rbm: RBM,
-    base: tf.Tensor,
-    is_moved: bool,
-    betas: Array,
-    v: tf.Tensor,
-    seed: tf.Tensor,
-    generator: str,
-    jit_compile: bool,
-    chunk: int,
-    after_chunk: Callable[[int, int], object] | None,
-) -> tuple[NDArray[Any], Array]:
-    """Take v [C, n_v] through `betas` in either direction.
-
-    Returns the last states and sum_k log q~_{k+1}(v_k) - log q~_k(v_k), [C]; `is_moved` says if base differs from b.
-    """
-    run = _chunk_compiled if jit_compile else _chunk_plain
-    total = len(betas) - 1
-    chunk = min(chunk, max(total, 1))
-    padded = np.append(betas, np.full(chunk, betas[-1]))
-    change = tf.zeros([v.shape[0]], tf.float64)
-    for start in range(0, total, chunk):
-        piece = tf.constant(padded[start : start + chunk + 1], v.dtype)
-        count = min(chunk, total - start)
-        v, change = run(rbm, base, is_moved, piece, tf.constant(count), v, change, seed, tf.constant(start), generator)
-        if after_chunk is not None:
-            change.numpy()  # wait for it
-            after_chunk(start + count, total)
-    return rbm.visible.stored(v.numpy()), change.numpy()
-
-
-def _chunk(
-    rbm: RBM,
-    base: tf.Tensor,
-    is_moved: bool,
-    betas: tf.Tensor,
-    count: tf.Tensor,
-    v: tf.Tensor,
-    change: tf.Tensor,
-    seed: tf.Tensor,
-    start: tf.Tensor,
-    generator: str,
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """`count` temperatures: weigh v by the next one, then move it there by h | v and v | h; Wv serves both."""
-    W_up = tf.transpose(rbm.W)
-
-    def step(k: tf.Tensor, v: tf.Tensor, change: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        old, new = betas[k], betas[k + 1]
-        a = tf.linalg.matmul(v, W_up) + rbm.c
-        size = tf.abs(a)
-        decay = tf.exp(-new * size)
-        log_ratio = (new - old) * tf.reduce_sum(tf.nn.relu(a), axis=1)
-        log_ratio += _log_product((1 + decay) / (1 + tf.exp(-old * size)))
-        b = rbm.b
-        if is_moved:
-            log_ratio += (new - old) * tf.linalg.matvec(v, rbm.b - base)
-            b = base + new * (rbm.b - base)
-        noise = uniform(key_at(seed, start + k, _SITE_HIDDEN), tuple(a.shape), a.dtype, generator)
-        h = tf.cast(noise * (1 + decay) < tf.where(a >= 0, tf.ones_like(a), decay), a.dtype)  # noise < sigmoid(new a)
-        field = new * tf.linalg.matmul(h, rbm.W) + b
-        v = sample_visible(rbm.visible, field, key_at(seed, start + k, _SITE_VISIBLE), generator)
-        return k + 1, v, change + tf.cast(log_ratio, tf.float64)
-
-    _, v, change = tf.while_loop(lambda k, *_: k < count, step, (0, v, change))
-    return v, change
-
-
-def _log_product(ratio: tf.Tensor) -> tf.Tensor:
-    """sum_j log ratio_j of ratios in [1/2, 2], [C, n] to [C], by one logarithm for 100 of them."""
-    num_chains, n = ratio.shape
-    pieces = -(-n // _PRODUCT)
-    ratio = tf.pad(ratio, [[0, 0], [0, pieces * _PRODUCT - n]], constant_values=1)
-    products = tf.reduce_prod(tf.reshape(ratio, [num_chains, pieces, _PRODUCT]), axis=2)
-    return tf.reduce_sum(tf.math.log(products), axis=1)
-
-
-_chunk_plain = tf.function(_chunk, autograph=False)
-_chunk_compiled = tf.function(_chunk, autograph=False, jit_compile=True)

@@ -74,6 +74,16 @@ def dgp_softmax_step() -> None:
         dgp_step("multiclass", likelihood="softmax")
 
 
+def dgp_chain(*, is_moving: bool = False) -> None:
+    """Steps of a chain, or one of the hyperparameters that move with it."""
+    steps = {"burn_in": 4, "sampling_steps": 2, "hyper_steps": 4, "window": 4}
+    config = gpflow_deep.SamplingConfig(num_kept=1, temperature=1.0, **steps)
+    sampler = gpflow_deep.Sampler(regression(), normal(N, D), normal(N, 1), config)
+    if is_moving:
+        sampler._move(8, tf.range(N))
+    sampler.advance(0, 2)
+
+
 def dgp_evaluation() -> None:
     units = gpflow_deep.Units(Scale.identity(D), Scale.identity(1))
     gpflow_deep.Predictor(regression(), units).evaluate(normal(N, D), normal(N, 1))
@@ -281,7 +291,9 @@ COMPILED: dict[str, dict[str, Call]] = {
     "gpflow_deep.keras.prediction.Predictor._outputs": {
         "": lambda: gpflow_deep.keras.Predictor(keras_model(), Gaussian()).predict(normal(N, D)),
     },
-    "gpflow_deep.predictor.Predictor.__init__.<locals>.moments": {"": dgp_evaluation},
+    "gpflow_deep.predictor.Predictor._compiled.<locals>.moments": {"": dgp_evaluation},
+    "gpflow_deep.sampling.Sampler._hyper_step.<locals>.step": {"": partial(dgp_chain, is_moving=True)},
+    "gpflow_deep.sampling.Sampler._steps.<locals>.steps": {"": dgp_chain},
     "gpflow_deep.training._distributed_step.<locals>.step": {"": partial(dgp_step, is_mirrored=True, natgrad=True)},
     "gpflow_deep.training.make_train_step.<locals>.step": {
         "mixed": dgp_step,
@@ -291,7 +303,7 @@ COMPILED: dict[str, dict[str, Call]] = {
         "robustmax": partial(dgp_step, "multiclass"),
         "softmax": dgp_softmax_step,
     },
-    "rbm_tracking.ais._chunk": {
+    "rbm_tracking.annealing._chunk": {
         "": partial(rbm_ais, False),
         "XLA": partial(rbm_ais, True, generator="hash", base_b=np.zeros(784)),
     },

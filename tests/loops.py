@@ -130,7 +130,7 @@ LOOPS: dict[str, Callable[[], Loop]] = {
     "ebp.loops.sparse_epoch.<locals>.epoch": partial(ebp_pass, is_sparse=True),
     "ebp.loops.stream_epoch.<locals>.stream": ebp_stream,
     "ebp.online.online_epoch.<locals>.epoch": partial(ebp_pass, 1, jit_compile=True),
-    "rbm_tracking.ais._chunk": ais_temperatures,
+    "rbm_tracking.annealing._chunk": ais_temperatures,
     "rbm_tracking.learning._compiled.<locals>.run": rbm_updates,
     "rbm_tracking.tempering.sample.<locals>.rounds": rbm_rounds,
     "rbm_tracking.trajectories._piece_plain": annealing_steps,
