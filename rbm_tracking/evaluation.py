@@ -33,6 +33,7 @@ from rbm_tracking.evidence import (
     is_candidate,
     judge,
     statement,
+    stronger,
 )
 from rbm_tracking.health import Z_95, flag_names
 from rbm_tracking.learning import Observed, SMLConfig, SMLState, log_likelihoods
@@ -257,7 +258,7 @@ def final(
         names = ("trajectory_ais", "reverse_trajectory_ais")
         found |= {name: _entry(result) for name, result in zip(names, both, strict=True)}
         lower, upper = (annealing(result) for result in both)
-        evidence = evidence._replace(ais=_more_even(evidence.ais, lower), reverse=_more_even(evidence.reverse, upper))
+        evidence = evidence._replace(ais=stronger(evidence.ais, lower), reverse=stronger(evidence.reverse, upper))
     return {"step": saved.step, **_with_likelihoods(state.rbm, parts, evidence, found, line)}
 
 
@@ -311,11 +312,6 @@ def _logged(scalars: Mapping[str, float], config: EvidenceConfig) -> Annealing:
 def annealing(result: ais.AISResult) -> Annealing:
     """What :mod:`rbm_tracking.evidence` has to know of AIS."""
     return Annealing(result.log_z, result.standard_error, result.ess, len(result.log_weights))
-
-
-def _more_even(first: Annealing | None, second: Annealing) -> Annealing:
-    """The one with more effective chains."""
-    return first if first is not None and first.ess > second.ess else second
 
 
 def _entry(result: ais.AISResult) -> dict[str, Any]:

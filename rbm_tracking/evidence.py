@@ -36,6 +36,7 @@ __all__ = [
     "is_inverted",
     "judge",
     "statement",
+    "stronger",
 ]
 
 CERTIFICATE = math.log(20)
@@ -147,6 +148,20 @@ def is_inverted(ais: Annealing, reverse: Annealing) -> bool:
     else:
         slack = PAIR
     return ais.log_z - reverse.log_z > slack
+
+
+def stronger(first: Annealing | None, second: Annealing) -> Annealing:
+    """Of two estimates from the same side, on different paths, the higher if they differ beyond their errors, else the
+    more even.
+
+    A path that misses a mode is too low, with even weights, too, and from above as well where its samples miss it;
+    while one of two from below is above log Z + x with a probability of at most 2 exp(-x).
+    """
+    if first is None:
+        return second
+    if abs(first.log_z - second.log_z) > math.hypot(_reach(first), _reach(second)):
+        return max(first, second)
+    return max(first, second, key=lambda each: each.ess / each.num_chains)
 
 
 def _reach(annealing: Annealing) -> float:

@@ -21,6 +21,7 @@ from rbm_tracking.evidence import (
     is_inverted,
     judge,
     statement,
+    stronger,
 )
 
 EVEN = Annealing(10.0, 0.1, 60.0, 100)
@@ -285,3 +286,19 @@ def test_candidates_are_those_that_could_be_the_best() -> None:
     assert is_candidate(Choice(-9.0, math.inf, False), best)
     assert is_candidate(Choice(-99.0, 0.1, True), best._replace(is_trusted=False))
     assert is_candidate(Choice(-99.0, 0.1, True), Choice())
+
+
+def test_of_two_paths_the_one_that_misses_a_mode_is_left_alone() -> None:
+    """Recorded: AIS of 500 hidden units on MNIST by temperatures, and along the parameters of training."""
+    temperatures, trajectory = Annealing(944.58, 0.06, 70, 100), Annealing(942.19, 0.16, 29, 100)
+    assert stronger(temperatures, trajectory) == stronger(trajectory, temperatures) == temperatures
+    upper = Annealing(944.60, 0.05, 76, 100)
+    assert stronger(upper, Annealing(943.32, 0.25, 13, 100)) == upper
+
+
+def test_of_two_paths_that_agree_the_more_even_one_counts() -> None:
+    even, uneven = Annealing(177.20, 0.03, 90, 100), Annealing(177.36, 0.08, 60, 100)
+    assert stronger(even, uneven) == stronger(uneven, even) == even
+    assert stronger(None, uneven) == uneven
+    few = Annealing(179.0, 0.7, 2, 100)  # less than Markov's inequality allows it
+    assert stronger(even, few) == even
