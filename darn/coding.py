@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import binascii
 import hashlib
+import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -41,8 +42,9 @@ FILE_VERSION = 2
 _MAGIC = b"DAR"
 _OLD_VERSIONS = {ord("N"): 1}  # files of version 1 began with "DARN"
 _MODEL_BYTES, _CRC_BYTES = 2, 2
-_CHECK_BYTES = 5  # of the images' SHA-256, with the top bit set, so that no byte of the stack's end is zero
+_CHECK_BYTES = 3  # of the images' SHA-256, with the top bit set, so that no byte of the stack's end is zero
 _MAX_ROUND = 1024
+_FEW = 2000  # images of which two codes are made for the shorter one
 _GROWTHS = (32, 16, 4, 1)  # of a round, in 64ths of the number of images before it
 _FREE = 64  # images after which popping must not use up what was written, but for the slowest growth
 _LEAST_BITS = 32
@@ -75,7 +77,8 @@ def encode(model: DARN | IntegerModel, images: ArrayLike, *, batch_size: int = _
     """
     integer = _integer_model(model)
     rows = _checked_images(images, integer.visible)
-    growth, code = next(found for growth in _GROWTHS if (found := _coded(integer, rows, growth, batch_size)))
+    codes = (found for growth in _GROWTHS if (found := _coded(integer, rows, growth, batch_size)))
+    growth, code = min(itertools.islice(codes, 2 if len(rows) <= _FEW else 1), key=lambda found: len(found[1]))
     head = b"".join([_MAGIC, bytes([FILE_VERSION]), integer.digest[:_MODEL_BYTES], bytes([growth]), _leb128(len(rows))])
     return head + _crc(head, code) + code
 

@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 from experiment import cli
 from experiment.cli.flags import at_least, group
-from experiment.data import arrays, tables, views
+from experiment.data import arrays, planes, tables, views
 from experiment.data.bits import read_alike
 from experiment.files import atomic_path, write_json
 from experiment.report.text import aligned
@@ -40,14 +40,16 @@ class Codec:
     :param model: folder of a run of train_darn.py, or the file of a model.
     :param output: file to write; it is replaced if it exists.
     :param batch_size: images computed at a time; the file does not depend on it.
+    :param bit_planes: data are grey levels, as many bits a pixel as the model was trained with.
     """
 
     model: str
     output: str
     batch_size: int = 1024
+    bit_planes: int | None = None
 
     def __post_init__(self) -> None:
-        at_least(self, {"batch_size": 1})
+        at_least(self, {"batch_size": 1, "bit_planes": 1})
 
     def load(self) -> DARN:
         """The model of a run or a file."""
@@ -101,10 +103,12 @@ class Encode:
         if self.input is not None:
             if (schema := self.codec.schema) is not None and arrays.has_names(self.input):
                 return read_alike(self.input, schema, self.table)[: self.rows]
-            return arrays.read_rows(self.input, self.part)[: self.rows]
+            rows = arrays.read_rows(self.input, self.part)[: self.rows]
+            return planes.to_planes(rows, num) if (num := self.codec.bit_planes) else rows
         if self.part == "X":
             raise ValueError("--part of a --dataset must be train, valid or test, got X.")
-        data = views.load(self.source, "binary")
+        data = views.load(self.source, "grey" if self.codec.bit_planes else "binary")
+        data = planes.in_planes(data, self.codec.bit_planes) if self.codec.bit_planes else data
         return np.asarray(data.parts[self.part or "test"].X)[: self.rows]
 
 
@@ -155,7 +159,8 @@ def decode(flags: Decode) -> None:
     data = Path(flags.input).read_bytes()
     coding.read_header(data)  # its errors before the time that the model takes
     rows = coding.decode(flags.codec.load(), data, batch_size=flags.codec.batch_size)
-    arrays.write_rows(flags.codec.output, rows)
+    levels = planes.from_planes(rows, flags.codec.bit_planes) if flags.codec.bit_planes else rows
+    arrays.write_rows(flags.codec.output, levels)
     print(f"{flags.codec.output}: {len(rows)} images of {rows.shape[1]} bits")
 
 

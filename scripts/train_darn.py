@@ -9,10 +9,8 @@ Without --hidden, the number of stochastic units, and what is not given of --uni
 are chosen by the validation rows first. The model with their best description length is reported. Ctrl-C saves a
 checkpoint. The folder of the run gets:
 
-    result.json   description length and its parts in bits and nats, negative log-likelihood of the test rows, exactly
-                  for at most 16 stochastic units or by importance sampling; what was chosen, and what rejected
-    choice.json   what was chosen, for --resume
-    darn.npz      the model, for darn.load_darn
+    result.json   description length in bits and nats, negative log-likelihood; what was chosen, and what rejected
+    choice.json   what was chosen, for --resume; darn.npz: the model, for darn.load_darn
     plots/        description length over training; for images: filters, and samples beside the nearest training images
     scalars.jsonl, tensorboard/, checkpoints/
 """
@@ -27,7 +25,7 @@ from typing import Any
 import experiment.early  # noqa: F401 (a folder in use is refused before TensorFlow starts)
 from experiment import cli
 from experiment.cli.flags import Later, at_least, group
-from experiment.data import views
+from experiment.data import planes, views
 from experiment.data.batches import Minibatches
 from experiment.data.rows import Rows
 from experiment.report import plots
@@ -57,6 +55,7 @@ class Flags:
     :param eval_samples: draws of h for each row at an evaluation.
     :param is_rows: at most so many test rows, drawn once, for importance sampling; the standard error is that of rows.
     :param jit: compile with XLA: faster steps for small models, after up to a minute.
+    :param bit_planes: grey levels as so many bits a pixel, the highest first.
     """
 
     run: Settings = group(batch_size=100, omit=("eval_every",))
@@ -75,20 +74,20 @@ class Flags:
     eval_samples: int = 1
     is_rows: int = 1000
     jit: bool = False
+    bit_planes: int | None = None
 
     def __post_init__(self) -> None:
-        at_least(self, {**dict.fromkeys(("eval_every", "eval_rows", "eval_samples", "is_rows"), 1), "patience": 0})
+        positive = ("eval_every", "eval_rows", "eval_samples", "is_rows", "bit_planes")
+        at_least(self, {**dict.fromkeys(positive, 1), "patience": 0})
 
     def load(self) -> Rows:
         """The data in the view that the model needs."""
-        is_grey = self.model.keywords["observations"] == "intensities"
-        return views.load(self.source, "grey" if is_grey else "binary", table=self.table)
+        is_grey = self.bit_planes or self.model.keywords["observations"] == "intensities"
+        data = views.load(self.source, "grey" if is_grey else "binary", table=self.table)
+        return planes.in_planes(data, self.bit_planes) if self.bit_planes else data
 
     def model_fields(self, data: Rows, strategy: tf.distribute.Strategy | None) -> dict[str, Any]:
-        """Fields of the `DARNConfig` of these data; without `hidden` if that is to be chosen.
-
-        :raises ValueError: if flags do not fit each other or the data.
-        """
+        """Fields of the `DARNConfig` of these data; without `hidden` if that is to be chosen."""
         fields = {"visible": data.train.X.shape[1], **given(self.model)}
         if self.use_local or fields.get("visible_conditional") == "local":
             if data.image_shape is None:
@@ -150,7 +149,7 @@ def choose(flags: Flags, data: Rows) -> darn.Choice:
 def new_trainer(
     flags: Flags, data: Rows, strategy: tf.distribute.Strategy | None, model: darn.DARNConfig, how: darn.TrainingConfig
 ) -> darn.Trainer:
-    """A new model of the data, ready to be trained; ValueError if settings do not fit each other or the data."""
+    """A new model of the data, ready to be trained."""
     devices.worker_of(strategy).batch_size(min(flags.run.batch_size, len(data.train.X)))
     with devices.scope(strategy):
         made = darn.DARN(model, seed=Seeds(flags.run.seed)("init"), data=data.train.X)

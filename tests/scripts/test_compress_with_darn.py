@@ -51,7 +51,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert data.schema is not None
     save_darn(folder / "shop" / "darn.npz", DARN(DARNConfig(5, (2,)), seed=2, data=data.train.X))
     write_json(folder / "shop" / "columns.json", data.schema.to_json())
+    np.save(folder / "levels.npy", rng.integers(0, 16, (N, 5)))
     for name, config in {
+        "planes": DARNConfig(20, (4,)),
         "other": DARNConfig(11, (4,)),
         "eonade": DARNConfig(11, (4,), prior="eonade"),
         "digits": DARNConfig(64, (4,)),
@@ -62,6 +64,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 INPUTS = ("in.npy", "in.npz", "in.csv", "named.csv.gz")
 ENCODE = ("encode", "--model=run", "--length_samples=0")
+PLANES = ("--model=planes.npz", "--bit_planes=4")
 DECODE = ("decode", "--model=run/darn.npz")
 GOOD = {
     **{name: [*ENCODE, f"--input={name}", f"--output={name}.darn"] for name in INPUTS},
@@ -74,6 +77,8 @@ GOOD = {
     "table": ["encode", "--model=shop", "--input=more.tsv", "--output=shop.darn", "--length_samples=0"],
     "bits": ["decode", "--model=shop", "--input=shop.darn", "--output=shop_bits.csv"],
     "bits again": ["encode", "--model=shop", "--input=shop_bits.csv", "--output=again.darn", "--length_samples=0"],
+    "planes": ["encode", *PLANES, "--input=levels.npy", "--output=levels.darn", "--length_samples=0"],
+    "levels": ["decode", *PLANES, "--input=levels.darn", "--output=levels_out.npy"],
     "digits": ["encode", "--model=digits.npz", "--dataset=digits", "--output=d.darn", "--rows=20", "--check"],
 }
 BAD = {
@@ -125,6 +130,7 @@ def test_files_of_all_kinds(folder: Path, finished: dict[str, Finished]) -> None
     np.testing.assert_array_equal(np.load(folder / "out.npz")["X"], images)
     np.testing.assert_array_equal(np.loadtxt(folder / "out.csv", delimiter=","), images)
     np.testing.assert_array_equal(np.load(folder / "part.npy"), images[200:270])
+    np.testing.assert_array_equal(np.load(folder / "levels_out.npy"), np.load(folder / "levels.npy"))
     assert not list(folder.glob(".tmp-*"))
 
 

@@ -122,6 +122,13 @@ def variables_of(path: Path) -> list[np.ndarray]:
     return [variable.numpy() for variable in load_darn(path).variables]
 
 
+def test_bit_planes(folder: Path) -> None:
+    flags = ["--dataset=digits", "--bit_planes=4", "--hidden=2", "--num_steps=2", "--eval_rows=5", *SMALL]
+    done = call(folder, "planes", *flags)
+    assert done.code == 0, done.err
+    assert load_darn(folder / "planes" / "darn.npz").config.visible == 256
+
+
 def test_the_best_parameters_are_reported_and_not_the_last(folder: Path, stopped: Finished) -> None:
     """A DARN of noise overfits: validation gets worse, and what is reported is from before that."""
     assert stopped.code == 0, stopped.err
