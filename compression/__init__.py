@@ -26,6 +26,7 @@ from .layers import (
     DenseGNJ,
     DenseSVD,
 )
+from .magnitude import MagnitudePruning, free, share_values
 from .networks import Size, size_of
 from .pack import PackConfig, Packed, PackedNetwork, pack_files
 from .place_inputs import PlaceInputs
@@ -57,6 +58,7 @@ __all__ = [
     "Examples",
     "KLWarmup",
     "Kept",
+    "MagnitudePruning",
     "PackConfig",
     "Packed",
     "PackedFile",
@@ -78,6 +80,7 @@ __all__ = [
     "compress",
     "error_percent",
     "fit",
+    "free",
     "kl_divergence",
     "left_whole",
     "load",
@@ -91,6 +94,7 @@ __all__ = [
     "save_bcz",
     "seed_noise",
     "set_kl_weight",
+    "share_values",
     "shrink",
     "shrink_bayesian",
     "shrink_details",

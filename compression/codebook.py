@@ -34,7 +34,7 @@ def codebook(weights: ArrayLike, k: int = 32, *, seed: int = 0) -> Codebook:
     """Cluster the weights of a layer by k-means (k-means++, the best of 4 starts).
 
     Centres are rounded to float16 and every weight takes the nearest of them. There are fewer than k centres if the
-    weights have fewer distinct values.
+    weights have fewer distinct values. If more than half of the weights are 0, 0 is a centre for these alone.
 
     :param weights: float array of any shape, not empty.
     :param k: 1 to 256.
@@ -48,12 +48,24 @@ def codebook(weights: ArrayLike, k: int = 32, *, seed: int = 0) -> Codebook:
             "weights must be at least one number, finite and below 65504 for a float16 codebook, got "
             f"{w.size} numbers up to {np.max(np.abs(w), initial=0.0)}; check that training did not diverge."
         )
-    flat = w.reshape(-1, 1)
+    others = w[w != 0]
+    if 2 * others.size >= w.size or k == 1:
+        return nearest(w, _means(w, k, seed))
+    means = _means(others, k - 1, seed) if others.size else np.zeros(0, np.float16)
+    centres = np.union1d(means, np.float16(0))
+    indices = nearest(w, np.setdiff1d(means, np.float16(0))).indices if others.size else np.zeros(w.shape, np.uint8)
+    zero = int(np.searchsorted(centres, 0))
+    return Codebook(centres, np.where(w == 0, zero, indices + (indices >= zero)).astype(np.uint8))
+
+
+def _means(weights: NDArray[np.float32], k: int, seed: int) -> NDArray[np.float16]:
+    """Means of at most k clusters, which differ."""
+    flat = weights.reshape(-1, 1)
     k = min(k, len(np.unique(flat)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # fewer clusters than k: np.unique below
         means = KMeans(k, n_init=4, random_state=seed).fit(flat).cluster_centers_
-    return nearest(w, np.unique(means.astype(np.float16)))
+    return np.unique(means.astype(np.float16))
 
 
 def nearest(weights: ArrayLike, centres: ArrayLike) -> Codebook:

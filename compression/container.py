@@ -7,21 +7,23 @@
 
 A file is `\\x89BCZ`, the version (1 byte), the CRC-32 of what follows (4 bytes, little-endian), and:
 
-    flags      1 byte: bit 0 set if biases are float16
-    layers     by version, see below
+    flags      1 byte: bit 7 set if the layers are a chain; in the others the type of biases: 0 float32, 1 float16,
+               2 + s multiples of 2**-s
+    layers     as a chain or as a graph, see below
     weights    of each layer, in order: each kernel, that is, weight with two or more axes, as a scheme (1 byte) and its
-               data; each other one as float32, or float16 if it is the bias of a kernel and the flag is set
+               data; the bias of a kernel in its type, multiples by their number of bytes and the integers coded with
+               contexts; each other one as float32
 
-Version 2 is for a chain of the layers in `compression.supported.CHAIN_LAYERS`, channels last, without groups and
-dilation, of which it says
+A chain is of the layers in `compression.supported.CHAIN_LAYERS`, channels last, without groups and dilation, of which
+is said
 
     input      number of axes, then each size, 0 for one that the network leaves open
     layers     their number, then for each: its kind (1 byte) and parameters; for a selection of inputs a bit mask
 
 Kinds are places in that list, and 13 for a ReLU with a slope, threshold or maximum; a ReLU with these, LeakyReLU and
-ELU have their numbers as float64. Version 1, which had fewer layers and activations, can be read, too. Version 3 is
-for any other network of the layers in `compression.supported.STORED`, as a compressed text, which the module
-`compression.graph_coding` describes.
+ELU have their numbers as float64. Any other network of the layers in `compression.supported.STORED` is a compressed
+text, which the module `compression.graph_coding` describes. Versions 1 to 3 are read: 1 and 2 are chains, of which 1
+had fewer layers and activations, 3 is of any graph, and none has coded biases.
 
 Integers are LEB128: 7 bits a byte, the lowest first, the highest bit set if more follow. Bit fields begin at the
 highest bit of a byte and are padded to whole bytes at the end of a kernel. The schemes are
@@ -29,41 +31,47 @@ highest bit of a byte and are padded to whole bytes at the end of a kernel. The 
     0 raw             float32, little-endian
     1 fixed point     significant and exponent bits (1 byte each), then integers of 1 + e + t bits, plus 2**(e + t)
     2 codebook        k - 1 (1 byte), k float16 centres, then indices of ceil(log2 k) bits
-    3 coded codebook  the same, but k lengths of 4 bits, the number of bytes, then canonical Huffman words; of releases
-                      up to 0.2.0, which is only read
-    4 coded points    as 1, but the number of bytes, then the integers by adaptive arithmetic coding
-    5 coded codebook  as 2, but the most frequent index (1 byte) and the number of bytes, then the differences of the
-                      indices from it by adaptive arithmetic coding
+    6 codebook        as 2, but the most frequent index (1 byte), then the differences of the indices from it, coded
+    7 fixed point     as 1, but the integers coded
+
+Coded integers are a matrix of the inputs (all axes but the last) and the outputs of a kernel: its order (1 byte: bit 0
+set if it goes by rows, bit 1 if two integers follow, how many rows before a row its neighbours to the left and above
+are), the number of bytes, and what `compression.context_coding` makes of it. Of earlier versions
+
+    3                 as 2, but k lengths of 4 bits, the number of bytes, then canonical Huffman words
+    4, 5              as 7 and 6, but the number of bytes, then the integers by adaptive arithmetic coding without
+                      contexts
 """
 
 import os
 import struct
 import zlib
 from collections.abc import Sequence
-from typing import Any
 
 import keras
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .bits import MAX_SIGNIFICANT
 from .chain_coding import chain_bytes, fits_chain
 from .contents import (
-    BIAS_TYPES,
+    BIASES,
     FORMAT_VERSION,
+    IS_CHAIN,
     MAGIC,
     MAX_WEIGHTS,
     Contents,
     StoredLayer,
     has_bias,
-    layers_of,
     load_bcz,
     read_bcz,
     stored_weights,
 )
 from .files import atomic_path
-from .graph import Graph, bypassed, graph_of, kernel_variables
+from .graph import Graph, bypassed, graph_of, kernel_variables, layers_of
 from .graph_coding import check_layer, graph_bytes
-from .kernel_coding import Kernel, Raw, kernel_bytes
+from .kernel_coding import Kernel, Raw, integers_bytes, kernel_bytes
+from .neighbours import strides_of
 from .rebuild import copy_of
 from .supported import IDLE_IN_FILES, STORED
 
@@ -101,7 +109,7 @@ def check_storable(model: keras.Model) -> None:
 
 def _stored_graph(model: keras.Model) -> Graph:
     graph = bypassed(graph_of(model), lambda node: type(node.layer) in IDLE_IN_FILES)
-    for node in {node.name: node for node in graph.nodes}.values():
+    for node in graph.nodes:
         check_layer(node.name, node.layer)
     return graph
 
@@ -111,19 +119,21 @@ def kernels_of(model: keras.Model) -> list[NDArray[np.float32]]:
     return [np.asarray(variable, np.float32) for _, variable in kernel_variables(model)]
 
 
-def with_kernels(model: keras.Model, kernels: Sequence[Kernel | ArrayLike], *, biases: str = "float32") -> keras.Model:
+def with_kernels(
+    model: keras.Model, kernels: Sequence[Kernel | ArrayLike], *, biases: str | int = "float32"
+) -> keras.Model:
     """A copy of a network with these weights, and its biases rounded to `biases`: what a file of them gives back.
 
     :param kernels: one for each of :func:`kernels_of`, of the same shape.
-    :param biases: "float32" or "float16".
+    :param biases: "float32", "float16", or a number s, for multiples of 2**-s.
     :raises ValueError: if numbers or shapes differ, or a bias is too large for float16.
     """
     values, new = _values(model, kernels), copy_of(model)
     for (_, variable), kernel in zip(kernel_variables(new), values, strict=True):
         variable.assign(kernel)
-    for layer in layers_of(graph_of(new)).values():
-        if has_bias([variable.shape for variable in layer.weights]):
-            layer.bias.assign(_rounded(layer.name, layer.bias, biases).astype(np.float32))
+    for node in layers_of(graph_of(new)):
+        if has_bias([variable.shape for variable in node.layer.weights]):
+            node.layer.bias.assign(_rounded(node.name, node.layer.bias, biases))
     return new
 
 
@@ -132,14 +142,14 @@ def save_bcz(
     model: keras.Model,
     kernels: Sequence[Kernel] | None = None,
     *,
-    biases: str = "float32",
+    biases: str | int = "float32",
     entropy_coded: bool = True,
 ) -> int:
     """Write a network to a file, in one piece: a file is whole or absent.
 
     :param model: Sequential or functional, of the layers in :func:`kinds`.
     :param kernels: weights, one for each of :func:`kernels_of`; None: as they are, in float32.
-    :param biases: "float32" or "float16".
+    :param biases: "float32", "float16", or a number s from 0 to 23: multiples of 2**-s, coded.
     :param entropy_coded: arithmetic coding for each kernel where that makes the file smaller; False: fields of equal
         size, which can be read at any place.
     :return: size of the file in bytes.
@@ -156,7 +166,7 @@ def bcz_bytes(
     model: keras.Model,
     kernels: Sequence[Kernel] | None = None,
     *,
-    biases: str = "float32",
+    biases: str | int = "float32",
     entropy_coded: bool = True,
 ) -> bytes:
     """What :func:`save_bcz` writes."""
@@ -165,30 +175,49 @@ def bcz_bytes(
     for (layer, _), values in zip(kernel_variables(model), _values(model, codes), strict=True):
         if not np.all(np.isfinite(values)):
             raise ValueError(f"weights of layer {layer.name!r} must be finite; check that training did not diverge.")
-    version = 2 if fits_chain(graph) else FORMAT_VERSION
-    out = bytearray([BIAS_TYPES.index(_bias_type(biases))])
-    out += chain_bytes(graph) if version == 2 else graph_bytes(graph)
+    is_chain, strides = fits_chain(graph), strides_of(graph)
+    out = bytearray([_bias_number(biases) | IS_CHAIN * is_chain])
+    out += chain_bytes(graph) if is_chain else graph_bytes(graph)
     queue = iter(codes)
-    for name, layer in layers_of(graph).items():
-        weights = stored_weights(layer)
+    for node in layers_of(graph):
+        weights = stored_weights(node.layer)
         kind = biases if has_bias([variable.shape for variable in weights]) else "float32"
         for variable in weights:
             if len(variable.shape) > 1:
-                out += kernel_bytes(next(queue), entropy_coded)
+                out += kernel_bytes(next(queue), entropy_coded, strides.get(node.name, (0, 0)))
             else:
-                out += _rounded(name, variable, kind).astype(f"<{_bias_type(kind)}").tobytes()
-    return MAGIC + bytes([version]) + struct.pack("<I", zlib.crc32(out)) + bytes(out)
+                out += _vector_bytes(_rounded(node.name, variable, kind), kind)
+    return MAGIC + bytes([FORMAT_VERSION]) + struct.pack("<I", zlib.crc32(out)) + bytes(out)
 
 
-def _bias_type(biases: str) -> str:
-    if biases not in ("float32", "float16"):
-        raise ValueError(f'biases must be "float32" or "float16", got {biases!r}.')
-    return {"float32": "f4", "float16": "f2"}[biases]
+def _bias_number(biases: str | int) -> int:
+    """As in the flags of a file."""
+    if isinstance(biases, str) and biases in BIASES:
+        return BIASES.index(biases)
+    if isinstance(biases, str) or not 0 <= biases <= MAX_SIGNIFICANT:
+        raise ValueError(
+            f'biases must be "float32" or "float16", or significant bits from 0 to {MAX_SIGNIFICANT}, got {biases!r}.'
+        )
+    return len(BIASES) + int(biases)
 
 
-def _rounded(name: str, variable: keras.Variable, kind: str) -> NDArray[Any]:
+def _vector_bytes(values: NDArray[np.float32], kind: str | int) -> bytes:
+    if isinstance(kind, int):
+        return integers_bytes(np.ldexp(values.astype(np.float64), kind).astype(np.int64))
+    return values.astype({"float32": "<f4", "float16": "<f2"}[kind]).tobytes()
+
+
+def _rounded(name: str, variable: keras.Variable, kind: str | int) -> NDArray[np.float32]:
+    """The values of a vector as a file gives them back."""
+    _bias_number(kind)
+    exact = np.asarray(variable, np.float32)
+    if isinstance(kind, int):
+        values = (np.ldexp(np.rint(np.ldexp(exact.astype(np.float64), kind)), -kind) + 0.0).astype(np.float32)
+        if not np.all(np.abs(np.ldexp(values.astype(np.float64), kind)) < 2.0**31):
+            raise ValueError(f'biases of layer {name!r} must be below 2**{31 - kind}; give biases="float32".')
+        return values
     with np.errstate(over="ignore"):
-        values = np.asarray(variable, np.float32).astype(_bias_type(kind))
+        values = exact.astype(kind).astype(np.float32)
     if not np.all(np.isfinite(values)):
         raise ValueError(
             f'biases of layer {name!r} must be finite, and below 65504 for biases="float16"; check that training did '

@@ -14,31 +14,35 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from .bits import MAX_SIGNIFICANT
 from .chain_coding import read_chain
-from .graph import Graph, model_of
+from .graph import Graph, layers_of, model_of
 from .graph_coding import read_graph
-from .kernel_coding import SCHEMES, Reader, read_kernel
+from .kernel_coding import SCHEMES, Reader, read_integers, read_kernel
 
 __all__ = [
-    "BIAS_TYPES",
+    "BIASES",
     "FORMAT_VERSION",
+    "IS_CHAIN",
     "MAGIC",
     "MAX_WEIGHTS",
     "Contents",
     "StoredLayer",
     "has_bias",
-    "layers_of",
     "load_bcz",
     "read_bcz",
     "stored_weights",
 ]
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 MAX_WEIGHTS = 2**27
 """Weights that `load_bcz` makes room for unless it is told otherwise: 0.5 GiB."""
 
 MAGIC = b"\x89BCZ"
-BIAS_TYPES = ("f4", "f2")
+IS_CHAIN = 0x80
+"""Of the flags: the layers are a chain."""
+BIASES = ("float32", "float16")
+"""Types of biases; a number s in their place: multiples of 2**-s, coded."""
 
 
 class StoredLayer(NamedTuple):
@@ -59,7 +63,8 @@ class StoredLayer(NamedTuple):
 class Contents(NamedTuple):
     """What is in a file.
 
-    :ivar version: of the format. :ivar bytes: of the file. :ivar biases: their type in the file.
+    :ivar version: of the format. :ivar bytes: of the file. :ivar biases: their type, one of
+    `BIASES`, or their significant bits.
     :ivar input_shape: of the first input, without the axis of examples; None for a size that is open.
     :ivar layers: all layers, without weights. :ivar weights: of the layers that have some, in order.
     :ivar graph: the calls of the layers.
@@ -67,7 +72,7 @@ class Contents(NamedTuple):
 
     version: int
     bytes: int
-    biases: str
+    biases: str | int
     input_shape: tuple[int | None, ...]
     layers: list[keras.Layer]
     weights: list[StoredLayer]
@@ -122,11 +127,6 @@ def _impossible(path: str | os.PathLike[str], error: Exception) -> ValueError:
     return ValueError(f"{path} has a matching checksum but impossible content ({error}); write it again.")
 
 
-def layers_of(graph: Graph) -> dict[str, keras.Layer]:
-    """Each layer once, by name, in the order of the calls."""
-    return {node.name: node.layer for node in graph.nodes}
-
-
 def stored_weights(layer: keras.Layer) -> list[keras.Variable]:
     """Weights in a file; statistics of `Normalization` are settings."""
     return [] if isinstance(layer, keras.layers.Normalization) else layer.weights
@@ -139,22 +139,32 @@ def has_bias(shapes: Sequence[Sequence[int]]) -> bool:
 
 def _parsed(reader: Reader, version: int, max_weights: int, num_bytes: int) -> Contents:
     """Layers, then weights: a size that the file cannot fill is refused before there is room for it."""
-    bias_type = BIAS_TYPES[reader.take(1)[0]]
-    if version == FORMAT_VERSION:
-        graph, shapes = read_graph(reader, max_weights)
+    flags = reader.take(1)[0]
+    is_chain = version < 3 or bool(flags & IS_CHAIN and version == FORMAT_VERSION)
+    biases = _bias_type(flags & ~IS_CHAIN if version == FORMAT_VERSION else flags, version)
+    if is_chain:
+        graph, shapes = read_chain(reader, min(version, 2), max_weights)
     else:
-        graph, shapes = read_chain(reader, version, max_weights)
-    layers, weights = list(layers_of(graph).values()), list[StoredLayer]()
+        graph, shapes = read_graph(reader, max_weights)
+    layers, weights = [node.layer for node in layers_of(graph)], list[StoredLayer]()
     for layer, layer_shapes in zip(layers, shapes, strict=True):
-        weights += _read_weights(reader, layer, layer_shapes, bias_type)
+        weights += _read_weights(reader, layer, layer_shapes, biases)
     reader.finish()
     input_shape = graph.tensors[graph.input_numbers[0]].shape[1:]
-    kind = {"f4": "float32", "f2": "float16"}[bias_type]
-    return Contents(version, num_bytes, kind, input_shape, layers, weights, graph)
+    return Contents(version, num_bytes, biases, input_shape, layers, weights, graph)
+
+
+def _bias_type(number: int, version: int) -> str | int:
+    if number < len(BIASES):
+        return BIASES[number]
+    significant = number - len(BIASES)
+    if version < FORMAT_VERSION or significant > MAX_SIGNIFICANT:
+        raise ValueError(f"the type {number} of biases is not known")
+    return significant
 
 
 def _read_weights(
-    reader: Reader, layer: keras.Layer, shapes: Sequence[tuple[int, ...]], bias_type: str
+    reader: Reader, layer: keras.Layer, shapes: Sequence[tuple[int, ...]], biases: str | int
 ) -> list[StoredLayer]:
     found: list[StoredLayer] = []
     is_biased = has_bias(shapes)
@@ -165,14 +175,19 @@ def _read_weights(
             kernel = read_kernel(reader, shape)
             found.append(StoredLayer(kind, shape, coding, reader.position - start, kernel, None))
             continue
-        number_type = bias_type if is_biased else "f4"
-        values = reader.array(number_type, math.prod(shape)).astype(np.float32).reshape(shape)
+        values = _read_vector(reader, math.prod(shape), biases if is_biased else "float32").reshape(shape)
         size = reader.position - start
         if is_biased:
             found[-1] = found[-1]._replace(bias=values, bytes=found[-1].bytes + size)
         else:
             found.append(StoredLayer(kind, shape, "float32", size, values, None))
     return found
+
+
+def _read_vector(reader: Reader, count: int, kind: str | int) -> NDArray[np.float32]:
+    if isinstance(kind, int):
+        return np.ldexp(read_integers(reader, count).astype(np.float64), -kind).astype(np.float32)
+    return reader.array({"float32": "f4", "float16": "f2"}[kind], count).astype(np.float32)
 
 
 _INITIALIZERS = ("kernel", "depthwise", "pointwise", "embeddings", "recurrent", "alpha")

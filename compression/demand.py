@@ -15,12 +15,15 @@ from .kinds import is_mixing
 __all__ = ["kept_of"]
 
 
-def kept_of(graph: Graph, kinds: Sequence[str], flow: Flow) -> dict[str, Kept]:
+def kept_of(graph: Graph, kinds: Sequence[str], flow: Flow, *, keep_inputs: bool = False) -> dict[str, Kept]:
     """Kept inputs and outputs of the layers that choose among their inputs, make channels, or put them together.
 
     An output is kept if somebody needs it. An input is needed if it varies and has a weight to an output that is kept.
     Layers that are not understood need all inputs that vary. If there is none, one stays, with weights of zero.
+
+    :param keep_inputs: layers that see the inputs of the model keep them all.
     """
+    given = _given(graph, kinds) if keep_inputs else set()
     needed = [np.zeros(num_channels(graph, number), bool) for number in range(len(graph.tensors))]
     for number in graph.output_numbers:
         needed[number][:] = True
@@ -32,11 +35,23 @@ def kept_of(graph: Graph, kinds: Sequence[str], flow: Flow) -> dict[str, Kept]:
                     needed[number] |= _some(flow.varies[number], flow.varies[number])
             continue
         demand = _DEMANDS[kind](graph, flow, node, needed[node.outputs[0]])
+        if kind == "weighted" and node.sources[0] in given and needed[node.outputs[0]].any():
+            everything = np.ones_like(demand.sources[0])
+            demand = _Demand([everything], _kept(everything, needed[node.outputs[0]]))
         if demand.kept is not None:
             kept[node.name] = demand.kept
         for number, more in zip(node.sources, demand.sources, strict=True):
             needed[number] |= more
     return dict(reversed(kept.items()))
+
+
+def _given(graph: Graph, kinds: Sequence[str]) -> set[int]:
+    """Numbers of the tensors that are the inputs of the model, maybe in another shape."""
+    found = set(graph.input_numbers)
+    for node, kind in zip(graph.nodes, kinds, strict=True):
+        if kind in ("pointwise", "flatten", "unflatten") and node.sources[0] in found:
+            found |= set(node.outputs)
+    return found
 
 
 class _Demand:

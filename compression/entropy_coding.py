@@ -1,8 +1,7 @@
-"""Lossless codes for quantised weights: adaptive arithmetic coding; Huffman codes of earlier files are read.
+"""Codes of earlier `.bcz` files, which are only read: canonical Huffman words, and adaptive arithmetic coding.
 
-Arithmetic coding (`encode_adaptive`) stores no table. Each symbol is a path of yes/no decisions, and the probability of
-a decision is that of the earlier ones at the same place, (n + 1/2) / (N + 1) (Krichevsky and Trofimov, 1981). It gets
-closer to the entropy than whole bits can, which matters most where one symbol, such as 0, is frequent.
+In the latter each symbol is a path of yes/no decisions, and the probability of a decision is that of the earlier ones
+at the same place, (n + 1/2) / (N + 1) (Krichevsky and Trofimov, 1981). Today's is `compression.context_coding`.
 """
 
 from collections.abc import Sequence
@@ -14,7 +13,6 @@ __all__ = [
     "MAX_LENGTH",
     "decode",
     "decode_adaptive",
-    "encode_adaptive",
     "entropy_bits",
     "most_values",
 ]
@@ -67,23 +65,8 @@ def decode(stream: bytes, lengths: ArrayLike, count: int) -> NDArray[np.int64]:
     return np.array(found, np.int64)
 
 
-def encode_adaptive(values: ArrayLike) -> bytes:
-    """Integers, of any sign, by adaptive arithmetic coding; short if small or few different values are frequent.
-
-    :param values: integers below 2**31 in size, any shape, in C order.
-    :raises ValueError: if a value is too large.
-    """
-    flat = np.ravel(np.asarray(values)).astype(np.int64)
-    if np.any(np.abs(flat) >= 2**31):
-        raise ValueError(f"values must be below 2**31 in size, got {flat[np.argmax(np.abs(flat))]}.")
-    coder = _Encoder()
-    for value in flat.tolist():
-        _code_integer(coder, value)
-    return coder.finish()
-
-
 def decode_adaptive(stream: bytes, count: int) -> NDArray[np.int64]:
-    """The `count` integers of a stream that :func:`encode_adaptive` wrote, [count].
+    """The `count` integers of a stream of files of versions up to 3, [count].
 
     Any stream has a meaning, so damage has to be found by a checksum.
 
@@ -92,7 +75,7 @@ def decode_adaptive(stream: bytes, count: int) -> NDArray[np.int64]:
     if count > most_values(stream):
         raise ValueError(f"the stream of {len(stream)} bytes is too short for {count} numbers.")
     coder = _Decoder(stream)
-    return np.fromiter((_code_integer(coder, None) for _ in range(count)), np.int64, count)
+    return np.fromiter((_next_integer(coder) for _ in range(count)), np.int64, count)
 
 
 def most_values(stream: bytes) -> int:
@@ -100,66 +83,12 @@ def most_values(stream: bytes) -> int:
     return _MAX_COUNT * (8 * len(stream) + 32)
 
 
-class _Coder:
+class _Decoder:
     """An interval of 32-bit numbers that each decision narrows, and how often each decision was 0 and 1."""
 
-    def __init__(self) -> None:
-        self.range = 2**32 - 1
-        self.counts: dict[tuple[int, int], list[int]] = {}
-
-    def split(self, place: tuple[int, int]) -> tuple[list[int], int]:
-        """The counts at a place, and the part of the interval for 0."""
-        counts = self.counts.setdefault(place, [1, 1])
-        return counts, self.range * counts[0] // (counts[0] + counts[1])
-
-    def learn(self, counts: list[int], bit: int) -> None:
-        counts[bit] += 2  # counts are of half decisions, plus the half that each begins with
-        if counts[0] + counts[1] > _MAX_COUNT:
-            counts[:] = [counts[0] // 2 | 1, counts[1] // 2 | 1]
-
-
-class _Encoder(_Coder):
-    def __init__(self) -> None:
-        super().__init__()
-        self.low, self.out = 0, bytearray()
-
-    def decide(self, place: tuple[int, int], bit: int | None) -> int:
-        counts, zero = self.split(place)
-        bit = int(bit or 0)
-        if bit:
-            self.low += zero
-        self.range = self.range - zero if bit else zero
-        self.learn(counts, bit)
-        while self.range < 2**24:
-            self._emit(self.low >> 24)
-            self.low = self.low & 0xFFFFFF
-            self.low, self.range = self.low << 8, self.range << 8
-        return bit
-
-    def _emit(self, byte: int) -> None:
-        if byte > 255:  # a carry into the bytes before
-            position = len(self.out) - 1
-            while self.out[position] == 255:
-                self.out[position] = 0
-                position -= 1
-            self.out[position] += 1
-        self.out.append(byte & 255)
-
-    def finish(self) -> bytes:
-        """The shortest bytes that lie in the interval when zeros follow."""
-        for count in range(5):
-            step = 1 << (32 - 8 * count)
-            value = -(-self.low // step) * step
-            if value < self.low + self.range:
-                break
-        self._emit(value >> 24)
-        return (bytes(self.out) + (value & 0xFFFFFF).to_bytes(3, "big")).rstrip(b"\0")
-
-
-class _Decoder(_Coder):
     def __init__(self, stream: bytes) -> None:
-        super().__init__()
-        self.stream, self.position, self.value = stream, 0, 0
+        self.range, self.stream, self.position, self.value = 2**32 - 1, stream, 0, 0
+        self.counts: dict[tuple[int, int], list[int]] = {}
         for _ in range(4):
             self._shift()
 
@@ -167,38 +96,38 @@ class _Decoder(_Coder):
         byte = self.stream[self.position] if self.position < len(self.stream) else 0
         self.value, self.position = self.value << 8 | byte, self.position + 1
 
-    def decide(self, place: tuple[int, int], bit: int | None) -> int:
-        del bit
-        counts, zero = self.split(place)
+    def decide(self, place: tuple[int, int]) -> int:
+        """The next decision, which is one at this place."""
+        counts = self.counts.setdefault(place, [1, 1])
+        zero = self.range * counts[0] // (counts[0] + counts[1])
         found = int(self.value >= zero)
         if found:
             self.value -= zero
         self.range = self.range - zero if found else zero
-        self.learn(counts, found)
+        counts[found] += 2  # counts are of half decisions, plus the half that each begins with
+        if counts[0] + counts[1] > _MAX_COUNT:
+            counts[:] = [counts[0] // 2 | 1, counts[1] // 2 | 1]
         while self.range < 2**24:
             self._shift()
             self.range <<= 8
         return found
 
 
-def _code_integer(coder: "_Encoder | _Decoder", value: int | None) -> int:
-    """Code or decode an integer: its number of bits in unary, its sign, then its lower bits from the highest on."""
-    known = value is not None
-    size = abs(value).bit_length() if value is not None else 0
+def _next_integer(coder: _Decoder) -> int:
+    """An integer: its number of bits in unary, its sign, then its lower bits from the highest on."""
     length = 0
-    while coder.decide((0, length), int(length < size) if known else None):
+    while coder.decide((0, length)):
         length += 1
         if length > 31:
             raise ValueError("the stream holds a number that is too large.")
     if length == 0:
         return 0
-    is_negative = coder.decide((1, length), int(value < 0) if value is not None else None)
+    is_negative = coder.decide((1, length))
     magnitude = 1
     for level in range(length - 2, -1, -1):
-        bit = None if value is None else abs(value) >> level & 1
         is_early = magnitude < _LEARNED_PREFIX
         place = (2 + (length << 1 | is_negative), magnitude) if is_early else (-1, level)
-        magnitude = magnitude << 1 | coder.decide(place, bit)
+        magnitude = magnitude << 1 | coder.decide(place)
     return -magnitude if is_negative else magnitude
 
 

@@ -19,6 +19,7 @@ __all__ = [
     "graph_of",
     "is_chain",
     "kernel_variables",
+    "layers_of",
     "model_of",
 ]
 
@@ -168,14 +169,19 @@ def clone(layer: keras.Layer, **changes: Any) -> keras.Layer:
     return type(layer).from_config({**layer.get_config(), **changes})
 
 
+def layers_of(graph: Graph) -> list[Node]:
+    """The first call of each layer; calls of Keras' operations are left out."""
+    found: dict[str, Node] = {}
+    for node in graph.nodes:
+        if isinstance(node.layer, keras.Layer):
+            found.setdefault(node.name, node)
+    return list(found.values())
+
+
 def kernel_variables(model: keras.Model) -> list[tuple[keras.Layer, keras.Variable]]:
     """Weights with two and more axes, such as kernels and embeddings, of all layers of a plain model in order."""
-    found, seen = [], set()
-    for node in graph_of(model).nodes:
-        if isinstance(node.layer, keras.Layer) and node.name not in seen:
-            seen.add(node.name)
-            found += [(node.layer, variable) for variable in node.layer.weights if len(variable.shape) > 1]
-    return found
+    layers = [node.layer for node in layers_of(graph_of(model))]
+    return [(layer, variable) for layer in layers for variable in layer.weights if len(variable.shape) > 1]
 
 
 class _Reader:

@@ -16,7 +16,7 @@ import keras
 import numpy as np
 
 from .chain_coding import MAX_AXES, MAX_LAYERS
-from .graph import Graph, Node, Ref, Tensor
+from .graph import Graph, Node, Ref, Tensor, layers_of
 from .kernel_coding import Reader, leb
 from .rebuild import statistics_of
 from .supported import ACTIVATIONS, STORED, activation_name
@@ -61,9 +61,7 @@ def graph_bytes(graph: Graph) -> bytes:
 
     :raises ValueError: naming a layer that no file can hold.
     """
-    layers: dict[str, Any] = {}
-    for node in graph.nodes:
-        layers.setdefault(node.name, node.layer)
+    layers: dict[str, Any] = {node.name: node.layer for node in layers_of(graph)}
     names = list(layers)
     tensors = [graph.tensors[number] for number in graph.input_numbers]
     renumbered = {number: new for new, number in enumerate(graph.input_numbers)}

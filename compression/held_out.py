@@ -10,13 +10,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-__all__ = ["Examples", "examples_of", "loss_of", "outputs_of", "standard_error"]
+__all__ = ["TrainingData", "examples_of", "loss_of", "outputs_of", "standard_error"]
 
 _ROWS = 1024
 _CHUNKS = 50
 
 
-class Examples(NamedTuple):
+class TrainingData(NamedTuple):
     """Training data as `keras.Model.fit` takes them, their number, and validation data as arrays, nested as inputs and
     targets of the model are."""
 
@@ -25,7 +25,7 @@ class Examples(NamedTuple):
     valid: tuple[Any, Any]
 
 
-def examples_of(x: Any, y: Any, validation_data: Any, validation_split: float, batch_size: int) -> Examples:
+def examples_of(x: Any, y: Any, validation_data: Any, validation_split: float, batch_size: int) -> TrainingData:
     """Data of `compression.fit`, checked.
 
     :raises ValueError: if numbers differ, there are no validation data, or a Dataset does not end.
@@ -36,18 +36,18 @@ def examples_of(x: Any, y: Any, validation_data: Any, validation_split: float, b
         if int(x.cardinality()) == tf.data.INFINITE_CARDINALITY:
             raise ValueError("x must be a Dataset that ends, such as one pass over the examples; leave out repeat().")
         count = sum(_count(batch[0]) for batch in x)
-        return Examples({"x": x, "shuffle": False}, count, _arrays(validation_data))
+        return TrainingData({"x": x, "shuffle": False}, count, _arrays(validation_data))
     X, Y = _nested(np.asarray, x), _nested(np.asarray, y)
     if y is None or not _same_count(X, Y) or _count(X) < 2:
         raise ValueError(f"x and y must have equally many examples, at least 2, got {_shapes(X)} and {_shapes(Y)}.")
     if validation_data is not None:
-        return Examples({"x": X, "y": Y, "batch_size": batch_size}, _count(X), _arrays(validation_data))
+        return TrainingData({"x": X, "y": Y, "batch_size": batch_size}, _count(X), _arrays(validation_data))
     if not 0 < validation_split < 1:
         raise ValueError(f"validation_split must be between 0 and 1, got {validation_split}; or give validation_data.")
     left = max(1, min(_count(X) - 1, round(_count(X) * (1 - validation_split))))
     X_first, Y_first = (_nested(lambda array: array[:left], part) for part in (X, Y))
     X_last, Y_last = (_nested(lambda array: array[left:], part) for part in (X, Y))
-    return Examples({"x": X_first, "y": Y_first, "batch_size": batch_size}, left, (X_last, Y_last))
+    return TrainingData({"x": X_first, "y": Y_first, "batch_size": batch_size}, left, (X_last, Y_last))
 
 
 def _arrays(data: Any) -> tuple[Any, Any]:

@@ -6,12 +6,23 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from compression import entropy_coding
-from compression.bits import FixedPoint
-from compression.codebook import Codebook
+from . import entropy_coding
+from .bits import FixedPoint
+from .codebook import Codebook
+from .context_coding import decode_matrix, encode_matrix, most_numbers
 
-__all__ = ["MAX_BITS", "SCHEMES", "Kernel", "Raw", "Reader", "kernel_bytes", "leb", "read_kernel"]
-
+__all__ = [
+    "MAX_BITS",
+    "SCHEMES",
+    "Kernel",
+    "Raw",
+    "Reader",
+    "integers_bytes",
+    "kernel_bytes",
+    "leb",
+    "read_integers",
+    "read_kernel",
+]
 
 SCHEMES = {
     0: "float32",
@@ -20,6 +31,8 @@ SCHEMES = {
     3: "codebook, Huffman",
     4: "fixed point, arithmetic",
     5: "codebook, arithmetic",
+    6: "codebook, contexts",
+    7: "fixed point, contexts",
 }
 """Codings of a kernel by their first byte."""
 
@@ -38,28 +51,26 @@ Kernel = Raw | FixedPoint | Codebook
 """The weights of one layer."""
 
 
-def kernel_bytes(code: Kernel, entropy_coded: bool) -> bytes:
+def kernel_bytes(code: Kernel, entropy_coded: bool, strides: tuple[int, int] = (0, 0)) -> bytes:
     """The scheme and the data of a kernel; of several possible schemes the shortest.
 
-    :param entropy_coded: also try arithmetic codes.
+    :param entropy_coded: also try arithmetic codes with contexts.
+    :param strides: of neighbours in an image, see `compression.context_coding`; tried beside none.
     """
     if isinstance(code, Raw):
         return b"\0" + np.asarray(code.values, "<f4").tobytes()
     if isinstance(code, FixedPoint):
         unsigned = code.integers.astype(np.int64) + 2 ** (code.exponent + code.significant)
         head = bytes([code.significant, code.exponent])
-        choices = [b"\1" + head + _packed(unsigned, code.bits)]
-        if entropy_coded:
-            choices += [b"\4" + head + _with_length(stream) for stream in _adaptive(code.integers)]
-        return min(choices, key=len)
+        plain = b"\1" + head + _packed(unsigned, code.bits)
+        coded = _shortest(code.integers, strides) if entropy_coded else None
+        return plain if coded is None else min(plain, b"\7" + head + coded, key=len)
     k = len(code.centres)
     head = bytes([k - 1]) + code.centres.astype("<f2").tobytes()
-    choices = [b"\2" + head + _packed(code.indices, _index_bits(k))]
-    if entropy_coded:
-        mode = int(np.argmax(code.counts))
-        differences = code.indices.astype(np.int64) - mode
-        choices += [b"\5" + head + bytes([mode]) + _with_length(stream) for stream in _adaptive(differences)]
-    return min(choices, key=len)
+    plain = b"\2" + head + _packed(code.indices, _index_bits(k))
+    mode = int(np.argmax(code.counts))
+    coded = _shortest(code.indices.astype(np.int64) - mode, strides) if entropy_coded else None
+    return plain if coded is None else min(plain, b"\6" + head + bytes([mode]) + coded, key=len)
 
 
 def read_kernel(reader: "Reader", shape: tuple[int, ...]) -> NDArray[np.float32]:
@@ -71,16 +82,18 @@ def read_kernel(reader: "Reader", shape: tuple[int, ...]) -> NDArray[np.float32]
     scheme = reader.take(1)[0]
     if scheme == 0:
         return reader.array("f4", count).reshape(shape)
-    if scheme in (1, 4):
+    if scheme in (1, 4, 7):
         significant, exponent = reader.take(2)
         if significant + exponent > MAX_BITS:
             raise ValueError(f"fixed-point numbers have 1 + {exponent} + {significant} bits")
         if scheme == 1:
             integers = reader.packed(count, 1 + exponent + significant) - 2 ** (exponent + significant)
+        elif scheme == 7:
+            integers = _read_contexts(reader, shape)
         else:
             integers = entropy_coding.decode_adaptive(reader.take(reader.integer()), count)
         return FixedPoint(integers.astype(np.int32).reshape(shape), significant, exponent).values
-    if scheme not in (2, 3, 5):
+    if scheme not in (2, 3, 5, 6):
         raise ValueError(f"scheme {scheme} is not known")
     k = reader.take(1)[0] + 1
     centres = reader.array("f2", k)
@@ -89,18 +102,59 @@ def read_kernel(reader: "Reader", shape: tuple[int, ...]) -> NDArray[np.float32]
     elif scheme == 3:
         lengths = reader.packed(k, 4)
         indices = entropy_coding.decode(reader.take(reader.integer()), lengths, count)
+    elif scheme == 6:
+        mode = reader.take(1)[0]
+        indices = _read_contexts(reader, shape) + mode
     else:
         mode = reader.take(1)[0]
         indices = entropy_coding.decode_adaptive(reader.take(reader.integer()), count) + mode
     if np.any((indices < 0) | (indices >= k)):
         raise ValueError("an index is outside of its codebook")
-    return centres.astype(np.float32)[indices].reshape(shape)
+    return centres.astype(np.float32)[indices.reshape(shape)]
 
 
-def _adaptive(values: NDArray[Any]) -> list[bytes]:
-    """The stream of these integers; none if it were so short that a reader would not trust it."""
-    stream = entropy_coding.encode_adaptive(values)
-    return [stream] if values.size <= entropy_coding.most_values(stream) else []
+def integers_bytes(values: ArrayLike) -> bytes:
+    """A vector of integers, coded."""
+    return _with_length(encode_matrix(np.reshape(values, (-1, 1))))
+
+
+def read_integers(reader: "Reader", count: int) -> NDArray[np.int64]:
+    """The vector that :func:`integers_bytes` wrote."""
+    return decode_matrix(reader.take(reader.integer()), (count, 1)).reshape(-1)
+
+
+_BY_ROWS, _HAS_STRIDES = 1, 2
+_MANY = 1 << 22  # numbers of which one order is enough
+
+
+def _shortest(values: NDArray[Any], strides: tuple[int, int]) -> bytes | None:
+    """By columns or by rows, with neighbours or without; None if it were so short that a reader would not trust it."""
+    matrix = values.reshape(-1, values.shape[-1])
+    found = []
+    for by_rows in (False, True)[: 1 if values.size > _MANY else 2]:
+        for given in {(0, 0), strides}:
+            stream = encode_matrix(matrix, strides=given, by_rows=by_rows)
+            if matrix.size <= most_numbers(stream):
+                flags = _BY_ROWS * by_rows + _HAS_STRIDES * (given != (0, 0))
+                steps = leb(given[0]) + leb(given[1]) if given != (0, 0) else b""
+                found.append(bytes([flags]) + steps + _with_length(stream))
+    return min(found, key=len, default=None)
+
+
+def _read_contexts(reader: "Reader", shape: tuple[int, ...]) -> NDArray[np.int64]:
+    flags = reader.take(1)[0]
+    if flags > 3:
+        raise ValueError(f"the order {flags} of numbers is not known")
+    strides = (0, 0)
+    if flags & _HAS_STRIDES:
+        strides = (reader.integer(), reader.integer())
+        if min(strides) < 1:
+            raise ValueError(f"neighbours are {strides[0]} and {strides[1]} rows apart")
+    rows = math.prod(shape[:-1])
+    matrix = decode_matrix(
+        reader.take(reader.integer()), (rows, shape[-1]), strides=strides, by_rows=bool(flags & _BY_ROWS)
+    )
+    return matrix.reshape(shape)
 
 
 def _with_length(stream: bytes) -> bytes:

@@ -18,7 +18,7 @@ import math
 import keras
 import numpy as np
 
-from .graph import Graph, Node
+from .graph import Graph, Node, layers_of
 from .linear import BayesianConv, BayesianConvTranspose, BayesianDense
 from .place_inputs import PlaceInputs
 from .select_inputs import SelectInputs
@@ -144,11 +144,10 @@ def weighted_layers(graph: Graph) -> list[Node]:
 
 def whole_layers(graph: Graph) -> list[Node]:
     """Calls of layers with weights that stay as they are, each layer once."""
-    found = [
+    return [
         node
-        for node in graph.nodes
+        for node in layers_of(graph)
         if kind_of(graph, node) == "whole"
-        and getattr(node.layer, "weights", None)
+        and node.layer.weights
         and not isinstance(node.layer, keras.layers.Normalization)
     ]
-    return list({node.name: node for node in found}.values())

@@ -10,7 +10,7 @@ import numpy as np
 
 from .cutting import IndexMaps, Kept, cut, role_of
 from .flow import num_channels, positions, view_of
-from .graph import Graph, Node, Ref, clone, graph_of, model_of
+from .graph import Graph, Node, Ref, clone, graph_of, layers_of, model_of
 from .kinds import is_mixing, kind_of
 from .place_inputs import PlaceInputs
 from .select_inputs import SelectInputs
@@ -66,20 +66,17 @@ def statistics_of(layer: keras.layers.Normalization) -> dict[str, Any]:
 def copy_of(model: keras.Model) -> keras.Model:
     """A plain model with the same layers, those of nested models as its own, and weights."""
     graph = graph_of(model)
-    layers = {
-        node.name: copied(node.layer, node.name) if isinstance(node.layer, keras.Layer) else node.layer
-        for node in {node.name: node for node in graph.nodes}.values()
-    }
-    new = model_of(graph._replace(nodes=[node._replace(layer=layers[node.name]) for node in graph.nodes]))
-    for node in graph.nodes:
+    layers = {node.name: copied(node.layer, node.name) for node in layers_of(graph)}
+    nodes = [node._replace(layer=layers.get(node.name, node.layer)) for node in graph.nodes]
+    new = model_of(graph._replace(nodes=nodes))
+    for node in layers_of(graph):
         _copy_weights(node.layer, layers[node.name], None)
     return new
 
 
 def values_of(model: keras.Model) -> list[np.ndarray]:
     """All weights, layer by layer in the order of the calls, which does not depend on names or on how it was made."""
-    layers = {node.name: node.layer for node in graph_of(model).nodes if isinstance(node.layer, keras.Layer)}
-    return [np.asarray(variable) for layer in layers.values() for variable in layer.weights]
+    return [np.asarray(variable) for node in layers_of(graph_of(model)) for variable in node.layer.weights]
 
 
 class _Part(NamedTuple):
@@ -135,7 +132,7 @@ class _Builder:
                 layer.fill.assign(fill)
         alive = {node.name for node in nodes}
         layers = {name: layer for name, layer in self._layers.items() if name in alive}
-        for node in {node.name: node for node in self._graph.nodes}.values():
+        for node in layers_of(self._graph):
             if node.name in layers and kind_of(self._graph, node) != "weighted":
                 _copy_weights(node.layer, layers[node.name], self._kept.get(node.name))
         return Rebuilt(model, layers, self._kept)

@@ -63,20 +63,22 @@ class _Plan(NamedTuple):
     flow: Flow
 
 
-def shrink(model: keras.Model, thresholds: Thresholds = None) -> keras.Model:
+def shrink(model: keras.Model, thresholds: Thresholds = None, *, keep_inputs: bool = False) -> keras.Model:
     """The plain, smaller Keras model that computes what `model` does with its pruned groups masked.
 
     :param model: Sequential or functional, of Bayesian and any other layers; it is not changed.
     :param thresholds: as in :func:`compression.thresholds.masks`. Groups that are masked already are pruned as well.
+    :param keep_inputs: layers that see the inputs of the model keep them all, those without weights, too: a file of
+        sparse weights is smaller where neighbours in an image stay neighbours.
     :raises ValueError: if nothing is left of the network or weights are not finite.
     """
-    return shrink_details(model, thresholds).model
+    return shrink_details(model, thresholds, keep_inputs=keep_inputs).model
 
 
-def shrink_details(model: keras.Model, thresholds: Thresholds = None) -> Shrunk:
+def shrink_details(model: keras.Model, thresholds: Thresholds = None, *, keep_inputs: bool = False) -> Shrunk:
     """What :func:`shrink` does, with variances and sizes."""
     graph = graph_of(model)
-    plan = _plan(graph, masks(model, thresholds))
+    plan = _plan(graph, masks(model, thresholds), keep_inputs=keep_inputs)
     built = rebuild(graph, plan.kept, _plain, plan.flow.constant, without=IDLE)
     nodes, variance_of, count_of = weighted_layers(graph), dict[str, np.ndarray](), dict[str, int]()
     for node in nodes:
@@ -182,7 +184,7 @@ def _sliced(graph: Graph, kept: IndexMaps, flow: Flow | None) -> tuple[keras.Mod
     return built.model, built.layers, built.kept
 
 
-def _plan(graph: Graph, found: Mapping[str, np.ndarray]) -> _Plan:
+def _plan(graph: Graph, found: Mapping[str, np.ndarray], *, keep_inputs: bool = False) -> _Plan:
     kernels, biases, nodes = {}, {}, weighted_layers(graph)
     for node in nodes:
         layer = node.layer
@@ -196,7 +198,7 @@ def _plan(graph: Graph, found: Mapping[str, np.ndarray]) -> _Plan:
     flow = flow_of(graph, kinds, kernels, biases)
     if not any(flow.varies[number].any() for number in graph.output_numbers):
         raise NothingLeftError(_blame(graph, nodes, found, flow))
-    return _Plan(kept_of(graph, kinds, flow), flow)
+    return _Plan(kept_of(graph, kinds, flow, keep_inputs=keep_inputs), flow)
 
 
 def _blame(graph: Graph, nodes: list[Node], found: Mapping[str, np.ndarray], flow: Flow) -> str:

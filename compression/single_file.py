@@ -17,6 +17,7 @@ from .codebook import Codebook, codebook
 from .container import Kernel, bcz_bytes, kernels_of, load_bcz, with_kernels
 from .files import atomic_path
 from .networks import Size, size_of
+from .ordering import ordered
 from .pack import error_of_kernels
 from .rates import Rates, paper_rates
 
@@ -61,7 +62,8 @@ def pack(
     """Write a plain network with rounded weights: fixed-point numbers or codebooks, whichever takes fewer bytes.
 
     Bits of each layer, or the size of the codebooks, are the smallest for which the error does not rise by more than
-    `max_rise`. What is measured is what the file gives back.
+    `max_rise`; biases are multiples of a power of two, as coarse as that allows. Units of hidden layers are sorted
+    where their order is free. What is measured is what the file gives back.
 
     :param model: a plain chain, such as `compression.fit` returns; it is not changed.
     :param path: of the file, usually with the ending .bcz; it is replaced if it exists.
@@ -79,6 +81,7 @@ def pack(
     if not np.isfinite(before):
         raise ValueError(f"validate must give a finite number for the network, got {before}.")
     size = original if isinstance(original, Size) else size_of(model if original is None else original)
+    model = ordered(model)
     kernels, most = kernels_of(model), before + max_rise
     copy, biases = with_kernels(model, kernels, biases="float16"), "float16"
     if not float(validate(copy)) <= most:
@@ -89,7 +92,7 @@ def pack(
     if (books := _codebooks(kernels, error_of, most, seed)) is not None:
         choices["codebooks"] = books
     place = Path(path)
-    contents = {name: bcz_bytes(model, codes, biases=biases) for name, codes in choices.items()}
+    contents = {name: _smallest(model, codes, biases, validate, most) for name, codes in choices.items()}
     coding = min(contents, key=lambda name: len(contents[name]))
     num_bytes = len(contents[coding])
     with atomic_path(place) as temporary:
@@ -105,6 +108,23 @@ def pack(
         rates=paper_rates(size.weights, [kernel.size for kernel in kernels], bits),
         file_rate=4 * size.parameters / num_bytes,
     )
+
+
+def _smallest(
+    model: keras.Model,
+    codes: Sequence[Kernel],
+    biases: str,
+    validate: Callable[[keras.Model], float],
+    most: float,
+) -> bytes:
+    """A file of these kernels, with the coarsest biases, of significant bits or in `biases`, that do no harm."""
+    best: str | int = biases
+    for significant in range(_START, -1, -1):
+        if not float(validate(with_kernels(model, codes, biases=significant))) <= most:
+            break
+        best = significant
+    choices = {biases, best}
+    return min((bcz_bytes(model, codes, biases=choice) for choice in choices), key=len)
 
 
 def _codebooks(

@@ -8,33 +8,28 @@
     compress_network.py --run_dir=runs/caffe --network=lenet5 --prior=gnj --dataset=mnist --data_dir=DATA --shift=1 \\
         --pretrain_epochs=5 --epochs=30 --warmup=1 --polish_epochs=24 --polish_kl=0.05 --shrink_every=1 \\
         --learning_rate=1e-3 --decay_from=0.55 --scale_speed=12 --initial_log_std=-4 --tune_steps=1000 --tolerance=0.05
-    compress_network.py --run_dir=runs/own --network=mine.keras --dataset=mnist --data_dir=DATA
     compress_network.py --run_dir=runs/table --network=mine.keras --data=flowers.csv --target=kind
     compress_network.py --run_dir=runs/first --resume
 
-VGG on CIFAR-10 needs a GPU, about 3 hours at 5 TFLOP/s by its operations (not measured):
-
-    compress_network.py --run_dir=runs/vgg --network=vgg --dataset=cifar10 --data_dir=DATA --pretrain_epochs=100 \\
-        --epochs=200 --warmup=20 --shrink_every=20
-
-With several GPUs add --strategy=mirrored: each takes its part of every batch, and the results are those of one, up to
-rounding, unless an own network has dropout: its noise repeats on each GPU.
+VGG on CIFAR-10 needs a GPU: --network=vgg --dataset=cifar10 --pretrain_epochs=100 --epochs=200 --warmup=20. With
+several, --strategy=mirrored: each takes its part of every batch, and the results are those of one, up to rounding,
+unless an own network has dropout: its noise repeats on each GPU.
 
 Training goes in up to three phases: the plain network (--pretrain_epochs); the Bayesian one with the KL of the weight
---kl_weight, which decides about the architecture and from which pruned units may be removed on the way; and the units
-that are left with a smaller weight of the KL (--polish_epochs). The paper has the second only, with a weight of 1.
+--kl_weight, which decides about the architecture; and the units that are left with a smaller weight of the KL
+(--polish_epochs). The paper has the second only. For a --target of numbers the phases are those of `compression.fit`,
+whose Gaussian noise is learnt, and there is one file, files/model.bcz.
 
 Thresholds, bits and codebooks are chosen on images set aside from the training part; the test part is looked at once,
-at the end, for each network that is reported: the masked Bayesian one, the shrunk plain one, its rounded versions, and
-what comes back from the files. Ctrl-C finishes the running epoch and saves; --resume goes on to the same bits.
+at the end, for each network that is reported. Ctrl-C finishes the running epoch and saves; --resume goes on to the same
+bits (a network of numbers begins anew).
 
 The folder of the run gets:
 
     result.json   errors, architecture, bits, the three rates as the paper counts them, sizes of files
     row.md        the same as a row of a Markdown table
     files/        shrunk.bcz (float32), fixed.bcz (fixed point), book_K.bcz (codebooks of K centres), entropy-coded
-    plots/        thresholds, bits of the weights, the mask of inputs
-    scalars.jsonl, tensorboard/, checkpoints/
+    plots/        thresholds, bits of the weights, the mask of inputs; scalars.jsonl, tensorboard/, checkpoints/
 """
 
 import functools
@@ -58,6 +53,7 @@ from compression import PackConfig, Packed, Recipe, RecipeConfig, networks, repo
 from compression.classification import reshaped
 from compression.export import export_all
 from compression.files import is_new_folder
+from compression.regression import compress_regression, summary
 
 
 @dataclass(frozen=True)
@@ -103,6 +99,8 @@ def main(flags: Flags) -> None:
     """One run, from the data to the files."""
     strategy = flags.devices.prepare()
     data = read(flags)
+    if data.task == "regression":
+        return regression(flags, data)
     recipe = new_recipe(flags, data, strategy)
     settings = replace(flags.run, num_steps=flags.recipe.num_epochs)
     name = flags.network.name_for(data.name)
@@ -121,10 +119,9 @@ def main(flags: Flags) -> None:
         packed = recipe.pack(flags.files, run.path / "files")
         if flags.export is not None:
             export_all(flags.export, packed.model, recipe.parts["train"].X[:500].numpy())
-        about = [name, flags.recipe.prior, str(flags.recipe.epochs), f"{float(recipe.seconds):.0f} s"]
-        row = report.markdown_row(packed, about)
+        of = flags.recipe.prior, data.name
+        row = report.markdown_row(packed, [name, of[0], str(flags.recipe.epochs), f"{float(recipe.seconds):.0f} s"])
         write_text(run.path / "row.md", row + "\n")
-        reference = report.published(name, flags.recipe.prior, data.name)
         run.finish(
             {
                 "network": name,
@@ -136,23 +133,31 @@ def main(flags: Flags) -> None:
                 "published": report.PUBLISHED.get((name, flags.recipe.prior)),
                 "markdown": row,
             },
-            text="\n".join([*report.notes(packed, reference), aligned(report.table(packed)), row]),
+            text="\n".join([*report.notes(packed, report.published(name, *of)), aligned(report.table(packed)), row]),
             figures=figures(packed, flags.recipe.prior),
         )
 
 
 def read(flags: Flags) -> Rows:
-    """Images, or the rows of a table in its own units, with labels."""
+    """Images, or the rows of a table in its own units, with labels or targets."""
     source, only_tables = flags.source, set(views.names("supervised")) - set(views.names("images"))
     is_own_table = source.data is not None and not source.data.endswith(".npz")
     if not (flags.table.given() or is_own_table or source.dataset in only_tables):
         return views.load(source, "images", num_valid=flags.num_valid, max_images=flags.max_images)
     data = views.load(source, "supervised", table=flags.table, seed=flags.run.seed)
-    if data.task == "regression":
-        raise ValueError(f"{data.name} has no classes to learn; for a regression call compression.fit and pack.")
     if flags.network.name_for(data.name) != "own":
         raise ValueError(f"the rows of {data.name} are no images: give a network of your own, --network=FILE.keras.")
     return data
+
+
+def regression(flags: Flags, data: Rows) -> None:
+    """One run on targets, which a stopped one begins anew."""
+    model, seed, settings = networks.load(str(flags.network.file)), flags.run.seed, replace(flags.run, num_steps=0)
+    tf.keras.utils.set_random_seed(seed)
+    with open_run(settings, cli.flags.text(flags), data, None, name="own") as run:
+        options: dict[str, Any] = {"files": flags.files, "batch_size": settings.batch_size, "seed": seed}
+        found = compress_regression(flags.recipe, model, data.parts, run.path / "files" / "model.bcz", **options)
+        run.finish({**found._asdict(), "packed": found.packed._asdict()}, text=summary(found))
 
 
 def new_recipe(flags: Flags, data: Rows, strategy: tf.distribute.Strategy | None) -> Recipe:

@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+"""How few bytes can a network for MNIST have, at which error? Gradual magnitude pruning and shared values.
+
+    compression_files.py --data_dir=DATA --seeds=0,1,2 --weights=8000,5300 --threads=1 --output=files.json
+
+LeNet-300-100 is trained by Adam on images that are moved by up to a pixel, pruned to each number of weights in turn,
+trained on with a rate that falls to 0, and given a few values for each layer. After each of these a copy goes into a
+file by `compression.pack`, which chooses bits of biases on the 5,000 training images that are set aside; the test
+images are looked at once, for the network before it shares values and for what the file gives back. Rows are written as
+soon as they are there. --models keeps the trained networks, from which a later call with another --values or other
+epochs for them goes on; without --values there are no files.
+"""
+
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import keras
+import numpy as np
+import tensorflow as tf
+from absl import app, flags
+
+import compression as bc
+from compression.classification import Examples, parts_of
+from compression.last_phase import Falling
+from compression.training import shifted
+from experiment.data import views
+from experiment.files import write_json
+from experiment.run.devices import apply_threads
+from experiment.run.folder import provenance
+
+
+def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
+    """Define this script's flags."""
+    fv = flag_values
+    flags.DEFINE_string("data_dir", None, "Folder with the files of the known data sets.", flag_values=fv)
+    flags.DEFINE_list("seeds", ["0", "1", "2"], "Seeds of networks, batches and moves.", flag_values=fv)
+    flags.DEFINE_list("weights", ["8000", "5300"], "Weights to keep, the most first.", flag_values=fv)
+    flags.DEFINE_list("values", ["16"], "Values that the weights of a layer share.", flag_values=fv)
+    flags.DEFINE_bool("per_bit", True, "Prune by w^2 for each bit of a place, and not by |w|.", flag_values=fv)
+    flags.DEFINE_list("epochs", ["8", "18", "28"], "Dense, while pruning, and after it.", flag_values=fv)
+    flags.DEFINE_integer("shared_epochs", 6, "With shared values.", 0, flag_values=fv)
+    flags.DEFINE_float("shared_rate", 1e-4, "Of Adam with shared values.", 0.0, flag_values=fv)
+    flags.DEFINE_string("models", None, "Folder to keep trained networks in.", flag_values=fv)
+    flags.DEFINE_integer("batch_size", 200, "Images in a step.", 1, flag_values=fv)
+    flags.DEFINE_float("learning_rate", 1e-3, "Of Adam.", 0.0, flag_values=fv)
+    flags.DEFINE_float("max_rise", 0.05, "Percent of error set aside that coarser biases may add.", flag_values=fv)
+    flags.DEFINE_integer("threads", 0, "CPU threads; 0 lets TensorFlow choose.", 0, flag_values=fv)
+    flags.DEFINE_string("output", None, "Write the results to this JSON file.", flag_values=fv)
+
+
+def moved(part: Examples, batch_size: int, seed: int) -> tf.data.Dataset:
+    """Batches of images in a new order and at new places in each epoch."""
+    rows = tf.data.Dataset.from_tensor_slices((part.X, part.labels)).shuffle(len(part.X), seed=seed)
+    seeds = tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=True).batch(2)
+    batches = tf.data.Dataset.zip((rows.batch(batch_size, drop_remainder=True), seeds))
+    return batches.map(lambda batch, by: (shifted(batch[0], 1, tf.cast(by % 2**31, tf.int32)), batch[1])).prefetch(2)
+
+
+def train(model: keras.Model, data: tf.data.Dataset, epochs: int, rate: float, *callbacks: Any) -> None:
+    """By a new Adam."""
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(rate), loss, jit_compile=False)
+    model.fit(data, epochs=epochs, verbose=0, callbacks=list(callbacks))
+
+
+def pruned(seed: int, data: tf.data.Dataset) -> Iterator[tuple[int, keras.Model, float]]:
+    """Numbers of weights, networks with so many, and the CPU seconds up to them."""
+    flag = flags.FLAGS
+    dense, pruning, after = map(int, flag.epochs)
+    model, seconds, rate = None, 0.0, flag.learning_rate
+    for number, count in enumerate(map(int, flag.weights)):
+        path = Path(flag.models or "", f"{seed}_{number}_{count}.keras")
+        if flag.models and path.exists():
+            model, seconds = keras.models.load_model(path), float(path.with_suffix(".txt").read_text(encoding="utf-8"))
+            yield count, model, seconds
+            continue
+        start = time.process_time()
+        if model is None:
+            model = bc.networks.build("lenet300", (28, 28, 1), 10, seed=seed)
+            train(model, data, dense, rate)
+        epochs = pruning if number == 0 else pruning // 2
+        part = count / bc.size_of(model).weights
+        by = bc.MagnitudePruning(model, keep=part, epochs=0.9 * epochs, per_bit=flag.per_bit)
+        train(model, data, epochs, rate, by)
+        train(model, data, after, rate, Falling(after, 0.0))
+        model = bc.shrink(model, keep_inputs=True)
+        seconds += time.process_time() - start
+        if flag.models:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            model.save(path)
+            path.with_suffix(".txt").write_text(f"{seconds}", encoding="utf-8")
+        yield count, model, seconds
+
+
+def rows_of(seed: int, parts: dict[str, Examples]) -> Iterator[dict[str, Any]]:
+    """Results of the networks of a seed, one after the other."""
+    flag = flags.FLAGS
+    keras.utils.set_random_seed(seed)
+    data = moved(parts["train"], flag.batch_size, seed)
+    size = bc.size_of(bc.networks.build("lenet300", (28, 28, 1), 10, seed=seed))
+    for count, model, seconds in pruned(seed, data):
+        percent = {f"{name}_percent_float": bc.error_percent(model, parts[name]) for name in ("valid", "test")}
+        print("seed", seed, "weights", count, percent, f"{seconds:.0f} s", flush=True)
+        for k in map(int, flag.values):
+            start = time.process_time()
+            small = bc.shrink(model, keep_inputs=True)
+            bc.share_values(small, k, seed=seed)
+            if flag.shared_epochs:
+                train(small, data, flag.shared_epochs, flag.shared_rate, Falling(flag.shared_epochs, 0.0))
+            shared = {"valid_percent_shared": bc.error_percent(small, parts["valid"])}
+            found = {"seed": seed, "weights": count, "values": k} | percent | shared | file_of(small, parts, size)
+            yield found | {"seconds": seconds + time.process_time() - start}
+
+
+def file_of(small: keras.Model, parts: dict[str, Examples], size: bc.Size) -> dict[str, Any]:
+    """Write a network; its size, and errors of what the file gives back."""
+    with tempfile.TemporaryDirectory() as folder:
+        packed = bc.pack(
+            small,
+            f"{folder}/model.bcz",
+            validate=lambda network: bc.error_percent(network, parts["valid"]),
+            max_rise=flags.FLAGS.max_rise,
+            original=size,
+        )
+        test = bc.error_percent(bc.load(packed.path), parts["test"])
+    kept = sum(int(np.count_nonzero(w)) for w in small.get_weights() if w.ndim > 1)
+    architecture = [layer.units for layer in small.layers if isinstance(layer, keras.layers.Dense)]
+    errors = {"valid_percent": packed.error, "test_percent": test}
+    return {"kept": kept, "units": architecture, "bytes": packed.bytes, "smaller": packed.file_rate, **errors}
+
+
+def main(argv: Sequence[str]) -> None:
+    """Print a line for each network, and write them after each."""
+    flag = flags.FLAGS
+    if len(argv) > 1:
+        raise app.UsageError(f"no arguments besides flags, got {argv[1:]}")
+    apply_threads(flag.threads)
+    source = views.Source(dataset="mnist", data_dir=flag.data_dir)
+    parts = parts_of(views.load(source, "images", num_valid=5000).parts)
+    rows: list[dict[str, Any]] = []
+    for seed in map(int, flag.seeds):
+        for row in rows_of(seed, parts):
+            rows.append(row)
+            print(*(f"{name}={value}" for name, value in row.items()), flush=True)
+            if flag.output:
+                record = provenance("MNIST as experiment.data checks it", cpus=os.cpu_count())
+                write_json(flag.output, {"metrics": rows, "provenance": record})
+
+
+if __name__ == "__main__":
+    define_flags()
+    app.run(main)

@@ -1,0 +1,77 @@
+"""Hidden units in an order that takes fewer bytes: what a network computes does not depend on it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import keras
+import numpy as np
+from numpy.typing import NDArray
+
+from .cutting import oriented
+from .flow import num_channels, positions
+from .graph import Graph, Node, graph_of
+from .kinds import is_mixing, kind_of
+from .rebuild import copy_of
+
+__all__ = ["ordered"]
+
+
+class _Pair(NamedTuple):
+    """A layer, the only layer that its units go to, and at how many places of an image these are inputs of it."""
+
+    layer: keras.Layer
+    then: keras.Layer
+    repeats: int
+
+
+def ordered(model: keras.Model) -> keras.Model:
+    """A copy of a plain model with the units of hidden layers sorted, those of the most weights that are not 0 first.
+
+    That is done where the units of a dense layer or convolution go to one other such layer, with nothing but
+    activations, pooling, flattening and the like between. Outputs are the same up to the order of sums.
+    """
+    new = copy_of(model)
+    graph = graph_of(new)
+    for node in graph.nodes:
+        pair = _pair(graph, node) if kind_of(graph, node) == "weighted" else None
+        if pair is not None:
+            _sort(pair)
+    return new
+
+
+def _pair(graph: Graph, node: Node) -> _Pair | None:
+    if is_mixing(node.layer):
+        return None
+    uses, number, repeats = graph.consumers(), node.outputs[0], 1
+    while uses[number] == 1 and number not in graph.output_numbers:
+        follower = next(each for each in graph.nodes if number in each.sources)
+        kind = kind_of(graph, follower)
+        if kind == "weighted":
+            return _Pair(node.layer, follower.layer, repeats)
+        if kind == "flatten" and num_channels(graph, number) == num_channels(graph, node.outputs[0]):
+            repeats = positions(graph, number)
+        elif kind != "pointwise" or getattr(follower.layer, "weights", None):
+            return None
+        number = follower.outputs[0]
+    return None
+
+
+def _sort(pair: _Pair) -> None:
+    kernel, then = (_axes_last(layer) for layer in (pair.layer, pair.then))
+    units = kernel.shape[-1]
+    rows = then.reshape(*then.shape[:-2], pair.repeats, units, then.shape[-1])
+    others = np.moveaxis(rows, -2, 0).reshape(units, -1)
+    own = kernel.reshape(-1, units)
+    count = np.count_nonzero(own, axis=0) + np.count_nonzero(others, axis=1)
+    size = np.abs(own).sum(axis=0) + np.abs(others).sum(axis=1)
+    order = np.lexsort((-size, -count))
+    pair.layer.kernel.assign(oriented(pair.layer, kernel[..., order]))
+    if pair.layer.use_bias:
+        pair.layer.bias.assign(np.asarray(pair.layer.bias)[order])
+    pair.then.kernel.assign(oriented(pair.then, rows[..., order, :].reshape(then.shape)))
+
+
+def _axes_last(layer: keras.Layer) -> NDArray[np.float32]:
+    """The kernel, inputs and outputs last."""
+    return oriented(layer, np.asarray(layer.kernel))
