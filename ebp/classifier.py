@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .calibration import Calibration, Scored, fit_calibration, log_loss, log_probabilities
 from .coding import InputCoding, Moments
+from .continual import Stream
 from .estimators import check_classes, check_whole_numbers, layer_widths, start_classes, weight_of_rows
 from .heads import encode_labels, head_scores
 from .inputs import Matrix
@@ -26,7 +27,7 @@ from .passes import default_epochs, has_stopped, held_rows
 from .posterior import WeightPrior
 from .prepared import prepare
 from .recency import Recency
-from .training import fit_epoch
+from .training import fit_chunk, fit_epoch
 
 __all__ = ["EBPClassifier"]
 
@@ -61,6 +62,9 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         `output="probabilistic"` only.
     :param softmax: one softmax over the classes in place of one sign neuron for each. It has no code for classes that
         are absent, so in `partial_fit` these are forgotten, and it learns more slowly on most data.
+    :param memory: how many rows of each class `partial_fit` keeps, drawn from all rows so far. Once a class is absent
+        for longer than chance allows, they are learned again with each call, so that less of it is forgotten. The rows
+        are then part of the estimator, and of its pickle. 0: none.
     :param class_weight: None, "balanced", or class -> weight, as in scikit-learn.
     :param standardise: centre each column and divide it by its standard deviation in the training data; if X is
         sparse, divide it by the root of its standard deviation: `InputCoding` "zscore", or "root". A column that does
@@ -78,7 +82,7 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     network_: EBPNetwork
     coding_: InputCoding
-    _recency: Recency
+    _stream: Stream
     _seen: Scored | None
 
     def __init__(
@@ -93,6 +97,7 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         num_votes: int = 11,
         calibrate: bool = True,
         softmax: bool = False,
+        memory: int = 0,
         class_weight: Mapping[Any, float] | str | None = None,
         standardise: bool = True,
         dtype: str = "float32",
@@ -107,6 +112,7 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.num_votes = num_votes
         self.calibrate = calibrate
         self.softmax = softmax
+        self.memory = memory
         self.class_weight = class_weight
         self.standardise = standardise
         self.dtype = dtype
@@ -157,7 +163,8 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """One pass over new data, from the posterior of the data before.
 
         Outputs of classes that have been absent for longer than chance allows learn nothing from these rows (with more
-        than two classes and without `softmax`): that they are absent is then no evidence against them.
+        than two classes and without `softmax`): that they are absent is then no evidence against them. With `memory`
+        they learn from kept rows.
 
         :param classes: all classes that will ever occur; needed in the first call.
         :param sample_weight: as in `fit`.
@@ -171,24 +178,34 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "partial_fit does not know how often classes will occur, so class_weight must be None or a dictionary "
                 f"of weights, got {self.class_weight!r}."
             )
-        if is_first:
-            self._start(X, start_classes(classes))
-            self.n_epochs_ = 0
-        else:
+        if not is_first:
             check_classes(self, classes)
-            if self.standardise:
-                self._moments += Moments.of(X)
-                self.coding_ = InputCoding.of(self.coding_.kind, self._moments)
-        targets, weight = self._targets(y), self._weight(X, y, sample_weight)
-        data = prepare(self.network_, self._scaled(X), targets)
-        self._recency, is_absent = self._recency.after(np.searchsorted(self.classes_, y))
-        if targets.shape[1] > 1 and not self.softmax and np.any(is_absent):
-            data = data._replace(Y=data.Y * tf.constant(~is_absent, data.Y.dtype))
-        options: dict[str, Any] = {"batch_size": self.batch_size, "seed": self._seed, "weight": weight}
-        stats = fit_epoch(self.network_, data, epoch=self.n_epochs_, **options)
+        known = start_classes(classes) if is_first else self.classes_
+        encode_labels(y, known)  # what is wrong is found before anything is learned
+        weight_of_rows(X, sample_weight)
+        if is_first:
+            self._start(X, known)
+            self.n_epochs_ = 0
+        elif self.standardise:
+            self._moments += Moments.of(X)
+            self.coding_ = InputCoding.of(self.coding_.kind, self._moments)
+        self._stream, chunk = self._stream.after(
+            X,
+            np.searchsorted(self.classes_, y),
+            self._weight(X, y, sample_weight),
+            size=self.memory,
+            seed=self._seed,
+            has_outputs=len(self.classes_) > 2 and not self.softmax,
+        )
+        data = prepare(self.network_, self._scaled(chunk.X), self._targets(self.classes_[chunk.numbers]))
+        if chunk.is_learned is not None:
+            data = data._replace(Y=data.Y * tf.constant(chunk.is_learned, data.Y.dtype))
+        stats = fit_chunk(
+            self.network_, data, chunk.weight, batch_size=self.batch_size, seed=self._seed, epoch=self.n_epochs_
+        )
         self.n_epochs_ += 1
-        if self._is_calibrated():
-            self._remember(stats.scores, y, weight)
+        if self._is_calibrated() and stats.scores is not None:
+            self._remember(stats.scores[: len(y)], y, None if chunk.weight is None else chunk.weight[: len(y)])
         return self
 
     @property
@@ -243,6 +260,7 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_classification_targets(y)
         check_whole_numbers(self, "epochs", other="auto")
         check_whole_numbers(self, "batch_size", "num_votes")
+        check_whole_numbers(self, "memory", least=0)
         if self.output not in ("probabilistic", "deterministic", "vote"):
             raise ValueError(f"output must be 'probabilistic', 'deterministic' or 'vote', got {self.output!r}.")
         return X, y
@@ -255,7 +273,7 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._moments = Moments.of(X)
         kind = "raw" if not self.standardise else "root" if scipy.sparse.issparse(X) else "zscore"
         self.coding_ = InputCoding.of(kind, self._moments)
-        self._recency = Recency.start(len(classes))
+        self._stream = Stream(Recency.start(len(classes)))
         self._seen = None
         num_outputs = 1 if len(classes) == 2 and not self.softmax else len(classes)
         head = "softmax" if self.softmax else "binary" if num_outputs == 1 else "multiclass"
@@ -279,7 +297,9 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         weight = weight_of_rows(X, sample_weight)
         if self.class_weight is None:
             return weight
-        by_class = compute_class_weight(self.class_weight, classes=self.classes_, y=y)[np.searchsorted(self.classes_, y)]
+        by_class = compute_class_weight(self.class_weight, classes=self.classes_, y=y)[
+            np.searchsorted(self.classes_, y)
+        ]
         return np.asarray(by_class if weight is None else weight * by_class, np.float64)
 
     # Calibration.

@@ -24,15 +24,15 @@ __all__ = ["dense_epoch", "sparse_epoch", "stream_epoch"]
 def dense_epoch(
     architecture: Architecture, batch_size: int, jit_compile: bool, has_weights: bool = False
 ) -> Callable[..., Any]:
-    """(posterior, X, Y, rows [S, B], weight [S, B]) -> posterior, sum of log P(y), damped updates, scores [S, B, n_L].
+    """(posterior, X, Y, rows [S, B], weight [S, B], num_steps) -> posterior, sum of log P(y), damped updates, scores.
 
-    Weights are 0 for padding; of single examples they are looked at with `has_weights` alone. Traced once for data of
-    any size.
+    The first `num_steps` batches are learned; scores are [S, B, n_L]. Weights are 0 for padding; of single examples
+    they are looked at with `has_weights` alone. Traced once for data of any size; with `jit_compile` once for each.
     """
 
     @counted_alone
     def epoch(
-        posterior: Posterior, X: tf.Tensor, Y: tf.Tensor, rows: tf.Tensor, weights: tf.Tensor
+        posterior: Posterior, X: tf.Tensor, Y: tf.Tensor, rows: tf.Tensor, weights: tf.Tensor, num_steps: tf.Tensor
     ) -> tuple[Posterior, tf.Tensor, tf.Tensor, tf.Tensor]:
         def body(t: tf.Tensor, posterior: Posterior, log_prob: tf.Tensor, damped: tf.Tensor, scores: Any) -> Any:
             x = tf.ensure_shape(tf.gather(X, rows[t]), [batch_size, architecture.layer_sizes[0]])
@@ -45,7 +45,7 @@ def dense_epoch(
 
         zero = tf.zeros([], architecture.dtype)
         start = (tf.constant(0), posterior, zero, tf.constant(0), _scores(architecture, tf.shape(rows)[0], batch_size))
-        _, posterior, log_prob, damped, scores = tf.while_loop(lambda t, *_: t < tf.shape(rows)[0], body, start)
+        _, posterior, log_prob, damped, scores = tf.while_loop(lambda t, *_: t < num_steps, body, start)
         return posterior, log_prob, damped, scores.stack()
 
     return tf.function(
@@ -71,7 +71,8 @@ def _signature(architecture: Architecture, batch_size: int) -> list[Any]:
         tuple(tf.TensorSpec(pair[1:], dtype) for pair in pairs) if architecture.has_biases else (),
     )
     data = [tf.TensorSpec([None, size], dtype) for size in (sizes[0], sizes[-1])]
-    return [posterior, *data, *(tf.TensorSpec([None, batch_size], kind) for kind in (tf.int32, dtype))]
+    batches = [tf.TensorSpec([None, batch_size], kind) for kind in (tf.int32, dtype)]
+    return [posterior, *data, *batches, tf.TensorSpec([], tf.int32)]
 
 
 @functools.lru_cache(maxsize=64)

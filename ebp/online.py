@@ -54,14 +54,12 @@ class _Segment(NamedTuple):
 
 @functools.lru_cache(maxsize=64)
 def online_epoch(architecture: Architecture) -> Callable[..., Any]:
-    """`loops.dense_epoch` for B = 1: (posterior, X, Y, rows [S, 1], weights) -> posterior, log P(y), 0, scores."""
+    """`loops.dense_epoch` for B = 1, without weights: the same arguments -> posterior, log P(y), 0, scores."""
 
     @counted_alone
     def epoch(
-        posterior: Posterior, X: tf.Tensor, Y: tf.Tensor, rows: tf.Tensor, weights: tf.Tensor
+        posterior: Posterior, X: tf.Tensor, Y: tf.Tensor, rows: tf.Tensor, weights: tf.Tensor, num_steps: tf.Tensor
     ) -> tuple[Posterior, tf.Tensor, tf.Tensor, tf.Tensor]:
-        num_steps = tf.shape(rows)[0]
-
         def segment(start: tf.Tensor, posterior: Posterior, log_prob: tf.Tensor, scores: tf.Tensor) -> tuple[Any, ...]:
             end = tf.minimum((start // REFRESH_EVERY + 1) * REFRESH_EVERY, num_steps)
 
@@ -82,10 +80,11 @@ def online_epoch(architecture: Architecture) -> Callable[..., Any]:
             scores = tf.tensor_scatter_nd_update(scores, places, head_scores(architecture.head, mu, sigma2))
             return t, posterior, log_prob, scores
 
-        room = tf.zeros([num_steps + REFRESH_EVERY, architecture.layer_sizes[-1]], architecture.dtype)
+        max_steps = tf.shape(rows)[0]
+        room = tf.zeros([max_steps + REFRESH_EVERY, architecture.layer_sizes[-1]], architecture.dtype)
         start = (tf.constant(0), posterior, tf.zeros([], architecture.dtype), room)
         _, posterior, log_prob, scores = tf.while_loop(lambda t, *_: t < num_steps, segment, start)
-        return posterior, log_prob, tf.constant(0), scores[:num_steps, None]
+        return posterior, log_prob, tf.constant(0), scores[:max_steps, None]
 
     return tf.function(epoch, autograph=False, jit_compile=True, reduce_retracing=True)
 

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from .inputs import Matrix, check_inputs
 from .network import EBPNetwork
 
-__all__ = ["InputCodingWarning", "Prepared", "SparseRows", "check_coding", "prepare"]
+__all__ = ["InputCodingWarning", "Prepared", "SparseRows", "check_coding", "padded", "power_of_two", "prepare"]
 
 #: `check_coding` warns if this part of the inputs' mean square is in columns that hardly vary.
 MAX_CONSTANT_PART = 0.1
@@ -73,6 +73,18 @@ def prepare(network: EBPNetwork, X: Matrix | Prepared, Y: ArrayLike | None = Non
         rows = SparseRows(tf.constant(X.indptr, tf.int64), tf.constant(X.indices, tf.int32), tf.constant(X.data))
         return Prepared(rows, targets)
     return Prepared(tf.constant(X), targets)
+
+
+def padded(data: Prepared) -> Prepared:
+    """Dense data with rows of zeros up to a power of two, so that what is compiled for a size serves many."""
+    num_rows = int(data.Y.shape[0])
+    room = [[0, power_of_two(num_rows) - num_rows], [0, 0]]
+    return Prepared(tf.pad(data.X, room), tf.pad(data.Y, room))
+
+
+def power_of_two(number: int) -> int:
+    """The least power of two that is not smaller, for a positive number."""
+    return 1 << (number - 1).bit_length()
 
 
 def check_coding(X: Matrix) -> None:

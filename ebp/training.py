@@ -10,7 +10,7 @@ same posterior, and damps the sum where it would overshoot (`update.damping`). T
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -21,10 +21,10 @@ from .inputs import Matrix
 from .loops import dense_epoch, sparse_epoch, stream_epoch
 from .network import EBPNetwork
 from .online import online_epoch
-from .prepared import Prepared, SparseRows, prepare
+from .prepared import Prepared, SparseRows, padded, power_of_two, prepare
 from .seeds import Seed, as_seed
 
-__all__ = ["EpochStats", "epoch_order", "fit", "fit_epoch", "fit_stream"]
+__all__ = ["MIN_STEPS_FOR_XLA", "EpochStats", "epoch_order", "fit", "fit_chunk", "fit_epoch", "fit_stream"]
 
 #: A batch is filled up to this number of rows, so that data of any size need one compiled function.
 MAX_PADDING = 256
@@ -101,7 +101,8 @@ def fit_epoch(
     :param last_step: number of the first update not to do; None: to the end of the pass.
     :param rows: numbers of the rows to learn, [M]; None: all.
     :param weight: how often each row counts, [N], not negative: its increments are multiplied by it. None: once.
-    :param jit_compile: compile the loop over dense data with XLA, once for each size of the data; None: if it pays.
+    :param jit_compile: compile the loop over dense data with XLA, once for each number of rows of `X` and for each
+        power of two of updates; None: if it pays.
     :raises ValueError: for data that do not fit the network; see `prepare`.
     """
     data = prepare(network, X, Y)
@@ -115,24 +116,51 @@ def fit_epoch(
     steps = slice(first_step, -(-num_data // batch_size) if last_step is None else last_step)
     numbers, is_data = _batches(learned[epoch_order(seed, epoch, num_data)], batch_size, steps)
     counts = is_data if weight is None else is_data * _checked_weight(weight, len(data.Y))[numbers]
-    batches, has_weights = (tf.constant(numbers), tf.constant(counts, architecture.dtype)), weight is not None
+    num_steps, has_weights = len(numbers), weight is not None
     if isinstance(data.X, SparseRows):
         has_empty_rows = bool(tf.reduce_any(data.X.indptr[1:] == data.X.indptr[:-1]))
         run = sparse_epoch(architecture, batch_size, has_empty_rows, has_weights)
+        batches = tf.constant(numbers), tf.constant(counts, architecture.dtype)
         rest, log_prob, damped, scores = run(network.h[0], _upper(network), data.X, data.Y, *batches)
         network.assign_upper(rest)
     else:
-        use_xla = len(numbers) >= MIN_STEPS_FOR_XLA if jit_compile is None else jit_compile
+        use_xla = num_steps >= MIN_STEPS_FOR_XLA if jit_compile is None else jit_compile
+        room = [(0, power_of_two(num_steps) - num_steps), (0, 0)] if use_xla else [(0, 0), (0, 0)]
+        batches = tf.constant(np.pad(numbers, room)), tf.constant(np.pad(counts, room), architecture.dtype)
         if use_xla and batch_size == 1 and not has_weights and not architecture.convolutions:
             run = online_epoch(architecture)
         else:
             run = dense_epoch(architecture, batch_size, use_xla, has_weights)
-        posterior, log_prob, damped, scores = run(network.posterior, data.X, data.Y, *batches)
+        posterior, log_prob, damped, scores = run(network.posterior, data.X, data.Y, *batches, tf.constant(num_steps))
         network.assign(posterior)
-    network.step.assign_add(len(numbers))
+    network.step.assign_add(num_steps)
     seen = np.full(data.Y.shape, np.nan, architecture.dtype.as_numpy_dtype)
-    seen[numbers[is_data]] = scores.numpy()[is_data]
-    return EpochStats(len(numbers), float(log_prob) / max(float(np.sum(counts)), 1e-300), int(damped), seen)
+    seen[numbers[is_data]] = scores.numpy()[:num_steps][is_data]
+    return EpochStats(num_steps, float(log_prob) / max(float(np.sum(counts)), 1e-300), int(damped), seen)
+
+
+def fit_chunk(
+    network: EBPNetwork,
+    data: Prepared,
+    weight: np.ndarray | None = None,
+    *,
+    batch_size: int = 1,
+    seed: Seed = 0,
+    epoch: int = 0,
+) -> EpochStats:
+    """`fit_epoch` of one of many chunks: once they have made as many updates as XLA pays for, it compiles the loop.
+
+    That is done for each power of two of rows and of updates. Parameters are as for `fit_epoch`, scores are those of
+    the rows of `data`.
+    """
+    options: dict[str, Any] = {"batch_size": batch_size, "seed": seed, "epoch": epoch}
+    if isinstance(data.X, SparseRows) or batch_size > MAX_PADDING or int(network.step) < MIN_STEPS_FOR_XLA:
+        return fit_epoch(network, data, weight=weight, **options)
+    num_rows, room = int(data.Y.shape[0]), padded(data)
+    if weight is not None:
+        weight = np.pad(weight, (0, int(room.Y.shape[0]) - num_rows))
+    stats = fit_epoch(network, room, rows=np.arange(num_rows), weight=weight, jit_compile=True, **options)
+    return stats._replace(scores=None if stats.scores is None else stats.scores[:num_rows])
 
 
 def fit_stream(network: EBPNetwork, dataset: tf.data.Dataset, *, max_steps: int | None = None) -> EpochStats:

@@ -13,8 +13,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from ebp import EBPClassifier
 from ebp.calibration import PRIOR_SCALE
-from ebp.passes import default_epochs
 from ebp.loops import dense_epoch
+from ebp.passes import default_epochs
 
 #: Rows are learned one after the other in a random order, so two copies are not one row of weight 2.
 ORDER = {
@@ -302,14 +302,30 @@ def test_chunks_of_any_size_need_one_compiled_function() -> None:
     assert compiled.experimental_get_tracing_count() == 1  # type: ignore[attr-defined]
 
 
-def test_classes_that_are_absent_are_not_unlearned() -> None:
-    """Digits 0 to 4, then 5 to 9, three passes each, by 64-10 perceptrons."""
+@pytest.mark.parametrize(("hidden", "memory", "least"), [((), 0, 0.85), (60, 20, 0.9)])
+def test_classes_that_are_absent_are_not_unlearned(hidden: Any, memory: int, least: float) -> None:
+    """Digits 0 to 4, then 5 to 9, three passes each."""
     X, y, X_test, y_test = split(*load_digits(return_X_y=True))
-    classifier = EBPClassifier((), batch_size=10)
+    classifier = EBPClassifier(hidden, batch_size=10, memory=memory)
     for first in (0, 5):
         rows = np.flatnonzero((y >= first) & (y < first + 5))
         for _ in range(3):
             classifier.partial_fit(X[rows], y[rows], classes=np.arange(10))
     right = classifier.predict(X_test) == y_test
-    assert right[y_test < 5].mean() > 0.85  # 0.1 if absence is taken for evidence
-    assert right[y_test >= 5].mean() > 0.85
+    assert right[y_test < 5].mean() > least  # 0.1 if absence is taken for evidence
+    assert right[y_test >= 5].mean() > least
+
+
+@pytest.mark.parametrize("options", [{}, {"softmax": True}, {"sparse": True}])
+def test_kept_rows_help_every_head(options: dict[str, Any], rng: np.random.Generator) -> None:
+    """Two classes one after the other: without a memory the first one is unlearned."""
+    X = rng.normal(size=(400, 6)) + 2.0 * (np.arange(400) >= 200)[:, None]
+    y, options = np.repeat([0, 1], 200), dict(options)
+    X = scipy.sparse.csr_matrix(X) if options.pop("sparse", False) else X
+    right = []
+    for memory in (0, 20):
+        classifier = EBPClassifier(8, batch_size=10, memory=memory, calibrate=False, **options)
+        for start in range(0, 400, 50):
+            classifier.partial_fit(X[start : start + 50], y[start : start + 50], classes=[0, 1])
+        right.append(np.mean(classifier.predict(X[:200]) == 0))
+    assert right[1] > max(0.9, right[0])

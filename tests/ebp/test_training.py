@@ -22,7 +22,7 @@ from ebp import (
 from ebp.loops import dense_epoch, sparse_epoch
 from ebp.online import MAX_CHANGE, MIN_LAZY_WEIGHTS, REFRESH_EVERY, online_epoch
 from ebp.posterior import WeightPrior
-from ebp.training import epoch_order
+from ebp.training import MIN_STEPS_FOR_XLA, epoch_order, fit_chunk
 from tests.ebp import oracles
 
 
@@ -273,6 +273,32 @@ def test_epochs_are_traced_once(rng: np.random.Generator) -> None:
 
 
 # Scale and streams.
+
+
+@pytest.mark.parametrize("batch_size", [1, 4])
+def test_many_chunks_share_one_xla_function(batch_size: int, rng: np.random.Generator) -> None:
+    """Chunks of 17 to 32 rows after as many updates as XLA pays for, as by the plain loop; float64 rounding."""
+    X, Y = rng.normal(size=(72, 9)), np.sign(rng.normal(size=72))
+    networks = [EBPNetwork((9, 5, 1), seed=2, dtype=tf.float64) for _ in range(2)]
+    networks[0].step.assign(MIN_STEPS_FOR_XLA)
+    compiled = dense_epoch if batch_size > 1 else online_epoch
+    compiled.cache_clear()
+    for number, rows in enumerate((slice(0, 17), slice(17, 49), slice(49, 72))):
+        options: dict[str, Any] = {"batch_size": batch_size, "seed": 1, "epoch": number}
+        weight = rng.random(rows.stop - rows.start) if batch_size > 1 else None
+        data = prepare(networks[0], X[rows], Y[rows])
+        ours = fit_chunk(networks[0], data, weight, **options)
+        plain = fit_epoch(networks[1], data, weight=weight, jit_compile=False, **options)
+        assert ours.scores is not None
+        assert plain.scores is not None
+        np.testing.assert_allclose(ours.scores, plain.scores, rtol=1e-9, atol=1e-12)
+        assert (ours.num_steps, ours.damped_steps) == (plain.num_steps, plain.damped_steps)
+        assert ours.log_evidence == pytest.approx(plain.log_evidence, rel=1e-9)
+    for one, other in zip(*map(numbers, networks), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
+    architecture = networks[0].architecture
+    function = online_epoch(architecture) if batch_size == 1 else dense_epoch(architecture, batch_size, True, True)
+    assert function.experimental_get_tracing_count() <= 2  # type: ignore[attr-defined]
 
 
 def test_a_matrix_that_does_not_fit_into_memory_dense(rng: np.random.Generator) -> None:
