@@ -36,7 +36,9 @@ HAS_NUMBA = importlib.util.find_spec("numba") is not None
 _INT32_MAX = 2**31 - 1
 _FEW_ROWS = 16
 _LARGE_LAYER = 2**20
+_LARGE_FLOATS = 2**17
 _BLOCK_BYTES = 1 << 23
+_ONE = np.float32(1)
 _NO_SIGNS = "the inputs of packed signs must all be -1 or +1, got others; code them as in training."
 
 
@@ -72,8 +74,12 @@ class Layer:
 
     @functools.cached_property
     def floats(self) -> NDArray[np.float32]:
-        """The weights as numbers, [K, O], made when they are first used: 32 times the size of the bits."""
-        return np.ascontiguousarray(_signs(self.bits, self.num_inputs, np.float32).T)
+        """The weights as numbers, [K, O], made when they are first used: 32 times the size of the bits.
+
+        Of a large layer a neuron's weights are next to each other, which products of few rows read faster.
+        """
+        floats = _signs(self.bits, self.num_inputs, np.float32).T
+        return floats if floats.size >= _LARGE_FLOATS else np.ascontiguousarray(floats)
 
     @functools.cached_property
     def masks(self) -> NDArray[np.int8]:
@@ -206,7 +212,8 @@ def exact_product(X: Units, layer: Layer, *, with_floats: bool = True) -> NDArra
     """
     q, is_single = X.values, X.largest < 2**24
     if is_single and with_floats:
-        return np.asarray(q.astype(np.float32, copy=False) @ layer.floats)
+        q = q.astype(np.float32, copy=False)
+        return np.asarray(q @ layer.floats) if is_sparse(q) else np.dot(q, layer.floats)  # takes less time than @
     dtype: Any = np.float32 if is_single else np.float64
     columns = np.unique(q.indices) if is_sparse(q) else None
     q = q.astype(dtype, copy=False) if columns is None else q[:, columns].astype(dtype)
@@ -261,8 +268,8 @@ def hidden_sums(
     """
     if engine == "numpy" and with_floats and prefers_floats(layer, len(sums)):
         if sums.dtype == np.float32:
-            return np.copysign(np.float32(1), sums - before.small_numbers) @ layer.floats
-        return np.where(sums >= before.numbers, np.float32(1), np.float32(-1)) @ layer.floats
+            return np.dot(np.copysign(_ONE, sums - before.small_numbers), layer.floats)
+        return np.dot(np.where(sums >= before.numbers, _ONE, -_ONE), layer.floats)
     x = pad(np.packbits(sums >= before.numbers, axis=1, bitorder="little"))
     return sign_products(x, layer, engine=engine, with_floats=with_floats)
 
