@@ -26,7 +26,6 @@ from compression.classification import Examples
 from compression.codebook import codebook, fine_tune
 from compression.training import epoch_function
 from darn.training import Trainer as DARNTrainer
-from ebp.backpropagation import Backpropagation
 from experiment.run import devices
 from gpflow_deep.scaling import Scale
 from rbm_tracking import ais, exact, learning, rbm, tempering, trajectories, trajectory_tempering
@@ -175,12 +174,6 @@ def ebp_prediction(prior: Any = "binary", *, is_sparse: bool = False, **options:
     network.predict_moments(scipy.sparse.csr_matrix(X * bits(N, 783)) if is_sparse else X)
 
 
-def backpropagation(is_sparse: bool, loss: str = "cross_entropy") -> None:
-    X = normal(N, 783).astype(np.float32)
-    rows = scipy.sparse.csr_matrix(X * bits(N, 783)) if is_sparse else X
-    Backpropagation((783, 120, 10), [0.1, 0.2], rows, loss=loss).fit_epoch(rows, signs(N, 10), seed=0, epoch=0)
-
-
 # Bayesian compression.
 
 
@@ -257,10 +250,6 @@ COMPILED: dict[str, dict[str, Call]] = {
         "weight noise": partial(darn_step, {"weight_noise": "reparameterised", "sparsity": 0.05}),
         "autoregressive": partial(darn_step, encoder="made", prior="eonade", visible_conditional="nade", units=(100,)),
         "local": partial(darn_step, local=darn.LocalConfig((28, 28)), visible_conditional="local"),
-    },
-    "ebp.backpropagation._compiled_loop.<locals>.loop": {
-        "dense": partial(backpropagation, False),
-        "sparse": partial(backpropagation, True, "squared"),
     },
     "ebp.loops.dense_epoch.<locals>.epoch": {
         "binary": partial(ebp_epoch, batch_size=10, jit_compile=False),

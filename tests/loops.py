@@ -24,7 +24,6 @@ from compression.classification import Examples
 from compression.codebook import codebook, fine_tune
 from compression.training import epoch_function
 from darn.training import Trainer as DARNTrainer
-from ebp.backpropagation import Backpropagation
 from experiment.run import devices
 from rbm_tracking import ais, learning, rbm, tempering, trajectories, trajectory_tempering
 from rbm_tracking.training import Trainer as RBMTrainer
@@ -95,15 +94,6 @@ def ebp_stream() -> Loop:
     return lambda count: ebp.fit_stream(network, tf.data.Dataset.from_tensor_slices(arrays).batch(B), max_steps=count)
 
 
-def backpropagation() -> Loop:
-    def run(count: int) -> None:
-        X = normal(10 * count, 5).astype(np.float32)
-        rival = Backpropagation((5, 4, 1), [0.1], X, batch_size=10)
-        rival.fit_epoch(X, signs(10 * count, 1), seed=0, epoch=0)
-
-    return run
-
-
 @functools.cache
 def compression_epoch(count: int) -> Callable[[], Any]:
     model = compression.compress(keras.Sequential([keras.Input([5]), keras.layers.Dense(3)]), num_train=B * count)
@@ -125,7 +115,6 @@ LOOPS: dict[str, Callable[[], Loop]] = {
     "compression.codebook.fine_tune.<locals>.run": tuned_centres,
     "compression.training.epoch_function.<locals>.run_steps": lambda: lambda count: compression_epoch(count)(),
     "darn.training.Trainer.compiled_steps.<locals>.run": darn_steps,
-    "ebp.backpropagation._compiled_loop.<locals>.loop": backpropagation,
     "ebp.loops.dense_epoch.<locals>.epoch": ebp_pass,
     "ebp.loops.sparse_epoch.<locals>.epoch": partial(ebp_pass, is_sparse=True),
     "ebp.loops.stream_epoch.<locals>.stream": ebp_stream,

@@ -81,7 +81,7 @@ def test_backpropagation_is_textbook_sgd(
     Y = 2.0 * labels[:, None] - 1 if sizes[-1] == 1 else 2.0 * np.eye(sizes[-1])[labels] - 1
     rates = [0.1, 0.7]
     bank = Backpropagation(sizes, rates, X, loss=loss, batch_size=4, seed=3)
-    starts = [bank.first.numpy().reshape(sizes[0], 2, -1).transpose(1, 0, 2), *(W.numpy() for W in bank.others)]
+    starts = [bank.first.copy().reshape(sizes[0], 2, -1).transpose(1, 0, 2), *(W.copy() for W in bank.others)]
     np.testing.assert_array_equal(starts[0][0], starts[0][1])
     for epoch in range(2):
         bank.fit_epoch(scipy.sparse.csr_matrix(X) if is_sparse else X, Y, seed=7, epoch=epoch)
@@ -131,8 +131,8 @@ def test_clipped_weights_are_signs(rng: np.random.Generator) -> None:
     bank = Backpropagation((8, 6, 1), [1.0], X, clipped=True, seed=1)
     bank.fit_epoch(X, Y, seed=0, epoch=0)
     scale = np.sqrt(np.mean(np.sum(X**2, axis=1)) + 1)
-    hidden = np.tanh((X @ np.sign(bank.first.numpy()) + bank.biases[0].numpy()[0]) / scale)
-    expected = (hidden @ np.sign(bank.others[0].numpy()[0]) + bank.biases[1].numpy()[0]) / np.sqrt(7)
+    hidden = np.tanh((X @ np.sign(bank.first) + bank.biases[0][0]) / scale)
+    expected = (hidden @ np.sign(bank.others[0][0]) + bank.biases[1][0]) / np.sqrt(7)
     np.testing.assert_allclose(bank.scores(X)[0], expected, rtol=1e-4, atol=1e-5)  # float32
     np.testing.assert_allclose(bank.scores(scipy.sparse.csr_matrix(X))[0], expected, rtol=1e-4, atol=1e-5)
 
