@@ -133,3 +133,23 @@ def test_a_weight_counts_rows(rng: np.random.Generator) -> None:
 def test_impossible_parameters(options: dict[str, Any], message: str, rng: np.random.Generator) -> None:
     with pytest.raises(ValueError, match=message):
         EBPRegressor(**options).fit(rng.normal(size=(4, 2)), [0.0, 1.0, 2.0, 3.0])
+
+
+def test_early_stopping_finds_the_number_of_passes() -> None:
+    """10 passes are too few where the noise is small; 80 overfit inputs that say nothing of a few noisy targets."""
+    rng = np.random.default_rng(1)
+    X, y = waves(rng, 200, 0.01)
+    assert EBPRegressor(20, epochs=40, early_stopping=True).fit(X, y).n_epochs_ > 10
+    X_noise, y_noise = rng.normal(size=(560, 10)), rng.normal(size=560)
+    early = EBPRegressor(20, epochs=80, early_stopping=True).fit(X_noise[:60], y_noise[:60])
+    assert early.n_epochs_ == 10
+    plain, late = (EBPRegressor(20, epochs=epochs).fit(X_noise[:60], y_noise[:60]) for epochs in (10, 80))
+    np.testing.assert_array_equal(early.predict(X_noise), plain.predict(X_noise))  # the number is all that is chosen
+    assert np.mean(early.log_density(X_noise[60:], y_noise[60:]) - late.log_density(X_noise[60:], y_noise[60:])) > 0.2
+
+
+def test_early_stopping_of_rows_without_weight() -> None:
+    X, y = waves(np.random.default_rng(2), 30, 0.1)
+    weight = np.where(np.arange(30) < 3, 1.0, 0.0)
+    EBPRegressor(5, epochs=20, early_stopping=True).fit(X, y, sample_weight=weight)
+    assert EBPRegressor(5, epochs=3, early_stopping=True).fit(X[:1], y[:1]).n_epochs_ == 3
