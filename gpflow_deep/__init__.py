@@ -18,6 +18,7 @@ from .layers import (
     ConvolutionalLayer,
     Encoder,
     FeatureLayer,
+    GlobalInducingLayer,
     LatentVariableLayer,
     Layer,
     Patches,
@@ -25,9 +26,11 @@ from .layers import (
 )
 from .posterior import DeepGPPosterior
 from .predictor import Predicted, Predictor, float_type
-from .presets import Preset, modern, paper2017
+from .presets import Preset, modern, paper2017, with_global_inducing
 from .propagation import Propagation
 from .quadrature import GaussHermite, MonteCarlo, Sobol
+from .sampled_training import SampledTrainer
+from .sampling import Sampler, SamplingConfig
 from .scaling import Scale, Units
 from .serialization import check_savable, load_model, save_model
 from .training import Trainer, TrainingConfig, make_train_step
@@ -45,6 +48,7 @@ __all__ = [
     "Encoder",
     "FeatureLayer",
     "GaussHermite",
+    "GlobalInducingLayer",
     "LatentVariableLayer",
     "Layer",
     "LayerDiagnostics",
@@ -56,6 +60,9 @@ __all__ = [
     "Preset",
     "Propagation",
     "SVGPLayer",
+    "SampledTrainer",
+    "Sampler",
+    "SamplingConfig",
     "Scale",
     "Sobol",
     "Trainer",
@@ -72,6 +79,7 @@ __all__ = [
     "paper2017",
     "report",
     "save_model",
+    "with_global_inducing",
 ]
 
 

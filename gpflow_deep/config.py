@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from .deep_gp import NUM_PREDICT_SAMPLES, DeepGP
 from .initialization import residual_variance
-from .presets import modern, paper2017
+from .presets import modern, paper2017, with_global_inducing
 from .scores import Task
 
 __all__ = ["LIKELIHOODS", "ModelConfig"]
@@ -53,6 +53,8 @@ class ModelConfig:
     :param kernel_variance: of all kernels at the start; 1 if not given.
     :param ard: one lengthscale for each input of a layer.
     :param likelihood: of the targets; auto: gaussian, bernoulli or robustmax, after the task.
+    :param posterior: of the inducing values: gaussian is what training finds; sghmc are samples, drawn from there on;
+        global is one that is correlated across layers.
     """
 
     num_layers: int = 2
@@ -70,6 +72,7 @@ class ModelConfig:
     kernel_variance: float | None = None
     ard: bool = True
     likelihood: Literal["auto", "gaussian", "studentt", "poisson", "bernoulli", "robustmax", "softmax"] = "auto"
+    posterior: Literal["gaussian", "sghmc", "global"] = "gaussian"
 
     def __post_init__(self) -> None:
         for name in ("num_layers", "num_inducing", "num_samples", "num_predict_samples", "hidden_dim"):
@@ -84,6 +87,10 @@ class ModelConfig:
             raise ValueError(f"noise_variance must be a finite number and not negative, got {self.noise_variance}.")
         if self.preset not in ("paper2017", "modern"):
             raise ValueError(f"preset must be one of paper2017, modern, got {self.preset!r}.")
+        if self.posterior not in ("gaussian", "sghmc", "global"):
+            raise ValueError(f"posterior must be one of gaussian, sghmc, global, got {self.posterior!r}.")
+        if self.posterior == "global" and (self.natgrad or self.input_propagation):
+            raise ValueError("posterior=global cannot have natgrad or input_propagation; leave them out.")
         if self.preset == "modern" and (self.noise_variance is not None or not self.whiten):
             raise ValueError("noise_variance and whiten=false need preset=paper2017; leave them out for modern.")
 
@@ -130,7 +137,7 @@ class ModelConfig:
             settings["noise_variance"] = self.noise_variance or None
         model = _PRESETS[self.preset](X, Y, self.num_layers, **settings)
         model.num_predict_samples = self.num_predict_samples
-        return model
+        return with_global_inducing(model) if self.posterior == "global" else model
 
     def _likelihood(self, num_classes: int, X: NDArray[Any], Y: NDArray[Any]) -> Likelihood:
         """The likelihood before training; that of real numbers with the noise of the preset."""

@@ -25,20 +25,24 @@ from gpflow.models import ExternalDataTrainingLossMixin, GPModel
 from gpflow.posteriors import PrecomputeCacheType
 from gpflow.utilities import assert_params_false
 
-from . import likelihoods
+from .bound import expected_log_likelihood
+from .ensemble import Ensemble, InducingSamples, per_member
 from .functions import NUM_FEATURES, FunctionDraws, draw_functions
-from .importance import Weighting, has_latents
+from .layers.global_inducing import draw_factors, is_global
 from .layers.pathwise import FunctionNoise
 from .layers.protocol import Factors, Layer, check_layers, checked_points
 from .posterior import DeepGPPosterior
 from .predictions import Predictions
-from .propagation import Propagation, evaluate, last_outputs, propagate, rows_per_slice
+from .propagation import Propagation, propagate
 from .quadrature import Integrator, MonteCarlo, Sobol, as_seed, fresh_seed
 
 __all__ = ["NUM_PREDICT_SAMPLES", "DeepGP"]
 
 #: Default number of components of a prediction: more precise than 100 independent draws, see RESULTS.md.
 NUM_PREDICT_SAMPLES = 32
+
+#: Draws of global inducing outputs that predictions are mixtures over.
+NUM_GLOBAL_DRAWS = 16
 
 Seed: TypeAlias = tf.Tensor | int | None
 
@@ -68,6 +72,8 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
     """Each a `Layer`; what else it has depends on its type."""
     likelihood: Likelihood
     num_importance_samples: int = 1
+    samples: InducingSamples | None = None
+    """Samples of the posterior, which predictions come from in place of q(u) once all are drawn: see `sampling`."""
 
     def __init__(
         self,
@@ -107,12 +113,28 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
 
     # The model.
 
-    def factors(self) -> tuple[Any, ...]:
-        """Cholesky factors of every layer. Compute once and hand to the methods below to save time."""
-        return tuple(layer.factors() for layer in self.layers)
+    def factors(self, *, seed: Seed = None) -> tuple[Any, ...]:
+        """Cholesky factors of every layer. Compute once and hand to the methods below to save time.
+
+        :param seed: of a draw of global inducing outputs, where layers have them; `prediction_seed` if None.
+        """
+        if not is_global(self.layers):
+            return tuple(layer.factors() for layer in self.layers)
+        seed = as_seed(self.prediction_seed if seed is None else seed)
+        return draw_factors(self.layers, tf.random.fold_in(seed, len(self.layers)))
 
     def cached_factors(self, *, dtype: tf.DType | None = None) -> tuple[Any, ...]:
-        """What predictions need of every layer, so that they consist of products; `posterior` keeps it."""
+        """What predictions need of every layer, so that they consist of products; `posterior` keeps it.
+
+        :return: of each layer; or an `Ensemble`, if the model `is_sampled` or has global inducing outputs.
+        """
+        if self.samples is not None and self.is_sampled:
+            return self.samples.cache(self.layers, dtype=dtype)
+        if is_global(self.layers):
+            if dtype not in (None, self.layers[-1].dtype):
+                raise ValueError("global inducing outputs need the model's float type, got another dtype; use None.")
+            seeds = [tf.random.fold_in(as_seed(self.prediction_seed), k) for k in range(NUM_GLOBAL_DRAWS)]
+            return Ensemble.stacked([self.factors(seed=seed) for seed in seeds])
         return tuple(layer.cache(dtype=dtype) for layer in self.layers)
 
     @check_shapes("X: [N, D]")
@@ -130,6 +152,18 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
         factors = self.factors() if factors is None else factors
         steps = propagate(self.layers, factors, X, [tf.cast(eps, X.dtype) for eps in noise], full_cov=full_cov)
         return Propagation.of(steps, full_cov=full_cov)
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether predictions are mixtures over `samples`."""
+        return self.samples is not None and self.samples.is_complete
+
+    @property
+    def num_members(self) -> int:
+        """How many versions of all layers predictions are mixtures over: samples, draws of global inducing outputs."""
+        if self.samples is not None and self.is_sampled:
+            return self.samples.size
+        return NUM_GLOBAL_DRAWS if is_global(self.layers) else 1
 
     # The objective.
 
@@ -154,28 +188,18 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
         :param seed: fixes the draws of the inner layers; None for fresh draws from TensorFlow's global generator.
         :param noise: the draws themselves, as in `propagate`, in place of those from `seed`; equally weighted.
         """
-        X, weights = checked_points(data[0], self.layers[0]), None
         seed = fresh_seed() if seed is None else as_seed(seed)
-        factors = self.factors()
-        if noise is None:
-            S = self.integrator.num_components(self._inner_dims, self.num_samples * self.num_importance_samples)
-            noise = self.integrator.noise(self._inner_dims, S, tf.shape(X)[0], seed, X.dtype)
-            weights = tf.exp(self.integrator.log_weights(self._inner_dims, S, X.dtype))
-        weighting = self._weighting(noise, X, data[1])
-        noise = noise if weighting is None else weighting.noise
-        f_mean, f_var = evaluate(last_outputs, self.layers, factors, X, noise, size=rows_per_slice(self.layers))
-        expectations = likelihoods.variational_expectations(
-            self.likelihood, X, f_mean, f_var, data[1], self.likelihood_seed(seed)
-        )  # [S, N]
-        if weighting is not None:
-            per_point = weighting.per_row(expectations, weights)
-        elif weights is None:
-            per_point = tf.reduce_mean(expectations, axis=0)
-        else:
-            per_point = tf.linalg.matvec(expectations, weights, transpose_a=True)
-        kl, num_rows = self.prior_kl(factors), tf.cast(tf.shape(X)[0], X.dtype)
-        scale = 1.0 if self.num_data is None else tf.cast(self.num_data, X.dtype) / num_rows
-        return tf.reduce_sum(per_point) * scale - kl
+        factors = self.factors(seed=seed)
+        return self.expected_log_likelihood(data, factors, seed=seed, noise=noise) - self.prior_kl(factors)
+
+    def expected_log_likelihood(
+        self, data: RegressionData, factors: Factors, *, seed: Seed, noise: Sequence[tf.Tensor] | None = None
+    ) -> tf.Tensor:
+        """The likelihood's part of `elbo`, with given factors of the layers: [], nats, for all `num_data` points."""
+        counts = {"num_samples": self.num_samples, "num_importance_samples": self.num_importance_samples}
+        options: dict[str, Any] = {"integrator": self.integrator, "num_data": self.num_data, "noise": noise, **counts}
+        seeds = {"seed": seed, "likelihood_seed": self.likelihood_seed(seed)}
+        return expected_log_likelihood(self.layers, self.likelihood, data, factors, **options, **seeds)
 
     @check_shapes("data[0]: [N, D]", "data[1]: [N, Q]", "return: []")
     def training_loss(self, data: RegressionData, *, seed: Seed = None) -> tf.Tensor:
@@ -316,7 +340,19 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
             spectral densities of GPflow's stationary kernels only, see `layers.spectral`.
         """
         seed = fresh_seed() if seed is None else as_seed(seed)
-        return draw_functions(self.layers, num_functions, num_features=num_features, noise=noise, seed=seed)
+        samples, members = self.samples if self.is_sampled else None, list[Any]()
+        if is_global(self.layers):
+            seeds = [tf.random.fold_in(seed, 1000 + s) for s in range(num_functions)]
+            members = [draw_factors(self.layers, each, all_known=True) for each in seeds]
+        return draw_functions(
+            self.layers,
+            num_functions,
+            num_features=num_features,
+            noise=noise,
+            seed=seed,
+            samples=samples,
+            members=members,
+        )
 
     @check_shapes("Xnew: [N, D]")
     def predict_components(
@@ -339,8 +375,9 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
 
     def component_weights(self, num_samples: int | None = None) -> tf.Tensor:
         """Weights [S] of the components of `predict_components`; they sum to one."""
-        S = self.predict_integrator.num_components(self._inner_dims, self._asked(num_samples))
-        return tf.exp(self.predict_integrator.log_weights(self._inner_dims, S, self.layers[-1].dtype))
+        integrator = per_member(self.predict_integrator, self.num_members)
+        S = integrator.num_components(self._inner_dims, self._asked(num_samples))
+        return tf.exp(integrator.log_weights(self._inner_dims, S, self.layers[-1].dtype))
 
     @check_shapes("Xnew: [N, D]")
     def predict_all_layers(
@@ -375,12 +412,6 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
         return tf.random.fold_in(as_seed(self.prediction_seed if seed is None else seed), len(self.layers) + 1)
 
     # Private.
-
-    def _weighting(self, noise: Sequence[tf.Tensor], X: tf.Tensor, Y: TensorType) -> Weighting | None:
-        """What latent variables change in the bound; None where there are none."""
-        if not has_latents(self.layers) and (self.num_importance_samples == 1 or not sum(self._inner_dims)):
-            return None
-        return Weighting(self.layers, noise, X, tf.convert_to_tensor(Y), self.num_importance_samples)
 
     @property
     def _inner_dims(self) -> list[int]:

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from .deep_gp import DeepGP
-from .layers import ConvolutionalLayer, Layer, SVGPLayer
+from .layers import ConvolutionalLayer, GlobalInducingLayer, Layer, SVGPLayer
 from .numerics import condition_number
 
 __all__ = ["LayerDiagnostics", "diagnose"]
@@ -43,26 +43,30 @@ def diagnose(model: DeepGP) -> list[LayerDiagnostics]:
     A layer whose `jitter` is above `gpflow.config.default_jitter()` has a nearly singular Kuu: inducing inputs on top
     of one another, or lengthscales much longer than the distances between them.
     """
-    return [_diagnose(layer) for layer in model.layers]
+    return [_diagnose(layer, factors) for layer, factors in zip(model.layers, model.factors(), strict=True)]
 
 
-def _diagnose(layer: Layer) -> LayerDiagnostics:
-    factors = layer.factors()
+def _diagnose(layer: Layer, factors: Any) -> LayerDiagnostics:
+    kl_nats = float(layer.prior_kl(factors))
     layer = layer.gp if isinstance(layer, ConvolutionalLayer) else layer
-    if not isinstance(layer, SVGPLayer):
-        kl_nats = float(layer.prior_kl(factors))
+    if not isinstance(layer, SVGPLayer | GlobalInducingLayer):
         return LayerDiagnostics(layer.label, kl_nats, None, None, np.zeros(0), np.zeros(0), noise_variance=0.0)
     K = tf.matmul(factors.Luu, factors.Luu, transpose_b=True)
-    jitter = tf.reduce_max(tf.linalg.diag_part(K) - tf.linalg.diag_part(layer.prior_covariance()))
-    kernels = layer.latent_kernels
+    if isinstance(layer, GlobalInducingLayer):
+        noise, variances = None, layer.kernel(factors.Z, full_cov=False)
+    else:
+        noise = layer.noise_variance
+        variances = tf.linalg.diag_part(layer.prior_covariance())
+    kernels = (layer.kernel,) if isinstance(layer, GlobalInducingLayer) else layer.latent_kernels
+    jitter = tf.reduce_max(tf.linalg.diag_part(K) - variances)
     return LayerDiagnostics(
         label=layer.label,
-        kl_nats=float(layer.prior_kl(factors)),
+        kl_nats=kl_nats,
         condition_number=float(condition_number(K)),
         jitter=float(jitter),
         lengthscales=_values(kernels, "lengthscales"),
         kernel_variances=_values(kernels, "variance"),
-        noise_variance=0.0 if layer.noise_variance is None else float(layer.noise_variance.numpy()),
+        noise_variance=0.0 if noise is None else float(noise.numpy()),
     )
 
 

@@ -23,6 +23,7 @@ from .course import TrainingConfig
 from .deep_gp import NUM_PREDICT_SAMPLES
 from .fitting import Fitted, count_rows, fit, pass_over, start, worse_than_simplest
 from .predictor import Predictor, float_type
+from .sampling import SamplingConfig
 from .training import Trainer
 
 __all__ = ["DeepGPEstimator"]
@@ -47,6 +48,9 @@ class DeepGPEstimator(BaseEstimator):
     :param hidden_dim: outputs of the inner layers; min(30, inputs) if None.
     :param preset: starting values, as in `ModelConfig`.
     :param natgrad: natural gradients for the last layer, Adam for the rest; or else Adam for all.
+    :param posterior: "gaussian" is the variational one; "sghmc" draws samples from there on, and predicts from them;
+        "global" is a variational one that is correlated across layers.
+    :param sampling: how they are drawn, a `SamplingConfig`; its defaults if None.
     :param num_samples: draws of the inner layers for each row and step of training.
     :param num_predict_samples: draws of the inner layers in predictions.
     :param learning_rate: step size of Adam; it falls to 0 over the last quarter of the steps. 0.03 for minibatches, and
@@ -64,6 +68,7 @@ class DeepGPEstimator(BaseEstimator):
     :ivar predictor_: the trained model in the units of the data, a `Predictor`. :ivar n_iter_: steps made.
     :ivar bounds_: mean bound of each window of 100 steps of `fit`, nats per row.
     :ivar validation_scores_: mean log density of the held-out rows after each window; empty without them.
+    :ivar trust_: effective sample sizes and split R-hat of the samples, see `Sampler.trust`; empty without samples.
     :ivar n_features_in_: inputs. :ivar feature_names_in_: their names, if X was a data frame.
     """
 
@@ -76,6 +81,8 @@ class DeepGPEstimator(BaseEstimator):
         hidden_dim: int | None = None,
         preset: str = "modern",
         natgrad: bool = False,
+        posterior: str = "gaussian",
+        sampling: SamplingConfig | None = None,
         num_samples: int = 1,
         num_predict_samples: int = NUM_PREDICT_SAMPLES,
         learning_rate: float | None = None,
@@ -94,6 +101,8 @@ class DeepGPEstimator(BaseEstimator):
         self.hidden_dim = hidden_dim
         self.preset = preset
         self.natgrad = natgrad
+        self.posterior = posterior
+        self.sampling = sampling
         self.num_samples = num_samples
         self.num_predict_samples = num_predict_samples
         self.learning_rate = learning_rate
@@ -123,15 +132,21 @@ class DeepGPEstimator(BaseEstimator):
             class_names=class_names,
             seed=seed,
             show=print if self.verbose else None,
+            sampling=SamplingConfig() if self.sampling is None else self.sampling,
         )
         self._keep(fitted.predictor, fitted.trainer, seed)
         self.n_iter_ = fitted.num_steps
+        self.trust_ = {} if fitted.sampler is None else fitted.sampler.trust()
         self.bounds_, self.validation_scores_ = np.array(fitted.bounds), np.array(fitted.scores)
         self._warn_if_poor(fitted, X, Y)
 
     def _partial_fit(self, X: Array, Y: Array, class_names: Sequence[str] = ()) -> None:
         """One pass over checked arrays, from the first of which the model is made."""
         self._check_parameters()
+        if self.posterior != "gaussian":
+            raise ValueError(
+                f"posterior must be gaussian in partial_fit, got {self.posterior!r}: a chain needs all rows."
+            )
         if not hasattr(self, "predictor_"):
             seed, training = self._new_seed(), self._training()
             made = start(self._config(), X, Y, training=training, class_names=class_names, seed=seed)
@@ -172,6 +187,7 @@ class DeepGPEstimator(BaseEstimator):
             num_predict_samples=self.num_predict_samples,
             preset=self.preset,  # type: ignore[arg-type]
             natgrad=self.natgrad,
+            posterior=self.posterior,  # type: ignore[arg-type]
             hidden_dim=self.hidden_dim,
             likelihood=self.likelihood,  # type: ignore[arg-type]
         )

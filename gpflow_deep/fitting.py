@@ -9,7 +9,6 @@ decide as well. Batches and draws of a step are functions of the seed and its nu
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -21,15 +20,17 @@ from gpflow.likelihoods import Likelihood, Poisson
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
+from .batches import minibatch
 from .config import ModelConfig
 from .course import WINDOW, TrainingConfig, has_settled
 from .deep_gp import DeepGP
 from .forecasts import LinearModel
 from .likelihoods import task_of
 from .predictor import Predictor
+from .sampling import Sampler, SamplingConfig
 from .scaling import Units
 from .scores import Task
-from .training import Trainer
+from .training import Trainer, clear_errors
 
 __all__ = [
     "Fitted",
@@ -39,11 +40,15 @@ __all__ = [
     "fit",
     "minibatch",
     "pass_over",
+    "sample",
     "simplest_model",
     "start",
     "train",
     "worse_than_simplest",
 ]
+
+SHOW_EVERY = 500
+"""Steps of a chain between lines of progress."""
 
 LogDensity = Callable[[NDArray[Any], NDArray[Any]], NDArray[np.float64]]
 
@@ -57,6 +62,7 @@ class Fitted(NamedTuple):
     :ivar num_steps: steps made. :ivar is_settled: whether the model settled before `max_iter`.
     :ivar bounds: mean bound of each window of 100 steps, nats per row.
     :ivar scores: mean log density of the held-out rows after each window, nats per row; empty without such rows.
+    :ivar sampler: with `posterior="sghmc"` the chain, from whose samples the model predicts.
     """
 
     predictor: Predictor
@@ -65,6 +71,7 @@ class Fitted(NamedTuple):
     is_settled: bool
     bounds: tuple[float, ...]
     scores: tuple[float, ...]
+    sampler: Sampler | None = None
 
 
 def fit(
@@ -79,8 +86,9 @@ def fit(
     class_names: Sequence[str] = (),
     seed: int = 0,
     show: Callable[[str], None] | None = None,
+    sampling: SamplingConfig = SamplingConfig(),
 ) -> Fitted:
-    """Standardise, start from the data, and train.
+    """Standardise, start from the data, and train; with `posterior="sghmc"` sample the posterior from there on.
 
     :param X: inputs [N, D] in the units of the data. :param Y: numbers [N, P], or labels 0, 1, ... [N, 1].
     :param max_iter: the most steps. :param batch_size: rows of a minibatch; all rows if there are fewer.
@@ -89,6 +97,7 @@ def fit(
     :param class_names: of the labels; empty for a regression.
     :param seed: of k-means, held-out rows, batches and draws.
     :param show: gets a line of progress now and then.
+    :param sampling: how the posterior is sampled.
     :raises ValueError: if settings do not fit each other or the data.
     :raises FloatingPointError: if a step fails; nothing is left to use then.
     """
@@ -112,7 +121,37 @@ def fit(
 
     num_steps, scores = train(trainer, batch_at, draws(seed), score=score if num_held_out else None, show=show)
     assert trainer.course is not None  # of mypy: max_iter was given
-    return Fitted(predictor, trainer, num_steps, trainer.course.is_settled, tuple(trainer.course.bounds), tuple(scores))
+    course, sampler = trainer.course, None
+    if config.posterior == "sghmc":
+        sampler = sample(predictor, X[rows], Y[rows], sampling, batch_size=batch_size, seed=seed, show=show)
+    return Fitted(predictor, trainer, num_steps, course.is_settled, tuple(course.bounds), tuple(scores), sampler)
+
+
+def sample(
+    predictor: Predictor,
+    X: NDArray[Any],
+    Y: NDArray[Any],
+    sampling: SamplingConfig = SamplingConfig(),
+    *,
+    batch_size: int = 1000,
+    seed: int = 0,
+    show: Callable[[str], None] | None = None,
+) -> Sampler:
+    """Sample the posterior of a trained model, which predicts from the samples in the end.
+
+    :param predictor: as `fit` made it. :param X: all training rows [N, D], and :param Y: [N, P], in the units of the
+        data. :param batch_size: and the others as in `fit`.
+    :raises ValueError: as `Sampler`. :raises FloatingPointError: if a step fails.
+    """
+    options: dict[str, Any] = {"batch_size": batch_size, "seed": seed}
+    sampler = Sampler(predictor.model, *predictor.units.transform(X, Y), sampling, **options)
+    for first in range(0, sampler.num_steps, SHOW_EVERY):
+        with clear_errors("sampling failed: "):
+            potential = sampler.advance(first, SHOW_EVERY)
+        if show is not None:
+            step = min(first + SHOW_EVERY, sampler.num_steps)
+            show(f"step {step} of {sampler.num_steps} of the chain: potential {float(potential):.4f} nats per row")
+    return sampler
 
 
 def start(
@@ -210,26 +249,6 @@ def pass_over(
     trainer.advance(batch_at, first, count, draws(seed))
     trainer.scalars()
     return count
-
-
-def minibatch(seed: int, step: int, num_rows: int, batch_size: int) -> NDArray[np.int64]:
-    """Row numbers of the minibatch of a step, [batch_size]; all rows in their order if there are no more.
-
-    Batches are cut one after the other from random permutations of the rows, so that each row comes once in N draws.
-    """
-    if batch_size >= num_rows:
-        return np.arange(num_rows)
-    epoch, start = divmod(step * batch_size, num_rows)
-    head = _permutation(seed, epoch, num_rows)[start : start + batch_size]
-    tail = _permutation(seed, epoch + 1, num_rows)[: batch_size - len(head)] if len(head) < batch_size else head[:0]
-    return np.concatenate([head, tail])
-
-
-@functools.lru_cache(maxsize=4)
-def _permutation(seed: int, epoch: int, num_rows: int) -> NDArray[np.int64]:
-    order = np.random.default_rng([seed, 1, epoch]).permutation(num_rows)
-    order.flags.writeable = False
-    return order
 
 
 def draws(seed: int) -> tf.Tensor:

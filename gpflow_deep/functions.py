@@ -20,6 +20,8 @@ from gpflow.base import TensorType
 from numpy.typing import NDArray
 
 from .chunking import length_of, map_slices
+from .ensemble import InducingSamples
+from .layers.global_inducing import GlobalInducingLayer
 from .layers.pathwise import FunctionNoise, LayerFunctions
 from .layers.white_noise import row_keys
 from .scaling import Scale
@@ -96,11 +98,20 @@ class FunctionDraws(tf.Module):
 
 
 def draw_functions(
-    layers: Sequence[Any], num_functions: int, *, num_features: int, noise: FunctionNoise, seed: tf.Tensor
+    layers: Sequence[Any],
+    num_functions: int,
+    *,
+    num_features: int,
+    noise: FunctionNoise,
+    seed: tf.Tensor,
+    samples: InducingSamples | None = None,
+    members: Sequence[Sequence[Any]] = (),
 ) -> FunctionDraws:
     """Draw functions of every layer and compose them.
 
     :param layers: which have a method `sample_functions`. :param seed: int32 [2]; layer l gets `fold_in(seed, l)`.
+    :param samples: of the inducing outputs, which the functions go through in place of draws from q(u).
+    :param members: for each function factors of all layers, with known global inducing outputs.
     :raises ValueError: as `DeepGP.sample_functions`.
     """
     if num_functions < 1:
@@ -113,13 +124,20 @@ def draw_functions(
         raise ValueError("functions must be drawn outside of tf.function; call them inside.")
     drawn = []
     for number, layer in enumerate(layers, start=1):
+        seed_of_layer = tf.random.fold_in(seed, number)
+        if isinstance(layer, GlobalInducingLayer):
+            own = [member[number - 1] for member in members]
+            drawn.append(layer.functions_of(own, seed_of_layer, num_features=num_features))
+            continue
         if not hasattr(layer, "sample_functions"):
             raise ValueError(
                 f"functions can be drawn of layers with a method sample_functions, got {type(layer).__name__} as layer "
                 f"{number}; see gpflow_deep.SVGPLayer.sample_functions for what it returns."
             )
-        seed_of_layer = tf.random.fold_in(seed, number)
-        drawn.append(layer.sample_functions(num_functions, seed_of_layer, num_features=num_features, noise=noise))
+        options: dict[str, Any] = {"num_features": num_features, "noise": noise}
+        if samples is not None and (values := samples.chosen(number - 1, num_functions)) is not None:
+            options["values"] = values
+        drawn.append(layer.sample_functions(num_functions, seed_of_layer, **options))
     largest = max(_floats_per_row(layer, num_features) for layer in layers)
     first, last = layers[0], layers[-1]
     return FunctionDraws(drawn, num_functions, first.input_dim, last.output_dim, last.dtype, largest)

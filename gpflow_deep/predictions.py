@@ -15,6 +15,7 @@ from gpflow.likelihoods import Likelihood
 
 from . import likelihoods, mixture
 from .chunking import flat_rows, length_of, map_slices, over_batch, swap_two
+from .ensemble import Ensemble, members_of, per_member
 from .layers.protocol import Factors, Layer, checked_inputs, checked_points
 from .propagation import Propagation, Step, draws_per_slice, evaluate, num_same_in_all_draws, rows_per_slice
 from .quadrature import Integrator, MonteCarlo, Sobol
@@ -101,6 +102,7 @@ class Predictions:
             noise = Sobol().noise(self._dims, S, 1, self.seed, X.dtype)
             parts = self._by_rows(read, (X,), lambda start, stop: noise, S, num_results=3 * L, axis=1)
         num_fixed = num_same_in_all_draws(self.layers)  # whose moments every slice of the draws repeats
+        num_fixed = 0 if isinstance(self.factors, Ensemble) else num_fixed
         moments = [part[:1] if i % L < num_fixed else part for i, part in enumerate(parts[L:])]
         return Propagation(tuple(parts[:L]), tuple(moments[:L]), tuple(moments[L:]))
 
@@ -133,14 +135,20 @@ class Predictions:
         return [layer.num_latent_gps for layer in self.layers]
 
     @property
+    def _integrator(self) -> Integrator:
+        """Over the inner layers and the members of an ensemble."""
+        return per_member(self.integrator, members_of(self.factors))
+
+    @property
     def _num_joint(self) -> int:
         """Joint draws over many points are Monte Carlo for every model: nodes would grow with N."""
-        return MonteCarlo().num_components(self._dims[:-1], self.num_samples)
+        return per_member(MonteCarlo(), members_of(self.factors)).num_components(self._dims[:-1], self.num_samples)
 
     def _shared_noise(self, X: tf.Tensor) -> tuple[int, Callable[[tf.Tensor, tf.Tensor], Noise]]:
         """The number of components for rows X [N, D], and the noise of those from `start` to `stop`."""
-        S = self.integrator.num_components(self._dims[:-1], self.num_samples)
-        noise = self.integrator.noise(self._dims[:-1], S, length_of(X), self.seed, X.dtype)
+        integrator = self._integrator
+        S = integrator.num_components(self._dims[:-1], self.num_samples)
+        noise = integrator.noise(self._dims[:-1], S, length_of(X), self.seed, X.dtype)
         return S, lambda start, stop: [eps if eps.shape[1] == 1 else eps[:, start:stop] for eps in noise]
 
     def _mixture(
@@ -154,7 +162,7 @@ class Predictions:
         """`finish(weights, means, covs, *rows)` of the components at rows [batch..., N, .]: [batch..., N, ...]."""
         flat, restores = zip(*map(flat_rows, rows), strict=True)
         S, noise = self._shared_noise(flat[0])
-        weights = tf.exp(self.integrator.log_weights(self._dims[:-1], S, flat[0].dtype))
+        weights = tf.exp(self._integrator.log_weights(self._dims[:-1], S, flat[0].dtype))
 
         def read(steps: list[Step]) -> Results:
             return steps[-1].outputs(full_output_cov=full_output_cov)

@@ -118,15 +118,7 @@ class Predictor:
         self.model, self.units, self.task = model, units, task
         self.target_names, self.class_names = tuple(target_names), tuple(class_names)
         self.schema = {} if schema is None else dict(schema)
-        dtype = gpflow.default_float()
-        signature = [tf.TensorSpec([None, len(scale.mean)], dtype) for scale in (units.x, units.y)]
-
-        @tf.function(input_signature=signature, autograph=False)
-        def moments(X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            factors = model.factors()
-            return model.predict_y(X, factors=factors)[0], model.predict_log_density((X, Y), factors=factors)
-
-        self._moments = moments
+        self._moments: dict[bool, Any] = {}
 
     def evaluate(self, X: NDArray[Any], Y: NDArray[Any]) -> Predicted:
         """Means and log densities by the model's current parameters: for use between steps of training.
@@ -137,11 +129,25 @@ class Predictor:
         :raises FloatingPointError: if a factorisation fails.
         """
         with clear_errors("prediction failed: "):
-            moments = self._moments(*self.units.transform(X, Y))
+            moments = self._compiled()(*self.units.transform(X, Y))
         mean, log_density = (np.asarray(moment, np.float64) for moment in moments)
         if self.task != "regression":
             return Predicted(mean, log_density=log_density)
         return Predicted(self.units.y.inverse_transform(mean), log_density=log_density - self.units.y.log_volume)
+
+    def _compiled(self) -> Any:
+        """The function of `evaluate`: another one once the model has samples to predict from."""
+        model, dtype = self.model, gpflow.default_float()
+        if (is_mixed := model.num_members > 1) not in self._moments:
+            signature = [tf.TensorSpec([None, len(scale.mean)], dtype) for scale in (self.units.x, self.units.y)]
+
+            @tf.function(input_signature=signature, autograph=False)
+            def moments(X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+                factors = model.cached_factors() if is_mixed else model.factors()
+                return model.predict_y(X, factors=factors)[0], model.predict_log_density((X, Y), factors=factors)
+
+            self._moments[is_mixed] = moments
+        return self._moments[is_mixed]
 
     def score(self, X: NDArray[Any], Y: NDArray[Any]) -> dict[str, float]:
         """Mean log density and RMSE, or accuracy, by the model's current parameters; see `scores.metrics`."""

@@ -13,19 +13,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from gpflow.config import default_float
+from gpflow.inducing_variables import InducingPoints
 from gpflow.kernels import Kernel, SquaredExponential
 from gpflow.likelihoods import Bernoulli, Gaussian, Likelihood, MultiClass, Ordinal, Softmax, SwitchedLikelihood
 from gpflow.utilities import set_trainable
 
 from .deep_gp import DeepGP
 from .initialization import inducing_inputs, linear_mean, linear_projection, residual_variance
-from .layers import Precision, SVGPLayer
+from .layers import GlobalInducingLayer, Precision, SVGPLayer
 
-__all__ = ["Preset", "modern", "paper2017"]
+__all__ = ["Preset", "modern", "paper2017", "with_global_inducing"]
 
 
 @dataclass(frozen=True)
@@ -150,6 +151,31 @@ paper2017 = Preset(lengthscale="one", likelihood_variance=0.01, noise_variance=1
 
 modern = Preset(lengthscale="scaled", likelihood_variance="residual", noise_variance=None)
 """The deep GP that starts with the noise of the data: it is useful after fewer steps, with Adam(0.03)."""
+
+
+def with_global_inducing(model: DeepGP, *, inner_precision: float = 100.0) -> DeepGP:
+    """A model with the same kernels, mean functions, likelihood and first inducing inputs, and global inducing outputs
+    (Ober and Aitchison 2021): a posterior that is correlated across layers. See `GlobalInducingLayer`.
+
+    :param model: a deep GP of `SVGPLayer`s, before training; its parameters become those of the new one.
+    :param inner_precision: precision of the pseudo-outputs of all but the last layer, which has 1.
+    :raises ValueError: if a layer has what global inducing outputs cannot have: several kernels or inducing variables,
+        noise, propagated inputs.
+    """
+    layers: list[GlobalInducingLayer] = []
+    for layer in model.layers:
+        is_plain = isinstance(layer, SVGPLayer) and type(layer.inducing_variable) is InducingPoints
+        if not is_plain or layer.noise_variance is not None or layer.input_propagation:
+            raise ValueError(
+                f"global inducing outputs need SVGPLayers with InducingPoints, without noise between layers and "
+                f"propagated inputs, got {layer.label}; use preset=modern, or posterior=gaussian."
+            )
+        is_last, M = layer is model.layers[-1], int(layer.q_mu.shape[0])
+        where: Any = {"num_inducing": M, "input_dim": layer.input_dim} if layers else {"Z": layer.inducing_variable.Z}
+        where |= {"mean_function": layer.mean_function, "precision": 1.0 if is_last else inner_precision}
+        layers.append(GlobalInducingLayer(layer.kernel, layer.num_latent_gps, **where))
+    names = ("num_data", "num_samples", "num_predict_samples", "prediction_seed", "integrator", "predict_integrator")
+    return DeepGP(layers, model.likelihood, **{name: getattr(model, name) for name in names})
 
 
 def _matrix(name: str, value: np.ndarray) -> np.ndarray:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from .chunking import map_slices
+from .ensemble import Ensemble
 from .layers import Layer
 from .layers.protocol import Factors
 
@@ -118,7 +119,11 @@ def evaluate(
 
     :param read: takes tensors off a slice's steps. Their first axis is that of the draws (or 1, if there is only one
         slice), but for the last `num_sums` of the `num_results`, which are added up over the slices.
+    :param factors: of each layer; or an `Ensemble` of K of them, of which draw s gets number s K // S. Without noise
+        there is one draw of each.
     """
+    if isinstance(factors, Ensemble):
+        return _evaluate_ensemble(read, layers, factors, X, noise, size, full_cov, num_results, num_sums)
 
     def of_slice(start: tf.Tensor, stop: tf.Tensor) -> Sequence[tf.Tensor]:
         return read(propagate(layers, factors, X, [eps[start:stop] for eps in noise], full_cov=full_cov))
@@ -127,6 +132,38 @@ def evaluate(
     if S is None or S == 1:
         return tuple(read(propagate(layers, factors, X, noise, full_cov=full_cov)))
     return map_slices(of_slice, S, size, [X.dtype] * num_results, num_sums=num_sums)
+
+
+def _evaluate_ensemble(
+    read: Callable[[list[Step]], Sequence[tf.Tensor]],
+    layers: Sequence[Layer],
+    factors: Ensemble,
+    X: tf.Tensor,
+    noise: Sequence[tf.Tensor],
+    size: tf.Tensor | int,
+    full_cov: bool,
+    num_results: int,
+    num_sums: int,
+) -> tuple[tf.Tensor, ...]:
+    """`evaluate` in slices of draws that have the same factors."""
+    K = factors.size
+    S = int(noise[0].shape[0]) if noise else K
+    num_own = S // K if S % K == 0 else 1
+    largest = tf.where(tf.convert_to_tensor(size) >= num_own, num_own, 1)
+
+    def of_slice(start: tf.Tensor, stop: tf.Tensor) -> Sequence[tf.Tensor]:
+        own = factors.member(start * K // S)
+        parts = list(read(propagate(layers, own, X, [eps[start:stop] for eps in noise], full_cov=full_cov)))
+        for i, part in enumerate(parts[: num_results - num_sums]):  # of layers below which nothing is drawn
+            parts[i] = tf.broadcast_to(part, tf.concat([[stop - start], tf.shape(part)[1:]], axis=0))
+            parts[i].set_shape([None, *part.shape[1:]])
+        return parts
+
+    found = map_slices(of_slice, S, largest, [X.dtype] * num_results, num_sums=num_sums)
+    return tuple(
+        part if i >= num_results - num_sums else tf.ensure_shape(part, [S, *part.shape[1:]])
+        for i, part in enumerate(found)
+    )
 
 
 def last_outputs(steps: list[Step]) -> tuple[tf.Tensor, tf.Tensor]:

@@ -22,6 +22,7 @@ from .fitting import Part, worse_than_simplest
 from .forecasts import LinearModel
 from .layers import SVGPLayer
 from .predictor import Predicted, Predictor
+from .sampled_training import SampledTrainer
 from .scaling import REAL_TARGETS, Units
 from .scores import Task
 from .training import Trainer, clear_errors
@@ -153,7 +154,9 @@ def histograms(model: DeepGP) -> dict[str, NDArray[Any]]:
     return shown
 
 
-def summary(trainer: Trainer, final: Final, train: Part | None = None, test: Part | None = None) -> dict[str, Any]:
+def summary(
+    trainer: Trainer | SampledTrainer, final: Final, train: Part | None = None, test: Part | None = None
+) -> dict[str, Any]:
     """What a report says of one model: its size, the seconds of training, and its scores by part.
 
     :param train: and `test`: rows in the units of the data; with both, "warning" says so if the model is worse on the
@@ -166,6 +169,8 @@ def summary(trainer: Trainer, final: Final, train: Part | None = None, test: Par
         "num_parameters": num_parameters(trainer.model),
         **final.scores,
     }
+    if isinstance(trainer, SampledTrainer) and trainer.model.is_sampled:
+        found["chain"] = trainer.about()
     if train is not None and test is not None:
         log_density = final.scores["test"]["log_likelihood_nats"]
         if words := worse_than_simplest(trainer.model.likelihood, log_density, train, test):

@@ -76,6 +76,11 @@ class Trainer:
         self._num_steps, self._learning_rate = 0, -1.0
         self._step = make_train_step(model, self.optimizer, natgrad_gamma=gamma, strategy=strategy)
 
+    @property
+    def max_steps(self) -> int | None:
+        """The most steps that are made; None without `num_steps`."""
+        return None if self.course is None else self.course.num_steps
+
     def advance(self, batch_at: Callable[[int], RegressionData], first: int, count: int, seed: tf.Tensor) -> tf.Tensor:
         """Make the steps first, ..., first + count - 1.
 

@@ -14,7 +14,8 @@ training ends. Scores choose nothing: the last parameters are reported. Ctrl-C s
     model.npz, inputs.json  the trained model and how its inputs are made, for predict_dgp.py
     scalars.jsonl, tensorboard/, plots/, checkpoints/, gp/ (the same for the single-layer GP)
 
-With --stream the files of --data may be larger than memory, and scores are of samples; docs/scaling.md has more of it.
+With --posterior=sghmc a chain follows, and the deep GP predicts from its samples. With --stream the files of --data may
+be larger than memory, and scores are of samples; docs/scaling.md has more of it.
 """
 
 from collections.abc import Mapping
@@ -32,9 +33,8 @@ from experiment.report.text import aligned
 from experiment.run import Devices, Interrupted, Run, Seeds, Settings, Shown, devices, open_run
 
 from absl import logging
-from gpflow_deep import ModelConfig, Predictor, Scale, Trainer, TrainingConfig, Units, curves, float_type, report
-
-IMAGES = ("mnist", "rectangles_images")
+from gpflow_deep import ModelConfig, Predictor, Scale, TrainingConfig, Units, curves, float_type, report
+from gpflow_deep.sampled_training import SamplingConfig, trainer_for
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,7 @@ class Flags:
     pieces: StreamSpec = group()
     model: ModelConfig = group(preset="modern")
     training: TrainingConfig = group()
+    sampling: SamplingConfig = group(prefix="chain_")
     eval_rows: int = 10_000
     standardise: Literal["auto", "yes", "no"] = "auto"
     dtype: Literal["float64", "float32"] = "float64"
@@ -79,7 +80,7 @@ class Study(NamedTuple):
 class Job(NamedTuple):
     """A model to train, the rows that are scored, and its minibatches by step."""
 
-    trainer: Trainer
+    trainer: Any
     watch: report.Watch
     batches: Any
 
@@ -96,7 +97,8 @@ def main(flags: Flags) -> None:
         depths = {"gp": 1} if "gp" in flags.compare or config.num_layers == 1 else {}
         depths |= {"dgp": config.num_layers} if config.num_layers > 1 else {}
         jobs = {name: new_job(study, num_layers) for name, num_layers in depths.items()}
-        with open_run(flags.run, cli.flags.text(flags), data.rows, study.strategy, name=list(jobs)[-1]) as run:
+        settings = replace(flags.run, num_steps=max(job.trainer.max_steps for job in jobs.values()))
+        with open_run(settings, cli.flags.text(flags), data.rows, study.strategy, name=list(jobs)[-1]) as run:
             if run.is_chief:
                 data.keep(run.path)
                 print(data.description, flush=True)
@@ -125,7 +127,7 @@ def prepare(flags: Flags) -> Study:
     data = supply.load(flags.source, flags.division, flags.pieces, table=flags.table, default="airline_nyc", **options)
     rows, stream = data.rows, data.stream
     config = flags.model.for_task(data.task, [part.Y for part in rows.parts.values()])
-    is_scaled = flags.standardise == "yes" or (flags.standardise == "auto" and rows.name not in IMAGES)
+    is_scaled = {"yes": True, "no": False}.get(flags.standardise, rows.name not in ("mnist", "rectangles_images"))
     known = None if stream is None else (Scale(*stream.x_scale), Scale(*stream.y_scale))
     units = Units.fit(*rows.train, config.likelihood, standardise=is_scaled, known=known)
     for note in report.notes(config, units, rows.feature_names, len(rows.train.X)):
@@ -147,16 +149,14 @@ def new_job(study: Study, num_layers: int) -> Job:
     names: Any = {"target_names": rows.target_names, "class_names": rows.class_names}
     predictor = Predictor(model, units, task=data.task, **names, schema=tables.schema_of(rows).to_json())
     watch = report.Watch(predictor, data.parts, eval_rows=flags.eval_rows, rng=lambda part: seeds.rng(f"eval/{part}"))
-    batches = data.batches(
-        study.train,
-        batch_size=worker.batch_size(data.rows_in_batch(flags.run.batch_size)),
-        seed=flags.run.seed,
-        transform=units.transform,
-        lane=worker.index,
-        num_lanes=worker.count,
-    )
-    training = flags.training.for_rows(data.sizes["train"], data.rows_in_batch(flags.run.batch_size))
-    return Job(Trainer(model, training, num_steps=flags.run.num_steps, strategy=study.strategy), watch, batches)
+    size = data.rows_in_batch(flags.run.batch_size)
+    lane: Any = {"seed": flags.run.seed, "transform": units.transform, "lane": worker.index, "num_lanes": worker.count}
+    batches = data.batches(study.train, batch_size=worker.batch_size(size), **lane)
+    training = flags.training.for_rows(data.sizes["train"], size)
+    options: dict[str, Any] = {"batch_size": flags.run.batch_size, "seed": flags.run.seed, "strategy": study.strategy}
+    posterior = config.posterior if num_layers == study.config.num_layers else "gaussian"
+    trainer = trainer_for(posterior, model, study.train, training, flags.sampling, flags.run.num_steps, **options)
+    return Job(trainer, watch, batches)
 
 
 def fit(run: Run, job: Job, study: Study, max_seconds: float | None) -> tuple[dict[str, Any], report.Final]:

@@ -28,7 +28,7 @@ from compression.training import epoch_function
 from darn.training import Trainer as DARNTrainer
 from experiment.run import devices
 from gpflow_deep.scaling import Scale
-from rbm_tracking import ais, exact, learning, rbm, tempering, trajectories, trajectory_tempering
+from rbm_tracking import ais, exact, learning, rbm, softmax, tempering, trajectories, trajectory_tempering, visible
 from rbm_tracking.estimator import TrackedRBM
 from rbm_tracking.training import Trainer as RBMTrainer
 
@@ -114,14 +114,18 @@ def darn_step(training: Mapping[str, Any] | None = None, *, jit_compile: bool = 
     trainer.advance(bits(N, 784).astype(np.uint8), np.zeros([3, 100], int), SEED)
 
 
-def rbm_start(n_h: int = 500) -> tuple[Any, np.ndarray]:
-    data = bits(N, 784).astype(np.uint8)
-    model = rbm.initial_rbm(n_h, seed=SEED, data=data)
-    return learning.initial_state(model, tempering.linear_ladder(10), 20, seed=SEED, data=data), data
+def rbm_start(n_h: int = 500, units: str = "bernoulli") -> tuple[Any, np.ndarray]:
+    groups = tuple(tuple(range(first, first + 8)) for first in range(0, 784, 8))
+    families: dict[str, Any] = {"bernoulli": visible.Bernoulli(), "softmax": softmax.Softmax(784, groups)}
+    families["gaussian"] = visible.Gaussian(np.ones(784), is_learnt=True)
+    data = {"gaussian": normal(N, 784), "softmax": np.eye(8, dtype=np.uint8)[np.arange(98 * N) % 8].reshape(N, 784)}
+    rows = data.get(units, bits(N, 784).astype(np.uint8))
+    model = rbm.initial_rbm(n_h, seed=SEED, data=rows, visible=families[units])
+    return learning.initial_state(model, tempering.linear_ladder(10), 20, seed=SEED, data=rows), rows
 
 
-def rbm_updates(jit_compile: bool, **config: Any) -> None:
-    state, data = rbm_start()
+def rbm_updates(jit_compile: bool, units: str = "bernoulli", **config: Any) -> None:
+    state, data = rbm_start(units=units)
     trainer = RBMTrainer(state, learning.SMLConfig(**config), jit_compile=jit_compile)
     trainer.advance(data, np.zeros([3, 100], int), SEED)
 
@@ -136,8 +140,8 @@ def rbm_samples(jit_compile: bool) -> None:
     tempering.sample(state.rbm, state.chains, state.ladder.beta, 20, seed=SEED, jit_compile=jit_compile)
 
 
-def rbm_annealing(jit_compile: bool) -> None:
-    state, _ = rbm_start()
+def rbm_annealing(jit_compile: bool, units: str = "bernoulli") -> None:
+    state, _ = rbm_start(units=units)
     trajectories.anneal(state.rbm, state.rbm, 3, state.chains.v[0], seed=SEED, jit_compile=jit_compile)
 
 
@@ -147,8 +151,8 @@ def rbm_trajectory(jit_compile: bool) -> None:
     run([state.chains.v[0], state.chains.v[1]], tf.constant(1), tf.constant(2))
 
 
-def rbm_ais(jit_compile: bool, **options: Any) -> None:
-    ais.ais(rbm_start()[0].rbm, ais.linear_schedule(50), seed=SEED, jit_compile=jit_compile, **options)
+def rbm_ais(jit_compile: bool, units: str = "bernoulli", **options: Any) -> None:
+    ais.ais(rbm_start(units=units)[0].rbm, ais.linear_schedule(50), seed=SEED, jit_compile=jit_compile, **options)
 
 
 # Expectation backpropagation.
@@ -295,6 +299,7 @@ COMPILED: dict[str, dict[str, Call]] = {
     "rbm_tracking.annealing._chunk": {
         "": partial(rbm_ais, False),
         "XLA": partial(rbm_ais, True, generator="hash", base_b=np.zeros(784)),
+        **{units: partial(rbm_ais, False, units) for units in ("softmax", "gaussian")},
     },
     "rbm_tracking.estimator._update.<locals>.run": {
         "": partial(rbm_partial_fit, False),
@@ -308,9 +313,11 @@ COMPILED: dict[str, dict[str, Call]] = {
             rbm_updates, False, adaptive=True, centred=True, swaps="deo", sigma_z=3.0, bridge_iterations=2
         ),
         "hash": partial(rbm_updates, False, generator="hash", gradient_chains=10),
+        **{units: partial(rbm_updates, False, units) for units in ("softmax", "gaussian")},
     },
     "rbm_tracking.trajectories._piece_plain": {
         "": partial(rbm_annealing, False),
+        **{units: partial(rbm_annealing, False, units) for units in ("softmax", "gaussian")},
         "XLA": partial(rbm_annealing, True),
     },
     "rbm_tracking.trajectory_tempering.compiled_rounds.<locals>.rounds": {

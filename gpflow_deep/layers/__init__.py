@@ -2,6 +2,7 @@
 
 from .convolutional import ConvolutionalLayer, Patches
 from .features import FeatureLayer
+from .global_inducing import GlobalInducingLayer
 from .latent import Encoder, LatentVariableLayer
 from .linear import BayesianLinearLayer
 from .moments import LayerMoments
@@ -15,6 +16,7 @@ __all__ = [
     "ConvolutionalLayer",
     "Encoder",
     "FeatureLayer",
+    "GlobalInducingLayer",
     "LatentVariableLayer",
     "Layer",
     "LayerFactors",

@@ -19,7 +19,7 @@ from gpflow.base import Module
 from gpflow.config import default_float
 from gpflow.utilities import set_trainable
 
-from .moments import LayerMoments, flat_points, outputs_covariance
+from .moments import LayerMoments, flat_points, no_factors, no_kl, outputs_covariance
 from .pathwise import LayerFunctions, copied
 
 __all__ = ["FeatureLayer", "mark_trainable"]
@@ -68,15 +68,8 @@ class FeatureLayer(Module):
         F = tf.cast(self.function(flat_points(X)), self.dtype)
         return tf.reshape(F, tf.concat([tf.shape(X)[:-1], F.shape[-1:]], axis=0))
 
-    def factors(self, *, dtype: tf.DType | None = None) -> tuple[()]:
-        """Nothing."""
-        return ()
-
-    cache = factors
-
-    def prior_kl(self, factors: Any = ()) -> tf.Tensor:
-        """0."""
-        return tf.zeros([], self.dtype)
+    factors = cache = no_factors
+    prior_kl = no_kl
 
     def latent_moments(self, X: tf.Tensor, factors: Any = (), *, full_cov: bool = False) -> LayerMoments:
         """The features [..., N, P], and variances or covariances of 0."""

@@ -22,7 +22,7 @@ from gpflow.config import default_float
 from gpflow.utilities import positive
 from numpy.typing import NDArray
 
-from .moments import LayerMoments, outputs_covariance
+from .moments import LayerMoments, no_factors, no_kl, outputs_covariance
 from .pathwise import FunctionNoise, LayerFunctions
 from .white_noise import normal_at
 
@@ -107,15 +107,8 @@ class LatentVariableLayer(Module):
 
     # The members of `Layer`: w from its prior.
 
-    def factors(self, *, dtype: tf.DType | None = None) -> tuple[()]:
-        """Nothing."""
-        return ()
-
-    cache = factors
-
-    def prior_kl(self, factors: Any = ()) -> tf.Tensor:
-        """0: the divergences of the rows are in the likelihood's part of the bound."""
-        return tf.zeros([], self.dtype)
+    factors = cache = no_factors
+    prior_kl = no_kl  # the divergences of the rows are in the likelihood's part of the bound
 
     def latent_moments(self, X: tf.Tensor, factors: Any = (), *, full_cov: bool = False) -> LayerMoments:
         """Means [..., N, D + Q] and variances of inputs (0) and latent variables (1), which are independent."""

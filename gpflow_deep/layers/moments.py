@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from gpflow.base import TensorType
@@ -10,7 +10,16 @@ from gpflow.config import default_jitter
 
 from ..numerics import robust_cholesky
 
-__all__ = ["LayerMoments", "draw", "flat_points", "mix", "outputs_covariance", "prepend_certain"]
+__all__ = [
+    "LayerMoments",
+    "draw",
+    "flat_points",
+    "mix",
+    "no_factors",
+    "no_kl",
+    "outputs_covariance",
+    "prepend_certain",
+]
 
 
 class LayerMoments(NamedTuple):
@@ -76,3 +85,13 @@ def prepend_certain(cov: tf.Tensor, count: int, full_cov: bool, full_output_cov:
     for axis in axes[full_cov, full_output_cov]:
         paddings[rank + axis] = [count, 0]
     return tf.pad(cov, paddings)
+
+
+def no_factors(layer: Any, *, dtype: tf.DType | None = None) -> tuple[()]:
+    """`factors` and `cache` of a layer without a variational distribution over functions: nothing."""
+    return ()
+
+
+def no_kl(layer: Any, factors: Any = ()) -> tf.Tensor:
+    """`prior_kl` of such a layer: 0."""
+    return tf.zeros([], layer.dtype)

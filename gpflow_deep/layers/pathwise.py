@@ -26,7 +26,7 @@ from .moments import flat_points
 from .spectral import PriorFunctions, draw_prior
 from .white_noise import normal_at
 
-__all__ = ["FunctionNoise", "GPFunctions", "LayerFunctions", "copied", "draw_gps"]
+__all__ = ["FunctionNoise", "GPFunctions", "LayerFunctions", "SeparateFunctions", "copied", "draw_gps", "draw_part"]
 
 #: How functions have the noise between layers, and that of White kernels, at their inputs.
 #: `"shared"`: of each function one number for all inputs, so that functions are smooth and their marginals right.
@@ -99,6 +99,23 @@ class _Mixed(tf.Module):
         return tf.concat([tf.broadcast_to(kept, shape), f], axis=-1)
 
 
+class SeparateFunctions(tf.Module):
+    """S functions of GPs, each with inducing inputs of its own.
+
+    :param parts: of one function each.
+    """
+
+    def __init__(self, parts: Sequence[GPFunctions], mean_function: Any) -> None:
+        super().__init__()
+        self.parts, self.mean_function = tuple(parts), copied(mean_function)
+
+    def __call__(self, X: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
+        """[N, D] or [S, N, D] -> [S, N, L]."""
+        each = [X[s] if X.shape.rank == 3 else X for s in range(len(self.parts))]
+        f = tf.concat([part(own) for part, own in zip(self.parts, each, strict=True)], axis=0)
+        return f + self.mean_function(X)
+
+
 def draw_gps(
     layer: Any,
     pairs: Sequence[tuple[InducingVariables, Kernel]],
@@ -108,20 +125,23 @@ def draw_gps(
     *,
     num_features: int,
     noise: FunctionNoise,
+    values: tf.Tensor | None = None,
 ) -> LayerFunctions:
     """Functions of an `SVGPLayer`, as it is now: later changes of its parameters do not change them.
 
     :param pairs: inducing inputs and kernel, one pair for all latent GPs or one for each. :param W: mixing, [P, L].
+    :param values: whitened inducing outputs [S, M, L]; draws from q if None.
     :raises ValueError: naming the layer and what functions cannot be drawn of.
     """
     factors, shared = layer.factors(), len(pairs) == 1
     between = 0.0 if layer.noise_variance is None else tf.convert_to_tensor(layer.noise_variance)
-    values = _draw_inducing(factors.q_mu, factors.q_sqrt, num_functions, tf.random.fold_in(seed, 0))  # [S, M, L]
+    if values is None:
+        values = _draw_inducing(factors.q_mu, factors.q_sqrt, num_functions, tf.random.fold_in(seed, 0))  # [S, M, L]
     parts, variances = [], []
     for i, (inducing, kernel) in enumerate(pairs):
         own = values if shared else values[..., i : i + 1]
         Luu = factors.Luu if shared else factors.Luu[i]
-        part = _draw_part(layer, inducing, kernel, own, Luu, tf.random.fold_in(seed, i + 1), num_features)
+        part = draw_part(layer, inducing, kernel, own, Luu, tf.random.fold_in(seed, i + 1), num_features)
         parts.append(part)
         variances.append(tf.fill([own.shape[-1]], part.prior.noise_variance + between))
     latent = _NoisyGPs(parts, tf.concat(variances, axis=0), noise, tf.random.fold_in(seed, len(pairs) + 1))
@@ -144,7 +164,7 @@ def _draw_inducing(q_mu: tf.Tensor, q_sqrt: tf.Tensor, num_functions: int, seed:
     return q_mu + tf.einsum("lmk,skl->sml", q_sqrt, eps)
 
 
-def _draw_part(
+def draw_part(
     layer: Any,
     inducing: InducingVariables,
     kernel: Kernel,

@@ -67,13 +67,14 @@ class LayerFactors(NamedTuple):
     """What a layer computes once per set of parameters. K is 1 where the outputs share kernel and Z, else L.
 
     :ivar Luu: Cholesky factors of Kuu, [M, M] (shared) or [L, M, M] (separate).
-    :ivar q_mu: whitened variational means, [M, L].
-    :ivar q_sqrt: whitened factors of the variational covariances, [L, M, M], or standard deviations [M, L].
+    :ivar q_mu: whitened variational means, or values of the inducing outputs, [M, L].
+    :ivar q_sqrt: whitened factors of the variational covariances, [L, M, M], or standard deviations [M, L]; None where
+        the inducing outputs are known to be `q_mu`.
     """
 
     Luu: tf.Tensor
     q_mu: tf.Tensor
-    q_sqrt: tf.Tensor
+    q_sqrt: tf.Tensor | None
 
 
 class CachedFactors(NamedTuple):
@@ -97,7 +98,7 @@ class CachedForms(NamedTuple):
     only, as `L^-1 S L^-T` of others can be as large as that number, too.
 
     :ivar weights: `projection' alpha`, [M, L].
-    :ivar form: `projection' (I - S) projection`, [L, M, M].
+    :ivar form: `projection' (I - S) projection`, [L, M, M]; [1, M, M] if it is that of all latent GPs.
     """
 
     weights: tf.Tensor
@@ -266,6 +267,8 @@ class SVGPLayer(Module):
     def prior_kl(self, factors: LayerFactors | None = None) -> tf.Tensor:
         """KL[q(u) || p(u)] in nats, summed over the latent GPs: the l-th term of the last sum of Eq. (17)."""
         factors = self.factors() if factors is None else factors
+        if factors.q_sqrt is None:
+            raise ValueError(f"{self.label}: known inducing outputs have no KL divergence; take `factors()`.")
         return gauss_kl(factors.q_mu, factors.q_sqrt)
 
     # Prediction.
@@ -290,6 +293,8 @@ class SVGPLayer(Module):
             mean, var = self._marginals(points, factors)
         shape = tf.concat([tf.shape(X)[:-1], [self.num_latent_gps]], axis=0)
         var = tf.maximum(var, 0.0)  # a difference, which rounding can make negative
+        if var.shape[-1] != mean.shape[-1]:  # one of known values, for all latent GPs
+            var = tf.broadcast_to(var, tf.shape(mean))
         moments = LayerMoments(tf.reshape(mean, shape), tf.reshape(var, shape))
         for tensor in moments:
             tensor.set_shape(X.shape[:-1].concatenate([self.num_latent_gps]))
@@ -350,17 +355,26 @@ class SVGPLayer(Module):
         return f
 
     def sample_functions(
-        self, num_functions: int, seed: tf.Tensor, *, num_features: int, noise: FunctionNoise
+        self,
+        num_functions: int,
+        seed: tf.Tensor,
+        *,
+        num_features: int,
+        noise: FunctionNoise,
+        values: tf.Tensor | None = None,
     ) -> LayerFunctions:
         """Draws of the outputs as functions, by Matheron's rule: see `pathwise`.
 
         :param num_functions: S. :param seed: int32 [2]. :param num_features: even; of each latent GP.
         :param noise: how they have the noise between layers.
+        :param values: whitened inducing outputs of the functions, [S, M, L]; draws from q if None.
         :return: inputs [N, D] or [S, N, D], and integers that tell the model's inputs apart -> outputs [S, N, P].
         :raises ValueError: naming a kernel or an inducing variable that functions cannot be drawn of.
         """
         W = tf.convert_to_tensor(self.kernel.W) if isinstance(self.kernel, LinearCoregionalization) else None
-        return draw_gps(self, self._pairs(), W, num_functions, seed, num_features=num_features, noise=noise)
+        return draw_gps(
+            self, self._pairs(), W, num_functions, seed, num_features=num_features, noise=noise, values=values
+        )
 
     def cache(self, *, dtype: tf.DType | None = None) -> CachedFactors | CachedForms:
         """Precompute what `latent_moments` needs for repeated prediction; see `CachedForms`, which is what a whitened
@@ -370,11 +384,8 @@ class SVGPLayer(Module):
         :raises ValueError: if float32 is asked for and Kuu has a condition number above 1e7.
         """
         Luu, q_mu, q_sqrt = self.factors()
-        dtype = Luu.dtype if dtype is None else dtype
-        if dtype == tf.float32 != Luu.dtype:
-            Luu = self._well_conditioned(Luu)
-        identity = tf.eye(int(self.q_mu.shape[0]), dtype=Luu.dtype)
-        inverse = tf.linalg.triangular_solve(Luu, tf.broadcast_to(identity, tf.shape(Luu)))
+        assert q_sqrt is not None  # of mypy: these are not known values
+        dtype, identity, inverse = self._inverse(Luu, dtype)
         S = tf.square(q_sqrt) if q_sqrt.shape.rank == 2 else tf.matmul(q_sqrt, q_sqrt, transpose_b=True)
         low = dtype if self.precision == "full" else tf.float32
         if low == tf.float64 and S.shape.rank == 3 and self.whiten:
@@ -382,7 +393,30 @@ class SVGPLayer(Module):
             return CachedForms(_project_mean(inverse, q_mu), form)
         return CachedFactors(tf.cast(inverse, dtype), tf.cast(q_mu, dtype), tf.cast(S, low))
 
+    def cache_values(self, values: tf.Tensor, *, dtype: tf.DType | None = None) -> CachedFactors | CachedForms:
+        """`cache` for K known values of the whitened inducing outputs: the same with an axis of K in front, of length 1
+        where the K do not differ.
+
+        :param values: [K, M, L]. :param dtype: and errors as in `cache`.
+        """
+        Luu = self.factors().Luu
+        dtype, _, inverse = self._inverse(Luu, dtype)
+        if dtype == tf.float64:
+            form, each = tf.matmul(inverse, inverse, transpose_a=True), tf.unstack(values)
+            form = form[None] if self.is_shared else form
+            return CachedForms(tf.stack([_project_mean(inverse, value) for value in each]), form[None])
+        S = tf.zeros([1, *values.shape[1:]], dtype)
+        return CachedFactors(tf.cast(inverse, dtype)[None], tf.cast(values, dtype), S)
+
     # Private.
+
+    def _inverse(self, Luu: tf.Tensor, dtype: tf.DType | None) -> tuple[tf.DType, tf.Tensor, tf.Tensor]:
+        """The type of a cache, I and Luu^-1."""
+        dtype = Luu.dtype if dtype is None else dtype
+        if dtype == tf.float32 != Luu.dtype:
+            Luu = self._well_conditioned(Luu)
+        identity = tf.eye(int(self.q_mu.shape[0]), dtype=Luu.dtype)
+        return dtype, identity, tf.linalg.triangular_solve(Luu, tf.broadcast_to(identity, tf.shape(Luu)))
 
     def _default_q_sqrt(self, num_inducing: int) -> np.ndarray:
         identity = np.tile(np.eye(num_inducing), [self.num_latent_gps, 1, 1])
@@ -449,6 +483,8 @@ class SVGPLayer(Module):
         else:
             A, mean, reduction = project(dtype)
             A = tf.cast(A, low)
+        if factors.q_sqrt is None:
+            return mean, tf.transpose(prior - reduction)
         q_sqrt = tf.cast(factors.q_sqrt, low)
         S = tf.square(q_sqrt) if q_sqrt.shape.rank == 2 else tf.matmul(q_sqrt, q_sqrt, transpose_b=True)
         return mean, tf.transpose(prior - reduction) + tf.cast(_added_variance(A, S), dtype)
@@ -485,20 +521,24 @@ class SVGPLayer(Module):
             middle = S - tf.eye(int(self.q_mu.shape[0]), dtype=dtype)
         else:
             A = tf.linalg.triangular_solve(factors.Luu, A)
-            q_mu, middle = factors.q_mu, _covariances(factors.q_sqrt, dtype)
-            middle = middle - tf.eye(int(self.q_mu.shape[0]), dtype=dtype)
+            q_mu, middle = factors.q_mu, -tf.eye(int(self.q_mu.shape[0]), dtype=dtype)[None]
+            if factors.q_sqrt is not None:
+                middle = _covariances(factors.q_sqrt, dtype) + middle
         mean = tf.reshape(_project_mean(A, q_mu), tf.concat([tf.shape(X)[:-1], [self.num_latent_gps]], axis=0))
         A = tf.reshape(A, tf.concat([tf.shape(A)[:-1], tf.shape(X)[:-1]], axis=0))  # [(L,) M, ..., N]
         A = A[None] if self.is_shared else A
         lead = range(2, A.shape.rank - 1)
         A = tf.transpose(A, [*lead, 0, 1, A.shape.rank - 1])  # [..., 1 or L, M, N]
-        covariance = tf.matmul(A, tf.matmul(middle, A), transpose_a=True)  # [..., L, N, N]
+        covariance = tf.matmul(A, tf.matmul(middle, A), transpose_a=True)  # [..., L or 1, N, N]
         kernels = [self.latent_kernels[0]] if self.is_shared else [kernel for _, kernel in self._pairs()]
         Kff = tf.stack([kernel(X, full_cov=True) for kernel in kernels], axis=-3)
         if self.noise_variance is not None:
             Kff = add_diagonal(Kff, self.noise_variance)
         mean.set_shape(X.shape[:-1].concatenate([self.num_latent_gps]))
-        return LayerMoments(mean, Kff + covariance)
+        covariance, L = Kff + covariance, self.num_latent_gps
+        if covariance.shape[-3] != L:
+            covariance = tf.repeat(covariance, L, axis=-3)
+        return LayerMoments(mean, covariance)
 
 
 def _num_latent_gps(kernel: Kernel, given: int | None, q_mu: TensorType | None) -> int:

@@ -6,6 +6,7 @@ import subprocess
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,7 @@ from scipy.special import logsumexp
 from experiment.cli.flags import named_flags, parse, text
 from experiment.data.rows import Part, Rows
 from experiment.data.views import Source, TableSpec, load
-from gpflow_deep import Predictor, float_type
+from gpflow_deep import Predictor, SampledTrainer, float_type
 from gpflow_deep.deep_gp import NUM_PREDICT_SAMPLES
 from scripts.train_dgp import Flags, main
 from tests.scripts.running import Finished, called, command, environment, lines_of, result_of
@@ -228,6 +229,33 @@ def test_other_tasks(name: str, folder: Path) -> None:
         assert result_of(folder, name)["rows"]["train"] == 30
         assert len(list((folder / name / "checkpoints").iterdir())) == 1
         assert ["test/rmse" in line for line in lines_of(folder, name)] == [False, True]
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+def test_samples_of_the_posterior(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chain follows training; stopped within the chain and resumed it is bit for bit the same."""
+    chain = ["--chain_burn_in=2", "--chain_sampling_steps=8", "--chain_num_kept=4", "--chain_temperature=1"]
+    arguments = [*HOUSES, "--num_steps=4", "--compare=", "--posterior=sghmc", *chain, *SMALL]
+    assert call(folder, "samples", *arguments).code == 0
+    model = result_of(folder, "samples")["models"]["dgp"]
+    assert (model["num_steps"], model["is_finished"], model["chain"]["num_steps"]) == (14, True, 10)
+    assert set(model["chain"]["trust"]) == {"layer 1 of 2", "layer 2 of 2", "functions"}
+    advance = SampledTrainer.advance
+
+    def stopping(trainer: Any, batch_at: Any, first: int, *rest: Any) -> Any:
+        if first == 9:
+            signal.raise_signal(signal.SIGINT)
+        return advance(trainer, batch_at, first, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SampledTrainer, "advance", stopping)
+        assert "stopped by SIGINT after step 10" in call(folder, "stopped_samples", *arguments).err
+    assert call(folder, "stopped_samples", "--resume", *arguments).code == 0
+    whole, parts = (Predictor.load(folder / name).model for name in ("samples", "stopped_samples"))
+    assert whole.is_sampled
+    for found, right in zip(parts.variables, whole.variables, strict=True):
+        np.testing.assert_array_equal(found, right)
 
 
 def test_divergence_is_one_clear_line(folder: Path) -> None:

@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""What is a better posterior of a deep GP worth, and what does it cost?
+
+    posteriors.py --data_dir=DATA --run_dir=runs/posteriors --datasets=boston,energy --splits=0,1,2 --threads=1
+
+Two layers on standard splits of the UCI sets, as `DeepGPRegressor` fits them by default; then, from there:
+
+    gaussian   the variational posterior itself
+    sghmc      samples of the inducing values, hyperparameters as they are, at a temperature that held-out training rows
+               choose: `SamplingConfig` as it is by default
+    posterior  the same at temperature 1
+    mcem       as sghmc, with hyperparameters by moving-window Monte Carlo EM, if held-out rows gained by it
+
+Scores are those of the test rows in the units of the target: log density in nats per row, RMSE, continuous ranked
+probability score, share of targets within the central 90 %. Seconds are CPU time in all, with the variational fit that
+the chain starts from. Nothing is chosen by test rows. Each row of the table is a file in --run_dir; those that are
+there are not computed again.
+"""
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+from absl import app, flags
+
+from experiment.data import views
+from experiment.files import write_json
+from experiment.run.devices import apply_threads
+from experiment.run.folder import provenance
+from gpflow_deep import DeepGPRegressor
+from gpflow_deep.evaluation import evaluate
+from gpflow_deep.fitting import sample
+from gpflow_deep.predictor import Predictor
+from gpflow_deep.sampling import Sampler, SamplingConfig
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "sghmc": {},
+    "posterior": {"temperature": 1.0},
+    "mcem": {"hyper_steps": 3000, "hyper_rate": 0.005},
+}
+SCORES = ("log_density_nats", "log_density_nats_se", "rmse", "crps", "coverage_90")
+POSTERIORS = ("gaussian", *SETTINGS)
+
+
+def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
+    """Define this script's flags."""
+    fv = flag_values
+    flags.DEFINE_list("datasets", ["boston", "energy", "concrete"], "Sets of the UCI repository.", flag_values=fv)
+    flags.DEFINE_list("splits", ["0"], "Numbers of the standard splits.", flag_values=fv)
+    flags.DEFINE_list("posteriors", ["gaussian", "sghmc"], f"Some of {', '.join(POSTERIORS)}.", flag_values=fv)
+    flags.DEFINE_integer("num_layers", 2, "Layers.", 1, flag_values=fv)
+    flags.DEFINE_integer("max_iter", 5000, "Steps of the variational fit.", 1, flag_values=fv)
+    flags.DEFINE_string("data_dir", "data", "Where the data sets are.", flag_values=fv)
+    flags.DEFINE_string("run_dir", "runs/posteriors", "Folder of the results.", flag_values=fv)
+    flags.DEFINE_string("output", None, "Write the rows of --run_dir to this JSON file.", flag_values=fv)
+    flags.DEFINE_integer("threads", 0, "CPU threads; 0 lets TensorFlow choose.", 0, flag_values=fv)
+
+
+def scores(predictor: Predictor, test: Any) -> dict[str, float]:
+    """Of the test rows, in the units of the target."""
+    found = evaluate(predictor, test).to_json()
+    return {name: float(found[name]) for name in SCORES}
+
+
+def about(sampler: Sampler) -> dict[str, float]:
+    """What is reported of a chain."""
+    trust = sampler.trust()["functions"]
+    found = {"temperature": sampler.temperature, "gain": sampler.gain}
+    return {**found, "effective": trust.effective, "largest_r_hat": trust.largest_r_hat}
+
+
+def main(argv: Sequence[str]) -> None:
+    FLAGS = flags.FLAGS
+    if len(argv) > 1:
+        raise app.UsageError(f"no arguments besides flags, got {argv[1:]}")
+    apply_threads(FLAGS.threads)
+    for dataset in FLAGS.datasets:
+        for split in map(int, FLAGS.splits):
+            compare(FLAGS, dataset, split)
+    if FLAGS.output:
+        rows = [json.loads(path.read_text()) for path in sorted(Path(FLAGS.run_dir).glob("*.json"))]
+        write_json(FLAGS.output, {"rows": rows})
+
+
+def compare(settings: Any, dataset: str, split: int) -> None:
+    """All posteriors of one split, each in a file of its own."""
+    folder, begun = Path(settings.run_dir), time.monotonic()
+    files = {name: folder / f"{dataset}-{split}-{settings.num_layers}-{name}.json" for name in settings.posteriors}
+    if all(path.exists() for path in files.values()):
+        return
+    source = views.Source(dataset=dataset, data_dir=settings.data_dir)
+    data = views.load(source, "supervised", split=split, valid_fraction=0.0)
+    (X, Y), start = data.train, time.process_time()
+    model = DeepGPRegressor(settings.num_layers, max_iter=settings.max_iter, random_state=split).fit(X, Y[:, 0])
+    seconds = time.process_time() - start
+    for name, path in files.items():
+        start, extra = time.process_time(), {}
+        if name != "gaussian":
+            extra = about(sample(model.predictor_, X, Y, SamplingConfig(**SETTINGS[name]), seed=split))
+        spent = seconds + time.process_time() - start
+        row = {"dataset": dataset, "split": split, "posterior": name, "num_rows": len(X)}
+        row |= {**scores(model.predictor_, data.test), **extra, "seconds": round(spent, 1)}
+        print(row, flush=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        record = provenance("uci", seconds=time.monotonic() - begun, cpus=os.cpu_count())
+        write_json(path, {"metrics": row, "provenance": record})
+
+
+if __name__ == "__main__":
+    define_flags()
+    app.run(main)

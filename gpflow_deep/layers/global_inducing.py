@@ -1,0 +1,212 @@
+"""A layer whose inducing inputs are those of the first layer, sent through the layers below (Ober and Aitchison 2021).
+
+    U_0 = Z,   q(u_l | U_{l-1}) ~ p(u_l | U_{l-1}) N(v_l | u_l, diag(1 / lambda_l)),   U_l = mean_l(U_{l-1}) + u_l
+
+v_l are pseudo-outputs with precisions lambda_l. As q(u_l) depends on the draw of the layers below, the posterior is
+correlated across layers. With L L' = k(U_{l-1}, U_{l-1}), the whitened outputs L^-1 u_l have for each latent GP
+
+    q = N(m, (C C')^-1),   C C' = I + L' diag(lambda) L,   m = (C C')^-1 L' (lambda v)
+
+Of a single layer with Z at the data, Gaussian noise s2, v = y and lambda = 1 / s2 this is the exact posterior.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import Module, Parameter
+from gpflow.config import default_float, default_jitter
+from gpflow.inducing_variables import InducingPoints
+from gpflow.kernels import Kernel, MultioutputKernel
+from gpflow.mean_functions import MeanFunction, Zero
+from gpflow.utilities import positive
+from numpy.typing import NDArray
+
+from ..numerics import robust_cholesky
+from .moments import LayerMoments, draw, flat_points, outputs_covariance
+from .pathwise import LayerFunctions, SeparateFunctions, draw_part
+
+__all__ = ["GlobalFactors", "GlobalInducingLayer", "draw_factors", "is_global"]
+
+
+class GlobalFactors(NamedTuple):
+    """Of one draw of the layers below.
+
+    :ivar Z: inducing inputs U_{l-1}, [M, D]. :ivar Luu: Cholesky factor of k(Z, Z), [M, M].
+    :ivar mean: m, or the whitened inducing outputs themselves, [M, L].
+    :ivar C: as in the module's docstring [L, M, M]; [0, M, M] where the inducing outputs are known.
+    :ivar kl: KL[q(u_l | U_{l-1}) || p(u_l | U_{l-1})], [], nats.
+    """
+
+    Z: tf.Tensor
+    Luu: tf.Tensor
+    mean: tf.Tensor
+    C: tf.Tensor
+    kl: tf.Tensor
+
+
+class GlobalInducingLayer(Module):
+    """L Gaussian processes with one kernel, whose inducing inputs come from the layers below.
+
+    :param kernel: a GPflow kernel, for every output. :param num_latent_gps: L.
+    :param Z: inducing inputs [M, D] of the first such layer; None for the others.
+    :param num_inducing: M, for the others. :param input_dim: D, for the others.
+    :param mean_function: m, maps [..., D] to [..., L]; zero by default.
+    :param precision: lambda of the first step of training.
+    :raises ValueError: if sizes are missing, or the kernel is a multi-output kernel.
+    """
+
+    pseudo_outputs: Parameter
+    """v, [M, L]."""
+    precisions: Parameter
+    """lambda, [M, L]."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        num_latent_gps: int,
+        *,
+        Z: NDArray[Any] | None = None,
+        num_inducing: int | None = None,
+        input_dim: int | None = None,
+        mean_function: MeanFunction | None = None,
+        precision: float = 1.0,
+    ) -> None:
+        super().__init__()
+        if isinstance(kernel, MultioutputKernel):
+            raise ValueError(f"a GlobalInducingLayer takes one kernel for all outputs, got {type(kernel).__name__}.")
+        if Z is not None:
+            num_inducing, input_dim = np.shape(Z)
+        if num_inducing is None or input_dim is None:
+            raise ValueError("a GlobalInducingLayer needs Z, or num_inducing and input_dim behind another; give one.")
+        self.kernel, self.label, self.dtype = kernel, self.name, tf.as_dtype(default_float())
+        self.input_dim, self.num_latent_gps, self.output_dim = input_dim, num_latent_gps, num_latent_gps
+        self.floats_per_row = num_inducing * (3 + num_latent_gps)
+        self.mean_function = Zero(num_latent_gps) if mean_function is None else mean_function
+        self.Z = None if Z is None else Parameter(Z, dtype=default_float())
+        start = np.zeros((num_inducing, num_latent_gps))
+        self.pseudo_outputs = Parameter(start, dtype=default_float())
+        self.precisions = Parameter(start + precision, transform=positive(), dtype=default_float())
+
+    # Inducing outputs.
+
+    def factors_at(self, Z: tf.Tensor) -> GlobalFactors:
+        """q(u_l | U_{l-1}) for inducing inputs Z [M, D]."""
+        Kuu, M = self.kernel(Z), int(self.pseudo_outputs.shape[0])
+        jitter = max(float(default_jitter()), M * float(np.finfo(Kuu.dtype.as_numpy_dtype).eps))
+        Luu = robust_cholesky(Kuu, label=f"{self.label}: covariance Kuu of the inducing outputs", jitter=jitter)
+        weights, identity = tf.transpose(self.precisions), tf.eye(M, dtype=Kuu.dtype)
+        C = tf.linalg.cholesky(identity + tf.matmul(Luu, weights[..., None] * Luu, transpose_a=True))  # [L, M, M]
+        right = tf.matmul(Luu, self.precisions * self.pseudo_outputs, transpose_a=True)
+        half = tf.linalg.triangular_solve(C, tf.transpose(right)[..., None])
+        mean = tf.transpose(tf.linalg.triangular_solve(C, half, adjoint=True)[..., 0])
+        inverse = tf.linalg.triangular_solve(C, tf.broadcast_to(identity, tf.shape(C)))
+        log_det = 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(C)))
+        size = tf.cast(tf.size(mean), mean.dtype)
+        kl = 0.5 * (tf.reduce_sum(tf.square(inverse)) + tf.reduce_sum(tf.square(mean)) - size + log_det)
+        return GlobalFactors(Z, Luu, mean, C, kl)
+
+    def known(self, factors: GlobalFactors, eps: tf.Tensor) -> GlobalFactors:
+        """The same with a draw of the inducing outputs, from noise [M, L]."""
+        moved = tf.linalg.triangular_solve(factors.C, tf.transpose(eps)[..., None], adjoint=True)[..., 0]
+        return factors._replace(mean=factors.mean + tf.transpose(moved), C=factors.C[:0])
+
+    def propagated(self, factors: GlobalFactors) -> tf.Tensor:
+        """U_l, [M, L], of known inducing outputs."""
+        return self.mean_function(factors.Z) + factors.Luu @ factors.mean
+
+    # The members of `Layer`.
+
+    def factors(self) -> GlobalFactors:
+        """Those of the first layer. Those of the others depend on it: ask the `DeepGP`.
+
+        :raises ValueError: if there is a layer below.
+        """
+        if self.Z is None:
+            raise ValueError(f"{self.label} has the inducing inputs of the layers below; ask the DeepGP for factors().")
+        return self.factors_at(tf.convert_to_tensor(self.Z))
+
+    def cache(self, *, dtype: tf.DType | None = None) -> GlobalFactors:
+        """`factors`: there is nothing faster."""
+        return self.factors()
+
+    def prior_kl(self, factors: GlobalFactors) -> tf.Tensor:
+        """KL[q(u_l | U_{l-1}) || p(u_l | U_{l-1})], [], nats."""
+        return factors.kl
+
+    def latent_moments(self, X: tf.Tensor, factors: GlobalFactors, *, full_cov: bool = False) -> LayerMoments:
+        """Mean [..., N, L] and variance [..., N, L], or covariance [..., L, N, N] with `full_cov`."""
+        points, lead, (L, M) = flat_points(X), tf.shape(X)[:-1], (self.num_latent_gps, factors.mean.shape[0])
+        A = tf.linalg.triangular_solve(factors.Luu, self.kernel(factors.Z, points))  # [M, B]
+        mean = tf.reshape(tf.matmul(A, factors.mean, transpose_a=True), tf.concat([lead, [L]], axis=0))
+        mean.set_shape(X.shape[:-1].concatenate([L]))
+        is_known = factors.C.shape[0] == 0
+        B = None if is_known else tf.linalg.triangular_solve(factors.C, tf.broadcast_to(A, [L, M, tf.shape(A)[1]]))
+        if not full_cov:
+            var = (self.kernel(points, full_cov=False) - tf.reduce_sum(tf.square(A), axis=0))[:, None]
+            var = var + (tf.zeros([L], A.dtype) if B is None else tf.transpose(tf.reduce_sum(tf.square(B), axis=1)))
+            return LayerMoments(mean, tf.reshape(tf.maximum(var, 0.0), tf.shape(mean)))
+        A, B = (None if part is None else self._by_rows(part, lead) for part in (A[None], B))
+        cov = self.kernel(X, full_cov=True)[..., None, :, :] - tf.matmul(A, A, transpose_a=True)
+        cov = tf.repeat(cov, L, axis=-3) if B is None else cov + tf.matmul(B, B, transpose_a=True)
+        return LayerMoments(mean, cov)
+
+    def outputs(
+        self, X: tf.Tensor, moments: LayerMoments, *, full_cov: bool = False, full_output_cov: bool = False
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Mean and covariance in the shapes of `Layer.outputs`."""
+        cov = outputs_covariance(moments, full_cov=full_cov, full_output_cov=full_output_cov)
+        return moments.mean + self.mean_function(X), cov
+
+    def sample(self, X: tf.Tensor, moments: LayerMoments, noise: tf.Tensor, *, full_cov: bool = False) -> tf.Tensor:
+        """Draws [S, N, L], Eq. (15)."""
+        return draw(moments, noise, full_cov=full_cov, label=self.label) + self.mean_function(X)
+
+    def functions_of(self, members: Sequence[GlobalFactors], seed: tf.Tensor, *, num_features: int) -> LayerFunctions:
+        """Functions through known inducing outputs, one for each member, by Matheron's rule."""
+        parts = []
+        for s, factors in enumerate(members):
+            own = InducingPoints(factors.Z), self.kernel, factors.mean[None], factors.Luu
+            parts.append(draw_part(self, *own, tf.random.fold_in(seed, s), num_features))
+        return SeparateFunctions(parts, self.mean_function)
+
+    def _by_rows(self, A: tf.Tensor, lead: tf.Tensor) -> tf.Tensor:
+        """[L, M, rows] -> [..., L, M, N]."""
+        A = tf.reshape(A, tf.concat([tf.shape(A)[:2], lead], axis=0))
+        rank = len(A.shape)
+        return tf.transpose(A, [*range(2, rank - 1), 0, 1, rank - 1])
+
+
+def is_global(layers: Sequence[Any]) -> bool:
+    """Whether inducing inputs go from layer to layer."""
+    return any(isinstance(layer, GlobalInducingLayer) for layer in layers)
+
+
+def draw_factors(layers: Sequence[Any], seed: tf.Tensor, *, all_known: bool = False) -> tuple[Any, ...]:
+    """Factors of all layers for one draw of the inducing outputs of all but the last layer.
+
+    :param seed: int32 [2]. :param all_known: of the last layer, too.
+    :raises ValueError: if a layer between or behind global ones is of another kind, or not the first has Z.
+    """
+    found, Z = list[Any](), None
+    for number, layer in enumerate(layers):
+        if not isinstance(layer, GlobalInducingLayer):
+            if Z is not None or hasattr(layer, "q_mu"):
+                raise ValueError(
+                    f"{layer.label} must be a GlobalInducingLayer, as others are, got {type(layer).__name__}."
+                )
+            found.append(layer.factors())
+            continue
+        if (Z is None) == (layer.Z is None):
+            raise ValueError(f"{layer.label}: the first GlobalInducingLayer has Z, the others have none.")
+        factors = layer.factors() if Z is None else layer.factors_at(Z)
+        if number < len(layers) - 1 or all_known:
+            eps_seed = tf.random.fold_in(seed, number)
+            eps = tf.random.stateless_normal(tf.shape(factors.mean), eps_seed, dtype=factors.mean.dtype)
+            factors = layer.known(factors, eps)
+            Z = layer.propagated(factors)
+        found.append(factors)
+    return tuple(found)

@@ -1,0 +1,97 @@
+"""How the posterior of a deep GP is sampled: the phases of a chain and their lengths.
+
+| steps | with | for |
+|---|---|---|
+| `burn_in` at each of the temperatures to choose from | without held-out rows | `temperature` |
+| `burn_in`, then `hyper_steps` | without held-out rows | hyperparameters that move |
+| `burn_in`, then `sampling_steps` | all rows | the samples |
+
+The first phase is left out where a temperature is given, the second without `hyper_steps`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+__all__ = ["HYPER_EVERY", "LADDER", "SamplingConfig"]
+
+#: Temperatures that are tried, one after the other.
+LADDER = (1.0, 0.3, 0.1, 0.03)
+
+#: Sampling steps for each step of the hyperparameters, and between states in the window.
+HYPER_EVERY = 4
+
+
+@dataclass(frozen=True)
+class SamplingConfig:
+    """How the posterior is sampled.
+
+    :param num_kept: samples to keep, evenly from the sampling steps.
+    :param burn_in: steps before the first of them, and wherever the chain has to settle.
+    :param sampling_steps: steps that samples are kept from.
+    :param temperature: T of the density exp(-U / T) that is sampled. 1 is the posterior, less is nearer to its mode; if
+        not given, the one of 1, 0.3, 0.1 and 0.03 at which held-out rows have the largest log density.
+    :param hyper_steps: steps of the chain during which hyperparameters move; 0 leaves them as training found them.
+    :param hyper_rate: step size of Adam for hyperparameters.
+    :param window: steps whose states hyperparameters are fitted to, and held-out rows are scored with.
+    :param step_size: h, in standard deviations of q. :param friction: the smallest alpha.
+    :param held_out: share of the rows that decide about temperature and hyperparameters.
+    """
+
+    num_kept: int = 32
+    burn_in: int = 1000
+    sampling_steps: int = 1600
+    temperature: float | None = None
+    hyper_steps: int = 0
+    hyper_rate: float = 0.003
+    window: int = 400
+    step_size: float = 0.3
+    friction: float = 0.1
+    held_out: float = 0.1
+
+    def __post_init__(self) -> None:
+        for name, least in {"num_kept": 1, "burn_in": 0, "hyper_steps": 0, "window": HYPER_EVERY}.items():
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}.")
+        if self.sampling_steps < self.num_kept:
+            raise ValueError(
+                f"sampling_steps must be at least num_kept = {self.num_kept}, got {self.sampling_steps}; each sample "
+                "to keep takes a step."
+            )
+        for name in ("hyper_rate", "step_size", "temperature"):
+            value = getattr(self, name)
+            if value is not None and not (value > 0 and np.isfinite(value)):
+                raise ValueError(f"{name} must be a finite number above 0, got {value}.")
+        if self.choosing and self.burn_in < self.window:
+            raise ValueError(
+                f"burn_in must be at least window = {self.window}, got {self.burn_in}; only with a temperature and "
+                "without hyper_steps it may be less."
+            )
+        if not 0 < self.friction <= 1:
+            raise ValueError(f"friction must be above 0 and at most 1, got {self.friction}.")
+        if not 0 < self.held_out < 1:
+            raise ValueError(f"held_out must be between 0 and 1, got {self.held_out}.")
+
+    @property
+    def ladder(self) -> tuple[float, ...]:
+        """Temperatures to choose from."""
+        return LADDER if self.temperature is None else ()
+
+    @property
+    def adapting(self) -> tuple[int, int]:
+        """The first step in which hyperparameters may move, and the step after the last one."""
+        first = self.burn_in * (len(self.ladder) + (self.hyper_steps > 0))
+        return first, first + self.hyper_steps
+
+    @property
+    def choosing(self) -> int:
+        """The number of the first steps, without held-out rows."""
+        return self.adapting[1]
+
+    @property
+    def sampling(self) -> tuple[int, int]:
+        """The first step that samples are kept from, and the number of all steps."""
+        first = self.choosing + self.burn_in
+        return first, first + self.sampling_steps
