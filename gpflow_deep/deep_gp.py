@@ -25,10 +25,10 @@ from gpflow.models import ExternalDataTrainingLossMixin, GPModel
 from gpflow.posteriors import PrecomputeCacheType
 from gpflow.utilities import assert_params_false
 
+from . import members
 from .bound import expected_log_likelihood
-from .ensemble import Ensemble, InducingSamples, per_member
+from .ensemble import InducingSamples, per_member
 from .functions import NUM_FEATURES, FunctionDraws, draw_functions
-from .layers.global_inducing import draw_factors, is_global
 from .layers.pathwise import FunctionNoise
 from .layers.protocol import Factors, Layer, check_layers, checked_points
 from .posterior import DeepGPPosterior
@@ -40,9 +40,6 @@ __all__ = ["NUM_PREDICT_SAMPLES", "DeepGP"]
 
 #: Default number of components of a prediction: more precise than 100 independent draws, see RESULTS.md.
 NUM_PREDICT_SAMPLES = 32
-
-#: Draws of global inducing outputs that predictions are mixtures over.
-NUM_GLOBAL_DRAWS = 16
 
 Seed: TypeAlias = tf.Tensor | int | None
 
@@ -118,24 +115,14 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
 
         :param seed: of a draw of global inducing outputs, where layers have them; `prediction_seed` if None.
         """
-        if not is_global(self.layers):
-            return tuple(layer.factors() for layer in self.layers)
-        seed = as_seed(self.prediction_seed if seed is None else seed)
-        return draw_factors(self.layers, tf.random.fold_in(seed, len(self.layers)))
+        return members.factors(self.layers, as_seed(self.prediction_seed if seed is None else seed))
 
     def cached_factors(self, *, dtype: tf.DType | None = None) -> tuple[Any, ...]:
         """What predictions need of every layer, so that they consist of products; `posterior` keeps it.
 
         :return: of each layer; or an `Ensemble`, if the model `is_sampled` or has global inducing outputs.
         """
-        if self.samples is not None and self.is_sampled:
-            return self.samples.cache(self.layers, dtype=dtype)
-        if is_global(self.layers):
-            if dtype not in (None, self.layers[-1].dtype):
-                raise ValueError("global inducing outputs need the model's float type, got another dtype; use None.")
-            seeds = [tf.random.fold_in(as_seed(self.prediction_seed), k) for k in range(NUM_GLOBAL_DRAWS)]
-            return Ensemble.stacked([self.factors(seed=seed) for seed in seeds])
-        return tuple(layer.cache(dtype=dtype) for layer in self.layers)
+        return members.cached_factors(self.layers, self._samples, as_seed(self.prediction_seed), dtype=dtype)
 
     @check_shapes("X: [N, D]")
     def propagate(
@@ -161,9 +148,7 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
     @property
     def num_members(self) -> int:
         """How many versions of all layers predictions are mixtures over: samples, draws of global inducing outputs."""
-        if self.samples is not None and self.is_sampled:
-            return self.samples.size
-        return NUM_GLOBAL_DRAWS if is_global(self.layers) else 1
+        return members.num_members(self.layers, self._samples)
 
     # The objective.
 
@@ -340,19 +325,9 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
             spectral densities of GPflow's stationary kernels only, see `layers.spectral`.
         """
         seed = fresh_seed() if seed is None else as_seed(seed)
-        samples, members = self.samples if self.is_sampled else None, list[Any]()
-        if is_global(self.layers):
-            seeds = [tf.random.fold_in(seed, 1000 + s) for s in range(num_functions)]
-            members = [draw_factors(self.layers, each, all_known=True) for each in seeds]
-        return draw_functions(
-            self.layers,
-            num_functions,
-            num_features=num_features,
-            noise=noise,
-            seed=seed,
-            samples=samples,
-            members=members,
-        )
+        options: dict[str, Any] = {"num_features": num_features, "noise": noise, "samples": self._samples}
+        known = members.for_functions(self.layers, num_functions, seed)
+        return draw_functions(self.layers, num_functions, seed=seed, members=known, **options)
 
     @check_shapes("Xnew: [N, D]")
     def predict_components(
@@ -412,6 +387,11 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
         return tf.random.fold_in(as_seed(self.prediction_seed if seed is None else seed), len(self.layers) + 1)
 
     # Private.
+
+    @property
+    def _samples(self) -> InducingSamples | None:
+        """To predict from."""
+        return self.samples if self.is_sampled else None
 
     @property
     def _inner_dims(self) -> list[int]:

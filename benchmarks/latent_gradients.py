@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+"""How noisy are gradients of the importance-weighted bound with respect to q(w), against the number K of samples?
+
+    latent_gradients.py --threads=1 --output=found.json
+
+Two layers on [x, w] for y = +-sin(2x) + noise, after --num_steps steps with K = 5. Then, with these parameters, --draws
+gradients of the bound of the same 100 rows with respect to the encoder's weights, for each K: by the doubly
+reparametrised estimator, which `DeepGP.elbo` has, and by automatic differentiation of the bound as it is written. Shown
+are the signal-to-noise ratio |mean| / standard deviation, the median over all weights, and the norm of the mean.
+"""
+
+import os
+import time
+from collections.abc import Sequence
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import numpy as np
+import tensorflow as tf
+from absl import app, flags
+from gpflow.kernels import SquaredExponential
+from gpflow.likelihoods import Gaussian
+from gpflow.mean_functions import Identity
+
+from experiment.files import write_json
+from experiment.run.devices import apply_threads
+from experiment.run.folder import provenance
+from gpflow_deep import DeepGP, Encoder, LatentVariableLayer, SVGPLayer, Trainer, TrainingConfig, inducing_inputs
+from gpflow_deep.likelihoods import variational_expectations
+from gpflow_deep.propagation import evaluate, last_outputs
+
+COUNTS = (1, 5, 20, 80)
+
+
+def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
+    """Define this script's flags."""
+    fv = flag_values
+    flags.DEFINE_integer("num_steps", 500, "Steps of training.", 1, flag_values=fv)
+    flags.DEFINE_integer("draws", 200, "Gradients for each K.", 2, flag_values=fv)
+    flags.DEFINE_integer("threads", 0, "CPU threads; 0 lets TensorFlow choose.", 0, flag_values=fv)
+    flags.DEFINE_string("output", None, "Write the results to this JSON file.", flag_values=fv)
+
+
+def untrained(X: np.ndarray) -> DeepGP:
+    """Two layers on [x, w]."""
+    latent = LatentVariableLayer(1, 1, encoder=Encoder(2, 1))
+    Z = latent.extend(inducing_inputs(X, 60))
+    kernels = [SquaredExponential(lengthscales=np.ones(2)) for _ in range(2)]
+    inner = SVGPLayer(kernels[0], Z, num_latent_gps=2, mean_function=Identity(), q_sqrt_scale=1e-5)
+    layers = [latent, inner, SVGPLayer(kernels[1], Z, num_latent_gps=1)]
+    return DeepGP(layers, Gaussian(0.05), num_data=len(X), num_importance_samples=5)
+
+
+def plain_bound(model: DeepGP, X: tf.Tensor, Y: tf.Tensor, K: int, seed: tf.Tensor) -> tf.Tensor:
+    """sum_n log 1/K sum_k p(y_n | w_nk) p(w_nk) / q(w_nk) as it is written, w = a + b eps; one draw for each k."""
+    latent, *inner = model.layers[:-1]
+    mean, std = latent.posterior(X, Y)
+    sizes = [(i, layer.num_latent_gps) for i, layer in enumerate([latent, *inner])]
+    eps = [
+        tf.random.stateless_normal([K, len(X), size], tf.random.fold_in(seed, i), dtype=X.dtype) for i, size in sizes
+    ]
+    w = mean + std * eps[0]
+    f = evaluate(last_outputs, model.layers, model.factors(), X, [w, *eps[1:]], size=K)
+    ratio = 0.5 * tf.square(eps[0]) + tf.math.log(std) - 0.5 * tf.square(w)  # log p(w) - log q(w)
+    terms = variational_expectations(model.likelihood, X, f[0], f[1], Y, seed) + tf.reduce_sum(ratio, axis=-1)
+    return tf.reduce_sum(tf.reduce_logsumexp(terms, axis=0) - np.log(K))
+
+
+def gradients(model: DeepGP, X: tf.Tensor, Y: tf.Tensor, K: int, *, is_plain: bool, draws: int) -> np.ndarray:
+    """Gradients of the bound of these rows with respect to the encoder's weights, [draws, weights]."""
+    model.num_importance_samples, model.num_data = K, None
+    weights = model.layers[0].trainable_variables
+
+    @tf.function(autograph=False)
+    def gradient(seed: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            bound = plain_bound(model, X, Y, K, seed) if is_plain else model.elbo((X, Y), seed=seed)
+        return tf.concat([tf.reshape(part, [-1]) for part in tape.gradient(bound, weights)], axis=0)
+
+    return np.stack([gradient(tf.constant([K, t])).numpy() for t in range(draws)])
+
+
+def main(argv: Sequence[str]) -> None:
+    FLAGS = flags.FLAGS
+    if len(argv) > 1:
+        raise app.UsageError(f"no arguments besides flags, got {argv[1:]}")
+    apply_threads(FLAGS.threads)
+    begun, found, rng = time.monotonic(), [], np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (400, 1))
+    Y = rng.choice([-1, 1], (400, 1)) * np.sin(2 * X) + 0.05 * rng.standard_normal((400, 1))
+    model = untrained(X)
+    batches = [rng.integers(400, size=100) for _ in range(FLAGS.num_steps)]
+    seed = tf.constant([0, 0])
+    trainer = Trainer(model, TrainingConfig(learning_rate=0.01), num_steps=FLAGS.num_steps)
+    trainer.advance(lambda t: (tf.constant(X[batches[t]]), tf.constant(Y[batches[t]])), 0, FLAGS.num_steps, seed)
+    rows = tf.constant(X[:100]), tf.constant(Y[:100])
+    for K in COUNTS:
+        for name in ("doubly reparametrised", "as it is written"):
+            each = gradients(model, *rows, K, is_plain=name == "as it is written", draws=FLAGS.draws)
+            mean, std = each.mean(axis=0), each.std(axis=0)
+            ratio = np.median(np.abs(mean) / np.maximum(std, 1e-300))
+            norm = np.linalg.norm(mean)
+            found.append({"K": K, "estimator": name, "ratio": round(float(ratio), 4), "norm": round(float(norm), 4)})
+            print(found[-1], flush=True)
+    if FLAGS.output:
+        record = provenance("simulated", seconds=time.monotonic() - begun, cpus=os.cpu_count())
+        write_json(FLAGS.output, {"metrics": found, "provenance": record})
+
+
+if __name__ == "__main__":
+    define_flags()
+    app.run(main)
