@@ -36,6 +36,7 @@ from .serialization import SavedRBM as SavedRBM
 from .serialization import load_rbm as load_rbm
 from .serialization import save_rbm as save_rbm
 from .settings import SMLConfig as SMLConfig
+from .softmax import Softmax as Softmax
 from .state import SMLState as SMLState
 from .state import initial_state as initial_state
 from .state import log_likelihood as log_likelihood
@@ -49,6 +50,5 @@ from .units import UnitsConfig as UnitsConfig
 from .units import choose_units as choose_units
 from .visible import Bernoulli as Bernoulli
 from .visible import Gaussian as Gaussian
-from .visible import Softmax as Softmax
 from .visible import Spin as Spin
 from .visible import Visible as Visible

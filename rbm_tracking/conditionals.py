@@ -17,7 +17,8 @@ from scipy.special import expit, log_softmax
 
 from rbm_tracking.checks import check_rbm
 from rbm_tracking.rbm import RBM
-from rbm_tracking.visible import Gaussian, Softmax, Spin, Visible, binary_vectors
+from rbm_tracking.softmax import Softmax
+from rbm_tracking.visible import Gaussian, Spin, Visible, binary_vectors
 
 __all__ = ["Imputed", "impute", "log_label_probs"]
 

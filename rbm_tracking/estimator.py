@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import tensorflow as tf
@@ -30,6 +30,8 @@ from rbm_tracking.settings import Method, Schedule
 from rbm_tracking.temperatures import linear_ladder
 from rbm_tracking.tempering import sample
 from rbm_tracking.training import not_finite
+from rbm_tracking.trajectories import Trajectory, distances, is_node, trajectory
+from rbm_tracking.trajectory_tempering import tempered, trajectory_bracket
 from rbm_tracking.units import UNITS, UnitsConfig, UnitsName, choose_units
 from rbm_tracking.visible import Bernoulli, Visible
 
@@ -39,6 +41,7 @@ _BLOCK = 100  # updates in one compiled call
 _SCORE_ROWS = 5000
 
 Array = NDArray[np.float64]
+Along = Literal["temperatures", "trajectory"]
 
 
 class _Best(NamedTuple):
@@ -46,6 +49,7 @@ class _Best(NamedTuple):
     observed: Observed
     verdict: Verdict
     choice: Choice
+    num_nodes: int  # of the trajectory
 
 
 class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -80,6 +84,8 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     :param l2: weight decay. :param sparsity_target: mean activity that hidden biases are pulled to, by `sparsity_cost`.
     :param average: decay of the moving average of the parameters, which then are the model's; 0 for none.
     :param n_modes: start from so many leading modes of the data, and not from noise alone.
+    :param keep_trajectory: keep parameters along the way in :meth:`fit`, at even distances in the logarithm of the
+        update, so that :meth:`bracket` and :meth:`sample` can follow it.
     :param visible: what the visible units are: "bernoulli", bits; "softmax", categories of one bit a level; "spin", -1
         and 1; "gaussian", numbers, best standardised. Units besides bits take X as it is, not as probabilities.
     :param groups: of softmax units: the columns of each category; None for contiguous columns of which at most one is 1
@@ -98,7 +104,8 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     particles widens; `evidence_`, the `evidence.Verdict` that they come from, with its reasons; `flags_`, reasons of
     the filter not to trust itself (none: an empty tuple);
     `n_updates_`; `validation_scores_`, a list of (update, mean log-likelihood in nats); `rbm_`, the parameters for the
-    functions of this package. :meth:`bracket` checks log Z independently.
+    functions of this package; `trajectory_`, those along the way with `keep_trajectory`. :meth:`bracket` checks log Z
+    independently.
     """
 
     def __init__(
@@ -124,6 +131,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         sparsity_cost: float = 0.1,
         average: float = 0.0,
         n_modes: int = 0,
+        keep_trajectory: bool = False,
         visible: UnitsName = "bernoulli",
         groups: Sequence[Sequence[int]] | None = None,
         learn_variances: bool = True,
@@ -157,6 +165,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self.sparsity_cost = sparsity_cost
         self.average = average
         self.n_modes = n_modes
+        self.keep_trajectory = keep_trajectory
         self.visible = visible
         self.groups = groups
         self.learn_variances = learn_variances
@@ -217,19 +226,30 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return self
 
     def bracket(
-        self, n_temps: int = 1000, *, n_chains: int = 100, random_state: int | np.random.RandomState | None = 0
+        self,
+        n_temps: int = 1000,
+        *,
+        n_chains: int = 100,
+        along: Along = "temperatures",
+        random_state: int | np.random.RandomState | None = 0,
     ) -> Bracket:
         """Log Z of the parameters by AIS, from below, and by reverse AIS, from above; `evidence_` then knows of both.
 
         Reverse AIS starts from samples of parallel tempering, which go on from the chains of training. If its value is
         below that of AIS, beyond their errors, then the chains miss a mode.
 
-        :param n_temps: temperatures. :param n_chains: chains of each.
+        :param n_temps: temperatures, or steps along the trajectory. :param n_chains: chains of each.
+        :param along: "temperatures"; or "trajectory", the parameters that training went through, which were kept.
+        :raises ValueError: if there is no such way.
         """
         check_is_fitted(self)
-        config = evaluation.EvidenceConfig(final_ais_betas=str(n_temps), ais_chains=n_chains)
         seed = tf.constant(check_random_state(random_state).randint(2**31 - 1, size=2), tf.int32)
-        both = evaluation.bracket(self._model, self._base_b, seed, config, self.generator)
+        if self._is_along(along):
+            options: dict[str, Any] = {"num_chains": n_chains, "seed": seed, "generator": self.generator}
+            both = trajectory_bracket(self._path(), n_temps, **options)
+        else:
+            config = evaluation.EvidenceConfig(final_ais_betas=str(n_temps), ais_chains=n_chains)
+            both = evaluation.bracket(self._model, self._base_b, seed, config, self.generator)
         lower, upper = (evaluation.annealing(result) for result in both)
         known = Evidence(evaluation.tracking(self._model, self._observed), lower, upper)
         self._publish(self._state, self._observed, judge(known, was_refuted=self.evidence_.is_refuted))
@@ -280,19 +300,26 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         *,
         burn_in: int = 200,
         thin: int = 20,
+        along: Along = "temperatures",
         random_state: int | np.random.RandomState | None = None,
     ) -> NDArray[Any]:
         """New rows [n_samples, n_features] by parallel tempering, which goes on from the chains of training.
 
         :param burn_in: rounds before the first rows, :param thin: and between the next `n_chains` ones.
+        :param along: "temperatures"; or "trajectory", new particles on the parameters that training went through, where
+            a mode was lost that is far at every temperature.
         :param random_state: None goes on with that of fitting.
-        :raises ValueError: if `n_samples` or `thin` are not positive.
+        :raises ValueError: if `n_samples` or `thin` are not positive, or there is no such way.
         """
         check_is_fitted(self)
         rng = self.random_state_ if random_state is None else check_random_state(random_state)
         seed, model = tf.constant(rng.randint(2**31 - 1, size=2), tf.int32), self._model
-        chains = model.chains._replace(a=activations(model.rbm, model.chains.v))
         options: dict[str, Any] = {"burn_in": burn_in, "thin": thin, "jit_compile": self.jit_compile}
+        if self._is_along(along):
+            options |= {"num_chains": self.n_chains, "seed": seed, "generator": self.generator}
+            path = self._path()
+            return tempered(path, distances(path, seed=seed, generator=self.generator), n_samples, **options)
+        chains = model.chains._replace(a=activations(model.rbm, model.chains.v))
         return sample(
             model.rbm, chains, model.ladder.beta.numpy(), n_samples, seed=seed, generator=self.generator, **options
         )
@@ -327,6 +354,19 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         tags.input_tags.positive_only = self.visible not in ("spin", "gaussian")
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+    def _is_along(self, along: Along) -> bool:
+        """Whether to follow the trajectory."""
+        if along not in get_args(Along):
+            raise ValueError(f"along must be one of {', '.join(get_args(Along))}, got {along!r}.")
+        if along == "trajectory" and not self.trajectory_:
+            raise ValueError("along='trajectory' needs parameters along the way; fit with keep_trajectory=True.")
+        return along == "trajectory"
+
+    def _path(self) -> Trajectory:
+        """From independent units to the model; parameters that are no averages are smoothed."""
+        smoothing = 0.0 if self.average else min(evaluation.SMOOTHING, len(self.trajectory_) / 8)
+        return trajectory([*self.trajectory_, self._model.rbm], base_b=self._base_b, smoothing=smoothing)
 
     def _check_parameters(self) -> None:
         at_least = {"n_components": 1, "batch_size": 1, "max_updates": 1, "n_temps": 2, "n_chains": 2}
@@ -403,6 +443,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self.evidence_ = judge(Evidence(evaluation.tracking(self._state, None)))
         self._seed = self._new_seed()
         self.n_updates_ = 0
+        self.trajectory_: list[RBM] = []
 
     def _train(self, train: Any, valid: Any, total: int, size: int) -> None:
         """Updates up to `total`, with early stopping if there are rows to validate with."""
@@ -428,13 +469,15 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             self.validation_scores_.append((self.n_updates_, watch.choice.log_likelihood))
             verdict = is_better(watch.choice, Choice() if best is None else best.choice)
             if verdict:
-                best, num_worse = _Best(self._state, self._observed, self.evidence_, watch.choice), 0
+                found = self._state, self._observed, self.evidence_, watch.choice
+                best, num_worse = _Best(*found, len(self.trajectory_)), 0
             else:
                 num_worse = num_worse + 1 if verdict is False else 0
                 if num_worse >= self.patience:
                     break
         if best is not None:
             self._publish(best.state, best.observed, best.verdict)
+            del self.trajectory_[best.num_nodes :]
 
     def _advance(self, X: Any, batches: Iterator[NDArray[np.int64]], count: int, size: int) -> None:
         """`count` updates in one compiled call."""
@@ -443,7 +486,10 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         state, seen = _updates(self._config(), self.jit_compile)(
             self._state, tf.constant(data), tf.constant(index), tf.constant(count), self._seed
         )
+        first = self.n_updates_ + 1
         self._take(state, Observed._make(part.numpy()[count - 1] for part in seen))
+        if self.keep_trajectory and any(map(is_node, range(first, first + count))):
+            self.trajectory_.append(self._model.rbm)
 
     def _config(self) -> SMLConfig:
         return SMLConfig(

@@ -44,6 +44,7 @@ from rbm_tracking.trajectories import trajectory
 from rbm_tracking.trajectory_tempering import trajectory_bracket
 
 __all__ = [
+    "SMOOTHING",
     "Evaluations",
     "EvidenceConfig",
     "ais_scalars",
@@ -59,7 +60,7 @@ __all__ = [
 ]
 
 Seeds = Callable[[str], tf.Tensor]
-_SMOOTHING = 8.0  # of the parameters along the way: of 2, 4 and 8 the shortest path of a large model
+SMOOTHING = 8.0  # of the parameters along the way: of 2, 4 and 8 the shortest path of a large model
 Rows = NDArray[Any]
 
 
@@ -252,7 +253,7 @@ def final(
         evidence = evidence._replace(ais=_logged(line, config))
     if along:
         base_b = base_rate_biases(parts["train"], visible=state.rbm.visible)
-        path = trajectory([*along, state.rbm], base_b=base_b, smoothing=_SMOOTHING)
+        path = trajectory([*along, state.rbm], base_b=base_b, smoothing=SMOOTHING)
         steps: dict[str, Any] = {"num_chains": config.ais_chains, "generator": training.generator}
         both = trajectory_bracket(path, config.trajectory_steps, seed=seeds("trajectory"), **steps)
         names = ("trajectory_ais", "reverse_trajectory_ais")

@@ -23,7 +23,8 @@ from scipy.special import expit, logsumexp
 from rbm_tracking.checks import check_rbm
 from rbm_tracking.exact_families import as_bits, log_z_gaussian, log_z_softmax
 from rbm_tracking.rbm import RBM
-from rbm_tracking.visible import Bernoulli, Gaussian, Softmax, Spin, binary_vectors
+from rbm_tracking.softmax import Softmax
+from rbm_tracking.visible import Bernoulli, Gaussian, Spin, binary_vectors
 
 __all__ = ["MAX_UNITS", "Moments", "is_enumerable", "log_likelihood_exact", "log_z_exact", "moments_exact"]
 

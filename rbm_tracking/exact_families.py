@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from rbm_tracking.visible import Gaussian, Softmax, binary_vectors
+from rbm_tracking.softmax import Softmax
+from rbm_tracking.visible import Gaussian, binary_vectors
 
 __all__ = ["as_bits", "log_z_gaussian", "log_z_softmax"]
 

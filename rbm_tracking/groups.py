@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rbm_tracking.checks import check_binary
-from rbm_tracking.visible import Bernoulli, Softmax, Visible
+from rbm_tracking.softmax import Softmax
+from rbm_tracking.visible import Bernoulli, Visible
 
 __all__ = ["find_groups", "fitting", "group_text", "parse_groups", "softmax"]
 

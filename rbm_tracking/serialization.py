@@ -4,6 +4,7 @@ import json
 import os
 import uuid
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,9 +13,10 @@ import tensorflow as tf
 
 from rbm_tracking.checks import check_rbm
 from rbm_tracking.rbm import RBM
-from rbm_tracking.visible import Bernoulli, from_description
+from rbm_tracking.softmax import Softmax
+from rbm_tracking.visible import Bernoulli, Gaussian, Spin, Visible
 
-__all__ = ["SavedRBM", "load_rbm", "save_rbm"]
+__all__ = ["SavedRBM", "from_description", "load_rbm", "save_rbm"]
 
 _FORMAT, _FORMAT_OF_FAMILIES = "rbm_tracking 1", "rbm_tracking 2"  # of bits; with a description of other visible units
 
@@ -74,6 +76,27 @@ def load_rbm(path: str | os.PathLike[str]) -> SavedRBM:
         raise ValueError(f"{path} cannot be read as a saved RBM ({error}); check the path or copy it again.") from error
     check_rbm(saved.rbm)
     return saved
+
+
+def from_description(description: Mapping[str, Any], precision: Any = None) -> Visible:
+    """The family of :meth:`Visible.describe`; `precision` [n_v] is that of Gaussian units.
+
+    :raises ValueError: if it is no such description.
+    """
+    try:
+        match dict(description):
+            case {"family": "bernoulli"}:
+                return Bernoulli()
+            case {"family": "spin"}:
+                return Spin()
+            case {"family": "softmax", "n_v": int(n_v), "groups": groups, "is_required": is_required}:
+                columns = tuple(tuple(int(column) for column in group) for group in groups)
+                return Softmax(n_v, columns, tuple(bool(required) for required in is_required))
+            case {"family": "gaussian", "is_learnt": bool(is_learnt)} if precision is not None:
+                return Gaussian(precision, is_learnt)
+    except TypeError:
+        pass
+    raise ValueError(f"no family of visible units is described by {str(dict(description))[:200]}; save it again.")
 
 
 def _parameters(rbm: RBM) -> dict[str, Any]:

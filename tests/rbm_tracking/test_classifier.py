@@ -10,7 +10,7 @@ from sklearn.base import clone
 from rbm_tracking import TrackedRBM
 from rbm_tracking.classifier import RBMClassifier, _Parameters, gradient
 from rbm_tracking.conditionals import log_label_probs
-from rbm_tracking.visible import Softmax
+from rbm_tracking.softmax import Softmax
 
 QUICK: dict[str, Any] = {
     "n_temps": 3,

@@ -8,7 +8,8 @@ from rbm_tracking import conditionals
 from rbm_tracking.conditionals import impute, log_label_probs
 from rbm_tracking.exact import log_likelihood_exact
 from rbm_tracking.rbm import RBM
-from rbm_tracking.visible import Bernoulli, Gaussian, Softmax, Spin, Visible
+from rbm_tracking.softmax import Softmax
+from rbm_tracking.visible import Bernoulli, Gaussian, Spin, Visible
 from tests.rbm_tracking import oracles
 
 N_V = 5

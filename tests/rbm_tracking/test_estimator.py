@@ -326,3 +326,26 @@ def test_scikit_learn_checks_that_need_no_fit(global_generator: None) -> None:
         "check_no_attributes_set_in_init",
         "check_parameters_default_constructible",
     } <= passed
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+@pytest.mark.parametrize("average", [0.0, 0.9])
+def test_log_z_and_samples_along_the_trajectory(X: np.ndarray, average: float) -> None:
+    model = small(keep_trajectory=True, average=average, max_updates=300).fit(X)
+    assert len(model.trajectory_) == 3
+    both = model.bracket(100, n_chains=200, along="trajectory")
+    exact = log_z_exact(model.rbm_)
+    for result in both:
+        assert abs(result.log_z - exact) < 5 * result.standard_error
+    assert model.evidence_.low <= exact <= model.evidence_.high
+    rows = model.sample(100, along="trajectory", burn_in=20, thin=5, random_state=1)
+    distance = np.abs(rows[:, None].astype(float) - PROTOTYPES[None]).sum(axis=2).argmin(axis=1)
+    assert set(distance) == {0, 1, 2}
+
+
+def test_a_way_that_was_not_kept(fitted: TrackedRBM) -> None:
+    with pytest.raises(ValueError, match="fit with keep_trajectory=True"):
+        fitted.sample(1, along="trajectory")
+    with pytest.raises(ValueError, match="along must be one of temperatures, trajectory, got 'x'"):
+        fitted.bracket(along="x")  # type: ignore[arg-type]

@@ -8,7 +8,8 @@ import pytest
 from sklearn.base import clone
 
 from rbm_tracking import TrackedRBM, log_likelihood_exact, log_z_exact
-from rbm_tracking.visible import Gaussian, Softmax, Spin
+from rbm_tracking.softmax import Softmax
+from rbm_tracking.visible import Gaussian, Spin
 
 QUICK: dict[str, Any] = {
     "n_components": 4,

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from rbm_tracking.groups import find_groups, fitting, group_text, parse_groups, softmax
+from rbm_tracking.softmax import Softmax
 from rbm_tracking.units import UnitsConfig, choose_units
-from rbm_tracking.visible import Bernoulli, Gaussian, Softmax, Spin
+from rbm_tracking.visible import Bernoulli, Gaussian, Spin
 
 
 def one_hot(rng: np.random.Generator, count: int, *sizes: int) -> np.ndarray:

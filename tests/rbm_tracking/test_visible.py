@@ -26,8 +26,10 @@ from rbm_tracking.rbm import (
     log_z_independent,
     visible_probs,
 )
+from rbm_tracking.serialization import from_description
+from rbm_tracking.softmax import Softmax
 from rbm_tracking.tempering import Chains, gibbs, swap, swap_log_ratio
-from rbm_tracking.visible import Bernoulli, Gaussian, Softmax, Spin, Visible, from_description
+from rbm_tracking.visible import Bernoulli, Gaussian, Spin, Visible
 from tests.rbm_tracking import oracles
 from tests.statistical import assert_mean_close
 
