@@ -5,7 +5,7 @@
 v_l are pseudo-outputs with precisions lambda_l. As q(u_l) depends on the draw of the layers below, the posterior is
 correlated across layers. With L L' = k(U_{l-1}, U_{l-1}), the whitened outputs L^-1 u_l have for each latent GP
 
-    q = N(m, (C C')^-1),   C C' = I + L' diag(lambda) L,   m = (C C')^-1 L' (lambda v)
+    q = N(m, (root root')^-1),   root root' = I + L' diag(lambda) L,   m = (root root')^-1 L' (lambda v)
 
 Of a single layer with Z at the data, Gaussian noise s2, v = y and lambda = 1 / s2 this is the exact posterior.
 """
@@ -37,14 +37,14 @@ class GlobalFactors(NamedTuple):
 
     :ivar Z: inducing inputs U_{l-1}, [M, D]. :ivar Luu: Cholesky factor of k(Z, Z), [M, M].
     :ivar mean: m, or the whitened inducing outputs themselves, [M, L].
-    :ivar C: as in the module's docstring [L, M, M]; [0, M, M] where the inducing outputs are known.
+    :ivar root: as in the module's docstring [L, M, M]; [0, M, M] where the inducing outputs are known.
     :ivar kl: KL[q(u_l | U_{l-1}) || p(u_l | U_{l-1})], [], nats.
     """
 
     Z: tf.Tensor
     Luu: tf.Tensor
     mean: tf.Tensor
-    C: tf.Tensor
+    root: tf.Tensor
     kl: tf.Tensor
 
 
@@ -99,20 +99,20 @@ class GlobalInducingLayer(Module):
         jitter = max(float(default_jitter()), M * float(np.finfo(Kuu.dtype.as_numpy_dtype).eps))
         Luu = robust_cholesky(Kuu, label=f"{self.label}: covariance Kuu of the inducing outputs", jitter=jitter)
         weights, identity = tf.transpose(self.precisions), tf.eye(M, dtype=Kuu.dtype)
-        C = tf.linalg.cholesky(identity + tf.matmul(Luu, weights[..., None] * Luu, transpose_a=True))  # [L, M, M]
+        root = tf.linalg.cholesky(identity + tf.matmul(Luu, weights[..., None] * Luu, transpose_a=True))  # [L, M, M]
         right = tf.matmul(Luu, self.precisions * self.pseudo_outputs, transpose_a=True)
-        half = tf.linalg.triangular_solve(C, tf.transpose(right)[..., None])
-        mean = tf.transpose(tf.linalg.triangular_solve(C, half, adjoint=True)[..., 0])
-        inverse = tf.linalg.triangular_solve(C, tf.broadcast_to(identity, tf.shape(C)))
-        log_det = 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(C)))
+        half = tf.linalg.triangular_solve(root, tf.transpose(right)[..., None])
+        mean = tf.transpose(tf.linalg.triangular_solve(root, half, adjoint=True)[..., 0])
+        inverse = tf.linalg.triangular_solve(root, tf.broadcast_to(identity, tf.shape(root)))
+        log_det = 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(root)))
         size = tf.cast(tf.size(mean), mean.dtype)
         kl = 0.5 * (tf.reduce_sum(tf.square(inverse)) + tf.reduce_sum(tf.square(mean)) - size + log_det)
-        return GlobalFactors(Z, Luu, mean, C, kl)
+        return GlobalFactors(Z, Luu, mean, root, kl)
 
     def known(self, factors: GlobalFactors, eps: tf.Tensor) -> GlobalFactors:
         """The same with a draw of the inducing outputs, from noise [M, L]."""
-        moved = tf.linalg.triangular_solve(factors.C, tf.transpose(eps)[..., None], adjoint=True)[..., 0]
-        return factors._replace(mean=factors.mean + tf.transpose(moved), C=factors.C[:0])
+        moved = tf.linalg.triangular_solve(factors.root, tf.transpose(eps)[..., None], adjoint=True)[..., 0]
+        return factors._replace(mean=factors.mean + tf.transpose(moved), root=factors.root[:0])
 
     def propagated(self, factors: GlobalFactors) -> tf.Tensor:
         """U_l, [M, L], of known inducing outputs."""
@@ -143,8 +143,8 @@ class GlobalInducingLayer(Module):
         A = tf.linalg.triangular_solve(factors.Luu, self.kernel(factors.Z, points))  # [M, B]
         mean = tf.reshape(tf.matmul(A, factors.mean, transpose_a=True), tf.concat([lead, [L]], axis=0))
         mean.set_shape(X.shape[:-1].concatenate([L]))
-        is_known = factors.C.shape[0] == 0
-        B = None if is_known else tf.linalg.triangular_solve(factors.C, tf.broadcast_to(A, [L, M, tf.shape(A)[1]]))
+        is_known = factors.root.shape[0] == 0
+        B = None if is_known else tf.linalg.triangular_solve(factors.root, tf.broadcast_to(A, [L, M, tf.shape(A)[1]]))
         if not full_cov:
             var = (self.kernel(points, full_cov=False) - tf.reduce_sum(tf.square(A), axis=0))[:, None]
             var = var + (tf.zeros([L], A.dtype) if B is None else tf.transpose(tf.reduce_sum(tf.square(B), axis=1)))

@@ -73,7 +73,7 @@ def test_kl_and_draws(rng: np.random.Generator, seed: tf.Tensor) -> None:
     model = two_layers(rng)
     layer = model.layers[0]
     factors = layer.factors()
-    S = np.linalg.inv(factors.C.numpy() @ np.swapaxes(factors.C.numpy(), 1, 2))
+    S = np.linalg.inv(factors.root.numpy() @ np.swapaxes(factors.root.numpy(), 1, 2))
     np.testing.assert_allclose(factors.kl, gauss_kl(factors.mean, np.linalg.cholesky(S)), rtol=1e-8)
     for p in range(2):
         Luu, weights = factors.Luu.numpy(), layer.precisions.numpy()[:, p]
@@ -98,7 +98,7 @@ def test_moments(rng: np.random.Generator) -> None:
     mean, var = layer.latent_moments(tf.constant(X), factors)
     A = np.linalg.solve(factors.Luu, layer.kernel(factors.Z, X))
     np.testing.assert_allclose(mean, A.T @ factors.mean.numpy(), rtol=1e-10, atol=1e-12)
-    S = np.linalg.inv(factors.C.numpy() @ np.swapaxes(factors.C.numpy(), 1, 2))
+    S = np.linalg.inv(factors.root.numpy() @ np.swapaxes(factors.root.numpy(), 1, 2))
     right = 1.0 - np.sum(A * A, axis=0)[:, None] + np.einsum("mb,lmk,kb->bl", A, S, A)
     np.testing.assert_allclose(var, right, rtol=1e-8, atol=1e-10)
     for some in (factors, layer.known(factors, tf.zeros([M, 2], tf.float64))):
