@@ -5,9 +5,9 @@
     sampler.trust()                              # effective sample sizes and split R-hat
 
 The chain moves z, where v = q_mu + q_sqrt z are the whitened inducing outputs and q is the Gaussian that training
-found, so that posterior standard deviations of z are about 1. With the minibatch estimate g of the gradient of
-U(z) = -E[log p(Y | F)] + |v|^2 / 2 it makes the steps of `chain`, which measure the noise of the gradients during
-burn-in and take it into account.
+found: in all directions z varies by 1, or by some more where q is too narrow. With the minibatch estimate g of the
+gradient of U(z) = -E[log p(Y | F)] + |v|^2 / 2 it makes the steps of `chain`, which measure the noise of the gradients
+during burn-in and take it into account.
 
 What is sampled is exp(-U / T). The posterior, T = 1, is wide in models whose hyperparameters a Gaussian q has chosen,
 and lower temperatures often predict better. First held-out rows choose among some, from the highest to the lowest.
