@@ -13,8 +13,9 @@ from darn.integer_model import IntegerModel
 from darn.keras_model import KerasDARN
 from darn.likelihood import exact_log_likelihood, importance_log_likelihood
 from darn.local import LocalConfig
+from darn.made import MADEConditional
 from darn.model import DARN, DARNConfig, check_data
-from darn.nade import EoNADEConditional, MADEConditional, NADEConditional
+from darn.nade import EoNADEConditional, NADEConditional
 from darn.optimization import make_optimizer
 from darn.report import ReportConfig
 from darn.sampling import Sampler, linear_bits

@@ -13,6 +13,7 @@ cross-entropy, and it can be differentiated with respect to h.
 from __future__ import annotations
 
 import abc
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,12 +26,15 @@ __all__ = [
     "BitsDistribution",
     "Conditional",
     "FactorialConditional",
+    "InTraining",
     "LinearConditional",
     "Unit",
     "bernoulli_log_prob",
+    "check_units",
     "earlier_mask",
     "logistic_noise",
     "threshold",
+    "uniform_weights",
 ]
 
 #: How a bit is drawn: (logits, noise) to bits of the same shape. `threshold`, or one that passes gradients on.
@@ -61,6 +65,30 @@ def logistic_noise(shape: Sequence[int] | tf.Tensor, seed: tf.Tensor, dtype: tf.
 def threshold(logits: tf.Tensor, noise: tf.Tensor) -> tf.Tensor:
     """The bits 1[noise < a]; no gradient passes."""
     return tf.cast(noise < logits, logits.dtype)
+
+
+def uniform_weights(shape: Sequence[int], seed: tf.Tensor, scale: float, dtype: tf.DType) -> tf.Tensor:
+    """Initial weights, uniform in [-scale, scale)."""
+    return tf.random.stateless_uniform(shape, seed, -scale, scale, dtype)
+
+
+def check_units(units: int) -> None:
+    """Refuse numbers of deterministic units below 1.
+
+    :raises ValueError: if there are fewer.
+    """
+    if units < 1:
+        raise ValueError(f"the number of deterministic units must be at least 1, got {units}.")
+
+
+@dataclasses.dataclass(frozen=True)
+class InTraining:
+    """What training maximises in place of a mixture.
+
+    :param log_prob: (h [B, n], offset [B, n] or None) to [B], nats.
+    """
+
+    log_prob: Callable[[tf.Tensor, tf.Tensor | None], tf.Tensor]
 
 
 class Conditional(tf.Module, abc.ABC):

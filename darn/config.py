@@ -43,7 +43,8 @@ class DARNConfig:
     :param visible_conditional: how visible units depend on each other given the stochastic ones; linear: the paper's
         Eq. (5); factorial: not at all, as in the paper on MNIST; local: by a window of earlier pixels.
     :param conditional_units: deterministic units of each NADE, EoNADE or MADE among the conditionals.
-    :param num_orders: orders of the units that EoNADE averages over.
+    :param orders: orders of the units that EoNADE and MADE in the decoder average over; one of them is drawn for each
+        step of training (EoNADE: an order for each row). 16 for EoNADE and 1 for MADE if this is not given.
     :param observations: binary visible units, or intensities in [0, 1], whose cross-entropy is the cost.
     :param local: locally connected layers between the image and the first stochastic layer, in place of `units` there.
     :param dtype: precision of the parameters and of all that is computed with them.
@@ -59,7 +60,7 @@ class DARNConfig:
     prior: Prior = "linear"
     visible_conditional: VisibleConditional = "linear"
     conditional_units: int = 100
-    num_orders: int = 16
+    orders: int | None = None
     observations: Observations = "binary"
     local: LocalConfig | None = None
     dtype: Precision = "float32"
@@ -72,8 +73,8 @@ class DARNConfig:
         for name in ("hidden", "units"):
             if any(size < 1 for size in getattr(self, name)):
                 raise ValueError(f"{name}: numbers of units must be at least 1, got {getattr(self, name)}.")
-        for name in ("visible", "conditional_units", "num_orders"):
-            if getattr(self, name) < 1:
+        for name in ("visible", "conditional_units", "orders"):
+            if (value := getattr(self, name)) is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}.")
         for name, kind in (
             ("activation", Activation),
@@ -124,21 +125,24 @@ class DARNConfig:
         """
         try:
             found = json.loads(text)
+            if "num_orders" in found:  # of EoNADE alone, as files once had it
+                orders = found.pop("num_orders")
+                found["orders"] = orders if "eonade" in (found.get("visible_conditional"), found.get("prior")) else None
             unused = {*_unused(found), *(() if found.get("hidden", True) else ("units",))}  # said nothing once
             return cls(**{name: value for name, value in found.items() if name not in unused})
         except (TypeError, AttributeError, json.JSONDecodeError) as error:
             raise ValueError(f"this is no configuration of a DARN ({error}).") from error
 
 
-_USERS = {"conditional_units": {"nade", "eonade", "made"}, "num_orders": {"eonade"}}
+_USERS = {"conditional_units": {"nade", "eonade", "made"}, "orders": {"eonade", "made"}}
 
 
 def _unused(values: Mapping[str, Any]) -> dict[str, set[str]]:
     """Fields that say something of conditionals that this configuration has not, and which ones that are."""
-    kinds = {values.get("visible_conditional")}
-    if values.get("hidden", True):
-        kinds |= {values.get("prior"), values.get("encoder")}
-    return {name: users for name, users in _USERS.items() if not kinds & users}
+    has_hidden = values.get("hidden", True)
+    decoder = {values.get("visible_conditional"), *([values.get("prior")] if has_hidden else [])}
+    kinds = {"conditional_units": decoder | ({values.get("encoder")} if has_hidden else set()), "orders": decoder}
+    return {name: users for name, users in _USERS.items() if not kinds[name] & users}
 
 
 def check_data(data: ArrayLike, config: DARNConfig, name: str = "data") -> NDArray:

@@ -23,8 +23,9 @@ from darn.autoregressive import FactorialConditional, LinearConditional
 from darn.integer_sums import UNIT_BITS, Exact, Numbers, Sums, relu_units, tanh_units
 from darn.layers import Layer, forward
 from darn.local import LocalCausalConditional
+from darn.made import MADEConditional
 from darn.matrices import causal_matrix, network_matrices
-from darn.nade import EoNADEConditional, MADEConditional, NADEConditional
+from darn.nade import EoNADEConditional, NADEConditional
 
 __all__ = ["Bits", "IntegerLayer"]
 

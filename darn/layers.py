@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 import tensorflow as tf
 
 from darn.autoregressive import Conditional
+from darn.conditionals import make_conditional
 from darn.config import DARNConfig
 from darn.local import LocalCausalConditional, LocalDecoder, LocalEncoder
-from darn.nade import make_conditional
 from darn.seeds import fold
 from darn.wiring import Wiring
 
@@ -91,7 +91,8 @@ def make_decoder(config: DARNConfig, wiring: Wiring, level: int, seed: tf.Tensor
         network = LocalDecoder(config.local, parents, seed=fold(seed, 1), dtype=dtype)
     elif parents:
         network = _dense(config, parents, wiring.sizes[level], fold(seed, 1))
-    return Layer(network, _conditional(config, kind, wiring.sizes[level], fold(seed, 0), f"decoder_{level}"))
+    n, name = wiring.sizes[level], f"decoder_{level}"
+    return Layer(network, _conditional(config, kind, n, fold(seed, 0), name, config.orders))
 
 
 def make_encoder(config: DARNConfig, wiring: Wiring, level: int, seed: tf.Tensor) -> Layer:
@@ -110,10 +111,12 @@ def _dense(config: DARNConfig, n_in: int, n_out: int, seed: tf.Tensor) -> DenseN
     return DenseNetwork(sizes, activation=config.activation, seed=seed, dtype=tf.as_dtype(config.dtype))
 
 
-def _conditional(config: DARNConfig, kind: str, n: int, seed: tf.Tensor, name: str) -> Conditional:
+def _conditional(
+    config: DARNConfig, kind: str, n: int, seed: tf.Tensor, name: str, orders: int | None = None
+) -> Conditional:
     dtype = tf.as_dtype(config.dtype)
     if kind == "local":
         assert config.local is not None
         return LocalCausalConditional(config.local, dtype=dtype, name=name)
-    units, num_orders = config.conditional_units, config.num_orders
-    return make_conditional(kind, n, units=units, seed=seed, num_orders=num_orders, dtype=dtype, name=name)
+    units = config.conditional_units
+    return make_conditional(kind, n, units=units, seed=seed, orders=orders, dtype=dtype, name=name)

@@ -1,68 +1,30 @@
-"""Richer autoregressive conditionals (Section 2.1): NADE, EoNADE and MADE.
+"""Richer autoregressive conditionals (Section 2.1): NADE and EoNADE.
 
 NADE     a_j = b_j + V_j' sigmoid(c + sum_{k<j} W_k h_k)                    Larochelle and Murray (2011)
 EoNADE   the same in any order, with a second matrix that says which bits are known; a mixture over fixed random
          orders                                                             Uria, Murray and Larochelle (2014)
-MADE     a masked multilayer perceptron, with the masks of TensorFlow Probability's `AutoregressiveNetwork`
-                                                                            Germain et al. (2015)
 """
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_probability as tfp
 
 from darn.autoregressive import (
     Conditional,
-    FactorialConditional,
-    LinearConditional,
+    InTraining,
     Unit,
     bernoulli_log_prob,
+    check_units,
     logistic_noise,
     threshold,
+    uniform_weights,
 )
 from darn.replicas import own_rows
 
-__all__ = ["CONDITIONALS", "EoNADEConditional", "MADEConditional", "NADEConditional", "make_conditional"]
-
-CONDITIONALS = ("linear", "nade", "eonade", "made")
-
-
-def make_conditional(
-    kind: str, n: int, *, units: int, seed: tf.Tensor, num_orders: int = 16, dtype: tf.DType = tf.float32, name: str
-) -> Conditional:
-    """A conditional by its name: "factorial" or one of :data:`CONDITIONALS`.
-
-    :param units: deterministic units of NADE, EoNADE and MADE; the others ignore it.
-    :param seed: int32 [2], of the initial weights.
-    :raises ValueError: if the kind is not known.
-    """
-    if kind == "factorial" or n == 1:
-        return FactorialConditional(n, dtype=dtype, name=name)
-    if kind == "linear":
-        return LinearConditional(n, dtype=dtype, name=name)
-    if kind == "nade":
-        return NADEConditional(n, units, seed=seed, dtype=dtype, name=name)
-    if kind == "eonade":
-        return EoNADEConditional(n, units, seed=seed, num_orders=num_orders, dtype=dtype, name=name)
-    if kind == "made":
-        return MADEConditional(n, (units,), seed=seed, dtype=dtype, name=name)
-    raise ValueError(f"conditional must be one of {', '.join(CONDITIONALS)}, got {kind!r}.")
-
-
-@dataclasses.dataclass(frozen=True)
-class InTraining:
-    """What training maximises in place of a mixture.
-
-    :param log_prob: (h [B, n], offset [B, n] or None) to [B], nats.
-    """
-
-    log_prob: Callable[[tf.Tensor, tf.Tensor | None], tf.Tensor]
+__all__ = ["EoNADEConditional", "NADEConditional"]
 
 
 class NADEConditional(Conditional):
@@ -77,12 +39,12 @@ class NADEConditional(Conditional):
         self, n: int, units: int, *, seed: tf.Tensor, dtype: tf.DType = tf.float32, name: str | None = None
     ) -> None:
         super().__init__(n, dtype, name)
-        _check_units(units)
+        check_units(units)
         self.units = units
         first, second = tf.unstack(tf.random.experimental.stateless_split(seed, 2))
         scale = math.sqrt(6.0 / (n + units))
-        self.W = tf.Variable(_uniform([n, units], first, scale, self.dtype), name="W")
-        self.V = tf.Variable(_uniform([n, units], second, scale, self.dtype), name="V")
+        self.W = tf.Variable(uniform_weights([n, units], first, scale, self.dtype), name="W")
+        self.V = tf.Variable(uniform_weights([n, units], second, scale, self.dtype), name="V")
         self.c = tf.Variable(tf.zeros([units], self.dtype), name="c")
 
     def logits(self, h: tf.Tensor, offset: tf.Tensor | None = None) -> tf.Tensor:
@@ -132,15 +94,15 @@ class EoNADEConditional(Conditional):
         name: str | None = None,
     ) -> None:
         super().__init__(n, dtype, name)
-        _check_units(units)
+        check_units(units)
         if num_orders < 1:
             raise ValueError(f"EoNADE needs at least 1 order, got {num_orders}.")
         self.units, self.num_orders = units, num_orders
         seeds = tf.unstack(tf.random.experimental.stateless_split(seed, 4))
         scale = math.sqrt(6.0 / (n + units))
-        self.W = tf.Variable(_uniform([n, units], seeds[0], scale, self.dtype), name="W")
-        self.U = tf.Variable(_uniform([n, units], seeds[1], scale, self.dtype), name="U")
-        self.V = tf.Variable(_uniform([n, units], seeds[2], scale, self.dtype), name="V")
+        self.W = tf.Variable(uniform_weights([n, units], seeds[0], scale, self.dtype), name="W")
+        self.U = tf.Variable(uniform_weights([n, units], seeds[1], scale, self.dtype), name="U")
+        self.V = tf.Variable(uniform_weights([n, units], seeds[2], scale, self.dtype), name="V")
         self.c = tf.Variable(tf.zeros([units], self.dtype), name="c")
         keys = tf.random.stateless_uniform([num_orders - 1, n], seeds[3])
         random = np.argsort(keys.numpy(), axis=1)
@@ -209,61 +171,3 @@ class EoNADEConditional(Conditional):
             return i + 1, known, h + bit * tf.one_hot(place, self.n, dtype=self.dtype)
 
         return tf.while_loop(lambda i, *_: i < self.n, draw, (0, known, h))[2]
-
-
-class MADEConditional(Conditional):
-    """A masked multilayer perceptron with tanh units: masks and first weights are those of TFP's
-    `AutoregressiveNetwork`.
-
-    TFP applies its masks as Keras constraints, that is after each step of a Keras optimizer; here they are applied in
-    every forward pass, so that neither other optimizers nor weight noise can break the order.
-
-    :ivar kernels: variables [n, H_1], [H_1, H_2], ..., [H_m, n]. :ivar biases: of the hidden layers.
-    """
-
-    def __init__(
-        self,
-        n: int,
-        hidden_units: Sequence[int],
-        *,
-        seed: tf.Tensor,
-        dtype: tf.DType = tf.float32,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(n, dtype, name)
-        if n < 2:
-            raise ValueError("MADE needs at least 2 bits, got 1; use FactorialConditional.")
-        for units in hidden_units:
-            _check_units(units)
-        network = tfp.bijectors.AutoregressiveNetwork(
-            params=1, event_shape=[n], hidden_units=list(hidden_units), use_bias=False, dtype=self.dtype.name
-        )
-        network.build([None, n])
-        self.masks = [kernel.constraint(tf.ones_like(kernel)) for kernel in network.trainable_variables]
-        seeds = tf.unstack(tf.random.experimental.stateless_split(seed, len(self.masks)))
-        self.kernels = [
-            tf.Variable(
-                mask * _uniform(mask.shape, s, math.sqrt(6.0 / sum(mask.shape)), self.dtype), name=f"kernel_{i}"
-            )
-            for i, (mask, s) in enumerate(zip(self.masks, seeds, strict=True))
-        ]
-        self.biases = [
-            tf.Variable(tf.zeros([units], self.dtype), name=f"bias_{i}") for i, units in enumerate(hidden_units)
-        ]
-
-    def logits(self, h: tf.Tensor, offset: tf.Tensor | None = None) -> tf.Tensor:
-        """One forward pass, [..., n]."""
-        x = tf.reshape(h, [-1, self.n])
-        for kernel, mask, bias in zip(self.kernels, self.masks, self.biases, strict=False):
-            x = tf.tanh(tf.linalg.matmul(x, kernel * mask) + bias)
-        a = tf.reshape(tf.linalg.matmul(x, self.kernels[-1] * self.masks[-1]), tf.shape(h)) + self.bias
-        return a if offset is None else a + offset
-
-
-def _uniform(shape: Sequence[int], seed: tf.Tensor, scale: float, dtype: tf.DType) -> tf.Tensor:
-    return tf.random.stateless_uniform(shape, seed, -scale, scale, dtype)
-
-
-def _check_units(units: int) -> None:
-    if units < 1:
-        raise ValueError(f"the number of deterministic units must be at least 1, got {units}.")

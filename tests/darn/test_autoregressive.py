@@ -16,8 +16,10 @@ from darn.autoregressive import (
     logistic_noise,
     threshold,
 )
+from darn.conditionals import make_conditional
 from darn.local import LocalCausalConditional, LocalConfig
-from darn.nade import EoNADEConditional, MADEConditional, NADEConditional, make_conditional
+from darn.made import MADEConditional
+from darn.nade import EoNADEConditional, NADEConditional
 from tests.statistical import assert_mean_close
 
 N = 6
@@ -31,7 +33,9 @@ def make(kind: str, seed: tf.Tensor) -> Any:
         config = LocalConfig((2, 3), visible_kernel=3, visible_period=2)
         conditional: Any = LocalCausalConditional(config, dtype=tf.float64)
     else:
-        conditional = make_conditional(kind, N, units=7, seed=seed, num_orders=3, dtype=tf.float64, name=kind)
+        conditional = make_conditional(
+            kind, N, units=7, seed=seed, orders=1 if kind == "made" else 3, dtype=tf.float64, name=kind
+        )
     for i, variable in enumerate(conditional.trainable_variables):
         key = tf.random.experimental.stateless_fold_in(seed, i)
         variable.assign(tf.random.stateless_normal(variable.shape, key, dtype=tf.float64))
@@ -138,6 +142,60 @@ def test_log_prob_in_training_of_eonade_is_the_mean_over_orders(seed: tf.Tensor)
     assert_mean_close(draws, np.mean(each), min_detectable=0.05)
 
 
+def made_of_orders(seed: tf.Tensor, num_orders: int = 3) -> MADEConditional:
+    made = MADEConditional(N, (9, 8), seed=seed, num_orders=num_orders, dtype=tf.float64)
+    for i, variable in enumerate(made.trainable_variables):
+        variable.assign(tf.random.stateless_normal(variable.shape, seed + i, dtype=tf.float64))
+    return made
+
+
+def test_orders_of_made(seed: tf.Tensor, rng: np.random.Generator) -> None:
+    """In each order bits see those before them there; the mixture sums to one and is the mean of the orders."""
+    made = made_of_orders(seed)
+    places = made.degrees.numpy()[:, :N]
+    np.testing.assert_array_equal(np.sort(places, axis=1), np.tile(np.arange(1, N + 1), (3, 1)))
+    np.testing.assert_array_equal(places[0], np.arange(1, N + 1))
+    each = []
+    for order in range(3):
+        h = tf.constant(rng.uniform(size=N))
+        with tf.GradientTape() as tape:
+            tape.watch(h)
+            logits = made.logits(h[None], order=order)[0]
+        jacobian = tape.jacobian(logits, h).numpy()
+        sees = places[order][None, :] < places[order][:, None]
+        assert np.all(jacobian[~sees] == 0)
+        assert np.any(jacobian[sees] != 0)
+        each.append(np.exp(bernoulli_log_prob(tf.constant(VECTORS), made.logits(tf.constant(VECTORS), order=order))))
+        np.testing.assert_allclose(each[-1].sum(), 1.0, rtol=1e-12)
+    np.testing.assert_allclose(np.exp(made.log_prob(tf.constant(VECTORS))), np.mean(each, axis=0), rtol=1e-10)
+
+
+def test_training_of_made_draws_an_order(seed: tf.Tensor) -> None:
+    made = made_of_orders(seed)
+    h = tf.constant(VECTORS[:5])
+    known = [bernoulli_log_prob(h, made.logits(h, order=order)).numpy() for order in range(3)]
+    drawn = [made.in_training(seed + i).log_prob(h, None).numpy() for i in range(30)]
+    found = [[np.array_equal(one, each) for each in known].index(True) for one in drawn]
+    assert set(found) == {0, 1, 2}
+    one = MADEConditional(N, (9,), seed=seed)
+    assert one.in_training(seed) is one
+
+
+def test_samples_of_made_in_several_orders(seed: tf.Tensor) -> None:
+    made = made_of_orders(seed)
+    h = made.sample(20_000, seed)
+    expected = np.exp(made.log_prob(tf.constant(VECTORS))) @ VECTORS
+    for j in range(N):
+        assert_mean_close(h[:, j], expected[j], min_detectable=0.02)
+    noise = logistic_noise([7, N], seed, tf.float64)
+    bits = made.sample_from_noise(noise).numpy()
+    for row in range(7):  # satisfies the equations of its order
+        logits = made.logits(tf.constant(bits[row : row + 1]), order=row % 3).numpy()[0]
+        np.testing.assert_array_equal(bits[row], noise.numpy()[row] < logits)
+    with pytest.raises(ValueError, match="one order only"):
+        made.sample_from_noise(noise, unit=lambda a, b: a)
+
+
 def test_made_is_the_network_of_tensorflow_probability(seed: tf.Tensor, rng: np.random.Generator) -> None:
     made = MADEConditional(N, (9, 8), seed=seed, dtype=tf.float64)
     network = tfp.bijectors.AutoregressiveNetwork(
@@ -164,6 +222,7 @@ def test_log_prob_of_intensities_is_minus_the_cross_entropy(rng: np.random.Gener
         (lambda: LinearConditional(0), "at least 1 bit"),
         (lambda: NADEConditional(3, 0, seed=tf.constant([0, 1])), "at least 1, got 0"),
         (lambda: EoNADEConditional(3, 2, seed=tf.constant([0, 1]), num_orders=0), "at least 1 order"),
+        (lambda: MADEConditional(3, (2,), seed=tf.constant([0, 1]), num_orders=0), "at least 1 order"),
         (lambda: MADEConditional(1, (2,), seed=tf.constant([0, 1])), "at least 2 bits"),
         (lambda: make_conditional("other", 3, units=1, seed=tf.constant([0, 1]), name="x"), "got 'other'"),
     ],

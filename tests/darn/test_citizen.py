@@ -70,7 +70,7 @@ def test_log_prob_is_the_likelihood(kind: str, x: np.ndarray) -> None:
     """By enumeration; and with 17 units by sampling, where the weights of these are all p(x)."""
     configs: dict[str, dict[str, Any]] = {
         "linear": {"hidden": (3, 4)},
-        "eonade": {"hidden": (2,), "visible_conditional": "eonade", "conditional_units": 3, "num_orders": 2},
+        "eonade": {"hidden": (2,), "visible_conditional": "eonade", "conditional_units": 3, "orders": 2},
         "none": {"hidden": ()},
         "many": {"hidden": (17,)},
     }
@@ -174,11 +174,11 @@ def test_settings_that_nothing_uses_are_refused() -> None:
         darn.DARNConfig(visible=4, hidden=(), units=(5,))
     with pytest.raises(ValueError, match="conditional_units=7 is for the conditionals eonade, made, nade"):
         darn.DARNConfig(visible=4, conditional_units=7)
-    with pytest.raises(ValueError, match="num_orders=3 is for the conditionals eonade"):
-        darn.DARNConfig(visible=4, num_orders=3, visible_conditional="nade")
+    with pytest.raises(ValueError, match="orders=3 is for the conditionals eonade, made"):
+        darn.DARNConfig(visible=4, orders=3, visible_conditional="nade")
     with pytest.raises(ValueError, match="conditional_units=7"):
         darn.DARNConfig(visible=4, hidden=(), conditional_units=7, prior="nade")
-    used = darn.DARNConfig(visible=4, conditional_units=7, num_orders=3, prior="eonade")
+    used = darn.DARNConfig(visible=4, conditional_units=7, orders=3, prior="eonade")
     assert darn.DARNConfig.from_json(used.to_json()) == used
     old = used.to_json().replace("eonade", "linear")  # from before these were refused
     assert darn.DARNConfig.from_json(old) == darn.DARNConfig(visible=4)

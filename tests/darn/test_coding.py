@@ -23,7 +23,7 @@ CONFIGS = {
     "deep": DARNConfig(20, (8, 6, 5), (7,)),
     "made": DARNConfig(20, (8,), visible_conditional="made", prior="made", encoder="made", conditional_units=7),
     "nade": DARNConfig(20, (8,), (5,), visible_conditional="nade", prior="nade", encoder="nade", conditional_units=7),
-    "one order": DARNConfig(20, (8,), visible_conditional="eonade", prior="eonade", conditional_units=7, num_orders=1),
+    "one order": DARNConfig(20, (8,), visible_conditional="eonade", prior="eonade", conditional_units=7, orders=1),
     "local": DARNConfig(20, (8,), local={**LOCAL}, visible_conditional="factorial"),  # type: ignore[arg-type]
     "window": DARNConfig(20, (8,), local={**LOCAL, **WINDOW}, visible_conditional="local"),  # type: ignore[arg-type]
     "deep skip": DARNConfig(20, (8, 6, 5), (7, 7), skip=True, encoder="linear", activation="relu"),

@@ -30,7 +30,7 @@ CONFIGS = {
     "deep": DARNConfig(30, (12, 8, 5), (9,), skip=True, encoder="linear"),
     "made": DARNConfig(30, (12,), visible_conditional="made", encoder="made", prior="made", conditional_units=9),
     "nade": DARNConfig(30, (12,), visible_conditional="nade", encoder="nade", prior="nade", conditional_units=9),
-    "one order": DARNConfig(30, (12,), visible_conditional="eonade", prior="eonade", conditional_units=9, num_orders=1),
+    "one order": DARNConfig(30, (12,), visible_conditional="eonade", prior="eonade", conditional_units=9, orders=1),
     "window": DARNConfig(30, (12,), local=LOCAL, visible_conditional="local"),
     "deep float64": DARNConfig(30, (12, 8, 5), dtype="float64"),
 }

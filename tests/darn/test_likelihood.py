@@ -15,7 +15,7 @@ KINDS: dict[str, dict] = {
     "factorial": {"hidden": (4,), "units": (6,), "visible_conditional": "factorial"},
     "visible": {"hidden": (4,), "visible_conditional": "linear"},
     "deep": {"hidden": (3, 2), "skip": True, "visible_conditional": "nade", "conditional_units": 4},
-    "mixture": {"hidden": (2,), "visible_conditional": "eonade", "num_orders": 3, "conditional_units": 4},
+    "mixture": {"hidden": (2,), "visible_conditional": "eonade", "orders": 3, "conditional_units": 4},
     "fully visible": {"hidden": (), "visible_conditional": "made", "conditional_units": 4},
 }
 

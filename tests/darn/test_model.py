@@ -22,7 +22,7 @@ KINDS: dict[str, dict] = {
         "encoder": "linear",
         "prior": "nade",
         "visible_conditional": "eonade",
-        "num_orders": 3,
+        "orders": 3,
     },
     "local": {
         "hidden": (3,),

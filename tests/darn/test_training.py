@@ -176,7 +176,7 @@ def test_the_sparsity_penalty_is_a_kl_and_makes_units_rare(seed: tf.Tensor, rng:
     "model",
     [
         pytest.param({"hidden": (2, 2), "skip": True, "encoder": "linear", "prior": "nade"}, marks=pytest.mark.slow),
-        {"hidden": (3,), "visible_conditional": "eonade", "num_orders": 2},
+        {"hidden": (3,), "visible_conditional": "eonade", "orders": 2},
         {"hidden": (), "units": (), "visible_conditional": "made"},
     ],
     ids=["deep", "eonade", "fully visible"],

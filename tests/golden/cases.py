@@ -258,13 +258,12 @@ _DARN_CASES = (
             Call("train_darn", f"{_DARN_RESUMED} --num_steps=180 --resume", **_DARN_UNITS),
             Call(
                 "compress_with_darn",
-                "--model=run --dataset=digits --rows=60 --output=digits.darn --report=report.json --check "
-                "--engine=numpy",
+                "--model=run --dataset=digits --rows=60 --output=digits.darn --report=report.json --check",
                 command="encode",
             ),
             Call(
                 "compress_with_darn",
-                "--model=run --input=digits.darn --output=digits.npy --engine=numpy",
+                "--model=run --input=digits.darn --output=digits.npy",
                 command="decode",
             ),
         ),

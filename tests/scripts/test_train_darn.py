@@ -43,7 +43,7 @@ ERRORS: list[tuple[list[str], str]] = [
     ([*TINY, "--hidden=0"], r"hidden: numbers of units must be at least 1, got \(0,\)"),
     ([*TINY, "--units=-1"], "units: numbers of units must be at least 1"),
     ([*TINY, "--conditional_units=0"], "conditional_units must be at least 1, got 0"),
-    ([*TINY, "--num_orders=0"], "num_orders must be at least 1, got 0"),
+    ([*TINY, "--orders=0"], "orders must be at least 1, got 0"),
     ([*TINY, "--prior=other"], "--prior=other: value should be one of <factorial|linear|nade|eonade|made>"),
     ([*TINY, "--hidden=2,2", "--estimator=disarm"], "needs one stochastic layer"),
     ([*TINY, "--use_local"], "--use_local needs images, but the rows of patterns"),
