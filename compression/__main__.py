@@ -12,6 +12,8 @@ from collections.abc import Sequence
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
+import numpy as np
+
 from .container import Contents, read_bcz
 
 __all__ = ["main", "table"]
@@ -42,15 +44,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def table(found: Contents) -> list[list[str]]:
     """Rows of text: a heading, each layer with its weights, and all of them."""
-    rows = [["layer", "kernel", "coding", "weights", "values", "bytes", "bits/weight", "times smaller"]]
-    total = 0
+    rows = [["layer", "kernel", "coding", "weights", "not 0", "values", "bytes", "bits/weight", "times smaller"]]
+    total = not_zero = 0
     for stored in found.weights:
         count = stored.kernel.size + (0 if stored.bias is None else stored.bias.size)
         total += count
+        nonzero = sum(int(np.count_nonzero(part)) for part in (stored.kernel, stored.bias) if part is not None)
+        not_zero += nonzero
         values = str(len(set(stored.kernel.ravel().tolist())))
         size = " x ".join(map(str, stored.shape))
-        rows.append([stored.kind, size, stored.coding, f"{count:,}", values, *_rates(count, stored.bytes)])
-    about = [f"biases {found.biases}", f"version {found.version}", f"{total:,}", ""]
+        rows.append(
+            [stored.kind, size, stored.coding, f"{count:,}", f"{nonzero:,}", values, *_rates(count, stored.bytes)]
+        )
+    biases = found.biases if isinstance(found.biases, str) else f"in 2**-{found.biases}"
+    about = [f"biases {biases}", f"version {found.version}", f"{total:,}", f"{not_zero:,}", ""]
     return [*rows, ["file", *about, *_rates(total, found.bytes)]]
 
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import keras
 import numpy as np
+import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
 from .container import check_storable
@@ -24,7 +25,7 @@ from .pack import PackConfig
 from .schedule import RecipeConfig
 from .single_file import PackedFile, load, pack
 
-__all__ = ["Regression", "compress_regression", "summary", "unexplained_percent"]
+__all__ = ["Regression", "check_targets", "compress_regression", "summary", "unexplained_percent"]
 
 _ROWS = 1000  # in one call of the network
 
@@ -59,10 +60,11 @@ def compress_regression(
 
     :param parts: inputs and targets [n, P] of "train", "valid" (to choose by) and "test" (to report).
     :param path: of the file; its folder is made. :param files: its `tolerance` is what rounding may add, in percent.
-    :raises ValueError: if a network does not fit its targets, or as `fit` and `pack`.
+    :param seed: of noise and order, also for TensorFlow as a whole.
+    :raises ValueError: as :func:`check_targets`, `fit` and `pack`.
     """
-    check_storable(model)
-    data = {name: _arrays(model, name, *part) for name, part in parts.items()}
+    data = check_targets(model, parts)
+    tf.random.set_seed(seed)
     variance = float(np.var(data["train"][1], axis=0).mean())
     if not variance > 0:
         raise ValueError("the training targets are all the same; there is nothing to learn.")
@@ -97,6 +99,17 @@ def compress_regression(
     networks = (model, small, load(path))
     errors = [{name: unexplained_percent(n, *part, variance) for name, part in data.items()} for n in networks]
     return Regression(packed, *errors)
+
+
+def check_targets(
+    model: keras.Model, parts: Mapping[str, tuple[ArrayLike, ArrayLike]]
+) -> dict[str, tuple[NDArray[np.float32], NDArray[np.float32]]]:
+    """The parts as arrays, inputs [n, ...] and targets [n, P].
+
+    :raises ValueError: if the network does not fit them, or has a layer that no file can hold.
+    """
+    check_storable(model)
+    return {name: _arrays(model, name, *part) for name, part in parts.items()}
 
 
 def summary(found: Regression) -> str:

@@ -53,7 +53,7 @@ from compression import PackConfig, Packed, Recipe, RecipeConfig, networks, repo
 from compression.classification import reshaped
 from compression.export import export_all
 from compression.files import is_new_folder
-from compression.regression import compress_regression, summary
+from compression.regression import check_targets, compress_regression, summary
 
 
 @dataclass(frozen=True)
@@ -152,10 +152,10 @@ def read(flags: Flags) -> Rows:
 
 def regression(flags: Flags, data: Rows) -> None:
     """One run on targets, which a stopped one begins anew."""
-    model, seed, settings = networks.load(str(flags.network.file)), flags.run.seed, replace(flags.run, num_steps=0)
-    tf.keras.utils.set_random_seed(seed)
+    model, settings = networks.load(str(flags.network.file)), replace(flags.run, num_steps=flags.recipe.num_epochs)
+    check_targets(model, data.parts)
     with open_run(settings, cli.flags.text(flags), data, None, name="own") as run:
-        options: dict[str, Any] = {"files": flags.files, "batch_size": settings.batch_size, "seed": seed}
+        options: dict[str, Any] = {"files": flags.files, "batch_size": settings.batch_size, "seed": settings.seed}
         found = compress_regression(flags.recipe, model, data.parts, run.path / "files" / "model.bcz", **options)
         run.finish({**found._asdict(), "packed": found.packed._asdict()}, text=summary(found))
 
