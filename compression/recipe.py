@@ -12,7 +12,7 @@ that are left with a smaller weight of the KL (`polish_epochs`). The paper has t
 import math
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ from .posterior import bayesian_layers
 from .schedule import RecipeConfig, kl_weight_at, learning_rate_at
 from .seeds import named_seed
 from .shrink import shrink_bayesian
-from .thresholds import checked_thresholds, masks, switched_off, thresholds_of
+from .thresholds import checked_thresholds, part_left, switched_off, thresholds_of
 from .training import EpochFunction, epoch_function
 
 __all__ = ["Recipe"]
@@ -281,7 +281,7 @@ class Recipe:
         """Remove what is pruned for good, unless more than this part of the weights is left."""
         for checked in (False, True):  # without the check first, which costs time and removes no more
             thresholds = self.thresholds(checked=checked)
-            if _part_left(self.model, thresholds) > at_most:
+            if part_left(self.model, thresholds) > at_most:
                 return
         model, kept = shrink_bayesian(self.model, thresholds)
         self._replace(model, carry_optimizer(self.optimizer, self.model, model, kept))
@@ -294,10 +294,3 @@ class _Values(tf.Module):
     def __init__(self, variables: Sequence[keras.Variable]) -> None:
         super().__init__()
         self.values = [variable.value for variable in variables]
-
-
-def _part_left(model: keras.Model, thresholds: Mapping[str, float]) -> float:
-    """Part of the weights whose own groups stay."""
-    found = masks(model, thresholds)
-    sizes = {layer.name: math.prod(layer.kernel_mean.shape) for layer in bayesian_layers(model)}
-    return sum(size * float(np.mean(found[name])) for name, size in sizes.items()) / sum(sizes.values())

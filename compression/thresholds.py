@@ -21,6 +21,7 @@ __all__ = [
     "automatic_threshold",
     "checked_thresholds",
     "masks",
+    "part_left",
     "switched_off",
     "thresholds_of",
 ]
@@ -147,6 +148,13 @@ def masks(model: keras.Model, thresholds: Thresholds = None) -> dict[str, np.nda
     for layer in _last_convolutions(model):
         found[layer.name] = np.asarray(layer.mask)
     return {name: mask.astype(np.float32) for name, mask in found.items()}
+
+
+def part_left(model: keras.Model, thresholds: Thresholds = None) -> float:
+    """Part of the weights whose own groups stay."""
+    found = masks(model, thresholds)
+    sizes = {layer.name: math.prod(layer.kernel_mean.shape) for layer in bayesian_layers(model)}
+    return sum(size * float(np.mean(found[name])) for name, size in sizes.items()) / sum(sizes.values())
 
 
 def apply_masks(model: keras.Model, thresholds: Thresholds = None) -> dict[str, np.ndarray]:
