@@ -266,6 +266,8 @@ def test_a_table_of_classes(folder: Path) -> None:
     assert network.output_shape == (None, 3)
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_table_of_numbers(folder: Path) -> None:
     """The errors of a regression are those of the file, by NumPy; the network is one that is left whole in part."""
     arguments = ["--network=heights.keras", "--data=flowers.csv", "--target=width", "--pretrain_epochs=2", "--epochs=2"]
