@@ -12,6 +12,8 @@ asks for.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -88,7 +90,20 @@ def trust(samples: tf.Tensor) -> Trust:
     if K < 4:
         raise ValueError(f"effective sample sizes need at least 4 samples, got {K}; keep more (num_kept).")
     flat = tf.reshape(tf.cast(samples, tf.float64), [K, -1])
-    effective = tfp.mcmc.effective_sample_size(flat)
+    with _silenced():  # of a cast of real numbers from complex ones
+        effective = tfp.mcmc.effective_sample_size(flat)
     r_hat = tfp.mcmc.potential_scale_reduction(flat[: K - K % 2, None], split_chains=True)
     middle = [float(tfp.stats.percentile(part, 50.0)) for part in (effective, r_hat)]
     return Trust(middle[0], float(tf.reduce_min(effective)), middle[1], float(tf.reduce_max(r_hat)))
+
+
+@contextmanager
+def _silenced() -> Iterator[None]:
+    """Within a `with` statement TensorFlow logs errors only."""
+    logger = tf.get_logger()
+    level = logger.level
+    logger.setLevel("ERROR")
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

@@ -57,7 +57,7 @@ def test_variance_of_gradients_is_measured(rng: np.random.Generator) -> None:
     assert abs(np.mean(state.variance) / 4.0 - 1) < 5 * np.sqrt(3 / (50 * count))
 
 
-def test_trust(rng: np.random.Generator) -> None:
+def test_trust(rng: np.random.Generator, caplog: pytest.LogCaptureFixture) -> None:
     """Independent draws count in full; draws of an autoregression by (1 - a) / (1 + a); a drift shows in R-hat."""
     K = 1000
     eps = rng.standard_normal((K, 40))
@@ -70,5 +70,6 @@ def test_trust(rng: np.random.Generator) -> None:
     assert 0.5 < correlated.effective / (K / 19) < 2.0
     drifting = chain.trust(tf.constant(eps + 4.0 * np.linspace(0, 1, K)[:, None]))
     assert drifting.largest_r_hat >= drifting.r_hat > 1.2
+    assert caplog.records == []
     with pytest.raises(ValueError, match="at least 4 samples, got 3"):
         chain.trust(tf.zeros([3, 2]))
