@@ -27,6 +27,7 @@ load = load_bcz
 
 _START = 8  # significant bits
 _BOOKS = (256, 128, 64, 32, 16, 8, 4, 2)
+_SHARED = 32  # values of a layer
 
 
 class PackedFile(NamedTuple):
@@ -130,8 +131,14 @@ def _smallest(
 def _codebooks(
     kernels: Sequence[np.ndarray], error_of: Callable[[Sequence[Kernel]], float], most: float, seed: int
 ) -> list[Codebook] | None:
-    """The codebooks of the smallest size, of powers of two, whose error and that of all larger ones is low enough."""
+    """The codebooks of the smallest size, of powers of two, whose error and that of all larger ones is low enough.
+
+    Weights that share few values already keep them: they were trained for these.
+    """
     found = None
+    if all(len(np.unique(kernel)) <= _SHARED for kernel in kernels):
+        shared = [codebook(kernel, _SHARED, seed=seed) for kernel in kernels]
+        return shared if error_of(shared) <= most else None
     for k in _BOOKS:
         books = [codebook(kernel, k, seed=seed) for kernel in kernels]
         if not error_of(books) <= most:
