@@ -61,7 +61,8 @@ def codebook(weights: ArrayLike, k: int = 32, *, seed: int = 0) -> Codebook:
 def _means(weights: NDArray[np.float32], k: int, seed: int) -> NDArray[np.float16]:
     """Means of at most k clusters, which differ."""
     flat = weights.reshape(-1, 1)
-    k = min(k, len(np.unique(flat)))
+    if len(distinct := np.unique(flat)) <= k:
+        return np.unique(distinct.astype(np.float16))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # fewer clusters than k: np.unique below
         means = KMeans(k, n_init=4, random_state=seed).fit(flat).cluster_centers_

@@ -136,7 +136,7 @@ def _codebooks(
     Weights that share few values already keep them: they were trained for these.
     """
     found = None
-    if all(len(np.unique(kernel)) <= _SHARED for kernel in kernels):
+    if all(len(np.unique(kernel)) <= min(_SHARED, kernel.size // 2) for kernel in kernels):
         shared = [codebook(kernel, _SHARED, seed=seed) for kernel in kernels]
         return shared if error_of(shared) <= most else None
     for k in _BOOKS:

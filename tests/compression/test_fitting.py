@@ -12,7 +12,9 @@ import pytest
 import tensorflow as tf
 
 import compression as bc
+from compression.container import kernels_of
 from compression.likelihood import LearntNoise, likelihood_of
+from compression.ordering import ordered
 
 N, D = 160, 6
 
@@ -212,3 +214,25 @@ def test_several_inputs_and_outputs(rng: np.random.Generator, tmp_path: Path) ->
         bc.fit(model, X, Y, loss={"label": "mae"})
     with pytest.raises(ValueError, match="one for each of 2 outputs, got 3"):
         bc.fit(model, X, Y, loss=["mae"] * 3)
+
+
+def test_shared_values_are_kept_and_biases_are_coarse(rng: np.random.Generator, tmp_path: Path) -> None:
+    """However much error is allowed, as weights were trained for these values; and units come sorted."""
+    model = keras.Sequential([keras.Input([20]), keras.layers.Dense(30, "relu"), keras.layers.Dense(2)])
+    values = np.array([-0.7, 0.0, 0.0, 0.0, 0.3, 1.1], np.float16)
+    weights = [rng.choice(values, w.shape).astype(np.float32) for w in model.get_weights()]
+    model.set_weights([weights[0], rng.normal(size=30), weights[2], rng.normal(size=2)])
+    loaded = bc.load(bc.pack(model, tmp_path / "n.bcz", validate=lambda network: 0.0, max_rise=1.0).path)
+    biases = loaded.get_weights()[1]
+    np.testing.assert_array_equal(biases, np.rint(biases))
+    reference, x = ordered(model), rng.normal(size=(5, 20)).astype(np.float32)
+    packed = bc.pack(
+        model, tmp_path / "n.bcz", validate=lambda network: difference(network, reference, x), max_rise=0.05
+    )
+    assert packed.coding == "codebooks"
+    for a, b in zip(kernels_of(bc.load(packed.path)), kernels_of(reference), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def difference(a: keras.Model, b: keras.Model, x: np.ndarray) -> float:
+    return float(np.abs(np.asarray(a(x)) - np.asarray(b(x))).max())
