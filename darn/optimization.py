@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import tensorflow as tf
 
 from darn.gradients import ENTROPIES, ESTIMATORS, Entropy, Estimator
 from darn.weight_noise import WEIGHT_NOISE, Kind
 
-__all__ = ["OPTIMIZERS", "Optimizer", "TrainingConfig", "make_optimizer"]
+__all__ = ["OPTIMIZERS", "FusedAdam", "LearningRate", "Optimizer", "TrainingConfig", "make_optimizer"]
 
 Optimizer = Literal["adam", "rmsprop"]
 OPTIMIZERS: tuple[str, ...] = get_args(Optimizer)
@@ -27,6 +27,8 @@ class TrainingConfig:
     :param optimizer: optimizer; rmsprop is the paper's.
     :param learning_rate: learning rate at the start.
     :param half_life: steps after which the learning rate has halved; it is constant if this is not given.
+    :param warm_up: steps over which the learning rate rises from 0.
+    :param cosine: step at which the learning rate has fallen to 0, along a cosine; it does not if this is not given.
     :param momentum: momentum of RMSProp, or beta_1 of Adam.
     :param weight_decay: decoupled weight decay, in units of the learning rate.
     :param clip_norm: largest norm of the whole gradient; no limit if this is not given.
@@ -34,6 +36,7 @@ class TrainingConfig:
     :param weight_noise: adaptive weight noise (Graves, 2011), by his formulas or by reparameterisation; none if this is
         not given.
     :param initial_std: standard deviation of the weights under weight noise, at the start.
+    :param noise_from: step from which on there is weight noise.
     :param sparsity: wanted mean activity rho of the stochastic units (fDARN), as 0.05; no penalty if this is not given.
     :param sparsity_weight: factor of the sparsity penalty.
     :raises ValueError: naming the field that is wrong.
@@ -45,12 +48,15 @@ class TrainingConfig:
     optimizer: Optimizer = "adam"
     learning_rate: float = 1e-3
     half_life: float | None = None
+    warm_up: int = 0
+    cosine: int | None = None
     momentum: float = 0.9
     weight_decay: float = 0.0
     clip_norm: float | None = None
     average: float = 0.0
     weight_noise: Kind | None = None
     initial_std: float = 0.01
+    noise_from: int = 0
     sparsity: float | None = None
     sparsity_weight: float = 1.0
 
@@ -59,10 +65,10 @@ class TrainingConfig:
         for name, values in known.items():
             if (value := getattr(self, name)) is not None and value not in values:
                 raise ValueError(f"{name} must be one of {', '.join(values)}, got {value!r}.")
-        for name in ("learning_rate", "half_life", "clip_norm", "initial_std"):
+        for name in ("learning_rate", "half_life", "cosine", "clip_norm", "initial_std"):
             if (value := getattr(self, name)) is not None and not 0 < value < math.inf:
                 raise ValueError(f"{name} must be positive and finite, got {value}.")
-        for name in ("weight_decay", "sparsity_weight"):
+        for name in ("weight_decay", "sparsity_weight", "warm_up", "noise_from"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must be finite and not negative, got {getattr(self, name)}.")
         for name in ("momentum", "average"):
@@ -74,11 +80,67 @@ class TrainingConfig:
             raise ValueError(f"num_samples must be at least 2, got {self.num_samples}.")
 
 
+class LearningRate(tf.keras.optimizers.schedules.LearningRateSchedule):  # type: ignore[misc]
+    """A learning rate that rises from 0, halves again and again, and falls to 0 along a cosine: what is given of these.
+
+    :param initial: without any of these. :param half_life: of its halving. :param warm_up: steps of the rise.
+    :param cosine: step at which it is 0.
+    """
+
+    def __init__(
+        self, initial: float, half_life: float | None = None, warm_up: int = 0, cosine: int | None = None
+    ) -> None:
+        self.initial, self.half_life, self.warm_up, self.cosine = initial, half_life, warm_up, cosine
+
+    def __call__(self, step: Any) -> tf.Tensor:
+        """The learning rate of a step."""
+        t = tf.cast(step, tf.float32)
+        rate = tf.constant(self.initial, tf.float32)
+        if self.half_life is not None:
+            rate *= tf.pow(0.5, t / self.half_life)
+        if self.cosine is not None:
+            rate *= 0.5 * (1.0 + tf.cos(math.pi * tf.minimum(t / self.cosine, 1.0)))
+        return rate * tf.minimum((t + 1.0) / self.warm_up, 1.0) if self.warm_up else rate
+
+    def get_config(self) -> dict[str, Any]:
+        """What it is made of."""
+        return {name: getattr(self, name) for name in ("initial", "half_life", "warm_up", "cosine")}
+
+
+class FusedAdam(tf.keras.optimizers.Adam):  # type: ignore[misc]
+    """Keras' Adam with TensorFlow's kernel for the whole update of a variable: the same numbers in one pass over them,
+    up to rounding. On several devices it is Keras' own.
+    """
+
+    def update_step(self, gradient: tf.Tensor, variable: Any, learning_rate: tf.Tensor) -> None:
+        """One variable's update."""
+        if tf.distribute.has_strategy():
+            super().update_step(gradient, variable, learning_rate)
+            return
+        index, dtype = self._get_variable_index(variable), variable.dtype
+        beta_1, beta_2 = tf.constant(self.beta_1, dtype), tf.constant(self.beta_2, dtype)
+        step = tf.cast(tf.convert_to_tensor(self.iterations), dtype) + 1.0
+        tf.raw_ops.ResourceApplyAdam(
+            var=variable.handle,
+            m=self._momentums[index].value.handle,
+            v=self._velocities[index].value.handle,
+            beta1_power=tf.pow(beta_1, step),
+            beta2_power=tf.pow(beta_2, step),
+            lr=tf.cast(learning_rate, dtype),
+            beta1=beta_1,
+            beta2=beta_2,
+            epsilon=tf.constant(self.epsilon, dtype),
+            grad=gradient,
+        )
+
+
 def make_optimizer(
     name: str,
     learning_rate: float,
     *,
     half_life: float | None = None,
+    warm_up: int = 0,
+    cosine: int | None = None,
     momentum: float = 0.9,
     weight_decay: float | None = None,
 ) -> tf.keras.optimizers.Optimizer:
@@ -86,6 +148,7 @@ def make_optimizer(
 
     :param name: "rmsprop", with Graves' centred second moments (decay 0.95, 1e-4 inside the root), or "adam".
     :param half_life: steps after which the learning rate has halved; None for a constant rate.
+    :param warm_up: steps over which it rises from 0. :param cosine: step at which it has fallen to 0, or None.
     :param momentum: of RMSProp, 0.9 in the paper; beta_1 of Adam.
     :param weight_decay: decoupled decay of all variables, in units of the learning rate; None for none.
     :raises ValueError: if the name is not known or a number is out of range.
@@ -96,12 +159,14 @@ def make_optimizer(
         raise ValueError(f"learning_rate must be positive and momentum in [0, 1), got {learning_rate} and {momentum}.")
     if half_life is not None and not half_life > 0:
         raise ValueError(f"half_life must be positive, got {half_life}; None for a constant learning rate.")
-    rate = learning_rate
-    if half_life is not None:
+    rate: Any = learning_rate
+    if warm_up or cosine is not None:
+        rate = LearningRate(learning_rate, half_life, warm_up, cosine)
+    elif half_life is not None:
         rate = tf.keras.optimizers.schedules.ExponentialDecay(learning_rate, half_life, 0.5)
     decay = weight_decay or None
     if name == "adam":
-        return tf.keras.optimizers.Adam(rate, beta_1=momentum, weight_decay=decay)
+        return FusedAdam(rate, beta_1=momentum, weight_decay=decay)
     return tf.keras.optimizers.RMSprop(
         rate, rho=0.95, momentum=momentum, epsilon=1e-4, centered=True, weight_decay=decay
     )

@@ -11,25 +11,26 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import math
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike
 
+from darn.averaging import in_place, move_means
 from darn.gradients import Estimate, check_estimator, estimate
 from darn.model import DARN, check_data
 from darn.optimization import TrainingConfig, make_optimizer
-from darn.replicas import mean_over_replicas, own_rows
+from darn.replicas import own_rows
 from darn.seeds import Seed, as_seed, fold
 from darn.serialization import named_variables
+from darn.sparsity import sparsity_penalty
 from darn.tracing import of_one_model
 from darn.weight_noise import WeightNoise
 
-__all__ = ["MAX_BLOCK", "Observed", "Trainer", "TrainingConfig", "sparsity_penalty"]
+__all__ = ["MAX_BLOCK", "Observed", "Trainer", "TrainingConfig"]
 
 MAX_BLOCK = 250
 """Most steps in one call of :meth:`Trainer.advance`."""
@@ -39,7 +40,8 @@ class Observed(NamedTuple):
     """Means over the minibatch of each of K steps, [K], in nats; zero for steps that were not made.
 
     :ivar objective: what was minimised, with penalties. :ivar prior: -log p(h). :ivar bits_back: log q(h | x). :ivar
-        visible: -log p(x | h). :ivar activity: mean of q over units. :ivar gradient_norm: of the whole gradient.
+        visible: -log p(x | h). :ivar activity: mean of q over units. :ivar gradient_norm: of the whole gradient; of
+        the last step alone.
     """
 
     objective: tf.Tensor
@@ -85,6 +87,8 @@ class Trainer(tf.Module):
                 config.optimizer,
                 config.learning_rate,
                 half_life=config.half_life,
+                warm_up=config.warm_up,
+                cosine=config.cosine,
                 momentum=config.momentum,
                 weight_decay=config.weight_decay,
             )
@@ -139,7 +143,7 @@ class Trainer(tf.Module):
             def step(t: tf.Tensor, history: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
                 x = tf.cast(tf.gather(data, rows[t]), self.model.dtype)
                 key = tf.random.experimental.stateless_fold_in(seed, tf.cast(self.optimizer.iterations, tf.int32))
-                return t + 1, history.write(t, tf.stack(self.step(x, key)))
+                return t + 1, history.write(t, tf.stack(self.step(x, key, is_last=t + 1 >= count)))
 
             history = tf.while_loop(lambda t, _: t < count, step, (0, history))[1]
             return Observed(*tf.unstack(history.stack(), axis=1))
@@ -159,30 +163,35 @@ class Trainer(tf.Module):
         if isinstance(data, np.ndarray | tf.Tensor):
             self._seen = weakref.ref(data)
 
-    def step(self, x: tf.Tensor, seed: tf.Tensor) -> Observed:
-        """One update by the minibatch x [B, n_x] of the model's dtype; each of the result is []."""
-        with self._scope():
-            return self._step(x, tf.unstack(tf.random.experimental.stateless_split(seed, 3)))
+    def step(self, x: tf.Tensor, seed: tf.Tensor, is_last: bool | tf.Tensor = True) -> Observed:
+        """One update by the minibatch x [B, n_x] of the model's dtype; each of the result is [].
 
-    def _step(self, x: tf.Tensor, seeds: Sequence[tf.Tensor]) -> Observed:
+        :param is_last: of several: the norm of the gradient is wanted.
+        """
+        with self._scope():
+            return self._step(x, tf.unstack(tf.random.experimental.stateless_split(seed, 3)), is_last)
+
+    def _step(self, x: tf.Tensor, seeds: Sequence[tf.Tensor], is_last: bool | tf.Tensor) -> Observed:
         if self.noise is None:
-            gradients, observed = self._gradients(x, seeds)
+            gradients, observed = self._gradients(x, seeds, is_last)
             self._apply(gradients, self._variables)
         else:
-            eps = self.noise.draw(seeds[2])
+            step = self.optimizer.iterations
+            is_on = tf.cast(tf.cast(step, tf.int32) >= self.config.noise_from, self.model.dtype)
+            eps = [is_on * e for e in self.noise.draw(seeds[2])]
             means = [tf.identity(v) for v in self._variables]
             for variable, value in zip(self._variables, self.noise.perturbed(eps), strict=True):
                 variable.assign(value)
-            at_draw, observed = self._gradients(x, seeds)
+            at_draw, observed = self._gradients(x, seeds, is_last)
             for variable, mean in zip(self._variables, means, strict=True):
                 variable.assign(mean)
             d_mean, d_log_variance = self.noise.gradients(means, at_draw, eps, self.num_data, x.shape[0])
-            observed = observed._replace(objective=observed.objective + self.noise.kl() / self.num_data)
-            self._apply([*d_mean, *d_log_variance], [*self._variables, *self.noise.log_variances])
-        step = tf.cast(self.optimizer.iterations, self.model.dtype)
-        decay = tf.minimum(tf.cast(self.config.average, step.dtype), step / (step + 10.0))
-        for average, variable in zip(self.averages, self._variables, strict=False):
-            average.assign(decay * average + (1.0 - decay) * variable)
+            d_mean = [g + is_on * (d - g) for d, g in zip(d_mean, at_draw, strict=True)]
+            observed = observed._replace(objective=observed.objective + is_on * self.noise.kl() / self.num_data)
+            gradients = [*d_mean, *(is_on * d for d in d_log_variance)]
+            self._apply(gradients, [*self._variables, *self.noise.log_variances])
+        if self.averages:
+            move_means(self.averages, self._variables, self.optimizer.iterations, self.config.average)
         return observed
 
     def _apply(self, gradients: Sequence[tf.Tensor], variables: Sequence[tf.Variable]) -> None:
@@ -202,21 +211,10 @@ class Trainer(tf.Module):
     def _scope(self) -> contextlib.AbstractContextManager[Any]:
         return contextlib.nullcontext() if self._strategy is None else self._strategy.scope()
 
-    @contextlib.contextmanager
-    def averaged(self) -> Iterator[None]:
+    def averaged(self) -> contextlib.AbstractContextManager[None]:
         """Within a `with` statement the model has the running means of its parameters; without averaging nothing
-        changes. Early means forget faster: the decay after t steps is at most t / (t + 10)."""
-        if not self.averages:
-            yield
-            return
-        kept = [v.numpy() for v in self._variables]
-        for variable, average in zip(self._variables, self.averages, strict=True):
-            variable.assign(average)
-        try:
-            yield
-        finally:
-            for variable, value in zip(self._variables, kept, strict=True):
-                variable.assign(value)
+        changes."""
+        return in_place(self._variables, self.averages) if self.averages else contextlib.nullcontext()
 
     def copied(self) -> DARN:
         """A model of its own with the parameters as they are now, or with their running means: what to keep of an
@@ -259,7 +257,9 @@ class Trainer(tf.Module):
             num_samples=config.num_samples,
         )
 
-    def _gradients(self, x: tf.Tensor, seeds: Sequence[tf.Tensor]) -> tuple[list[tf.Tensor], Observed]:
+    def _gradients(
+        self, x: tf.Tensor, seeds: Sequence[tf.Tensor], is_last: bool | tf.Tensor
+    ) -> tuple[list[tf.Tensor], Observed]:
         if self._strategy is None:
             gradients, values = self._own_gradients(x, seeds)
         else:
@@ -278,7 +278,13 @@ class Trainer(tf.Module):
             gradients, values = tf.nest.map_structure(
                 lambda part: self._strategy.reduce(tf.distribute.ReduceOp.MEAN, part, axis=None), parts
             )
-        return gradients, Observed._make([*tf.unstack(values), tf.linalg.global_norm(gradients)])
+        dtype = self.model.dtype
+        norm = tf.cond(
+            tf.constant(is_last) if isinstance(is_last, bool) else is_last,
+            lambda: tf.linalg.global_norm(gradients),
+            lambda: tf.zeros([], dtype),
+        )
+        return gradients, Observed._make([*tf.unstack(values), norm])
 
     def _own_gradients(self, x: tf.Tensor, seeds: Sequence[tf.Tensor]) -> tuple[list[tf.Tensor], tf.Tensor]:
         """Gradients of the objective for the rows of this replica, and the first fields of `Observed`, [5]."""
@@ -292,17 +298,3 @@ class Trainer(tf.Module):
         parts = [tf.reduce_mean(part) for part in (estimated.prior, estimated.bits_back, estimated.visible)]
         activity = tf.reduce_mean(tf.concat(estimated.q, axis=1)) if estimated.q else tf.zeros_like(objective)
         return gradients, tf.stack([objective, *parts, activity])
-
-
-def sparsity_penalty(estimated: Estimate, rho: float) -> tf.Tensor:
-    """sum_j KL(Bernoulli(rho) || Bernoulli(mean of q_j over the minibatch)), [], nats.
-
-    The paper names a sparsity penalty for fDARN without a formula; this one is ours.
-    """
-    total = []
-    for q in estimated.q:
-        mean = tf.clip_by_value(mean_over_replicas(tf.reduce_mean(q, axis=0)), 1e-6, 1.0 - 1e-6)
-        active = rho * (math.log(rho) - tf.math.log(mean))
-        silent = (1.0 - rho) * (math.log1p(-rho) - tf.math.log1p(-mean))
-        total.append(tf.reduce_sum(active + silent))
-    return tf.add_n(total)
