@@ -92,11 +92,12 @@ class Course(tf.Module):
 
     @property
     def end(self) -> int:
-        """The number of steps to make, as far as is known."""
+        """The number of steps to make, as far as is known; whole windows, if less than all."""
         if not self.is_settled:
             return self.num_steps
         share = self.config.decay_share
-        return min(self.num_steps, self.decay_from + round(self.decay_from * share / (1 - share)))
+        windows = -(-round(self.decay_from / (1 - share)) // WINDOW)
+        return min(self.num_steps, windows * WINDOW)
 
     @property
     def decay_from(self) -> int:
@@ -104,9 +105,9 @@ class Course(tf.Module):
         return int(self._settled_at) if self.is_settled else round(self.num_steps * (1 - self.config.decay_share))
 
     def learning_rate(self, step: int) -> float:
-        """Of a step: full before `decay_from`, then on a line towards 0 at `end`."""
+        """Of a step: full before `decay_from`, then on a line towards 0 at `end`, and 0 from there on."""
         first, end = self.decay_from, self.end
-        return self.config.rate * (1.0 if step < first else (end - step) / (end - first))
+        return self.config.rate * (1.0 if step < first else max(end - step, 0) / max(end - first, 1))
 
     def observe(self, step: int, bound: tf.Tensor) -> None:
         """Take note of the bound of a step, [], nats."""

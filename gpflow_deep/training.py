@@ -82,15 +82,17 @@ class Trainer:
         return None if self.course is None else self.course.num_steps
 
     def advance(self, batch_at: Callable[[int], RegressionData], first: int, count: int, seed: tf.Tensor) -> tf.Tensor:
-        """Make the steps first, ..., first + count - 1.
+        """Make the steps first, ..., first + count - 1; none from `course.end` on, which settling can bring nearer.
 
         :param batch_at: the minibatch (X, Y) of a step, in standardised units; with a strategy distributed.
         :param seed: int32 [2]; step t takes its draws from `tf.random.fold_in(seed, t)`.
-        :return: the bound before the last of these updates, [], nats; it is checked only by `check`.
+        :return: the bound before the last update, [], nats, NaN without any; it is checked only by `scalars`.
         :raises FloatingPointError: if a factorisation or a check in the graph fails.
         """
         start = time.monotonic()
         for t in range(first, first + count):
+            if self.is_done(t):
+                break
             batch = batch_at(t)
             self._set_learning_rate(t)
             with clear_errors(f"step {t + 1} failed: ", CURE):
@@ -99,7 +101,7 @@ class Trainer:
             if self.course is not None:
                 self.course.observe(t, self._bound)
         self.seconds.assign_add(time.monotonic() - start)
-        return self._bound
+        return tf.constant(np.nan, tf.float64) if self._bound is None else self._bound
 
     def is_done(self, step: int) -> bool:
         """Whether so many steps are all that have to be made."""

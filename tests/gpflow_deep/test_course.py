@@ -63,7 +63,14 @@ def test_settling_while_the_rate_falls_changes_nothing() -> None:
     course.settle(800)
     assert not course.is_settled
     course.settle(400)
-    assert (course.is_settled, course.decay_from, course.end) == (True, 400, 533)
+    assert (course.is_settled, course.decay_from, course.end) == (True, 400, 600)  # 400 / 0.75, in whole windows
+
+
+def test_no_learning_rate_is_negative() -> None:
+    course = Course(TrainingConfig(0.5), 1000)
+    course.settle(400)
+    assert [course.learning_rate(step) for step in (599, 600, 900, 2000)] == [0.5 / 200, 0.0, 0.0, 0.0]
+    assert Course(TrainingConfig(0.5, decay_share=0), 10).learning_rate(10) == 0.0
 
 
 @pytest.mark.parametrize("stop", [250, 500, 650])

@@ -118,6 +118,20 @@ def test_trainer_makes_the_steps_of_their_numbers(rng: np.random.Generator) -> N
         np.testing.assert_array_equal(a, c)
 
 
+def test_no_step_is_made_after_the_end(rng: np.random.Generator) -> None:
+    """Whoever asks for all steps at once, though the bound has settled, gets the model of the end."""
+    batch_at, model = _batches(rng), make_model(rng, num_data=40)
+    trainer = Trainer(model, TrainingConfig(learning_rate=0.02), num_steps=1000)
+    assert trainer.course is not None
+    trainer.course.settle(3)
+    trainer.advance(batch_at, 98, 2, SEED)
+    at_the_end = _values(model)
+    bound = trainer.advance(batch_at, 100, 900, SEED)
+    assert float(bound) == trainer.scalars()["train/elbo_nats"]
+    for before, after in zip(at_the_end, _values(model), strict=True):
+        np.testing.assert_array_equal(before, after)
+
+
 @pytest.mark.parametrize(
     ("likelihood", "given", "gamma"), [("gaussian", None, 0.1), ("studentt", None, 0.01), ("gaussian", 0.3, 0.3)]
 )
