@@ -51,7 +51,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_string("data_dir", None, "Folder with the files of MNIST; none for small digits.", flag_values=fv)
     flags.DEFINE_list(
         "networks",
-        ["28x80x0", "14x304x0", "14x152x2", "14x64x5"],
+        ["28x80x0", "14x304x0", "14x152x2", "14x56x5"],
         "Side x hidden x votes; 0 votes: the most probable weights.",
         flag_values=fv,
     )
