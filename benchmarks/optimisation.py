@@ -8,7 +8,8 @@ Minimises Michalewicz 2 and 5 and Hartmann 6 from --initial Sobol points and --r
 each of --seeds seeds. Every batch is by Thompson sampling (`gpflow_deep.optimize.thompson`): the minimisers of as many
 drawn functions. Methods, all with the same points to start from:
 
-    deep      two layers, inducing inputs at all rows, trained anew for every batch (Adam, --num_steps steps)
+    deep      two layers, inducing inputs at all rows, trained anew for every batch (Adam, --num_steps steps); the
+              functions have no noise, so that of the models stays at --noise_variance (of targets with variance 1)
     gp        the same with one layer
     random    further Sobol points
     trieste   trieste's deep GP (GPflux) and its parallel Thompson sampling, in an environment of its own:
@@ -31,6 +32,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import numpy as np
 import tensorflow as tf
 from absl import app, flags
+from gpflow.utilities import set_trainable
 from scipy.stats import qmc
 
 import gpflow_deep
@@ -90,7 +92,8 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_integer("initial", 20, "Points before the first batch.", 1, flag_values=fv)
     flags.DEFINE_integer("rounds", 5, "Batches.", 1, flag_values=fv)
     flags.DEFINE_integer("batch", 8, "Points of a batch.", 1, flag_values=fv)
-    flags.DEFINE_integer("num_steps", 600, "Steps of training for every batch.", 1, flag_values=fv)
+    flags.DEFINE_integer("num_steps", 400, "Steps of training for every batch.", 1, flag_values=fv)
+    flags.DEFINE_float("noise_variance", 1e-3, "Of the models, in standard units.", 0, flag_values=fv)
     flags.DEFINE_float("learning_rate", 0.02, "Of Adam.", flag_values=fv)
     flags.DEFINE_string("trieste", None, "Python of an environment with trieste.", flag_values=fv)
     flags.DEFINE_integer("threads", 0, "CPU threads; 0 lets TensorFlow choose.", 0, flag_values=fv)
@@ -102,6 +105,10 @@ def fitted(X: np.ndarray, Y: np.ndarray, num_layers: int, FLAGS: Any) -> gpflow_
     units = gpflow_deep.Units.fit(X, Y, "gaussian")
     rows = units.transform(X, Y)
     model = gpflow_deep.paper2017(*rows, num_layers, Z=rows[0], noise_variance=None)
+    model.likelihood.variance.assign(FLAGS.noise_variance)
+    set_trainable(model.likelihood.variance, False)
+    for layer in model.layers:
+        set_trainable(layer.inducing_variable, False)
     training = gpflow_deep.TrainingConfig(learning_rate=FLAGS.learning_rate)
     trainer = gpflow_deep.Trainer(model, training, num_steps=FLAGS.num_steps)
     batch = tuple(map(tf.constant, rows))
