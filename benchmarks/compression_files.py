@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How few bytes can a network for MNIST have, at which error? Gradual magnitude pruning and shared values.
+"""How few bytes can a network for MNIST have by magnitude pruning and shared values, at which error?
 
     compression_files.py --data_dir=DATA --seeds=0,1,2 --weights=8000,5300 --threads=1 --output=files.json
 
