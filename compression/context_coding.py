@@ -33,10 +33,12 @@ def encode_matrix(values: ArrayLike, *, strides: tuple[int, int] = (0, 0), by_ro
     """A matrix of integers as bytes.
 
     :param values: [K, N], below 2**31 in size; rows are inputs, and columns are units.
-    :param strides: how many rows before a row its neighbours to the left and above are, in an image; 0, 0 for none.
+    :param strides: how many rows before a row its neighbours to the left and above are, in an image; the first is less.
+        0, 0 for none.
     :param by_rows: row by row, and not column by column.
-    :raises ValueError: if there is no matrix, or a number is too large.
+    :raises ValueError: if there is no matrix, a number is too large, or the strides are none of an image.
     """
+    _check_strides(strides)
     matrix = np.array(values, np.int64, order="C")
     if matrix.ndim != 2 or np.any(np.abs(matrix) >= 2**31):
         raise ValueError(f"values must be a matrix of integers below 2**31 in size, got the shape {matrix.shape}.")
@@ -60,8 +62,9 @@ def decode_matrix(
     Any stream has a meaning, so damage has to be found by a checksum.
 
     :raises ValueError: if the stream is too short for so many numbers, see :func:`most_numbers`, or holds one that is
-        too large.
+        too large; or if the strides are none of an image.
     """
+    _check_strides(strides)
     if shape[0] * shape[1] > most_numbers(stream):
         raise ValueError(f"the stream of {len(stream)} bytes is too short for {shape[0]} x {shape[1]} numbers.")
     matrix = np.zeros(shape, np.int64)
@@ -76,6 +79,13 @@ def decode_matrix(
 def most_numbers(stream: bytes) -> int:
     """How many numbers a stream of this length may have: those of which each decision was the most likely one."""
     return _ONE // loops.LEAST * (8 * len(stream) + 32)
+
+
+def _check_strides(strides: tuple[int, int]) -> None:
+    """Neighbours have to come before a number."""
+    left, above = strides
+    if (left, above) != (0, 0) and not 0 < left < above:
+        raise ValueError(f"neighbours must be 0 < left < above rows before a row, got {left} and {above}.")
 
 
 def _shortest(low: int, high: int) -> bytes:

@@ -148,7 +148,7 @@ def _read_contexts(reader: "Reader", shape: tuple[int, ...]) -> NDArray[np.int64
     strides = (0, 0)
     if flags & _HAS_STRIDES:
         strides = (reader.integer(), reader.integer())
-        if min(strides) < 1:
+        if not 0 < strides[0] < strides[1]:
             raise ValueError(f"neighbours are {strides[0]} and {strides[1]} rows apart")
     rows = math.prod(shape[:-1])
     matrix = decode_matrix(

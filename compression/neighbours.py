@@ -25,7 +25,9 @@ def strides_of(graph: Graph) -> dict[str, tuple[int, int]]:
         if len(sizes) == 2:
             sizes = (1, *sizes)
         if len(sizes) == 3:
-            found[node.name] = (int(sizes[2]), int(sizes[1] * sizes[2]))
+            height, width, channels = map(int, sizes if sizes[1] > 1 else (1, sizes[0], sizes[2]))
+            if height * width > 1:
+                found[node.name] = (channels, width * channels)
     return found
 
 

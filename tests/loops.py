@@ -41,6 +41,13 @@ def darn_steps() -> Loop:
     return lambda count: trainer.advance(bits(20, 6), np.zeros([count, B], int), SEED)
 
 
+def chain_steps() -> Loop:
+    X, Y = normal(20, 2), normal(20, 1)
+    sampler = gpflow_deep.Sampler(gpflow_deep.paper2017(X, Y, 2, num_inducing=5), X, Y)
+    rows, first, temperature = np.zeros([12, B], np.int32), tf.constant(0), tf.constant(1.0, tf.float64)
+    return lambda count: sampler._steps(tf.constant(rows[:count]), first, temperature)
+
+
 def rbm_state() -> tuple[Any, np.ndarray]:
     data = bits(20, 6).astype(np.uint8)
     start = rbm.initial_rbm(4, seed=SEED, data=data)
@@ -119,6 +126,7 @@ LOOPS: dict[str, Callable[[], Loop]] = {
     "ebp.loops.sparse_epoch.<locals>.epoch": partial(ebp_pass, is_sparse=True),
     "ebp.loops.stream_epoch.<locals>.stream": ebp_stream,
     "ebp.online.online_epoch.<locals>.epoch": partial(ebp_pass, 1, jit_compile=True),
+    "gpflow_deep.sampling.Sampler._steps.<locals>.steps": chain_steps,
     "rbm_tracking.annealing._chunk": ais_temperatures,
     "rbm_tracking.learning._compiled.<locals>.run": rbm_updates,
     "rbm_tracking.tempering.sample.<locals>.rounds": rbm_rounds,
@@ -169,7 +177,8 @@ ONCE = {
     "ebp.network._compiled_moments.<locals>.moments": "a part of the rows of a prediction",
     "gpflow_deep.deep_gp.DeepGP.training_loss_closure.<locals>.loss": "takes its rows from an iterator of the host",
     "gpflow_deep.keras.prediction.Predictor._outputs": "a part of the rows of a prediction",
-    "gpflow_deep.predictor.Predictor.__init__.<locals>.moments": "a part of the rows of a prediction",
+    "gpflow_deep.predictor.Predictor._compiled.<locals>.moments": "a part of the rows of a prediction",
+    "gpflow_deep.sampling.Sampler._hyper_step.<locals>.step": "one for four steps of a chain, with what the host chose",
     "gpflow_deep.training._distributed_step.<locals>.step": "of several devices: their rows come from the host",
     "rbm_tracking.estimator._update.<locals>.run": "the batch of a `partial_fit`, which its caller hands over",
     "rbm_tracking.exact._block": "a part of the sum",

@@ -105,7 +105,7 @@ HEADLINES = {
         ("kin8nm", "DGP3", "{published:.3f}"),
         ("kin8nm", "SGP, 10,000 steps", "{log_likelihood:.3f}"),
     ],
-    "darn": [("darn_codec", "10,000", f"{{{name}:.1f}}") for name in ("bits", "bz2", "lzma", "zlib")],
+    "darn": [("darn_codec", "MNIST, 10,000", f"{{{name}:.1f}}") for name in ("bits", "bz2", "lzma")],
     "rbm_tracking": [(name, "mnist-0.01-1e3", "{rmse:.3f}") for name in ("rbm_accuracy", "rbm_accuracy_paper")],
     "ebp": [("ebp_text", "20News comp vs HW (10)", f"{{{name}:.2f}}") for name in ("binary_p", "arow", "bp_mse")],
     "compression": [

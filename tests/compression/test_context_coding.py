@@ -67,6 +67,15 @@ def test_zeros_take_next_to_nothing() -> None:
         encode_matrix([1, 2, 3])
 
 
+@pytest.mark.parametrize("strides", [(3, 3), (4, 2), (0, 2), (-1, 2)])
+def test_neighbours_come_before_a_number(strides: tuple[int, int]) -> None:
+    """Else a number would be coded by itself, or one outside of the matrix be read."""
+    values = np.ones((5, 2), int)
+    for run in (lambda: encode_matrix(values, strides=strides), lambda: decode_matrix(b"aaa", (5, 2), strides=strides)):
+        with pytest.raises(ValueError, match=rf"0 < left < above rows .* got {strides[0]} and {strides[1]}\."):
+            run()
+
+
 def test_any_stream_is_decoded_or_refused(rng: np.random.Generator) -> None:
     for length in rng.integers(0, 60, size=50):
         stream = rng.bytes(int(length))

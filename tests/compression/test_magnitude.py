@@ -5,8 +5,10 @@ import numpy as np
 import pytest
 
 import compression as bc
+from compression.bits import FixedPoint
 from compression.container import kernels_of
 from compression.graph import graph_of
+from compression.kernel_coding import Reader, kernel_bytes, read_kernel
 from compression.magnitude import place_bits
 from compression.neighbours import strides_of
 
@@ -131,6 +133,19 @@ def test_neighbours_in_images() -> None:
         ]
     )
     assert strides_of(graph_of(convolutions)) == {"c": (2, 10), "d": (3, 6)}
+
+
+@pytest.mark.parametrize(("size", "strides"), [((1, 1), {}), ((4, 1), {"d": (3, 12)}), ((1, 4), {"d": (3, 12)})])
+def test_a_row_of_pixels_has_neighbours_on_one_side(
+    size: tuple[int, int], strides: dict[str, tuple[int, int]], rng: np.random.Generator
+) -> None:
+    """And comes back from a file: a pixel was its own neighbour where images were one pixel wide."""
+    model = keras.Sequential([keras.Input([*size, 3]), layers.Flatten(), layers.Dense(40, name="d")])
+    assert strides_of(graph_of(model)) == strides
+    sparse = rng.integers(-3, 4, size=(3 * size[0] * size[1], 40)) * (rng.uniform(size=40) < 0.3)
+    code = FixedPoint(sparse.astype(np.int32), 2, 3)
+    given = kernel_bytes(code, True, strides.get("d", (0, 0)))
+    np.testing.assert_array_equal(read_kernel(Reader(given), code.integers.shape), code.values)
 
 
 def test_all_inputs_can_stay(rng: np.random.Generator) -> None:

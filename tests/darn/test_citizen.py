@@ -127,9 +127,9 @@ def test_a_graph_is_made_once(model: darn.DARN, x: np.ndarray, monkeypatch: pyte
         counts["visible"] += 1
         return visible(self, h)
 
-    def counted_step(self: darn.Trainer, x: tf.Tensor, seed: tf.Tensor) -> object:
+    def counted_step(self: darn.Trainer, x: tf.Tensor, seed: tf.Tensor, **options: Any) -> object:
         counts["steps"] += 1
-        return step(self, x, seed)
+        return step(self, x, seed, **options)
 
     monkeypatch.setattr(darn.DARN, "visible_offset", counted_visible)
     monkeypatch.setattr(darn.Trainer, "step", counted_step)
