@@ -1,9 +1,9 @@
 """Backpropagation on the layers, biases, batches and epochs of expectation backpropagation: a rival of the paper.
 
 Trained is f = u_L, u_l = (W_l tanh(u_(l-1)) + b_l) / sqrt(K), by stochastic gradient descent with a constant learning
-rate. In the first layer K is the mean squared length of an input with its 1 for the bias, so that one grid of rates
-suits all codings. The networks of a grid of rates are trained side by side, in float32. scikit-learn's `MLPClassifier`
-has neither these scales nor clipped weights, and changes every weight of sparse inputs in each step.
+rate, in float32. In the first layer K is the mean squared length of an input with its 1 for the bias, so that one grid
+of rates suits all codings. scikit-learn's `MLPClassifier` has neither these scales nor clipped weights, and changes
+every weight of sparse inputs in each step.
 """
 
 from __future__ import annotations
@@ -31,24 +31,22 @@ _LOSSES = ("cross_entropy", "squared")
 
 
 class Backpropagation:
-    """R networks with their own learning rates and the same start.
+    """A network of tanh units.
 
     :param layer_sizes: inputs, hidden layers, outputs.
-    :param learning_rates: [R].
     :param X: training inputs, for the scale of the first layer.
     :param loss: "cross_entropy": log(1 + exp(-y f)), or of a softmax for several outputs; "squared": (f - y)^2 / 2.
     :param batch_size: examples of a step, which descends the gradient of their mean loss.
-    :param clipped: score by the networks whose weights, but not biases, are replaced by their signs.
+    :param clipped: score by the network whose weights, but not biases, are replaced by their signs.
     :param seed: of the weights at the start: N(0, 1), but N(0, 0.01) in the first layer, which does better on text.
-    :ivar first: weights of the first layer, [D, R n_1]. :ivar others: of the others, [R, n_(l-1), n_l].
-    :ivar biases: [R, 1, n_l].
-    :raises ValueError: for an unknown loss, or learning rates that are not positive.
+    :ivar weights: [n_(l-1), n_l]. :ivar biases: [n_l].
+    :raises ValueError: for an unknown loss, or a learning rate that is not positive.
     """
 
     def __init__(
         self,
         layer_sizes: Sequence[int],
-        learning_rates: Sequence[float],
+        learning_rate: float,
         X: Matrix,
         *,
         loss: str = "cross_entropy",
@@ -58,25 +56,23 @@ class Backpropagation:
     ) -> None:
         if loss not in _LOSSES:
             raise ValueError(f"loss must be one of {', '.join(map(repr, _LOSSES))}, got {loss!r}.")
-        if not len(learning_rates) or not np.all(np.asarray(learning_rates) > 0):
-            raise ValueError(f"learning rates must be positive, got {list(learning_rates)}.")
-        self.layer_sizes, self.loss, self.batch_size, self.clipped = tuple(layer_sizes), loss, batch_size, clipped
-        self.learning_rates = np.asarray(learning_rates, np.float32)[:, None, None]
+        if not learning_rate > 0:
+            raise ValueError(f"the learning rate must be positive, got {learning_rate}.")
+        self.loss, self.batch_size, self.clipped = loss, batch_size, clipped
+        self.learning_rate = np.float32(learning_rate)
         square = X.multiply(X) if scipy.sparse.issparse(X) else np.square(X, dtype=np.float64)
-        lengths = [float(square.sum()) / X.shape[0] + 1.0, *(size + 1.0 for size in self.layer_sizes[1:-1])]
+        lengths = [float(square.sum()) / X.shape[0] + 1.0, *(size + 1.0 for size in layer_sizes[1:-1])]
         self._scales = [np.float32(math.sqrt(length)) for length in lengths]
-        R = len(learning_rates)
-        starts = [
+        self.weights: list[Array] = [
             tf.random.stateless_normal(shape, tf.random.fold_in(as_seed(seed), number)).numpy()
-            for number, shape in enumerate(itertools.pairwise(self.layer_sizes))
+            for number, shape in enumerate(itertools.pairwise(layer_sizes))
         ]
-        self.first: Array = np.tile(np.float32(_FIRST_START) * starts[0], [1, R])  # rows are read and changed alone
-        self.others: list[Array] = [np.tile(start, [R, 1, 1]) for start in starts[1:]]
-        self.biases: list[Array] = [np.zeros([R, 1, size], np.float32) for size in self.layer_sizes[1:]]
+        self.weights[0] *= np.float32(_FIRST_START)
+        self.biases: list[Array] = [np.zeros(size, np.float32) for size in layer_sizes[1:]]
 
     def fit_epoch(self, X: Matrix, Y: np.ndarray, *, seed: Seed, epoch: int) -> None:
         """One pass of stochastic gradient descent."""
-        X = check_inputs(X, self.layer_sizes[0], tf.float32)
+        X = check_inputs(X, len(self.weights[0]), tf.float32)
         order = epoch_order(seed, epoch, X.shape[0])
         with np.errstate(over="ignore", invalid="ignore"):  # rates that are too large diverge, which is seen by errors
             for start in range(0, len(order), self.batch_size):
@@ -84,23 +80,17 @@ class Backpropagation:
                 self._step(*_compact(X[rows]), Y[rows].astype(np.float32))
 
     def scores(self, X: Matrix) -> np.ndarray:
-        """Outputs f, [R, N, C]."""
-        X = check_inputs(X, self.layer_sizes[0], tf.float32)
-        clip = np.sign if self.clipped else np.asarray
-        first, others = clip(self.first), [clip(weights) for weights in self.others]
+        """Outputs f, [N, C]."""
+        X = check_inputs(X, len(self.weights[0]), tf.float32)
+        first, *others = [np.sign(W) for W in self.weights] if self.clipped else self.weights
         with np.errstate(over="ignore", invalid="ignore"):
-            parts = [
-                self._inputs(np.asarray(X[start : start + 1000] @ first), others)[-1]
-                for start in range(0, X.shape[0], 1000)
-            ]
-        return np.concatenate(parts, axis=1)
+            return self._inputs(np.asarray(X @ first), others)[-1]
 
     def _inputs(self, products: Array, others: Sequence[Array]) -> list[Array]:
-        """u_l of each layer, [R, B, n_l], from the products of the first layer's inputs and weights, [B, R n_1]."""
-        first = products.reshape(len(products), -1, self.layer_sizes[1]).transpose(1, 0, 2)
-        u = [(first + self.biases[0]) / self._scales[0]]
-        for weights, bias, scale in zip(others, self.biases[1:], self._scales[1:], strict=True):
-            u.append((np.tanh(u[-1]) @ weights + bias) / scale)
+        """u_l of each layer, [B, n_l], from the products of the first layer's inputs and weights, [B, n_1]."""
+        u = [(products + self.biases[0]) / self._scales[0]]
+        for W, bias, scale in zip(others, self.biases[1:], self._scales[1:], strict=True):
+            u.append((np.tanh(u[-1]) @ W + bias) / scale)
         return u
 
     def _step(self, x: Array, columns: NDArray[np.intp] | slice, y: Array) -> None:
@@ -108,24 +98,24 @@ class Backpropagation:
 
         :param x: inputs of the batch in some columns, [B, n]; the others are 0. :param columns: their numbers.
         """
-        u = self._inputs(x @ self.first[columns], self.others)
+        first, *others = self.weights
+        u = self._inputs(x @ first[columns], others)
         delta = self._by_output(u[-1], y) / np.float32(len(y))  # d loss / d u_l
         for layer in reversed(range(len(u))):
             delta = delta / self._scales[layer]
-            self.biases[layer] -= self.learning_rates * delta.sum(axis=1, keepdims=True)
+            self.biases[layer] -= self.learning_rate * delta.sum(axis=0)
             if layer:
-                v, weights = np.tanh(u[layer - 1]), self.others[layer - 1]
-                below = (1 - v * v) * (delta @ weights.transpose(0, 2, 1))
-                weights -= self.learning_rates * (v.transpose(0, 2, 1) @ delta)
+                v, W = np.tanh(u[layer - 1]), self.weights[layer]
+                below = (1 - v * v) * (delta @ W.T)
+                W -= self.learning_rate * (v.T @ delta)
                 delta = below
-        change = (self.learning_rates * delta).transpose(1, 0, 2).reshape(len(y), -1)
-        self.first[columns] -= x.T @ change
+        first[columns] -= x.T @ (self.learning_rate * delta)
 
     def _by_output(self, f: Array, y: Array) -> Array:
-        """d loss / d f of each example, [R, B, C]."""
+        """d loss / d f of each example, [B, C]."""
         if self.loss == "squared":
             return f - y
-        if self.layer_sizes[-1] == 1:
+        if y.shape[1] == 1:
             return -y * scipy.special.expit(-y * f)
         return scipy.special.softmax(f, axis=-1) - 0.5 * (y + 1)
 

@@ -2,7 +2,7 @@
 
 Each has a parameter to be tuned, a learning rate or AROW's r, and `tuned_errors` does it in the same way for all: a
 part of the training data is set aside, the value with the smallest error there is chosen, and a new learner with it is
-trained on all training data. The learners of a grid of values are trained side by side, as a `Bank`.
+trained on all training data.
 
 Sign neurons do not see the length of an input (biases apart). These learners do, and lose by it: `tuned_rival` gives
 them rows of `equal_lengths`.
@@ -11,7 +11,7 @@ them rows of `equal_lengths`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse
@@ -28,7 +28,6 @@ __all__ = [
     "LEARNING_RATES",
     "RIVALS",
     "R_VALUES",
-    "Bank",
     "Tuned",
     "equal_lengths",
     "error_percent",
@@ -50,18 +49,6 @@ LEARNING_RATES = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 
 R_VALUES = (0.1, 1.0, 10.0, 100.0, 1000.0, 10000.0, 100000.0)
 """Grid for AROW's regularisation."""
-
-
-class Bank(Protocol):
-    """R learners that differ in one value and are trained side by side."""
-
-    def fit_epoch(self, X: Matrix, Y: np.ndarray, *, seed: Seed, epoch: int) -> None:
-        """One pass over X [N, D] and Y [N, C], -1 and +1, in an order that is a function of (seed, epoch)."""
-        ...
-
-    def scores(self, X: Matrix) -> np.ndarray:
-        """Outputs of all learners, [R, N, C]."""
-        ...
 
 
 class Tuned(NamedTuple):
@@ -104,12 +91,12 @@ def tuned_rival(
         raise ValueError(f"a rival must be one of {', '.join(RIVALS)}, got {name!r}.")
     length = mean_length(train[0])
 
-    def make(values: Sequence[float], X: Matrix) -> Bank:
+    def make(value: float, X: Matrix) -> AROW | Backpropagation:
         if name == "arow":
-            return AROW(layer_sizes[0], layer_sizes[-1], values)
+            return AROW(layer_sizes[0], layer_sizes[-1], value)
         return Backpropagation(
             layer_sizes,
-            values,
+            value,
             X,
             loss="squared" if name == "bp_mse" else "cross_entropy",
             batch_size=batch_size,
@@ -128,7 +115,7 @@ def tuned_rival(
 
 
 def tuned_errors(
-    make: Callable[[Sequence[float], Any], Bank],
+    make: Callable[[float, Matrix], AROW | Backpropagation],
     grid: Sequence[float],
     train: tuple[Matrix, np.ndarray],
     test: tuple[Matrix, np.ndarray],
@@ -139,35 +126,33 @@ def tuned_errors(
 ) -> Tuned:
     """Choose the value with the smallest validation error, then train with it on all training data.
 
-    :param make: (values, X) -> an untrained bank with a learner for each value, for the training inputs X.
+    :param make: (value, X) -> an untrained learner for the training inputs X.
     :param grid: values to try, in order. Of equally good ones the middle one is taken.
-    :param train: X [N, D], dense or sparse, and Y [N, C] of -1 and +1.
-    :param test: likewise; no choice depends on it.
+    :param train: X [N, D], dense or sparse, and Y [N, C] of -1 and +1. :param test: likewise; no choice depends on it.
     :param valid_fraction: part of the training rows, drawn by `seed`, to set aside for the choice.
     :raises ValueError: if a part would be empty.
     """
     X, Y = train
-    num_data = X.shape[0]
-    num_valid = round(valid_fraction * num_data)
-    if not 0 < num_valid < num_data:
+    num_valid = round(valid_fraction * X.shape[0])
+    if not 0 < num_valid < X.shape[0]:
         raise ValueError(
-            f"tuning needs training and validation rows, got a fraction of {valid_fraction} of {num_data} rows."
+            f"tuning needs training and validation rows, got a fraction of {valid_fraction} of {X.shape[0]} rows."
         )
-    order = epoch_order(as_seed(seed), 2**31 - 1, num_data)
+    order = epoch_order(as_seed(seed), 2**31 - 1, X.shape[0])
     valid, rest = np.sort(order[:num_valid]), np.sort(order[num_valid:])
-    bank = make(grid, X[rest])
-    for epoch in range(epochs):
-        bank.fit_epoch(X[rest], Y[rest], seed=seed, epoch=epoch)
-    errors = error_percent(bank.scores(X[valid]), Y[valid])
-    best = np.flatnonzero(errors == np.min(errors))
+
+    def errors(value: float, part: tuple[Matrix, np.ndarray], other: tuple[Matrix, np.ndarray]) -> tuple[float, ...]:
+        learner, found = make(value, part[0]), list[float]()
+        for epoch in range(epochs):
+            learner.fit_epoch(*part, seed=seed, epoch=epoch)
+            found.append(error_percent(learner.scores(other[0]), other[1]))
+        return tuple(found)
+
+    valid_errors = tuple(errors(value, (X[rest], Y[rest]), (X[valid], Y[valid]))[-1] for value in grid)
+    best = np.flatnonzero(np.equal(valid_errors, min(valid_errors)))
     chosen = int(best[(len(best) - 1) // 2])
-    bank = make([grid[chosen]], X)
-    test_errors = []
-    for epoch in range(epochs):
-        bank.fit_epoch(X, Y, seed=seed, epoch=epoch)
-        test_errors.append(float(error_percent(bank.scores(test[0]), test[1])[0]))
     is_at_edge = len(grid) > 1 and chosen in (0, len(grid) - 1)
-    return Tuned(float(grid[chosen]), is_at_edge, tuple(map(float, errors)), tuple(test_errors))
+    return Tuned(float(grid[chosen]), is_at_edge, valid_errors, errors(grid[chosen], train, test))
 
 
 def mean_length(X: Matrix) -> float:
@@ -181,18 +166,17 @@ def equal_lengths(X: Matrix, length: float) -> Matrix:
     return length * sklearn.preprocessing.normalize(X)
 
 
-def error_percent(scores: np.ndarray, Y: np.ndarray) -> np.ndarray:
-    """Percentage of wrong rows, [...]: by the sign for one output (0 counts as +1), else by the largest score.
+def error_percent(scores: np.ndarray, Y: np.ndarray) -> float:
+    """Percentage of wrong rows: by the sign for one output (0 counts as +1), else by the largest score.
 
-    :param scores: [..., N, C]; NaN, of a learner that diverged, counts as wrong.
+    :param scores: [N, C]; NaN, of a learner that diverged, counts as wrong.
     :param Y: [N, C], -1 and +1, with one +1 in a row if C > 1.
     """
     if Y.shape[1] == 1:
-        is_right = np.where(scores[..., 0] >= 0, 1, -1) == Y[:, 0]
+        is_right = np.where(scores[:, 0] >= 0, 1, -1) == Y[:, 0]
     else:
-        is_right = np.argmax(scores, axis=-1) == np.argmax(Y, axis=1)
-    is_right &= np.all(np.isfinite(scores), axis=-1)
-    return 100.0 * (1.0 - np.mean(is_right, axis=-1))
+        is_right = np.argmax(scores, axis=1) == np.argmax(Y, axis=1)
+    return 100.0 * (1.0 - float(np.mean(is_right & np.all(np.isfinite(scores), axis=1))))
 
 
 class AROW:
@@ -205,43 +189,36 @@ class AROW:
 
     With C > 1 outputs each is one class against the others.
 
-    :param num_inputs: D.
-    :param num_outputs: C.
-    :param r: regularisation of each learner, positive, [R].
-    :raises ValueError: if an `r` is not positive.
+    :param num_inputs: D. :param num_outputs: C. :param r: regularisation, positive.
+    :ivar mu: [D + 1, C], the bias last. :ivar sigma: likewise.
+    :raises ValueError: if `r` is not positive.
     """
 
-    def __init__(self, num_inputs: int, num_outputs: int, r: Sequence[float]) -> None:
-        if not len(r) or not np.all(np.asarray(r) > 0):
-            raise ValueError(f"AROW's r must be positive, got {list(r)}.")
-        self.r = np.asarray(r, np.float64)[:, None]
-        shape = (num_inputs + 1, len(r), num_outputs)
+    def __init__(self, num_inputs: int, num_outputs: int, r: float) -> None:
+        if not r > 0:
+            raise ValueError(f"AROW's r must be positive, got {r}.")
+        self.r, shape = r, (num_inputs + 1, num_outputs)
         self.mu, self.sigma = np.zeros(shape), np.ones(shape)
 
     def fit_epoch(self, X: Matrix, Y: np.ndarray, *, seed: Seed, epoch: int) -> None:
         """One pass, example by example."""
         X = check_inputs(X, len(self.mu) - 1, tf.float64)
-        is_sparse, bias = scipy.sparse.issparse(X), len(self.mu) - 1
-        every = np.arange(len(self.mu))
+        is_sparse, every = scipy.sparse.issparse(X), np.arange(len(self.mu))
         for row in epoch_order(seed, epoch, X.shape[0]):
             if is_sparse:
                 entries = slice(X.indptr[row], X.indptr[row + 1])
-                columns, x = np.append(X.indices[entries], bias), np.append(X.data[entries], 1.0)
+                columns, x = np.append(X.indices[entries], every[-1]), np.append(X.data[entries], 1.0)
             else:
                 columns, x = every, np.append(X[row], 1.0)
-            y, mu, sigma = Y[row], self.mu[columns], self.sigma[columns]  # [C], [n, R, C], [n, R, C]
-            loss = np.maximum(0.0, 1.0 - y * np.tensordot(x, mu, 1))  # [R, C]
-            is_active = loss > 0
-            if not np.any(is_active):
-                continue
-            beta = is_active / (np.tensordot(np.square(x), sigma, 1) + self.r)
-            sigma_x = sigma * x[:, None, None]
-            self.mu[columns] = mu + loss * beta * y * sigma_x
-            self.sigma[columns] = sigma - beta * np.square(sigma_x)
+            y, mu, sigma = Y[row], self.mu[columns], self.sigma[columns]  # [C], [n, C], [n, C]
+            loss = np.maximum(0.0, 1.0 - y * (x @ mu))  # [C]
+            if np.any(loss > 0):
+                beta = (loss > 0) / (np.square(x) @ sigma + self.r)
+                sigma_x = sigma * x[:, None]
+                self.mu[columns] = mu + loss * beta * y * sigma_x
+                self.sigma[columns] = sigma - beta * np.square(sigma_x)
 
     def scores(self, X: Matrix) -> np.ndarray:
-        """mu'x, [R, N, C]."""
+        """mu'x, [N, C]."""
         X = check_inputs(X, len(self.mu) - 1, tf.float64)
-        _, R, C = self.mu.shape
-        product = np.asarray(X @ self.mu[:-1].reshape(-1, R * C)).reshape(-1, R, C) + self.mu[-1]
-        return product.transpose(1, 0, 2)
+        return np.asarray(X @ self.mu[:-1]) + self.mu[-1]

@@ -112,7 +112,7 @@ def errors_percent(
     outputs = {"D": network.deterministic_scores(X), "P": network.predict_scores(X)}
     if num_votes:
         outputs["votes"] = network.vote(X, num_votes, seed)
-    return {name: float(error_percent(scores, Y)) for name, scores in outputs.items()}
+    return {name: error_percent(scores, Y) for name, scores in outputs.items()}
 
 
 def probability_scores(network: EBPNetwork, X: Matrix, Y: NDArray[Any]) -> tuple[float, float]:

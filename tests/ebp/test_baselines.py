@@ -75,21 +75,18 @@ def sgd(
 def test_backpropagation_is_textbook_sgd(
     sizes: tuple[int, ...], loss: str, is_sparse: bool, rng: np.random.Generator
 ) -> None:
-    """Every network of the bank by itself. float32: 20 steps of relative error 1e-6."""
+    """float32: 20 steps of relative error 1e-6."""
     X = sparse_counts(rng, 37, sizes[0])
     labels = rng.integers(0, max(2, sizes[-1]), 37)
     Y = 2.0 * labels[:, None] - 1 if sizes[-1] == 1 else 2.0 * np.eye(sizes[-1])[labels] - 1
-    rates = [0.1, 0.7]
-    bank = Backpropagation(sizes, rates, X, loss=loss, batch_size=4, seed=3)
-    starts = [bank.first.copy().reshape(sizes[0], 2, -1).transpose(1, 0, 2), *(W.copy() for W in bank.others)]
-    np.testing.assert_array_equal(starts[0][0], starts[0][1])
-    for epoch in range(2):
-        bank.fit_epoch(scipy.sparse.csr_matrix(X) if is_sparse else X, Y, seed=7, epoch=epoch)
     orders = [epoch_order(7, epoch, 37) for epoch in range(2)]
     batches = [order[first : first + 4] for order in orders for first in range(0, 37, 4)]
-    for i, rate in enumerate(rates):
-        expected = sgd(X, Y, [W[i] for W in starts], batches, rate, loss)
-        np.testing.assert_allclose(bank.scores(X)[i], expected, rtol=2e-4, atol=2e-5)
+    for rate in (0.1, 0.7):
+        network = Backpropagation(sizes, rate, X, loss=loss, batch_size=4, seed=3)
+        start = [W.copy() for W in network.weights]
+        for epoch in range(2):
+            network.fit_epoch(scipy.sparse.csr_matrix(X) if is_sparse else X, Y, seed=7, epoch=epoch)
+        np.testing.assert_allclose(network.scores(X), sgd(X, Y, start, batches, rate, loss), rtol=2e-4, atol=2e-5)
 
 
 def arow(X: np.ndarray, Y: np.ndarray, orders: Sequence[np.ndarray], r: float) -> tuple[np.ndarray, np.ndarray]:
@@ -110,31 +107,30 @@ def arow(X: np.ndarray, Y: np.ndarray, orders: Sequence[np.ndarray], r: float) -
 def test_arow_is_the_published_algorithm(is_sparse: bool, rng: np.random.Generator) -> None:
     X = sparse_counts(rng, 60, 15)
     Y = rng.choice([-1.0, 1.0], size=(60, 3))
-    values = [0.1, 1.0, 30.0]
-    bank = AROW(15, 3, values)
-    for epoch in range(2):
-        bank.fit_epoch(scipy.sparse.csr_matrix(X) if is_sparse else X, Y, seed=5, epoch=epoch)
-    with_one = np.hstack([X, np.ones((60, 1))])
-    for i, r in enumerate(values):
+    orders, with_one = [epoch_order(5, epoch, 60) for epoch in range(2)], np.hstack([X, np.ones((60, 1))])
+    for r in (0.1, 1.0, 30.0):
+        learner = AROW(15, 3, r)
+        for epoch in range(2):
+            learner.fit_epoch(scipy.sparse.csr_matrix(X) if is_sparse else X, Y, seed=5, epoch=epoch)
         for c in range(3):
-            mu, sigma = arow(with_one, Y[:, c], [epoch_order(5, epoch, 60) for epoch in range(2)], r)
-            np.testing.assert_allclose(bank.mu[:, i, c], mu, rtol=1e-9, atol=1e-12)
-            np.testing.assert_allclose(bank.sigma[:, i, c], sigma, rtol=1e-9)
-            np.testing.assert_allclose(bank.scores(X)[i, :, c], with_one @ mu, rtol=1e-9, atol=1e-12)
-    assert np.all((bank.sigma > 0) & (bank.sigma <= 1))
-    assert bank.scores(scipy.sparse.csr_matrix(X)).shape == (3, 60, 3)
+            mu, sigma = arow(with_one, Y[:, c], orders, r)
+            np.testing.assert_allclose(learner.mu[:, c], mu, rtol=1e-9, atol=1e-12)
+            np.testing.assert_allclose(learner.sigma[:, c], sigma, rtol=1e-9)
+            np.testing.assert_allclose(learner.scores(X)[:, c], with_one @ mu, rtol=1e-9, atol=1e-12)
+        assert np.all((learner.sigma > 0) & (learner.sigma <= 1))
+        assert learner.scores(scipy.sparse.csr_matrix(X)).shape == (60, 3)
 
 
 def test_clipped_weights_are_signs(rng: np.random.Generator) -> None:
     """Scores are those of a network with the signs of the weights and its own biases."""
     X, Y = separable(rng, 50, 8)
-    bank = Backpropagation((8, 6, 1), [1.0], X, clipped=True, seed=1)
-    bank.fit_epoch(X, Y, seed=0, epoch=0)
+    network = Backpropagation((8, 6, 1), 1.0, X, clipped=True, seed=1)
+    network.fit_epoch(X, Y, seed=0, epoch=0)
     scale = np.sqrt(np.mean(np.sum(X**2, axis=1)) + 1)
-    hidden = np.tanh((X @ np.sign(bank.first) + bank.biases[0][0]) / scale)
-    expected = (hidden @ np.sign(bank.others[0][0]) + bank.biases[1][0]) / np.sqrt(7)
-    np.testing.assert_allclose(bank.scores(X)[0], expected, rtol=1e-4, atol=1e-5)  # float32
-    np.testing.assert_allclose(bank.scores(scipy.sparse.csr_matrix(X))[0], expected, rtol=1e-4, atol=1e-5)
+    hidden = np.tanh((X @ np.sign(network.weights[0]) + network.biases[0]) / scale)
+    expected = (hidden @ np.sign(network.weights[1]) + network.biases[1]) / np.sqrt(7)
+    np.testing.assert_allclose(network.scores(X), expected, rtol=1e-4, atol=1e-5)  # float32
+    np.testing.assert_allclose(network.scores(scipy.sparse.csr_matrix(X)), expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("method", ["cross_entropy", "squared", "clipped", "arow"])
@@ -144,11 +140,11 @@ def test_separable_data_are_learned(method: str, is_sparse: bool, rng: np.random
     X, Y = separable(rng, 600, 20)
     inputs: Any = scipy.sparse.csr_matrix(X) if is_sparse else X
 
-    def make(values: Sequence[float], X: Any) -> Any:
+    def make(value: float, X: Any) -> Any:
         if method == "arow":
-            return AROW(20, 1, values)
+            return AROW(20, 1, value)
         loss = "squared" if method == "squared" else "cross_entropy"
-        return Backpropagation((20, 30, 1), values, X, loss=loss, clipped=method == "clipped", seed=2)
+        return Backpropagation((20, 30, 1), value, X, loss=loss, clipped=method == "clipped", seed=2)
 
     tuned = tuned_errors(make, [1e-3, 1.0, 10.0], (inputs[:400], Y[:400]), (inputs[400:], Y[400:]), epochs=3, seed=0)
     assert tuned.value in (1e-3, 1.0, 10.0)
@@ -173,8 +169,8 @@ def test_the_choice_is_made_on_validation_rows_alone(rng: np.random.Generator) -
 
 
 def test_error_percent() -> None:
-    scores = np.array([[[0.0], [-1.0], [2.0], [np.nan]]])
-    np.testing.assert_allclose(error_percent(scores, np.array([[1.0], [1.0], [1.0], [1.0]])), [50.0])
+    scores = np.array([[0.0], [-1.0], [2.0], [np.nan]])
+    assert error_percent(scores, np.ones((4, 1))) == 50.0
     classes = np.array([[0.1, 0.3, 0.2], [0.9, 0.1, 0.0]])
     Y = 2 * np.eye(3)[[1, 2]] - 1
     assert error_percent(classes, Y) == 50.0
@@ -193,11 +189,11 @@ def test_equal_lengths(rng: np.random.Generator) -> None:
 def test_bad_arguments(rng: np.random.Generator) -> None:
     X, Y = separable(rng, 10, 4)
     with pytest.raises(ValueError, match="loss must be one of 'cross_entropy', 'squared', got 'hinge'"):
-        Backpropagation((4, 2, 1), [1.0], X, loss="hinge")
-    with pytest.raises(ValueError, match=r"learning rates must be positive, got \[0.0\]"):
-        Backpropagation((4, 2, 1), [0.0], X)
-    with pytest.raises(ValueError, match=r"AROW's r must be positive, got \[1.0, -1.0\]"):
-        AROW(4, 1, [1.0, -1.0])
+        Backpropagation((4, 2, 1), 1.0, X, loss="hinge")
+    with pytest.raises(ValueError, match=r"the learning rate must be positive, got 0\.0"):
+        Backpropagation((4, 2, 1), 0.0, X)
+    with pytest.raises(ValueError, match=r"AROW's r must be positive, got -1\.0"):
+        AROW(4, 1, -1.0)
     with pytest.raises(ValueError, match=r"tuning needs training and validation rows, got a fraction of 0.01 of 10"):
         tuned_errors(lambda r, _: AROW(4, 1, r), [1.0], (X, Y), (X, Y), epochs=1, seed=0, valid_fraction=0.01)
 
@@ -214,11 +210,11 @@ def test_rivals_see_rows_of_one_length(is_sparse: bool, rng: np.random.Generator
         given, scaled = scipy.sparse.csr_matrix(X), scipy.sparse.csr_matrix(scaled)
     assert mean_length(given[:60]) == pytest.approx(length, rel=1e-12)
 
-    def learner(name: str, values: Sequence[float], X: Any) -> Any:
+    def learner(name: str, value: float, X: Any) -> Any:
         if name == "arow":
-            return AROW(6, 1, values)
+            return AROW(6, 1, value)
         loss, clipped = "squared" if name == "bp_mse" else "cross_entropy", name == "bp_clipped"
-        return Backpropagation((6, 4, 1), values, X, loss=loss, batch_size=5, clipped=clipped, seed=8)
+        return Backpropagation((6, 4, 1), value, X, loss=loss, batch_size=5, clipped=clipped, seed=8)
 
     found = {}
     for name in RIVALS:
