@@ -63,8 +63,8 @@ class StoredLayer(NamedTuple):
 class Contents(NamedTuple):
     """What is in a file.
 
-    :ivar version: of the format. :ivar bytes: of the file. :ivar biases: their type, one of
-    `BIASES`, or their significant bits.
+    :ivar version: of the format. :ivar bytes: of the file.
+    :ivar biases: their type, one of `BIASES`, or their significant bits.
     :ivar input_shape: of the first input, without the axis of examples; None for a size that is open.
     :ivar layers: all layers, without weights. :ivar weights: of the layers that have some, in order.
     :ivar graph: the calls of the layers.

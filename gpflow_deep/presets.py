@@ -157,7 +157,7 @@ def with_global_inducing(model: DeepGP, *, inner_precision: float = 100.0) -> De
     """A model with the same kernels, mean functions, likelihood and first inducing inputs, and global inducing outputs
     (Ober and Aitchison 2021): a posterior that is correlated across layers. See `GlobalInducingLayer`.
 
-    :param model: a deep GP of `SVGPLayer`s, before training; its parameters become those of the new one.
+    :param model: a deep GP before training, each layer a `SVGPLayer`; its parameters become those of the new one.
     :param inner_precision: precision of the pseudo-outputs of all but the last layer, which has 1.
     :raises ValueError: if a layer has what global inducing outputs cannot have: several kernels or inducing variables,
         noise, propagated inputs.

@@ -95,6 +95,8 @@ def test_codebooks_and_fixed_points_compete(data: tuple[np.ndarray, np.ndarray],
     assert packed.rates.pruning == 1.0
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_the_largest_weight_that_does_no_harm(
     data: tuple[np.ndarray, np.ndarray], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -187,6 +187,8 @@ def test_hyperparameters_that_are_worse_are_not_taken() -> None:
         np.testing.assert_array_equal(found, right)
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_training_and_then_a_chain(rng: np.random.Generator) -> None:
     model, X = two_layers(rng), rng.standard_normal((N, 2))
     data = X, np.sin(X[:, :1])
@@ -203,6 +205,8 @@ def test_training_and_then_a_chain(rng: np.random.Generator) -> None:
         trainer_for("sghmc", model, (X[:3], X[:3]), TrainingConfig(), config, 5, batch_size=N, seed=0)
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_estimator(rng: np.random.Generator) -> None:
     X = rng.standard_normal((30, 2))
     sampling = SamplingConfig(num_kept=4, burn_in=2, sampling_steps=4, temperature=0.5)

@@ -345,6 +345,8 @@ def test_flags_are_those_of_the_stored_file(folder: Path, regression: Finished) 
     assert [flag.name for flag in named_flags(Flags) if not flag.help] == []
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_interrupted_run_resumes_bit_for_bit(folder: Path) -> None:
     """N steps = k steps, Ctrl-C, --resume: the same parameters and scores in every bit."""
     arguments = [*HOUSES, "--compare=", "--decay_share=0", *SMALL]  # else the rate would fall before the new end

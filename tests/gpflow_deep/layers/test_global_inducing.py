@@ -108,6 +108,8 @@ def test_moments(rng: np.random.Generator) -> None:
         np.testing.assert_allclose(tf.linalg.diag_part(cov), np.swapaxes(own, 1, 2), rtol=1e-8, atol=1e-9)
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_predictions_functions_and_files(rng: np.random.Generator, tmp_path: Path) -> None:
     model, X, Y = two_layers(rng), rng.standard_normal((5, 2)), rng.standard_normal((5, 1))
     for full_cov, full_output_cov in COVARIANCE_SHAPES:
@@ -128,6 +130,8 @@ def test_predictions_functions_and_files(rng: np.random.Generator, tmp_path: Pat
     assert [layer.label for layer in diagnose(model)] == ["layer 1 of 2", "layer 2 of 2"]
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_training_by_preset_and_estimator(rng: np.random.Generator) -> None:
     X = rng.standard_normal((60, 2))
     model = with_global_inducing(modern(X, X[:, :1], 2, num_inducing=M))
