@@ -108,7 +108,8 @@ class Convolved(NamedTuple):
 def flat_sizes(layers: Sequence[Any]) -> tuple[tuple[int, ...], tuple[Convolved | None, ...]]:
     """Numbers of inputs, of outputs of each hidden layer, and of outputs; and each layer's convolution, or None.
 
-    :param layers: inputs, a number or (height, width, channels); then widths and each `Convolution`; the outputs' number.
+    :param layers: inputs, a number or (height, width, channels); then widths, each a number or a `Convolution`; the
+        outputs' number.
     :raises ValueError: if a convolution has no image before it, is the last layer, or does not fit.
     """
     image = tuple(map(int, layers[0])) if isinstance(layers[0], (tuple, list)) else None
