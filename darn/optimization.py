@@ -120,12 +120,13 @@ class FusedAdam(tf.keras.optimizers.Adam):  # type: ignore[misc]
         index, dtype = self._get_variable_index(variable), variable.dtype
         beta_1, beta_2 = tf.constant(self.beta_1, dtype), tf.constant(self.beta_2, dtype)
         step = tf.cast(tf.convert_to_tensor(self.iterations), dtype) + 1.0
+        powers = [tf.pow(tf.cast(beta, dtype), step) for beta in (self.beta_1, self.beta_2)]  # of float32, as in Keras
         tf.raw_ops.ResourceApplyAdam(
             var=variable.handle,
             m=self._momentums[index].value.handle,
             v=self._velocities[index].value.handle,
-            beta1_power=tf.pow(beta_1, step),
-            beta2_power=tf.pow(beta_2, step),
+            beta1_power=powers[0],
+            beta2_power=powers[1],
             lr=tf.cast(learning_rate, dtype),
             beta1=beta_1,
             beta2=beta_2,
