@@ -12,7 +12,7 @@ from darn.gradients import ESTIMATORS, estimate
 from darn.integer_model import IntegerModel
 from darn.keras_model import KerasDARN
 from darn.likelihood import exact_log_likelihood, importance_log_likelihood
-from darn.local import LocalConfig
+from darn.local_config import LocalConfig
 from darn.made import MADEConditional
 from darn.model import DARN, DARNConfig, check_data
 from darn.nade import EoNADEConditional, NADEConditional

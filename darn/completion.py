@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from darn.autoregressive import bernoulli_log_prob, logistic_noise, threshold
 from darn.config import check_data
 from darn.model import DARN
-from darn.seeds import Seed, as_seed
+from darn.seeds import Seed, as_seed, fold
 
 __all__ = ["complete"]
 
@@ -51,7 +51,7 @@ def complete(
     found = rows.copy()
     for start in range(0, len(rows), size):
         part = slice(start, start + size)
-        keys = tf.random.experimental.stateless_fold_in(as_seed(seed), start)
+        keys = fold(as_seed(seed), start)
         found[part] = _block(model, rows[part], mask[part], keys, num_samples, rounds)
     return found
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from darn.local import LocalConfig
+from darn.local_config import LocalConfig
 
 __all__ = ["MAX_LINEAR", "DARNConfig", "check_data"]
 

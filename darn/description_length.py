@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from darn.autoregressive import threshold
 from darn.model import DARN, check_data
-from darn.seeds import Seed, as_seed
+from darn.seeds import Seed, as_seed, fold
 from darn.tracing import of_one_model
 
 __all__ = ["DescriptionLength", "code_lengths", "description_length", "fast_sampling_cost", "row_width"]
@@ -87,9 +87,7 @@ def description_length(
     for sample in range(num_samples):
         for start in range(0, len(rows), batch_size):
             batch = tf.constant(rows[start : start + batch_size], model.dtype)
-            key = tf.random.experimental.stateless_fold_in(
-                tf.random.experimental.stateless_fold_in(seed, sample), start
-            )
+            key = fold(fold(seed, sample), start)
             parts[:, start : start + batch_size] += run(batch, key).numpy()
     hidden, bits_back, visible = scale * parts / num_samples
     return DescriptionLength(hidden + bits_back + visible, hidden, bits_back, visible)

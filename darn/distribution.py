@@ -19,7 +19,7 @@ import tensorflow_probability as tfp
 
 from darn.autoregressive import bernoulli_log_prob, threshold
 from darn.config import DARNConfig
-from darn.seeds import Seed, as_seed
+from darn.seeds import Seed, as_seed, fold
 from darn.tracing import of_one_model
 
 __all__ = ["MAX_EXACT_UNITS", "DARNDistribution", "export", "log_prob"]
@@ -137,7 +137,7 @@ def _sampled(model: Model, x: tf.Tensor, num_samples: int, seed: tf.Tensor) -> t
     own, num_rows = None if visible.is_mixture else visible.logits(x), tf.shape(x)[0]
 
     def add(s: tf.Tensor, log_sum: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        noise = model.encoder_noise(1, tf.random.experimental.stateless_fold_in(seed, s))
+        noise = model.encoder_noise(1, fold(seed, s))
         encoded = model.encode(x, tuple(tf.tile(each, [num_rows, 1]) for each in noise), threshold)
         log_q = tf.add_n([bernoulli_log_prob(h, a) for h, a in zip(encoded.h, encoded.logits, strict=True)])
         offset = model.visible_offset(encoded.h)

@@ -8,7 +8,10 @@ model = course.best()
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -26,6 +29,7 @@ __all__ = ["INTERVALS", "Course", "evaluation_interval", "minibatch_rows"]
 INTERVALS = (25, 50, 100, 200, 500, 1000)
 
 _MAX_VALID_ROWS = 5000  # of an evaluation during training
+_NUMBERS = ("step", "best_step", "num_worse", "best_value", "best_kl", "values")  # of a course, beside its arrays
 
 
 def evaluation_interval(num_rows: int, batch_size: int) -> int:
@@ -84,7 +88,7 @@ class Course:
 
         :raises FloatingPointError: if training diverges.
         """
-        while self.step < until and not (patience and self.num_worse >= patience):
+        while not self.is_done(until, patience):
             end = min(self.step + self.interval, until)
             while self.step < end:
                 count = min(MAX_BLOCK, end - self.step)
@@ -93,12 +97,44 @@ class Course:
                 self.step += count
             self._evaluate()
 
+    def is_done(self, until: int, patience: int | None = None) -> bool:
+        """Whether :meth:`advance` has nothing to do."""
+        return self.step >= until or bool(patience and self.num_worse >= patience)
+
+    def stored(self, *, is_whole: bool = True) -> dict[str, NDArray]:
+        """Arrays with which :meth:`restore` goes on to the same bits; not whole: what the evaluations gave."""
+        numbers = {name: getattr(self, name) for name in _NUMBERS}
+        found = {"numbers": np.array(json.dumps(numbers))}
+        if is_whole:
+            found |= {f"now/{i}": variable.numpy() for i, variable in enumerate(self._variables())}
+            found |= {f"best/{i}": value for i, value in enumerate(self._best)}
+        return found
+
+    def restore(self, stored: Mapping[str, NDArray]) -> None:
+        """Take over what :meth:`stored` gave of a course that was made alike.
+
+        :raises KeyError: if something is missing.
+        """
+        for name, value in json.loads(str(stored["numbers"])).items():
+            setattr(self, name, value)
+        self.values = [(step, value) for step, value in self.values]
+        self._best = [stored[f"best/{i}"] for i in range(sum(name.startswith("best/") for name in stored))]
+        if "now/0" in stored:
+            for i, variable in enumerate(self._variables()):
+                variable.assign(stored[f"now/{i}"])
+
     def best(self) -> DARN:
         """A model of its own with the best parameters."""
         model = DARN(self.trainer.model.config)
         for variable, value in zip(named_variables(model).values(), self._best, strict=True):
             variable.assign(value)
         return model
+
+    def _variables(self) -> list[Any]:
+        """All that training changes."""
+        trainer = self.trainer
+        noise = [] if trainer.noise is None else trainer.noise.log_variances
+        return [*named_variables(trainer.model).values(), *trainer.averages, *noise, *trainer.optimizer.variables]
 
     def _evaluate(self) -> None:
         with self.trainer.averaged():

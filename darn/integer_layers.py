@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from darn.autoregressive import FactorialConditional, LinearConditional
 from darn.integer_sums import UNIT_BITS, Exact, Numbers, Sums, relu_units, tanh_units
 from darn.layers import Layer, forward
-from darn.local import LocalCausalConditional
 from darn.made import MADEConditional
 from darn.matrices import causal_matrix, network_matrices
 from darn.nade import EoNADEConditional, NADEConditional
+from darn.window import LocalCausalConditional
 
 __all__ = ["Bits", "IntegerLayer"]
 

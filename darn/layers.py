@@ -15,8 +15,9 @@ import tensorflow as tf
 from darn.autoregressive import Conditional
 from darn.conditionals import make_conditional
 from darn.config import DARNConfig
-from darn.local import LocalCausalConditional, LocalDecoder, LocalEncoder
+from darn.local import LocalDecoder, LocalEncoder
 from darn.seeds import fold
+from darn.window import LocalCausalConditional
 from darn.wiring import Wiring
 
 __all__ = ["ACTIVATIONS", "DenseNetwork", "Layer", "forward", "make_decoder", "make_encoder"]

@@ -21,7 +21,7 @@ from scipy import stats
 from darn.autoregressive import bernoulli_log_prob, threshold
 from darn.description_length import row_width
 from darn.model import DARN, check_data
-from darn.seeds import Seed, as_seed
+from darn.seeds import Seed, as_seed, fold
 
 __all__ = ["MAX_EXACT_UNITS", "ImportanceEstimate", "exact_log_likelihood", "importance_log_likelihood"]
 
@@ -124,8 +124,8 @@ def importance_log_likelihood(
     padded = np.concatenate([rows, np.repeat(rows[-1:], -len(rows) % batch_size, axis=0)])
     for repeat in range(repeats):
         for start in range(0, len(rows), batch_size):
-            key = tf.random.experimental.stateless_fold_in(seed, repeat)
-            key = tf.random.experimental.stateless_fold_in(key, start)
+            key = fold(seed, repeat)
+            key = fold(key, start)
             values = run(tf.constant(padded[start : start + batch_size], model.dtype), tf.constant(num_samples), key)
             part = slice(start, min(start + batch_size, len(rows)))
             estimates[repeat, part], effective[repeat, part] = (v.numpy()[: len(rows) - start] for v in values)
@@ -164,7 +164,7 @@ def _compiled_importance(model: DARN, copies: int, jit_compile: bool) -> tf.type
         num_rows = x.shape[0]
 
         def add(done: tf.Tensor, log_sum: tf.Tensor, log_squares: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-            noise = model.encoder_noise(copies * num_rows, tf.random.experimental.stateless_fold_in(seed, done))
+            noise = model.encoder_noise(copies * num_rows, fold(seed, done))
             encoded = model.encode(x, noise, threshold, copies)
             log_q = tf.add_n([bernoulli_log_prob(h, a) for h, a in zip(encoded.h, encoded.logits, strict=True)])
             offset = tf.reshape(model.visible_offset(encoded.h), [copies, num_rows, -1])

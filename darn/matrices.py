@@ -10,7 +10,9 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from darn.layers import DenseNetwork
-from darn.local import LocalCausalConditional, LocalDecoder, LocalEncoder, PeriodicLayer
+from darn.local import LocalDecoder, LocalEncoder
+from darn.periodic import PeriodicLayer
+from darn.window import LocalCausalConditional
 
 __all__ = ["causal_matrix", "network_matrices", "periodic_matrix"]
 

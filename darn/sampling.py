@@ -21,7 +21,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from darn.seeds import Seed, as_seed
+from darn.seeds import Seed, as_seed, fold
 
 __all__ = ["BLOCK", "Sampled", "Sampler", "fixed_point_bits", "linear_bits", "sample"]
 
@@ -113,7 +113,7 @@ class Sampler:
             raise ValueError(f"num must be at least 1, got {num}.")
         batches, seed = [], as_seed(seed)
         for number in range(-(-num // self.batch_size)):
-            draws = self._draw(tf.random.experimental.stateless_fold_in(seed, number))
+            draws = self._draw(fold(seed, number))
             batches.append((draws.x.numpy(), draws.probs.numpy(), *(h.numpy() for h in draws.h)))
         x, probs, *h = (np.concatenate(arrays)[:num] for arrays in zip(*batches, strict=True))
         return Sampled(x, probs, tuple(h))

@@ -14,26 +14,25 @@ neighbours of the best, which differ from it in one value, do the same.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
 import json
 import math
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 from numpy.typing import ArrayLike
 
-from darn.candidates import OPTIMIZER, Candidate, as_sizes, draw_candidates, neighbours, value_spaces
-from darn.fitting import Course, evaluation_interval
-from darn.model import DARN, DARNConfig, check_data
+from darn.candidates import Candidate, draw_candidates, neighbours, value_spaces
+from darn.fitting import evaluation_interval
+from darn.model import DARNConfig, check_data
 from darn.optimization import TrainingConfig
+from darn.rivals import Maker, Rival, Trial, claim, given
 from darn.seeds import Seed, as_seed
 from darn.serialization import write_whole
-from darn.training import Trainer
 
 __all__ = ["Choice", "SearchConfig", "Trial", "choose", "stored_choice"]
 
@@ -68,25 +67,6 @@ class SearchConfig:
         interval = evaluation_interval(num_rows, batch_size)
         wanted = min(max(self.search_epochs * -(-num_rows // batch_size), 500), 1500, self.search_steps)
         return -(-wanted // interval) * interval
-
-
-@dataclass(frozen=True)
-class Trial:
-    """What a candidate reached.
-
-    :ivar round: in which it was left out, from 1. :ivar is_done: not left out, but trained to the end.
-    :ivar steps: that it made. :ivar best_step: of its best evaluation.
-    :ivar valid_nats: description length of the validation rows there; infinite if training diverged.
-    :ivar kl_nats: of it, what the stochastic units carry: E[log q(h | x) - log p(h)].
-    """
-
-    candidate: Candidate
-    round: int
-    is_done: bool
-    steps: int
-    best_step: int
-    valid_nats: float
-    kl_nats: float
 
 
 @dataclass(frozen=True)
@@ -147,6 +127,7 @@ def choose(
     model: Mapping[str, Any] | None = None,
     training: Mapping[str, Any] | None = None,
     report: Callable[[str], None] = lambda line: None,
+    folder: Path | None = None,
 ) -> Choice:
     """Choose stochastic units, tanh units, learning rate and weight decay by the description length of `valid`.
 
@@ -155,124 +136,69 @@ def choose(
     :param model: fields of `DARNConfig` that are given; `hidden` and `units` among them are not chosen then.
     :param training: fields of `TrainingConfig` that are given, likewise.
     :param report: gets a line of text for each round.
-    :raises ValueError: for rows that are not zeros and ones, of different widths, or a field that is wrong.
+    :param folder: where candidates are kept on the way: a search that was interrupted goes on, and chooses the same. It
+        may be deleted afterwards.
+    :raises ValueError: for rows that are not zeros and ones, of different widths, a field that is wrong, or the folder
+        of another search.
     """
     x, model, training = np.asarray(x), dict(model or {}), dict(training or {})
-    check_data(x, DARNConfig(np.shape(x)[-1] if np.ndim(x) else 1, **_without(model, "hidden", "units")), "x")
-    maker = _Maker(x, check_data(valid, DARNConfig(x.shape[1]), "valid"), as_seed(seed), batch_size, model, training)
+    check_data(x, DARNConfig(np.shape(x)[-1] if np.ndim(x) else 1, **given(model, "hidden", "units")), "x")
+    valid = check_data(valid, DARNConfig(x.shape[1]), "valid")
+    maker = Maker(x, valid, as_seed(seed), batch_size, model, training, folder)
+    if claim(maker, search):
+        report(f"continuing the search in {folder}")
     spaces = value_spaces(model, training)
-    trials = _halve(maker, draw_candidates(search.candidates, seed, spaces), search, report)
+    drawn = _rivals(maker, "drawn", draw_candidates(search.candidates, seed, spaces))
+    trials = _halve(maker, drawn, search, report)
     if search.neighbours and math.isfinite(trials[0].valid_nats):
         known = {trial.candidate for trial in trials if trial.is_done}
         near = [candidate for candidate in neighbours(trials[0].candidate, spaces) if candidate not in known]
-        trials = sorted([*trials, *_halve(maker, near, search, report)], key=lambda trial: trial.valid_nats)
+        more = _halve(maker, _rivals(maker, "near", near), search, report)
+        trials = sorted([*trials, *more], key=lambda trial: trial.valid_nats)
     if not math.isfinite(trials[0].valid_nats):
         raise FloatingPointError("training diverged for all candidates; give a smaller learning rate.")
     best = trials[0].candidate
-    alone = maker.rival(dataclasses.replace(best, hidden=0, units=0))
+    alone = Rival(maker, dataclasses.replace(best, hidden=0, units=0), "alone")
     alone.advance(search.search_steps, search.search_patience)
     return Choice(maker.model(best), maker.training(best), tuple(trials), alone.trial(1, is_done=True))
 
 
-def stored_choice(path: Path, make: Callable[[], Choice]) -> Choice:
+def stored_choice(path: Path, make: Callable[[Path], Choice]) -> Choice:
     """The choice in a JSON file; made and written if there is no such file.
 
+    :param make: makes it; gets a folder beside the file for what is known on the way, which is deleted in the end.
     :raises ValueError: if the file holds something else.
     """
+    folder = path.with_suffix(".search")
     if not path.exists():
-        text = json.dumps(make().to_json(), indent=1)
+        text = json.dumps(make(folder).to_json(), indent=1)
         write_whole(path, lambda stream: stream.write(text.encode()))
+    shutil.rmtree(folder, ignore_errors=True)
     return Choice.from_json(json.loads(path.read_text(encoding="utf-8")))
 
 
-def _halve(
-    maker: _Maker, candidates: Sequence[Candidate], search: SearchConfig, report: Callable[[str], None]
-) -> list[Trial]:
+def _rivals(maker: Maker, stage: str, candidates: Sequence[Candidate]) -> list[Rival]:
+    return [Rival(maker, candidate, f"{stage}-{number}") for number, candidate in enumerate(candidates)]
+
+
+def _halve(maker: Maker, rivals: list[Rival], search: SearchConfig, report: Callable[[str], None]) -> list[Trial]:
     """Successive halving: a trial of each candidate, the best first."""
-    rivals, trials = [maker.rival(candidate) for candidate in candidates], list[Trial]()
+    trials = list[Trial]()
     steps = search.first_steps(len(maker.x), maker.batch_size)
     for number in itertools.count(1):
         if not rivals:
             break
         is_last = len(rivals) <= 2 or steps >= search.search_steps
+        until = search.search_steps if is_last else steps
         for rival in rivals:
-            rival.advance(search.search_steps if is_last else steps, search.search_patience)
-        rivals.sort(key=lambda rival: rival.value)
-        report(f"round {number}: {len(rivals)} candidates, the best {rivals[0].value:.3f} nats: {rivals[0].candidate}")
+            rival.advance(until, search.search_patience)
+        rivals.sort(key=lambda rival: rival.value(until))
+        best = rivals[0]
+        report(f"round {number}: {len(rivals)} candidates, the best {best.value(until):.3f} nats: {best.candidate}")
         left = [] if is_last else rivals[: max(2, round(len(rivals) / _FACTOR))]
         trials += [rival.trial(number, is_done=is_last) for rival in rivals[len(left) :]]
         rivals, steps = left, steps * _FACTOR
     return sorted(trials, key=lambda trial: trial.valid_nats)
-
-
-def _without(given: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    return {name: value for name, value in given.items() if name not in names and value is not None}
-
-
-@dataclass(frozen=True)
-class _Maker:
-    """Makes what a candidate is trained with."""
-
-    x: Any
-    valid: Any
-    seed: tf.Tensor
-    batch_size: int
-    given: dict[str, Any]
-    given_training: dict[str, Any]
-
-    @functools.cached_property
-    def rows(self) -> tf.Tensor:
-        """`x` as a tensor, which all share."""
-        return tf.constant(self.x)
-
-    def model(self, candidate: Candidate) -> DARNConfig:
-        fields = _without(self.given, "hidden", "units")
-        hidden, units = as_sizes(candidate.hidden), as_sizes(candidate.units)
-        if not hidden:
-            fields = _without(fields, "prior", "encoder", "skip")
-        return DARNConfig(visible=self.x.shape[1], hidden=hidden, units=units, **fields)
-
-    def training(self, candidate: Candidate) -> TrainingConfig:
-        fields = {**OPTIMIZER, **_without(self.given_training)}
-        fields |= {"learning_rate": candidate.learning_rate, "weight_decay": candidate.weight_decay}
-        return TrainingConfig(**fields)
-
-    def rival(self, candidate: Candidate) -> _Rival:
-        return _Rival(self, candidate)
-
-
-class _Rival:
-    """A candidate in training."""
-
-    def __init__(self, maker: _Maker, candidate: Candidate) -> None:
-        self.candidate, self._maker = candidate, maker
-        self._course: Course | None = None
-        self._diverged = False
-
-    @property
-    def value(self) -> float:
-        return self._course.best_value if self._course and not self._diverged else math.inf
-
-    def advance(self, until: int, patience: int) -> None:
-        """As :meth:`Course.advance`; a candidate that diverges is out."""
-        maker = self._maker
-        if self._course is None:
-            init, other = tf.unstack(tf.random.experimental.stateless_split(maker.seed, 2))
-            model = DARN(maker.model(self.candidate), seed=init, data=maker.x)
-            trainer = Trainer(model, maker.training(self.candidate), num_data=len(maker.x))
-            self._course = Course(trainer, maker.rows, maker.valid, seed=other, batch_size=maker.batch_size)
-        try:
-            if not self._diverged:
-                self._course.advance(until, patience)
-        except FloatingPointError:
-            self._diverged = True
-
-    def trial(self, number: int, *, is_done: bool) -> Trial:
-        """What it reached when it was left out in round `number`; its trainer is given up."""
-        course, value = self._course, self.value
-        self._course = None
-        assert course is not None
-        return Trial(self.candidate, number, is_done, course.step, course.best_step, value, course.best_kl)
 
 
 def _flat(trial: Trial) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from darn.seeds import Seed, as_seed, fold
 from darn.serialization import named_variables
 from darn.sparsity import sparsity_penalty
 from darn.tracing import of_one_model
+from darn.views import with_values
 from darn.weight_noise import WeightNoise
 
 __all__ = ["MAX_BLOCK", "Observed", "Trainer", "TrainingConfig"]
@@ -142,7 +143,7 @@ class Trainer(tf.Module):
 
             def step(t: tf.Tensor, history: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
                 x = tf.cast(tf.gather(data, rows[t]), self.model.dtype)
-                key = tf.random.experimental.stateless_fold_in(seed, tf.cast(self.optimizer.iterations, tf.int32))
+                key = fold(seed, tf.cast(self.optimizer.iterations, tf.int32))
                 return t + 1, history.write(t, tf.stack(self.step(x, key, is_last=t + 1 >= count)))
 
             history = tf.while_loop(lambda t, _: t < count, step, (0, history))[1]
@@ -173,19 +174,14 @@ class Trainer(tf.Module):
 
     def _step(self, x: tf.Tensor, seeds: Sequence[tf.Tensor], is_last: bool | tf.Tensor) -> Observed:
         if self.noise is None:
-            gradients, observed = self._gradients(x, seeds, is_last)
+            gradients, observed = self._gradients(None, x, seeds, is_last)
             self._apply(gradients, self._variables)
         else:
             step = self.optimizer.iterations
             is_on = tf.cast(tf.cast(step, tf.int32) >= self.config.noise_from, self.model.dtype)
             eps = [is_on * e for e in self.noise.draw(seeds[2])]
-            means = [tf.identity(v) for v in self._variables]
-            for variable, value in zip(self._variables, self.noise.perturbed(eps), strict=True):
-                variable.assign(value)
-            at_draw, observed = self._gradients(x, seeds, is_last)
-            for variable, mean in zip(self._variables, means, strict=True):
-                variable.assign(mean)
-            d_mean, d_log_variance = self.noise.gradients(means, at_draw, eps, self.num_data, x.shape[0])
+            at_draw, observed = self._gradients(self.noise.perturbed(eps), x, seeds, is_last)
+            d_mean, d_log_variance = self.noise.gradients(self._variables, at_draw, eps, self.num_data, x.shape[0])
             d_mean = [g + is_on * (d - g) for d, g in zip(d_mean, at_draw, strict=True)]
             observed = observed._replace(objective=observed.objective + is_on * self.noise.kl() / self.num_data)
             gradients = [*d_mean, *(is_on * d for d in d_log_variance)]
@@ -241,60 +237,63 @@ class Trainer(tf.Module):
 
     def _logit_gradient(self, x: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
-            estimated = self._estimate(x, (seed, fold(seed, 0)))
+            estimated = self._estimate(self.model, x, (seed, fold(seed, 0)))
             loss = tf.reduce_sum(estimated.loss)
         return tape.gradient(loss, estimated.logits[0])
 
-    def _estimate(self, x: tf.Tensor, seeds: Sequence[tf.Tensor]) -> Estimate:
+    def _estimate(self, model: DARN, x: tf.Tensor, seeds: Sequence[tf.Tensor]) -> Estimate:
         config = self.config
         copies = config.num_samples if config.estimator == "rloo" else 1
         return estimate(
-            self.model.in_training(seeds[1]),
+            model.in_training(seeds[1]),
             x,
-            own_rows(lambda rows: self.model.encoder_noise(rows, seeds[0]), tf.shape(x)[0], copies),
+            own_rows(lambda rows: model.encoder_noise(rows, seeds[0]), tf.shape(x)[0], copies),
             estimator=config.estimator,
             entropy=config.entropy,
             num_samples=config.num_samples,
         )
 
     def _gradients(
-        self, x: tf.Tensor, seeds: Sequence[tf.Tensor], is_last: bool | tf.Tensor
+        self, at: Sequence[tf.Tensor] | None, x: tf.Tensor, seeds: Sequence[tf.Tensor], is_last: bool | tf.Tensor
     ) -> tuple[list[tf.Tensor], Observed]:
+        """Of the objective by the parameters, at values `at` of these, or at those that they have."""
         if self._strategy is None:
-            gradients, values = self._own_gradients(x, seeds)
+            gradients, values = self._own_gradients(at, x, seeds)
         else:
             size, rest = divmod(x.shape[0], self._strategy.num_replicas_in_sync)
             if rest:
-                raise ValueError(
-                    f"a minibatch must be a multiple of the {self._strategy.num_replicas_in_sync} replicas, got "
-                    f"{x.shape[0]} rows."
-                )
+                count = self._strategy.num_replicas_in_sync
+                raise ValueError(f"a minibatch must be a multiple of the {count} replicas, got {x.shape[0]} rows.")
 
-            def on_replica(x: tf.Tensor, seeds: Sequence[tf.Tensor]) -> tuple[list[tf.Tensor], tf.Tensor]:
+            def on_replica(at: Any, x: tf.Tensor, seeds: Sequence[tf.Tensor]) -> tuple[list[tf.Tensor], tf.Tensor]:
                 start = size * tf.cast(tf.distribute.get_replica_context().replica_id_in_sync_group, tf.int32)
-                return self._own_gradients(x[start : start + size], seeds)
+                return self._own_gradients(at, x[start : start + size], seeds)
 
-            parts = self._strategy.run(on_replica, args=(x, seeds))
+            parts = self._strategy.run(on_replica, args=(at, x, seeds))
             gradients, values = tf.nest.map_structure(
                 lambda part: self._strategy.reduce(tf.distribute.ReduceOp.MEAN, part, axis=None), parts
             )
-        dtype = self.model.dtype
         norm = tf.cond(
             tf.constant(is_last) if isinstance(is_last, bool) else is_last,
             lambda: tf.linalg.global_norm(gradients),
-            lambda: tf.zeros([], dtype),
+            lambda: tf.zeros([], self.model.dtype),
         )
         return gradients, Observed._make([*tf.unstack(values), norm])
 
-    def _own_gradients(self, x: tf.Tensor, seeds: Sequence[tf.Tensor]) -> tuple[list[tf.Tensor], tf.Tensor]:
+    def _own_gradients(
+        self, at: Sequence[tf.Tensor] | None, x: tf.Tensor, seeds: Sequence[tf.Tensor]
+    ) -> tuple[list[tf.Tensor], tf.Tensor]:
         """Gradients of the objective for the rows of this replica, and the first fields of `Observed`, [5]."""
-        config = self.config
+        config, parameters = self.config, self._variables if at is None else at
         with tf.GradientTape() as tape:
-            estimated = self._estimate(x, seeds)
+            if at is not None:
+                tape.watch(at)
+            model = self.model if at is None else with_values(self.model, self._variables, at)
+            estimated = self._estimate(model, x, seeds)
             objective = tf.reduce_mean(estimated.loss)
             if config.sparsity is not None:
                 objective += config.sparsity_weight * sparsity_penalty(estimated, config.sparsity)
-        gradients = tape.gradient(objective, self._variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        gradients = tape.gradient(objective, parameters, unconnected_gradients=tf.UnconnectedGradients.ZERO)
         parts = [tf.reduce_mean(part) for part in (estimated.prior, estimated.bits_back, estimated.visible)]
         activity = tf.reduce_mean(tf.concat(estimated.q, axis=1)) if estimated.q else tf.zeros_like(objective)
         return gradients, tf.stack([objective, *parts, activity])

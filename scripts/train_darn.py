@@ -10,7 +10,8 @@ are chosen by the validation rows first. The model with their best description l
 checkpoint. The folder of the run gets:
 
     result.json   description length in bits and nats, negative log-likelihood; what was chosen, and what rejected
-    choice.json   what was chosen, for --resume; darn.npz: the model, for darn.load_darn
+    choice.json   what was chosen, for --resume, which goes on with a choice that was interrupted, too
+    darn.npz      the model, for darn.load_darn
     plots/        description length over training; for images: filters, and samples beside the nearest training images
     scalars.jsonl, tensorboard/, checkpoints/
 """
@@ -122,7 +123,7 @@ def main(flags: Flags) -> None:
 
     with open_run(settings, cli.flags.text(flags), data, strategy, name="darn") as run:
         if "hidden" not in fields:
-            choice = stored_choice(run.path / "choice.json", lambda: choose(flags, data))
+            choice = stored_choice(run.path / "choice.json", functools.partial(choose, flags, data))
             trainer = new_trainer(flags, data, strategy, choice.model, choice.training)
         fitted = run.fit(
             lambda first, count: trainer.advance(x, minibatches(first, count), seeds("train")),
@@ -139,9 +140,9 @@ def main(flags: Flags) -> None:
             finish(flags, data, run, fitted, watched["train"], choice)
 
 
-def choose(flags: Flags, data: Rows) -> darn.Choice:
-    """What flags leave open, by the validation rows."""
-    how: dict[str, Any] = {"search": flags.search, "batch_size": flags.run.batch_size}
+def choose(flags: Flags, data: Rows, folder: Path) -> darn.Choice:
+    """What flags leave open, by the validation rows; what is known on the way is in the folder."""
+    how: dict[str, Any] = {"search": flags.search, "batch_size": flags.run.batch_size, "folder": folder}
     how |= {"seed": Seeds(flags.run.seed)("choose"), "report": functools.partial(print, flush=True)}
     return darn.choose(data.train.X, data.valid.X, model=given(flags.model), training=given(flags.training), **how)
 

@@ -17,9 +17,10 @@ from darn.autoregressive import (
     threshold,
 )
 from darn.conditionals import make_conditional
-from darn.local import LocalCausalConditional, LocalConfig
+from darn.local_config import LocalConfig
 from darn.made import MADEConditional
 from darn.nade import EoNADEConditional, NADEConditional
+from darn.window import LocalCausalConditional
 from tests.statistical import assert_mean_close
 
 N = 6

@@ -15,7 +15,7 @@ import tensorflow as tf
 from darn.integer_layers import IntegerLayer
 from darn.integer_model import IntegerModel
 from darn.integer_sums import PRECISION_BITS, Exact, logit_index, probability_table, tanh_table
-from darn.local import LocalConfig
+from darn.local_config import LocalConfig
 from darn.model import DARN, DARNConfig
 
 M = 1 << PRECISION_BITS
@@ -181,7 +181,7 @@ _DIGEST_OF_PROBABILITIES = """
 import hashlib, sys
 import numpy as np, tensorflow as tf
 from darn.integer_model import IntegerModel
-from darn.local import LocalConfig
+from darn.local_config import LocalConfig
 from darn.model import DARN, DARNConfig
 model = DARN(DARNConfig(300, (150, 80), (60,)), seed=3)
 if sys.argv[1] == "graph":

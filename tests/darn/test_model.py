@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from darn.autoregressive import threshold
-from darn.local import LocalConfig
+from darn.local_config import LocalConfig
 from darn.model import DARN, DARNConfig, check_data
 from tests.statistical import assert_mean_close
 

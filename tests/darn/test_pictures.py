@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from darn import pictures
-from darn.local import LocalConfig
+from darn.local_config import LocalConfig
 from darn.model import DARN, DARNConfig
 from darn.training import Trainer, TrainingConfig
 

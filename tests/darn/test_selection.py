@@ -2,6 +2,7 @@
 
 import json
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from darn.candidates import HIDDEN, RATES, Candidate, draw_candidates, neighbour
 from darn.fitting import Course, evaluation_interval, minibatch_rows
 from darn.model import DARN, DARNConfig
 from darn.optimization import TrainingConfig
+from darn.selection import stored_choice
 from darn.training import Trainer
 
 N_X = 8
@@ -128,3 +130,46 @@ def test_bad_input_is_refused(rows: tuple[np.ndarray, np.ndarray]) -> None:
     with pytest.raises(ValueError, match="candidates must be at least 1"):
         SearchConfig(candidates=0)
     assert math.isfinite(SearchConfig().first_steps(10**6, 100))
+
+
+class Interrupted(Exception):
+    """As Ctrl-C would be."""
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+def test_an_interrupted_search_goes_on_and_chooses_the_same(
+    rows: tuple[np.ndarray, np.ndarray], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Interrupted three times, in the first round, in the next one and after it: every step is made once."""
+    x, valid = rows
+    search = SearchConfig(candidates=4, search_steps=800, search_patience=3, neighbours=False)
+    how: dict[str, Any] = {"search": search, "model": FIXED, "training": {"learning_rate": 0.02}}
+    monkeypatch.setattr(SearchConfig, "first_steps", lambda self, *_: 100)
+    whole, made, stop_at = choose(x, valid, **how), [0], [0]
+    advance = Trainer.advance
+
+    def counted(self: Trainer, *arguments: Any) -> Any:
+        if made[0] == stop_at[0]:
+            stop_at[0] = -1
+            raise Interrupted
+        made[0] += 1
+        return advance(self, *arguments)
+
+    monkeypatch.setattr(Trainer, "advance", counted)
+    for stop_at[0] in (10, 20, 25):  # calls, of 25 steps each: a candidate has 4 in the first round
+        with pytest.raises(Interrupted):
+            choose(x, valid, folder=tmp_path / "search", **how)
+    lines: list[str] = []
+    assert choose(x, valid, folder=tmp_path / "search", report=lines.append, **how) == whole
+    assert lines[0].startswith("continuing the search")
+    lost = made[0] - (sum(trial.steps for trial in (*whole.trials, whole.alone)) // 25)
+    assert 0 < lost < 3 * 9  # of the candidates that were being trained
+    before = made[0]
+    assert choose(x, valid, folder=tmp_path / "search", **how) == whole
+    assert made[0] == before
+    with pytest.raises(ValueError, match="belongs to a search with other rows or settings"):
+        choose(x[1:], valid, folder=tmp_path / "search", **how)
+    path = tmp_path / "choice.json"
+    assert stored_choice(path, lambda folder: choose(x, valid, folder=folder, **how)) == whole
+    assert [file.name for file in tmp_path.iterdir() if file != tmp_path / "search"] == ["choice.json"]

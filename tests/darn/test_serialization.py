@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from darn.local import LocalConfig
+from darn.local_config import LocalConfig
 from darn.model import DARN, DARNConfig
 from darn.serialization import load_darn, named_variables, save_darn
 

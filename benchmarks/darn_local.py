@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""How long does a training step of a DARN with locally connected layers take on frames of Atari's size, and where?
+
+    darn_local.py --repetitions=8 --threads=1 --output=local.json
+
+The network of Section 5.3 of Gregor et al. (2014) for Freeway: 159 x 209 pixels, two locally connected layers of 32
+filters (kernels 8 and 4, strides 4 and 2, period 8), 300 stochastic units, pixels that see a window of 15 x 15 with
+period 14, and minibatches of 20. The frames are drawn, zeros and ones in lanes: the time does not depend on them.
+Beside whole steps: the encoder's and the decoder's network and the pixels' window, forward and with their gradients.
+"CPU" is the processor time of the best call. The objective of each step from the start shows that the numbers stay.
+"""
+
+import functools
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import numpy as np
+import tensorflow as tf
+from absl import app, flags
+
+from darn import DARN, DARNConfig, LocalConfig
+from darn.training import Trainer, TrainingConfig
+from experiment.files import write_json
+from experiment.run.devices import apply_threads
+from experiment.run.folder import provenance
+
+IMAGE = (159, 209)
+
+
+def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
+    """Define this script's flags."""
+    fv = flag_values
+    flags.DEFINE_integer("batch_size", 20, "Rows of a minibatch.", 1, flag_values=fv)
+    flags.DEFINE_integer("steps", 2, "Training steps of a timed call.", 1, flag_values=fv)
+    flags.DEFINE_integer("repetitions", 8, "Timed calls of each function, after one other.", 1, flag_values=fv)
+    flags.DEFINE_boolean("parts", True, "Time the parts of a step as well.", flag_values=fv)
+    flags.DEFINE_integer("threads", 1, "CPU threads; 0 lets TensorFlow choose.", 0, flag_values=fv)
+    flags.DEFINE_string("output", None, "Write the results to this JSON file.", flag_values=fv)
+
+
+def frames(rows: int, seed: int = 0) -> np.ndarray:
+    """Zeros and ones [rows, H W]: dashed lines between lanes, and blobs that are somewhere on them."""
+    rng = np.random.default_rng(seed)
+    x = np.zeros([rows, *IMAGE], np.float32)
+    x[:, 10::14, ::8] = 1.0
+    for image in x:
+        for lane in range(12, IMAGE[0] - 8, 14):
+            left = rng.integers(IMAGE[1] - 12)
+            image[lane : lane + 6, left : left + 12] = rng.random([6, 12]) < 0.6
+    return x.reshape(rows, -1)
+
+
+def model_of(x: np.ndarray) -> DARN:
+    """The network of the paper."""
+    config = DARNConfig(
+        visible=x.shape[1], hidden=(300,), visible_conditional="local", activation="relu", local=LocalConfig(IMAGE)
+    )
+    return DARN(config, seed=0, data=x)
+
+
+def whole_steps(x: np.ndarray, batch_size: int, steps: int, losses: list[float]) -> Callable[[], Any]:
+    """The steps of one timed call, which notes their objectives."""
+    trainer = Trainer(model_of(x), TrainingConfig(), num_data=len(x))
+    data, rng = tf.constant(x), np.random.default_rng(1)
+
+    def call() -> None:
+        rows = rng.integers(len(x), size=[steps, batch_size])
+        losses.extend(float(value) for value in trainer.advance(data, rows, 3).objective)
+
+    return call
+
+
+def parts(x: np.ndarray, batch_size: int) -> dict[str, Callable[[], Any]]:
+    """The networks and the window, forward and with the gradients of their parameters and inputs."""
+    model = model_of(x)
+    pixels, bits = tf.constant(x[:batch_size]), tf.ones([batch_size, 300])
+    encoder, decoder, window = model.encoders[0].network, model.decoders[0].network, model.decoders[0].conditional
+    found: dict[str, Callable[[], Any]] = {}
+    for name, function, owner, given, inputs in (
+        ("encoder", encoder, encoder, pixels, []),
+        ("decoder", decoder, decoder, bits, [bits]),
+        ("window", window.logits, window, pixels, []),
+    ):
+        both = functools.partial(slopes, function, [*owner.trainable_variables, *inputs])
+        found[f"{name}, forward"] = functools.partial(tf.function(function, autograph=False), given)
+        found[f"{name}, with gradients"] = functools.partial(tf.function(both, autograph=False), given)
+    return found
+
+
+def slopes(function: Callable[[tf.Tensor], tf.Tensor], wanted: Sequence[Any], x: tf.Tensor) -> list[tf.Tensor]:
+    """Gradients of the sum of the squares of the function's results."""
+    with tf.GradientTape() as tape:
+        tape.watch([part for part in wanted if not isinstance(part, tf.Variable)])
+        y = tf.reduce_sum(tf.square(function(x)))
+    return [gradient for gradient in tape.gradient(y, wanted) if gradient is not None]
+
+
+def cpu_seconds(function: Callable[[], Any], repetitions: int) -> list[float]:
+    """Processor time of each call after a first one."""
+    function()
+    times = []
+    for _ in range(repetitions):
+        start = time.process_time()
+        function()
+        times.append(time.process_time() - start)
+    return times
+
+
+def main(argv: Sequence[str]) -> None:
+    FLAGS = flags.FLAGS
+    if len(argv) > 1:
+        raise app.UsageError(f"no arguments besides flags, got {argv[1:]}")
+    apply_threads(FLAGS.threads)
+    x = frames(4 * FLAGS.batch_size)
+    losses: list[float] = []
+    calls = {"step": (whole_steps(x, FLAGS.batch_size, FLAGS.steps, losses), FLAGS.steps)}
+    if FLAGS.parts:
+        calls |= {name: (function, 1) for name, function in parts(x, FLAGS.batch_size).items()}
+    results = []
+    for name, (function, count) in calls.items():
+        times = [1e3 * seconds / count for seconds in cpu_seconds(function, FLAGS.repetitions)]
+        results.append({"what": name, "cpu_min_ms": min(times), "cpu_median_ms": float(np.median(times))})
+        print(f"{name:>24}  CPU {min(times):7.1f} ms, median {np.median(times):7.1f}", flush=True)
+    print("objectives of the first steps, nats:", *(f"{value:.2f}" for value in losses[:8]))
+    if FLAGS.output:
+        settings = {name: FLAGS[name].value for name in ("batch_size", "steps", "repetitions", "threads")}
+        record = provenance("none: drawn with seed 0", cpus=os.cpu_count())
+        write_json(FLAGS.output, {"flags": settings, "metrics": results, "losses": losses, "provenance": record})
+
+
+if __name__ == "__main__":
+    define_flags()
+    app.run(main)
