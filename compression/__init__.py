@@ -26,7 +26,8 @@ from .layers import (
     DenseGNJ,
     DenseSVD,
 )
-from .magnitude import MagnitudePruning, free, share_values
+from .magnitude import MagnitudePruning
+from .miracle import CodedFile, random_code
 from .networks import Size, size_of
 from .pack import PackConfig, Packed, PackedNetwork, pack_files
 from .place_inputs import PlaceInputs
@@ -34,12 +35,14 @@ from .posterior import bayesian_layers, kl_divergence, predict_samples, seed_noi
 from .recipe import Recipe
 from .schedule import RecipeConfig
 from .select_inputs import SelectInputs
+from .sharing import ValueSharing, free, share_values
 from .shrink import Shrunk, left_whole, shrink, shrink_bayesian, shrink_details, slice_bayesian
 from .single_file import PackedFile, load, pack
 from .thresholds import apply_masks, automatic_threshold, checked_thresholds, masks, switched_off, thresholds_of
 
 __all__ = [
     "BayesianLayer",
+    "CodedFile",
     "Conv1DGHS",
     "Conv1DGNJ",
     "Conv1DSVD",
@@ -71,6 +74,7 @@ __all__ = [
     "Shrunk",
     "Size",
     "StdCap",
+    "ValueSharing",
     "apply_masks",
     "automatic_threshold",
     "bayesian_layers",
@@ -90,6 +94,7 @@ __all__ = [
     "pack",
     "pack_files",
     "predict_samples",
+    "random_code",
     "report",
     "save_bcz",
     "seed_noise",

@@ -8,7 +8,7 @@
 A file is `\\x89BCZ`, the version (1 byte), the CRC-32 of what follows (4 bytes, little-endian), and:
 
     flags      1 byte: bit 7 set if the layers are a chain; in the others the type of biases: 0 float32, 1 float16,
-               2 + s multiples of 2**-s
+               2 + s multiples of 2**-s; 26 if kernels and biases are a random code
     layers     as a chain or as a graph, see below
     weights    of each layer, in order: each kernel, that is, weight with two or more axes, as a scheme (1 byte) and its
                data; the bias of a kernel in its type, multiples by their number of bytes and the integers coded with
@@ -60,9 +60,11 @@ from .contents import (
     IS_CHAIN,
     MAGIC,
     MAX_WEIGHTS,
+    RANDOM_CODE,
     Contents,
     StoredLayer,
     has_bias,
+    is_coded,
     load_bcz,
     read_bcz,
     stored_weights,
@@ -72,6 +74,7 @@ from .graph import Graph, bypassed, graph_of, kernel_variables, layers_of
 from .graph_coding import check_layer, graph_bytes
 from .kernel_coding import Kernel, Raw, integers_bytes, kernel_bytes
 from .neighbours import strides_of
+from .random_code import RandomCode, code_bytes
 from .rebuild import copy_of
 from .supported import IDLE_IN_FILES, STORED
 
@@ -84,6 +87,7 @@ __all__ = [
     "StoredLayer",
     "bcz_bytes",
     "check_storable",
+    "coded_variables",
     "kernels_of",
     "kinds",
     "load_bcz",
@@ -91,6 +95,8 @@ __all__ = [
     "save_bcz",
     "with_kernels",
 ]
+
+_VERSION_OF_VALUES = 4
 
 
 def kinds() -> list[str]:
@@ -140,7 +146,7 @@ def with_kernels(
 def save_bcz(
     path: str | os.PathLike[str],
     model: keras.Model,
-    kernels: Sequence[Kernel] | None = None,
+    kernels: Sequence[Kernel] | RandomCode | None = None,
     *,
     biases: str | int = "float32",
     entropy_coded: bool = True,
@@ -148,7 +154,8 @@ def save_bcz(
     """Write a network to a file, in one piece: a file is whole or absent.
 
     :param model: Sequential or functional, of the layers in :func:`kinds`.
-    :param kernels: weights, one for each of :func:`kernels_of`; None: as they are, in float32.
+    :param kernels: weights, one for each of :func:`kernels_of`; None: as they are, in float32; or a random code of all
+        kernels and biases.
     :param biases: "float32", "float16", or a number s from 0 to 23: multiples of 2**-s, coded.
     :param entropy_coded: arithmetic coding for each kernel where that makes the file smaller; False: fields of equal
         size, which can be read at any place.
@@ -164,21 +171,20 @@ def save_bcz(
 
 def bcz_bytes(
     model: keras.Model,
-    kernels: Sequence[Kernel] | None = None,
+    kernels: Sequence[Kernel] | RandomCode | None = None,
     *,
     biases: str | int = "float32",
     entropy_coded: bool = True,
 ) -> bytes:
     """What :func:`save_bcz` writes."""
     graph = _stored_graph(model)
+    if isinstance(kernels, RandomCode):
+        return _random_bytes(graph, kernels)
     codes: Sequence[Kernel] = [Raw(kernel) for kernel in kernels_of(model)] if kernels is None else kernels
     for (layer, _), values in zip(kernel_variables(model), _values(model, codes), strict=True):
         if not np.all(np.isfinite(values)):
             raise ValueError(f"weights of layer {layer.name!r} must be finite; check that training did not diverge.")
-    is_chain, strides = fits_chain(graph), strides_of(graph)
-    out = bytearray([_bias_number(biases) | IS_CHAIN * is_chain])
-    out += chain_bytes(graph) if is_chain else graph_bytes(graph)
-    queue = iter(codes)
+    out, strides, queue = bytearray(_layers_bytes(graph, _bias_number(biases))), strides_of(graph), iter(codes)
     for node in layers_of(graph):
         weights = stored_weights(node.layer)
         kind = biases if has_bias([variable.shape for variable in weights]) else "float32"
@@ -187,7 +193,48 @@ def bcz_bytes(
                 out += kernel_bytes(next(queue), entropy_coded, strides.get(node.name, (0, 0)))
             else:
                 out += _vector_bytes(_rounded(node.name, variable, kind), kind)
-    return MAGIC + bytes([FORMAT_VERSION]) + struct.pack("<I", zlib.crc32(out)) + bytes(out)
+    return _with_head(bytes(out), _VERSION_OF_VALUES)
+
+
+def coded_variables(model: keras.Model) -> list[keras.Variable]:
+    """What a random code holds of a network, in the order of a file: kernels, and the bias of a layer with one kernel.
+
+    :raises ValueError: as :func:`check_storable`.
+    """
+    return _split(_stored_graph(model))[0]
+
+
+def _split(graph: Graph) -> tuple[list[keras.Variable], list[keras.Variable]]:
+    """Weights that a random code holds, and the others."""
+    coded: list[keras.Variable] = []
+    others: list[keras.Variable] = []
+    for node in layers_of(graph):
+        weights = stored_weights(node.layer)
+        for variable, is_in_code in zip(weights, is_coded([w.shape for w in weights]), strict=True):
+            (coded if is_in_code else others).append(variable)
+    return coded, others
+
+
+def _random_bytes(graph: Graph, code: RandomCode) -> bytes:
+    """A file whose kernels and biases are a random code."""
+    coded, others = _split(graph)
+    shapes = tuple(tuple(variable.shape) for variable in coded)
+    if shapes != code.shapes:
+        raise ValueError(f"the code must be of kernels and biases {shapes}, got one of {code.shapes}.")
+    out = _layers_bytes(graph, RANDOM_CODE) + b"".join(
+        _vector_bytes(np.asarray(v, np.float32), "float32") for v in others
+    )
+    return _with_head(out + code_bytes(code), FORMAT_VERSION)
+
+
+def _layers_bytes(graph: Graph, kind: int) -> bytes:
+    """Flags and layers."""
+    is_chain = fits_chain(graph)
+    return bytes([kind | IS_CHAIN * is_chain]) + (chain_bytes(graph) if is_chain else graph_bytes(graph))
+
+
+def _with_head(content: bytes, version: int) -> bytes:
+    return MAGIC + bytes([version]) + struct.pack("<I", zlib.crc32(content)) + content
 
 
 def _bias_number(biases: str | int) -> int:

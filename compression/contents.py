@@ -19,6 +19,7 @@ from .chain_coding import read_chain
 from .graph import Graph, layers_of, model_of
 from .graph_coding import read_graph
 from .kernel_coding import SCHEMES, Reader, read_integers, read_kernel
+from .random_code import read_code
 
 __all__ = [
     "BIASES",
@@ -26,15 +27,19 @@ __all__ = [
     "IS_CHAIN",
     "MAGIC",
     "MAX_WEIGHTS",
+    "RANDOM_CODE",
+    "RANDOM_NAME",
     "Contents",
     "StoredLayer",
     "has_bias",
+    "is_coded",
     "load_bcz",
     "read_bcz",
     "stored_weights",
 ]
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
+"""The newest version; what has no random code is written as version 4, which is the same otherwise."""
 MAX_WEIGHTS = 2**27
 """Weights that `load_bcz` makes room for unless it is told otherwise: 0.5 GiB."""
 
@@ -43,13 +48,18 @@ IS_CHAIN = 0x80
 """Of the flags: the layers are a chain."""
 BIASES = ("float32", "float16")
 """Types of biases; a number s in their place: multiples of 2**-s, coded."""
+RANDOM_NAME = "random code"
+RANDOM_CODE = len(BIASES) + MAX_SIGNIFICANT + 1
+"""In place of a type of biases: kernels and biases are a random code, from version 5 on."""
 
 
 class StoredLayer(NamedTuple):
     """The weights of one layer in a file, or one of them if it has several kernels or other weights.
 
-    :ivar kind: of the layer. :ivar shape: of its kernel. :ivar coding: one of `compression.kernel_coding.SCHEMES`.
-    :ivar bytes: of kernel and bias in the file. :ivar kernel: float32. :ivar bias: float32, or None.
+    :ivar kind: of the layer. :ivar shape: of its kernel.
+    :ivar coding: one of `compression.kernel_coding.SCHEMES`, or "random code".
+    :ivar bytes: of kernel and bias in the file; of a random code their share of it.
+    :ivar kernel: float32. :ivar bias: float32, or None.
     """
 
     kind: str
@@ -64,7 +74,7 @@ class Contents(NamedTuple):
     """What is in a file.
 
     :ivar version: of the format. :ivar bytes: of the file.
-    :ivar biases: their type, one of `BIASES`, or their significant bits.
+    :ivar biases: their type, one of `BIASES`, "random code", or their significant bits.
     :ivar input_shape: of the first input, without the axis of examples; None for a size that is open.
     :ivar layers: all layers, without weights. :ivar weights: of the layers that have some, in order.
     :ivar graph: the calls of the layers.
@@ -140,15 +150,18 @@ def has_bias(shapes: Sequence[Sequence[int]]) -> bool:
 def _parsed(reader: Reader, version: int, max_weights: int, num_bytes: int) -> Contents:
     """Layers, then weights: a size that the file cannot fill is refused before there is room for it."""
     flags = reader.take(1)[0]
-    is_chain = version < 3 or bool(flags & IS_CHAIN and version == FORMAT_VERSION)
-    biases = _bias_type(flags & ~IS_CHAIN if version == FORMAT_VERSION else flags, version)
+    is_chain = version < 3 or bool(flags & IS_CHAIN and version >= 4)
+    biases = _bias_type(flags & ~IS_CHAIN if version >= 4 else flags, version)
     if is_chain:
         graph, shapes = read_chain(reader, min(version, 2), max_weights)
     else:
         graph, shapes = read_graph(reader, max_weights)
     layers, weights = [node.layer for node in layers_of(graph)], list[StoredLayer]()
-    for layer, layer_shapes in zip(layers, shapes, strict=True):
-        weights += _read_weights(reader, layer, layer_shapes, biases)
+    if biases == RANDOM_NAME:
+        weights = _read_random(reader, layers, shapes)
+    else:
+        for layer, layer_shapes in zip(layers, shapes, strict=True):
+            weights += _read_weights(reader, layer, layer_shapes, biases)
     reader.finish()
     input_shape = graph.tensors[graph.input_numbers[0]].shape[1:]
     return Contents(version, num_bytes, biases, input_shape, layers, weights, graph)
@@ -157,8 +170,10 @@ def _parsed(reader: Reader, version: int, max_weights: int, num_bytes: int) -> C
 def _bias_type(number: int, version: int) -> str | int:
     if number < len(BIASES):
         return BIASES[number]
+    if number == RANDOM_CODE and version >= 5:
+        return RANDOM_NAME
     significant = number - len(BIASES)
-    if version < FORMAT_VERSION or significant > MAX_SIGNIFICANT:
+    if version < 4 or significant > MAX_SIGNIFICANT:
         raise ValueError(f"the type {number} of biases is not known")
     return significant
 
@@ -181,6 +196,38 @@ def _read_weights(
             found[-1] = found[-1]._replace(bias=values, bytes=found[-1].bytes + size)
         else:
             found.append(StoredLayer(kind, shape, "float32", size, values, None))
+    return found
+
+
+def is_coded(shapes: Sequence[Sequence[int]]) -> list[bool]:
+    """Which weights of a layer, of these shapes, a random code holds: kernels, and the bias of one."""
+    return [len(shape) > 1 or has_bias(shapes) for shape in shapes]
+
+
+def _read_random(
+    reader: Reader, layers: Sequence[keras.Layer], shapes: Sequence[list[tuple[int, ...]]]
+) -> list[StoredLayer]:
+    """Weights of all layers: the others as float32, then the code of kernels and biases."""
+    others = [
+        [None if coded else _read_vector(reader, math.prod(shape), "float32").reshape(shape) for shape, coded in pairs]
+        for pairs in (list(zip(each, is_coded(each), strict=True)) for each in shapes)
+    ]
+    coded = [shape for each in shapes for shape, in_code in zip(each, is_coded(each), strict=True) if in_code]
+    start = reader.position
+    values = iter(read_code(reader, coded).values())
+    rate = (reader.position - start) / max(1, sum(math.prod(shape) for shape in coded))
+    found: list[StoredLayer] = []
+    for layer, layer_shapes, layer_others in zip(layers, shapes, others, strict=True):
+        kind = type(layer).__name__
+        for shape, other in zip(layer_shapes, layer_others, strict=True):
+            if other is not None:
+                found.append(StoredLayer(kind, shape, "float32", other.nbytes, other, None))
+                continue
+            part, size = next(values), round(rate * math.prod(shape))
+            if len(shape) > 1:
+                found.append(StoredLayer(kind, shape, RANDOM_NAME, size, part, None))
+            else:
+                found[-1] = found[-1]._replace(bias=part, bytes=found[-1].bytes + size)
     return found
 
 

@@ -28,8 +28,9 @@ from .graph import graph_of
 from .held_out import TrainingData, examples_of, loss_of, outputs_of, standard_error
 from .last_phase import Falling, compiled, train_plain
 from .likelihood import LearntNoise, likelihood_of, noise_of
-from .magnitude import MagnitudePruning, free, share_values
+from .magnitude import MagnitudePruning
 from .rebuild import copy_of
+from .sharing import free, share_values
 from .shrink import NothingLeftError, shrink
 from .thresholds import Thresholds, checked_thresholds
 

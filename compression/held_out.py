@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-__all__ = ["TrainingData", "examples_of", "loss_of", "outputs_of", "standard_error"]
+__all__ = ["TrainingData", "endless", "examples_of", "loss_of", "losses_of", "outputs_of", "standard_error"]
 
 _ROWS = 1024
 _CHUNKS = 50
@@ -87,6 +87,25 @@ def _shapes(part: Any) -> str:
     return " and ".join(str(np.shape(array)) for array in keras.tree.flatten(part))
 
 
+def endless(x: Any, y: Any, batch_size: int, seed: int) -> tuple[tf.data.Dataset, int, int]:
+    """Batches of inputs and targets without end, the number of examples, and of the batches of one pass over them.
+
+    :param x: arrays, in a new order in each pass; or a Dataset that ends, without `y`. :param seed: of the order.
+    :raises ValueError: if numbers of examples differ, or a Dataset does not end.
+    """
+    if isinstance(x, tf.data.Dataset):
+        if int(x.cardinality()) == tf.data.INFINITE_CARDINALITY:
+            raise ValueError("x must be a Dataset that ends, such as one pass over the examples; leave out repeat().")
+        counts = [_count(batch[0]) for batch in x]
+        return x.map(lambda *batch: batch[:2]).repeat(), sum(counts), len(counts)
+    X, Y = _nested(np.asarray, x), _nested(np.asarray, y)
+    if y is None or not _same_count(X, Y) or not _count(X):
+        raise ValueError(f"x and y must have equally many examples, at least 1, got {_shapes(X)} and {_shapes(Y)}.")
+    count = _count(X)
+    rows = tf.data.Dataset.from_tensor_slices((X, Y)).shuffle(count, seed=seed).repeat()
+    return rows.batch(batch_size).prefetch(2), count, max(1, count // batch_size)
+
+
 def outputs_of(model: keras.Model, X: Any) -> Any:
     """Outputs of a network, nested as it gives them."""
     parts = [
@@ -106,7 +125,7 @@ def loss_of(loss: Any, valid: tuple[Any, Any]) -> Callable[[keras.Model], np.nda
 
     def values(model: keras.Model) -> np.ndarray:
         outputs = outputs_of(model, X)
-        losses = _losses(loss, model, outputs)
+        losses = losses_of(loss, model, outputs)
         pairs = list(zip(losses, targets, keras.tree.flatten(outputs), strict=True))
         return np.array(
             [sum(float(tf.reduce_mean(of(y[part], tf.gather(o, part)))) for of, y, o in pairs) for part in rows]
@@ -115,8 +134,12 @@ def loss_of(loss: Any, valid: tuple[Any, Any]) -> Callable[[keras.Model], np.nda
     return values
 
 
-def _losses(loss: Any, model: keras.Model, outputs: Any) -> list[Any]:
-    """One loss for each output, in the order of `keras.tree.flatten`."""
+def losses_of(loss: Any, model: keras.Model, outputs: Any) -> list[Any]:
+    """One loss for each output, in the order of `keras.tree.flatten`.
+
+    :param loss: as for `keras.Model.compile`. :param outputs: of the model, nested as it gives them.
+    :raises ValueError: if there are more or fewer than outputs.
+    """
     count = len(keras.tree.flatten(outputs))
     if isinstance(loss, dict):
         names = sorted(outputs) if isinstance(outputs, dict) else model.output_names

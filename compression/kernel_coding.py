@@ -20,6 +20,7 @@ __all__ = [
     "integers_bytes",
     "kernel_bytes",
     "leb",
+    "packed_bytes",
     "read_integers",
     "read_kernel",
 ]
@@ -62,12 +63,12 @@ def kernel_bytes(code: Kernel, entropy_coded: bool, strides: tuple[int, int] = (
     if isinstance(code, FixedPoint):
         unsigned = code.integers.astype(np.int64) + 2 ** (code.exponent + code.significant)
         head = bytes([code.significant, code.exponent])
-        plain = b"\1" + head + _packed(unsigned, code.bits)
+        plain = b"\1" + head + packed_bytes(unsigned, code.bits)
         coded = _shortest(code.integers, strides) if entropy_coded else None
         return plain if coded is None else min(plain, b"\7" + head + coded, key=len)
     k = len(code.centres)
     head = bytes([k - 1]) + code.centres.astype("<f2").tobytes()
-    plain = b"\2" + head + _packed(code.indices, _index_bits(k))
+    plain = b"\2" + head + packed_bytes(code.indices, _index_bits(k))
     mode = int(np.argmax(code.counts))
     coded = _shortest(code.indices.astype(np.int64) - mode, strides) if entropy_coded else None
     return plain if coded is None else min(plain, b"\6" + head + bytes([mode]) + coded, key=len)
@@ -165,7 +166,7 @@ def _index_bits(k: int) -> int:
     return (k - 1).bit_length()
 
 
-def _packed(values: ArrayLike, width: int) -> bytes:
+def packed_bytes(values: ArrayLike, width: int) -> bytes:
     """Unsigned integers of `width` bits one after the other, padded to whole bytes."""
     flat = np.ravel(np.asarray(values)).astype(np.int64)
     shifts = np.arange(width - 1, -1, -1)

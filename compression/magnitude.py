@@ -1,4 +1,4 @@
-"""Gradual magnitude pruning of single weights, and weights that share a few values, while a plain network trains.
+"""Gradual magnitude pruning of single weights while a plain network trains.
 
     pruning = MagnitudePruning(model, keep=0.02, epochs=30)
     model.fit(x, y, epochs=60, callbacks=[pruning])
@@ -19,13 +19,12 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from .codebook import codebook
 from .cutting import oriented
 from .graph import graph_of
 from .kinds import weighted_layers
 from .neighbours import strides_of
 
-__all__ = ["MagnitudePruning", "free", "place_bits", "share_values"]
+__all__ = ["MagnitudePruning", "place_bits"]
 
 _VALUE_BITS = 4.0
 _MOST_BITS = 14.0
@@ -124,30 +123,6 @@ def place_bits(is_kept: NDArray[np.bool_], strides: tuple[int, int] = (0, 0)) ->
     return bits
 
 
-def share_values(model: keras.Model, k: int, *, seed: int = 0) -> None:
-    """Round each kernel that can be pruned to at most `k` values and zeros, which its weights share from now on.
-
-    In `model.fit` weights of the same value move together, by their mean step, and zeros stay.
-
-    :param k: at most 255.
-    """
-    for node in weighted_layers(graph_of(model)):
-        kernel = node.layer.kernel
-        book = codebook(kernel, k + 1, seed=seed)
-        kernel.assign(book.values)
-        zero = int(np.searchsorted(book.centres, 0))
-        has_zero = zero < len(book.centres) and book.centres[zero] == 0
-        kernel.constraint = _Shared(book.indices, len(book.centres), zero if has_zero else -1)
-    model.train_function = None  # Keras compiles a step once, with the constraints of then
-
-
-def free(model: keras.Model) -> None:
-    """Weights of dense layers and convolutions may move freely again."""
-    for node in weighted_layers(graph_of(model)):
-        node.layer.kernel.constraint = None
-    model.train_function = None
-
-
 class _Masked(keras.constraints.Constraint):
     """Weights times a mask."""
 
@@ -156,19 +131,6 @@ class _Masked(keras.constraints.Constraint):
 
     def __call__(self, w: tf.Tensor) -> tf.Tensor:
         return w * self._mask
-
-
-class _Shared(keras.constraints.Constraint):
-    """Each weight is the mean of those with the same index; those with the index `zero` are 0."""
-
-    def __init__(self, indices: NDArray[np.uint8], k: int, zero: int) -> None:
-        self._indices = tf.constant(indices.ravel(), tf.int32)
-        self._k, self._zero = k, zero
-
-    def __call__(self, w: tf.Tensor) -> tf.Tensor:
-        means = tf.math.unsorted_segment_mean(tf.reshape(w, [-1]), self._indices, self._k)
-        means *= tf.cast(tf.range(self._k) != self._zero, means.dtype)
-        return tf.reshape(tf.gather(means, self._indices), tf.shape(w))
 
 
 def _matrix(layer: keras.layers.Layer) -> NDArray[np.float32]:

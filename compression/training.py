@@ -16,7 +16,7 @@ import tensorflow as tf
 from .classification import Examples, has_probabilities, nll
 from .posterior import bayesian_layers
 
-__all__ = ["EpochFunction", "OfStep", "epoch_function", "shifted"]
+__all__ = ["EpochFunction", "OfStep", "epoch_function", "moved_batches", "shifted"]
 
 EpochFunction: TypeAlias = Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
 OfStep: TypeAlias = Callable[[tf.Tensor], Any]
@@ -82,6 +82,14 @@ def shifted(X: tf.Tensor, most: int, seed: tf.Tensor) -> tf.Tensor:
     by = tf.random.stateless_uniform([2, tf.shape(X)[0], 1], seed, -most, most + 1, tf.int32)
     X = tf.gather(X, tf.clip_by_value(tf.range(height) + by[0], 0, height - 1), axis=1, batch_dims=1)
     return tf.gather(X, tf.clip_by_value(tf.range(width) + by[1], 0, width - 1), axis=2, batch_dims=1)
+
+
+def moved_batches(examples: Examples, *, most: int, batch_size: int, seed: int) -> tf.data.Dataset:
+    """Whole batches of images and labels, in a new order in each pass, each image moved by up to `most` pixels anew."""
+    rows = tf.data.Dataset.from_tensor_slices((examples.X, examples.labels)).shuffle(len(examples.X), seed=seed)
+    seeds = tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=True).batch(2)
+    batches = tf.data.Dataset.zip((rows.batch(batch_size, drop_remainder=True), seeds))
+    return batches.map(lambda batch, by: (shifted(batch[0], most, tf.cast(by % 2**31, tf.int32)), batch[1])).prefetch(2)
 
 
 def _update_function(

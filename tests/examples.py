@@ -5,6 +5,7 @@ Arrays have sizes as in use: TensorFlow makes constants of small ones, which in 
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -121,12 +122,14 @@ def rbm_start(n_h: int = 500, units: str = "bernoulli") -> tuple[Any, np.ndarray
     data = {"gaussian": normal(N, 784), "softmax": np.eye(8, dtype=np.uint8)[np.arange(98 * N) % 8].reshape(N, 784)}
     rows = data.get(units, bits(N, 784).astype(np.uint8))
     model = rbm.initial_rbm(n_h, seed=SEED, data=rows, visible=families[units])
-    return learning.initial_state(model, tempering.linear_ladder(10), 20, seed=SEED, data=rows), rows
+    return learning.initial_state(
+        model, tempering.linear_ladder(10), 20, seed=SEED, data=rows, config=learning.SMLConfig.paper()
+    ), rows
 
 
 def rbm_updates(jit_compile: bool, units: str = "bernoulli", **config: Any) -> None:
     state, data = rbm_start(units=units)
-    trainer = RBMTrainer(state, learning.SMLConfig(**config), jit_compile=jit_compile)
+    trainer = RBMTrainer(state, learning.SMLConfig.paper(**config), jit_compile=jit_compile)
     trainer.advance(data, np.zeros([3, 100], int), SEED)
 
 
@@ -206,6 +209,18 @@ def tuned_centres() -> None:
     fine_tune([codebook(weights, 8)], lambda kernels, step: tf.reduce_sum(kernels[0] ** 2), steps=5)
 
 
+def coded_network() -> None:
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    with tempfile.TemporaryDirectory() as folder:
+        compression.random_code(
+            *(networks.lenet_300_100(), f"{folder}/n.bcz", normal(N, 28, 28, 1).astype("float32"), np.arange(N) % 10),
+            loss=loss,
+            num_bytes=300,
+            epochs=0.05,
+            code_epochs=0,
+        )
+
+
 # What the packages compile.
 
 
@@ -221,6 +236,7 @@ def replica_step() -> None:
 
 COMPILED: dict[str, dict[str, Call]] = {
     "compression.codebook.fine_tune.<locals>.run": {"": tuned_centres},
+    "compression.miracle._Posterior.steps_function.<locals>.run": {"": coded_network},
     "compression.training.epoch_function.<locals>.run_steps": {
         "plain, moved": partial(compression_epoch, "lenet_300_100", None, shift=1),
         "gnj": partial(compression_epoch, "lenet_5_caffe", "gnj"),
@@ -324,7 +340,7 @@ COMPILED: dict[str, dict[str, Call]] = {
         "": partial(rbm_trajectory, False),
         "XLA": partial(rbm_trajectory, True),
     },
-    "rbm_tracking.tempering.sample.<locals>.rounds": {
+    "rbm_tracking.tempering._rounds_plain": {
         "": partial(rbm_samples, False),
         "XLA": partial(rbm_samples, True),
     },

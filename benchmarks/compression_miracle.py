@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+"""How wrong is a network for MNIST that minimal random codes write into so many bytes?
+
+    compression_miracle.py --data_dir=DATA --network=lenet300 --seeds=0,1,2 --bytes=2000,4600 --output=miracle.json
+
+The network is trained by Adam on images that are moved by up to a pixel, or read from --models, where it is kept; then
+`compression.random_code` gives it a posterior of so many bits and codes it block by block, as often as there are sizes.
+5,000 training images are set aside and looked at, as the test images, for what the file gives back alone. Rows are
+written as soon as they are there.
+"""
+
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import keras
+import tensorflow as tf
+from absl import app, flags
+
+import compression as bc
+from compression.classification import Examples, parts_of
+from compression.training import moved_batches
+from experiment.data import views
+from experiment.files import write_json
+from experiment.run.devices import apply_threads
+from experiment.run.folder import provenance
+
+LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+
+def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
+    """Define this script's flags."""
+    fv = flag_values
+    flags.DEFINE_string("data_dir", None, "Folder with the files of the known data sets.", flag_values=fv)
+    flags.DEFINE_enum("network", "lenet300", ["lenet300", "lenet5"], "Which network.", flag_values=fv)
+    flags.DEFINE_list("seeds", ["0", "1", "2"], "Seeds of networks, batches, moves and draws.", flag_values=fv)
+    flags.DEFINE_list("bytes", ["4600"], "Sizes of files.", flag_values=fv)
+    flags.DEFINE_integer("block_bits", 14, "Bits of a block.", 1, flag_values=fv)
+    flags.DEFINE_integer("dense_epochs", 8, "Of the network before.", 0, flag_values=fv)
+    flags.DEFINE_float("epochs", 20, "Of the posterior.", 0.0, flag_values=fv)
+    flags.DEFINE_float("code_epochs", 20, "While blocks are coded.", 0.0, flag_values=fv)
+    flags.DEFINE_list("sharing", [], "LAYER=COUNT: weights of its kernel that share one.", flag_values=fv)
+    flags.DEFINE_string("models", None, "Folder to keep the networks before in.", flag_values=fv)
+    flags.DEFINE_integer("batch_size", 200, "Images in a step.", 1, flag_values=fv)
+    flags.DEFINE_float("learning_rate", 1e-3, "Of Adam.", 0.0, flag_values=fv)
+    flags.DEFINE_integer("threads", 0, "CPU threads; 0 lets TensorFlow choose.", 0, flag_values=fv)
+    flags.DEFINE_string("output", None, "Write the results to this JSON file.", flag_values=fv)
+
+
+def dense(seed: int, data: tf.data.Dataset) -> keras.Model:
+    """The network before."""
+    flag = flags.FLAGS
+    path = Path(flag.models or "", f"{flag.network}_{seed}.keras")
+    if flag.models and path.exists():
+        return keras.models.load_model(path)
+    model = bc.networks.build(flag.network, (28, 28, 1), 10, seed=seed)
+    model.compile(keras.optimizers.Adam(1e-3), LOSS, jit_compile=False)
+    model.fit(data, epochs=flag.dense_epochs, verbose=0)
+    if flag.models:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        model.save(path)
+    return model
+
+
+def rows_of(seed: int, parts: dict[str, Examples]) -> Iterator[dict[str, Any]]:
+    """Results of a seed, for one size after the other."""
+    flag = flags.FLAGS
+    keras.utils.set_random_seed(seed)
+    data = moved_batches(parts["train"], most=1, batch_size=flag.batch_size, seed=seed)
+    start = time.process_time()
+    model = dense(seed, data)
+    before = {f"{name}_percent_before": bc.error_percent(model, parts[name]) for name in ("valid", "test")}
+    print("seed", seed, before, f"{time.process_time() - start:.0f} s", flush=True)
+    for size in map(int, flag.bytes):
+        start = time.process_time()
+        with tempfile.TemporaryDirectory() as folder:
+            coded = bc.random_code(
+                *(model, f"{folder}/model.bcz", data),
+                loss=LOSS,
+                num_bytes=size,
+                block_bits=flag.block_bits,
+                epochs=flag.epochs,
+                code_epochs=flag.code_epochs,
+                learning_rate=flag.learning_rate,
+                sharing={name: int(count) for name, count in (pair.split("=") for pair in flag.sharing)},
+                seed=seed,
+            )
+            network = bc.load(coded.path)
+        errors = {f"{name}_percent": bc.error_percent(network, parts[name]) for name in ("valid", "test")}
+        found = {"seed": seed, "bytes": coded.bytes, "blocks": len(coded.kl_bits), "bits": flag.block_bits}
+        yield (
+            found
+            | before
+            | errors
+            | {
+                "kl_bits": float(coded.kl_bits.mean()),
+                "smaller": 4 * bc.size_of(model).parameters / coded.bytes,
+                "seconds": time.process_time() - start,
+            }
+        )
+
+
+def main(argv: Sequence[str]) -> None:
+    """Print a line for each file, and write them after each."""
+    flag = flags.FLAGS
+    if len(argv) > 1:
+        raise app.UsageError(f"no arguments besides flags, got {argv[1:]}")
+    apply_threads(flag.threads)
+    source = views.Source(dataset="mnist", data_dir=flag.data_dir)
+    parts = parts_of(views.load(source, "images", num_valid=5000).parts)
+    rows: list[dict[str, Any]] = []
+    for seed in map(int, flag.seeds):
+        for row in rows_of(seed, parts):
+            rows.append(row)
+            print(*(f"{name}={value}" for name, value in row.items()), flush=True)
+            if flag.output:
+                record = provenance("MNIST as experiment.data checks it", cpus=os.cpu_count())
+                write_json(flag.output, {"metrics": rows, "provenance": record})
+
+
+if __name__ == "__main__":
+    define_flags()
+    app.run(main)
