@@ -4,7 +4,7 @@
     compression_files.py --data_dir=DATA --seeds=0,1,2 --weights=8000,5300 --threads=1 --output=files.json
 
 LeNet-300-100 is trained by Adam on images that are moved by up to a pixel, pruned to each number of weights in turn,
-trained on with a rate that falls to 0, and given a few values for each layer. After each of these a copy goes into a
+trained on with a rate that falls to 0, and drawn to a few values for each layer. After each of these a copy goes into a
 file by `compression.pack`, which chooses bits of biases on the 5,000 training images that are set aside; the test
 images are looked at once, for the network before it shares values and for what the file gives back. Rows are written as
 soon as they are there. --models keeps the trained networks, from which a later call with another --values or other
@@ -28,7 +28,7 @@ from absl import app, flags
 import compression as bc
 from compression.classification import Examples, parts_of
 from compression.last_phase import Falling
-from compression.training import shifted
+from compression.training import moved_batches
 from experiment.data import views
 from experiment.files import write_json
 from experiment.run.devices import apply_threads
@@ -44,22 +44,15 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_list("values", ["16"], "Values that the weights of a layer share.", flag_values=fv)
     flags.DEFINE_bool("per_bit", True, "Prune by w^2 for each bit of a place, and not by |w|.", flag_values=fv)
     flags.DEFINE_list("epochs", ["8", "18", "28"], "Dense, while pruning, and after it.", flag_values=fv)
-    flags.DEFINE_integer("shared_epochs", 6, "With shared values.", 0, flag_values=fv)
-    flags.DEFINE_float("shared_rate", 1e-4, "Of Adam with shared values.", 0.0, flag_values=fv)
+    flags.DEFINE_list("shared_epochs", ["6", "2"], "While weights are drawn to values, and after it.", flag_values=fv)
+    flags.DEFINE_float("shared_rate", 5e-4, "Of Adam in these.", 0.0, flag_values=fv)
+    flags.DEFINE_float("bit_rate", 0.01, "What a bit of a value is worth, see ValueSharing.", 0.0, flag_values=fv)
     flags.DEFINE_string("models", None, "Folder to keep trained networks in.", flag_values=fv)
     flags.DEFINE_integer("batch_size", 200, "Images in a step.", 1, flag_values=fv)
     flags.DEFINE_float("learning_rate", 1e-3, "Of Adam.", 0.0, flag_values=fv)
     flags.DEFINE_float("max_rise", 0.05, "Percent of error set aside that coarser biases may add.", flag_values=fv)
     flags.DEFINE_integer("threads", 0, "CPU threads; 0 lets TensorFlow choose.", 0, flag_values=fv)
     flags.DEFINE_string("output", None, "Write the results to this JSON file.", flag_values=fv)
-
-
-def moved(part: Examples, batch_size: int, seed: int) -> tf.data.Dataset:
-    """Batches of images in a new order and at new places in each epoch."""
-    rows = tf.data.Dataset.from_tensor_slices((part.X, part.labels)).shuffle(len(part.X), seed=seed)
-    seeds = tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=True).batch(2)
-    batches = tf.data.Dataset.zip((rows.batch(batch_size, drop_remainder=True), seeds))
-    return batches.map(lambda batch, by: (shifted(batch[0], 1, tf.cast(by % 2**31, tf.int32)), batch[1])).prefetch(2)
 
 
 def train(model: keras.Model, data: tf.data.Dataset, epochs: int, rate: float, *callbacks: Any) -> None:
@@ -102,7 +95,7 @@ def rows_of(seed: int, parts: dict[str, Examples]) -> Iterator[dict[str, Any]]:
     """Results of the networks of a seed, one after the other."""
     flag = flags.FLAGS
     keras.utils.set_random_seed(seed)
-    data = moved(parts["train"], flag.batch_size, seed)
+    data = moved_batches(parts["train"], most=1, batch_size=flag.batch_size, seed=seed)
     size = bc.size_of(bc.networks.build("lenet300", (28, 28, 1), 10, seed=seed))
     for count, model, seconds in pruned(seed, data):
         percent = {f"{name}_percent_float": bc.error_percent(model, parts[name]) for name in ("valid", "test")}
@@ -110,9 +103,9 @@ def rows_of(seed: int, parts: dict[str, Examples]) -> Iterator[dict[str, Any]]:
         for k in map(int, flag.values):
             start = time.process_time()
             small = bc.shrink(model, keep_inputs=True)
-            bc.share_values(small, k, seed=seed)
-            if flag.shared_epochs:
-                train(small, data, flag.shared_epochs, flag.shared_rate, Falling(flag.shared_epochs, 0.0))
+            drawn, last = map(int, flag.shared_epochs)
+            sharing = bc.ValueSharing(small, k, epochs=drawn, rate=flag.bit_rate, seed=seed)
+            train(small, data, drawn + last, flag.shared_rate, Falling(drawn + last, 0.3), sharing)
             shared = {"valid_percent_shared": bc.error_percent(small, parts["valid"])}
             found = {"seed": seed, "weights": count, "values": k} | percent | shared | file_of(small, parts, size)
             yield found | {"seconds": seconds + time.process_time() - start}
