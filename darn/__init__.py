@@ -17,6 +17,7 @@ from darn.made import MADEConditional
 from darn.model import DARN, DARNConfig, check_data
 from darn.nade import EoNADEConditional, NADEConditional
 from darn.optimization import make_optimizer
+from darn.pixelcnn import PixelCNNConditional, PixelCNNConfig
 from darn.report import ReportConfig
 from darn.sampling import Sampler, linear_bits
 from darn.selection import Choice, SearchConfig, choose
@@ -41,6 +42,8 @@ __all__ = [
     "LocalConfig",
     "MADEConditional",
     "NADEConditional",
+    "PixelCNNConditional",
+    "PixelCNNConfig",
     "ReportConfig",
     "Sampler",
     "SearchConfig",

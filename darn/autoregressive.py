@@ -32,6 +32,7 @@ __all__ = [
     "bernoulli_log_prob",
     "check_units",
     "earlier_mask",
+    "log_prob_of_pairs",
     "logistic_noise",
     "threshold",
     "uniform_weights",
@@ -109,11 +110,21 @@ class Conditional(tf.Module, abc.ABC):
         self.dtype = tf.as_dtype(dtype)
         self.bias = tf.Variable(tf.zeros([n], self.dtype), name="bias")
 
+    @property
+    def is_additive(self) -> bool:
+        """Whether log p is the sum over bits at logits(h) + offset, so that offsets only add to logits."""
+        return not self.is_mixture
+
+    @property
+    def offset_size(self) -> int:
+        """Numbers that a network has to give for the parents of a row: the last axis of offsets."""
+        return self.n
+
     @abc.abstractmethod
     def logits(self, h: tf.Tensor, offset: tf.Tensor | None = None) -> tf.Tensor:
         """a_j for each bit: [..., n] to [..., n]; a_j depends on h_1, ..., h_{j-1} only.
 
-        :param offset: [..., n], added to the logits.
+        :param offset: [..., n], added to the logits; of a PixelCNN [..., n K], see there.
         """
 
     def log_prob(self, h: tf.Tensor, offset: tf.Tensor | None = None) -> tf.Tensor:
@@ -161,6 +172,15 @@ class Conditional(tf.Module, abc.ABC):
     def as_distribution(self, offset: tf.Tensor | None = None) -> BitsDistribution:
         """This conditional as a TFP distribution over vectors of n bits; `offset` [..., n] gives its batch shape."""
         return BitsDistribution(self, offset)
+
+
+def log_prob_of_pairs(conditional: Conditional, h: tf.Tensor, offset: tf.Tensor) -> tf.Tensor:
+    """log p of each of the rows h [B, n] for each of S offsets, [S, B or 1, offset_size]: [S, B], nats."""
+    if conditional.is_additive:
+        return bernoulli_log_prob(h, conditional.logits(h) + offset)
+    lead = tf.concat([tf.shape(offset)[:1], tf.shape(h)[:1]], axis=0)
+    h = tf.broadcast_to(h, tf.concat([lead, tf.shape(h)[-1:]], 0))
+    return conditional.log_prob(h, tf.broadcast_to(offset, tf.concat([lead, tf.shape(offset)[-1:]], 0)))
 
 
 class FactorialConditional(Conditional):
@@ -262,5 +282,6 @@ class BitsDistribution(tfp.distributions.Distribution):
         noise = tf.reshape(logistic_noise(shape, tfp.random.sanitize_seed(seed), self.dtype), [-1, self.conditional.n])
         offset = self.offset
         if offset is not None:
-            offset = tf.reshape(tf.broadcast_to(offset, shape), [-1, self.conditional.n])
+            size = self.conditional.offset_size
+            offset = tf.reshape(tf.broadcast_to(offset, tf.concat([shape[:-1], [size]], 0)), [-1, size])
         return tf.reshape(self.conditional.sample_from_noise(noise, offset), shape)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from darn.local_config import LocalConfig
+from darn.pixelcnn import PixelCNNConfig
 
 __all__ = ["MAX_LINEAR", "DARNConfig", "check_data"]
 
@@ -21,7 +22,7 @@ MAX_LINEAR = 10_000
 Activation = Literal["tanh", "relu"]
 Encoder = Literal["factorial", "linear", "nade", "made"]
 Prior = Literal["factorial", "linear", "nade", "eonade", "made"]
-VisibleConditional = Literal["factorial", "linear", "nade", "eonade", "made", "local"]
+VisibleConditional = Literal["factorial", "linear", "nade", "eonade", "made", "local", "pixelcnn"]
 Observations = Literal["binary", "intensities"]
 Precision = Literal["float32", "float64"]
 
@@ -41,12 +42,14 @@ class DARNConfig:
         all.
     :param prior: how the units of a stochastic layer depend on each other in the decoder p(x, h).
     :param visible_conditional: how visible units depend on each other given the stochastic ones; linear: the paper's
-        Eq. (5); factorial: not at all, as in the paper on MNIST; local: by a window of earlier pixels.
+        Eq. (5); factorial: not at all, as in the paper on MNIST; local: by a window of earlier pixels; pixelcnn: by
+        gated masked convolutions over all earlier pixels.
     :param conditional_units: deterministic units of each NADE, EoNADE or MADE among the conditionals.
     :param orders: orders of the units that EoNADE and MADE in the decoder average over; one of them is drawn for each
         step of training (EoNADE: an order for each row). 16 for EoNADE and 1 for MADE if this is not given.
     :param observations: binary visible units, or intensities in [0, 1], whose cross-entropy is the cost.
     :param local: locally connected layers between the image and the first stochastic layer, in place of `units` there.
+    :param pixelcnn: what the PixelCNN is made of, with visible_conditional=pixelcnn.
     :param dtype: precision of the parameters and of all that is computed with them.
     :raises ValueError: naming the field that is wrong.
     """
@@ -63,6 +66,7 @@ class DARNConfig:
     orders: int | None = None
     observations: Observations = "binary"
     local: LocalConfig | None = None
+    pixelcnn: PixelCNNConfig | None = None
     dtype: Precision = "float32"
 
     def __post_init__(self) -> None:
@@ -70,6 +74,8 @@ class DARNConfig:
         object.__setattr__(self, "units", tuple(int(n) for n in self.units))
         if isinstance(self.local, dict):
             object.__setattr__(self, "local", LocalConfig(**self.local))
+        if isinstance(self.pixelcnn, dict):
+            object.__setattr__(self, "pixelcnn", PixelCNNConfig(**self.pixelcnn))
         for name in ("hidden", "units"):
             if any(size < 1 for size in getattr(self, name)):
                 raise ValueError(f"{name}: numbers of units must be at least 1, got {getattr(self, name)}.")
@@ -87,18 +93,26 @@ class DARNConfig:
             if getattr(self, name) not in get_args(kind):
                 raise ValueError(f"{name} must be one of {', '.join(get_args(kind))}, got {getattr(self, name)!r}.")
         self._check_what_is_used()
-        if self.local is None and self.visible_conditional == "local":
-            raise ValueError("visible_conditional='local' needs `local`, which says how images are connected.")
+        self._check_images()
         if self.visible_conditional == "linear" and self.visible > MAX_LINEAR:
             raise ValueError(
                 f"visible_conditional='linear' has visible**2 weights and takes at most {MAX_LINEAR} units, got "
                 f"{self.visible}; give 'factorial', or 'local' for images."
             )
-        if self.local is not None and math.prod(self.local.image_shape) != self.visible:
+
+    def _check_images(self) -> None:
+        if self.local is None and self.visible_conditional == "local":
+            raise ValueError("visible_conditional='local' needs `local`, which says how images are connected.")
+        if (self.pixelcnn is None) == (self.visible_conditional == "pixelcnn"):
             raise ValueError(
-                f"images of {self.local.image_shape} pixels need visible={math.prod(self.local.image_shape)}, got "
-                f"{self.visible}."
+                "visible_conditional='pixelcnn' needs `pixelcnn`, what it is made of, and nothing else takes it; "
+                f"got visible_conditional={self.visible_conditional!r} and pixelcnn={self.pixelcnn}."
             )
+        if self.local is not None and self.pixelcnn is not None:
+            raise ValueError("a PixelCNN has dense layers above it; leave out `local`, or give another conditional.")
+        for images in (self.local, self.pixelcnn):
+            if images is not None and (size := math.prod(images.image_shape)) != self.visible:
+                raise ValueError(f"images of {images.image_shape} pixels need visible={size}, got {self.visible}.")
 
     def _check_what_is_used(self) -> None:
         if not self.hidden and self.units:
@@ -115,7 +129,10 @@ class DARNConfig:
 
     def to_json(self) -> str:
         """As text that :meth:`from_json` reads."""
-        return json.dumps(dataclasses.asdict(self), sort_keys=True)
+        fields = dataclasses.asdict(self)
+        if fields["pixelcnn"] is None:
+            del fields["pixelcnn"]  # files once did not have it, and the codec's model digest is of this text
+        return json.dumps(fields, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> DARNConfig:

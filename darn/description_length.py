@@ -135,4 +135,6 @@ def row_width(model: DARN) -> int:
     widest = max(config.visible, *config.hidden, 1) * (config.conditional_units if kinds else 1)
     if config.local is not None:
         widest = max(widest, 16 * config.visible)
+    if config.pixelcnn is not None:
+        widest = max(widest, 8 * config.pixelcnn.filters * config.visible)
     return int(widest)

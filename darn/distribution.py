@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from darn.autoregressive import bernoulli_log_prob, threshold
+from darn.autoregressive import bernoulli_log_prob, log_prob_of_pairs, threshold
 from darn.config import DARNConfig
 from darn.seeds import Seed, as_seed, fold
 from darn.tracing import of_one_model
@@ -113,17 +113,13 @@ def _enumerated(model: Model, x: tf.Tensor) -> tf.Tensor:
     total = model.num_hidden
     places = tf.range(total - 1, -1, -1)
     size, visible = min(_STATES, 2**total), model.decoders[0].conditional
-    own = None if visible.is_mixture else visible.logits(x)  # [B, n_x], and what h adds to it is [S, n_x]
+    own = visible.logits(x) if visible.is_additive else None  # [B, n_x], and what h adds to it is [S, n_x]
 
     def add(start: tf.Tensor, log_sum: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         states = tf.bitwise.right_shift((start + tf.range(size))[:, None], places) % 2
         h = tuple(tf.split(tf.cast(states, x.dtype), model.config.hidden, axis=1))
         offset = tf.expand_dims(model.visible_offset(h), 1)
-        if own is None:
-            shape = tf.concat([[size], tf.shape(x)], 0)
-            log_p = visible.log_prob(tf.broadcast_to(x, shape), tf.broadcast_to(offset, shape))
-        else:
-            log_p = bernoulli_log_prob(x, own + offset)
+        log_p = log_prob_of_pairs(visible, x, offset) if own is None else bernoulli_log_prob(x, own + offset)
         log_p += model.log_prior(h)[:, None]
         return start + size, tf.reduce_logsumexp(tf.concat([log_sum[None], log_p], 0), axis=0)
 
@@ -134,7 +130,7 @@ def _enumerated(model: Model, x: tf.Tensor) -> tf.Tensor:
 def _sampled(model: Model, x: tf.Tensor, num_samples: int, seed: tf.Tensor) -> tf.Tensor:
     """log of the mean of p(x, h) / q(h | x) over draws of q, [B]."""
     visible = model.decoders[0].conditional
-    own, num_rows = None if visible.is_mixture else visible.logits(x), tf.shape(x)[0]
+    own, num_rows = visible.logits(x) if visible.is_additive else None, tf.shape(x)[0]
 
     def add(s: tf.Tensor, log_sum: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         noise = model.encoder_noise(1, fold(seed, s))

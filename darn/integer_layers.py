@@ -25,6 +25,7 @@ from darn.layers import Layer, forward
 from darn.made import MADEConditional
 from darn.matrices import causal_matrix, network_matrices
 from darn.nade import EoNADEConditional, NADEConditional
+from darn.pixelcnn import PixelCNNConditional
 from darn.window import LocalCausalConditional
 
 __all__ = ["Bits", "IntegerLayer"]
@@ -60,13 +61,13 @@ class IntegerLayer:
 
     def __init__(self, layer: Layer, shifts: Numbers, scales: Numbers, name: str) -> None:
         self.n = layer.conditional.n
+        self._own = _own(layer.conditional, name)
         matrices, activation = ([(None, None)], "tanh") if layer.network is None else network_matrices(layer.network)
         matrices[-1] = (matrices[-1][0], layer.conditional.bias.numpy())
         if layer.network is not None:
             matrices[0] = (_scaled(_float64(matrices[0][0], name), scales), matrices[0][1])
         self._units = _UNITS[activation]
         self._sums = _network_sums(matrices, activation, shifts if len(shifts) else None, name)
-        self._own = _own(layer.conditional, name)
         self.is_sequential = self._own is not None
 
     @property
@@ -186,6 +187,11 @@ def _own(conditional: Any, name: str) -> _Own | None:
         if isinstance(conditional, EoNADEConditional):
             W = np.concatenate([W, _float64(conditional.U.numpy(), name) / 2])
         return _Units([(W, c), (V.T, V.sum(axis=1))], is_masked=False, name=name)
+    if isinstance(conditional, PixelCNNConditional):
+        raise ValueError(
+            f"{name}: a PixelCNN cannot be coded, for the products of its gates are no exact sums; train with another "
+            "--visible_conditional."
+        )
     raise ValueError(
         f"{name}: a mixture over several orders of the bits cannot be coded, got {type(conditional).__name__}; train "
         "with --orders=1."

@@ -16,6 +16,7 @@ from darn.autoregressive import Conditional
 from darn.conditionals import make_conditional
 from darn.config import DARNConfig
 from darn.local import LocalDecoder, LocalEncoder
+from darn.pixelcnn import PixelCNNConditional
 from darn.seeds import fold
 from darn.window import LocalCausalConditional
 from darn.wiring import Wiring
@@ -86,14 +87,13 @@ def make_decoder(config: DARNConfig, wiring: Wiring, level: int, seed: tf.Tensor
     """p(h^level | the layers above), level 0 being the visible layer."""
     kind = config.prior if level else config.visible_conditional
     parents = sum(wiring.sizes[other] for other in wiring.above(level))
-    dtype = tf.as_dtype(config.dtype)
+    conditional = _conditional(config, kind, wiring.sizes[level], fold(seed, 0), f"decoder_{level}", config.orders)
     network: Any = None
     if parents and config.local is not None and level == 0:
-        network = LocalDecoder(config.local, parents, seed=fold(seed, 1), dtype=dtype)
+        network = LocalDecoder(config.local, parents, seed=fold(seed, 1), dtype=tf.as_dtype(config.dtype))
     elif parents:
-        network = _dense(config, parents, wiring.sizes[level], fold(seed, 1))
-    n, name = wiring.sizes[level], f"decoder_{level}"
-    return Layer(network, _conditional(config, kind, n, fold(seed, 0), name, config.orders))
+        network = _dense(config, parents, conditional.offset_size, fold(seed, 1))
+    return Layer(network, conditional)
 
 
 def make_encoder(config: DARNConfig, wiring: Wiring, level: int, seed: tf.Tensor) -> Layer:
@@ -119,5 +119,8 @@ def _conditional(
     if kind == "local":
         assert config.local is not None
         return LocalCausalConditional(config.local, dtype=dtype, name=name)
+    if kind == "pixelcnn":
+        assert config.pixelcnn is not None
+        return PixelCNNConditional(config.pixelcnn, seed=seed, dtype=dtype, name=name)
     units = config.conditional_units
     return make_conditional(kind, n, units=units, seed=seed, orders=orders, dtype=dtype, name=name)

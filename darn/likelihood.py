@@ -18,7 +18,7 @@ import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from darn.autoregressive import bernoulli_log_prob, threshold
+from darn.autoregressive import bernoulli_log_prob, log_prob_of_pairs, threshold
 from darn.description_length import row_width
 from darn.model import DARN, check_data
 from darn.seeds import Seed, as_seed, fold
@@ -150,7 +150,7 @@ def _compiled_exact(model: DARN) -> tf.types.experimental.PolymorphicFunction:
             log_visible = tf.linalg.matmul(logits, rows, transpose_b=True)
             log_visible -= tf.reduce_sum(tf.nn.softplus(logits), axis=1)[:, None]
         else:
-            log_visible = _log_visible_pairs(model, rows, offset[:, None, :])
+            log_visible = log_prob_of_pairs(visible, rows, offset[:, None, :])
         return tf.cast(tf.reduce_logsumexp(log_visible + log_prior[:, None], axis=0), tf.float64)
 
     return block
@@ -169,7 +169,7 @@ def _compiled_importance(model: DARN, copies: int, jit_compile: bool) -> tf.type
             log_q = tf.add_n([bernoulli_log_prob(h, a) for h, a in zip(encoded.h, encoded.logits, strict=True)])
             offset = tf.reshape(model.visible_offset(encoded.h), [copies, num_rows, -1])
             log_weights = tf.reshape(model.log_prior(encoded.h) - log_q, [copies, num_rows])
-            log_weights += _log_visible_pairs(model, x, offset)
+            log_weights += log_prob_of_pairs(model.decoders[0].conditional, x, offset)
             is_wanted = done + tf.range(copies) < num_samples
             log_weights = tf.where(is_wanted[:, None], tf.cast(log_weights, tf.float64), -math.inf)
             log_sum = tf.reduce_logsumexp(tf.concat([log_sum[None], log_weights], axis=0), axis=0)
@@ -183,15 +183,6 @@ def _compiled_importance(model: DARN, copies: int, jit_compile: bool) -> tf.type
         return log_sum - tf.math.log(tf.cast(num_samples, tf.float64)), tf.exp(2.0 * log_sum - log_squares)
 
     return run
-
-
-def _log_visible_pairs(model: DARN, x: tf.Tensor, offset: tf.Tensor) -> tf.Tensor:
-    """log p(x | h) for rows x [B, n_x] and offsets [S, B or 1, n_x] of states: [S, B]."""
-    visible = model.decoders[0].conditional
-    if visible.is_mixture:
-        shape = tf.concat([tf.shape(offset)[:1], tf.shape(x)], axis=0)
-        return visible.log_prob(tf.broadcast_to(x, shape), tf.broadcast_to(offset, shape))
-    return bernoulli_log_prob(x, visible.logits(x) + offset)
 
 
 def _fully_visible(model: DARN, rows: NDArray) -> NDArray[np.float64]:

@@ -58,7 +58,8 @@ def filters(model: DARN, shape: tuple[int, int]) -> NDArray[np.float32] | None:
     kernels = getattr(model.decoders[0].network, "kernels", None)
     if kernels is None:
         return None
-    values = kernels[-1].numpy()[:100].reshape(-1, *shape)
+    maps = model.decoders[0].conditional.offset_size // model.config.visible  # of a PixelCNN the first adds to logits
+    values = kernels[-1].numpy()[:100, ::maps].reshape(-1, *shape)
     return np.asarray(0.5 + 0.5 * values / (np.abs(values).max() or 1.0))
 
 

@@ -10,8 +10,7 @@ are chosen by the validation rows first. The model with their best description l
 checkpoint. The folder of the run gets:
 
     result.json   description length in bits and nats, negative log-likelihood; what was chosen, and what rejected
-    choice.json   what was chosen, for --resume, which goes on with a choice that was interrupted, too
-    darn.npz      the model, for darn.load_darn
+    choice.json   what was chosen, for --resume (also of an unfinished choice); darn.npz: the model, for darn.load_darn
     plots/        description length over training; for images: filters, and samples beside the nearest training images
     scalars.jsonl, tensorboard/, checkpoints/
 """
@@ -46,7 +45,7 @@ class Flags:
     """Train a deep autoregressive network (DARN) on binary data, and report its likelihood.
 
     Stochastic and deterministic units, learning rate and weight decay are chosen by the validation rows if --hidden is
-    not given; those of the others that are given stay. (Local layers, grey levels and several devices need --hidden.)
+    not given; those of the others that are given stay. (Layers of images, grey levels, several devices need --hidden.)
 
     :param use_local: locally connected layers next to the image, in place of --units there; with
         --visible_conditional=local they are used anyway.
@@ -65,6 +64,7 @@ class Flags:
     table: views.TableSpec = group(omit=("target", "task", "unknown"))
     model: Later[darn.DARNConfig] = group(hidden=None, units=None, visible_conditional=None)
     local: Later[darn.LocalConfig] = group(prefix="local_")
+    pixelcnn: Later[darn.PixelCNNConfig] = group(prefix="pixelcnn_")
     training: Later[darn.TrainingConfig] = group(optimizer=None, learning_rate=None, weight_decay=None, average=None)
     search: darn.SearchConfig = group()
     final: report.ReportConfig = group()
@@ -89,18 +89,18 @@ class Flags:
 
     def model_fields(self, data: Rows, strategy: tf.distribute.Strategy | None) -> dict[str, Any]:
         """Fields of the `DARNConfig` of these data; without `hidden` if that is to be chosen."""
-        fields = {"visible": data.train.X.shape[1], **given(self.model)}
-        if self.use_local or fields.get("visible_conditional") == "local":
-            if data.image_shape is None:
-                raise ValueError(f"--use_local needs images, but the rows of {data.name} have no image shape.")
-            local = self.local(image_shape=data.image_shape)
-            fields = {"visible_conditional": "factorial", **fields, "local": local}
-        is_simple = "local" not in fields and fields["observations"] == "binary" and strategy is None
-        if "hidden" not in fields and (not is_simple or self.final.exact == "yes"):
-            raise ValueError(
-                "--hidden must be given with local layers, --observations=intensities, --strategy or --exact=yes; "
-                "without these it is chosen by the validation rows."
-            )
+        fields, shape = {"visible": data.train.X.shape[1], **given(self.model)}, data.image_shape
+        kind = fields.get("visible_conditional")
+        if (self.use_local or kind in ("local", "pixelcnn")) and shape is None:
+            raise ValueError(f"layers of images need images, but the rows of {data.name} have no image shape.")
+        if self.use_local or kind == "local":
+            fields = {"visible_conditional": "factorial", **fields, "local": self.local(image_shape=shape)}
+        if kind == "pixelcnn":
+            fields["pixelcnn"] = self.pixelcnn(image_shape=shape)
+        is_simple = not {"local", "pixelcnn"} & fields.keys() and fields["observations"] == "binary"
+        if "hidden" not in fields and (not is_simple or strategy is not None or self.final.exact == "yes"):
+            alone = "local layers, a PixelCNN, --observations=intensities, --strategy or --exact=yes"
+            raise ValueError(f"--hidden must be given with {alone}; else it is chosen by the validation rows.")
         darn.DARNConfig(**{"hidden": (8,), **fields})
         return fields
 
