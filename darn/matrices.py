@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import scipy.sparse
-import tensorflow as tf
 from numpy.typing import NDArray
 
 from darn.layers import DenseNetwork
@@ -37,9 +37,16 @@ def network_matrices(network: Any) -> tuple[list[tuple[Any, Any]], str]:
 
 def periodic_matrix(layer: PeriodicLayer) -> Any:
     """The matrix of a periodic layer, sparse [H W C_in, H' W' C_out]."""
-    numbers = np.arange(1.0, np.prod(layer.shape) + 1.0).reshape(1, *layer.shape)
-    rows, columns = layer.places
-    seen = layer.unfold(tf.constant(numbers)).numpy()[0, :rows, :columns].astype(np.int64)  # 0 is padding
+    numbers = np.arange(1, math.prod(layer.shape) + 1).reshape(layer.shape)
+    (rows, columns), s, before = layer.places, layer.stride, (layer.kernel - layer.stride) // 2
+    after = [layer.kernel + s * num for num in layer.places]
+    padded = np.pad(numbers, ((before, after[0]), (before, after[1]), (0, 0)))  # 0 is padding
+    blocks = np.arange(layer.overlap)
+    row, column = (s * (np.arange(num)[:, None] + blocks) for num in layer.places)  # where a place's blocks begin
+    pixels = np.arange(s)
+    seen = padded[
+        row[:, None, :, None, None, None] + pixels[:, None], column[None, :, None, :, None, None] + pixels
+    ].reshape(rows, columns, -1)
     weights = layer.weights.numpy()[np.arange(rows) % layer.period][:, np.arange(columns) % layer.period]
     places = np.arange(rows * columns * layer.filters).reshape(rows, columns, 1, layer.filters)
     places, seen = np.broadcast_arrays(places, seen[..., None])

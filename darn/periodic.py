@@ -3,15 +3,23 @@
 Output place (i, j) uses the kernel number (i mod P, j mod P): weights [P, P, k, k, C_in, C_out]. P = 1 is a
 convolution, P = size of the output a fully local layer.
 
-Kernels whose size is a multiple of the stride are cut into blocks of stride x stride: unfolding an image into patches
-is then a few shifted `space_to_depth`, and folding patches back (for decoders) their transposes.
+Kernels whose size is a multiple m of the stride s are cut into blocks of s x s pixels, and everything is sorted by
+phase (`phases`), so that a layer is one product of matrices for each phase. Neighbouring places see the same blocks.
+What is moved for that is what has fewer numbers: either the s s C_in numbers of a block, before the product, or the
+C_out sums that a block makes for each of the m m places that see it, after the product.
+
+The layer is linear in its input x and its weights W: y = A(x, W). Its derivatives are the transposed layer A' and the
+product of what was multiplied, and the derivatives of the transposed layer are A and the same product.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import tensorflow as tf
+
+from darn.phases import Phases
 
 __all__ = ["PeriodicLayer"]
 
@@ -42,8 +50,10 @@ class PeriodicLayer(tf.Module):
         self.kernel, self.stride, self.period = kernel, stride, period
         height, width, channels = shape
         self.places = (-(-height // stride), -(-width // stride))
-        self.padded_places = tuple(-(-size // period) * period for size in self.places)
         self.overlap = kernel // stride
+        self._block = stride * stride * channels
+        self._is_summed = self._block > filters
+        self._phases = self._make_phases()
         fan_in = kernel * kernel * channels
         scale = math.sqrt(6.0 / (fan_in + filters * self.overlap**2))
         self.weights = tf.Variable(
@@ -66,42 +76,100 @@ class PeriodicLayer(tf.Module):
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
         """[B, H, W, C_in] to [B, H', W', C_out]."""
-        y = tf.einsum("niajbk,abko->niajbo", self._phases(self.unfold(x)), self.weights)
-        rows, columns = self.padded_places
-        y = tf.reshape(y, [-1, rows, columns, self.filters])
-        return y[:, : self.places[0], : self.places[1]]
+        return self._with_gradients(self._forward, self._backward, x)
 
     def transpose(self, y: tf.Tensor) -> tf.Tensor:
         """[B, H', W', C_out] to [B, H, W, C_in] with the transposed weights: the decoder's way."""
-        rows, columns = self.padded_places
-        padding = [[0, 0], [0, rows - self.places[0]], [0, columns - self.places[1]], [0, 0]]
-        patches = tf.einsum("niajbo,abko->niajbk", self._phases(tf.pad(y, padding)), self.weights)
-        return self.fold(tf.reshape(patches, [-1, rows, columns, patches.shape[-1]]))
+        return self._with_gradients(self._backward, self._forward, y)
 
-    def unfold(self, x: tf.Tensor) -> tf.Tensor:
-        """Patches [B, R, C, k k C_in] of the padded number of places."""
-        height, width, _ = self.shape
-        rows, columns = self.padded_places
-        s, m = self.stride, self.overlap
+    def _with_gradients(self, run: Callable, adjoint: Callable, x: tf.Tensor) -> tf.Tensor:
+        """A map that is linear in x and in the weights; `run` and `adjoint` also give the factor by which the weights
+        were multiplied."""
+
+        @tf.custom_gradient
+        def of(x: tf.Tensor, weights: tf.Tensor) -> tuple[tf.Tensor, Callable]:
+            y, factor = run(x, self._arranged(weights))
+
+            def gradients(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+                down, other = adjoint(upstream, self._arranged(weights))
+                left, right = (factor, other) if run == self._forward else (other, factor)
+                return down, self._arranged_back(tf.matmul(_rows(left), _rows(right), transpose_a=True))
+
+            return y, gradients
+
+        return of(x, tf.convert_to_tensor(self.weights))
+
+    def _forward(self, x: tf.Tensor, weights: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        blocks = self._to_blocks(x)
+        factor = blocks if self._is_summed else self._phases.unfold(blocks)
+        y = self._product(factor, weights)
+        return self._from_places(self._phases.gather(y) if self._is_summed else y), factor
+
+    def _backward(self, y: tf.Tensor, weights: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        places = self._to_places(y)
+        factor = self._phases.spread(places) if self._is_summed else places
+        x = self._product(factor, weights, transpose_b=True)
+        return self._from_blocks(x if self._is_summed else self._phases.fold(x)), factor
+
+    def _product(self, x: tf.Tensor, weights: tf.Tensor, *, transpose_b: bool = False) -> tf.Tensor:
+        P, (rows, columns) = self.period, self._phases.places
+        y = tf.matmul(_rows(x), weights, transpose_b=transpose_b)
+        return tf.reshape(y, [P, P, -1, rows, columns, y.shape[-1]])
+
+    def _make_phases(self) -> Phases:
+        """Blocks that are multiplied as they are have to be as many as the products; else only places are."""
+        P, more = self.period, self.overlap - 1
+        if self._is_summed:
+            rows, columns = (-(-(num + more) // P) for num in self.places)
+            return Phases(P, self.overlap, (rows, columns), (rows, columns))
+        rows, columns = (-(-num // P) for num in self.places)
+        wrap = -(-more // P)
+        return Phases(P, self.overlap, (rows, columns), (rows + wrap, columns + wrap))
+
+    def _arranged(self, weights: tf.Tensor) -> tf.Tensor:
+        """The weights as they are, [P, P, m m K, C_out], or by the phase of blocks, [P, P, K, m m C_out]."""
+        if not self._is_summed:
+            return weights
+        parts = tf.split(weights, self.overlap**2, axis=2)
+        return tf.concat([tf.roll(part, divmod(i, self.overlap), [0, 1]) for i, part in enumerate(parts)], axis=-1)
+
+    def _arranged_back(self, gradient: tf.Tensor) -> tf.Tensor:
+        if not self._is_summed:
+            return gradient
+        m = self.overlap
+        parts = tf.split(gradient, m * m, axis=-1)
+        return tf.concat([tf.roll(part, [-(i // m), -(i % m)], [0, 1]) for i, part in enumerate(parts)], axis=2)
+
+    def _to_blocks(self, x: tf.Tensor) -> tf.Tensor:
+        """[B, H, W, C_in] to blocks by phase, [P, P, B, ., ., s s C_in]."""
+        P, s, (rows, columns), (height, width, channels) = self.period, self.stride, self._phases.blocks, self.shape
         before = (self.kernel - s) // 2
-        bottom, right = (rows + m - 1) * s - height - before, (columns + m - 1) * s - width - before
-        x = tf.pad(x, [[0, 0], [before, bottom], [before, right], [0, 0]])
-        blocks = tf.nn.space_to_depth(x, s) if s > 1 else x
-        return tf.concat([blocks[:, u : u + rows, v : v + columns] for u in range(m) for v in range(m)], axis=-1)
+        after = [rows * P * s - height - before, columns * P * s - width - before]
+        x = tf.pad(x, [[0, 0], [before, after[0]], [before, after[1]], [0, 0]])
+        x = tf.transpose(tf.reshape(x, [-1, rows, P, s, columns, P, s, channels]), [2, 5, 0, 1, 4, 3, 6, 7])
+        return tf.reshape(x, [P, P, -1, rows, columns, self._block])
 
-    def fold(self, patches: tf.Tensor) -> tf.Tensor:
-        """The transpose of :meth:`unfold`: patches are added up where they overlap."""
-        height, width, _ = self.shape
-        s, m = self.stride, self.overlap
-        parts = tf.split(patches, m * m, axis=-1)
-        pad = [[[0, 0], [u, m - 1 - u], [v, m - 1 - v], [0, 0]] for u in range(m) for v in range(m)]
-        blocks = tf.add_n([tf.pad(part, padding) for part, padding in zip(parts, pad, strict=True)])
-        x = tf.nn.depth_to_space(blocks, s) if s > 1 else blocks
+    def _from_blocks(self, blocks: tf.Tensor) -> tf.Tensor:
+        """The adjoint of :meth:`_to_blocks`."""
+        P, s, (rows, columns), (height, width, channels) = self.period, self.stride, self._phases.blocks, self.shape
+        x = tf.reshape(blocks, [P, P, -1, rows, columns, s, s, channels])
+        x = tf.reshape(tf.transpose(x, [2, 3, 0, 5, 4, 1, 6, 7]), [-1, rows * P * s, columns * P * s, channels])
         before = (self.kernel - s) // 2
         return x[:, before : before + height, before : before + width]
 
-    def _phases(self, x: tf.Tensor) -> tf.Tensor:
-        """[B, R, C, K] to [B, R / P, P, C / P, P, K]."""
-        rows, columns = self.padded_places
-        P = self.period
-        return tf.reshape(x, [-1, rows // P, P, columns // P, P, x.shape[-1]])
+    def _to_places(self, y: tf.Tensor) -> tf.Tensor:
+        """[B, H', W', C_out] to places by phase, [P, P, B, I, J, C_out]."""
+        P, (rows, columns), (height, width) = self.period, self._phases.places, self.places
+        y = tf.pad(y, [[0, 0], [0, rows * P - height], [0, columns * P - width], [0, 0]])
+        return tf.transpose(tf.reshape(y, [-1, rows, P, columns, P, self.filters]), [2, 4, 0, 1, 3, 5])
+
+    def _from_places(self, places: tf.Tensor) -> tf.Tensor:
+        """The adjoint of :meth:`_to_places`."""
+        P, (rows, columns), (height, width) = self.period, self._phases.places, self.places
+        y = tf.reshape(tf.transpose(places, [2, 3, 0, 4, 1, 5]), [-1, rows * P, columns * P, self.filters])
+        return y[:, :height, :width]
+
+
+def _rows(x: tf.Tensor) -> tf.Tensor:
+    """[P, P, B, I, J, K] to a matrix for each phase, [P, P, B I J, K]."""
+    return tf.reshape(x, [*x.shape[:2], -1, x.shape[-1]])

@@ -29,17 +29,14 @@ def periodic_correlation(x: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
     One convolution with stride P: its P^2 output channels are the phases, and the kernel of phase (a, b) stands at (a,
     b) in a kernel of size P + k - 1.
 
-    :param weights: [P, P, k, k].
+    :param weights: [P, P, k, k], or [P, P, r, k] of the first r rows if the others are zero.
     """
-    P, kernel = weights.shape[0], weights.shape[2]
-    size, centre = P + kernel - 1, kernel // 2
-    big = tf.stack(
-        [tf.pad(weights[a, b], [[a, size - kernel - a], [b, size - kernel - b]]) for a in range(P) for b in range(P)],
-        axis=-1,
-    )[:, :, None, :]
+    P, high, wide = weights.shape[0], weights.shape[2], weights.shape[3]
+    every = [tf.pad(weights[a, b], [[a, P - 1 - a], [b, P - 1 - b]]) for a in range(P) for b in range(P)]
+    big, centre = tf.stack(every, axis=-1)[:, :, None, :], wide // 2
     height, width = x.shape[1:]
     rows, columns = -(-height // P) * P, -(-width // P) * P
-    padding = [[0, 0], [centre, rows - height + kernel - 1 - centre], [centre, columns - width + kernel - 1 - centre]]
+    padding = [[0, 0], [centre, rows - height + high - 1 - centre], [centre, columns - width + wide - 1 - centre]]
     y = tf.nn.conv2d(tf.pad(x, padding)[..., None], big, strides=P, padding="VALID")
     y = tf.nn.depth_to_space(y, P)[..., 0] if P > 1 else y[..., 0]
     return y[:, :height, :width]
@@ -61,7 +58,8 @@ class LocalCausalConditional(Conditional):
     def logits(self, h: tf.Tensor, offset: tf.Tensor | None = None) -> tf.Tensor:
         """One convolution, [..., n]."""
         x = tf.reshape(h, [-1, *self.image_shape])
-        y = periodic_correlation(x, self.weights * causal_window(self.kernel, self.dtype))
+        window = self.weights * causal_window(self.kernel, self.dtype)
+        y = periodic_correlation(x, window[:, :, : self.kernel // 2 + 1])
         a = tf.reshape(y, tf.shape(h)) + self.bias
         return a if offset is None else a + offset
 

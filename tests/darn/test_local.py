@@ -47,6 +47,30 @@ def test_the_transposed_layer_is_the_adjoint(seed: tf.Tensor) -> None:
     np.testing.assert_allclose(tf.reduce_sum(local(x) * y), tf.reduce_sum(x * local.transpose(y)), rtol=1e-10)
 
 
+@pytest.mark.parametrize(
+    ("channels", "kernel", "stride", "period"), [(1, 4, 2, 3), (5, 4, 2, 3), (1, 3, 1, 1), (5, 6, 2, 1), (5, 3, 3, 4)]
+)
+def test_derivatives_are_the_adjoint_and_the_layer_of_other_weights(
+    channels: int, kernel: int, stride: int, period: int, seed: tf.Tensor
+) -> None:
+    """A(x, W) is linear in both: <dx, v> = <g, A(v, W)> and <dW, V> = <g, A(x, V)> for all v and V, and so is A'."""
+    first, second, third = tf.unstack(tf.random.experimental.stateless_split(seed, 3))
+    local = layer((7, 10, channels), first, kernel=kernel, stride=stride, period=period)
+    other = layer((7, 10, channels), second, kernel=kernel, stride=stride, period=period)
+    shapes = ([2, 7, 10, channels], [2, *local.out_shape])
+    for name, (of, to) in {"__call__": shapes, "transpose": shapes[::-1]}.items():
+        x, v = (tf.random.stateless_normal(of, key, dtype=tf.float64) for key in (first, second))
+        g = tf.random.stateless_normal(to, third, dtype=tf.float64)
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = tf.reduce_sum(g * getattr(local, name)(x))
+        dx, dw = tape.gradient(y, [x, local.weights])
+        expected = tf.reduce_sum(g * getattr(local, name)(v))
+        np.testing.assert_allclose(tf.reduce_sum(dx * v), expected, rtol=1e-9, atol=1e-11)
+        expected = tf.reduce_sum(g * getattr(other, name)(x))
+        np.testing.assert_allclose(tf.reduce_sum(dw * other.weights), expected, rtol=1e-9, atol=1e-11)
+
+
 @pytest.mark.parametrize("period", [1, 2, 3])
 def test_periodic_correlation_is_its_formula(period: int, rng: np.random.Generator) -> None:
     weights, x = rng.normal(size=(period, period, 3, 3)), rng.normal(size=(2, 4, 7))

@@ -2,6 +2,7 @@
 
 import itertools
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -97,7 +98,7 @@ def test_maps_pass_through_the_gates_and_to_the_logits(seed: tf.Tensor) -> None:
     assert distribution.log_prob(h).shape == [4]
 
 
-def model_of(seed: tf.Tensor, data: np.ndarray | None = None, **fields: object) -> DARN:
+def model_of(seed: tf.Tensor, data: np.ndarray | None = None, **fields: Any) -> DARN:
     config = DARNConfig(6, (3,), visible_conditional="pixelcnn", pixelcnn=PixelCNNConfig((2, 3), **SMALL), **fields)
     return DARN(config, seed=seed, data=data)
 
