@@ -48,7 +48,8 @@ class DARNConfig:
     :param orders: orders of the units that EoNADE and MADE in the decoder average over; one of them is drawn for each
         step of training (EoNADE: an order for each row). 16 for EoNADE and 1 for MADE if this is not given.
     :param observations: binary visible units, or intensities in [0, 1], whose cross-entropy is the cost.
-    :param local: locally connected layers between the image and the first stochastic layer, in place of `units` there.
+    :param local: locally connected layers between the image and the first stochastic layer, in place of `units` there;
+        or the first stochastic layers: `hidden` begins with `local.hidden` then.
     :param pixelcnn: what the PixelCNN is made of, with visible_conditional=pixelcnn.
     :param dtype: precision of the parameters and of all that is computed with them.
     :raises ValueError: naming the field that is wrong.
@@ -110,9 +111,23 @@ class DARNConfig:
             )
         if self.local is not None and self.pixelcnn is not None:
             raise ValueError("a PixelCNN has dense layers above it; leave out `local`, or give another conditional.")
+        if self.local is not None and self.local.stochastic:
+            self._check_stack(self.local.hidden)
         for images in (self.local, self.pixelcnn):
             if images is not None and (size := math.prod(images.image_shape)) != self.visible:
                 raise ValueError(f"images of {images.image_shape} pixels need visible={size}, got {self.visible}.")
+
+    def _check_stack(self, local: tuple[int, ...]) -> None:
+        if self.hidden[: len(local)] != local:
+            raise ValueError(
+                f"hidden must begin with the units of the local layers, {', '.join(map(str, local))}, got "
+                f"{self.hidden}; give (*local.hidden, ...) with the layers above them."
+            )
+        if self.skip or self.encoder != "factorial":
+            raise ValueError(
+                "stochastic local layers see the next layer alone and have a factorial encoder; leave out skip and "
+                f"encoder, got skip={self.skip} and encoder={self.encoder!r}."
+            )
 
     def _check_what_is_used(self) -> None:
         if not self.hidden and self.units:
@@ -130,8 +145,12 @@ class DARNConfig:
     def to_json(self) -> str:
         """As text that :meth:`from_json` reads."""
         fields = dataclasses.asdict(self)
-        if fields["pixelcnn"] is None:
-            del fields["pixelcnn"]  # files once did not have it, and the codec's model digest is of this text
+        local = LocalConfig.__dataclass_fields__
+        for name in ("stochastic", "units_kernel") if self.local else ():
+            if fields["local"][name] == local[name].default:
+                del fields["local"][name]
+        if fields["pixelcnn"] is None:  # what files once did not have: the codec's digest of a model is of this text
+            del fields["pixelcnn"]
         return json.dumps(fields, sort_keys=True)
 
     @classmethod

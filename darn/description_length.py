@@ -134,7 +134,7 @@ def row_width(model: DARN) -> int:
     kinds = {config.prior, config.visible_conditional} & {"nade", "eonade"}
     widest = max(config.visible, *config.hidden, 1) * (config.conditional_units if kinds else 1)
     if config.local is not None:
-        widest = max(widest, 16 * config.visible)
+        widest = max(widest, 16 * config.visible, *(config.local.units_kernel**2 * n for n in config.local.hidden))
     if config.pixelcnn is not None:
         widest = max(widest, 8 * config.pixelcnn.filters * config.visible)
     return int(widest)

@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 from darn.autoregressive import FactorialConditional, LinearConditional
 from darn.integer_sums import UNIT_BITS, Exact, Numbers, Sums, relu_units, tanh_units
 from darn.layers import Layer, forward
+from darn.local_units import LocalUnitsConditional
 from darn.made import MADEConditional
-from darn.matrices import causal_matrix, network_matrices
+from darn.matrices import causal_matrix, network_matrices, periodic_matrix
 from darn.nade import EoNADEConditional, NADEConditional
 from darn.pixelcnn import PixelCNNConditional
 from darn.window import LocalCausalConditional
@@ -178,6 +179,9 @@ def _own(conditional: Any, name: str) -> _Own | None:
         return _Product(np.triu(_float64(conditional.weights.numpy(), name), 1), name)
     if isinstance(conditional, LocalCausalConditional):
         return _Product(_float64(causal_matrix(conditional), name), name)
+    if isinstance(conditional, LocalUnitsConditional):
+        matrix = periodic_matrix(conditional.layer, conditional.matrices().numpy())
+        return _Product(_float64(matrix, name), name)
     if isinstance(conditional, MADEConditional) and not conditional.is_mixture:
         kernels = [(k * m).numpy() for k, m in zip(conditional.kernels, conditional.masks, strict=True)]
         biases = [*(bias.numpy() for bias in conditional.biases), None]

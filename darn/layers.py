@@ -16,6 +16,7 @@ from darn.autoregressive import Conditional
 from darn.conditionals import make_conditional
 from darn.config import DARNConfig
 from darn.local import LocalDecoder, LocalEncoder
+from darn.local_units import LocalMap, LocalUnitsConditional
 from darn.pixelcnn import PixelCNNConditional
 from darn.seeds import fold
 from darn.window import LocalCausalConditional
@@ -87,9 +88,17 @@ def make_decoder(config: DARNConfig, wiring: Wiring, level: int, seed: tf.Tensor
     """p(h^level | the layers above), level 0 being the visible layer."""
     kind = config.prior if level else config.visible_conditional
     parents = sum(wiring.sizes[other] for other in wiring.above(level))
-    conditional = _conditional(config, kind, wiring.sizes[level], fold(seed, 0), f"decoder_{level}", config.orders)
+    local, name = config.local, f"decoder_{level}"
+    grids = len(local.hidden) if local else 0  # how many of the stochastic layers are
+    if local is not None and 1 <= level <= grids:
+        size = {"kernel": local.units_kernel, "period": local.period}
+        conditional: Conditional = LocalUnitsConditional(local.grids[level], **size, dtype=config.dtype, name=name)
+    else:
+        conditional = _conditional(config, kind, wiring.sizes[level], fold(seed, 0), name, config.orders)
     network: Any = None
-    if parents and config.local is not None and level == 0:
+    if local is not None and level < grids:
+        network = LocalMap(local, level, "down", seed=fold(seed, 1), dtype=tf.as_dtype(config.dtype))
+    elif parents and config.local is not None and level == 0:
         network = LocalDecoder(config.local, parents, seed=fold(seed, 1), dtype=tf.as_dtype(config.dtype))
     elif parents:
         network = _dense(config, parents, conditional.offset_size, fold(seed, 1))
@@ -100,8 +109,10 @@ def make_encoder(config: DARNConfig, wiring: Wiring, level: int, seed: tf.Tensor
     """q(h^level | the layers below), for level from 1 on."""
     n = wiring.sizes[level]
     conditional = _conditional(config, config.encoder, n, fold(seed, 0), f"encoder_{level}")
+    local, dtype = config.local, tf.as_dtype(config.dtype)
+    if local is not None and level <= len(local.hidden):
+        return Layer(LocalMap(local, level - 1, "up", seed=fold(seed, 1), dtype=dtype), conditional)
     if config.local is not None and level == 1:
-        dtype = tf.as_dtype(config.dtype)
         return Layer(LocalEncoder(config.local, n, seed=fold(seed, 1), dtype=dtype), conditional)
     parents = sum(wiring.sizes[other] for other in wiring.below(level))
     return Layer(_dense(config, parents, n, fold(seed, 1)), conditional)

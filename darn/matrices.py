@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from darn.layers import DenseNetwork
 from darn.local import LocalDecoder, LocalEncoder
+from darn.local_units import LocalMap
 from darn.periodic import PeriodicLayer
 from darn.window import LocalCausalConditional
 
@@ -25,6 +26,9 @@ def network_matrices(network: Any) -> tuple[list[tuple[Any, Any]], str]:
     if isinstance(network, DenseNetwork):
         biases = [*(bias.numpy() for bias in network.biases), None]
         return list(zip([kernel.numpy() for kernel in network.kernels], biases, strict=True)), network.activation
+    if isinstance(network, LocalMap):
+        matrix = periodic_matrix(network.layer)
+        return [(matrix if network.direction == "up" else matrix.T.tocsc(), None)], "relu"
     if not isinstance(network, LocalEncoder | LocalDecoder):
         raise ValueError(f"networks must be dense or local, got {type(network).__name__}.")
     layers = [periodic_matrix(layer) for layer in network.layers]
@@ -35,8 +39,11 @@ def network_matrices(network: Any) -> tuple[list[tuple[Any, Any]], str]:
     return list(zip(kernels, [*reversed(biases), None], strict=True)), "relu"
 
 
-def periodic_matrix(layer: PeriodicLayer) -> Any:
-    """The matrix of a periodic layer, sparse [H W C_in, H' W' C_out]."""
+def periodic_matrix(layer: PeriodicLayer, weights: NDArray | None = None) -> Any:
+    """The matrix of a periodic layer, sparse [H W C_in, H' W' C_out].
+
+    :param weights: in place of the layer's own.
+    """
     numbers = np.arange(1, math.prod(layer.shape) + 1).reshape(layer.shape)
     (rows, columns), s, before = layer.places, layer.stride, (layer.kernel - layer.stride) // 2
     after = [layer.kernel + s * num for num in layer.places]
@@ -47,7 +54,8 @@ def periodic_matrix(layer: PeriodicLayer) -> Any:
     seen = padded[
         row[:, None, :, None, None, None] + pixels[:, None], column[None, :, None, :, None, None] + pixels
     ].reshape(rows, columns, -1)
-    weights = layer.weights.numpy()[np.arange(rows) % layer.period][:, np.arange(columns) % layer.period]
+    weights = layer.weights.numpy() if weights is None else weights
+    weights = weights[np.arange(rows) % layer.period][:, np.arange(columns) % layer.period]
     places = np.arange(rows * columns * layer.filters).reshape(rows, columns, 1, layer.filters)
     places, seen = np.broadcast_arrays(places, seen[..., None])
     known = seen > 0

@@ -74,15 +74,18 @@ class PeriodicLayer(tf.Module):
         """Height, width and channels of the output."""
         return (*self.places, self.filters)
 
-    def __call__(self, x: tf.Tensor) -> tf.Tensor:
-        """[B, H, W, C_in] to [B, H', W', C_out]."""
-        return self._with_gradients(self._forward, self._backward, x)
+    def __call__(self, x: tf.Tensor, weights: tf.Tensor | None = None) -> tf.Tensor:
+        """[B, H, W, C_in] to [B, H', W', C_out].
+
+        :param weights: in place of the layer's own.
+        """
+        return self._with_gradients(self._forward, self._backward, x, weights)
 
     def transpose(self, y: tf.Tensor) -> tf.Tensor:
         """[B, H', W', C_out] to [B, H, W, C_in] with the transposed weights: the decoder's way."""
-        return self._with_gradients(self._backward, self._forward, y)
+        return self._with_gradients(self._backward, self._forward, y, None)
 
-    def _with_gradients(self, run: Callable, adjoint: Callable, x: tf.Tensor) -> tf.Tensor:
+    def _with_gradients(self, run: Callable, adjoint: Callable, x: tf.Tensor, weights: tf.Tensor | None) -> tf.Tensor:
         """A map that is linear in x and in the weights; `run` and `adjoint` also give the factor by which the weights
         were multiplied."""
 
@@ -97,7 +100,7 @@ class PeriodicLayer(tf.Module):
 
             return y, gradients
 
-        return of(x, tf.convert_to_tensor(self.weights))
+        return of(x, tf.convert_to_tensor(self.weights if weights is None else weights))
 
     def _forward(self, x: tf.Tensor, weights: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         blocks = self._to_blocks(x)

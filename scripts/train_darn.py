@@ -47,8 +47,8 @@ class Flags:
     Stochastic and deterministic units, learning rate and weight decay are chosen by the validation rows if --hidden is
     not given; those of the others that are given stay. (Layers of images, grey levels, several devices need --hidden.)
 
-    :param use_local: locally connected layers next to the image, in place of --units there; with
-        --visible_conditional=local they are used anyway.
+    :param use_local: locally connected layers next to the image, as with --visible_conditional=local: in place of
+        --units there, or with --local_stochastic below the layers that --hidden names.
     :param eval_every: steps between evaluations on validation data; about an epoch if this is not given.
     :param patience: stop after so many evaluations in a row without improvement; 0 for never.
     :param eval_rows: rows of the training and of the validation part (drawn once) to look at during training.
@@ -94,7 +94,9 @@ class Flags:
         if (self.use_local or kind in ("local", "pixelcnn")) and shape is None:
             raise ValueError(f"layers of images need images, but the rows of {data.name} have no image shape.")
         if self.use_local or kind == "local":
-            fields = {"visible_conditional": "factorial", **fields, "local": self.local(image_shape=shape)}
+            local = self.local(image_shape=shape)
+            fields = {"visible_conditional": "factorial", **fields, "local": local}
+            fields |= {"hidden": (*local.hidden, *fields["hidden"])} if "hidden" in fields else {}
         if kind == "pixelcnn":
             fields["pixelcnn"] = self.pixelcnn(image_shape=shape)
         is_simple = not {"local", "pixelcnn"} & fields.keys() and fields["observations"] == "binary"
@@ -186,10 +188,8 @@ def figures(
     drawn = {"description_length": lambda path: plots.lines(path, curves, xlabel="step", ylabel="bits per row")}
     if data.image_shape is not None:
         images = pictures.pictures(model, seed, data.train.X, data.image_shape)
-        columns = 3 if len(images["samples"]) == 6 else 8
-        drawn["samples"] = lambda path: plots.image_grid(path, images, columns=columns)
-        filters = pictures.filters(model, data.image_shape)
-        if filters is not None:
+        drawn["samples"] = lambda path: plots.image_grid(path, images, columns=3 if len(images["samples"]) == 6 else 8)
+        if (filters := pictures.filters(model, data.image_shape)) is not None:
             drawn["filters"] = lambda path: plots.image_grid(path, {"filters": filters})
     return drawn
 

@@ -232,6 +232,30 @@ def test_the_loop_alone_gives_the_numbers_of_the_run(folder: Path, stopped: Fini
         assert found[name] == pytest.approx(result_of(folder, "stopped")[name], rel=1e-5)
 
 
+@pytest.mark.slow
+@pytest.mark.ci
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--visible_conditional=pixelcnn", "--pixelcnn_layers=2", "--pixelcnn_filters=2", "--pixelcnn_maps=3"],
+        ["--use_local", "--local_stochastic", "--local_kernels=3,4", "--local_strides=1,2", "--local_filters=2,3"],
+    ],
+)
+def test_layers_of_images_go_on_where_they_stopped(folder: Path, tmp_path: Path, flags: list[str]) -> None:
+    """A PixelCNN, and the paper's stack of stochastic local layers: in one go and in two, the same numbers."""
+    more = ["--hidden=5", "--exact=no", "--is_rows=10", "--eval_rows=50", "--checkpoint_every=10", *flags, *SMALL]
+    whole = call(folder, str(tmp_path / "whole"), "--num_steps=20", *more)
+    assert whole.code == 0, whole.err
+    for steps in (["--num_steps=10"], ["--num_steps=20", "--resume"]):
+        part = call(folder, str(tmp_path / "parts"), *steps, *more)
+        assert part.code == 0, part.err
+    results = [result_of(tmp_path, name) for name in ("whole", "parts")]
+    assert results[0]["model"]["hidden"] == ([5] if "pixel" in flags[0] else [128, 48, 5])
+    numbers = [{name: value for name, value in found.items() if name.startswith("test/")} for found in results]
+    assert numbers[0] == numbers[1]
+    assert (tmp_path / "whole" / "plots" / "filters.png").exists() == ("pixel" in flags[0])
+
+
 def test_images_get_samples_and_filters(folder: Path) -> None:
     done = call(
         folder,
