@@ -15,6 +15,7 @@ importance sampling (`compression.random_code`), and in between the blocks that 
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 from collections.abc import Callable, Mapping
@@ -45,6 +46,8 @@ from .random_numbers import UNIT, chosen_normals, normal_table, permutation
 from .rebuild import copy_of
 
 __all__ = ["CodedFile", "random_code"]
+
+LOG = logging.getLogger(__name__)
 
 _SPEED = 8.0
 """Logarithms of standard deviations and scales are stored divided by it, and Adam moves them that much faster."""
@@ -81,7 +84,7 @@ def random_code(
     epochs: float = 20,
     code_epochs: float = 20,
     batch_size: int = 32,
-    learning_rate: float = 1e-3,
+    learning_rate: float = 3e-3,
     sharing: Mapping[str, int] | None = None,
     seed: int = 0,
 ) -> CodedFile:
@@ -177,6 +180,9 @@ def _coded(
         sizes = np.array([len(members)])
         normals = chosen_normals(normal_table(), code.seed, block, indices[block : block + 1], sizes)
         posterior.fix(members, (scale / UNIT * normals).astype(np.float32))
+        if block % max(1, count // 10) == 0:
+            bits = kl[block] / math.log(2)
+            LOG.info("block %d of %d: a KL of %.1f bits, and %d in the file", block + 1, count, bits, code.block_bits)
         if now := (block + 1) * steps // count - block * steps // count:
             train(now)
     return code._replace(indices=indices), kl
