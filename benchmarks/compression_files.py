@@ -3,7 +3,7 @@
 
     compression_files.py --data_dir=DATA --seeds=0,1,2 --weights=8000,5300 --threads=1 --output=files.json
 
-LeNet-300-100 is trained by Adam on images that are moved by up to a pixel, pruned to each number of weights in turn,
+LeNet is trained by Adam on images that are moved by up to a pixel, pruned to each number of weights in turn,
 trained on with a rate that falls to 0, and drawn to a few values for each layer. After each of these a copy goes into a
 file by `compression.pack`, which chooses bits of biases on the 5,000 training images that are set aside; the test
 images are looked at once, for the network before it shares values and for what the file gives back. Rows are written as
@@ -39,6 +39,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     """Define this script's flags."""
     fv = flag_values
     flags.DEFINE_string("data_dir", None, "Folder with the files of the known data sets.", flag_values=fv)
+    flags.DEFINE_enum("network", "lenet300", ["lenet300", "lenet5"], "Which network.", flag_values=fv)
     flags.DEFINE_list("seeds", ["0", "1", "2"], "Seeds of networks, batches and moves.", flag_values=fv)
     flags.DEFINE_list("weights", ["8000", "5300"], "Weights to keep, the most first.", flag_values=fv)
     flags.DEFINE_list("values", ["16"], "Values that the weights of a layer share.", flag_values=fv)
@@ -47,7 +48,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_list("shared_epochs", ["6", "2"], "While weights are drawn to values, and after it.", flag_values=fv)
     flags.DEFINE_float("shared_rate", 5e-4, "Of Adam in these.", 0.0, flag_values=fv)
     flags.DEFINE_float("bit_rate", 0.01, "What a bit of a value is worth, see ValueSharing.", 0.0, flag_values=fv)
-    flags.DEFINE_string("models", None, "Folder to keep trained networks in.", flag_values=fv)
+    flags.DEFINE_string("models", None, "Folder to keep trained networks in, of one --network.", flag_values=fv)
     flags.DEFINE_integer("batch_size", 200, "Images in a step.", 1, flag_values=fv)
     flags.DEFINE_float("learning_rate", 1e-3, "Of Adam.", 0.0, flag_values=fv)
     flags.DEFINE_float("max_rise", 0.05, "Percent of error set aside that coarser biases may add.", flag_values=fv)
@@ -75,7 +76,7 @@ def pruned(seed: int, data: tf.data.Dataset) -> Iterator[tuple[int, keras.Model,
             continue
         start = time.process_time()
         if model is None:
-            model = bc.networks.build("lenet300", (28, 28, 1), 10, seed=seed)
+            model = bc.networks.build(flag.network, (28, 28, 1), 10, seed=seed)
             train(model, data, dense, rate)
         epochs = pruning if number == 0 else pruning // 2
         part = count / bc.size_of(model).weights
@@ -96,7 +97,7 @@ def rows_of(seed: int, parts: dict[str, Examples]) -> Iterator[dict[str, Any]]:
     flag = flags.FLAGS
     keras.utils.set_random_seed(seed)
     data = moved_batches(parts["train"], most=1, batch_size=flag.batch_size, seed=seed)
-    size = bc.size_of(bc.networks.build("lenet300", (28, 28, 1), 10, seed=seed))
+    size = bc.size_of(bc.networks.build(flag.network, (28, 28, 1), 10, seed=seed))
     for count, model, seconds in pruned(seed, data):
         percent = {f"{name}_percent_float": bc.error_percent(model, parts[name]) for name in ("valid", "test")}
         print("seed", seed, "weights", count, percent, f"{seconds:.0f} s", flush=True)

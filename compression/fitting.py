@@ -30,7 +30,7 @@ from .last_phase import Falling, compiled, train_plain
 from .likelihood import LearntNoise, likelihood_of, noise_of
 from .magnitude import MagnitudePruning
 from .rebuild import copy_of
-from .sharing import free, share_values
+from .sharing import ValueSharing, free
 from .shrink import NothingLeftError, shrink
 from .thresholds import Thresholds, checked_thresholds
 
@@ -182,8 +182,12 @@ def _by_magnitude(common: _Common, part: float, values: int | None) -> keras.Mod
     common.train_last(model, common.last_epochs, start=0.0)
     small = shrink(model, keep_inputs=True)
     if values is not None:
-        share_values(small, values, seed=common.seed)
-        common.train_last(small, max(1, common.last_epochs // 4), start=0.0)
+        drawn = max(1, common.last_epochs // 4)
+        epochs = drawn + max(1, drawn // 3)
+        sharing = ValueSharing(small, values, epochs=drawn, seed=common.seed)
+        compiled(small, common.optimizer, common.loss, common.metrics, None)
+        callbacks = [*common.callbacks, sharing, Falling(epochs, 0.3)]
+        small.fit(**common.data.train, epochs=epochs, verbose=common.verbose, callbacks=callbacks)
     free(small)
     compiled(small, common.optimizer, common.loss, common.metrics, None)
     return small

@@ -52,10 +52,10 @@ class ValueSharing(keras.callbacks.Callback):
         self.epochs = epochs
         self._strength = tf.Variable(_FIRST, dtype=tf.float32)
         self._epoch = 0
-        for node in weighted_layers(graph_of(model)):
-            kernel = node.layer.kernel
-            if np.any(np.asarray(kernel)):
-                kernel.constraint = _Drawn(np.asarray(kernel), k, rate, seed, self._strength)
+        kernels = [node.layer.kernel for node in weighted_layers(graph_of(model))]
+        self._kernels = [kernel for kernel in kernels if np.any(np.asarray(kernel))]
+        for kernel in self._kernels:
+            kernel.constraint = _Drawn(np.asarray(kernel), k, rate, seed, self._strength)
         model.train_function = None  # Keras compiles a step once, with the constraints of then
 
     def strength_at(self, epoch: float) -> float:
@@ -70,6 +70,13 @@ class ValueSharing(keras.callbacks.Callback):
         """For Keras: how far weights go in the next step."""
         steps = (self.params or {}).get("steps") or 1
         self._strength.assign(self.strength_at(self._epoch + batch / steps))
+
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """For Keras: after the last of the epochs, weights have their values."""
+        if self._strength < 1 and epoch + 1 >= self.epochs:
+            self._strength.assign(1.0)
+            for kernel in self._kernels:
+                kernel.assign(kernel.constraint(kernel))
 
 
 def share_values(model: keras.Model, k: int, *, seed: int = 0) -> None:
