@@ -119,8 +119,8 @@ def rbm_updates(jit_compile: bool) -> Callable[[int], Run]:
     def make(steps: int) -> Run:
         data, seed = bits(ROWS, PIXELS), tf.constant(SEED)
         rbm = initial_rbm(500, seed=seed, data=data)
-        state = initial_state(rbm, linear_ladder(10), 20, seed=seed, data=data)
-        trainer, x = RBMTrainer(state, SMLConfig(), jit_compile=jit_compile), tf.constant(data)
+        state = initial_state(rbm, linear_ladder(10), 20, seed=seed, data=data, config=SMLConfig.paper())
+        trainer, x = RBMTrainer(state, SMLConfig.paper(), jit_compile=jit_compile), tf.constant(data)
         rows = np.arange(steps * BATCH).reshape(steps, BATCH) % ROWS
         return lambda i: trainer.advance(x, rows, seed)
 

@@ -50,7 +50,7 @@ def track(setting: str, seed: int, arguments: flags.FlagValues) -> dict[str, np.
     """Errors, deviations and flags at each compared update of one run."""
     name, rate, decay = setting.split("-")
     data = catalogue.read(name, "binary", arguments.data_dir).train.X
-    config = SMLConfig(
+    config = SMLConfig.paper(
         learning_rate=float(rate),
         learning_rate_decay=None if decay == "const" else float(decay),
         adaptive=arguments.adaptive,
@@ -62,7 +62,9 @@ def track(setting: str, seed: int, arguments: flags.FlagValues) -> dict[str, np.
     hidden = arguments.hidden_digits if name == "digits" else arguments.hidden
     rbm = initial_rbm(hidden, seed=named_seed(seed, "init"), data=data)
     ladder = linear_ladder(arguments.temps)
-    state = initial_state(rbm, ladder, arguments.chains, seed=named_seed(seed, "chains"), data=data)
+    state = initial_state(
+        rbm, ladder, arguments.chains, seed=named_seed(seed, "chains"), data=data, config=SMLConfig.paper()
+    )
     run = compiled_updates(config)
     rows_of_data, train_seed = tf.constant(data), named_seed(seed, "train")
     found: dict[str, list[float]] = {"error": [], "std": [], "flags": [], "nis": [], "half": []}

@@ -44,8 +44,8 @@ def run(name: str, rate: float, arguments: flags.FlagValues) -> dict[str, Any]:
     seeds, X = Seeds(arguments.seed), data.train.X
     valid = data.some("valid", 2000, seeds).X
     rbm = initial_rbm(arguments.hidden, seed=seeds("init"), data=X)
-    state = initial_state(rbm, linear_ladder(10), 20, seed=seeds("chains"), data=X)
-    trainer = Trainer(state, SMLConfig(learning_rate=rate, generator="hash"), jit_compile=False)
+    state = initial_state(rbm, linear_ladder(10), 20, seed=seeds("chains"), data=X, config=SMLConfig.paper())
+    trainer = Trainer(state, SMLConfig.paper(learning_rate=rate, generator="hash"), jit_compile=False)
     batches, rows, base_b = Minibatches(len(X), 100, seeds), tf.cast(X, tf.bool), base_rate_biases(X)
     config = evaluation.EvidenceConfig(ais_betas="1000")
     evaluations, rule, best = evaluation.Evaluations({"valid": valid}, config), evaluation.highest(), Best()

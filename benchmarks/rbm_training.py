@@ -79,7 +79,7 @@ def ours(config: SMLConfig, n_h: int, n_v: int, updates: int) -> Callable[[], fl
     data = (rng.uniform(size=(5000, n_v)) < 0.2).astype(np.uint8)
     seed, source = tf.constant([0, 1]), tf.constant(data)
     rbm = initial_rbm(n_h, seed=seed, data=data)
-    state = initial_state(rbm, linear_ladder(TEMPS), CHAINS, seed=seed, data=data)
+    state = initial_state(rbm, linear_ladder(TEMPS), CHAINS, seed=seed, data=data, config=SMLConfig.paper())
     run = compiled_updates(config)
     rows = tf.constant(rng.integers(0, len(data), (updates, BATCH)), tf.int32)
 
@@ -151,7 +151,7 @@ def main(argv: Sequence[str]) -> None:
     apply_threads(FLAGS.threads)
     blocks = {
         f"{'tracked' if track else 'untracked'}, {generator}": ours(
-            SMLConfig(track=track, generator=generator), n_h, n_v, FLAGS.updates
+            SMLConfig.paper(track=track, generator=generator), n_h, n_v, FLAGS.updates
         )
         for generator in GENERATORS
         for track in (False, True)

@@ -5,6 +5,10 @@ led to it on a straight line by annealed importance sampling, with weights of th
 steps), so that the log of their mean takes the filter's log Z from one to the other:
 
     log Z_average = log Z_theta + log mean w.
+
+That mean is over samples of theta, which particles in training are not: the last updates have lowered the probability
+of where they are, and the average, which knows less of these updates, has more of it there. Therefore the ladder first
+goes on at fixed parameters. Without that log Z_average is up to 2.5 nats too high where the rate is 0.1.
 """
 
 from typing import Any
@@ -14,11 +18,15 @@ import tensorflow as tf
 from rbm_tracking.importance import log_mean_exp
 from rbm_tracking.rbm import activations
 from rbm_tracking.state import SMLState
-from rbm_tracking.target import at_target
+from rbm_tracking.tempering import sample
 from rbm_tracking.tracker import log_z_std
 from rbm_tracking.trajectories import anneal
 
 __all__ = ["averaged", "model_scalars"]
+
+_BURN_IN = 100  # rounds of parallel tempering at fixed parameters
+_THIN = 20
+_NUM_PARTICLES = 100
 
 
 def averaged(
@@ -34,17 +42,17 @@ def averaged(
     """
     if not state.average:
         return state
-    v, _ = at_target(state.chains, state.chains.level.shape[1])
-    if state.target:
-        v = tf.concat([v, state.target.v[0]], axis=0)
-    own = tf.random.fold_in(seed, state.step)
-    options: dict[str, Any] = {"seed": own, "generator": generator, "jit_compile": jit_compile}
-    _, log_weights = anneal(state.rbm, state.average, num_steps, v, **options)
+    first, second = tf.unstack(tf.random.experimental.stateless_split(tf.random.fold_in(seed, state.step), 2))
+    options: dict[str, Any] = {"generator": generator, "jit_compile": jit_compile}
+    rounds = {"burn_in": _BURN_IN, "thin": _THIN, "seed": first}
+    rows = sample(state.rbm, state.chains, state.ladder.beta.numpy(), _NUM_PARTICLES, **rounds, **options)
+    v = tf.constant(rows, state.rbm.W.dtype)
+    _, log_weights = anneal(state.rbm, state.average, num_steps, v, seed=second, **options)
     change = log_mean_exp(log_weights)
-    first = tf.one_hot(0, state.tracker.mean.shape[0], dtype=tf.float64)
+    top = tf.one_hot(0, state.tracker.mean.shape[0], dtype=tf.float64)
     tracker = state.tracker._replace(
-        mean=state.tracker.mean + change.value * first,
-        cov=state.tracker.cov + change.variance * first[:, None] * first[None],
+        mean=state.tracker.mean + change.value * top,
+        cov=state.tracker.cov + change.variance * top[:, None] * top[None],
     )
     rbm = state.average
     chains = state.chains._replace(a=activations(rbm, state.chains.v))

@@ -1,5 +1,6 @@
 """The tracked RBM as a scikit-learn estimator: a `BernoulliRBM` that knows its log-likelihood."""
 
+import dataclasses
 import functools
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple, get_args
@@ -26,7 +27,7 @@ from rbm_tracking.modes import low_rank_rbm
 from rbm_tracking.random import Generator
 from rbm_tracking.rbm import RBM, activations, initial_rbm
 from rbm_tracking.schedules import learning_rate_at, without_rate
-from rbm_tracking.settings import Method, Schedule
+from rbm_tracking.settings import FALLING, Method, Schedule
 from rbm_tracking.temperatures import linear_ladder
 from rbm_tracking.tempering import sample
 from rbm_tracking.training import not_finite
@@ -39,6 +40,7 @@ __all__ = ["TrackedRBM"]
 
 _BLOCK = 100  # updates in one compiled call
 _SCORE_ROWS = 5000
+_FEW_ROWS = 10  # below it none is set aside
 
 Array = NDArray[np.float64]
 Along = Literal["temperatures", "trajectory"]
@@ -66,17 +68,18 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     values outside [0, 1] are an error.
 
     :param n_components: number of hidden units.
-    :param learning_rate: epsilon_0 of the parameters' gradient ascent; `learning_rate_decay` alpha makes it
-        min(epsilon_0 alpha / (t + 1), epsilon_0).
-    :param schedule: of the learning rate: "paper" (constant without `learning_rate_decay`), "constant", or "linear" and
-        "cosine", which hold it for the first 30 % of the updates and end at 0; or a function of the number of the
-        update that gives the rate itself.
+    :param learning_rate: epsilon_0 of the parameters' gradient ascent.
+    :param learning_rate_decay: alpha, which with `schedule="paper"` makes it min(epsilon_0 alpha / (t + 1), epsilon_0).
+    :param schedule: of the learning rate: "linear" and "cosine", which hold it for the first 30 % of the updates and
+        end at 0 (:meth:`partial_fit`, which has no last update, holds it), "constant", "paper"; or a function of the
+        number of the update that gives the rate itself.
     :param max_updates: updates of the parameters, each with a minibatch of `batch_size` rows.
     :param n_iter: passes over the rows; if given, `max_updates` is the smaller of the two numbers.
     :param n_temps: temperatures, from beta = 1 to 0; `n_chains` chains at each.
     :param method: whose chains drive the gradient: "tempering", those at beta = 1 of all; "pcd", the target chains
         alone; "cd", chains that start at the minibatch. The ladder tracks log Z with each of them.
     :param n_target_chains: more chains at beta = 1, outside of the ladder; with "tempering" they take turns in it.
+        None: 100, and 0 with "cd".
     :param gibbs_steps: rounds of Gibbs sampling in each update.
     :param adaptive: adapt the temperatures to the flow of particles.
     :param centred: use the centred gradient.
@@ -93,6 +96,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     :param learn_variances: of Gaussian units; else they stay those of the columns.
     :param early_stopping: set `validation_fraction` of the rows aside, score them every `eval_every` updates, stop when
         `patience` scores in a row were worse than the best by more than their errors, and keep the best parameters.
+        Fewer than 10 rows are all trained with. `eval_every=None`: ten passes, from 50 to 500 updates.
     :param ais_temps: temperatures of AIS with 100 chains, which with early stopping checks log Z wherever parameters
         are about to become the best, or the filter doubts itself.
     :param generator: of the noise, "threefry" or "hash", see `rbm_tracking.random`.
@@ -108,36 +112,40 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     independently.
     """
 
+    _verdict: Verdict | None
+    _kept: SMLState | None  # with the model's log Z
+    _observed: Observed
+
     def __init__(
         self,
         n_components: int = 256,
         *,
-        learning_rate: float = 0.01,
+        learning_rate: float = 0.1,
         learning_rate_decay: float | None = None,
-        schedule: Schedule = "paper",
+        schedule: Schedule = "linear",
         batch_size: int = 100,
         max_updates: int = 10_000,
         n_iter: int | None = None,
         n_temps: int = 10,
         n_chains: int = 20,
         method: Method = "tempering",
-        n_target_chains: int = 0,
+        n_target_chains: int | None = None,
         gibbs_steps: int = 1,
         adaptive: bool = False,
-        centred: bool = False,
+        centred: bool = True,
         momentum: float = 0.0,
-        l2: float = 0.0,
+        l2: float = 1e-4,
         sparsity_target: float | None = None,
         sparsity_cost: float = 0.1,
-        average: float = 0.0,
+        average: float = 0.999,
         n_modes: int = 0,
         keep_trajectory: bool = False,
         visible: UnitsName = "bernoulli",
         groups: Sequence[Sequence[int]] | None = None,
         learn_variances: bool = True,
-        early_stopping: bool = False,
+        early_stopping: bool = True,
         validation_fraction: float = 0.1,
-        eval_every: int = 500,
+        eval_every: int | None = None,
         patience: int = 10,
         ais_temps: int = 1000,
         generator: Generator = "threefry",
@@ -218,6 +226,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         padded = packed(self._drawn(rows), 1 << (count - 1).bit_length())
         weights = (np.arange(len(padded)) < count) / count
         config, dtype = self._config(), self._state.rbm.W.dtype
+        config = dataclasses.replace(config, schedule="constant") if config.schedule in FALLING else config
         rate = learning_rate_at(config, self._state.step, dtype)
         state, seen = _update(without_rate(config), self.jit_compile)(
             self._state, tf.constant(padded), tf.constant(weights, dtype), self._seed, rate
@@ -252,7 +261,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             both = evaluation.bracket(self._model, self._base_b, seed, config, self.generator)
         lower, upper = (evaluation.annealing(result) for result in both)
         known = Evidence(evaluation.tracking(self._model, self._observed), lower, upper)
-        self._publish(self._state, self._observed, judge(known, was_refuted=self.evidence_.is_refuted))
+        self._verdict = judge(known, was_refuted=self.evidence_.is_refuted)
         return both
 
     def transform(self, X: ArrayLike) -> NDArray[Any]:
@@ -276,7 +285,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                 "score_samples needs rows of 0 and 1, of which there is a probability, got values between them; "
                 "binarise X as the model should see it, for example X > 0.5."
             )
-        log_q = log_probs_unnormalised(self._model.rbm, v)
+        log_q = log_probs_unnormalised(self._parameters, v)
         if return_interval:
             return log_q - self.log_z_, log_q - self.evidence_.high, log_q - self.evidence_.low
         return log_q - self.log_z_
@@ -289,7 +298,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """One step of Gibbs sampling from rows v [n_samples, n_features]: h given v, then v given h."""
         p = self.transform(v)
         h = self.random_state_.uniform(size=p.shape) < p
-        visible = self._model.rbm.visible
+        visible = self._visible
         noise = self.random_state_.uniform(size=(len(h), visible.num_noise(self.n_features_in_)))
         rows = visible.draw(h @ self.components_ + self.intercept_visible_, noise)
         return rows if self.visible in ("spin", "gaussian") else rows.astype(bool)
@@ -336,13 +345,13 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """
         check_is_fitted(self)
         rng = np.random.default_rng(random_state)
-        return impute(self._model.rbm, X, mask, rng=rng, num_chains=n_chains, num_steps=n_steps)
+        return impute(self._parameters, X, mask, rng=rng, num_chains=n_chains, num_steps=n_steps)
 
     @property
     def rbm_(self) -> RBM:
         """The parameters, for the functions of this package."""
         check_is_fitted(self)
-        return self._model.rbm
+        return self._parameters
 
     @property
     def _n_features_out(self) -> int:
@@ -366,18 +375,18 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def _path(self) -> Trajectory:
         """From independent units to the model; parameters that are no averages are smoothed."""
         smoothing = 0.0 if self.average else min(evaluation.SMOOTHING, len(self.trajectory_) / 8)
-        return trajectory([*self.trajectory_, self._model.rbm], base_b=self._base_b, smoothing=smoothing)
+        return trajectory([*self.trajectory_, self._parameters], base_b=self._base_b, smoothing=smoothing)
 
     def _check_parameters(self) -> None:
         at_least = {"n_components": 1, "batch_size": 1, "max_updates": 1, "n_temps": 2, "n_chains": 2}
         at_least |= {
-            "n_target_chains": 0,
             "n_modes": 0,
             "ais_temps": 2,
-            "eval_every": 1,
             "patience": 1,
             "gibbs_steps": 1,
         }
+        at_least |= {} if self.n_target_chains is None else {"n_target_chains": 0}
+        at_least |= {} if self.eval_every is None else {"eval_every": 1}
         for name, least in at_least.items():
             value = getattr(self, name)
             if not isinstance(value, int | np.integer) or value < least:
@@ -390,6 +399,24 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             raise ValueError(f"visible must be one of {', '.join(UNITS)}, got {self.visible!r}.")
         if self.groups is not None and self.visible != "softmax":
             raise ValueError(f"groups are of softmax units; give visible='softmax', got {self.visible!r}.")
+
+    @property
+    def evidence_(self) -> Verdict:
+        """What is known of log Z."""
+        if self._verdict is None:
+            known = Evidence(evaluation.tracking(self._model, self._observed))
+            self._verdict = judge(known, was_refuted=self._is_refuted)
+        return self._verdict
+
+    @property
+    def log_z_(self) -> float:
+        """Log Z, nats."""
+        return self.evidence_.log_z
+
+    @property
+    def log_z_std_(self) -> float:
+        """Its standard deviation, nats."""
+        return (self.evidence_.high - self.evidence_.low) / (2 * Z_95)
 
     def _validated(self, X: Any, *, reset: bool) -> Any:
         """X as float64 or float32, dense or CSR, after checking that it is in [0, 1]."""
@@ -408,7 +435,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def _held_out(self, X: Any) -> tuple[Any, Any]:
         """Rows to train with, and binary rows to validate with (None without early stopping)."""
-        if not self.early_stopping:
+        if not self.early_stopping or X.shape[0] < _FEW_ROWS:
             return X, None
         count = round(self.validation_fraction * X.shape[0])
         if not 0 < count < X.shape[0]:
@@ -440,7 +467,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             rbm = low_rank_rbm(self.n_components, self.n_modes, **kind)
         ladder, config = linear_ladder(self.n_temps), self._config()
         self._state = initial_state(rbm, ladder, self.n_chains, seed=self._new_seed(), data=data, config=config)
-        self.evidence_ = judge(Evidence(evaluation.tracking(self._state, None)))
+        self._verdict, self._kept, self._is_refuted = None, None, False
         self._seed = self._new_seed()
         self.n_updates_ = 0
         self.trajectory_: list[RBM] = []
@@ -451,8 +478,9 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         config = evaluation.EvidenceConfig(ais_betas=str(self.ais_temps))
         watch = None if valid is None else evaluation.Evaluations({"valid": valid}, config)
         seed = None if valid is None else self._new_seed()
+        every = self.eval_every or evaluation.interval(train.shape[0], size)
         while self.n_updates_ < total:
-            until = min(total, (self.n_updates_ // self.eval_every + 1) * self.eval_every)
+            until = min(total, (self.n_updates_ // every + 1) * every)
             self._advance(train, batches, min(until - self.n_updates_, _BLOCK), size)
             if self.n_updates_ < until:
                 continue
@@ -461,7 +489,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                     evaluation.ais_scalars, self._model, self._base_b, config, seed, self.generator
                 )
                 watch(self._model, self._observed, by_ais)
-                self._publish(self._state, self._observed, watch.verdict or self.evidence_)
+                self._verdict = watch.verdict or self.evidence_
             if self.verbose:
                 print(f"update {self.n_updates_}: {statement(self.evidence_)}", flush=True)
             if watch is None:
@@ -476,7 +504,8 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                 if num_worse >= self.patience:
                     break
         if best is not None:
-            self._publish(best.state, best.observed, best.verdict)
+            self._take(best.state, best.observed)
+            self._verdict = best.verdict
             del self.trajectory_[best.num_nodes :]
 
     def _advance(self, X: Any, batches: Iterator[NDArray[np.int64]], count: int, size: int) -> None:
@@ -489,7 +518,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         first = self.n_updates_ + 1
         self._take(state, Observed._make(part.numpy()[count - 1] for part in seen))
         if self.keep_trajectory and any(map(is_node, range(first, first + count))):
-            self.trajectory_.append(self._model.rbm)
+            self.trajectory_.append(self._parameters)
 
     def _config(self) -> SMLConfig:
         return SMLConfig(
@@ -511,31 +540,32 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         )
 
     def _take(self, state: SMLState, observed: Observed) -> None:
-        """Make a state that training has reached the model's.
+        """Make a state that training has reached the model's. Log Z is found when it is asked for.
 
         :raises ValueError: if it is not finite.
         """
         if wrong := not_finite(state, observed):
             raise ValueError(wrong)
-        self._model = self._averaged(state)
-        tracked = Evidence(evaluation.tracking(self._model, observed))
-        self._publish(state, observed, judge(tracked, was_refuted=self.evidence_.is_refuted))
-
-    def _publish(self, state: SMLState, observed: Observed, verdict: Verdict) -> None:
-        """Make a state and what is known of its log Z the model's."""
-        if int(self._model.step) != int(state.step):
-            self._model = self._averaged(state)
-        self._state, self._observed, self.evidence_ = state, observed, verdict
+        self._is_refuted = self._is_refuted if self._verdict is None else self._verdict.is_refuted
+        self._state, self._observed, self._verdict = state, observed, None
         self.components_, self.intercept_visible_, self.intercept_hidden_ = (
-            part.numpy().astype(np.float64) for part in self._model.rbm[:3]
+            part.numpy().astype(np.float64) for part in self._parameters[:3]
         )
-        self.log_z_, self.log_z_std_ = verdict.log_z, (verdict.high - verdict.low) / (2 * Z_95)
         self.flags_ = tuple(flag_names(int(observed.flags)))
         self.n_updates_ = int(state.step)
 
-    def _averaged(self, state: SMLState) -> SMLState:
-        """The state with the parameters of the model: the average, if there is one."""
-        return averaged(state, seed=self._seed, generator=self.generator, jit_compile=self.jit_compile)
+    @property
+    def _parameters(self) -> RBM:
+        """Those of the model: the average, if there is one."""
+        return self._state.average or self._state.rbm
+
+    @property
+    def _model(self) -> SMLState:
+        """The state with the parameters of the model and their log Z."""
+        if self._kept is None or int(self._kept.step) != int(self._state.step):
+            options: dict[str, Any] = {"generator": self.generator, "jit_compile": self.jit_compile}
+            self._kept = averaged(self._state, seed=self._seed, **options)
+        return self._kept
 
 
 @functools.lru_cache(maxsize=32)

@@ -53,6 +53,7 @@ __all__ = [
     "exact_scalars",
     "final",
     "highest",
+    "interval",
     "log_probs_unnormalised",
     "mean_log_prob_unnormalised",
     "schedule",
@@ -149,6 +150,12 @@ class Evaluations:
         self.verdict, self.choice, self.news = verdict, found, _news(verdict, bool(was_refuted))
         self.store.memory.assign([float(verdict.is_refuted), *map(float, found if is_better(found, best) else best)])
         return {"tracker/highest_log_p_nats": largest, **scalars, **_scalars(found, verdict)}
+
+
+def interval(num_rows: int, batch_size: int) -> int:
+    """Updates between evaluations: ten passes over the rows, from 50 to 500; a few hundred rows are soon learned by
+    heart."""
+    return min(max(10 * -(-num_rows // batch_size), 50), 500)
 
 
 def tracking(state: SMLState, observed: Observed | None) -> Tracking:

@@ -180,8 +180,9 @@ def _moved(
 
 
 def _averaged(average: RBM, new: RBM, step: tf.Tensor, decay: float) -> RBM:
-    """The moving average with the decay, or the plain mean of all updates while they are fewer than its memory."""
-    weight = tf.maximum(tf.constant(1.0 - decay, new.W.dtype), 1.0 / (tf.cast(step, new.W.dtype) + 1.0))
+    """The moving average, with the smaller of the decay and (1 + t) / (10 + t) at update t, counted from 0: while there
+    are few updates it is of about the last tenth of them."""
+    weight = tf.maximum(tf.constant(1.0 - decay, new.W.dtype), 9.0 / (tf.cast(step, new.W.dtype) + 10.0))
     return average._replace(
         W=average.W + weight * (new.W - average.W),
         b=average.b + weight * (new.b - average.b),

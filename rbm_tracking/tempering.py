@@ -8,6 +8,7 @@ Swaps compare the marginals q~_beta(v), in which the hidden units are summed out
 those of the joint (v, h), and their energies are what bridge sampling needs.
 """
 
+import functools
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -118,21 +119,31 @@ def sample(
         raise ValueError(f"num_samples and thin must be positive, got {num_samples=}, {burn_in=}, {thin=}.")
     betas = tf.constant(check_ladder(beta), rbm.W.dtype)
 
-    @tf.function(jit_compile=jit_compile, autograph=False)
-    def rounds(chains: Chains, start: tf.Tensor, count: tf.Tensor) -> Chains:
-        def body(i: tf.Tensor, chains: Chains) -> tuple[tf.Tensor, Chains]:
-            moved = gibbs(rbm, chains, betas, steps=1, seed=seed, step=i, generator=generator)
-            return i + 1, swap(moved, betas, seed=seed, step=i, generator=generator)[0]
-
-        return tf.while_loop(lambda i, _: i < start + count, body, (start, chains))[1]
-
+    rounds = functools.partial(_rounds_compiled if jit_compile else _rounds, rbm, betas=betas, seed=seed)
     taken: list[NDArray[Any]] = []
-    chains, done = rounds(chains, tf.constant(0), tf.constant(burn_in)), burn_in
+    chains = rounds(chains, start=tf.constant(0), count=tf.constant(burn_in), generator=generator)
+    done = burn_in
     while len(taken) * chains.level.shape[1] < num_samples:
-        chains = rounds(chains, tf.constant(done), tf.constant(thin))
+        chains = rounds(chains, start=tf.constant(done), count=tf.constant(thin), generator=generator)
         done += thin
         taken.append(rbm.visible.stored(tf.boolean_mask(chains.v, tf.equal(chains.level, 0)).numpy()))
     return np.concatenate(taken)[:num_samples]
+
+
+def _rounds_plain(
+    rbm: RBM, chains: Chains, betas: tf.Tensor, seed: tf.Tensor, start: tf.Tensor, count: tf.Tensor, generator: str
+) -> Chains:
+    """`count` rounds at fixed parameters, of Gibbs sampling and swaps, the first with the number `start`."""
+
+    def body(i: tf.Tensor, chains: Chains) -> tuple[tf.Tensor, Chains]:
+        moved = gibbs(rbm, chains, betas, steps=1, seed=seed, step=i, generator=generator)
+        return i + 1, swap(moved, betas, seed=seed, step=i, generator=generator)[0]
+
+    return tf.while_loop(lambda i, _: i < start + count, body, (start, chains))[1]
+
+
+_rounds = tf.function(_rounds_plain, autograph=False)
+_rounds_compiled = tf.function(_rounds_plain, jit_compile=True, autograph=False)
 
 
 def swap(

@@ -44,7 +44,7 @@ def not_finite(state: SMLState, observed: Observed) -> str | None:
     if not all(np.isfinite(part).all() for part in tf.nest.flatten(state.rbm)):
         return (
             f"the parameters are no longer finite after update {int(state.step)}: training has diverged; lower "
-            "learning_rate, or let it fall with learning_rate_decay=1000."
+            "learning_rate, or let it fall with schedule='linear'."
         )
     if not np.isfinite(observed.log_z).all():
         return (

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Train a restricted Boltzmann machine while its log partition function is tracked at every update.
 
-    track_rbm.py --run_dir=runs/mnist --dataset=mnist --data_dir=DATA --hidden=500 --adaptive --patience=10
-    track_rbm.py --run_dir=runs/own --data=table.csv --hidden=100 --visible=softmax
-    track_rbm.py --run_dir=runs/digits --resume --num_steps=50000
+    track_rbm.py --run_dir=runs/mnist --dataset=mnist --data_dir=DATA --hidden=500 --adaptive
+    track_rbm.py --run_dir=runs/own --data=table.csv
+    track_rbm.py --run_dir=runs/own --resume --num_steps=50000
 
 Every log-likelihood is in nats per row. Ctrl-C saves a checkpoint. The folder of the run gets:
 
@@ -50,19 +50,20 @@ class Flags:
     :param num_chains: chains at each temperature; those at beta = 1 and the target chains estimate the gradient.
     :param num_track_chains: more chains at each temperature, which only track.
     :param spawn_up_to: add temperatures where swaps are rare, up to this number; 0: never.
-    :param schedule: of the learning rate: paper (by learning_rate_decay), constant; linear or cosine to 0 at the end.
+    :param schedule: of the learning rate: linear or cosine to 0 at the end, constant, paper (by learning_rate_decay).
     :param modes: start from so many leading modes of the data; 0: from small random weights.
     :param trajectory: keep parameters along the way in trajectory/.
     :param dtype: precision of the parameters.
+    :param eval_every: updates between evaluations; if this is not given ten passes over the rows, from 50 to 500.
     :param patience: stop after so many evaluations in a row that were worse beyond their errors, or not trusted, and
-        report the best, which AIS has checked; if this is not given, train to the end and report the last.
+        report the best, which AIS has checked; 0: train to the end and report the last. 10 if log Z is tracked.
     :param eval_rows: rows of the training and of the validation part (drawn once) to look at during training.
     :param ais_every: updates between AIS estimates of log Z; 0: only at the end.
     :param exact_every: updates between exact log Z, for 25 units or fewer; 0: only at the end.
     :param jit: compile with XLA.
     """
 
-    run: Settings = group(batch_size=100, eval_every=500, checkpoint_every=5000)
+    run: Settings = group(batch_size=100, checkpoint_every=5000, omit=("eval_every",))
     devices: Devices = group(omit=("strategy", "replicas"))
     source: views.Source = group()
     table: views.TableSpec = group(omit=("target", "task", "unknown"))
@@ -74,10 +75,11 @@ class Flags:
     num_chains: int = 20
     num_track_chains: int = 0
     spawn_up_to: int = 0
-    schedule: ScheduleName = "paper"
+    schedule: ScheduleName = "linear"
     modes: int = 0
     trajectory: bool = False
     dtype: Literal["float32", "float64"] = "float32"
+    eval_every: int | None = None
     patience: int | None = None
     eval_rows: int = 10_000
     ais_every: int = 0
@@ -85,11 +87,9 @@ class Flags:
     jit: bool = True
 
     def __post_init__(self) -> None:
-        least = {"hidden": 1, "num_temps": 2, "num_chains": 2, "patience": 1, "eval_rows": 1}
-        at_least(
-            self, least | dict.fromkeys(("num_track_chains", "spawn_up_to", "modes", "ais_every", "exact_every"), 0)
-        )
-        if self.patience is not None and not self.sml.track:
+        least = dict.fromkeys(("num_track_chains", "spawn_up_to", "modes", "ais_every", "exact_every", "patience"), 0)
+        at_least(self, least | {"eval_every": 1, "hidden": 1, "num_temps": 2, "num_chains": 2, "eval_rows": 1})
+        if self.patience and not self.sml.track:
             raise ValueError("--patience needs the tracked log Z; leave out --notrack.")
 
     @property
@@ -108,6 +108,7 @@ def main(flags: Flags) -> None:
     minibatches, x = Minibatches(len(data.train.X), flags.run.batch_size, seeds), as_tensor(data.train.X)
     watched = {part: data.some(part, flags.eval_rows, seeds).X for part in ("train", "valid")}
     base_b, evaluations = base_rate_biases(data.train.X, visible=visible), evaluation.Evaluations(watched, flags.log_z)
+    patience = (10 if flags.patience is None else flags.patience or None) if flags.sml.track else None
 
     @functools.lru_cache(maxsize=1)
     def by_ais(step: int) -> dict[str, float]:
@@ -117,25 +118,27 @@ def main(flags: Flags) -> None:
         scalars = report.filter_scalars(trainer)
         if trainer.config.track:
             scalars |= model_scalars(trainer.model)
-            is_asked = flags.patience is not None or (flags.ais_every > 0 and step % flags.ais_every == 0)
-            ask = functools.partial(by_ais, step) if is_asked else None
-            scalars |= evaluations(trainer.model, trainer.observed, ask)
-            if news := evaluations.news:
-                logging.warning("update %d: %s", step, news)
+            is_asked = patience or (flags.ais_every and step % flags.ais_every == 0)
+            scalars |= evaluations(
+                trainer.model, trainer.observed, functools.partial(by_ais, step) if is_asked else None
+            )
+            if evaluations.news:
+                logging.warning("update %d: %s", step, evaluations.news)
         return scalars | (exact_scalars(trainer.model.rbm) if step == flags.run.num_steps else {})
 
     def spawn(step: int) -> Mapping[str, float]:
         trainer.spawn()
         return {}
 
-    with open_run(flags.run, cli.flags.text(flags), data, name="rbm") as run:
+    every = flags.eval_every or evaluation.interval(len(data.train.X), flags.run.batch_size)
+    with open_run(dataclasses.replace(flags.run, eval_every=every), cli.flags.text(flags), data, name="rbm") as run:
         fitted = run.fit(
             lambda first, count: trainer.advance(x, minibatches(first, count), seeds("train")),
             state=lambda: {"trainer": trainer.store, "evaluations": evaluations.store},
             scalars=lambda observed: report.filter_scalars(trainer),
             evaluate=evaluate,
-            rule=newest if flags.patience is None else evaluation.highest(),
-            patience=flags.patience,
+            rule=evaluation.highest() if patience else newest,
+            patience=patience,
             keep=lambda path: save_rbm(path, trainer.saved()),
             show=lambda: Shown(report.pictures(trainer.model, data.image_shape), {"weights": trainer.model.rbm.W}),
             also=(
@@ -159,13 +162,13 @@ def read(flags: Flags) -> tuple[Rows, Visible]:
 def started(flags: Flags, data: Rows, visible: Visible, seeds: Seeds) -> Trainer:
     """A new RBM of the data, ready to be trained."""
     options: dict[str, Any] = {"spawn_up_to": flags.spawn_up_to, "jit_compile": flags.jit, "visible": visible}
-    options |= {"trajectory": Path(flags.run.run_dir) / "trajectory"} if flags.trajectory else {}
     options |= {"num_temps": flags.num_temps, "num_chains": flags.num_chains + flags.num_track_chains}
+    options |= {"trajectory": Path(flags.run.run_dir) / "trajectory"} if flags.trajectory else {}
     return new_trainer(data.train.X, flags.hidden, flags.sml, seeds, modes=flags.modes, dtype=flags.dtype, **options)
 
 
 def finish(flags: Flags, data: Rows, run: Run, fitted: Fitted, trainer: Trainer) -> None:
-    """Report the last parameters or, with --patience, the best."""
+    """Report the best parameters or, with --patience=0, the last."""
     seeds, records = Seeds(flags.run.seed), run.records()
     saved = load_rbm(run.best_file) if fitted.best.step >= 0 else trainer.saved()
     save_rbm(run.path / "rbm.npz", saved._replace(beta=trainer.state.ladder.beta.numpy()))
@@ -184,12 +187,12 @@ def figures(data: Rows, trainer: Trainer, records: list[dict[str, Any]]) -> dict
     drawn: dict[str, Callable[[Path], None]] = {}
     if trainer.config.track:
         curves, ys = report.filter_curves(records, trainer.num_temps), {"log Z": "nats", "change in an update": "nats"}
-        likelihoods = {"log-likelihood": report.likelihood_curves(records)}
+        scores = {"log-likelihood": report.likelihood_curves(records)}
         drawn["log_z"] = lambda path: plots.lines(path, curves, xlabel="update", ylabel=ys)
-        drawn["log_likelihood"] = lambda path: plots.lines(path, likelihoods, xlabel="update", ylabel="nats per row")
+        drawn["log_likelihood"] = lambda path: plots.lines(path, scores, xlabel="update", ylabel="nats per row")
     if data.image_shape is not None:
-        images = report.pictures(trainer.model, data.image_shape)
-        images["data"] = data.train.X[:100].reshape(-1, *data.image_shape)
+        rows, size = data.train.X[:100], data.image_shape
+        images = report.pictures(trainer.model, size) | {"data": rows.reshape(-1, *size)}
         drawn["filters_and_samples"] = lambda path: plots.image_grid(path, images)
     return drawn
 

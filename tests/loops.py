@@ -51,12 +51,14 @@ def chain_steps() -> Loop:
 def rbm_state() -> tuple[Any, np.ndarray]:
     data = bits(20, 6).astype(np.uint8)
     start = rbm.initial_rbm(4, seed=SEED, data=data)
-    return learning.initial_state(start, tempering.linear_ladder(3), 4, seed=SEED, data=data), data
+    return learning.initial_state(
+        start, tempering.linear_ladder(3), 4, seed=SEED, data=data, config=learning.SMLConfig.paper()
+    ), data
 
 
 def rbm_updates() -> Loop:
     state, data = rbm_state()
-    trainer = RBMTrainer(state, learning.SMLConfig(), jit_compile=False)
+    trainer = RBMTrainer(state, learning.SMLConfig.paper(), jit_compile=False)
     return lambda count: trainer.advance(data, np.zeros([count, B], int), SEED)
 
 
@@ -129,7 +131,7 @@ LOOPS: dict[str, Callable[[], Loop]] = {
     "gpflow_deep.sampling.Sampler._steps.<locals>.steps": chain_steps,
     "rbm_tracking.annealing._chunk": ais_temperatures,
     "rbm_tracking.learning._compiled.<locals>.run": rbm_updates,
-    "rbm_tracking.tempering.sample.<locals>.rounds": rbm_rounds,
+    "rbm_tracking.tempering._rounds_plain": rbm_rounds,
     "rbm_tracking.trajectories._piece_plain": annealing_steps,
     "rbm_tracking.trajectory_tempering.compiled_rounds.<locals>.rounds": trajectory_rounds,
 }

@@ -187,9 +187,10 @@ _DGP_CASES = (
 _RBM = "--run_dir=run --final_ais_betas=200 --ais_betas=100 --ais_chains=20 --log_every=20"
 _RBM_RESUMED = f"{_RBM} --adaptive --spawn_up_to=6 --exact_every=20 --ais_every=40 --eval_every=40 --eval_rows=200"
 _RBM_RESUMED += " --checkpoint_every=100"
+_PAPER = "--schedule=paper --target_chains=0 --nocentred --l2=0 --average=0"
 _RBM_UNITS = {
     "old": "--hidden=16 --temps=2 --chains=16 --track_chains=4 --lr=1",
-    "new": "--hidden=16 --num_temps=2 --num_chains=16 --num_track_chains=4 --learning_rate=1",
+    "new": f"--hidden=16 --num_temps=2 --num_chains=16 --num_track_chains=4 --learning_rate=1 {_PAPER} --patience=0",
 }
 _RBM_CASES = (
     Case(
@@ -208,7 +209,8 @@ _RBM_CASES = (
                 "track_rbm",
                 f"{_RBM} --num_steps=3000 --eval_every=20 --batch_size=20 --nojit",
                 old="--dataset=digits --hidden=30 --temps=5 --chains=10 --lr=0.3 --early_stopping --patience=3",
-                new="--dataset=digits --hidden=30 --num_temps=5 --num_chains=10 --learning_rate=0.3 --patience=3",
+                new="--dataset=digits --hidden=30 --num_temps=5 --num_chains=10 --learning_rate=0.3 --patience=3 "
+                f"{_PAPER}",
             ),
         ),
     ),
@@ -222,7 +224,7 @@ _RBM_CASES = (
                 "--swaps=deo --bias=learned --sigma_z=0.5 --bridge_iterations=2 --generator=hash --seed=5 --nojit",
                 old="--hidden=6 --temps=5 --chains=6 --nofloat32 --lr=0.1 --lr_decay=50",
                 new="--hidden=6 --num_temps=5 --num_chains=6 --dtype=float64 --learning_rate=0.1 "
-                "--learning_rate_decay=50",
+                f"--learning_rate_decay=50 {_PAPER} --centred --patience=0",
             ),
         ),
         write_patterns,
@@ -236,7 +238,7 @@ _RBM_CASES = (
                 "--run_dir=run --data=patterns.csv --num_steps=60 --eval_every=20 --log_every=20 --notrack "
                 "--final_ais_betas=0 --nojit",
                 old="--hidden=6 --temps=4 --chains=6 --lr=0.1",
-                new="--hidden=6 --num_temps=4 --num_chains=6 --learning_rate=0.1",
+                new=f"--hidden=6 --num_temps=4 --num_chains=6 --learning_rate=0.1 {_PAPER}",
             ),
         ),
         write_patterns,

@@ -45,7 +45,8 @@ RUNS = (
                 "--run_dir=run --data=patterns.csv --num_steps=20 --batch_size=30 --eval_every=10 --log_every=10 "
                 "--exact_every=10 --final_ais_betas=50 --ais_chains=10 --nojit",
                 old="--hidden=5 --temps=3 --chains=6 --lr=0.1 --nofloat32",
-                new="--hidden=5 --num_temps=3 --num_chains=6 --learning_rate=0.1 --dtype=float64",
+                new="--hidden=5 --num_temps=3 --num_chains=6 --learning_rate=0.1 --dtype=float64 --schedule=paper "
+                "--target_chains=0 --nocentred --l2=0 --average=0 --patience=0",
             ),
         ),
         write_patterns,

@@ -34,7 +34,7 @@ def test_tracked_log_z_of_parameters_and_average(rng: np.random.Generator, seed:
         "centred": True,
         "l2": 1e-3,
     }
-    trainer = trained(data, SMLConfig(learning_rate=0.1, average=0.98, **options), rng, seed)
+    trainer = trained(data, SMLConfig.paper(learning_rate=0.1, average=0.98, **options), rng, seed)
     state, model = trainer.state, trainer.model
     for each in (state, model):
         error = float(each.tracker.mean[0]) - log_z_exact(each.rbm)
@@ -60,7 +60,7 @@ def test_tracked_log_z_of_parameters_and_average(rng: np.random.Generator, seed:
     ids=lambda options: next(iter(options)),
 )
 def test_tracking_holds_with_every_option(options: dict[str, Any], rng: np.random.Generator, seed: tf.Tensor) -> None:
-    trainer = trained(two_patterns(rng), SMLConfig(learning_rate=0.05, **options), rng, seed)
+    trainer = trained(two_patterns(rng), SMLConfig.paper(learning_rate=0.05, **options), rng, seed)
     for each in (trainer.state, trainer.model):
         error = float(each.tracker.mean[0]) - log_z_exact(each.rbm)
         assert abs(error) < 5 * np.sqrt(float(each.tracker.cov[0, 0])) + 0.02

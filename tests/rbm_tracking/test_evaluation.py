@@ -43,11 +43,13 @@ def parts_of(rng: np.random.Generator) -> dict[str, np.ndarray]:
 
 def tracked(parameters: oracles.Parameters, rows: np.ndarray, seed: tf.Tensor, log_z: float = 3.25) -> Trainer:
     """An RBM in training whose tracked log Z is `log_z`, with a standard deviation of 0.5."""
-    state = initial_state(RBM(*map(tf.constant, parameters)), linear_ladder(3), 8, seed=seed, data=rows)
+    state = initial_state(
+        RBM(*map(tf.constant, parameters)), linear_ladder(3), 8, seed=seed, data=rows, config=SMLConfig.paper()
+    )
     mean, cov = state.tracker.mean.numpy(), state.tracker.cov.numpy()
     mean[0], cov[0, 0] = log_z, 0.25
     tracker = state.tracker._replace(mean=tf.constant(mean), cov=tf.constant(cov))
-    return Trainer(state._replace(tracker=tracker), SMLConfig(), jit_compile=False)
+    return Trainer(state._replace(tracker=tracker), SMLConfig.paper(), jit_compile=False)
 
 
 def flag(trainer: Trainer, flags: int) -> Trainer:
@@ -271,7 +273,7 @@ def test_what_was_not_done_is_not_reported(rng: np.random.Generator, seed: tf.Te
     parts = parts_of(rng)
     trainer = tracked(oracles.random_rbm(rng, 26, 26), np.zeros([2, 26]), seed, log_z=99.0)
     wide = {name: np.zeros([3, 26], np.uint8) for name in parts}
-    plain, no_ais = SMLConfig(track=False), EvidenceConfig(final_ais_betas="0")
+    plain, no_ais = SMLConfig.paper(track=False), EvidenceConfig(final_ais_betas="0")
     assert evaluation.final(trainer.state, trainer.saved(), wide, lambda name: seed, no_ais, plain) == {"step": 0}
     found = evaluation.final(trainer.state, trainer.saved(), wide, lambda name: seed, no_ais)
     assert set(found) == {"step", "tracked", "evidence"}

@@ -38,7 +38,7 @@ def data(rng: np.random.Generator) -> np.ndarray:
 
 def start(data: np.ndarray, seed: tf.Tensor, dtype: tf.DType = tf.float64, num_temps: int = M) -> SMLState:
     rbm = initial_rbm(N_H, seed=seed, data=data, weight_scale=0.1, dtype=dtype)
-    return initial_state(rbm, linear_ladder(num_temps), C, seed=seed, data=data)
+    return initial_state(rbm, linear_ladder(num_temps), C, seed=seed, data=data, config=SMLConfig.paper())
 
 
 def rows_for(rng: np.random.Generator, updates: int) -> tf.Tensor:
@@ -64,7 +64,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", CONFIGS)
 def test_tracked_log_z_is_the_exact_one(name: str, data: np.ndarray, seed: tf.Tensor, rng: np.random.Generator) -> None:
     """After 600 updates the tracked value is within 5 of its standard deviations."""
-    config = SMLConfig(learning_rate=0.05, **CONFIGS[name])
+    config = SMLConfig.paper(learning_rate=0.05, **CONFIGS[name])
     state = start(data, seed)
     likelihood = log_likelihood(state, data)
     run = compiled_updates(config, jit_compile=False)
@@ -93,7 +93,7 @@ def test_a_log_z_that_is_too_low_shows_in_the_rows(data: np.ndarray, seed: tf.Te
 
 def test_stopping_and_resuming_gives_the_same_bits(data: np.ndarray, seed: tf.Tensor, rng: np.random.Generator) -> None:
     rows, source = rows_for(rng, 10), tf.constant(data)
-    run = compiled_updates(SMLConfig(learning_rate=0.05, adaptive=True, centred=True))
+    run = compiled_updates(SMLConfig.paper(learning_rate=0.05, adaptive=True, centred=True))
     whole, _ = run(start(data, seed, tf.float32), source, rows, tf.constant(10), seed)
     part, first = run(start(data, seed, tf.float32), source, rows, tf.constant(4), seed)
     assert not np.any(first.log_z[4:])
@@ -108,7 +108,7 @@ def test_stopping_and_resuming_gives_the_same_bits(data: np.ndarray, seed: tf.Te
 def test_xla_changes_nothing_but_rounding(data: np.ndarray, seed: tf.Tensor, rng: np.random.Generator) -> None:
     rows, source = rows_for(rng, 8), tf.constant(data)
     results = [
-        compiled_updates(SMLConfig(learning_rate=0.05, adaptive=True), jit_compile=jit)(
+        compiled_updates(SMLConfig.paper(learning_rate=0.05, adaptive=True), jit_compile=jit)(
             start(data, seed), source, rows, tf.constant(8), seed
         )
         for jit in (True, False)
@@ -120,7 +120,7 @@ def test_xla_changes_nothing_but_rounding(data: np.ndarray, seed: tf.Tensor, rng
 def test_untracked_training_makes_the_same_rbm(data: np.ndarray, seed: tf.Tensor, rng: np.random.Generator) -> None:
     rows, source = rows_for(rng, 8), tf.constant(data)
     tracked, plain = (
-        compiled_updates(SMLConfig(track=track), jit_compile=False)(
+        compiled_updates(SMLConfig.paper(track=track), jit_compile=False)(
             start(data, seed), source, rows, tf.constant(8), seed
         )[0]
         for track in (True, False)
@@ -131,7 +131,7 @@ def test_untracked_training_makes_the_same_rbm(data: np.ndarray, seed: tf.Tensor
 
 def step_of(state: SMLState, data: np.ndarray, seed: tf.Tensor, **settings: Any) -> tuple[RBM, SMLState]:
     """Change of the parameters by one update with learning rate 1."""
-    config = SMLConfig(learning_rate=1.0, **settings)
+    config = SMLConfig.paper(learning_rate=1.0, **settings)
     after, _ = sml_update(state, tf.constant(data, tf.float64), seed=seed, config=config)
     return RBM(*(new - old for new, old in zip(after.rbm[:3], state.rbm[:3], strict=True))), after
 
@@ -192,8 +192,8 @@ def test_activations_follow_a_step_either_way(rng: np.random.Generator, seed: tf
     """For many units they are updated by the step's factors, for few computed anew: the same numbers."""
     rows = rng.integers(0, 2, (200, 70)).astype(np.uint8)
     rbm = initial_rbm(60, seed=seed, data=rows, dtype=tf.float64)
-    state = initial_state(rbm, linear_ladder(3), 10, seed=seed, data=rows)
-    config = SMLConfig(learning_rate=0.5, centred=is_centred)
+    state = initial_state(rbm, linear_ladder(3), 10, seed=seed, data=rows, config=SMLConfig.paper())
+    config = SMLConfig.paper(learning_rate=0.5, centred=is_centred)
     for size in (4, 200):  # 14 and 210 rows of factors
         after, _ = sml_update(state, tf.constant(rows[:size], tf.float64), seed=seed, config=config)
         np.testing.assert_allclose(after.chains.a, activations(after.rbm, after.chains.v), atol=1e-11)
@@ -241,14 +241,16 @@ def test_bias_of_reused_particles_has_its_closed_form(rng: np.random.Generator) 
 
 
 def test_learning_rate_follows_the_papers_schedule() -> None:
-    config = SMLConfig(learning_rate=0.1, learning_rate_decay=100.0)
+    config = SMLConfig.paper(learning_rate=0.1, learning_rate_decay=100.0)
     rates = [float(learning_rate_at(config, tf.constant(t), tf.float64)) for t in (0, 99, 199, 999)]
     np.testing.assert_allclose(rates, [0.1, 0.1, 0.05, 0.01], rtol=1e-7)
-    assert float(learning_rate_at(SMLConfig(learning_rate=0.1), tf.constant(10**6), tf.float64)) == pytest.approx(0.1)
+    assert float(learning_rate_at(SMLConfig.paper(learning_rate=0.1), tf.constant(10**6), tf.float64)) == pytest.approx(
+        0.1
+    )
 
 
 def test_a_spawned_temperature_is_tracked(data: np.ndarray, seed: tf.Tensor, rng: np.random.Generator) -> None:
-    run = compiled_updates(SMLConfig(learning_rate=0.02, adaptive=True), jit_compile=False)
+    run = compiled_updates(SMLConfig.paper(learning_rate=0.02, adaptive=True), jit_compile=False)
     state, _ = run(start(data, seed), tf.constant(data), rows_for(rng, 200), tf.constant(200), seed)
     grown = spawn(state, 1)
     beta = grown.ladder.beta.numpy()
@@ -278,15 +280,15 @@ def test_a_spawned_temperature_is_tracked(data: np.ndarray, seed: tf.Tensor, rng
 )
 def test_bad_settings_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        SMLConfig(**settings)
+        SMLConfig.paper(**settings)
 
 
 def test_bad_starts_are_refused(data: np.ndarray, seed: tf.Tensor) -> None:
     rbm = initial_rbm(N_H, seed=seed, data=data)
     with pytest.raises(ValueError, match="num_chains must be at least 2"):
-        initial_state(rbm, linear_ladder(3), 1, seed=seed, data=data)
+        initial_state(rbm, linear_ladder(3), 1, seed=seed, data=data, config=SMLConfig.paper())
     with pytest.raises(ValueError, match="must go from 1"):
-        initial_state(rbm, [1.0, 0.5], 4, seed=seed, data=data)
+        initial_state(rbm, [1.0, 0.5], 4, seed=seed, data=data, config=SMLConfig.paper())
     broken = rbm._replace(W=rbm.W * np.nan)
     with pytest.raises(ValueError, match="the RBM's W must be finite"):
-        initial_state(broken, linear_ladder(3), 4, seed=seed, data=data)
+        initial_state(broken, linear_ladder(3), 4, seed=seed, data=data, config=SMLConfig.paper())

@@ -44,8 +44,8 @@ RECORDS: list[dict[str, Any]] = [
 def trainer(rng: np.random.Generator, seed: tf.Tensor) -> Trainer:
     data = rng.integers(0, 2, (50, 6)).astype(np.uint8)
     rbm = initial_rbm(4, seed=seed, data=data, weight_scale=0.5)
-    state = initial_state(rbm, linear_ladder(3), 5, seed=seed, data=data)
-    return Trainer(state, SMLConfig(), jit_compile=False)
+    state = initial_state(rbm, linear_ladder(3), 5, seed=seed, data=data, config=SMLConfig.paper())
+    return Trainer(state, SMLConfig.paper(), jit_compile=False)
 
 
 def test_scalars_are_those_of_the_last_update(trainer: Trainer, rng: np.random.Generator, seed: tf.Tensor) -> None:
@@ -73,7 +73,7 @@ def test_scalars_are_those_of_the_last_update(trainer: Trainer, rng: np.random.G
 def test_without_a_tracker_there_are_swaps_and_the_ladder(
     trainer: Trainer, rng: np.random.Generator, seed: tf.Tensor
 ) -> None:
-    plain = Trainer(trainer.state, SMLConfig(track=False), jit_compile=False)
+    plain = Trainer(trainer.state, SMLConfig.paper(track=False), jit_compile=False)
     plain.advance(rng.integers(0, 2, (50, 6)), rng.integers(0, 50, (2, 10)), seed)
     assert {name.split("/")[0] for name in report.filter_scalars(plain)} == {"swap", "ladder"}
 

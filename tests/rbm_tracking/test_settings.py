@@ -32,14 +32,14 @@ from rbm_tracking.temperatures import linear_ladder
 )
 def test_what_makes_no_sense_is_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        SMLConfig(**settings)
+        SMLConfig.paper(**settings)
 
 
 @pytest.mark.parametrize("settings", [{"target_chains": 3}, {"momentum": 0.5}, {"average": 0.9}])
 def test_a_state_without_the_parts_is_refused(settings: dict[str, Any], seed: tf.Tensor) -> None:
-    data, config = np.eye(4), SMLConfig(**settings)
+    data, config = np.eye(4), SMLConfig.paper(**settings)
     rbm = initial_rbm(2, seed=seed, data=data)
-    plain = initial_state(rbm, linear_ladder(2), 2, seed=seed, data=data)
+    plain = initial_state(rbm, linear_ladder(2), 2, seed=seed, data=data, config=SMLConfig.paper())
     name = next(iter(settings))
     with pytest.raises(ValueError, match=f"{name} of the configuration and of the state must be the same"):
         check_parts(plain, config)

@@ -28,7 +28,7 @@ def start(data: np.ndarray, seed: tf.Tensor, config: SMLConfig) -> SMLState:
 
 
 def one_update(data: np.ndarray, seed: tf.Tensor, state: SMLState | None = None, **options: Any) -> SMLState:
-    config = SMLConfig(learning_rate=0.5, **options)
+    config = SMLConfig.paper(learning_rate=0.5, **options)
     state = start(data, seed, config) if state is None else state
     return sml_update(state, tf.constant(data), seed=seed, config=config)[0]
 
@@ -59,14 +59,14 @@ def test_target_chains_take_turns_in_the_ladder(rng: np.random.Generator) -> Non
 
 def test_all_particles_at_beta_one_drive_the_gradient(data: np.ndarray, seed: tf.Tensor) -> None:
     after = one_update(data, seed, target_chains=9)
-    before = start(data, seed, SMLConfig(target_chains=9))
+    before = start(data, seed, SMLConfig.paper(target_chains=9))
     model = np.concatenate([at_target(after.chains, N)[0].numpy(), targets(after).v[0].numpy()])
     assert model.shape == (N + 9, N_V)
     np.testing.assert_allclose(after.rbm.b - before.rbm.b, 0.5 * (data.mean(0) - model.mean(0)), atol=1e-12)
 
 
 def test_pcd_keeps_its_chains_and_cd_begins_at_the_data(data: np.ndarray, seed: tf.Tensor) -> None:
-    before = start(data, seed, SMLConfig(target_chains=9))
+    before = start(data, seed, SMLConfig.paper(target_chains=9))
     pcd = one_update(data, seed, method="pcd", target_chains=9)
     change = 0.5 * (data.mean(0) - targets(pcd).v[0].numpy().mean(0))
     np.testing.assert_allclose(pcd.rbm.b - before.rbm.b, change, atol=1e-12)
@@ -83,7 +83,7 @@ def test_pcd_keeps_its_chains_and_cd_begins_at_the_data(data: np.ndarray, seed: 
 
 
 def test_decay_sparsity_and_momentum_have_their_steps(data: np.ndarray, seed: tf.Tensor) -> None:
-    plain, before = one_update(data, seed, target_chains=9), start(data, seed, SMLConfig(target_chains=9))
+    plain, before = one_update(data, seed, target_chains=9), start(data, seed, SMLConfig.paper(target_chains=9))
     decayed = one_update(data, seed, target_chains=9, l2=0.1)
     np.testing.assert_allclose(decayed.rbm.W, plain.rbm.W - 0.5 * 0.1 * before.rbm.W, atol=1e-12)
     np.testing.assert_allclose(decayed.rbm.c, plain.rbm.c, atol=1e-12)
@@ -105,12 +105,14 @@ def test_decay_sparsity_and_momentum_have_their_steps(data: np.ndarray, seed: tf
             np.testing.assert_allclose(particles.a, activations(after.rbm, particles.v), atol=1e-12)
 
 
-def test_the_average_begins_as_the_plain_mean(data: np.ndarray, seed: tf.Tensor) -> None:
-    state, seen = None, []
-    for _ in range(3):
-        state = one_update(data, seed, state, average=0.6)
+def test_the_average_begins_with_a_short_memory(data: np.ndarray, seed: tf.Tensor) -> None:
+    """Weights of a new value: 9 / (10 + t), until that is less than 1 - average."""
+    first = one_update(data, seed, None, average=0.2)
+    state, seen = first, [first.rbm.W.numpy()]
+    for _ in range(2):
+        state = one_update(data, seed, state, average=0.2)
         seen.append(state.rbm.W.numpy())
-    assert state is not None
+    assert isinstance(first.average, RBM)
     assert isinstance(state.average, RBM)
-    plain = (seen[0] + seen[1]) / 2
-    np.testing.assert_allclose(state.average.W, 0.6 * plain + 0.4 * seen[2], atol=1e-12)
+    second = (2 * first.average.W + 9 * seen[1]) / 11
+    np.testing.assert_allclose(state.average.W, 0.2 * second + 0.8 * seen[2], atol=1e-12)

@@ -21,11 +21,11 @@ def data(rng: np.random.Generator) -> np.ndarray:
 
 def start(data: np.ndarray, seed: tf.Tensor, num_temps: int = M) -> SMLState:
     rbm = initial_rbm(N_H, seed=seed, data=data)
-    return initial_state(rbm, linear_ladder(num_temps), C, seed=seed, data=data)
+    return initial_state(rbm, linear_ladder(num_temps), C, seed=seed, data=data, config=SMLConfig.paper())
 
 
 def make(state: SMLState, spawn_up_to: int = 0, **config: Any) -> Trainer:
-    return Trainer(state, SMLConfig(**config), spawn_up_to=spawn_up_to, jit_compile=False)
+    return Trainer(state, SMLConfig.paper(**config), spawn_up_to=spawn_up_to, jit_compile=False)
 
 
 def assert_same(one: SMLState, other: SMLState) -> None:
@@ -37,7 +37,7 @@ def test_advance_makes_the_updates_of_its_minibatches(
     data: np.ndarray, seed: tf.Tensor, rng: np.random.Generator
 ) -> None:
     rows, state = rng.integers(0, 100, (11, 20)), start(data, seed)
-    run = compiled_updates(SMLConfig(), jit_compile=False)
+    run = compiled_updates(SMLConfig.paper(), jit_compile=False)
     whole, observed = run(state, tf.constant(data), tf.constant(rows, tf.int32), tf.constant(11), seed)
     trainer = make(state)
     assert trainer.flags == 0
@@ -126,7 +126,7 @@ def test_what_is_not_finite_is_named() -> None:
     fields = dict.fromkeys(Observed._fields, np.zeros(3))
     fine, broken = Observed(**fields), Observed(**{**fields, "log_z": np.array([1.0, np.nan, 2.0])})
     rbm = RBM(tf.ones([2, 3]), tf.zeros([3]), tf.zeros([2]))
-    state = initial_state(rbm, [1.0, 0.0], 2, seed=tf.constant([1, 2]), data=np.zeros([4, 3]))
+    state = initial_state(rbm, [1.0, 0.0], 2, seed=tf.constant([1, 2]), data=np.zeros([4, 3]), config=SMLConfig.paper())
     assert not_finite(state, fine) is None
     assert "log Z is not finite after update 0, though the parameters are" in str(not_finite(state, broken))
     for field in ("W", "b", "c"):

@@ -344,8 +344,8 @@ def test_training_is_tracked_and_learns(rng: np.random.Generator, name: str, see
         is_noise, rows = rng.random(500) < 0.2, all_rows(MIXED)
         data[is_noise] = rows[rng.integers(0, len(rows), is_noise.sum())]
     rbm = initial_rbm(4, seed=seed, data=data, visible=visible, weight_scale=0.1, dtype=tf.float64)
-    state = initial_state(rbm, linear_ladder(4), 20, seed=seed, data=data)
-    trainer = Trainer(state, SMLConfig(learning_rate=0.05), jit_compile=False)
+    state = initial_state(rbm, linear_ladder(4), 20, seed=seed, data=data, config=SMLConfig.paper())
+    trainer = Trainer(state, SMLConfig.paper(learning_rate=0.05), jit_compile=False)
     scores = []
     for block in range(4):
         observed = trainer.advance(visible.stored(data), rng.integers(0, 500, (100, 50)), seed)

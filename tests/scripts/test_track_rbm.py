@@ -1,5 +1,6 @@
 """`scripts/track_rbm.py` on tiny data: what a run reports and leaves behind, that it goes on, and its errors."""
 
+import dataclasses
 import re
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,10 @@ SMALL = [
     "--ais_betas=40",
     "--final_ais_betas=0",
     "--ais_chains=10",
+    "--patience=0",
 ]
+PAPER = ["--schedule=paper", "--target_chains=0", "--nocentred", "--l2=0", "--average=0"]
+SMALL += PAPER
 TINY = ["--data=patterns.npz", "--hidden=5", *SMALL]
 WHOLE = [*TINY, "--adaptive", "--centred", "--exact_every=20", "--ais_every=20", "--final_ais_betas=60"]
 STOPPING = ["--data=noise.npz", "--hidden=5", *SMALL, "--num_steps=4000", "--learning_rate=0.2", "--patience=2"]
@@ -40,7 +44,9 @@ ERRORS: list[tuple[list[str], str]] = [
     (["--dataset=no_such_data"], "no_such_data"),
     (["--dataset=adult"], "adult.*--data_dir"),
     ([*TINY, "--patience=3", "--notrack"], "--patience needs the tracked log Z; leave out --notrack"),
-    ([*TINY, "--patience=0"], "--patience must be at least 1, got 0"),
+    ([*TINY, "--patience=-1"], "--patience must be at least 0, got -1"),
+    ([*TINY, "--eval_every=0"], "--eval_every must be at least 1, got 0"),
+    ([*TINY, "--schedule=linear", "--learning_rate_decay=9"], "learning_rate_decay is of schedule=paper"),
     ([*TINY, "--learning_rate=0"], "learning_rate must be positive and finite, got 0.0"),
     ([*TINY, "--learning_rate=-1"], "learning_rate must be positive and finite, got -1.0"),
     ([*TINY, "--learning_rate=nan"], "--learning_rate must be a number, got nan"),
@@ -289,8 +295,10 @@ def test_flags_are_written_as_they_are_read() -> None:
     flags = parse(Flags, ["--run_dir=x", "--sigma_z=inf", "--num_track_chains=2", "--spawn_up_to=9", "--notrack"])
     again = parse(Flags, ["--run_dir=x", *text(flags).split()])
     assert text(again) == text(flags)
-    assert again.sml == SMLConfig(gradient_chains=20, adaptive=True, track=False, decay_steps=20_000)
-    assert parse(Flags, ["--run_dir=x"]).sml == SMLConfig(decay_steps=20_000)
+    default = SMLConfig(schedule="linear", decay_steps=20_000)
+    assert again.sml == dataclasses.replace(default, gradient_chains=20, adaptive=True, track=False)
+    assert parse(Flags, ["--run_dir=x"]).sml == default
+    assert parse(Flags, ["--run_dir=x", *PAPER, "--learning_rate=0.01"]).sml == SMLConfig.paper(decay_steps=20_000)
     falling = ["--schedule=linear", "--num_steps=500", "--target_chains=7", "--l2=0.1", "--average=0.9", "--method=pcd"]
     config = parse(Flags, ["--run_dir=x", *falling]).sml
     options: dict[str, Any] = {"target_chains": 7, "l2": 0.1, "average": 0.9}

@@ -13,7 +13,7 @@ from tests.scripts.running import Finished, called, result_of
 
 SMALL = ["--hidden=4", "--num_temps=3", "--num_chains=4", "--batch_size=20", "--noprogress", "--nojit"]
 SMALL += ["--num_steps=40", "--log_every=20", "--eval_every=20", "--ais_betas=20", "--final_ais_betas=20"]
-SMALL += ["--ais_chains=10"]
+SMALL += ["--ais_chains=10", "--patience=0"]
 
 
 @pytest.fixture(scope="module")
