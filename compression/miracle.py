@@ -33,6 +33,7 @@ from .held_out import endless, losses_of
 from .random_code import (
     MAX_BITS,
     MAX_BLOCK,
+    MAX_WEIGHTS,
     RandomCode,
     block_ends,
     draw_index,
@@ -151,6 +152,10 @@ def _empty_code(model: keras.Model, num_bytes: int, block_bits: int, sharing: tu
     shapes = tuple(tuple(variable.shape) for variable in coded_variables(model))
     if not shapes:
         raise ValueError(f"the model {model.name} has no kernels, so there is nothing to code.")
+    if (total := sum(math.prod(shape) for shape in shapes)) > MAX_WEIGHTS:
+        raise ValueError(
+            f"the model {model.name} must have at most {MAX_WEIGHTS} weights, got {total}; shrink it first."
+        )
     num_weights, scales = sum(sizes_of(shapes, sharing)), (0,) * len(shapes)
     most = max(1, 8 * num_bytes // block_bits)
     code = RandomCode(seed, block_bits, scales, sharing, np.zeros(most, np.int64), shapes)

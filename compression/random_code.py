@@ -25,6 +25,7 @@ from .random_numbers import UNIT, chosen_normals, log_ratios, normal_table, perm
 __all__ = [
     "MAX_BITS",
     "MAX_BLOCK",
+    "MAX_WEIGHTS",
     "RandomCode",
     "block_ends",
     "code_bytes",
@@ -39,8 +40,10 @@ __all__ = [
 
 MAX_BITS = 24
 """Of the number of a draw."""
-MAX_BLOCK = 1 << 14
+MAX_BLOCK = 1 << 12
 """Weights of a block, at most: what a short file can claim is bounded by it."""
+MAX_WEIGHTS = 1 << 25
+"""Weights of a code, at most, for which its reader needs about 1 GiB."""
 
 _SHARED = 0x80
 _MANTISSA = 8
@@ -149,11 +152,11 @@ def read_code(reader: Reader, shapes: Sequence[tuple[int, ...]]) -> RandomCode:
     sharing = tuple(reader.integer() for _ in shapes) if first & _SHARED else (1,) * len(shapes)
     if not 1 <= bits <= MAX_BITS or seed >= 2**31 or min(sharing, default=1) < 1:
         raise ValueError(f"a random code has {bits} bits a block, the seed {seed} and shared weights {sharing}")
-    num_weights = sum(sizes_of(shapes, sharing))
-    if not num_weights:
-        raise ValueError("a random code has no weights")
+    num_weights, num_places = sum(sizes_of(shapes, sharing)), sum(math.prod(shape) for shape in shapes)
+    if not 1 <= num_places <= MAX_WEIGHTS:
+        raise ValueError(f"a random code has {num_places} weights, and 1 to {MAX_WEIGHTS} are possible")
     if not -(-num_weights // MAX_BLOCK) <= count <= num_weights:
         raise ValueError(f"a random code has {count} blocks of {num_weights} weights")
-    if sum(math.prod(shape) for shape in shapes) > count * MAX_BLOCK:
+    if num_places > count * MAX_BLOCK:
         raise ValueError(f"a random code has {count} blocks, too few for its shared weights")
     return RandomCode(seed, bits, scales, sharing, reader.packed(count, bits), tuple(shapes))

@@ -136,7 +136,9 @@ def test_shared_weights_datasets_and_several_outputs(rng: np.random.Generator, t
         bc.random_code(model, tmp_path / "m.bcz", rows.repeat(), **settings)
 
 
-def test_settings_out_of_range(model: keras.Model, data: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
+def test_settings_out_of_range(
+    model: keras.Model, data: tuple[np.ndarray, np.ndarray], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refused(message: str, model: keras.Model = model, x: Any = data[0], **changes: Any) -> None:
         with pytest.raises(ValueError, match=message):
             bc.random_code(model, tmp_path / "n.bcz", x, data[1], **{"loss": LOSS, "num_bytes": 900} | changes)
@@ -146,7 +148,10 @@ def test_settings_out_of_range(model: keras.Model, data: tuple[np.ndarray, np.nd
     refused("seed 0 or more", seed=-1)
     refused("epochs not negative", epochs=-1)
     refused("equally many examples", x=data[0][:-1])
-    refused(r"num_bytes must be at least \d+ for 110 weights in blocks of at most 16384, got 3", num_bytes=3)
+    refused(r"num_bytes must be at least \d+ for 110 weights in blocks of at most 4096, got 3", num_bytes=3)
     refused("has no kernels, so there is nothing to code", keras.Sequential([keras.Input([6]), layers.ReLU()]))
+    with monkeypatch.context() as patch:
+        patch.setattr("compression.miracle.MAX_WEIGHTS", 100)
+        refused("must have at most 100 weights, got 110; shrink it first")
     own = keras.Sequential([keras.Input([6]), layers.Lambda(lambda x: x, name="mine"), layers.Dense(2)])
     refused("'mine' is a Lambda", own)
