@@ -63,7 +63,7 @@ CHANGES: dict[str, dict[str, Any]] = {
 def config_of(recipe: str, updates: int) -> SMLConfig:
     """The paper's recipe, or the whole one with a change; 1/t falls from half of the updates on."""
     if recipe == "paper":
-        return SMLConfig(learning_rate=0.02, learning_rate_decay=updates / 2, generator="hash")
+        return SMLConfig.paper(learning_rate=0.02, learning_rate_decay=updates / 2, generator="hash")
     options = {**WHOLE, "decay_steps": updates, "generator": "hash", **CHANGES[recipe]}
     if options["schedule"] == "paper":
         options["learning_rate_decay"] = updates / 2
