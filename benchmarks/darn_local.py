@@ -2,12 +2,15 @@
 """How long does a training step of a DARN with locally connected layers take on frames of Atari's size, and where?
 
     darn_local.py --repetitions=8 --threads=1 --output=local.json
+    darn_local.py --stack --noparts
 
 The network of Section 5.3 of Gregor et al. (2014) for Freeway: 159 x 209 pixels, two locally connected layers of 32
 filters (kernels 8 and 4, strides 4 and 2, period 8), 300 stochastic units, pixels that see a window of 15 x 15 with
-period 14, and minibatches of 20. The frames are drawn, zeros and ones in lanes: the time does not depend on them.
-Beside whole steps: the encoder's and the decoder's network and the pixels' window, forward and with their gradients.
-"CPU" is the processor time of the best call. The objective of each step from the start shows that the numbers stay.
+period 14, and minibatches of 20. The frames are drawn, zeros and ones in lanes: the time does not depend on them. With
+--stack it is the stack of Figure 5, stochastic layers that are grids (kernels 7 and 21, strides 7 and 3, 8 and 4
+filters) below 100 units. Beside whole steps of the first network: the encoder's and the decoder's part and the pixels'
+window, forward and with their gradients. "CPU" is the processor time of the best call. The objective of each step from
+the start shows that the numbers stay.
 """
 
 import functools
@@ -37,6 +40,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_integer("batch_size", 20, "Rows of a minibatch.", 1, flag_values=fv)
     flags.DEFINE_integer("steps", 2, "Training steps of a timed call.", 1, flag_values=fv)
     flags.DEFINE_integer("repetitions", 8, "Timed calls of each function, after one other.", 1, flag_values=fv)
+    flags.DEFINE_boolean("stack", False, "The stack of Figure 5, of stochastic layers.", flag_values=fv)
     flags.DEFINE_boolean("parts", True, "Time the parts of a step as well.", flag_values=fv)
     flags.DEFINE_integer("threads", 1, "CPU threads; 0 lets TensorFlow choose.", 0, flag_values=fv)
     flags.DEFINE_string("output", None, "Write the results to this JSON file.", flag_values=fv)
@@ -54,17 +58,20 @@ def frames(rows: int, seed: int = 0) -> np.ndarray:
     return x.reshape(rows, -1)
 
 
-def model_of(x: np.ndarray) -> DARN:
-    """The network of the paper."""
-    config = DARNConfig(
-        visible=x.shape[1], hidden=(300,), visible_conditional="local", activation="relu", local=LocalConfig(IMAGE)
-    )
+def model_of(x: np.ndarray, *, is_stack: bool = False) -> DARN:
+    """The network of the paper, or the stack of its Figure 5."""
+    local = LocalConfig(IMAGE)
+    hidden: tuple[int, ...] = (300,)
+    if is_stack:
+        local = LocalConfig(IMAGE, (7, 21), (7, 3), (8, 4), stochastic=True)
+        hidden = (*local.hidden, 100)
+    config = DARNConfig(x.shape[1], hidden, visible_conditional="local", activation="relu", local=local)
     return DARN(config, seed=0, data=x)
 
 
-def whole_steps(x: np.ndarray, batch_size: int, steps: int, losses: list[float]) -> Callable[[], Any]:
+def whole_steps(model: DARN, x: np.ndarray, batch_size: int, steps: int, losses: list[float]) -> Callable[[], Any]:
     """The steps of one timed call, which notes their objectives."""
-    trainer = Trainer(model_of(x), TrainingConfig(), num_data=len(x))
+    trainer = Trainer(model, TrainingConfig(), num_data=len(x))
     data, rng = tf.constant(x), np.random.default_rng(1)
 
     def call() -> None:
@@ -117,8 +124,9 @@ def main(argv: Sequence[str]) -> None:
     apply_threads(FLAGS.threads)
     x = frames(4 * FLAGS.batch_size)
     losses: list[float] = []
-    calls = {"step": (whole_steps(x, FLAGS.batch_size, FLAGS.steps, losses), FLAGS.steps)}
-    if FLAGS.parts:
+    model = model_of(x, is_stack=FLAGS.stack)
+    calls = {"step": (whole_steps(model, x, FLAGS.batch_size, FLAGS.steps, losses), FLAGS.steps)}
+    if FLAGS.parts and not FLAGS.stack:
         calls |= {name: (function, 1) for name, function in parts(x, FLAGS.batch_size).items()}
     results = []
     for name, (function, count) in calls.items():
@@ -127,7 +135,7 @@ def main(argv: Sequence[str]) -> None:
         print(f"{name:>24}  CPU {min(times):7.1f} ms, median {np.median(times):7.1f}", flush=True)
     print("objectives of the first steps, nats:", *(f"{value:.2f}" for value in losses[:8]))
     if FLAGS.output:
-        settings = {name: FLAGS[name].value for name in ("batch_size", "steps", "repetitions", "threads")}
+        settings = {name: FLAGS[name].value for name in ("batch_size", "steps", "repetitions", "stack", "threads")}
         record = provenance("none: drawn with seed 0", cpus=os.cpu_count())
         write_json(FLAGS.output, {"flags": settings, "metrics": results, "losses": losses, "provenance": record})
 

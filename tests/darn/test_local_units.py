@@ -74,6 +74,8 @@ def test_the_stack_codes(seed: tf.Tensor, rng: np.random.Generator) -> None:
     np.testing.assert_array_equal(decode(model, encode(model, x)), x)
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_training_shortens_the_description(rng: np.random.Generator) -> None:
     x = np.repeat(rng.integers(0, 2, (300, 2)), 4, axis=1).astype(np.uint8)  # two bits an image: 1.39 nats
     config = DARNConfig(8, (*STACK.hidden, 1), visible_conditional="local", local=STACK)

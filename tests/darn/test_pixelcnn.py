@@ -124,6 +124,8 @@ def test_the_model_around_it(seed: tf.Tensor, tmp_path: Path) -> None:
         encode(model, x.astype(np.uint8))
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_training_shortens_the_description(seed: tf.Tensor, rng: np.random.Generator) -> None:
     """Pixels that repeat the one above: three bits of six are new, ln 8 = 2.08 nats."""
     top = rng.integers(0, 2, (300, 3))
