@@ -102,6 +102,9 @@ def keras_model() -> keras.Model:
 
 # Networks of bits.
 
+LOCAL_UNITS = darn.LocalConfig((28, 28), (7, 3), (7, 1), (8, 4), stochastic=True)
+PIXELCNN = darn.PixelCNNConfig((28, 28))
+
 
 def darn_model(**config: Any) -> darn.DARN:
     return darn.DARN(
@@ -261,6 +264,7 @@ COMPILED: dict[str, dict[str, Call]] = {
     },
     "darn.sampling.Sampler.__init__.<locals>.<lambda>": {
         "": lambda: darn.Sampler(darn_model())(10, SEED),
+        "pixelcnn": lambda: darn.Sampler(darn_model(visible_conditional="pixelcnn", pixelcnn=PIXELCNN))(10, SEED),
         "XLA": lambda: darn.Sampler(darn_model(visible_conditional="nade"), jit_compile=True)(10, SEED),
     },
     "darn.training.Trainer.compiled_steps.<locals>.run": {
@@ -270,6 +274,8 @@ COMPILED: dict[str, dict[str, Call]] = {
         "weight noise": partial(darn_step, {"weight_noise": "reparameterised", "sparsity": 0.05}),
         "autoregressive": partial(darn_step, encoder="made", prior="eonade", visible_conditional="nade", units=(100,)),
         "local": partial(darn_step, local=darn.LocalConfig((28, 28)), visible_conditional="local"),
+        "stack": partial(darn_step, local=LOCAL_UNITS, hidden=(*LOCAL_UNITS.hidden, 100)),
+        "pixelcnn": partial(darn_step, visible_conditional="pixelcnn", pixelcnn=PIXELCNN),
     },
     "ebp.loops.dense_epoch.<locals>.epoch": {
         "binary": partial(ebp_epoch, batch_size=10, jit_compile=False),
