@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from .container import bcz_bytes, check_storable, coded_variables
 from .files import atomic_path
+from .graph import kernel_variables
 from .held_out import endless, losses_of
 from .random_code import (
     MAX_BITS,
@@ -109,7 +110,7 @@ def random_code(
     :param sharing: names of layers, and how many weights of the kernel share one, in random places (Chen et al., 2015).
     :param seed: of order, noise and draws; at least 0 and below 2**31.
     :raises ValueError: if a number is out of range, the file would be too small for the network, a layer cannot be
-        stored or is not there, or numbers of examples differ.
+        stored or is not there, numbers of examples differ, or training diverges.
     """
     if not 1 <= block_bits <= MAX_BITS or not 0 <= seed < 2**31 or min(epochs, code_epochs) < 0:
         raise ValueError(
@@ -138,10 +139,13 @@ def random_code(
 
 def _sharing(model: keras.Model, sharing: Mapping[str, int]) -> tuple[int, ...]:
     """Of each coded variable, how many of its weights share one."""
-    kernels = {id(layer.kernel): layer.name for layer in model._flatten_layers() if hasattr(layer, "kernel")}
+    kernels = {id(variable): layer.name for layer, variable in kernel_variables(model)}
     found = tuple(int(sharing.get(kernels.get(id(variable), ""), 1)) for variable in coded_variables(model))
     if unknown := set(sharing) - set(kernels.values()):
-        raise ValueError(f"sharing names the layer {sorted(unknown)[0]!r}, which has no kernel; there are {kernels}.")
+        raise ValueError(
+            f"sharing names the layer {sorted(unknown)[0]!r}, which has no kernel; it must be "
+            f"one of {', '.join(sorted(set(kernels.values())))}."
+        )
     if min(found, default=1) < 1:
         raise ValueError(f"sharing must be at least 1, got {dict(sharing)}.")
     return found
@@ -181,6 +185,8 @@ def _coded(
         mean, std, scale = posterior.of(members)
         kl[block] = np.sum(np.log(scale / std) + (std**2 + mean**2) / (2 * scale**2) - 0.5)
         log_weights = index_log_weights(mean, std, scale, code.seed, block, code.block_bits)
+        if not np.all(np.isfinite(log_weights)):
+            raise ValueError("training diverged: posteriors are not finite; lower learning_rate, or check the data.")
         indices[block] = draw_index(log_weights, rng)
         sizes = np.array([len(members)])
         normals = chosen_normals(normal_table(), code.seed, block, indices[block : block + 1], sizes)
