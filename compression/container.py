@@ -74,7 +74,7 @@ from .graph import Graph, bypassed, graph_of, kernel_variables, layers_of
 from .graph_coding import check_layer, graph_bytes
 from .kernel_coding import Kernel, Raw, integers_bytes, kernel_bytes
 from .neighbours import strides_of
-from .random_code import RandomCode, code_bytes
+from .random_coding import RandomCode, code_bytes
 from .rebuild import copy_of
 from .supported import IDLE_IN_FILES, STORED
 

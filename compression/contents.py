@@ -19,7 +19,7 @@ from .chain_coding import read_chain
 from .graph import Graph, layers_of, model_of
 from .graph_coding import read_graph
 from .kernel_coding import SCHEMES, Reader, read_integers, read_kernel
-from .random_code import read_code
+from .random_coding import read_code
 
 __all__ = [
     "BIASES",

@@ -10,7 +10,7 @@ on a block, by a weight beta_b of its own that grows while the KL is above C and
     loss = mean loss of the examples + sum_b beta_b KL_b / N
 
 When that has settled, one block after the other is given the values of one of 2^C draws from the prior, chosen by
-importance sampling (`compression.random_code`), and in between the blocks that are left train on and make up for it.
+importance sampling (`compression.random_coding`), and in between the blocks that are left train on and make up for it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .container import bcz_bytes, check_storable, coded_variables
 from .files import atomic_path
 from .graph import kernel_variables
 from .held_out import endless, losses_of
-from .random_code import (
+from .random_coding import (
     MAX_BITS,
     MAX_BLOCK,
     MAX_WEIGHTS,

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import compression as bc
 from compression.container import bcz_bytes, coded_variables
-from compression.random_code import RandomCode, block_ends, scale_of
+from compression.random_coding import RandomCode, block_ends, scale_of
 from compression.random_numbers import permutation
 
 layers = keras.layers

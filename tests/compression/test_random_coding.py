@@ -17,7 +17,7 @@ from compression import load_bcz, save_bcz
 from compression.__main__ import main
 from compression.container import bcz_bytes, coded_variables, read_bcz
 from compression.kernel_coding import Reader, leb
-from compression.random_code import (
+from compression.random_coding import (
     RandomCode,
     code_bytes,
     draw_index,
