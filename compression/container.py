@@ -25,6 +25,12 @@ ELU have their numbers as float64. Any other network of the layers in `compressi
 text, which the module `compression.graph_coding` describes. Versions 1 to 3 are read: 1 and 2 are chains, of which 1
 had fewer layers and activations, 3 is of any graph, and none has coded biases.
 
+Version 5 has random codes; files without one are written as version 4. The weights of such a file are the vectors that
+are no bias of a kernel, as float32, and then, of all kernels and biases together: how many bits C the number of a draw
+has (1 byte, bit 7 set if weights are shared), the seed, the number of blocks, the scale of the prior of each kernel and
+bias (1 byte each), if weights are shared how many share one, of each, and the numbers of the draws, as bit fields of C
+bits. `compression.random_coding` says what they mean.
+
 Integers are LEB128: 7 bits a byte, the lowest first, the highest bit set if more follow. Bit fields begin at the
 highest bit of a byte and are padded to whole bytes at the end of a kernel. The schemes are
 
