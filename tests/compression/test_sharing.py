@@ -53,7 +53,7 @@ def test_a_step_goes_a_part_of_the_way_to_the_cheapest_value(rng: np.random.Gene
 
 
 def test_weights_share_values_after_training(rng: np.random.Generator) -> None:
-    """At most k values; zeros stay; a higher rate takes fewer bits; and free weights differ again."""
+    """At most k values; zeros stay; a higher rate takes fewer bits."""
     X = rng.normal(size=(300, 8)).astype(np.float32)
     labels = (X[:, 0] > 0).astype(np.int32)
     weights, found = network(rng).get_weights(), []
@@ -69,9 +69,6 @@ def test_weights_share_values_after_training(rng: np.random.Generator) -> None:
             assert len(np.unique(now[now != 0])) <= 6
         found.append(bits(kernels[0][kernels[0] != 0]))
     assert found[1] < found[0] - 0.2
-    bc.free(model)
-    model.fit(X, labels, batch_size=20, verbose=0)
-    assert len(np.unique(kernels_of(model)[0])) > 7
 
 
 def test_settings_out_of_range(rng: np.random.Generator) -> None:
