@@ -145,6 +145,13 @@ class Conditional(tf.Module, abc.ABC):
         """
         return self.sample_from_noise(logistic_noise([num, self.n], seed, self.dtype), offset)
 
+    def sample_with_logits(
+        self, num: int, seed: tf.Tensor, offset: tf.Tensor | None = None
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Draws of :meth:`sample` and their logits given the bits before each, [num, n]."""
+        h = self.sample(num, seed, offset)
+        return h, self.logits(h, offset)
+
     def sample_with_log_prob(
         self, num: int, seed: tf.Tensor, offset: tf.Tensor | None = None
     ) -> tuple[tf.Tensor, tf.Tensor]:

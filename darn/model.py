@@ -204,14 +204,19 @@ class DARN(tf.Module):
         if isinstance(num, tuple | list):
             flat = self.sample(math.prod(num), seed)
             return tf.nest.map_structure(lambda part: tf.reshape(part, [*num, part.shape[-1]]), flat)
-        seed = as_seed(seed)
+        seed, logits = as_seed(seed), []
 
         def draw(level: int, above: list[tf.Tensor]) -> tf.Tensor:
             layer = self.decoders[level]
-            return layer.conditional.sample(num, fold(seed, level), layer.offset(self._inputs(above)))
+            offset = layer.offset(self._inputs(above))
+            if level:
+                return layer.conditional.sample(num, fold(seed, level), offset)
+            x, a = layer.conditional.sample_with_logits(num, fold(seed, level), offset)
+            logits.append(a)
+            return x
 
         x, *h = self.wiring.downward(draw)
-        return Samples(x, tf.sigmoid(self.visible_logits(x, h)), tuple(h))
+        return Samples(x, tf.sigmoid(logits[0]), tuple(h))
 
     def _offset(self, h: Sequence[tf.Tensor], level: int) -> tf.Tensor | None:
         """What the layers above add to the logits of the decoder's layer `level`, [B, n]; None without such layers."""

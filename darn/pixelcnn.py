@@ -24,7 +24,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from darn.autoregressive import Conditional, Unit, threshold, uniform_weights
+from darn.autoregressive import Conditional, Unit, logistic_noise, threshold, uniform_weights
 from darn.sampling import fixed_point_bits
 from darn.seeds import fold
 
@@ -173,13 +173,25 @@ class PixelCNNConditional(Conditional):
         """Bits [B, n] for given noise, those of drawing pixel by pixel: row by row, each by its fixed point."""
         if unit is not threshold:
             return super().sample_from_noise(noise, offset, unit)
+        return self._drawn(noise, offset)[0]
+
+    def sample_with_logits(
+        self, num: int, seed: tf.Tensor, offset: tf.Tensor | None = None
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Draws and their logits, [num, n], without another pass over whole images."""
+        bits, logits = self._drawn(logistic_noise([num, self.n], seed, self.dtype), offset, num_arrays=2)
+        return bits, logits
+
+    def _drawn(self, noise: tf.Tensor, offset: tf.Tensor | None, num_arrays: int = 1) -> list[tf.Tensor]:
+        """Bits and, of two arrays, logits, [B, n]."""
         height, width = self.config.image_shape
         num = tf.shape(noise)[0]
         noise = tf.reshape(noise, [-1, height, width])
         maps, bias = self._maps(offset), tf.reshape(self.bias, [1, height, width])
-        bits = tf.TensorArray(self.dtype, height, element_shape=[noise.shape[0], width])
+        shape = [noise.shape[0], width]
+        arrays = tuple(tf.TensorArray(self.dtype, height, element_shape=shape) for _ in range(num_arrays))
 
-        def draw(i: tf.Tensor, above: Sequence[tf.Tensor], bits: tf.TensorArray) -> tuple[Any, ...]:
+        def draw(i: tf.Tensor, above: Sequence[tf.Tensor], arrays: Sequence[tf.TensorArray]) -> tuple[Any, ...]:
             rows, links, kept = above[0], [], []
             of_maps, base = self._given(None if maps is None else _row(maps, i), _row(bias, i))
             for number, (layer, more) in enumerate(zip(self.layers, of_maps, strict=True)):
@@ -195,15 +207,16 @@ class PixelCNNConditional(Conditional):
 
             row = fixed_point_bits(logits, noise[:, i])
             first = tf.concat([above[0], 2.0 * row[:, None, :, None] - 1.0], axis=1)[:, 1:]
-            return i + 1, (first, *kept), bits.write(i, row)
+            found = (row, logits(row)) if num_arrays == 2 else (row,)
+            return i + 1, (first, *kept), tuple(a.write(i, part) for a, part in zip(arrays, found, strict=True))
 
         channels = [1, *[self.config.filters] * (len(self.layers) - 1)]
         above = tuple(
             tf.zeros(tf.stack([num, layer.side, width, size]), self.dtype)
             for layer, size in zip(self.layers, channels, strict=True)
         )
-        bits = tf.while_loop(lambda i, *_: i < height, draw, (0, above, bits))[2]
-        return tf.reshape(tf.transpose(bits.stack(), [1, 0, 2]), [num, self.n])
+        arrays = tf.while_loop(lambda i, *_: i < height, draw, (0, above, arrays))[2]
+        return [tf.reshape(tf.transpose(array.stack(), [1, 0, 2]), [num, self.n]) for array in arrays]
 
     def _maps(self, offset: tf.Tensor | None) -> tf.Tensor | None:
         """[B, H, W, K]."""

@@ -116,6 +116,8 @@ def test_the_model_around_it(seed: tf.Tensor, tmp_path: Path) -> None:
     estimated = importance_log_likelihood(model, x[:4], seed=seed, num_samples=3000, repeats=2)
     np.testing.assert_allclose(estimated.log_likelihood, exact[:4], atol=0.2)
     save_darn(tmp_path / "darn.npz", model)
+    drawn = model.sample(20, 3)
+    np.testing.assert_allclose(drawn.probs, tf.sigmoid(model.visible_logits(drawn.x, drawn.h)), rtol=1e-10)
     again = load_darn(tmp_path / "darn.npz")
     assert again.config == model.config
     np.testing.assert_array_equal(exact_log_likelihood(again, x), exact)
