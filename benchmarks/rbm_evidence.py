@@ -11,6 +11,7 @@ that is reported, its interval of log Z and the long AIS, by how much the best e
 often the filter was refuted.
 """
 
+import functools
 import os
 import time
 from typing import Any
@@ -44,8 +45,10 @@ def run(name: str, rate: float, arguments: flags.FlagValues) -> dict[str, Any]:
     seeds, X = Seeds(arguments.seed), data.train.X
     valid = data.some("valid", 2000, seeds).X
     rbm = initial_rbm(arguments.hidden, seed=seeds("init"), data=X)
-    state = initial_state(rbm, linear_ladder(10), 20, seed=seeds("chains"), data=X, config=SMLConfig.paper())
-    trainer = Trainer(state, SMLConfig.paper(learning_rate=rate, generator="hash"), jit_compile=False)
+    recipe = SMLConfig.paper if arguments.recipe == "paper" else SMLConfig
+    how = recipe(learning_rate=rate, generator="hash")
+    state = initial_state(rbm, linear_ladder(10), 20, seed=seeds("chains"), data=X, config=how)
+    trainer = Trainer(state, how, jit_compile=False)
     batches, rows, base_b = Minibatches(len(X), 100, seeds), tf.cast(X, tf.bool), base_rate_biases(X)
     config = evaluation.EvidenceConfig(ais_betas="1000")
     evaluations, rule, best = evaluation.Evaluations({"valid": valid}, config), evaluation.highest(), Best()
@@ -53,13 +56,12 @@ def run(name: str, rate: float, arguments: flags.FlagValues) -> dict[str, Any]:
     for start in range(0, arguments.updates, arguments.every):
         for first in range(start, start + arguments.every, 100):
             trainer.advance(rows, batches(first, min(100, start + arguments.every - first)), seeds("train"))
-        scalars = report.filter_scalars(trainer) | evaluations(
-            trainer.state,
-            trainer.observed,
-            lambda: evaluation.ais_scalars(trainer.state, base_b, config, seeds("ais"), "hash"),
-        )
+        model = trainer.model
+        scalars = report.filter_scalars(trainer)
+        by_ais = functools.partial(evaluation.ais_scalars, model, base_b, config, seeds("ais"), "hash")
+        scalars |= evaluations(model, trainer.observed, by_ais)
         best = rule(len(seen), best, scalars)
-        seen.append((trainer.state.rbm, scalars))
+        seen.append((model.rbm, scalars))
     return judged(seen, best.step, valid, base_b, seeds, arguments)
 
 
@@ -114,6 +116,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     fv = flag_values
     flags.DEFINE_string("data_dir", None, "Folder of the data sets.", fv)
     flags.DEFINE_list("sets", list(SETS), "Data sets.", fv)
+    flags.DEFINE_enum("recipe", "default", ["default", "paper"], "How to train, at a constant rate.", fv)
     flags.DEFINE_list("rates", ["0.01", "0.1", "0.5"], "Learning rates.", fv)
     flags.DEFINE_integer("hidden", 50, "Hidden units.", 1, flag_values=fv)
     flags.DEFINE_integer("updates", 1000, "Updates of each run.", 1, flag_values=fv)

@@ -21,6 +21,7 @@ import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
 from rbm_tracking import ais, exact
+from rbm_tracking.averages import model_scalars
 from rbm_tracking.evidence import (
     Annealing,
     Choice,
@@ -50,6 +51,7 @@ __all__ = [
     "ais_scalars",
     "annealing",
     "bracket",
+    "checked_scalars",
     "exact_scalars",
     "final",
     "highest",
@@ -123,7 +125,7 @@ class Evaluations:
         observed: Observed | None,
         by_ais: Callable[[], Mapping[str, float]] | None = None,
     ) -> dict[str, float]:
-        """Log-likelihoods of the parts by the tracked log Z, what the evidence says of it, and of "valid" by it.
+        """The tracked log Z, log-likelihoods of the parts by it, what the evidence says of it, and of "valid" by it.
 
         :param observed: what the last updates saw; None before the first.
         :param by_ais: gives :func:`ais_scalars`. It is called if the filter doubts itself or stands refuted, and
@@ -149,7 +151,8 @@ class Evaluations:
         found = choice(mean_log_q, verdict)
         self.verdict, self.choice, self.news = verdict, found, _news(verdict, bool(was_refuted))
         self.store.memory.assign([float(verdict.is_refuted), *map(float, found if is_better(found, best) else best)])
-        return {"tracker/highest_log_p_nats": largest, **scalars, **_scalars(found, verdict)}
+        known = {**model_scalars(state), "tracker/highest_log_p_nats": largest}
+        return {**known, **scalars, **_scalars(found, verdict)}
 
 
 def interval(num_rows: int, batch_size: int) -> int:
@@ -169,6 +172,11 @@ def tracking(state: SMLState, observed: Observed | None) -> Tracking:
 def exact_scalars(rbm: RBM) -> dict[str, float]:
     """Log Z by enumeration, if :func:`exact.is_enumerable`, else nothing."""
     return {"exact/log_z_nats": exact.log_z_exact(rbm)} if exact.is_enumerable(rbm) else {}
+
+
+def checked_scalars(model: SMLState) -> dict[str, float]:
+    """Log Z as it is tracked and by enumeration, as far as that goes."""
+    return {**model_scalars(model), **exact_scalars(model.rbm)}
 
 
 def ais_scalars(

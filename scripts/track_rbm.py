@@ -33,8 +33,6 @@ from experiment.run import Devices, Fitted, Run, Seeds, Settings, Shown, devices
 
 from absl import logging
 from rbm_tracking import SMLConfig, Trainer, base_rate_biases, evaluation, load_rbm, new_trainer, report, save_rbm
-from rbm_tracking.averages import model_scalars
-from rbm_tracking.evaluation import exact_scalars
 from rbm_tracking.settings import ScheduleName
 from rbm_tracking.training import MAX_BLOCK
 from rbm_tracking.units import UnitsConfig, as_tensor, choose_units
@@ -117,14 +115,13 @@ def main(flags: Flags) -> None:
     def evaluate(step: int) -> Mapping[str, float]:
         scalars = report.filter_scalars(trainer)
         if trainer.config.track:
-            scalars |= model_scalars(trainer.model)
             is_asked = patience or (flags.ais_every and step % flags.ais_every == 0)
             scalars |= evaluations(
                 trainer.model, trainer.observed, functools.partial(by_ais, step) if is_asked else None
             )
             if evaluations.news:
                 logging.warning("update %d: %s", step, evaluations.news)
-        return scalars | (exact_scalars(trainer.model.rbm) if step == flags.run.num_steps else {})
+        return scalars | (evaluation.exact_scalars(trainer.model.rbm) if step == flags.run.num_steps else {})
 
     def spawn(step: int) -> Mapping[str, float]:
         trainer.spawn()
@@ -142,7 +139,7 @@ def main(flags: Flags) -> None:
             keep=lambda path: save_rbm(path, trainer.saved()),
             show=lambda: Shown(report.pictures(trainer.model, data.image_shape), {"weights": trainer.model.rbm.W}),
             also=(
-                (flags.exact_every, lambda step: {**model_scalars(trainer.model), **exact_scalars(trainer.model.rbm)}),
+                (flags.exact_every, lambda step: evaluation.checked_scalars(trainer.model)),
                 (flags.ais_every, by_ais),
                 (flags.run.log_every, spawn),
             ),
