@@ -15,8 +15,8 @@ checkpoint. The folder of the run gets:
     scalars.jsonl, tensorboard/, checkpoints/
 """
 
-import dataclasses
 import functools
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -168,7 +168,7 @@ def finish(flags: Flags, data: Rows, run: Run, fitted: Fitted, train: Any, choic
     some = data.some("test", flags.is_rows, seeds).X
     found = report.final(best, parts, seeds, flags.final, importance_rows=some, jit_compile=flags.jit)
     about = {
-        "model": dataclasses.asdict(best.config),
+        "model": json.loads(best.config.to_json()),
         "steps": fitted.step,
         "stopped_early": fitted.is_stopped,
         "step": fitted.best.step,
