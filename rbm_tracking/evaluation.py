@@ -32,6 +32,7 @@ from rbm_tracking.evidence import (
     half_width,
     is_better,
     is_candidate,
+    is_in_doubt,
     judge,
     statement,
     stronger,
@@ -96,6 +97,8 @@ class EvidenceConfig:
             raise ValueError(f"ais_chains must be at least 2, got {self.ais_chains}.")
 
 
+_BURN_IN, _THIN = 200, 50  # rounds of parallel tempering before reverse AIS in training
+
 # In training
 
 
@@ -123,13 +126,14 @@ class Evaluations:
         self,
         state: SMLState,
         observed: Observed | None,
-        by_ais: Callable[[], Mapping[str, float]] | None = None,
+        by_ais: Callable[..., Mapping[str, float]] | None = None,
     ) -> dict[str, float]:
         """The tracked log Z, log-likelihoods of the parts by it, what the evidence says of it, and of "valid" by it.
 
         :param observed: what the last updates saw; None before the first.
         :param by_ais: gives :func:`ais_scalars`. It is called if the filter doubts itself or stands refuted, and
-            always if the evaluation could be about to become the best. None: never.
+            always if the evaluation could be about to become the best; with `is_reverse=True` where AIS is below the
+            filter, to see which of them is wrong. None: never.
         """
         was_refuted, log_likelihood, std, is_trusted = self.store.memory.numpy()
         best = Choice(float(log_likelihood), float(std), bool(is_trusted))
@@ -148,6 +152,10 @@ class Evaluations:
             scalars |= {**estimate, **by_log_z}
             evidence = evidence._replace(ais=_logged(estimate, self._config))
             verdict = judge(evidence, was_refuted=bool(was_refuted))
+            if is_in_doubt(evidence, verdict):
+                scalars |= (upper := by_ais(is_reverse=True))
+                evidence = evidence._replace(reverse=_logged(upper, self._config, "reverse_ais"))
+                verdict = judge(evidence, was_refuted=bool(was_refuted))
         found = choice(mean_log_q, verdict)
         self.verdict, self.choice, self.news = verdict, found, _news(verdict, bool(was_refuted))
         self.store.memory.assign([float(verdict.is_refuted), *map(float, found if is_better(found, best) else best)])
@@ -180,16 +188,33 @@ def checked_scalars(model: SMLState) -> dict[str, float]:
 
 
 def ais_scalars(
-    state: SMLState, base_b: ArrayLike, config: EvidenceConfig, seed: tf.Tensor, generator: str = "threefry"
+    state: SMLState,
+    base_b: ArrayLike,
+    config: EvidenceConfig,
+    seed: tf.Tensor,
+    generator: str = "threefry",
+    *,
+    is_reverse: bool = False,
 ) -> dict[str, float]:
     """Log Z by AIS with `ais_betas`, its standard error, and the effective number of chains.
 
     :param base_b: visible biases [n_v] that AIS starts from, for example `base_rate_biases` of the training rows.
     :param seed: int32 [2], of all estimates; the noise is a function of it and of the number of the update.
+    :param is_reverse: from above, from the particles of `state` after some rounds of parallel tempering.
     """
     at_step = tf.random.fold_in(seed, int(state.step))
-    found = _ais(state.rbm, base_b, config.ais_betas, config, at_step, generator)
-    return {"ais/log_z_nats": found.log_z, "ais/log_z_std_nats": found.standard_error, "ais/ess": found.ess}
+    name = "reverse_ais" if is_reverse else "ais"
+    if is_reverse:
+        betas = config.ais_betas
+        rounds: dict[str, Any] = {"burn_in": _BURN_IN, "thin": _THIN}
+        found = _reverse_ais(state, base_b, betas, config, tf.random.fold_in(at_step, 1), generator, **rounds)
+    else:
+        found = _ais(state.rbm, base_b, config.ais_betas, config, at_step, generator)
+    return {
+        f"{name}/log_z_nats": found.log_z,
+        f"{name}/log_z_std_nats": found.standard_error,
+        f"{name}/ess": found.ess,
+    }
 
 
 def highest() -> Callable[[int, Any, Mapping[str, float]], Any]:
@@ -286,14 +311,10 @@ def bracket(
     :param base_b: visible biases [n_v] that AIS starts from, for example those of the data's base rates.
     :param seed: int32 [2].
     """
-    forward_seed, sample_seed, reverse_seed = tf.unstack(tf.random.experimental.stateless_split(seed, 3))
-    lower = _ais(state.rbm, base_b, config.final_ais_betas, config, forward_seed, generator)
-    chains = state.chains._replace(a=tf.linalg.matmul(state.chains.v, state.rbm.W, transpose_b=True) + state.rbm.c)
-    beta = state.ladder.beta.numpy()
-    samples = sample(state.rbm, chains, beta, config.ais_chains, seed=sample_seed, generator=generator)
-    betas = schedule(config.final_ais_betas)
-    upper = ais.reverse_ais(state.rbm, betas, samples, seed=reverse_seed, base_b=base_b, generator=generator)
-    return ais.Bracket(lower, upper)
+    forward_seed, *seeds = tf.unstack(tf.random.experimental.stateless_split(seed, 3))
+    betas = config.final_ais_betas
+    lower = _ais(state.rbm, base_b, betas, config, forward_seed, generator)
+    return ais.Bracket(lower, _reverse_ais(state, base_b, betas, config, seeds, generator))
 
 
 def mean_log_prob_unnormalised(rbm: RBM, rows: Rows) -> float:
@@ -321,8 +342,29 @@ def _ais(
     return ais.ais(rbm, schedule(betas), num_chains=config.ais_chains, seed=seed, base_b=base_b, generator=generator)
 
 
-def _logged(scalars: Mapping[str, float], config: EvidenceConfig) -> Annealing:
-    return Annealing(scalars["ais/log_z_nats"], scalars["ais/log_z_std_nats"], scalars["ais/ess"], config.ais_chains)
+def _reverse_ais(
+    state: SMLState,
+    base_b: ArrayLike,
+    betas: str,
+    config: EvidenceConfig,
+    seed: tf.Tensor | Sequence[tf.Tensor],
+    generator: str,
+    **rounds: Any,
+) -> ais.AISResult:
+    """From samples of parallel tempering, which starts at the particles.
+
+    :param seed: int32 [2], or one for the samples and one for AIS.
+    """
+    own = tf.unstack(tf.random.experimental.stateless_split(seed, 2)) if tf.is_tensor(seed) else seed
+    chains = state.chains._replace(a=tf.linalg.matmul(state.chains.v, state.rbm.W, transpose_b=True) + state.rbm.c)
+    beta = state.ladder.beta.numpy()
+    samples = sample(state.rbm, chains, beta, config.ais_chains, seed=own[0], generator=generator, **rounds)
+    return ais.reverse_ais(state.rbm, schedule(betas), samples, seed=own[1], base_b=base_b, generator=generator)
+
+
+def _logged(scalars: Mapping[str, float], config: EvidenceConfig, name: str = "ais") -> Annealing:
+    log_z, std, ess = (scalars[f"{name}/{value}"] for value in ("log_z_nats", "log_z_std_nats", "ess"))
+    return Annealing(log_z, std, ess, config.ais_chains)
 
 
 def annealing(result: ais.AISResult) -> Annealing:

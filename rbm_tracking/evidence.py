@@ -13,8 +13,9 @@ What each source may say, in nats and with a probability of 95 %:
 
 A mode that is missed makes the filter, AIS and reverse AIS too low, and stays missed. A filter that was refuted by a
 certificate therefore stays refuted until an AIS with even weights agrees with it; and where AIS is below the filter, by
-more than their errors and a nat of the lag, either may be wrong, and neither is trusted. Plain Python; nothing is
-remembered but what is handed in.
+more than their errors and a nat of the lag, either may be wrong, and neither is trusted, unless reverse AIS from the
+particles ends where AIS does: then no particle is in a mode that AIS has missed, and it is the filter that is too high.
+Plain Python; nothing is remembered but what is handed in.
 """
 
 import math
@@ -33,6 +34,7 @@ __all__ = [
     "is_better",
     "is_candidate",
     "is_even",
+    "is_in_doubt",
     "is_inverted",
     "judge",
     "statement",
@@ -106,8 +108,10 @@ def judge(evidence: Evidence, *, was_refuted: bool = False) -> Verdict:
         reasons = ["the filter was refuted before, and no AIS has agreed with it since"]
     if exact is not None:
         return Verdict(exact, exact, exact, True, is_refuted, tuple(reasons))
-    span, more = _span(tracked, ais, is_refuted)
+    span, more = _span(evidence, is_refuted)
     flags = [] if tracked is None or is_refuted else flag_names(tracked.flags)
+    if not is_refuted and (gap := _below(evidence)) is not None and _is_closed(ais, reverse):
+        reasons.append(f"the filter is {gap:.1f} nats above a bracket of AIS that is closed")
     is_trusted = span is not None and not more and ((ais is not None and is_even(ais)) or not flags)
     reasons += more + [f"flag of the filter: {name}" for name in flags]
     known = [source.log_z for source in (tracked, ais, reverse) if source is not None and math.isfinite(source.log_z)]
@@ -139,6 +143,11 @@ def half_width(tracked: Tracking) -> float:
 def is_even(ais: Annealing) -> bool:
     """Whether the weights are so even that AIS is an estimate of log Z with an error, and not a bound alone."""
     return ais.ess >= MIN_EVEN_SHARE * ais.num_chains and ais.std <= MAX_EVEN_STD
+
+
+def is_in_doubt(evidence: Evidence, verdict: Verdict) -> bool:
+    """Whether the filter and an AIS below it contradict each other, which reverse AIS could settle."""
+    return not verdict.is_refuted and _below(evidence) is not None and evidence.reverse is None
 
 
 def is_inverted(ais: Annealing, reverse: Annealing) -> bool:
@@ -217,8 +226,24 @@ class _Span(NamedTuple):
     high: float
 
 
-def _span(tracked: Tracking | None, ais: Annealing | None, is_refuted: bool) -> tuple[_Span | None, list[str]]:
+def _below(evidence: Evidence) -> float | None:
+    """By how much an AIS with even weights is below the filter, beyond what they may differ by; None if it is not."""
+    tracked, ais = evidence.tracked, evidence.ais
+    if tracked is None or ais is None or not is_even(ais) or _agree(tracked, ais):
+        return None
+    return tracked.log_z - ais.log_z if tracked.log_z > ais.log_z else None
+
+
+def _is_closed(ais: Annealing | None, reverse: Annealing | None) -> bool:
+    """Whether AIS and reverse AIS, both with even weights, are the same up to their errors."""
+    if ais is None or reverse is None or not (is_even(ais) and is_even(reverse)):
+        return False
+    return abs(ais.log_z - reverse.log_z) <= math.hypot(_reach(ais), _reach(reverse))
+
+
+def _span(evidence: Evidence, is_refuted: bool) -> tuple[_Span | None, list[str]]:
     """The narrower of the intervals of the filter and of AIS, stretched up to a bound above it; what is odd."""
+    tracked, ais, reverse = evidence.tracked, evidence.ais, evidence.reverse
     halves = []
     if tracked is not None and not is_refuted:
         halves.append((half_width(tracked), tracked.log_z))
@@ -226,10 +251,11 @@ def _span(tracked: Tracking | None, ais: Annealing | None, is_refuted: bool) -> 
         halves.append((_reach(ais), ais.log_z))
     if not halves:
         return None, []
-    if len(halves) == 2 and tracked is not None and ais is not None and not _agree(tracked, ais):
+    if len(halves) == 2 and (gap := _below(evidence)) is not None:
         (half, value), (reach, below) = halves
-        if value > below:
-            return _Span(value, below - reach, value + half), [f"AIS is {value - below:.1f} nats below the filter"]
+        if ais is not None and reverse is not None and _is_closed(ais, reverse):
+            return _Span(below, below - reach, max(below + reach, reverse.log_z + _reach(reverse))), []
+        return _Span(value, below - reach, value + half), [f"AIS is {gap:.1f} nats below the filter"]
     half, value = min(halves)
     reaches = [value + half] if ais is None or is_even(ais) else [value + half, ais.log_z]
     return _Span(value, value - half, max(reaches)), []

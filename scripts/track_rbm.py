@@ -108,9 +108,9 @@ def main(flags: Flags) -> None:
     base_b, evaluations = base_rate_biases(data.train.X, visible=visible), evaluation.Evaluations(watched, flags.log_z)
     patience = (10 if flags.patience is None else flags.patience or None) if flags.sml.track else None
 
-    @functools.lru_cache(maxsize=1)
-    def by_ais(step: int) -> dict[str, float]:
-        return evaluation.ais_scalars(trainer.model, base_b, flags.log_z, seeds("ais"), flags.sml.generator)
+    @functools.lru_cache(maxsize=2)
+    def by_ais(step: int, **side: bool) -> dict[str, float]:
+        return evaluation.ais_scalars(trainer.model, base_b, flags.log_z, seeds("ais"), flags.sml.generator, **side)
 
     def evaluate(step: int) -> Mapping[str, float]:
         scalars = report.filter_scalars(trainer)

@@ -20,6 +20,7 @@ import compression
 import darn
 import ebp
 import gpflow_deep
+from compression import miracle
 from compression.classification import Examples
 from compression.codebook import codebook, fine_tune
 from compression.training import epoch_function
@@ -120,8 +121,20 @@ def tuned_centres() -> Loop:
     return lambda count: fine_tune([book], lambda kernels, step: tf.reduce_sum(kernels[0] ** 2), steps=count)
 
 
+def random_code_steps() -> Loop:
+    model = keras.Sequential([keras.Input([5]), keras.layers.Dense(3)])
+    code = miracle._empty_code(model, 400, 2, (1, 1), 0)
+    posterior = miracle._Posterior(model, code, keras.losses.MeanSquaredError(), 20, 1e-3)
+    optimizer = keras.optimizers.Adam(0.01)
+    optimizer.build(posterior.trained)
+    rows = tf.data.Dataset.from_tensors((tf.constant(normal(B, 5), tf.float32), tf.constant(normal(B, 3), tf.float32)))
+    run, batches = posterior.steps_function(optimizer), iter(rows.repeat())
+    return lambda count: run(batches, tf.constant(count))
+
+
 LOOPS: dict[str, Callable[[], Loop]] = {
     "compression.codebook.fine_tune.<locals>.run": tuned_centres,
+    "compression.miracle._Posterior.steps_function.<locals>.run": random_code_steps,
     "compression.training.epoch_function.<locals>.run_steps": lambda: lambda count: compression_epoch(count)(),
     "darn.training.Trainer.compiled_steps.<locals>.run": darn_steps,
     "ebp.loops.dense_epoch.<locals>.epoch": ebp_pass,

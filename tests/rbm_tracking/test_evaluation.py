@@ -1,6 +1,7 @@
 """What is measured of an RBM's log-likelihood, against enumeration in NumPy; what evaluations remember."""
 
 import math
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ from scipy.special import logsumexp
 from rbm_tracking import evaluation
 from rbm_tracking.evaluation import Evaluations, EvidenceConfig
 from rbm_tracking.evidence import Annealing, Choice, Evidence, Tracking, judge
+from rbm_tracking.exact import log_z_exact
 from rbm_tracking.health import FLAGS
 from rbm_tracking.learning import Observed, SMLConfig, initial_state
 from rbm_tracking.rbm import RBM, base_rate_biases
@@ -111,6 +113,21 @@ def test_what_could_be_the_best_is_checked_by_ais(flags: int, rng: np.random.Gen
     assert evaluations.verdict == judge(known._replace(highest_log_q=values.max()))
     assert found["evidence/valid_log_likelihood_nats"] == pytest.approx(values.mean() - 99.5)
     assert evaluations.news is None
+
+
+def test_where_ais_is_below_the_filter_reverse_ais_decides(rng: np.random.Generator, seed: tf.Tensor) -> None:
+    """A filter 30 nats too high, of an RBM with an exact log Z."""
+    parameters, parts = oracles.random_rbm(rng, N_H, N_V), parts_of(rng)
+    exact = log_z_exact(RBM(*map(tf.constant, parameters)))
+    trainer = flag(tracked(parameters, parts["train"], seed, log_z=exact + 30), 0)
+    base_b = base_rate_biases(parts["train"])
+    by_ais = partial(evaluation.ais_scalars, trainer.state, base_b, CONFIG, seed)
+    found = Evaluations({"valid": parts["valid"]}, CONFIG)(trainer.state, trainer.observed, by_ais)
+    assert found["reverse_ais/log_z_nats"] == pytest.approx(exact, abs=0.5)
+    assert found["evidence/log_z_nats"] == found["ais/log_z_nats"] == pytest.approx(exact, abs=0.5)
+    assert found["evidence/low_nats"] <= exact <= found["evidence/high_nats"]
+    assert found["evidence/is_trusted"] == 1.0
+    assert by_ais(is_reverse=True) == {name: found[name] for name in found if name.startswith("reverse_ais/")}
 
 
 def test_a_refutation_is_news_once_and_is_remembered(rng: np.random.Generator, seed: tf.Tensor) -> None:

@@ -18,6 +18,7 @@ from rbm_tracking.evidence import (
     is_better,
     is_candidate,
     is_even,
+    is_in_doubt,
     is_inverted,
     judge,
     statement,
@@ -93,6 +94,24 @@ def test_a_long_lag_is_no_reason_to_believe_an_ais_that_is_lower() -> None:
     vague = judge(Evidence(Tracking(1299.2, 30.0, flags=16), Annealing(1240.8, 0.2, 20.0, 100)))  # silhouettes: 1249.2
     assert not vague.is_trusted
     assert vague.low < 1249.2 < vague.high
+
+
+def test_a_closed_bracket_below_the_filter_says_that_the_filter_is_wrong() -> None:
+    """Reverse AIS from the particles would be above AIS if one of them were in a mode that AIS has missed."""
+    known = Evidence(Tracking(13.0, 0.2, lag=0.4), EVEN)
+    assert is_in_doubt(known, judge(known))
+    closed = known._replace(reverse=Annealing(10.1, 0.1, 70.0, 100))
+    assert not is_in_doubt(closed, judge(closed))
+    found = judge(closed)
+    assert found[:3] == pytest.approx((10.0, 10.0 - REACH, 10.1 + REACH))
+    assert found[3:] == (True, False, ("the filter is 3.0 nats above a bracket of AIS that is closed",))
+    for reverse in (Annealing(11.5, 0.1, 70.0, 100), Annealing(10.1, 0.4, 5.0, 100)):  # open; no estimate
+        found = judge(known._replace(reverse=reverse))
+        assert (found.log_z, found.is_trusted, found.reasons) == (13.0, False, ("AIS is 3.0 nats below the filter",))
+    refuted = judge(closed, was_refuted=True)  # it stays so, and AIS stands alone
+    assert (refuted.log_z, refuted.is_refuted) == (10.0, True)
+    agrees = Evidence(Tracking(10.3, 0.2), EVEN)
+    assert not is_in_doubt(agrees, judge(agrees))
 
 
 def test_the_exact_value_ends_the_matter() -> None:
