@@ -99,20 +99,23 @@ def test_training_between_blocks_makes_up_for_the_draws(
     """The loss on the training data with and without it, after the same posterior."""
     model = keras.Sequential([keras.Input([6]), layers.Dense(30, "tanh"), layers.Dense(2)])
     model.set_weights([rng.normal(scale=0.4, size=w.shape) for w in model.get_weights()])
-    found = []
-    for code_epochs in (0, 40):
-        coded = bc.random_code(
-            *(model, tmp_path / "n.bcz", *data),
-            loss=LOSS,
-            num_bytes=60,
-            block_bits=6,
-            epochs=40,
-            code_epochs=code_epochs,
-            batch_size=50,
-            learning_rate=3e-3,
-        )
-        found.append(float(tf.reduce_mean(LOSS(data[1], coded.model(data[0])))))
-    assert found[1] < 0.8 * found[0]
+    losses = np.zeros([2, 3])
+    for i, code_epochs in enumerate((0, 40)):
+        for seed in range(3):
+            coded = bc.random_code(
+                *(model, tmp_path / "n.bcz", *data),
+                loss=LOSS,
+                num_bytes=60,
+                block_bits=6,
+                epochs=40,
+                code_epochs=code_epochs,
+                batch_size=50,
+                learning_rate=3e-3,
+                seed=seed,
+            )
+            losses[i, seed] = float(tf.reduce_mean(LOSS(data[1], coded.model(data[0]))))
+    without, with_it = losses.mean(axis=1)
+    assert with_it < 0.8 * without  # 0.45 to 0.65 of it
 
 
 def test_shared_weights_datasets_and_several_outputs(rng: np.random.Generator, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from rbm_tracking.conditionals import log_label_probs
 from rbm_tracking.softmax import Softmax
 
 QUICK: dict[str, Any] = {
+    "early_stopping": False,
     "n_temps": 3,
     "n_chains": 10,
     "jit_compile": False,

@@ -14,7 +14,7 @@ from rbm_tracking.visible import Gaussian, Spin
 QUICK: dict[str, Any] = {
     "n_components": 4,
     "learning_rate": 0.2,
-    "centred": True,
+    "early_stopping": False,
     "max_updates": 200,
     "batch_size": 20,
     "n_temps": 3,
