@@ -335,7 +335,7 @@ def test_scikit_learn_checks_that_need_no_fit(global_generator: None) -> None:
 @pytest.mark.ci
 @pytest.mark.parametrize("average", [0.0, 0.9])
 def test_log_z_and_samples_along_the_trajectory(X: np.ndarray, average: float) -> None:
-    model = small(keep_trajectory=True, average=average, max_updates=300).fit(X)
+    model = small(keep_trajectory=True, average=average, max_updates=300, eval_every=100).fit(X)
     assert len(model.trajectory_) == 3
     both = model.bracket(100, n_chains=200, along="trajectory")
     exact = log_z_exact(model.rbm_)
