@@ -9,6 +9,9 @@ defaults, and `pack` may add a tenth of a standard error of the validation rows.
 errors of regression are shares of the variance; of labels, shares that are wrong. adult has no label here: its column
 72, of 123, is predicted by the others without column 73, its complement.
 
+--methods=magnitude gives the same networks to `fit(method="magnitude")`, the rival that prunes single weights: with its
+defaults, and --values values that the weights of a layer share in the end.
+
 "rise" is the error of the file over that of the trained network on the same test rows, in standard errors of the
 trained network's error ("rise_se") and of the paired difference ("rise_paired"). "smaller": the weights and biases of
 the trained network in float32 over the bytes of the file.
@@ -17,6 +20,7 @@ the trained network in float32 over the bytes of the file.
 import os
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -27,9 +31,8 @@ from absl import app, flags
 
 import compression as bc
 from experiment.data import views
-from experiment.files import write_json
 from experiment.run.devices import apply_threads
-from experiment.run.folder import provenance
+from experiment.run.measurements import write_rows
 
 DATASETS = ("boston", "energy", "kin8nm", "power", "adult", "digits")
 _ADULT_TARGET, _ADULT_LEFT_OUT = 71, (71, 72)
@@ -50,6 +53,8 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_list(
         "seeds", ["0", "1", "2"], "Splits of the data, and seeds of networks and batches.", flag_values=fv
     )
+    flags.DEFINE_list("methods", ["bayesian"], "Of compression.fit: bayesian, magnitude.", flag_values=fv)
+    flags.DEFINE_integer("values", 16, "Values of a layer that magnitude pruning ends with.", 1, flag_values=fv)
     flags.DEFINE_integer("threads", 0, "CPU threads; 0 lets TensorFlow choose.", 0, flag_values=fv)
     flags.DEFINE_string("output", None, "Write the results to this JSON file.", flag_values=fv)
 
@@ -100,16 +105,26 @@ def standard_error(values: np.ndarray) -> float:
     return float(values.std(ddof=1) / np.sqrt(len(values)))
 
 
-def row(dataset: str, data_dir: str | None, seed: int) -> dict[str, Any]:
-    """Errors, sizes and CPU seconds of one network."""
+def rows_of(dataset: str, data_dir: str | None, seed: int, methods: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """What each method makes of one network."""
     keras.utils.set_random_seed(seed)
-    train, valid, test = parts_of(dataset, data_dir, seed)
+    parts = parts_of(dataset, data_dir, seed)
+    train, valid, _ = parts
     is_label = train.Y.ndim == 1
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True) if is_label else "mse"
-    starts = [time.process_time()]
+    start = time.process_time()
     model = trained(train, valid, loss, int(train.Y.max()) + 1 if is_label else 1)
-    starts.append(time.process_time())
-    small = bc.fit(model, *train, loss=loss, validation_data=valid, seed=seed)
+    found = {"dataset": dataset, "seed": seed, "train_seconds": time.process_time() - start}
+    for method in methods:
+        yield found | {"method": method} | compressed(model, parts, loss, seed, method)
+
+
+def compressed(model: keras.Model, parts: Sequence[Part], loss: Any, seed: int, method: str) -> dict[str, Any]:
+    """Errors, sizes and CPU seconds of one network by one method."""
+    train, valid, test = parts
+    options = {"method": method, "values": flags.FLAGS.values} if method == "magnitude" else {}
+    starts = [time.process_time()]
+    small = bc.fit(model, *train, loss=loss, validation_data=valid, seed=seed, **options)
     starts.append(time.process_time())
     with tempfile.TemporaryDirectory() as folder:
         packed = bc.pack(
@@ -123,8 +138,6 @@ def row(dataset: str, data_dir: str | None, seed: int) -> dict[str, Any]:
     starts.append(time.process_time())
     rise = float(after.mean() - before.mean())
     return {
-        "dataset": dataset,
-        "seed": seed,
         "error_before": float(before.mean()),
         "error_small": float(errors(small, test).mean()),
         "error_file": float(after.mean()),
@@ -132,6 +145,7 @@ def row(dataset: str, data_dir: str | None, seed: int) -> dict[str, Any]:
         "rise_paired": rise / max(standard_error(after - before), 1e-12),
         "parameters_before": model.count_params(),
         "parameters": small.count_params(),
+        "nonzero": sum(int(np.count_nonzero(weights)) for weights in small.get_weights()),
         "bytes": packed.bytes,
         "smaller": packed.file_rate,
         "seconds": np.diff(starts).tolist(),
@@ -144,15 +158,13 @@ def main(argv: list[str]) -> None:
     if len(argv) > 1:
         raise app.UsageError(f"no arguments besides flags, got {argv[1:]}")
     apply_threads(flag.threads)
-    rows: list[dict[str, Any]] = []
-    for dataset in flag.datasets:
-        for seed in map(int, flag.seeds):
-            rows.append(found := row(dataset, flag.data_dir, seed))
-            shown = {name: f"{value:.4g}" for name, value in found.items() if isinstance(value, float | int)}
-            print(dataset, *(f"{name}={value}" for name, value in shown.items()), flush=True)
-            if flag.output:
-                record = provenance("of each data set: as experiment.data.sets checks", cpus=os.cpu_count())
-                write_json(flag.output, {"metrics": rows, "provenance": record})
+    rows = (
+        row
+        for dataset in flag.datasets
+        for seed in map(int, flag.seeds)
+        for row in rows_of(dataset, flag.data_dir, seed, flag.methods)
+    )
+    write_rows(rows, flag.output, "of each data set: as experiment.data.sets checks")
 
 
 if __name__ == "__main__":

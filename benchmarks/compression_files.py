@@ -3,7 +3,7 @@
 
     compression_files.py --data_dir=DATA --seeds=0,1,2 --weights=8000,5300 --threads=1 --output=files.json
 
-LeNet is trained by Adam on images that are moved by up to a pixel, pruned to each number of weights in turn,
+LeNet is trained by Adam on images that are moved by up to --shift pixels, pruned to each number of weights in turn,
 trained on with a rate that falls to 0, and drawn to a few values for each layer. After each of these a copy goes into a
 file by `compression.pack`, which chooses bits of biases on the 5,000 training images that are set aside; the test
 images are looked at once, for the network before it shares values and for what the file gives back. Rows are written as
@@ -30,9 +30,8 @@ from compression.classification import Examples, parts_of
 from compression.last_phase import Falling
 from compression.training import moved_batches
 from experiment.data import views
-from experiment.files import write_json
 from experiment.run.devices import apply_threads
-from experiment.run.folder import provenance
+from experiment.run.measurements import write_rows
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
@@ -48,6 +47,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_list("shared_epochs", ["6", "2"], "While weights are drawn to values, and after it.", flag_values=fv)
     flags.DEFINE_float("shared_rate", 5e-4, "Of Adam in these.", 0.0, flag_values=fv)
     flags.DEFINE_float("bit_rate", 0.01, "What a bit of a value is worth, see ValueSharing.", 0.0, flag_values=fv)
+    flags.DEFINE_integer("shift", 1, "Pixels by which images are moved at most.", 0, flag_values=fv)
     flags.DEFINE_string("models", None, "Folder to keep trained networks in, of one --network.", flag_values=fv)
     flags.DEFINE_integer("batch_size", 200, "Images in a step.", 1, flag_values=fv)
     flags.DEFINE_float("learning_rate", 1e-3, "Of Adam.", 0.0, flag_values=fv)
@@ -96,7 +96,7 @@ def rows_of(seed: int, parts: dict[str, Examples]) -> Iterator[dict[str, Any]]:
     """Results of the networks of a seed, one after the other."""
     flag = flags.FLAGS
     keras.utils.set_random_seed(seed)
-    data = moved_batches(parts["train"], most=1, batch_size=flag.batch_size, seed=seed)
+    data = moved_batches(parts["train"], most=flag.shift, batch_size=flag.batch_size, seed=seed)
     size = bc.size_of(bc.networks.build(flag.network, (28, 28, 1), 10, seed=seed))
     for count, model, seconds in pruned(seed, data):
         percent = {f"{name}_percent_float": bc.error_percent(model, parts[name]) for name in ("valid", "test")}
@@ -137,14 +137,8 @@ def main(argv: Sequence[str]) -> None:
     apply_threads(flag.threads)
     source = views.Source(dataset="mnist", data_dir=flag.data_dir)
     parts = parts_of(views.load(source, "images", num_valid=5000).parts)
-    rows: list[dict[str, Any]] = []
-    for seed in map(int, flag.seeds):
-        for row in rows_of(seed, parts):
-            rows.append(row)
-            print(*(f"{name}={value}" for name, value in row.items()), flush=True)
-            if flag.output:
-                record = provenance("MNIST as experiment.data checks it", cpus=os.cpu_count())
-                write_json(flag.output, {"metrics": rows, "provenance": record})
+    rows = (row for seed in map(int, flag.seeds) for row in rows_of(seed, parts))
+    write_rows(rows, flag.output, "MNIST as experiment.data checks it")
 
 
 if __name__ == "__main__":

@@ -26,9 +26,8 @@ import compression as bc
 from compression.classification import Examples, parts_of
 from compression.training import moved_batches
 from experiment.data import views
-from experiment.files import write_json
 from experiment.run.devices import apply_threads
-from experiment.run.folder import provenance
+from experiment.run.measurements import write_rows
 
 LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
@@ -119,14 +118,8 @@ def main(argv: Sequence[str]) -> None:
     apply_threads(flag.threads)
     source = views.Source(dataset="digits" if flag.network == "digits" else "mnist", data_dir=flag.data_dir)
     parts = parts_of(views.load(source, "images", num_valid=5000).parts)
-    rows: list[dict[str, Any]] = []
-    for seed in map(int, flag.seeds):
-        for row in rows_of(seed, parts):
-            rows.append(row)
-            print(*(f"{name}={value}" for name, value in row.items()), flush=True)
-            if flag.output:
-                record = provenance("as experiment.data checks them", cpus=os.cpu_count())
-                write_json(flag.output, {"metrics": rows, "provenance": record})
+    rows = (row for seed in map(int, flag.seeds) for row in rows_of(seed, parts))
+    write_rows(rows, flag.output, "as experiment.data checks them")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ Thresholds, bits and codebooks are chosen on the part "valid"; "test" is looked 
 reported: the masked Bayesian one, and what comes back from the files of the shrunk one and its rounded versions.
 """
 
+import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from .container import Kernel, check_storable, kernels_of, load_bcz, save_bcz, w
 from .graph import kernel_variables
 from .networks import Size, size_of
 from .posterior import bayesian_layers
+from .rate_rounding import rate_search
 from .rates import Rates, file_rate, paper_rates
 from .rebuild import copy_of, values_of
 from .scales import PerWeight
@@ -50,12 +52,15 @@ class PackConfig:
     :param bits: significant bits of fixed-point numbers by the rule of the paper, or also a search for fewer of them.
     :param tolerance: percent of error on examples set aside that the search for bits may add.
     :param codebooks: sizes of codebooks to write files with.
+    :param rate_codebooks: sizes of codebooks whose weights are rounded by bits and posterior variances, as coarsely as
+        --tolerance allows after --tune_steps.
     :param tune_steps: minibatches to fine-tune the centres of codebooks on.
     """
 
     bits: Literal["rule", "search"] = "search"
     tolerance: float = 0.1
     codebooks: tuple[int, ...] = (32, 16)
+    rate_codebooks: tuple[int, ...] = ()
     tune_steps: int = 0
 
     def __post_init__(self) -> None:
@@ -63,9 +68,11 @@ class PackConfig:
             raise ValueError(f"bits must be rule or search, got {self.bits!r}.")
         if not 0 <= self.tolerance < float("inf"):
             raise ValueError(f"tolerance must be finite and at least 0, got {self.tolerance}.")
-        books = self.codebooks
-        if not all(1 <= k <= 256 for k in books) or len(set(books)) < len(books):
-            raise ValueError(f"codebooks must list different numbers from 1 to 256, got {','.join(map(str, books))}.")
+        for name, least in (("codebooks", 1), ("rate_codebooks", 2)):
+            books = getattr(self, name)
+            if not all(least <= k <= 256 for k in books) or len(set(books)) < len(books):
+                given = ",".join(map(str, books))
+                raise ValueError(f"{name} must list different numbers from {least} to 256, got {given}.")
         if self.tune_steps < 0:
             raise ValueError(f"tune_steps must be at least 0, got {self.tune_steps}.")
 
@@ -95,7 +102,7 @@ class PackedNetwork(NamedTuple):
 class Packed(NamedTuple):
     """What :func:`pack_files` found, with one entry for each of the L kernels in order where there are several.
 
-    :ivar networks: "masked", "shrunk", "rule", "search" if that was wanted, and "book K".
+    :ivar networks: "masked", "shrunk", "rule", "search" if that was wanted, "book K" and "rate K".
     :ivar model: the plain network that is left, in float32.
     :ivar architecture: kept filters of convolutions and kept inputs of dense layers, as in Table 1.
     :ivar kept_weights: weights left in each layer, without biases.
@@ -140,7 +147,8 @@ def pack_files(
 
     :param parts: see :data:`compression.classification.Parts`.
     :param folder: gets shrunk.bcz (float32), fixed.bcz (fixed point; fixed_rule.bcz the rule's if bits are searched),
-        and book_K.bcz (codebooks of K centres), all entropy-coded; made if it is missing.
+        book_K.bcz (codebooks of K centres) and rate_K.bcz (the same by :func:`rate_search`), all entropy-coded; made if
+        it is missing.
     :param thresholds: as in :func:`compression.thresholds.masks`.
     :param original: size of the network that is compared with; that of `model` if not given.
     :param batch_size: of the minibatches for fine-tuning codebooks.
@@ -165,10 +173,15 @@ def pack_files(
     codes = _fixed_points(shrunk.model, variances, examples["valid"], config, most)
     for name, points in codes.items():
         write(name, "fixed.bcz" if name == config.bits else f"fixed_{name}.bcz", points)
+    tuning: dict[str, Any] = {"steps": config.tune_steps, "batch_size": batch_size, "seed": seed}
+    tuning |= {"learning_rate": 0.1 * learning_rate}
     for k in config.codebooks:
-        tuning: dict[str, Any] = {"steps": config.tune_steps, "batch_size": batch_size}
-        tuning |= {"learning_rate": 0.1 * learning_rate, "seed": seed}
         write(f"book {k}", f"book_{k}.bcz", tuned_codebooks(shrunk.model, k, examples["train"], **tuning))
+    for k in config.rate_codebooks:
+        error_of = rounding_error(shrunk.model, examples["valid"])
+        trained = functools.partial(_tuned, shrunk.model, part=examples["train"], name=f"rate/{k}", **tuning)
+        bound: dict[str, Any] = {"max_error": most + 1e-9, "tuned": trained, "seed": seed}
+        write(f"rate {k}", f"rate_{k}.bcz", rate_search(kernels, shrunk.variances, k, error_of, **bound))
     is_by_weight = any(isinstance(layer, PerWeight) for layer in bayesian_layers(model))
     columns = [kernel.shape[-1] for kernel in kernels] if is_by_weight else None
     return Packed(
@@ -221,9 +234,25 @@ def tuned_codebooks(
     :param seed: of k-means and of the minibatches, whose rows are drawn with replacement.
     """
     books = [codebook(kernel, k, seed=seed) for kernel in kernels_of(model)]
+    options: dict[str, Any] = {"steps": steps, "batch_size": batch_size, "learning_rate": learning_rate, "seed": seed}
+    return _tuned(model, books, part, name=f"books/{k}", **options)
+
+
+def _tuned(
+    model: keras.Model,
+    books: list[Codebook],
+    part: Examples,
+    *,
+    name: str,
+    steps: int,
+    batch_size: int,
+    learning_rate: float,
+    seed: int,
+) -> list[Codebook]:
+    """Codebooks with centres that were trained; `name` tells minibatches apart."""
     if steps == 0:
         return books
-    minibatches, probabilities = named_seed(seed, f"books/{k}"), has_probabilities(model)
+    minibatches, probabilities = named_seed(seed, name), has_probabilities(model)
     index = {id(variable): i for i, (_, variable) in enumerate(kernel_variables(model))}
     trainable, others = model.trainable_variables, model.non_trainable_variables
 

@@ -28,7 +28,7 @@ The folder of the run gets:
 
     result.json   errors, architecture, bits, the three rates as the paper counts them, sizes of files
     row.md        the same as a row of a Markdown table
-    files/        shrunk.bcz (float32), fixed.bcz (fixed point), book_K.bcz (codebooks of K centres), entropy-coded
+    files/        shrunk.bcz (float32), fixed.bcz (fixed point), book_K.bcz and rate_K.bcz (K values), entropy-coded
     plots/        thresholds, bits of the weights, the mask of inputs; scalars.jsonl, tensorboard/, checkpoints/
 """
 

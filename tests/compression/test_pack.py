@@ -16,6 +16,7 @@ from compression.classification import parts_of
 from compression.container import kernels_of, load_bcz
 from compression.networks import Size
 from compression.pack import PackConfig, Packed, pack_files, rounding_error, tuned_codebooks
+from compression.rate_rounding import RATES, rate_book
 from tests.compression.networks import quantiles, randomise
 from tests.compression.oracles import log_softmax, masked_outputs, network_outputs, percent_wrong
 
@@ -53,7 +54,9 @@ def thresholds(model: keras.Model) -> dict[str, float]:
 def packed(model: keras.Model, parts: dict, thresholds: dict, tmp_path_factory: pytest.TempPathFactory) -> Packed:
     folder = tmp_path_factory.mktemp("packed") / "files"
     before = [np.array(variable) for variable in model.variables]
-    found = pack_files(model, parts, PackConfig(tolerance=5.0, codebooks=(8, 3)), folder, thresholds=thresholds)
+    found = pack_files(
+        model, parts, PackConfig(tolerance=5.0, codebooks=(8, 3), rate_codebooks=(8,)), folder, thresholds=thresholds
+    )
     for variable, value in zip(model.variables, before, strict=True):
         np.testing.assert_array_equal(variable, value)  # masks, too
     return found
@@ -89,6 +92,7 @@ def test_the_shrunk_network_is_the_masked_one(
 
 def test_files_are_measured_as_they_are_read(packed: Packed, parts: dict) -> None:
     names = {"shrunk": "shrunk", "rule": "fixed_rule", "search": "fixed", "book 8": "book_8", "book 3": "book_3"}
+    names["rate 8"] = "rate_8"
     assert list(packed.networks) == ["masked", *names]
     for name, file in names.items():
         network, path = packed.networks[name], file_of(packed, name)
@@ -115,6 +119,23 @@ def test_kernels_in_the_files_are_rounded_as_it_says(packed: Packed) -> None:
     for k in (8, 3):
         loaded = kernels_of(load_bcz(file_of(packed, f"book {k}")))
         assert all(len(np.unique(stored)) <= k for stored in loaded)
+
+
+def test_rounding_by_rate_takes_the_variances_and_stays_within_the_tolerance(
+    packed: Packed, model: keras.Model, thresholds: dict
+) -> None:
+    shrunk, loaded = bc.shrink_details(model, thresholds), kernels_of(load_bcz(file_of(packed, "rate 8")))
+    kernels = kernels_of(shrunk.model)
+    rates = [
+        rate
+        for rate in RATES
+        for books in [[rate_book(w, V, 8, rate=rate) for w, V in zip(kernels, shrunk.variances, strict=True)]]
+        if all(np.array_equal(book.values, stored) for book, stored in zip(books, loaded, strict=True))
+    ]
+    assert rates
+    assert packed.networks["rate 8"].valid_percent <= packed.networks["shrunk"].valid_percent + 5.0
+    with pytest.raises(ValueError, match="rate_codebooks must list different numbers from 2 to 256, got 1"):
+        PackConfig(rate_codebooks=(1,))
 
 
 def test_bits_are_those_of_the_variances_of_the_weights_that_are_left(

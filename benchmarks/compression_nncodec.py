@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+"""How many bytes do the weights of a file take by DeepCABAC, the coder of the standard ISO/IEC 15938-17?
+
+    NNCODEC_PYTHON=PYTHON compression_nncodec.py --files=files/book_16.bcz,files/fixed.bcz --output=nncodec.json
+
+Each kernel of each file is a matrix of integers, the ranks of its values with 0 for the most frequent one. These are
+coded by `compression.context_coding` and by the coder of `nncodec`, Fraunhofer's implementation of the standard, which
+gives them back to be compared. Both may choose between rows and columns for each kernel, `nncodec` also optimises the
+initial states of its contexts. Values themselves, biases and architecture are left out: they take equally many bytes.
+
+`nncodec` is run by the Python in the environment variable NNCODEC_PYTHON; its coder needs NumPy alone:
+
+    python -m venv nnc && nnc/bin/pip install "numpy<2" && nnc/bin/pip install --no-deps nncodec
+"""
+
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import keras
+import numpy as np
+from absl import app, flags
+from numpy.typing import NDArray
+
+import compression as bc
+from compression.context_coding import encode_matrix
+from compression.cutting import oriented
+from compression.graph import graph_of
+from compression.kinds import weighted_layers
+from compression.neighbours import strides_of
+from experiment.run.devices import apply_threads
+from experiment.run.measurements import write_rows
+
+#: Runs in the other Python: bytes of each matrix [out, in], the smaller of both orders; JSON on the last line.
+_RIVAL = r"""
+import importlib.metadata, json, sys, time
+import numpy as np
+from nncodec.extensions import deepCABAC as coder
+UNARY, OFF = 11, (coder.HdspMode.AlwaysOff, np.zeros(2, np.int8))
+def size(matrix):
+    matrix = np.ascontiguousarray(matrix, np.int32)
+    encoder = coder.Encoder()
+    encoder.initCtxModels(UNARY, 1)
+    skipped = (~matrix.any(axis=1)).astype(np.int32)
+    encoder.encodeLayer(matrix, 0, 0, 1, 0, 1, skipped, *OFF, 0, 0)
+    stream = encoder.finish()
+    decoder, found = coder.Decoder(), np.zeros_like(matrix)
+    decoder.setStream(stream)
+    decoder.initCtxModels(UNARY)
+    decoder.decodeLayer(found, 0, 0, 1, 0, *OFF, 0, 0)
+    assert np.array_equal(found, matrix), "nncodec does not give back what it coded"
+    return len(stream)
+with np.load(sys.argv[1]) as stored:
+    sizes = {name: min(size(stored[name]), size(stored[name].T)) for name in stored.files}
+print("SIZES" + json.dumps({"sizes": sizes, "version": importlib.metadata.version("nncodec")}))
+"""
+
+
+def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
+    """Define this script's flags."""
+    flags.DEFINE_list("files", [], "Files that compression has written.", flag_values=flag_values)
+    flags.DEFINE_integer("threads", 0, "CPU threads; 0 lets TensorFlow choose.", 0, flag_values=flag_values)
+    flags.DEFINE_string("output", None, "Write the results to this JSON file.", flag_values=flag_values)
+
+
+def integers_of(weights: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Ranks of values, 0 for the most frequent one, of the shape of the weights."""
+    values, ranks, counts = np.unique(weights, return_inverse=True, return_counts=True)
+    found: NDArray[np.int64] = ranks.reshape(weights.shape) - int(np.argmax(counts)) if len(values) else ranks
+    return found
+
+
+def matrices(model: keras.Model) -> dict[str, tuple[NDArray[np.int64], tuple[int, int]]]:
+    """Of each layer the integers [inputs, units], and the strides of neighbours in an image."""
+    graph = graph_of(model)
+    strides, found = strides_of(graph), {}
+    for node in weighted_layers(graph):
+        kernel = oriented(node.layer, np.asarray(node.layer.kernel))
+        found[node.name] = integers_of(kernel.reshape(-1, kernel.shape[-1])), strides.get(node.name, (0, 0))
+    return found
+
+
+def our_size(matrix: NDArray[np.int64], strides: tuple[int, int]) -> int:
+    """Bytes of the shortest of our codes."""
+    return min(
+        len(encode_matrix(matrix, strides=by, by_rows=by_rows)) for by in {strides, (0, 0)} for by_rows in (False, True)
+    )
+
+
+def rival_sizes(python: str, found: dict[str, NDArray[np.int64]]) -> tuple[dict[str, int], str]:
+    """Bytes of each matrix by nncodec, and its version.
+
+    :raises RuntimeError: if its process fails, with the end of what it printed.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "matrices.npz"
+        np.savez(path, **{name: matrix.T.astype(np.int32) for name, matrix in found.items()})
+        done = subprocess.run([python, "-c", _RIVAL, str(path)], capture_output=True, text=True)
+    if done.returncode != 0 or "SIZES" not in done.stdout:
+        raise RuntimeError(f"nncodec's process failed (NNCODEC_PYTHON={python}):\n{done.stderr[-3000:]}")
+    answer = json.loads(done.stdout.rsplit("SIZES", 1)[1])
+    return answer["sizes"], answer["version"]
+
+
+def rows_of(file: str, python: str) -> Iterator[dict[str, Any]]:
+    """Bytes of each kernel of a file, and of all."""
+    found = matrices(bc.load(file))
+    theirs, version = rival_sizes(python, {name: matrix for name, (matrix, _) in found.items()})
+    ours = {name: our_size(*each) for name, each in found.items()}
+    for name, (matrix, _) in found.items():
+        counts = {"weights": matrix.size, "nonzero": int(np.count_nonzero(matrix))}
+        yield {"file": file, "layer": name, **counts, "bytes": ours[name], "nncodec_bytes": theirs[name]}
+    totals = {"bytes": sum(ours.values()), "nncodec_bytes": sum(theirs.values())}
+    yield {"file": file, "layer": "all", **totals, "nncodec": version}
+
+
+def main(argv: Sequence[str]) -> None:
+    """Print and write a line for each kernel of each file."""
+    flag = flags.FLAGS
+    if len(argv) > 1:
+        raise app.UsageError(f"no arguments besides flags, got {argv[1:]}")
+    if not (python := os.environ.get("NNCODEC_PYTHON")):
+        raise app.UsageError("NNCODEC_PYTHON must be a Python that has nncodec; see above how to install it.")
+    apply_threads(flag.threads)
+    write_rows((row for file in flag.files for row in rows_of(file, python)), flag.output, "see --files")
+
+
+if __name__ == "__main__":
+    define_flags()
+    app.run(main)
