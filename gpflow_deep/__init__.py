@@ -12,6 +12,7 @@ from .deep_gp import DeepGP
 from .deep_gp_quad import DeepGPQuad
 from .diagnostics import LayerDiagnostics, diagnose
 from .estimators import DeepGPClassifier, DeepGPRegressor
+from .images import PatchConfig, convolutional
 from .initialization import inducing_inputs, linear_mean
 from .layers import (
     BayesianLinearLayer,
@@ -23,6 +24,7 @@ from .layers import (
     Layer,
     Patches,
     SVGPLayer,
+    WeightedConvolutionalLayer,
 )
 from .posterior import DeepGPPosterior
 from .predictor import Predicted, Predictor, float_type
@@ -54,6 +56,7 @@ __all__ = [
     "LayerDiagnostics",
     "ModelConfig",
     "MonteCarlo",
+    "PatchConfig",
     "Patches",
     "Predicted",
     "Predictor",
@@ -68,7 +71,9 @@ __all__ = [
     "Trainer",
     "TrainingConfig",
     "Units",
+    "WeightedConvolutionalLayer",
     "check_savable",
+    "convolutional",
     "diagnose",
     "float_type",
     "inducing_inputs",

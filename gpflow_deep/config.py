@@ -7,6 +7,7 @@ model = config.build(X, Y)                                      # X and Y in sta
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -17,6 +18,7 @@ from gpflow.likelihoods import Bernoulli, Gaussian, Likelihood, MultiClass, Pois
 from numpy.typing import NDArray
 
 from .deep_gp import NUM_PREDICT_SAMPLES, DeepGP
+from .images import PatchConfig, convolutional, shape_of_images
 from .initialization import residual_variance
 from .presets import modern, paper2017, with_global_inducing
 from .scores import Task
@@ -31,6 +33,9 @@ LIKELIHOODS: dict[Task, tuple[str, ...]] = {
 }
 
 _PRESETS = {"paper2017": paper2017, "modern": modern}
+
+_OF_IMAGES = ("image_shape", "patch", "stride", "channels", "places")
+_DENSE_ONLY = ("natgrad", "hidden_dim", "noise_variance", "whiten", "input_propagation", "posterior")
 
 
 @dataclass(frozen=True)
@@ -55,6 +60,14 @@ class ModelConfig:
     :param likelihood: of the targets; auto: gaussian, bernoulli or robustmax, after the task.
     :param posterior: of the inducing values: gaussian is what training finds; sghmc are samples, drawn from there on;
         global is one that is correlated across layers.
+    :param kernel: squared_exponential of a layer's inputs; or convolutional, of patches of images: a weighted mean over
+        the patches in the last layer, images of the patches' responses in the layers below.
+    :param image_shape: height and width, and channels if there are several, of the images that are the rows; those of
+        known data sets if not given.
+    :param patch: height and width of a patch, of a convolutional kernel.
+    :param stride: distance of neighbouring patches; 2 in inner layers and 1 in the last one if not given.
+    :param channels: of the images between convolutional layers.
+    :param places: whether the response to a patch may depend on its place.
     """
 
     num_layers: int = 2
@@ -73,6 +86,12 @@ class ModelConfig:
     ard: bool = True
     likelihood: Literal["auto", "gaussian", "studentt", "poisson", "bernoulli", "robustmax", "softmax"] = "auto"
     posterior: Literal["gaussian", "sghmc", "global"] = "gaussian"
+    kernel: Literal["squared_exponential", "convolutional"] = "squared_exponential"
+    image_shape: tuple[int, ...] = ()
+    patch: int = 5
+    stride: int | None = None
+    channels: int = 4
+    places: bool = True
 
     def __post_init__(self) -> None:
         for name in ("num_layers", "num_inducing", "num_samples", "num_predict_samples", "hidden_dim"):
@@ -93,6 +112,21 @@ class ModelConfig:
             raise ValueError("posterior=global cannot have natgrad or input_propagation; leave them out.")
         if self.preset == "modern" and (self.noise_variance is not None or not self.whiten):
             raise ValueError("noise_variance and whiten=false need preset=paper2017; leave them out for modern.")
+        self._check_kernel()
+
+    def _check_kernel(self) -> None:
+        if self.kernel not in ("squared_exponential", "convolutional"):
+            raise ValueError(f"kernel must be one of squared_exponential, convolutional, got {self.kernel!r}.")
+        names = _DENSE_ONLY if self.is_convolutional else _OF_IMAGES
+        if changed := [name for name in names if getattr(self, name) != getattr(ModelConfig, name)]:
+            other = "squared_exponential" if self.is_convolutional else "convolutional"
+            raise ValueError(f"{', '.join(changed)} need kernel={other}, got kernel={self.kernel}; leave them out.")
+        self._patch_config()  # refuses sizes below 1
+
+    @property
+    def is_convolutional(self) -> bool:
+        """Whether rows are images."""
+        return self.kernel == "convolutional"
 
     def for_task(self, task: Task, targets: Iterable[NDArray[Any]] = ()) -> ModelConfig:
         """The same model with the likelihood that "auto" stands for.
@@ -108,6 +142,27 @@ class ModelConfig:
             raise ValueError("likelihood=poisson needs targets that are counts 0, 1, 2, ...; use gaussian.")
         return dataclasses.replace(self, likelihood=likelihood)
 
+    def for_data(
+        self,
+        task: Task,
+        parts: Iterable[tuple[NDArray[Any], NDArray[Any]]],
+        image_size: tuple[int, int] | None = None,
+    ) -> ModelConfig:
+        """`for_task`, and the shape of the images that rows are, if the kernel is one of images.
+
+        :param parts: X [N, D] and Y [N, P] of each part of the data, in its own units.
+        :param image_size: height and width, if they are known; `image_shape` goes before them.
+        :raises ValueError: as `for_task`; or if rows cannot be images of that shape.
+        """
+        parts = list(parts)
+        config = self.for_task(task, [Y for _, Y in parts])
+        if not self.is_convolutional:
+            return config
+        num_columns, shape = parts[0][0].shape[1], self.image_shape
+        if not shape and image_size is not None:
+            shape = (*image_size, num_columns // math.prod(image_size))
+        return dataclasses.replace(config, image_shape=shape_of_images(num_columns, shape))
+
     def build(
         self, X: NDArray[Any], Y: NDArray[Any], *, num_classes: int = 2, num_data: int | None = None, seed: int = 0
     ) -> DeepGP:
@@ -118,8 +173,10 @@ class ModelConfig:
         :param num_classes: number of labels.
         :param num_data: size of the training set; the number of rows of X if None.
         :param seed: of k-means, which places the inducing inputs.
-        :raises ValueError: if the likelihood is not chosen yet, or as `paper2017` does.
+        :raises ValueError: if the likelihood is not chosen yet, or as `paper2017` or `convolutional` does.
         """
+        if self.is_convolutional:
+            return self._build_convolutional(X, Y, num_classes, num_data, seed)
         settings: dict[str, Any] = {
             "num_inducing": self.num_inducing,
             "likelihood": self._likelihood(num_classes, X, Y),
@@ -138,6 +195,29 @@ class ModelConfig:
         model = _PRESETS[self.preset](X, Y, self.num_layers, **settings)
         model.num_predict_samples = self.num_predict_samples
         return with_global_inducing(model) if self.posterior == "global" else model
+
+    def _build_convolutional(
+        self, X: NDArray[Any], Y: NDArray[Any], num_classes: int, num_data: int | None, seed: int
+    ) -> DeepGP:
+        settings: dict[str, Any] = {
+            "config": self._patch_config(),
+            "num_inducing": self.num_inducing,
+            "num_samples": self.num_samples,
+            "num_data": num_data,
+            "precision": self.precision,
+            "seed": seed,
+        }
+        shape = shape_of_images(X.shape[1], self.image_shape)
+        model = convolutional(X, Y, shape, self.num_layers, likelihood=self._likelihood(num_classes, X, Y), **settings)
+        model.num_predict_samples = self.num_predict_samples
+        return model
+
+    def _patch_config(self) -> PatchConfig:
+        variance = 1.0 if self.kernel_variance is None else self.kernel_variance
+        sizes = {"patch": self.patch, "stride": self.stride, "channels": self.channels}
+        return PatchConfig(
+            **sizes, places=self.places, lengthscale=self.lengthscale, kernel_variance=variance, ard=self.ard
+        )
 
     def _likelihood(self, num_classes: int, X: NDArray[Any], Y: NDArray[Any]) -> Likelihood:
         """The likelihood before training; that of real numbers with the noise of the preset."""

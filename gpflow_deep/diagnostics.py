@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from .deep_gp import DeepGP
-from .layers import ConvolutionalLayer, GlobalInducingLayer, Layer, SVGPLayer
+from .layers import ConvolutionalLayer, GlobalInducingLayer, Layer, SVGPLayer, WeightedConvolutionalLayer
 from .numerics import condition_number
 
 __all__ = ["LayerDiagnostics", "diagnose"]
@@ -48,7 +48,7 @@ def diagnose(model: DeepGP) -> list[LayerDiagnostics]:
 
 def _diagnose(layer: Layer, factors: Any) -> LayerDiagnostics:
     kl_nats = float(layer.prior_kl(factors))
-    layer = layer.gp if isinstance(layer, ConvolutionalLayer) else layer
+    layer = layer.gp if isinstance(layer, ConvolutionalLayer | WeightedConvolutionalLayer) else layer
     if not isinstance(layer, SVGPLayer | GlobalInducingLayer):
         return LayerDiagnostics(layer.label, kl_nats, None, None, np.zeros(0), np.zeros(0), noise_variance=0.0)
     K = tf.matmul(factors.Luu, factors.Luu, transpose_b=True)

@@ -34,9 +34,9 @@ CHECK_ROWS = 2000
 """Rows on which a fitted model is compared with the simplest one."""
 
 _SIZES = ("num_layers", "num_inducing", "hidden_dim", "num_samples", "num_predict_samples")
-_COUNTS = (*_SIZES, "batch_size", "max_iter", "n_iter_no_change")
+_COUNTS = (*_SIZES, "batch_size", "max_iter", "n_iter_no_change", "patch", "stride", "channels")
 _NUMBERS = ("learning_rate", "tol", "validation_fraction")
-_OPTIONAL = ("hidden_dim", "learning_rate")
+_OPTIONAL = ("hidden_dim", "learning_rate", "stride")
 
 
 class DeepGPEstimator(BaseEstimator):
@@ -51,6 +51,11 @@ class DeepGPEstimator(BaseEstimator):
     :param posterior: "gaussian" is the variational one; "sghmc" draws samples from there on, and predicts from them;
         "global" is a variational one that is correlated across layers.
     :param sampling: how they are drawn, a `SamplingConfig`; its defaults if None.
+    :param kernel: "squared_exponential", or "convolutional" for rows that are images; pixels are not standardised then.
+    :param image_shape: height and width, and channels if there are several, of the images; with that kernel only, as
+        are :param patch: height and width of a patch, :param stride: distance of neighbouring patches,
+        :param channels: of the images between layers, and :param places: whether the response to a patch may depend on
+        its place. See `ModelConfig`.
     :param num_samples: draws of the inner layers for each row and step of training.
     :param num_predict_samples: draws of the inner layers in predictions.
     :param learning_rate: step size of Adam; it falls to 0 over the last quarter of the steps. 0.03 for minibatches, and
@@ -94,6 +99,12 @@ class DeepGPEstimator(BaseEstimator):
         validation_fraction: float = 0.1,
         random_state: int | np.random.RandomState | None = 0,
         verbose: bool | int = False,
+        kernel: str = "squared_exponential",
+        image_shape: Sequence[int] | None = None,
+        patch: int = 5,
+        stride: int | None = None,
+        channels: int = 4,
+        places: bool = True,
     ) -> None:
         self.num_layers = num_layers
         self.num_inducing = num_inducing
@@ -114,6 +125,12 @@ class DeepGPEstimator(BaseEstimator):
         self.validation_fraction = validation_fraction
         self.random_state = random_state
         self.verbose = verbose
+        self.kernel = kernel
+        self.image_shape = image_shape
+        self.patch = patch
+        self.stride = stride
+        self.channels = channels
+        self.places = places
 
     # Training.
 
@@ -190,6 +207,12 @@ class DeepGPEstimator(BaseEstimator):
             posterior=self.posterior,  # type: ignore[arg-type]
             hidden_dim=self.hidden_dim,
             likelihood=self.likelihood,  # type: ignore[arg-type]
+            kernel=self.kernel,  # type: ignore[arg-type]
+            image_shape=() if self.image_shape is None else tuple(self.image_shape),
+            patch=self.patch,
+            stride=self.stride,
+            channels=self.channels,
+            places=self.places,
         )
 
     def _training(self) -> TrainingConfig:

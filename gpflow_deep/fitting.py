@@ -169,8 +169,8 @@ def start(
     Parameters and errors as in `fit`; without `max_iter` the learning rate of the trainer never falls.
     """
     task: Task = "regression" if not class_names else "binary" if len(class_names) == 2 else "multiclass"
-    config = config.for_task(task, [Y])
-    units = Units.fit(X, Y, config.likelihood)
+    config = config.for_data(task, [(X, Y)])
+    units = Units.fit(X, Y, config.likelihood, standardise=not config.is_convolutional)
     model = config.build(*units.transform(X, Y), num_classes=len(class_names), seed=seed)
     model.num_data = tf.Variable(len(X), dtype=gpflow.default_float(), trainable=False, name="num_data")
     names = [f"y{p}" for p in range(Y.shape[1])] if Y.shape[1] > 1 else ["y"]

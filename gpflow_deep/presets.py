@@ -26,7 +26,7 @@ from .deep_gp import DeepGP
 from .initialization import inducing_inputs, linear_mean, linear_projection, residual_variance
 from .layers import GlobalInducingLayer, Precision, SVGPLayer
 
-__all__ = ["Preset", "modern", "paper2017", "with_global_inducing"]
+__all__ = ["Preset", "check_targets", "finite_matrix", "modern", "num_outputs", "paper2017", "with_global_inducing"]
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Preset:
         :param seed: of k-means.
         :raises ValueError: if X or Y are not finite matrices of equal length, or the labels do not fit the likelihood.
         """
-        X, Y = _matrix("X", X), _matrix("Y", Y)
+        X, Y = finite_matrix("X", X), finite_matrix("Y", Y)
         if len(X) != len(Y):
             raise ValueError(f"X and Y must have equally many rows, got {len(X)} and {len(Y)}.")
         if num_layers < 1:
@@ -100,9 +100,9 @@ class Preset:
         if likelihood is None:
             is_residual = self.likelihood_variance == "residual"
             likelihood = Gaussian(variance=residual_variance(X, Y) if is_residual else self.likelihood_variance)
-        _check_targets(likelihood, Y)
+        check_targets(likelihood, Y)
         D = X.shape[1]
-        Z = _matrix("Z", inducing_inputs(X, num_inducing, seed=seed) if Z is None else Z)
+        Z = finite_matrix("Z", inducing_inputs(X, num_inducing, seed=seed) if Z is None else Z)
         if Z.shape[1] != D:
             raise ValueError(f"Z must have the {D} columns of X, got {Z.shape[1]}.")
         hidden_dim, propagated = min(30, D) if hidden_dim is None else hidden_dim, D if input_propagation else 0
@@ -126,7 +126,7 @@ class Preset:
         last = SVGPLayer(
             self._kernel(X.shape[1]) if kernels is None else kernels[-1],
             Z,
-            num_latent_gps=_num_outputs(likelihood, Y),
+            num_latent_gps=num_outputs(likelihood, Y),
             whiten=whiten,
             precision="fast" if precision == "fast" else "full",
             name=f"layer_{num_layers}",
@@ -178,7 +178,7 @@ def with_global_inducing(model: DeepGP, *, inner_precision: float = 100.0) -> De
     return DeepGP(layers, model.likelihood, **{name: getattr(model, name) for name in names})
 
 
-def _matrix(name: str, value: np.ndarray) -> np.ndarray:
+def finite_matrix(name: str, value: np.ndarray) -> np.ndarray:
     """`value` as a finite [N, D] array of the default float type, or an error that says what is wrong with it."""
     try:
         array: np.ndarray = np.asarray(value, dtype=default_float())
@@ -197,13 +197,15 @@ def _matrix(name: str, value: np.ndarray) -> np.ndarray:
     return array
 
 
-def _num_outputs(likelihood: Likelihood, Y: np.ndarray) -> int:
+def num_outputs(likelihood: Likelihood, Y: np.ndarray) -> int:
+    """Latent functions that a likelihood needs for targets Y [N, Q]."""
     if isinstance(likelihood, SwitchedLikelihood):
         return Y.shape[1] - 1
     return Y.shape[1] if likelihood.latent_dim is None else int(likelihood.latent_dim)
 
 
-def _check_targets(likelihood: Likelihood, Y: np.ndarray) -> None:
+def check_targets(likelihood: Likelihood, Y: np.ndarray) -> None:
+    """:raises ValueError: if the labels Y [N, 1] are not those of the likelihood."""
     if isinstance(likelihood, Bernoulli):
         num_classes = 2
     elif isinstance(likelihood, MultiClass | Softmax):

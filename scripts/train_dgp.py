@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Train a deep Gaussian process on a data set or your own table, and a single-layer GP beside it.
 
-    train_dgp.py --run_dir=runs/first
     train_dgp.py --run_dir=runs/houses --data=houses.csv --target=price --num_layers=3
-    train_dgp.py --run_dir=runs/first --resume --num_steps=20000
+    train_dgp.py --run_dir=runs/houses --resume --num_steps=20000
+    train_dgp.py --run_dir=runs/mnist --dataset=mnist --data_dir=DATA --kernel=convolutional --num_layers=1 --stride=2
     train_dgp.py --run_dir=runs/taxi --stream --stream_preset=taxi --data="trips/*.csv" --strategy=mirrored
 
 Inputs (and regression targets) are standardised with the training part; every reported number is in the units of the
@@ -14,8 +14,7 @@ training ends. Scores choose nothing: the last parameters are reported. Ctrl-C s
     model.npz, inputs.json  the trained model and how its inputs are made, for predict_dgp.py
     scalars.jsonl, tensorboard/, plots/, checkpoints/, gp/ (the same for the single-layer GP)
 
-With --posterior=sghmc a chain follows, and the deep GP predicts from its samples. With --stream the files of --data may
-be larger than memory, and scores are of samples; docs/scaling.md has more of it.
+--posterior=sghmc: a chain follows, and its samples predict. --stream: files larger than memory, see docs/scaling.md.
 """
 
 from collections.abc import Mapping
@@ -126,8 +125,9 @@ def prepare(flags: Flags) -> Study:
     options: dict[str, Any] = {"seed": flags.run.seed, "kept": kept, "progress": flags.run.progress}
     data = supply.load(flags.source, flags.division, flags.pieces, table=flags.table, default="airline_nyc", **options)
     rows, stream = data.rows, data.stream
-    config = flags.model.for_task(data.task, [part.Y for part in rows.parts.values()])
-    is_scaled = {"yes": True, "no": False}.get(flags.standardise, rows.name not in ("mnist", "rectangles_images"))
+    config = flags.model.for_data(data.task, rows.parts.values(), rows.image_shape)
+    is_image = config.is_convolutional or rows.name in ("mnist", "rectangles_images")
+    is_scaled = {"yes": True, "no": False}.get(flags.standardise, not is_image)
     known = None if stream is None else (Scale(*stream.x_scale), Scale(*stream.y_scale))
     units = Units.fit(*rows.train, config.likelihood, standardise=is_scaled, known=known)
     for note in report.notes(config, units, rows.feature_names, len(rows.train.X)):

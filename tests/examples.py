@@ -67,6 +67,14 @@ def dgp_step(task: Any = "regression", *, is_mirrored: bool = False, **config: A
     gpflow_deep.Trainer(model, strategy=strategy).advance(lambda step: batch, 0, 1, SEED)
 
 
+def dgp_images() -> None:
+    """A convolutional layer, and a weighted one."""
+    config = gpflow_deep.ModelConfig(kernel="convolutional", image_shape=(28, 28), stride=2, num_inducing=50)
+    X, Y = normal(100, 784), np.arange(100.0)[:, None] % 3
+    model = config.for_task("multiclass").build(X, Y, num_classes=3)
+    gpflow_deep.Trainer(model).advance(lambda step: tuple(map(tf.constant, (X, Y))), 0, 1, SEED)
+
+
 def dgp_softmax_step() -> None:
     """As on a machine with a GPU."""
     gpus = [tf.config.LogicalDevice("/device:GPU:0", "GPU")]
@@ -317,6 +325,7 @@ COMPILED: dict[str, dict[str, Call]] = {
         "not whitened, Student": partial(dgp_step, whiten=False, likelihood="studentt", input_propagation=True),
         "robustmax": partial(dgp_step, "multiclass"),
         "softmax": dgp_softmax_step,
+        "convolutional": dgp_images,
     },
     "rbm_tracking.annealing._chunk": {
         "": partial(rbm_ais, False),

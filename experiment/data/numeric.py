@@ -27,6 +27,7 @@ def undivided(
     class_names: Sequence[str] = (),
     splits: Sequence[tuple[Indices, Indices]] | None = None,
     schema: Schema | None = None,
+    image_shape: tuple[int, int] | None = None,
 ) -> Rows:
     """Inputs and targets as a data set of one part "all", checked, in the units of their source.
 
@@ -37,6 +38,7 @@ def undivided(
     :param feature_names: D names; () stands for "x0", "x1", ...
     :param target_names: P names; () stands for "y", or "y0", "y1", ...
     :param splits: the standard splits as pairs of row numbers (train, test), or None if there are none.
+    :param image_shape: height and width, if a row is an image, row by row.
     :param schema: how the columns of a table became X and Y; X may be NaN if its missing values are to be imputed.
     :raises ValueError: naming the first thing wrong: shapes, types, fewer than 2 rows, values that are NaN or
         infinite, a constant target, labels coded in another way, or splits that name a row twice or none.
@@ -72,6 +74,7 @@ def undivided(
         class_names=tuple(class_names),
         schema=schema,
         splits=pairs,
+        image_shape=image_shape,
     )
 
 

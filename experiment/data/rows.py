@@ -53,7 +53,7 @@ class Rows:
         at. Labels are int64 [n, 1] from 0 to C - 1, targets of a regression float64 [n, P].
     :param source: where the data come from, and what was done to them.
     :param sha256: checksum of all parts: the same whichever file format they were read from.
-    :param image_shape: height and width, if a row is an image, row by row.
+    :param image_shape: height and width, if a row is an image, row by row, the channels of a pixel together.
     :param feature_names: names of the D inputs.
     :param target_names: names of the P targets.
     :param class_names: the label of each class as in the source; () for regression.

@@ -45,6 +45,7 @@ class Table(NamedTuple):
     :ivar delimiter: what stands between the columns of a text; "" elsewhere.
     :ivar targets: the columns of a matrix y or Y of an .npz file; () where the source does not tell.
     :ivar splits: standard splits of an .npz file, as pairs of row numbers (train, test).
+    :ivar image_shape: height and width, if X of an .npz file are images.
     """
 
     columns: pa.Table
@@ -53,6 +54,7 @@ class Table(NamedTuple):
     delimiter: str = ""
     targets: tuple[str, ...] = ()
     splits: tuple[tuple[Indices, Indices], ...] | None = None
+    image_shape: tuple[int, int] | None = None
 
 
 def is_delimited(path: str | os.PathLike[str]) -> bool:
@@ -186,17 +188,20 @@ def _npz_table(arrays: Mapping[str, NDArray[Any]], where: str, name: str) -> Tab
             f"{where} may hold X, y or Y, feature_names, train_idx and test_idx, got "
             f"{', '.join(map(repr, sorted(arrays)))}; leave out the others."
         )
-    X = arrays["X"]
+    X, shape = arrays["X"], None
+    if X.ndim in (3, 4) and 0 not in X.shape:  # images [N, H, W] or [N, H, W, C]
+        X, shape = X.reshape(len(X), -1), (X.shape[1], X.shape[2])
     names = [str(name) for name in arrays.get("feature_names", [f"x{d}" for d in range(X.shape[-1] if X.ndim else 0)])]
     if X.ndim != 2 or len(set(names)) != X.shape[1]:
         raise ValueError(
-            f"X in {where} must be [N, D] with D different feature names, got {X.shape}, {len(names)} names."
+            f"X in {where} must be [N, D] with D different feature names, or images [N, H, W] or [N, H, W, C], got "
+            f"{arrays['X'].shape}, {len(names)} names."
         )
     columns = {column: _array_column(X[:, d], f"X in {where}") for d, column in enumerate(names)}
     key = "Y" if "Y" in arrays else "y"
     targets = _target_columns(key, arrays[key], len(X), names, where) if key in arrays else {}
     table = _checked(pa.table({**columns, **targets}), where)
-    return Table(table, where, name, "", tuple(targets), _stored_splits(arrays, where))
+    return Table(table, where, name, "", tuple(targets), _stored_splits(arrays, where), shape)
 
 
 def _target_columns(key: str, array: NDArray[Any], num_data: int, names: list[str], where: str) -> dict[str, pa.Array]:

@@ -43,7 +43,7 @@ def read_table(source: Any, spec: TableSpec = TableSpec()) -> Rows:
 
     An .npz file holds either matrices `X` [N, D] and `y` or `Y` ([N] or [N, P]), and perhaps `feature_names` [D] and
     standard splits `train_idx`, `test_idx` [splits, n], or else one array [N] for each column. Other tables have names
-    of columns.
+    of columns. `X` may be images [N, H, W] or [N, H, W, C].
 
     :param source: a file, see `sources.SUFFIXES`; a frame of pandas or polars; a table of Arrow.
     :param spec: what is known of it. The target is not needed for an .npz file with X and y.
@@ -69,6 +69,7 @@ def read_table(source: Any, spec: TableSpec = TableSpec()) -> Rows:
         source="; ".join([_about(source, table), *notes]),
         splits=table.splits and [_renumbered(pair, found.kept, len(table.columns)) for pair in table.splits],
         schema=found.schema,
+        image_shape=table.image_shape,
     )
 
 

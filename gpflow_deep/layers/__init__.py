@@ -8,6 +8,7 @@ from .linear import BayesianLinearLayer
 from .moments import LayerMoments
 from .protocol import Layer
 from .svgp import CachedFactors, CachedForms, LayerFactors, Precision, SVGPLayer
+from .weighted_convolutional import WeightedConvolutionalLayer
 
 __all__ = [
     "BayesianLinearLayer",
@@ -24,4 +25,5 @@ __all__ = [
     "Patches",
     "Precision",
     "SVGPLayer",
+    "WeightedConvolutionalLayer",
 ]

@@ -29,7 +29,7 @@ from .pathwise import LayerFunctions
 from .svgp import SVGPLayer
 from .white_noise import sub_keys
 
-__all__ = ["ConvolutionalLayer", "Patches"]
+__all__ = ["ConvolutionalLayer", "Patches", "at_patches"]
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,26 @@ class Patches:
         first pixel first.
     :param patch_shape: height and width of a patch.
     :param stride: distance of neighbouring patches, in pixels.
+    :param place_scale: appends the place of a patch to it: row and column of its first pixel, times this; 0 for not.
+    :raises ValueError: if the sizes are not positive, or a patch is larger than an image.
     """
 
     image_shape: tuple[int, int, int]
     patch_shape: tuple[int, int]
     stride: int = 1
+    place_scale: float = 0.0
+
+    def __post_init__(self) -> None:
+        if min(*self.image_shape, *self.patch_shape, self.stride) < 1:
+            raise ValueError(
+                f"sizes of images and patches and the stride must be at least 1, got images {self.image_shape}, "
+                f"patches {self.patch_shape} and stride {self.stride}."
+            )
+        if any(patch > size for patch, size in zip(self.patch_shape, self.image_shape[:2], strict=True)):
+            raise ValueError(
+                f"patches must fit into the images, got patches of {self.patch_shape} pixels in images of "
+                f"{self.image_shape[:2]}; take smaller patches."
+            )
 
     @property
     def num_pixels(self) -> int:
@@ -52,16 +67,38 @@ class Patches:
         return math.prod(self.image_shape)
 
     @property
+    def grid(self) -> tuple[int, int]:
+        """Rows and columns of patches."""
+        sizes = zip(self.image_shape[:2], self.patch_shape, strict=True)
+        rows, columns = (1 + (size - patch) // self.stride for size, patch in sizes)
+        return rows, columns
+
+    @property
     def num_patches(self) -> int:
         """K."""
-        sizes = zip(self.image_shape[:2], self.patch_shape, strict=True)
-        return math.prod(1 + (size - patch) // self.stride for size, patch in sizes)
+        return math.prod(self.grid)
+
+    @property
+    def num_pixels_of_patch(self) -> int:
+        """h w channels."""
+        return math.prod(self.patch_shape) * self.image_shape[2]
+
+    @property
+    def patch_dim(self) -> int:
+        """Numbers of a patch, A: its pixels, and its place if that is appended."""
+        return self.num_pixels_of_patch + (2 if self.place_scale else 0)
 
     def __call__(self, X: tf.Tensor) -> tf.Tensor:
-        """Rows of images [..., D] -> [..., K, h w channels], the patches row by row."""
+        """Rows of images [..., D] -> [..., K, A], the patches row by row."""
         images, size = tf.reshape(X, [-1, *self.image_shape]), [1, *self.patch_shape, 1]
         found = tf.image.extract_patches(images, size, [1, self.stride, self.stride, 1], [1, 1, 1, 1], "VALID")
-        return tf.reshape(found, tf.concat([tf.shape(X)[:-1], [self.num_patches, found.shape[-1]]], axis=0))
+        if self.place_scale:
+            places = tf.constant(
+                self.place_scale * np.indices(self.grid) * self.stride, found.dtype
+            )  # [2, rows, columns]
+            places = tf.broadcast_to(tf.transpose(places, [1, 2, 0]), tf.concat([tf.shape(found)[:3], [2]], axis=0))
+            found = tf.concat([found, places], axis=-1)
+        return tf.reshape(found, tf.concat([tf.shape(X)[:-1], [self.num_patches, self.patch_dim]], axis=0))
 
 
 class ConvolutionalLayer(Module):
@@ -123,7 +160,7 @@ class ConvolutionalLayer(Module):
     def sample_functions(self, num_functions: int, seed: tf.Tensor, **options: Any) -> LayerFunctions:
         """Draws of the GPs as functions of a patch, at all patches."""
         function = self.gp.sample_functions(num_functions, seed, **options)
-        return functools.partial(_at_patches, function, self.patches, [num_functions, self.output_dim])
+        return functools.partial(at_patches, function, self.patches, [num_functions, self.output_dim])
 
     def _points(self, X: tf.Tensor, full_cov: bool) -> tf.Tensor:
         """Patches [..., N, K, h w channels], or with `full_cov` [..., N K, h w channels]."""
@@ -131,7 +168,7 @@ class ConvolutionalLayer(Module):
         return tf.reshape(found, tf.concat([tf.shape(X)[:-2], [-1, found.shape[-1]]], axis=0)) if full_cov else found
 
 
-def _at_patches(
+def at_patches(
     function: LayerFunctions, patches: Patches, sizes: list[int], X: tf.Tensor, keys: tf.Tensor
 ) -> tf.Tensor:
     """Functions of patches at all patches of the images [..., N, D]: `sizes` [S, P] -> [S, N, P]."""

@@ -40,6 +40,7 @@ from gpflow_deep import (
     MonteCarlo,
     Patches,
     SVGPLayer,
+    WeightedConvolutionalLayer,
     load_model,
     modern,
     paper2017,
@@ -489,6 +490,12 @@ LAYERS: dict[str, Case] = {
     "patches": of_layer(patches, P=1),
     "convolutional": of_first(
         lambda rng: ConvolutionalLayer(kernels.Matern32(), rng.normal(size=(M, 2)), Patches((1, D, 1), (1, 2)), 2), 4
+    ),
+    "weighted_convolutional": of_first(
+        lambda rng: WeightedConvolutionalLayer(
+            kernels.SquaredExponential(), rng.normal(size=(M, 4)), Patches((1, D, 1), (1, 2), place_scale=0.7), 2
+        ),
+        2,
     ),
     "bayesian_linear": of_first(lambda rng: BayesianLinearLayer(D, 2), 2),
     "features_keras": of_first(lambda rng: FeatureLayer(network(), D), 2),

@@ -66,6 +66,7 @@ def read_rectangles(name: str, paths: Sequence[Path], *, counts: tuple[int, int]
         target_names=("is_wide",),
         class_names=("0", "1"),
         splits=_train_then_test(counts[0], sum(counts)),
+        image_shape=(28, 28),
     )
 
 
@@ -83,6 +84,7 @@ def read_mnist(name: str, paths: Sequence[Path]) -> Rows:
         target_names=("digit",),
         class_names=raw.CLASS_NAMES,
         splits=_train_then_test(len(train), len(images)),
+        image_shape=(28, 28),
     )
 
 
@@ -105,6 +107,7 @@ def read_scikit(name: str, paths: Sequence[Path]) -> Rows:
         target_names=("progression" if is_regression else "class",),
         class_names=() if is_regression else tuple(map(str, bunch.target_names)),
         splits=splits,
+        image_shape=(8, 8) if name == "digits" else None,
     )
 
 

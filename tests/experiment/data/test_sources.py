@@ -113,6 +113,20 @@ def test_npz(tmp_path: Path, rng: np.random.Generator) -> None:
         read_source(tmp_path / "z.npz")
 
 
+@pytest.mark.parametrize("shape", [(3, 4), (3, 4, 2)])
+def test_npz_of_images(tmp_path: Path, rng: np.random.Generator, shape: tuple[int, ...]) -> None:
+    """Rows of pixels, the channels of a pixel together; a data set of them knows height and width."""
+    X = rng.integers(0, 9, (6, *shape)).astype(np.uint8)
+    np.savez(tmp_path / "images.npz", X=X, y=[0, 1, 0, 1, 1, 0])
+    table = read_source(tmp_path / "images.npz")
+    assert (table.image_shape, table.targets) == ((3, 4), ("y",))
+    pixels = np.stack([column.to_numpy() for column in table.columns.columns[:-1]], axis=1)
+    np.testing.assert_array_equal(pixels, X.reshape(6, -1))
+    np.savez(tmp_path / "bad.npz", X=np.zeros((6, 3, 4, 2, 1)), y=np.arange(6))
+    with pytest.raises(ValueError, match=r"X in .* must be \[N, D\] .*, or images \[N, H, W\] or \[N, H, W, C\], got"):
+        read_source(tmp_path / "bad.npz")
+
+
 def test_frames_of_pandas() -> None:
     frame = pd.DataFrame(
         {
