@@ -375,7 +375,8 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def _path(self) -> Trajectory:
         """From independent units to the model; parameters that are no averages are smoothed."""
         smoothing = 0.0 if self.average else min(evaluation.SMOOTHING, len(self.trajectory_) / 8)
-        return trajectory([*self.trajectory_, self._parameters], base_b=self._base_b, smoothing=smoothing)
+        beta = evaluation.EvidenceConfig.trajectory_beta
+        return trajectory([*self.trajectory_, self._parameters], base_b=self._base_b, smoothing=smoothing, beta=beta)
 
     def _check_parameters(self) -> None:
         at_least = {"n_components": 1, "batch_size": 1, "max_updates": 1, "n_temps": 2, "n_chains": 2}

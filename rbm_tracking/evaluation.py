@@ -75,13 +75,15 @@ class EvidenceConfig:
     :param ais_betas: number of temperatures of AIS during training, or paper for its 21,000.
     :param final_ais_betas: number of temperatures of the AIS bracket at the end, or paper for its 21,000; 0 for none.
     :param trajectory_steps: steps of AIS along the parameters that training went through, where they were kept.
+    :param trajectory_beta: inverse temperature of these, see `trajectories.trajectory`.
     :param ais_chains: chains of AIS.
     :raises ValueError: naming the field that is wrong.
     """
 
     ais_betas: str = "1000"
     final_ais_betas: str = "paper"
-    trajectory_steps: int = 1000
+    trajectory_steps: int = 2000
+    trajectory_beta: float = 0.5
     ais_chains: int = 100
 
     def __post_init__(self) -> None:
@@ -93,6 +95,8 @@ class EvidenceConfig:
                 raise ValueError(f"{name} must be a number of at least 2, or paper{zero}, got {value!r}.")
         if self.trajectory_steps < 2:
             raise ValueError(f"trajectory_steps must be at least 2, got {self.trajectory_steps}.")
+        if not 0 < self.trajectory_beta <= 1:
+            raise ValueError(f"trajectory_beta must be above 0 and at most 1, got {self.trajectory_beta}.")
         if self.ais_chains < 2:
             raise ValueError(f"ais_chains must be at least 2, got {self.ais_chains}.")
 
@@ -293,13 +297,15 @@ def final(
         evidence = evidence._replace(ais=_logged(line, config))
     if along:
         base_b = base_rate_biases(parts["train"], visible=state.rbm.visible)
-        path = trajectory([*along, state.rbm], base_b=base_b, smoothing=SMOOTHING)
+        path = trajectory([*along, state.rbm], base_b=base_b, smoothing=SMOOTHING, beta=config.trajectory_beta)
         steps: dict[str, Any] = {"num_chains": config.ais_chains, "generator": training.generator}
         both = trajectory_bracket(path, config.trajectory_steps, seed=seeds("trajectory"), **steps)
         names = ("trajectory_ais", "reverse_trajectory_ais")
         found |= {name: _entry(result) for name, result in zip(names, both, strict=True)}
         lower, upper = (annealing(result) for result in both)
-        evidence = evidence._replace(ais=stronger(evidence.ais, lower), reverse=stronger(evidence.reverse, upper))
+        evidence = evidence._replace(
+            ais=stronger(evidence.ais, lower), reverse=stronger(evidence.reverse, upper, is_reverse=True)
+        )
     return {"step": saved.step, **_with_likelihoods(state.rbm, parts, evidence, found, line)}
 
 

@@ -118,7 +118,8 @@ def judge(evidence: Evidence, *, was_refuted: bool = False) -> Verdict:
     value, low, high = span or _Span(max(known, default=row), -math.inf, math.inf)
     low = max(low, row, -math.inf if ais is None else ais.log_z - CERTIFICATE)
     if reverse is not None and not is_refuted:
-        high = min(high, max(reverse.log_z + _reach(reverse), value))  # its samples are not exact
+        above = value if ais is None else max(value, ais.log_z)
+        high = min(high, max(reverse.log_z + _reach(reverse), above))  # its samples are not exact
     high = max(high, low)
     return Verdict(min(max(value, low), high), low, high, is_trusted, is_refuted, tuple(reasons))
 
@@ -159,17 +160,21 @@ def is_inverted(ais: Annealing, reverse: Annealing) -> bool:
     return ais.log_z - reverse.log_z > slack
 
 
-def stronger(first: Annealing | None, second: Annealing) -> Annealing:
-    """Of two estimates from the same side, on different paths, the higher if they differ beyond their errors, else the
-    more even.
+def stronger(first: Annealing | None, second: Annealing, *, is_reverse: bool = False) -> Annealing:
+    """Of two estimates from the same side, on different paths, the higher if they differ beyond their errors or neither
+    has even weights, else the more even.
 
-    A path that misses a mode is too low, with even weights, too, and from above as well where its samples miss it;
-    while one of two from below is above log Z + x with a probability of at most 2 exp(-x).
+    A path that misses a mode is too low, with even weights, too, and from above as well where its samples miss it. How
+    even uneven weights are says nothing: from below the mean of both estimates of Z is one, too, and the higher one is
+    above it by log 2 at most, which is taken off. From above the higher one is the bound without that.
     """
     if first is None:
         return second
+    higher = max(first, second)
+    if not is_even(first) and not is_even(second):
+        return higher if is_reverse else higher._replace(log_z=higher.log_z - math.log(2))
     if abs(first.log_z - second.log_z) > math.hypot(_reach(first), _reach(second)):
-        return max(first, second)
+        return higher
     return max(first, second, key=lambda each: each.ess / each.num_chains)
 
 
@@ -257,8 +262,11 @@ def _span(evidence: Evidence, is_refuted: bool) -> tuple[_Span | None, list[str]
             return _Span(below, below - reach, max(below + reach, reverse.log_z + _reach(reverse))), []
         return _Span(value, below - reach, value + half), [f"AIS is {gap:.1f} nats below the filter"]
     half, value = min(halves)
-    reaches = [value + half] if ais is None or is_even(ais) else [value + half, ais.log_z]
-    return _Span(value, value - half, max(reaches)), []
+    if ais is None or is_even(ais) or ais.log_z <= value + half:
+        return _Span(value, value - half, value + half), []
+    gap = ais.log_z - value - half
+    odd = [f"AIS, of few effective chains, is {gap:.1f} nats above what the filter allows"] if gap > AGREES else []
+    return _Span(value, value - half, ais.log_z), odd
 
 
 # Which evaluation is the best

@@ -60,6 +60,7 @@ __all__ = [
 ]
 
 _PIECE = 50  # steps in one compiled call
+_COOLED = 24  # RBMs on a path from beta to 1, between which steps are allotted
 _SITE_HIDDEN, _SITE_VISIBLE, _SITE_FIRST = range(3)
 
 Array = NDArray[np.float64]
@@ -73,7 +74,9 @@ def is_node(step: int, *, first: int = 10, ratio: float = 1.15) -> bool:
     return step >= first and step in {round(first * ratio**k) for k in (nearest - 1, nearest, nearest + 1)}
 
 
-def trajectory(rbms: Sequence[RBM], *, base_b: ArrayLike | None = None, smoothing: float = 0.0) -> Trajectory:
+def trajectory(
+    rbms: Sequence[RBM], *, base_b: ArrayLike | None = None, smoothing: float = 0.0, beta: float = 1.0
+) -> Trajectory:
     """The path from independent units over `rbms` in this order, in the float type of the last one.
 
     :param base_b: visible biases [n_v] at the start, for example `base_rate_biases(data)`; by default those of the
@@ -81,7 +84,10 @@ def trajectory(rbms: Sequence[RBM], *, base_b: ArrayLike | None = None, smoothin
     :param smoothing: all RBMs but the last one are averaged with their neighbours, with normal weights of this standard
         deviation, in RBMs. Stochastic gradients shake parameters: the way through them as they were is many times as
         long as the way through their averages.
-    :raises ValueError: if there is no RBM, their sizes or families differ, or `smoothing` is negative.
+    :param beta: inverse temperature of the RBMs on the way, above 0 and at most 1; from the last one at beta the path
+        goes on to 1. Below 1 particles also find modes of the last RBM that training did not lead to.
+    :raises ValueError: if there is no RBM, their sizes or families differ, `smoothing` is negative or `beta` is not
+        in its range.
     """
     if not rbms:
         raise ValueError("a trajectory needs at least one RBM, got none.")
@@ -96,11 +102,22 @@ def trajectory(rbms: Sequence[RBM], *, base_b: ArrayLike | None = None, smoothin
     nodes = [tf.nest.map_structure(lambda part, like: tf.cast(part, like.dtype), rbm, last) for rbm in rbms]
     if not smoothing >= 0:
         raise ValueError(f"smoothing must not be negative, got {smoothing}.")
+    if not 0 < beta <= 1:
+        raise ValueError(f"beta must be above 0 and at most 1, got {beta}.")
     if smoothing:
         nodes = [*(_smoothed(nodes, k, smoothing) for k in range(len(nodes) - 1)), nodes[-1]]
     b = nodes[0].b if base_b is None else tf.constant(np.asarray(base_b), last.b.dtype)
     start = nodes[0]._replace(W=tf.zeros_like(last.W), b=b, c=tf.zeros_like(last.c))
-    return (start, *nodes)
+    if beta == 1:
+        return (start, *nodes)
+    betas = [beta] * (len(nodes) - 1) + list(np.linspace(beta, 1.0, _COOLED))
+    return (
+        start,
+        *(
+            between(start, node, tf.constant(each, b.dtype))
+            for node, each in zip(nodes + nodes[-1:] * (_COOLED - 1), betas, strict=True)
+        ),
+    )
 
 
 def _smoothed(nodes: Sequence[RBM], k: int, width: float) -> RBM:

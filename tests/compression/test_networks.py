@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import compression as bc
+from compression.container import save_bcz
 from compression.networks import NETWORKS, NetworkConfig, Size, build, load, size_of
 
 SHAPES = {"small": (8, 8, 1), "lenet300": (28, 28, 1), "lenet5": (28, 28, 1), "vgg": (32, 32, 3)}
@@ -61,10 +62,12 @@ def test_names_of_layers_count_from_none() -> None:
 def test_weights_and_networks_come_from_files(tmp_path: Path) -> None:
     saved = build("small", (8, 8, 1), 10, seed=1)
     saved.save(tmp_path / "saved.keras")
+    save_bcz(tmp_path / "saved.bcz", saved)
     for found in (
         build("small", (8, 8, 1), 10, seed=2, pretrained=tmp_path / "saved.keras"),
         build("own", (8, 8, 1), 10, pretrained=tmp_path / "saved.keras"),
         load(tmp_path / "saved.keras"),
+        load(tmp_path / "saved.bcz"),
     ):
         for a, b in zip(saved.get_weights(), found.get_weights(), strict=True):
             np.testing.assert_array_equal(a, b)
@@ -72,7 +75,9 @@ def test_weights_and_networks_come_from_files(tmp_path: Path) -> None:
         ValueError, match=r"the weights in .*saved\.keras must have shapes .*\(64, 7\).*, got .*\(64, 10\)"
     ):
         build("small", (8, 8, 1), 7, pretrained=tmp_path / "saved.keras")
-    with pytest.raises(ValueError, match=r"pretrained must be a \.keras file, but there is none at nothing\.keras"):
+    with pytest.raises(
+        ValueError, match=r"pretrained must be a \.keras or \.bcz file, but there is none at nothing\.keras"
+    ):
         load("nothing.keras")
 
 
@@ -83,6 +88,7 @@ def test_names_are_chosen_by_the_data() -> None:
     assert NetworkConfig(network="lenet5").name_for("digits") == "lenet5"
     own = NetworkConfig(network="mine.keras")
     assert (own.name_for("digits"), own.file) == ("own", "mine.keras")
+    assert NetworkConfig(network="mine.bcz").file == "mine.bcz"
     assert NetworkConfig(network="own", pretrained="mine.keras").file == "mine.keras"
 
 
@@ -91,7 +97,7 @@ def test_names_are_chosen_by_the_data() -> None:
     [
         (
             {"network": "resnet"},
-            "network must be a .keras file, auto, own or one of small, .*, got 'resnet'",
+            "network must be a .keras or .bcz file, auto, own or one of small, .*, got 'resnet'",
         ),
         ({"network": "own"}, "network=own needs the file of the network: give pretrained=FILE.keras"),
         ({"network": "a.keras", "pretrained": "b.keras"}, "give network=a.keras or pretrained=b.keras, not both"),

@@ -321,3 +321,25 @@ def test_of_two_paths_that_agree_the_more_even_one_counts() -> None:
     assert stronger(None, uneven) == uneven
     few = Annealing(179.0, 0.7, 2, 100)  # less than Markov's inequality allows it
     assert stronger(even, few) == even
+
+
+def test_of_two_paths_with_few_effective_chains_the_higher_one_counts() -> None:
+    """Less log 2: the mean of both is at least half of it, and Markov's inequality holds for the mean."""
+    by_temperatures, by_trajectory = Annealing(94.98, 0.8, 1.6, 100), Annealing(96.43, 1.0, 1.03, 100)
+    found = stronger(by_temperatures, by_trajectory)
+    assert found == stronger(by_trajectory, by_temperatures)
+    assert found == by_trajectory._replace(log_z=96.43 - math.log(2))
+    assert stronger(by_temperatures, by_trajectory, is_reverse=True) == by_trajectory
+
+
+def test_a_recorded_run_whose_chains_may_miss_a_mode_is_not_trusted() -> None:
+    """web, 100 hidden units at a rate of 0.2: no flag, 1.6 effective chains far above, particles that saw nothing."""
+    tracked, ais = Tracking(91.667, 0.446, 2.188), Annealing(94.977, 0.78, 1.63, 100)
+    verdict = judge(Evidence(tracked, ais, Annealing(93.009, 0.16, 29.7, 100)))
+    assert not verdict.is_trusted
+    assert verdict.high == ais.log_z
+    assert verdict.low == pytest.approx(ais.log_z - CERTIFICATE)
+    assert verdict.reasons == ("AIS, of few effective chains, is 1.1 nats above what the filter allows",)
+    assert statement(verdict).endswith("with doubts")
+    within = judge(Evidence(tracked, ais._replace(log_z=94.5)))
+    assert (within.is_trusted, within.high) == (True, 94.5)

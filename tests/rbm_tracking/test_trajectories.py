@@ -132,6 +132,24 @@ def test_smoothing_shortens_a_shaken_path(rng: np.random.Generator, seed: tf.Ten
         trajectory(rbms, smoothing=-1.0)
 
 
+def test_a_way_at_another_temperature(
+    parameters: oracles.Parameters, rng: np.random.Generator, seed: tf.Tensor
+) -> None:
+    """RBMs on it are at beta, then the last one goes on to 1; the mean weight is Z all the same."""
+    first, last, base = oracles.random_rbm(rng, 3, 4, scale=0.5), parameters, rng.normal(size=4)
+    path = trajectory([to_rbm(first), to_rbm(last)], base_b=base, beta=0.5)
+    np.testing.assert_allclose(path[1].W, 0.5 * first.W)
+    np.testing.assert_allclose(path[1].b, 0.5 * (first.b + base))
+    np.testing.assert_allclose(path[2].c, 0.5 * last.c)
+    for mine, right in zip(path[-1][:3], to_rbm(last)[:3], strict=True):
+        np.testing.assert_allclose(mine, right)
+    forward = annealed(path, np.ones(len(path) - 1, int), num_chains=20_000, seed=seed)
+    assert_mean_close(np.exp(forward.log_weights - oracles.log_z(parameters)), 1.0, min_detectable=0.05)
+    for beta in (0.0, 1.1):
+        with pytest.raises(ValueError, match=f"beta must be above 0 and at most 1, got {beta}"):
+            trajectory([to_rbm(last)], beta=beta)
+
+
 def test_what_is_no_trajectory_is_refused(parameters: oracles.Parameters, rng: np.random.Generator) -> None:
     with pytest.raises(ValueError, match="a trajectory needs at least one RBM"):
         trajectory([])

@@ -1,0 +1,89 @@
+"""The last phase: what it keeps, what it leaves alone, and that the recipe makes it."""
+
+import keras
+import numpy as np
+import pytest
+
+import compression as bc
+from compression.classification import Examples, parts_of
+from compression.plain_phase import train_last
+from compression.schedule import RecipeConfig, last_rate_at
+from tests.compression.oracles import log_softmax, network_outputs
+
+D, K, BATCH = 6, 3, 20
+CONFIG = RecipeConfig(last_epochs=4, learning_rate=0.02)
+
+
+@pytest.fixture
+def parts(rng: np.random.Generator) -> dict[str, Examples]:
+    teacher, sizes = rng.normal(size=(D, K)), {"train": 120, "valid": 60, "test": 60}
+    inputs = {name: rng.normal(size=(n, D)).astype(np.float32) for name, n in sizes.items()}
+    return parts_of({name: (X, np.argmax(X @ teacher, axis=1)) for name, X in inputs.items()})
+
+
+def network(rng: np.random.Generator) -> keras.Model:
+    layers = [keras.layers.Dense(8, "relu"), keras.layers.Dense(K)]
+    model = keras.Sequential([keras.Input([D]), *layers])
+    for layer in layers:
+        kernel = rng.normal(size=layer.kernel.shape)
+        layer.kernel.assign(np.where(rng.uniform(size=kernel.shape) < 0.5, 0, kernel))
+    return model
+
+
+def loss(model: keras.Model, part: Examples) -> float:
+    outputs, labels = network_outputs(model, np.asarray(part.X)), np.asarray(part.labels)
+    return -float(np.mean(log_softmax(outputs)[np.arange(len(labels)), labels]))
+
+
+def test_the_validation_loss_falls_zeros_stay_and_bits_are_a_function_of_the_seed(
+    parts: dict[str, Examples], rng: np.random.Generator
+) -> None:
+    model = network(rng)
+    start, zeros = model.get_weights(), [weights == 0 for weights in model.get_weights()]
+    before = loss(model, parts["valid"])
+    train_last(model, CONFIG, parts, batch_size=BATCH, seed=1)
+    found = model.get_weights()
+    assert loss(model, parts["valid"]) < before
+    for weights, was_zero in zip(found[::2], zeros[::2], strict=True):  # kernels
+        np.testing.assert_array_equal(weights == 0, was_zero)
+    assert all(variable.constraint is None for variable in model.variables)
+    model.set_weights(start)
+    train_last(model, CONFIG, parts, batch_size=BATCH, seed=1)
+    for a, b in zip(model.get_weights(), found, strict=True):
+        np.testing.assert_array_equal(a, b)
+    model.set_weights(start)
+    train_last(model, CONFIG, parts, batch_size=BATCH, seed=2)
+    assert any(np.any(a != b) for a, b in zip(model.get_weights(), found, strict=True))
+
+
+def test_training_that_only_harms_is_dropped(parts: dict[str, Examples], rng: np.random.Generator) -> None:
+    model = network(rng)
+    harmful = {**parts, "valid": Examples(parts["valid"].X, np.argmin(model(parts["valid"].X), axis=1))}
+    wrong = {**harmful, "train": Examples(parts["train"].X, np.argmax(model(parts["train"].X), axis=1).astype("i4"))}
+    start = model.get_weights()
+    train_last(model, CONFIG, wrong, batch_size=BATCH, seed=1)
+    for a, b in zip(model.get_weights(), start, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_the_rate_falls_to_zero_by_half_a_cosine() -> None:
+    rates = [float(last_rate_at(CONFIG, np.float32(step), 6)) for step in (0, 6, 12, 24)]
+    np.testing.assert_allclose(rates, 0.02 * 0.5 * (1 + np.cos(np.pi * np.array([0, 0.25, 0.5, 1]))), atol=1e-8)
+
+
+def test_the_recipe_trains_what_it_writes(
+    parts: dict[str, Examples], rng: np.random.Generator, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    files = bc.PackConfig(bits="rule", codebooks=())
+    packed = {}
+    for last in (0, 4):
+        config = RecipeConfig(epochs=1, warmup=0, learning_rate=0.02, threshold=(100.0,), last_epochs=last)
+        recipe = bc.Recipe(config, network(np.random.default_rng(0)), parts, batch_size=BATCH, seed=3)
+        recipe.fit()
+        packed[last] = recipe.pack(files, tmp_path_factory.mktemp("files"))
+    assert packed[0].networks["masked"] == packed[4].networks["masked"]
+    assert loss(packed[4].model, parts["valid"]) < loss(packed[0].model, parts["valid"])
+    file = packed[4].networks["shrunk"].file
+    assert file is not None
+    X = np.asarray(parts["test"].X)
+    np.testing.assert_array_equal(network_outputs(bc.load(file), X), network_outputs(packed[4].model, X))
