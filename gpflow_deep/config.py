@@ -213,10 +213,14 @@ class ModelConfig:
         return model
 
     def _patch_config(self) -> PatchConfig:
-        variance = 1.0 if self.kernel_variance is None else self.kernel_variance
-        sizes = {"patch": self.patch, "stride": self.stride, "channels": self.channels}
         return PatchConfig(
-            **sizes, places=self.places, lengthscale=self.lengthscale, kernel_variance=variance, ard=self.ard
+            patch=self.patch,
+            stride=self.stride,
+            channels=self.channels,
+            places=self.places,
+            lengthscale=self.lengthscale,
+            kernel_variance=1.0 if self.kernel_variance is None else self.kernel_variance,
+            ard=self.ard,
         )
 
     def _likelihood(self, num_classes: int, X: NDArray[Any], Y: NDArray[Any]) -> Likelihood:

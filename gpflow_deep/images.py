@@ -74,7 +74,7 @@ class PatchConfig:
 
     def kernel(self, patches: Patches, lengthscale: float) -> SquaredExponential:
         """Of patches, at the start."""
-        scales = np.full(patches.patch_dim, lengthscale, default_float()) if self.ard else lengthscale
+        scales: Any = np.full(patches.patch_dim, lengthscale, default_float()) if self.ard else lengthscale
         return SquaredExponential(variance=self.kernel_variance, lengthscales=scales)
 
 
