@@ -24,7 +24,7 @@ from .graph import graph_of
 from .kinds import weighted_layers
 from .neighbours import strides_of
 
-__all__ = ["MagnitudePruning", "place_bits"]
+__all__ = ["MagnitudePruning", "Masked", "place_bits"]
 
 _VALUE_BITS = 4.0
 _MOST_BITS = 14.0
@@ -62,7 +62,7 @@ class MagnitudePruning(keras.callbacks.Callback):
         self._masks = [tf.Variable(tf.cast(layer.kernel != 0, tf.float32)) for layer in self._layers]
         self._epoch, self._is_done = 0, False
         for layer, mask in zip(self._layers, self._masks, strict=True):
-            layer.kernel.constraint = _Masked(mask)
+            layer.kernel.constraint = Masked(mask)
         model.train_function = None
 
     def part_at(self, epoch: float) -> float:
@@ -123,13 +123,14 @@ def place_bits(is_kept: NDArray[np.bool_], strides: tuple[int, int] = (0, 0)) ->
     return bits
 
 
-class _Masked(keras.constraints.Constraint):
-    """Weights times a mask."""
+class Masked(keras.constraints.Constraint):
+    """Weights times a mask, of their shape."""
 
     def __init__(self, mask: tf.Variable) -> None:
         self._mask = mask
 
     def __call__(self, w: tf.Tensor) -> tf.Tensor:
+        """For Keras."""
         return w * self._mask
 
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import keras
 
 from .base import BayesianLayer
+from .container import load_bcz
 from .graph import graph_of
 from .seeds import named_seed
 
@@ -86,13 +87,16 @@ NETWORKS: dict[str, Callable[..., keras.Model]] = {
 }
 
 
+_FILES = (".keras", ".bcz")
+
+
 @dataclass(frozen=True)
 class NetworkConfig:
     """Which network to compress.
 
-    :param network: what to compress: a .keras file, or a name; auto: small for digits, vgg for CIFAR-10, else lenet300;
+    :param network: what to compress: a .keras or .bcz file, or a name; auto: small for digits, vgg for CIFAR-10, else lenet300;
         own: that of pretrained.
-    :param pretrained: a .keras file: the network itself (own), or weights to begin with.
+    :param pretrained: a .keras or .bcz file: the network itself (own), or weights to begin with.
     :param vgg_divisor: divide the numbers of maps of vgg by this.
     """
 
@@ -101,11 +105,11 @@ class NetworkConfig:
     vgg_divisor: int = 1
 
     def __post_init__(self) -> None:
-        if self.network not in ("auto", "own", *NETWORKS) and not self.network.endswith(".keras"):
+        if self.network not in ("auto", "own", *NETWORKS) and not self.network.endswith(_FILES):
             raise ValueError(
-                f"network must be a .keras file, auto, own or one of {', '.join(NETWORKS)}, got {self.network!r}."
+                f"network must be a .keras or .bcz file, auto, own or one of {', '.join(NETWORKS)}, got {self.network!r}."
             )
-        if self.network.endswith(".keras") and self.pretrained is not None:
+        if self.network.endswith(_FILES) and self.pretrained is not None:
             raise ValueError(f"give network={self.network} or pretrained={self.pretrained}, not both.")
         if self.network == "own" and self.pretrained is None:
             raise ValueError("network=own needs the file of the network: give pretrained=FILE.keras.")
@@ -116,12 +120,12 @@ class NetworkConfig:
         """The name of the network, for a data set of this name if it is "auto"."""
         if self.network == "auto":
             return _NETWORK_OF.get(dataset, "lenet300")
-        return "own" if self.network.endswith(".keras") else self.network
+        return "own" if self.network.endswith(_FILES) else self.network
 
     @property
     def file(self) -> str | None:
-        """The .keras file of the network or of its weights."""
-        return self.network if self.network.endswith(".keras") else self.pretrained
+        """The file of the network or of its weights."""
+        return self.network if self.network.endswith(_FILES) else self.pretrained
 
 
 def build(
@@ -136,7 +140,7 @@ def build(
     """One of `NETWORKS`, with random weights or those of a file; or the network of a file.
 
     :param name: a name in `NETWORKS`, or "own" for the network in the file `pretrained` itself.
-    :param pretrained: a .keras file.
+    :param pretrained: a .keras or .bcz file.
     :param seed: of the random weights.
     :raises ValueError: if there is no such network or file, or the weights in the file have other shapes.
     """
@@ -159,13 +163,13 @@ def build(
 
 
 def load(path: str | os.PathLike[str]) -> keras.Model:
-    """The network in a .keras file.
+    """The network in a .keras or .bcz file.
 
-    :raises ValueError: if there is no such file, or it holds no Keras model.
+    :raises ValueError: if there is no such file, or it holds no network.
     """
     if not Path(path).is_file():
-        raise ValueError(f"pretrained must be a .keras file, but there is none at {os.fspath(path)}.")
-    return keras.models.load_model(path)
+        raise ValueError(f"pretrained must be a .keras or .bcz file, but there is none at {os.fspath(path)}.")
+    return load_bcz(path) if Path(path).suffix == ".bcz" else keras.models.load_model(path)
 
 
 class Size(NamedTuple):

@@ -77,10 +77,7 @@ class PackConfig:
             raise ValueError(f"tune_steps must be at least 0, got {self.tune_steps}.")
 
     def check(self, model: keras.Model) -> None:
-        """Refuse a plain network that could be trained, but not written.
-
-        :raises ValueError: naming a layer that no file can hold.
-        """
+        """Refuse a plain network that could be trained, but not written: ValueError with the layer no file can hold."""
         check_storable(model)
 
 
@@ -141,6 +138,7 @@ def pack_files(
     original: Size | None = None,
     batch_size: int = 128,
     learning_rate: float = 1e-3,
+    train_last: Callable[[keras.Model], None] | None = None,
     seed: int = 0,
 ) -> Packed:
     """Write a Bayesian network in as few bytes as it needs; it stays as it is.
@@ -153,6 +151,7 @@ def pack_files(
     :param original: size of the network that is compared with; that of `model` if not given.
     :param batch_size: of the minibatches for fine-tuning codebooks.
     :param learning_rate: that of the network; the centres of codebooks take a tenth of it.
+    :param train_last: trains the plain network that is left, before it is rounded.
     :param seed: of k-means and of the minibatches for fine-tuning.
     :raises ValueError: if a layer is pruned to nothing, or the network has a layer that no file can hold.
     """
@@ -162,6 +161,8 @@ def pack_files(
     with switched_off(model, chosen):
         networks = {"masked": _measured(model, examples)}
     shrunk = shrink_details(model, chosen)
+    if train_last is not None:
+        train_last(shrunk.model)
     kernels = kernels_of(shrunk.model)
     variances = [variance[kernel != 0] for variance, kernel in zip(shrunk.variances, kernels, strict=True)]
 

@@ -6,9 +6,11 @@
 
 It goes in up to three phases: the plain network (`pretrain_epochs`); the Bayesian one with the KL of the weight
 `kl_weight`, which decides about the architecture and from which pruned units may be removed on the way; and the units
-that are left with a smaller weight of the KL (`polish_epochs`). The paper has the second only, with a weight of 1.
+that are left with a smaller weight of the KL (`polish_epochs`). The paper has the second only, with a weight of 1. Then
+`pack` may train the plain network that is left without noise and KL (`last_epochs`) before it writes files.
 """
 
+import functools
 import math
 import os
 import time
@@ -29,6 +31,7 @@ from .graph import graph_of
 from .kinds import weighted_layers
 from .networks import size_of
 from .pack import PackConfig, Packed, pack_files
+from .plain_phase import train_last
 from .posterior import bayesian_layers
 from .schedule import RecipeConfig, kl_weight_at, learning_rate_at
 from .seeds import named_seed
@@ -80,8 +83,7 @@ class Recipe:
     def fit(self, log: Callable[[int, dict[str, float]], Any] = lambda epoch, line: None) -> list[dict[str, float]]:
         """All epochs, each with its evaluation.
 
-        :param log: is called after each with the number of finished epochs and its scalars.
-        :return: the scalars of each epoch.
+        :param log: is called after each with the number of finished epochs and its scalars, which are returned.
         """
         history = []
         for number in range(self.config.num_epochs):
@@ -153,6 +155,8 @@ class Recipe:
 
         :raises ValueError: as :func:`compression.pack_files`.
         """
+        options: dict[str, Any] = {"batch_size": self.batch_size, "seed": self._seed}
+        last = functools.partial(train_last, config=self.config, parts=self.parts, **options)
         return pack_files(
             self.model,
             self.parts,
@@ -160,9 +164,9 @@ class Recipe:
             folder,
             thresholds=self.thresholds(checked=True),
             original=self.original,
-            batch_size=self.batch_size,
             learning_rate=self.config.learning_rate,
-            seed=self._seed,
+            train_last=last if self.config.last_epochs else None,
+            **options,
         )
 
     @property

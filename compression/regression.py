@@ -80,7 +80,7 @@ def compress_regression(
         validation_data=valid,
         batch_size=min(batch_size, len(train[0])),
         epochs=config.epochs,
-        last_epochs=config.polish_epochs or None,
+        last_epochs=config.last_epochs or config.polish_epochs or None,
         prior=config.prior,
         kl_weight=[config.kl_weight * factor for factor in KL_WEIGHTS],
         seed=seed,

@@ -6,7 +6,7 @@ from typing import Literal
 
 import tensorflow as tf
 
-__all__ = ["RecipeConfig", "kl_weight_at", "learning_rate_at"]
+__all__ = ["RecipeConfig", "kl_weight_at", "last_rate_at", "learning_rate_at"]
 
 _AT_LEAST = {
     "pretrain_epochs": 0,
@@ -18,6 +18,7 @@ _AT_LEAST = {
     "learning_rate": 0,
     "polish_epochs": 0,
     "polish_kl": 0,
+    "last_epochs": 0,
     "prune_tolerance": 0,
     "shrink_every": 0,
 }
@@ -43,6 +44,7 @@ class RecipeConfig:
     :param initial_log_std: log standard deviation of weights and scales at first; the paper has -9.
     :param polish_epochs: after --epochs, train what is left with a KL of the weight --polish_kl.
     :param polish_kl: weight of the KL in the last --polish_epochs.
+    :param last_epochs: at last train what is left as a plain network, without noise and KL, for so many epochs.
     :param std_cap: largest standard deviation of the first layer's weights; none if not given.
     :param threshold: scores above it are pruned: one number, or one for each layer; chosen automatically if not given.
     :param prune_tolerance: percent of error on examples set aside that automatic thresholds may add.
@@ -64,6 +66,7 @@ class RecipeConfig:
     initial_log_std: float = -9.0
     polish_epochs: int = 0
     polish_kl: float = 0.1
+    last_epochs: int = 0
     std_cap: float | None = None
     threshold: tuple[float, ...] | None = None
     prune_tolerance: float = 0.3
@@ -91,7 +94,7 @@ class RecipeConfig:
 
     @property
     def num_epochs(self) -> int:
-        """Epochs of all phases."""
+        """Epochs of all phases but the last, of which a run keeps no state."""
         return self.pretrain_epochs + self.epochs + self.polish_epochs
 
 
@@ -100,6 +103,12 @@ def learning_rate_at(config: RecipeConfig, step: tf.Tensor, steps_per_epoch: int
     epochs = config.epochs + config.polish_epochs if is_bayesian else config.pretrain_epochs
     peak = config.learning_rate if is_bayesian else config.pretrain_learning_rate
     return peak * _falling(step / (epochs * steps_per_epoch), decay=config.decay, decay_from=config.decay_from)
+
+
+def last_rate_at(config: RecipeConfig, step: tf.Tensor, steps_per_epoch: int) -> tf.Tensor:
+    """Learning rate of a step of the `last_epochs`, float32 []: half a cosine, from `learning_rate` to 0."""
+    progress = step / (config.last_epochs * steps_per_epoch)
+    return config.learning_rate * _falling(progress, decay="cosine", decay_from=0.0)
 
 
 def kl_weight_at(config: RecipeConfig, step: tf.Tensor, steps_per_epoch: int) -> tf.Tensor:
