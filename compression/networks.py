@@ -94,8 +94,8 @@ _FILES = (".keras", ".bcz")
 class NetworkConfig:
     """Which network to compress.
 
-    :param network: what to compress: a .keras or .bcz file, or a name; auto: small for digits, vgg for CIFAR-10, else lenet300;
-        own: that of pretrained.
+    :param network: what to compress: a .keras or .bcz file, or a name; auto: small for digits, vgg for CIFAR-10, else
+        lenet300; own: that of pretrained.
     :param pretrained: a .keras or .bcz file: the network itself (own), or weights to begin with.
     :param vgg_divisor: divide the numbers of maps of vgg by this.
     """
@@ -107,7 +107,8 @@ class NetworkConfig:
     def __post_init__(self) -> None:
         if self.network not in ("auto", "own", *NETWORKS) and not self.network.endswith(_FILES):
             raise ValueError(
-                f"network must be a .keras or .bcz file, auto, own or one of {', '.join(NETWORKS)}, got {self.network!r}."
+                f"network must be a .keras or .bcz file, auto, own or one of {', '.join(NETWORKS)}, "
+                f"got {self.network!r}."
             )
         if self.network.endswith(_FILES) and self.pretrained is not None:
             raise ValueError(f"give network={self.network} or pretrained={self.pretrained}, not both.")
