@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""How well is log Z bracketed along the parameters of a run, and by as many temperatures?
+
+    rbm_trajectory.py --run=runs/mnist500 --dataset=binarized_mnist --data_dir=DATA --betas=1,0.7,0.5 --steps=2100
+
+The run is one of `track_rbm.py --trajectory`. Each bracket has `--steps` steps from below and as many from above; the
+samples that these begin with come from tempering along the same path, or, for temperatures, from the hybrid one's last
+level. Z is estimated by --chains chains in each direction. Seconds are CPU time of the process, compilation included.
+"""
+
+import functools
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import numpy as np
+from absl import app, flags
+
+from experiment.data import views
+from experiment.files import write_json
+from experiment.run import Seeds
+from experiment.run.devices import apply_threads
+from experiment.run.folder import provenance
+from rbm_tracking import ais, base_rate_biases, evaluation, load_rbm
+from rbm_tracking.trajectories import distances, load_nodes, trajectory
+from rbm_tracking.trajectory_tempering import tempered, trajectory_bracket
+
+FLAGS = flags.FLAGS
+
+
+def along(path: Any, seeds: Seeds) -> ais.Bracket:
+    """The bracket by `trajectory_bracket`."""
+    options: dict[str, Any] = {"num_chains": FLAGS.chains, "generator": "hash"}
+    return trajectory_bracket(path, FLAGS.steps, seed=seeds("trajectory"), **options)
+
+
+def by_temperatures(path: Any, base_b: np.ndarray, seeds: Seeds) -> ais.Bracket:
+    """The bracket by evenly spaced temperatures, from samples of tempering along the path."""
+    betas, generator = ais.linear_schedule(FLAGS.steps), "hash"
+    options: dict[str, Any] = {"base_b": base_b, "generator": generator}
+    lower = ais.ais(path[-1], betas, num_chains=FLAGS.chains, seed=seeds("ais"), **options)
+    lengths = distances(path, num_chains=FLAGS.chains, seed=seeds("distances"), generator=generator)
+    samples = tempered(path, lengths, FLAGS.chains, seed=seeds("tempering"), generator=generator)
+    return ais.Bracket(lower, ais.reverse_ais(path[-1], betas, samples, seed=seeds("reverse"), **options))
+
+
+def measure(name: str, seed: int, function: Callable[[], ais.Bracket]) -> dict[str, Any]:
+    """One bracket, printed."""
+    start = time.process_time()
+    lower, upper = function()
+    row: dict[str, Any] = {"path": name, "seed": seed, "cpu_s": time.process_time() - start}
+    for side, result in (("low", lower), ("high", upper)):
+        row |= {side: result.log_z, f"{side}_error": result.standard_error, f"{side}_ess": result.ess}
+    cells = [
+        name,
+        str(seed),
+        *(f"{row[s]:.2f} ± {row[s + '_error']:.2f} ({row[s + '_ess']:.0f})" for s in ("low", "high")),
+    ]
+    cells += [f"{row['high'] - row['low']:.2f}", f"{row['cpu_s']:.0f}"]
+    print(f"| {' | '.join(cells)} |", flush=True)
+    return row
+
+
+def define_flags() -> None:
+    """Define this script's flags."""
+    flags.DEFINE_string("run", None, "Folder of a run of track_rbm.py --trajectory.", required=True)
+    flags.DEFINE_string("dataset", "binarized_mnist", "The data set of the run.")
+    flags.DEFINE_string("data_dir", "data", "Folder of the data sets.")
+    flags.DEFINE_list("betas", ["1", "0.7", "0.5"], "Inverse temperatures of the paths.")
+    flags.DEFINE_integer("steps", 2100, "Steps in each direction.", 2)
+    flags.DEFINE_integer("chains", 100, "Chains in each direction.", 2)
+    flags.DEFINE_float("smoothing", evaluation.SMOOTHING, "Of the parameters along the way, in RBMs.", 0.0)
+    flags.DEFINE_list("seeds", ["0", "1", "2"], "Seeds.")
+    flags.DEFINE_integer("threads", 1, "CPU threads; 0 lets the libraries choose.", 0)
+    flags.DEFINE_string("output", None, "Write the results to this JSON file.")
+
+
+def main(argv: list[str]) -> None:
+    if len(argv) > 1:
+        raise app.UsageError(f"no arguments besides flags, got {argv[1:]}")
+    apply_threads(FLAGS.threads)
+    data = views.load(views.Source(dataset=FLAGS.dataset, data_dir=FLAGS.data_dir), "binary")
+    run, base_b = Path(FLAGS.run), base_rate_biases(data.train.X)
+    rbms = [*load_nodes(run / "trajectory"), load_rbm(run / "rbm.npz").rbm]
+    paths = {beta: trajectory(rbms, base_b=base_b, smoothing=FLAGS.smoothing, beta=float(beta)) for beta in FLAGS.betas}
+    print("| path | seed | from below (effective chains) | from above | width | CPU s |\n" + "|---" * 6 + "|")
+    rows = []
+    for seed in map(int, FLAGS.seeds):
+        seeds = Seeds(seed)
+        for beta, path in paths.items():
+            rows.append(measure(f"trajectory, beta = {beta}", seed, functools.partial(along, path, seeds)))
+        last = paths[FLAGS.betas[-1]]
+        rows.append(measure("temperatures", seed, functools.partial(by_temperatures, last, base_b, seeds)))
+        if FLAGS.output:
+            write_json(FLAGS.output, {"rows": rows, **provenance("", settings=FLAGS.flag_values_dict())})
+
+
+if __name__ == "__main__":
+    define_flags()
+    app.run(main)
