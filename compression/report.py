@@ -119,12 +119,12 @@ def markdown_row(packed: Packed, first: Sequence[str] = ()) -> str:
     """A row of a Markdown table: the cells `first`, then architecture, bits, rates as in the paper with test errors,
     and files, of fixed-point numbers and of codebooks."""
     rates, networks = packed.rates[packed.chosen], packed.networks
-    books = {name: network for name, network in networks.items() if name.startswith("book")}
+    books = {name: network for name, network in networks.items() if name.startswith(("book", "rate"))}
+    errors = [f" ({network.test_percent:.2f})" for name, network in books.items() if name.startswith("book")]
     cells = [*first, _joined(packed.architecture), _joined(packed.bits[packed.chosen])]
     cells += [f"{rates.pruning:.1f} ({networks['shrunk'].test_percent:.2f})"]
     cells += [f"{rates.fast:.1f} ({networks[packed.chosen].test_percent:.2f})"]
-    best = [f" ({network.test_percent:.2f})" for network in books.values()][:1]
-    cells += [f"{rates.maximum:.1f}" + "".join(best)]
+    cells += [f"{rates.maximum:.1f}" + "".join(errors[:1])]
     for name, network in {packed.chosen: networks[packed.chosen], **books}.items():
         cells.append(f"{name}: {network.bytes} B, {network.file_rate:.0f} ({network.test_percent:.2f})")
     return "| " + " | ".join(cells) + " |"

@@ -97,7 +97,10 @@ def test_markdown_row_has_test_errors_beside_the_rates(packed: Packed) -> None:
     )
     without = {name: network for name, network in packed.networks.items() if not name.startswith("book")}
     by_rule = packed._replace(networks=without, chosen="rule")
-    assert markdown_row(by_rule) == "| 7-5 | 9-10 | 100.0 (2.12) | 200.0 (2.25) | 300.0 | rule: 3000 B, 20 (2.25) |"
+    row = "| 7-5 | 9-10 | 100.0 (2.12) | 200.0 (2.25) | 300.0 | rule: 3000 B, 20 (2.25) |"
+    assert markdown_row(by_rule) == row
+    by_rate = packed._replace(networks=without | {"rate 8": packed.networks["book 8"]}, chosen="rule")
+    assert markdown_row(by_rate) == f"{row} rate 8: 900 B, 111 (6.00) |"
 
 
 def test_notes_name_bits_and_rates_and_what_was_published(packed: Packed) -> None:
