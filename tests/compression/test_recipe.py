@@ -240,6 +240,7 @@ def test_packing_takes_what_the_recipe_knows(
         "original": original,
         "batch_size": 10,
         "learning_rate": 0.3,
+        "train_last": None,
         "seed": 4,
     }
 
