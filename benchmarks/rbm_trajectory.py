@@ -65,18 +65,21 @@ def measure(name: str, seed: int, function: Callable[[], ais.Bracket]) -> dict[s
     return row
 
 
-def define_flags() -> None:
+def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     """Define this script's flags."""
-    flags.DEFINE_string("run", None, "Folder of a run of track_rbm.py --trajectory.", required=True)
-    flags.DEFINE_string("dataset", "binarized_mnist", "The data set of the run.")
-    flags.DEFINE_string("data_dir", "data", "Folder of the data sets.")
-    flags.DEFINE_list("betas", ["1", "0.7", "0.5"], "Inverse temperatures of the paths.")
-    flags.DEFINE_integer("steps", 2100, "Steps in each direction.", 2)
-    flags.DEFINE_integer("chains", 100, "Chains in each direction.", 2)
-    flags.DEFINE_float("smoothing", evaluation.SMOOTHING, "Of the parameters along the way, in RBMs.", 0.0)
-    flags.DEFINE_list("seeds", ["0", "1", "2"], "Seeds.")
-    flags.DEFINE_integer("threads", 1, "CPU threads; 0 lets the libraries choose.", 0)
-    flags.DEFINE_string("output", None, "Write the results to this JSON file.")
+    fv = flag_values
+    flags.DEFINE_string("run", None, "Folder of a run of track_rbm.py --trajectory.", required=True, flag_values=fv)
+    flags.DEFINE_string("dataset", "binarized_mnist", "The data set of the run.", flag_values=fv)
+    flags.DEFINE_string("data_dir", "data", "Folder of the data sets.", flag_values=fv)
+    flags.DEFINE_list("betas", ["1", "0.7", "0.5"], "Inverse temperatures of the paths.", flag_values=fv)
+    flags.DEFINE_integer("steps", 2100, "Steps in each direction.", 2, flag_values=fv)
+    flags.DEFINE_integer("chains", 100, "Chains in each direction.", 2, flag_values=fv)
+    flags.DEFINE_float(
+        "smoothing", evaluation.SMOOTHING, "Of the parameters along the way, in RBMs.", 0.0, flag_values=fv
+    )
+    flags.DEFINE_list("seeds", ["0", "1", "2"], "Seeds.", flag_values=fv)
+    flags.DEFINE_integer("threads", 1, "CPU threads; 0 lets the libraries choose.", 0, flag_values=fv)
+    flags.DEFINE_string("output", None, "Write the results to this JSON file.", flag_values=fv)
 
 
 def main(argv: list[str]) -> None:
