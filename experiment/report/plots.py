@@ -6,6 +6,7 @@ Figures are drawn without pyplot, so nothing global changes and no display is ne
 import importlib.util
 import os
 import re
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -110,7 +111,11 @@ def lines(
             if line.spread is not None:
                 half = np.asarray(line.spread, float)
                 panel.fill_between(x, y - half, y + half, alpha=0.2, color=drawn.get_color(), linewidth=0)
-        panel.set(title=title, xlabel=xlabel, ylabel=ylabel if isinstance(ylabel, str) else ylabel.get(title, ""))
+        panel.set(
+            title=textwrap.fill(title, 40),
+            xlabel=xlabel,
+            ylabel=ylabel if isinstance(ylabel, str) else ylabel.get(title, ""),
+        )
         if len(content) <= _MAX_LEGEND:
             is_short = sum(len(Line(*points).x) for points in content.values()) < _MAX_POINTS
             panel.legend(loc="best" if is_short else "lower right", fontsize="small")
