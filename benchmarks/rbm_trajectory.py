@@ -68,7 +68,7 @@ def measure(name: str, seed: int, function: Callable[[], ais.Bracket]) -> dict[s
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     """Define this script's flags."""
     fv = flag_values
-    flags.DEFINE_string("run", None, "Folder of a run of track_rbm.py --trajectory.", required=True, flag_values=fv)
+    flags.DEFINE_string("run", "runs/mnist500", "Folder of a run of track_rbm.py --trajectory.", flag_values=fv)
     flags.DEFINE_string("dataset", "binarized_mnist", "The data set of the run.", flag_values=fv)
     flags.DEFINE_string("data_dir", "data", "Folder of the data sets.", flag_values=fv)
     flags.DEFINE_list("betas", ["1", "0.7", "0.5"], "Inverse temperatures of the paths.", flag_values=fv)
