@@ -28,7 +28,6 @@ from .layers import (
 )
 from .magnitude import MagnitudePruning
 from .miracle import CodedFile, random_code
-from .networks import Size, size_of
 from .pack import PackConfig, Packed, PackedNetwork, pack_files
 from .place_inputs import PlaceInputs
 from .posterior import bayesian_layers, kl_divergence, predict_samples, seed_noise
@@ -38,6 +37,7 @@ from .select_inputs import SelectInputs
 from .sharing import ValueSharing, free, share_values
 from .shrink import Shrunk, left_whole, shrink, shrink_bayesian, shrink_details, slice_bayesian
 from .single_file import PackedFile, load, pack
+from .sizes import Size, size_of
 from .thresholds import apply_masks, automatic_threshold, checked_thresholds, masks, switched_off, thresholds_of
 
 __all__ = [

@@ -3,30 +3,26 @@
 Weights are initialised by He et al. (2015), as in the paper, biases by zero.
 """
 
-import math
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import keras
 
-from .base import BayesianLayer
 from .container import load_bcz
-from .graph import graph_of
 from .seeds import named_seed
 
 __all__ = [
     "NETWORKS",
     "NetworkConfig",
-    "Size",
     "build",
     "lenet_5_caffe",
     "lenet_300_100",
     "load",
-    "size_of",
+    "resnet_20",
     "small",
     "vgg",
 ]
@@ -59,14 +55,21 @@ def small(input_shape: Sequence[int] = (8, 8, 1), num_classes: int = 10, *, seed
 
 
 def vgg(
-    input_shape: Sequence[int] = (32, 32, 3), num_classes: int = 10, *, seed: int = 0, divisor: int = 1
+    input_shape: Sequence[int] = (32, 32, 3),
+    num_classes: int = 10,
+    *,
+    seed: int = 0,
+    divisor: int = 1,
+    normalization: bool = False,
 ) -> keras.Model:
-    """13 convolutions of 3 x 3 with 64 to 512 maps and 512 units, without normalisation: 14,977,728 weights.
+    """13 convolutions of 3 x 3 with 64 to 512 maps and 512 units: 14,977,728 weights.
 
     :param input_shape: height and width are at least 32.
     :param divisor: divide the number of maps and units by it.
+    :param normalization: batch normalisation after each convolution. It lets the plain network train;
+        `compress` folds it into the weights.
     """
-    layers = _Layers(seed)
+    layers = _Layers(seed, normalization=normalization)
     x = inputs = keras.Input(tuple(input_shape))
     for maps in _VGG:
         is_pooling = maps == "pool"
@@ -74,6 +77,26 @@ def vgg(
     x = layers.flatten()(x)
     x = layers.dense(512 // divisor, "relu")(x)
     return keras.Model(inputs, layers.dense(num_classes)(x), name="vgg")
+
+
+def resnet_20(input_shape: Sequence[int] = (32, 32, 3), num_classes: int = 10, *, seed: int = 0) -> keras.Model:
+    """Nine residual blocks of two convolutions of 3 x 3, of 16, 32 and 64 maps, with batch normalisation (He et al.
+    2016, Sec. 4.2): 270,896 weights. Where the number of maps changes, the shortcut is a convolution of 1 x 1.
+    """
+    layers = _Layers(seed, normalization=True)
+    x = inputs = keras.Input(tuple(input_shape))
+    x = layers.convolution(16, 3, padding="same")(x)
+    for maps in (16, 32, 64):
+        for block in range(3):
+            stride = 2 if maps > 16 and block == 0 else 1
+            shortcut = x
+            if stride == 2:
+                shortcut = layers.convolution(maps, 1, stride=2, padding="same", activation=None)(x)
+            x = layers.convolution(maps, 3, stride=stride, padding="same")(x)
+            x = layers.convolution(maps, 3, padding="same", activation=None)(x)
+            x = layers.relu()(layers.add()([x, shortcut]))
+    x = layers.global_pooling()(x)
+    return keras.Model(inputs, layers.dense(num_classes)(x), name="resnet_20")
 
 
 _NETWORK_OF = {"digits": "small", "mnist": "lenet300", "cifar10": "vgg", "cifar10_jpeg": "vgg"}
@@ -84,6 +107,7 @@ NETWORKS: dict[str, Callable[..., keras.Model]] = {
     "lenet300": lenet_300_100,
     "lenet5": lenet_5_caffe,
     "vgg": vgg,
+    "resnet20": resnet_20,
 }
 
 
@@ -98,11 +122,13 @@ class NetworkConfig:
         lenet300; own: that of pretrained.
     :param pretrained: a .keras or .bcz file: the network itself (own), or weights to begin with.
     :param vgg_divisor: divide the numbers of maps of vgg by this.
+    :param vgg_normalization: vgg with batch normalisation, which becomes part of the weights after --pretrain_epochs.
     """
 
     network: str = "auto"
     pretrained: str | None = None
     vgg_divisor: int = 1
+    vgg_normalization: bool = False
 
     def __post_init__(self) -> None:
         if self.network not in ("auto", "own", *NETWORKS) and not self.network.endswith(_FILES):
@@ -137,6 +163,7 @@ def build(
     pretrained: str | os.PathLike[str] | None = None,
     seed: int = 0,
     vgg_divisor: int = 1,
+    vgg_normalization: bool = False,
 ) -> keras.Model:
     """One of `NETWORKS`, with random weights or those of a file; or the network of a file.
 
@@ -151,7 +178,7 @@ def build(
         return load(pretrained)
     if name not in NETWORKS:
         raise ValueError(f"network must be own or one of {', '.join(NETWORKS)}, got {name!r}.")
-    options = {"divisor": vgg_divisor} if name == "vgg" else {}
+    options: dict[str, Any] = {"divisor": vgg_divisor, "normalization": vgg_normalization} if name == "vgg" else {}
     init = int(named_seed(seed, "init")[0]) % 100_000
     model = NETWORKS[name](tuple(input_shape), num_classes, seed=init, **options)
     if pretrained is not None:
@@ -173,46 +200,44 @@ def load(path: str | os.PathLike[str]) -> keras.Model:
     return load_bcz(path) if Path(path).suffix == ".bcz" else keras.models.load_model(path)
 
 
-class Size(NamedTuple):
-    """How large a network is: its kernels, all weights with two or more axes; and all numbers."""
-
-    weights: int
-    parameters: int
-
-
-def size_of(model: keras.Model) -> Size:
-    """The size of a plain network; of a Bayesian one that of the plain network with its means.
-
-    :raises ValueError: if the model is not built.
-    """
-    weights = parameters = 0
-    for layer in {id(node.layer): node.layer for node in graph_of(model).nodes}.values():
-        variables = getattr(layer, "weights", ())
-        if isinstance(layer, BayesianLayer):
-            variables = [layer.kernel_mean, *([layer.bias] if layer.use_bias else [])]
-        sizes = [math.prod(variable.shape) for variable in variables]
-        weights += sum(size for size, variable in zip(sizes, variables, strict=True) if len(variable.shape) > 1)
-        parameters += sum(sizes)
-    return Size(weights, parameters)
-
-
 class _Layers:
     """Layers with initial weights by `seed`, and with names that do not depend on what else was made before: what a run
     logs for each layer, and its checkpoints, go by them."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, normalization: bool = False) -> None:
         self._seeds = iter(range(1000 * seed, 1000 * seed + 1000))
         self._counts: Counter[str] = Counter()
+        self._normalization = normalization
 
     def dense(self, units: int, activation: str | None = None) -> keras.Layer:
         return keras.layers.Dense(units, activation, kernel_initializer=self._he(), name=self._name("dense"))
 
-    def convolution(self, maps: int, size: int, *, padding: str = "valid") -> keras.Layer:
-        settings = {"activation": "relu", "kernel_initializer": self._he(), "name": self._name("conv2d")}
-        return keras.layers.Conv2D(maps, size, padding=padding, **settings)
+    def convolution(
+        self, maps: int, size: int, *, stride: int = 1, padding: str = "valid", activation: str | None = "relu"
+    ) -> Callable[[Any], Any]:
+        """With batch normalisation, if that is wanted, between the products and the activation."""
+        settings: dict[str, Any] = {"strides": stride, "padding": padding, "kernel_initializer": self._he()}
+        name = self._name("conv2d")
+        if not self._normalization:
+            return keras.layers.Conv2D(maps, size, activation=activation, name=name, **settings)
+        products = keras.layers.Conv2D(maps, size, use_bias=False, name=name, **settings)
+        normalized = keras.layers.BatchNormalization(name=self._name("batch_normalization"))
+        if activation is None:
+            return lambda x: normalized(products(x))
+        relu = self.relu()
+        return lambda x: relu(normalized(products(x)))
+
+    def relu(self) -> keras.Layer:
+        return keras.layers.ReLU(name=self._name("re_lu"))
+
+    def add(self) -> keras.Layer:
+        return keras.layers.Add(name=self._name("add"))
 
     def pooling(self) -> keras.Layer:
         return keras.layers.MaxPooling2D(name=self._name("max_pooling2d"))
+
+    def global_pooling(self) -> keras.Layer:
+        return keras.layers.GlobalAveragePooling2D(name=self._name("global_average_pooling2d"))
 
     def flatten(self) -> keras.Layer:
         return keras.layers.Flatten(name=self._name("flatten"))

@@ -24,7 +24,6 @@ from .classification import Examples, Parts, error_percent, has_probabilities, n
 from .codebook import Codebook, codebook, fine_tune
 from .container import Kernel, check_storable, kernels_of, load_bcz, save_bcz, with_kernels
 from .graph import kernel_variables
-from .networks import Size, size_of
 from .posterior import bayesian_layers
 from .rate_rounding import rate_search
 from .rates import Rates, file_rate, paper_rates
@@ -32,6 +31,7 @@ from .rebuild import copy_of, values_of
 from .scales import PerWeight
 from .seeds import named_seed
 from .shrink import shrink_details
+from .sizes import Size, size_of
 from .thresholds import Thresholds, switched_off, thresholds_of
 
 __all__ = [

@@ -39,6 +39,7 @@ def train_last(
         learning_rate=lambda step: last_rate_at(config, step, steps),
         kl_weight=lambda step: 0.0,
         shift=config.shift,
+        flip=config.flip,
     )
     lowest, weights = loss_of(model, parts["valid"]), model.get_weights()
     for number in range(config.last_epochs):

@@ -29,13 +29,13 @@ from .convert import compress
 from .files import atomic_path
 from .graph import graph_of
 from .kinds import weighted_layers
-from .networks import size_of
 from .pack import PackConfig, Packed, pack_files
 from .plain_phase import train_last
 from .posterior import bayesian_layers
 from .schedule import RecipeConfig, kl_weight_at, learning_rate_at
 from .seeds import named_seed
 from .shrink import shrink_bayesian
+from .sizes import size_of
 from .thresholds import checked_thresholds, part_left, switched_off, thresholds_of
 from .training import EpochFunction, epoch_function
 
@@ -233,8 +233,9 @@ class Recipe:
         given = self.config.threshold
         if given is not None and len(given) not in (1, num_layers):
             raise ValueError(f"threshold must be one number, or one for each of {num_layers} layers, got {len(given)}.")
-        if self.config.shift and len(self.model.inputs[0].shape) != 4:
-            raise ValueError(f"shift={self.config.shift} needs images [height, width, channels]; leave it out.")
+        for name in ("shift", "flip"):
+            if (value := getattr(self.config, name)) and len(self.model.inputs[0].shape) != 4:
+                raise ValueError(f"{name}={value} needs images [height, width, channels]; leave it out.")
 
     def _new_optimizer(self) -> keras.optimizers.Optimizer:
         optimizer = keras.optimizers.Adam(self.config.learning_rate)
@@ -255,6 +256,7 @@ class Recipe:
             learning_rate=lambda step: learning_rate_at(config, step, steps, is_bayesian=is_bayesian),
             kl_weight=lambda step: kl_weight_at(config, step, steps),
             shift=config.shift,
+            flip=config.flip,
             strategy=self._strategy,
         )
 

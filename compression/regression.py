@@ -20,10 +20,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from .container import check_storable
 from .fitting import KL_WEIGHTS, fit
-from .networks import size_of
 from .pack import PackConfig
 from .schedule import RecipeConfig
 from .single_file import PackedFile, load, pack
+from .sizes import size_of
 
 __all__ = ["Regression", "check_targets", "compress_regression", "summary", "unexplained_percent"]
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from .bits import layer_bits, significant_bits
 from .pack import Packed
 from .select_inputs import SelectInputs
+from .sizes import size_of
 
 __all__ = [
     "PUBLISHED",
@@ -76,6 +77,8 @@ def details(packed: Packed) -> dict[str, Any]:
         "kept_weights": list(packed.kept_weights),
         "original_weights": packed.original.weights,
         "original_parameters": packed.original.parameters,
+        "original_multiplications": packed.original.multiplications,
+        "multiplications": size_of(packed.model).multiplications,
         "thresholds": packed.thresholds,
         "bits": packed.bits,
         "significant_bits_of_mean_variance": layer_bits(packed.variances, rule="bits_of_mean"),
@@ -104,7 +107,9 @@ def table(packed: Packed) -> list[list[str]]:
 
 def notes(packed: Packed, reference: Published | None = None) -> list[str]:
     """What a table leaves out, one line each: the architecture, bits, the three rates, and what the paper reports."""
-    lines = [f"architecture {_joined(packed.architecture)}, {sum(packed.kept_weights)} weights"]
+    left, before = size_of(packed.model).multiplications, packed.original.multiplications
+    fewer = f", {before / left:.1f} times fewer multiplications" if left and before else ""
+    lines = [f"architecture {_joined(packed.architecture)}, {sum(packed.kept_weights)} weights{fewer}"]
     for name, rates in packed.rates.items():
         lines.append(
             f"bits ({name}) {_joined(packed.bits[name])}; rates as in the paper: pruning {rates.pruning:.1f}, "

@@ -32,6 +32,7 @@ class RecipeConfig:
     :param pretrain_epochs: first train the plain network for so many epochs.
     :param pretrain_learning_rate: learning rate of Adam in --pretrain_epochs.
     :param shift: move each training image by up to so many pixels, another way in each epoch.
+    :param flip: mirror half of the training images left to right, other ones in each epoch.
     :param prior: group normal-Jeffreys, group horseshoe, or sparse variational dropout of single weights.
     :param kl: KL of the normal-Jeffreys scales: the fit of Eq. 9, or exact.
     :param epochs: epochs of the Bayesian network.
@@ -54,6 +55,7 @@ class RecipeConfig:
     pretrain_epochs: int = 0
     pretrain_learning_rate: float = 1e-3
     shift: int = 0
+    flip: bool = False
     prior: Literal["gnj", "ghs", "svd"] = "gnj"
     kl: Literal["approximate", "exact"] = "approximate"
     epochs: int = 60

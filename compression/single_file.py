@@ -16,10 +16,10 @@ from .bits import FixedPoint, search_bits
 from .codebook import Codebook, codebook
 from .container import Kernel, bcz_bytes, kernels_of, load_bcz, with_kernels
 from .files import atomic_path
-from .networks import Size, size_of
 from .ordering import ordered
 from .pack import error_of_kernels
 from .rates import Rates, paper_rates
+from .sizes import Size, size_of
 
 __all__ = ["PackedFile", "load", "pack"]
 

@@ -16,7 +16,7 @@ import tensorflow as tf
 from .classification import Examples, has_probabilities, nll
 from .posterior import bayesian_layers
 
-__all__ = ["EpochFunction", "OfStep", "epoch_function", "moved_batches", "shifted"]
+__all__ = ["EpochFunction", "OfStep", "epoch_function", "flipped", "moved_batches", "shifted"]
 
 EpochFunction: TypeAlias = Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
 OfStep: TypeAlias = Callable[[tf.Tensor], Any]
@@ -32,6 +32,7 @@ def epoch_function(
     learning_rate: OfStep,
     kl_weight: OfStep,
     shift: int = 0,
+    flip: bool = False,
     strategy: tf.distribute.Strategy | None = None,
 ) -> EpochFunction:
     """A function (seed int32 [2], number of the first step int32 []) that makes one pass over the examples.
@@ -43,7 +44,7 @@ def epoch_function(
 
     :param optimizer: built for the trainable variables of `model`.
     :param learning_rate: of a step. :param kl_weight: of a step; not used for a plain network.
-    :param shift: see :func:`shifted`; 0 for none. Inputs have to be images for it.
+    :param shift: see :func:`shifted`; 0 for none. :param flip: see :func:`flipped`. Inputs have to be images for them.
     :param strategy: of `tf.distribute`: its replicas share the rows of each batch, and do what one device does with all
         of them. Model and optimizer have to be made in its scope.
     """
@@ -58,6 +59,8 @@ def epoch_function(
             X, labels = tf.gather(examples.X, rows), tf.gather(examples.labels, rows)
             if shift:
                 X = shifted(X, shift, tf.random.fold_in(seed, i))
+            if flip:
+                X = flipped(X, tf.random.fold_in(tf.random.fold_in(seed, num_steps), i))
             step = tf.cast(first_step + i, tf.float32)
             optimizer.learning_rate.assign(learning_rate(step))
             of_data, wrong = update(X, labels, tf.convert_to_tensor(kl_weight(step), tf.float32))
@@ -82,6 +85,16 @@ def shifted(X: tf.Tensor, most: int, seed: tf.Tensor) -> tf.Tensor:
     by = tf.random.stateless_uniform([2, tf.shape(X)[0], 1], seed, -most, most + 1, tf.int32)
     X = tf.gather(X, tf.clip_by_value(tf.range(height) + by[0], 0, height - 1), axis=1, batch_dims=1)
     return tf.gather(X, tf.clip_by_value(tf.range(width) + by[1], 0, width - 1), axis=2, batch_dims=1)
+
+
+def flipped(X: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    """Each of the images [n, height, width, channels], or its mirror image, left and right exchanged, equally likely.
+
+    :param seed: int32 [2]; which ones are mirrored is a function of it.
+    :return: of the shape and dtype of `X`.
+    """
+    mirrored = tf.random.stateless_uniform([tf.shape(X)[0], 1, 1, 1], seed, 0, 2, tf.int32) == 1
+    return tf.where(mirrored, tf.reverse(X, axis=[2]), X)
 
 
 def moved_batches(examples: Examples, *, most: int, batch_size: int, seed: int) -> tf.data.Dataset:

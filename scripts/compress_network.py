@@ -61,7 +61,7 @@ class Flags:
     """Train a network by Bayesian compression, remove its superfluous units, and write it in as few bytes as it needs.
 
     :param num_valid: training images to set aside, to choose by; a tenth of them if there are few.
-    :param max_images: use only the first training and test images; all if not given.
+    :param max_images: use only so many training and test images, drawn at random but always the same; all if not given.
     :param export: also write a SavedModel, TensorFlow Lite files and NumPy arrays to this folder.
     """
 
@@ -171,6 +171,7 @@ def new_recipe(flags: Flags, data: Rows, strategy: tf.distribute.Strategy | None
             pretrained=network.file,
             seed=flags.run.seed,
             vgg_divisor=network.vgg_divisor,
+            vgg_normalization=network.vgg_normalization,
         )
     flags.files.check(model)
     parts, size = reshaped(data.parts, model), flags.run.batch_size

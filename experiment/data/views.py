@@ -76,7 +76,7 @@ def load(
     :param valid_fraction: of "supervised": see `rows.divide`. :param seed: likewise.
     :param num_valid: of "images": training images to set aside for validation, but at most a tenth of them; which ones
         depends on the data set only.
-    :param max_images: of "images": use only the first training images (before some are set aside) and test images.
+    :param max_images: of "images": use only so many training images (before some are set aside) and test images.
     :raises ValueError: as the readers; a known set without this view is named with those that have it.
     """
     check_table(source, table, view)

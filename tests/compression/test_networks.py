@@ -9,23 +9,65 @@ import pytest
 
 import compression as bc
 from compression.container import save_bcz
-from compression.networks import NETWORKS, NetworkConfig, Size, build, load, size_of
+from compression.networks import NETWORKS, NetworkConfig, build, load
+from compression.sizes import Size, size_of
 
-SHAPES = {"small": (8, 8, 1), "lenet300": (28, 28, 1), "lenet5": (28, 28, 1), "vgg": (32, 32, 3)}
+SHAPES = {
+    "small": (8, 8, 1),
+    "lenet300": (28, 28, 1),
+    "lenet5": (28, 28, 1),
+    "vgg": (32, 32, 3),
+    "resnet20": (32, 32, 3),
+}
 
 
 @pytest.mark.parametrize(
     ("name", "size"),
     [
-        ("small", Size(2832, 2938)),  # 9 16 + 4 16^2 + 16 64 + 640, and 16 + 16 + 64 + 10 biases
-        ("lenet300", Size(266_200, 266_610)),
-        ("lenet5", Size(430_500, 431_080)),
+        # 9 16 + 4 16^2 + 16 64 + 640, and 16 + 16 + 64 + 10 biases; convolutions at 6 x 6 and 2 x 2 places
+        ("small", Size(2832, 2938, 36 * 144 + 4 * 1024 + 1664)),
+        ("lenet300", Size(266_200, 266_610, 266_200)),
+        ("lenet5", Size(430_500, 431_080, 576 * 500 + 64 * 25_000 + 405_000)),
     ],
 )
 def test_sizes_are_those_of_the_paper(name: str, size: Size) -> None:
     model = build(name, SHAPES[name], 10)
     assert size_of(model) == size
     assert size_of(bc.compress(model, num_train=9)) == size
+
+
+def test_the_size_of_resnet_20_is_that_of_its_paper() -> None:
+    """He et al. (2016): 0.27 million parameters, 40.6 million products; here shortcuts have weights, too."""
+    size = size_of(build("resnet20", SHAPES["resnet20"], 10))
+    shortcuts = 16 * 32 + 32 * 64
+    places = [(432, 1024), (6 * 2304, 1024), (4608 + 5 * 9216 + 512, 256), (18_432 + 5 * 36_864 + 2048, 64), (640, 1)]
+    assert size.weights == 268_336 + shortcuts == sum(number for number, _ in places)
+    assert size.multiplications == sum(number * places for number, places in places)
+
+
+@pytest.mark.parametrize(
+    ("layer", "shape", "expected"),
+    [
+        (keras.layers.DepthwiseConv2D(3, depth_multiplier=2), (5, 5, 4), 9 * 4 * 2 * 9),
+        (keras.layers.SeparableConv2D(6, 3), (5, 5, 4), (9 * 4 + 4 * 6) * 9),
+        (keras.layers.Conv2DTranspose(6, 3, strides=2), (5, 5, 4), 9 * 4 * 6 * 25),
+        (keras.layers.Conv1D(6, 3, groups=2), (7, 4), 3 * 2 * 6 * 5),
+        (keras.layers.Dense(6), (7, 4), 4 * 6 * 7),
+        (keras.layers.Conv1D(6, 3), (None, 4), None),
+        (keras.layers.BatchNormalization(), (7, 4), 0),
+    ],
+)
+def test_products_are_counted(layer: keras.Layer, shape: tuple[int | None, ...], expected: int | None) -> None:
+    model = keras.Sequential([keras.Input(shape), layer])
+    assert size_of(model).multiplications == expected
+
+
+def test_vgg_with_normalization_has_no_weights_more_once_it_is_folded() -> None:
+    plain, normalized = (
+        build("vgg", SHAPES["vgg"], 10, vgg_divisor=64, vgg_normalization=value) for value in (False, True)
+    )
+    assert sum(isinstance(layer, keras.layers.BatchNormalization) for layer in normalized.layers) == 13
+    assert size_of(bc.compress(normalized, num_train=9)) == size_of(plain)
 
 
 def test_vgg_is_divided() -> None:

@@ -333,6 +333,7 @@ def test_a_checkpoint_of_another_network_is_refused(epochs: Epochs, parts: dict,
         ({}, 0, "batch_size must be between 1 and the 45 training examples, got 0"),
         ({"threshold": (1.0, 2.0, 3.0)}, 10, "or one for each of 2 layers, got 3"),
         ({"shift": 1}, 10, r"shift=1 needs images \[height, width, channels\]"),
+        ({"flip": True}, 10, r"flip=True needs images \[height, width, channels\]"),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(
@@ -353,7 +354,7 @@ def test_batch_normalisation_is_taken(epochs: Epochs, parts: dict) -> None:
     """And folded away when the network becomes Bayesian."""
     layers = [keras.layers.Dense(8), keras.layers.BatchNormalization(), keras.layers.ReLU(), keras.layers.Dense(K)]
     recipe = Recipe(RecipeConfig(epochs=1), keras.Sequential([keras.Input([D]), *layers]), parts, batch_size=10)
-    assert recipe.original == (6 * 8 + 8 * 3, 6 * 8 + 8 + 4 * 8 + 8 * 3 + 3)
+    assert recipe.original[:2] == (6 * 8 + 8 * 3, 6 * 8 + 8 + 4 * 8 + 8 * 3 + 3)
     recipe.epoch(0)
     assert len(bc.bayesian_layers(recipe.model)) == 2
 
@@ -363,6 +364,22 @@ def test_divergence_names_the_epoch_and_the_cure(parts: dict) -> None:
     recipe = Recipe(config, network(), parts, batch_size=5)
     with pytest.raises(FloatingPointError, match=r"diverged in epoch 1: .* lower learning_rate or scale_speed"):
         recipe.epoch(0)
+
+
+def test_normalisation_learns_in_the_plain_phase_and_is_folded(parts: dict) -> None:
+    """With weights that stay, its means are running ones of what comes out of the layer before."""
+    layers = [keras.layers.Dense(8, use_bias=False), keras.layers.BatchNormalization(momentum=0.5), keras.layers.ReLU()]
+    model = keras.Sequential([keras.Input([D]), *layers, keras.layers.Dense(K)])
+    still = RecipeConfig(pretrain_epochs=30, epochs=1, pretrain_learning_rate=0.0, initial_log_std=-30.0)
+    recipe = Recipe(still, model, parts, batch_size=SIZES["train"])
+    X = np.asarray(recipe.parts["train"].X)
+    for number in range(30):
+        recipe.epoch(number)
+    np.testing.assert_allclose(layers[1].moving_mean, layers[0](X).numpy().mean(axis=0), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(layers[1].moving_variance, layers[0](X).numpy().var(axis=0), rtol=1e-4)
+    recipe._prepare(30)
+    assert not any(isinstance(layer, keras.layers.BatchNormalization) for layer in recipe.model.layers)
+    np.testing.assert_allclose(recipe.model(X), model(X), rtol=1e-3, atol=1e-5)
 
 
 def test_only_images_are_shifted(epochs: Epochs, parts: dict) -> None:

@@ -9,7 +9,6 @@ import pytest
 
 import compression as bc
 from compression.bits import FixedPoint
-from compression.networks import Size
 from compression.pack import Packed, PackedNetwork
 from compression.rates import Rates
 from compression.report import (
@@ -23,6 +22,7 @@ from compression.report import (
     score_histograms,
     table,
 )
+from compression.sizes import Size
 
 
 def codes(*significant: int) -> list[FixedPoint]:
@@ -101,6 +101,15 @@ def test_markdown_row_has_test_errors_beside_the_rates(packed: Packed) -> None:
     assert markdown_row(by_rule) == row
     by_rate = packed._replace(networks=without | {"rate 8": packed.networks["book 8"]}, chosen="rule")
     assert markdown_row(by_rate) == f"{row} rate 8: 900 B, 111 (6.00) |"
+
+
+def test_products_are_counted_before_and_after(packed: Packed) -> None:
+    """The network that is left takes 3 x 2 products."""
+    assert "multiplications" not in notes(packed)[0]
+    known = packed._replace(original=Size(8000, 8100, 15))
+    assert notes(known)[0] == "architecture 7-5, 80 weights, 2.5 times fewer multiplications"
+    found = details(known)
+    assert (found["original_multiplications"], found["multiplications"]) == (15, 6)
 
 
 def test_notes_name_bits_and_rates_and_what_was_published(packed: Packed) -> None:

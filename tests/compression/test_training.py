@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 
 import compression as bc
-from compression.classification import Examples
-from compression.training import epoch_function, shifted
+from compression.classification import Examples, nll
+from compression.training import epoch_function, flipped, shifted
 from tests.compression.oracles import log_softmax, percent_wrong
 
 N, B, D, K = 23, 5, 4, 3  # 4 batches, 3 rows are left over
@@ -123,6 +123,33 @@ def test_each_batch_of_images_is_shifted_in_its_own_way(rng: np.random.Generator
         log_p = log_softmax(model(moved).numpy().astype(np.float64))
         nlls += [-p[label] for p, label in zip(log_p, images.labels.numpy()[rows], strict=True)]
     assert float(nll) == pytest.approx(np.mean(nlls), rel=1e-5)
+
+
+def test_flipped_images_are_mirrored_half_of_the_time(rng: np.random.Generator) -> None:
+    X = rng.normal(size=(400, 3, 5, 2)).astype(np.float32)
+    found = tf.function(flipped)(X, tf.constant([3, 5])).numpy()
+    mirrored = np.array([np.array_equal(a, b[:, ::-1]) for a, b in zip(found, X, strict=True)])
+    np.testing.assert_array_equal(found[~mirrored], X[~mirrored])
+    assert abs(mirrored.sum() - 200) < 50  # five standard errors
+    np.testing.assert_array_equal(flipped(X, tf.constant([3, 5])), found)
+    assert np.any(flipped(X, tf.constant([3, 6])) != found)
+
+
+def test_each_batch_of_images_is_flipped_in_its_own_way(rng: np.random.Generator) -> None:
+    """With a learning rate of 0 the mean error is that of the network on the images mirrored by (seed, batch)."""
+    images = Examples(tf.constant(rng.normal(size=(6, 2, 3, 1)), tf.float32), tf.constant([0, 1, 1, 0, 1, 0]))
+    model = keras.Sequential([keras.Input([2, 3, 1]), keras.layers.Flatten(), keras.layers.Dense(2)])
+    run_epoch = epoch_function(
+        model, sgd(model), images, batch_size=3, learning_rate=lambda step: 0.0, kl_weight=lambda step: 0.0, flip=True
+    )
+    seed = tf.constant([1, 2])
+    order = tf.random.experimental.stateless_shuffle(tf.range(6), seed).numpy()
+    losses = []
+    for i in range(2):
+        rows = order[3 * i : 3 * i + 3]
+        X = flipped(tf.gather(images.X, rows), tf.random.fold_in(tf.random.fold_in(seed, 2), i))
+        losses.append(nll(model(X), tf.gather(images.labels, rows), probabilities=False))
+    np.testing.assert_allclose(run_epoch(seed, tf.constant(0))[0], np.mean(losses), rtol=1e-5)
 
 
 def test_shifted_images_are_moved_each_by_its_own(rng: np.random.Generator) -> None:

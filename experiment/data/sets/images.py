@@ -37,20 +37,20 @@ def prepared(data: Rows, largest: int, *, num_valid: int = 5000, max_images: int
     :param data: what a reader returned.
     :param largest: the value of a pixel that becomes 1; 0 becomes -1.
     :param num_valid: images to set aside, but at most a tenth; which ones depends on the name and size of the set only.
-    :param max_images: use only the first training images (before some are set aside) and test images; None for all.
+    :param max_images: use only so many training images (before some are set aside) and test images, drawn by the name
+        and size of the set, as files may be sorted by label; None for all.
     :raises ValueError: if `num_valid` is negative, or `max_images` not positive.
     """
     if num_valid < 0 or (max_images is not None and max_images < 1):
         raise ValueError(f"num_valid must not be negative and max_images positive, got {num_valid} and {max_images}.")
     X, Y = data.train
-    order = numpy_rng(0, f"images/{data.name}").permutation(len(X))
-    count = min(num_valid, len(X) // 10)
+    order = numpy_rng(0, f"images/{data.name}").permutation(len(X))[:max_images]
+    count = min(num_valid, len(order) // 10)
     numbers = {"train": np.sort(order[count:]), "valid": np.sort(order[:count])}
-    if max_images is not None:
-        numbers = {part: rows[rows < max_images] for part, rows in numbers.items()}
     parts = {part: Part(_scaled(X[rows], largest), Y[rows]) for part, rows in numbers.items()}
     test = data.test
-    parts["test"] = Part(_scaled(test.X[:max_images], largest), test.Y[:max_images])
+    rows = np.sort(numpy_rng(0, f"images/{data.name}/test").permutation(len(test.X))[:max_images])
+    parts["test"] = Part(_scaled(test.X[rows], largest), test.Y[rows])
     return replace(data, parts=parts)
 
 

@@ -87,13 +87,29 @@ def test_images_are_scaled_and_some_are_set_aside(digits: tuple[np.ndarray, np.n
         np.testing.assert_array_equal(data.parts[part].Y, Y[rows])
 
 
-def test_at_most_a_tenth_of_the_images_is_set_aside_and_the_first_ones_are_used() -> None:
-    whole = views.load(Source(), "images")
-    assert whole.sizes == {"train": 1348, "valid": 149, "test": 300}
-    some = views.load(Source(), "images", max_images=50)
-    assert some.sizes["train"] + some.sizes["valid"] == some.sizes["test"] == 50
+def test_at_most_a_tenth_of_the_images_is_set_aside() -> None:
+    assert views.load(Source(), "images").sizes == {"train": 1348, "valid": 149, "test": 300}
+    assert views.load(Source(), "images", max_images=50).sizes == {"train": 45, "valid": 5, "test": 50}
+
+
+def test_some_images_are_drawn_from_all_as_files_may_be_sorted_by_label(tmp_path: Path) -> None:
+    labels = np.repeat(np.arange(10), 40)
+    X = np.arange(400, dtype=np.uint16).view(np.uint8).reshape(400, 1, 2, 1)
+    np.savez(tmp_path / "sorted.npz", X=X, labels=labels, X_test=X, labels_test=labels)
+    source = Source(data=str(tmp_path / "sorted.npz"))
+    some, again = (views.load(source, "images", max_images=100) for _ in range(2))
+    assert some.sizes == {"train": 90, "valid": 10, "test": 100}
+    drawn = [set(map(bytes, some.parts[part].X)) for part in ("train", "valid", "test")]
+    assert list(map(len, drawn)) == [90, 10, 100]
+    assert not drawn[0] & drawn[1]
     for part, rows in some.parts.items():
-        np.testing.assert_array_equal(rows.X, whole.parts[part].X[: len(rows.X)])
+        np.testing.assert_array_equal(rows.X, again.parts[part].X)
+        if part != "valid":
+            counts = np.bincount(rows.Y[:, 0], minlength=10)
+            assert counts.min() >= 1  # of 9 or 10: a label is missing with a probability of 2e-4
+    np.testing.assert_array_equal(
+        views.load(source, "images", max_images=400).test.X, views.load(source, "images").test.X
+    )
 
 
 def test_a_table_has_its_schema_and_the_names_of_its_targets(tmp_path: Path) -> None:

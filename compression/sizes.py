@@ -1,0 +1,56 @@
+"""How large a network is: its weights, all its numbers, and the products that it forms for one example."""
+
+import math
+from typing import NamedTuple
+
+import keras
+
+from .base import BayesianLayer
+from .graph import Graph, Node, graph_of
+from .kinds import is_transposed
+
+__all__ = ["Size", "size_of"]
+
+
+class Size(NamedTuple):
+    """How large a network is.
+
+    :ivar weights: numbers in kernels, all weights with two or more axes. :ivar parameters: all numbers.
+    :ivar multiplications: products of a weight and a number in convolutions and dense layers, for one example; None if
+        that depends on the example, such as the size of an image.
+    """
+
+    weights: int
+    parameters: int
+    multiplications: int | None = None
+
+
+def size_of(model: keras.Model) -> Size:
+    """The size of a plain network; of a Bayesian one that of the plain network with its means.
+
+    :raises ValueError: if the model is not built.
+    """
+    graph, weights, parameters = graph_of(model), 0, 0
+    for layer in {id(node.layer): node.layer for node in graph.nodes}.values():
+        variables = getattr(layer, "weights", ())
+        if isinstance(layer, BayesianLayer):
+            variables = [layer.kernel_mean, *([layer.bias] if layer.use_bias else [])]
+        sizes = [math.prod(variable.shape) for variable in variables]
+        weights += sum(size for size, variable in zip(sizes, variables, strict=True) if len(variable.shape) > 1)
+        parameters += sum(sizes)
+    counts = [_multiplications(graph, node) for node in graph.nodes]
+    return Size(weights, parameters, None if None in counts else sum(count or 0 for count in counts))
+
+
+_KERNELS = ("kernel_mean", "kernel", "depthwise_kernel", "pointwise_kernel")
+
+
+def _multiplications(graph: Graph, node: Node) -> int | None:
+    """Of a call: each number of a kernel is used at each place of the output, if it is transposed of the input."""
+    kernels = [getattr(node.layer, name, None) for name in _KERNELS]
+    numbers = sum(math.prod(kernel.shape) for kernel in kernels if kernel is not None)
+    if not numbers:
+        return 0
+    number = node.sources[0] if is_transposed(node.layer) else node.outputs[0]
+    places = graph.tensors[number].shape[1:-1]
+    return None if None in places else numbers * math.prod(size or 0 for size in places)
