@@ -37,7 +37,7 @@ from experiment.files import write_json
 from experiment.run.devices import apply_threads
 from experiment.run.folder import provenance
 from gpflow_deep import Predictor, float_type
-from gpflow_deep.evaluation import expected_calibration_error
+from gpflow_deep.evaluation import label_scores, log_loss
 
 ANGLES = (30, 60, 90)
 NUM_VALID, BATCH = 5000, 100
@@ -114,11 +114,6 @@ def log_probabilities_of(model: keras.Model) -> LogProbabilities:
     return lambda images: log_softmax(model.predict(images[..., None], 1000, verbose=0).astype(np.float64), axis=1)
 
 
-def log_loss(log_p: np.ndarray, labels: np.ndarray) -> float:
-    """Mean of minus log p(label), nats."""
-    return float(-np.mean(log_p[np.arange(len(labels)), labels]))
-
-
 def scores(log_probabilities: LogProbabilities, images: dict[str, Images]) -> list[dict[str, Any]]:
     """What the module's docstring lists, for each kind of images."""
     found: list[dict[str, Any]] = []
@@ -128,14 +123,7 @@ def scores(log_probabilities: LogProbabilities, images: dict[str, Images]) -> li
         entropy = -np.sum(np.exp(log_p) * log_p, axis=1)
         usual = usual if found else entropy
         is_other = np.repeat([0, 1], [len(usual), len(entropy)])
-        is_right = log_p.argmax(axis=1) == labels
-        row = {
-            "images": kind,
-            "error": float(100 * np.mean(~is_right)),
-            "calibration": 100 * expected_calibration_error(np.exp(log_p.max(axis=1)), is_right),
-            "log_loss": log_loss(log_p, labels),
-            "entropy": float(entropy.mean()),
-        }
+        row = {"images": kind, **label_scores(log_p, labels), "entropy": float(entropy.mean())}
         auc = {"auc": 100 * float(roc_auc_score(is_other, np.concatenate([usual, entropy])))} if found else {}
         found.append(row | auc)
     return found

@@ -35,7 +35,7 @@ from experiment.data import views
 from experiment.files import write_json
 from experiment.run.devices import apply_threads
 from experiment.run.folder import provenance
-from gpflow_deep.evaluation import expected_calibration_error
+from gpflow_deep.evaluation import label_scores, log_loss
 from gpflow_deep.keras import DeepGPLikelihoodLoss, GPLayer, Predictor, adapt
 
 ANGLES = (0, 30, 60)
@@ -102,11 +102,6 @@ def cnn(data: Data, epochs: int, rate: float = 0.0) -> tuple[keras.Sequential, k
     head = keras.Sequential([keras.Input((NUM_FEATURES,)), keras.layers.Dropout(rate), keras.layers.Dense(NUM_CLASSES)])
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     return features, head, fit(keras.Sequential([features, head]), loss, data, epochs, 1e-3)
-
-
-def log_loss(log_probabilities: np.ndarray, labels: np.ndarray) -> float:
-    """Mean of minus log p(label), nats."""
-    return float(-np.mean(log_probabilities[np.arange(len(labels)), labels]))
 
 
 def logits_of(features: keras.Sequential, head: keras.Sequential) -> LogProbabilities:
@@ -179,18 +174,14 @@ def trained(data: Data, epochs: int) -> dict[str, tuple[LogProbabilities, float,
 
 def scores(log_probabilities: LogProbabilities, test: tuple[np.ndarray, np.ndarray]) -> dict[str, float]:
     """Error and calibration error in percent, log loss in nats, for each angle."""
-    found = {}
+    found: dict[str, float] = {}
     for angle in ANGLES:
         X = (
             rotate(test[0], angle, axes=(1, 2), reshape=False, order=1, mode="constant", cval=-1.0)
             if angle
             else test[0]
         )
-        log_p = log_probabilities(X)
-        is_right = log_p.argmax(axis=1) == test[1]
-        found[f"error_{angle}"] = float(100 * np.mean(~is_right))
-        found[f"calibration_{angle}"] = 100 * expected_calibration_error(np.exp(log_p.max(axis=1)), is_right)
-        found[f"log_loss_{angle}"] = log_loss(log_p, test[1])
+        found |= {f"{name}_{angle}": score for name, score in label_scores(log_probabilities(X), test[1]).items()}
     return found
 
 

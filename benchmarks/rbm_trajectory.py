@@ -11,7 +11,7 @@ level. Z is estimated by --chains chains in each direction. Seconds are CPU time
 import functools
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,9 @@ import numpy as np
 from absl import app, flags
 
 from experiment.data import views
-from experiment.files import write_json
 from experiment.run import Seeds
 from experiment.run.devices import apply_threads
-from experiment.run.folder import provenance
+from experiment.run.measurements import write_rows
 from rbm_tracking import ais, base_rate_biases, evaluation, load_rbm
 from rbm_tracking.trajectories import distances, load_nodes, trajectory
 from rbm_tracking.trajectory_tempering import tempered, trajectory_bracket
@@ -49,20 +48,22 @@ def by_temperatures(path: Any, base_b: np.ndarray, seeds: Seeds) -> ais.Bracket:
 
 
 def measure(name: str, seed: int, function: Callable[[], ais.Bracket]) -> dict[str, Any]:
-    """One bracket, printed."""
+    """One bracket."""
     start = time.process_time()
     lower, upper = function()
     row: dict[str, Any] = {"path": name, "seed": seed, "cpu_s": time.process_time() - start}
     for side, result in (("low", lower), ("high", upper)):
         row |= {side: result.log_z, f"{side}_error": result.standard_error, f"{side}_ess": result.ess}
-    cells = [
-        name,
-        str(seed),
-        *(f"{row[s]:.2f} ± {row[s + '_error']:.2f} ({row[s + '_ess']:.0f})" for s in ("low", "high")),
-    ]
-    cells += [f"{row['high'] - row['low']:.2f}", f"{row['cpu_s']:.0f}"]
-    print(f"| {' | '.join(cells)} |", flush=True)
     return row
+
+
+def rows_of(seed: int, paths: dict[str, Any], base_b: np.ndarray) -> Iterator[dict[str, Any]]:
+    """The brackets of a seed, along each path and by temperatures."""
+    seeds = Seeds(seed)
+    for beta, path in paths.items():
+        yield measure(f"trajectory, beta = {beta}", seed, functools.partial(along, path, seeds))
+    last = paths[FLAGS.betas[-1]]
+    yield measure("temperatures", seed, functools.partial(by_temperatures, last, base_b, seeds))
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
@@ -90,16 +91,8 @@ def main(argv: list[str]) -> None:
     run, base_b = Path(FLAGS.run), base_rate_biases(data.train.X)
     rbms = [*load_nodes(run / "trajectory"), load_rbm(run / "rbm.npz").rbm]
     paths = {beta: trajectory(rbms, base_b=base_b, smoothing=FLAGS.smoothing, beta=float(beta)) for beta in FLAGS.betas}
-    print("| path | seed | from below (effective chains) | from above | width | CPU s |\n" + "|---" * 6 + "|")
-    rows = []
-    for seed in map(int, FLAGS.seeds):
-        seeds = Seeds(seed)
-        for beta, path in paths.items():
-            rows.append(measure(f"trajectory, beta = {beta}", seed, functools.partial(along, path, seeds)))
-        last = paths[FLAGS.betas[-1]]
-        rows.append(measure("temperatures", seed, functools.partial(by_temperatures, last, base_b, seeds)))
-        if FLAGS.output:
-            write_json(FLAGS.output, {"rows": rows, **provenance("", settings=FLAGS.flag_values_dict())})
+    rows = (row for seed in map(int, FLAGS.seeds) for row in rows_of(seed, paths, base_b))
+    write_rows(rows, FLAGS.output, data.sha256)
 
 
 if __name__ == "__main__":

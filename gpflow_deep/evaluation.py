@@ -26,7 +26,16 @@ from scipy.stats import kstest
 
 from .forecasts import Forecast, forecaster_of
 
-__all__ = ["COVERAGES", "Evaluation", "Score", "confidence_bins", "evaluate", "expected_calibration_error", "table"]
+__all__ = [
+    "COVERAGES",
+    "Evaluation",
+    "Score",
+    "confidence_bins",
+    "evaluate",
+    "expected_calibration_error",
+    "label_scores",
+]
+__all__ += ["log_loss", "table"]
 
 Array = NDArray[np.float64]
 
@@ -174,6 +183,28 @@ def expected_calibration_error(confidence: Array, is_right: NDArray[np.bool_], *
     """
     gaps = np.bincount(confidence_bins(confidence, num_bins), is_right - confidence, num_bins)
     return float(np.abs(gaps).sum() / len(confidence))
+
+
+def log_loss(log_probabilities: Array, labels: NDArray[np.int64]) -> float:
+    """Mean over rows of minus log p(label), nats.
+
+    :param log_probabilities: of each label, [N, C]. :param labels: 0, 1, ... [N].
+    """
+    return float(-np.mean(log_probabilities[np.arange(len(labels)), labels]))
+
+
+def label_scores(log_probabilities: Array, labels: NDArray[np.int64]) -> dict[str, float]:
+    """What any classifier can be judged by: "error" and "calibration" (`expected_calibration_error`) in percent, and
+    "log_loss" in nats.
+
+    :param log_probabilities: of each label, [N, C]. :param labels: 0, 1, ... [N].
+    """
+    is_right = log_probabilities.argmax(axis=1) == labels
+    return {
+        "error": float(100 * np.mean(~is_right)),
+        "calibration": 100 * expected_calibration_error(np.exp(log_probabilities.max(axis=1)), is_right),
+        "log_loss": log_loss(log_probabilities, labels),
+    }
 
 
 def confidence_bins(confidence: Array, num_bins: int) -> NDArray[np.int64]:

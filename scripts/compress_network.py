@@ -11,9 +11,9 @@
     compress_network.py --run_dir=runs/table --network=mine.keras --data=flowers.csv --target=kind
     compress_network.py --run_dir=runs/first --resume
 
-VGG on CIFAR-10 needs a GPU: --network=vgg --dataset=cifar10 --pretrain_epochs=100 --epochs=200 --warmup=20. With
-several, --strategy=mirrored: each takes its part of every batch, and the results are those of one, up to rounding,
-unless an own network has dropout: its noise repeats on each GPU.
+VGG on CIFAR-10 needs a GPU: --network=vgg --vgg_normalization --dataset=cifar10 --shift=4 --flip --pretrain_epochs=100
+--epochs=200 --warmup=20. With several, --strategy=mirrored: each takes its part of every batch, and the results are
+those of one, up to rounding, unless an own network has dropout: its noise repeats on each GPU.
 
 Training goes in up to three phases: the plain network (--pretrain_epochs); the Bayesian one with the KL of the weight
 --kl_weight, which decides about the architecture; and the units that are left with a smaller weight of the KL
@@ -162,16 +162,14 @@ def regression(flags: Flags, data: Rows) -> None:
 
 def new_recipe(flags: Flags, data: Rows, strategy: tf.distribute.Strategy | None) -> Recipe:
     """The network to begin with, and what is done with it."""
-    network = flags.network
+    given = flags.network
     with devices.scope(strategy):
         model = networks.build(
-            network.name_for(data.name),
-            data.train.X.shape[1:],
-            len(data.class_names),
-            pretrained=network.file,
+            *(given.name_for(data.name), data.train.X.shape[1:], len(data.class_names)),
+            pretrained=given.file,
             seed=flags.run.seed,
-            vgg_divisor=network.vgg_divisor,
-            vgg_normalization=network.vgg_normalization,
+            vgg_divisor=given.vgg_divisor,
+            vgg_normalization=given.vgg_normalization,
         )
     flags.files.check(model)
     parts, size = reshaped(data.parts, model), flags.run.batch_size

@@ -19,7 +19,7 @@ from gpflow.base import Module
 from gpflow.config import default_float
 from gpflow.utilities import set_trainable
 
-from .moments import LayerMoments, flat_points, no_factors, no_kl, outputs_covariance
+from .moments import LatentOutputs, LayerMoments, flat_points, no_factors, no_kl
 from .pathwise import LayerFunctions, copied
 
 __all__ = ["FeatureLayer", "mark_trainable"]
@@ -33,7 +33,7 @@ def mark_trainable(variables: Iterable[tf.Variable], flags: Iterable[bool]) -> N
         set_trainable(holder, flag)
 
 
-class FeatureLayer(Module):
+class FeatureLayer(LatentOutputs, Module):
     """f(x) = function(x).
 
     :param function: [rows, D] -> [rows, P]: a Keras model or layer, which is called as outside of training, a
@@ -76,12 +76,6 @@ class FeatureLayer(Module):
         F = self(X)
         zeros = tf.zeros_like(F)
         return LayerMoments(F, tf.linalg.diag(tf.linalg.matrix_transpose(zeros)) if full_cov else zeros)
-
-    def outputs(
-        self, X: tf.Tensor, moments: LayerMoments, *, full_cov: bool = False, full_output_cov: bool = False
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """The features and their covariance of 0, in the shapes of `Layer.outputs`."""
-        return moments.mean, outputs_covariance(moments, full_cov=full_cov, full_output_cov=full_output_cov)
 
     def sample(self, X: tf.Tensor, moments: LayerMoments, noise: tf.Tensor, *, full_cov: bool = False) -> tf.Tensor:
         """The features [S or 1, N, P]."""

@@ -22,7 +22,7 @@ from gpflow.config import default_float
 from gpflow.utilities import positive
 from numpy.typing import NDArray
 
-from .moments import LayerMoments, no_factors, no_kl, outputs_covariance
+from .moments import LatentOutputs, LayerMoments, no_factors, no_kl
 from .pathwise import FunctionNoise, LayerFunctions
 from .white_noise import normal_at
 
@@ -56,7 +56,7 @@ class Encoder(Module):
         return mean, self.std * tf.exp(tf.tanh(raw) * 4.0)
 
 
-class LatentVariableLayer(Module):
+class LatentVariableLayer(LatentOutputs, Module):
     """The inputs and Q latent variables: P = D + Q outputs, the latent variables last.
 
     Anywhere among the layers, usually the first; what follows takes D + Q columns (`extend` makes inducing inputs).
@@ -115,12 +115,6 @@ class LatentVariableLayer(Module):
         w = tf.zeros_like(X[..., :1]) + tf.zeros([self.num_latent_gps], X.dtype)
         mean, var = tf.concat([X, w], axis=-1), tf.concat([tf.zeros_like(X), tf.ones_like(w)], axis=-1)
         return LayerMoments(mean, tf.linalg.diag(tf.linalg.matrix_transpose(var)) if full_cov else var)
-
-    def outputs(
-        self, X: tf.Tensor, moments: LayerMoments, *, full_cov: bool = False, full_output_cov: bool = False
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Mean and covariance in the shapes of `Layer.outputs`."""
-        return moments.mean, outputs_covariance(moments, full_cov=full_cov, full_output_cov=full_output_cov)
 
     def sample(self, X: tf.Tensor, moments: LayerMoments, noise: tf.Tensor, *, full_cov: bool = False) -> tf.Tensor:
         """[X, w], [S, N, D + Q]: the noise [S, N or 1, Q] is w."""

@@ -16,13 +16,13 @@ from gpflow.kullback_leiblers import gauss_kl
 from gpflow.utilities import positive, triangular
 
 from ..numerics import quadratic_form
-from .moments import LayerMoments, draw, flat_points, outputs_covariance
+from .moments import LatentOutputs, LayerMoments, flat_points
 from .pathwise import LayerFunctions
 
 __all__ = ["BayesianLinearLayer"]
 
 
-class BayesianLinearLayer(Module):
+class BayesianLinearLayer(LatentOutputs, Module):
     """P Bayesian linear regressions with bias: Gaussian processes with a linear and a constant kernel, exactly.
 
     :param input_dim: D. :param output_dim: P.
@@ -67,16 +67,6 @@ class BayesianLinearLayer(Module):
             return LayerMoments(X @ mean, tf.matmul(X[..., None, :, :] @ S, X[..., None, :, :], transpose_b=True))
         variance = quadratic_form(tf.transpose(flat_points(X)), S)
         return LayerMoments(X @ mean, tf.reshape(variance, tf.shape(X @ mean)))
-
-    def outputs(
-        self, X: tf.Tensor, moments: LayerMoments, *, full_cov: bool = False, full_output_cov: bool = False
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Mean and covariance in the shapes of `Layer.outputs`."""
-        return moments.mean, outputs_covariance(moments, full_cov=full_cov, full_output_cov=full_output_cov)
-
-    def sample(self, X: tf.Tensor, moments: LayerMoments, noise: tf.Tensor, *, full_cov: bool = False) -> tf.Tensor:
-        """Draws [S, N, P], Eq. (15)."""
-        return draw(moments, noise, full_cov=full_cov, label=self.label)
 
     def sample_functions(self, num_functions: int, seed: tf.Tensor, **options: Any) -> LayerFunctions:
         """Draws of the weights: f(x) = V' [x, 1] for S matrices V ~ q(V)."""

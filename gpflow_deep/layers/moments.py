@@ -11,6 +11,7 @@ from gpflow.config import default_jitter
 from ..numerics import robust_cholesky
 
 __all__ = [
+    "LatentOutputs",
     "LayerMoments",
     "draw",
     "flat_points",
@@ -60,6 +61,22 @@ def outputs_covariance(moments: LayerMoments, *, full_cov: bool, full_output_cov
     if full_cov and full_output_cov:
         return tf.einsum("...pnm,pq->...npmq", cov, tf.eye(mean.shape[-1], dtype=cov.dtype))
     return tf.linalg.diag(cov) if full_output_cov else cov
+
+
+class LatentOutputs:
+    """A part of `Layer` for those whose outputs are their latent GPs, without mean function and mixing."""
+
+    label: str
+
+    def outputs(
+        self, X: tf.Tensor, moments: LayerMoments, *, full_cov: bool = False, full_output_cov: bool = False
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Mean and covariance in the shapes of `Layer.outputs`."""
+        return moments.mean, outputs_covariance(moments, full_cov=full_cov, full_output_cov=full_output_cov)
+
+    def sample(self, X: tf.Tensor, moments: LayerMoments, noise: tf.Tensor, *, full_cov: bool = False) -> tf.Tensor:
+        """Draws [S, N, P], Eq. (15)."""
+        return draw(moments, noise, full_cov=full_cov, label=self.label)
 
 
 def mix(

@@ -25,7 +25,7 @@ from gpflow.config import default_float
 from gpflow.kernels import Kernel
 
 from .convolutional import Patches, at_patches
-from .moments import LayerMoments, draw, outputs_covariance
+from .moments import LatentOutputs, LayerMoments
 from .patch_sums import sum_covariances, sum_variances
 from .pathwise import LayerFunctions
 from .svgp import LayerFactors, Precision, SVGPLayer
@@ -33,7 +33,7 @@ from .svgp import LayerFactors, Precision, SVGPLayer
 __all__ = ["WeightedConvolutionalLayer"]
 
 
-class WeightedConvolutionalLayer(Module):
+class WeightedConvolutionalLayer(LatentOutputs, Module):
     """P outputs for each image, in most models those of the last layer.
 
     :param kernel: of patches. :param Z: inducing patches [M, A], with their places if `patches` appends them.
@@ -106,16 +106,6 @@ class WeightedConvolutionalLayer(Module):
         prior = sum_variances(kernel, flat, w, low) - tf.reduce_sum(tf.square(projected), axis=0)  # [R]
         added = tf.cast(tf.reduce_sum(tf.square(spread), axis=1), self.dtype)  # [P, R]
         return LayerMoments(mean, tf.reshape(tf.transpose(tf.maximum(prior + added, 0.0)), tf.shape(mean)))
-
-    def outputs(
-        self, X: tf.Tensor, moments: LayerMoments, *, full_cov: bool = False, full_output_cov: bool = False
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Mean and covariance in the shapes of `Layer.outputs`."""
-        return moments.mean, outputs_covariance(moments, full_cov=full_cov, full_output_cov=full_output_cov)
-
-    def sample(self, X: tf.Tensor, moments: LayerMoments, noise: tf.Tensor, *, full_cov: bool = False) -> tf.Tensor:
-        """Draws [S, N, P], Eq. (15)."""
-        return draw(moments, noise, full_cov=full_cov, label=self.label)
 
     def sample_functions(self, num_functions: int, seed: tf.Tensor, **options: Any) -> LayerFunctions:
         """Draws of the GPs as functions of a patch, and their weighted means over the patches."""

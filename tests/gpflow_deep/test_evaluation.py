@@ -10,7 +10,7 @@ from gpflow.likelihoods import Bernoulli, StudentT
 from scipy import stats
 
 from gpflow_deep import evaluation, presets
-from gpflow_deep.evaluation import evaluate, expected_calibration_error
+from gpflow_deep.evaluation import evaluate, expected_calibration_error, label_scores
 from gpflow_deep.forecasts import Forecast, LinearModel
 from gpflow_deep.predictive import gaussian
 
@@ -118,6 +118,14 @@ def test_calibration_error_by_hand():
     is_right = np.array([True, False, True, True])
     assert expected_calibration_error(confidence, is_right, num_bins=10) == pytest.approx(0.5 * 0.45 + 0.5 * 0.45)
     assert expected_calibration_error(np.ones(3), np.array([True, True, True])) == 0
+
+
+def test_scores_of_labels_by_hand():
+    """Right with 0.8, wrong with 0.6 of the other label, in two bins."""
+    found = label_scores(np.log([[0.8, 0.2], [0.4, 0.6]]), np.array([0, 0]))
+    assert found["error"] == 50
+    assert found["calibration"] == pytest.approx(100 * (0.5 * 0.2 + 0.5 * 0.6))
+    assert found["log_loss"] == pytest.approx(-0.5 * np.log(0.8 * 0.4))
 
 
 def test_calibrated_confidence_has_a_small_error(rng):
