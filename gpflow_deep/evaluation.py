@@ -34,8 +34,9 @@ __all__ = [
     "evaluate",
     "expected_calibration_error",
     "label_scores",
+    "log_loss",
+    "table",
 ]
-__all__ += ["log_loss", "table"]
 
 Array = NDArray[np.float64]
 
