@@ -1,21 +1,26 @@
-"""Keras callbacks: warm-up of the KL and physical shrinking during training."""
+"""Keras callbacks: warm-up of the KL, a falling learning rate, and physical shrinking during training.
+
+What they do when, `compression.schedule` says, and `compression.phases` how: as in a `compression.Recipe`.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
 
-from .carry import carry_optimizer
 from .cutting import Kept, compose
 from .graph import graph_of
+from .phases import Cut, ThresholdsOf, cut
 from .posterior import bayesian_layers
-from .shrink import shrink_bayesian
+from .schedule import RecipeConfig, falling, kl_weight_after, most_left
 from .thresholds import Thresholds
 
-__all__ = ["KLWarmup", "ShrinkDuringTraining", "set_kl_weight"]
+__all__ = ["Falling", "KLWarmup", "ShrinkDuringTraining", "set_kl_weight"]
+
+_NO_END = 2**31
 
 
 def set_kl_weight(model: keras.Model, weight: float) -> None:
@@ -32,7 +37,9 @@ def set_kl_weight(model: keras.Model, weight: float) -> None:
 class KLWarmup(keras.callbacks.Callback):
     """Raises the weight of the KL linearly from 0 to `weight` over the first `epochs` epochs (Sec. 5, "warm-up").
 
-    The weight is a function of epoch and batch only, so a run that is resumed with `initial_epoch` has the same ones.
+    The weight is a function of epoch and batch only, so a run that is resumed with `initial_epoch` has the same ones;
+    those of a `compression.Recipe` are the same, too. The first of T steps has a T-th of `weight`, the last one all of
+    it. Where Keras does not know how many steps an epoch has, an epoch counts as one.
 
     :param epochs: length of the warm-up, may be a fraction; 0 for none. The paper has 100 of 200.
     :param weight: after the warm-up; 1 is the variational bound.
@@ -43,23 +50,52 @@ class KLWarmup(keras.callbacks.Callback):
         for name, value in (("epochs", epochs), ("weight", weight)):
             if not (math.isfinite(value) and value >= 0.0):
                 raise ValueError(f"{name} must be 0 or more, got {value}.")
-        self.epochs, self.weight = epochs, weight
+        self.config = RecipeConfig(epochs=_NO_END, warmup=epochs, kl_weight=weight)
         self._epoch = 0
 
     def weight_at(self, epoch: float) -> float:
         """Weight of the KL after `epoch` epochs, a number between 0 and `weight`."""
-        return self.weight if epoch >= self.epochs else self.weight * epoch / self.epochs
+        return float(kl_weight_after(self.config, epoch))
 
     def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
         """For Keras: set the weight of the epoch."""
         self._epoch = epoch
-        set_kl_weight(self.model, self.weight_at(epoch))
+        set_kl_weight(self.model, self.weight_at(epoch + 1))
 
     def on_train_batch_begin(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
         """For Keras: set the weight of the step."""
         steps = (self.params or {}).get("steps")
-        if steps and self._epoch < self.epochs:
-            set_kl_weight(self.model, self.weight_at(self._epoch + batch / steps))
+        if steps and self._epoch < self.config.warmup:
+            set_kl_weight(self.model, self.weight_at(self._epoch + (batch + 1) / steps))
+
+
+class Falling(keras.callbacks.Callback):
+    """The learning rate falls to 0 from a part `start` of the epochs on, unless the optimizer has its own schedule.
+
+    :param epochs: in all. :param decay: "cosine" for half a cosine, "linear" or "none".
+    """
+
+    def __init__(self, epochs: int, start: float = 0.5, decay: str = "cosine") -> None:
+        super().__init__()
+        self._epochs, self._start, self._decay = epochs, start, decay
+        self._epoch, self._peak = 0, math.nan
+
+    def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """For Keras: set the rate of the epoch."""
+        self._epoch = epoch
+        if math.isnan(self._peak) and not isinstance(self.model.optimizer.get_config()["learning_rate"], dict):
+            self._peak = float(self.model.optimizer.learning_rate)
+        self._set(epoch)
+
+    def on_train_batch_begin(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """For Keras: set the rate of the step."""
+        if (steps := (self.params or {}).get("steps")) and self._epoch + 1 > self._start * self._epochs:
+            self._set(self._epoch + batch / steps)
+
+    def _set(self, done: float) -> None:
+        if not math.isnan(self._peak):
+            factor = float(falling(done / self._epochs, decay=self._decay, decay_from=self._start))
+            self.model.optimizer.learning_rate = self._peak * factor
 
 
 class ShrinkDuringTraining(keras.callbacks.Callback):
@@ -75,7 +111,7 @@ class ShrinkDuringTraining(keras.callbacks.Callback):
 
     :param start: first epoch (counted from 1) after which to shrink.
     :param every: epochs between looks.
-    :param min_saving: shrink if at least this fraction of the weights goes; each shrinking traces the model anew.
+    :param min_saving: shrink if at least this fraction of the weights is pruned; each shrinking traces the model anew.
     :param thresholds: as in :func:`compression.thresholds.masks`, or a function of the model that returns them, such as
         one that calls `checked_thresholds`.
     """
@@ -97,20 +133,24 @@ class ShrinkDuringTraining(keras.callbacks.Callback):
         self.every = every
         self.min_saving = min_saving
         self.thresholds = thresholds
+        self._looks: Sequence[ThresholdsOf] = [lambda model: thresholds(model) if callable(thresholds) else thresholds]
+        self._config: RecipeConfig | None = None
         self.kept: dict[str, Kept] = {}
         """Kept inputs and outputs of each layer since :meth:`fit` began, for `slice_bayesian`."""
-        self._next: tuple[keras.Model, dict[str, Kept]] | None = None
+        self._next: Cut | None = None
+
+    @classmethod
+    def of_recipe(cls, config: RecipeConfig, thresholds: Sequence[ThresholdsOf]) -> ShrinkDuringTraining:
+        """As often, and where it saves as much, as a `Recipe` does it. :param thresholds: see `compression.phases`."""
+        shrinking = cls()
+        shrinking._config, shrinking._looks = config, thresholds
+        return shrinking
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
         """For Keras: stop where the network is to be shrunk."""
-        done = epoch + 1
-        if done < self.start or (done - self.start) % self.every:
-            return
-        thresholds = self.thresholds(self.model) if callable(self.thresholds) else self.thresholds
-        smaller, kept = shrink_bayesian(self.model, thresholds)
-        if smaller.count_params() <= (1.0 - self.min_saving) * self.model.count_params():
-            self._next = smaller, kept
-            self.model.stop_training = True
+        if (at_most := self._most_left(epoch + 1)) is not None:
+            self._next = cut(self.model, self.model.optimizer, self._looks, at_most=at_most)
+            self.model.stop_training |= self._next is not None
 
     def fit(
         self, model: keras.Model, *args: Any, epochs: int, initial_epoch: int = 0, callbacks: Any = (), **kwargs: Any
@@ -135,14 +175,18 @@ class ShrinkDuringTraining(keras.callbacks.Callback):
             if self._next is None:
                 break
             initial_epoch = run.epoch[-1] + 1
-            model = self._replace(model, *self._next)
+            model = self._replace(model, self._next)
         return model, history
 
-    def _replace(self, model: keras.Model, smaller: keras.Model, kept: dict[str, Kept]) -> keras.Model:
-        optimizer = carry_optimizer(model.optimizer, model, smaller, kept)
-        smaller.compile(**{**_compiled_with(model), "optimizer": optimizer})
-        self.kept = compose(self.kept, kept) if self.kept else kept
-        return smaller
+    def _most_left(self, done: int) -> float | None:
+        if self._config is not None:
+            return most_left(self._config, done)
+        return 1.0 - self.min_saving if done >= self.start and (done - self.start) % self.every == 0 else None
+
+    def _replace(self, model: keras.Model, smaller: Cut) -> keras.Model:
+        smaller.model.compile(**{**_compiled_with(model), "optimizer": smaller.optimizer})
+        self.kept = compose(self.kept, smaller.kept) if self.kept else smaller.kept
+        return smaller.model
 
 
 def _check(model: keras.Model) -> None:

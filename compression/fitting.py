@@ -3,9 +3,10 @@
     small = fit(model, x, y, loss="mse", validation_data=(x_valid, y_valid))
     small = fit(model, x, y, loss="mse", validation_data=(x_valid, y_valid), method="magnitude", keep=0.02, values=16)
 
-By the first the model goes through three phases (Louizos et al. 2017, Sec. 5, and one more): it becomes Bayesian around
-its weights and is trained with a KL whose weight grows, losing units on the way; what is left becomes a plain network;
-and that is trained for a while without noise and KL. Units go only where the loss on the validation data hardly rises.
+By the first the model goes through the phases of a `compression.Recipe` (Louizos et al. 2017, Sec. 5, and two more): it
+becomes Bayesian around its weights and is trained with a KL whose weight grows, losing units on the way; what is left
+is polished with a smaller weight, if that is wanted, and becomes a plain network; and that is trained for a while
+without noise and KL. Units go only where the loss on the validation data hardly rises.
 
 By the second it loses single weights, the smallest, while it trains; then the others are trained on, and at last with a
 few values that they share. Zeros save no time, but more bytes.
@@ -13,28 +14,30 @@ few values that they share. Zeros save no time, but more bytes.
 
 from __future__ import annotations
 
+import functools
 import logging
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple
+from dataclasses import replace
+from typing import Any, Literal
 
 import keras
 import numpy as np
 
-from .callbacks import ShrinkDuringTraining
+from .callbacks import Falling
 from .container import kernels_of
-from .convert import compress
 from .graph import graph_of
-from .held_out import TrainingData, examples_of, loss_of, outputs_of, standard_error
-from .last_phase import Falling, compiled, train_plain
-from .likelihood import LearntNoise, likelihood_of, noise_of
+from .held_out import examples_of, loss_of, standard_error
+from .keras_training import KerasTraining
 from .magnitude import MagnitudePruning
+from .phases import ThresholdsOf
 from .rebuild import copy_of
+from .schedule import RecipeConfig
 from .sharing import ValueSharing, free
 from .shrink import NothingLeftError, shrink
 from .thresholds import Thresholds, checked_thresholds
 
-__all__ = ["fit"]
+__all__ = ["fit", "fit_recipe"]
 
 LOG = logging.getLogger(__name__)
 STEPS = 8_000
@@ -62,9 +65,11 @@ def fit(
     batch_size: int = 32,
     epochs: int | None = None,
     last_epochs: int | None = None,
+    polish_epochs: int = 0,
+    polish_kl: float = 0.1,
     callbacks: Sequence[keras.callbacks.Callback] = (),
     method: Literal["bayesian", "magnitude"] = "bayesian",
-    prior: str = "gnj",
+    prior: Literal["gnj", "ghs", "svd"] = "gnj",
     kl_weight: float | Sequence[float] = KL_WEIGHTS,
     keep: float | Sequence[float] = KEEP,
     values: int | None = None,
@@ -82,14 +87,16 @@ def fit(
         likelihood and mean absolute errors for a Laplace one, whose width is learnt; cross-entropies and the Poisson
         loss are likelihoods; any other loss is taken for a negative log-likelihood in nats per example. So is, of
         several outputs, the sum of their losses: one for all, or a list or dictionary of one for each.
-    :param metrics: as for `keras.Model.compile`. :param optimizer: of both phases, with its learning rate, which falls
-        to 0 over the second half of each.
+    :param metrics: as for `keras.Model.compile`. :param optimizer: of all phases, with its learning rate, which falls
+        to 0 over the last phase, and over the second half of the Bayesian one.
     :param validation_data: inputs and targets, or a Dataset, by which units to remove and the last epoch are chosen.
     :param validation_split: share of the examples, the last ones, that is set aside if there are none.
     :param batch_size: examples in a step, of arrays.
     :param epochs: of the Bayesian or pruning phase; enough for 8,000 steps if not given, and from 20 to 500.
     :param last_epochs: of the last phase; half as many if not given; 0 for none.
-    :param callbacks: for `keras.Model.fit` in both phases, with each weight of the KL that is tried.
+    :param polish_epochs: after `epochs`, train what is left with a KL of the weight `polish_kl`, or `kl_weight` if that
+        is less; by "bayesian" only.
+    :param callbacks: for `keras.Model.fit` in all phases, with each weight of the KL that is tried.
     :param method: "bayesian", which removes units, or "magnitude", which sets single weights to 0.
     :param prior: see `compress`.
     :param kl_weight: 1 is the variational bound; less keeps more. Of several weights the first is taken with which the
@@ -110,94 +117,87 @@ def fit(
     steps = max(1, math.ceil(data.num_train / batch_size))
     epochs = min(max(20, math.ceil(STEPS / steps)), 500) if epochs is None else epochs
     last_epochs = epochs // 2 if last_epochs is None else last_epochs
-    values_of, rate = loss_of(loss, data.valid), keras.optimizers.get(optimizer)
     name, given = ("kl_weight", kl_weight) if method == "bayesian" else ("keep", keep)
     choices = [given] if isinstance(given, float | int) else list(given)
     if not choices:
         raise ValueError(f"{name} must be a number or several, got none.")
-    common = _Common(model, data, values_of, rate, loss, metrics, epochs, last_epochs, verbose, callbacks, seed)
+    given_optimizer = keras.optimizers.get(optimizer)
+    training = KerasTraining(data, loss_of(loss, data.valid), given_optimizer, loss, metrics, callbacks, verbose, seed)
     if method == "magnitude":
-        if settings:
-            raise ValueError(f"settings of Bayesian layers, {', '.join(settings)}, do nothing by method={method!r}.")
-        return _first_good(common, name, choices, lambda part: _by_magnitude(common, part, values))
-    return _first_good(common, name, choices, lambda weight: _by_posterior(common, prior, weight, settings))
+        if settings or polish_epochs:
+            wrong = ", ".join(settings) or "polish_epochs"
+            raise ValueError(f"settings of Bayesian layers and phases, {wrong}, do nothing by method={method!r}.")
+        by_part = functools.partial(_by_magnitude, training, model, epochs, last_epochs, values)
+        return _first_good(training, model, name, choices, by_part)
+    is_sgd = isinstance(given_optimizer, keras.optimizers.SGD)  # on which the factor acts twice
+    options: dict[str, Any] = {"scale_speed": math.sqrt(8.0) if is_sgd else 8.0, "initial_log_std": -6.0}
+    config = RecipeConfig(
+        prior=prior,
+        epochs=epochs,
+        warmup=0.3 * epochs,
+        shrink_from=math.ceil(0.4 * epochs),
+        shrink_every=max(1, epochs // 10),
+        polish_epochs=polish_epochs,
+        polish_kl=polish_kl,
+        last_epochs=last_epochs,
+        **options,
+    )
+    return fit_recipe(config, training, model, choices, functools.partial(_checked, training.values_of), **settings)
 
 
-class _Common(NamedTuple):
-    """What both methods are told, see `fit`."""
+def fit_recipe(
+    config: RecipeConfig,
+    training: KerasTraining,
+    model: keras.Model,
+    kl_weights: Sequence[float],
+    checked: ThresholdsOf,
+    **settings: Any,
+) -> keras.Model:
+    """What all phases but the plain one make of a trained model, with the first weight of the KL that does no harm.
 
-    model: keras.Model
-    data: TrainingData
-    values_of: Callable[[keras.Model], np.ndarray]
-    optimizer: keras.optimizers.Optimizer
-    loss: Any
-    metrics: Any
-    epochs: int
-    last_epochs: int
-    verbose: Any
-    callbacks: Sequence[keras.callbacks.Callback]
-    seed: int
+    :param checked, settings: see :meth:`KerasTraining.made_small`.
+    """
 
-    def train_last(self, model: keras.Model, epochs: int, start: float = 0.5) -> None:
-        """The last phase."""
-        compiled(model, self.optimizer, self.loss, self.metrics, None)
-        train_plain(
-            *(model, self.data, self.values_of, epochs),
-            start=start,
-            verbose=self.verbose,
-            callbacks=self.callbacks,
-        )
+    def made_small(weight: float) -> keras.Model:
+        weighed = replace(config, kl_weight=weight, polish_kl=min(weight, config.polish_kl))
+        return training.made_small(weighed, model, checked, **settings)
+
+    return _first_good(training, model, "kl_weight", kl_weights, made_small)
 
 
-def _by_posterior(common: _Common, prior: str, weight: float, settings: dict[str, Any]) -> keras.Model:
-    """The plain network that a KL of this weight leaves."""
-    model, data, epochs, values_of = common.model, common.data, common.epochs, common.values_of
-    likelihood = likelihood_of(common.loss, model.output_shape)
-    noise = noise_of(outputs_of(model, data.valid[0]), data.valid[1], likelihood) if likelihood.noise else 1.0
-    speed = math.sqrt(8.0) if isinstance(common.optimizer, keras.optimizers.SGD) else 8.0  # SGD: acts twice
-    options = {"scale_speed": speed, "initial_log_std": -6.0, **settings}
-
-    def checked(network: keras.Model) -> Thresholds:
-        now = values_of(network)
-        tolerance, error = _TOLERANCE * standard_error(now), float(np.mean(now))
-        return checked_thresholds(network, lambda n: float(np.mean(values_of(n))), tolerance=tolerance, error=error)
-
-    bayesian = compress(model, num_train=data.num_train, prior=prior, seed=common.seed, **options)
-    compiled(bayesian, common.optimizer, common.loss, common.metrics, likelihood)
-    callbacks = [*common.callbacks, LearntNoise(0.3 * epochs, likelihood, noise, weight), Falling(epochs)]
-    shrinking = ShrinkDuringTraining(start=math.ceil(0.4 * epochs), every=max(1, epochs // 10), thresholds=checked)
-    bayesian, _ = shrinking.fit(bayesian, **data.train, epochs=epochs, verbose=common.verbose, callbacks=callbacks)
-    small = shrink(bayesian, checked(bayesian))
-    common.train_last(small, common.last_epochs)
-    return small
+def _checked(values_of: Callable[[keras.Model], np.ndarray], network: keras.Model) -> Thresholds:
+    """Automatic thresholds that the validation loss hardly feels."""
+    now = values_of(network)
+    tolerance, error = _TOLERANCE * standard_error(now), float(np.mean(now))
+    return checked_thresholds(network, lambda n: float(np.mean(values_of(n))), tolerance=tolerance, error=error)
 
 
-def _by_magnitude(common: _Common, part: float, values: int | None) -> keras.Model:
+def _by_magnitude(
+    training: KerasTraining, given: keras.Model, epochs: int, last_epochs: int, values: int | None, part: float
+) -> keras.Model:
     """The network with this part of its weights, which share `values` values if that is given."""
-    model = copy_of(common.model)
-    compiled(model, common.optimizer, common.loss, common.metrics, None)
-    pruning = MagnitudePruning(model, keep=part, epochs=0.9 * common.epochs)
-    callbacks = [*common.callbacks, pruning]
-    model.fit(**common.data.train, epochs=common.epochs, verbose=common.verbose, callbacks=callbacks)
-    common.train_last(model, common.last_epochs, start=0.0)
+    model = copy_of(given)
+    training.train(model, epochs, MagnitudePruning(model, keep=part, epochs=0.9 * epochs))
+    training.train_last(model, last_epochs)
     small = shrink(model, keep_inputs=True)
     if values is not None:
-        drawn = max(1, common.last_epochs // 4)
-        epochs = drawn + max(1, drawn // 3)
-        sharing = ValueSharing(small, values, epochs=drawn, seed=common.seed)
-        compiled(small, common.optimizer, common.loss, common.metrics, None)
-        callbacks = [*common.callbacks, sharing, Falling(epochs, 0.3)]
-        small.fit(**common.data.train, epochs=epochs, verbose=common.verbose, callbacks=callbacks)
+        drawn = max(1, last_epochs // 4)
+        total = drawn + max(1, drawn // 3)
+        training.train(small, total, ValueSharing(small, values, epochs=drawn, seed=training.seed), Falling(total, 0.3))
     free(small)
-    compiled(small, common.optimizer, common.loss, common.metrics, None)
+    training.compile(small)
     return small
 
 
 def _first_good(
-    common: _Common, name: str, choices: Sequence[float], made_small: Callable[[float], keras.Model]
+    training: KerasTraining,
+    model: keras.Model,
+    name: str,
+    choices: Sequence[float],
+    made_small: Callable[[float], keras.Model],
 ) -> keras.Model:
     """The network of the first choice with which the validation loss hardly rises, else that of the lowest one."""
-    before = common.values_of(common.model)
+    before = training.values_of(model)
     most = float(np.mean(before)) + 0.5 * standard_error(before)
     found: list[tuple[float, keras.Model]] = []
     for choice in choices:
@@ -206,11 +206,11 @@ def _first_good(
         except NothingLeftError as error:
             LOG.info("%s %g: %s", _SHOWN[name], choice, error)
             continue
-        found.append((float(np.mean(common.values_of(small))), small))
+        found.append((training.loss_of(small), small))
         weights = sum(int(np.count_nonzero(kernel)) for kernel in kernels_of(small))
         LOG.info(
             "%s %g: %d of %d parameters are left, %d weights are not 0, validation loss %.6g (before %.6g)",
-            *(_SHOWN[name], choice, small.count_params(), common.model.count_params(), weights, found[-1][0]),
+            *(_SHOWN[name], choice, small.count_params(), model.count_params(), weights, found[-1][0]),
             float(np.mean(before)),
         )
         if found[-1][0] <= most:

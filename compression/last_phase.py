@@ -1,91 +1,103 @@
-"""Training of a plain network without noise and KL, and what all phases of `compression.fit` share."""
+"""The last phase: what is left is trained on as a plain network, without noise and KL.
+
+    train_last(shrunk.model, config, parts, batch_size=128, seed=0)
+
+Weights that are 0 stay 0. Of all epochs, and the start, the weights of the lowest validation loss are kept. That is
+`last_phase`; `train_last` makes compiled epochs on labels in it, and `compression.keras_training` those of Keras.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import keras
 import numpy as np
+import tensorflow as tf
 
-from .held_out import TrainingData
-from .likelihood import Likelihood
+from .callbacks import Falling
+from .classification import Examples, has_probabilities, nll
+from .graph import kernel_variables
+from .held_out import outputs_of
+from .schedule import RecipeConfig, last_rate_at
+from .seeds import named_seed
+from .training import epoch_function
 
-__all__ = ["Best", "Falling", "compiled", "train_plain"]
+__all__ = ["Falling", "last_phase", "train_last"]
 
 
-def train_plain(
-    model: keras.Model,
-    data: TrainingData,
-    values_of: Callable[[keras.Model], np.ndarray],
-    epochs: int,
-    *,
-    start: float = 0.5,
-    verbose: Any = 0,
-    callbacks: Sequence[keras.callbacks.Callback] = (),
-) -> None:
-    """Train a compiled plain network for some epochs and keep the weights of the lowest validation loss.
+@contextmanager
+def last_phase(model: keras.Model, loss_of: Callable[[keras.Model], float]) -> Iterator[Callable[[], None]]:
+    """In the body of this `with` statement zeros of kernels stay; after it, the weights are the best that were seen.
 
-    :param values_of: the validation loss, on parts of the data. :param start: see `Falling`.
+        with last_phase(model, loss_of) as look:
+            for number in range(epochs):
+                ...  # train
+                look()
+
+    The first look is at the start.
+
+    :param loss_of: what has to be low, such as the loss on data that are set aside.
     """
-    if epochs:
-        best = Best(values_of)
-        model.fit(**data.train, epochs=epochs, verbose=verbose, callbacks=[*callbacks, Falling(epochs, start), best])
-        best.restore(model)
+    kernels = [variable for _, variable in kernel_variables(model)]
+    constraints = [kernel.constraint for kernel in kernels]
+    lowest, weights = math.inf, model.get_weights()
+
+    def look() -> None:
+        nonlocal lowest, weights
+        if (loss := loss_of(model)) < lowest:
+            lowest, weights = loss, model.get_weights()
+
+    look()
+    for kernel, constraint in zip(kernels, constraints, strict=True):
+        kernel.constraint = _ZerosStay(tf.cast(kernel != 0, kernel.dtype), constraint)
+    model.train_function = None  # Keras compiles a step once, with the constraints of then
+    try:
+        yield look
+    finally:
+        for kernel, constraint in zip(kernels, constraints, strict=True):
+            kernel.constraint = constraint
+        model.train_function = None
+    model.set_weights(weights)
 
 
-class Falling(keras.callbacks.Callback):
-    """The learning rate falls to 0, half a cosine, from a part `start` of the epochs on, unless the optimizer has a
-    schedule of its own."""
+def train_last(
+    model: keras.Model, config: RecipeConfig, parts: dict[str, Examples], *, batch_size: int, seed: int
+) -> None:
+    """Train a plain classifier for `config.last_epochs` epochs of "train", with a rate that falls to 0.
 
-    def __init__(self, epochs: int, start: float = 0.5) -> None:
-        super().__init__()
-        self._epochs, self._start = epochs, start
-        self._peak: float | None = None
+    :param parts: "valid" decides which epoch is kept. :param seed: of order and shifts.
+    """
+    optimizer = keras.optimizers.Adam(config.learning_rate)
+    optimizer.build(model.trainable_variables)
+    steps = len(parts["train"].X) // batch_size
+    with last_phase(model, lambda network: loss_of(network, parts["valid"])) as look:
+        run_epoch = epoch_function(
+            *(model, optimizer, parts["train"]),
+            batch_size=batch_size,
+            learning_rate=lambda step: last_rate_at(config, step, steps),
+            kl_weight=lambda step: 0.0,
+            shift=config.shift,
+            flip=config.flip,
+        )
+        for number in range(config.last_epochs):
+            run_epoch(tf.random.fold_in(named_seed(seed, "last"), number), tf.constant(number * steps, tf.int32))
+            look()
 
-    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """For Keras: set the rate of the epoch."""
-        optimizer = self.model.optimizer
-        if isinstance(optimizer.get_config()["learning_rate"], dict):
-            return
-        if self._peak is None:
-            self._peak = float(optimizer.learning_rate)
-        part = max(0.0, epoch / self._epochs - self._start) / (1 - self._start)
-        optimizer.learning_rate = self._peak * 0.5 * (1 + math.cos(math.pi * part))
+
+def loss_of(model: keras.Model, part: Examples) -> float:
+    """Mean negative log-likelihood, in nats."""
+    found = nll(outputs_of(model, np.asarray(part.X)), part.labels, probabilities=has_probabilities(model))
+    return float(found)
 
 
-class Best(keras.callbacks.Callback):
-    """Keeps the weights of the lowest validation loss, those before training included."""
+class _ZerosStay(keras.constraints.Constraint):
+    """Weights where a mask is 1, after a constraint of their own."""
 
-    def __init__(self, values_of: Callable[[keras.Model], np.ndarray]) -> None:
-        super().__init__()
-        self._values_of, self._lowest = values_of, math.inf
-        self._weights: list[np.ndarray] | None = None
+    def __init__(self, mask: tf.Tensor, constraint: Callable[[tf.Tensor], tf.Tensor] | None) -> None:
+        self._mask, self._constraint = mask, constraint
 
-    def _look(self) -> None:
-        if (value := float(np.mean(self._values_of(self.model)))) < self._lowest:
-            self._lowest, self._weights = value, self.model.get_weights()
-
-    def on_train_begin(self, logs: Any = None) -> None:
+    def __call__(self, w: tf.Tensor) -> tf.Tensor:
         """For Keras."""
-        self._look()
-
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """For Keras."""
-        self._look()
-
-    def restore(self, model: keras.Model) -> None:
-        """Give a model the weights that were kept."""
-        if self._weights is not None:
-            model.set_weights(self._weights)
-
-
-def compiled(model: keras.Model, optimizer: Any, loss: Any, metrics: Any, likelihood: Likelihood | None) -> None:
-    """Compile with an optimizer of its own, and the error that estimates the noise."""
-    if likelihood is not None and likelihood.noise:
-        kinds = {"noise_variance": keras.metrics.MeanSquaredError, "noise_width": keras.metrics.MeanAbsoluteError}
-        given = [] if metrics is None else keras.tree.flatten(metrics)
-        metrics = [*given, kinds[likelihood.noise](name=likelihood.noise)]
-    copy = type(optimizer).from_config(optimizer.get_config())
-    model.compile(copy, loss, metrics=metrics)
+        return self._mask * (w if self._constraint is None else self._constraint(w))

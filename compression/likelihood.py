@@ -9,6 +9,7 @@ import keras
 import numpy as np
 
 from .callbacks import KLWarmup
+from .schedule import RecipeConfig
 
 __all__ = ["LearntNoise", "Likelihood", "likelihood_of", "noise_of"]
 
@@ -27,7 +28,7 @@ class Likelihood(NamedTuple):
 
 
 class LearntNoise(KLWarmup):
-    """Warm-up of the KL for a loss without the width of the noise, which is learnt.
+    """The weight of the KL by `config` for a loss without the width of the noise, which is learnt.
 
     With a Gaussian likelihood of variance s, the bound is -N P (mse / (2 s) + log(2 pi s) / 2) - KL for N examples of P
     targets. For given weights the best s is the mean squared error; and for given s the bound is highest where
@@ -35,9 +36,9 @@ class LearntNoise(KLWarmup):
     In the same way a Laplace likelihood has the mean absolute error in place of 2 s.
     """
 
-    def __init__(self, epochs: float, likelihood: Likelihood, start: float, weight: float) -> None:
-        super().__init__(epochs, weight)
-        self.likelihood, self.noise = likelihood, start
+    def __init__(self, config: RecipeConfig, likelihood: Likelihood, start: float) -> None:
+        super().__init__(config.warmup, config.kl_weight)
+        self.config, self.likelihood, self.noise = config, likelihood, start
 
     def weight_at(self, epoch: float) -> float:
         """Weight of the KL after `epoch` epochs."""

@@ -23,25 +23,19 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from .carry import carry_optimizer
 from .classification import Parts, check_network, error_percent, parts_of
-from .convert import compress
 from .files import atomic_path
-from .graph import graph_of
-from .kinds import weighted_layers
+from .last_phase import train_last
 from .pack import PackConfig, Packed, pack_files
-from .plain_phase import train_last
+from .phases import bayesian_form, check_thresholds, cut, looks
 from .posterior import bayesian_layers
-from .schedule import RecipeConfig, kl_weight_at, learning_rate_at
+from .schedule import RecipeConfig, kl_weight_at, learning_rate_at, most_left
 from .seeds import named_seed
-from .shrink import shrink_bayesian
 from .sizes import size_of
-from .thresholds import checked_thresholds, part_left, switched_off, thresholds_of
+from .thresholds import Thresholds, checked_thresholds, switched_off, thresholds_of
 from .training import EpochFunction, epoch_function
 
 __all__ = ["Recipe"]
-
-_SHRINK_BELOW = 0.9  # part of the weights that has to be left for the network to be made anew
 
 
 class Recipe:
@@ -142,13 +136,8 @@ class Recipe:
         :param checked: raise automatic ones that add more than `prune_tolerance` percent to the error on the examples
             set aside.
         """
-        given, names = self.config.threshold, [layer.name for layer in bayesian_layers(self.model)]
-        if given is not None:
-            return dict(zip(names, given * len(names) if len(given) == 1 else given, strict=True))
-        if not checked:
-            return thresholds_of(self.model, "auto")
-        valid, tolerance = self.parts["valid"], self.config.prune_tolerance
-        return checked_thresholds(self.model, lambda network: error_percent(network, valid), tolerance=tolerance)
+        look = looks(self.config, self._checked)[-1 if checked else 0]
+        return thresholds_of(self.model, look(self.model))
 
     def pack(self, config: PackConfig, folder: str | os.PathLike[str]) -> Packed:
         """What was trained as files in `folder`, with its checked thresholds, compared with the network that was given.
@@ -222,7 +211,7 @@ class Recipe:
 
     def _check(self) -> None:
         check_network(self.model, self.parts)
-        num_train, num_layers = len(self.parts["train"].X), len(weighted_layers(graph_of(self.model)))
+        num_train = len(self.parts["train"].X)
         if not 1 <= self.batch_size <= num_train:
             raise ValueError(
                 f"batch_size must be between 1 and the {num_train} training examples, got {self.batch_size}."
@@ -230,9 +219,7 @@ class Recipe:
         replicas = 1 if self._strategy is None else self._strategy.num_replicas_in_sync
         if self.batch_size % replicas:
             raise ValueError(f"batch_size must be a multiple of the {replicas} replicas, got {self.batch_size}.")
-        given = self.config.threshold
-        if given is not None and len(given) not in (1, num_layers):
-            raise ValueError(f"threshold must be one number, or one for each of {num_layers} layers, got {len(given)}.")
+        check_thresholds(self.config, self.model)
         for name in ("shift", "flip"):
             if (value := getattr(self.config, name)) and len(self.model.inputs[0].shape) != 4:
                 raise ValueError(f"{name}={value} needs images [height, width, channels]; leave it out.")
@@ -262,36 +249,20 @@ class Recipe:
 
     def _prepare(self, number: int) -> None:
         """Make the network Bayesian or smaller, if that is due before epoch `number`."""
-        own, every = number - self.config.pretrain_epochs, self.config.shrink_every
+        own = number - self.config.pretrain_epochs
         if own >= 0 and not self.is_bayesian:
-            self._make_bayesian(number)
-        elif own == self.config.epochs:
-            self._shrink(number, at_most=1.0)
-        elif 0 < own < self.config.epochs and every and own % every == 0:
-            self._shrink(number, at_most=_SHRINK_BELOW)
+            seed, num_train = int(named_seed(self._seed, "noise")[0]) % 2**24, len(self.parts["train"].X)
+            self._replace(bayesian_form(self.config, self.model, num_train=num_train, seed=seed))
+            self._reshaped_before = number
+        elif own > 0 and (at_most := most_left(self.config, own)) is not None:
+            smaller = cut(self.model, self.optimizer, looks(self.config, self._checked), at_most=at_most)
+            if smaller is not None:
+                self._replace(smaller.model, smaller.optimizer)
+                self._reshaped_before = number
 
-    def _make_bayesian(self, number: int) -> None:
-        config = self.config
-        options: dict[str, Any] = {"scale_speed": config.scale_speed, "initial_log_std": config.initial_log_std}
-        if config.prior != "ghs":
-            options["kl"] = config.kl
-        if config.std_cap is not None:
-            first = weighted_layers(graph_of(self.model))[0]
-            options["std_cap"] = {first.name: config.std_cap}
-        seed = int(named_seed(self._seed, "noise")[0]) % 2**24
-        num_train = len(self.parts["train"].X)
-        self._replace(compress(self.model, num_train=num_train, prior=config.prior, seed=seed, **options))
-        self._reshaped_before = number
-
-    def _shrink(self, number: int, *, at_most: float) -> None:
-        """Remove what is pruned for good, unless more than this part of the weights is left."""
-        for checked in (False, True):  # without the check first, which costs time and removes no more
-            thresholds = self.thresholds(checked=checked)
-            if part_left(self.model, thresholds) > at_most:
-                return
-        model, kept = shrink_bayesian(self.model, thresholds)
-        self._replace(model, carry_optimizer(self.optimizer, self.model, model, kept))
-        self._reshaped_before = number
+    def _checked(self, model: keras.Model) -> Thresholds:
+        valid, tolerance = self.parts["valid"], self.config.prune_tolerance
+        return checked_thresholds(model, lambda network: error_percent(network, valid), tolerance=tolerance)
 
 
 class _Values(tf.Module):

@@ -2,14 +2,15 @@
 
     found = compress_regression(RecipeConfig(pretrain_epochs=50, epochs=200), model, parts, "files/model.bcz")
 
-The phases are those of `compression.fit`, with a Gaussian likelihood whose variance is learnt. Errors are mean squared
-ones as parts of the variance of the training targets, in percent.
+The phases are those of `compression.Recipe`, by Keras, with a Gaussian likelihood whose variance is learnt. Errors are
+mean squared ones as parts of the variance of the training targets, in percent.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,11 +20,15 @@ import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
 from .container import check_storable
-from .fitting import KL_WEIGHTS, fit
+from .fitting import KL_WEIGHTS, fit_recipe
+from .held_out import TrainingData, loss_of
+from .keras_training import KerasTraining
 from .pack import PackConfig
+from .phases import check_thresholds
 from .schedule import RecipeConfig
 from .single_file import PackedFile, load, pack
 from .sizes import size_of
+from .thresholds import Thresholds, checked_thresholds
 
 __all__ = ["Regression", "check_targets", "compress_regression", "summary", "unexplained_percent"]
 
@@ -55,43 +60,44 @@ def compress_regression(
 ) -> Regression:
     """Train a network on targets, make it small, and write it; the network that is given is trained, too.
 
-    Of `config` are used the epochs, of all phases, and learning rates, prior, `scale_speed`, `initial_log_std`, and
-    `kl_weight`, the first weight that is tried; less follow where it does harm.
+    All of `config` counts but `shift` and `flip`. Its `kl_weight` is the first one that is tried; less follow where it
+    does harm. Automatic thresholds may add `prune_tolerance` percent of the variance. Without `last_epochs` there are
+    half as many as `epochs`.
 
     :param parts: inputs and targets [n, P] of "train", "valid" (to choose by) and "test" (to report).
     :param path: of the file; its folder is made. :param files: its `tolerance` is what rounding may add, in percent.
     :param seed: of noise and order, also for TensorFlow as a whole.
-    :raises ValueError: as :func:`check_targets`, `fit` and `pack`.
+    :raises ValueError: as :func:`check_targets`, `fit` and `pack`, or of settings that do not go together.
     """
     data = check_targets(model, parts)
+    check_thresholds(config, model)
+    if config.shift or config.flip:
+        raise ValueError(f"shift={config.shift} and flip={config.flip} are for images with labels; leave them out.")
     tf.random.set_seed(seed)
     variance = float(np.var(data["train"][1], axis=0).mean())
     if not variance > 0:
         raise ValueError("the training targets are all the same; there is nothing to learn.")
     train, valid = data["train"], data["valid"]
+    batches = TrainingData({"x": train[0], "y": train[1], "batch_size": batch_size}, len(train[0]), valid)
+    adam = keras.optimizers.Adam
+    training = KerasTraining(batches, loss_of("mse", valid), adam(config.learning_rate), "mse", seed=seed)
     if config.pretrain_epochs:
-        model.compile(keras.optimizers.Adam(config.pretrain_learning_rate), "mse")
-        model.fit(*train, batch_size=batch_size, epochs=config.pretrain_epochs, verbose=0)
-    small = fit(
-        model,
-        *train,
-        loss="mse",
-        optimizer=keras.optimizers.Adam(config.learning_rate),
-        validation_data=valid,
-        batch_size=min(batch_size, len(train[0])),
-        epochs=config.epochs,
-        last_epochs=config.last_epochs or config.polish_epochs or None,
-        prior=config.prior,
-        kl_weight=[config.kl_weight * factor for factor in KL_WEIGHTS],
-        seed=seed,
-        scale_speed=config.scale_speed,
-        initial_log_std=config.initial_log_std,
-    )
+        training._replace(optimizer=adam(config.pretrain_learning_rate)).pretrain(config, model)
+
+    def error_of(network: keras.Model) -> float:
+        return unexplained_percent(network, *valid, variance)
+
+    def checked(network: keras.Model) -> Thresholds:
+        return checked_thresholds(network, error_of, tolerance=config.prune_tolerance)
+
+    weights = [config.kl_weight * factor for factor in KL_WEIGHTS]
+    with_last = replace(config, last_epochs=config.last_epochs or config.epochs // 2)
+    small = fit_recipe(with_last, training, model, weights, checked)
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     packed = pack(
         small,
         path,
-        validate=lambda network: unexplained_percent(network, *valid, variance),
+        validate=error_of,
         max_rise=(files or PackConfig()).tolerance,
         original=size_of(model),
         seed=seed,

@@ -1,4 +1,7 @@
-"""What is done in which epoch and step of a recipe, and how: a function of settings and numbers alone."""
+"""What is done in which epoch and step of a training, and how: a function of settings and numbers alone.
+
+Compiled epochs (`compression.recipe`) and callbacks of Keras (`compression.callbacks`) ask the same functions.
+"""
 
 import math
 from dataclasses import dataclass
@@ -6,7 +9,18 @@ from typing import Literal
 
 import tensorflow as tf
 
-__all__ = ["RecipeConfig", "kl_weight_at", "last_rate_at", "learning_rate_at"]
+__all__ = [
+    "RecipeConfig",
+    "falling",
+    "kl_weight_after",
+    "kl_weight_at",
+    "last_rate_at",
+    "learning_rate_at",
+    "most_left",
+]
+
+SHRINK_BELOW = 0.9
+"""Part of the weights below which what is left pays for making the network anew."""
 
 _AT_LEAST = {
     "pretrain_epochs": 0,
@@ -21,6 +35,7 @@ _AT_LEAST = {
     "last_epochs": 0,
     "prune_tolerance": 0,
     "shrink_every": 0,
+    "shrink_from": 0,
 }
 _ALLOWED = {"prior": ("gnj", "ghs", "svd"), "kl": ("approximate", "exact"), "decay": ("none", "linear", "cosine")}
 
@@ -50,6 +65,7 @@ class RecipeConfig:
     :param threshold: scores above it are pruned: one number, or one for each layer; chosen automatically if not given.
     :param prune_tolerance: percent of error on examples set aside that automatic thresholds may add.
     :param shrink_every: remove pruned units every so many epochs during training; 0: never.
+    :param shrink_from: but not before so many epochs of the Bayesian network.
     """
 
     pretrain_epochs: int = 0
@@ -73,6 +89,7 @@ class RecipeConfig:
     threshold: tuple[float, ...] | None = None
     prune_tolerance: float = 0.3
     shrink_every: int = 0
+    shrink_from: int = 0
 
     def __post_init__(self) -> None:
         for name, least in _AT_LEAST.items():
@@ -100,30 +117,31 @@ class RecipeConfig:
         return self.pretrain_epochs + self.epochs + self.polish_epochs
 
 
+def most_left(config: RecipeConfig, done: int) -> float | None:
+    """When pruned units are removed for good: if no more than this part of the weights is left.
+
+    :param done: epochs of the Bayesian network that are over.
+    :return: None where that is not looked at. Before polishing they go in any case.
+    """
+    if done == config.epochs and config.polish_epochs:
+        return 1.0
+    is_within = max(1, config.shrink_from) <= done < config.epochs
+    return SHRINK_BELOW if config.shrink_every and is_within and done % config.shrink_every == 0 else None
+
+
 def learning_rate_at(config: RecipeConfig, step: tf.Tensor, steps_per_epoch: int, *, is_bayesian: bool) -> tf.Tensor:
     """Learning rate of a step, float32 []; steps are counted from 0 in the plain and again in the Bayesian network."""
     epochs = config.epochs + config.polish_epochs if is_bayesian else config.pretrain_epochs
     peak = config.learning_rate if is_bayesian else config.pretrain_learning_rate
-    return peak * _falling(step / (epochs * steps_per_epoch), decay=config.decay, decay_from=config.decay_from)
+    return peak * falling(step / (epochs * steps_per_epoch), decay=config.decay, decay_from=config.decay_from)
 
 
 def last_rate_at(config: RecipeConfig, step: tf.Tensor, steps_per_epoch: int) -> tf.Tensor:
     """Learning rate of a step of the `last_epochs`, float32 []: half a cosine, from `learning_rate` to 0."""
-    progress = step / (config.last_epochs * steps_per_epoch)
-    return config.learning_rate * _falling(progress, decay="cosine", decay_from=0.0)
+    return config.learning_rate * falling(step / (config.last_epochs * steps_per_epoch), decay_from=0.0)
 
 
-def kl_weight_at(config: RecipeConfig, step: tf.Tensor, steps_per_epoch: int) -> tf.Tensor:
-    """Weight of the KL in a step of the Bayesian network, float32 []: it grows linearly, is constant, then `polish_kl`.
-
-    :param step: from 0, float32 [].
-    """
-    warmup_steps = max(1.0, config.warmup * steps_per_epoch)
-    growing = config.kl_weight * tf.minimum(1.0, (step + 1.0) / warmup_steps)
-    return tf.where(step >= float(config.epochs * steps_per_epoch), config.polish_kl, growing)
-
-
-def _falling(progress: tf.Tensor, *, decay: str, decay_from: float) -> tf.Tensor:
+def falling(progress: tf.Tensor | float, *, decay: str = "cosine", decay_from: float) -> tf.Tensor:
     """Factor of the learning rate when this part of the steps, 0 to 1, is done: 1 at first, 0 in the end.
 
     :param decay: "none", "linear" or "cosine". :param decay_from: part of the steps after which it begins to fall.
@@ -132,3 +150,21 @@ def _falling(progress: tf.Tensor, *, decay: str, decay_from: float) -> tf.Tensor
         return tf.ones([])
     left = tf.clip_by_value((1.0 - progress) / (1.0 - decay_from), 0.0, 1.0)
     return left if decay == "linear" else 0.5 * (1.0 - tf.cos(math.pi * left))
+
+
+def kl_weight_at(config: RecipeConfig, step: tf.Tensor, steps_per_epoch: int) -> tf.Tensor:
+    """Weight of the KL in a step of the Bayesian network, float32 []; see :func:`kl_weight_after`.
+
+    :param step: from 0, float32 [].
+    """
+    return kl_weight_after(config, step + 1.0, steps_per_epoch)
+
+
+def kl_weight_after(config: RecipeConfig, done: tf.Tensor | float, steps_per_epoch: int = 1) -> tf.Tensor:
+    """Weight of the KL in a step, float32 []: it grows linearly, is constant, then `polish_kl`.
+
+    :param done: steps of the Bayesian network that are over when this one is; parts of an epoch if it has one step.
+    """
+    length = config.warmup * steps_per_epoch
+    growing = config.kl_weight * (tf.minimum(1.0, done / length) if length else tf.ones([]))
+    return tf.where(done > float(config.epochs * steps_per_epoch), config.polish_kl, growing)

@@ -17,8 +17,8 @@ those of one, up to rounding, unless an own network has dropout: its noise repea
 
 Training goes in up to three phases: the plain network (--pretrain_epochs); the Bayesian one with the KL of the weight
 --kl_weight, which decides about the architecture; and the units that are left with a smaller weight of the KL
-(--polish_epochs). The paper has the second only. For a --target of numbers the phases are those of `compression.fit`,
-whose Gaussian noise is learnt, and there is one file, files/model.bcz.
+(--polish_epochs). The paper has the second only. For a --target of numbers the phases and their settings are the same,
+the Gaussian noise is learnt, and there is one file, files/model.bcz; --last_epochs are half of --epochs if not given.
 
 Thresholds, bits and codebooks are chosen on images set aside from the training part; the test part is looked at once,
 at the end, for each network that is reported. Ctrl-C finishes the running epoch and saves; --resume goes on to the same

@@ -15,6 +15,7 @@ import compression as bc
 from compression.container import kernels_of
 from compression.likelihood import LearntNoise, likelihood_of
 from compression.ordering import ordered
+from compression.schedule import RecipeConfig
 
 N, D = 160, 6
 
@@ -156,14 +157,17 @@ def test_weights_of_the_kl() -> None:
     assert likelihood_of("mse", (None, 3)) == (3, "noise_variance", 0.5)
     assert likelihood_of("mae", (None, 3)) == (3, "noise_width", 1.0)
     assert likelihood_of(lambda y, f: f, (None, 3)) == (1, None, 1.0)
-    mse = LearntNoise(10, likelihood_of("mse", (None, 3)), 0.3, weight=0.5)
+    grown = RecipeConfig(epochs=20, warmup=10, kl_weight=0.5, polish_kl=0.2)
+    mse = LearntNoise(grown, likelihood_of("mse", (None, 3)), 0.3)
     assert mse.weight_at(10) == pytest.approx(0.5 * 2 * 0.3 / 3)
     assert mse.weight_at(5) == pytest.approx(0.5 * mse.weight_at(10))
+    assert mse.weight_at(20) == mse.weight_at(10)
+    assert mse.weight_at(20.1) == pytest.approx(0.2 * 2 * 0.3 / 3)
     mse.on_epoch_end(1, {"noise_variance": 0.2})
     mse.on_epoch_end(2, {"noise_variance": math.nan})
     assert mse.weight_at(10) == pytest.approx(0.5 * 2 * 0.2 / 3)
-    mae = LearntNoise(0, likelihood_of("mae", (None, 3)), 0.3, weight=1.0)
-    assert mae.weight_at(0) == pytest.approx(0.3 / 3)
+    mae = LearntNoise(RecipeConfig(warmup=0), likelihood_of("mae", (None, 3)), 0.3)
+    assert mae.weight_at(0.1) == pytest.approx(0.3 / 3)
 
 
 def test_wrong_arguments_are_refused(data: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from compression.schedule import RecipeConfig, kl_weight_at, learning_rate_at
+from compression.schedule import SHRINK_BELOW, RecipeConfig, kl_weight_at, learning_rate_at, most_left
 
 STEPS = 5  # in an epoch
 
@@ -55,6 +55,22 @@ def test_learning_rate_falls_to_zero_over_the_phase(decay: Any, is_bayesian: boo
 def test_a_decay_that_begins_after_the_end_is_none() -> None:
     config = RecipeConfig(learning_rate=0.2, decay_from=1.0)
     assert float(learning_rate_at(config, tf.constant(300.0), STEPS, is_bayesian=True)) == pytest.approx(0.2)
+
+
+def test_units_are_removed_every_so_many_epochs_and_before_polishing() -> None:
+    settings: dict[str, Any] = {"epochs": 9, "shrink_every": 2}
+    for more, removed in (
+        ({}, [2, 4, 6, 8]),
+        ({"shrink_from": 4}, [4, 6, 8]),
+        ({"shrink_every": 0}, []),
+        ({"epochs": 8}, [2, 4, 6]),  # after the last epoch it is up to what comes then
+    ):
+        config = RecipeConfig(**{**settings, **more})
+        assert [(done, most_left(config, done)) for done in range(12) if most_left(config, done) is not None] == [
+            (done, SHRINK_BELOW) for done in removed
+        ]
+    polished = RecipeConfig(epochs=8, polish_epochs=1)
+    assert [most_left(polished, done) for done in (7, 8, 9)] == [None, 1.0, None]
 
 
 def test_epochs_of_all_phases_are_counted() -> None:

@@ -6,7 +6,9 @@ import pytest
 
 import compression as bc
 from compression.classification import Examples, parts_of
-from compression.plain_phase import train_last
+from compression.held_out import TrainingData, loss_of
+from compression.keras_training import KerasTraining
+from compression.last_phase import train_last
 from compression.schedule import RecipeConfig, last_rate_at
 from tests.compression.oracles import log_softmax, network_outputs
 
@@ -56,12 +58,40 @@ def test_the_validation_loss_falls_zeros_stay_and_bits_are_a_function_of_the_see
     assert any(np.any(a != b) for a, b in zip(model.get_weights(), found, strict=True))
 
 
-def test_training_that_only_harms_is_dropped(parts: dict[str, Examples], rng: np.random.Generator) -> None:
+def by_keras(model: keras.Model, parts: dict[str, Examples]) -> None:
+    """The last phase as `compression.fit` has it."""
+    train, valid = ((np.asarray(parts[name].X), np.asarray(parts[name].labels)) for name in ("train", "valid"))
+    data = TrainingData({"x": train[0], "y": train[1], "batch_size": BATCH}, len(train[0]), valid)
+    adam, of = keras.optimizers.Adam(0.02), keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    KerasTraining(data, loss_of(of, valid), adam, of).train_last(model, 4)
+
+
+def test_keras_leaves_zeros_and_constraints_alone(parts: dict[str, Examples], rng: np.random.Generator) -> None:
+    """Such as those of single weights that were pruned, in place of or after which nothing can be trained."""
+    model, constraint = network(rng), keras.constraints.MaxNorm(1.5)
+    model.layers[0].kernel.constraint = constraint
+    start, before = model.get_weights(), loss(model, parts["valid"])
+    by_keras(model, parts)
+    assert loss(model, parts["valid"]) < before
+    for weights, now in zip(start[::2], model.get_weights()[::2], strict=True):
+        np.testing.assert_array_equal(now == 0, weights == 0)
+        assert np.any(now != weights)
+    assert model.layers[0].kernel.constraint is constraint
+    assert np.linalg.norm(model.layers[0].kernel, axis=0).max() < 1.5 + 1e-5
+
+
+@pytest.mark.parametrize("is_keras", [False, True])
+def test_training_that_only_harms_is_dropped(
+    is_keras: bool, parts: dict[str, Examples], rng: np.random.Generator
+) -> None:
     model = network(rng)
     harmful = {**parts, "valid": Examples(parts["valid"].X, np.argmin(model(parts["valid"].X), axis=1))}
     wrong = {**harmful, "train": Examples(parts["train"].X, np.argmax(model(parts["train"].X), axis=1).astype("i4"))}
     start = model.get_weights()
-    train_last(model, CONFIG, wrong, batch_size=BATCH, seed=1)
+    if is_keras:
+        by_keras(model, wrong)
+    else:
+        train_last(model, CONFIG, wrong, batch_size=BATCH, seed=1)
     for a, b in zip(model.get_weights(), start, strict=True):
         np.testing.assert_array_equal(a, b)
 

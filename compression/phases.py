@@ -1,0 +1,93 @@
+"""What happens to a network between its epochs, whether Keras trains it or compiled epochs do.
+
+It becomes Bayesian around its weights, and loses units for good where that pays; `compression.schedule` says when, and
+`compression.last_phase` trains what is left as a plain network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import keras
+
+from .carry import carry_optimizer
+from .convert import compress
+from .cutting import Kept
+from .graph import graph_of
+from .kinds import weighted_layers
+from .posterior import bayesian_layers
+from .schedule import RecipeConfig
+from .shrink import shrink_bayesian
+from .thresholds import Thresholds, part_left, thresholds_of
+
+__all__ = ["Cut", "ThresholdsOf", "bayesian_form", "check_thresholds", "cut", "looks"]
+
+ThresholdsOf: TypeAlias = Callable[[keras.Model], Thresholds]
+
+
+class Cut(NamedTuple):
+    """A smaller Bayesian network, its optimizer, and the inputs and outputs of each layer that it kept."""
+
+    model: keras.Model
+    optimizer: keras.optimizers.Optimizer
+    kept: dict[str, Kept]
+
+
+def bayesian_form(
+    config: RecipeConfig, model: keras.Model, *, num_train: int, seed: int, **settings: Any
+) -> keras.Model:
+    """The network around whose weights the Bayesian phase begins; `model` is not changed.
+
+    :param seed: of the noise. :param settings: of its layers, before those of `config`; see :func:`compress`.
+    """
+    options: dict[str, Any] = {"scale_speed": config.scale_speed, "initial_log_std": config.initial_log_std}
+    if config.prior != "ghs":
+        options["kl"] = config.kl
+    if config.std_cap is not None:
+        options["std_cap"] = {weighted_layers(graph_of(model))[0].name: config.std_cap}
+    return compress(model, num_train=num_train, prior=config.prior, seed=seed, **{**options, **settings})
+
+
+def check_thresholds(config: RecipeConfig, model: keras.Model) -> None:
+    """Refuse thresholds that are neither one nor as many as the network has layers with weights: ValueError."""
+    given, num_layers = config.threshold, len(weighted_layers(graph_of(model)))
+    if given is not None and len(given) not in (1, num_layers):
+        raise ValueError(f"threshold must be one number, or one for each of {num_layers} layers, got {len(given)}.")
+
+
+def looks(config: RecipeConfig, checked: ThresholdsOf) -> list[ThresholdsOf]:
+    """What decides about the units of a network, the cheapest first, each removing no more than the one before.
+
+    :param checked: automatic thresholds, raised where data that are set aside would suffer; not used if `config` has
+        thresholds.
+    """
+    given = config.threshold
+    if given is None:
+        return [lambda model: thresholds_of(model, "auto"), checked]
+
+    def of(model: keras.Model) -> dict[str, float]:
+        names = [layer.name for layer in bayesian_layers(model)]
+        return dict(zip(names, given * len(names) if len(given) == 1 else given, strict=True))
+
+    return [of]
+
+
+def cut(
+    model: keras.Model,
+    optimizer: keras.optimizers.Optimizer,
+    thresholds: Sequence[ThresholdsOf],
+    *,
+    at_most: float,
+) -> Cut | None:
+    """Remove what is pruned for good, unless by one of the thresholds more than this part of the weights is left.
+
+    :param optimizer: built for `model`; its state goes along. :param thresholds: the last of them decide.
+    :raises ValueError: as :func:`compression.shrink_bayesian`, such as where nothing is left.
+    """
+    for of in thresholds:
+        chosen = of(model)
+        if part_left(model, chosen) > at_most:
+            return None
+    smaller, kept = shrink_bayesian(model, chosen)
+    return Cut(smaller, carry_optimizer(optimizer, model, smaller, kept), kept)

@@ -1,0 +1,125 @@
+"""One training, by compiled epochs and by Keras: the same phases, weights of the KL, cuts and parameters."""
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import compression as bc
+from compression.held_out import TrainingData, loss_of
+from compression.keras_training import KerasTraining
+from compression.phases import check_thresholds
+from compression.schedule import RecipeConfig, most_left
+from compression.seeds import named_seed
+from compression.shrink import NothingLeftError
+
+N, B, D, K = 48, 12, 6, 3
+LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+
+@pytest.fixture
+def rows(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """The class is that of the largest of three inputs; three others do not matter."""
+    X = rng.normal(size=(N, D)).astype(np.float32)
+    return X, np.argmax(X[:, :K], axis=1).astype(np.int32)
+
+
+def network() -> keras.Model:
+    rng = np.random.default_rng(0)
+    model = keras.Sequential([keras.Input([D]), keras.layers.Dense(8, "tanh"), keras.layers.Dense(K)])
+    model.set_weights([0.5 * rng.normal(size=weight.shape) for weight in model.get_weights()])
+    return model
+
+
+class Seen(keras.callbacks.Callback):
+    """Records what each step of the Bayesian network is made with, and the network at the end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps: list[tuple[float, float, int]] = []
+        self.last: list[np.ndarray] = []
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        if layers := bc.bayesian_layers(self.model):
+            rate = float(self.model.optimizer.learning_rate)
+            self.steps.append((float(layers[0].kl_weight), rate, layers[0].kernel_mean.shape[0]))
+            self.last = [np.asarray(variable) for layer in layers for variable in layer.trainable_variables]
+
+
+def test_keras_and_compiled_epochs_make_the_same_network(
+    rows: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With rows in the same order: warm-up, cuts on the way and before polishing, polishing, noise and rates."""
+    config = RecipeConfig(
+        epochs=6, warmup=2.5, kl_weight=2.0, learning_rate=0.02, scale_speed=16.0, initial_log_std=-3.0, std_cap=0.5,
+        threshold=(0.3, 2.5), shrink_every=2, shrink_from=3, polish_epochs=2, polish_kl=0.5, decay_from=0.4,
+    )  # fmt: skip
+    monkeypatch.setattr(tf.random.experimental, "stateless_shuffle", lambda value, seed: value)
+    recipe = bc.Recipe(config, network(), {"train": rows, "valid": rows, "test": rows}, batch_size=B, seed=4)
+    sizes = []
+    for number in range(config.num_epochs):
+        recipe.epoch(number)
+        sizes.append(bc.bayesian_layers(recipe.model)[0].kernel_mean.shape[0])
+
+    data, seen = TrainingData({"x": rows[0], "y": rows[1], "batch_size": B, "shuffle": False}, N, rows), Seen()
+    adam = keras.optimizers.Adam(config.learning_rate)
+    seed = int(named_seed(4, "noise")[0]) % 2**24
+    training = KerasTraining(data, loss_of(LOSS, rows), adam, LOSS, callbacks=[seen], seed=seed)
+    small = training.made_small(config, network(), lambda model: pytest.fail("thresholds are given"))
+
+    assert [size for *_, size in seen.steps[:: N // B]] == sizes
+    assert sizes[:4] == [D] * 4
+    assert sizes[4] < D  # cut after four epochs, as three are too early and two as well
+    weights = [2.0 * min(1.0, (t + 1) / 10) for t in range(24)] + [0.5] * 8
+    np.testing.assert_allclose([weight for weight, *_ in seen.steps], weights, rtol=1e-6)
+    left = 1.0 - np.maximum(0.0, np.arange(32) / 32 - 0.4) / 0.6
+    np.testing.assert_allclose([rate for _, rate, _ in seen.steps], 0.02 * np.sin(np.pi * left / 2) ** 2, rtol=1e-5)
+    layers = bc.bayesian_layers(recipe.model)
+    for a, b in zip([v for layer in layers for v in layer.trainable_variables], seen.last, strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-4)  # a few roundings of float32, which 32 steps of Adam grow
+    shrunk = bc.shrink(recipe.model, recipe.thresholds(checked=True))
+    np.testing.assert_allclose(small(rows[0]), shrunk(rows[0]), rtol=0, atol=1e-3)
+
+
+def test_warmup_in_a_keras_loop_is_that_of_a_recipe(rows: tuple[np.ndarray, np.ndarray]) -> None:
+    """`KLWarmup` alone gives each step the weight that `RecipeConfig` does."""
+    model, seen = bc.compress(network(), num_train=N), Seen()
+    model.compile("sgd", LOSS, run_eagerly=True)
+    model.fit(*rows, batch_size=B, epochs=3, verbose=0, callbacks=[bc.KLWarmup(1.5, 0.6), seen])
+    expected = [0.6 * min(1.0, (t + 1) / 6) for t in range(12)]
+    np.testing.assert_allclose([weight for weight, *_ in seen.steps], expected, rtol=1e-6)
+
+
+def test_fit_has_phases_of_a_recipe_for_each_weight(
+    rows: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Polishing never has more of the KL than what is before it."""
+    configs: list[RecipeConfig] = []
+
+    def made_small(self: KerasTraining, config: RecipeConfig, model: keras.Model, checked: Any, **_: Any) -> Any:
+        configs.append(config)
+        if len(configs) < 3:
+            raise NothingLeftError("all of it is gone")
+        return model
+
+    monkeypatch.setattr(KerasTraining, "made_small", made_small)
+    options: dict[str, Any] = {"loss": LOSS, "validation_data": rows, "batch_size": B, "prior": "svd"}
+    bc.fit(network(), *rows, epochs=20, last_epochs=3, polish_epochs=2, polish_kl=0.2, **options)
+    assert [(config.kl_weight, config.polish_kl) for config in configs] == [(1.0, 0.2), (0.3, 0.2), (0.1, 0.1)]
+    for config in configs:
+        assert (config.epochs, config.polish_epochs, config.last_epochs, config.prior) == (20, 2, 3, "svd")
+        assert config.warmup == pytest.approx(6)
+        assert [epoch for epoch in range(30) if most_left(config, epoch) is not None] == [8, 10, 12, 14, 16, 18, 20]
+    bc.fit(network(), *rows, epochs=20, **options)
+    assert (configs[-1].polish_epochs, configs[-1].last_epochs) == (0, 10)
+
+
+def test_what_phases_cannot_do_is_refused(rows: tuple[np.ndarray, np.ndarray]) -> None:
+    with pytest.raises(ValueError, match="polish_epochs, do nothing by method='magnitude'"):
+        bc.fit(network(), *rows, loss=LOSS, method="magnitude", polish_epochs=1)
+    with pytest.raises(ValueError, match="kl_weight must be finite and at least 0, got -1"):
+        bc.fit(network(), *rows, loss=LOSS, kl_weight=-1.0)
+    with pytest.raises(ValueError, match="one for each of 2 layers, got 3"):
+        check_thresholds(RecipeConfig(threshold=(1.0, 2.0, 3.0)), network())
