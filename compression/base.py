@@ -157,7 +157,7 @@ class BayesianLayer(keras.layers.Layer):
                     f"the layer {self.name} is called twice in one pass: its KL would count twice. "
                     f"Give each place in the model a layer of its own."
                 )
-            self.add_loss(self.kl_weight * self.kl_divergence() / self.num_train)
+            self.add_loss(self.kl_weight / self.num_train * self.kl_divergence())
         if training or self.is_sampling:
             outputs = self._sample(inputs)
         else:

@@ -37,10 +37,10 @@ def epoch_function(
 ) -> EpochFunction:
     """A function (seed int32 [2], number of the first step int32 []) that makes one pass over the examples.
 
-    The loss of a batch is the mean negative log-likelihood plus, for a Bayesian network, kl_weight * KL / N. What is
-    left over after the last whole batch is not used. It returns the mean over the batches of the negative
-    log-likelihood, in nats, and the part of the examples for which the network was wrong, between 0 and 1; both as the
-    network was when it saw the batch.
+    The loss of a batch is the mean negative log-likelihood plus what layers add to it, as in `keras.Model.fit`:
+    Bayesian ones kl_weight * KL / N. What is left over after the last whole batch is not used. It returns the mean over
+    the batches of the negative log-likelihood, in nats, and the part of the examples for which the network was wrong,
+    between 0 and 1; both as the network was when it saw the batch.
 
     :param optimizer: built for the trainable variables of `model`.
     :param learning_rate: of a step. :param kl_weight: of a step; not used for a plain network.
@@ -48,8 +48,8 @@ def epoch_function(
     :param strategy: of `tf.distribute`: its replicas share the rows of each batch, and do what one device does with all
         of them. Model and optimizer have to be made in its scope.
     """
-    update = _update_function(model, optimizer, len(examples.X), batch_size, strategy)
-    N, num_steps = len(examples.X), len(examples.X) // batch_size
+    update = _update_function(model, optimizer, batch_size, strategy)
+    N, num_steps, layers = len(examples.X), len(examples.X) // batch_size, bayesian_layers(model)
 
     @tf.function
     def run_steps(order: tf.Tensor, seed: tf.Tensor, first_step: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -63,7 +63,9 @@ def epoch_function(
                 X = flipped(X, tf.random.fold_in(tf.random.fold_in(seed, num_steps), i))
             step = tf.cast(first_step + i, tf.float32)
             optimizer.learning_rate.assign(learning_rate(step))
-            of_data, wrong = update(X, labels, tf.convert_to_tensor(kl_weight(step), tf.float32))
+            for layer in layers:
+                layer.kl_weight.assign(kl_weight(step))
+            of_data, wrong = update(X, labels)
             nll_sum += of_data
             num_wrong += wrong
         return nll_sum / num_steps, tf.cast(num_wrong, tf.float32) / (num_steps * batch_size)
@@ -108,38 +110,37 @@ def moved_batches(examples: Examples, *, most: int, batch_size: int, seed: int) 
 def _update_function(
     model: keras.Model,
     optimizer: keras.optimizers.Optimizer,
-    num_train: int,
     batch_size: int,
     strategy: tf.distribute.Strategy | None,
-) -> Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]:
-    """A function (inputs, labels, weight of the KL) that makes one step, on one device or with all replicas.
+) -> Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]:
+    """A function (inputs, labels) that makes one step, on one device or with all replicas.
 
     It returns the mean negative log-likelihood of the rows, and how many of them are wrong.
     """
-    layers, variables, probabilities = bayesian_layers(model), model.trainable_variables, has_probabilities(model)
+    variables, probabilities = model.trainable_variables, has_probabilities(model)
     num_replicas = 1 if strategy is None else strategy.num_replicas_in_sync
 
-    def update(X: tf.Tensor, labels: tf.Tensor, weight: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def update(X: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         with tf.GradientTape() as tape:
             outputs = model(X, training=True)
             loss = of_data = nll(outputs, labels, probabilities=probabilities)
-            if layers:
-                loss += weight / num_train * tf.add_n([layer.kl_divergence() for layer in layers])
+            if added := model.losses:
+                loss += tf.add_n(added)
             loss /= num_replicas
         optimizer.apply(tape.gradient(loss, variables), variables)  # adds up the gradients of all replicas
         wrong = tf.argmax(outputs, axis=-1, output_type=tf.int32) != labels
         return of_data, tf.math.count_nonzero(wrong)
 
-    def update_own_rows(X: tf.Tensor, labels: tf.Tensor, weight: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def update_own_rows(X: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         size = batch_size // num_replicas
         start = tf.distribute.get_replica_context().replica_id_in_sync_group * size
-        return update(X[start : start + size], labels[start : start + size], weight)
+        return update(X[start : start + size], labels[start : start + size])
 
     if strategy is None:
         return update
 
-    def update_all(X: tf.Tensor, labels: tf.Tensor, weight: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        parts = strategy.run(update_own_rows, args=(X, labels, weight))
+    def update_all(X: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        parts = strategy.run(update_own_rows, args=(X, labels))
         return strategy.reduce("MEAN", parts[0], axis=None), strategy.reduce("SUM", parts[1], axis=None)
 
     return update_all

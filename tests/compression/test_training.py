@@ -2,6 +2,7 @@
 
 import operator
 from functools import partial
+from typing import Any
 
 import keras
 import numpy as np
@@ -72,7 +73,7 @@ def test_the_kl_is_weighed_by_the_step_and_divided_by_all_rows(examples: Example
         plain = keras.Sequential(
             [keras.Input([D]), keras.layers.Dense(K, kernel_initializer=keras.initializers.HeNormal(1))]
         )
-        model = bc.compress(plain, num_train=999, seed=2)  # not the number of rows: it is the trainer's that counts
+        model = bc.compress(plain, num_train=N, seed=2)
         start = model.layers[0].kernel_mean.numpy()
         run = epoch_function(
             model,
@@ -86,6 +87,20 @@ def test_the_kl_is_weighed_by_the_step_and_divided_by_all_rows(examples: Example
         found.append(model.layers[0].kernel_mean.numpy())
     np.testing.assert_allclose(found[0] - found[1], 0.2 * (0.5 * 6) / N * start, rtol=0, atol=1e-6)
     assert np.abs(found[0] - start).max() > 1e-3
+
+
+def test_regularisers_count_as_in_keras(examples: Examples) -> None:
+    """One step of gradient descent with and without 0.5 |W|^2: the difference is rate * W."""
+    found = []
+    for regularizer in (None, keras.regularizers.L2(0.5)):
+        model = keras.Sequential([keras.Input([D]), keras.layers.Dense(K, kernel_regularizer=regularizer)])
+        start = np.arange(D * K).reshape(D, K) / 10.0
+        model.layers[0].kernel.assign(start)
+        options: dict[str, Any] = {"learning_rate": lambda step: 0.2, "kl_weight": lambda step: 1.0}
+        run = epoch_function(model, sgd(model), examples, batch_size=N, **options)
+        run(tf.constant([1, 2]), tf.constant(0))
+        found.append(model.layers[0].kernel.numpy())
+    np.testing.assert_allclose(found[0] - found[1], 0.2 * start, rtol=0, atol=1e-6)
 
 
 def test_epochs_are_a_function_of_their_seed(examples: Examples, rng: np.random.Generator) -> None:
