@@ -76,18 +76,24 @@ def rate_search(
     tuned: Callable[[list[Codebook]], list[Codebook]] = list,
     seed: int = 0,
 ) -> list[Codebook]:
-    """Codebooks of all layers by the highest of `RATES` at which, and below which, the error stays within a bound.
+    """Codebooks of all layers by the highest of `RATES` at which the error stays within a bound.
+
+    Errors of trained centres go up and down by chance, so the search ends at the second rate in a row that is too high.
 
     :param error_of: of the network with these kernels, on data that are used for nothing else.
     :param tuned: trains centres, see `compression.codebook.fine_tune`, before the error is looked at.
     :return: those of the lowest rate if the error is too high for all.
     """
     found: list[Codebook] = []
+    misses = 0
     for rate in RATES:
         books = tuned([rate_book(w, V, k, rate=rate, seed=seed) for w, V in zip(kernels, variances, strict=True)])
-        if found and not error_of(books) <= max_error:
+        if not found or error_of(books) <= max_error:
+            found, misses = books, 0
+        elif misses:
             break
-        found = books
+        else:
+            misses = 1
     return found
 
 

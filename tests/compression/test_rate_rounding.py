@@ -77,6 +77,20 @@ def test_the_search_takes_the_highest_rate_within_the_bound(rng: np.random.Gener
     assert error_of(rate_search([weights], [variances], 16, error_of, max_error=0.0)) == errors[0]
 
 
+@pytest.mark.parametrize(("too_high", "expected"), [({2}, 10), ({3, 5}, 10), ({2, 4, 5}, 3), ({2, 3}, 1)])
+def test_the_search_goes_on_after_one_error_that_is_too_high(too_high: set[int], expected: int) -> None:
+    """It ends at two in a row: a single one may be chance."""
+    weights, variances, rates = np.linspace(-1, 1, 50), np.full(50, 0.05), []
+
+    def noted(books: list[Codebook]) -> list[Codebook]:
+        rates.append(len(rates))
+        return [Codebook(np.array([float(rates[-1])], np.float16), np.zeros(50, np.uint8))]
+
+    (found,) = rate_search([weights], [variances], 4, lambda books: rates[-1] in too_high, max_error=0.5, tuned=noted)
+    assert found.centres == [expected]
+    assert len(RATES) == 11
+
+
 @pytest.mark.parametrize(
     ("options", "shape", "message"),
     [({"k": 1}, (3,), "k=1"), ({"k": 257}, (3,), "k=257"), ({"rate": -1.0}, (3,), "rate=-1"), ({}, (2,), "got")],
