@@ -19,7 +19,7 @@ from .held_out import TrainingData, outputs_of
 from .last_phase import last_phase
 from .likelihood import LearntNoise, Likelihood, likelihood_of, noise_of
 from .phases import ThresholdsOf, bayesian_form, looks
-from .schedule import RecipeConfig
+from .schedule import LAST_FROM, RecipeConfig
 from .shrink import shrink
 
 __all__ = ["KerasTraining"]
@@ -99,4 +99,4 @@ class KerasTraining(NamedTuple):
         else:
             with last_phase(model, self.loss_of) as look:
                 best = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: look())
-                self.train(model, epochs, Falling(epochs, 0.0), best)
+                self.train(model, epochs, Falling(epochs, LAST_FROM), best)

@@ -22,6 +22,9 @@ __all__ = [
 SHRINK_BELOW = 0.9
 """Part of the weights below which what is left pays for making the network anew."""
 
+LAST_FROM = 0.0
+"""Part of the last phase after which its learning rate falls, half a cosine."""
+
 _AT_LEAST = {
     "pretrain_epochs": 0,
     "pretrain_learning_rate": 0,
@@ -65,7 +68,7 @@ class RecipeConfig:
     :param threshold: scores above it are pruned: one number, or one for each layer; chosen automatically if not given.
     :param prune_tolerance: percent of error on examples set aside that automatic thresholds may add.
     :param shrink_every: remove pruned units every so many epochs during training; 0: never.
-    :param shrink_from: but not before so many epochs of the Bayesian network.
+    :param shrink_from: do not remove units before so many epochs of the Bayesian network.
     """
 
     pretrain_epochs: int = 0
@@ -138,7 +141,7 @@ def learning_rate_at(config: RecipeConfig, step: tf.Tensor, steps_per_epoch: int
 
 def last_rate_at(config: RecipeConfig, step: tf.Tensor, steps_per_epoch: int) -> tf.Tensor:
     """Learning rate of a step of the `last_epochs`, float32 []: half a cosine, from `learning_rate` to 0."""
-    return config.learning_rate * falling(step / (config.last_epochs * steps_per_epoch), decay_from=0.0)
+    return config.learning_rate * falling(step / (config.last_epochs * steps_per_epoch), decay_from=LAST_FROM)
 
 
 def falling(progress: tf.Tensor | float, *, decay: str = "cosine", decay_from: float) -> tf.Tensor:
