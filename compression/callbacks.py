@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
+import numpy as np
 
 from .cutting import Kept, compose
 from .graph import graph_of
@@ -78,24 +79,25 @@ class Falling(keras.callbacks.Callback):
     def __init__(self, epochs: int, start: float = 0.5, decay: str = "cosine") -> None:
         super().__init__()
         self._epochs, self._start, self._decay = epochs, start, decay
-        self._epoch, self._peak = 0, math.nan
+        self._peak, self._rates = math.nan, np.full(1, math.nan)
 
     def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
-        """For Keras: set the rate of the epoch."""
-        self._epoch = epoch
+        """For Keras: the rates of the epoch's steps, or one for all if nobody knows how many there are."""
         if math.isnan(self._peak) and not isinstance(self.model.optimizer.get_config()["learning_rate"], dict):
             self._peak = float(self.model.optimizer.learning_rate)
-        self._set(epoch)
+        steps = (self.params or {}).get("steps") or 1
+        progress = (epoch + np.arange(steps) / steps) / self._epochs
+        self._rates = self._peak * np.asarray(falling(progress, decay=self._decay, decay_from=self._start))
+        self._set(0)
 
     def on_train_batch_begin(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
         """For Keras: set the rate of the step."""
-        if (steps := (self.params or {}).get("steps")) and self._epoch + 1 > self._start * self._epochs:
-            self._set(self._epoch + batch / steps)
+        if batch and batch < self._rates.size and self._rates[batch] != self._rates[batch - 1]:
+            self._set(batch)
 
-    def _set(self, done: float) -> None:
+    def _set(self, batch: int) -> None:
         if not math.isnan(self._peak):
-            factor = float(falling(done / self._epochs, decay=self._decay, decay_from=self._start))
-            self.model.optimizer.learning_rate = self._peak * factor
+            self.model.optimizer.learning_rate = float(self._rates.flat[batch])
 
 
 class ShrinkDuringTraining(keras.callbacks.Callback):

@@ -63,8 +63,8 @@ def test_the_plain_phase_has_its_rate_which_falls(parts: dict, monkeypatch: pyte
     rates: list[float] = []
     falling = bc.callbacks.Falling._set
 
-    def noted(self: Any, done: float) -> None:
-        falling(self, done)
+    def noted(self: Any, batch: int) -> None:
+        falling(self, batch)
         rates.append(float(self.model.optimizer.learning_rate))
 
     monkeypatch.setattr(bc.callbacks.Falling, "_set", noted)
