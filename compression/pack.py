@@ -82,7 +82,7 @@ class PackConfig:
 
 
 class PackedNetwork(NamedTuple):
-    """A network that came out; the masked one has no file.
+    """A network that came out; the plain one before and the masked one have no file.
 
     :ivar valid_percent: error on the part "valid". :ivar test_percent: on "test".
     :ivar file: what was read again before it was measured. :ivar bytes: its size.
@@ -99,7 +99,8 @@ class PackedNetwork(NamedTuple):
 class Packed(NamedTuple):
     """What :func:`pack_files` found, with one entry for each of the L kernels in order where there are several.
 
-    :ivar networks: "masked", "shrunk", "rule", "search" if that was wanted, "book K" and "rate K".
+    :ivar networks: "plain" if that was given, "masked", "shrunk", "rule", "search" if that was wanted, "book K" and
+        "rate K".
     :ivar model: the plain network that is left, in float32.
     :ivar architecture: kept filters of convolutions and kept inputs of dense layers, as in Table 1.
     :ivar kept_weights: weights left in each layer, without biases.
@@ -139,6 +140,7 @@ def pack_files(
     batch_size: int = 128,
     learning_rate: float = 1e-3,
     train_last: Callable[[keras.Model], None] | None = None,
+    plain: PackedNetwork | None = None,
     seed: int = 0,
 ) -> Packed:
     """Write a Bayesian network in as few bytes as it needs; it stays as it is.
@@ -152,14 +154,16 @@ def pack_files(
     :param batch_size: of the minibatches for fine-tuning codebooks.
     :param learning_rate: that of the network; the centres of codebooks take a tenth of it.
     :param train_last: trains the plain network that is left, before it is rounded.
+    :param plain: errors of the network before, to report beside the others.
     :param seed: of k-means and of the minibatches for fine-tuning.
     :raises ValueError: if a layer is pruned to nothing, or the network has a layer that no file can hold.
     """
     examples, place, chosen = parts_of(parts), Path(folder), thresholds_of(model, thresholds)
     size = size_of(model) if original is None else original
     place.mkdir(parents=True, exist_ok=True)
+    networks = {} if plain is None else {"plain": plain}
     with switched_off(model, chosen):
-        networks = {"masked": _measured(model, examples)}
+        networks["masked"] = _measured(model, examples)
     shrunk = shrink_details(model, chosen)
     if train_last is not None:
         train_last(shrunk.model)

@@ -26,7 +26,7 @@ import tensorflow as tf
 from .classification import Parts, check_network, error_percent, parts_of
 from .files import atomic_path
 from .last_phase import train_last
-from .pack import PackConfig, Packed, pack_files
+from .pack import PackConfig, Packed, PackedNetwork, pack_files
 from .phases import bayesian_form, check_thresholds, cut, looks
 from .posterior import bayesian_layers
 from .schedule import RecipeConfig, kl_weight_at, learning_rate_at, most_left
@@ -44,9 +44,10 @@ class Recipe:
     :ivar model: the network as it is now: the one that was given, Bayesian from the first of `epochs` on.
     :ivar original: size of the network that was given.
     :ivar parts: the examples as tensors. :ivar seconds: spent in epochs, those before a restart included.
+    :ivar plain_percent: errors on "valid" and "test" of the plain network that became Bayesian; NaN before.
 
     :param model: a classifier that :func:`compress` can take; it is trained in the plain phase.
-    :param parts: see :data:`compression.classification.Parts`. Thresholds are chosen on "valid"; "test" is not used.
+    :param parts: see :data:`compression.classification.Parts`. Thresholds are chosen on "valid"; "test" is to report.
     :param batch_size: examples in a step; what is left over after the last whole batch of an epoch is not used in it.
     :param seed: of all randomness: order, shifts and noise.
     :param strategy: of `tf.distribute` on one machine: its replicas share the rows of each batch, and do what one
@@ -66,6 +67,7 @@ class Recipe:
     ) -> None:
         self.config, self.model, self.parts, self.batch_size = config, model, parts_of(parts), batch_size
         self.original, self.seconds = size_of(model), tf.Variable(0.0, dtype=tf.float64)
+        self.plain_percent = tf.Variable([math.nan, math.nan], dtype=tf.float64)
         self._seed, self._strategy = seed, strategy
         self._check()
         self.steps_per_epoch = len(self.parts["train"].X) // batch_size
@@ -142,6 +144,7 @@ class Recipe:
     def pack(self, config: PackConfig, folder: str | os.PathLike[str]) -> Packed:
         """What was trained as files in `folder`, with its checked thresholds, compared with the network that was given.
 
+        :return: "plain" is the network that became Bayesian.
         :raises ValueError: as :func:`compression.pack_files`.
         """
         options: dict[str, Any] = {"batch_size": self.batch_size, "seed": self._seed}
@@ -155,6 +158,7 @@ class Recipe:
             original=self.original,
             learning_rate=self.config.learning_rate,
             train_last=last if self.config.last_epochs else None,
+            plain=PackedNetwork(float(self.plain_percent[0]), float(self.plain_percent[1])),
             **options,
         )
 
@@ -177,6 +181,7 @@ class Recipe:
         return {
             "model": _Values(self.model.variables),
             "optimizer": _Values(self.optimizer.variables),
+            "plain_percent": self.plain_percent,
             "seconds": self.seconds,
         }
 
@@ -251,6 +256,7 @@ class Recipe:
         """Make the network Bayesian or smaller, if that is due before epoch `number`."""
         own = number - self.config.pretrain_epochs
         if own >= 0 and not self.is_bayesian:
+            self.plain_percent.assign([error_percent(self.model, self.parts[name]) for name in ("valid", "test")])
             seed, num_train = int(named_seed(self._seed, "noise")[0]) % 2**24, len(self.parts["train"].X)
             self._replace(bayesian_form(self.config, self.model, num_train=num_train, seed=seed))
             self._reshaped_before = number

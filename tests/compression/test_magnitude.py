@@ -101,7 +101,9 @@ def test_a_model_in_one_call(rng: np.random.Generator, data: tuple[np.ndarray, n
     assert 0 < sum(np.count_nonzero(w) for w in kernels) <= round(0.3 * sum(w.size for w in kernels_of(model)))
     assert all(len(np.unique(w[w != 0])) <= 4 for w in kernels)
     assert set(small.evaluate(*data, verbose=0, return_dict=True)) == {"loss"}
-    with pytest.raises(ValueError, match="settings of Bayesian layers, scale_speed, do nothing by method='magnitude'"):
+    with pytest.raises(
+        ValueError, match="settings of Bayesian layers and phases, scale_speed, do nothing by method='magnitude'"
+    ):
         bc.fit(model, *data, keep=0.3, scale_speed=4.0, **common)
     with pytest.raises(ValueError, match='method must be "bayesian" or "magnitude", got'):
         bc.fit(model, *data, **{**common, "method": "lottery"})

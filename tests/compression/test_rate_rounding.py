@@ -80,7 +80,8 @@ def test_the_search_takes_the_highest_rate_within_the_bound(rng: np.random.Gener
 @pytest.mark.parametrize(("too_high", "expected"), [({2}, 10), ({3, 5}, 10), ({2, 4, 5}, 3), ({2, 3}, 1)])
 def test_the_search_goes_on_after_one_error_that_is_too_high(too_high: set[int], expected: int) -> None:
     """It ends at two in a row: a single one may be chance."""
-    weights, variances, rates = np.linspace(-1, 1, 50), np.full(50, 0.05), []
+    weights, variances = np.linspace(-1, 1, 50), np.full(50, 0.05)
+    rates: list[int] = []
 
     def noted(books: list[Codebook]) -> list[Codebook]:
         rates.append(len(rates))

@@ -186,7 +186,8 @@ def test_evaluation_is_of_the_examples_set_aside_without_what_would_be_pruned(
         is_kept = scores < thresholds[layer.name]
         assert found[f"{layer.name}/threshold"] == thresholds[layer.name]
         assert found[f"{layer.name}/kept_groups"] == is_kept.sum()
-        mean, log_var = layer.kernel_mean.numpy().astype(float), np.asarray(layer.kernel_log_var, float)
+        mean = layer.kernel_mean.numpy().astype(float) / layer.weight_scale
+        log_var = np.asarray(layer.kernel_log_var, float) - 2 * np.log(layer.weight_scale)
         of_weights = np.sum(0.5 * (np.exp(log_var) + mean**2 - 1.0 - log_var)[is_kept])  # Eq. (8)
         assert found[f"{layer.name}/kl_weights_nats"] == pytest.approx(of_weights, rel=1e-5)
         alpha = scores[is_kept].astype(float)
@@ -229,6 +230,10 @@ def test_packing_takes_what_the_recipe_knows(
     monkeypatch.setattr(recipe_module, "pack_files", lambda *given, **settings: called.append((given, settings)))
     recipe = Recipe(RecipeConfig(epochs=2, learning_rate=0.3), network(), parts, batch_size=10, seed=4)
     original = recipe.original
+    errors = (
+        bc.error_percent(recipe.model, recipe.parts["valid"]),
+        bc.error_percent(recipe.model, recipe.parts["test"]),
+    )
     recipe.epoch(0)
     prune(recipe, 0, 0, 1)
     config = bc.PackConfig(codebooks=(4,))
@@ -241,8 +246,24 @@ def test_packing_takes_what_the_recipe_knows(
         "batch_size": 10,
         "learning_rate": 0.3,
         "train_last": None,
+        "plain": bc.PackedNetwork(*errors),
         "seed": 4,
     }
+
+
+def test_the_plain_network_is_judged_when_its_training_is_over(parts: dict, tmp_path: Path) -> None:
+    """Trained in the plain phase, before it becomes Bayesian; a checkpoint keeps what was found."""
+    recipe = Recipe(RecipeConfig(pretrain_epochs=2, epochs=1), network(), parts, batch_size=10)
+    recipe.epoch(0)
+    recipe.epoch(1)
+    assert np.isnan(recipe.plain_percent).all()
+    expected = [bc.error_percent(recipe.model, recipe.parts[name]) for name in ("valid", "test")]
+    recipe.epoch(2)
+    np.testing.assert_array_equal(recipe.plain_percent, expected)
+    assert recipe.state()["plain_percent"] is recipe.plain_percent
+    packed = recipe.pack(bc.PackConfig(bits="rule", codebooks=()), tmp_path)
+    assert list(packed.networks) == ["plain", "masked", "shrunk", "rule"]
+    assert packed.networks["plain"] == (*expected, None, None, None)
 
 
 # To stop and to continue

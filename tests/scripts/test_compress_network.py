@@ -45,7 +45,7 @@ ERRORS: list[tuple[list[str], str]] = [
     (["--epochs=0"], "epochs must be finite and at least 1, got 0"),
     (["--scale_speed=0"], "scale_speed must be positive and finite, got 0"),
     (["--codebooks=16,1000"], "codebooks must list different numbers from 1 to 256, got 16,1000"),
-    (["--batch_size=5000"], "batch_size must be between 1 and the 356 training examples, got 5000"),
+    (["--batch_size=5000"], "batch_size must be between 1 and the 360 training examples, got 5000"),
     (["--num_valid=0"], "--num_valid must be at least 1, got 0"),
     (["--max_images=0"], "--max_images must be at least 1, got 0"),
     (["--export=full"], "--export=full must be a new or empty folder"),
@@ -95,7 +95,7 @@ def test_results_are_of_the_files_on_disk(folder: Path, whole: Finished) -> None
     digits = views.load(views.Source(dataset="digits"), "images", max_images=400)
     assert (result["dataset"], result["network"], result["prior"], result["epochs"]) == ("digits", "own", "gnj", 2)
     assert [result[f"{part}_images"] for part in ("train", "valid", "test")] == [360, 40, 300]
-    assert set(result["networks"]) == {"masked", "shrunk", "rule", "search", "book 8"}
+    assert set(result["networks"]) == {"plain", "masked", "shrunk", "rule", "search", "book 8"}
     assert sum(result["kept_weights"]) < result["original_weights"] == 2832
     for name, file in (("shrunk", "shrunk"), ("search", "fixed"), ("rule", "fixed_rule"), ("book 8", "book_8")):
         path, stored = folder / "whole" / "files" / f"{file}.bcz", result["networks"][name]
