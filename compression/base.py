@@ -56,9 +56,6 @@ class BayesianLayer(keras.layers.Layer):
     :param scale_speed: log variances and the parameters of the scales are stored divided by this factor, so that Adam
         moves them this many times faster. 1 is the paper.
     :param initial_log_std: log standard deviation of all posteriors at first; -9 is the paper.
-    :param weight_scale: standard deviation of the prior of w~; 1 is the paper. To a normal-Jeffreys z, whose prior is
-        the same in all units, it is a change of its unit: with the size of the first weights the posterior begins near
-        the prior, where with 1 first w~ has to grow and z to fall.
     :param kernel_initializer: of the means; He's is the paper.
     :param seed: of the noise and of the initial means; None draws one from Python's `random`, which
         `keras.utils.set_random_seed` sets.
@@ -76,7 +73,6 @@ class BayesianLayer(keras.layers.Layer):
         std_cap: float | None = None,
         scale_speed: float = 4.0,
         initial_log_std: float = -9.0,
-        weight_scale: float = 1.0,
         kernel_initializer: Any = "he_normal",
         bias_initializer: Any = "zeros",
         seed: int | None = None,
@@ -97,9 +93,6 @@ class BayesianLayer(keras.layers.Layer):
         self.std_cap = None if std_cap is None else float(std_cap)
         self.scale_speed = float(scale_speed)
         self.initial_log_std = float(initial_log_std)
-        if not (math.isfinite(weight_scale) and weight_scale > 0.0):
-            raise ValueError(f"weight_scale must be a positive number, got {weight_scale}; 1 is the paper.")
-        self.weight_scale = float(weight_scale)
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.bias_initializer = keras.initializers.get(bias_initializer)
         self.seed = random.randrange(2**30) if seed is None else int(seed)
@@ -179,7 +172,7 @@ class BayesianLayer(keras.layers.Layer):
 
     def kl_parts(self) -> dict[str, tf.Tensor]:
         """The terms of :meth:`kl_divergence` by name ("weights", Eq. 8, and those of the scales), in nats."""
-        weights = kl.gaussian_kl(tf.convert_to_tensor(self.kernel_mean), self.kernel_log_var, self.weight_scale)
+        weights = kl.gaussian_kl(tf.convert_to_tensor(self.kernel_mean), self.kernel_log_var)
         return {"weights": tf.reduce_sum(self.group_to_kernel(self.mask) * weights), **self._scale_kl_parts()}
 
     # Pruning and prediction
@@ -222,7 +215,6 @@ class BayesianLayer(keras.layers.Layer):
             "std_cap": self.std_cap,
             "scale_speed": self.scale_speed,
             "initial_log_std": self.initial_log_std,
-            "weight_scale": self.weight_scale,
             "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
             "bias_initializer": keras.initializers.serialize(self.bias_initializer),
             "seed": self.seed,

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 import keras
 import numpy as np
@@ -32,7 +32,6 @@ def compress(
     num_train: float,
     prior: str = "gnj",
     std_cap: float | Mapping[str, float] | None = None,
-    weight_scale: float | Literal["auto"] = "auto",
     seed: int = 0,
     **settings: Any,
 ) -> keras.Model:
@@ -58,8 +57,6 @@ def compress(
     :param prior: "gnj" (group normal-Jeffreys), "ghs" (group horseshoe) or "svd" (each weight, unstructured).
     :param std_cap: largest standard deviation of the weights, for all layers or by name; see `BayesianLayer`.
     :param seed: of the noise; each layer gets a stream of its own.
-    :param weight_scale: of the layers; "auto" takes the root mean square of the weights of each for "gnj", to which
-        that is a change of units, and 1 for other priors.
     :param settings: further arguments of the layers, such as `kl`, `scale_speed`, `initial_log_std` or `tau0`.
         `scale_speed` multiplies the steps of Adam and its relatives; steps of plain gradients it multiplies twice, so
         with SGD take its root.
@@ -85,11 +82,9 @@ def compress(
     graph, weights = _folded(graph)
     made: dict[str, keras.Layer] = {}
     for node in chosen:
-        scale = _size_of_weights(weights[node.name][0], prior) if weight_scale == "auto" else weight_scale
         common = {
             "num_train": num_train,
             "std_cap": caps.get(node.name),
-            "weight_scale": scale,
             "seed": seed * len(numbers) + numbers[node.name],
             **settings,
         }
@@ -105,11 +100,6 @@ def compress(
         if isinstance(layer, keras.Layer) and len(layer.weights) == len(made[name].weights):
             made[name].set_weights(layer.get_weights())
     return result
-
-
-def _size_of_weights(kernel: Any, prior: str) -> float:
-    size = float(np.sqrt(np.mean(np.square(kernel))))
-    return size if prior == "gnj" and size > 0.0 else 1.0
 
 
 def _bayesian(node: Node, prior: str, common: dict[str, Any]) -> keras.Layer:

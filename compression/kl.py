@@ -31,16 +31,13 @@ _TWICE_INTEGRAL = 2.0 * _DAWSON.integ(lbnd=0.0)
 _SERIES = [math.prod(range(1, 2 * k, 2)) / 2 ** (k + 1) for k in range(16)]
 
 
-def gaussian_kl(mean: tf.Tensor, log_var: tf.Tensor, prior_std: float = 1.0) -> tf.Tensor:
-    """KL(N(mean, e^log_var) || N(0, prior_std^2)): each term of Eq. (8), where the group scale has cancelled.
+def gaussian_kl(mean: tf.Tensor, log_var: tf.Tensor) -> tf.Tensor:
+    """KL(N(mean, e^log_var) || N(0, 1)): each term of Eq. (8), where the group scale has cancelled.
 
     :param mean: of any shape.
     :param log_var: log variance, of the same shape.
-    :param prior_std: 1 in Eq. (8).
     :return: nats, of the same shape.
     """
-    if prior_std != 1.0:
-        mean, log_var = mean / prior_std, log_var - 2.0 * math.log(prior_std)
     return 0.5 * (tf.exp(log_var) + tf.square(mean) - 1.0 - log_var)
 
 

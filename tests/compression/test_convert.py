@@ -1,7 +1,6 @@
 """Conversion keeps the predictions, and refuses what it cannot keep."""
 
 from collections.abc import Callable
-from typing import Any
 
 import keras
 import numpy as np
@@ -50,22 +49,6 @@ def pooled() -> keras.Model:
     x = layers.Conv2D(5, 1, activation="sigmoid")(x)
     x = layers.GlobalAveragePooling2D()(x)
     return keras.Model(inputs, layers.Dense(3, activation="softmax")(x))
-
-
-def test_priors_of_weights_have_their_size_where_that_is_a_matter_of_units(rng: np.random.Generator) -> None:
-    model = randomised(keras.Sequential([keras.Input([3]), layers.Dense(4), layers.Dense(2)]), rng)
-    model.layers[1].kernel.assign(np.zeros((4, 2)))
-    cases: list[tuple[str, Any, list[float]]] = [
-        ("gnj", "auto", [float(np.sqrt(np.mean(np.square(model.layers[0].kernel)))), 1.0]),
-        ("ghs", "auto", [1.0, 1.0]),
-        ("gnj", 1.0, [1.0, 1.0]),
-        ("ghs", 0.2, [0.2, 0.2]),
-    ]
-    for prior, scale, expected in cases:
-        bayesian = bc.compress(model, num_train=77, prior=prior, weight_scale=scale)
-        assert [layer.weight_scale for layer in bc.bayesian_layers(bayesian)] == pytest.approx(expected)
-    again = keras.models.model_from_json(bayesian.to_json())
-    assert [layer.weight_scale for layer in bc.bayesian_layers(again)] == [0.2, 0.2]
 
 
 @pytest.mark.parametrize("prior", PRIORS)

@@ -35,12 +35,6 @@ def test_gaussian_kl_is_that_of_tfp(rng: np.random.Generator) -> None:
     np.testing.assert_allclose(kl.gaussian_kl(mean, log_var), expected, rtol=1e-12, atol=1e-14)
 
 
-def test_gaussian_kl_to_a_prior_of_another_size(rng: np.random.Generator) -> None:
-    mean, log_var = rng.normal(size=(2, 5, 3))
-    expected = tfd.kl_divergence(tfd.Normal(mean, np.exp(0.5 * log_var)), tfd.Normal(np.float64(0.0), np.float64(0.3)))
-    np.testing.assert_allclose(kl.gaussian_kl(mean, log_var, 0.3), expected, rtol=1e-12, atol=1e-14)
-
-
 @pytest.mark.parametrize("log_alpha", [-8.0, -2.0, 0.0, 2.0])
 def test_exact_log_uniform_kl_by_quadrature(log_alpha: float) -> None:
     """-KL = log(alpha) / 2 - E log|eps| - c, eps ~ N(1, alpha), with c such that the KL is 0 for infinite alpha."""

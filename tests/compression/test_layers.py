@@ -3,7 +3,6 @@
 import json
 import math
 from pathlib import Path
-from typing import Any
 
 import keras
 import numpy as np
@@ -168,27 +167,6 @@ def test_kl_of_gnj_is_the_sum_of_its_parts_without_masked_groups(choice: str, rn
     assert float(bc.kl_divergence(keras.Sequential([layer]))) == pytest.approx(scales + weights, rel=1e-5)
 
 
-@pytest.mark.parametrize("choice", ["approximate", "exact"])
-def test_weight_scale_is_the_unit_of_normal_jeffreys_scales(choice: str, rng: np.random.Generator) -> None:
-    """With w~ s times and z 1/s times as large, weights, their variances, scores and KL are those of a scale of 1."""
-    s = 0.03
-    options: dict[str, Any] = {"num_train": 9, "kl": choice, "scale_speed": 3.0}
-    one, other = bc.DenseGNJ(4, **options), bc.DenseGNJ(4, **options, weight_scale=s)
-    x = rng.normal(size=(2, 5)).astype("float32")
-    for layer in (one, other):
-        layer(x)
-    one.kernel_mean.assign(rng.normal(size=(5, 4)))
-    one.kernel_log_var_scaled.assign(rng.normal(size=(5, 4)))
-    one.z_mean_scaled.assign(rng.normal(size=5))
-    one.z_log_var_scaled.assign(rng.normal(size=5))
-    other.kernel_mean.assign(s * one.kernel_mean)
-    other.kernel_log_var_scaled.assign(one.kernel_log_var_scaled + 2 * np.log(s) / 3.0)
-    other.z_mean_scaled.assign(one.z_mean_scaled / s)
-    other.z_log_var_scaled.assign(one.z_log_var_scaled - 2 * np.log(s) / 3.0)
-    for name in ("kl_divergence", "prune_scores", "posterior_mean_kernel", "posterior_variance_kernel"):
-        np.testing.assert_allclose(getattr(other, name)(), getattr(one, name)(), rtol=2e-5, err_msg=name)
-
-
 def test_initial_scales_of_the_horseshoe() -> None:
     for start, bound in (("beta", 1e4), ("paper", math.inf)):
         layer = bc.DenseGHS(2, num_train=1, seed=0, initial_scales=start)
@@ -340,7 +318,6 @@ def test_wrong_num_train_is_refused(num_train: float) -> None:
     ("settings", "message"),
     [
         ({"scale_speed": 0.0}, "scale_speed must be a positive number"),
-        ({"weight_scale": 0.0}, "weight_scale must be a positive number"),
         ({"std_cap": -1.0}, "std_cap must be a positive number"),
         ({"kl": "both"}, 'kl must be "approximate"'),
         ({"units": 0}, "units must be a positive integer"),

@@ -186,8 +186,7 @@ def test_evaluation_is_of_the_examples_set_aside_without_what_would_be_pruned(
         is_kept = scores < thresholds[layer.name]
         assert found[f"{layer.name}/threshold"] == thresholds[layer.name]
         assert found[f"{layer.name}/kept_groups"] == is_kept.sum()
-        mean = layer.kernel_mean.numpy().astype(float) / layer.weight_scale
-        log_var = np.asarray(layer.kernel_log_var, float) - 2 * np.log(layer.weight_scale)
+        mean, log_var = layer.kernel_mean.numpy().astype(float), np.asarray(layer.kernel_log_var, float)
         of_weights = np.sum(0.5 * (np.exp(log_var) + mean**2 - 1.0 - log_var)[is_kept])  # Eq. (8)
         assert found[f"{layer.name}/kl_weights_nats"] == pytest.approx(of_weights, rel=1e-5)
         alpha = scores[is_kept].astype(float)
