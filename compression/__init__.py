@@ -2,6 +2,7 @@
 
 from . import networks, report
 from .base import BayesianLayer, StdCap
+from .budget import size_left, thresholds_within
 from .callbacks import KLWarmup, ShrinkDuringTraining, set_kl_weight
 from .carry import carry_optimizer
 from .classification import Examples, error_percent
@@ -103,8 +104,10 @@ __all__ = [
     "shrink",
     "shrink_bayesian",
     "shrink_details",
+    "size_left",
     "size_of",
     "slice_bayesian",
     "switched_off",
     "thresholds_of",
+    "thresholds_within",
 ]

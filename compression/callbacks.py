@@ -135,14 +135,17 @@ class ShrinkDuringTraining(keras.callbacks.Callback):
         self.every = every
         self.min_saving = min_saving
         self.thresholds = thresholds
-        self._looks: Sequence[ThresholdsOf] = [lambda model: thresholds(model) if callable(thresholds) else thresholds]
+        looks: list[ThresholdsOf] = [lambda model: thresholds(model) if callable(thresholds) else thresholds]
+        self._looks: Callable[[float], Sequence[ThresholdsOf]] = lambda done: looks
         self._config: RecipeConfig | None = None
         self.kept: dict[str, Kept] = {}
         """Kept inputs and outputs of each layer since :meth:`fit` began, for `slice_bayesian`."""
         self._next: Cut | None = None
 
     @classmethod
-    def of_recipe(cls, config: RecipeConfig, thresholds: Sequence[ThresholdsOf]) -> ShrinkDuringTraining:
+    def of_recipe(
+        cls, config: RecipeConfig, thresholds: Callable[[float], Sequence[ThresholdsOf]]
+    ) -> ShrinkDuringTraining:
         """As often, and where it saves as much, as a `Recipe` does it. :param thresholds: see `compression.phases`."""
         shrinking = cls()
         shrinking._config, shrinking._looks = config, thresholds
@@ -151,7 +154,7 @@ class ShrinkDuringTraining(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
         """For Keras: stop where the network is to be shrunk."""
         if (at_most := self._most_left(epoch + 1)) is not None:
-            self._next = cut(self.model, self.model.optimizer, self._looks, at_most=at_most)
+            self._next = cut(self.model, self.model.optimizer, self._looks(epoch + 1), at_most=at_most)
             self.model.stop_training |= self._next is not None
 
     def fit(

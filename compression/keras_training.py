@@ -21,6 +21,7 @@ from .likelihood import LearntNoise, Likelihood, likelihood_of, noise_of
 from .phases import ThresholdsOf, bayesian_form, looks
 from .schedule import LAST_FROM, RecipeConfig
 from .shrink import shrink
+from .sizes import size_of
 
 __all__ = ["KerasTraining"]
 
@@ -79,7 +80,7 @@ class KerasTraining(NamedTuple):
         noise = noise_of(outputs_of(model, data.valid[0]), data.valid[1], likelihood) if likelihood.noise else 1.0
         bayesian = bayesian_form(config, model, num_train=data.num_train, seed=self.seed, **settings)
         self.compile(bayesian, likelihood)
-        epochs, thresholds = config.epochs + config.polish_epochs, looks(config, checked)
+        epochs, thresholds = config.epochs + config.polish_epochs, looks(config, checked, size_of(model))
         falling = Falling(epochs, config.decay_from, config.decay)
         bayesian, _ = ShrinkDuringTraining.of_recipe(config, thresholds).fit(
             bayesian,
@@ -88,7 +89,7 @@ class KerasTraining(NamedTuple):
             verbose=self.verbose,
             callbacks=[*self.callbacks, LearntNoise(config, likelihood, noise), falling],
         )
-        small = shrink(bayesian, thresholds[-1](bayesian))
+        small = shrink(bayesian, thresholds(config.epochs)[-1](bayesian))
         self.train_last(small, config.last_epochs)
         return small
 

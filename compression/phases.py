@@ -11,14 +11,16 @@ from typing import Any, NamedTuple, TypeAlias
 
 import keras
 
+from .budget import thresholds_within
 from .carry import carry_optimizer
 from .convert import compress
 from .cutting import Kept
 from .graph import graph_of
 from .kinds import weighted_layers
 from .posterior import bayesian_layers
-from .schedule import RecipeConfig
+from .schedule import RecipeConfig, part_to_keep
 from .shrink import shrink_bayesian
+from .sizes import Size
 from .thresholds import Thresholds, part_left, thresholds_of
 
 __all__ = ["Cut", "ThresholdsOf", "bayesian_form", "check_thresholds", "cut", "looks"]
@@ -56,21 +58,29 @@ def check_thresholds(config: RecipeConfig, model: keras.Model) -> None:
         raise ValueError(f"threshold must be one number, or one for each of {num_layers} layers, got {len(given)}.")
 
 
-def looks(config: RecipeConfig, checked: ThresholdsOf) -> list[ThresholdsOf]:
-    """What decides about the units of a network, the cheapest first, each removing no more than the one before.
+def looks(config: RecipeConfig, checked: ThresholdsOf, original: Size) -> Callable[[float], list[ThresholdsOf]]:
+    """What decides about the units of a network after so many of its epochs.
+
+    The cheapest is the first, and none removes less than the one before.
 
     :param checked: automatic thresholds, raised where data that are set aside would suffer; not used if `config` has
-        thresholds.
+        thresholds or a part to keep.
+    :param original: of the network before, of which a part is kept.
     """
     given = config.threshold
+    if config.keep is not None:
+        whole, kind = getattr(original, config.keep_of), config.keep_of
+        if whole is None:
+            raise ValueError("keep_of=multiplications needs a network whose inputs have a given shape; count weights.")
+        return lambda done: [lambda model: thresholds_within(model, part_to_keep(config, done) * whole, kind=kind)]
     if given is None:
-        return [lambda model: thresholds_of(model, "auto"), checked]
+        return lambda done: [lambda model: thresholds_of(model, "auto"), checked]
 
     def of(model: keras.Model) -> dict[str, float]:
         names = [layer.name for layer in bayesian_layers(model)]
         return dict(zip(names, given * len(names) if len(given) == 1 else given, strict=True))
 
-    return [of]
+    return lambda done: [of]
 
 
 def cut(

@@ -73,6 +73,8 @@ class Recipe:
         self.steps_per_epoch = len(self.parts["train"].X) // batch_size
         self._run_epoch: EpochFunction | None = None
         self._reshaped_before: int | None = None  # epoch; None: its shapes are written
+        self._looks = looks(config, self._checked, self.original)
+        self._done = config.epochs  # epochs of the Bayesian network; unless one was made here, all of them
         with self._scope():
             self.optimizer = self._new_optimizer()
 
@@ -95,6 +97,7 @@ class Recipe:
         :raises ValueError: if a layer is pruned to nothing.
         """
         start, own = time.monotonic(), number - self.config.pretrain_epochs
+        self._done = max(own + 1, 0)
         with self._scope():
             self._prepare(number)
         if self._run_epoch is None:
@@ -138,7 +141,7 @@ class Recipe:
         :param checked: raise automatic ones that add more than `prune_tolerance` percent to the error on the examples
             set aside.
         """
-        look = looks(self.config, self._checked)[-1 if checked else 0]
+        look = self._looks(self.config.epochs if checked else self._done)[-1 if checked else 0]
         return thresholds_of(self.model, look(self.model))
 
     def pack(self, config: PackConfig, folder: str | os.PathLike[str]) -> Packed:
@@ -261,7 +264,7 @@ class Recipe:
             self._replace(bayesian_form(self.config, self.model, num_train=num_train, seed=seed))
             self._reshaped_before = number
         elif own > 0 and (at_most := most_left(self.config, own)) is not None:
-            smaller = cut(self.model, self.optimizer, looks(self.config, self._checked), at_most=at_most)
+            smaller = cut(self.model, self.optimizer, self._looks(own), at_most=at_most)
             if smaller is not None:
                 self._replace(smaller.model, smaller.optimizer)
                 self._reshaped_before = number

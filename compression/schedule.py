@@ -17,6 +17,7 @@ __all__ = [
     "last_rate_at",
     "learning_rate_at",
     "most_left",
+    "part_to_keep",
 ]
 
 SHRINK_BELOW = 0.9
@@ -41,6 +42,7 @@ _AT_LEAST = {
     "shrink_from": 0,
 }
 _ALLOWED = {"prior": ("gnj", "ghs", "svd"), "kl": ("approximate", "exact"), "decay": ("none", "linear", "cosine")}
+_ALLOWED |= {"keep_of": ("weights", "multiplications")}
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,9 @@ class RecipeConfig:
     :param last_epochs: at last train what is left as a plain network, without noise and KL, for so many epochs.
     :param std_cap: largest standard deviation of the first layer's weights; none if not given.
     :param threshold: scores above it are pruned: one number, or one for each layer; chosen automatically if not given.
+    :param keep: part of --keep_of that may be left at most: one threshold for all layers is chosen so, and where units
+        are removed during training the part falls to this along a cubic curve.
+    :param keep_of: what --keep is a part of.
     :param prune_tolerance: percent of error on examples set aside that automatic thresholds may add.
     :param shrink_every: remove pruned units every so many epochs during training; 0: never.
     :param shrink_from: do not remove units before so many epochs of the Bayesian network.
@@ -90,6 +95,8 @@ class RecipeConfig:
     last_epochs: int = 0
     std_cap: float | None = None
     threshold: tuple[float, ...] | None = None
+    keep: float | None = None
+    keep_of: Literal["weights", "multiplications"] = "weights"
     prune_tolerance: float = 0.3
     shrink_every: int = 0
     shrink_from: int = 0
@@ -113,6 +120,10 @@ class RecipeConfig:
             raise ValueError(f"initial_log_std must be finite, got {self.initial_log_std}.")
         if self.threshold is not None and (not self.threshold or any(map(math.isnan, self.threshold))):
             raise ValueError(f"threshold must be one number, or one for each layer, got {self.threshold}.")
+        if self.keep is not None and not 0 < self.keep <= 1:
+            raise ValueError(f"keep must be above 0 and at most 1, got {self.keep}.")
+        if self.keep is not None and self.threshold is not None:
+            raise ValueError("keep chooses thresholds; give keep or threshold, not both.")
 
     @property
     def num_epochs(self) -> int:
@@ -130,6 +141,21 @@ def most_left(config: RecipeConfig, done: int) -> float | None:
         return 1.0
     is_within = max(1, config.shrink_from) <= done < config.epochs
     return SHRINK_BELOW if config.shrink_every and is_within and done % config.shrink_every == 0 else None
+
+
+def part_to_keep(config: RecipeConfig, done: float) -> float:
+    """The part of `keep_of` that may be left when so many epochs of the Bayesian network are over; 1 if none is set.
+
+    `keep` from the end of `epochs` on; before, where units are removed during training, it falls as that of gradual
+    pruning does (Zhu and Gupta 2017), from 1 after `shrink_from` epochs or the warm-up.
+    """
+    if config.keep is None or (done < config.epochs and not config.shrink_every):
+        return 1.0
+    start = min(max(float(config.shrink_from), config.warmup), config.epochs)
+    if done >= config.epochs:
+        return config.keep
+    progress = max(0.0, done - start) / (config.epochs - start) if start < config.epochs else 0.0
+    return config.keep + (1.0 - config.keep) * (1.0 - progress) ** 3
 
 
 def learning_rate_at(config: RecipeConfig, step: tf.Tensor, steps_per_epoch: int, *, is_bayesian: bool) -> tf.Tensor:

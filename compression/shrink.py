@@ -30,7 +30,16 @@ from .scales import PerWeight
 from .supported import IDLE
 from .thresholds import Thresholds, masks
 
-__all__ = ["NothingLeftError", "Shrunk", "left_whole", "shrink", "shrink_bayesian", "shrink_details", "slice_bayesian"]
+__all__ = [
+    "NothingLeftError",
+    "Shrunk",
+    "kept_by",
+    "left_whole",
+    "shrink",
+    "shrink_bayesian",
+    "shrink_details",
+    "slice_bayesian",
+]
 
 
 class NothingLeftError(ValueError):
@@ -157,6 +166,15 @@ def slice_bayesian(model: keras.Model, kept: IndexMaps) -> keras.Model:
         raise ValueError(f"kept has no entry for the layers {missing}; it has {sorted(kept)}.")
     checked = {name: checked_kept(name, kept[name], size) for name, size in sizes.items()}
     return _sliced(graph, checked, None)[0]
+
+
+def kept_by(graph: Graph, found: Mapping[str, np.ndarray]) -> IndexMaps:
+    """Kept inputs and outputs of layers, by name, of the network that these masks leave, without making it.
+
+    :param found: see :func:`compression.thresholds.masks`.
+    :raises NothingLeftError: if no output of the network would vary.
+    """
+    return _plan(graph, found).kept
 
 
 def left_whole(model: keras.Model) -> list[str]:

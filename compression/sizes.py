@@ -1,7 +1,7 @@
 """How large a network is: its weights, all its numbers, and the products that it forms for one example."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 
@@ -9,7 +9,7 @@ from .base import BayesianLayer
 from .graph import Graph, Node, graph_of
 from .kinds import is_transposed
 
-__all__ = ["Size", "size_of"]
+__all__ = ["Size", "multiplications_of", "size_of", "weights_of"]
 
 
 class Size(NamedTuple):
@@ -30,23 +30,26 @@ def size_of(model: keras.Model) -> Size:
 
     :raises ValueError: if the model is not built.
     """
-    graph, weights, parameters = graph_of(model), 0, 0
-    for layer in {id(node.layer): node.layer for node in graph.nodes}.values():
-        variables = getattr(layer, "weights", ())
-        if isinstance(layer, BayesianLayer):
-            variables = [layer.kernel_mean, *([layer.bias] if layer.use_bias else [])]
-        sizes = [math.prod(variable.shape) for variable in variables]
-        weights += sum(size for size, variable in zip(sizes, variables, strict=True) if len(variable.shape) > 1)
-        parameters += sum(sizes)
-    counts = [_multiplications(graph, node) for node in graph.nodes]
-    return Size(weights, parameters, None if None in counts else sum(count or 0 for count in counts))
+    graph = graph_of(model)
+    layers = {id(node.layer): node.layer for node in graph.nodes}.values()
+    counts = [multiplications_of(graph, node) for node in graph.nodes]
+    return Size(
+        weights=sum(map(weights_of, layers)),
+        parameters=sum(math.prod(variable.shape) for layer in layers for variable in _variables(layer)),
+        multiplications=None if None in counts else sum(count or 0 for count in counts),
+    )
 
 
-_KERNELS = ("kernel_mean", "kernel", "depthwise_kernel", "pointwise_kernel")
+def weights_of(layer: Any) -> int:
+    """Numbers in the kernels of a layer."""
+    return sum(math.prod(variable.shape) for variable in _variables(layer) if len(variable.shape) > 1)
 
 
-def _multiplications(graph: Graph, node: Node) -> int | None:
-    """Of a call: each number of a kernel is used at each place of the output, if it is transposed of the input."""
+def multiplications_of(graph: Graph, node: Node) -> int | None:
+    """Products of a call: each number of a kernel is used at each place of the output, or of the input if transposed.
+
+    None if the number of places depends on the example.
+    """
     kernels = [getattr(node.layer, name, None) for name in _KERNELS]
     numbers = sum(math.prod(kernel.shape) for kernel in kernels if kernel is not None)
     if not numbers:
@@ -54,3 +57,12 @@ def _multiplications(graph: Graph, node: Node) -> int | None:
     number = node.sources[0] if is_transposed(node.layer) else node.outputs[0]
     places = graph.tensors[number].shape[1:-1]
     return None if None in places else numbers * math.prod(size or 0 for size in places)
+
+
+_KERNELS = ("kernel_mean", "kernel", "depthwise_kernel", "pointwise_kernel")
+
+
+def _variables(layer: Any) -> list[keras.Variable]:
+    if isinstance(layer, BayesianLayer):
+        return [layer.kernel_mean, *([layer.bias] if layer.use_bias else [])]
+    return list(getattr(layer, "weights", ()))
