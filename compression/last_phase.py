@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import keras
 import numpy as np
@@ -28,7 +29,7 @@ __all__ = ["Falling", "last_phase", "train_last"]
 
 
 @contextmanager
-def last_phase(model: keras.Model, loss_of: Callable[[keras.Model], float]) -> Iterator[Callable[[], None]]:
+def last_phase(model: keras.Model, loss_of: Callable[[keras.Model], float]) -> Iterator[Callable[[], float]]:
     """In the body of this `with` statement zeros of kernels stay; after it, the weights are the best that were seen.
 
         with last_phase(model, loss_of) as look:
@@ -36,7 +37,7 @@ def last_phase(model: keras.Model, loss_of: Callable[[keras.Model], float]) -> I
                 ...  # train
                 look()
 
-    The first look is at the start.
+    The first look is at the start. A look returns what it saw.
 
     :param loss_of: what has to be low, such as the loss on data that are set aside.
     """
@@ -44,10 +45,11 @@ def last_phase(model: keras.Model, loss_of: Callable[[keras.Model], float]) -> I
     constraints = [kernel.constraint for kernel in kernels]
     lowest, weights = math.inf, model.get_weights()
 
-    def look() -> None:
+    def look() -> float:
         nonlocal lowest, weights
         if (loss := loss_of(model)) < lowest:
             lowest, weights = loss, model.get_weights()
+        return loss
 
     look()
     for kernel, constraint in zip(kernels, constraints, strict=True):
@@ -63,11 +65,18 @@ def last_phase(model: keras.Model, loss_of: Callable[[keras.Model], float]) -> I
 
 
 def train_last(
-    model: keras.Model, config: RecipeConfig, parts: dict[str, Examples], *, batch_size: int, seed: int
+    model: keras.Model,
+    config: RecipeConfig,
+    parts: dict[str, Examples],
+    *,
+    batch_size: int,
+    seed: int,
+    log: Callable[[int, dict[str, float]], Any] = lambda epoch, line: None,
 ) -> None:
     """Train a plain classifier for `config.last_epochs` epochs of "train", with a rate that falls to 0.
 
     :param parts: "valid" decides which epoch is kept. :param seed: of order and shifts.
+    :param log: is called after each epoch with the number of finished ones and its scalars.
     """
     optimizer = keras.optimizers.Adam(config.learning_rate)
     optimizer.build(model.trainable_variables)
@@ -82,8 +91,10 @@ def train_last(
             flip=config.flip,
         )
         for number in range(config.last_epochs):
-            run_epoch(tf.random.fold_in(named_seed(seed, "last"), number), tf.constant(number * steps, tf.int32))
-            look()
+            own_seed = tf.random.fold_in(named_seed(seed, "last"), number)
+            nll_nats, error = run_epoch(own_seed, tf.constant(number * steps, tf.int32))
+            line = {"train/nll_nats": float(nll_nats), "train/error_percent": 100.0 * float(error)}
+            log(number + 1, {**line, "valid/nll_nats": look()})
 
 
 def loss_of(model: keras.Model, part: Examples) -> float:

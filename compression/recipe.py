@@ -144,14 +144,20 @@ class Recipe:
         look = self._looks(self.config.epochs if checked else self._done)[-1 if checked else 0]
         return thresholds_of(self.model, look(self.model))
 
-    def pack(self, config: PackConfig, folder: str | os.PathLike[str]) -> Packed:
+    def pack(
+        self,
+        config: PackConfig,
+        folder: str | os.PathLike[str],
+        log: Callable[[int, dict[str, float]], Any] = lambda epoch, line: None,
+    ) -> Packed:
         """What was trained as files in `folder`, with its checked thresholds, compared with the network that was given.
 
+        :param log: is called after each of `last_epochs` as that of :meth:`fit`.
         :return: "plain" is the network that became Bayesian.
         :raises ValueError: as :func:`compression.pack_files`.
         """
         options: dict[str, Any] = {"batch_size": self.batch_size, "seed": self._seed}
-        last = functools.partial(train_last, config=self.config, parts=self.parts, **options)
+        last = functools.partial(train_last, config=self.config, parts=self.parts, log=log, **options)
         return pack_files(
             self.model,
             self.parts,

@@ -26,8 +26,7 @@ bits (a network of numbers begins anew).
 
 The folder of the run gets:
 
-    result.json   errors, architecture, bits, the three rates as the paper counts them, sizes of files
-    row.md        the same as a row of a Markdown table
+    result.json   errors, architecture, bits, the three rates as the paper counts them, sizes; row.md as a table's row
     files/        shrunk.bcz (float32), fixed.bcz (fixed point), book_K.bcz and rate_K.bcz (K values), entropy-coded
     plots/        thresholds, bits of the weights, the mask of inputs; scalars.jsonl, tensorboard/, checkpoints/
 """
@@ -47,6 +46,7 @@ from experiment.files import write_text
 from experiment.report import plots
 from experiment.report.text import aligned
 from experiment.run import Devices, Settings, Shown, checkpoints, devices, open_run, quiet
+from experiment.run.progress import Progress
 
 import tensorflow as tf
 from compression import PackConfig, Packed, Recipe, RecipeConfig, networks, report
@@ -116,7 +116,8 @@ def main(flags: Flags) -> None:
                 folder, lambda state: checkpoints.restore(folder, **state, **own)
             ),
         )
-        packed = recipe.pack(flags.files, run.path / "files")
+        with Progress(0, flags.recipe.last_epochs, is_shown=settings.progress) as last:
+            packed = recipe.pack(flags.files, run.path / "files", last.advance)
         if flags.export is not None:
             export_all(flags.export, packed.model, recipe.parts["train"].X[:500].numpy())
         of = flags.recipe.prior, data.name

@@ -50,7 +50,11 @@ def test_the_validation_loss_falls_zeros_stay_and_bits_are_a_function_of_the_see
         np.testing.assert_array_equal(weights == 0, was_zero)
     assert all(variable.constraint is None for variable in model.variables)
     model.set_weights(start)
-    train_last(model, CONFIG, parts, batch_size=BATCH, seed=1)
+    seen = dict[int, dict[str, float]]()
+    train_last(model, CONFIG, parts, batch_size=BATCH, seed=1, log=seen.__setitem__)
+    assert list(seen) == [1, 2, 3, 4]
+    assert min(line["valid/nll_nats"] for line in seen.values()) == pytest.approx(loss(model, parts["valid"]))
+    assert seen[4]["train/nll_nats"] < seen[1]["train/nll_nats"]
     for a, b in zip(model.get_weights(), found, strict=True):
         np.testing.assert_array_equal(a, b)
     model.set_weights(start)
