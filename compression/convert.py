@@ -14,7 +14,7 @@ from .kinds import is_convolution, kind_of, weighted_layers, whole_layers
 from .rebuild import copied
 from .supported import IDLE
 
-__all__ = ["compress"]
+__all__ = ["compress", "folded_weights"]
 
 LOG = logging.getLogger(__name__)
 
@@ -176,7 +176,7 @@ def _folded(graph: Graph) -> tuple[Graph, _Weights]:
         elif isinstance(layer, keras.layers.BatchNormalization) and kind_of(graph, node) == "scaled":
             before = folded.get(node.sources[0])
             if before is not None and consumers[node.sources[0]] == 1:
-                weights[before.name] = _fold(layer, before.layer, *weights[before.name])
+                weights[before.name] = folded_weights(layer, before.layer, *weights[before.name])
                 folded[node.outputs[0]] = before
     for name, arrays in weights.items():
         if not all(np.all(np.isfinite(array)) for array in arrays):
@@ -188,13 +188,14 @@ def _units(layer: keras.Layer) -> int:
     return layer.filters if is_convolution(layer) else layer.units
 
 
-def _fold(
+def folded_weights(
     normalisation: keras.layers.BatchNormalization, layer: keras.Layer, kernel: np.ndarray, bias: np.ndarray
 ) -> list[np.ndarray]:
+    """Kernel and bias of a layer that does what it does with this normalisation behind it, in inference."""
     factor = 1.0 / np.sqrt(np.asarray(normalisation.moving_variance, np.float64) + normalisation.epsilon)
     if normalisation.scale:
         factor *= np.asarray(normalisation.gamma, np.float64)
-    bias = (bias - np.asarray(normalisation.moving_mean, np.float64)) * factor
+    bias = (np.asarray(bias, np.float64) - np.asarray(normalisation.moving_mean, np.float64)) * factor
     if normalisation.center:
         bias += np.asarray(normalisation.beta, np.float64)
     return [kernel * (factor[:, None] if isinstance(layer, keras.layers.Conv2DTranspose) else factor), bias]

@@ -16,8 +16,9 @@ import numpy as np
 
 from .callbacks import Falling, ShrinkDuringTraining
 from .held_out import TrainingData, outputs_of
-from .last_phase import last_phase
+from .last_phase import EXAMPLES, last_phase
 from .likelihood import LearntNoise, Likelihood, likelihood_of, noise_of
+from .normalized import fold_into, normalized
 from .phases import ThresholdsOf, bayesian_form, looks
 from .schedule import LAST_FROM, RecipeConfig
 from .shrink import shrink
@@ -90,14 +91,18 @@ class KerasTraining(NamedTuple):
             callbacks=[*self.callbacks, LearntNoise(config, likelihood, noise), falling],
         )
         small = shrink(bayesian, thresholds(config.epochs)[-1](bayesian))
-        self.train_last(small, config.last_epochs)
+        self.train_last(small, config.last_epochs, is_normalized=config.last_normalization)
         return small
 
-    def train_last(self, model: keras.Model, epochs: int) -> None:
+    def train_last(self, model: keras.Model, epochs: int, *, is_normalized: bool = False) -> None:
         """The last phase of a plain network; 0 epochs only compile it."""
-        if not epochs:
-            self.compile(model)
-        else:
-            with last_phase(model, self.loss_of) as look:
+        if epochs:
+            first = keras.tree.map_structure(lambda array: array[:EXAMPLES], self.data.valid[0])
+            trained = normalized(model, first) if is_normalized else model
+            with last_phase(trained, self.loss_of) as look:
                 best = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: look())
-                self.train(model, epochs, Falling(epochs, LAST_FROM), best)
+                self.train(trained, epochs, Falling(epochs, LAST_FROM), best)
+            if trained is model:
+                return
+            fold_into(trained, model)
+        self.compile(model)

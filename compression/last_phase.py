@@ -21,11 +21,15 @@ from .callbacks import Falling
 from .classification import Examples, has_probabilities, nll
 from .graph import kernel_variables
 from .held_out import outputs_of
+from .normalized import fold_into, normalized
 from .schedule import RecipeConfig, last_rate_at
 from .seeds import named_seed
 from .training import epoch_function
 
-__all__ = ["Falling", "last_phase", "train_last"]
+__all__ = ["EXAMPLES", "Falling", "last_phase", "train_last"]
+
+EXAMPLES = 512
+"""With how many batch normalisation begins."""
 
 
 @contextmanager
@@ -78,12 +82,13 @@ def train_last(
     :param parts: "valid" decides which epoch is kept. :param seed: of order and shifts.
     :param log: is called after each epoch with the number of finished ones and its scalars.
     """
+    train, valid, steps = parts["train"], parts["valid"], len(parts["train"].X) // batch_size
+    trained = normalized(model, np.asarray(train.X[:EXAMPLES])) if config.last_normalization else model
     optimizer = keras.optimizers.Adam(config.learning_rate)
-    optimizer.build(model.trainable_variables)
-    steps = len(parts["train"].X) // batch_size
-    with last_phase(model, lambda network: loss_of(network, parts["valid"])) as look:
+    optimizer.build(trained.trainable_variables)
+    with last_phase(trained, lambda network: loss_of(network, valid)) as look:
         run_epoch = epoch_function(
-            *(model, optimizer, parts["train"]),
+            *(trained, optimizer, train),
             batch_size=batch_size,
             learning_rate=lambda step: last_rate_at(config, step, steps),
             kl_weight=lambda step: 0.0,
@@ -95,6 +100,8 @@ def train_last(
             nll_nats, error = run_epoch(own_seed, tf.constant(number * steps, tf.int32))
             line = {"train/nll_nats": float(nll_nats), "train/error_percent": 100.0 * float(error)}
             log(number + 1, {**line, "valid/nll_nats": look()})
+    if trained is not model:
+        fold_into(trained, model)
 
 
 def loss_of(model: keras.Model, part: Examples) -> float:

@@ -66,6 +66,7 @@ class RecipeConfig:
     :param polish_epochs: after --epochs, train what is left with a KL of the weight --polish_kl.
     :param polish_kl: weight of the KL in the last --polish_epochs.
     :param last_epochs: at last train what is left as a plain network, without noise and KL, for so many epochs.
+    :param last_normalization: in the --last_epochs put batch normalisation behind convolutions; it is folded then.
     :param std_cap: largest standard deviation of the first layer's weights; none if not given.
     :param threshold: scores above it are pruned: one number, or one for each layer; chosen automatically if not given.
     :param keep: part of --keep_of that may be left at most: one threshold for all layers is chosen so, and where units
@@ -93,6 +94,7 @@ class RecipeConfig:
     polish_epochs: int = 0
     polish_kl: float = 0.1
     last_epochs: int = 0
+    last_normalization: bool = False
     std_cap: float | None = None
     threshold: tuple[float, ...] | None = None
     keep: float | None = None

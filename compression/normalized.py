@@ -1,0 +1,99 @@
+"""Batch normalisation behind the convolutions of a plain network, for as long as it trains.
+
+    trained = normalized(model, X)  # computes what the model does
+    ...  # train it
+    fold_into(trained, model)  # and so does the model again
+
+Deep networks without it train slowly. What it learns fits into the kernels and biases of the model, so that nothing is
+left of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+
+from .convert import folded_weights
+from .graph import Graph, Node, Ref, Tensor, clone, graph_of, layers_of, model_of
+from .kinds import is_convolution, is_mixing, kind_of
+from .rebuild import copied
+
+__all__ = ["fold_into", "normalized"]
+
+_SUFFIX = "_normalisation"
+
+
+def normalized(model: keras.Model, X: Any) -> keras.Model:
+    """A copy of a plain network with batch normalisation between its convolutions and their activations.
+
+    Where it follows one already, behind the last convolutions of a network, and before activations that are layers or
+    not of each number alone, there is none.
+
+    :param X: examples [n, ...], nested as the model takes them, which say what normalisation begins with: in inference
+        the copy computes what `model` does, and for these in training, too, up to rounding.
+    """
+    graph = graph_of(model)
+    chosen = [node.name for node in graph.nodes if _is_chosen(graph, node)]
+    made = {node.name: copied(node.layer, node.name) for node in layers_of(graph) if node.name not in chosen}
+    nodes, tensors = list[Node](), list(graph.tensors)
+    for node in graph.nodes:
+        if node.name not in chosen:
+            nodes.append(node._replace(layer=made.get(node.name, node.layer)))
+            continue
+        made[node.name] = clone(node.layer, name=node.name, activation="linear")
+        shape = graph.tensors[node.outputs[0]].shape
+        first, second = len(tensors), len(tensors) + 1
+        tensors += [Tensor(shape, "float32"), Tensor(shape, "float32")]
+        normalisation = keras.layers.BatchNormalization(name=node.name + _SUFFIX)
+        made[normalisation.name] = normalisation
+        nodes += [
+            node._replace(layer=made[node.name], outputs=(first,)),
+            Node(normalisation, normalisation.name, (Ref(first),), {}, (second,)),
+            _activation(node, second),
+        ]
+    new = model_of(graph._replace(nodes=nodes, tensors=tensors))
+    for node in layers_of(graph):
+        if isinstance(node.layer, keras.Layer) and node.layer.weights:
+            made[node.name].set_weights(node.layer.get_weights())
+    normalisations = [made[name + _SUFFIX] for name in chosen]
+    for layer in normalisations:
+        one, zero = np.ones(layer.gamma.shape), np.zeros(layer.gamma.shape)
+        layer.set_weights([np.sqrt(one + layer.epsilon), zero, zero, one])  # does nothing
+    if chosen:
+        whole = getattr(new, "_functional", new)
+        outputs = keras.Model(whole.input, [layer.input for layer in normalisations])(X, training=False)
+        for layer, output in zip(normalisations, outputs, strict=True):
+            axes = tuple(range(output.ndim - 1))
+            mean, variance = np.mean(output, axis=axes), np.var(output, axis=axes)
+            layer.set_weights([np.sqrt(variance + layer.epsilon), mean, mean, variance])
+    return new
+
+
+def fold_into(trained: keras.Model, model: keras.Model) -> None:
+    """Give `model`, of which `trained` was made by :func:`normalized`, what that has learnt."""
+    learnt = {node.name: node.layer for node in layers_of(graph_of(trained))}
+    for node in layers_of(graph_of(model)):
+        layer = node.layer
+        if not isinstance(layer, keras.Layer) or not layer.weights:
+            continue
+        weights = learnt[node.name].get_weights()
+        if normalisation := learnt.get(node.name + _SUFFIX):
+            weights = folded_weights(normalisation, layer, *weights)
+        layer.set_weights(weights)
+
+
+def _is_chosen(graph: Graph, node: Node) -> bool:
+    if not is_convolution(node.layer) or kind_of(graph, node) != "weighted" or is_mixing(node.layer):
+        return False
+    if not node.layer.use_bias or node.outputs[0] in graph.output_numbers:
+        return False
+    after = [other.layer for other in graph.nodes if node.outputs[0] in other.sources]
+    return not any(isinstance(layer, keras.layers.BatchNormalization) for layer in after)
+
+
+def _activation(node: Node, source: int) -> Node:
+    """A call of the activation of a layer alone, which gives what the layer gave."""
+    name = f"{node.name}_activation"
+    return Node(keras.layers.Activation(node.layer.activation, name=name), name, (Ref(source),), {}, node.outputs)
