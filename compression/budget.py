@@ -3,7 +3,8 @@
     thresholds = thresholds_within(model, 0.1 * size_of(model).weights)
     small = shrink(model, thresholds)
 
-Units of all layers are compared with each other: those with the highest scores go.
+Groups of all layers are compared with each other: those go that say least for what they cost. Where log alpha is the
+score, a group says log(1 + 1 / alpha) / 2 nats at most, the capacity of its channel; it costs what is saved without it.
 """
 
 from __future__ import annotations
@@ -57,35 +58,55 @@ def size_left(model: keras.Model, thresholds: dict[str, float], *, kind: SizeKin
 
 
 def thresholds_within(model: keras.Model, most: float, *, kind: SizeKind = "weights") -> dict[str, float]:
-    """The highest threshold, one for all layers, by name, that leaves no more than `most`.
+    """The thresholds of layers, by name, that leave no more than `most` and lose least by log(1 + e^-score).
 
-    A layer that it would leave without any group keeps its best one. So more than `most` may be left in the end.
+    A layer that they would leave without any group keeps its best one. So more than `most` may be left in the end.
 
     :param most: weights, or multiplications for one example.
     :raises ValueError: as :func:`size_left`, and if scores are not finite.
     """
-    layers = bayesian_layers(model)
-    scores = {layer.name: _scores_in_use(layer) for layer in layers}
+    scores = {layer.name: _scores_in_use(layer) for layer in bayesian_layers(model)}
+    costs = _costs(model, scores, kind)
+    said = {name: np.logaddexp(0.0, -values.astype(np.float64)) / costs[name] for name, values in scores.items()}
 
-    def by_layer(threshold: float) -> dict[str, float]:
-        lowest = {name: float(np.min(values, initial=math.inf)) for name, values in scores.items()}
-        above = {name: float(np.nextafter(np.float32(low), np.float32(math.inf))) for name, low in lowest.items()}
-        return {name: max(threshold, least) for name, least in above.items()}
+    def by_layer(least: float) -> dict[str, float]:
+        """Thresholds that remove what says less than this for its cost."""
+        found = {}
+        for name, values in scores.items():
+            lost = values[said[name] < least]
+            lowest = np.min(values, initial=np.float32(math.inf))
+            found[name] = max(float(np.min(lost, initial=math.inf)), float(_above(lowest)))
+        return found
 
-    steps = np.unique(np.concatenate([[math.inf], *scores.values()]))
-    first, last = 0, steps.size - 1  # the smallest threshold may leave too much, a higher one leaves no less
+    steps = np.unique(np.concatenate([*said.values(), [math.inf]]))
+    first, last = 0, steps.size - 1  # the first removes nothing, the last all
     while first < last:
-        middle = (first + last + 1) // 2
+        middle = (first + last) // 2
         if size_left(model, by_layer(float(steps[middle])), kind=kind) <= most:
-            first = middle
+            last = middle
         else:
-            last = middle - 1
+            first = middle + 1
     return by_layer(float(steps[first]))
+
+
+def _costs(model: keras.Model, scores: dict[str, np.ndarray], kind: SizeKind) -> dict[str, float]:
+    """What is saved without the worst group of each layer; above 0."""
+    nothing = dict.fromkeys(scores, math.inf)
+    whole, costs = size_left(model, nothing, kind=kind), dict[str, float]()
+    for name, values in scores.items():
+        worst = float(np.max(values, initial=-math.inf))
+        lost = max(1, np.count_nonzero(values == worst))
+        costs[name] = max(whole - size_left(model, {**nothing, name: worst}, kind=kind), 1e-3) / lost
+    return costs
 
 
 def _scores_in_use(layer: BayesianLayer) -> np.ndarray:
     scores = np.asarray(layer.prune_scores())
     return scores[np.broadcast_to(np.asarray(layer.mask), scores.shape) > 0]
+
+
+def _above(score: np.floating) -> np.floating:
+    return np.nextafter(np.float32(score), np.float32(math.inf))
 
 
 def _pairs(layer: keras.layers.Layer) -> int:

@@ -55,13 +55,40 @@ def test_no_more_is_left_than_wanted_and_no_less_than_needed(name: str, kind: st
     whole = getattr(bc.size_of(model), kind)
     for part in (0.7, 0.4):
         chosen = bc.thresholds_within(model, part * whole, kind=kind)
-        left = bc.size_left(model, chosen, kind=kind)
-        assert left <= part * whole
-        threshold = min(chosen.values())
-        scores = np.concatenate([np.ravel(layer.prune_scores()) for layer in bc.bayesian_layers(model)])
-        above = np.append(np.unique(scores[scores > threshold]), np.inf)[0]
-        more = {layer: max(value, float(above)) for layer, value in chosen.items()}
-        assert bc.size_left(model, more, kind=kind) > part * whole  # one group more would be too much
+        assert bc.size_left(model, chosen, kind=kind) <= part * whole
+        more = []  # with one group more in a layer
+        for layer in bc.bayesian_layers(model):
+            above = np.unique(layer.prune_scores())
+            above = np.append(above[above > chosen[layer.name]], np.inf)[0]
+            more.append(bc.size_left(model, {**chosen, layer.name: float(above)}, kind=kind))
+        assert max(more) > part * whole
+
+
+def test_groups_that_cost_more_have_to_say_more(rng: np.random.Generator) -> None:
+    """Two layers with the same scores, of which one has ten times as many weights for a group."""
+    layers = [
+        bc.DenseGNJ(60, num_train=10, name="cheap"),
+        bc.DenseGNJ(40, num_train=10, name="dear"),
+        bc.DenseGNJ(2, num_train=10, name="last"),
+    ]
+    model = keras.Sequential([keras.Input([4]), *layers])
+    scores = np.linspace(-6, 2, 60)
+    for layer in layers:
+        values = scores[:4] if layer.name == "cheap" else scores[: layer.z_log_var_scaled.shape[0]]
+        layer.z_mean_scaled.assign(np.ones(len(values)) / layer.scale_speed)
+        layer.z_log_var_scaled.assign(values / layer.scale_speed)
+    chosen = bc.thresholds_within(model, 1500)
+    # A unit of the first layer is an input of the second: 4 + 40 weights; one of the second has 60 + 2.
+    assert bc.size_left(model, chosen) <= 1500
+    found = bc.masks(model, chosen)
+    lost = {name: scores[: mask.size][mask == 0] for name, mask in found.items()}
+    said = {name: np.log1p(np.exp(-values)) for name, values in lost.items()}
+    costs = {"cheap": 60, "dear": 44, "last": 62}
+    kept = {name: np.log1p(np.exp(-scores[: mask.size][mask == 1])) for name, mask in found.items()}
+    highest = max((said[name] / costs[name]).max() for name in said if said[name].size)
+    lowest = min((kept[name] / costs[name]).min() for name in kept if kept[name].size > 1)
+    assert highest < lowest
+    assert all(said[name].size for name in ("dear", "last"))
 
 
 def test_single_weights_are_counted(rng: np.random.Generator) -> None:
