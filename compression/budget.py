@@ -5,6 +5,7 @@
 
 Groups of all layers are compared with each other: those go that say least for what they cost. Where log alpha is the
 score, a group says log(1 + 1 / alpha) / 2 nats at most, the capacity of its channel; it costs what is saved without it.
+The r-th best of n groups counts n / r times, as a layer can spare one of many sooner than one of its last.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def size_left(model: keras.Model, thresholds: dict[str, float], *, kind: SizeKin
 
 
 def thresholds_within(model: keras.Model, most: float, *, kind: SizeKind = "weights") -> dict[str, float]:
-    """The thresholds of layers, by name, that leave no more than `most` and lose least by log(1 + e^-score).
+    """The thresholds of layers, by name, that leave no more than `most` and lose least for it.
 
     A layer that they would leave without any group keeps its best one. So more than `most` may be left in the end.
 
@@ -67,7 +68,7 @@ def thresholds_within(model: keras.Model, most: float, *, kind: SizeKind = "weig
     """
     scores = {layer.name: _scores_in_use(layer) for layer in bayesian_layers(model)}
     costs = _costs(model, scores, kind)
-    said = {name: np.logaddexp(0.0, -values.astype(np.float64)) / costs[name] for name, values in scores.items()}
+    said = {name: _worth(values) / costs[name] for name, values in scores.items()}
 
     def by_layer(least: float) -> dict[str, float]:
         """Thresholds that remove what says less than this for its cost."""
@@ -87,6 +88,13 @@ def thresholds_within(model: keras.Model, most: float, *, kind: SizeKind = "weig
         else:
             first = middle + 1
     return by_layer(float(steps[first]))
+
+
+def _worth(scores: np.ndarray) -> np.ndarray:
+    """What groups of a layer say, twice in nats where scores are log alpha, times n / r."""
+    ranks = np.empty(scores.size)
+    ranks[np.argsort(scores, kind="stable")] = np.arange(1, scores.size + 1)
+    return np.logaddexp(0.0, -scores.astype(np.float64)) * scores.size / ranks
 
 
 def _costs(model: keras.Model, scores: dict[str, np.ndarray], kind: SizeKind) -> dict[str, float]:

@@ -30,6 +30,14 @@ def randomise(model: keras.Model, rng: np.random.Generator) -> keras.Model:
     return model
 
 
+def randomised(model: keras.Model, rng: np.random.Generator) -> keras.Model:
+    """A plain model with random weights, variances of batch normalisation positive."""
+    for variable in model.weights:
+        value = 0.5 * rng.normal(size=variable.shape)
+        variable.assign(np.exp(value) if "variance" in variable.name else value)
+    return model
+
+
 def dense_network(prior: str, rng: np.random.Generator, **settings: Any) -> keras.Model:
     """12-9-7-3."""
     dense, _ = PRIORS[prior]

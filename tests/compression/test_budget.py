@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import compression as bc
+from compression.budget import SizeKind
 from compression.schedule import RecipeConfig, part_to_keep
 from compression.shrink import NothingLeftError
 from tests.compression.networks import convolutional_network, dense_network, randomise
@@ -35,7 +36,7 @@ NETWORKS = {
 
 @pytest.mark.parametrize("kind", ["weights", "multiplications"])
 @pytest.mark.parametrize("name", NETWORKS)
-def test_size_left_is_that_of_the_shrunk_network(name: str, kind: str, rng: np.random.Generator) -> None:
+def test_size_left_is_that_of_the_shrunk_network(name: str, kind: SizeKind, rng: np.random.Generator) -> None:
     model = NETWORKS[name](rng)
     scores = np.concatenate([np.ravel(layer.prune_scores()) for layer in bc.bayesian_layers(model)])
     for quantile in (0.1, 0.4, 0.7, 1.0):
@@ -50,7 +51,9 @@ def test_size_left_is_that_of_the_shrunk_network(name: str, kind: str, rng: np.r
 
 @pytest.mark.parametrize("kind", ["weights", "multiplications"])
 @pytest.mark.parametrize("name", NETWORKS)
-def test_no_more_is_left_than_wanted_and_no_less_than_needed(name: str, kind: str, rng: np.random.Generator) -> None:
+def test_no_more_is_left_than_wanted_and_no_less_than_needed(
+    name: str, kind: SizeKind, rng: np.random.Generator
+) -> None:
     model = NETWORKS[name](rng)
     whole = getattr(bc.size_of(model), kind)
     for part in (0.7, 0.4):
@@ -81,10 +84,11 @@ def test_groups_that_cost_more_have_to_say_more(rng: np.random.Generator) -> Non
     # A unit of the first layer is an input of the second: 4 + 40 weights; one of the second has 60 + 2.
     assert bc.size_left(model, chosen) <= 1500
     found = bc.masks(model, chosen)
-    lost = {name: scores[: mask.size][mask == 0] for name, mask in found.items()}
-    said = {name: np.log1p(np.exp(-values)) for name, values in lost.items()}
+    sizes = {name: mask.size for name, mask in found.items()}
+    worth = {name: np.log1p(np.exp(-scores[:n])) * n / np.arange(1, n + 1) for name, n in sizes.items()}
+    said = {name: worth[name][mask == 0] for name, mask in found.items()}
     costs = {"cheap": 60, "dear": 44, "last": 62}
-    kept = {name: np.log1p(np.exp(-scores[: mask.size][mask == 1])) for name, mask in found.items()}
+    kept = {name: worth[name][mask == 1] for name, mask in found.items()}
     highest = max((said[name] / costs[name]).max() for name in said if said[name].size)
     lowest = min((kept[name] / costs[name]).min() for name in kept if kept[name].size > 1)
     assert highest < lowest

@@ -7,17 +7,9 @@ import numpy as np
 import pytest
 
 import compression as bc
-from tests.compression.networks import PRIORS
+from tests.compression.networks import PRIORS, randomised
 
 layers = keras.layers
-
-
-def randomised(model: keras.Model, rng: np.random.Generator) -> keras.Model:
-    """Random weights, variances of batch normalisation positive."""
-    for variable in model.weights:
-        value = 0.5 * rng.normal(size=variable.shape)
-        variable.assign(np.exp(value) if "variance" in variable.name else value)
-    return model
 
 
 def convolutional() -> keras.Model:

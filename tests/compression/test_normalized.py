@@ -6,13 +6,7 @@ import pytest
 
 import compression as bc
 from compression.normalized import fold_into, normalized
-
-
-def set_at_random(model: keras.Model, rng: np.random.Generator) -> keras.Model:
-    for variable in model.variables:
-        value = 0.4 * rng.normal(size=variable.shape)
-        variable.assign(np.exp(value) if "variance" in variable.name else value)
-    return model
+from tests.compression.networks import randomised
 
 
 def chain() -> keras.Model:
@@ -46,7 +40,7 @@ NETWORKS = {"chain": (chain, ["first", "second", "third"]), "residual": (residua
 @pytest.mark.parametrize("name", NETWORKS)
 def test_it_computes_the_same_before_and_after_training(name: str, rng: np.random.Generator) -> None:
     build, expected = NETWORKS[name]
-    model = set_at_random(build(), rng)
+    model = randomised(build(), rng)
     X = (2.0 + 3.0 * rng.normal(size=(40, 8, 8, 2))).astype(np.float32)
     trained = normalized(model, X)
     new = {layer.name for layer in trained.layers if isinstance(layer, keras.layers.BatchNormalization)}
@@ -56,7 +50,7 @@ def test_it_computes_the_same_before_and_after_training(name: str, rng: np.rando
     if name == "chain":  # the other has moving statistics that are not those of X
         in_training = np.asarray(trained(X, training=True))
         np.testing.assert_allclose(in_training, outputs, rtol=1e-3, atol=1e-3 * np.abs(outputs).max())
-    set_at_random(trained, rng)
+    randomised(trained, rng)
     fold_into(trained, model)
     outputs = np.asarray(trained(X, training=False))
     assert np.std(outputs) > 0.1
@@ -64,7 +58,7 @@ def test_it_computes_the_same_before_and_after_training(name: str, rng: np.rando
 
 
 def test_zeros_stay(rng: np.random.Generator) -> None:
-    model = set_at_random(chain(), rng)
+    model = randomised(chain(), rng)
     kernel = model.get_layer("second").kernel
     kernel.assign(kernel * (rng.uniform(size=kernel.shape) < 0.5))
     zeros = np.asarray(kernel) == 0
