@@ -11,6 +11,7 @@ The r-th best of n groups counts n / r times, as a layer can spare one of many s
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Literal
 
 import keras
@@ -35,27 +36,7 @@ def size_left(model: keras.Model, thresholds: dict[str, float], *, kind: SizeKin
     :param thresholds: by name of each Bayesian layer. :return: 0 if nothing is left.
     :raises ValueError: if multiplications depend on the example, such as on the size of an image.
     """
-    graph, found = graph_of(model), masks(model, thresholds)
-    try:
-        kept = kept_by(graph, found)
-    except NothingLeftError:
-        return 0
-    total = 0.0
-    for node in graph.nodes:
-        whole = weights_of(node.layer) if kind == "weights" else multiplications_of(graph, node)
-        if whole is None:
-            raise ValueError(
-                f"the multiplications of the layer {node.name} depend on the example; build the network with a shape "
-                "that is given, or count weights."
-            )
-        if not whole or node.name not in kept:
-            total += whole
-        elif isinstance(node.layer, PerWeight):
-            total += whole * float(np.mean(found[node.name]))
-        else:
-            inputs, outputs = kept[node.name]
-            total += whole * inputs.size * outputs.size / _pairs(node.layer)
-    return round(total)
+    return _size_function(model, kind)(thresholds)
 
 
 def thresholds_within(model: keras.Model, most: float, *, kind: SizeKind = "weights") -> dict[str, float]:
@@ -66,28 +47,63 @@ def thresholds_within(model: keras.Model, most: float, *, kind: SizeKind = "weig
     :param most: weights, or multiplications for one example.
     :raises ValueError: as :func:`size_left`, and if scores are not finite.
     """
+    left = _size_function(model, kind)
     scores = {layer.name: _scores_in_use(layer) for layer in bayesian_layers(model)}
-    costs = _costs(model, scores, kind)
-    said = {name: _worth(values) / costs[name] for name, values in scores.items()}
+    nothing = dict.fromkeys(scores, math.inf)
+    if (whole := left(nothing)) <= most:
+        return nothing
+    said, best = dict[str, np.ndarray](), dict[str, float]()
+    for name, values in scores.items():
+        worst = float(np.max(values, initial=-math.inf))
+        lost = max(1, np.count_nonzero(values == worst))
+        cost = max(whole - left({**nothing, name: worst}), 1e-3) / lost  # what is saved without the worst group
+        said[name] = _worth(values) / cost
+        lowest = np.min(values, initial=np.float32(math.inf))
+        best[name] = float(np.nextafter(np.float32(lowest), np.float32(math.inf)))
 
     def by_layer(least: float) -> dict[str, float]:
         """Thresholds that remove what says less than this for its cost."""
-        found = {}
-        for name, values in scores.items():
-            lost = values[said[name] < least]
-            lowest = np.min(values, initial=np.float32(math.inf))
-            found[name] = max(float(np.min(lost, initial=math.inf)), float(_above(lowest)))
-        return found
+        lost = {name: values[said[name] < least] for name, values in scores.items()}
+        return {name: max(float(np.min(values, initial=math.inf)), best[name]) for name, values in lost.items()}
 
     steps = np.unique(np.concatenate([*said.values(), [math.inf]]))
     first, last = 0, steps.size - 1  # the first removes nothing, the last all
     while first < last:
         middle = (first + last) // 2
-        if size_left(model, by_layer(float(steps[middle])), kind=kind) <= most:
+        if left(by_layer(float(steps[middle]))) <= most:
             last = middle
         else:
             first = middle + 1
     return by_layer(float(steps[first]))
+
+
+def _size_function(model: keras.Model, kind: SizeKind) -> Callable[[dict[str, float]], int]:
+    """:func:`size_left` as a function of the thresholds; the network is read once."""
+    graph = graph_of(model)
+    sizes = [weights_of(node.layer) if kind == "weights" else multiplications_of(graph, node) for node in graph.nodes]
+
+    def left(thresholds: dict[str, float]) -> int:
+        found, total = masks(model, thresholds), 0.0
+        try:
+            kept = kept_by(graph, found)
+        except NothingLeftError:
+            return 0
+        for node, whole in zip(graph.nodes, sizes, strict=True):
+            if whole is None:
+                raise ValueError(
+                    f"the multiplications of the layer {node.name} depend on the example; build the network with a "
+                    "shape that is given, or count weights."
+                )
+            if not whole or node.name not in kept:
+                total += whole
+            elif isinstance(node.layer, PerWeight):
+                total += whole * float(np.mean(found[node.name]))
+            else:
+                inputs, outputs = kept[node.name]
+                total += whole * inputs.size * outputs.size / _pairs(node.layer)
+        return round(total)
+
+    return left
 
 
 def _worth(scores: np.ndarray) -> np.ndarray:
@@ -97,24 +113,9 @@ def _worth(scores: np.ndarray) -> np.ndarray:
     return np.logaddexp(0.0, -scores.astype(np.float64)) * scores.size / ranks
 
 
-def _costs(model: keras.Model, scores: dict[str, np.ndarray], kind: SizeKind) -> dict[str, float]:
-    """What is saved without the worst group of each layer; above 0."""
-    nothing = dict.fromkeys(scores, math.inf)
-    whole, costs = size_left(model, nothing, kind=kind), dict[str, float]()
-    for name, values in scores.items():
-        worst = float(np.max(values, initial=-math.inf))
-        lost = max(1, np.count_nonzero(values == worst))
-        costs[name] = max(whole - size_left(model, {**nothing, name: worst}, kind=kind), 1e-3) / lost
-    return costs
-
-
 def _scores_in_use(layer: BayesianLayer) -> np.ndarray:
     scores = np.asarray(layer.prune_scores())
     return scores[np.broadcast_to(np.asarray(layer.mask), scores.shape) > 0]
-
-
-def _above(score: np.floating) -> np.floating:
-    return np.nextafter(np.float32(score), np.float32(math.inf))
 
 
 def _pairs(layer: keras.layers.Layer) -> int:

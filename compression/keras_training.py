@@ -16,9 +16,8 @@ import numpy as np
 
 from .callbacks import Falling, ShrinkDuringTraining
 from .held_out import TrainingData, outputs_of
-from .last_phase import EXAMPLES, last_phase
+from .last_phase import last_phase
 from .likelihood import LearntNoise, Likelihood, likelihood_of, noise_of
-from .normalized import fold_into, normalized
 from .phases import ThresholdsOf, bayesian_form, looks
 from .schedule import LAST_FROM, RecipeConfig
 from .shrink import shrink
@@ -97,12 +96,8 @@ class KerasTraining(NamedTuple):
     def train_last(self, model: keras.Model, epochs: int, *, is_normalized: bool = False) -> None:
         """The last phase of a plain network; 0 epochs only compile it."""
         if epochs:
-            first = keras.tree.map_structure(lambda array: array[:EXAMPLES], self.data.valid[0])
-            trained = normalized(model, first) if is_normalized else model
-            with last_phase(trained, self.loss_of) as look:
+            with last_phase(model, self.loss_of, self.data.valid[0] if is_normalized else None) as (trained, look):
                 best = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: look())
                 self.train(trained, epochs, Falling(epochs, LAST_FROM), best)
-            if trained is model:
-                return
-            fold_into(trained, model)
-        self.compile(model)
+        if not epochs or is_normalized:  # no network was compiled, or a copy
+            self.compile(model)

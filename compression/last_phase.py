@@ -26,25 +26,34 @@ from .schedule import RecipeConfig, last_rate_at
 from .seeds import named_seed
 from .training import epoch_function
 
-__all__ = ["EXAMPLES", "Falling", "last_phase", "train_last"]
+__all__ = ["Falling", "last_phase", "train_last"]
 
-EXAMPLES = 512
-"""With how many batch normalisation begins."""
+_EXAMPLES = 512  # with how many batch normalisation begins
 
 
 @contextmanager
-def last_phase(model: keras.Model, loss_of: Callable[[keras.Model], float]) -> Iterator[Callable[[], float]]:
+def last_phase(
+    model: keras.Model, loss_of: Callable[[keras.Model], float], normalized_by: Any = None
+) -> Iterator[tuple[keras.Model, Callable[[], float]]]:
     """In the body of this `with` statement zeros of kernels stay; after it, the weights are the best that were seen.
 
-        with last_phase(model, loss_of) as look:
+        with last_phase(model, loss_of) as (trained, look):
             for number in range(epochs):
-                ...  # train
+                ...  # train `trained`
                 look()
 
     The first look is at the start. A look returns what it saw.
 
     :param loss_of: what has to be low, such as the loss on data that are set aside.
+    :param normalized_by: examples, nested as `model` takes them, with which batch normalisation begins; None for none.
+        With it a copy of `model` is trained, and `model` gets what that has learnt in the end.
     """
+    if normalized_by is not None:
+        trained = normalized(model, keras.tree.map_structure(lambda X: np.asarray(X[:_EXAMPLES]), normalized_by))
+        with last_phase(trained, loss_of) as found:
+            yield found
+        fold_into(trained, model)
+        return
     kernels = [variable for _, variable in kernel_variables(model)]
     constraints = [kernel.constraint for kernel in kernels]
     lowest, weights = math.inf, model.get_weights()
@@ -60,7 +69,7 @@ def last_phase(model: keras.Model, loss_of: Callable[[keras.Model], float]) -> I
         kernel.constraint = _ZerosStay(tf.cast(kernel != 0, kernel.dtype), constraint)
     model.train_function = None  # Keras compiles a step once, with the constraints of then
     try:
-        yield look
+        yield model, look
     finally:
         for kernel, constraint in zip(kernels, constraints, strict=True):
             kernel.constraint = constraint
@@ -83,10 +92,10 @@ def train_last(
     :param log: is called after each epoch with the number of finished ones and its scalars.
     """
     train, valid, steps = parts["train"], parts["valid"], len(parts["train"].X) // batch_size
-    trained = normalized(model, np.asarray(train.X[:EXAMPLES])) if config.last_normalization else model
-    optimizer = keras.optimizers.Adam(config.learning_rate)
-    optimizer.build(trained.trainable_variables)
-    with last_phase(trained, lambda network: loss_of(network, valid)) as look:
+    examples = train.X if config.last_normalization else None
+    with last_phase(model, lambda network: loss_of(network, valid), examples) as (trained, look):
+        optimizer = keras.optimizers.Adam(config.learning_rate)
+        optimizer.build(trained.trainable_variables)
         run_epoch = epoch_function(
             *(trained, optimizer, train),
             batch_size=batch_size,
@@ -100,8 +109,6 @@ def train_last(
             nll_nats, error = run_epoch(own_seed, tf.constant(number * steps, tf.int32))
             line = {"train/nll_nats": float(nll_nats), "train/error_percent": 100.0 * float(error)}
             log(number + 1, {**line, "valid/nll_nats": look()})
-    if trained is not model:
-        fold_into(trained, model)
 
 
 def loss_of(model: keras.Model, part: Examples) -> float:

@@ -18,7 +18,7 @@ import numpy as np
 from .convert import folded_weights
 from .graph import Graph, Node, Ref, Tensor, clone, graph_of, layers_of, model_of
 from .kinds import is_convolution, is_mixing, kind_of
-from .rebuild import copied
+from .rebuild import copied, copy_weights
 
 __all__ = ["fold_into", "normalized"]
 
@@ -55,8 +55,7 @@ def normalized(model: keras.Model, X: Any) -> keras.Model:
         ]
     new = model_of(graph._replace(nodes=nodes, tensors=tensors))
     for node in layers_of(graph):
-        if isinstance(node.layer, keras.Layer) and node.layer.weights:
-            made[node.name].set_weights(node.layer.get_weights())
+        copy_weights(node.layer, made[node.name], None)
     normalisations = [made[name + _SUFFIX] for name in chosen]
     for layer in normalisations:
         one, zero = np.ones(layer.gamma.shape), np.zeros(layer.gamma.shape)
@@ -64,7 +63,7 @@ def normalized(model: keras.Model, X: Any) -> keras.Model:
     if chosen:
         whole = getattr(new, "_functional", new)
         outputs = keras.Model(whole.input, [layer.input for layer in normalisations])(X, training=False)
-        for layer, output in zip(normalisations, outputs, strict=True):
+        for layer, output in zip(normalisations, keras.tree.flatten(outputs), strict=True):  # one comes without a list
             axes = tuple(range(output.ndim - 1))
             mean, variance = np.mean(output, axis=axes), np.var(output, axis=axes)
             layer.set_weights([np.sqrt(variance + layer.epsilon), mean, mean, variance])
@@ -75,13 +74,10 @@ def fold_into(trained: keras.Model, model: keras.Model) -> None:
     """Give `model`, of which `trained` was made by :func:`normalized`, what that has learnt."""
     learnt = {node.name: node.layer for node in layers_of(graph_of(trained))}
     for node in layers_of(graph_of(model)):
-        layer = node.layer
-        if not isinstance(layer, keras.Layer) or not layer.weights:
-            continue
-        weights = learnt[node.name].get_weights()
-        if normalisation := learnt.get(node.name + _SUFFIX):
-            weights = folded_weights(normalisation, layer, *weights)
-        layer.set_weights(weights)
+        if (normalisation := learnt.get(node.name + _SUFFIX)) is None:
+            copy_weights(learnt[node.name], node.layer, None)
+        else:
+            node.layer.set_weights(folded_weights(normalisation, node.layer, *learnt[node.name].get_weights()))
 
 
 def _is_chosen(graph: Graph, node: Node) -> bool:

@@ -15,7 +15,7 @@ from .kinds import is_mixing, kind_of
 from .place_inputs import PlaceInputs
 from .select_inputs import SelectInputs
 
-__all__ = ["Rebuilt", "copied", "copy_of", "rebuild", "statistics_of", "values_of"]
+__all__ = ["Rebuilt", "copied", "copy_of", "copy_weights", "rebuild", "statistics_of", "values_of"]
 
 _NOTHING = np.zeros(0, np.int64)
 
@@ -70,7 +70,7 @@ def copy_of(model: keras.Model) -> keras.Model:
     nodes = [node._replace(layer=layers.get(node.name, node.layer)) for node in graph.nodes]
     new = model_of(graph._replace(nodes=nodes))
     for node in layers_of(graph):
-        _copy_weights(node.layer, layers[node.name], None)
+        copy_weights(node.layer, layers[node.name], None)
     return new
 
 
@@ -134,7 +134,7 @@ class _Builder:
         layers = {name: layer for name, layer in self._layers.items() if name in alive}
         for node in layers_of(self._graph):
             if node.name in layers and kind_of(self._graph, node) != "weighted":
-                _copy_weights(node.layer, layers[node.name], self._kept.get(node.name))
+                copy_weights(node.layer, layers[node.name], self._kept.get(node.name))
         return Rebuilt(model, layers, self._kept)
 
     # The kinds of calls
@@ -283,7 +283,8 @@ def _reachable(nodes: list[Node], wanted: set[int]) -> list[Node]:
     return found[::-1]
 
 
-def _copy_weights(layer: keras.Layer, new: keras.Layer, kept: Kept | None) -> None:
+def copy_weights(layer: keras.Layer, new: keras.Layer, kept: Kept | None) -> None:
+    """Give a layer the weights of another, all of them or the part that is kept; none where they became settings."""
     if not isinstance(layer, keras.Layer) or len(layer.weights) != len(new.weights):  # statistics became settings
         return
     for old, variable in zip(layer.weights, new.weights, strict=True):

@@ -68,7 +68,7 @@ def test_no_more_is_left_than_wanted_and_no_less_than_needed(
 
 
 def test_groups_that_cost_more_have_to_say_more(rng: np.random.Generator) -> None:
-    """Two layers with the same scores, of which one has ten times as many weights for a group."""
+    """Layers with scores from the same values, whose groups have different numbers of weights."""
     layers = [
         bc.DenseGNJ(60, num_train=10, name="cheap"),
         bc.DenseGNJ(40, num_train=10, name="dear"),

@@ -74,3 +74,17 @@ def test_a_network_without_convolutions_is_copied(rng: np.random.Generator) -> N
     trained = normalized(model, X)
     np.testing.assert_array_equal(trained(X), model(X))
     assert bc.size_of(trained) == bc.size_of(model)
+
+
+def test_statistics_of_an_adapted_normalization_stay(rng: np.random.Generator) -> None:
+    """They are weights of the layer that was given, and settings of its copy."""
+    X = (2.0 + 3.0 * rng.normal(size=(30, 6, 6, 2))).astype(np.float32)
+    first = keras.layers.Normalization()
+    first.adapt(X)
+    layers = [first, keras.layers.Conv2D(4, 3, activation="relu"), keras.layers.GlobalMaxPooling2D()]
+    model = keras.Sequential([keras.Input([6, 6, 2]), *layers, keras.layers.Dense(2)])
+    outputs = np.asarray(model(X))
+    trained = normalized(model, X)
+    np.testing.assert_allclose(trained(X, training=False), outputs, rtol=1e-4, atol=1e-4)
+    fold_into(trained, model)
+    np.testing.assert_allclose(model(X), outputs, rtol=1e-4, atol=1e-4)
