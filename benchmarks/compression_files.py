@@ -2,13 +2,16 @@
 """How few bytes can a network for MNIST have by magnitude pruning and shared values, at which error?
 
     compression_files.py --data_dir=DATA --seeds=0,1,2 --weights=8000,5300 --threads=1 --output=files.json
+    compression_files.py --data_dir=DATA --teacher_epochs=12 --models=FOLDER --threads=1
 
 LeNet is trained by Adam on images that are moved by up to --shift pixels, pruned to each number of weights in turn,
 trained on with a rate that falls to 0, and drawn to a few values for each layer. After each of these a copy goes into a
 file by `compression.pack`, which chooses bits of biases on the 5,000 training images that are set aside; the test
 images are looked at once, for the network before it shares values and for what the file gives back. Rows are written as
 soon as they are there. --models keeps the trained networks, from which a later call with another --values or other
-epochs for them goes on; without --values there are no files.
+epochs for them goes on; without --values there are no files. With --teacher_epochs a LeNet-5 is trained first on the
+same training images, one for all seeds, and what it says about each moved image takes the place of the label (Hinton,
+Vinyals and Dean, 2015): the file is of LeNet-300-100 as before.
 """
 
 import os
@@ -48,6 +51,8 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_float("shared_rate", 5e-4, "Of Adam in these.", 0.0, flag_values=fv)
     flags.DEFINE_float("bit_rate", 0.01, "What a bit of a value is worth, see ValueSharing.", 0.0, flag_values=fv)
     flags.DEFINE_integer("shift", 1, "Pixels by which images are moved at most.", 0, flag_values=fv)
+    flags.DEFINE_integer("teacher_epochs", 0, "Of a LeNet-5 that teaches; 0: no teacher.", 0, flag_values=fv)
+    flags.DEFINE_float("temperature", 3.0, "By which logits are divided to learn from a teacher.", 0.1, flag_values=fv)
     flags.DEFINE_string("models", None, "Folder to keep trained networks in, of one --network.", flag_values=fv)
     flags.DEFINE_integer("batch_size", 200, "Images in a step.", 1, flag_values=fv)
     flags.DEFINE_float("learning_rate", 1e-3, "Of Adam.", 0.0, flag_values=fv)
@@ -56,9 +61,48 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_string("output", None, "Write the results to this JSON file.", flag_values=fv)
 
 
+def from_teacher(logits: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
+    """Cross-entropy in nats [n] of both at the temperature, times its square (Hinton et al., 2015, Section 2)."""
+    warm = flags.FLAGS.temperature
+    return warm**2 * tf.nn.softmax_cross_entropy_with_logits(tf.nn.softmax(logits / warm), outputs / warm)
+
+
+def taught(teacher: keras.Model, examples: Examples, *, batch_size: int, seed: int) -> tf.data.Dataset:
+    """Whole batches of moved images and the logits of the teacher for them, each move equally likely."""
+    most = flags.FLAGS.shift
+    height, width = examples.X.shape[1:3]
+    edged = np.pad(examples.X, [(0, 0), (most, most), (most, most), (0, 0)], mode="edge")
+    moves = [(i, j) for i in range(2 * most + 1) for j in range(2 * most + 1)]
+    images = np.stack([edged[:, i : i + height, j : j + width] for i, j in moves], axis=1)
+    says = np.stack([teacher.predict(images[:, m], batch_size=500, verbose=0) for m in range(len(moves))], axis=1)
+    rows, table = tf.constant(images), tf.constant(says)
+    which = tf.data.Dataset.range(len(rows)).shuffle(len(rows), seed=seed)
+    move = tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=True).map(lambda drawn: drawn % len(moves))
+    pairs = tf.data.Dataset.zip((which, move)).map(lambda *pair: tf.stack(pair)).batch(batch_size, drop_remainder=True)
+    return pairs.map(lambda at: (tf.gather_nd(rows, at), tf.gather_nd(table, at))).prefetch(2)
+
+
+def teacher_of(parts: dict[str, Examples]) -> keras.Model:
+    """LeNet-5 by Adam with a falling rate."""
+    flag = flags.FLAGS
+    path = Path(flag.models or "", "teacher.keras")
+    if flag.models and path.exists():
+        return keras.models.load_model(path)
+    teacher = bc.networks.build("lenet5", (28, 28, 1), 10, seed=0)
+    data = moved_batches(parts["train"], most=flag.shift, batch_size=100, seed=0)
+    train(teacher, data, flag.teacher_epochs, flag.learning_rate, Falling(flag.teacher_epochs, 0.0))
+    errors = {name: bc.error_percent(teacher, parts[name]) for name in ("valid", "test")}
+    print("teacher", errors, f"{time.process_time():.0f} s", flush=True)
+    if flag.models:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        teacher.save(path)
+    return teacher
+
+
 def train(model: keras.Model, data: tf.data.Dataset, epochs: int, rate: float, *callbacks: Any) -> None:
     """By a new Adam."""
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    is_taught = data.element_spec[1].shape.rank == 2
+    loss = from_teacher if is_taught else keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.Adam(rate), loss, jit_compile=False)
     model.fit(data, epochs=epochs, verbose=0, callbacks=list(callbacks))
 
@@ -92,11 +136,14 @@ def pruned(seed: int, data: tf.data.Dataset) -> Iterator[tuple[int, keras.Model,
         yield count, model, seconds
 
 
-def rows_of(seed: int, parts: dict[str, Examples]) -> Iterator[dict[str, Any]]:
+def rows_of(seed: int, parts: dict[str, Examples], teacher: keras.Model | None) -> Iterator[dict[str, Any]]:
     """Results of the networks of a seed, one after the other."""
     flag = flags.FLAGS
     keras.utils.set_random_seed(seed)
-    data = moved_batches(parts["train"], most=flag.shift, batch_size=flag.batch_size, seed=seed)
+    if teacher is None:
+        data = moved_batches(parts["train"], most=flag.shift, batch_size=flag.batch_size, seed=seed)
+    else:
+        data = taught(teacher, parts["train"], batch_size=flag.batch_size, seed=seed)
     size = bc.size_of(bc.networks.build(flag.network, (28, 28, 1), 10, seed=seed))
     for count, model, seconds in pruned(seed, data):
         percent = {f"{name}_percent_float": bc.error_percent(model, parts[name]) for name in ("valid", "test")}
@@ -137,7 +184,8 @@ def main(argv: Sequence[str]) -> None:
     apply_threads(flag.threads)
     source = views.Source(dataset="mnist", data_dir=flag.data_dir)
     parts = parts_of(views.load(source, "images", num_valid=5000).parts)
-    rows = (row for seed in map(int, flag.seeds) for row in rows_of(seed, parts))
+    teacher = teacher_of(parts) if flag.teacher_epochs else None
+    rows = (row for seed in map(int, flag.seeds) for row in rows_of(seed, parts, teacher))
     write_rows(rows, flag.output, "MNIST as experiment.data checks it")
 
 

@@ -110,6 +110,8 @@ NETWORKS: dict[str, Callable[..., keras.Model]] = {
     "resnet20": resnet_20,
 }
 
+#: Name -> least height and width of an image: a smaller one is pooled to nothing.
+_SMALLEST = {"small": 8, "lenet5": 16, "vgg": 32}
 
 _FILES = (".keras", ".bcz")
 
@@ -170,7 +172,8 @@ def build(
     :param name: a name in `NETWORKS`, or "own" for the network in the file `pretrained` itself.
     :param pretrained: a .keras or .bcz file.
     :param seed: of the random weights.
-    :raises ValueError: if there is no such network or file, or the weights in the file have other shapes.
+    :raises ValueError: if there is no such network or file, if images are too small for it, or if the weights in the
+        file have other shapes.
     """
     if name == "own":
         if pretrained is None:
@@ -178,6 +181,12 @@ def build(
         return load(pretrained)
     if name not in NETWORKS:
         raise ValueError(f"network must be own or one of {', '.join(NETWORKS)}, got {name!r}.")
+    least = _SMALLEST.get(name, 1)
+    if min(input_shape[:-1], default=1) < least:
+        got = " x ".join(map(str, input_shape[:-1]))
+        raise ValueError(
+            f"network={name} needs images of at least {least} x {least} pixels, got {got}: choose another."
+        )
     options: dict[str, Any] = {"divisor": vgg_divisor, "normalization": vgg_normalization} if name == "vgg" else {}
     init = int(named_seed(seed, "init")[0]) % 100_000
     model = NETWORKS[name](tuple(input_shape), num_classes, seed=init, **options)

@@ -157,3 +157,13 @@ def test_unknown_networks_are_refused() -> None:
         build("auto", (8, 8, 1), 10)
     with pytest.raises(ValueError, match="network=own needs the file of the network"):
         build("own", (8, 8, 1), 10)
+
+
+@pytest.mark.parametrize(("name", "least"), [("small", 8), ("lenet5", 16), ("vgg", 32)])
+def test_images_that_are_too_small_are_refused(name: str, least: int) -> None:
+    options = {"vgg_divisor": 64} if name == "vgg" else {}
+    assert build(name, (least, least, 1), 10, **options).output_shape == (None, 10)
+    with pytest.raises(
+        ValueError, match=f"network={name} needs images of at least {least} x {least} pixels, got 8 x 7: "
+    ):
+        build(name, (8, 7, 1), 10, **options)
