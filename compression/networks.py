@@ -183,9 +183,9 @@ def build(
         raise ValueError(f"network must be own or one of {', '.join(NETWORKS)}, got {name!r}.")
     least = _SMALLEST.get(name, 1)
     if min(input_shape[:-1], default=1) < least:
-        got = " x ".join(map(str, input_shape[:-1]))
+        pixels = " x ".join(map(str, input_shape[:-1]))
         raise ValueError(
-            f"network={name} needs images of at least {least} x {least} pixels, got {got}: choose another."
+            f"network={name} needs images of at least {least} x {least} pixels, got {pixels}: choose another."
         )
     options: dict[str, Any] = {"divisor": vgg_divisor, "normalization": vgg_normalization} if name == "vgg" else {}
     init = int(named_seed(seed, "init")[0]) % 100_000
