@@ -37,6 +37,7 @@ class TrainingConfig:
         not given.
     :param initial_std: standard deviation of the weights under weight noise, at the start.
     :param noise_from: step from which on there is weight noise.
+    :param noise_until: step from which on there is none again, and the means train alone; never if this is not given.
     :param sparsity: wanted mean activity rho of the stochastic units (fDARN), as 0.05; no penalty if this is not given.
     :param sparsity_weight: factor of the sparsity penalty.
     :raises ValueError: naming the field that is wrong.
@@ -57,6 +58,7 @@ class TrainingConfig:
     weight_noise: Kind | None = None
     initial_std: float = 0.01
     noise_from: int = 0
+    noise_until: int | None = None
     sparsity: float | None = None
     sparsity_weight: float = 1.0
 
@@ -76,6 +78,8 @@ class TrainingConfig:
                 raise ValueError(f"{name} must be in [0, 1), got {getattr(self, name)}.")
         if self.sparsity is not None and not 0 < self.sparsity < 1:
             raise ValueError(f"sparsity must be in (0, 1), got {self.sparsity}.")
+        if self.noise_until is not None and self.noise_until <= self.noise_from:
+            raise ValueError(f"noise_until must be after noise_from={self.noise_from}, got {self.noise_until}.")
         if self.num_samples < 2:
             raise ValueError(f"num_samples must be at least 2, got {self.num_samples}.")
 

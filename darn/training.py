@@ -96,6 +96,8 @@ class Trainer(tf.Module):
             if config.weight_noise is not None:
                 self.noise = WeightNoise(self._variables, initial_std=config.initial_std, kind=config.weight_noise)
             self.averages = [tf.Variable(v, trainable=False) for v in self._variables] if config.average else []
+            if self.noise is not None and config.weight_decay:
+                self.optimizer.exclude_from_weight_decay(var_list=self.noise.log_variances)
             self.optimizer.build([*self._variables, *(self.noise.log_variances if self.noise else [])])
         self._seen: Callable[[], Any] = lambda: None
         self._run = self.compiled_steps(jit_compile=jit_compile)
@@ -174,20 +176,32 @@ class Trainer(tf.Module):
 
     def _step(self, x: tf.Tensor, seeds: Sequence[tf.Tensor], is_last: bool | tf.Tensor) -> Observed:
         if self.noise is None:
-            gradients, observed = self._gradients(None, x, seeds, is_last)
-            self._apply(gradients, self._variables)
+            observed = self._plain_step(x, seeds, is_last)
+        elif not self.config.noise_from and self.config.noise_until is None:
+            observed = self._noisy_step(x, seeds, is_last)
         else:
-            step = self.optimizer.iterations
-            is_on = tf.cast(tf.cast(step, tf.int32) >= self.config.noise_from, self.model.dtype)
-            eps = [is_on * e for e in self.noise.draw(seeds[2])]
-            at_draw, observed = self._gradients(self.noise.perturbed(eps), x, seeds, is_last)
-            d_mean, d_log_variance = self.noise.gradients(self._variables, at_draw, eps, self.num_data, x.shape[0])
-            d_mean = [g + is_on * (d - g) for d, g in zip(d_mean, at_draw, strict=True)]
-            observed = observed._replace(objective=observed.objective + is_on * self.noise.kl() / self.num_data)
-            gradients = [*d_mean, *(is_on * d for d in d_log_variance)]
-            self._apply(gradients, [*self._variables, *self.noise.log_variances])
+            step, until = tf.cast(self.optimizer.iterations, tf.int32), self.config.noise_until
+            is_on = step >= self.config.noise_from
+            observed = tf.cond(
+                is_on if until is None else tf.logical_and(is_on, step < until),
+                lambda: self._noisy_step(x, seeds, is_last),
+                lambda: self._plain_step(x, seeds, is_last),
+            )
         if self.averages:
             move_means(self.averages, self._variables, self.optimizer.iterations, self.config.average)
+        return observed
+
+    def _plain_step(self, x: tf.Tensor, seeds: Sequence[tf.Tensor], is_last: bool | tf.Tensor) -> Observed:
+        gradients, observed = self._gradients(None, x, seeds, is_last)
+        self._apply(gradients, self._variables)
+        return observed
+
+    def _noisy_step(self, x: tf.Tensor, seeds: Sequence[tf.Tensor], is_last: bool | tf.Tensor) -> Observed:
+        eps = self.noise.draw(seeds[2])
+        at_draw, observed = self._gradients(self.noise.perturbed(eps), x, seeds, is_last)
+        d_mean, d_log_variance = self.noise.gradients(self._variables, at_draw, eps, self.num_data, x.shape[0])
+        observed = observed._replace(objective=observed.objective + self.noise.kl() / self.num_data)
+        self._apply([*d_mean, *d_log_variance], [*self._variables, *self.noise.log_variances])
         return observed
 
     def _apply(self, gradients: Sequence[tf.Tensor], variables: Sequence[tf.Variable]) -> None:

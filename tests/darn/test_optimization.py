@@ -60,6 +60,47 @@ def test_weight_noise_starts_at_its_step(rng: np.random.Generator) -> None:
         assert any(np.ptp(v) > 0 for v in trainer.noise.log_variances) == moves
 
 
+def test_weight_noise_ends_at_its_step(rng: np.random.Generator) -> None:
+    """From there on the log-variances stay and the objective is without noise and its KL; the parameters go on."""
+    x = (rng.random((20, 6)) < 0.5).astype(np.uint8)
+    rows = np.arange(20).reshape(2, 10).repeat(3, axis=0)
+    config = TrainingConfig(learning_rate=0.01, weight_noise="graves", noise_until=6)
+    trainer = Trainer(DARN(DARNConfig(6, (3,)), seed=1), config, num_data=20)
+    noisy = trainer.advance(x, rows, 0).objective
+    assert trainer.noise is not None
+    before = [v.numpy() for v in (*trainer.noise.log_variances, *trainer.model.trainable_variables)]
+    plain = trainer.advance(x, rows, 0).objective
+    after = [v.numpy() for v in (*trainer.noise.log_variances, *trainer.model.trainable_variables)]
+    moved = [not np.array_equal(a, b) for a, b in zip(before, after, strict=True)]
+    count = len(trainer.noise.log_variances)
+    assert any(np.ptp(v) > 0 for v in before[:count])
+    assert not any(moved[:count])
+    assert all(moved[count:])
+    assert noisy.min() > plain.max() + 0.5 * float(trainer.noise.kl()) / 20
+    with pytest.raises(ValueError, match="noise_until must be after noise_from=6, got 6"):
+        TrainingConfig(noise_from=6, noise_until=6)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "rmsprop"])
+def test_weight_decay_leaves_the_variances_of_weights_alone(rng: np.random.Generator, optimizer: Any) -> None:
+    """A decay of log-variances would draw standard deviations to 1."""
+    x = (rng.random((20, 6)) < 0.5).astype(np.uint8)
+    found = []
+    for decay in (0.0, 0.5):
+        config = TrainingConfig(optimizer=optimizer, learning_rate=0.01, weight_noise="graves", weight_decay=decay)
+        trainer = Trainer(DARN(DARNConfig(6, (3,)), seed=1), config, num_data=20)
+        trainer.advance(x, np.arange(20).reshape(1, 20), 0)
+        assert trainer.noise is not None
+        found.append([v.numpy() for v in trainer.noise.log_variances])
+        weights = [v.numpy() for v in trainer.model.trainable_variables]
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+    without = Trainer(
+        DARN(DARNConfig(6, (3,)), seed=1), TrainingConfig(optimizer=optimizer, learning_rate=0.01), num_data=20
+    )
+    assert any(not np.allclose(a, b) for a, b in zip(weights, without.model.trainable_variables, strict=True))
+
+
 def test_running_means_of_many_steps(rng: np.random.Generator) -> None:
     """After the first 100 steps they move at each tenth, by the decay of ten: close to those that always move."""
     x = (rng.random((40, 6)) < 0.5).astype(np.uint8)
