@@ -1,15 +1,16 @@
 """Thresholds that leave no more of a network than is wanted: its weights, or its multiplications for an example.
 
-    thresholds = thresholds_within(model, 0.1 * size_of(model).weights)
+    thresholds = thresholds_within(model, 0.1 * size_of(model).weights, loss_of)
     small = shrink(model, thresholds)
 
-Groups of all layers are compared with each other: those go that say least for what they cost. Where log alpha is the
-score, a group says log(1 + 1 / alpha) / 2 nats at most, the capacity of its channel; it costs what is saved without it.
-The r-th best of n groups counts n / r times, as a layer can spare one of many sooner than one of its last.
+The scores of a layer say which of its groups go first, and the loss on data that are set aside says which layer gives
+way next: scores of different layers do not compare (of LeNet-5's first convolution all are high), and neither do the
+uses of their units. It is the search of NetAdapt (Yang et al., 2018), whose order within a layer is by magnitude.
 """
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Callable
 from typing import Literal
@@ -23,11 +24,17 @@ from .posterior import bayesian_layers
 from .scales import PerWeight
 from .shrink import NothingLeftError, kept_by
 from .sizes import multiplications_of, weights_of
-from .thresholds import masks
+from .thresholds import masks, switched_off
 
 __all__ = ["SizeKind", "size_left", "thresholds_within"]
 
 SizeKind = Literal["weights", "multiplications"]
+
+_STEP = 0.1
+"""Part of its groups that a layer loses at once."""
+
+_WORST = 1e30
+"""The loss of a network whose loss is not finite."""
 
 
 def size_left(model: keras.Model, thresholds: dict[str, float], *, kind: SizeKind = "weights") -> int:
@@ -39,42 +46,83 @@ def size_left(model: keras.Model, thresholds: dict[str, float], *, kind: SizeKin
     return _size_function(model, kind)(thresholds)
 
 
-def thresholds_within(model: keras.Model, most: float, *, kind: SizeKind = "weights") -> dict[str, float]:
-    """The thresholds of layers, by name, that leave no more than `most` and lose least for it.
+def thresholds_within(
+    model: keras.Model, most: float, loss_of: Callable[[keras.Model], float], *, kind: SizeKind = "weights"
+) -> dict[str, float]:
+    """The thresholds of layers, by name, that leave no more than `most`.
 
-    A layer that they would leave without any group keeps its best one. So more than `most` may be left in the end.
+    Again and again the layer whose loss rises least for what it saves loses a tenth of its groups, those of the
+    highest scores. Each layer keeps its best group; so more than `most` may be left in the end.
 
     :param most: weights, or multiplications for one example.
+    :param loss_of: the loss of a model, best in nats, which is called with groups switched off; afterwards they are as
+        before. It is called about twice for each step.
     :raises ValueError: as :func:`size_left`, and if scores are not finite.
     """
     left = _size_function(model, kind)
-    scores = {layer.name: _scores_in_use(layer) for layer in bayesian_layers(model)}
-    nothing = dict.fromkeys(scores, math.inf)
-    if (whole := left(nothing)) <= most:
-        return nothing
-    said, best = dict[str, np.ndarray](), dict[str, float]()
-    for name, values in scores.items():
-        worst = float(np.max(values, initial=-math.inf))
-        lost = max(1, np.count_nonzero(values == worst))
-        cost = max(whole - left({**nothing, name: worst}), 1e-3) / lost  # what is saved without the worst group
-        said[name] = _worth(values) / cost
-        lowest = np.min(values, initial=np.float32(math.inf))
-        best[name] = float(np.nextafter(np.float32(lowest), np.float32(math.inf)))
+    ladders = {layer.name: _ladder(layer) for layer in bayesian_layers(model)}
+    rungs = dict.fromkeys(ladders, 0)
 
-    def by_layer(least: float) -> dict[str, float]:
-        """Thresholds that remove what says less than this for its cost."""
-        lost = {name: values[said[name] < least] for name, values in scores.items()}
-        return {name: max(float(np.min(values, initial=math.inf)), best[name]) for name, values in lost.items()}
+    def chosen(name: str = "", rung: int = 0) -> dict[str, float]:
+        """The thresholds, with another rung of one layer."""
+        return {own: float(ladder[rung if own == name else rungs[own]]) for own, ladder in ladders.items()}
 
-    steps = np.unique(np.concatenate([*said.values(), [math.inf]]))
-    first, last = 0, steps.size - 1  # the first removes nothing, the last all
-    while first < last:
-        middle = (first + last) // 2
-        if left(by_layer(float(steps[middle]))) <= most:
-            last = middle
-        else:
-            first = middle + 1
-    return by_layer(float(steps[first]))
+    def next_of(name: str) -> int:
+        """The rung of a layer that removes a tenth of what is left of it, or its last one."""
+        steps = len(ladders[name]) - rungs[name]
+        return rungs[name] + min(steps - 1, max(1, round(_STEP * steps)))
+
+    def loss_with(thresholds: dict[str, float]) -> float:
+        with switched_off(model, thresholds):
+            loss = loss_of(model)
+        return loss if math.isfinite(loss) else _WORST
+
+    def price(name: str) -> tuple[float, float, float]:
+        """What the next step of a layer adds to the loss for each that it saves; the part that is gone, as it decides
+        between equal prices; and the loss then."""
+        lower, gone = chosen(name, next_of(name)), rungs[name] / len(ladders[name])
+        saved = size - left(lower)
+        if saved <= 0:
+            return math.inf, gone, loss
+        lost = loss_with(lower)
+        return (lost - loss) / saved, gone, lost
+
+    def is_within(name: str) -> Callable[[int], bool]:
+        return lambda rung: left(chosen(name, rung)) <= most
+
+    if (size := left(chosen())) <= most:
+        return chosen()
+    loss, taken = loss_with(chosen()), 0
+    queue = [(*price(name), name, taken) for name in ladders]
+    heapq.heapify(queue)
+    while size > most and math.isfinite(queue[0][0]):
+        *_, lost, name, when = heapq.heappop(queue)
+        if when == taken:
+            before, rungs[name] = rungs[name], next_of(name)
+            size, loss, taken = left(chosen()), lost, taken + 1
+            if size <= most:
+                rungs[name] = _first(is_within(name), before, rungs[name])
+        heapq.heappush(queue, (*price(name), name, taken))  # others have lost groups since, or this one
+    while size > most and any(next_of(name) > rung for name, rung in rungs.items()):  # no step saves anything alone
+        rungs.update({name: next_of(name) for name in rungs})
+        size = left(chosen())
+    return chosen()
+
+
+def _ladder(layer: BayesianLayer) -> np.ndarray:
+    """Thresholds of a layer, from one that removes nothing to one that leaves its best groups: each removes one score
+    more than the one before."""
+    scores = np.asarray(layer.prune_scores())
+    in_use = np.unique(scores[np.broadcast_to(np.asarray(layer.mask), scores.shape) > 0])
+    return np.concatenate([[math.inf], in_use[:0:-1]])
+
+
+def _first(is_within: Callable[[int], bool], before: int, after: int) -> int:
+    """The first rung after `before` that is within, if `after` is."""
+    while after - before > 1:
+        middle = (before + after) // 2
+        before, after = (before, middle) if is_within(middle) else (middle, after)
+    return after
 
 
 def _size_function(model: keras.Model, kind: SizeKind) -> Callable[[dict[str, float]], int]:
@@ -104,18 +152,6 @@ def _size_function(model: keras.Model, kind: SizeKind) -> Callable[[dict[str, fl
         return round(total)
 
     return left
-
-
-def _worth(scores: np.ndarray) -> np.ndarray:
-    """What groups of a layer say, twice in nats where scores are log alpha, times n / r."""
-    ranks = np.empty(scores.size)
-    ranks[np.argsort(scores, kind="stable")] = np.arange(1, scores.size + 1)
-    return np.logaddexp(0.0, -scores.astype(np.float64)) * scores.size / ranks
-
-
-def _scores_in_use(layer: BayesianLayer) -> np.ndarray:
-    scores = np.asarray(layer.prune_scores())
-    return scores[np.broadcast_to(np.asarray(layer.mask), scores.shape) > 0]
 
 
 def _pairs(layer: keras.layers.Layer) -> int:

@@ -80,7 +80,7 @@ class KerasTraining(NamedTuple):
         noise = noise_of(outputs_of(model, data.valid[0]), data.valid[1], likelihood) if likelihood.noise else 1.0
         bayesian = bayesian_form(config, model, num_train=data.num_train, seed=self.seed, **settings)
         self.compile(bayesian, likelihood)
-        epochs, thresholds = config.epochs + config.polish_epochs, looks(config, checked, size_of(model))
+        epochs, thresholds = config.epochs + config.polish_epochs, looks(config, checked, self.loss_of, size_of(model))
         falling = Falling(epochs, config.decay_from, config.decay)
         bayesian, _ = ShrinkDuringTraining.of_recipe(config, thresholds).fit(
             bayesian,

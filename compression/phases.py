@@ -58,21 +58,28 @@ def check_thresholds(config: RecipeConfig, model: keras.Model) -> None:
         raise ValueError(f"threshold must be one number, or one for each of {num_layers} layers, got {len(given)}.")
 
 
-def looks(config: RecipeConfig, checked: ThresholdsOf, original: Size) -> Callable[[float], list[ThresholdsOf]]:
+def looks(
+    config: RecipeConfig, checked: ThresholdsOf, loss_of: Callable[[keras.Model], float], original: Size
+) -> Callable[[float], list[ThresholdsOf]]:
     """What decides about the units of a network after so many of its epochs.
 
     The cheapest is the first, and none removes less than the one before.
 
     :param checked: automatic thresholds, raised where data that are set aside would suffer; not used if `config` has
         thresholds or a part to keep.
-    :param original: of the network before, of which a part is kept.
+    :param loss_of: the loss on these data, by which a part to keep is chosen.
+    :param original: of the network before, of which that is a part.
     """
     given = config.threshold
     if config.keep is not None:
         whole, kind = getattr(original, config.keep_of), config.keep_of
         if whole is None:
             raise ValueError("keep_of=multiplications needs a network whose inputs have a given shape; count weights.")
-        return lambda done: [lambda model: thresholds_within(model, part_to_keep(config, done) * whole, kind=kind)]
+
+        def most_at(done: float) -> ThresholdsOf:
+            return lambda model: thresholds_within(model, part_to_keep(config, done) * whole, loss_of, kind=kind)
+
+        return lambda done: [most_at(done)]
     if given is None:
         return lambda done: [lambda model: thresholds_of(model, "auto"), checked]
 

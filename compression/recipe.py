@@ -23,7 +23,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from .classification import Parts, check_network, error_percent, parts_of
+from .classification import Parts, check_network, error_percent, has_probabilities, nll, parts_of
 from .files import atomic_path
 from .last_phase import train_last
 from .pack import PackConfig, Packed, PackedNetwork, pack_files
@@ -36,6 +36,8 @@ from .thresholds import Thresholds, checked_thresholds, switched_off, thresholds
 from .training import EpochFunction, epoch_function
 
 __all__ = ["Recipe"]
+
+_SOME = 2000  # examples set aside, at most, by whose loss a part to keep is chosen
 
 
 class Recipe:
@@ -73,7 +75,7 @@ class Recipe:
         self.steps_per_epoch = len(self.parts["train"].X) // batch_size
         self._run_epoch: EpochFunction | None = None
         self._reshaped_before: int | None = None  # epoch; None: its shapes are written
-        self._looks = looks(config, self._checked, self.original)
+        self._looks = looks(config, self._checked, self._loss, self.original)
         self._done = config.epochs  # epochs of the Bayesian network; unless one was made here, all of them
         with self._scope():
             self.optimizer = self._new_optimizer()
@@ -278,6 +280,13 @@ class Recipe:
     def _checked(self, model: keras.Model) -> Thresholds:
         valid, tolerance = self.parts["valid"], self.config.prune_tolerance
         return checked_thresholds(model, lambda network: error_percent(network, valid), tolerance=tolerance)
+
+    def _loss(self, model: keras.Model) -> float:
+        """Nats on some of the examples that are set aside, the same ones each time."""
+        valid = self.parts["valid"]
+        every = -(-len(valid.X) // _SOME)
+        outputs = model(valid.X[::every], training=False)
+        return float(nll(outputs, valid.labels[::every], probabilities=has_probabilities(model)))
 
 
 class _Values(tf.Module):

@@ -69,8 +69,8 @@ class RecipeConfig:
     :param last_normalization: in the --last_epochs put batch normalisation behind convolutions; it is folded then.
     :param std_cap: largest standard deviation of the first layer's weights; none if not given.
     :param threshold: scores above it are pruned: one number, or one for each layer; chosen automatically if not given.
-    :param keep: part of --keep_of that may be left at most: thresholds are chosen so, by what units say for what they
-        cost, and where units are removed during training the part falls to this along a cubic curve.
+    :param keep: part of --keep_of that may be left at most: thresholds are chosen so, by the loss on examples that are
+        set aside, and where units are removed during training the part falls to this along a cubic curve.
     :param keep_of: what --keep is a part of.
     :param prune_tolerance: percent of error on examples set aside that automatic thresholds may add.
     :param shrink_every: remove pruned units every so many epochs during training; 0: never.

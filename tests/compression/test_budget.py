@@ -1,6 +1,8 @@
 """Thresholds by what may be left of a network."""
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import keras
 import numpy as np
@@ -23,6 +25,13 @@ def residual_network(rng: np.random.Generator) -> keras.Model:
     x = keras.layers.Conv2DTranspose(4, 2, strides=2)(x)
     x = keras.layers.GlobalAveragePooling2D()(x)
     return randomise(bc.compress(keras.Model(inputs, keras.layers.Dense(3)(x)), num_train=100), rng)
+
+
+def change_of(model: keras.Model, rng: np.random.Generator) -> Callable[[keras.Model], float]:
+    """How far the outputs for some inputs move."""
+    x = rng.normal(size=(20, *model.input_shape[1:]))
+    before = np.asarray(model(x))
+    return lambda network: float(np.mean((np.asarray(network(x)) - before) ** 2))
 
 
 NETWORKS = {
@@ -57,7 +66,7 @@ def test_no_more_is_left_than_wanted_and_no_less_than_needed(
     model = NETWORKS[name](rng)
     whole = getattr(bc.size_of(model), kind)
     for part in (0.7, 0.4):
-        chosen = bc.thresholds_within(model, part * whole, kind=kind)
+        chosen = bc.thresholds_within(model, part * whole, change_of(model, rng), kind=kind)
         assert bc.size_left(model, chosen, kind=kind) <= part * whole
         more = []  # with one group more in a layer
         for layer in bc.bayesian_layers(model):
@@ -67,37 +76,34 @@ def test_no_more_is_left_than_wanted_and_no_less_than_needed(
         assert max(more) > part * whole
 
 
-def test_groups_that_cost_more_have_to_say_more(rng: np.random.Generator) -> None:
-    """Layers with scores from the same values, whose groups have different numbers of weights."""
-    layers = [
-        bc.DenseGNJ(60, num_train=10, name="cheap"),
-        bc.DenseGNJ(40, num_train=10, name="dear"),
-        bc.DenseGNJ(2, num_train=10, name="last"),
-    ]
-    model = keras.Sequential([keras.Input([4]), *layers])
-    scores = np.linspace(-6, 2, 60)
+def test_the_layer_gives_way_whose_loss_rises_least_for_what_it_saves(rng: np.random.Generator) -> None:
+    """Scores of all layers are the same; what a layer costs and what its groups are worth is not."""
+    layers = [bc.DenseGNJ(20, num_train=10, name="first"), bc.DenseGNJ(20, num_train=10, name="second")]
+    model = keras.Sequential([keras.Input([20]), *layers])
     for layer in layers:
-        values = scores[:4] if layer.name == "cheap" else scores[: layer.z_log_var_scaled.shape[0]]
-        layer.z_mean_scaled.assign(np.ones(len(values)) / layer.scale_speed)
-        layer.z_log_var_scaled.assign(values / layer.scale_speed)
-    chosen = bc.thresholds_within(model, 1500)
-    # A unit of the first layer is an input of the second: 4 + 40 weights; one of the second has 60 + 2.
-    assert bc.size_left(model, chosen) <= 1500
-    found = bc.masks(model, chosen)
-    sizes = {name: mask.size for name, mask in found.items()}
-    worth = {name: np.log1p(np.exp(-scores[:n])) * n / np.arange(1, n + 1) for name, n in sizes.items()}
-    said = {name: worth[name][mask == 0] for name, mask in found.items()}
-    costs = {"cheap": 60, "dear": 44, "last": 62}
-    kept = {name: worth[name][mask == 1] for name, mask in found.items()}
-    highest = max((said[name] / costs[name]).max() for name in said if said[name].size)
-    lowest = min((kept[name] / costs[name]).min() for name in kept if kept[name].size > 1)
-    assert highest < lowest
-    assert all(said[name].size for name in ("dear", "last"))
+        layer.z_mean_scaled.assign(np.ones(20) / layer.scale_speed)
+        layer.z_log_var_scaled.assign(np.linspace(-6, 2, 20) / layer.scale_speed)
+    for dear, cheap in (("first", "second"), ("second", "first")):
+        seen = list[float]()
+
+        def loss_of(network: keras.Model, of: tuple[str, ...] = (dear, dear, cheap), seen: Any = seen) -> float:
+            seen.append(sum(20 - float(np.sum(network.get_layer(name).mask)) for name in of))
+            return seen[-1]
+
+        found = bc.masks(model, bc.thresholds_within(model, 500, loss_of))
+        assert found[dear].sum() == 20  # all of the other's inputs and a tenth of its own would cost more
+        assert bc.size_left(model, bc.thresholds_within(model, 500, loss_of)) <= 500
+        assert found[cheap].sum() < 13
+        assert len(seen) < 60
+        assert all(np.all(np.asarray(layer.mask) == 1) for layer in layers)
+    nothing_known = bc.masks(model, bc.thresholds_within(model, 100, lambda network: math.nan))
+    assert min(mask.sum() for mask in nothing_known.values()) >= 3
+    assert np.array_equal(nothing_known["first"][::-1], np.sort(nothing_known["first"]))
 
 
 def test_single_weights_are_counted(rng: np.random.Generator) -> None:
     model = dense_network("svd", rng)
-    chosen = bc.thresholds_within(model, 50)
+    chosen = bc.thresholds_within(model, 50, change_of(model, rng))
     found = bc.masks(model, chosen)
     assert 45 < sum(int(mask.sum()) for mask in found.values()) <= 50
     assert bc.size_left(model, chosen) == sum(int(mask.sum()) for mask in found.values())
@@ -107,15 +113,17 @@ def test_each_layer_keeps_its_best_group_and_masked_ones_stay_away(rng: np.rando
     model = dense_network("gnj", rng)
     layers = bc.bayesian_layers(model)
     best = [int(np.argmin(layer.prune_scores())) for layer in layers]
-    found = bc.masks(model, bc.thresholds_within(model, 0))
+    found = bc.masks(model, bc.thresholds_within(model, 0, change_of(model, rng)))
     assert [np.flatnonzero(found[layer.name]).tolist() for layer in layers] == [[index] for index in best]
     mask = np.ones(12)
     mask[best[0]] = 0.0
     layers[0].mask.assign(mask)
-    found = bc.masks(model, bc.thresholds_within(model, 0))
+    found = bc.masks(model, bc.thresholds_within(model, 0, change_of(model, rng)))
     second = int(np.argsort(layers[0].prune_scores())[1])
     assert np.flatnonzero(found["first"]).tolist() == [second]
-    assert bc.thresholds_within(model, math.inf) == dict.fromkeys(["first", "second", "third"], math.inf)
+    assert bc.thresholds_within(model, math.inf, change_of(model, rng)) == dict.fromkeys(
+        ["first", "second", "third"], math.inf
+    )
 
 
 def test_multiplications_that_depend_on_the_example_are_refused() -> None:
@@ -123,7 +131,7 @@ def test_multiplications_that_depend_on_the_example_are_refused() -> None:
     model = bc.compress(keras.Sequential([keras.Input([None, None, 3]), *layers]), num_train=10)
     assert bc.size_left(model, bc.thresholds_of(model, math.inf)) == bc.size_of(model).weights
     with pytest.raises(ValueError, match="multiplications of the layer wide depend on the example"):
-        bc.thresholds_within(model, 10, kind="multiplications")
+        bc.thresholds_within(model, 10, lambda network: 0.0, kind="multiplications")
 
 
 def test_the_part_to_keep_falls_to_what_is_wanted() -> None:
