@@ -29,7 +29,7 @@ import tensorflow as tf
 from absl import app, flags
 
 import compression as bc
-from compression.classification import Examples, parts_of
+from compression.classification import Examples, parts_of, taught_loss
 from compression.last_phase import Falling
 from compression.training import moved_batches
 from experiment.data import views
@@ -62,9 +62,8 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
 
 
 def from_teacher(logits: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
-    """Cross-entropy in nats [n] of both at the temperature, times its square (Hinton et al., 2015, Section 2)."""
-    warm = flags.FLAGS.temperature
-    return warm**2 * tf.nn.softmax_cross_entropy_with_logits(tf.nn.softmax(logits / warm), outputs / warm)
+    """For Keras: `taught_loss` at the temperature of the flag."""
+    return taught_loss(logits, outputs, flags.FLAGS.temperature)
 
 
 def taught(teacher: keras.Model, examples: Examples, *, batch_size: int, seed: int) -> tf.data.Dataset:

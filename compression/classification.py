@@ -15,7 +15,17 @@ from numpy.typing import ArrayLike
 
 from .graph import graph_of
 
-__all__ = ["Examples", "Parts", "check_network", "error_percent", "has_probabilities", "nll", "parts_of", "reshaped"]
+__all__ = [
+    "Examples",
+    "Parts",
+    "check_network",
+    "error_percent",
+    "has_probabilities",
+    "nll",
+    "parts_of",
+    "reshaped",
+    "taught_loss",
+]
 
 _ROWS = 1000  # in one call of the network
 _NAMES = ("train", "valid", "test")
@@ -92,6 +102,17 @@ def nll(outputs: tf.Tensor, labels: tf.Tensor, *, probabilities: bool) -> tf.Ten
     :param probabilities: whether `outputs` are probabilities, and not logits; see :func:`has_probabilities`.
     """
     return tf.reduce_mean(keras.losses.sparse_categorical_crossentropy(labels, outputs, from_logits=not probabilities))
+
+
+def taught_loss(told: tf.Tensor, outputs: tf.Tensor, temperature: float) -> tf.Tensor:
+    """How far outputs are from those of a teacher (Hinton, Vinyals and Dean 2015, Sec. 2), [B], in nats.
+
+    The cross-entropy of both at a temperature, times its square, so that gradients stay as large as those of labels.
+
+    :param told: the teacher's logits [B, K]. :param outputs: logits [B, K]. :param temperature: they are divided by it.
+    """
+    wanted = tf.nn.softmax(told / temperature)
+    return temperature**2 * tf.nn.softmax_cross_entropy_with_logits(wanted, outputs / temperature)
 
 
 def error_percent(model: keras.Model, part: Examples) -> float:

@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from .callbacks import Falling
-from .classification import Examples, has_probabilities, nll
+from .classification import Examples, has_probabilities, nll, taught_loss
 from .graph import kernel_variables
 from .held_out import outputs_of
 from .normalized import fold_into, normalized
@@ -29,6 +29,7 @@ from .training import epoch_function
 __all__ = ["Falling", "last_phase", "train_last"]
 
 _EXAMPLES = 512  # with how many batch normalisation begins
+_TINY = 1e-30  # of which a probability has a logarithm, if it is 0
 
 
 @contextmanager
@@ -85,11 +86,13 @@ def train_last(
     batch_size: int,
     seed: int,
     log: Callable[[int, dict[str, float]], Any] = lambda epoch, line: None,
+    teacher: keras.Model | None = None,
 ) -> None:
     """Train a plain classifier for `config.last_epochs` epochs of "train", with a rate that falls to 0.
 
     :param parts: "valid" decides which epoch is kept. :param seed: of order and shifts.
     :param log: is called after each epoch with the number of finished ones and its scalars.
+    :param teacher: with `config.last_teacher`, what the network learns to say of each image as it is moved.
     """
     train, valid, steps = parts["train"], parts["valid"], len(parts["train"].X) // batch_size
     examples = train.X if config.last_normalization else None
@@ -103,12 +106,26 @@ def train_last(
             kl_weight=lambda step: 0.0,
             shift=config.shift,
             flip=config.flip,
+            teach=None if config.last_teacher is None or teacher is None else taught_by(teacher, config.last_teacher),
         )
         for number in range(config.last_epochs):
             own_seed = tf.random.fold_in(named_seed(seed, "last"), number)
             nll_nats, error = run_epoch(own_seed, tf.constant(number * steps, tf.int32))
             line = {"train/nll_nats": float(nll_nats), "train/error_percent": 100.0 * float(error)}
             log(number + 1, {**line, "valid/nll_nats": look()})
+
+
+def taught_by(teacher: keras.Model, temperature: float) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
+    """(inputs, outputs) to the loss of a batch, [], of a network whose outputs are of the kind of the teacher's."""
+    is_softmax = has_probabilities(teacher)
+
+    def loss(X: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
+        told = teacher(X, training=False)
+        if is_softmax:
+            told, outputs = tf.math.log(told + _TINY), tf.math.log(outputs + _TINY)
+        return tf.reduce_mean(taught_loss(told, outputs, temperature))
+
+    return loss
 
 
 def loss_of(model: keras.Model, part: Examples) -> float:

@@ -71,6 +71,7 @@ class Recipe:
         self.original, self.seconds = size_of(model), tf.Variable(0.0, dtype=tf.float64)
         self.plain_percent = tf.Variable([math.nan, math.nan], dtype=tf.float64)
         self._seed, self._strategy = seed, strategy
+        self._teacher = keras.models.clone_model(model) if config.last_teacher is not None else None
         self._check()
         self.steps_per_epoch = len(self.parts["train"].X) // batch_size
         self._run_epoch: EpochFunction | None = None
@@ -159,7 +160,9 @@ class Recipe:
         :raises ValueError: as :func:`compression.pack_files`.
         """
         options: dict[str, Any] = {"batch_size": self.batch_size, "seed": self._seed}
-        last = functools.partial(train_last, config=self.config, parts=self.parts, log=log, **options)
+        last = functools.partial(
+            train_last, config=self.config, parts=self.parts, log=log, teacher=self._teacher, **options
+        )
         return pack_files(
             self.model,
             self.parts,
@@ -189,7 +192,9 @@ class Recipe:
             with atomic_path(Path(folder) / f"network-{self._reshaped_before:06d}.json") as temporary:
                 temporary.write_text(self.model.to_json(), encoding="utf-8")
             self._reshaped_before = None
+        taught = {} if self._teacher is None else {"teacher": _Values(self._teacher.variables)}
         return {
+            **taught,
             "model": _Values(self.model.variables),
             "optimizer": _Values(self.optimizer.variables),
             "plain_percent": self.plain_percent,
@@ -268,6 +273,8 @@ class Recipe:
         own = number - self.config.pretrain_epochs
         if own >= 0 and not self.is_bayesian:
             self.plain_percent.assign([error_percent(self.model, self.parts[name]) for name in ("valid", "test")])
+            if self._teacher is not None:
+                self._teacher.set_weights(self.model.get_weights())
             seed, num_train = int(named_seed(self._seed, "noise")[0]) % 2**24, len(self.parts["train"].X)
             self._replace(bayesian_form(self.config, self.model, num_train=num_train, seed=seed))
             self._reshaped_before = number

@@ -60,9 +60,9 @@ def compress_regression(
 ) -> Regression:
     """Train a network on targets, make it small, and write it; the network that is given is trained, too.
 
-    All of `config` counts but `shift` and `flip`. Its `kl_weight` is the first one that is tried; less follow where it
-    does harm. Automatic thresholds may add `prune_tolerance` percent of the variance. Without `last_epochs` there are
-    half as many as `epochs`.
+    All of `config` counts but `shift`, `flip` and `last_teacher`. Its `kl_weight` is the first one that is tried; less
+    follow where it does harm. Automatic thresholds may add `prune_tolerance` percent of the variance. Without
+    `last_epochs` there are half as many as `epochs`.
 
     :param parts: inputs and targets [n, P] of "train", "valid" (to choose by) and "test" (to report).
     :param path: of the file; its folder is made. :param files: its `tolerance` is what rounding may add, in percent.
@@ -73,6 +73,8 @@ def compress_regression(
     check_thresholds(config, model)
     if config.shift or config.flip:
         raise ValueError(f"shift={config.shift} and flip={config.flip} are for images with labels; leave them out.")
+    if config.last_teacher is not None:
+        raise ValueError(f"last_teacher={config.last_teacher} is for labels, not for targets; leave it out.")
     tf.random.set_seed(seed)
     variance = float(np.var(data["train"][1], axis=0).mean())
     if not variance > 0:

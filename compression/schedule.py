@@ -67,6 +67,8 @@ class RecipeConfig:
     :param polish_kl: weight of the KL in the last --polish_epochs.
     :param last_epochs: at last train what is left as a plain network, without noise and KL, for so many epochs.
     :param last_normalization: in the --last_epochs put batch normalisation behind convolutions; it is folded then.
+    :param last_teacher: in the --last_epochs the plain network that was trained before teaches what is left of it, at
+        this temperature (Hinton et al. 2015): logits are divided by it; labels alone do if this is not given.
     :param std_cap: largest standard deviation of the first layer's weights; none if not given.
     :param threshold: scores above it are pruned: one number, or one for each layer; chosen automatically if not given.
     :param keep: part of --keep_of that may be left at most: thresholds are chosen so, by the loss on examples that are
@@ -95,6 +97,7 @@ class RecipeConfig:
     polish_kl: float = 0.1
     last_epochs: int = 0
     last_normalization: bool = False
+    last_teacher: float | None = None
     std_cap: float | None = None
     threshold: tuple[float, ...] | None = None
     keep: float | None = None
@@ -112,7 +115,7 @@ class RecipeConfig:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}.")
         if self.kl == "exact" and self.prior == "ghs":
             raise ValueError("kl=exact needs the prior gnj or svd, got ghs, whose KL is exact already; leave it out.")
-        for name in ("scale_speed", "std_cap"):
+        for name in ("scale_speed", "std_cap", "last_teacher"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 raise ValueError(f"{name} must be positive and finite, got {value}.")
@@ -126,6 +129,10 @@ class RecipeConfig:
             raise ValueError(f"keep must be above 0 and at most 1, got {self.keep}.")
         if self.keep is not None and self.threshold is not None:
             raise ValueError("keep chooses thresholds; give keep or threshold, not both.")
+        if self.last_teacher is not None and not self.last_epochs:
+            raise ValueError(
+                f"last_teacher={self.last_teacher} is for the last phase; give last_epochs, or leave it out."
+            )
 
     @property
     def num_epochs(self) -> int:

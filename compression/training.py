@@ -34,6 +34,7 @@ def epoch_function(
     shift: int = 0,
     flip: bool = False,
     strategy: tf.distribute.Strategy | None = None,
+    teach: Callable[[tf.Tensor, tf.Tensor], tf.Tensor] | None = None,
 ) -> EpochFunction:
     """A function (seed int32 [2], number of the first step int32 []) that makes one pass over the examples.
 
@@ -47,8 +48,10 @@ def epoch_function(
     :param shift: see :func:`shifted`; 0 for none. :param flip: see :func:`flipped`. Inputs have to be images for them.
     :param strategy: of `tf.distribute`: its replicas share the rows of each batch, and do what one device does with all
         of them. Model and optimizer have to be made in its scope.
+    :param teach: (inputs, outputs) to the loss of a batch, [], in place of the mean negative log-likelihood of labels,
+        which is returned as before.
     """
-    update = _update_function(model, optimizer, batch_size, strategy)
+    update = _update_function(model, optimizer, batch_size, strategy, teach)
     N, num_steps, layers = len(examples.X), len(examples.X) // batch_size, bayesian_layers(model)
 
     @tf.function
@@ -112,6 +115,7 @@ def _update_function(
     optimizer: keras.optimizers.Optimizer,
     batch_size: int,
     strategy: tf.distribute.Strategy | None,
+    teach: Callable[[tf.Tensor, tf.Tensor], tf.Tensor] | None,
 ) -> Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]:
     """A function (inputs, labels) that makes one step, on one device or with all replicas.
 
@@ -123,7 +127,8 @@ def _update_function(
     def update(X: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         with tf.GradientTape() as tape:
             outputs = model(X, training=True)
-            loss = of_data = nll(outputs, labels, probabilities=probabilities)
+            of_data = nll(outputs, labels, probabilities=probabilities)
+            loss = of_data if teach is None else teach(X, outputs)
             if added := model.losses:
                 loss += tf.add_n(added)
             loss /= num_replicas

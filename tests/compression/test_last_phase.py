@@ -3,9 +3,10 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import compression as bc
-from compression.classification import Examples, parts_of
+from compression.classification import Examples, parts_of, taught_loss
 from compression.held_out import TrainingData, loss_of
 from compression.keras_training import KerasTraining
 from compression.last_phase import train_last
@@ -98,6 +99,37 @@ def test_training_that_only_harms_is_dropped(
         train_last(model, CONFIG, wrong, batch_size=BATCH, seed=1)
     for a, b in zip(model.get_weights(), start, strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_a_teacher_is_followed_in_place_of_labels(parts: dict[str, Examples], rng: np.random.Generator) -> None:
+    """Whether networks end in logits or in probabilities, which says the same."""
+    direction = rng.normal(size=(D, K))
+    told = {name: Examples(part.X, np.argmax(part.X @ direction, axis=1).astype("i4")) for name, part in parts.items()}
+    mixed = {**told, "train": parts["train"]}
+    teacher = keras.Sequential([keras.Input([D]), keras.layers.Dense(K)])
+    teacher.set_weights([2 * direction, np.zeros(K)])
+    alone, taught = network(np.random.default_rng(0)), network(np.random.default_rng(0))
+    config = RecipeConfig(last_epochs=20, last_teacher=2.0, learning_rate=0.02)
+    train_last(alone, config, mixed, batch_size=BATCH, seed=1)
+    train_last(taught, config, mixed, batch_size=BATCH, seed=1, teacher=teacher)
+    assert loss(taught, told["test"]) < 0.6 * loss(alone, told["test"])
+    softmax, sure = (
+        keras.Sequential([keras.Input([D]), *made.layers, keras.layers.Softmax()])
+        for made in (network(np.random.default_rng(0)), teacher)
+    )
+    train_last(softmax, config, mixed, batch_size=BATCH, seed=1, teacher=sure)
+    for a, b in zip(softmax.get_weights(), taught.get_weights(), strict=True):
+        np.testing.assert_allclose(a, b, rtol=5e-3, atol=5e-3)
+
+
+def test_what_a_teacher_says_is_least_where_outputs_agree(rng: np.random.Generator) -> None:
+    """The gradient of the cross-entropy at a temperature T is T (softmax(s / T) - softmax(t / T))."""
+    told, outputs = tf.constant(rng.normal(size=(5, K))), tf.Variable(rng.normal(size=(5, K)))
+    with tf.GradientTape() as tape:
+        found = taught_loss(told, outputs, 3.0)
+    expected = 3.0 * (tf.nn.softmax(outputs / 3.0) - tf.nn.softmax(told / 3.0))
+    np.testing.assert_allclose(tape.gradient(found, outputs), expected, atol=1e-12)
+    assert np.all(taught_loss(told, told + 1.0, 3.0) < found)
 
 
 def test_the_rate_falls_to_zero_by_half_a_cosine() -> None:

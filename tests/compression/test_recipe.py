@@ -268,7 +268,7 @@ def test_the_plain_network_is_judged_when_its_training_is_over(parts: dict, tmp_
 # To stop and to continue
 
 
-CUT = RecipeConfig(epochs=3, shrink_every=2, threshold=(0.0,), learning_rate=0.01)
+CUT = RecipeConfig(epochs=3, shrink_every=2, threshold=(0.0,), learning_rate=0.01, last_epochs=2, last_teacher=2.0)
 
 
 def continued(recipe: Recipe, first: int, last: int) -> Iterator[int]:
@@ -300,7 +300,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict, Recipe, list[
 
 
 @pytest.mark.parametrize("stop", [0, 1, 2, 3])
-def test_a_recipe_goes_on_to_the_same_bits(whole: tuple[dict, Recipe, list[Path]], stop: int) -> None:
+def test_a_recipe_goes_on_to_the_same_bits(whole: tuple[dict, Recipe, list[Path]], stop: int, tmp_path: Path) -> None:
     """Stopped as a plain network (the first epoch is Bayesian), a Bayesian one, before it is cut, and at the end."""
     parts, recipe, copies = whole
     again = Recipe(CUT, network(np.random.default_rng(9)), parts, batch_size=10)
@@ -311,6 +311,10 @@ def test_a_recipe_goes_on_to_the_same_bits(whole: tuple[dict, Recipe, list[Path]
     for one, other in ((recipe.model, again.model), (recipe.optimizer, again.optimizer)):
         for a, b in zip(one.variables, other.variables, strict=True):
             np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
+    files = bc.PackConfig(bits="rule", codebooks=())
+    first, second = (made.pack(files, tmp_path / str(i)) for i, made in enumerate((recipe, again)))
+    for a, b in zip(first.model.get_weights(), second.model.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)  # taught by the network that the first one began with
 
 
 def test_the_newest_shapes_that_fit_are_taken(epochs: Epochs, parts: dict, tmp_path: Path) -> None:

@@ -82,6 +82,7 @@ def test_the_plain_phase_has_its_rate_which_falls(parts: dict, monkeypatch: pyte
     ("settings", "message"),
     [
         ({"shift": 1}, "shift=1 and flip=False are for images with labels"),
+        ({"last_epochs": 1, "last_teacher": 3.0}, "last_teacher=3.0 is for labels, not for targets"),
         ({"threshold": (1.0, 2.0, 3.0)}, "one for each of 2 layers, got 3"),
     ],
 )

@@ -95,6 +95,8 @@ def test_epochs_of_all_phases_are_counted() -> None:
         ({"threshold": ()}, "threshold must be one number, or one for each layer"),
         ({"threshold": (math.nan,)}, "threshold must be one number"),
         ({"prior": "ghs", "kl": "exact"}, "kl=exact needs the prior gnj or svd, got ghs"),
+        ({"last_teacher": 3.0}, "last_teacher=3.0 is for the last phase; give last_epochs, or leave it out"),
+        ({"last_epochs": 1, "last_teacher": 0.0}, "last_teacher must be positive and finite, got 0"),
     ],
 )
 def test_impossible_settings_are_refused(settings: dict[str, Any], message: str) -> None:
