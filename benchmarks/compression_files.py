@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
-"""How few bytes can a network for MNIST have by magnitude pruning and shared values, at which error?
+"""How few bytes can a network for images have by magnitude pruning and shared values, at which error?
 
     compression_files.py --data_dir=DATA --seeds=0,1,2 --weights=8000,5300 --threads=1 --output=files.json
     compression_files.py --data_dir=DATA --teacher_epochs=12 --models=FOLDER --threads=1
+    compression_files.py --data_dir=DATA --dataset=cifar10_jpeg --network=plain.keras --shift=4 --flip --threads=1
 
-LeNet is trained by Adam on images that are moved by up to --shift pixels, pruned to each number of weights in turn,
-trained on with a rate that falls to 0, and drawn to a few values for each layer. After each of these a copy goes into a
-file by `compression.pack`, which chooses bits of biases on the 5,000 training images that are set aside; the test
-images are looked at once, for the network before it shares values and for what the file gives back. Rows are written as
-soon as they are there. --models keeps the trained networks, from which a later call with another --values or other
-epochs for them goes on; without --values there are no files. With --teacher_epochs a LeNet-5 is trained first on the
-same training images, one for all seeds, and what it says about each moved image takes the place of the label (Hinton,
-Vinyals and Dean, 2015): the file is of LeNet-300-100 as before.
+LeNet, or a trained network in a file, is trained by Adam on images that are moved by up to --shift pixels, pruned to
+each number of weights in turn, trained on with a rate that falls to 0, and drawn to a few values for each layer. After
+each of these a copy goes into a file by `compression.pack`, which chooses bits of biases on the training images that are
+set aside; the test images are looked at once, for the network before it shares values and for what the file gives back.
+Rows are written as soon as they are there. --models keeps the trained networks, from which a later call with another
+--values or other epochs for them goes on; without --values there are no files. With --teacher_epochs a LeNet-5 is
+trained first on the same training images of MNIST, one for all seeds, and what it says about each moved image takes the
+place of the label (Hinton, Vinyals and Dean, 2015): the file is of LeNet-300-100 as before. A network in a file has no
+dense epochs.
 """
 
 import os
@@ -31,7 +33,7 @@ from absl import app, flags
 import compression as bc
 from compression.classification import Examples, parts_of, taught_loss
 from compression.last_phase import Falling
-from compression.training import moved_batches
+from compression.training import flipped, moved_batches
 from experiment.data import views
 from experiment.run.devices import apply_threads
 from experiment.run.measurements import write_rows
@@ -41,7 +43,10 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     """Define this script's flags."""
     fv = flag_values
     flags.DEFINE_string("data_dir", None, "Folder with the files of the known data sets.", flag_values=fv)
-    flags.DEFINE_enum("network", "lenet300", ["lenet300", "lenet5"], "Which network.", flag_values=fv)
+    flags.DEFINE_string("dataset", "mnist", "Images, as experiment.data names them.", flag_values=fv)
+    flags.DEFINE_integer("max_images", None, "At most so many, drawn from all but the test images.", 1, flag_values=fv)
+    flags.DEFINE_integer("num_valid", 5000, "Of them are set aside.", 1, flag_values=fv)
+    flags.DEFINE_string("network", "lenet300", "lenet300, lenet5, or a .keras file.", flag_values=fv)
     flags.DEFINE_list("seeds", ["0", "1", "2"], "Seeds of networks, batches and moves.", flag_values=fv)
     flags.DEFINE_list("weights", ["8000", "5300"], "Weights to keep, the most first.", flag_values=fv)
     flags.DEFINE_list("values", ["16"], "Values that the weights of a layer share.", flag_values=fv)
@@ -53,6 +58,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_integer("shift", 1, "Pixels by which images are moved at most.", 0, flag_values=fv)
     flags.DEFINE_integer("teacher_epochs", 0, "Of a LeNet-5 that teaches; 0: no teacher.", 0, flag_values=fv)
     flags.DEFINE_float("temperature", 3.0, "By which logits are divided to learn from a teacher.", 0.1, flag_values=fv)
+    flags.DEFINE_bool("flip", False, "Mirror half of the images.", flag_values=fv)
     flags.DEFINE_string("models", None, "Folder to keep trained networks in, of one --network.", flag_values=fv)
     flags.DEFINE_integer("batch_size", 200, "Images in a step.", 1, flag_values=fv)
     flags.DEFINE_float("learning_rate", 1e-3, "Of Adam.", 0.0, flag_values=fv)
@@ -98,6 +104,19 @@ def teacher_of(parts: dict[str, Examples]) -> keras.Model:
     return teacher
 
 
+def new_network(shape: Sequence[int], seed: int) -> keras.Model:
+    """As --network says: with random weights, or those of its file."""
+    name = flags.FLAGS.network
+    return bc.networks.load(name) if name.endswith(".keras") else bc.networks.build(name, shape, 10, seed=seed)
+
+
+def mirrored(data: tf.data.Dataset, seed: int) -> tf.data.Dataset:
+    """Half of the images, other ones in each pass."""
+    seeds = tf.data.Dataset.random(seed=seed + 1, rerandomize_each_iteration=True).batch(2)
+    pairs = tf.data.Dataset.zip((data, seeds))
+    return pairs.map(lambda batch, by: (flipped(batch[0], tf.cast(by % 2**31, tf.int32)), batch[1])).prefetch(2)
+
+
 def train(model: keras.Model, data: tf.data.Dataset, epochs: int, rate: float, *callbacks: Any) -> None:
     """By a new Adam."""
     is_taught = data.element_spec[1].shape.rank == 2
@@ -106,7 +125,7 @@ def train(model: keras.Model, data: tf.data.Dataset, epochs: int, rate: float, *
     model.fit(data, epochs=epochs, verbose=0, callbacks=list(callbacks))
 
 
-def pruned(seed: int, data: tf.data.Dataset) -> Iterator[tuple[int, keras.Model, float]]:
+def pruned(seed: int, data: tf.data.Dataset, shape: Sequence[int]) -> Iterator[tuple[int, keras.Model, float]]:
     """Numbers of weights, networks with so many, and the CPU seconds up to them."""
     flag = flags.FLAGS
     dense, pruning, after = map(int, flag.epochs)
@@ -119,8 +138,8 @@ def pruned(seed: int, data: tf.data.Dataset) -> Iterator[tuple[int, keras.Model,
             continue
         start = time.process_time()
         if model is None:
-            model = bc.networks.build(flag.network, (28, 28, 1), 10, seed=seed)
-            train(model, data, dense, rate)
+            model = new_network(shape, seed)
+            train(model, data, 0 if flag.network.endswith(".keras") else dense, rate)
         epochs = pruning if number == 0 else pruning // 2
         part = count / bc.size_of(model).weights
         by = bc.MagnitudePruning(model, keep=part, epochs=0.9 * epochs, per_bit=flag.per_bit)
@@ -143,8 +162,11 @@ def rows_of(seed: int, parts: dict[str, Examples], teacher: keras.Model | None) 
         data = moved_batches(parts["train"], most=flag.shift, batch_size=flag.batch_size, seed=seed)
     else:
         data = taught(teacher, parts["train"], batch_size=flag.batch_size, seed=seed)
-    size = bc.size_of(bc.networks.build(flag.network, (28, 28, 1), 10, seed=seed))
-    for count, model, seconds in pruned(seed, data):
+    if flag.flip:
+        data = mirrored(data, seed)
+    shape = parts["train"].X.shape[1:]
+    size = bc.size_of(new_network(shape, seed))
+    for count, model, seconds in pruned(seed, data, shape):
         percent = {f"{name}_percent_float": bc.error_percent(model, parts[name]) for name in ("valid", "test")}
         print("seed", seed, "weights", count, percent, f"{seconds:.0f} s", flush=True)
         for k in map(int, flag.values):
@@ -180,12 +202,14 @@ def main(argv: Sequence[str]) -> None:
     flag = flags.FLAGS
     if len(argv) > 1:
         raise app.UsageError(f"no arguments besides flags, got {argv[1:]}")
+    if flag.teacher_epochs and (flag.flip or flag.dataset != "mnist"):
+        raise app.UsageError("--teacher_epochs is for MNIST without --flip; leave one of them out.")
     apply_threads(flag.threads)
-    source = views.Source(dataset="mnist", data_dir=flag.data_dir)
-    parts = parts_of(views.load(source, "images", num_valid=5000).parts)
+    source = views.Source(dataset=flag.dataset, data_dir=flag.data_dir)
+    parts = parts_of(views.load(source, "images", num_valid=flag.num_valid, max_images=flag.max_images).parts)
     teacher = teacher_of(parts) if flag.teacher_epochs else None
     rows = (row for seed in map(int, flag.seeds) for row in rows_of(seed, parts, teacher))
-    write_rows(rows, flag.output, "MNIST as experiment.data checks it")
+    write_rows(rows, flag.output, f"{flag.dataset} as experiment.data checks it")
 
 
 if __name__ == "__main__":
