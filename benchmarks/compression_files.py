@@ -7,7 +7,7 @@
 
 LeNet, or a trained network in a file, is trained by Adam on images that are moved by up to --shift pixels, pruned to
 each number of weights in turn, trained on with a rate that falls to 0, and drawn to a few values for each layer. After
-each of these a copy goes into a file by `compression.pack`, which chooses bits of biases on the training images that are
+each of these a copy goes into a file by `compression.pack`, which chooses bits of biases on training images that are
 set aside; the test images are looked at once, for the network before it shares values and for what the file gives back.
 Rows are written as soon as they are there. --models keeps the trained networks, from which a later call with another
 --values or other epochs for them goes on; without --values there are no files. With --teacher_epochs a LeNet-5 is
