@@ -27,9 +27,9 @@ from .classification import Parts, check_network, error_percent, has_probabiliti
 from .files import atomic_path
 from .last_phase import train_last
 from .pack import PackConfig, Packed, PackedNetwork, pack_files
-from .phases import bayesian_form, check_thresholds, cut, looks
+from .phases import ThresholdsOf, bayesian_form, check_thresholds, cut, looks
 from .posterior import bayesian_layers
-from .schedule import RecipeConfig, kl_weight_at, learning_rate_at, most_left
+from .schedule import RecipeConfig, kl_weight_at, learning_rate_at, most_left, part_to_keep
 from .seeds import named_seed
 from .sizes import size_of
 from .thresholds import Thresholds, checked_thresholds, switched_off, thresholds_of
@@ -37,7 +37,7 @@ from .training import EpochFunction, epoch_function
 
 __all__ = ["Recipe"]
 
-_SOME = 2000  # examples set aside, at most, by whose loss a part to keep is chosen
+_SOME = 1000  # examples set aside, at most, by whose loss a part to keep is chosen
 
 
 class Recipe:
@@ -77,6 +77,7 @@ class Recipe:
         self._run_epoch: EpochFunction | None = None
         self._reshaped_before: int | None = None  # epoch; None: its shapes are written
         self._looks = looks(config, self._checked, self._loss, self.original)
+        self._kept: tuple[tuple[int, float], Thresholds] | None = None  # thresholds of a part to keep, and of when
         self._done = config.epochs  # epochs of the Bayesian network; unless one was made here, all of them
         with self._scope():
             self.optimizer = self._new_optimizer()
@@ -144,7 +145,7 @@ class Recipe:
         :param checked: raise automatic ones that add more than `prune_tolerance` percent to the error on the examples
             set aside.
         """
-        look = self._looks(self.config.epochs if checked else self._done)[-1 if checked else 0]
+        look = self._looks_after(self.config.epochs if checked else self._done)[-1 if checked else 0]
         return thresholds_of(self.model, look(self.model))
 
     def pack(
@@ -251,7 +252,7 @@ class Recipe:
         return optimizer
 
     def _replace(self, model: keras.Model, optimizer: keras.optimizers.Optimizer | None = None) -> None:
-        self.model, self._run_epoch = model, None
+        self.model, self._run_epoch, self._kept = model, None, None
         self.optimizer = self._new_optimizer() if optimizer is None else optimizer
 
     def _new_epoch_function(self) -> EpochFunction:
@@ -279,10 +280,24 @@ class Recipe:
             self._replace(bayesian_form(self.config, self.model, num_train=num_train, seed=seed))
             self._reshaped_before = number
         elif own > 0 and (at_most := most_left(self.config, own)) is not None:
-            smaller = cut(self.model, self.optimizer, self._looks(own), at_most=at_most)
+            smaller = cut(self.model, self.optimizer, self._looks_after(own), at_most=at_most)
             if smaller is not None:
                 self._replace(smaller.model, smaller.optimizer)
                 self._reshaped_before = number
+
+    def _looks_after(self, done: int) -> list[ThresholdsOf]:
+        """As `compression.phases.looks` has it; a part to keep, which takes many looks at examples, is chosen once."""
+        found = self._looks(done)
+        if self.config.keep is None:
+            return found
+
+        def look(model: keras.Model) -> Thresholds:
+            now = int(self.optimizer.iterations), part_to_keep(self.config, done)
+            if self._kept is None or self._kept[0] != now:
+                self._kept = now, found[0](model)
+            return self._kept[1]
+
+        return [look]
 
     def _checked(self, model: keras.Model) -> Thresholds:
         valid, tolerance = self.parts["valid"], self.config.prune_tolerance

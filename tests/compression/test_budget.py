@@ -179,3 +179,31 @@ def test_a_recipe_keeps_a_part(shrink_every: int, rng: np.random.Generator) -> N
     assert sizes[-1] == 470 if shrink_every == 0 else sizes[-1] < 0.6 * 470
     chosen = recipe.thresholds(checked=True)
     assert 0.15 * 470 < bc.size_left(recipe.model, chosen) <= 0.3 * 470
+
+
+def test_a_part_to_keep_is_chosen_once_after_an_epoch(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it is asked for by an evaluation, to remove units before the next epoch, or to write files."""
+    found = list[float]()
+
+    def counted(model: keras.Model, most: float, *args: Any, **options: Any) -> dict[str, float]:
+        found.append(most)
+        return bc.thresholds_within(model, most, *args, **options)
+
+    monkeypatch.setattr("compression.phases.thresholds_within", counted)
+    X = rng.normal(size=(60, 12)).astype(np.float32)
+    part = (X, np.argmax(X[:, :3], axis=1))
+    model = keras.Sequential([keras.Input([12]), keras.layers.Dense(20, "relu"), keras.layers.Dense(3)])
+    config = RecipeConfig(epochs=4, warmup=1, keep=0.3, shrink_every=1)
+    recipe = bc.Recipe(config, model, dict.fromkeys(("train", "valid", "test"), part), batch_size=20)
+    for number in range(4):
+        recipe.epoch(number)
+        before = recipe.evaluate()
+        assert len(found) == number + 1
+        assert recipe.evaluate() == before
+    for checked in (False, True):
+        assert recipe.thresholds(checked=checked) == recipe.thresholds()
+    np.testing.assert_allclose(found, [300 * part_to_keep(config, done) for done in (1, 2, 3, 4)])
+    assert found[-1] == 90
+    assert len(found) == 4
