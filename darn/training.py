@@ -178,13 +178,13 @@ class Trainer(tf.Module):
         if self.noise is None:
             observed = self._plain_step(x, seeds, is_last)
         elif not self.config.noise_from and self.config.noise_until is None:
-            observed = self._noisy_step(x, seeds, is_last)
+            observed = self._noisy_step(self.noise, x, seeds, is_last)
         else:
-            step, until = tf.cast(self.optimizer.iterations, tf.int32), self.config.noise_until
+            noise, step, until = self.noise, tf.cast(self.optimizer.iterations, tf.int32), self.config.noise_until
             is_on = step >= self.config.noise_from
             observed = tf.cond(
                 is_on if until is None else tf.logical_and(is_on, step < until),
-                lambda: self._noisy_step(x, seeds, is_last),
+                lambda: self._noisy_step(noise, x, seeds, is_last),
                 lambda: self._plain_step(x, seeds, is_last),
             )
         if self.averages:
@@ -196,12 +196,14 @@ class Trainer(tf.Module):
         self._apply(gradients, self._variables)
         return observed
 
-    def _noisy_step(self, x: tf.Tensor, seeds: Sequence[tf.Tensor], is_last: bool | tf.Tensor) -> Observed:
-        eps = self.noise.draw(seeds[2])
-        at_draw, observed = self._gradients(self.noise.perturbed(eps), x, seeds, is_last)
-        d_mean, d_log_variance = self.noise.gradients(self._variables, at_draw, eps, self.num_data, x.shape[0])
-        observed = observed._replace(objective=observed.objective + self.noise.kl() / self.num_data)
-        self._apply([*d_mean, *d_log_variance], [*self._variables, *self.noise.log_variances])
+    def _noisy_step(
+        self, noise: WeightNoise, x: tf.Tensor, seeds: Sequence[tf.Tensor], is_last: bool | tf.Tensor
+    ) -> Observed:
+        eps = noise.draw(seeds[2])
+        at_draw, observed = self._gradients(noise.perturbed(eps), x, seeds, is_last)
+        d_mean, d_log_variance = noise.gradients(self._variables, at_draw, eps, self.num_data, x.shape[0])
+        observed = observed._replace(objective=observed.objective + noise.kl() / self.num_data)
+        self._apply([*d_mean, *d_log_variance], [*self._variables, *noise.log_variances])
         return observed
 
     def _apply(self, gradients: Sequence[tf.Tensor], variables: Sequence[tf.Variable]) -> None:

@@ -161,7 +161,7 @@ def test_unknown_networks_are_refused() -> None:
 
 @pytest.mark.parametrize(("name", "least"), [("small", 8), ("lenet5", 16), ("vgg", 32)])
 def test_images_that_are_too_small_are_refused(name: str, least: int) -> None:
-    options = {"vgg_divisor": 64} if name == "vgg" else {}
+    options: dict[str, Any] = {"vgg_divisor": 64} if name == "vgg" else {}
     assert build(name, (least, least, 1), 10, **options).output_shape == (None, 10)
     with pytest.raises(
         ValueError, match=f"network={name} needs images of at least {least} x {least} pixels, got 8 x 7: "
