@@ -17,6 +17,7 @@ dense epochs.
 """
 
 import os
+import re
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -47,6 +48,8 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_integer("max_images", None, "At most so many, drawn from all but the test images.", 1, flag_values=fv)
     flags.DEFINE_integer("num_valid", 5000, "Of them are set aside.", 1, flag_values=fv)
     flags.DEFINE_string("network", "lenet300", "lenet300, lenet5, or a .keras file.", flag_values=fv)
+    is_network = re.compile(r"lenet300|lenet5|.*\.keras").fullmatch
+    flags.register_validator("network", is_network, "must be lenet300, lenet5 or a .keras file", flag_values=fv)
     flags.DEFINE_list("seeds", ["0", "1", "2"], "Seeds of networks, batches and moves.", flag_values=fv)
     flags.DEFINE_list("weights", ["8000", "5300"], "Weights to keep, the most first.", flag_values=fv)
     flags.DEFINE_list("values", ["16"], "Values that the weights of a layer share.", flag_values=fv)

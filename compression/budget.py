@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 from typing import Literal
 
@@ -95,13 +96,13 @@ def thresholds_within(
     loss, taken = loss_with(chosen()), 0
     queue = [(*price(name), name, taken) for name in ladders]
     heapq.heapify(queue)
-    while size > most and math.isfinite(queue[0][0]):
+    while math.isfinite(queue[0][0]):
         *_, lost, name, when = heapq.heappop(queue)
         if when == taken:
             before, rungs[name] = rungs[name], next_of(name)
             size, loss, taken = left(chosen()), lost, taken + 1
-            if size <= most:
-                rungs[name] = _first(is_within(name), before, rungs[name])
+            if size <= most:  # already by the first rung that is within
+                return chosen(name, bisect_left(range(rungs[name]), True, before + 1, key=is_within(name)))
         heapq.heappush(queue, (*price(name), name, taken))  # others have lost groups since, or this one
     while size > most and any(next_of(name) > rung for name, rung in rungs.items()):  # no step saves anything alone
         rungs.update({name: next_of(name) for name in rungs})
@@ -115,14 +116,6 @@ def _ladder(layer: BayesianLayer) -> np.ndarray:
     scores = np.asarray(layer.prune_scores())
     in_use = np.unique(scores[np.broadcast_to(np.asarray(layer.mask), scores.shape) > 0])
     return np.concatenate([[math.inf], in_use[:0:-1]])
-
-
-def _first(is_within: Callable[[int], bool], before: int, after: int) -> int:
-    """The first rung after `before` that is within, if `after` is."""
-    while after - before > 1:
-        middle = (before + after) // 2
-        before, after = (before, middle) if is_within(middle) else (middle, after)
-    return after
 
 
 def _size_function(model: keras.Model, kind: SizeKind) -> Callable[[dict[str, float]], int]:

@@ -23,9 +23,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from .classification import Parts, check_network, error_percent, has_probabilities, nll, parts_of
+from .classification import Examples, Parts, check_network, error_percent, parts_of
 from .files import atomic_path
-from .last_phase import train_last
+from .last_phase import loss_of, train_last
 from .pack import PackConfig, Packed, PackedNetwork, pack_files
 from .phases import ThresholdsOf, bayesian_form, check_thresholds, cut, looks
 from .posterior import bayesian_layers
@@ -71,8 +71,8 @@ class Recipe:
         self.original, self.seconds = size_of(model), tf.Variable(0.0, dtype=tf.float64)
         self.plain_percent = tf.Variable([math.nan, math.nan], dtype=tf.float64)
         self._seed, self._strategy = seed, strategy
-        self._teacher = keras.models.clone_model(model) if config.last_teacher is not None else None
         self._check()
+        self._teacher = keras.models.clone_model(model) if config.last_teacher is not None else None
         self.steps_per_epoch = len(self.parts["train"].X) // batch_size
         self._run_epoch: EpochFunction | None = None
         self._reshaped_before: int | None = None  # epoch; None: its shapes are written
@@ -307,8 +307,7 @@ class Recipe:
         """Nats on some of the examples that are set aside, the same ones each time."""
         valid = self.parts["valid"]
         every = -(-len(valid.X) // _SOME)
-        outputs = model(valid.X[::every], training=False)
-        return float(nll(outputs, valid.labels[::every], probabilities=has_probabilities(model)))
+        return loss_of(model, Examples(valid.X[::every], valid.labels[::every]))
 
 
 class _Values(tf.Module):
