@@ -1,7 +1,7 @@
 """Fixtures, options and checks for all tests.
 
 Every test draws from the fixtures `rng` and `seed`, which depend on the test's name and on one base seed: 0 unless
---base-seed or --vary-seed says otherwise. A test has to pass with any base seed.
+--base-seed or --vary-seed says otherwise. So does what Keras draws by itself. A test has to pass with any base seed.
 """
 
 import hashlib
@@ -92,6 +92,16 @@ def traced_once() -> Iterator[Callable[[Any], Any]]:
         count = function.experimental_get_tracing_count()
         if count != 1:
             pytest.fail(f"{function} was traced {count} times, not once; give it tensors of one shape.", pytrace=False)
+
+
+@pytest.fixture(autouse=True)
+def _keras_draws_by_name(request: pytest.FixtureRequest) -> None:
+    """What Keras draws without a seed (weights of a new layer, the order of examples) depends on the test's name."""
+    keras = sys.modules.get("keras")
+    if keras is not None:
+        state = np.random.get_state()  # noqa: NPY002
+        keras.utils.set_random_seed(int.from_bytes(_digest(request, "keras")[:4], "little"))
+        np.random.set_state(state)  # noqa: NPY002
 
 
 @pytest.fixture(autouse=True)
