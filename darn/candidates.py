@@ -43,13 +43,15 @@ Spaces: TypeAlias = Mapping[str, Sequence[Any]]
 class Candidate:
     """What is chosen: stochastic units of one layer (0 for none), tanh units, learning rate and weight decay.
 
-    `hidden` and `units` are what was given, one number a layer, where they are not chosen.
+    `hidden` and `units` are what was given, one number a layer, where they are not chosen. `cosine` is the step at
+    which the learning rate has fallen to 0, if it does.
     """
 
     hidden: int | tuple[int, ...]
     units: int | tuple[int, ...]
     learning_rate: float
     weight_decay: float
+    cosine: int | None = None
 
 
 def draw_candidates(number: int, seed: Seed, spaces: Spaces | None = None) -> list[Candidate]:

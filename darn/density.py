@@ -38,7 +38,8 @@ class DARNDensity(TransformerMixin, DensityMixin, BaseEstimator):  # type: ignor
     :param weight_decay: decoupled, in units of the learning rate.
     :param candidates: how many to choose among, before the neighbours of the best.
     :param validation_fraction: share of the rows that choose, and that stop the training.
-    :param max_steps: most steps of the training, and of each candidate.
+    :param max_steps: most steps of the training, and of each candidate; twice as many where validation rows chose a
+        learning rate that falls to 0.
     :param patience: evaluations in a row without improvement after which training stops.
     :param num_samples: importance samples of each row where the likelihood is not exact, which it is for at most 12
         stochastic units.
@@ -100,7 +101,10 @@ class DARNDensity(TransformerMixin, DensityMixin, BaseEstimator):  # type: ignor
         model, training = self._configs(x, valid, seed)
         trainer = Trainer(DARN(model, seed=seed, data=x), training, num_data=len(x))
         course = Course(trainer, x, valid, seed=seed, batch_size=self.batch_size)
-        course.advance(self.max_steps, self.patience)
+        if self.choice_ is not None and training.cosine is not None:
+            course.advance(training.cosine)
+        else:
+            course.advance(self.max_steps, self.patience)
         self.model_, self.valid_nats_, self.n_steps_ = course.best(), course.best_value, course.best_step
         self._seed = seed
         return self

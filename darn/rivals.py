@@ -89,6 +89,8 @@ class Maker:
         """How the candidate is trained."""
         fields = {**OPTIMIZER, **given(self.training_fields)}
         fields |= {"learning_rate": candidate.learning_rate, "weight_decay": candidate.weight_decay}
+        if candidate.cosine is not None:
+            fields["cosine"] = candidate.cosine
         return TrainingConfig(**fields)
 
     def course(self, candidate: Candidate) -> Course:
@@ -137,7 +139,7 @@ class Rival:
             return math.inf
         return min((value for step, value in course.values if step <= until), default=math.inf)
 
-    def advance(self, until: int, patience: int) -> None:
+    def advance(self, until: int, patience: int | None) -> None:
         """As :meth:`Course.advance`; a candidate that diverges is out. What was done already is not done again."""
         course = self._course = self._course or self._started()
         stored, start = time.monotonic(), course.step

@@ -8,7 +8,9 @@ The paper tried 100 to 500 tanh units, 8 to 256 stochastic units with an autoreg
 decoder, and three learning rates of RMSProp. Here candidates are drawn from these, with higher rates and weight decay
 beside, and go through successive halving (Jamieson and Talwalkar, 2016): all train for a few epochs, the best third
 goes on for three times as many steps, and so on; whoever is left trains until validation rows say stop. Then the
-neighbours of the best, which differ from it in one value, do the same.
+neighbours of the best, which differ from it in one value, do the same. At last the best one is trained anew with a
+learning rate that falls to 0 over twice the steps that it took, with its weight decay and with the next stronger one,
+and again over twice as many as long as that is better.
 """
 
 from __future__ import annotations
@@ -45,9 +47,10 @@ class SearchConfig:
 
     :param candidates: how many candidates to begin with.
     :param search_epochs: epochs after which the first candidates are left out; at least 500 steps, at most 1,500.
-    :param search_steps: most steps of a candidate.
+    :param search_steps: most steps of a candidate; twice as many while its learning rate falls.
     :param search_patience: evaluations in a row without improvement after which a candidate stops.
     :param neighbours: also try what differs from the best candidate in one value.
+    :param falling: also try the best candidate with a learning rate that falls to 0.
     :raises ValueError: naming the field that is wrong.
     """
 
@@ -56,6 +59,7 @@ class SearchConfig:
     search_steps: int = 20_000
     search_patience: int = 10
     neighbours: bool = True
+    falling: bool = True
 
     def __post_init__(self) -> None:
         for name in ("candidates", "search_epochs", "search_steps", "search_patience"):
@@ -104,11 +108,13 @@ class Choice:
         """The choice and its rival without stochastic units, as lines of text."""
         best, alone, bits = self.trials[0], self.alone, 1.0 / math.log(2.0)
         of, sizes = best.candidate, (self.model.hidden, self.model.units)
+        falling = f" (falling to 0 at step {of.cosine})" if of.cosine else ""
         hidden, units = (", ".join(map(str, numbers)) for numbers in sizes)
         lines = [
             f"chosen of {len(self.trials)} on the validation rows: {hidden} stochastic and {units} deterministic "
-            f"units, learning rate {of.learning_rate:g}, weight decay {of.weight_decay:g}: {best.valid_nats:.3f} nats, "
-            f"{bits * best.kl_nats:.2f} bits in the stochastic units; without these {alone.valid_nats:.3f} nats"
+            f"units, learning rate {of.learning_rate:g}{falling}, weight decay {of.weight_decay:g}: "
+            f"{best.valid_nats:.3f} nats, {bits * best.kl_nats:.2f} bits in the stochastic units; without these "
+            f"{alone.valid_nats:.3f} nats"
         ]
         if bits * best.kl_nats < 1.0:
             lines.append(
@@ -157,9 +163,14 @@ def choose(
         trials = sorted([*trials, *more], key=lambda trial: trial.valid_nats)
     if not math.isfinite(trials[0].valid_nats):
         raise FloatingPointError("training diverged for all candidates; give a smaller learning rate.")
+    if search.falling and not given(training).keys() & {"cosine", "half_life"}:
+        trials = _fall(maker, trials, spaces["weight_decay"], search, report)
     best = trials[0].candidate
     alone = Rival(maker, dataclasses.replace(best, hidden=0, units=0), "alone")
-    alone.advance(search.search_steps, search.search_patience)
+    if best.cosine is None:
+        alone.advance(search.search_steps, search.search_patience)
+    else:
+        alone.advance(best.cosine, None)
     return Choice(maker.model(best), maker.training(best), tuple(trials), alone.trial(1, is_done=True))
 
 
@@ -201,6 +212,29 @@ def _halve(maker: Maker, rivals: list[Rival], search: SearchConfig, report: Call
     return sorted(trials, key=lambda trial: trial.valid_nats)
 
 
+def _fall(
+    maker: Maker, trials: list[Trial], decays: Sequence[float], search: SearchConfig, report: Callable[[str], None]
+) -> list[Trial]:
+    """The trials, with those in which the learning rate of the best falls to 0; the best first."""
+    of, interval = trials[0], evaluation_interval(len(maker.x), maker.batch_size)
+    steps, most = 2 * of.best_step, 2 * search.search_steps
+    tried = [decay for decay in decays if decay >= of.candidate.weight_decay][:2]
+    while steps:
+        cosine, best = -(-min(steps, most) // interval) * interval, trials[0]
+        for decay in tried:
+            candidate = dataclasses.replace(of.candidate, weight_decay=decay, cosine=cosine)
+            rival = Rival(maker, candidate, f"falling-{cosine}-{decay:g}")
+            rival.advance(cosine, None)
+            trials.append(rival.trial(1, is_done=True))
+        trials.sort(key=lambda trial: trial.valid_nats)
+        now = trials[0]
+        report(f"learning rate falling to 0 at step {cosine}: the best {now.valid_nats:.3f} nats: {now.candidate}")
+        if now is best or steps >= most:
+            break
+        steps, tried = 2 * steps, [now.candidate.weight_decay]
+    return trials
+
+
 def _flat(trial: Trial) -> dict[str, Any]:
     fields = dataclasses.asdict(trial)
     value = fields["valid_nats"]
@@ -208,7 +242,8 @@ def _flat(trial: Trial) -> dict[str, Any]:
 
 
 def _trial(flat: Mapping[str, Any]) -> Trial:
-    own = {field.name: flat[field.name] for field in dataclasses.fields(Candidate)}
+    own = {field.name: flat[field.name] for field in dataclasses.fields(Candidate) if field.name != "cosine"}
+    own["cosine"] = flat.get("cosine")
     sizes = {name: tuple(v) if isinstance(v := own[name], list) else v for name in ("hidden", "units")}
     rest = {field.name: flat[field.name] for field in dataclasses.fields(Trial) if field.name != "candidate"}
     value = rest["valid_nats"]

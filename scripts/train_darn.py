@@ -50,7 +50,8 @@ class Flags:
     :param use_local: locally connected layers next to the image, as with --visible_conditional=local: in place of
         --units there, or with --local_stochastic below the layers that --hidden names.
     :param eval_every: steps between evaluations on validation data; about an epoch if this is not given.
-    :param patience: stop after so many evaluations in a row without improvement; 0 for never.
+    :param patience: stop after so many evaluations in a row without improvement; 0 for never. A chosen learning rate
+        that falls to 0 is trained with until then.
     :param eval_rows: rows of the training and of the validation part (drawn once) to look at during training.
     :param eval_samples: draws of h for each row at an evaluation.
     :param is_rows: at most so many test rows, drawn once, for importance sampling; the standard error is that of rows.
@@ -58,7 +59,7 @@ class Flags:
     :param bit_planes: grey levels as so many bits a pixel, the highest first.
     """
 
-    run: Settings = group(batch_size=100, omit=("eval_every",))
+    run: Settings = group(batch_size=100, num_steps=40_000, omit=("eval_every",))
     devices: Devices = group()
     source: views.Source = group()
     table: views.TableSpec = group(omit=("target", "task", "unknown"))
@@ -127,13 +128,15 @@ def main(flags: Flags) -> None:
         if "hidden" not in fields:
             choice = stored_choice(run.path / "choice.json", functools.partial(choose, flags, data))
             trainer = new_trainer(flags, data, strategy, choice.model, choice.training)
+        last = choice.training.cosine if choice else None
         fitted = run.fit(
             lambda first, count: trainer.advance(x, minibatches(first, count), seeds("train")),
             state=lambda: {"trainer": trainer},
             scalars=report.training_scalars,
             evaluate=lambda step: report.evaluate(trainer, watched, seeds, flags.eval_samples),
             rule=lowest("valid/description_length_nats"),
-            patience=flags.patience or None,
+            patience=None if last else flags.patience or None,
+            is_done=lambda step: last is not None and step >= last,
             keep=lambda path: darn.save_darn(path, trainer.copied()),
             show=lambda: Shown(*pictures.glance(trainer, watched["valid"], seeds, data.image_shape)),
             steps_per_call=MAX_BLOCK,
@@ -167,14 +170,9 @@ def finish(flags: Flags, data: Rows, run: Run, fitted: Fitted, train: Any, choic
     parts = {"train": train, "valid": data.valid.X, "test": data.test.X}
     some = data.some("test", flags.is_rows, seeds).X
     found = report.final(best, parts, seeds, flags.final, importance_rows=some, jit_compile=flags.jit)
-    about = {
-        "model": json.loads(best.config.to_json()),
-        "steps": fitted.step,
-        "stopped_early": fitted.is_stopped,
-        "step": fitted.best.step,
-        "train_seconds": fitted.seconds,
-        **({"choice": choice.to_json()} if choice else {}),
-    }
+    steps = {"steps": fitted.step, "stopped_early": fitted.is_stopped, "step": fitted.best.step}
+    about = {"model": json.loads(best.config.to_json()), **steps, "train_seconds": fitted.seconds}
+    about |= {"choice": choice.to_json()} if choice else {}
     notes = [*(choice.notes() if choice else []), *report.notes(found)]
     text = "\n".join([aligned(report.table(found)), *notes, f"reported: {fitted.summary}"])
     run.finish({**about, **found}, text=text, figures=figures(data, best, run.records(), seeds("samples")))

@@ -17,7 +17,7 @@ from darn.selection import stored_choice
 from darn.training import Trainer
 
 N_X = 8
-SMALL = SearchConfig(candidates=3, search_steps=100, search_patience=2, neighbours=False)
+SMALL = SearchConfig(candidates=3, search_steps=100, search_patience=2, neighbours=False, falling=False)
 FIXED: dict[str, Any] = {"hidden": (3,), "units": (4,)}
 
 
@@ -104,13 +104,38 @@ def test_the_best_candidate_is_chosen(rows: tuple[np.ndarray, np.ndarray]) -> No
         Choice.from_json({})
 
 
+def test_the_rate_of_the_best_falls_as_long_as_that_helps(rows: tuple[np.ndarray, np.ndarray]) -> None:
+    x, valid = rows
+    search = SearchConfig(candidates=2, search_steps=200, search_patience=2, neighbours=False)
+    lines: list[str] = []
+    how: dict[str, Any] = {"search": search, "model": FIXED, "report": lines.append}
+    choice = choose(x, valid, training={"learning_rate": 0.02, "weight_decay": None}, **how)
+    falling = [trial for trial in choice.trials if trial.candidate.cosine]
+    before = min((t for t in choice.trials if not t.candidate.cosine), key=lambda t: t.valid_nats)
+    first = 2 * before.best_step
+    decays = value_spaces()["weight_decay"]
+    near = decays[decays.index(before.candidate.weight_decay) :][:2]
+    assert {t.candidate.weight_decay for t in falling if t.candidate.cosine == first} == set(near)
+    assert {t.candidate.cosine for t in falling} <= {first, 2 * first, 4 * first, 400}
+    assert all(t.steps == t.candidate.cosine for t in falling)  # none is stopped before its rate is 0
+    assert choice.training.cosine == choice.trials[0].candidate.cosine
+    assert choice.trials[0].valid_nats == min(t.valid_nats for t in choice.trials)
+    assert sum("falling to 0" in line for line in lines) == len({t.candidate.cosine for t in falling})
+    assert Choice.from_json(json.loads(json.dumps(choice.to_json()))) == choice
+    if choice.training.cosine is not None:
+        assert choice.alone.steps == choice.training.cosine
+        assert f"falling to 0 at step {choice.training.cosine}" in choice.notes()[0]
+    given = choose(x, valid, training={"learning_rate": 0.02, "half_life": 50.0}, **how)
+    assert not any(trial.candidate.cosine for trial in given.trials)
+
+
 @pytest.mark.slow
 @pytest.mark.ci
 def test_many_models_are_no_reason_for_a_warning(
     rows: tuple[np.ndarray, np.ndarray], caplog: pytest.LogCaptureFixture
 ) -> None:
     x, valid = rows
-    search = SearchConfig(candidates=5, search_steps=25, search_patience=1, neighbours=False)
+    search = SearchConfig(candidates=5, search_steps=25, search_patience=1, neighbours=False, falling=False)
     choose(x, valid, search=search, model={"units": (2,)}, training={"learning_rate": 0.01})
     assert "retracing" not in caplog.text
 
@@ -143,7 +168,7 @@ def test_an_interrupted_search_goes_on_and_chooses_the_same(
 ) -> None:
     """Interrupted three times, in the first round, in the next one and after it: every step is made once."""
     x, valid = rows
-    search = SearchConfig(candidates=4, search_steps=800, search_patience=3, neighbours=False)
+    search = SearchConfig(candidates=4, search_steps=800, search_patience=3, neighbours=False, falling=False)
     how: dict[str, Any] = {"search": search, "model": FIXED, "training": {"learning_rate": 0.02}}
     monkeypatch.setattr(SearchConfig, "first_steps", lambda self, *_: 100)
     whole, made, stop_at = choose(x, valid, **how), [0], [0]

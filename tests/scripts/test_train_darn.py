@@ -294,7 +294,7 @@ def test_a_fully_visible_model_and_one_of_grey_levels(folder: Path) -> None:
 
 def test_what_is_not_given_is_chosen_and_kept(folder: Path) -> None:
     """Nothing but the data is needed; here the choice is among few, for a short time."""
-    short = ["--candidates=2", "--noneighbours", "--search_steps=50", "--units=4", "--weight_decay=0"]
+    short = ["--candidates=2", "--noneighbours", "--nofalling", "--search_steps=50", "--units=4", "--weight_decay=0"]
     flags = ["--data=patterns.csv", *short, *[flag for flag in SMALL if "eval_every" not in flag]]
     done = call(folder, "chosen", "--num_steps=50", *flags)
     assert done.code == 0, done.err
@@ -315,6 +315,19 @@ def test_what_is_not_given_is_chosen_and_kept(folder: Path) -> None:
     assert "round 1" in done.out
     assert "round 1" not in again.out
     assert result_of(folder, "chosen")["choice"] == choice
+
+
+def test_a_chosen_rate_that_falls_is_trained_with_until_it_is_0(folder: Path) -> None:
+    short = ["--candidates=2", "--noneighbours", "--search_steps=50", "--units=4", "--weight_decay=0"]
+    flags = ["--data=patterns.csv", *short, *[flag for flag in SMALL if "eval_every" not in flag]]
+    done = call(folder, "falling", "--learning_rate=0.02", "--patience=1", *flags)
+    assert done.code == 0, done.err
+    result = result_of(folder, "falling")
+    cosine = result["choice"]["training"]["cosine"]
+    assert cosine == result["choice"]["chosen"]["cosine"] == 100  # the rows are still being learnt after 50 steps
+    assert result["steps"] == cosine
+    assert not result["stopped_early"]
+    assert "falling to 0 at step 100" in done.out
 
 
 def test_a_time_limit_leaves_a_checkpoint(folder: Path) -> None:
