@@ -20,7 +20,7 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from darn.sampling import fixed_point_bits, linear_bits
+from darn.sampling import fixed_point_bits, linear_adjoint, linear_bits
 
 __all__ = [
     "BitsDistribution",
@@ -227,19 +227,26 @@ class LinearConditional(Conditional):
         return a if offset is None else a + offset
 
     def sample_from_noise(self, noise: tf.Tensor, offset: tf.Tensor | None = None, unit: Unit = threshold) -> tf.Tensor:
-        """Bits one after the other, each adding its row of W to all logits: [B, n]; in blocks, if `unit` allows it."""
+        """Bits as if drawn one after the other, [B, n], in blocks; so are the gradients that `unit` passes on."""
         a = self.bias if offset is None else self.bias + offset
         if unit is threshold:
             return linear_bits(noise, self.weights, a)
-        matrix, a = self.matrix(), tf.zeros_like(noise) + a
-        bits = tf.TensorArray(self.dtype, self.n, element_shape=noise.shape[:1])
 
-        def draw(j: tf.Tensor, a: tf.Tensor, bits: tf.TensorArray) -> tuple[tf.Tensor, tf.Tensor, tf.TensorArray]:
-            bit = unit(a[:, j], noise[:, j])
-            return j + 1, a + bit[:, None] * matrix[j], bits.write(j, bit)
+        @tf.custom_gradient
+        def chain(matrix: tf.Tensor, a: tf.Tensor) -> tuple[tf.Tensor, object]:
+            h = linear_bits(noise, matrix, a)
 
-        bits = tf.while_loop(lambda j, *_: j < self.n, draw, (0, a, bits))[2]
-        return tf.transpose(bits.stack())
+            def grad(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+                logits = a + tf.matmul(h, matrix)
+                with tf.GradientTape() as tape:
+                    tape.watch(logits)
+                    bits = unit(logits, noise)
+                g = linear_adjoint(upstream, tape.gradient(bits, logits), matrix)
+                return tf.matmul(h, g, transpose_a=True), g
+
+            return h, grad
+
+        return chain(self.matrix(), tf.zeros_like(noise) + a)
 
 
 class BitsDistribution(tfp.distributions.Distribution):

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from darn.seeds import Seed, as_seed, fold
 
-__all__ = ["BLOCK", "Sampled", "Sampler", "fixed_point_bits", "linear_bits", "sample"]
+__all__ = ["BLOCK", "Sampled", "Sampler", "fixed_point_bits", "linear_adjoint", "linear_bits", "sample"]
 
 BLOCK = 56
 """Units in a block of :func:`linear_bits`; from 28 to 112 its time hardly depends on this."""
@@ -83,6 +83,41 @@ def linear_bits(noise: tf.Tensor, matrix: tf.Tensor, logits: tf.Tensor, *, block
         if end < n:
             rest = rest[:, end - start :] + tf.matmul(parts[-1], matrix[start:end, end:])
     return tf.concat(parts, axis=1)
+
+
+def linear_adjoint(upstream: tf.Tensor, slope: tf.Tensor, matrix: tf.Tensor, *, block: int = BLOCK) -> tf.Tensor:
+    """Gradient of a cost by the logits a of bits h = unit(h W + a) that see the bits before them, [B, n].
+
+    A bit acts on the cost by itself and by the logits of later bits, g = slope (upstream + g W'). The one solution of
+    this is found as bits are: in blocks, from the last one, and within a block by its fixed point.
+
+    :param upstream: gradient of the cost by the bits themselves, [B, n]; n must be static.
+    :param slope: derivative of each bit by its own logit, [B, n].
+    :param matrix: W, [n, n], zero but above its diagonal.
+    """
+    n = upstream.shape[-1]
+    later = tf.zeros_like(upstream)[:, :0]
+    for start in reversed(range(0, n, block)):
+        end = min(start + block, n)
+        own = upstream[:, start:end] + tf.matmul(later, matrix[start:end, end:], transpose_b=True)
+        within, s = matrix[start:end, start:end], slope[:, start:end]
+
+        def step(
+            passes: tf.Tensor,
+            g: tf.Tensor,
+            _: tf.Tensor,
+            own: tf.Tensor = own,
+            within: tf.Tensor = within,
+            s: tf.Tensor = s,
+        ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+            new = s * (own + tf.matmul(g, within, transpose_b=True))
+            return passes + 1, new, tf.reduce_any(tf.not_equal(new, g))
+
+        begin = (tf.constant(0), s * own, tf.constant(True))
+        size = end - start  # passes after which nothing can change; a NaN, which never equals itself, ends here, too
+        found = tf.while_loop(lambda i, _, changed, size=size: tf.logical_and(changed, i < size), step, begin)  # type: ignore[misc]
+        later = tf.concat([found[1], later], axis=1)
+    return later
 
 
 class Sampler:

@@ -239,9 +239,9 @@ class Trainer(tf.Module):
         return model
 
     def gradient_noise(self, x: tf.Tensor, seed: tf.Tensor, num_draws: int = 16) -> float:
-        """Standard deviation of the estimator relative to the gradient, both of the logits of the first encoder layer:
-        the root of the total variance over the norm of the mean, over the rows x [B, n_x] and `num_draws` draws of the
-        bits.
+        """Standard deviation of the estimator relative to the gradient, both of the logits of the first encoder layer,
+        or of their biases where its units see each other: the root of the total variance over the norm of the mean,
+        over the rows x [B, n_x] and `num_draws` draws of the bits.
 
         0 without stochastic layers.
         """
@@ -255,7 +255,8 @@ class Trainer(tf.Module):
         with tf.GradientTape() as tape:
             estimated = self._estimate(self.model, x, (seed, fold(seed, 0)))
             loss = tf.reduce_sum(estimated.loss)
-        return tape.gradient(loss, estimated.logits[0])
+        of_rows = self.model.config.encoder == "factorial"  # else logits are of bits that were drawn before
+        return tape.gradient(loss, estimated.logits[0] if of_rows else self.model.encoders[0].conditional.bias)
 
     def _estimate(self, model: DARN, x: tf.Tensor, seeds: Sequence[tf.Tensor]) -> Estimate:
         config = self.config

@@ -1,6 +1,7 @@
 """All conditionals: enumeration of all vectors, one orientation for density and sampler, TFP's interface."""
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,14 @@ import tensorflow_probability as tfp
 from darn.autoregressive import (
     Conditional,
     LinearConditional,
+    Unit,
     bernoulli_log_prob,
     earlier_mask,
     logistic_noise,
     threshold,
 )
 from darn.conditionals import make_conditional
+from darn.gradients import darn_unit, straight_through_unit
 from darn.local_config import LocalConfig
 from darn.made import MADEConditional
 from darn.nade import EoNADEConditional, NADEConditional
@@ -94,6 +97,35 @@ def test_samplers_walk_in_the_order_of_the_density(kind: str, seed: tf.Tensor) -
     h = conditional.sample_from_noise(noise, offset)
     np.testing.assert_array_equal(h, threshold(conditional.logits(h, offset), noise))
     np.testing.assert_array_equal(h, Conditional.sample_from_noise(conditional, noise, offset))
+
+
+@pytest.mark.parametrize("unit", [darn_unit, straight_through_unit])
+def test_gradients_of_linear_bits_are_those_of_one_bit_after_the_other(
+    unit: Unit, seed: tf.Tensor, rng: np.random.Generator
+) -> None:
+    """By bits, logits and weights; 70 units are more than a block."""
+    n, B = 70, 5
+    linear = LinearConditional(n, dtype=tf.float64)
+    linear.weights.assign(0.4 * rng.normal(size=(n, n)))
+    linear.bias.assign(rng.normal(size=n))
+    offset, cost = tf.constant(rng.normal(size=(B, n))), tf.constant(rng.normal(size=(B, n)))
+    noise = logistic_noise([B, n], seed, tf.float64)
+
+    def by(draw: Callable[..., tf.Tensor]) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        with tf.GradientTape() as tape:
+            tape.watch(offset)
+            h = draw(linear, noise, offset, unit)
+            loss = tf.reduce_sum(cost * h**2)
+        return h, tape.gradient(loss, [offset, linear.bias, linear.weights])
+
+    (h, found), (expected_h, expected) = by(LinearConditional.sample_from_noise), by(Conditional.sample_from_noise)
+    np.testing.assert_array_equal(h, expected_h)
+    for own, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(own, other, rtol=1e-9, atol=1e-12)
+    with tf.GradientTape() as tape:
+        tape.watch(logits := linear.logits(h, offset))
+        loss = tf.reduce_sum(cost * unit(logits, noise) ** 2)
+    assert np.abs(found[0] - tape.gradient(loss, logits)).max() > 1e-2  # bits act by later ones, too
 
 
 def test_eonade_draws_in_each_of_its_orders(seed: tf.Tensor) -> None:

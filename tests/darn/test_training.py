@@ -134,6 +134,16 @@ def test_every_estimator_makes_steps(estimator: str, seed: tf.Tensor, rng: np.ra
     assert 0 < trainer.gradient_noise(x[:5], seed, num_draws=3) < np.inf
 
 
+@pytest.mark.parametrize("encoder", ["linear", "nade"])
+def test_noise_is_measured_where_bits_of_the_encoder_see_each_other(
+    encoder: str, seed: tf.Tensor, rng: np.random.Generator
+) -> None:
+    data = patterns(rng, 20)
+    model = DARN(DARNConfig(data.shape[1], (3,), encoder=encoder, dtype="float64"), data=data)  # type: ignore[arg-type]
+    trainer = Trainer(model, TrainingConfig(), num_data=20)
+    assert 0 < trainer.gradient_noise(tf.constant(data, tf.float64), seed, num_draws=4) < np.inf
+
+
 def test_weight_noise_leaves_the_means_in_place(seed: tf.Tensor, rng: np.random.Generator) -> None:
     """With a learning rate near zero nothing moves, although the gradient is taken at other weights."""
     data = patterns(rng)
