@@ -229,9 +229,10 @@ def _fall(
         trials.sort(key=lambda trial: trial.valid_nats)
         now = trials[0]
         report(f"learning rate falling to 0 at step {cosine}: the best {now.valid_nats:.3f} nats: {now.candidate}")
-        if now is best or steps >= most:
+        steps = min(2 * steps, most)
+        if now is best or steps < 1.5 * cosine:
             break
-        steps, tried = 2 * steps, [now.candidate.weight_decay]
+        tried = [now.candidate.weight_decay]
     return trials
 
 
