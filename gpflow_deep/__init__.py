@@ -28,13 +28,14 @@ from .layers import (
 )
 from .posterior import DeepGPPosterior
 from .predictor import Predicted, Predictor, float_type
-from .presets import Preset, modern, paper2017, with_global_inducing
+from .presets import Preset, modern, paper2017, with_global_inducing, with_sigma_points
 from .propagation import Propagation
 from .quadrature import GaussHermite, MonteCarlo, Sobol
 from .sampled_training import SampledTrainer
 from .sampling import Sampler, SamplingConfig
 from .scaling import Scale, Units
 from .serialization import check_savable, load_model, save_model
+from .sigma_points import DeepSigmaPointProcess, SigmaPoints
 from .training import Trainer, TrainingConfig, make_train_step
 
 __version__ = "0.2.0"  # the one place: pyproject.toml reads it
@@ -47,6 +48,7 @@ __all__ = [
     "DeepGPPosterior",
     "DeepGPQuad",
     "DeepGPRegressor",
+    "DeepSigmaPointProcess",
     "Encoder",
     "FeatureLayer",
     "GaussHermite",
@@ -67,6 +69,7 @@ __all__ = [
     "Sampler",
     "SamplingConfig",
     "Scale",
+    "SigmaPoints",
     "Sobol",
     "Trainer",
     "TrainingConfig",
@@ -85,6 +88,7 @@ __all__ = [
     "report",
     "save_model",
     "with_global_inducing",
+    "with_sigma_points",
 ]
 
 

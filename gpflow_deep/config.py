@@ -10,7 +10,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from gpflow.kernels import SquaredExponential
@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from .deep_gp import NUM_PREDICT_SAMPLES, DeepGP
 from .images import PatchConfig, convolutional, shape_of_images
 from .initialization import residual_variance
-from .presets import modern, paper2017, with_global_inducing
+from .presets import modern, paper2017, with_global_inducing, with_sigma_points
 from .scores import Task
+from .sigma_points import KL_WEIGHT, NUM_POINTS
 
 __all__ = ["LIKELIHOODS", "ModelConfig"]
 
@@ -31,6 +32,8 @@ LIKELIHOODS: dict[Task, tuple[str, ...]] = {
     "binary": ("bernoulli", "robustmax", "softmax"),
     "multiclass": ("robustmax", "softmax"),
 }
+
+Posterior = Literal["gaussian", "sghmc", "global", "sigma_points"]
 
 _PRESETS = {"paper2017": paper2017, "modern": modern}
 
@@ -59,7 +62,8 @@ class ModelConfig:
     :param ard: one lengthscale for each input of a layer.
     :param likelihood: of the targets; auto: gaussian, bernoulli or robustmax, after the task.
     :param posterior: of the inducing values: gaussian is what training finds; sghmc are samples, drawn from there on;
-        global is one that is correlated across layers.
+        global is one that is correlated across layers; sigma_points is Gaussian, trained by the predictive density.
+    :param sigma_points: how many points the mixture of sigma_points has. :param kl_weight: of the KL in its objective.
     :param kernel: squared_exponential of a layer's inputs; or convolutional, of patches of images: a weighted mean over
         the patches in the last layer, images of the patches' responses in the layers below.
     :param image_shape: height and width, and channels if there are several, of the images that are the rows; those of
@@ -85,7 +89,9 @@ class ModelConfig:
     kernel_variance: float | None = None
     ard: bool = True
     likelihood: Literal["auto", "gaussian", "studentt", "poisson", "bernoulli", "robustmax", "softmax"] = "auto"
-    posterior: Literal["gaussian", "sghmc", "global"] = "gaussian"
+    posterior: Posterior = "gaussian"
+    sigma_points: int = NUM_POINTS
+    kl_weight: float = KL_WEIGHT
     kernel: Literal["squared_exponential", "convolutional"] = "squared_exponential"
     image_shape: tuple[int, ...] = ()
     patch: int = 5
@@ -106,10 +112,20 @@ class ModelConfig:
             raise ValueError(f"noise_variance must be a finite number and not negative, got {self.noise_variance}.")
         if self.preset not in ("paper2017", "modern"):
             raise ValueError(f"preset must be one of paper2017, modern, got {self.preset!r}.")
-        if self.posterior not in ("gaussian", "sghmc", "global"):
-            raise ValueError(f"posterior must be one of gaussian, sghmc, global, got {self.posterior!r}.")
+        if self.posterior not in get_args(Posterior):
+            raise ValueError(f"posterior must be one of {', '.join(get_args(Posterior))}, got {self.posterior!r}.")
+        if self.sigma_points < 1 or not 0 <= self.kl_weight < math.inf:
+            raise ValueError(
+                "sigma_points must be at least 1 and kl_weight finite and not negative, got "
+                f"{self.sigma_points} and {self.kl_weight}."
+            )
         if self.posterior == "global" and (self.natgrad or self.input_propagation):
             raise ValueError("posterior=global cannot have natgrad or input_propagation; leave them out.")
+        own = ("sigma_points", "kl_weight")
+        if self.posterior != "sigma_points" and any(getattr(self, name) != getattr(ModelConfig, name) for name in own):
+            raise ValueError(f"{' and '.join(own)} need posterior=sigma_points, got posterior={self.posterior}.")
+        if self.posterior == "sigma_points" and self.natgrad:
+            raise ValueError("posterior=sigma_points cannot have natgrad, whose steps are those of a bound.")
         if self.preset == "modern" and (self.noise_variance is not None or not self.whiten):
             raise ValueError("noise_variance and whiten=false need preset=paper2017; leave them out for modern.")
         self._check_kernel()
@@ -127,6 +143,11 @@ class ModelConfig:
     def is_convolutional(self) -> bool:
         """Whether rows are images."""
         return self.kernel == "convolutional"
+
+    def plain(self, num_layers: int) -> ModelConfig:
+        """The same model with so many layers and a Gaussian posterior of a bound, to compare it with."""
+        usual: dict[str, Any] = {"posterior": "gaussian", "sigma_points": NUM_POINTS, "kl_weight": KL_WEIGHT}
+        return dataclasses.replace(self, num_layers=num_layers, **usual)
 
     def for_task(self, task: Task, targets: Iterable[NDArray[Any]] = ()) -> ModelConfig:
         """The same model with the likelihood that "auto" stands for.
@@ -194,6 +215,8 @@ class ModelConfig:
             settings["noise_variance"] = self.noise_variance or None
         model = _PRESETS[self.preset](X, Y, self.num_layers, **settings)
         model.num_predict_samples = self.num_predict_samples
+        if self.posterior == "sigma_points":
+            return with_sigma_points(model, self.sigma_points, self.kl_weight)
         return with_global_inducing(model) if self.posterior == "global" else model
 
     def _build_convolutional(

@@ -24,6 +24,7 @@ from .deep_gp import NUM_PREDICT_SAMPLES
 from .fitting import Fitted, count_rows, fit, pass_over, start, worse_than_simplest
 from .predictor import Predictor, float_type
 from .sampling import SamplingConfig
+from .sigma_points import KL_WEIGHT, NUM_POINTS
 from .training import Trainer
 
 __all__ = ["DeepGPEstimator"]
@@ -49,13 +50,16 @@ class DeepGPEstimator(BaseEstimator):
     :param preset: starting values, as in `ModelConfig`.
     :param natgrad: natural gradients for the last layer, Adam for the rest; or else Adam for all.
     :param posterior: "gaussian" is the variational one; "sghmc" draws samples from there on, and predicts from them;
-        "global" is a variational one that is correlated across layers.
+        "global" is a variational one that is correlated across layers; "sigma_points" is Gaussian, trained by the
+        predictive density, for thousands of noisy rows.
     :param sampling: how they are drawn, a `SamplingConfig`; its defaults if None.
     :param kernel: "squared_exponential", or "convolutional" for rows that are images; pixels are not standardised then.
     :param image_shape: height and width, and channels if there are several, of the images; with that kernel only, as
         are :param patch: height and width of a patch, :param stride: distance of neighbouring patches,
         :param channels: of the images between layers, and :param places: whether the response to a patch may depend on
         its place. See `ModelConfig`.
+    :param sigma_points: of `posterior="sigma_points"`: how many; :param kl_weight: of the KL in its objective, to be
+        chosen by held-out rows.
     :param num_samples: draws of the inner layers for each row and step of training.
     :param num_predict_samples: draws of the inner layers in predictions.
     :param learning_rate: step size of Adam; it falls to 0 over the last quarter of the steps. 0.03 for minibatches, and
@@ -105,6 +109,8 @@ class DeepGPEstimator(BaseEstimator):
         stride: int | None = None,
         channels: int = 4,
         places: bool = True,
+        sigma_points: int = NUM_POINTS,
+        kl_weight: float = KL_WEIGHT,
     ) -> None:
         self.num_layers = num_layers
         self.num_inducing = num_inducing
@@ -131,6 +137,8 @@ class DeepGPEstimator(BaseEstimator):
         self.stride = stride
         self.channels = channels
         self.places = places
+        self.sigma_points = sigma_points
+        self.kl_weight = kl_weight
 
     # Training.
 
@@ -205,6 +213,8 @@ class DeepGPEstimator(BaseEstimator):
             preset=self.preset,  # type: ignore[arg-type]
             natgrad=self.natgrad,
             posterior=self.posterior,  # type: ignore[arg-type]
+            sigma_points=self.sigma_points,
+            kl_weight=self.kl_weight,
             hidden_dim=self.hidden_dim,
             likelihood=self.likelihood,  # type: ignore[arg-type]
             kernel=self.kernel,  # type: ignore[arg-type]

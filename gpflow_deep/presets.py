@@ -25,8 +25,18 @@ from gpflow.utilities import set_trainable
 from .deep_gp import DeepGP
 from .initialization import inducing_inputs, linear_mean, linear_projection, residual_variance
 from .layers import GlobalInducingLayer, Precision, SVGPLayer
+from .sigma_points import KL_WEIGHT, NUM_POINTS, DeepSigmaPointProcess
 
-__all__ = ["Preset", "check_targets", "finite_matrix", "modern", "num_outputs", "paper2017", "with_global_inducing"]
+__all__ = [
+    "Preset",
+    "check_targets",
+    "finite_matrix",
+    "modern",
+    "num_outputs",
+    "paper2017",
+    "with_global_inducing",
+    "with_sigma_points",
+]
 
 
 @dataclass(frozen=True)
@@ -176,6 +186,19 @@ def with_global_inducing(model: DeepGP, *, inner_precision: float = 100.0) -> De
         layers.append(GlobalInducingLayer(layer.kernel, layer.num_latent_gps, **where))
     names = ("num_data", "num_samples", "num_predict_samples", "prediction_seed", "integrator", "predict_integrator")
     return DeepGP(layers, model.likelihood, **{name: getattr(model, name) for name in names})
+
+
+def with_sigma_points(
+    model: DeepGP, num_points: int = NUM_POINTS, kl_weight: float = KL_WEIGHT
+) -> DeepSigmaPointProcess:
+    """A model with the same layers and likelihood that is trained by the density it predicts, see `sigma_points`.
+
+    :param model: a deep GP; its layers become those of the new one. :param num_points: sigma points of its mixture.
+    :param kl_weight: of the KL in the objective.
+    :raises ValueError: if the layers have latent variables or global inducing outputs, or a number is out of range.
+    """
+    options = {name: getattr(model, name) for name in ("num_data", "num_predict_samples", "prediction_seed")}
+    return DeepSigmaPointProcess(model.layers, model.likelihood, num_points=num_points, kl_weight=kl_weight, **options)
 
 
 def finite_matrix(name: str, value: np.ndarray) -> np.ndarray:

@@ -102,7 +102,7 @@ def main(flags: Flags) -> None:
                 data.keep(run.path)
                 print(data.description, flush=True)
             for left, (name, job) in zip(range(len(jobs), 0, -1), jobs.items(), strict=True):
-                single = cli.flags.text(replace(flags, model=replace(flags.model, num_layers=1)))
+                single = cli.flags.text(replace(flags, model=flags.model.plain(1)))
                 own = run if left == 1 else run.child(name, single)
                 models[name], final = fit(own, job, study, run.share_of_seconds(left))
                 judged[name] = final.judged["test"]
@@ -144,7 +144,7 @@ def new_job(study: Study, num_layers: int) -> Job:
     rows, worker, seeds = data.rows, devices.worker_of(study.strategy), Seeds(flags.run.seed)
     sizes: Any = {"num_classes": len(rows.class_names), "num_data": data.sizes["train"]}
     with devices.scope(study.strategy):
-        config = replace(study.config, num_layers=num_layers)
+        config = study.config if num_layers == study.config.num_layers else study.config.plain(num_layers)
         model = config.build(*study.train, **sizes, seed=int(seeds.rng("init").integers(2**31)))
     names: Any = {"target_names": rows.target_names, "class_names": rows.class_names}
     predictor = Predictor(model, units, task=data.task, **names, schema=tables.schema_of(rows).to_json())
@@ -154,8 +154,9 @@ def new_job(study: Study, num_layers: int) -> Job:
     batches = data.batches(study.train, batch_size=worker.batch_size(size), **lane)
     training = flags.training.for_rows(data.sizes["train"], size)
     options: dict[str, Any] = {"batch_size": flags.run.batch_size, "seed": flags.run.seed, "strategy": study.strategy}
-    posterior = config.posterior if num_layers == study.config.num_layers else "gaussian"
-    trainer = trainer_for(posterior, model, study.train, training, flags.sampling, flags.run.num_steps, **options)
+    trainer = trainer_for(
+        config.posterior, model, study.train, training, flags.sampling, flags.run.num_steps, **options
+    )
     return Job(trainer, watch, batches)
 
 

@@ -35,6 +35,7 @@ from gpflow_deep import (
     ConvolutionalLayer,
     DeepGP,
     DeepGPQuad,
+    DeepSigmaPointProcess,
     FeatureLayer,
     GaussHermite,
     MonteCarlo,
@@ -239,7 +240,7 @@ def inner(rng: np.random.Generator, kernel: kernels.Kernel | None = None, **sett
 
 def deep(*layers: SVGPLayer, likelihood: Any = None, make: Any = DeepGP, **settings: Any) -> DeepGP:
     likelihood = likelihoods.Gaussian(0.1) if likelihood is None else likelihood
-    if make is not DeepGPQuad:
+    if make not in (DeepGPQuad, DeepSigmaPointProcess):
         settings.setdefault("num_samples", 2)
     return make(layers, likelihood, num_data=3 * N, num_predict_samples=3, prediction_seed=5, **settings)
 
@@ -625,6 +626,7 @@ MODELS: dict[str, Case] = {
     "wider": of_preset(paper2017, hidden_dim=5),
     "modern": of_preset(modern, hidden_dim=2),
     "quadrature_model": of_model(DeepGPQuad, num_nodes=4),
+    "sigma_points": of_model(DeepSigmaPointProcess, num_points=4),
     "quadrature": of_model(DeepGP, integrator=GaussHermite(3)),
     "own_model": of_model(lambda *args, **settings: OwnModel("a note", *args, **settings)),
     "own_integrator": of_model(DeepGP, integrator=OwnIntegrator(0.5)),

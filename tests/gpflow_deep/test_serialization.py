@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 QUICK = [
     *("gaussian_scale_function", "poisson_bound_method", "heteroskedastic", "categorical", "own_kernel_nested"),
     *("separate_points", "multiscale", "own_layer", "mean_network", "prior_of_vectors", "prior_of_priors"),
-    *("shared_parameter", "transforms", "bare_values", "own_model", "own_integrator"),
+    *("shared_parameter", "transforms", "bare_values", "own_model", "own_integrator", "sigma_points"),
 ]
 
 

@@ -17,7 +17,7 @@ from scipy.special import logsumexp
 from experiment.cli.flags import named_flags, parse, text
 from experiment.data.rows import Part, Rows
 from experiment.data.views import Source, TableSpec, load
-from gpflow_deep import Predictor, SampledTrainer, float_type
+from gpflow_deep import DeepGP, DeepSigmaPointProcess, Predictor, SampledTrainer, float_type
 from gpflow_deep.deep_gp import NUM_PREDICT_SAMPLES
 from scripts.train_dgp import Flags, main
 from tests.scripts.running import Finished, called, command, environment, lines_of, result_of
@@ -229,6 +229,17 @@ def test_other_tasks(name: str, folder: Path) -> None:
         assert result_of(folder, name)["rows"]["train"] == 30
         assert len(list((folder / name / "checkpoints").iterdir())) == 1
         assert ["test/rmse" in line for line in lines_of(folder, name)] == [False, True]
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+def test_sigma_points_are_of_the_deep_gp_alone(folder: Path) -> None:
+    points = ["--posterior=sigma_points", "--sigma_points=3", "--kl_weight=2"]
+    done = call(folder, "points", *HOUSES, "--num_steps=2", *points, *SMALL)
+    assert done.code == 0, done.err
+    deep, single = (Predictor.load(folder / name).model for name in ("points", "points/gp"))
+    assert (type(deep), type(single)) == (DeepSigmaPointProcess, DeepGP)
+    assert deep.component_weights().shape == [3]
 
 
 @pytest.mark.slow
