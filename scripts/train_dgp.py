@@ -154,9 +154,8 @@ def new_job(study: Study, num_layers: int) -> Job:
     batches = data.batches(study.train, batch_size=worker.batch_size(size), **lane)
     training = flags.training.for_rows(data.sizes["train"], size)
     options: dict[str, Any] = {"batch_size": flags.run.batch_size, "seed": flags.run.seed, "strategy": study.strategy}
-    trainer = trainer_for(
-        config.posterior, model, study.train, training, flags.sampling, flags.run.num_steps, **options
-    )
+    how = (training, flags.sampling, flags.run.num_steps)
+    trainer = trainer_for(config.posterior, model, study.train, *how, **options)
     return Job(trainer, watch, batches)
 
 
