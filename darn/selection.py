@@ -243,8 +243,8 @@ def _flat(trial: Trial) -> dict[str, Any]:
 
 
 def _trial(flat: Mapping[str, Any]) -> Trial:
-    own = {field.name: flat[field.name] for field in dataclasses.fields(Candidate) if field.name != "cosine"}
-    own["cosine"] = flat.get("cosine")
+    flat = {"cosine": None, **flat}  # of choices that were stored before there was one
+    own = {field.name: flat[field.name] for field in dataclasses.fields(Candidate)}
     sizes = {name: tuple(v) if isinstance(v := own[name], list) else v for name in ("hidden", "units")}
     rest = {field.name: flat[field.name] for field in dataclasses.fields(Trial) if field.name != "candidate"}
     value = rest["valid_nats"]

@@ -1,6 +1,10 @@
 """The likelihood's part of the bound, the first sum of Eq. (17): E_q[log p(Y | F)], from minibatches and draws.
 
 N / B sum_b sum_s w_s E[ log p(y_b | f_b) | draw s of the inner layers ]
+
+or, where the density that is predicted is the objective,
+
+N / B sum_b log sum_s w_s E[ p(y_b | f_b) | node s of the inner layers ]
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ import tensorflow as tf
 from gpflow.base import RegressionData, TensorType
 from gpflow.likelihoods import Likelihood
 
-from . import likelihoods
+from . import likelihoods, mixture
 from .importance import Weighting, has_latents
 from .layers.protocol import Factors, checked_points
 from .propagation import evaluate, last_outputs, rows_per_slice
@@ -34,6 +38,7 @@ def expected_log_likelihood(
     likelihood_seed: tf.Tensor,
     num_data: Any = None,
     noise: Sequence[tf.Tensor] | None = None,
+    is_predictive: bool = False,
 ) -> tf.Tensor:
     """Unbiased estimate of the likelihood's part of the bound for all `num_data` points, [], nats.
 
@@ -42,6 +47,7 @@ def expected_log_likelihood(
     :param seed: int32 [2], of the draws. :param likelihood_seed: of likelihoods that draw themselves.
     :param num_data: N; the rows of the batch if None.
     :param noise: the draws themselves, equally weighted, in place of those from `seed`.
+    :param is_predictive: logs of predicted densities in place of expectations of log densities.
     """
     X, weights = checked_points(data[0], layers[0]), None
     dims = [layer.num_latent_gps for layer in layers[:-1]]
@@ -52,9 +58,13 @@ def expected_log_likelihood(
     weighting = _weighting(layers, noise, X, data[1], num_importance_samples)
     noise = noise if weighting is None else weighting.noise
     f_mean, f_var = evaluate(last_outputs, layers, factors, X, noise, size=rows_per_slice(layers))
-    terms = likelihoods.variational_expectations(likelihood, X, f_mean, f_var, data[1], likelihood_seed)  # [S, B]
+    of = likelihoods.predict_log_density if is_predictive else likelihoods.variational_expectations
+    terms = of(likelihood, X, f_mean, f_var, data[1], likelihood_seed)  # [S, B]
     if weighting is not None:
         per_point = weighting.per_row(terms, weights)
+    elif is_predictive:
+        weights = tf.fill(tf.shape(terms)[:1], 1 / tf.cast(tf.shape(terms)[0], X.dtype)) if weights is None else weights
+        per_point = mixture.log_density(weights, terms)
     elif weights is None:
         per_point = tf.reduce_mean(terms, axis=0)
     else:

@@ -69,6 +69,9 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
     """Each a `Layer`; what else it has depends on its type."""
     likelihood: Likelihood
     num_importance_samples: int = 1
+    kl_weight: float = 1.0
+    """Of the KL in `elbo`, which is a bound with 1 only."""
+    _is_predictive = False  # whether `elbo` has logs of predicted densities
     samples: InducingSamples | None = None
     """Samples of the posterior, which predictions come from in place of q(u) once all are drawn: see `sampling`."""
 
@@ -175,7 +178,8 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
         """
         seed = fresh_seed() if seed is None else as_seed(seed)
         factors = self.factors(seed=seed)
-        return self.expected_log_likelihood(data, factors, seed=seed, noise=noise) - self.prior_kl(factors)
+        expected = self.expected_log_likelihood(data, factors, seed=seed, noise=noise)
+        return expected - tf.cast(self.kl_weight, expected.dtype) * self.prior_kl(factors)
 
     def expected_log_likelihood(
         self, data: RegressionData, factors: Factors, *, seed: Seed, noise: Sequence[tf.Tensor] | None = None
@@ -183,6 +187,7 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
         """The likelihood's part of `elbo`, with given factors of the layers: [], nats, for all `num_data` points."""
         counts = {"num_samples": self.num_samples, "num_importance_samples": self.num_importance_samples}
         options: dict[str, Any] = {"integrator": self.integrator, "num_data": self.num_data, "noise": noise, **counts}
+        options["is_predictive"] = self._is_predictive
         seeds = {"seed": seed, "likelihood_seed": self.likelihood_seed(seed)}
         return expected_log_likelihood(self.layers, self.likelihood, data, factors, **options, **seeds)
 

@@ -19,17 +19,13 @@ from collections.abc import Sequence
 
 import gpflow
 import tensorflow as tf
-from check_shapes import check_shapes
-from gpflow.base import RegressionData
 from gpflow.likelihoods import Likelihood
 
-from . import likelihoods, mixture
-from .deep_gp import NUM_PREDICT_SAMPLES, DeepGP, Seed
+from .deep_gp import NUM_PREDICT_SAMPLES, DeepGP
 from .importance import has_latents
 from .layers.global_inducing import is_global
-from .layers.protocol import Factors, Layer, checked_points
-from .propagation import evaluate, last_outputs, rows_per_slice
-from .quadrature import Sobol, as_seed, fresh_seed
+from .layers.protocol import Layer
+from .quadrature import Sobol, as_seed
 
 __all__ = ["KL_WEIGHT", "NUM_POINTS", "DeepSigmaPointProcess", "SigmaPoints"]
 
@@ -76,9 +72,9 @@ class SigmaPoints(tf.Module):
 class DeepSigmaPointProcess(DeepGP):
     """A deep GP trained by its predictive density, a mixture over learnt points of the inner layers.
 
-    Everything else is that of `DeepGP`, but for `elbo`, which is the objective above. What is predicted for a row, with
-    its density, is the mixture over the points. Draws of functions and predictions that are joint over rows take the
-    inner layers as Gaussian, as in `DeepGP`, since the points say nothing about several rows.
+    Everything else is that of `DeepGP`, but for `elbo`, which is the objective above, no bound of the evidence. What is
+    predicted for a row, with its density, is the mixture over the points. Draws of functions and predictions that are
+    joint over rows take the inner layers as Gaussian, as in `DeepGP`, since the points say nothing about several rows.
 
     :param layers: as of `DeepGP`, without latent variables and global inducing outputs.
     :param num_points: number S of points; `integrator` has them.
@@ -87,6 +83,8 @@ class DeepSigmaPointProcess(DeepGP):
     :param num_predict_samples: draws of joint predictions.
     :raises ValueError: if the layers do not fit, or a number is out of range.
     """
+
+    _is_predictive = True
 
     def __init__(
         self,
@@ -117,34 +115,3 @@ class DeepSigmaPointProcess(DeepGP):
             predict_integrator=points,
         )
         self.kl_weight = kl_weight
-
-    @check_shapes("data[0]: [N, D]", "data[1]: [N, Q]", "return: []  # nats, of the whole data set")
-    def elbo(self, data: RegressionData, *, seed: Seed = None, noise: Sequence[tf.Tensor] | None = None) -> tf.Tensor:
-        """sum_n log p(y_n | x_n) - b KL, for all `num_data` points, in nats: no bound of the evidence.
-
-        :param data: a minibatch (X, Y). :param seed: of likelihoods that draw themselves.
-        :param noise: other points than the model's, equally weighted.
-        """
-        seed = fresh_seed() if seed is None else as_seed(seed)
-        factors = self.factors(seed=seed)
-        expected = self.expected_log_likelihood(data, factors, seed=seed, noise=noise)
-        return expected - tf.cast(self.kl_weight, expected.dtype) * self.prior_kl(factors)
-
-    def expected_log_likelihood(
-        self, data: RegressionData, factors: Factors, *, seed: Seed, noise: Sequence[tf.Tensor] | None = None
-    ) -> tf.Tensor:
-        """sum_n log p(y_n | x_n), for all `num_data` points, [], nats."""
-        X = checked_points(data[0], self.layers[0])
-        dims, points = self._inner_dims, self.integrator
-        if noise is None:
-            S = points.num_components(dims, 1)
-            noise, log_weights = points.noise(dims, S, 1, as_seed(0), X.dtype), points.log_weights(dims, S, X.dtype)
-        else:
-            count = tf.shape(noise[0])[0] if noise else 1
-            log_weights = tf.nn.log_softmax(tf.zeros([count], X.dtype))
-        f_mean, f_var = evaluate(last_outputs, self.layers, factors, X, noise, size=rows_per_slice(self.layers))
-        seed = self.likelihood_seed(seed)
-        terms = likelihoods.predict_log_density(self.likelihood, X, f_mean, f_var, data[1], seed)  # [S, B]
-        total = tf.reduce_sum(mixture.log_density(tf.exp(log_weights), terms))
-        scale = 1.0 if self.num_data is None else tf.cast(self.num_data, X.dtype) / tf.cast(tf.shape(X)[0], X.dtype)
-        return total * scale
