@@ -16,6 +16,7 @@ Seconds are CPU time of the process in the fit, with what it chooses by held-out
     deep_ensemble     five networks of two layers of 100 ReLU with mean and variance (Lakshminarayanan et al., 2017), in
                       Keras, epochs and one of three learning rates chosen by a tenth of the rows
     deep_gp_1, deep_gp_2, deep_gp_3   DeepGPRegressor with one, two and three layers, else its defaults
+    sigma_points      DeepGPRegressor with posterior="sigma_points" and at most 1,500 steps
 
 Models that are in --output already are not fitted again.
 """
@@ -208,11 +209,11 @@ def train_ensemble(
     return network, float(np.mean(mixture(mean, variance, parts[1][1][:, 0]).log_density))
 
 
-def fit_deep_gp(num_layers: int) -> Callable[[Array, Array, int], Any]:
-    """The estimator with its defaults."""
+def fit_deep_gp(num_layers: int, **settings: Any) -> Callable[[Array, Array, int], Any]:
+    """The estimator with its defaults, but for these."""
 
     def fit(X: Array, y: Array, seed: int) -> Any:
-        return DeepGPRegressor(num_layers, random_state=seed).fit(X, y).predictor_
+        return DeepGPRegressor(num_layers, random_state=seed, **settings).fit(X, y).predictor_
 
     return fit
 
@@ -225,6 +226,7 @@ MODELS: dict[str, Callable[[Array, Array, int], Any]] = {
     "deep_gp_1": fit_deep_gp(1),
     "deep_gp_2": fit_deep_gp(2),
     "deep_gp_3": fit_deep_gp(3),
+    "sigma_points": fit_deep_gp(2, posterior="sigma_points", max_iter=1500),
 }
 NAMES = (*MODELS, "quantile_boosting")
 

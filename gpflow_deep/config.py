@@ -63,7 +63,8 @@ class ModelConfig:
     :param likelihood: of the targets; auto: gaussian, bernoulli or robustmax, after the task.
     :param posterior: of the inducing values: gaussian is what training finds; sghmc are samples, drawn from there on;
         global is one that is correlated across layers; sigma_points is Gaussian, trained by the predictive density.
-    :param sigma_points: how many points the mixture of sigma_points has. :param kl_weight: of the KL in its objective.
+    :param sigma_points: how many points the mixture of sigma_points has. :param kl_weight: of the KL in its objective;
+        chosen by held-out rows if not given.
     :param kernel: squared_exponential of a layer's inputs; or convolutional, of patches of images: a weighted mean over
         the patches in the last layer, images of the patches' responses in the layers below.
     :param image_shape: height and width, and channels if there are several, of the images that are the rows; those of
@@ -91,7 +92,7 @@ class ModelConfig:
     likelihood: Literal["auto", "gaussian", "studentt", "poisson", "bernoulli", "robustmax", "softmax"] = "auto"
     posterior: Posterior = "gaussian"
     sigma_points: int = NUM_POINTS
-    kl_weight: float = KL_WEIGHT
+    kl_weight: float | None = None
     kernel: Literal["squared_exponential", "convolutional"] = "squared_exponential"
     image_shape: tuple[int, ...] = ()
     patch: int = 5
@@ -114,7 +115,7 @@ class ModelConfig:
             raise ValueError(f"preset must be one of paper2017, modern, got {self.preset!r}.")
         if self.posterior not in get_args(Posterior):
             raise ValueError(f"posterior must be one of {', '.join(get_args(Posterior))}, got {self.posterior!r}.")
-        if self.sigma_points < 1 or not 0 <= self.kl_weight < math.inf:
+        if self.sigma_points < 1 or not (self.kl_weight is None or 0 <= self.kl_weight < math.inf):
             raise ValueError(
                 "sigma_points must be at least 1 and kl_weight finite and not negative, got "
                 f"{self.sigma_points} and {self.kl_weight}."
@@ -146,7 +147,7 @@ class ModelConfig:
 
     def plain(self, num_layers: int) -> ModelConfig:
         """The same model with so many layers and a Gaussian posterior of a bound, to compare it with."""
-        usual: dict[str, Any] = {"posterior": "gaussian", "sigma_points": NUM_POINTS, "kl_weight": KL_WEIGHT}
+        usual: dict[str, Any] = {"posterior": "gaussian", "sigma_points": NUM_POINTS, "kl_weight": None}
         return dataclasses.replace(self, num_layers=num_layers, **usual)
 
     def for_task(self, task: Task, targets: Iterable[NDArray[Any]] = ()) -> ModelConfig:
@@ -216,7 +217,7 @@ class ModelConfig:
         model = _PRESETS[self.preset](X, Y, self.num_layers, **settings)
         model.num_predict_samples = self.num_predict_samples
         if self.posterior == "sigma_points":
-            return with_sigma_points(model, self.sigma_points, self.kl_weight)
+            return with_sigma_points(model, self.sigma_points, KL_WEIGHT if self.kl_weight is None else self.kl_weight)
         return with_global_inducing(model) if self.posterior == "global" else model
 
     def _build_convolutional(

@@ -24,7 +24,7 @@ from .deep_gp import NUM_PREDICT_SAMPLES
 from .fitting import Fitted, count_rows, fit, pass_over, start, worse_than_simplest
 from .predictor import Predictor, float_type
 from .sampling import SamplingConfig
-from .sigma_points import KL_WEIGHT, NUM_POINTS
+from .sigma_points import NUM_POINTS
 from .training import Trainer
 
 __all__ = ["DeepGPEstimator"]
@@ -35,9 +35,9 @@ CHECK_ROWS = 2000
 """Rows on which a fitted model is compared with the simplest one."""
 
 _SIZES = ("num_layers", "num_inducing", "hidden_dim", "num_samples", "num_predict_samples")
-_COUNTS = (*_SIZES, "batch_size", "max_iter", "n_iter_no_change", "patch", "stride", "channels")
-_NUMBERS = ("learning_rate", "tol", "validation_fraction")
-_OPTIONAL = ("hidden_dim", "learning_rate", "stride")
+_COUNTS = (*_SIZES, "batch_size", "max_iter", "n_iter_no_change", "patch", "stride", "channels", "sigma_points")
+_NUMBERS = ("learning_rate", "tol", "validation_fraction", "kl_weight")
+_OPTIONAL = ("hidden_dim", "learning_rate", "stride", "kl_weight")
 
 
 class DeepGPEstimator(BaseEstimator):
@@ -58,8 +58,8 @@ class DeepGPEstimator(BaseEstimator):
         are :param patch: height and width of a patch, :param stride: distance of neighbouring patches,
         :param channels: of the images between layers, and :param places: whether the response to a patch may depend on
         its place. See `ModelConfig`.
-    :param sigma_points: of `posterior="sigma_points"`: how many; :param kl_weight: of the KL in its objective, to be
-        chosen by held-out rows.
+    :param sigma_points: of `posterior="sigma_points"`: how many; :param kl_weight: of the KL in its objective; a tenth
+        of the rows chooses it if None, see `fitting.choose_kl_weight`.
     :param num_samples: draws of the inner layers for each row and step of training.
     :param num_predict_samples: draws of the inner layers in predictions.
     :param learning_rate: step size of Adam; it falls to 0 over the last quarter of the steps. 0.03 for minibatches, and
@@ -77,6 +77,7 @@ class DeepGPEstimator(BaseEstimator):
     :ivar predictor_: the trained model in the units of the data, a `Predictor`. :ivar n_iter_: steps made.
     :ivar bounds_: mean bound of each window of 100 steps of `fit`, nats per row.
     :ivar validation_scores_: mean log density of the held-out rows after each window; empty without them.
+    :ivar kl_weight_: how the weight of the KL was chosen, a `KLWeight`; None if it was given, or not needed.
     :ivar trust_: effective sample sizes and split R-hat of the samples, see `Sampler.trust`; empty without samples.
     :ivar n_features_in_: inputs. :ivar feature_names_in_: their names, if X was a data frame.
     """
@@ -110,7 +111,7 @@ class DeepGPEstimator(BaseEstimator):
         channels: int = 4,
         places: bool = True,
         sigma_points: int = NUM_POINTS,
-        kl_weight: float = KL_WEIGHT,
+        kl_weight: float | None = None,
     ) -> None:
         self.num_layers = num_layers
         self.num_inducing = num_inducing
@@ -161,6 +162,7 @@ class DeepGPEstimator(BaseEstimator):
         )
         self._keep(fitted.predictor, fitted.trainer, seed)
         self.n_iter_ = fitted.num_steps
+        self.kl_weight_ = fitted.kl_weight
         self.trust_ = {} if fitted.sampler is None else fitted.sampler.trust()
         self.bounds_, self.validation_scores_ = np.array(fitted.bounds), np.array(fitted.scores)
         self._warn_if_poor(fitted, X, Y)

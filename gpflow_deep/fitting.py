@@ -9,7 +9,10 @@ decide as well. Batches and draws of a step are functions of the seed and its nu
 
 from __future__ import annotations
 
+import dataclasses
+import warnings
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import gpflow
@@ -25,6 +28,7 @@ from .config import ModelConfig
 from .course import WINDOW, TrainingConfig, has_settled
 from .deep_gp import DeepGP
 from .forecasts import LinearModel
+from .kl_weight import KLWeight, best_kl_weight, stored_kl_weight
 from .likelihoods import task_of
 from .predictor import Predictor
 from .sampling import Sampler, SamplingConfig
@@ -35,6 +39,7 @@ from .training import Trainer, clear_errors
 __all__ = [
     "Fitted",
     "Part",
+    "choose_kl_weight",
     "count_rows",
     "draws",
     "fit",
@@ -63,6 +68,7 @@ class Fitted(NamedTuple):
     :ivar bounds: mean bound of each window of 100 steps, nats per row.
     :ivar scores: mean log density of the held-out rows after each window, nats per row; empty without such rows.
     :ivar sampler: with `posterior="sghmc"` the chain, from whose samples the model predicts.
+    :ivar kl_weight: with `posterior="sigma_points"` how the weight of the KL was chosen, unless it was given.
     """
 
     predictor: Predictor
@@ -72,6 +78,7 @@ class Fitted(NamedTuple):
     bounds: tuple[float, ...]
     scores: tuple[float, ...]
     sampler: Sampler | None = None
+    kl_weight: KLWeight | None = None
 
 
 def fit(
@@ -88,7 +95,8 @@ def fit(
     show: Callable[[str], None] | None = None,
     sampling: SamplingConfig = SamplingConfig(),
 ) -> Fitted:
-    """Standardise, start from the data, and train; with `posterior="sghmc"` sample the posterior from there on.
+    """Standardise, start from the data, and train; with `posterior="sghmc"` sample the posterior from there on, with
+    "sigma_points" choose the weight of the KL first if it is not given.
 
     :param X: inputs [N, D] in the units of the data. :param Y: numbers [N, P], or labels 0, 1, ... [N, 1].
     :param max_iter: the most steps. :param batch_size: rows of a minibatch; all rows if there are fewer.
@@ -111,9 +119,12 @@ def fit(
     if num_held_out >= len(X):
         raise ValueError(f"validation_fraction={validation_fraction} leaves none of {len(X)} rows; lower it.")
     rows, held_out = np.sort(order[num_held_out:]), np.sort(order[:num_held_out])
-    training = training.for_rows(len(rows), batch_size)
-    options: dict[str, Any] = {"training": training, "class_names": class_names, "seed": seed}
-    predictor, trainer = start(config, X[rows], Y[rows], max_iter=max_iter, **options)
+    training, chosen = training.for_rows(len(rows), batch_size), None
+    options: dict[str, Any] = {"training": training, "max_iter": max_iter, "class_names": class_names, "seed": seed}
+    if config.posterior == "sigma_points" and config.kl_weight is None:
+        chosen = choose_kl_weight(config, X[rows], Y[rows], **options, batch_size=batch_size, show=show)
+        config = dataclasses.replace(config, kl_weight=chosen.kl_weight)
+    predictor, trainer = start(config, X[rows], Y[rows], **options)
     batch_at = _batches(predictor.units.transform(X[rows], Y[rows]), batch_size, seed)
 
     def score() -> float:
@@ -124,7 +135,53 @@ def fit(
     course, sampler = trainer.course, None
     if config.posterior == "sghmc":
         sampler = sample(predictor, X[rows], Y[rows], sampling, batch_size=batch_size, seed=seed, show=show)
-    return Fitted(predictor, trainer, num_steps, course.is_settled, tuple(course.bounds), tuple(scores), sampler)
+    seen = tuple(course.bounds), tuple(scores)
+    return Fitted(predictor, trainer, num_steps, course.is_settled, *seen, sampler, chosen)
+
+
+def choose_kl_weight(
+    config: ModelConfig,
+    X: NDArray[Any],
+    Y: NDArray[Any],
+    *,
+    held_out: float = 0.1,
+    max_iter: int = 5000,
+    seed: int = 0,
+    show: Callable[[str], None] | None = None,
+    path: Path | None = None,
+    **options: Any,
+) -> KLWeight:
+    """The weight of the KL with which deep sigma points predict held-out rows best.
+
+    Weights, and a Gaussian posterior beside, are trained on the other rows for a quarter of the steps, at least 500.
+    Warns if the Gaussian posterior is the better one.
+
+    :param config: with `posterior="sigma_points"`. :param X: [N, D], and :param Y: [N, P], in the units of the data.
+    :param held_out: share of the rows. :param max_iter: steps of the training to come; and others as in `fit`.
+    :param path: of a file that keeps the choice; what it holds is not chosen again.
+    :raises ValueError: as `fit`; if there is only one row; if the file holds something else.
+    """
+    if len(X) < 2:
+        raise ValueError(f"kl_weight must be given for {len(X)} row: none can be held out.")
+    order, cut = np.random.default_rng([seed, 1]).permutation(len(X)), max(1, round(held_out * len(X)))
+    rows, others = np.sort(order[cut:]), np.sort(order[:cut])
+    options |= {"max_iter": min(max_iter, max(max_iter // 4, 500)), "seed": seed}
+
+    def log_densities(tried: ModelConfig) -> NDArray[np.float64]:
+        predictor = fit(tried, X[rows], Y[rows], **options).predictor
+        found = np.asarray(predictor.predict(X[others], Y[others]).log_density, np.float64)
+        if show is not None:
+            weight = "" if tried.kl_weight is None else f" with kl_weight={tried.kl_weight:g}"
+            show(f"posterior={tried.posterior}{weight}: {found.mean():.4f} nats per row held out")
+        return found
+
+    def make() -> KLWeight:
+        return best_kl_weight(config, log_densities)
+
+    chosen = make() if path is None else stored_kl_weight(path, make)
+    if chosen.note is not None:
+        warnings.warn(chosen.note, UserWarning, stacklevel=2)
+    return chosen
 
 
 def sample(

@@ -33,6 +33,7 @@ from experiment.run import Devices, Interrupted, Run, Seeds, Settings, Shown, de
 
 from absl import logging
 from gpflow_deep import ModelConfig, Predictor, Scale, TrainingConfig, Units, curves, float_type, report
+from gpflow_deep.fitting import choose_kl_weight
 from gpflow_deep.sampled_training import SamplingConfig, trainer_for
 
 
@@ -101,6 +102,11 @@ def main(flags: Flags) -> None:
             if run.is_chief:
                 data.keep(run.path)
                 print(data.description, flush=True)
+            if config.posterior == "sigma_points" and config.kl_weight is None:
+                how: Any = {"max_iter": flags.run.num_steps, "batch_size": flags.run.batch_size, "seed": flags.run.seed}
+                how |= {"training": flags.training, "class_names": data.rows.class_names, "show": print}
+                chosen = choose_kl_weight(config, *data.rows.train, path=run.path / "kl_weight.json", **how)
+                jobs[list(jobs)[-1]].trainer.model.kl_weight = chosen.kl_weight
             for left, (name, job) in zip(range(len(jobs), 0, -1), jobs.items(), strict=True):
                 single = cli.flags.text(replace(flags, model=flags.model.plain(1)))
                 own = run if left == 1 else run.child(name, single)
@@ -116,10 +122,7 @@ def main(flags: Flags) -> None:
 
 
 def prepare(flags: Flags) -> Study:
-    """Devices, data, and what the model has to know of them.
-
-    :raises ValueError: if the data cannot be read as the flags say, or the likelihood does not fit them.
-    """
+    """Devices, data, and what the model has to know of them; a `ValueError` if the flags do not fit the data."""
     strategy = flags.devices.prepare()
     kept = flags.run.run_dir if flags.run.resume else None
     options: dict[str, Any] = {"seed": flags.run.seed, "kept": kept, "progress": flags.run.progress}
@@ -136,10 +139,7 @@ def prepare(flags: Flags) -> Study:
 
 
 def new_job(study: Study, num_layers: int) -> Job:
-    """A new model of so many layers, ready to be trained.
-
-    :raises ValueError: if settings do not fit each other or the data.
-    """
+    """A new model of so many layers, ready to be trained; a `ValueError` if settings do not fit."""
     flags, data, units = study.flags, study.data, study.units
     rows, worker, seeds = data.rows, devices.worker_of(study.strategy), Seeds(flags.run.seed)
     sizes: Any = {"num_classes": len(rows.class_names), "num_data": data.sizes["train"]}
@@ -152,11 +152,9 @@ def new_job(study: Study, num_layers: int) -> Job:
     size = data.rows_in_batch(flags.run.batch_size)
     lane: Any = {"seed": flags.run.seed, "transform": units.transform, "lane": worker.index, "num_lanes": worker.count}
     batches = data.batches(study.train, batch_size=worker.batch_size(size), **lane)
-    training = flags.training.for_rows(data.sizes["train"], size)
     options: dict[str, Any] = {"batch_size": flags.run.batch_size, "seed": flags.run.seed, "strategy": study.strategy}
-    how = (training, flags.sampling, flags.run.num_steps)
-    trainer = trainer_for(config.posterior, model, study.train, *how, **options)
-    return Job(trainer, watch, batches)
+    how = (flags.training.for_rows(data.sizes["train"], size), flags.sampling, flags.run.num_steps)
+    return Job(trainer_for(config.posterior, model, study.train, *how, **options), watch, batches)
 
 
 def fit(run: Run, job: Job, study: Study, max_seconds: float | None) -> tuple[dict[str, Any], report.Final]:

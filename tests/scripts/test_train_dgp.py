@@ -1,5 +1,6 @@
 """`scripts/train_dgp.py` on tiny data: what it prints and leaves behind, its numbers by oracles, and its errors."""
 
+import json
 import re
 import signal
 import subprocess
@@ -234,12 +235,21 @@ def test_other_tasks(name: str, folder: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.ci
 def test_sigma_points_are_of_the_deep_gp_alone(folder: Path) -> None:
-    points = ["--posterior=sigma_points", "--sigma_points=3", "--kl_weight=2"]
+    """The weight of the KL is chosen at the beginning, and kept."""
+    points = ["--posterior=sigma_points", "--sigma_points=3"]
     done = call(folder, "points", *HOUSES, "--num_steps=2", *points, *SMALL)
     assert done.code == 0, done.err
     deep, single = (Predictor.load(folder / name).model for name in ("points", "points/gp"))
     assert (type(deep), type(single)) == (DeepSigmaPointProcess, DeepGP)
     assert deep.component_weights().shape == [3]
+    chosen, tried = json.loads((folder / "points/kl_weight.json").read_text()), "kl_weight=5:"
+    assert deep.kl_weight == chosen["kl_weight"]
+    assert tried in done.out
+    (folder / "points/kl_weight.json").write_text(json.dumps({**chosen, "kl_weight": 0.5, "note": None}))
+    more = call(folder, "points", "--resume", *HOUSES, "--num_steps=3", *points, *SMALL)
+    assert more.code == 0, more.err
+    assert Predictor.load(folder / "points").model.kl_weight == 0.5
+    assert tried not in more.out
 
 
 @pytest.mark.slow
