@@ -11,7 +11,9 @@ the epoch of the lowest log loss on 5,000 images that it is not trained with. Im
 
     test              the test images as they are
     turned 30, 60, 90 the same turned by so many degrees
+    blurred           the same, convolved with a Gaussian whose standard deviation is a pixel
     digits            scikit-learn's digits, 8 x 8, made larger to 20 x 20 with a border of 4 pixels
+    digits, sharp     the same with grey pushed to black and white: sigmoid(16 (v - 1/2)) in place of values v
 
 Error and expected calibration error in percent, log loss and mean entropy of the probabilities in nats per image, and
 the area under the curve (AUC, percent) by which the entropy tells such images from the test images.
@@ -27,8 +29,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import keras
 import numpy as np
 from absl import app, flags
-from scipy.ndimage import rotate, zoom
-from scipy.special import log_softmax
+from scipy.ndimage import gaussian_filter, rotate, zoom
+from scipy.special import expit, log_softmax
 from sklearn.datasets import load_digits
 from sklearn.metrics import roc_auc_score
 
@@ -72,9 +74,11 @@ def scored_images(test: Images) -> dict[str, Images]:
     for angle in ANGLES:
         turned = rotate(test[0], angle, axes=(1, 2), reshape=False, order=1)
         found[f"turned {angle}"] = np.clip(turned, 0.0, 1.0), test[1]
+    found["blurred"] = gaussian_filter(test[0], (0.0, 1.0, 1.0)), test[1]
     digits = load_digits()
     larger = np.clip(zoom(digits.images / 16.0, (1, 2.5, 2.5), order=1), 0.0, 1.0)
-    return {**found, "digits": (np.pad(larger, ((0, 0), (4, 4), (4, 4))), digits.target)}
+    kinds = {"digits": larger, "digits, sharp": np.where(larger > 0, expit(16 * (larger - 0.5)), 0.0)}
+    return found | {name: (np.pad(X, ((0, 0), (4, 4), (4, 4))), digits.target) for name, X in kinds.items()}
 
 
 def of_run(folder: str) -> LogProbabilities:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The picture of the README: one panel for each system, from the numbers in results/.
+"""The picture of the README, one panel for each system, and that of Bayesian optimisation, from numbers in results/.
 
 python docs/picture.py
 """
@@ -101,6 +101,20 @@ def compression(axes: Axes) -> None:
     axes.legend(frameon=False, loc="lower right")
 
 
+def regret(axes: Axes, problem: str) -> None:
+    """Simple regret of Bayesian optimisation: mean and standard error over the seeds, and each seed."""
+    rows = [row for row in STORED["optimisation"].rows if row["problem"] == problem]
+    evaluations = [value(row["evaluations"]) for row in rows]
+    methods = (("deep", OURS, "deep GP"), ("trieste", "#c8553d", "trieste's deep GP"), ("gp", "black", "GP"))
+    for name, color, label in (*methods, ("random", OTHERS, "Sobol points")):
+        found = np.array([row[name].values for row in rows])  # [evaluations, seeds]
+        mean, error = found.mean(axis=1), found.std(axis=1, ddof=1) / np.sqrt(found.shape[1])
+        axes.plot(evaluations, mean, color=color, label=label)
+        axes.fill_between(evaluations, mean - error, mean + error, color=color, alpha=0.2, lw=0)
+        axes.plot(evaluations, found, color=color, lw=0.3, alpha=0.5)
+    axes.set(title=problem, xlabel="evaluations", ylim=(0, None))
+
+
 def main() -> None:
     """Draw."""
     plt.rcParams.update({"font.size": 8, "axes.spines.top": False, "axes.spines.right": False})
@@ -109,6 +123,12 @@ def main() -> None:
     for name, panel in panels.items():
         panel(every[name])
     figure.savefig(ROOT / "docs" / "five_systems.png", dpi=150)
+    figure, axes = plt.subplots(1, 3, figsize=(9, 2.6), layout="constrained")
+    for panel, problem in zip(axes, ("Michalewicz 2", "Michalewicz 5", "Hartmann 6"), strict=True):
+        regret(panel, problem)
+    axes[0].set_ylabel("simple regret")
+    axes[0].legend(frameon=False)
+    figure.savefig(ROOT / "docs" / "optimisation.png", dpi=150)
 
 
 if __name__ == "__main__":
