@@ -218,7 +218,7 @@ class ModelConfig:
         model.num_predict_samples = self.num_predict_samples
         if self.posterior == "sigma_points":
             return with_sigma_points(model, self.sigma_points, KL_WEIGHT if self.kl_weight is None else self.kl_weight)
-        return with_global_inducing(model) if self.posterior == "global" else model
+        return with_global_inducing(model, (X, Y)) if self.posterior == "global" else model
 
     def _build_convolutional(
         self, X: NDArray[Any], Y: NDArray[Any], num_classes: int, num_data: int | None, seed: int

@@ -21,6 +21,7 @@ from gpflow.inducing_variables import InducingPoints
 from gpflow.kernels import Kernel, SquaredExponential
 from gpflow.likelihoods import Bernoulli, Gaussian, Likelihood, MultiClass, Ordinal, Softmax, SwitchedLikelihood
 from gpflow.utilities import set_trainable
+from scipy.cluster.vq import vq
 
 from .deep_gp import DeepGP
 from .initialization import inducing_inputs, linear_mean, linear_projection, residual_variance
@@ -163,12 +164,18 @@ modern = Preset(lengthscale="scaled", likelihood_variance="residual", noise_vari
 """The deep GP that starts with the noise of the data: it is useful after fewer steps, with Adam(0.03)."""
 
 
-def with_global_inducing(model: DeepGP, *, inner_precision: float = 100.0) -> DeepGP:
+def with_global_inducing(
+    model: DeepGP, data: tuple[np.ndarray, np.ndarray] | None = None, *, inner_precision: float = 100.0
+) -> DeepGP:
     """A model with the same kernels, mean functions, likelihood and first inducing inputs, and global inducing outputs
     (Ober and Aitchison 2021): a posterior that is correlated across layers. See `GlobalInducingLayer`.
 
     :param model: a deep GP before training, each layer a `SVGPLayer`; its parameters become those of the new one.
-    :param inner_precision: precision of the pseudo-outputs of all but the last layer, which has 1.
+    :param data: training rows (X [N, D], Y [N, P]) to start from if the likelihood is Gaussian: the last layer's
+        pseudo-outputs are the mean targets of the rows nearest to each inducing input, with the precision of a mean of
+        so many. With an inducing input at each row, a single layer starts as the exact posterior. Without data they
+        are 0, with precision 1.
+    :param inner_precision: precision of the pseudo-outputs of all but the last layer.
     :raises ValueError: if a layer has what global inducing outputs cannot have: several kernels or inducing variables,
         noise, propagated inputs.
     """
@@ -184,8 +191,24 @@ def with_global_inducing(model: DeepGP, *, inner_precision: float = 100.0) -> De
         where: Any = {"num_inducing": M, "input_dim": layer.input_dim} if layers else {"Z": layer.inducing_variable.Z}
         where |= {"mean_function": layer.mean_function, "precision": 1.0 if is_last else inner_precision}
         layers.append(GlobalInducingLayer(layer.kernel, layer.num_latent_gps, **where))
+    if data is not None and type(model.likelihood) is Gaussian and model.likelihood.variance is not None:
+        _observe(layers, *data, noise=float(model.likelihood.variance.numpy()))
     names = ("num_data", "num_samples", "num_predict_samples", "prediction_seed", "integrator", "predict_integrator")
     return DeepGP(layers, model.likelihood, **{name: getattr(model, name) for name in names})
+
+
+def _observe(layers: Sequence[GlobalInducingLayer], X: np.ndarray, Y: np.ndarray, *, noise: float) -> None:
+    """Pseudo-outputs of the last layer from the rows nearest to each inducing input; a precision of 1 where none is."""
+    assert layers[0].Z is not None  # of mypy: it is the first
+    U = layers[0].Z.numpy()
+    nearest, _ = vq(X, U)
+    counts = np.bincount(nearest, minlength=len(U))[:, None]
+    sums = np.stack([np.bincount(nearest, column, len(U)) for column in np.transpose(Y)], axis=1)
+    for layer in layers[:-1]:
+        U = layer.mean_function(U)
+    last = layers[-1]
+    last.pseudo_outputs.assign(np.where(counts > 0, sums / np.maximum(counts, 1) - last.mean_function(U), 0.0))
+    last.precisions.assign(np.where(counts > 0, counts / noise, 1.0) * np.ones_like(sums))
 
 
 def with_sigma_points(

@@ -62,7 +62,7 @@ class GlobalInducingLayer(Module):
     pseudo_outputs: Parameter
     """v, [M, L]."""
     precisions: Parameter
-    """lambda, [M, L]."""
+    """lambda, [M, L]; its logarithm is trained, since it goes from below 1 to above 1,000."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class GlobalInducingLayer(Module):
         self.Z = None if Z is None else Parameter(Z, dtype=default_float())
         start = np.zeros((num_inducing, num_latent_gps))
         self.pseudo_outputs = Parameter(start, dtype=default_float())
-        self.precisions = Parameter(start + precision, transform=positive(), dtype=default_float())
+        self.precisions = Parameter(start + precision, transform=positive(base="exp"), dtype=default_float())
 
     # Inducing outputs.
 

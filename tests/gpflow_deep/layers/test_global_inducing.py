@@ -145,6 +145,37 @@ def test_training_by_preset_and_estimator(rng: np.random.Generator) -> None:
     assert after > before
 
 
+def test_start_from_the_rows(rng: np.random.Generator) -> None:
+    """An inducing input at each row: a single layer starts as the exact posterior. Fewer: at means of rows."""
+    X = spread_inputs(rng, N, 2)
+    Y = np.sin(X[:, :1]) + 0.3 * rng.standard_normal((N, 1))
+    model = with_global_inducing(modern(X, Y, 1, num_inducing=N), (X, Y))
+    kernel, noise = model.layers[0].kernel, float(model.likelihood.variance.numpy())
+    evidence = float(gpflow.models.GPR((X, Y), kernel, noise_variance=noise).log_marginal_likelihood())
+    assert abs(float(model.elbo((X, Y), seed=0)) - evidence) < 1e-2
+    assert float(with_global_inducing(modern(X, Y, 1, num_inducing=N)).elbo((X, Y), seed=0)) < evidence - 1
+    twice = np.concatenate([X[:3], X[:3]]), np.concatenate([Y[:3], Y[:3] + 1.0])
+    two = with_global_inducing(modern(X[:4], Y[:4], 2, Z=X[:4]), twice).layers[-1]  # nothing is near the fourth
+    np.testing.assert_allclose(two.pseudo_outputs, np.concatenate([Y[:3] + 0.5, [[0.0]]]), rtol=1e-12)
+    noise = float(modern(X[:4], Y[:4], 2, Z=X[:4]).likelihood.variance.numpy())
+    np.testing.assert_allclose(two.precisions, [[2 / noise]] * 3 + [[1.0]], rtol=1e-6)
+
+
+def test_precisions_follow_the_data(rng: np.random.Generator) -> None:
+    """From 100 to what exact observations need within some steps: it is the logarithm that moves."""
+    X = spread_inputs(rng, N, 2)
+    layer = GlobalInducingLayer(SquaredExponential(), 1, Z=X, precision=100.0)
+    layer.pseudo_outputs.assign(X[:, :1])
+    model, data = DeepGP([layer], Gaussian(1e-4), num_data=N), (tf.constant(X), tf.constant(X[:, :1]))
+    optimizer, loss = tf.keras.optimizers.Adam(0.05), model.training_loss_closure(data, seed=0)
+    for _ in range(30):
+        with tf.GradientTape() as tape:
+            value = loss()
+        variables = layer.precisions.trainable_variables
+        optimizer.apply_gradients(zip(tape.gradient(value, variables), variables, strict=True))
+    assert np.all(layer.precisions.numpy() > 200.0)
+
+
 def test_refusals(rng: np.random.Generator) -> None:
     X = rng.standard_normal((20, 2))
     with pytest.raises(ValueError, match="without noise between layers and propagated inputs, got layer 1 of 2"):
