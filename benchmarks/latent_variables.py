@@ -14,7 +14,8 @@ Simulated, 400 rows to train with and 400 to test with, for each seed:
 Any other name is a data set with a table, in its standard split of that number. Models: a GP, two layers, two layers on
 [x, w] (`LatentVariableLayer` with its encoder) with K = 1, 5 and 20 importance samples, and a mixture-density network:
 two layers of 64 tanh, ten Gaussians, Adam 0.001, after the best epoch for a tenth of the rows, trained for as many CPU
-seconds as K = 5 (put `mdn` behind `latent_5`). M = 60 for simulated rows, else 100; --num_steps minibatches of 100.
+seconds as K = 5 (put `mdn` behind `latent_5`). M = 60 for simulated rows, else 100; --num_steps minibatches of
+--batch_size rows.
 Shown are the mean test log density in nats per row, in the units of the data, and CPU seconds of training.
 """
 
@@ -56,7 +57,7 @@ Array = NDArray[np.float64]
 MODELS = {"gp": (1, 0), "two_layers": (2, 0), "latent_1": (2, 1), "latent_5": (2, 5), "latent_20": (2, 20)}
 """Numbers of layers, and of importance samples: 0 for none of the latent variables."""
 
-BATCH, COMPONENTS, WIDTH = 100, 10, 64
+COMPONENTS, WIDTH, NETWORK_BATCH = 10, 64, 100
 
 
 class Parts(NamedTuple):
@@ -75,6 +76,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_list("data", ["branches"], "branches, skewed, or data sets.", flag_values=fv)
     flags.DEFINE_list("models", list(MODELS), f"Some of {', '.join(MODELS)}, mdn.", flag_values=fv)
     flags.DEFINE_integer("num_steps", 1500, "Steps of training.", 1, flag_values=fv)
+    flags.DEFINE_integer("batch_size", 100, "Rows of a minibatch.", 1, flag_values=fv)
     flags.DEFINE_integer("seeds", 3, "Seeds of data and models; of tables the splits.", 1, flag_values=fv)
     flags.DEFINE_integer("threads", 0, "CPU threads; 0 lets TensorFlow choose.", 0, flag_values=fv)
     flags.DEFINE_string("data_dir", "data", "Folder of the data sets.", flag_values=fv)
@@ -197,7 +199,7 @@ def network_score(parts: Parts, seconds: float, seed: int) -> dict[str, float]:
     network.fit(
         X[held:],
         Y[held:],
-        batch_size=BATCH,
+        batch_size=NETWORK_BATCH,
         epochs=10**6,
         validation_data=(X[:held], Y[:held]),
         callbacks=[BestInTime(seconds)],
@@ -223,7 +225,7 @@ def main(argv: Sequence[str]) -> None:
         for name in FLAGS.data:
             rng = np.random.default_rng(seed)
             parts = parts_of(name, rng, seed, FLAGS.data_dir)
-            batches = [rng.integers(len(parts.X), size=BATCH) for _ in range(FLAGS.num_steps)]
+            batches = [rng.integers(len(parts.X), size=FLAGS.batch_size) for _ in range(FLAGS.num_steps)]
             for model in (model for model in FLAGS.models if (name, seed, model) not in seconds):
                 if model != "mdn":
                     scores = deep_gp_score(name, model, parts, batches, seed)
