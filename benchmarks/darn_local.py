@@ -65,7 +65,7 @@ def model_of(x: np.ndarray, *, is_stack: bool = False) -> DARN:
     if is_stack:
         local = LocalConfig(IMAGE, (7, 21), (7, 3), (8, 4), stochastic=True)
         hidden = (*local.hidden, 100)
-    config = DARNConfig(x.shape[1], hidden, visible_conditional="local", activation="relu", local=local)
+    config = DARNConfig(x.shape[1], hidden, visible_conditional="local", local=local)
     return DARN(config, seed=0, data=x)
 
 

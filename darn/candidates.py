@@ -14,6 +14,7 @@ from darn.seeds import Seed, as_seed
 
 __all__ = [
     "HIDDEN",
+    "NONE",
     "OPTIMIZER",
     "RATES",
     "UNITS",
@@ -35,13 +36,16 @@ WEIGHT_DECAYS = (0.0, 0.1, 0.3, 1.0, 3.0)
 #: Of all candidates: the paper's RMSProp; validation rows see a running average of the parameters.
 OPTIMIZER: Mapping[str, Any] = {"optimizer": "rmsprop", "average": 0.999}
 
+NONE = 0
+"""In place of `Candidate.hidden` and `units`: the rival of the best that has no stochastic units."""
+
 Spaces: TypeAlias = Mapping[str, Sequence[Any]]
 """Values of each field of a candidate, in order."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """What is chosen: stochastic units of one layer (0 for none), tanh units, learning rate and weight decay.
+    """What is chosen: stochastic units of one layer (`NONE` for none), tanh units, learning rate and weight decay.
 
     `hidden` and `units` are what was given, one number a layer, where they are not chosen. `cosine` is the step at
     which the learning rate has fallen to 0, if it does.
@@ -79,18 +83,21 @@ def neighbours(of: Candidate, spaces: Spaces) -> list[Candidate]:
 
 
 def value_spaces(model: Mapping[str, Any] | None = None, training: Mapping[str, Any] | None = None) -> Spaces:
-    """Values of each field of a candidate: those to choose among, or the given one."""
+    """Values of each field of a candidate: those to choose among, or the given one. No layers have no units."""
+    hidden = _values(model, "hidden", HIDDEN)
     return {
-        "hidden": _values(model, "hidden", HIDDEN),
-        "units": _values(model, "units", UNITS),
+        "hidden": hidden,
+        "units": _values(model, "units", ((),) if tuple(hidden) == ((),) else UNITS),
         "learning_rate": _values(training, "learning_rate", RATES),
         "weight_decay": _values(training, "weight_decay", WEIGHT_DECAYS),
     }
 
 
 def as_sizes(number: int | Sequence[int] | None) -> tuple[int, ...]:
-    """Numbers of units of layers, given as one number or several; None and 0 are no layers."""
-    return tuple(number) if np.ndim(number) else (int(number),) if number else ()  # type: ignore[arg-type]
+    """Numbers of units of layers, given as one number or several; None and 0 are no layers. They are not checked."""
+    if number is None or (isinstance(number, int) and number == 0):
+        return ()
+    return tuple(np.ravel(number).tolist())
 
 
 def _dealt(values: Sequence[Any], number: int, rng: np.random.Generator) -> list[Any]:

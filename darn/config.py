@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from darn.local_config import LocalConfig
 from darn.pixelcnn import PixelCNNConfig
 
-__all__ = ["MAX_LINEAR", "DARNConfig", "check_data"]
+__all__ = ["MAX_LINEAR", "DARNConfig", "check_data", "used_fields"]
 
 MAX_LINEAR = 10_000
 """Most visible units with a linear conditional."""
@@ -71,15 +71,12 @@ class DARNConfig:
     dtype: Precision = "float32"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "hidden", tuple(int(n) for n in self.hidden))
-        object.__setattr__(self, "units", tuple(int(n) for n in self.units))
+        for name in ("hidden", "units"):
+            object.__setattr__(self, name, _sizes(name, getattr(self, name)))
         if isinstance(self.local, dict):
             object.__setattr__(self, "local", LocalConfig(**self.local))
         if isinstance(self.pixelcnn, dict):
             object.__setattr__(self, "pixelcnn", PixelCNNConfig(**self.pixelcnn))
-        for name in ("hidden", "units"):
-            if any(size < 1 for size in getattr(self, name)):
-                raise ValueError(f"{name}: numbers of units must be at least 1, got {getattr(self, name)}.")
         for name in ("visible", "conditional_units", "orders"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}.")
@@ -130,17 +127,9 @@ class DARNConfig:
             )
 
     def _check_what_is_used(self) -> None:
-        if not self.hidden and self.units:
-            raise ValueError(
-                f"units={self.units} lie between stochastic layers, and there are none with hidden=(); leave "
-                "units out, or give hidden."
-            )
-        for name, users in _unused(dataclasses.asdict(self)).items():
-            if getattr(self, name) != type(self).__dataclass_fields__[name].default:
-                raise ValueError(
-                    f"{name}={getattr(self, name)} is for the conditionals {', '.join(sorted(users))}, and there is "
-                    f"none of them; leave it out, or give visible_conditional={sorted(users)[0]!r}."
-                )
+        for name, reason in _unused(dataclasses.asdict(self)).items():
+            if (value := getattr(self, name)) != type(self).__dataclass_fields__[name].default:
+                raise ValueError(f"{name}={value!r} {reason}.")
 
     def to_json(self) -> str:
         """As text that :meth:`from_json` reads."""
@@ -164,21 +153,50 @@ class DARNConfig:
             if "num_orders" in found:  # of EoNADE alone, as files once had it
                 orders = found.pop("num_orders")
                 found["orders"] = orders if "eonade" in (found.get("visible_conditional"), found.get("prior")) else None
-            unused = {*_unused(found), *(() if found.get("hidden", True) else ("units",))}  # said nothing once
-            return cls(**{name: value for name, value in found.items() if name not in unused})
+            return cls(**used_fields(found))  # once, others were no error
         except (TypeError, AttributeError, json.JSONDecodeError) as error:
             raise ValueError(f"this is no configuration of a DARN ({error}).") from error
 
 
+def used_fields(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Of fields of a `DARNConfig`, those that say something of a model with these."""
+    unused = _unused(values)
+    return {name: value for name, value in values.items() if name not in unused}
+
+
 _USERS = {"conditional_units": {"nade", "eonade", "made"}, "orders": {"eonade", "made"}}
+_OF_LAYERS = {"units": "lie between", "encoder": "is of", "prior": "is of", "skip": "is of"}
 
 
-def _unused(values: Mapping[str, Any]) -> dict[str, set[str]]:
-    """Fields that say something of conditionals that this configuration has not, and which ones that are."""
-    has_hidden = values.get("hidden", True)
+def _unused(values: Mapping[str, Any]) -> dict[str, str]:
+    """Fields that say nothing of a model with these values, and why: the end of a sentence."""
+    has_hidden, has_units = bool(values.get("hidden", True)), bool(values.get("units"))
     decoder = {values.get("visible_conditional"), *([values.get("prior")] if has_hidden else [])}
     kinds = {"conditional_units": decoder | ({values.get("encoder")} if has_hidden else set()), "orders": decoder}
-    return {name: users for name, users in _USERS.items() if not kinds[name] & users}
+    found = {
+        name: f"is for the conditionals {', '.join(sorted(users))}, and there is none of them; leave it out, or give "
+        f"visible_conditional={sorted(users)[0]!r}"
+        for name, users in _USERS.items()
+        if not kinds[name] & users
+    }
+    for name, how in () if has_hidden else _OF_LAYERS.items():
+        found[name] = f"{how} stochastic layers, and there are none with hidden=(); leave {name} out, or give hidden"
+    if not (has_hidden and has_units):
+        found["activation"] = "is of deterministic units, and there are none; leave activation out, or give units"
+    return found
+
+
+def _sizes(name: str, value: Any) -> tuple[int, ...]:
+    """Numbers of units of layers.
+
+    :raises ValueError: if they are no sequence of whole numbers from 1 on.
+    """
+    numbers = tuple(value) if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str) else None
+    if numbers is None or not all(isinstance(n, int | np.integer) and not isinstance(n, bool) for n in numbers):
+        raise ValueError(f"{name} must be whole numbers of units, one a layer, as (8,) or (8, 4), got {value!r}.")
+    if any(size < 1 for size in numbers):
+        raise ValueError(f"{name}: numbers of units must be at least 1, got {numbers}.")
+    return tuple(int(size) for size in numbers)
 
 
 def check_data(data: ArrayLike, config: DARNConfig, name: str = "data") -> NDArray:

@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from darn.candidates import OPTIMIZER, Candidate, as_sizes
+from darn.candidates import NONE, OPTIMIZER, Candidate, as_sizes
+from darn.config import used_fields
 from darn.fitting import Course
 from darn.model import DARN, DARNConfig
 from darn.optimization import TrainingConfig
@@ -29,6 +30,7 @@ from darn.training import Trainer
 __all__ = ["Maker", "Rival", "Trial", "claim", "given"]
 
 _STORE_SECONDS = 60.0  # at most about so much of a candidate's training is lost
+_OF_UNITS = ("estimator", "entropy", "num_samples", "sparsity", "sparsity_weight")  # stochastic ones
 _INTERVALS = 10  # evaluations between two looks at the clock
 
 
@@ -79,11 +81,9 @@ class Maker:
 
     def model(self, candidate: Candidate) -> DARNConfig:
         """What the candidate's model is made of."""
-        fields = given(self.fields, "hidden", "units")
-        hidden, units = as_sizes(candidate.hidden), as_sizes(candidate.units)
-        if not hidden:
-            fields = given(fields, "prior", "encoder", "skip")
-        return DARNConfig(visible=self.x.shape[1], hidden=hidden, units=units, **fields)
+        fields = {"visible": self.x.shape[1], **given(self.fields)}
+        fields |= {"hidden": as_sizes(candidate.hidden), "units": as_sizes(candidate.units)}
+        return DARNConfig(**(used_fields(fields) if candidate.hidden == NONE else fields))
 
     def training(self, candidate: Candidate) -> TrainingConfig:
         """How the candidate is trained."""
@@ -91,10 +91,13 @@ class Maker:
         fields |= {"learning_rate": candidate.learning_rate, "weight_decay": candidate.weight_decay}
         if candidate.cosine is not None:
             fields["cosine"] = candidate.cosine
-        return TrainingConfig(**fields)
+        return TrainingConfig(**(given(fields, *_OF_UNITS) if candidate.hidden == NONE else fields))
 
     def course(self, candidate: Candidate) -> Course:
-        """The candidate before its first step."""
+        """The candidate before its first step.
+
+        :raises ValueError: if the given fields do not fit each other or the candidate.
+        """
         init, other = tf.unstack(tf.random.experimental.stateless_split(self.seed, 2))
         model = DARN(self.model(candidate), seed=init, data=self.x)
         trainer = Trainer(model, self.training(candidate), num_data=len(self.x))

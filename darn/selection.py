@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from darn.candidates import Candidate, draw_candidates, neighbours, value_spaces
+from darn.candidates import NONE, Candidate, as_sizes, draw_candidates, neighbours, value_spaces
 from darn.fitting import evaluation_interval
 from darn.model import DARNConfig, check_data
 from darn.optimization import TrainingConfig
@@ -148,14 +148,17 @@ def choose(
         of another search.
     """
     x, model, training = np.asarray(x), dict(model or {}), dict(training or {})
-    check_data(x, DARNConfig(np.shape(x)[-1] if np.ndim(x) else 1, **given(model, "hidden", "units")), "x")
-    valid = check_data(valid, DARNConfig(x.shape[1]), "valid")
-    maker = Maker(x, valid, as_seed(seed), batch_size, model, training, folder)
+    model |= {name: as_sizes(model[name]) for name in ("hidden", "units") if model.get(name) is not None}
+    spaces = value_spaces(model, training)
+    drawn = draw_candidates(search.candidates, seed, spaces)
+    maker = Maker(x, np.asarray(valid), as_seed(seed), batch_size, model, training, folder)
+    check_data(x, DARNConfig(np.shape(x)[-1] if np.ndim(x) else 1), "x")
+    check_data(valid, DARNConfig(x.shape[1]), "valid")
+    for candidate in (drawn[0], _without_units(drawn[0])):
+        maker.course(candidate)  # what does not fit is said before anything is trained
     if claim(maker, search):
         report(f"continuing the search in {folder}")
-    spaces = value_spaces(model, training)
-    drawn = _rivals(maker, "drawn", draw_candidates(search.candidates, seed, spaces))
-    trials = _halve(maker, drawn, search, report)
+    trials = _halve(maker, _rivals(maker, "drawn", drawn), search, report)
     if search.neighbours and math.isfinite(trials[0].valid_nats):
         known = {trial.candidate for trial in trials if trial.is_done}
         near = [candidate for candidate in neighbours(trials[0].candidate, spaces) if candidate not in known]
@@ -166,7 +169,7 @@ def choose(
     if search.falling and not given(training).keys() & {"cosine", "half_life"}:
         trials = _fall(maker, trials, spaces["weight_decay"], search, report)
     best = trials[0].candidate
-    alone = Rival(maker, dataclasses.replace(best, hidden=0, units=0), "alone")
+    alone = Rival(maker, _without_units(best), "alone")
     if best.cosine is None:
         alone.advance(search.search_steps, search.search_patience)
     else:
@@ -186,6 +189,10 @@ def stored_choice(path: Path, make: Callable[[Path], Choice]) -> Choice:
         write_whole(path, lambda stream: stream.write(text.encode()))
     shutil.rmtree(folder, ignore_errors=True)
     return Choice.from_json(json.loads(path.read_text(encoding="utf-8")))
+
+
+def _without_units(candidate: Candidate) -> Candidate:
+    return dataclasses.replace(candidate, hidden=NONE, units=NONE)
 
 
 def _rivals(maker: Maker, stage: str, candidates: Sequence[Candidate]) -> list[Rival]:

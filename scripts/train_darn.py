@@ -104,7 +104,7 @@ class Flags:
         if "hidden" not in fields and (not is_simple or strategy is not None or self.final.exact == "yes"):
             alone = "local layers, a PixelCNN, --observations=intensities, --strategy or --exact=yes"
             raise ValueError(f"--hidden must be given with {alone}; else it is chosen by the validation rows.")
-        darn.DARNConfig(**{"hidden": (8,), **fields})
+        darn.DARNConfig(**{**({} if "hidden" in fields else {"hidden": (8,), "units": (8,)}), **fields})
         return fields
 
 

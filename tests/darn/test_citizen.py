@@ -178,9 +178,24 @@ def test_settings_that_nothing_uses_are_refused() -> None:
         darn.DARNConfig(visible=4, orders=3, visible_conditional="nade")
     with pytest.raises(ValueError, match="conditional_units=7"):
         darn.DARNConfig(visible=4, hidden=(), conditional_units=7, prior="nade")
+    for fields in ({"encoder": "linear"}, {"prior": "made"}, {"skip": True}):
+        with pytest.raises(ValueError, match="is of stochastic layers, and there are none with hidden="):
+            darn.DARNConfig(visible=4, hidden=(), **fields)
+    for hidden in ((), (3,)):
+        with pytest.raises(ValueError, match="activation='relu' is of deterministic units, and there are none"):
+            darn.DARNConfig(visible=4, hidden=hidden, activation="relu")
     used = darn.DARNConfig(visible=4, conditional_units=7, orders=3, prior="eonade")
     assert darn.DARNConfig.from_json(used.to_json()) == used
     old = used.to_json().replace("eonade", "linear")  # from before these were refused
     assert darn.DARNConfig.from_json(old) == darn.DARNConfig(visible=4)
     old = darn.DARNConfig(visible=4, units=(5,)).to_json().replace("[100]", "[]")
     assert darn.DARNConfig.from_json(old) == darn.DARNConfig(visible=4, hidden=())
+    old = old.replace('"skip": false', '"skip": true').replace("tanh", "relu")
+    assert darn.DARNConfig.from_json(old) == darn.DARNConfig(visible=4, hidden=())
+
+
+@pytest.mark.parametrize("sizes", [5, (5.7,), (True,), "5", None, ([4, 3],)])
+def test_numbers_of_units_are_whole_numbers_one_a_layer(sizes: Any) -> None:
+    for name in ("hidden", "units"):
+        with pytest.raises(ValueError, match=f"{name} must be whole numbers of units, one a layer, as .*, got"):
+            darn.DARNConfig(visible=4, **{name: sizes})

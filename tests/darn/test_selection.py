@@ -104,6 +104,51 @@ def test_the_best_candidate_is_chosen(rows: tuple[np.ndarray, np.ndarray]) -> No
         Choice.from_json({})
 
 
+@pytest.mark.parametrize(
+    ("model", "training"),
+    [
+        ({"prior": "made", "conditional_units": 5}, {}),
+        ({"encoder": "nade", "conditional_units": 5}, {}),
+        ({"prior": "eonade", "conditional_units": 5, "orders": 2}, {}),
+        ({"activation": "relu", "encoder": "linear"}, {"entropy": "exact"}),
+        ({}, {"estimator": "disarm"}),
+        ({}, {"estimator": "simpson"}),
+        ({}, {"estimator": "rloo", "num_samples": 3, "sparsity": 0.1}),
+    ],
+)
+def test_the_rival_without_stochastic_units_has_only_what_it_uses(
+    rows: tuple[np.ndarray, np.ndarray], model: dict[str, Any], training: dict[str, Any]
+) -> None:
+    x, valid = rows
+    search = SearchConfig(candidates=1, search_steps=25, search_patience=1, neighbours=False, falling=False)
+    how = {"learning_rate": 0.01, "weight_decay": 0.0, **training}
+    choice = choose(x, valid, search=search, model={**FIXED, **model}, training=how)
+    assert choice.alone.steps == 25
+    assert math.isfinite(choice.alone.valid_nats)
+    for name, value in model.items():
+        assert getattr(choice.model, name) == value
+
+
+def test_what_the_rival_cannot_be_is_said_before_the_search(rows: tuple[np.ndarray, np.ndarray]) -> None:
+    x, valid = rows
+    lines: list[str] = []
+    with pytest.raises(ValueError, match="conditional_units=5 is for the conditionals"):
+        choose(x, valid, model={"conditional_units": 5}, report=lines.append)
+    with pytest.raises(ValueError, match="needs one stochastic layer"):
+        choose(x, valid, model={"hidden": [4, 3]}, training={"estimator": "disarm"}, report=lines.append)
+    with pytest.raises(ValueError, match="hidden must be whole numbers"):
+        choose(x, valid, model={"hidden": 2.5}, report=lines.append)
+    assert lines == []
+
+
+def test_layers_may_be_given_as_a_list(rows: tuple[np.ndarray, np.ndarray]) -> None:
+    x, valid = rows
+    how: dict[str, Any] = {"search": SMALL, "training": {"learning_rate": 0.01, "weight_decay": 0.0}}
+    choice = choose(x, valid, model={"hidden": [4, 3], "units": np.array([2])}, **how)
+    assert (choice.model.hidden, choice.model.units) == ((4, 3), (2,))
+    assert Choice.from_json(json.loads(json.dumps(choice.to_json()))) == choice
+
+
 def test_the_rate_of_the_best_falls_as_long_as_that_helps(rows: tuple[np.ndarray, np.ndarray]) -> None:
     x, valid = rows
     search = SearchConfig(candidates=2, search_steps=200, search_patience=2, neighbours=False)

@@ -317,6 +317,17 @@ def test_what_is_not_given_is_chosen_and_kept(folder: Path) -> None:
     assert result_of(folder, "chosen")["choice"] == choice
 
 
+def test_a_choice_with_other_conditionals_and_activations(folder: Path) -> None:
+    """The rival without stochastic units has no prior, no units, and nothing of these."""
+    flags = ["--data=patterns.csv", "--prior=made", "--conditional_units=5", "--activation=relu", "--estimator=disarm"]
+    flags += ["--candidates=1", "--noneighbours", "--nofalling", "--search_steps=25", "--num_steps=25", *SMALL]
+    done = call(folder, "others", *flags)
+    assert done.code == 0, done.err
+    result = result_of(folder, "others")
+    assert (result["model"]["prior"], result["model"]["activation"]) == ("made", "relu")
+    assert result["choice"]["without_stochastic_units"]["valid_nats"] > 0
+
+
 def test_a_chosen_rate_that_falls_is_trained_with_until_it_is_0(folder: Path) -> None:
     short = ["--candidates=2", "--noneighbours", "--search_steps=50", "--units=4", "--weight_decay=0"]
     flags = ["--data=patterns.csv", *short, *[flag for flag in SMALL if "eval_every" not in flag]]
