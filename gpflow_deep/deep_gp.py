@@ -72,6 +72,7 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
     kl_weight: float = 1.0
     """Of the KL in `elbo`, which is a bound with 1 only."""
     _is_predictive = False  # whether `elbo` has logs of predicted densities
+    _kind_of_predictions: type[Predictions] = Predictions
     samples: InducingSamples | None = None
     """Samples of the posterior, which predictions come from in place of q(u) once all are drawn: see `sampling`."""
 
@@ -331,6 +332,7 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
         """
         seed = fresh_seed() if seed is None else as_seed(seed)
         options: dict[str, Any] = {"num_features": num_features, "noise": noise, "samples": self._samples}
+        options["points"] = self._points_of_functions(num_functions, seed)
         known = members.for_functions(self.layers, num_functions, seed)
         return draw_functions(self.layers, num_functions, seed=seed, members=known, **options)
 
@@ -393,6 +395,10 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
 
     # Private.
 
+    def _points_of_functions(self, num_functions: int, seed: tf.Tensor) -> Sequence[tf.Tensor]:
+        """Noise [S, 1, L] of each inner layer that its functions have at all inputs; none: they are drawn."""
+        return ()
+
     @property
     def _samples(self) -> InducingSamples | None:
         """To predict from."""
@@ -411,4 +417,4 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
         factors = self.cached_factors() if factors is None else factors
         seeds = as_seed(self.prediction_seed if seed is None else seed), self.likelihood_seed(seed)
         integrator, num_samples = self.predict_integrator, self._asked(num_samples)
-        return Predictions(self.layers, factors, self.likelihood, integrator, num_samples, *seeds)
+        return self._kind_of_predictions(self.layers, factors, self.likelihood, integrator, num_samples, *seeds)

@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 from .chunking import length_of, map_slices
 from .ensemble import InducingSamples
 from .layers.global_inducing import GlobalInducingLayer
-from .layers.pathwise import FunctionNoise, LayerFunctions
+from .layers.pathwise import FunctionNoise, LayerFunctions, copied
 from .layers.white_noise import row_keys
 from .scaling import Scale
 
-__all__ = ["NUM_FEATURES", "FunctionDraws", "draw_functions"]
+__all__ = ["NUM_FEATURES", "AtPoints", "FunctionDraws", "draw_functions"]
 
 #: Default number of random Fourier features of each latent GP: half of them cosines, half sines.
 NUM_FEATURES = 256
@@ -97,6 +97,22 @@ class FunctionDraws(tf.Module):
         return X
 
 
+class AtPoints(tf.Module):
+    """Functions mean(x) + sqrt(var(x)) eps_s of a layer as it is now: the eps_s of each is the same at all inputs.
+
+    :param noise: eps, [S, 1, L].
+    """
+
+    def __init__(self, layer: Any, noise: tf.Tensor) -> None:
+        super().__init__()
+        self.layer, self.noise = copied(layer), noise
+        self._factors = self.layer.cache()
+
+    def __call__(self, X: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
+        """[N, D] or [S, N, D] -> [S, N, P]."""
+        return self.layer.sample(X, self.layer.latent_moments(X, self._factors), self.noise)
+
+
 def draw_functions(
     layers: Sequence[Any],
     num_functions: int,
@@ -106,12 +122,14 @@ def draw_functions(
     seed: tf.Tensor,
     samples: InducingSamples | None = None,
     members: Sequence[Sequence[Any]] = (),
+    points: Sequence[tf.Tensor] = (),
 ) -> FunctionDraws:
     """Draw functions of every layer and compose them.
 
     :param layers: which have a method `sample_functions`. :param seed: int32 [2]; layer l gets `fold_in(seed, l)`.
     :param samples: of the inducing outputs, which the functions go through in place of draws from q(u).
     :param members: for each function factors of all layers, with known global inducing outputs.
+    :param points: of each inner layer noise [S, 1, L] that its functions have at all inputs, see `AtPoints`.
     :raises ValueError: as `DeepGP.sample_functions`.
     """
     if num_functions < 1:
@@ -129,6 +147,9 @@ def draw_functions(
             own = [member[number - 1] for member in members]
             drawn.append(layer.functions_of(own, seed_of_layer, num_features=num_features))
             continue
+        if number <= len(points) and layer.num_latent_gps:
+            drawn.append(AtPoints(layer, points[number - 1]))
+            continue
         if not hasattr(layer, "sample_functions"):
             raise ValueError(
                 f"functions can be drawn of layers with a method sample_functions, got {type(layer).__name__} as layer "
@@ -139,6 +160,7 @@ def draw_functions(
             options["values"] = values
         drawn.append(layer.sample_functions(num_functions, seed_of_layer, **options))
     largest = max(_floats_per_row(layer, num_features) for layer in layers)
+    largest = max([largest, *(int(layer.floats_per_row) for layer, _ in zip(layers, points, strict=False))])
     first, last = layers[0], layers[-1]
     return FunctionDraws(drawn, num_functions, first.input_dim, last.output_dim, last.dtype, largest)
 

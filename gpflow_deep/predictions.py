@@ -99,7 +99,7 @@ class Predictions:
         if full_cov:
             parts = self._jointly(read, X, self._dims, S, num_results=3 * L)
         else:
-            noise = Sobol().noise(self._dims, S, 1, self.seed, X.dtype)
+            noise = self._draws(Sobol(), self._dims, S, 1, self.seed, X.dtype)
             parts = self._by_rows(read, (X,), lambda start, stop: noise, S, num_results=3 * L, axis=1)
         num_fixed = num_same_in_all_draws(self.layers)  # whose moments every slice of the draws repeats
         num_fixed = 0 if isinstance(self.factors, Ensemble) else num_fixed
@@ -118,7 +118,8 @@ class Predictions:
             return over_batch(lambda points: self._jointly(read, points, self._dims, S, 1), X, num_results=1)[0]
 
         def noise(start: tf.Tensor, stop: tf.Tensor) -> Noise:
-            return MonteCarlo().noise(self._dims, S, stop - start, tf.random.fold_in(self.seed, start), X.dtype)
+            seed = tf.random.fold_in(self.seed, start)
+            return self._draws(MonteCarlo(), self._dims, S, stop - start, seed, X.dtype)
 
         flat = self._by_rows(read, (flat_rows(X)[0],), noise, S, num_results=1, axis=1)[0]  # [S, rows, P]
         shape, P = tf.shape(X), self.layers[-1].output_dim
@@ -143,6 +144,20 @@ class Predictions:
     def _num_joint(self) -> int:
         """Joint draws over many points are Monte Carlo for every model: nodes would grow with N."""
         return per_member(MonteCarlo(), members_of(self.factors)).num_components(self._dims[:-1], self.num_samples)
+
+    def _draws(
+        self,
+        of: Integrator,
+        dims: Sequence[int],
+        num_draws: int,
+        num_points: tf.Tensor | int,
+        seed: tf.Tensor,
+        dtype: tf.DType,
+        *,
+        joint: bool = False,
+    ) -> Noise:
+        """Noise of the layers for draws, which are joint over the rows or not."""
+        return of.noise(dims, num_draws, num_points, seed, dtype)
 
     def _shared_noise(self, X: tf.Tensor) -> tuple[int, Callable[[tf.Tensor, tf.Tensor], Noise]]:
         """The number of components for rows X [N, D], and the noise of those from `start` to `stop`."""
@@ -206,7 +221,7 @@ class Predictions:
         num_sums: int = 0,
     ) -> tuple[tf.Tensor, ...]:
         """`read(steps)` of draws that are joint over the rows of X [N, D]."""
-        noise = MonteCarlo().noise(dims, num_draws, length_of(X), self.seed, X.dtype)
+        noise = self._draws(MonteCarlo(), dims, num_draws, length_of(X), self.seed, X.dtype, joint=True)
         options = {"size": draws_per_slice(self.layers, X), "full_cov": True}
         X = checked_points(X, self.layers[0])
         return evaluate(
