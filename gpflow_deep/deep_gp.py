@@ -27,7 +27,7 @@ from gpflow.utilities import assert_params_false
 
 from . import members
 from .bound import expected_log_likelihood
-from .ensemble import InducingSamples, per_member
+from .ensemble import Ensemble, InducingSamples, per_member
 from .functions import NUM_FEATURES, FunctionDraws, draw_functions
 from .layers.pathwise import FunctionNoise
 from .layers.protocol import Factors, Layer, check_layers, checked_points
@@ -156,6 +156,17 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
 
     # The objective.
 
+    def refuse_if_sampled(self) -> None:
+        """Training would move q(u) and hyperparameters, but not the samples that predictions come from.
+
+        :raises ValueError: if the model `is_sampled`.
+        """
+        if self.is_sampled:
+            raise ValueError(
+                "a model to train must predict from q(u), got one that predicts from samples, which training would "
+                "leave as they are; set model.samples = None to train it on, then sample anew (gpflow_deep.Sampler)."
+            )
+
     @check_shapes("return: []  # nats")
     def prior_kl(self, factors: Factors | None = None) -> tf.Tensor:
         """KL[q || p] of all layers, in nats: the last term of Eq. (17)."""
@@ -197,7 +208,9 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
         """Minus the bound and minus the log density of the parameters' priors, in nats.
 
         :param seed: fixes the draws, which makes the loss a deterministic function of the parameters.
+        :raises ValueError: if the model `is_sampled`; `elbo` is that of q(u) all the same.
         """
+        self.refuse_if_sampled()
         return self._training_loss(data, seed=seed)
 
     def training_loss_closure(
@@ -304,6 +317,7 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
         :param seed: of the draws; None for fresh ones from TensorFlow's global generator.
         """
         seed = fresh_seed() if seed is None else seed
+        factors = self._from_any_member(factors, seed)
         predictions = self._predictions(1 if num_samples is None else num_samples, seed, factors)
         samples = predictions.samples(Xnew, full_cov=full_cov)
         return samples[..., 0, :, :] if num_samples is None else samples
@@ -377,6 +391,7 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
 
         :param full_cov: draws of functions, joint over the N points; needs [S, P, N, N] of memory for every layer.
         """
+        factors = self._from_any_member(factors, self.prediction_seed if seed is None else seed)
         return self._predictions(num_samples, seed, factors).all_layers(Xnew, full_cov=full_cov)
 
     def posterior(
@@ -394,6 +409,11 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
         return tf.random.fold_in(as_seed(self.prediction_seed if seed is None else seed), len(self.layers) + 1)
 
     # Private.
+
+    def _from_any_member(self, factors: Factors | None, seed: tf.Tensor | int) -> Factors:
+        """Factors for draws, of which there may be fewer than members."""
+        factors = self.cached_factors() if factors is None else factors
+        return factors.rolled(as_seed(seed)) if isinstance(factors, Ensemble) else factors
 
     def _points_of_functions(self, num_functions: int, seed: tf.Tensor) -> Sequence[tf.Tensor]:
         """Noise [S, 1, L] of each inner layer that its functions have at all inputs; none: they are drawn."""

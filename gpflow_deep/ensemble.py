@@ -21,7 +21,7 @@ from gpflow.config import default_float
 
 from .quadrature import Integrator
 
-__all__ = ["Ensemble", "InducingSamples", "gps_of", "members_of", "per_member"]
+__all__ = ["Ensemble", "InducingSamples", "gps_of", "members_of", "per_member", "random_offset"]
 
 
 class Ensemble(NamedTuple):
@@ -41,6 +41,12 @@ class Ensemble(NamedTuple):
     def size(self) -> int:
         """K."""
         return max((int(tensor.shape[0]) for tensor in tf.nest.flatten(self.parts)), default=1)
+
+    def rolled(self, seed: tf.Tensor) -> Ensemble:
+        """The same from a random version on, so that the first of few draws has any of them. `seed` is int32 [2]."""
+        by = random_offset(self.size, seed)
+        roll = lambda tensor: tf.roll(tensor, -by, 0) if tensor.shape[0] > 1 else tensor  # noqa: E731
+        return Ensemble(tf.nest.map_structure(roll, self.parts))
 
     def member(self, k: tf.Tensor | int) -> tuple[Any, ...]:
         """Version k of the factors."""
@@ -131,10 +137,20 @@ class InducingSamples(Module):
             parts.append(part)
         return Ensemble(tuple(parts))
 
-    def chosen(self, number: int, num_functions: int) -> tf.Tensor | None:
-        """Values of layer `number` for so many functions, [S, M, L]: evenly from the K; None without any."""
-        values = tf.gather(self.values[number], [s * self.size // num_functions for s in range(num_functions)])
+    def chosen(self, number: int, num_functions: int, seed: tf.Tensor) -> tf.Tensor | None:
+        """Values of layer `number` for so many functions, [S, M, L]: evenly from the K, from a random one on; None
+        without any.
+
+        :param seed: int32 [2], the same for all layers.
+        """
+        even = tf.constant([s * self.size // num_functions for s in range(num_functions)])
+        values = tf.gather(self.values[number], (even + random_offset(self.size, seed)) % self.size)
         return values if values.shape[1] else None
+
+
+def random_offset(size: int, seed: tf.Tensor) -> tf.Tensor:
+    """A number from 0 to `size` - 1, each as likely: int32 []. `seed` is int32 [2]."""
+    return tf.random.stateless_uniform([], tf.random.fold_in(seed, 2000), maxval=size, dtype=tf.int32)
 
 
 def gps_of(layer: Any) -> Any:

@@ -156,7 +156,7 @@ def draw_functions(
                 f"{number}; see gpflow_deep.SVGPLayer.sample_functions for what it returns."
             )
         options: dict[str, Any] = {"num_features": num_features, "noise": noise}
-        if samples is not None and (values := samples.chosen(number - 1, num_functions)) is not None:
+        if samples is not None and (values := samples.chosen(number - 1, num_functions, seed)) is not None:
             options["values"] = values
         drawn.append(layer.sample_functions(num_functions, seed_of_layer, **options))
     largest = max(_floats_per_row(layer, num_features) for layer in layers)

@@ -88,7 +88,9 @@ class Trainer:
         :param seed: int32 [2]; step t takes its draws from `tf.random.fold_in(seed, t)`.
         :return: the bound before the last update, [], nats, NaN without any; it is checked only by `scalars`.
         :raises FloatingPointError: if a factorisation or a check in the graph fails.
+        :raises ValueError: if the model predicts from samples, which would stay as they are.
         """
+        self.model.refuse_if_sampled()
         start = time.monotonic()
         for t in range(first, first + count):
             if self.is_done(t):

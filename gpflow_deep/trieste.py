@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from .course import TrainingConfig
 from .deep_gp import DeepGP
 from .functions import NUM_FEATURES, FunctionDraws
+from .sampling import Sampler, SamplingConfig
 from .scaling import Scale, Units
 from .training import Trainer
 
@@ -33,11 +34,23 @@ Train = Callable[[DeepGP, NDArray[Any], NDArray[Any]], Any]
 """Trains a model on X [N, D], Y [N, P] in its units; what it returns is the result of `TriesteModel.optimize`."""
 
 
-def train_further(model: DeepGP, X: NDArray[Any], Y: NDArray[Any], *, num_steps: int = 500) -> float:
-    """Steps of Adam on all rows, from the model's present parameters; the last bound in nats per row."""
+def train_further(
+    model: DeepGP, X: NDArray[Any], Y: NDArray[Any], *, num_steps: int = 500, sampling: SamplingConfig | None = None
+) -> float:
+    """Steps of Adam on all rows, from the model's present parameters; the last bound in nats per row.
+
+    :param sampling: how a model that predicts from samples is sampled anew; the defaults, for as many, if None.
+    """
+    kept = model.samples.size if model.samples is not None and model.is_sampled else 0
+    if kept and sampling is not None and sampling.num_kept != kept:
+        raise ValueError(f"num_kept must be {kept}, as before, got {sampling.num_kept}; make a new TriesteModel.")
+    model.samples = None
     trainer = Trainer(model, TrainingConfig(learning_rate=0.01), num_steps=num_steps)
     rows = tf.constant(X), tf.constant(Y)
     trainer.advance(lambda step: rows, 0, num_steps, tf.constant([0, len(X)]))
+    if kept:
+        sampler = Sampler(model, X, Y, sampling or SamplingConfig(num_kept=kept), seed=len(X))
+        sampler.advance(0, sampler.num_steps)
     return trainer.scalars()["train/elbo_nats"] / len(X)
 
 

@@ -134,16 +134,61 @@ def test_all_predictions_of_samples(rng: np.random.Generator, tmp_path: Path) ->
 
 
 def test_functions_go_through_the_samples(rng: np.random.Generator) -> None:
-    """At the inducing inputs of a single layer a function has the values of its sample, L v, up to the jitter."""
+    """At the inducing inputs of a single layer a function has the values of its sample, L v, up to the jitter; all of
+    them are as likely, and together they are spread evenly."""
     layer = make_layer(rng, 1, 1, M)
     model = DeepGP([layer], Gaussian(0.1), num_data=N)
     Sampler(model, np.zeros((N, 1)), np.zeros((N, 1)), SamplingConfig(num_kept=2, sampling_steps=2))
     samples: Any = model.samples
     for _ in range(2):
         samples.keep([tf.constant(rng.standard_normal((M, 1)))])
-    values = model.sample_functions(4, seed=0)(layer.inducing_variable.Z)
-    expected = layer.factors().Luu @ tf.gather(samples.values[0], [0, 0, 1, 1])
-    np.testing.assert_allclose(values, expected, atol=0.02)  # 5 sqrt(10 jitter of 1e-6)
+    Z, at_Z = layer.inducing_variable.Z, (layer.factors().Luu @ samples.values[0]).numpy()  # [2, M, 1]
+    firsts = set[int]()
+    for seed in range(12):
+        found = model.sample_functions(1, seed=seed)(Z), model.predict_f_samples(Z, 1, seed=seed)
+        for values in (*found, model.posterior().predict_f_samples(Z, seed=seed)[None]):
+            which = int(np.argmin(np.abs(values - at_Z).max(axis=(1, 2))))
+            np.testing.assert_allclose(values[0], at_Z[which], atol=0.02)  # 5 sqrt(10 jitter of 1e-6)
+            firsts.add(which)
+        together = model.sample_functions(4, seed=seed)(Z).numpy()
+        np.testing.assert_allclose(np.sort(together, axis=0), np.sort(at_Z[[0, 0, 1, 1]], axis=0), atol=0.02)
+    assert firsts == {0, 1}
+
+
+def test_each_sample_is_as_likely(rng: np.random.Generator) -> None:
+    """Over 600 seeds for a single function; for three of six, and six layers of an ensemble, each exactly once."""
+    samples: Any = sampled(rng, 6).samples
+    first = [np.asarray(v[:, 0, 0]) for v in samples.values]
+    counts = np.zeros(6)
+    for seed in range(600):
+        s = tf.constant([seed, 0])
+        a, b = (np.flatnonzero(first[i] == float(samples.chosen(i, 1, s)[0, 0, 0])) for i in (0, 1))
+        assert a == b  # the same sample in every layer
+        counts[a] += 1
+    assert np.all(np.abs(counts - 100) < 5 * np.sqrt(600 / 6 * 5 / 6))
+    for seed in range(5):
+        s = tf.constant([seed, 1])
+        np.testing.assert_array_equal(np.sort(samples.chosen(0, 6, s)[:, 0, 0]), np.sort(first[0]))
+        half = [int(np.flatnonzero(first[0] == float(v))[0]) for v in samples.chosen(0, 3, s)[:, 0, 0]]
+        assert sorted(half) in ([0, 2, 4], [1, 3, 5])
+
+
+def test_training_on_is_refused_or_samples_anew(rng: np.random.Generator) -> None:
+    """Samples would stay what they are while q moves. The bound is that of q(u) all the same."""
+    model, X = two_layers(rng), rng.standard_normal((N, 2))
+    data, step = (tf.constant(X), tf.constant(X[:, :1])), Trainer(model)
+    step.advance(lambda t: data, 0, 1, tf.constant([0, 0]))  # compiled without samples
+    sampler = Sampler(model, *data, SamplingConfig(num_kept=4, burn_in=1, sampling_steps=4, temperature=1.0))
+    step.advance(lambda t: data, 1, 1, tf.constant([0, 0]))  # not yet sampled
+    sampler.advance(0, sampler.num_steps)
+    refusal = r"must predict from q\(u\), got one that predicts from samples.*set model.samples = None"
+    with pytest.raises(ValueError, match=refusal):
+        step.advance(lambda t: data, 2, 1, tf.constant([0, 0]))
+    with pytest.raises(ValueError, match=refusal):
+        model.training_loss_closure(data)()
+    assert np.isfinite(model.elbo(data))
+    model.samples = None
+    step.advance(lambda t: data, 2, 1, tf.constant([0, 0]))
 
 
 def chain_of(seed: int, config: SamplingConfig) -> tuple[Sampler, tf.train.Checkpoint]:

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 import gpflow_deep
-from gpflow_deep import Units
+from gpflow_deep import Sampler, SamplingConfig, Units
 from gpflow_deep.trieste import TriesteModel, train_further
 from tests.gpflow_deep.builders import make_data, make_model
 
@@ -76,6 +76,25 @@ def test_compiled_acquisition_functions_follow_training(rng: np.random.Generator
     assert float(np.asarray(model.model.num_data)) == 7
     another = copy.deepcopy(model)
     np.testing.assert_allclose(another.predict(data.query_points)[0], model.predict(data.query_points)[0], rtol=1e-9)
+
+
+def test_a_sampled_model_is_sampled_anew(rng: np.random.Generator, data: Dataset) -> None:
+    """Targets are shifted by five units of the model: predictions follow, in compiled functions, too."""
+    sampling = SamplingConfig(num_kept=4, burn_in=30, sampling_steps=20, temperature=1.0)
+    deep, X, Y = make_model(rng, (2, 2, 1)), *make_data(rng, 12)
+    sampler = Sampler(deep, X, Y, sampling)
+    sampler.advance(0, sampler.num_steps)
+    model = TriesteModel(deep, train=functools.partial(train_further, num_steps=200, sampling=sampling))
+    points = tf.constant(X)
+    compiled = tf.function(lambda: model.predict(points)[0])
+    for shift in (0.0, 5.0):
+        model.optimize(Dataset(points, tf.constant(Y + shift)))
+        assert deep.is_sampled
+        assert abs(float(np.mean(compiled() - Y)) - shift) < 1.0
+        np.testing.assert_allclose(compiled(), model.predict(points)[0], rtol=1e-9)
+    other = TriesteModel(deep, train=functools.partial(train_further, sampling=SamplingConfig(num_kept=5)))
+    with pytest.raises(ValueError, match="num_kept must be 4, as before, got 5"):
+        other.optimize(Dataset(points, tf.constant(Y)))
 
 
 def test_trajectories_are_functions_in_and_outside_of_graphs(rng: np.random.Generator, data: Dataset) -> None:
