@@ -2,7 +2,7 @@
 
 Steps have one learning rate until the model has settled or only `decay_share` of `num_steps` is left. Then it falls to
 0 along a line, and training ends. A model has settled when its bound, averaged over windows of steps, has stopped
-rising.
+rising. Where the rate falls, the last step gives Gaussian noise its best value, see `noise`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class TrainingConfig:
 
     learning_rate: float | None = None
     natgrad_gamma: float | None = None
-    decay_share: float = 0.25
+    decay_share: float = 0.5
     tol: float = 1e-3
     n_iter_no_change: int = 5
 

@@ -62,7 +62,7 @@ class DeepGPEstimator(BaseEstimator):
         of the rows chooses it if None, see `fitting.choose_kl_weight`.
     :param num_samples: draws of the inner layers for each row and step of training.
     :param num_predict_samples: draws of the inner layers in predictions.
-    :param learning_rate: step size of Adam; it falls to 0 over the last quarter of the steps. 0.03 for minibatches, and
+    :param learning_rate: step size of Adam; it falls to 0 over the last half of the steps. 0.03 for minibatches, and
         0.01 for steps with all rows, if None; 0.01 in `partial_fit`.
     :param batch_size: rows of a minibatch.
     :param max_iter: largest number of steps.

@@ -25,6 +25,7 @@ from gpflow.optimizers import NaturalGradient
 from .course import Course, TrainingConfig
 from .deep_gp import DeepGP
 from .layers import Layer
+from .noise import fit_noise, has_noise
 from .quadrature import MonteCarlo
 from .upstream import mark_copies
 
@@ -37,7 +38,8 @@ class Trainer:
     """A deep GP with all that changes while it is trained.
 
     Natural gradients train the last layer's q(u) if it is marked untrainable, as `ModelConfig.build` does on request;
-    Adam trains everything else.
+    Adam trains everything else. Where the learning rate falls to 0, the last step gives Gaussian noise its best value
+    given everything else, see `fit_noise`.
 
     :ivar model: the deep GP. :ivar optimizer: Keras' Adam. :ivar seconds: spent in `advance`, a variable.
     :ivar course: when the learning rate falls and training ends; None without `num_steps`.
@@ -69,7 +71,7 @@ class Trainer:
             gamma = 0.1 if isinstance(model.likelihood, Gaussian) else 0.01
         with nullcontext() if strategy is None else strategy.scope():
             self.optimizer = tf.keras.optimizers.Adam(config.rate)
-        self.model, self.seconds = model, tf.Variable(0.0, dtype=tf.float64)
+        self.model, self.seconds, self._strategy = model, tf.Variable(0.0, dtype=tf.float64), strategy
         rows = float(model.num_data or 1)
         self.course = None if num_steps is None else Course(config, num_steps, num_data=rows)
         self._bound: tf.Tensor | None = None
@@ -102,6 +104,8 @@ class Trainer:
             self._num_steps = t + 1
             if self.course is not None:
                 self.course.observe(t, self._bound)
+                if self.is_done(t + 1) and self.course.config.decay_share and has_noise(self.model):
+                    fit_noise(self.model, batch_at, t, strategy=self._strategy)
         self.seconds.assign_add(time.monotonic() - start)
         return tf.constant(np.nan, tf.float64) if self._bound is None else self._bound
 

@@ -7,7 +7,7 @@
     train_dgp.py --run_dir=runs/taxi --stream --stream_preset=taxi --data="trips/*.csv" --strategy=mirrored
 
 Inputs (and regression targets) are standardised with the training part; every reported number is in the units of the
-data. The learning rate falls to 0 over the last quarter of the steps, or after the bound has stopped rising, and
+data. The learning rate falls to 0 over the last half of the steps, or after the bound has stopped rising, and
 training ends. Scores choose nothing: the last parameters are reported. Ctrl-C saves a checkpoint. The folder gets:
 
     result.json             scores of the deep GP and of what it is compared with

@@ -35,7 +35,7 @@ def test_settled(values: list[float], expected: bool) -> None:
 
 
 def test_a_rising_bound_takes_all_steps() -> None:
-    course = Course(TrainingConfig(0.5, n_iter_no_change=2), 800, num_data=2)
+    course = Course(TrainingConfig(0.5, n_iter_no_change=2, decay_share=0.25), 800, num_data=2)
     rates = followed(course, lambda step: 2.0 * step)
     assert not course.is_settled
     np.testing.assert_allclose(course.bounds, np.arange(49.5, 800, 100))  # per row of 2
@@ -44,7 +44,7 @@ def test_a_rising_bound_takes_all_steps() -> None:
 
 def test_a_settled_bound_ends_after_the_rate_has_fallen() -> None:
     """Settled after 300 + 3 * 100 steps: the window of step 300 to 399 is the last that rises; then two without."""
-    course = Course(TrainingConfig(0.5, n_iter_no_change=2), 100_000)
+    course = Course(TrainingConfig(0.5, n_iter_no_change=2, decay_share=0.25), 100_000)
     rates = followed(course, lambda step: min(step, 300))
     assert course.is_settled
     assert len(rates) == course.end == 600 + 200
@@ -59,7 +59,7 @@ def test_a_flat_bound_that_is_not_asked_for_takes_all_steps() -> None:
 
 
 def test_settling_while_the_rate_falls_changes_nothing() -> None:
-    course = Course(TrainingConfig(), 1000)
+    course = Course(TrainingConfig(decay_share=0.25), 1000)
     course.settle(800)
     assert not course.is_settled
     course.settle(400)
@@ -67,7 +67,7 @@ def test_settling_while_the_rate_falls_changes_nothing() -> None:
 
 
 def test_no_learning_rate_is_negative() -> None:
-    course = Course(TrainingConfig(0.5), 1000)
+    course = Course(TrainingConfig(0.5, decay_share=0.25), 1000)
     course.settle(400)
     assert [course.learning_rate(step) for step in (599, 600, 900, 2000)] == [0.5 / 200, 0.0, 0.0, 0.0]
     assert Course(TrainingConfig(0.5, decay_share=0), 10).learning_rate(10) == 0.0
