@@ -18,7 +18,8 @@ Scores are those of the test rows in the units of the target: log density in nat
 probability score, share of targets within the central 90 %. "gain" is what held-out rows say of a choice, nats per row:
 hyperparameters that moved, or sigma points in place of a Gaussian q; "bound" is that of the last hundred steps, nats
 per row in standardised units. Seconds are CPU time in all, with the variational fit that a chain starts from. Nothing
-is chosen by test rows. Each row of the table is a file in --run_dir; those that are there are not computed again.
+is chosen by test rows. Each row of the table is a file in --run_dir, with the variational fits in folders beside them;
+what is there is not computed again.
 """
 
 import json
@@ -26,7 +27,7 @@ import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -92,6 +93,31 @@ def main(argv: Sequence[str]) -> None:
         write_json(FLAGS.output, {"rows": rows})
 
 
+class Fit(NamedTuple):
+    """A variational fit, and what is said of it beside its scores."""
+
+    predictor: Predictor
+    about: dict[str, float]
+
+    def to(self, folder: Path) -> None:
+        """Into a folder, `fit.json` last."""
+        self.predictor.save(folder)
+        write_json(folder / "fit.json", self.about)
+
+
+def fit(settings: Any, kind: str, X: Any, Y: Any, split: int) -> Fit:
+    """With the defaults of the estimator."""
+    start, options = time.process_time(), {"max_iter": settings.max_iter, "random_state": split}
+    model = DeepGPRegressor(settings.num_layers, posterior=kind, **options).fit(X, Y[:, 0])
+    about = {"seconds": time.process_time() - start, "num_steps": model.n_iter_}
+    if kind == "sigma_points":
+        chosen: Any = model.kl_weight_
+        about |= {"kl_weight": chosen.kl_weight, "gain": max(chosen.scores.values()) - chosen.gaussian}
+    elif len(model.bounds_):
+        about["bound"] = float(model.bounds_[-1])
+    return Fit(model.predictor_, about)
+
+
 def compare(settings: Any, dataset: str, split: int) -> None:
     """All posteriors of one split, each in a file of its own."""
     folder, begun = Path(settings.run_dir), time.monotonic()
@@ -100,25 +126,25 @@ def compare(settings: Any, dataset: str, split: int) -> None:
         return
     source = views.Source(dataset=dataset, data_dir=settings.data_dir)
     data = views.load(source, "supervised", split=split, valid_fraction=0.0)
-    (X, Y), fitted = data.train, dict[str, tuple[DeepGPRegressor, float]]()
+    X, Y = data.train
     for name, path in files.items():
-        kind = name if name in FITTED else "gaussian"
-        if kind not in fitted:  # chains start from the one that `gaussian` is
-            start, options = time.process_time(), {"max_iter": settings.max_iter, "random_state": split}
-            model = DeepGPRegressor(settings.num_layers, posterior=kind, **options).fit(X, Y[:, 0])
-            fitted[kind] = model, time.process_time() - start
-        model, spent = fitted[kind]
+        if path.exists():
+            continue
+        kind = name if name in FITTED else "gaussian"  # where chains start
+        stored = folder / f"{dataset}-{split}-{settings.num_layers}-{kind}"
+        if not (stored / "fit.json").exists():
+            fit(settings, kind, X, Y, split).to(stored)
+        predictor, known = Predictor.load(stored), json.loads((stored / "fit.json").read_text())
+        spent = known.pop("seconds")
         row = {"dataset": dataset, "split": split, "posterior": name, "num_rows": len(X), "max_iter": settings.max_iter}
+        row |= {"num_layers": settings.num_layers}
         if name in SETTINGS:
             start = time.process_time()
-            row |= about(sample(model.predictor_, X, Y, SamplingConfig(**SETTINGS[name]), seed=split))
+            row |= about(sample(predictor, X, Y, SamplingConfig(**SETTINGS[name]), seed=split))
             spent += time.process_time() - start
-        elif name == "sigma_points":
-            chosen: Any = model.kl_weight_
-            row |= {"kl_weight": chosen.kl_weight, "gain": max(chosen.scores.values()) - chosen.gaussian}
-        elif len(model.bounds_):
-            row["bound"] = float(model.bounds_[-1])
-        row |= {**scores(model.predictor_, data.test), "seconds": round(spent, 1)}
+        else:
+            row |= known
+        row |= {**scores(predictor, data.test), "seconds": round(spent, 1)}
         print(row, flush=True)
         path.parent.mkdir(parents=True, exist_ok=True)
         record = provenance("uci", seconds=time.monotonic() - begun, cpus=os.cpu_count())
