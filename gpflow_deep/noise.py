@@ -1,12 +1,12 @@
 """The noise of a Gaussian likelihood in closed form, at the end of training.
 
-Of all parameters of the bound, the variance s of Gaussian noise alone has its best value given the others in closed form:
+Of all parameters of the bound, the variance s of Gaussian noise has its best value given the others in closed form:
 
     s = 1 / (N P) sum_np E_q[(y_np - f_p(x_n))^2]
 
-Adam comes near it from above only as fast as its learning rate lets it: while the rate is high, q moves to and fro and s
-covers that, and when the rate has fallen, s lags behind. On tables with hardly any noise that made intervals twice too
-wide.
+Adam comes near it from above only as fast as its learning rate lets it: while the rate is high, q moves to and fro and
+s covers that, and when the rate has fallen, s lags behind. On tables with hardly any noise intervals were twice too
+wide for it.
 """
 
 from __future__ import annotations
