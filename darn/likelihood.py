@@ -23,7 +23,7 @@ from darn.description_length import row_width
 from darn.model import DARN, check_data
 from darn.seeds import Seed, as_seed, fold
 
-__all__ = ["MAX_EXACT_UNITS", "ImportanceEstimate", "exact_log_likelihood", "importance_log_likelihood"]
+__all__ = ["MAX_EXACT_UNITS", "ImportanceEstimate", "all_states", "exact_log_likelihood", "importance_log_likelihood"]
 
 #: Most stochastic units of `exact_log_likelihood`: 2^16 states.
 MAX_EXACT_UNITS = 16
@@ -70,7 +70,7 @@ def exact_log_likelihood(model: DARN, x: ArrayLike) -> NDArray[np.float64]:
         )
     if total == 0:
         return _fully_visible(model, rows)
-    states = _states(total)
+    states = all_states(total)
     is_factorial = model.config.visible_conditional == "factorial"
     width = 1 if is_factorial else row_width(model)
     numbers = _PRODUCT_NUMBERS if is_factorial else _BLOCK_NUMBERS
@@ -200,6 +200,6 @@ def _interval(means: NDArray[np.float64]) -> tuple[float, float]:
     return float(means.mean() - half), float(means.mean() + half)
 
 
-def _states(n: int) -> NDArray[np.int64]:
+def all_states(n: int) -> NDArray[np.int64]:
     """{0, 1}^n in binary counting, [2^n, n]."""
     return (np.arange(2**n)[:, None] >> np.arange(n)[::-1]) & 1

@@ -1,8 +1,7 @@
-"""`DARNDensity` as scikit-learn wants it, and missing bits against enumeration."""
+"""`DARNDensity` as scikit-learn wants it."""
 
 import itertools
 import warnings
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import cross_val_score
 from sklearn.utils.estimator_checks import check_estimator
 
-from darn import DARN, DARNConfig, DARNDensity, complete, exact_log_likelihood
+from darn import DARNDensity
 
 N_X = 5
 TINY = DARNDensity(hidden=3, units=4, learning_rate=0.01, max_steps=50)
@@ -83,36 +82,6 @@ def test_what_is_wrong_is_said(fitted: DARNDensity, bits: np.ndarray) -> None:
         fitted.sample(0)
     with pytest.raises(ValueError, match=r"validation_fraction must be in \(0, 1\), got 1"):
         clone(TINY).set_params(validation_fraction=1).fit(bits)
-    with pytest.raises(ValueError, match="booleans of the shape of x"):
-        complete(fitted.model_, bits, np.ones((1, N_X), bool))
-    with pytest.raises(ValueError, match="num_samples and rounds must be at least 1"):
-        complete(fitted.model_, bits, bits > 0, num_samples=0)
-
-
-KINDS: dict[str, dict[str, Any]] = {
-    "linear": {"hidden": (3,), "units": (4,)},
-    "two layers": {"hidden": (2, 2), "skip": True, "visible_conditional": "factorial"},
-    "no units": {"hidden": (), "visible_conditional": "made", "conditional_units": 5},
-}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_missing_bits_are_those_of_the_enumerated_model(kind: str, seed: tf.Tensor) -> None:
-    """The encoder is left as it begins, so that no state is rare: 20,000 draws have standard errors below 0.006."""
-    model = DARN(DARNConfig(N_X, dtype="float64", **KINDS[kind]), seed=seed)
-    parts = [*([model.prior] if model.prior else []), *model.decoders]
-    for i, variable in enumerate(variable for part in parts for variable in part.trainable_variables):
-        key = tf.random.experimental.stateless_fold_in(seed, i)
-        variable.assign_add(tf.random.stateless_normal(variable.shape, key, dtype=tf.float64))
-    rows = every_row()
-    p = np.exp(exact_log_likelihood(model, rows))
-    x = np.array([[1, 0, 1, 0, 1], [0, 0, 1, 1, 0], [1, 1, 0, 0, 1]])
-    mask = np.array([[1, 0, 0, 1, 0], [0, 0, 1, 1, 1], [0, 0, 0, 0, 0]], bool)
-    found = complete(model, np.where(mask, 7, x), mask, seed=seed, num_samples=10_000, rounds=2)
-    for row, missing, probability in zip(x, mask, found, strict=True):
-        weights = p * np.all((rows == row) | missing, axis=1)
-        expected = np.where(missing, weights @ rows / weights.sum(), row)
-        np.testing.assert_allclose(probability, expected, atol=0.03)
 
 
 @pytest.mark.slow
