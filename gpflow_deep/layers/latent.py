@@ -90,15 +90,14 @@ class LatentVariableLayer(LatentOutputs, Module):
             self.q_std = Parameter(np.full(start.shape, 0.5), transform=positive(), dtype=default_float())
 
     def posterior(self, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Means a_n and standard deviations b_n of q(w_n), [B, Q] each, for rows X [B, D] and Y [B, P] of the data."""
+        """Means a_n and standard deviations b_n of q(w_n), [B, Q] each, for rows X [B, D] and Y [B, P] of the data.
+
+        :raises ValueError: with free parameters, if these are not all rows; where tracing does not know the number of
+            rows, a tf.errors.InvalidArgumentError.
+        """
         if self.encoder is not None:
             return self.encoder(tf.concat([X, tf.cast(Y, X.dtype)], axis=-1))
-        requirement = f"{self.label}: with free q(w_n) a batch must have all {self.q_mean.shape[0]} training rows; "
-        check = tf.debugging.assert_equal(
-            tf.shape(X)[0], self.q_mean.shape[0], f"{requirement}use an encoder for minibatches."
-        )
-        with tf.control_dependencies([] if check is None else [check]):
-            return tf.identity(self.q_mean), tf.identity(self.q_std)
+        return self._of_all_rows(X)
 
     def extend(self, Z: NDArray[Any], *, seed: int = 0) -> NDArray[Any]:
         """Inducing inputs [M, D] with draws from the prior of w beside them: [M, D + Q]."""
@@ -125,6 +124,22 @@ class LatentVariableLayer(LatentOutputs, Module):
     ) -> LayerFunctions:
         """Inputs with w of its prior: one w for each function, or with `noise="white"` one for each input."""
         return functools.partial(_with_draws, num_functions, self.num_latent_gps, seed, noise)
+
+    # Private.
+
+    def _of_all_rows(self, X: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Free parameters, if X [B, D] may be the training rows."""
+        N, B = self.q_mean.shape[0], X.shape[0]
+        requirement = f"{self.label}: with free q(w_n) a batch must have all {N} training rows"
+        if B not in (None, N):
+            raise ValueError(f"{requirement}, got {B}; use an encoder for minibatches.")
+        if B == N:
+            return tf.identity(self.q_mean), tf.identity(self.q_std)
+        rows = tf.shape(X)[0]
+        check = tf.debugging.assert_equal(rows, N, f"{requirement}; use an encoder for minibatches.")
+        with tf.control_dependencies([] if check is None else [check]):  # slices, that no shape fails before
+            mean, std = (tf.slice(part, [0, 0], tf.stack([rows, -1])) for part in (self.q_mean, self.q_std))
+            return mean, std
 
 
 def _extended(X: tf.Tensor, w: tf.Tensor) -> tf.Tensor:

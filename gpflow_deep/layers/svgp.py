@@ -376,6 +376,31 @@ class SVGPLayer(Module):
             self, self._pairs(), W, num_functions, seed, num_features=num_features, noise=noise, values=values
         )
 
+    def slopes_through(self, X: tf.Tensor, weights: tf.Tensor, factors: LayerFactors) -> tf.Tensor:
+        """Means [R, K, L] of the latent GPs at X [R, K, D] given draws of them at X, `m(x) + C(x, X) weights`, where
+        only the x of each input has a gradient: that of its own mean. C is the covariance under q.
+
+        :param weights: `C(X, X)^-1 (draws - m(X))`, [R, L, K].
+        """
+        Luu, q_mu, q_sqrt = factors
+        R, K, M = tf.shape(X)[0], tf.shape(X)[1], self.q_mu.shape[0]
+        Kuf = self._Kuf(flat_points(X), X.dtype)
+        Kuf = tf.reshape(Kuf, tf.stack([-1, M, R, K]))  # [1 or L, M, R, K]
+        Kfu = tf.transpose(Kuf, [2, 0, 3, 1])  # [R, 1 or L, K, M]
+        columns = weights[..., None]  # [R, L, K, 1]
+        sums = tf.matmul(tf.stop_gradient(Kfu), columns, transpose_a=True)[..., 0]  # [R, L, M]
+        sums = tf.linalg.triangular_solve(self._of_all(Luu), tf.transpose(sums, [1, 2, 0]))  # [L, M, R]
+        alpha = tf.transpose(q_mu)[..., None] - sums
+        if q_sqrt is not None:
+            root = tf.linalg.diag(tf.transpose(q_sqrt)) if q_sqrt.shape.rank == 2 else q_sqrt
+            alpha += tf.matmul(root, tf.matmul(root, sums, transpose_a=True))
+        alpha = tf.linalg.triangular_solve(self._of_all(Luu), alpha, adjoint=True)
+        mean = tf.matmul(Kfu, tf.transpose(alpha, [2, 0, 1])[..., None])[..., 0]  # [R, L, K]
+        both = tf.concat([X, tf.stop_gradient(X)], axis=1)
+        kernels = [self.latent_kernels[0]] if self.is_shared else [kernel for _, kernel in self._pairs()]
+        Kff = tf.stack([kernel(both, full_cov=True)[:, :K, K:] for kernel in kernels], axis=1)  # [R, 1 or L, K, K]
+        return tf.linalg.matrix_transpose(mean + tf.matmul(Kff, columns)[..., 0])
+
     def cache(self, *, dtype: tf.DType | None = None) -> CachedFactors | CachedForms:
         """Precompute what `latent_moments` needs for repeated prediction; see `CachedForms`, which is what a whitened
         layer of "full" precision in float64 has, and `CachedFactors`.
@@ -417,6 +442,10 @@ class SVGPLayer(Module):
             Luu = self._well_conditioned(Luu)
         identity = tf.eye(int(self.q_mu.shape[0]), dtype=Luu.dtype)
         return dtype, identity, tf.linalg.triangular_solve(Luu, tf.broadcast_to(identity, tf.shape(Luu)))
+
+    def _of_all(self, Luu: tf.Tensor) -> tf.Tensor:
+        """Factors [L, M, M] of the latent GPs, also where they share one."""
+        return tf.broadcast_to(Luu, tf.stack([self.num_latent_gps, *Luu.shape[-2:]]))
 
     def _default_q_sqrt(self, num_inducing: int) -> np.ndarray:
         identity = np.tile(np.eye(num_inducing), [self.num_latent_gps, 1, 1])
@@ -525,11 +554,14 @@ class SVGPLayer(Module):
             if factors.q_sqrt is not None:
                 middle = _covariances(factors.q_sqrt, dtype) + middle
         mean = tf.reshape(_project_mean(A, q_mu), tf.concat([tf.shape(X)[:-1], [self.num_latent_gps]], axis=0))
-        A = tf.reshape(A, tf.concat([tf.shape(A)[:-1], tf.shape(X)[:-1]], axis=0))  # [(L,) M, ..., N]
-        A = A[None] if self.is_shared else A
-        lead = range(2, A.shape.rank - 1)
-        A = tf.transpose(A, [*lead, 0, 1, A.shape.rank - 1])  # [..., 1 or L, M, N]
-        covariance = tf.matmul(A, tf.matmul(middle, A), transpose_a=True)  # [..., L or 1, N, N]
+        if self.is_shared:  # one product for all rows and latent GPs
+            M = int(self.q_mu.shape[0])
+            product = tf.reshape(tf.matmul(tf.reshape(middle, [-1, M]), A), tf.stack([-1, M, tf.shape(A)[1]]))
+            A = A[None]
+        else:
+            product = tf.matmul(middle, A)
+        A, product = (_by_rows(part, tf.shape(X)[:-1], len(X.shape)) for part in (A, product))
+        covariance = tf.matmul(A, product, transpose_a=True)  # [..., L or 1, N, N]
         kernels = [self.latent_kernels[0]] if self.is_shared else [kernel for _, kernel in self._pairs()]
         Kff = tf.stack([kernel(X, full_cov=True) for kernel in kernels], axis=-3)
         if self.noise_variance is not None:
@@ -539,6 +571,12 @@ class SVGPLayer(Module):
         if covariance.shape[-3] != L:
             covariance = tf.repeat(covariance, L, axis=-3)
         return LayerMoments(mean, covariance)
+
+
+def _by_rows(A: tf.Tensor, lead: tf.Tensor, rank: int) -> tf.Tensor:
+    """[L, M, rows] -> [..., L, M, N], for inputs [..., N, D] of this rank."""
+    A = tf.reshape(A, tf.concat([tf.shape(A)[:2], lead], axis=0))
+    return tf.transpose(A, [*range(2, rank), 0, 1, rank])
 
 
 def _num_latent_gps(kernel: Kernel, given: int | None, q_mu: TensorType | None) -> int:

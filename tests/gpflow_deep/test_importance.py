@@ -12,9 +12,11 @@ from gpflow.kernels import SquaredExponential
 from scipy.special import logsumexp
 
 from gpflow_deep import (
+    BayesianLinearLayer,
     DeepGP,
     DeepGPQuad,
     Encoder,
+    FeatureLayer,
     GaussHermite,
     LatentVariableLayer,
     SVGPLayer,
@@ -108,12 +110,78 @@ def prior(rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     return tf.zeros_like(rows[:, :1]), tf.ones_like(rows[:, :1])
 
 
-def test_one_sample_without_latents_is_the_present_bound(rng: np.random.Generator) -> None:
+def test_samples_without_latents_are_of_nothing(rng: np.random.Generator) -> None:
+    """There is nothing to sample: the bound is the same number for every K, since functions are not averaged in it."""
     model, data = make_model(rng, (2, 2, 1)), make_data(rng, 6)
-    again = DeepGP(model.layers, model.likelihood, num_importance_samples=1)
-    assert bound(again, data, 3) == bound(model, data, 3)
-    many = DeepGP(model.layers, model.likelihood, num_importance_samples=20)
-    assert bounds_of(many, data, 20).mean() > bounds_of(model, data, 100).mean()
+    for K in (1, 20):
+        again = DeepGP(model.layers, model.likelihood, num_importance_samples=K)
+        assert bound(again, data, 3) == bound(model, data, 3)
+
+
+def layer_of_lines(rng: np.random.Generator, slopes: tuple[float, float]) -> SVGPLayer:
+    """f(x, w) = a x + b w with a, b ~ N(0, slopes), exactly: q(u) is the prior."""
+    return SVGPLayer(gpflow.kernels.Linear(slopes), rng.standard_normal((4, 2)))
+
+
+def passing_on(dim: int) -> SVGPLayer:
+    """A last layer that adds next to nothing to the sum of its inputs."""
+    weights = gpflow.mean_functions.Linear(np.ones((dim, 1)), np.zeros(1))
+    return SVGPLayer(SquaredExponential(1e-8), np.zeros((1, dim)), mean_function=weights)
+
+
+def model_of_lines(rng: np.random.Generator, *, layers: str = "lines") -> DeepGP:
+    """y = a x + b w + noise with one a and one b for all rows; q(u) and q(w) are the priors."""
+    latent, slopes = LatentVariableLayer(1, 1, encoder=prior), (1.0, 0.01)
+    chains: dict[str, list[Any]] = {
+        "lines": [latent, layer_of_lines(rng, slopes), passing_on(1)],
+        "deterministic between": [latent, layer_of_lines(rng, slopes), FeatureLayer(tf.identity, 1), passing_on(1)],
+        "linear": [latent, BayesianLinearLayer(2, 1), passing_on(1)],  # a x + b w + c with a, b, c ~ N(0, 1)
+        "latents above": [SVGPLayer(gpflow.kernels.Linear(), rng.standard_normal((3, 1))), latent, passing_on(2)],
+    }
+    return DeepGP(chains[layers], gpflow.likelihoods.Gaussian(0.01))
+
+
+def log_evidence(x: float, y: np.ndarray, slopes: tuple[float, float], noise: float) -> float:
+    """Of y = a x + b w_n + noise with targets y at one x, a and b from their priors, w_n of each row: by quadrature
+    over a and b of the product of N(y_n; a x, b^2 + noise)."""
+    a = np.linspace(-6, 6, 4001)[:, None] * np.sqrt(slopes[0])
+    b = np.linspace(-6, 6, 401)[None] * np.sqrt(slopes[1])
+    log_joint = -0.5 * (a**2 / slopes[0] + b**2 / slopes[1]) - np.log(2 * np.pi * np.sqrt(slopes[0] * slopes[1]))
+    for target in y:
+        log_joint = log_joint - 0.5 * ((target - a * x) ** 2 / (b**2 + noise) + np.log(2 * np.pi * (b**2 + noise)))
+    return float(logsumexp(log_joint) + np.log((a[1, 0] - a[0, 0]) * (b[0, 1] - b[0, 0])))
+
+
+def test_is_a_bound_with_inner_layers(rng: np.random.Generator) -> None:
+    """Two rows of one input, targets 1 and -1, which one function cannot both have: the bound is below the evidence for
+    every K, by more than its standard errors, and rises with K. Averages over functions of each sample would pass it.
+    """
+    data, slopes = (np.ones((2, 1)), np.array([[1.0], [-1.0]])), (1.0, 0.01)
+    exact = log_evidence(1.0, data[1][:, 0], slopes, 0.01)
+    model, means, errors = model_of_lines(rng), [], []
+    np.testing.assert_allclose(model.prior_kl(), 0.0, atol=1e-9)
+    for K in (1, 5, 20):
+        model.num_importance_samples = K
+        bounds = bounds_of(model, data, 400)
+        means.append(bounds.mean())
+        errors.append(bounds.std() / 20)
+        assert means[-1] + 3 * errors[-1] < exact
+    for i in range(2):
+        assert means[i] < means[i + 1] + 4 * np.hypot(errors[i], errors[i + 1])
+
+
+@pytest.mark.parametrize("layers", ["lines", "deterministic between", "linear", "latents above"])
+def test_samples_of_a_row_have_one_function(rng: np.random.Generator, layers: str) -> None:
+    """The bound of K samples of a row is the mean of log 1/K sum_k N(y; a x + b w_k, noise) over a, b, w, in NumPy."""
+    model, K, y, count = model_of_lines(rng, layers=layers), 3, 0.7, 200_000
+    model.num_importance_samples = K
+    a, b, c = rng.standard_normal((3, count, 1))
+    f = {"linear": b, "latents above": 1.0}.get(layers, 0.1 * b) * rng.standard_normal((count, K)) + 1.5 * a
+    f = f + c if layers == "linear" else f
+    terms = -0.5 * (np.square(y - f) / 0.01 + np.log(2 * np.pi * 0.01))
+    expected = logsumexp(terms, axis=1) - np.log(K)
+    found = bounds_of(model, (np.full((1, 1), 1.5), np.array([[y]])), 1000)
+    assert_mean_close(found, expected.mean(), min_detectable=0.2 * expected.std())
 
 
 def slopes_and_differences(
@@ -168,6 +236,25 @@ def test_gradients_have_the_mean_of_the_bounds_slope(rng: np.random.Generator) -
 
     assert signal_to_noise(many[0][0]) > signal_to_noise(few[0][0])
     assert signal_to_noise(many[0][0]) > signal_to_noise(many[0][1])
+
+
+def test_gradients_through_inner_layers_have_the_mean_of_the_slope(rng: np.random.Generator) -> None:
+    """As above with GP layers between, whose joint draws move at all samples if one is moved; and of the parameters of
+    a layer below another one, which go through the slopes of draws, too. With 12,000 draws in all, slopes of the draws
+    themselves, weighted alike, are seen to be wrong for the deviations of q(w)."""
+    layer = LatentVariableLayer(2, 1, num_rows=3)
+    layer.q_mean.assign([[0.4], [-0.3], [0.9]])
+    layer.q_std.assign(1.3 * np.ones((3, 1)))
+    inner = [make_layer(rng, 3, 2, noise_variance=1e-2), make_layer(rng, 2, 2)]
+    layers, options = [layer, *inner, make_layer(rng, 2, 1)], {"num_importance_samples": 4, "num_samples": 200}
+    model, data = DeepGP(layers, gpflow.likelihoods.Gaussian(0.1), **options), make_data(rng, 3)
+    variables = [layer.q_mean, layer.q_std, inner[0].q_mu, inner[1].q_mu, layers[-1].q_mu]
+    found = slopes_and_differences(model, data, [variable.unconstrained_variable for variable in variables], 60)
+    for gradients, differences in found[:3]:
+        assert_mean_close(gradients - differences, 0.0, min_detectable=(gradients - differences).std())
+        assert not np.allclose(gradients, differences, rtol=1e-3, atol=1e-4)
+    for gradients, differences in found[3:]:  # nothing is drawn with slopes above: the same numbers
+        np.testing.assert_allclose(gradients, differences, rtol=1e-4, atol=1e-5)
 
 
 def test_minibatches_saving_and_training(rng: np.random.Generator, tmp_path: Path) -> None:
@@ -226,5 +313,16 @@ def test_wrong_arguments(rng: np.random.Generator) -> None:
     with pytest.raises(ValueError, match="must be 1 unless the integrator is MonteCarlo"):
         latent_model(rng, integrator=GaussHermite(), num_importance_samples=2)
     model = latent_model(rng, layer=LatentVariableLayer(2, 1, num_rows=5))
-    with pytest.raises(tf.errors.InvalidArgumentError, match="a batch must have all 5 training rows"):
-        bound(model, make_data(rng, 4))
+    X, Y = make_data(rng, 4)
+    with pytest.raises(ValueError, match="a batch must have all 5 training rows, got 4; use an encoder"):
+        bound(model, (X, Y))
+
+
+@pytest.mark.parametrize("rows", [4, None])
+def test_free_parameters_need_all_rows_in_compiled_steps(rng: np.random.Generator, rows: int | None) -> None:
+    """Whether or not tracing knows how many there are."""
+    model, data = latent_model(rng, layer=LatentVariableLayer(2, 1, num_rows=5)), make_data(rng, 4)
+    specs = [tf.TensorSpec([rows, columns], tf.float64) for columns in (2, 1)]
+    compiled = tf.function(lambda X, Y: model.elbo((X, Y), seed=0), input_signature=specs, autograph=False)
+    with pytest.raises((ValueError, tf.errors.InvalidArgumentError), match="a batch must have all 5 training rows"):
+        compiled(*map(tf.constant, data))
