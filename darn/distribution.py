@@ -14,15 +14,16 @@ import os
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
 from darn.autoregressive import bernoulli_log_prob, log_prob_of_pairs, threshold
-from darn.config import DARNConfig
+from darn.config import DARNConfig, check_data
 from darn.seeds import Seed, as_seed, fold
 from darn.tracing import of_one_model
 
-__all__ = ["MAX_EXACT_UNITS", "DARNDistribution", "export", "log_prob"]
+__all__ = ["MAX_EXACT_UNITS", "DARNDistribution", "assertions", "export", "log_prob"]
 
 #: Most stochastic units whose 2^16 states are summed.
 MAX_EXACT_UNITS = 16
@@ -74,13 +75,14 @@ def log_prob(
 
     The noise of a sample is that of all rows, so that the value of a row does not depend on the rows beside it.
 
-    :param x: zeros and ones, [..., n_x]; they are not checked.
+    :param x: zeros and ones, [..., n_x]. Their values are not checked within a graph.
     :param max_exact_units: sum over all states up to so many stochastic units; 2^16 of them take 20 times as long for a
         row as 1,000 samples.
+    :raises ValueError: if x has another width, or values that the model cannot have produced.
     """
     if num_samples < 1:
         raise ValueError(f"num_samples must be at least 1, got {num_samples}.")
-    x = tf.cast(x, model.dtype)
+    x = tf.cast(_checked(x, model.config), model.dtype)
     rows = tf.reshape(x, [-1, model.config.visible])
     exact = model.num_hidden <= max_exact_units
     if tf.inside_function():
@@ -89,6 +91,26 @@ def log_prob(
         run = model.graphs.get(("log_prob", num_samples, exact), lambda: _compiled(model, num_samples, exact))
         found = run(rows, as_seed(seed))
     return tf.reshape(found, tf.shape(x)[:-1])
+
+
+def assertions(x: tf.Tensor, config: DARNConfig) -> list[Any]:
+    """Operations that fail if the model cannot have produced x [..., n_x]: what `check_data` is to arrays. XLA leaves
+    them out."""
+    is_binary = config.observations == "binary"
+    is_right = (x == 0) | (x == 1) if is_binary else (x >= 0) & (x <= 1)
+    wanted = "0 or 1" if is_binary else "in [0, 1]"
+    return [tf.debugging.Assert(tf.reduce_all(is_right), [f"x must be {wanted} everywhere, without NaN, got", x])]
+
+
+def _checked(x: Any, config: DARNConfig) -> Any:
+    """x, whose width is that of the model; and whose values are, outside of graphs."""
+    is_known = not tf.is_symbolic_tensor(x)
+    shape = np.shape(x) if is_known else x.shape
+    if len(shape) == 0 or shape[-1] not in (config.visible, None):
+        raise ValueError(f"x must have {config.visible} columns, one a visible unit, got shape {list(shape)}.")
+    if is_known and np.size(x):
+        check_data(np.reshape(x, [-1, config.visible]), config, "x")
+    return x
 
 
 def _compiled(model: Model, num_samples: int, exact: bool) -> tf.types.experimental.PolymorphicFunction:
@@ -150,6 +172,7 @@ class DARNDistribution(tfp.distributions.Distribution):
     """A DARN as a distribution of TensorFlow Probability: event shape [n_x], no batch shape.
 
     :param num_samples: of :func:`log_prob`, for more than 16 stochastic units. :param seed: of these.
+    :param validate_args: also check values within graphs.
     """
 
     def __init__(
@@ -187,6 +210,9 @@ class DARNDistribution(tfp.distributions.Distribution):
 
     def _batch_shape_tensor(self) -> tf.Tensor:
         return tf.constant([], tf.int32)
+
+    def _sample_control_dependencies(self, x: tf.Tensor) -> list[Any]:
+        return assertions(x, self.model.config) if self.validate_args else []
 
     def _log_prob(self, value: tf.Tensor) -> tf.Tensor:
         return log_prob(self.model, value, self.num_samples, self._noise_seed)

@@ -18,8 +18,9 @@ import numpy as np
 import tensorflow as tf
 
 from darn.description_length import code_lengths
+from darn.distribution import assertions
 from darn.gradients import check_estimator, estimate
-from darn.model import DARN, DARNConfig
+from darn.model import DARN, DARNConfig, check_data
 from darn.seeds import as_seed, fold
 
 __all__ = ["KerasDARN"]
@@ -90,9 +91,28 @@ class KerasDARN(tf.keras.Model):  # type: ignore[misc]
         self.compile(tf.keras.optimizers.deserialize(config["optimizer"]), jit_compile=config["jit_compile"])
         self.optimizer.build(self.trainable_weights)
 
+    def fit(self, x: Any = None, *arguments: Any, **options: Any) -> Any:
+        """As Keras does. Arrays and tensors are checked at once, rows of a data set when they come.
+
+        :raises ValueError: for arrays that the model cannot have produced, such as NaN.
+        """
+        for part, name in ((x, "x"), (options.get("validation_data"), "validation_data")):
+            self._check(part, name)
+        return super().fit(x, *arguments, **options)
+
+    def evaluate(self, x: Any = None, *arguments: Any, **options: Any) -> Any:
+        """As Keras does, likewise."""
+        self._check(x, "x")
+        return super().evaluate(x, *arguments, **options)
+
+    def predict(self, x: Any, *arguments: Any, **options: Any) -> Any:
+        """As Keras does, likewise: log p(x) of each row, nats."""
+        self._check(x, "x")
+        return super().predict(x, *arguments, **options)
+
     def call(self, x: tf.Tensor) -> tf.Tensor:
         """log p(x), [B], nats: what `predict` gives; see `DARN.log_prob`."""
-        return self.darn.log_prob(x, seed=self.seed)
+        return self.darn.log_prob(self._rows(x), seed=self.seed)
 
     def train_step(self, data: Any) -> dict[str, Any]:
         """One update by a minibatch: x, or a tuple whose first part it is."""
@@ -146,7 +166,14 @@ class KerasDARN(tf.keras.Model):  # type: ignore[misc]
             variable.assign(found[number])
 
     def _rows(self, data: Any) -> tf.Tensor:
-        return tf.cast(data[0] if isinstance(data, tuple | list) else data, self.darn.dtype)
+        x = tf.cast(data[0] if isinstance(data, tuple | list) else data, self.darn.dtype)
+        with tf.control_dependencies(assertions(x, self.darn.config)):
+            return tf.identity(x)
+
+    def _check(self, data: Any, name: str) -> None:
+        data = data[0] if isinstance(data, tuple | list) and len(data) else data
+        if isinstance(data, np.ndarray | tf.Tensor):
+            check_data(data, self.darn.config, name)
 
     def _noted(self, kl: tf.Tensor, visible: tf.Tensor) -> dict[str, Any]:
         for mean, values in zip(self.means, (kl + visible, kl), strict=True):

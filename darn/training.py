@@ -105,10 +105,11 @@ class Trainer(tf.Module):
     def advance(self, data: ArrayLike, rows: ArrayLike, seed: Seed) -> Observed:
         """Make one step for each of K minibatches, in one call of a graph that is made once.
 
-        :param data: [N, n_x] of what the model is of; a tensor saves copying it at each call.
+        :param data: [N, n_x] of what the model is of; a tensor saves copying and checking it at each call.
         :param rows: [K, B], the rows of each minibatch; K is at most `MAX_BLOCK`.
         :param seed: the noise is a function of it and of the number of the step.
         :return: arrays [K].
+        :raises ValueError: for data that the model cannot have produced, before any step.
         :raises FloatingPointError: if the objective is no longer finite.
         """
         index = np.asarray(rows)
@@ -159,11 +160,11 @@ class Trainer(tf.Module):
         return checked
 
     def _check(self, data: ArrayLike) -> None:
-        """Refuse data that the model cannot have produced; the same object is looked at once."""
+        """Refuse data that the model cannot have produced; the same tensor is looked at once, for it cannot change."""
         if self._seen() is data:
             return
         check_data(data, self.model.config)
-        if isinstance(data, np.ndarray | tf.Tensor):
+        if isinstance(data, tf.Tensor):
             self._seen = weakref.ref(data)
 
     def step(self, x: tf.Tensor, seed: tf.Tensor, is_last: bool | tf.Tensor = True) -> Observed:

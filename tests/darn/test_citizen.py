@@ -169,6 +169,40 @@ def test_steps_refuse_data_that_are_not_of_the_model(model: darn.DARN, x: np.nda
     trainer.advance(x, rows, 0)
 
 
+def test_an_array_that_has_changed_in_place_is_looked_at_again(model: darn.DARN, x: np.ndarray) -> None:
+    trainer, data, rows = (
+        darn.Trainer(model, darn.TrainingConfig(), num_data=len(x)),
+        x.astype(float),
+        np.zeros((1, 10)),
+    )
+    trainer.advance(data, rows.astype(int), 0)
+    before = [variable.numpy() for variable in trainer.variables]
+    data[0, 0] = np.nan
+    with pytest.raises(ValueError, match="0 or 1 everywhere, got nan in row 0, column 0"):
+        trainer.advance(data, rows.astype(int), 0)
+    for variable, value in zip(trainer.variables, before, strict=True):
+        np.testing.assert_array_equal(variable, value)
+
+
+def test_log_prob_refuses_rows_of_something_else(model: darn.DARN, x: np.ndarray) -> None:
+    for log_prob in (model.log_prob, model.as_distribution().log_prob):
+        for wrong, message in (
+            (2.0 + x, "x must be 0 or 1 everywhere, got 2"),
+            (tf.constant(x * np.nan), "got nan in row 0"),
+            (x[:, 1:], "x must have 6 columns, one a visible unit, got shape"),
+            (1.0, "x must have 6 columns"),
+        ):
+            with pytest.raises(ValueError, match=message):
+                log_prob(wrong)
+        with pytest.raises(ValueError, match="x must have 6 columns"):
+            tf.function(log_prob)(tf.constant(x[:, 1:], tf.float64))
+    assert model.log_prob(x[:0]).shape == [0]
+    checked = tf.function(model.as_distribution(validate_args=True).log_prob)
+    np.testing.assert_allclose(checked(tf.constant(x, tf.float64)), model.log_prob(x))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="x must be 0 or 1 everywhere"):
+        checked(tf.constant(2.0 + x))
+
+
 def test_settings_that_nothing_uses_are_refused() -> None:
     with pytest.raises(ValueError, match=r"units=\(5,\) lie between stochastic layers"):
         darn.DARNConfig(visible=4, hidden=(), units=(5,))

@@ -52,6 +52,29 @@ def test_callbacks_files_and_going_on(rng: np.random.Generator, tmp_path: Path) 
     np.testing.assert_array_equal(network.get_weights()[0], restored.get_weights()[0])
 
 
+@pytest.mark.parametrize("value", [np.nan, 2.0])
+def test_rows_of_something_else_change_no_weight(rng: np.random.Generator, value: float) -> None:
+    x = rows(rng, 12).astype(np.float32)
+    x[7, 2] = value
+    network = KerasDARN(DARN(CONFIG, seed=1), seed=7)
+    network.compile("adam")
+    before = network.get_weights()
+    for call in (
+        lambda: network.fit(x, verbose=0),
+        lambda: network.fit(np.zeros_like(x), validation_data=(x,), verbose=0),
+        lambda: network.evaluate(x, verbose=0),
+        lambda: network.predict(tf.constant(x), verbose=0),
+    ):
+        with pytest.raises(ValueError, match=r"must be 0 or 1 everywhere, got .* in row 7, column 2"):
+            call()
+    with pytest.raises(tf.errors.InvalidArgumentError, match="x must be 0 or 1 everywhere"):
+        network.fit(tf.data.Dataset.from_tensor_slices(x).batch(12), shuffle=False, verbose=0)
+    for own, other in zip(network.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(own, other)
+    with pytest.raises(ValueError, match="x must have 6 columns"):
+        network.fit(x[:, 1:], verbose=0)
+
+
 def test_what_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="'rloo' needs several draws"):
         KerasDARN(DARN(CONFIG), estimator="rloo")
