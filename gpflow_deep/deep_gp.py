@@ -126,7 +126,8 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
 
         :return: of each layer; or an `Ensemble`, if the model `is_sampled` or has global inducing outputs.
         """
-        return members.cached_factors(self.layers, self._samples, as_seed(self.prediction_seed), dtype=dtype)
+        seed = as_seed(self.prediction_seed)
+        return members.cached_factors(self.layers, self._samples, self.num_predict_samples, seed, dtype=dtype)
 
     @check_shapes("X: [N, D]")
     def propagate(
@@ -151,8 +152,9 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
 
     @property
     def num_members(self) -> int:
-        """How many versions of all layers predictions are mixtures over: samples, draws of global inducing outputs."""
-        return members.num_members(self.layers, self._samples)
+        """How many versions of all layers predictions are mixtures over: samples, or as many draws of global inducing
+        outputs as there are `num_predict_samples`."""
+        return members.num_members(self.layers, self._samples, self.num_predict_samples)
 
     # The objective.
 

@@ -121,14 +121,14 @@ def draw_functions(
     noise: FunctionNoise,
     seed: tf.Tensor,
     samples: InducingSamples | None = None,
-    members: Sequence[Sequence[Any]] = (),
+    members: Sequence[Any] = (),
     points: Sequence[tf.Tensor] = (),
 ) -> FunctionDraws:
     """Draw functions of every layer and compose them.
 
     :param layers: which have a method `sample_functions`. :param seed: int32 [2]; layer l gets `fold_in(seed, l)`.
     :param samples: of the inducing outputs, which the functions go through in place of draws from q(u).
-    :param members: for each function factors of all layers, with known global inducing outputs.
+    :param members: of each layer the factors of all functions, with known global inducing outputs.
     :param points: of each inner layer noise [S, 1, L] that its functions have at all inputs, see `AtPoints`.
     :raises ValueError: as `DeepGP.sample_functions`.
     """
@@ -144,8 +144,8 @@ def draw_functions(
     for number, layer in enumerate(layers, start=1):
         seed_of_layer = tf.random.fold_in(seed, number)
         if isinstance(layer, GlobalInducingLayer):
-            own = [member[number - 1] for member in members]
-            drawn.append(layer.functions_of(own, seed_of_layer, num_features=num_features))
+            given = members[number - 1]
+            drawn.append(layer.functions_of(given, seed_of_layer, num_features=num_features, noise=noise))
             continue
         if number <= len(points) and layer.num_latent_gps:
             drawn.append(AtPoints(layer, points[number - 1]))

@@ -8,12 +8,9 @@ from typing import Any
 import tensorflow as tf
 
 from .ensemble import Ensemble, InducingSamples
-from .layers.global_inducing import draw_factors, is_global
+from .layers.global_inducing import GlobalInducingLayer, draw_factors, is_global
 
-__all__ = ["NUM_GLOBAL_DRAWS", "cached_factors", "factors", "for_functions", "num_members"]
-
-#: Draws of global inducing outputs that predictions are mixtures over.
-NUM_GLOBAL_DRAWS = 16
+__all__ = ["cached_factors", "factors", "for_functions", "num_members"]
 
 
 def factors(layers: Sequence[Any], seed: tf.Tensor) -> tuple[Any, ...]:
@@ -27,11 +24,17 @@ def factors(layers: Sequence[Any], seed: tf.Tensor) -> tuple[Any, ...]:
 
 
 def cached_factors(
-    layers: Sequence[Any], samples: InducingSamples | None, seed: tf.Tensor, *, dtype: tf.DType | None = None
+    layers: Sequence[Any],
+    samples: InducingSamples | None,
+    num_draws: int,
+    seed: tf.Tensor,
+    *,
+    dtype: tf.DType | None = None,
 ) -> Any:
     """As `DeepGP.cached_factors`.
 
-    :param samples: to predict from; None without. :param seed: int32 [2], of global inducing outputs.
+    :param samples: to predict from; None without.
+    :param num_draws: of global inducing outputs. :param seed: int32 [2], of them.
     """
     if samples is not None:
         return samples.cache(layers, dtype=dtype)
@@ -39,16 +42,21 @@ def cached_factors(
         return tuple(layer.cache(dtype=dtype) for layer in layers)
     if dtype not in (None, layers[-1].dtype):
         raise ValueError("global inducing outputs need the model's float type, got another dtype; use None.")
-    return Ensemble.stacked([factors(layers, tf.random.fold_in(seed, k)) for k in range(NUM_GLOBAL_DRAWS)])
+    count = num_members(layers, None, num_draws)
+    if count == 1:
+        return factors(layers, seed)
+    return Ensemble(draw_factors(layers, tf.random.fold_in(seed, 1000), count=count))
 
 
-def num_members(layers: Sequence[Any], samples: InducingSamples | None) -> int:
-    """How many versions of all layers predictions are mixtures over."""
-    return samples.size if samples is not None else NUM_GLOBAL_DRAWS if is_global(layers) else 1
+def num_members(layers: Sequence[Any], samples: InducingSamples | None, num_draws: int) -> int:
+    """How many versions of all layers predictions are mixtures over: of the last layer alone there is one."""
+    if samples is not None:
+        return samples.size
+    return num_draws if sum(isinstance(layer, GlobalInducingLayer) for layer in layers) > 1 else 1
 
 
-def for_functions(layers: Sequence[Any], num_functions: int, seed: tf.Tensor) -> list[tuple[Any, ...]]:
-    """For each function factors with known inducing outputs, where they are global; else nothing."""
+def for_functions(layers: Sequence[Any], num_functions: int, seed: tf.Tensor) -> tuple[Any, ...]:
+    """Factors with known inducing outputs of each function, where they are global; else nothing."""
     if not is_global(layers):
-        return []
-    return [draw_factors(layers, tf.random.fold_in(seed, 1000 + s), all_known=True) for s in range(num_functions)]
+        return ()
+    return draw_factors(layers, tf.random.fold_in(seed, 1000), count=num_functions, all_known=True)

@@ -19,7 +19,6 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import Module, Parameter
 from gpflow.config import default_float, default_jitter
-from gpflow.inducing_variables import InducingPoints
 from gpflow.kernels import Kernel, MultioutputKernel
 from gpflow.mean_functions import MeanFunction, Zero
 from gpflow.utilities import positive
@@ -27,13 +26,17 @@ from numpy.typing import NDArray
 
 from ..numerics import robust_cholesky
 from .moments import LayerMoments, draw, flat_points, outputs_covariance
-from .pathwise import LayerFunctions, SeparateFunctions, draw_part
+from .pathwise import FunctionNoise, LayerFunctions, draw_separate
 
 __all__ = ["GlobalFactors", "GlobalInducingLayer", "draw_factors", "is_global"]
 
 
+#: What a slice of the draws may hold while their factors are computed, in numbers.
+_SLICE_NUMBERS = 6 * 2**20
+
+
 class GlobalFactors(NamedTuple):
-    """Of one draw of the layers below.
+    """Of one draw of the layers below, or with an axis of draws in front of all tensors.
 
     :ivar Z: inducing inputs U_{l-1}, [M, D]. :ivar Luu: Cholesky factor of k(Z, Z), [M, M].
     :ivar mean: m, or the whitened inducing outputs themselves, [M, L].
@@ -94,25 +97,29 @@ class GlobalInducingLayer(Module):
     # Inducing outputs.
 
     def factors_at(self, Z: tf.Tensor) -> GlobalFactors:
-        """q(u_l | U_{l-1}) for inducing inputs Z [M, D]."""
+        """q(u_l | U_{l-1}) for inducing inputs Z [M, D], or [S, M, D] of S draws."""
         Kuu, M = self.kernel(Z), int(self.pseudo_outputs.shape[0])
         jitter = max(float(default_jitter()), M * float(np.finfo(Kuu.dtype.as_numpy_dtype).eps))
         Luu = robust_cholesky(Kuu, label=f"{self.label}: covariance Kuu of the inducing outputs", jitter=jitter)
         weights, identity = tf.transpose(self.precisions), tf.eye(M, dtype=Kuu.dtype)
-        root = tf.linalg.cholesky(identity + tf.matmul(Luu, weights[..., None] * Luu, transpose_a=True))  # [L, M, M]
+        each = Luu[..., None, :, :]
+        root = tf.linalg.cholesky(
+            identity + tf.matmul(each, weights[..., None] * each, transpose_a=True)
+        )  # [..., L, M, M]
         right = tf.matmul(Luu, self.precisions * self.pseudo_outputs, transpose_a=True)
-        half = tf.linalg.triangular_solve(root, tf.transpose(right)[..., None])
-        mean = tf.transpose(tf.linalg.triangular_solve(root, half, adjoint=True)[..., 0])
+        half = tf.linalg.triangular_solve(root, tf.linalg.matrix_transpose(right)[..., None])
+        mean = tf.linalg.matrix_transpose(tf.linalg.triangular_solve(root, half, adjoint=True)[..., 0])
         inverse = tf.linalg.triangular_solve(root, tf.broadcast_to(identity, tf.shape(root)))
-        log_det = 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(root)))
-        size = tf.cast(tf.size(mean), mean.dtype)
-        kl = 0.5 * (tf.reduce_sum(tf.square(inverse)) + tf.reduce_sum(tf.square(mean)) - size + log_det)
+        log_det = 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(root)), axis=[-2, -1])
+        size, squares = tf.cast(tf.size(weights), mean.dtype), tf.reduce_sum(tf.square(mean), axis=[-2, -1])
+        kl = 0.5 * (tf.reduce_sum(tf.square(inverse), axis=[-3, -2, -1]) + squares - size + log_det)
         return GlobalFactors(Z, Luu, mean, root, kl)
 
     def known(self, factors: GlobalFactors, eps: tf.Tensor) -> GlobalFactors:
-        """The same with a draw of the inducing outputs, from noise [M, L]."""
-        moved = tf.linalg.triangular_solve(factors.root, tf.transpose(eps)[..., None], adjoint=True)[..., 0]
-        return factors._replace(mean=factors.mean + tf.transpose(moved), root=factors.root[:0])
+        """The same with a draw of the inducing outputs, from noise [M, L], or [S, M, L] of S draws."""
+        columns = tf.linalg.matrix_transpose(eps)[..., None]
+        moved = tf.linalg.matrix_transpose(tf.linalg.triangular_solve(factors.root, columns, adjoint=True)[..., 0])
+        return factors._replace(mean=factors.mean + moved, root=factors.root[..., :0, :, :])
 
     def propagated(self, factors: GlobalFactors) -> tf.Tensor:
         """U_l, [M, L], of known inducing outputs."""
@@ -165,13 +172,11 @@ class GlobalInducingLayer(Module):
         """Draws [S, N, L], Eq. (15)."""
         return draw(moments, noise, full_cov=full_cov, label=self.label) + self.mean_function(X)
 
-    def functions_of(self, members: Sequence[GlobalFactors], seed: tf.Tensor, *, num_features: int) -> LayerFunctions:
-        """Functions through known inducing outputs, one for each member, by Matheron's rule."""
-        parts = []
-        for s, factors in enumerate(members):
-            own = InducingPoints(factors.Z), self.kernel, factors.mean[None], factors.Luu
-            parts.append(draw_part(self, *own, tf.random.fold_in(seed, s), num_features))
-        return SeparateFunctions(parts, self.mean_function)
+    def functions_of(
+        self, factors: GlobalFactors, seed: tf.Tensor, *, num_features: int, noise: FunctionNoise
+    ) -> LayerFunctions:
+        """Functions through known inducing outputs, one for each of S draws, by Matheron's rule."""
+        return draw_separate(self, factors.Z, factors.mean, factors.Luu, seed, num_features=num_features, noise=noise)
 
     def _by_rows(self, A: tf.Tensor, lead: tf.Tensor) -> tf.Tensor:
         """[L, M, rows] -> [..., L, M, N]."""
@@ -185,10 +190,13 @@ def is_global(layers: Sequence[Any]) -> bool:
     return any(isinstance(layer, GlobalInducingLayer) for layer in layers)
 
 
-def draw_factors(layers: Sequence[Any], seed: tf.Tensor, *, all_known: bool = False) -> tuple[Any, ...]:
+def draw_factors(
+    layers: Sequence[Any], seed: tf.Tensor, *, count: int | None = None, all_known: bool = False
+) -> tuple[Any, ...]:
     """Factors of all layers for one draw of the inducing outputs of all but the last layer.
 
     :param seed: int32 [2]. :param all_known: of the last layer, too.
+    :param count: number S of draws; all tensors have an axis in front then, of length S, or 1 where they are equal.
     :raises ValueError: if a layer between or behind global ones is of another kind, or not the first has Z.
     """
     found, Z = list[Any](), None
@@ -198,15 +206,34 @@ def draw_factors(layers: Sequence[Any], seed: tf.Tensor, *, all_known: bool = Fa
                 raise ValueError(
                     f"{layer.label} must be a GlobalInducingLayer, as others are, got {type(layer).__name__}."
                 )
-            found.append(layer.factors())
+            found.append(_in_front(layer.factors(), count))
             continue
         if (Z is None) == (layer.Z is None):
             raise ValueError(f"{layer.label}: the first GlobalInducingLayer has Z, the others have none.")
-        factors = layer.factors() if Z is None else layer.factors_at(Z)
+        eps = None
         if number < len(layers) - 1 or all_known:
-            eps_seed = tf.random.fold_in(seed, number)
-            eps = tf.random.stateless_normal(tf.shape(factors.mean), eps_seed, dtype=factors.mean.dtype)
-            factors = layer.known(factors, eps)
-            Z = layer.propagated(factors)
-        found.append(factors)
+            shape = [*([] if count is None else [count]), *layer.pseudo_outputs.shape]
+            eps = tf.random.stateless_normal(shape, tf.random.fold_in(seed, number), dtype=layer.pseudo_outputs.dtype)
+        factors = _drawn(layer, Z, eps)
+        found.append(_in_front(factors, count) if Z is None and eps is None else factors)
+        Z = Z if eps is None else layer.propagated(factors)
     return tuple(found)
+
+
+def _drawn(layer: GlobalInducingLayer, Z: tf.Tensor | None, eps: tf.Tensor | None) -> GlobalFactors:
+    """Factors at Z [M, D], or [S, M, D], with the draws of noise `eps`; in slices of bounded memory."""
+    if Z is None or Z.shape.rank == 2:
+        factors = layer.factors() if Z is None else layer.factors_at(Z)
+        factors = factors if eps is None or eps.shape.rank == 2 else _in_front(factors, 1)
+        return factors if eps is None else layer.known(factors, eps)
+    (S, M, _), L = Z.shape, layer.num_latent_gps
+    size, parts = max(1, _SLICE_NUMBERS // (L * M * M)), []
+    for start in range(0, S, size):
+        part = layer.factors_at(Z[start : start + size])
+        parts.append(part if eps is None else layer.known(part, eps[start : start + size]))
+    return parts[0] if len(parts) == 1 else tf.nest.map_structure(lambda *some: tf.concat(some, axis=0), *parts)
+
+
+def _in_front(factors: Any, count: int | None) -> Any:
+    """With an axis of length 1 in front, unless `count` is None."""
+    return factors if count is None else tf.nest.map_structure(lambda tensor: tensor[None], factors)

@@ -12,6 +12,7 @@ added, as in `SVGPLayer`.
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -26,7 +27,16 @@ from .moments import flat_points
 from .spectral import PriorFunctions, draw_prior
 from .white_noise import normal_at
 
-__all__ = ["FunctionNoise", "GPFunctions", "LayerFunctions", "SeparateFunctions", "copied", "draw_gps", "draw_part"]
+__all__ = [
+    "FunctionNoise",
+    "GPFunctions",
+    "LayerFunctions",
+    "SeparateGPFunctions",
+    "copied",
+    "draw_gps",
+    "draw_part",
+    "draw_separate",
+]
 
 #: How functions have the noise between layers, and that of White kernels, at their inputs.
 #: `"shared"`: of each function one number for all inputs, so that functions are smooth and their marginals right.
@@ -60,15 +70,38 @@ class GPFunctions(tf.Module):
         return self.prior(X) + tf.matmul(K, self.coefficients)
 
 
+class SeparateGPFunctions(tf.Module):
+    """The same where each function has inducing inputs of its own, Z [S, M, D]."""
+
+    def __init__(self, prior: PriorFunctions, kernel: Kernel, Z: tf.Tensor, coefficients: tf.Tensor) -> None:
+        super().__init__()
+        self.prior, self.kernel, self.Z, self.coefficients = prior, kernel, Z, coefficients
+
+    def __call__(self, X: tf.Tensor) -> tf.Tensor:
+        """[N, D] or [S, N, D] -> [S, N, L], without noise."""
+        each = X if X.shape.rank == 3 else tf.broadcast_to(X, tf.concat([tf.shape(self.Z)[:1], tf.shape(X)], axis=0))
+        return self.prior(X) + tf.matmul(self._covariances(each, self.Z), self.coefficients)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_covariances"}
+
+    @functools.cached_property
+    def _covariances(self) -> Any:
+        """k(X_s, Z_s), [S, N, M]; compiled, since a loop over S kernels in Python takes most of the time."""
+
+        def each(X: tf.Tensor, Z: tf.Tensor) -> tf.Tensor:
+            return tf.map_fn(lambda both: self.kernel(*both), (X, Z), fn_output_signature=X.dtype)
+
+        return tf.function(each, autograph=False, reduce_retracing=True)
+
+
 class _NoisyGPs(tf.Module):
     """The latent functions of a layer, [S, N, L], with noise.
 
-    :param parts: one for all L latent functions, or one for each. :param noise_variances: [L].
+    :param parts: `GPFunctions` of all L latent functions, or of each. :param noise_variances: [L].
     """
 
-    def __init__(
-        self, parts: Sequence[GPFunctions], noise_variances: tf.Tensor, noise: FunctionNoise, seed: tf.Tensor
-    ) -> None:
+    def __init__(self, parts: Sequence[Any], noise_variances: tf.Tensor, noise: FunctionNoise, seed: tf.Tensor) -> None:
         super().__init__()
         self.parts, self.noise_std, self.noise, self.seed = tuple(parts), tf.sqrt(noise_variances), noise, seed
         self.num_functions = int(parts[0].coefficients.shape[0])
@@ -97,23 +130,6 @@ class _Mixed(tf.Module):
         kept = X[..., : self.input_propagation]
         shape = tf.concat([tf.shape(f)[:-1], [self.input_propagation]], axis=0)
         return tf.concat([tf.broadcast_to(kept, shape), f], axis=-1)
-
-
-class SeparateFunctions(tf.Module):
-    """S functions of GPs, each with inducing inputs of its own.
-
-    :param parts: of one function each.
-    """
-
-    def __init__(self, parts: Sequence[GPFunctions], mean_function: Any) -> None:
-        super().__init__()
-        self.parts, self.mean_function = tuple(parts), copied(mean_function)
-
-    def __call__(self, X: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
-        """[N, D] or [S, N, D] -> [S, N, L]."""
-        each = [X[s] if X.shape.rank == 3 else X for s in range(len(self.parts))]
-        f = tf.concat([part(own) for part, own in zip(self.parts, each, strict=True)], axis=0)
-        return f + self.mean_function(X)
 
 
 def draw_gps(
@@ -148,6 +164,32 @@ def draw_gps(
     return _Mixed(latent, W, copied(layer.mean_function), layer.input_propagation)
 
 
+def draw_separate(
+    layer: Any,
+    Z: tf.Tensor,
+    values: tf.Tensor,
+    Luu: tf.Tensor,
+    seed: tf.Tensor,
+    *,
+    num_features: int,
+    noise: FunctionNoise,
+) -> LayerFunctions:
+    """Functions of a layer with one kernel, through known inducing outputs.
+
+    :param Z: inducing inputs of each function, [S, M, D], or [1, M, D] of all. :param values: whitened, [S, M, L].
+    :param Luu: Cholesky factors of k(Z, Z), [S or 1, M, M].
+    """
+    own, kernel = tf.random.fold_in(seed, 0), layer.kernel
+    if Z.shape[0] == 1:
+        part: Any = draw_part(layer, InducingPoints(Z[0]), kernel, values, Luu[0], own, num_features)
+    else:
+        conditioned = _conditioned(layer, kernel, Z, values, Luu, own, num_features)
+        part = SeparateGPFunctions(conditioned[0], copied(kernel), Z, conditioned[1])
+    variances = tf.fill([values.shape[-1]], part.prior.noise_variance)
+    latent = _NoisyGPs([part], variances, noise, tf.random.fold_in(seed, 1))
+    return _Mixed(latent, None, copied(layer.mean_function), 0)
+
+
 def copied(function: Any) -> Any:
     """A copy of a module, with parameters of its own; functions stay what they are."""
     return deepcopy(function) if isinstance(function, tf.Module) else copy.deepcopy(function)
@@ -179,18 +221,29 @@ def draw_part(
             f"{layer.label}: functions can be drawn with InducingPoints, got {type(inducing).__name__}; for patches of "
             "images use a ConvolutionalLayer."
         )
-    Z, (S, M, L) = tf.convert_to_tensor(inducing.Z), values.shape
+    conditioned = _conditioned(layer, kernel, tf.convert_to_tensor(inducing.Z), values, Luu, seed, num_features)
+    return GPFunctions(conditioned[0], copied(kernel), copied(inducing), conditioned[1])
+
+
+def _conditioned(
+    layer: Any, kernel: Kernel, Z: tf.Tensor, values: tf.Tensor, Luu: tf.Tensor, seed: tf.Tensor, num_features: int
+) -> tuple[PriorFunctions, tf.Tensor]:
+    """g, and the coefficients [S, M, L] of its update, for Z [M, D] and Luu [M, M], or of each function."""
+    S, M, L = values.shape
     try:
-        prior = draw_prior(kernel, int(Z.shape[1]), S, L, num_features, tf.random.fold_in(seed, 0))
+        prior = draw_prior(kernel, int(Z.shape[-1]), S, L, num_features, tf.random.fold_in(seed, 0))
     except ValueError as error:
         raise ValueError(f"{layer.label}: {error}") from None
     size = max(1, _SLICE_NUMBERS // (S * num_features * max(1, len(prior.frequencies))))
-    (at_Z,) = map_slices(lambda start, stop: [prior(Z[start:stop])], M, size, [Z.dtype], axis=1)  # [S, M, L]
+    (at_Z,) = map_slices(lambda start, stop: [prior(Z[..., start:stop, :])], M, size, [Z.dtype], axis=1)  # [S, M, L]
     smooth = kernel(Z, full_cov=False) - prior.noise_variance
-    extra = tf.maximum(tf.reduce_sum(tf.square(Luu), axis=1) - smooth, 0.0)  # jitter and noise: diag(LL') - k(Z, Z)
+    extra = tf.maximum(tf.reduce_sum(tf.square(Luu), axis=-1) - smooth, 0.0)  # jitter and noise: diag(LL') - k(Z, Z)
     eps = tf.random.stateless_normal([S, M, L], tf.random.fold_in(seed, 1), dtype=Z.dtype)
-    residual = tf.reshape(tf.transpose(at_Z + tf.sqrt(extra)[:, None] * eps, [1, 0, 2]), [M, S * L])
-    whitened = tf.reshape(tf.transpose(values, [1, 0, 2]), [M, S * L]) - tf.linalg.triangular_solve(Luu, residual)
+    residual = at_Z + tf.sqrt(extra)[..., None] * eps
+    if Luu.shape.rank == 3:
+        whitened = values - tf.linalg.triangular_solve(Luu, residual)
+        return prior, tf.linalg.triangular_solve(Luu, whitened, adjoint=True)
+    residual, values = (tf.reshape(tf.transpose(part, [1, 0, 2]), [M, S * L]) for part in (residual, values))
+    whitened = values - tf.linalg.triangular_solve(Luu, residual)
     coefficients = tf.linalg.triangular_solve(Luu, whitened, adjoint=True)
-    coefficients = tf.transpose(tf.reshape(coefficients, [M, S, L]), [1, 0, 2])
-    return GPFunctions(prior, copied(kernel), copied(inducing), coefficients)
+    return prior, tf.transpose(tf.reshape(coefficients, [M, S, L]), [1, 0, 2])

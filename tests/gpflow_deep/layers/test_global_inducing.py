@@ -1,5 +1,6 @@
 """`gpflow_deep.layers.global_inducing`: the exact posterior where there is one, and a bound anywhere else."""
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -7,10 +8,11 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
-from gpflow.kernels import SquaredExponential
+from gpflow.kernels import Linear, Matern32, SquaredExponential, White
 from gpflow.kullback_leiblers import gauss_kl
 from gpflow.likelihoods import Gaussian
 from gpflow.mean_functions import Identity
+from gpflow.utilities import deepcopy
 
 from gpflow_deep import (
     DeepGP,
@@ -24,7 +26,11 @@ from gpflow_deep import (
     save_model,
     with_global_inducing,
 )
+from gpflow_deep.ensemble import Ensemble
+from gpflow_deep.layers import global_inducing
+from gpflow_deep.layers.global_inducing import draw_factors
 from tests.gpflow_deep.builders import COVARIANCE_SHAPES, make_layer, spread_inputs
+from tests.statistical import assert_mean_close
 
 N, M = 12, 5
 
@@ -128,6 +134,72 @@ def test_predictions_functions_and_files(rng: np.random.Generator, tmp_path: Pat
     spread = np.sqrt(variance.numpy())
     assert np.all(np.abs(values.mean(axis=0) - mean) < 6 * spread / np.sqrt(60) + 6 * spread / np.sqrt(32))
     assert [layer.label for layer in diagnose(model)] == ["layer 1 of 2", "layer 2 of 2"]
+
+
+def test_members_are_drawn_together(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One member is a chain of `factors_at`; slices do not matter; their number is `num_predict_samples`."""
+    model = two_layers(rng)
+    first, second = model.layers
+    seed = tf.constant([3, 4])
+    parts = draw_factors(model.layers, seed, count=5, all_known=True)
+    ensemble = Ensemble(parts)
+    assert ensemble.size == 5
+    for k in range(5):
+        below, above = ensemble.member(k)
+        expected = second.factors_at(first.propagated(below))
+        np.testing.assert_allclose(above.Z, expected.Z, rtol=1e-10)
+        np.testing.assert_allclose(above.Luu, expected.Luu, rtol=1e-8)
+        np.testing.assert_allclose(above.kl, expected.kl, rtol=1e-8)
+        assert above.root.shape == (0, M, M) == (*below.root.shape[:1], M, M)
+    assert np.std(parts[1].mean, axis=0).min() > 1e-3
+    monkeypatch.setattr(global_inducing, "_SLICE_NUMBERS", 2 * M * M)
+    sliced = draw_factors(model.layers, seed, count=5, all_known=True)
+    for a, b in zip(tf.nest.flatten(sliced), tf.nest.flatten(parts), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+    model.num_predict_samples = 7
+    assert model.num_members == 7
+    assert len(model.predict_components(np.zeros((2, 2)))[0]) == len(model.component_weights()) == 7
+    alone, _ = one_layer(rng)
+    assert alone.num_members == 1  # nothing is drawn
+    assert len(alone.predict_components(np.zeros((2, 2)))[0]) == len(alone.component_weights())
+
+
+@pytest.mark.parametrize("kernel", [SquaredExponential(0.5) + White(0.5), Matern32() + Linear(0.3)])
+def test_functions_have_the_predicted_moments(rng: np.random.Generator, kernel: Any) -> None:
+    """Of a model with many draws of the inducing outputs; noise of the kernel is in the functions, too."""
+    model, X = two_layers(rng), rng.standard_normal((4, 2))
+    for layer in model.layers:
+        layer.kernel = deepcopy(kernel)
+    model.num_predict_samples = 500
+    mean, var = (part.numpy()[:, 0] for part in model.predict_f(X))
+    for noise in ("shared", "white"):
+        draws = model.sample_functions(1000, num_features=32, noise=noise, seed=int(rng.integers(1000)))(X)  # type: ignore[arg-type]
+        values = draws.numpy()[..., 0]
+        # Predictions have 500 draws, with an error of at most 1.4 of those of 1,000 functions: 8 is 4.6 of both.
+        assert_mean_close(values, mean, num_se=8, min_detectable=0.4 * np.sqrt(var))
+        assert_mean_close(np.square(values - mean), var, num_se=8, min_detectable=0.8 * var)
+
+
+def test_functions_are_kept(rng: np.random.Generator, tmp_path: Path) -> None:
+    """Pickled, exported, of inputs of their own, and differentiated."""
+    model, X = two_layers(rng), tf.Variable(rng.standard_normal((3, 2)))
+    drawn = model.sample_functions(3, num_features=16, seed=1)
+    with tf.GradientTape() as tape:
+        total = tf.reduce_sum(drawn(X)[1])
+    slope, step = tape.gradient(total, X), np.array([1e-5, 0.0])
+    expected = (drawn(X.numpy() + step)[1] - drawn(X.numpy() - step)[1])[:, 0] / 2e-5
+    np.testing.assert_allclose(slope[:, 0], expected, rtol=1e-6, atol=1e-8)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(drawn))(X.numpy()), drawn(X.numpy()))
+    exported = tf.Module()
+    exported.functions = drawn
+    exported.values = tf.function(drawn, input_signature=[tf.TensorSpec([None, 2], tf.float64)], autograph=False)
+    tf.saved_model.save(exported, str(tmp_path / "exported"))
+    alone = tf.saved_model.load(str(tmp_path / "exported"))
+    np.testing.assert_allclose(alone.values(X), drawn(X.numpy()), rtol=1e-9)
+    own = np.stack([X, X + 1.0, X - 1.0])
+    np.testing.assert_allclose(drawn(own)[1], drawn(own[1])[1], rtol=1e-9)
+    one = model.sample_functions(1, seed=2)
+    np.testing.assert_allclose(one(own[:1])[0], one(X.numpy())[0], rtol=1e-10)
 
 
 @pytest.mark.slow
