@@ -19,6 +19,7 @@ import tensorflow as tf
 from gpflow.base import Module
 from gpflow.config import default_float
 
+from .layers.weighted_convolutional import WeightedConvolutionalLayer
 from .quadrature import Integrator
 
 __all__ = ["Ensemble", "InducingSamples", "gps_of", "members_of", "per_member", "random_offset"]
@@ -158,10 +159,10 @@ def gps_of(layer: Any) -> Any:
 
     :raises ValueError: naming a layer with a distribution over something else than inducing outputs.
     """
-    gps = getattr(layer, "gp", layer)
-    if hasattr(gps, "cache_values"):
+    gps, is_weighted = getattr(layer, "gp", layer), isinstance(layer, WeightedConvolutionalLayer)
+    if hasattr(gps, "cache_values") and not is_weighted:
         return gps
-    if hasattr(layer, "q_mu") or hasattr(layer, "pseudo_outputs"):
+    if is_weighted or hasattr(layer, "q_mu") or hasattr(layer, "pseudo_outputs"):
         raise ValueError(
             f"samples can be drawn of the inducing outputs of SVGPLayer and ConvolutionalLayer, got {layer.label}, a "
             f"{type(layer).__name__}; use posterior='gaussian'."

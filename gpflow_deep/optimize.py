@@ -34,13 +34,14 @@ def thompson(
     """The maximisers of functions drawn from a model, one function for each point: [batch, D].
 
     Each function is evaluated at scrambled Sobol points; gradient ascent (L-BFGS-B) goes up from the best of them.
-    :param model: a `DeepGP`, its posterior or a `Predictor`, of one output; `bounds` are in the units of its inputs.
+    :param model: a `DeepGP`, its posterior, a `Predictor` or a fitted estimator, of one output, in units of its inputs.
     :param bounds: lowest and highest value of each input, [D, 2]. :param batch: number of functions, and of points.
-    :param maximize: False to look for minima. :param seed: of functions and points; None for fresh ones.
-    :param num_candidates: Sobol points, a power of 2. :param num_starts: how many of them ascent starts from, for each.
-    :param max_iter: the most steps of ascent, all functions together.
-    :raises ValueError: naming what is wrong; and as `DeepGP.sample_functions`.
+    :param maximize: False for minima. :param seed: of all draws, fresh if None. :param num_candidates: Sobol points.
+    :param num_starts: of them, for ascent of each function. :param max_iter: the most steps of ascent, all together.
+    :raises ValueError: naming what is wrong; and as `DeepGP.sample_functions`. :raises TypeError: for other models.
     """
+    if not hasattr(model := getattr(model, "predictor_", model), "sample_functions"):
+        raise TypeError(f"model must be a DeepGP, Predictor or fitted estimator, got {type(model).__name__}; fit it.")
     low, width = _box(bounds)
     for name, count in {"batch": batch, "num_candidates": num_candidates, "num_starts": num_starts}.items():
         if count < 1:
@@ -53,23 +54,22 @@ def thompson(
     def heights(points: tf.Tensor) -> tf.Tensor:  # [N, D] or [batch, N, D] in the unit cube -> [batch, N]
         return sign * functions(tf.constant(low, dtype) + tf.constant(width, dtype) * points)[..., 0]
 
-    points = qmc.Sobol(len(low), seed=np.random.default_rng(seed)).random(num_candidates)
+    sobol = qmc.Sobol(len(low), seed=np.random.default_rng(seed))
+    points = sobol.random_base2((num_candidates - 1).bit_length())[:num_candidates]
     candidates = heights(tf.constant(points, dtype)).numpy()
     starts = points[np.argsort(-candidates, axis=1)[:, :num_starts]]  # [batch, starts, D]
     scale = max(float(candidates.std()), np.finfo(np.float64).tiny)
 
     def descent(flat: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        at = tf.constant(flat.reshape(starts.shape), dtype)
+        at = tf.Variable(flat.reshape(starts.shape), dtype=dtype)
         with tf.GradientTape() as tape:
-            tape.watch(at)
             total = tf.reduce_sum(heights(at)) / scale
         return -float(total), -tape.gradient(total, at).numpy().astype(np.float64).ravel()
 
     box, steps = [(0.0, 1.0)] * starts.size, {"maxiter": max_iter}
     found = minimize(descent, starts.ravel(), jac=True, method="L-BFGS-B", bounds=box, options=steps).x
     ends = np.concatenate([found.reshape(starts.shape), starts], axis=1)  # the sum has risen, not every summand
-    best = np.argmax(heights(tf.constant(ends, dtype)).numpy(), axis=1)
-    return np.asarray(low + width * ends[np.arange(batch), best])
+    return np.asarray(low + width * ends[range(batch), np.argmax(heights(tf.constant(ends, dtype)), axis=1)])
 
 
 def _box(bounds: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["HYPER_EVERY", "LADDER", "SamplingConfig"]
+__all__ = ["HYPER_EVERY", "LADDER", "MIN_KEPT", "SamplingConfig"]
 
 #: Temperatures that are tried, one after the other.
 LADDER = (1.0, 0.3, 0.1, 0.03)
@@ -23,12 +23,15 @@ LADDER = (1.0, 0.3, 0.1, 0.03)
 #: Sampling steps for each step of the hyperparameters, and between states in the window.
 HYPER_EVERY = 4
 
+#: The fewest samples to keep: effective sample sizes need them.
+MIN_KEPT = 4
+
 
 @dataclass(frozen=True)
 class SamplingConfig:
     """How the posterior is sampled.
 
-    :param num_kept: samples to keep, evenly from the sampling steps.
+    :param num_kept: samples to keep, evenly from the sampling steps; at least 4, which effective sample sizes need.
     :param burn_in: steps before the first of them, and wherever the chain has to settle.
     :param sampling_steps: steps that samples are kept from.
     :param temperature: T of the density exp(-U / T) that is sampled. 1 is the posterior, less is nearer to its mode; if
@@ -52,7 +55,7 @@ class SamplingConfig:
     held_out: float = 0.1
 
     def __post_init__(self) -> None:
-        for name, least in {"num_kept": 1, "burn_in": 0, "hyper_steps": 0, "window": HYPER_EVERY}.items():
+        for name, least in {"num_kept": MIN_KEPT, "burn_in": 0, "hyper_steps": 0, "window": HYPER_EVERY}.items():
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}.")
         if self.sampling_steps < self.num_kept:

@@ -84,12 +84,17 @@ def dgp_softmax_step() -> None:
 
 def dgp_chain(*, is_moving: bool = False) -> None:
     """Steps of a chain, or one of the hyperparameters that move with it."""
-    steps = {"burn_in": 4, "sampling_steps": 2, "hyper_steps": 4, "window": 4}
-    config = gpflow_deep.SamplingConfig(num_kept=1, temperature=1.0, **steps)
+    steps = {"burn_in": 4, "sampling_steps": 4, "hyper_steps": 4, "window": 4}
+    config = gpflow_deep.SamplingConfig(num_kept=4, temperature=1.0, **steps)
     sampler = gpflow_deep.Sampler(regression(), normal(N, D), normal(N, 1), config)
     if is_moving:
         sampler._move(8, tf.range(N))
     sampler.advance(0, 2)
+
+
+def dgp_global_functions() -> None:
+    model = gpflow_deep.with_global_inducing(gpflow_deep.modern(normal(N, D), normal(N, 1), 2, num_inducing=20))
+    model.sample_functions(2, num_features=16, seed=SEED)(normal(N, D))
 
 
 def dgp_evaluation() -> None:
@@ -314,6 +319,7 @@ COMPILED: dict[str, dict[str, Call]] = {
     "gpflow_deep.keras.prediction.Predictor._outputs": {
         "": lambda: gpflow_deep.keras.Predictor(keras_model(), Gaussian()).predict(normal(N, D)),
     },
+    "gpflow_deep.layers.pathwise.SeparateGPFunctions._covariances.<locals>.each": {"": dgp_global_functions},
     "gpflow_deep.predictor.Predictor._compiled.<locals>.moments": {"": dgp_evaluation},
     "gpflow_deep.sampling.Sampler._hyper_step.<locals>.step": {"": partial(dgp_chain, is_moving=True)},
     "gpflow_deep.sampling.Sampler._steps.<locals>.steps": {"": dgp_chain},

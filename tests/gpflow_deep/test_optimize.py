@@ -1,11 +1,13 @@
 """Thompson sampling: the returned points are where the drawn functions are largest."""
 
+import warnings
 from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
-from gpflow_deep import Predictor, Units, float_type
+from gpflow_deep import DeepGPRegressor, Predictor, Units, float_type
 from gpflow_deep.optimize import thompson
 from gpflow_deep.scaling import Scale
 from tests.gpflow_deep.builders import make_model
@@ -50,6 +52,31 @@ def test_flat_functions_and_float32(rng: np.random.Generator) -> None:
     model.layers[0].kernel.variance.assign(1e-300)
     model.layers[0].q_mu.assign(0 * model.layers[0].q_mu)
     assert np.all(np.isfinite(thompson(model, [(0, 1), (0, 1)], 2, num_candidates=8)))
+
+
+@pytest.mark.filterwarnings("error")
+def test_any_number_of_candidates(rng: np.random.Generator) -> None:
+    """Without a warning; a power of 2 has the points that it has alone."""
+    model, bounds = make_model(rng, (2, 1)), [(0.0, 1.0)] * 2
+    for count in (1, 7, 1000):
+        assert thompson(model, bounds, num_candidates=count, num_starts=1, seed=0).shape == (1, 2)
+    few, many = (thompson(model, bounds, num_candidates=n, max_iter=0, seed=0) for n in (513, 1024))
+    f = model.sample_functions(1, seed=0)
+    assert float(f(few)[0, 0, 0]) <= float(f(many)[0, 0, 0])
+
+
+def test_estimators(rng: np.random.Generator) -> None:
+    X = rng.uniform(size=(20, 2))
+    estimator = DeepGPRegressor(num_layers=1, num_inducing=5, max_iter=1)
+    bounds = [(0.0, 1.0)] * 2
+    with pytest.raises(TypeError, match="fitted estimator, got DeepGPRegressor; fit it"):
+        thompson(estimator, bounds)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        estimator.fit(X, X[:, 0])
+    np.testing.assert_array_equal(
+        thompson(estimator, bounds, 2, seed=1), thompson(estimator.predictor_, bounds, 2, seed=1)
+    )
 
 
 @pytest.mark.parametrize(

@@ -15,14 +15,17 @@ from gpflow_deep import (
     DeepGP,
     DeepGPRegressor,
     GaussHermite,
+    Patches,
     Sampler,
     SamplingConfig,
     Sobol,
     SVGPLayer,
     Trainer,
+    WeightedConvolutionalLayer,
     load_model,
     save_model,
 )
+from gpflow_deep.ensemble import InducingSamples
 from gpflow_deep.sampled_training import SampledTrainer, trainer_for
 from gpflow_deep.training import TrainingConfig
 from tests.gpflow_deep.builders import COVARIANCE_SHAPES, make_layer
@@ -39,8 +42,7 @@ def two_layers(rng: np.random.Generator, **options: Any) -> DeepGP:
 def sampled(rng: np.random.Generator, K: int = 3, **options: Any) -> DeepGP:
     """A model with random numbers in place of samples."""
     model = two_layers(rng, **options)
-    Sampler(model, np.zeros((N, 2)), np.zeros((N, 1)), SamplingConfig(num_kept=K, sampling_steps=K))
-    assert model.samples is not None
+    model.samples = InducingSamples(K, model.layers)
     for _ in range(K):
         model.samples.keep([tf.constant(rng.standard_normal(v.shape[1:])) for v in model.samples.values])
     return model
@@ -138,8 +140,7 @@ def test_functions_go_through_the_samples(rng: np.random.Generator) -> None:
     them are as likely, and together they are spread evenly."""
     layer = make_layer(rng, 1, 1, M)
     model = DeepGP([layer], Gaussian(0.1), num_data=N)
-    Sampler(model, np.zeros((N, 1)), np.zeros((N, 1)), SamplingConfig(num_kept=2, sampling_steps=2))
-    samples: Any = model.samples
+    samples = model.samples = InducingSamples(2, model.layers)
     for _ in range(2):
         samples.keep([tf.constant(rng.standard_normal((M, 1)))])
     Z, at_Z = layer.inducing_variable.Z, (layer.factors().Luu @ samples.values[0]).numpy()  # [2, M, 1]
@@ -269,7 +270,7 @@ def test_estimator(rng: np.random.Generator) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"num_kept": 0}, "num_kept must be at least 1, got 0"),
+        ({"num_kept": 3}, "num_kept must be at least 4, got 3"),
         ({"sampling_steps": 5}, "sampling_steps must be at least num_kept = 32, got 5"),
         ({"step_size": 0.0}, "step_size must be a finite number above 0"),
         ({"friction": 1.5}, "friction must be above 0 and at most 1, got 1.5"),
@@ -286,6 +287,10 @@ def test_layers_without_inducing_outputs(rng: np.random.Generator) -> None:
     layers = [make_layer(rng, 2, 2, M), BayesianLinearLayer(2, 1)]
     with pytest.raises(ValueError, match="layer 2 of 2, a BayesianLinearLayer; use posterior='gaussian'"):
         Sampler(DeepGP(layers, Gaussian()), np.zeros((N, 2)), np.zeros((N, 1)))
+    patches = Patches((4, 3, 1), (2, 2))
+    of_images = WeightedConvolutionalLayer(gpflow.kernels.SquaredExponential(), rng.standard_normal((M, 4)), patches, 1)
+    with pytest.raises(ValueError, match="got layer 1 of 1, a WeightedConvolutionalLayer; use posterior='gaussian'"):
+        Sampler(DeepGP([of_images], Gaussian()), np.zeros((N, 12)), np.zeros((N, 1)))
     sampler, _ = chain_of(0, SamplingConfig())
     with pytest.raises(ValueError, match="must have made all of its 6600 steps"):
         sampler.trust()
