@@ -16,17 +16,22 @@ from tests.statistical import assert_mean_close
 
 
 def test_marginals_and_covariances_are_those_of_predict_f(rng: np.random.Generator) -> None:
-    """1,000 functions through two layers with noise between them, against 4,096 Sobol points, whose error is far
-    below that of 1,000 draws; and covariances against joint draws, with a sixth standard error for theirs."""
+    """4,000 functions through two layers with noise between them, against 4,096 Sobol points, whose error is far
+    below that of draws; and covariances against joint draws, with a sixth standard error for theirs.
+
+    Of 35 numbers some are off by more than 3 standard errors in one of eleven runs. 5 of those of 4,000 functions are
+    less than 3 of 1,000, and are passed in one of 50,000.
+    """
     model = make_model(rng, (2, 2, 1), layer_options={"noise_variance": 0.05})
     X = rng.uniform(-2, 2, (5, 2))
-    draws = model.sample_functions(1000, noise="white", seed=int(rng.integers(1000)))(X).numpy()[..., 0]
+    options: dict[str, Any] = {"num_features": 64, "noise": "white", "seed": int(rng.integers(1000))}
+    draws = model.sample_functions(4000, **options)(X).numpy()[..., 0]
     mean, var = (part.numpy()[:, 0] for part in model.predict_f(X, num_samples=4096))
-    assert_mean_close(draws, mean, min_detectable=0.5 * np.sqrt(var))
-    assert_mean_close(np.square(draws - mean), var, min_detectable=0.7 * var)
-    _, cov = model.predict_f(X, full_cov=True, num_samples=2000)
+    assert_mean_close(draws, mean, min_detectable=0.095 * np.sqrt(var))  # 3 / sqrt(1000)
+    assert_mean_close(np.square(draws - mean), var, min_detectable=0.25 * var)
+    _, cov = model.predict_f(X, full_cov=True, num_samples=8000)
     products = (draws - mean)[:, :, None] * (draws - mean)[:, None, :]
-    assert_mean_close(products, cov[0], num_se=6, min_detectable=0.8 * np.max(var))
+    assert_mean_close(products, cov[0], num_se=6, min_detectable=0.25 * np.max(var))
 
 
 def test_values_are_those_of_functions(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
