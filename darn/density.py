@@ -37,6 +37,8 @@ class DARNDensity(TransformerMixin, DensityMixin, BaseEstimator):  # type: ignor
     :param units: deterministic units between stochastic layers. :param learning_rate: of RMSProp.
     :param weight_decay: decoupled, in units of the learning rate.
     :param candidates: how many to choose among, before the neighbours of the best.
+    :param search_seconds: after so many seconds the best candidate so far is chosen; 0 for no limit. The training of
+        what was chosen comes after it.
     :param validation_fraction: share of the rows that choose, and that stop the training.
     :param max_steps: most steps of the training, and of each candidate; twice as many where validation rows chose a
         learning rate that falls to 0.
@@ -62,6 +64,7 @@ class DARNDensity(TransformerMixin, DensityMixin, BaseEstimator):  # type: ignor
         learning_rate: float | None = None,
         weight_decay: float | None = None,
         candidates: int = 18,
+        search_seconds: float = 900.0,
         validation_fraction: float = 0.1,
         max_steps: int = 20_000,
         patience: int = 10,
@@ -76,6 +79,7 @@ class DARNDensity(TransformerMixin, DensityMixin, BaseEstimator):  # type: ignor
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
         self.candidates = candidates
+        self.search_seconds = search_seconds
         self.validation_fraction = validation_fraction
         self.max_steps = max_steps
         self.patience = patience
@@ -162,7 +166,10 @@ class DARNDensity(TransformerMixin, DensityMixin, BaseEstimator):  # type: ignor
         self.choice_ = None
         if self.hidden is None:
             search = SearchConfig(
-                candidates=self.candidates, search_steps=self.max_steps, search_patience=self.patience
+                candidates=self.candidates,
+                search_steps=self.max_steps,
+                search_patience=self.patience,
+                search_seconds=self.search_seconds,
             )
             self.choice_ = choose(
                 x, valid, seed=seed, search=search, batch_size=self.batch_size, model=model, training=given

@@ -11,7 +11,7 @@ import math
 import time
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,11 +27,11 @@ from darn.optimization import TrainingConfig
 from darn.serialization import write_whole
 from darn.training import Trainer
 
-__all__ = ["Maker", "Rival", "Trial", "claim", "given"]
+__all__ = ["Clock", "Maker", "Rival", "Trial", "claim", "given"]
 
 _STORE_SECONDS = 60.0  # at most about so much of a candidate's training is lost
 _OF_UNITS = ("estimator", "entropy", "num_samples", "sparsity", "sparsity_weight")  # stochastic ones
-_INTERVALS = 10  # evaluations between two looks at the clock
+_FOR_THE_LAST = 0.2  # of the seconds of a search: for the rival without stochastic units
 
 
 @dataclass(frozen=True)
@@ -58,12 +58,42 @@ def given(fields: Mapping[str, Any], *without: str) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if name not in without and value is not None}
 
 
+class Clock:
+    """Seconds that a search has taken, those before it was interrupted among them.
+
+    :ivar has_cut: whether a candidate was not trained as far as it should have been, because they were over.
+
+    :param limit: after how many seconds it has to end; 0: never. :param path: of a file that keeps them; None: none.
+    """
+
+    def __init__(self, limit: float = 0.0, path: Path | None = None) -> None:
+        self._limit, self._path, self._start, self.has_cut = limit or math.inf, path, time.monotonic(), False
+        is_kept = path is not None and path.exists()
+        self._before = float(json.loads(path.read_text(encoding="utf-8"))) if path is not None and is_kept else 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Seconds up to now."""
+        return self._before + time.monotonic() - self._start
+
+    def is_over(self, *, is_last: bool = False) -> bool:
+        """Whether no more should be trained. The last rival has all seconds, others before it four fifths of them."""
+        return self.seconds >= self._limit * (1.0 if is_last else 1.0 - _FOR_THE_LAST)
+
+    def store(self) -> None:
+        """Keep the seconds."""
+        if self._path is not None:
+            text = json.dumps(self.seconds).encode()
+            write_whole(self._path, lambda stream: stream.write(text))
+
+
 @dataclass(frozen=True)
 class Maker:
     """Makes what a candidate is trained with.
 
     :ivar x: training rows. :ivar valid: validation rows. :ivar fields: of `DARNConfig` that are given. :ivar
         training_fields: of `TrainingConfig`, likewise. :ivar folder: where rivals are kept; None: nowhere.
+    :ivar clock: of the search. :ivar look: is called after each evaluation, when all is kept that it may interrupt.
     """
 
     x: Any
@@ -73,6 +103,8 @@ class Maker:
     fields: dict[str, Any]
     training_fields: dict[str, Any]
     folder: Path | None = None
+    clock: Clock = dataclasses.field(default_factory=Clock)
+    look: Callable[[], None] = lambda: None
 
     @functools.cached_property
     def rows(self) -> tf.Tensor:
@@ -142,23 +174,48 @@ class Rival:
             return math.inf
         return min((value for step, value in course.values if step <= until), default=math.inf)
 
-    def advance(self, until: int, patience: int | None) -> None:
-        """As :meth:`Course.advance`; a candidate that diverges is out. What was done already is not done again."""
+    def advance(self, until: int, patience: int | None, *, is_first: bool = False, is_last: bool = False) -> None:
+        """As :meth:`Course.advance`, while the clock of the search allows it; a candidate that diverges is out. What
+        was done already is not done again.
+
+        :param is_first: of the search: at least one evaluation is made, as by the last one.
+        """
+        clock, is_new = self._maker.clock, self._path is None or not self._path.exists()
+        if clock.is_over(is_last=is_last) and self._course is None and is_new and not (is_first or is_last):
+            clock.has_cut = True
+            return
         course = self._course = self._course or self._started()
         stored, start = time.monotonic(), course.step
-        while not (self._diverged or course.is_done(until, patience)):
+        while not self.is_done(until, patience):
+            if clock.is_over(is_last=is_last) and (course.step or not (is_first or is_last)):
+                clock.has_cut = True
+                break
             try:
-                course.advance(min(course.step + _INTERVALS * course.interval, until), patience)
+                course.advance(min(course.step + course.interval, until), patience)
             except FloatingPointError:
                 self._diverged = True
             if time.monotonic() - stored > _STORE_SECONDS:
                 self._store()
                 stored = time.monotonic()
+            try:
+                self._maker.look()
+            except BaseException:
+                self._store()
+                raise
         if course.step > start or self._diverged:
             self._store()
 
+    @property
+    def is_started(self) -> bool:
+        """Whether it was evaluated; not if the time was up before."""
+        return self._course is not None and (self._course.step > 0 or self._diverged)
+
+    def is_done(self, until: int, patience: int | None) -> bool:
+        """Whether there is nothing left for :meth:`advance` to do."""
+        return self._course is not None and (self._diverged or self._course.is_done(until, patience))
+
     def trial(self, number: int, *, is_done: bool) -> Trial:
-        """What it reached when it was left out in round `number`; its trainer is given up."""
+        """What it reached when it was left out in round `number`; its trainer is given up. It must have started."""
         course, diverged = self._course, self._diverged
         assert course is not None
         self._store(is_whole=False)
@@ -180,5 +237,6 @@ class Rival:
     def _store(self, *, is_whole: bool = True) -> None:
         if self._path is None or self._course is None:
             return
+        self._maker.clock.store()
         content = {"diverged": np.array(self._diverged), **self._course.stored(is_whole=is_whole)}
         write_whole(self._path, lambda stream: np.savez(stream, **content))

@@ -32,7 +32,7 @@ from darn.candidates import NONE, Candidate, as_sizes, draw_candidates, neighbou
 from darn.fitting import evaluation_interval
 from darn.model import DARNConfig, check_data
 from darn.optimization import TrainingConfig
-from darn.rivals import Maker, Rival, Trial, claim, given
+from darn.rivals import Clock, Maker, Rival, Trial, claim, given
 from darn.seeds import Seed, as_seed
 from darn.serialization import write_whole
 
@@ -51,6 +51,7 @@ class SearchConfig:
     :param search_patience: evaluations in a row without improvement after which a candidate stops.
     :param neighbours: also try what differs from the best candidate in one value.
     :param falling: also try the best candidate with a learning rate that falls to 0.
+    :param search_seconds: after so many seconds the best candidate so far is chosen; 0 for no limit.
     :raises ValueError: naming the field that is wrong.
     """
 
@@ -60,11 +61,14 @@ class SearchConfig:
     search_patience: int = 10
     neighbours: bool = True
     falling: bool = True
+    search_seconds: float = 900.0
 
     def __post_init__(self) -> None:
         for name in ("candidates", "search_epochs", "search_steps", "search_patience"):
             if (value := getattr(self, name)) < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}.")
+        if not self.search_seconds >= 0:
+            raise ValueError(f"search_seconds must not be negative, got {self.search_seconds}; 0 is no limit.")
 
     def first_steps(self, num_rows: int, batch_size: int) -> int:
         """Steps of the first round, a multiple of the evaluation interval."""
@@ -78,17 +82,21 @@ class Choice:
     """The best candidate, as configurations, and all trials from the best to the worst.
 
     :ivar alone: the trial of the same decoder without stochastic units, which shows what these are good for.
+    :ivar is_cut: whether the time was up before all was tried.
     """
 
     model: DARNConfig
     training: TrainingConfig
     trials: tuple[Trial, ...]
     alone: Trial
+    is_cut: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """The configurations, and chosen and rejected candidates with their scores, as JSON has them."""
         chosen, *rejected = [_flat(trial) for trial in self.trials]
-        configs = {"model": json.loads(self.model.to_json()), "training": dataclasses.asdict(self.training)}
+        configs: dict[str, Any] = {"model": json.loads(self.model.to_json())}
+        configs["training"] = dataclasses.asdict(self.training)
+        configs["ended_by_search_seconds"] = self.is_cut
         return {**configs, "chosen": chosen, "rejected": rejected, "without_stochastic_units": _flat(self.alone)}
 
     @classmethod
@@ -100,7 +108,8 @@ class Choice:
         try:
             trials = tuple(_trial(flat) for flat in (found["chosen"], *found["rejected"]))
             model = DARNConfig.from_json(json.dumps(found["model"]))
-            return cls(model, TrainingConfig(**found["training"]), trials, _trial(found["without_stochastic_units"]))
+            training, alone = TrainingConfig(**found["training"]), _trial(found["without_stochastic_units"])
+            return cls(model, training, trials, alone, found.get("ended_by_search_seconds", False))
         except (KeyError, TypeError) as error:
             raise ValueError(f"this is no choice of a model ({error}).") from error
 
@@ -116,6 +125,11 @@ class Choice:
             f"{best.valid_nats:.3f} nats, {bits * best.kl_nats:.2f} bits in the stochastic units; without these "
             f"{alone.valid_nats:.3f} nats"
         ]
+        if self.is_cut:
+            lines.append(
+                "the choice ended when its time was up, before all was tried: the best so far was taken; more time "
+                "(--search_seconds, 0 for no limit) may find a better one"
+            )
         if bits * best.kl_nats < 1.0:
             lines.append(
                 "the stochastic units carry less than a bit a row: these columns need none; compare with --hidden="
@@ -134,6 +148,7 @@ def choose(
     training: Mapping[str, Any] | None = None,
     report: Callable[[str], None] = lambda line: None,
     folder: Path | None = None,
+    look: Callable[[], None] = lambda: None,
 ) -> Choice:
     """Choose stochastic units, tanh units, learning rate and weight decay by the description length of `valid`.
 
@@ -143,7 +158,8 @@ def choose(
     :param training: fields of `TrainingConfig` that are given, likewise.
     :param report: gets a line of text for each round.
     :param folder: where candidates are kept on the way: a search that was interrupted goes on, and chooses the same. It
-        may be deleted afterwards.
+        may be deleted afterwards. The seconds of `search.search_seconds` are those of all its parts.
+    :param look: is called after each evaluation; what it raises interrupts the search.
     :raises ValueError: for rows that are not zeros and ones, of different widths, a field that is wrong, or the folder
         of another search.
     """
@@ -151,14 +167,15 @@ def choose(
     model |= {name: as_sizes(model[name]) for name in ("hidden", "units") if model.get(name) is not None}
     spaces = value_spaces(model, training)
     drawn = draw_candidates(search.candidates, seed, spaces)
-    maker = Maker(x, np.asarray(valid), as_seed(seed), batch_size, model, training, folder)
+    clock = Clock(search.search_seconds, folder and folder / "seconds.json")
+    maker = Maker(x, np.asarray(valid), as_seed(seed), batch_size, model, training, folder, clock, look)
     check_data(x, DARNConfig(np.shape(x)[-1] if np.ndim(x) else 1), "x")
     check_data(valid, DARNConfig(x.shape[1]), "valid")
     for candidate in (drawn[0], _without_units(drawn[0])):
         maker.course(candidate)  # what does not fit is said before anything is trained
     if claim(maker, search):
         report(f"continuing the search in {folder}")
-    trials = _halve(maker, _rivals(maker, "drawn", drawn), search, report)
+    trials = _halve(maker, _rivals(maker, "drawn", drawn), search, report, is_first=True)
     if search.neighbours and math.isfinite(trials[0].valid_nats):
         known = {trial.candidate for trial in trials if trial.is_done}
         near = [candidate for candidate in neighbours(trials[0].candidate, spaces) if candidate not in known]
@@ -169,12 +186,13 @@ def choose(
     if search.falling and not given(training).keys() & {"cosine", "half_life"}:
         trials = _fall(maker, trials, spaces["weight_decay"], search, report)
     best = trials[0].candidate
+    if clock.has_cut:
+        report(f"the time is up (search_seconds={search.search_seconds:g}): the best candidate so far is taken")
     alone = Rival(maker, _without_units(best), "alone")
-    if best.cosine is None:
-        alone.advance(search.search_steps, search.search_patience)
-    else:
-        alone.advance(best.cosine, None)
-    return Choice(maker.model(best), maker.training(best), tuple(trials), alone.trial(1, is_done=True))
+    until, patience = (search.search_steps, search.search_patience) if best.cosine is None else (best.cosine, None)
+    alone.advance(until, patience, is_last=True)
+    last = alone.trial(1, is_done=alone.is_done(until, patience))
+    return Choice(maker.model(best), maker.training(best), tuple(trials), last, clock.has_cut)
 
 
 def stored_choice(path: Path, make: Callable[[Path], Choice]) -> Choice:
@@ -199,22 +217,26 @@ def _rivals(maker: Maker, stage: str, candidates: Sequence[Candidate]) -> list[R
     return [Rival(maker, candidate, f"{stage}-{number}") for number, candidate in enumerate(candidates)]
 
 
-def _halve(maker: Maker, rivals: list[Rival], search: SearchConfig, report: Callable[[str], None]) -> list[Trial]:
-    """Successive halving: a trial of each candidate, the best first."""
-    trials = list[Trial]()
+def _halve(
+    maker: Maker, rivals: list[Rival], search: SearchConfig, report: Callable[[str], None], *, is_first: bool = False
+) -> list[Trial]:
+    """Successive halving: a trial of each candidate that was started, the best first."""
+    trials, patience = list[Trial](), search.search_patience
     steps = search.first_steps(len(maker.x), maker.batch_size)
     for number in itertools.count(1):
-        if not rivals:
-            break
         is_last = len(rivals) <= 2 or steps >= search.search_steps
         until = search.search_steps if is_last else steps
-        for rival in rivals:
-            rival.advance(until, search.search_patience)
-        rivals.sort(key=lambda rival: rival.value(until))
+        for i, rival in enumerate(rivals):
+            rival.advance(until, patience, is_first=is_first and number == 1 and i == 0)
+        is_cut = not all(rival.is_done(until, patience) for rival in rivals)
+        rivals = sorted((rival for rival in rivals if rival.is_started), key=lambda rival: rival.value(until))
+        if not rivals:
+            break
         best = rivals[0]
         report(f"round {number}: {len(rivals)} candidates, the best {best.value(until):.3f} nats: {best.candidate}")
-        left = [] if is_last else rivals[: max(2, round(len(rivals) / _FACTOR))]
-        trials += [rival.trial(number, is_done=is_last) for rival in rivals[len(left) :]]
+        left = [] if is_last or is_cut else rivals[: max(2, round(len(rivals) / _FACTOR))]
+        out = rivals[len(left) :]
+        trials += [rival.trial(number, is_done=is_last and rival.is_done(until, patience)) for rival in out]
         rivals, steps = left, steps * _FACTOR
     return sorted(trials, key=lambda trial: trial.valid_nats)
 
@@ -232,9 +254,12 @@ def _fall(
             candidate = dataclasses.replace(of.candidate, weight_decay=decay, cosine=cosine)
             rival = Rival(maker, candidate, f"falling-{cosine}-{decay:g}")
             rival.advance(cosine, None)
-            trials.append(rival.trial(1, is_done=True))
+            if rival.is_started:
+                trials.append(rival.trial(1, is_done=rival.is_done(cosine, None)))
         trials.sort(key=lambda trial: trial.valid_nats)
         now = trials[0]
+        if maker.clock.has_cut:
+            break
         report(f"learning rate falling to 0 at step {cosine}: the best {now.valid_nats:.3f} nats: {now.candidate}")
         steps = min(2 * steps, most)
         if now is best or steps < 1.5 * cosine:

@@ -30,12 +30,13 @@ from experiment.data.batches import Minibatches
 from experiment.data.rows import Rows
 from experiment.report import plots
 from experiment.report.text import aligned
-from experiment.run import Devices, Fitted, Run, Seeds, Settings, Shown, devices, lowest, open_run
+from experiment.run import Devices, Fitted, Interrupted, Run, Seeds, Settings, Shown, devices, lowest, open_run
 
 import darn
 import tensorflow as tf
 from darn import pictures, report
 from darn.fitting import evaluation_interval
+from darn.rivals import given
 from darn.selection import stored_choice
 from darn.training import MAX_BLOCK
 
@@ -90,7 +91,7 @@ class Flags:
 
     def model_fields(self, data: Rows, strategy: tf.distribute.Strategy | None) -> dict[str, Any]:
         """Fields of the `DARNConfig` of these data; without `hidden` if that is to be chosen."""
-        fields, shape = {"visible": data.train.X.shape[1], **given(self.model)}, data.image_shape
+        fields, shape = {"visible": data.train.X.shape[1], **given(self.model.keywords)}, data.image_shape
         kind = fields.get("visible_conditional")
         if (self.use_local or kind in ("local", "pixelcnn")) and shape is None:
             raise ValueError(f"layers of images need images, but the rows of {data.name} have no image shape.")
@@ -98,8 +99,7 @@ class Flags:
             local = self.local(image_shape=shape)
             fields = {"visible_conditional": "factorial", **fields, "local": local}
             fields |= {"hidden": (*local.hidden, *fields["hidden"])} if "hidden" in fields else {}
-        if kind == "pixelcnn":
-            fields["pixelcnn"] = self.pixelcnn(image_shape=shape)
+        fields |= {"pixelcnn": self.pixelcnn(image_shape=shape)} if kind == "pixelcnn" else {}
         is_simple = not {"local", "pixelcnn"} & fields.keys() and fields["observations"] == "binary"
         if "hidden" not in fields and (not is_simple or strategy is not None or self.final.exact == "yes"):
             alone = "local layers, a PixelCNN, --observations=intensities, --strategy or --exact=yes"
@@ -108,16 +108,11 @@ class Flags:
         return fields
 
 
-def given(group: Any) -> dict[str, Any]:
-    """The flags of a group that are not None."""
-    return {name: value for name, value in group.keywords.items() if value is not None}
-
-
 def main(flags: Flags) -> None:
     """One run, from the data to the report."""
     strategy, seeds, data = flags.devices.prepare(), Seeds(flags.run.seed), flags.load()
     fields, choice, num_data = flags.model_fields(data, strategy), None, len(data.train.X)
-    how = darn.TrainingConfig(**given(flags.training))
+    how = darn.TrainingConfig(**given(flags.training.keywords))
     settings = replace(flags.run, eval_every=flags.eval_every or evaluation_interval(num_data, flags.run.batch_size))
     if "hidden" in fields:
         trainer = new_trainer(flags, data, strategy, darn.DARNConfig(**fields), how)
@@ -126,7 +121,7 @@ def main(flags: Flags) -> None:
 
     with open_run(settings, cli.flags.text(flags), data, strategy, name="darn") as run:
         if "hidden" not in fields:
-            choice = stored_choice(run.path / "choice.json", functools.partial(choose, flags, data))
+            choice = stored_choice(run.path / "choice.json", functools.partial(choose, flags, data, run))
             trainer = new_trainer(flags, data, strategy, choice.model, choice.training)
         last = choice.training.cosine if choice else None
         fitted = run.fit(
@@ -140,16 +135,23 @@ def main(flags: Flags) -> None:
             keep=lambda path: darn.save_darn(path, trainer.copied()),
             show=lambda: Shown(*pictures.glance(trainer, watched["valid"], seeds, data.image_shape)),
             steps_per_call=MAX_BLOCK,
+            max_seconds=run.share_of_seconds(1),
         )
         if run.is_chief:
             finish(flags, data, run, fitted, watched["train"], choice)
 
 
-def choose(flags: Flags, data: Rows, folder: Path) -> darn.Choice:
+def choose(flags: Flags, data: Rows, run: Run, folder: Path) -> darn.Choice:
     """What flags leave open, by the validation rows; what is known on the way is in the folder."""
-    how: dict[str, Any] = {"search": flags.search, "batch_size": flags.run.batch_size, "folder": folder}
+
+    def look() -> None:
+        if run.share_of_seconds(1) == 0:
+            raise Interrupted(0, "max_seconds")
+
+    how: dict[str, Any] = {"search": flags.search, "batch_size": flags.run.batch_size, "folder": folder, "look": look}
     how |= {"seed": Seeds(flags.run.seed)("choose"), "report": functools.partial(print, flush=True)}
-    return darn.choose(data.train.X, data.valid.X, model=given(flags.model), training=given(flags.training), **how)
+    how |= {"model": given(flags.model.keywords), "training": given(flags.training.keywords)}
+    return darn.choose(data.train.X, data.valid.X, **how)
 
 
 def new_trainer(

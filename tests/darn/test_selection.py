@@ -202,6 +202,64 @@ def test_bad_input_is_refused(rows: tuple[np.ndarray, np.ndarray]) -> None:
     assert math.isfinite(SearchConfig().first_steps(10**6, 100))
 
 
+def test_a_search_without_time_takes_the_first(rows: tuple[np.ndarray, np.ndarray]) -> None:
+    x, valid = rows
+    lines: list[str] = []
+    choice = choose(x, valid, search=SearchConfig(search_seconds=1e-9), model=FIXED, report=lines.append)
+    assert choice.is_cut
+    assert [trial.steps for trial in choice.trials] == [25]
+    assert choice.alone.steps == 25
+    assert not any(trial.is_done for trial in (*choice.trials, choice.alone))
+    assert "the time is up (search_seconds=1e-09)" in lines[-1]
+    assert any("--search_seconds" in line for line in choice.notes())
+    assert choice.to_json()["ended_by_search_seconds"]
+    assert Choice.from_json(json.loads(json.dumps(choice.to_json()))) == choice
+    with pytest.raises(ValueError, match="search_seconds must not be negative, got -1; 0 is no limit"):
+        SearchConfig(search_seconds=-1)
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+@pytest.mark.parametrize("limit", [10, 26, 0])
+def test_a_search_whose_time_is_up_keeps_the_best_and_can_be_interrupted(
+    rows: tuple[np.ndarray, np.ndarray], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    """The clock counts blocks of 25 steps. The first round takes 12 of them, the second one 24 at most."""
+    x, valid = rows
+    search = SearchConfig(candidates=3, search_steps=300, search_patience=12, falling=False, search_seconds=limit)
+    how: dict[str, Any] = {"search": search, "model": FIXED, "training": {"learning_rate": 0.02}}
+    monkeypatch.setattr(SearchConfig, "first_steps", lambda self, *_: 100)
+    made, advance = [0], Trainer.advance
+
+    def counted(self: Trainer, *arguments: Any) -> Any:
+        made[0] += 1
+        return advance(self, *arguments)
+
+    monkeypatch.setattr(Trainer, "advance", counted)
+    monkeypatch.setattr("darn.rivals.time.monotonic", lambda: float(made[0]))
+    whole = choose(x, valid, **how)
+    assert whole.is_cut == (limit > 0)
+    assert whole.trials[0].valid_nats == min(trial.valid_nats for trial in whole.trials)
+    if limit:
+        assert made[0] == limit
+        assert sum(trial.steps for trial in whole.trials) == 25 * math.ceil(0.8 * limit)
+    count, looked = made[0], [0]
+
+    def look() -> None:
+        looked[0] += 1
+        if looked[0] % 11 == 0:
+            raise Interrupted
+
+    for _ in range(count):
+        try:
+            assert choose(x, valid, folder=tmp_path / "search", look=look, **how) == whole
+            break
+        except Interrupted:
+            continue
+    assert looked[0] == made[0] - count == count  # nothing was done twice
+    assert choose(x, valid, folder=tmp_path / "search", **how) == whole
+
+
 class Interrupted(Exception):
     """As Ctrl-C would be."""
 

@@ -12,11 +12,12 @@ import pytest
 from darn import DARN, DARNConfig, Trainer, TrainingConfig, load_darn, report
 from darn.description_length import description_length
 from darn.likelihood import exact_log_likelihood
+from darn.rivals import given
 from darn.training import MAX_BLOCK
 from experiment.cli.flags import named_flags, parse, text
 from experiment.data.batches import Minibatches
 from experiment.run import Every, Seeds, fit, lowest
-from scripts.train_darn import Flags, given, main
+from scripts.train_darn import Flags, main
 from tests.scripts.running import Finished, called, lines_of, result_of, run, workers
 
 SMALL = [
@@ -348,6 +349,24 @@ def test_a_time_limit_leaves_a_checkpoint(folder: Path) -> None:
     assert list((folder / "limited" / "checkpoints").glob("step-*"))
 
 
+def test_the_choice_has_a_time_limit(folder: Path) -> None:
+    """--max_seconds interrupts it, and it goes on; --search_seconds ends it with the best so far."""
+    flags = ["--data=patterns.csv", "--units=4", "--weight_decay=0", "--num_steps=25", "--noneighbours"]
+    flags += ["--search_seconds=1e-9", *[flag for flag in SMALL if "eval_every" not in flag]]
+    done = call(folder, "brief", "--max_seconds=0", *flags)
+    assert done.code == 0, done.err
+    assert "training was stopped by max_seconds after step 0; continue it with --resume" in done.err
+    assert not (folder / "brief" / "choice.json").exists()
+    again = call(folder, "brief", "--resume", *flags)
+    assert again.code == 0, again.err
+    assert "continuing the search" in again.out
+    assert "the choice ended when its time was up" in again.out
+    choice = result_of(folder, "brief")["choice"]
+    assert choice["ended_by_search_seconds"]
+    assert choice["rejected"] == []
+    assert choice["chosen"]["steps"] == choice["without_stochastic_units"]["steps"] == 25
+
+
 def test_divergence_is_one_clear_error(folder: Path) -> None:
     done = call(folder, "diverged", "--num_steps=40", "--learning_rate=1e38", *TINY)
     assert done.code == 1
@@ -386,9 +405,9 @@ def test_flags_are_written_as_they_are_read() -> None:
     flags = parse(Flags, arguments)
     again = parse(Flags, ["--run_dir=x", *text(flags).split()])
     assert text(again) == text(flags)
-    assert DARNConfig(4, **given(again.model)).hidden == (5, 2)
+    assert DARNConfig(4, **given(again.model.keywords)).hidden == (5, 2)
     assert again.local(image_shape=(8, 8), strides=(2,), filters=(3,)).kernels == (4,)
-    assert TrainingConfig(**given(again.training)) == TrainingConfig(weight_noise="graves")
+    assert TrainingConfig(**given(again.training.keywords)) == TrainingConfig(weight_noise="graves")
 
 
 def test_help_lists_every_flag_with_its_meaning() -> None:
