@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from .deep_gp import NUM_PREDICT_SAMPLES, DeepGP
 from .images import PatchConfig, convolutional, shape_of_images
 from .initialization import residual_variance
+from .layers import Encoder, LatentVariableLayer
 from .presets import modern, paper2017, with_global_inducing, with_sigma_points
 from .scores import Task
 from .sigma_points import KL_WEIGHT, NUM_POINTS
@@ -38,7 +39,10 @@ Posterior = Literal["gaussian", "sghmc", "global", "sigma_points"]
 _PRESETS = {"paper2017": paper2017, "modern": modern}
 
 _OF_IMAGES = ("image_shape", "patch", "stride", "channels", "places")
-_DENSE_ONLY = ("natgrad", "hidden_dim", "noise_variance", "whiten", "input_propagation", "posterior")
+_DENSE_ONLY = ("natgrad", "hidden_dim", "noise_variance", "whiten", "input_propagation", "posterior", "latent_dim")
+
+NUM_LATENT_SAMPLES = 256
+"""Default number of components of a prediction with latent variables, whose mixture has a form of its own."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ class ModelConfig:
     :param num_layers: number of layers; 1 is a sparse variational GP.
     :param num_inducing: number of inducing inputs of every layer.
     :param num_samples: draws of the inner layers per point in the bound.
-    :param num_predict_samples: draws of the inner layers in predictions.
+    :param num_predict_samples: draws of the inner layers in predictions; 256 with latent variables, unless changed.
     :param preset: starting values: of the paper of 2017, or those found to train better later.
     :param natgrad: natural gradients for the last layer, Adam for the rest; or else Adam for all.
     :param hidden_dim: outputs of the inner layers; min(30, inputs) if not given.
@@ -73,6 +77,9 @@ class ModelConfig:
     :param stride: distance of neighbouring patches; 2 in inner layers and 1 in the last one if not given.
     :param channels: of the images between convolutional layers.
     :param places: whether the response to a patch may depend on its place.
+    :param latent_dim: number of latent variables of each row, further inputs that nobody measured, for targets on
+        several branches and noise of any form: see `LatentVariableLayer`. An encoder tells them from a row.
+    :param num_importance_samples: samples of latent variables in the bound of each row, which rises with them.
     """
 
     num_layers: int = 2
@@ -99,6 +106,8 @@ class ModelConfig:
     stride: int | None = None
     channels: int = 4
     places: bool = True
+    latent_dim: int = 0
+    num_importance_samples: int = 1
 
     def __post_init__(self) -> None:
         for name in ("num_layers", "num_inducing", "num_samples", "num_predict_samples", "hidden_dim"):
@@ -130,6 +139,25 @@ class ModelConfig:
         if self.preset == "modern" and (self.noise_variance is not None or not self.whiten):
             raise ValueError("noise_variance and whiten=false need preset=paper2017; leave them out for modern.")
         self._check_kernel()
+        self._check_latents()
+        if self.latent_dim and self.num_predict_samples == NUM_PREDICT_SAMPLES:
+            object.__setattr__(self, "num_predict_samples", NUM_LATENT_SAMPLES)
+
+    def _check_latents(self) -> None:
+        if self.latent_dim < 0 or self.num_importance_samples < 1:
+            raise ValueError(
+                "latent_dim must not be negative and num_importance_samples at least 1, got "
+                f"{self.latent_dim} and {self.num_importance_samples}."
+            )
+        if not self.latent_dim and self.num_importance_samples > 1:
+            raise ValueError(
+                f"num_importance_samples={self.num_importance_samples} needs latent variables; give latent_dim=1, or "
+                "num_samples for more draws."
+            )
+        if self.latent_dim and self.posterior != "gaussian":
+            raise ValueError(f"latent_dim needs posterior=gaussian, got posterior={self.posterior}; leave one out.")
+        if self.num_importance_samples > 1 and self.natgrad:
+            raise ValueError("num_importance_samples above 1 cannot have natgrad, whose steps are those of one sample.")
 
     def _check_kernel(self) -> None:
         if self.kernel not in ("squared_exponential", "convolutional"):
@@ -146,8 +174,9 @@ class ModelConfig:
         return self.kernel == "convolutional"
 
     def plain(self, num_layers: int) -> ModelConfig:
-        """The same model with so many layers and a Gaussian posterior of a bound, to compare it with."""
+        """The same model with so many layers, a Gaussian posterior of a bound and no latent variables, to compare."""
         usual: dict[str, Any] = {"posterior": "gaussian", "sigma_points": NUM_POINTS, "kl_weight": None}
+        usual |= {"latent_dim": 0, "num_importance_samples": 1}
         return dataclasses.replace(self, num_layers=num_layers, **usual)
 
     def for_task(self, task: Task, targets: Iterable[NDArray[Any]] = ()) -> ModelConfig:
@@ -199,9 +228,14 @@ class ModelConfig:
         """
         if self.is_convolutional:
             return self._build_convolutional(X, Y, num_classes, num_data, seed)
+        likelihood, latents = self._likelihood(num_classes, X, Y), None
+        if self.latent_dim:
+            encoder = Encoder(X.shape[1] + Y.shape[1], self.latent_dim, seed=seed)
+            latents = LatentVariableLayer(X.shape[1], self.latent_dim, encoder=encoder)
+            X = latents.extend(X, seed=seed)
         settings: dict[str, Any] = {
             "num_inducing": self.num_inducing,
-            "likelihood": self._likelihood(num_classes, X, Y),
+            "likelihood": likelihood,
             "hidden_dim": self.hidden_dim,
             "kernels": self._kernels(X.shape[1]),
             "input_propagation": self.input_propagation,
@@ -215,6 +249,9 @@ class ModelConfig:
         if self.noise_variance is not None:
             settings["noise_variance"] = self.noise_variance or None
         model = _PRESETS[self.preset](X, Y, self.num_layers, **settings)
+        if latents is not None:
+            counts = {name: getattr(self, name) for name in ("num_samples", "num_importance_samples")}
+            model = DeepGP([latents, *model.layers], likelihood, num_data=model.num_data, **counts)
         model.num_predict_samples = self.num_predict_samples
         if self.posterior == "sigma_points":
             return with_sigma_points(model, self.sigma_points, KL_WEIGHT if self.kl_weight is None else self.kl_weight)

@@ -34,8 +34,9 @@ Array = NDArray[np.float64]
 CHECK_ROWS = 2000
 """Rows on which a fitted model is compared with the simplest one."""
 
-_SIZES = ("num_layers", "num_inducing", "hidden_dim", "num_samples", "num_predict_samples")
-_COUNTS = (*_SIZES, "batch_size", "max_iter", "n_iter_no_change", "patch", "stride", "channels", "sigma_points")
+_SIZES = ("num_layers", "num_inducing", "hidden_dim", "num_samples", "num_predict_samples", "latent_dim")
+_OF_TRAINING = ("num_importance_samples", "batch_size", "max_iter", "n_iter_no_change")
+_COUNTS = (*_SIZES, *_OF_TRAINING, "patch", "stride", "channels", "sigma_points")
 _NUMBERS = ("learning_rate", "tol", "validation_fraction", "kl_weight")
 _OPTIONAL = ("hidden_dim", "learning_rate", "stride", "kl_weight")
 
@@ -60,8 +61,10 @@ class DeepGPEstimator(BaseEstimator):
         its place. See `ModelConfig`.
     :param sigma_points: of `posterior="sigma_points"`: how many; :param kl_weight: of the KL in its objective; a tenth
         of the rows chooses it if None, see `fitting.choose_kl_weight`.
+    :param latent_dim: latent variables of each row, for targets on several branches and noise of any form; 0 for none.
+    :param num_importance_samples: samples of them for each row and step of training; see `ModelConfig`.
     :param num_samples: draws of the inner layers for each row and step of training.
-    :param num_predict_samples: draws of the inner layers in predictions.
+    :param num_predict_samples: draws of the inner layers in predictions; 256 with latent variables, unless changed.
     :param learning_rate: step size of Adam; it falls to 0 over the last half of the steps. 0.03 for minibatches, and
         0.01 for steps with all rows, if None; 0.01 in `partial_fit`.
     :param batch_size: rows of a minibatch.
@@ -112,6 +115,8 @@ class DeepGPEstimator(BaseEstimator):
         places: bool = True,
         sigma_points: int = NUM_POINTS,
         kl_weight: float | None = None,
+        latent_dim: int = 0,
+        num_importance_samples: int = 1,
     ) -> None:
         self.num_layers = num_layers
         self.num_inducing = num_inducing
@@ -140,6 +145,8 @@ class DeepGPEstimator(BaseEstimator):
         self.places = places
         self.sigma_points = sigma_points
         self.kl_weight = kl_weight
+        self.latent_dim = latent_dim
+        self.num_importance_samples = num_importance_samples
 
     # Training.
 
@@ -225,6 +232,8 @@ class DeepGPEstimator(BaseEstimator):
             stride=self.stride,
             channels=self.channels,
             places=self.places,
+            latent_dim=self.latent_dim,
+            num_importance_samples=self.num_importance_samples,
         )
 
     def _training(self) -> TrainingConfig:

@@ -16,9 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import gpflow
 import numpy as np
-import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.utils import check_random_state
@@ -26,18 +24,11 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d, validate_data
 
 from .estimator_base import DeepGPEstimator
-from .predictive import predictive
-from .training import clear_errors
+from .modes import PROMINENCE, Modes
 
 __all__ = ["DeepGPClassifier", "DeepGPRegressor"]
 
 Array = NDArray[np.float64]
-
-JOINT_FLOATS = 2 * 10**8
-"""Numbers in the covariances of one layer between all rows, in a joint draw."""
-
-NOISE_ROWS = 10_000
-"""Rows, over several draws, to which noise is added together."""
 
 _PARAMETERS = (DeepGPEstimator.__doc__ or "").split("\n", 1)[-1].strip()
 
@@ -103,29 +94,19 @@ class DeepGPRegressor(MultiOutputMixin, RegressorMixin, DeepGPEstimator):
         :raises ValueError: if X has so many rows that the covariances between them would fill the memory.
         """
         inputs, rng = self._inputs(X), check_random_state(random_state)
-        model, units = self.predictor_.model, self.predictor_.units
-        limit = int(np.sqrt(JOINT_FLOATS / max(layer.num_latent_gps or 1 for layer in model.layers)))
-        if len(inputs) > limit:
-            raise ValueError(
-                f"X must have at most {limit} rows for joint draws from this model, got {len(inputs)}; draw for parts "
-                "of the rows, or take predict_quantiles."
-            )
-        seed = tf.constant(rng.randint(2**31 - 1, size=2), tf.int32)
-        generator = np.random.default_rng(rng.randint(2**31 - 1, size=4))
-        with self._in_float(), clear_errors("drawing failed: "):
-            scaled = tf.constant(units.x.transform(inputs).astype(gpflow.default_float()))
-            functions = np.asarray(model.predict_f_samples(scaled, n_samples, seed=seed), np.float64)  # [S, N, L]
-            size = max(1, NOISE_ROWS // len(inputs))
-            drawn = [self._noisy(functions[i : i + size], scaled, generator) for i in range(0, n_samples, size)]
-        return self._shaped(np.moveaxis(np.concatenate(drawn), 0, -1))
+        with self._in_float():
+            found = self.predictor_.sample_y(inputs, n_samples, rng=rng)
+        return self._shaped(np.moveaxis(found, 0, -1))
 
-    def _noisy(self, functions: Array, scaled: tf.Tensor, generator: np.random.Generator) -> Array:
-        """Draws of the targets, [S, N, P], one for each of the draws of the latent functions, [S, N, L]."""
-        model, y = self.predictor_.model, self.predictor_.units.y
-        f = functions.reshape(1, -1, functions.shape[-1])
-        X = tf.tile(scaled, [len(functions), 1])
-        targets = predictive(model.likelihood, X, f, np.zeros_like(f), offset=y.mean, scale=y.scale)
-        return targets.sample(1, generator).reshape(*functions.shape[:2], -1)
+    def predict_modes(self, X: Any, *, prominence: float = PROMINENCE) -> Modes:
+        """Where the densities of new targets are highest: [N, C] each, or [N, P, C] for y of two dimensions.
+
+        :param prominence: and what is returned as of `Predictor.modes`.
+        """
+        inputs = self._inputs(X)
+        with self._in_float():
+            found = self.predictor_.modes(inputs, prominence=prominence)
+        return Modes(*map(self._shaped, found))
 
     def _rows(self, X: Any, y: Any, *, reset: bool) -> tuple[Array, Array]:
         X, Y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, reset=reset)

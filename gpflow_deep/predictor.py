@@ -28,11 +28,13 @@ from . import likelihoods, mixture
 from .deep_gp import DeepGP
 from .forecasts import Forecast
 from .functions import FunctionDraws
+from .modes import PROMINENCE, Modes, find_modes, joined
 from .predictive import Predictive, predictive
 from .scaling import Scale, Units
 from .scores import Task, metrics
 from .serialization import load_model, save_model, whole_file
 from .stored_names import CustomObjects
+from .target_draws import draw_targets
 from .training import clear_errors
 
 __all__ = ["Predicted", "Predictor", "float_type"]
@@ -179,6 +181,32 @@ class Predictor:
         """
         parts = [self._distribution(part) for part, _ in self._passes(X, None, num_samples)]
         return np.concatenate([part.quantiles(levels) for part in parts], axis=1)
+
+    def modes(self, X: NDArray[Any], *, prominence: float = PROMINENCE, num_samples: int | None = None) -> Modes:
+        """Where the predictive densities of the targets at X [N, D] are highest, in the units of the data: [N, P, C].
+
+        :param prominence: the share of its height by which the density falls around what counts as a mode.
+        :param num_samples: as in `predict`.
+        :raises ValueError: as `quantiles`, or if the prominence is not between 0 and 1.
+        """
+        parts = [self._distribution(part) for part, _ in self._passes(X, None, num_samples)]
+        return joined([find_modes(part, prominence=prominence) for part in parts])
+
+    def sample_y(
+        self, X: NDArray[Any], num_samples: int = 1, *, rng: np.random.RandomState | int = 0
+    ) -> NDArray[np.float64]:
+        """Draws of new targets at X [N, D] in the units of the data, joint over all rows: [num_samples, N, P].
+
+        Functions from the model, and noise; latent variables of their own for each row.
+
+        :param rng: a generator, or a number to start one with.
+        :raises ValueError: if the targets are labels, or rows so many that the covariances between them would fill the
+            memory.
+        :raises FloatingPointError: if a factorisation fails.
+        """
+        rng = rng if isinstance(rng, np.random.RandomState) else np.random.RandomState(rng)
+        with clear_errors("drawing failed: "):
+            return draw_targets(self.model, self.units, X, num_samples, rng)
 
     def sample_functions(self, num_functions: int, **options: Any) -> FunctionDraws:
         """`DeepGP.sample_functions` in the units of the data: latent functions, without the noise of the likelihood.

@@ -10,7 +10,7 @@ from gpflow import likelihoods
 from gpflow.kernels import SquaredExponential
 from gpflow.utilities import parameter_dict
 
-from gpflow_deep import DeepGP, ModelConfig, Trainer, TrainingConfig, modern, paper2017
+from gpflow_deep import DeepGP, LatentVariableLayer, ModelConfig, Trainer, TrainingConfig, modern, paper2017
 from gpflow_deep.evaluation import evaluate
 from gpflow_deep.forecasts import LinearModel
 from gpflow_deep.initialization import residual_variance
@@ -169,3 +169,43 @@ def test_a_short_run_on_noisy_data_is_not_below_least_squares(rng: np.random.Gen
     trainer = Trainer(model, TrainingConfig(learning_rate=0.03))
     trainer.advance(lambda step: train, 0, 300, tf.constant([0, 1]))
     assert evaluate(model, test).log_density.value > linear - 0.03
+
+
+def test_latent_variables(rng: np.random.Generator) -> None:
+    """The preset on [x, w], with an encoder of [x, y]; predictions from more components."""
+    X, Y = make_data(rng, 20, 3)
+    built = _config(preset="modern", latent_dim=2, num_importance_samples=4, num_samples=3).build(X, Y, num_data=90)
+    latents, first = built.layers[:2]
+    assert isinstance(latents, LatentVariableLayer)
+    assert (latents.input_dim, latents.num_latent_gps, first.input_dim) == (3, 2, 5)
+    assert (built.num_data, built.num_samples, built.num_importance_samples) == (90, 3, 4)
+    np.testing.assert_allclose(built.likelihood.variance, residual_variance(X, Y))
+    assert built.num_predict_samples == 256
+    assert _config(latent_dim=1, num_predict_samples=50).build(X, Y).num_predict_samples == 50
+    assert np.isfinite(built.elbo((X[:5], Y[:5]), seed=0))
+    kernels = _config(latent_dim=1, lengthscale=0.3, input_propagation=True).build(X, Y).layers[1:]
+    assert [layer.kernel.lengthscales.shape for layer in kernels] == [(4,), (8,)]
+    plain = _config(preset="modern", latent_dim=2, num_importance_samples=4).plain(1)
+    assert (plain.latent_dim, plain.num_importance_samples, plain.num_layers) == (0, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"latent_dim": -1}, "latent_dim must not be negative and num_importance_samples at least 1, got -1 and 1"),
+        ({"num_importance_samples": 0}, "latent_dim must not be negative and num_importance_samples at least 1"),
+        ({"num_importance_samples": 5}, "num_importance_samples=5 needs latent variables; give latent_dim=1"),
+        ({"latent_dim": 1, "posterior": "global"}, "latent_dim needs posterior=gaussian, got posterior=global"),
+        ({"latent_dim": 1, "posterior": "sghmc"}, "latent_dim needs posterior=gaussian, got posterior=sghmc"),
+        ({"latent_dim": 1, "posterior": "sigma_points"}, "latent_dim needs posterior=gaussian"),
+        ({"latent_dim": 1, "kernel": "convolutional"}, "latent_dim need kernel=squared_exponential"),
+        (
+            {"latent_dim": 1, "num_importance_samples": 2, "natgrad": True},
+            "num_importance_samples above 1 cannot have natgrad",
+        ),
+    ],
+    ids=str,
+)
+def test_what_latent_variables_cannot_have(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{message}"):
+        ModelConfig(**settings)

@@ -338,3 +338,26 @@ def test_wrong_parameters_are_refused(settings: dict[str, Any], message: str, da
         if fit == "fit" or "max_iter" not in settings:
             with pytest.raises((TypeError, ValueError), match=f"^{message}"):
                 getattr(DeepGPRegressor(**{**SMALL, **settings}), fit)(*data)
+
+
+def test_latent_variables(rng: np.random.Generator, eagerly: None) -> None:
+    """Draws and modes of the mixture; a pickle predicts as the model does; what does not go together is refused."""
+    X = rng.uniform(1, 2, (60, 1))
+    y = 50 * rng.choice([-1, 1], 60) + rng.standard_normal(60)
+    settings = {**SMALL, "latent_dim": 1, "num_importance_samples": 3}
+    model = DeepGPRegressor(**settings).fit(X, y)
+    assert model.predictor_.model.num_importance_samples == 3
+    assert model.sample_y(X[:4], 7).shape == (4, 7)
+    modes = model.predict_modes(X[:4])
+    assert modes.values.shape == modes.masses.shape == modes.densities.shape
+    assert modes.values.shape[0] == 4
+    assert np.all(modes.counts >= 1)
+    np.testing.assert_allclose(np.nansum(modes.masses, axis=1), 1.0, atol=1e-6)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    np.testing.assert_array_equal(again.log_density(X, y), model.log_density(X, y))
+    assert model.partial_fit(X, y).n_iter_ > 3
+    with pytest.raises(ValueError, match="latent_dim needs posterior=gaussian, got posterior=global"):
+        DeepGPRegressor(**settings, posterior="global").fit(X, y)
+    with pytest.raises(TypeError, match=r"latent_dim must be a whole number, got 1\.5"):
+        DeepGPRegressor(**{**settings, "latent_dim": 1.5}).fit(X, y)

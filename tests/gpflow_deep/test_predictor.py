@@ -14,6 +14,7 @@ from gpflow_deep import DeepGP, ModelConfig, Predicted, Predictor, Scale, Units,
 from gpflow_deep.evaluation import evaluate
 from tests.gpflow_deep import oracles
 from tests.gpflow_deep.builders import make_data, make_model
+from tests.statistical import assert_mean_close
 
 
 def _units(D: int = 2, P: int = 1) -> Units:
@@ -323,3 +324,34 @@ def test_failures_are_clear(rng: np.random.Generator) -> None:
     for function in (found.evaluate, found.predict):
         with pytest.raises(FloatingPointError, match=r"^prediction failed: Cholesky factorisation failed in layer 1"):
             function(X, Y)
+
+
+def test_draws_of_targets(rng: np.random.Generator) -> None:
+    """Their moments are those of `predict`, in the units of the data; joint over rows; a function of the number."""
+    units = _units()
+    found, (X, Y) = Predictor(make_model(rng), units), _raw(units, *make_data(rng, 4))
+    drawn, predicted = found.sample_y(X, 2000, rng=3), found.predict(X)
+    assert drawn.shape == (2000, *Y.shape)
+    assert predicted.std is not None
+    assert_mean_close(drawn, predicted.mean, min_detectable=0.2 * predicted.std)
+    assert_mean_close(np.square(drawn - predicted.mean), np.square(predicted.std), min_detectable=predicted.std**2)
+    np.testing.assert_array_equal(found.sample_y(X, 3, rng=3), found.sample_y(X, 3, rng=np.random.RandomState(3)))
+    same_row = found.sample_y(np.repeat(X[:1], 2, axis=0), 500)
+    assert np.corrcoef(same_row[:, :, 0].T)[0, 1] > 0.2  # of one function
+    labels, X, _ = _classifier(rng, "softmax", ("no", "yes"))
+    with pytest.raises(ValueError, match="labels have no quantiles"):
+        labels.sample_y(X, 2)
+
+
+def test_modes_are_in_the_units_of_the_data(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    units = _units()
+    found, (X, _) = Predictor(make_model(rng), units), _raw(units, *make_data(rng, 5))
+    whole = found.modes(X)
+    monkeypatch.setattr(predictor, "BATCH_ROWS", 2)
+    for part, expected in zip(found.modes(X), whole, strict=True):
+        np.testing.assert_allclose(part, expected, rtol=1e-6)
+    std = found.predict(X).std
+    assert std is not None
+    middle = found.quantiles(X, [0.5])[0]
+    assert np.all(np.abs(whole.values[..., 0] - middle) < 2 * std)
+    assert whole.densities.shape == whole.values.shape
