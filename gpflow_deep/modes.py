@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.signal import find_peaks, peak_prominences
 
 from .predictive import Predictive
 
@@ -100,11 +99,19 @@ def _edges(predictive: Predictive) -> Array:
 
 def _peaks(heights: Array, prominence: float) -> NDArray[np.int64]:
     """Cells [modes] of the maxima that count."""
-    padded = np.concatenate([[0.0], heights, [0.0]])
-    found, _ = find_peaks(padded)
-    depth = peak_prominences(padded, found)[0]
-    kept = found[depth >= prominence * padded[found]]
-    return np.asarray(kept if len(kept) else [np.argmax(padded)], np.int64) - 1
+    starts = np.flatnonzero(np.diff(heights, prepend=-1.0))  # of runs of equal heights
+    ends, runs, kept = np.append(starts[1:], len(heights)), heights[starts], []
+    padded = np.concatenate([[0.0], runs, [0.0]])
+    for i in np.flatnonzero((padded[1:-1] > padded[:-2]) & (padded[1:-1] > padded[2:])):
+        higher = np.flatnonzero(padded > runs[i])
+        left, right = higher[higher < i + 1], higher[higher > i + 1]
+        lows = [
+            padded[(left[-1] if len(left) else 0) : i + 1].min(),
+            padded[i + 1 : (right[0] if len(right) else len(padded) - 1) + 1].min(),
+        ]
+        if runs[i] - max(lows) >= prominence * runs[i]:
+            kept.append((starts[i] + ends[i] - 1) // 2)
+    return np.array(kept or [np.argmax(heights)], np.int64)
 
 
 def _shares(heights: Array, peaks: NDArray[np.int64], C: int) -> list[list[int]]:
