@@ -198,8 +198,8 @@ def test_a_fit_is_a_function_of_the_data_and_the_random_state(data: Any, eagerly
 def test_training_stops_when_the_bound_has_settled(data: Any) -> None:
     """With a tolerance that no rise can exceed: after the windows of patience and the fall of the learning rate."""
     model = DeepGPRegressor(**{**SHALLOW, "max_iter": 10_000}, tol=1e6, n_iter_no_change=1).fit(*data)
-    assert model.n_iter_ == 200 + 100  # a quarter of all, in whole windows
-    assert model.bounds_.shape == (3,)
+    assert model.n_iter_ == 200 + 200  # half of all
+    assert model.bounds_.shape == (4,)
     assert model.validation_scores_.shape == (0,)
 
 

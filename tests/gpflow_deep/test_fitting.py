@@ -46,7 +46,7 @@ def test_the_end_of_the_course_is_the_end(rng: np.random.Generator, eagerly: Non
 def test_held_out_rows_decide_and_the_best_parameters_stay() -> None:
     """Two windows of 100 steps after the best score the rate starts to fall, for a quarter of all steps."""
     model, _ = _tiny()
-    trainer = Trainer(model, TrainingConfig(n_iter_no_change=2), num_steps=100_000)
+    trainer = Trainer(model, TrainingConfig(n_iter_no_change=2, decay_share=0.25), num_steps=100_000)
     trainer._step = lambda batch, seed: {"elbo_nats": tf.constant(float(next(bounds)))}  # type: ignore[assignment]
     variable, bounds = model.layers[0].q_mu.unconstrained_variable, itertools.count()
     given = iter([-3.0, -1.0, -2.0, -2.0, -2.0, -2.0])

@@ -16,6 +16,8 @@ import tensorflow as tf
 import gpflow, gpflow_deep
 from experiment.run import checkpoints, devices
 from gpflow.likelihoods import Bernoulli
+from gpflow_deep.noise import fit_noise
+from gpflow_deep.upstream import mark_copies
 
 folder = __FOLDER__
 strategy = devices.make_strategy("mirrored")
@@ -81,6 +83,20 @@ for name, preset, gamma, likelihood, settings in [
         "traced": steps[1].experimental_get_tracing_count(),
         "trainable": [len(m.trainable_variables) for m in models],
     }
+
+def rows_at(t):
+    return tf.constant(X[16 * t : 16 * t + 16]), tf.constant(Y[16 * t : 16 * t + 16])
+
+
+found, kept = [], []
+for where in (None, strategy):
+    with devices.scope(where):
+        model = deep_gp(gpflow_deep.paper2017, num_data=64)
+    if where is not None:
+        mark_copies(model)
+    found.append(fit_noise(model, devices.shared(where, rows_at), 3, strategy=where))
+    kept.append(model.likelihood.variance.numpy())
+results["noise: values"] = {"noise": [*found, *map(float, kept)], **difference(found, kept)}
 
 step = tf.Variable(3, dtype=tf.int64)
 checkpoints.save(folder, step, model=models[1], optimizer=optimizers[1], step=step)
@@ -150,3 +166,11 @@ def test_checkpoint_of_two_replicas_restores(where: str, results: dict[str, Any]
 @pytest.mark.slow
 def test_natural_gradients_need_their_parameters(results: dict[str, Any]) -> None:
     assert "natgrad_gamma needs" in results["frozen"]
+
+
+@pytest.mark.ci
+@pytest.mark.slow
+def test_noise_in_closed_form_is_that_of_one_device(results: dict[str, Any]) -> None:
+    found = results["noise: values"]
+    assert found["difference"] < 1e-10, found
+    assert len({round(value, 10) for value in found["noise"]}) == 1
