@@ -5,8 +5,9 @@
 
 Two layers on [x, w] for y = +-sin(2x) + noise, after --num_steps steps with K = 5. Then, with these parameters, --draws
 gradients of the bound of the same 100 rows with respect to the encoder's weights, for each K: by the doubly
-reparametrised estimator, which `DeepGP.elbo` has, and by automatic differentiation of the bound as it is written. Shown
-are the signal-to-noise ratio |mean| / standard deviation, the median over all weights, and the norm of the mean.
+reparametrised estimator, which `DeepGP.elbo` has, and by automatic differentiation of the bound as it is written, draws
+of the inner layer among it. Shown are the signal-to-noise ratio |mean| / standard deviation, the median over all
+weights, and the norm of the mean.
 """
 
 import os
@@ -27,7 +28,6 @@ from experiment.run.devices import apply_threads
 from experiment.run.folder import provenance
 from gpflow_deep import DeepGP, Encoder, LatentVariableLayer, SVGPLayer, Trainer, TrainingConfig, inducing_inputs
 from gpflow_deep.likelihoods import variational_expectations
-from gpflow_deep.propagation import evaluate, last_outputs
 
 COUNTS = (1, 5, 20, 80)
 
@@ -52,17 +52,21 @@ def untrained(X: np.ndarray) -> DeepGP:
 
 
 def plain_bound(model: DeepGP, X: tf.Tensor, Y: tf.Tensor, K: int, seed: tf.Tensor) -> tf.Tensor:
-    """sum_n log 1/K sum_k p(y_n | w_nk) p(w_nk) / q(w_nk) as it is written, w = a + b eps; one draw for each k."""
-    latent, *inner = model.layers[:-1]
-    mean, std = latent.posterior(X, Y)
-    sizes = [(i, layer.num_latent_gps) for i, layer in enumerate([latent, *inner])]
-    eps = [
-        tf.random.stateless_normal([K, len(X), size], tf.random.fold_in(seed, i), dtype=X.dtype) for i, size in sizes
-    ]
-    w = mean + std * eps[0]
-    f = evaluate(last_outputs, model.layers, model.factors(), X, [w, *eps[1:]], size=K)
-    ratio = 0.5 * tf.square(eps[0]) + tf.math.log(std) - 0.5 * tf.square(w)  # log p(w) - log q(w)
-    terms = variational_expectations(model.likelihood, X, f[0], f[1], Y, seed) + tf.reduce_sum(ratio, axis=-1)
+    """sum_n log 1/K sum_k p(y_n | w_nk) p(w_nk) / q(w_nk) as it is written, w = a + b eps; one draw of the inner layer
+    at the K inputs of a row, by the Cholesky factor of their covariance."""
+    latent, inner, last = model.layers
+    mean, std = (part[:, None] for part in latent.posterior(X, Y))
+    eps, noise = (
+        tf.random.stateless_normal([len(X), K, layer.num_latent_gps], tf.random.fold_in(seed, i), dtype=X.dtype)
+        for i, layer in enumerate((latent, inner))
+    )
+    w = mean + std * eps
+    _, part, of_last = model.factors()
+    inputs = tf.concat([tf.repeat(X[:, None], K, axis=1), w], axis=-1)  # [B, K, 2]
+    F = inner.sample(inputs, inner.latent_moments(inputs, part, full_cov=True), noise, full_cov=True)
+    f = (tf.transpose(moment, [1, 0, 2]) for moment in last.predict(F, factors=of_last))  # [K, B, 1] each
+    ratio = 0.5 * tf.square(eps) + tf.math.log(std) - 0.5 * tf.square(w)  # log p(w) - log q(w)
+    terms = variational_expectations(model.likelihood, X, *f, Y, seed) + tf.transpose(tf.reduce_sum(ratio, axis=-1))
     return tf.reduce_sum(tf.reduce_logsumexp(terms, axis=0) - np.log(K))
 
 
