@@ -64,9 +64,10 @@ def plain_bound(model: DeepGP, X: tf.Tensor, Y: tf.Tensor, K: int, seed: tf.Tens
     _, part, of_last = model.factors()
     inputs = tf.concat([tf.repeat(X[:, None], K, axis=1), w], axis=-1)  # [B, K, 2]
     F = inner.sample(inputs, inner.latent_moments(inputs, part, full_cov=True), noise, full_cov=True)
-    f = (tf.transpose(moment, [1, 0, 2]) for moment in last.predict(F, factors=of_last))  # [K, B, 1] each
+    f_mean, f_var = (tf.transpose(moment, [1, 0, 2]) for moment in last.predict(F, factors=of_last))  # [K, B, 1] each
     ratio = 0.5 * tf.square(eps) + tf.math.log(std) - 0.5 * tf.square(w)  # log p(w) - log q(w)
-    terms = variational_expectations(model.likelihood, X, *f, Y, seed) + tf.transpose(tf.reduce_sum(ratio, axis=-1))
+    terms = variational_expectations(model.likelihood, X, f_mean, f_var, Y, seed)
+    terms = terms + tf.transpose(tf.reduce_sum(ratio, axis=-1))
     return tf.reduce_sum(tf.reduce_logsumexp(terms, axis=0) - np.log(K))
 
 
