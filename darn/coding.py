@@ -75,6 +75,7 @@ def encode(model: DARN | IntegerModel, images: ArrayLike, *, batch_size: int = _
     :raises ValueError: if the images have another shape or other values, the model cannot be coded, or the package
         `constriction` is not installed.
     """
+    _check_size(batch_size)
     integer = _integer_model(model)
     rows = _checked_images(images, integer.visible)
     codes = (found for growth in _GROWTHS if (found := _coded(integer, rows, growth, batch_size)))
@@ -89,6 +90,7 @@ def decode(model: DARN | IntegerModel, data: bytes, *, batch_size: int = _MAX_RO
     :param batch_size: as for :func:`encode`, and not necessarily the same.
     :raises ValueError: if the data are no such file, of another version, truncated, damaged, or of another model.
     """
+    _check_size(batch_size)
     header, integer = read_header(data), _integer_model(model)
     if header.model != integer.digest[:_MODEL_BYTES]:
         raise ValueError(
@@ -130,6 +132,11 @@ def read_header(data: bytes) -> Header:
     if len(data) < start or data[place:start] != _crc(data[:place], data[start:]) or growth[0] not in _GROWTHS:
         raise ValueError("the file is truncated or damaged (its CRC-16 is wrong); take another copy.")
     return Header(version, model, growth[0], num_images, start)
+
+
+def _check_size(batch_size: int) -> None:
+    if batch_size < 1:
+        raise ValueError(f"batch_size must be at least 1, got {batch_size}.")
 
 
 def _coded(integer: IntegerModel, rows: Bits, growth: int, batch_size: int) -> tuple[int, bytes] | None:

@@ -29,7 +29,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from darn.autoregressive import bernoulli_log_prob, logistic_noise, threshold
 from darn.config import check_data
-from darn.likelihood import MAX_EXACT_UNITS, all_states, exact_log_likelihood
+from darn.distribution import MAX_EXACT_UNITS
+from darn.likelihood import all_states, exact_log_likelihood
 from darn.model import DARN
 from darn.seeds import Seed, as_seed, fold
 

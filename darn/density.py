@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from darn.candidates import OPTIMIZER, as_sizes
 from darn.completion import complete
-from darn.distribution import log_prob
+from darn.distribution import log_prob_and_effective, warn_of_few
 from darn.fitting import Course
 from darn.model import DARN, DARNConfig
 from darn.optimization import TrainingConfig
@@ -23,19 +23,23 @@ from darn.training import Trainer
 
 __all__ = ["DARNDensity"]
 
-#: Most stochastic units whose states are summed: 2^12 take about as long as 4,000 importance samples.
-MAX_EXACT_UNITS = 12
-
+_MAX_SUMMED_UNITS = 12  # whose 2^12 states take about as long as 4,000 importance samples
 _BLOCK = 1000  # rows at a time
 
 
 class DARNDensity(TransformerMixin, DensityMixin, BaseEstimator):  # type: ignore[misc]
     """Density of rows of bits: a DARN with a linear autoregressive decoder (Gregor et al., 2014, Section 5.1).
 
-    :param hidden: stochastic units of each layer, or one whole number; None: chosen by validation rows, as what is None
-        of `units`, `learning_rate` and `weight_decay`, see `darn.choose`. () for none.
-    :param units: deterministic units between stochastic layers. :param learning_rate: of RMSProp.
+    Of `hidden`, `units`, `learning_rate` and `weight_decay`, validation rows choose what is None, see `darn.choose`;
+    what is given stays. Where all are given nothing is chosen, and training takes seconds.
+
+    :param hidden: stochastic units of each layer, or one whole number; () for none.
+    :param units: deterministic units between stochastic layers, likewise. :param learning_rate: of RMSProp.
     :param weight_decay: decoupled, in units of the learning rate.
+    :param visible_conditional: how columns depend on each other given the stochastic units: "linear", "factorial",
+        "nade", "made" or "eonade", as in `DARNConfig`. A MADE is often the better density.
+    :param conditional_units: tanh units of NADE, MADE and EoNADE; None: 100.
+    :param orders: orders of the columns that MADE and EoNADE average over; None: 1 and 16.
     :param candidates: how many to choose among, before the neighbours of the best.
     :param search_seconds: after so many seconds the best candidate so far is chosen; 0 for no limit. The training of
         what was chosen comes after it.
@@ -49,7 +53,7 @@ class DARNDensity(TransformerMixin, DensityMixin, BaseEstimator):  # type: ignor
     :param dtype: of the computations, "float32" or "float64".
     :param random_state: of all that is random.
 
-    Fitted attributes: `model_` (the `DARN`), `choice_` (the `Choice`; None if `hidden` was given), `valid_nats_`
+    Fitted attributes: `model_` (the `DARN`), `choice_` (the `Choice`; None if nothing was chosen), `valid_nats_`
     (description length of the validation rows, nats a row), `n_steps_`, `n_features_in_`.
     """
 
@@ -63,6 +67,9 @@ class DARNDensity(TransformerMixin, DensityMixin, BaseEstimator):  # type: ignor
         *,
         learning_rate: float | None = None,
         weight_decay: float | None = None,
+        visible_conditional: str = "linear",
+        conditional_units: int | None = None,
+        orders: int | None = None,
         candidates: int = 18,
         search_seconds: float = 900.0,
         validation_fraction: float = 0.1,
@@ -78,6 +85,9 @@ class DARNDensity(TransformerMixin, DensityMixin, BaseEstimator):  # type: ignor
         self.units = units
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
+        self.visible_conditional = visible_conditional
+        self.conditional_units = conditional_units
+        self.orders = orders
         self.candidates = candidates
         self.search_seconds = search_seconds
         self.validation_fraction = validation_fraction
@@ -98,6 +108,9 @@ class DARNDensity(TransformerMixin, DensityMixin, BaseEstimator):  # type: ignor
         x = self._bits(X, reset=True)
         if not 0 < self.validation_fraction < 1:
             raise ValueError(f"validation_fraction must be in (0, 1), got {self.validation_fraction}.")
+        for name in ("candidates", "max_steps", "patience", "batch_size", "num_samples"):
+            if not isinstance(value := getattr(self, name), int | np.integer) or value < 1:
+                raise ValueError(f"{name} must be a whole number, at least 1, got {value!r}.")
         random = check_random_state(self.random_state)
         seed, order = int(random.randint(2**31 - 1)), random.permutation(len(x))
         num_valid = min(max(1, round(self.validation_fraction * len(x))), len(x) - 1)
@@ -115,13 +128,16 @@ class DARNDensity(TransformerMixin, DensityMixin, BaseEstimator):  # type: ignor
 
     def score_samples(self, X: ArrayLike) -> NDArray[np.float64]:
         """log p(x) of each row in nats, [N]: exact for at most 12 stochastic units, else by importance sampling with
-        noise that all rows share, so that the rows beside a row do not change it.
+        noise that all rows share, so that the rows beside a row do not change it. A warning says if less than 50 of
+        the samples count (median of the rows), or than half of them.
         """
         x = self._fitted_bits(X)
-        settings: dict[str, Any] = {"num_samples": self.num_samples, "max_exact_units": MAX_EXACT_UNITS}
+        settings: dict[str, Any] = {"num_samples": self.num_samples, "max_exact_units": _MAX_SUMMED_UNITS}
         blocks = [x[start : start + _BLOCK] for start in range(0, len(x), _BLOCK)]
-        found = [log_prob(self.model_, block, seed=self._seed, **settings).numpy() for block in blocks]
-        return np.concatenate(found).astype(np.float64)
+        found = [log_prob_and_effective(self.model_, block, seed=self._seed, **settings) for block in blocks]
+        log_p, effective = (np.concatenate([each.numpy() for each in part]) for part in zip(*found, strict=True))
+        warn_of_few(effective, self.num_samples)
+        return log_p.astype(np.float64)
 
     def score(self, X: ArrayLike, y: Any = None) -> float:
         """Mean of `score_samples`: nats a row; higher is better, so it serves cross-validation."""
@@ -147,38 +163,49 @@ class DARNDensity(TransformerMixin, DensityMixin, BaseEstimator):  # type: ignor
         h = self.model_.encode(tf.constant(x, self.model_.dtype), noise).h
         return np.concatenate([bits.numpy() for bits in h], axis=1) if h else np.zeros([len(x), 0], self.dtype)
 
-    def complete(self, X: ArrayLike, mask: ArrayLike) -> NDArray[np.float64]:
+    def complete(self, X: ArrayLike, mask: ArrayLike | None = None) -> NDArray[np.float64]:
         """The known bits, and of each missing one the probability that it is 1 given the known ones, [N, n_x].
 
+        See `darn.complete` for where these are exact.
+
         :param X: [N, n_x]; what stands where bits are missing does not matter.
-        :param mask: booleans [N, n_x], True where a bit is missing.
+        :param mask: booleans [N, n_x], True where a bit is missing; None: where X is NaN.
         """
-        mask = np.asarray(mask, bool)
-        x = self._fitted_bits(np.where(mask, 0, np.asarray(X, float)))
-        return complete(self.model_, x, mask, seed=self._seed)
+        check_is_fitted(self, "model_")
+        x = validate_data(self, X, reset=False, dtype="numeric", ensure_all_finite=False)
+        is_missing = np.isnan(x) if mask is None else np.asarray(mask)
+        if is_missing.dtype != bool or is_missing.shape != x.shape:
+            raise ValueError(
+                f"mask must be booleans of the shape of X, {x.shape}, True where a bit is missing, got "
+                f"{is_missing.dtype} {is_missing.shape}; leave it out if X is NaN there."
+            )
+        if hasattr(mask, "columns"):
+            validate_data(self, mask, reset=False, skip_check_array=True)  # its names
+        return complete(self.model_, self._as_bits(np.where(is_missing, 0, x)), is_missing, seed=self._seed)
 
     # Private.
 
     def _configs(self, x: NDArray, valid: NDArray, seed: int) -> tuple[DARNConfig, TrainingConfig]:
-        given = {"learning_rate": self.learning_rate, "weight_decay": self.weight_decay}
-        units = None if self.units is None else as_sizes(self.units)
-        model = {"units": units, "dtype": self.dtype}
+        sizes = {name: getattr(self, name) for name in ("hidden", "units")}
+        model: dict[str, Any] = {name: value if value is None else as_sizes(value) for name, value in sizes.items()}
+        if model["hidden"] == ():
+            model["units"] = model["units"] or ()  # there is nothing to choose
+        training: dict[str, Any] = {"learning_rate": self.learning_rate, "weight_decay": self.weight_decay}
+        is_chosen = None in (*model.values(), *training.values())
+        own = ("visible_conditional", "conditional_units", "orders", "dtype")
+        model |= {name: value for name in own if (value := getattr(self, name)) is not None}
         self.choice_ = None
-        if self.hidden is None:
+        if is_chosen:
             search = SearchConfig(
                 candidates=self.candidates,
                 search_steps=self.max_steps,
                 search_patience=self.patience,
                 search_seconds=self.search_seconds,
             )
-            self.choice_ = choose(
-                x, valid, seed=seed, search=search, batch_size=self.batch_size, model=model, training=given
-            )
+            how: dict[str, Any] = {"search": search, "batch_size": self.batch_size}
+            self.choice_ = choose(x, valid, seed=seed, model=model, training=training, **how)
             return self.choice_.model, self.choice_.training
-        known: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-        hidden = as_sizes(self.hidden)
-        config = DARNConfig(visible=x.shape[1], hidden=hidden, units=units or (), dtype=self.dtype)  # type: ignore[arg-type]
-        return config, TrainingConfig(**OPTIMIZER, **known)
+        return DARNConfig(visible=x.shape[1], **model), TrainingConfig(**OPTIMIZER, **training)
 
     def _fitted_bits(self, X: ArrayLike) -> NDArray[np.uint8]:
         check_is_fitted(self, "model_")
@@ -187,13 +214,16 @@ class DARNDensity(TransformerMixin, DensityMixin, BaseEstimator):  # type: ignor
     def _bits(self, X: ArrayLike, *, reset: bool) -> NDArray[np.uint8]:
         least = 2 if reset else 1
         x: NDArray[Any] = validate_data(self, X, reset=reset, dtype="numeric", ensure_min_samples=least)
-        if self.threshold is not None:
-            return (x > self.threshold).astype(np.uint8)
-        wrong = (x != 0) & (x != 1)
+        return self._as_bits(x)
+
+    def _as_bits(self, x: NDArray[Any]) -> NDArray[np.uint8]:
+        wrong = np.isnan(x) if self.threshold is not None else (x != 0) & (x != 1)
         if wrong.any():
             row, column = np.argwhere(wrong)[0]
-            raise ValueError(
-                f"X must be 0 or 1 everywhere, got {x[row, column]} in row {row}, column {column}; give threshold, "
-                "whose bits are X > threshold, or encode X first, as OneHotEncoder does."
-            )
-        return x.astype(np.uint8)
+            found, remedy = x[row, column], "encode X first, as OneHotEncoder does"
+            if np.isnan(found):
+                remedy = "say by the mask that it is missing, or impute it"
+            elif self.threshold is None:
+                remedy = f"give threshold, whose bits are X > threshold, or {remedy}"
+            raise ValueError(f"X must be 0 or 1 everywhere, got {found} in row {row}, column {column}; {remedy}.")
+        return (x > (self.threshold or 0)).astype(np.uint8)

@@ -11,60 +11,37 @@ from __future__ import annotations
 import functools
 import math
 import os
-from collections.abc import Sequence
-from typing import Any, Protocol
+import warnings
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
+from numpy.typing import NDArray
 
-from darn.autoregressive import bernoulli_log_prob, log_prob_of_pairs, threshold
 from darn.config import DARNConfig, check_data
+from darn.pairs import Model, log_joint_of_pairs, log_weights, own_logits
 from darn.seeds import Seed, as_seed, fold
 from darn.tracing import of_one_model
 
-__all__ = ["MAX_EXACT_UNITS", "DARNDistribution", "assertions", "export", "log_prob"]
+__all__ = [
+    "FEW_SAMPLES",
+    "MAX_EXACT_UNITS",
+    "DARNDistribution",
+    "assertions",
+    "export",
+    "log_prob",
+    "log_prob_and_effective",
+    "warn_of_few",
+]
 
 #: Most stochastic units whose 2^16 states are summed.
 MAX_EXACT_UNITS = 16
 
+#: Effective samples of a row below which, in the median, an estimate of log p(x) is not trusted.
+FEW_SAMPLES = 50.0
+
 _STATES = 64  # at a time; the number of states is a multiple of it, or less
-
-
-class Model(Protocol):
-    """What this module needs of a `DARN`."""
-
-    config: DARNConfig
-    decoders: Sequence[Any]
-    encode: Any
-    encoder_noise: Any
-    graphs: Any
-
-    @property
-    def dtype(self) -> tf.DType:
-        """Float type of rows."""
-        ...
-
-    @property
-    def num_hidden(self) -> int:
-        """Stochastic units of all layers."""
-        ...
-
-    def log_visible(self, x: tf.Tensor, h: Sequence[tf.Tensor]) -> tf.Tensor:
-        """log p(x | h), [B], nats."""
-        ...
-
-    def log_prior(self, h: Sequence[tf.Tensor]) -> tf.Tensor:
-        """log p(h), [B], nats."""
-        ...
-
-    def visible_offset(self, h: Sequence[tf.Tensor]) -> tf.Tensor | None:
-        """What h adds to the logits of the visible units, [B, n_x]."""
-        ...
-
-    def sample(self, num: Any, seed: Seed) -> Any:
-        """Draws, whose rows are `x`."""
-        ...
 
 
 def log_prob(
@@ -79,7 +56,20 @@ def log_prob(
     :param max_exact_units: sum over all states up to so many stochastic units; 2^16 of them take 20 times as long for a
         row as 1,000 samples.
     :raises ValueError: if x has another width, or values that the model cannot have produced.
+
+    Outside of graphs a warning says if less than 50 of the samples of a row count in the median, or than half of them.
     """
+    found, effective = log_prob_and_effective(model, x, num_samples, seed, max_exact_units=max_exact_units)
+    if not tf.inside_function():
+        warn_of_few(effective.numpy(), num_samples)
+    return found
+
+
+def log_prob_and_effective(
+    model: Model, x: Any, num_samples: int = 1000, seed: Seed = 0, *, max_exact_units: int = MAX_EXACT_UNITS
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """As :func:`log_prob` without its warning, and the effective number of samples of each row, (sum w)^2 / sum w^2;
+    infinite where log p(x) is exact."""
     if num_samples < 1:
         raise ValueError(f"num_samples must be at least 1, got {num_samples}.")
     x = tf.cast(_checked(x, model.config), model.dtype)
@@ -90,7 +80,20 @@ def log_prob(
     else:
         run = model.graphs.get(("log_prob", num_samples, exact), lambda: _compiled(model, num_samples, exact))
         found = run(rows, as_seed(seed))
-    return tf.reshape(found, tf.shape(x)[:-1])
+    log_p, effective = (tf.reshape(part, tf.shape(x)[:-1]) for part in found)
+    return log_p, effective
+
+
+def warn_of_few(effective: NDArray, num_samples: int) -> None:
+    """Warn if the median of the effective numbers of samples, (sum w)^2 / sum w^2, is below :data:`FEW_SAMPLES`, or
+    half of `num_samples` if that is less."""
+    if np.size(effective) and (median := float(np.median(effective))) < min(FEW_SAMPLES, num_samples / 2):
+        warnings.warn(
+            f"of the {num_samples} importance samples of a row only {median:.1f} count (median): log p(x) is higher "
+            "than this says, by an unknown amount; take more samples (num_samples), or a model with at most "
+            f"{MAX_EXACT_UNITS} stochastic units, which is exact.",
+            stacklevel=4,  # of what called a method of a model
+        )
 
 
 def assertions(x: tf.Tensor, config: DARNConfig) -> list[Any]:
@@ -118,54 +121,50 @@ def _compiled(model: Model, num_samples: int, exact: bool) -> tf.types.experimen
 
     @functools.partial(tf.function, input_signature=spec, autograph=False)
     @of_one_model
-    def run(rows: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    def run(rows: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         return _log_prob(model, rows, num_samples, seed, exact)
 
     return run
 
 
-def _log_prob(model: Model, rows: tf.Tensor, num_samples: int, seed: tf.Tensor, exact: bool) -> tf.Tensor:
-    if not model.config.hidden:
-        return model.log_visible(rows, ())
-    return _enumerated(model, rows) if exact else _sampled(model, rows, num_samples, seed)
+def _log_prob(
+    model: Model, rows: tf.Tensor, num_samples: int, seed: tf.Tensor, exact: bool
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """log p(x) and effective numbers of samples, [B]."""
+    if exact or not model.config.hidden:
+        log_p = _enumerated(model, rows) if model.config.hidden else model.log_visible(rows, ())
+        return log_p, tf.fill(tf.shape(log_p), tf.constant(math.inf, log_p.dtype))
+    return _sampled(model, rows, num_samples, seed)
 
 
 def _enumerated(model: Model, x: tf.Tensor) -> tf.Tensor:
     """log sum_h p(x, h), [B]."""
     total = model.num_hidden
-    places = tf.range(total - 1, -1, -1)
-    size, visible = min(_STATES, 2**total), model.decoders[0].conditional
-    own = visible.logits(x) if visible.is_additive else None  # [B, n_x], and what h adds to it is [S, n_x]
+    places, size, own = tf.range(total - 1, -1, -1), min(_STATES, 2**total), own_logits(model, x)
 
     def add(start: tf.Tensor, log_sum: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         states = tf.bitwise.right_shift((start + tf.range(size))[:, None], places) % 2
         h = tuple(tf.split(tf.cast(states, x.dtype), model.config.hidden, axis=1))
-        offset = tf.expand_dims(model.visible_offset(h), 1)
-        log_p = log_prob_of_pairs(visible, x, offset) if own is None else bernoulli_log_prob(x, own + offset)
-        log_p += model.log_prior(h)[:, None]
+        log_p = log_joint_of_pairs(model, x, h, own)
         return start + size, tf.reduce_logsumexp(tf.concat([log_sum[None], log_p], 0), axis=0)
 
     start = tf.zeros_like(x[:, 0]) - math.inf
     return tf.while_loop(lambda done, _: done < 2**total, add, (0, start))[1]
 
 
-def _sampled(model: Model, x: tf.Tensor, num_samples: int, seed: tf.Tensor) -> tf.Tensor:
-    """log of the mean of p(x, h) / q(h | x) over draws of q, [B]."""
-    visible = model.decoders[0].conditional
-    own, num_rows = visible.logits(x) if visible.is_additive else None, tf.shape(x)[0]
+def _sampled(model: Model, x: tf.Tensor, num_samples: int, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """log of the mean of p(x, h) / q(h | x) over draws of q, and the effective number of these, [B]."""
+    own, num_rows = own_logits(model, x), tf.shape(x)[0]
 
-    def add(s: tf.Tensor, log_sum: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        noise = model.encoder_noise(1, fold(seed, s))
-        encoded = model.encode(x, tuple(tf.tile(each, [num_rows, 1]) for each in noise), threshold)
-        log_q = tf.add_n([bernoulli_log_prob(h, a) for h, a in zip(encoded.h, encoded.logits, strict=True)])
-        offset = model.visible_offset(encoded.h)
-        log_p = visible.log_prob(x, offset) if own is None else bernoulli_log_prob(x, own + offset)
-        log_w = log_p + model.log_prior(encoded.h) - log_q
-        return s + 1, tf.reduce_logsumexp(tf.stack([log_sum, log_w]), axis=0)
+    def add(s: tf.Tensor, log_sum: tf.Tensor, log_squares: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        noise = tuple(tf.tile(each, [num_rows, 1]) for each in model.encoder_noise(1, fold(seed, s)))
+        log_w = log_weights(model, x, noise, own=own)[0]
+        log_sum = tf.reduce_logsumexp(tf.stack([log_sum, log_w]), axis=0)
+        return s + 1, log_sum, tf.reduce_logsumexp(tf.stack([log_squares, 2.0 * log_w]), axis=0)
 
     start = tf.zeros_like(x[:, 0]) - math.inf
-    log_sum = tf.while_loop(lambda s, _: s < num_samples, add, (0, start))[1]
-    return log_sum - math.log(num_samples)
+    _, log_sum, log_squares = tf.while_loop(lambda s, *_: s < num_samples, add, (0, start, start))
+    return log_sum - math.log(num_samples), tf.exp(2.0 * log_sum - log_squares)
 
 
 class DARNDistribution(tfp.distributions.Distribution):

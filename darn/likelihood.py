@@ -10,6 +10,7 @@ million numbers.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import NamedTuple
 
@@ -18,15 +19,14 @@ import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from darn.autoregressive import bernoulli_log_prob, log_prob_of_pairs, threshold
 from darn.description_length import row_width
+from darn.distribution import MAX_EXACT_UNITS
 from darn.model import DARN, check_data
+from darn.pairs import log_joint_of_pairs, log_weights, own_logits
 from darn.seeds import Seed, as_seed, fold
+from darn.tracing import of_one_model
 
-__all__ = ["MAX_EXACT_UNITS", "ImportanceEstimate", "all_states", "exact_log_likelihood", "importance_log_likelihood"]
-
-#: Most stochastic units of `exact_log_likelihood`: 2^16 states.
-MAX_EXACT_UNITS = 16
+__all__ = ["ImportanceEstimate", "all_states", "exact_log_likelihood", "importance_log_likelihood"]
 
 _PRODUCT_NUMBERS = 2**22  # of one block of states times rows, factorial decoder
 _BLOCK_NUMBERS = 2**20  # of one block of states times rows times units
@@ -118,15 +118,15 @@ def importance_log_likelihood(
         return ImportanceEstimate(exact, means, float(exact.mean()), (exact.mean(),) * 2, effective)
     seed, batch_size = as_seed(seed), min(batch_size, len(rows))
     copies = max(1, min(num_samples, _BLOCK_NUMBERS // (batch_size * row_width(model))))
-    key = ("importance", batch_size, copies, jit_compile)
-    run = model.graphs.get(key, lambda: _compiled_importance(model, copies, jit_compile))
+    run = model.graphs.get(("importance", jit_compile), lambda: _compiled_importance(model, jit_compile))
     estimates, effective = np.zeros([2, repeats, len(rows)])
     padded = np.concatenate([rows, np.repeat(rows[-1:], -len(rows) % batch_size, axis=0)])
     for repeat in range(repeats):
         for start in range(0, len(rows), batch_size):
             key = fold(seed, repeat)
             key = fold(key, start)
-            values = run(tf.constant(padded[start : start + batch_size], model.dtype), tf.constant(num_samples), key)
+            batch = tf.constant(padded[start : start + batch_size], model.dtype)
+            values = run(batch, tf.constant(num_samples), tf.constant(copies), key)
             part = slice(start, min(start + batch_size, len(rows)))
             estimates[repeat, part], effective[repeat, part] = (v.numpy()[: len(rows) - start] for v in values)
     means = estimates.mean(axis=1)
@@ -137,43 +137,34 @@ def importance_log_likelihood(
 
 def _compiled_exact(model: DARN) -> tf.types.experimental.PolymorphicFunction:
     """(states [S, n], x [B, n_x]) to log sum_s p(x, h_s), [B]."""
-    visible, is_factorial = model.decoders[0].conditional, model.config.visible_conditional == "factorial"
 
     @tf.function(autograph=False, reduce_retracing=True)
     def block(h: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
         """log sum over the states h [S, n] of p(x, h), [B]."""
-        layers = tuple(tf.split(h, model.config.hidden, axis=1))
-        log_prior, offset = model.log_prior(layers), model.visible_offset(layers)
-        assert offset is not None  # there are stochastic layers
-        if is_factorial:
-            logits = visible.logits(offset, offset)
-            log_visible = tf.linalg.matmul(logits, rows, transpose_b=True)
-            log_visible -= tf.reduce_sum(tf.nn.softplus(logits), axis=1)[:, None]
-        else:
-            log_visible = log_prob_of_pairs(visible, rows, offset[:, None, :])
-        return tf.cast(tf.reduce_logsumexp(log_visible + log_prior[:, None], axis=0), tf.float64)
+        log_p = log_joint_of_pairs(model, rows, tf.split(h, model.config.hidden, axis=1))
+        return tf.cast(tf.reduce_logsumexp(log_p, axis=0), tf.float64)
 
     return block
 
 
-def _compiled_importance(model: DARN, copies: int, jit_compile: bool) -> tf.types.experimental.PolymorphicFunction:
-    """(x [B, n_x], S, seed [2]) to log p^(x) and effective samples, [B] in float64, `copies` draws at a time."""
+def _compiled_importance(model: DARN, jit_compile: bool) -> tf.types.experimental.PolymorphicFunction:
+    """(x [B, n_x], S, copies, seed [2]) to log p^(x) and effective samples, [B] in float64, `copies` draws of each row
+    at a time. One graph for all B; XLA compiles it for each.
+    """
+    numbers = [tf.TensorSpec([], tf.int32), tf.TensorSpec([], tf.int32), tf.TensorSpec([2], tf.int32)]
+    spec = [tf.TensorSpec([None, model.config.visible], model.dtype), *numbers]
 
-    @tf.function(autograph=False, jit_compile=jit_compile)
-    def run(x: tf.Tensor, num_samples: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        num_rows = x.shape[0]
+    @functools.partial(tf.function, input_signature=spec, autograph=False, jit_compile=jit_compile)
+    @of_one_model
+    def run(x: tf.Tensor, num_samples: tf.Tensor, copies: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        num_rows, own = tf.shape(x)[0], own_logits(model, x)
 
         def add(done: tf.Tensor, log_sum: tf.Tensor, log_squares: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
             noise = model.encoder_noise(copies * num_rows, fold(seed, done))
-            encoded = model.encode(x, noise, threshold, copies)
-            log_q = tf.add_n([bernoulli_log_prob(h, a) for h, a in zip(encoded.h, encoded.logits, strict=True)])
-            offset = tf.reshape(model.visible_offset(encoded.h), [copies, num_rows, -1])
-            log_weights = tf.reshape(model.log_prior(encoded.h) - log_q, [copies, num_rows])
-            log_weights += log_prob_of_pairs(model.decoders[0].conditional, x, offset)
-            is_wanted = done + tf.range(copies) < num_samples
-            log_weights = tf.where(is_wanted[:, None], tf.cast(log_weights, tf.float64), -math.inf)
-            log_sum = tf.reduce_logsumexp(tf.concat([log_sum[None], log_weights], axis=0), axis=0)
-            log_squares = tf.reduce_logsumexp(tf.concat([log_squares[None], 2.0 * log_weights], axis=0), axis=0)
+            log_w = tf.cast(log_weights(model, x, noise, copies, own), tf.float64)
+            log_w = tf.where((done + tf.range(copies) < num_samples)[:, None], log_w, -math.inf)
+            log_sum = tf.reduce_logsumexp(tf.concat([log_sum[None], log_w], axis=0), axis=0)
+            log_squares = tf.reduce_logsumexp(tf.concat([log_squares[None], 2.0 * log_w], axis=0), axis=0)
             return done + copies, log_sum, log_squares
 
         start = tf.fill([num_rows], tf.constant(-math.inf, tf.float64))

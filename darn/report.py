@@ -21,7 +21,8 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from darn.description_length import DescriptionLength, description_length, fast_sampling_cost
-from darn.likelihood import MAX_EXACT_UNITS, exact_log_likelihood, importance_log_likelihood
+from darn.distribution import FEW_SAMPLES, MAX_EXACT_UNITS
+from darn.likelihood import exact_log_likelihood, importance_log_likelihood
 from darn.model import DARN
 from darn.training import Observed, Trainer
 
@@ -44,7 +45,6 @@ Rows = NDArray[Any]
 Points = tuple[list[int], list[float]]
 
 EXACT_SECONDS = 600.0  # exact=auto gives up beyond this rough estimate
-FEW_SAMPLES = 50.0  # effective ones, below which an estimate of the likelihood is not trusted
 NATS_TO_BITS = 1.0 / math.log(2.0)
 PARTS = ("description_length", "hidden", "bits_back", "visible")
 

@@ -153,19 +153,22 @@ class Trainer(tf.Module):
             return Observed(*tf.unstack(history.stack(), axis=1))
 
         def checked(data: ArrayLike, rows: ArrayLike, count: int | tf.Tensor, seed: Seed) -> Observed:
-            self._check(data)
+            self._check(data, rows)
             index, number = tf.convert_to_tensor(rows, tf.int32), tf.convert_to_tensor(count, tf.int32)
             return run(tf.convert_to_tensor(data), index, number, as_seed(seed))
 
         return checked
 
-    def _check(self, data: ArrayLike) -> None:
-        """Refuse data that the model cannot have produced; the same tensor is looked at once, for it cannot change."""
-        if self._seen() is data:
-            return
-        check_data(data, self.model.config)
-        if isinstance(data, tf.Tensor):
-            self._seen = weakref.ref(data)
+    def _check(self, data: ArrayLike, rows: ArrayLike) -> None:
+        """Refuse rows that are not there, and data that the model cannot have produced; the same tensor of data is
+        looked at once, for it cannot change."""
+        if self._seen() is not data:
+            check_data(data, self.model.config)
+            if isinstance(data, tf.Tensor):
+                self._seen = weakref.ref(data)
+        num, index = np.shape(data)[0], np.asarray(rows)
+        if index.size and not 0 <= index.min() <= index.max() < num:
+            raise ValueError(f"rows must be from 0 to {num - 1}, those of data, got {index.min()} to {index.max()}.")
 
     def step(self, x: tf.Tensor, seed: tf.Tensor, is_last: bool | tf.Tensor = True) -> Observed:
         """One update by the minibatch x [B, n_x] of the model's dtype; each of the result is [].

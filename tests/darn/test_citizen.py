@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -88,12 +89,28 @@ def test_log_prob_is_the_likelihood(kind: str, x: np.ndarray) -> None:
         model.log_prob(x, num_samples=0)
 
 
+@pytest.mark.filterwarnings("ignore:of the .* importance samples")
 def test_a_row_is_worth_the_same_beside_other_rows(x: np.ndarray) -> None:
     model = darn.DARN(darn.DARNConfig(visible=N_X, hidden=(17,), dtype="float64"), seed=1, data=x)
     log_p = model.log_prob(x, num_samples=50, seed=3)
     np.testing.assert_allclose(model.log_prob(x[7:9], num_samples=50, seed=3), log_p[7:9], rtol=1e-12)
     estimated = darn.importance_log_likelihood(model, x, seed=0, num_samples=2000, repeats=2)
     np.testing.assert_allclose(model.log_prob(x, num_samples=2000), estimated.log_likelihood, atol=0.3)
+
+
+def test_few_samples_that_count_are_warned_of(x: np.ndarray) -> None:
+    """An encoder that is nearly sure of one code, where all codes are alike: a few draws have all the weight."""
+    model = darn.DARN(darn.DARNConfig(visible=N_X, hidden=(17,), dtype="float64"), seed=1, data=x)
+    model.encoders[0].conditional.bias.assign(tf.fill([17], tf.constant(4.0, tf.float64)))
+    with pytest.warns(
+        UserWarning, match=r"of the 200 importance samples of a row only .* count.*\(num_samples\)"
+    ) as found:
+        model.log_prob(x, num_samples=200)
+    assert len(found) == 1
+    assert found[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tf.function(model.log_prob)(tf.constant(x, tf.float64), num_samples=200)
 
 
 def test_it_is_a_distribution(model: darn.DARN, x: np.ndarray) -> None:
@@ -146,6 +163,9 @@ def test_a_graph_is_made_once(model: darn.DARN, x: np.ndarray, monkeypatch: pyte
         counts["visible"] = 0
         call(1)
         assert counts["visible"] == 0
+    for N in range(1, 5):
+        darn.importance_log_likelihood(model, x[:N], seed=0, num_samples=5, repeats=2)
+    assert counts["visible"] == 0
 
 
 def test_steps_refuse_data_that_are_not_of_the_model(model: darn.DARN, x: np.ndarray) -> None:
@@ -182,6 +202,13 @@ def test_an_array_that_has_changed_in_place_is_looked_at_again(model: darn.DARN,
         trainer.advance(data, rows.astype(int), 0)
     for variable, value in zip(trainer.variables, before, strict=True):
         np.testing.assert_array_equal(variable, value)
+
+
+def test_steps_refuse_rows_that_are_not_there(model: darn.DARN, x: np.ndarray) -> None:
+    trainer = darn.Trainer(model, darn.TrainingConfig(), num_data=len(x))
+    for wrong in (30, -1):
+        with pytest.raises(ValueError, match=f"rows must be from 0 to 29, those of data, got .*{wrong}"):
+            trainer.advance(x, np.array([[0, wrong]]), 0)
 
 
 def test_log_prob_refuses_rows_of_something_else(model: darn.DARN, x: np.ndarray) -> None:

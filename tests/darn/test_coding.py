@@ -198,3 +198,10 @@ class TestBadFiles:
 def test_bad_images(images: np.ndarray, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         encode(integer_model("linear"), images)
+
+
+def test_a_batch_has_rows() -> None:
+    model = integer_model("linear")
+    for call in (lambda: encode(model, np.zeros((3, 20)), batch_size=0), lambda: decode(model, b"", batch_size=0)):
+        with pytest.raises(ValueError, match="batch_size must be at least 1, got 0"):
+            call()

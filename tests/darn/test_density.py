@@ -2,8 +2,11 @@
 
 import itertools
 import warnings
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import tensorflow as tf
 from sklearn.base import clone
@@ -11,10 +14,11 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import cross_val_score
 from sklearn.utils.estimator_checks import check_estimator
 
-from darn import DARNDensity
+import darn
+from darn import DARNConfig, DARNDensity, TrainingConfig
 
 N_X = 5
-TINY = DARNDensity(hidden=3, units=4, learning_rate=0.01, max_steps=50)
+TINY = DARNDensity(hidden=3, units=4, learning_rate=0.01, weight_decay=0.0, max_steps=50)
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +77,82 @@ def test_the_architecture_is_chosen_if_not_given(bits: np.ndarray) -> None:
     assert density.model_.config.visible_conditional == "linear"
 
 
+@pytest.mark.parametrize("given", [("hidden", 3), ("units", 4), ("learning_rate", 0.01), ("weight_decay", 0.1)])
+def test_what_is_given_stays_and_the_rest_is_chosen(
+    bits: np.ndarray, monkeypatch: pytest.MonkeyPatch, given: tuple[str, Any]
+) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def chosen(x: np.ndarray, valid: np.ndarray, **how: Any) -> Any:
+        asked.append({**how["model"], **how["training"]})
+        return SimpleNamespace(model=DARNConfig(N_X, (2,), (2,)), training=TrainingConfig())
+
+    monkeypatch.setattr("darn.density.choose", chosen)
+    DARNDensity(**{given[0]: given[1], "max_steps": 25}).fit(bits)
+    sizes = {name: asked[0][name] for name in ("hidden", "units", "learning_rate", "weight_decay")}
+    assert sizes == {**dict.fromkeys(sizes), given[0]: (given[1],) if given[0] in ("hidden", "units") else given[1]}
+    assert clone(TINY).fit(bits).choice_ is None
+    assert len(asked) == 1
+
+
+def test_a_made_and_its_orders(bits: np.ndarray) -> None:
+    made = clone(TINY).set_params(hidden=(), units=None, visible_conditional="made", conditional_units=6, orders=2)
+    density = made.fit(bits)
+    config = density.model_.config
+    assert (config.hidden, config.units, config.visible_conditional) == ((), (), "made")
+    assert (config.conditional_units, config.orders) == (6, 2)
+    assert np.exp(density.score_samples(every_row())).sum() == pytest.approx(1.0, abs=1e-5)
+    assert density.choice_ is None
+    with pytest.raises(ValueError, match="orders=2 is for the conditionals eonade, made"):
+        clone(TINY).set_params(orders=2).fit(bits)
+
+
+def test_missing_bits_are_those_of_the_mask_or_nan(fitted: DARNDensity, bits: np.ndarray) -> None:
+    x, mask = bits[:20], np.random.default_rng(1).uniform(size=(20, N_X)) < 0.4
+    found = fitted.complete(x, mask)
+    expected = darn.complete(fitted.model_, x, mask)
+    np.testing.assert_array_equal(found, expected)
+    holes = np.where(mask, np.nan, x)
+    np.testing.assert_array_equal(fitted.complete(holes), found)
+    np.testing.assert_array_equal(fitted.complete(holes, mask), found)
+    frame = pd.DataFrame(holes, columns=list("abcde"))
+    named = clone(TINY).fit(pd.DataFrame(bits, columns=list("abcde")))
+    np.testing.assert_array_equal(named.complete(frame), found)
+    np.testing.assert_array_equal(named.complete(frame.astype("Int64")), found)
+    for wrong in (
+        lambda: named.complete(frame[list("edcba")]),
+        lambda: named.complete(frame, frame.isna()[list("edcba")]),
+    ):
+        with pytest.raises(ValueError, match="feature names should match"):
+            wrong()
+    for wrong_mask in (mask.astype(int), mask[0], np.ones((20, 1), bool)):
+        with pytest.raises(ValueError, match=r"mask must be booleans of the shape of X, \(20, 5\), True where .* got"):
+            fitted.complete(x, wrong_mask)
+    with pytest.raises(ValueError, match=r"got nan in row .* say by the mask that it is missing"):
+        fitted.complete(holes, mask & False)
+    with pytest.raises(ValueError, match="4 features"):
+        fitted.complete(x[:, 1:], mask[:, 1:])
+
+
+@pytest.mark.parametrize("name", ["candidates", "max_steps", "patience", "batch_size", "num_samples"])
+def test_numbers_are_checked_before_training(bits: np.ndarray, name: str) -> None:
+    for wrong in (0, 2.5, None):
+        with pytest.raises(ValueError, match=f"{name} must be a whole number, at least 1, got {wrong}"):
+            clone(TINY).set_params(**{name: wrong}).fit(bits)
+
+
+def test_few_samples_that_count_are_one_warning(bits: np.ndarray) -> None:
+    density = clone(TINY).set_params(hidden=20, num_samples=200, max_steps=25).fit(bits)
+    density.model_.encoders[0].conditional.bias.assign(tf.fill([20], 4.0))
+    x = np.repeat(bits, 6, axis=0)
+    for score in (density.score_samples, density.score):
+        with pytest.warns(
+            UserWarning, match=r"of the 200 importance samples of a row only .* \(num_samples\)"
+        ) as found:
+            score(x)
+        assert len(found) == 1
+
+
 def test_what_is_wrong_is_said(fitted: DARNDensity, bits: np.ndarray) -> None:
     with pytest.raises(ValueError, match=r"X must be 0 or 1 everywhere, got 0.5 in row 0, column 0; give threshold"):
         clone(TINY).fit(bits + 0.5)
@@ -88,7 +168,7 @@ def test_what_is_wrong_is_said(fitted: DARNDensity, bits: np.ndarray) -> None:
 @pytest.mark.ci
 def test_scikit_learn_checks_it(global_generator: None) -> None:
     """All of its checks, of bits that are numbers above a threshold."""
-    estimator = DARNDensity(hidden=2, units=3, max_steps=25, threshold=0.0, dtype="float64")
+    estimator = DARNDensity(2, 3, learning_rate=1e-3, weight_decay=0.0, max_steps=25, threshold=0.0, dtype="float64")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         check_estimator(estimator)

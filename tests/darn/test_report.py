@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from darn import report
 from darn.description_length import DescriptionLength, description_length
-from darn.likelihood import MAX_EXACT_UNITS
+from darn.distribution import MAX_EXACT_UNITS
 from darn.model import DARN, DARNConfig
 from darn.report import ReportConfig
 from darn.training import Observed, Trainer, TrainingConfig
