@@ -92,11 +92,6 @@ def dgp_chain(*, is_moving: bool = False) -> None:
     sampler.advance(0, 2)
 
 
-def dgp_global_functions() -> None:
-    model = gpflow_deep.with_global_inducing(gpflow_deep.modern(normal(N, D), normal(N, 1), 2, num_inducing=20))
-    model.sample_functions(2, num_features=16, seed=SEED)(normal(N, D))
-
-
 def dgp_evaluation() -> None:
     units = gpflow_deep.Units(Scale.identity(D), Scale.identity(1))
     gpflow_deep.Predictor(regression(), units).evaluate(normal(N, D), normal(N, 1))
@@ -319,7 +314,6 @@ COMPILED: dict[str, dict[str, Call]] = {
     "gpflow_deep.keras.prediction.Predictor._outputs": {
         "": lambda: gpflow_deep.keras.Predictor(keras_model(), Gaussian()).predict(normal(N, D)),
     },
-    "gpflow_deep.layers.pathwise.SeparateGPFunctions._covariances.<locals>.each": {"": dgp_global_functions},
     "gpflow_deep.predictor.Predictor._compiled.<locals>.moments": {"": dgp_evaluation},
     "gpflow_deep.sampling.Sampler._hyper_step.<locals>.step": {"": partial(dgp_chain, is_moving=True)},
     "gpflow_deep.sampling.Sampler._steps.<locals>.steps": {"": dgp_chain},

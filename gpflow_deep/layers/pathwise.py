@@ -12,7 +12,6 @@ added, as in `SVGPLayer`.
 from __future__ import annotations
 
 import copy
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -80,19 +79,7 @@ class SeparateGPFunctions(tf.Module):
     def __call__(self, X: tf.Tensor) -> tf.Tensor:
         """[N, D] or [S, N, D] -> [S, N, L], without noise."""
         each = X if X.shape.rank == 3 else tf.broadcast_to(X, tf.concat([tf.shape(self.Z)[:1], tf.shape(X)], axis=0))
-        return self.prior(X) + tf.matmul(self._covariances(each, self.Z), self.coefficients)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_covariances"}
-
-    @functools.cached_property
-    def _covariances(self) -> Any:
-        """k(X_s, Z_s), [S, N, M]; compiled, since a loop over S kernels in Python takes most of the time."""
-
-        def each(X: tf.Tensor, Z: tf.Tensor) -> tf.Tensor:
-            return tf.map_fn(lambda both: self.kernel(*both), (X, Z), fn_output_signature=X.dtype)
-
-        return tf.function(each, autograph=False, reduce_retracing=True)
+        return self.prior(X) + tf.matmul(_covariances(self.kernel, each, self.Z), self.coefficients)
 
 
 class _NoisyGPs(tf.Module):
@@ -196,6 +183,19 @@ def copied(function: Any) -> Any:
 
 
 # Private.
+
+
+def _covariances(kernel: Kernel, X: tf.Tensor, Z: tf.Tensor) -> tf.Tensor:
+    """k(X_s, Z_s), [S, N, M], of X [S, N, D] and Z [S, M, D].
+
+    GPflow's kernels compare all rows of one array with all of another, or those of each part of one array with one
+    another: here M rows of X_s and Z_s are a part. That is 4 numbers for each that is used, and a single call.
+    """
+    (S, M, D), N = Z.shape, tf.shape(X)[1]
+    count = -(-N // M)
+    rows = tf.pad(X, [[0, 0], [0, count * M - N], [0, 0]])
+    parts = tf.concat([tf.reshape(rows, [-1, M, D]), tf.repeat(Z, count, axis=0)], axis=1)  # [S count, 2 M, D]
+    return tf.reshape(kernel(parts)[:, :M, M:], [S, -1, M])[:, :N]
 
 
 def _draw_inducing(q_mu: tf.Tensor, q_sqrt: tf.Tensor, num_functions: int, seed: tf.Tensor) -> tf.Tensor:
