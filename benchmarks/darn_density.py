@@ -2,17 +2,23 @@
 """What is a density of rows of bits good for: odd rows and missing bits, beside independent columns and neighbours?
 
     darn_density.py --output=density.json
+    darn_density.py --dataset=adult --data_dir=DATA
     darn_density.py --choose
 
-On scikit-learn's digits, 64 bits: `DARNDensity` learns all digits but the eights, and log p(x) tells eights of unseen
-rows from the others (AUC); and it gives the probabilities of bits that are missing, a quarter of all at random (log
-loss in nats a bit). Beside it: independent columns, and the ten nearest neighbours (their distance; the mean of their
-missing bits, with half a row of each value added).
+On scikit-learn's digits, 64 bits: densities learn all digits but the eights, and log p(x) tells eights of unseen rows
+from the others (AUC). On adult, 123 bits: they learn 3,000 rows, and log p(x) tells unseen rows from others that are
+put together from two of them, the first half of the columns of one, the second of another. And they give the
+probabilities of bits that are missing, a quarter of all at random (log loss in nats a bit). Densities are `DARNDensity`
+with stochastic units, and a MADE without any. Beside them: independent columns, and the ten nearest neighbours (their
+distance; the mean of their missing bits, with half a row of each value added). Each split is another draw of training
+rows, unseen rows, missing bits and initial weights; ± is the standard error over splits.
 """
 
 import os
 import time
+import warnings
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -25,17 +31,30 @@ from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import train_test_split
 
 from darn import DARNDensity
+from experiment.data import views
 from experiment.files import write_json
 from experiment.run.devices import apply_threads
 from experiment.run.folder import provenance
 
 ODD, NEIGHBOURS, SHARE = 8, 10, 0.25
-NAMES = ("DARN", "independent columns", "ten neighbours")
+TRAIN_ROWS, UNSEEN_ROWS = 3000, 1000  # of adult
+NAMES = ("DARN", "MADE", "independent columns", "ten neighbours")
+
+
+class Split(NamedTuple):
+    """Rows to learn from; unseen rows, and which of them are odd."""
+
+    train: NDArray
+    test: NDArray
+    is_odd: NDArray
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     """Define this script's flags."""
     fv = flag_values
+    flags.DEFINE_enum("dataset", "digits", ["digits", "adult"], "Rows of bits.", flag_values=fv)
+    flags.DEFINE_string("data_dir", None, "Folder of the data set adult.", flag_values=fv)
+    flags.DEFINE_integer("splits", 3, "Splits of the rows.", 1, flag_values=fv)
     flags.DEFINE_boolean("choose", False, "Let validation rows choose the architecture.", flag_values=fv)
     flags.DEFINE_integer("rows", 300, "Unseen rows with missing bits; at most all.", 1, flag_values=fv)
     flags.DEFINE_integer("threads", 1, "CPU threads of TensorFlow; all else has one.", 0, flag_values=fv)
@@ -48,28 +67,63 @@ def main(argv: Sequence[str]) -> None:
     if len(argv) > 1:
         raise app.UsageError(f"no arguments besides flags, got {argv[1:]}")
     apply_threads(FLAGS.threads)
-    images, labels = load_digits(return_X_y=True)
-    train, test, train_labels, is_of = train_test_split((images >= 8).astype(int), labels, random_state=0)
-    train, is_odd = train[train_labels != ODD], is_of == ODD
-    start = time.process_time()
-    density = DARNDensity() if FLAGS.choose else DARNDensity(hidden=16, units=100, learning_rate=1e-3)
-    density.fit(train)
-    seconds, config = time.process_time() - start, density.model_.config
-    print(f"{len(train)} rows; {config.hidden} stochastic, {config.units} deterministic units, {seconds:.0f} s of CPU")
-    mean = (train.sum(axis=0) + 0.5) / (len(train) + 1)
-    odd = (-density.score_samples(test), -log_p(test, mean[None]), distances(train, test))
-    known = test[~is_odd][: FLAGS.rows]
-    is_missing = np.random.default_rng(0).uniform(size=known.shape) < SHARE
-    p = (density.complete(known, is_missing), np.broadcast_to(mean, known.shape), filled(train, known, is_missing))
-    found = {
-        "auc": [float(roc_auc_score(is_odd, score)) for score in odd],
-        "log_loss_nats": [log_loss(known, each, is_missing) for each in p],
-    }
-    print("| |", " | ".join(NAMES), "|\n|---|---|---|---|")
-    for name, numbers in found.items():
-        print(f"| {name} |", " | ".join(f"{number:.3f}" for number in numbers), "|")
+    found = [scores(split(FLAGS.dataset, FLAGS.data_dir, i), i, FLAGS.choose, FLAGS.rows) for i in range(FLAGS.splits)]
+    print("| |", " | ".join(NAMES), "|\n|---|---|---|---|---|")
+    for name in found[0]:
+        numbers = np.array([each[name] for each in found])  # [splits, densities]
+        error = numbers.std(axis=0, ddof=1) / np.sqrt(len(numbers)) if len(numbers) > 1 else np.full(len(NAMES), np.nan)
+        print(
+            f"| {name} |",
+            " | ".join(f"{m:.4f} ± {e:.4f}" for m, e in zip(numbers.mean(axis=0), error, strict=True)),
+            "|",
+        )
     if FLAGS.output:
-        write_json(FLAGS.output, {**provenance("", seed=0), "columns": NAMES, "seconds": seconds, **found})
+        write_json(FLAGS.output, {**provenance("", seed=0), "columns": NAMES, "splits": found})
+
+
+def split(dataset: str, data_dir: str | None, number: int) -> Split:
+    """A split of a data set."""
+    rng = np.random.default_rng(number)
+    if dataset == "digits":
+        images, labels = load_digits(return_X_y=True)
+        train, test, of, is_of = train_test_split((images >= 8).astype(int), labels, random_state=number)
+        return Split(train[of != ODD], test, is_of == ODD)
+    parts = views.load(views.Source(dataset=dataset, data_dir=data_dir), "binary").parts
+    train = rng.permutation(parts["train"].X)[:TRAIN_ROWS].astype(int)
+    rows = rng.permutation(parts["test"].X)[: 3 * UNSEEN_ROWS].astype(int).reshape(3, UNSEEN_ROWS, -1)
+    odd = np.where(np.arange(rows.shape[2]) < rows.shape[2] // 2, rows[1], rows[2])
+    return Split(train, np.concatenate([rows[0], odd]), np.repeat([False, True], UNSEEN_ROWS))
+
+
+def scores(of: Split, seed: int, choose: bool, num_rows: int) -> dict[str, list[float]]:
+    """AUC of odd rows and log loss of missing bits, of each of `NAMES`."""
+    given: dict[str, Any] = {} if choose else {"learning_rate": 1e-3, "weight_decay": 0.0}
+    sizes: dict[str, Any] = {} if choose else {"hidden": 16, "units": 100}
+    densities = (
+        DARNDensity(**sizes, **given, random_state=seed),
+        DARNDensity((), visible_conditional="made", conditional_units=200, **given, random_state=seed),
+    )
+    mean = (of.train.sum(axis=0) + 0.5) / (len(of.train) + 1)
+    known = of.test[~of.is_odd][:num_rows]
+    is_missing = np.random.default_rng(seed).uniform(size=known.shape) < SHARE
+    odd, filled_in = list[NDArray](), list[NDArray]()
+    for density in densities:
+        start = time.process_time()
+        config, seconds = density.fit(of.train).model_.config, time.process_time() - start
+        odd.append(-density.score_samples(of.test))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            filled_in.append(density.complete(known, is_missing))
+        print(f"{len(of.train)} rows; {config.hidden} and {config.units} units, {seconds:.0f} s of CPU")
+        print(
+            f"{time.process_time() - start - seconds:.0f} s of CPU to score and complete;", *(w.message for w in caught)
+        )
+    odd += [-log_p(of.test, mean[None]), distances(of.train, of.test)]
+    filled_in += [np.broadcast_to(mean, known.shape), filled(of.train, known, is_missing)]
+    return {
+        "auc": [float(roc_auc_score(of.is_odd, score)) for score in odd],
+        "log_loss_nats": [log_loss(known, p, is_missing) for p in filled_in],
+    }
 
 
 def log_p(x: NDArray, p: NDArray) -> NDArray:
@@ -79,7 +133,8 @@ def log_p(x: NDArray, p: NDArray) -> NDArray:
 
 def distances(train: NDArray, x: NDArray) -> NDArray:
     """Mean number of different bits to the nearest rows, [N]."""
-    return np.sort((x[:, None] != train[None]).sum(axis=2), axis=1)[:, :NEIGHBOURS].mean(axis=1)
+    different = x @ (1 - train).T + (1 - x) @ train.T
+    return np.sort(different, axis=1)[:, :NEIGHBOURS].mean(axis=1)
 
 
 def filled(train: NDArray, x: NDArray, is_missing: NDArray) -> NDArray:
