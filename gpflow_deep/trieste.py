@@ -8,7 +8,7 @@
 
 `TriesteModel` has what trieste's protocols ask for: marginal and joint predictions, samples, trajectories (Thompson
 sampling), a reparametrised sampler (batch Monte-Carlo expected improvement), `update` and `optimize`. This module does
-not import trieste, which needs TensorFlow below 2.19 and so an environment of its own, in which this package runs, too.
+not import trieste, which needs TensorFlow below 2.19 and so an environment of its own (the extra `trieste`).
 """
 
 from __future__ import annotations
