@@ -171,7 +171,8 @@ def test_functions_have_the_predicted_moments(rng: np.random.Generator, kernel: 
     for layer in model.layers:
         layer.kernel = deepcopy(kernel)
     model.num_predict_samples = 500
-    mean, var = (part.numpy()[:, 0] for part in model.predict_f(X))
+    predict = tf.function(model.predict_f, autograph=False)  # a loop over 500 members, faster as a graph
+    mean, var = (part.numpy()[:, 0] for part in predict(X))
     for noise in ("shared", "white"):
         draws = model.sample_functions(1000, num_features=32, noise=noise, seed=int(rng.integers(1000)))(X)  # type: ignore[arg-type]
         values = draws.numpy()[..., 0]
