@@ -9,17 +9,17 @@ Two layers on standard splits of the UCI sets, as `DeepGPRegressor` fits them by
     global     global inducing outputs, trained in its place with the same settings
     sigma_points   deep sigma points, trained by the predictive density, with a weight of the KL that held-out training
                rows choose, by default
-    sghmc      samples of the inducing values, hyperparameters as they are, at a temperature that held-out training rows
-               choose: `SamplingConfig` as it is by default
-    posterior  the same at temperature 1
+    sghmc      samples of the inducing values, at a temperature and with a noise that held-out training rows choose,
+               other hyperparameters as they are: `SamplingConfig` as it is by default
+    posterior  the same at temperature 1, with the noise of the variational fit
     mcem       as sghmc, with hyperparameters by moving-window Monte Carlo EM, if held-out rows gained by it
 
 Scores are those of the test rows in the units of the target: log density in nats per row, RMSE, continuous ranked
 probability score, share of targets within the central 90 %. "gain" is what held-out rows say of a choice, nats per row:
-hyperparameters that moved, or sigma points in place of a Gaussian q; "bound" is that of the last hundred steps, nats
-per row in standardised units. Seconds are CPU time in all, with the variational fit that a chain starts from. Nothing
-is chosen by test rows. Each row of the table is a file in --run_dir, with the variational fits in folders beside them;
-what is there is not computed again.
+noise and hyperparameters that moved, or sigma points in place of a Gaussian q; "bound" is that of the last hundred
+steps, nats per row in standardised units. Seconds are CPU time in all, with the variational fit that a chain starts
+from. Nothing is chosen by test rows. Each row of the table is a file in --run_dir, with the variational fits in folders
+beside them; what is there is not computed again.
 """
 
 import json
@@ -46,7 +46,7 @@ from gpflow_deep.sampling import Sampler, SamplingConfig
 SETTINGS: dict[str, dict[str, Any]] = {
     "sghmc": {},
     "posterior": {"temperature": 1.0},
-    "mcem": {"hyper_steps": 3000, "hyper_rate": 0.005},
+    "mcem": {"hyper_steps": 8000, "hyper_rate": 0.005},
 }
 SCORES = ("log_density_nats", "log_density_nats_se", "rmse", "crps", "coverage_90")
 FITTED = ("gaussian", "global", "sigma_points")

@@ -10,7 +10,8 @@ gradient of U(z) = -E[log p(Y | F)] + |v|^2 / 2 it makes the steps of `chain`, w
 during burn-in and take it into account.
 
 What is sampled is exp(-U / T). The posterior, T = 1, is wide in models whose hyperparameters a Gaussian q has chosen,
-and lower temperatures often predict better. First held-out rows choose among some, from the highest to the lowest.
+and lower temperatures often predict better. First held-out rows choose among some, from the highest to the lowest, and
+then the variance of Gaussian noise (`noise_search`).
 
 Kernels, inducing inputs and the likelihood may move, too, by steps of Adam on samples of the last `window` steps
 (moving-window Monte Carlo EM, Sec. 3.2 of [1]), which easily overfits: what was found is taken only if the log density
@@ -23,6 +24,7 @@ Batches and noise of a step are functions of the seed and its number.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import time
 from collections.abc import Sequence
@@ -37,6 +39,8 @@ from .batches import minibatch
 from .deep_gp import DeepGP
 from .ensemble import InducingSamples, gps_of
 from .layers.svgp import LayerFactors
+from .noise import has_noise
+from .noise_search import NoiseSearch
 from .propagation import evaluate, last_outputs, rows_per_slice
 from .quadrature import MonteCarlo
 from .sampling_config import HYPER_EVERY, SamplingConfig
@@ -75,6 +79,8 @@ class Sampler(tf.Module):
         seed: int = 0,
     ) -> None:
         super().__init__()
+        if not has_noise(model):
+            config = dataclasses.replace(config, noise_tries=0)
         self.model, self.config, self._data, self._seed = model, config, (X, Y), seed
         self._batch_size, self.seconds = batch_size, tf.Variable(0.0, dtype=tf.float64, trainable=False)
         self._gps = [gps for layer in model.layers if (gps := gps_of(layer)) is not None]
@@ -94,6 +100,9 @@ class Sampler(tf.Module):
         self._scores = _variable(tf.zeros([len(self._parts[1])], tf.float64))
         self._gain, self._best_score = (_variable(tf.constant(value, tf.float64)) for value in (0.0, -np.inf))
         self._temperature = _variable(tf.constant(config.temperature or 1.0, tf.float64))
+        likelihood: Any = model.likelihood
+        is_tried = config.trying[1] > config.trying[0]
+        self._noise = NoiseSearch(likelihood.variance, likelihood.variance_lower_bound) if is_tried else None
         self._roots = [_variable(root) for root in self._factorise()]
 
     @property
@@ -103,8 +112,9 @@ class Sampler(tf.Module):
 
     @property
     def gain(self) -> float:
-        """What moved hyperparameters added to the log density of held-out rows, nats per row; 0 where they stayed."""
-        return float(self._gain)
+        """What moved noise and hyperparameters added to the log density of held-out rows, nats per row; 0 where they
+        stayed."""
+        return float(self._gain) + (0.0 if self._noise is None else self._noise.gain)
 
     @property
     def temperature(self) -> float:
@@ -166,8 +176,7 @@ class Sampler(tf.Module):
         for variables in self._chains:
             for variable in variables:
                 variable.assign(tf.zeros_like(variable))
-        for kept, variable in zip(self._best, self._hyper, strict=True):
-            kept.assign(variable)
+        self._keep_best()
         assert self.model.samples is not None  # of mypy
         self.model.samples.count.assign(0)
         self._gain.assign(0.0)
@@ -218,9 +227,10 @@ class Sampler(tf.Module):
         return min(t + thin - (t - sample_from) % thin, t + BLOCK, end)
 
     def _ends(self) -> list[int]:
-        """Where a temperature was tried, the chain has settled before hyperparameters move, and where that ends."""
-        rungs = [(i + 1) * self.config.burn_in for i in range(len(self.config.ladder))]
-        return [*rungs, *(self.config.adapting if self.config.hyper_steps else ()), self.config.choosing]
+        """Where a temperature or a noise was tried, the chain has settled before hyperparameters move, and where that
+        ends."""
+        phases = range(self.config.burn_in, self.config.trying[1] + 1, max(self.config.burn_in, 1))
+        return [*phases, *(self.config.adapting if self.config.hyper_steps else ()), self.config.choosing]
 
     def _choose(self, t: int, rows: tf.Tensor) -> None:
         """What is due after t steps until temperature and hyperparameters are chosen."""
@@ -230,13 +240,17 @@ class Sampler(tf.Module):
             if config.hyper_steps and t > adapt_from:
                 self._move(t, rows)
         if t <= len(config.ladder) * config.burn_in and t % config.burn_in == 0:
-            score = float(np.mean(self._held_out_scores(t)))
-            if score > float(self._best_score):
-                self._best_score.assign(score)
+            scores = self._held_out_scores(t)
+            if scores.mean() > float(self._best_score):
+                self._best_score.assign(scores.mean())
+                self._scores.assign(scores)
                 self._temperature.assign(config.ladder[t // config.burn_in - 1])
+        if self._noise is not None and config.trying[0] <= t <= config.trying[1] and t % config.burn_in == 0:
+            self._try_noise(t, self._noise)
         if config.hyper_steps and t >= adapt_from:
             if t == adapt_from:
                 self._scores.assign(self._held_out_scores(t))
+                self._keep_best()
             elif (t - adapt_from) % LOOK_EVERY == 0 or t == adapt_to:
                 self._look(t)
             if t == adapt_to:
@@ -337,8 +351,21 @@ class Sampler(tf.Module):
         gains = self._held_out_scores(t) - self._scores.numpy()
         if gains.mean() > max(self.gain, gains.std() / np.sqrt(len(gains))):
             self._gain.assign(gains.mean())
-            for kept, variable in zip(self._best, self._hyper, strict=True):
-                kept.assign(variable)
+            self._keep_best()
+
+    def _keep_best(self) -> None:
+        for kept, variable in zip(self._best, self._hyper, strict=True):
+            kept.assign(variable)
+
+    def _try_noise(self, t: int, search: NoiseSearch) -> None:
+        """Judge the noise of the last steps, and try the next one."""
+        begin, end = self.config.trying
+        if t == begin:
+            search.begin()
+            return
+        scores = self._held_out_scores(t)
+        if search.judge(scores - self._scores.numpy(), is_last=t == end):
+            self._scores.assign(scores)
 
     def _assign_best(self) -> None:
         for kept, variable in zip(self._best, self._hyper, strict=True):

@@ -3,10 +3,12 @@
 | steps | with | for |
 |---|---|---|
 | `burn_in` at each of the temperatures to choose from | without held-out rows | `temperature` |
+| `burn_in` for each of `noise_tries` variances of the noise | without held-out rows | the noise |
 | `burn_in`, then `hyper_steps` | without held-out rows | hyperparameters that move |
 | `burn_in`, then `sampling_steps` | all rows | the samples |
 
-The first phase is left out where a temperature is given, the second without `hyper_steps`.
+The first two phases are left out where a temperature is given, the second also without Gaussian noise that is free, the
+third without `hyper_steps`.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ class SamplingConfig:
     :param sampling_steps: steps that samples are kept from.
     :param temperature: T of the density exp(-U / T) that is sampled. 1 is the posterior, less is nearer to its mode; if
         not given, the one of 1, 0.3, 0.1 and 0.03 at which held-out rows have the largest log density.
+    :param noise_tries: how many variances of Gaussian noise are tried by held-out rows; 0 leaves it as it is.
     :param hyper_steps: steps of the chain during which hyperparameters move; 0 leaves them as training found them.
     :param hyper_rate: step size of Adam for hyperparameters.
     :param window: steps whose states hyperparameters are fitted to, and held-out rows are scored with.
@@ -47,6 +50,7 @@ class SamplingConfig:
     burn_in: int = 1000
     sampling_steps: int = 1600
     temperature: float | None = None
+    noise_tries: int = 6
     hyper_steps: int = 0
     hyper_rate: float = 0.003
     window: int = 400
@@ -55,7 +59,8 @@ class SamplingConfig:
     held_out: float = 0.1
 
     def __post_init__(self) -> None:
-        for name, least in {"num_kept": MIN_KEPT, "burn_in": 0, "hyper_steps": 0, "window": HYPER_EVERY}.items():
+        least_of = {"num_kept": MIN_KEPT, "burn_in": 0, "noise_tries": 0, "hyper_steps": 0, "window": HYPER_EVERY}
+        for name, least in least_of.items():
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}.")
         if self.sampling_steps < self.num_kept:
@@ -83,9 +88,15 @@ class SamplingConfig:
         return LADDER if self.temperature is None else ()
 
     @property
+    def trying(self) -> tuple[int, int]:
+        """The first step with another noise, and the step after the last one that is tried."""
+        first = self.burn_in * len(self.ladder)
+        return first, first + self.burn_in * self.noise_tries * (self.temperature is None)
+
+    @property
     def adapting(self) -> tuple[int, int]:
         """The first step in which hyperparameters may move, and the step after the last one."""
-        first = self.burn_in * (len(self.ladder) + (self.hyper_steps > 0))
+        first = self.trying[1] + self.burn_in * (self.hyper_steps > 0)
         return first, first + self.hyper_steps
 
     @property

@@ -26,6 +26,7 @@ from gpflow_deep import (
     save_model,
 )
 from gpflow_deep.ensemble import InducingSamples
+from gpflow_deep.noise_search import NoiseSearch
 from gpflow_deep.sampled_training import SampledTrainer, trainer_for
 from gpflow_deep.training import TrainingConfig
 from tests.gpflow_deep.builders import COVARIANCE_SHAPES, make_layer
@@ -199,10 +200,12 @@ def chain_of(seed: int, config: SamplingConfig) -> tuple[Sampler, tf.train.Check
     return sampler, tf.train.Checkpoint(model=model, sampler=sampler)
 
 
-@pytest.mark.parametrize("stop", [33, pytest.param(9, marks=SLOW), pytest.param(47, marks=SLOW)])
+@pytest.mark.parametrize("stop", [33, *(pytest.param(stop, marks=SLOW) for stop in (9, 45, 60))])
 def test_a_chain_can_be_taken_up_anywhere(stop: int, tmp_path: Path) -> None:
-    """Stopped while hyperparameters move, temperatures are tried or samples are kept: bit for bit as in one piece."""
-    config = SamplingConfig(num_kept=4, burn_in=6, sampling_steps=12, hyper_steps=6, window=6, hyper_rate=0.05)
+    """Stopped while a noise or temperatures are tried, hyperparameters move or samples are kept: bit for bit as in one
+    piece."""
+    options: dict[str, Any] = {"num_kept": 4, "burn_in": 6, "sampling_steps": 12, "window": 6, "noise_tries": 2}
+    config = SamplingConfig(**options, hyper_steps=6, hyper_rate=0.05)
     whole, _ = chain_of(0, config)
     whole.advance(0, whole.num_steps)
     first, checkpoint = chain_of(0, config)
@@ -231,6 +234,65 @@ def test_hyperparameters_that_are_worse_are_not_taken() -> None:
     assert sampler.gain == 0.0
     for found, right in zip(sampler.model.trainable_variables, before, strict=True):
         np.testing.assert_array_equal(found, right)
+
+
+def test_a_search_for_the_noise_ends_near_the_best() -> None:
+    """Rows of variance 0.02, from 0.5: the variance falls in growing steps, goes back, and is never worse than before.
+
+    A variance within a factor of 1.5 of that of the rows is at most 0.04 nats per row worse than it.
+    """
+    rows = 0.02 * np.random.default_rng(0).standard_normal(400) ** 2
+
+    def log_densities(variance: float) -> np.ndarray:
+        return -0.5 * (np.log(variance) + rows / variance)
+
+    variance = Gaussian(0.5).variance
+    search, best = NoiseSearch(variance, 1e-6), log_densities(0.5)
+    first = best.mean()
+    search.begin()
+    for number in range(8):
+        tried = log_densities(float(variance.numpy()))
+        if search.judge(tried - best, is_last=number == 7):
+            assert tried.mean() > best.mean()
+            best = tried
+    found = log_densities(float(variance.numpy())).mean()
+    assert found == best.mean() == pytest.approx(first + search.gain)
+    assert abs(np.log(float(variance.numpy()) / np.mean(rows))) < np.log(1.5)
+
+
+def test_a_search_for_the_noise_stays_above_the_lower_bound_and_where_it_was() -> None:
+    variance = Gaussian(2e-6).variance
+    search = NoiseSearch(variance, 1e-6)
+    search.begin()
+    search.judge(np.ones(5), is_last=False)
+    assert 1e-6 < float(variance.numpy()) < 1.1e-6
+    search.begin()
+    before = float(search._best)
+    search.judge(-np.ones(5), is_last=False)
+    search.judge(np.array([3.0, -2.9]), is_last=True)  # a gain of less than its standard error
+    assert float(variance.numpy()) == pytest.approx(before, rel=1e-9)
+    assert search.gain == 0.0
+
+
+def test_held_out_rows_choose_the_noise_of_a_chain() -> None:
+    """Rows without noise, and a model that has a lot of it: it falls, by what held-out rows say."""
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((60, 1))
+    layer = make_layer(rng, 1, 1, 8)
+    layer.inducing_variable.Z.assign(np.linspace(-2.5, 2.5, 8)[:, None])
+    layer.kernel.lengthscales.assign(np.ones(1))
+    config = SamplingConfig(num_kept=4, burn_in=200, sampling_steps=40, window=200, noise_tries=3)
+    model = DeepGP([layer], Gaussian(0.3), num_data=60)
+    sampler = Sampler(model, X, np.sin(2 * X), config, seed=1)
+    sampler.advance(0, sampler.num_steps)
+    assert float(model.likelihood.variance.numpy()) < 0.1
+    assert sampler.gain > 0.2
+
+
+def test_noise_that_is_not_free_stays() -> None:
+    model, X = two_layers(np.random.default_rng(0)), np.zeros((N, 2))
+    gpflow.set_trainable(model.likelihood.variance, False)
+    assert Sampler(model, X, X[:, :1], SamplingConfig()).num_steps == 6600
 
 
 @pytest.mark.slow
@@ -272,6 +334,7 @@ def test_estimator(rng: np.random.Generator) -> None:
     [
         ({"num_kept": 3}, "num_kept must be at least 4, got 3"),
         ({"sampling_steps": 5}, "sampling_steps must be at least num_kept = 32, got 5"),
+        ({"noise_tries": -1}, "noise_tries must be at least 0, got -1"),
         ({"step_size": 0.0}, "step_size must be a finite number above 0"),
         ({"friction": 1.5}, "friction must be above 0 and at most 1, got 1.5"),
         ({"held_out": 1.0}, "held_out must be between 0 and 1, got 1.0"),
@@ -292,5 +355,5 @@ def test_layers_without_inducing_outputs(rng: np.random.Generator) -> None:
     with pytest.raises(ValueError, match="got layer 1 of 1, a WeightedConvolutionalLayer; use posterior='gaussian'"):
         Sampler(DeepGP([of_images], Gaussian()), np.zeros((N, 12)), np.zeros((N, 1)))
     sampler, _ = chain_of(0, SamplingConfig())
-    with pytest.raises(ValueError, match="must have made all of its 6600 steps"):
+    with pytest.raises(ValueError, match="must have made all of its 12600 steps"):
         sampler.trust()
