@@ -151,7 +151,7 @@ def drawings(
     :param judged: and `predicted`: of the test rows. :param rng: chooses some of them, where there are many.
     :param input_name: of the only input.
     """
-    title, names, (X, Y) = report.title(len(predictor.model.layers)), predictor.target_names, test
+    title, names, (X, Y) = report.title(report.depth(predictor.model)), predictor.target_names, test
     drawn: dict[str, tuple[str, dict[str, Any]]] = {}
     if (found := calibration(title, judged)) is not None:
         drawn["calibration"] = "lines", found._asdict()

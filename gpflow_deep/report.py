@@ -20,7 +20,7 @@ from .diagnostics import diagnose
 from .evaluation import Evaluation, evaluate
 from .fitting import Part, worse_than_simplest
 from .forecasts import LinearModel
-from .layers import SVGPLayer
+from .layers import LatentVariableLayer, SVGPLayer
 from .predictor import Predicted, Predictor
 from .sampled_training import SampledTrainer
 from .scaling import REAL_TARGETS, Units
@@ -31,6 +31,7 @@ __all__ = [
     "Final",
     "Watch",
     "caption",
+    "depth",
     "evaluate",
     "histograms",
     "layer_scalars",
@@ -163,7 +164,7 @@ def summary(
         test rows than the simplest model, see `fitting.worse_than_simplest`.
     """
     found = {
-        "num_layers": len(trainer.model.layers),
+        "num_layers": depth(trainer.model),
         "is_settled": trainer.course is not None and trainer.course.is_settled,
         "train_seconds": float(trainer.seconds),
         "num_parameters": num_parameters(trainer.model),
@@ -174,7 +175,7 @@ def summary(
     if train is not None and test is not None:
         log_density = final.scores["test"]["log_likelihood_nats"]
         if words := worse_than_simplest(trainer.model.likelihood, log_density, train, test):
-            name = title(len(trainer.model.layers))
+            name = title(depth(trainer.model))
             found["warning"] = f"{name}: {words} on the test rows; train it for more steps, or give it other settings."
     return found
 
@@ -216,6 +217,11 @@ def notes(config: ModelConfig, units: Units, feature_names: Sequence[str], num_r
     if num_rows < config.num_inducing:
         found.append(f"num_inducing={config.num_inducing} is more than the {num_rows} training rows; fewer would do.")
     return found
+
+
+def depth(model: DeepGP) -> int:
+    """How many layers have Gaussian processes: latent variables are inputs."""
+    return sum(not isinstance(layer, LatentVariableLayer) for layer in model.layers)
 
 
 def title(num_layers: int) -> str:

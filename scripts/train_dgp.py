@@ -161,7 +161,7 @@ def fit(run: Run, job: Job, study: Study, max_seconds: float | None) -> tuple[di
     """Train a model, or continue it, and score it: what result.json says of it, and its predictions."""
     trainer, watch, seed = job.trainer, job.watch, Seeds(study.flags.run.seed)("train")
     final, batch_at = cache(watch.final), devices.shared(run.strategy, job.batches)
-    print(f"training: {report.title(len(trainer.model.layers))}", flush=True)
+    print(f"training: {report.title(report.depth(trainer.model))}", flush=True)
     try:
         step = run.fit(
             lambda first, count: trainer.advance(batch_at, first, count, seed),

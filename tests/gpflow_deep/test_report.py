@@ -191,3 +191,10 @@ def test_table_of_models() -> None:
         ["", "test accuracy", "test AUC", "steps", "seconds"],
         ["deep GP (2 layers)", "0.5000", "0.7500", "1", "1.0"],
     ]
+
+
+def test_latent_variables_are_no_layer_of_a_title(rng: np.random.Generator) -> None:
+    X, Y = make_data(rng, 9)
+    config = ModelConfig(num_inducing=4, latent_dim=1, likelihood="gaussian")
+    assert report.depth(config.build(X, Y)) == 2
+    assert report.title(report.depth(make_model(rng, (2, 1)))) == "GP (1 layer)"
