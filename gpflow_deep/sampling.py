@@ -65,7 +65,8 @@ class Sampler(tf.Module):
     :param model: a trained deep GP, whose q is where the chain starts and what it moves in units of.
     :param X: all training rows [N, D], and :param Y: [N, Q], in the units of the model.
     :param batch_size: rows of a minibatch. :param seed: of batches, noise and held-out rows.
-    :raises ValueError: naming a layer whose distribution is not over inducing outputs, or if no row can be held out.
+    :raises ValueError: naming a layer whose distribution is not over inducing outputs, for a model whose objective is no
+        bound, or if no row can be held out.
     """
 
     def __init__(
@@ -79,6 +80,11 @@ class Sampler(tf.Module):
         seed: int = 0,
     ) -> None:
         super().__init__()
+        if model._is_predictive:
+            raise ValueError(
+                f"a {type(model).__name__} has no posterior to sample: its objective is the density that is predicted; "
+                "use posterior='sghmc' of a DeepGP."
+            )
         if not has_noise(model):
             config = dataclasses.replace(config, noise_tries=0)
         self.model, self.config, self._data, self._seed = model, config, (X, Y), seed

@@ -27,6 +27,7 @@ from gpflow_deep import (
 )
 from gpflow_deep.ensemble import InducingSamples
 from gpflow_deep.noise_search import NoiseSearch
+from gpflow_deep.presets import with_sigma_points
 from gpflow_deep.sampled_training import SampledTrainer, trainer_for
 from gpflow_deep.training import TrainingConfig
 from tests.gpflow_deep.builders import COVARIANCE_SHAPES, make_layer
@@ -287,6 +288,12 @@ def test_held_out_rows_choose_the_noise_of_a_chain() -> None:
     sampler.advance(0, sampler.num_steps)
     assert float(model.likelihood.variance.numpy()) < 0.1
     assert sampler.gain > 0.2
+
+
+def test_a_predictive_objective_has_no_posterior(rng: np.random.Generator) -> None:
+    model = with_sigma_points(two_layers(rng))
+    with pytest.raises(ValueError, match="a DeepSigmaPointProcess has no posterior to sample"):
+        Sampler(model, np.zeros((N, 2)), np.zeros((N, 1)))
 
 
 def test_noise_that_is_not_free_stays() -> None:
