@@ -65,8 +65,8 @@ class Sampler(tf.Module):
     :param model: a trained deep GP, whose q is where the chain starts and what it moves in units of.
     :param X: all training rows [N, D], and :param Y: [N, Q], in the units of the model.
     :param batch_size: rows of a minibatch. :param seed: of batches, noise and held-out rows.
-    :raises ValueError: naming a layer whose distribution is not over inducing outputs, for a model whose objective is no
-        bound, or if no row can be held out.
+    :raises ValueError: naming a layer whose distribution is not over inducing outputs; for a model whose objective is
+        no bound; or if no row can be held out.
     """
 
     def __init__(
