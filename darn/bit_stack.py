@@ -12,6 +12,7 @@ takes them back for nothing.
 
 from __future__ import annotations
 
+import copy
 import functools
 from types import ModuleType
 from typing import Any
@@ -22,6 +23,8 @@ from numpy.typing import NDArray
 from darn.integer_sums import PRECISION_BITS, logit_index, probability_table
 
 __all__ = ["BitStack"]
+
+_ZERO = np.array(0.0)  # an array, with which NumPy is quicker to start than with a number
 
 
 @functools.cache
@@ -57,15 +60,21 @@ class BitStack:
         self._coder = library.stream.stack.AnsCoder(words)
         self._model = library.stream.model.Bernoulli(perfect=False)
 
+    def copy(self) -> BitStack:
+        """Another stack that holds the same."""
+        found = copy.copy(self)
+        found._coder = self._coder.clone()
+        return found
+
     def push(self, bits: NDArray[Any], logits: NDArray[np.float64]) -> None:
         """Code bits [n, B]; `pop` of the same logits gives them back."""
-        differs = ((bits != 0) != (logits > 0)).astype(np.int32)
+        differs = ((bits != 0) != (logits > _ZERO)).astype(np.int32)
         self._coder.encode_reverse(differs.ravel(), self._model, _rarer().take(logit_index(logits).ravel()))
 
     def pop(self, logits: NDArray[np.float64]) -> NDArray[np.uint8]:
         """Bits [n, B] of these logits."""
         differs = self._coder.decode(self._model, _rarer().take(logit_index(logits).ravel()))
-        return (differs.reshape(logits.shape) != (logits > 0)).view(np.uint8)
+        return (differs.reshape(logits.shape) != (logits > _ZERO)).view(np.uint8)
 
     @property
     def num_bits(self) -> int:

@@ -10,8 +10,10 @@ bits (Townsend, Bird and Barber, 2019, do so with a variational autoencoder). Pr
 `integer_model`, so that encoder and decoder cannot disagree.
 
 Images are coded in rounds that grow with the number of images before, because what a round pops must have been written
-before it. What the first image pops are the first bits of the SHA-256 of all images, which the decoder compares in the
-end; when they are used up, a stack gives the most probable h.
+before it: the fastest growth is taken with which it was. A small round is coded twice, after a bit 0 and after a bit 1,
+which make two draws of h, and the shorter code is kept; of few images, the shortest of all growths. What the first
+image pops are the first bits of the SHA-256 of all images, which the decoder compares in the end; when they are used
+up, a stack gives the most probable h.
 
 File:
 
@@ -36,7 +38,7 @@ from darn.model import DARN
 
 __all__ = ["FILE_VERSION", "Header", "decode", "encode", "read_header"]
 
-FILE_VERSION = 2
+FILE_VERSION = 3
 """Version of the file format that this module writes, and the only one it reads."""
 
 _MAGIC = b"DAR"
@@ -44,10 +46,14 @@ _OLD_VERSIONS = {ord("N"): 1}  # files of version 1 began with "DARN"
 _MODEL_BYTES, _CRC_BYTES = 2, 2
 _CHECK_BYTES = 3  # of the images' SHA-256, with the top bit set, so that no byte of the stack's end is zero
 _MAX_ROUND = 1024
-_FEW = 2000  # images of which two codes are made for the shorter one
-_GROWTHS = (32, 16, 4, 1)  # of a round, in 64ths of the number of images before it
-_FREE = 64  # images after which popping must not use up what was written, but for the slowest growth
+_FEW = 64  # images with which each growth is tried for the shortest code
+_TWICE = 128  # images of a round of which two codes are made
+# Images of a round, in 64ths of the images before it, from the fastest growth on.
+_GROWTHS = (128, 96, 64, 48, 40, 36, 33, 30, 27, 24, 21, 18, 12, 8, 4, 1)
+_SLOW = 4  # growths up to this one have too many rounds for a bit of each
+_FREE = 16  # images after which popping must not use up what was written, but for the slowest growth
 _LEAST_BITS = 32
+_EVEN = np.zeros([1, 1])  # logit of a bit that is 0 or 1 alike
 _MIN_BITS = 1.3e-6  # what a bit of probability 1 - 2^-20 takes
 
 
@@ -78,8 +84,9 @@ def encode(model: DARN | IntegerModel, images: ArrayLike, *, batch_size: int = _
     _check_size(batch_size)
     integer = _integer_model(model)
     rows = _checked_images(images, integer.visible)
-    codes = (found for growth in _GROWTHS if (found := _coded(integer, rows, growth, batch_size)))
-    growth, code = min(itertools.islice(codes, 2 if len(rows) <= _FEW else 1), key=lambda found: len(found[1]))
+    growths = _GROWTHS if len(rows) <= _FEW else _lasting(integer, rows[:_FEW], batch_size)
+    codes = (found for growth in growths if (found := _coded(integer, rows, growth, batch_size)))
+    growth, code = min(itertools.islice(codes, None if len(rows) <= _FEW else 1), key=lambda found: len(found[1]))
     head = b"".join([_MAGIC, bytes([FILE_VERSION]), integer.digest[:_MODEL_BYTES], bytes([growth]), _leb128(len(rows))])
     return head + _crc(head, code) + code
 
@@ -107,6 +114,8 @@ def decode(model: DARN | IntegerModel, data: bytes, *, batch_size: int = _MAX_RO
         if _is_used_up(stack, start, header.growth):
             raise ValueError("the code ends too early: the data are damaged.")
         _push_encoder(integer, stack, bits, batch_size)
+        if _is_twofold(integer, size, header.growth):
+            stack.pop(_EVEN)
         parts.append(np.packbits(bits[0].T, axis=1))
     rows = np.unpackbits(np.concatenate(parts[::-1]), axis=1, count=integer.visible)
     if stack.to_bytes() != _check_bytes(rows):
@@ -145,12 +154,34 @@ def _coded(integer: IntegerModel, rows: Bits, growth: int, batch_size: int) -> t
     stack, start = BitStack(_check_bytes(rows)), 0
     for size in _rounds(len(rows), growth):
         x = np.ascontiguousarray(rows[start : start + size].T)
-        bits = _pop_encoder(integer, stack, x, batch_size)
-        if _is_used_up(stack, start, growth):
-            return None
-        _push_decoder(integer, stack, bits, batch_size)
-        start += size
+        found = list[BitStack]()
+        for mark in (0, 1) if _is_twofold(integer, size, growth) else (None,):
+            after = stack if mark is None else stack.copy()
+            if mark is not None:
+                after.push(np.full([1, 1], mark), _EVEN)
+            bits = _pop_encoder(integer, after, x, batch_size)
+            if _is_used_up(after, start, growth):
+                return None
+            _push_decoder(integer, after, bits, batch_size)
+            found.append(after)
+        stack, start = min(found, key=lambda after: after.num_bits), start + size
     return growth, stack.to_bytes()
+
+
+def _lasting(integer: IntegerModel, rows: Bits, batch_size: int) -> list[int]:
+    """Growths with which these images write as much as the next ones pop, and the slowest one."""
+    most = 2 * len(rows) * sum(layer.n for layer in integer.encoders)  # bits; about half of it are popped at most
+    stack = BitStack(np.random.default_rng(0).bytes(most // 8) + b"\1")
+    whole, x = stack.num_bits, np.ascontiguousarray(rows.T)
+    bits = _pop_encoder(integer, stack, x, batch_size)
+    popped = whole - stack.num_bits
+    _push_decoder(integer, stack, bits, batch_size)
+    return [g for g in _GROWTHS if g * popped <= 64 * (stack.num_bits - whole)] or [_GROWTHS[-1]]
+
+
+def _is_twofold(integer: IntegerModel, size: int, growth: int) -> bool:
+    """Whether a round has two codes, of which the bit below it says which one was kept."""
+    return size <= _TWICE and growth > _SLOW and integer.wiring.top > 0
 
 
 def _is_used_up(stack: BitStack, start: int, growth: int) -> bool:
@@ -191,11 +222,11 @@ def _pop_decoder(integer: IntegerModel, stack: BitStack, size: int, batch_size: 
 
 
 def _rounds(num_images: int, growth: int) -> list[int]:
-    """Numbers of images of each round: at most `growth` / 64 of the number of images before it."""
+    """Numbers of images of each round: `growth` / 64 of the number of images before it, rounded."""
     found: list[int] = []
     done = 0
     while done < num_images:
-        found.append(min(max(done * growth // 64, 1), _MAX_ROUND, num_images - done))
+        found.append(min(max((done * growth + 32) // 64, 1), _MAX_ROUND, num_images - done))
         done += found[-1]
     return found
 

@@ -34,6 +34,8 @@ __all__ = ["Bits", "IntegerLayer"]
 Bits = NDArray[np.uint8]
 Steps = Generator[NDArray[np.float64], NDArray[Any], None]
 
+_BLOCK = 32  # bits of a layer whose sums over the bits before all of them are one product
+
 _UNITS: dict[str, Callable[[Exact], Exact]] = {"tanh": tanh_units, "relu": relu_units}
 
 
@@ -115,20 +117,24 @@ class _Product:
 
     def __init__(self, matrix: Any, name: str) -> None:
         self._sums = Sums(matrix, np.zeros(matrix.shape[1]), name=name)
+        self._rows = self._sums.kernel * self._sums.dtype(2.0**-self._sums.bits)  # exact, as any sum of them is
 
     def known(self, bits: Bits, batch_size: int) -> NDArray[np.float64]:
         return self._sums(Exact(bits, 0), batch_size).values
 
     def steps(self, B: int) -> Steps:
-        kernel, unit = self._sums.kernel, np.float64(2.0**-self._sums.bits)
-        h: Numbers = np.zeros([kernel.shape[0], B], self._sums.dtype)
-        for i in range(len(h)):
-            if scipy.sparse.issparse(kernel):
-                entries = slice(kernel.indptr[i], kernel.indptr[i + 1])
-                a = kernel.data[entries] @ h[kernel.indices[entries]]
-            else:
-                a = kernel[i, :i] @ h[:i]
-            h[i] = yield a * unit
+        K = self._rows
+        h: Numbers = np.zeros([K.shape[0], B], self._sums.dtype)
+        if scipy.sparse.issparse(K):
+            for i in range(len(h)):
+                entries = slice(K.indptr[i], K.indptr[i + 1])
+                h[i] = yield K.data[entries] @ h[K.indices[entries]]
+            return
+        for start in range(0, len(h), _BLOCK):
+            before = K[start : start + _BLOCK, :start] @ h[:start]
+            for i, a in enumerate(before, start):
+                a += K[i, start:i] @ h[start:i]
+                h[i] = yield a
 
     def update_hash(self, digest: Any) -> None:
         self._sums.update_hash(digest)

@@ -44,6 +44,9 @@ Numbers = NDArray[Any]
 
 _LOGIT_BITS = 8  # resolution of the probability table
 _LOGIT_LIMIT = 14  # beyond it a probability is below 2^-20
+_LOGIT_SCALE, _HALF, _LAST_LOGIT = (  # arrays, with which NumPy is quicker to start than with numbers
+    np.array(float(value)) for value in (1 << _LOGIT_BITS, 0.5, _LOGIT_LIMIT << _LOGIT_BITS)
+)
 _TANH_INPUT_BITS, _TANH_LIMIT = 10, 6
 _MEAN_BITS = 16
 _MIN_BITS = 10  # coarsest weights: 2^-10 costs about 0.01 bits an image of 784 pixels
@@ -79,13 +82,13 @@ def tanh_table() -> NDArray[np.int16]:
     return table
 
 
-def logit_index(logits: Numbers) -> NDArray[np.int32]:
+def logit_index(logits: Numbers) -> NDArray[np.intp]:
     """Places of |logits| in :func:`probability_table`; only rounding to the table's resolution is left to do."""
     index = np.abs(logits)
-    index *= 1 << _LOGIT_BITS
-    index += 0.5
-    np.minimum(index, _LOGIT_LIMIT << _LOGIT_BITS, out=index)
-    return index.astype(np.int32)  # rounds down, as all are positive
+    index *= _LOGIT_SCALE
+    index += _HALF
+    np.minimum(index, _LAST_LOGIT, out=index)
+    return index.astype(np.intp)  # rounds down, as all are positive
 
 
 class Exact(NamedTuple):

@@ -39,6 +39,16 @@ def test_push_undoes_pop_even_of_an_empty_stack(rng: np.random.Generator) -> Non
     np.testing.assert_array_equal(BitStack().pop(logits), logits > 0)
 
 
+def test_a_copy_is_another_stack(rng: np.random.Generator) -> None:
+    logits = rng.normal(size=(40, 5))
+    stack = BitStack(b"some bytes")
+    other = stack.copy()
+    other.push(logits > 1, logits)
+    assert stack.to_bytes() == b"some bytes" != other.to_bytes()
+    np.testing.assert_array_equal(other.pop(logits), logits > 1)
+    assert other.to_bytes() == b"some bytes"
+
+
 def test_length_is_the_entropy(rng: np.random.Generator) -> None:
     """2^16 bits: within 0.01 %, and the 64 bits of a state."""
     logits = 2 * rng.normal(size=(256, 256))

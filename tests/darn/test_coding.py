@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from darn import coding
 from darn.coding import _crc, _leb128, decode, encode, read_header
 from darn.description_length import description_length
 from darn.integer_model import IntegerModel
@@ -107,8 +108,27 @@ def test_units_that_carry_nothing_cost_little(rng: np.random.Generator) -> None:
     images = (rng.random((2000, 20)) < 0.5).astype(np.uint8)
     data = encode(model, images)
     np.testing.assert_array_equal(decode(model, data), images)
-    assert read_header(data).growth < 16
+    assert read_header(data).growth < 18
     assert 8 * len(data) < 1.05 * 2000 * 20
+
+
+def test_rounds_grow_as_fast_as_bits_come_back(rng: np.random.Generator) -> None:
+    """An image writes 20 bits besides what it pops: 8 units of an encoder that knows nothing pop 8, so that rounds may
+    grow to 20 / 8 = 2.5 times what came before; 64 units pop 64."""
+    for hidden, growth in ((8, 128), (64, 20)):
+        model = random_model(DARNConfig(20, (hidden,), prior="factorial", visible_conditional="factorial"), 0.0)
+        images = (rng.random((1000, 20)) < 0.5).astype(np.uint8)
+        data = encode(model, images)
+        np.testing.assert_array_equal(decode(model, data), images)
+        assert 0.6 * growth <= read_header(data).growth <= growth
+
+
+def test_the_shorter_of_two_codes_is_kept(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one code of each round, files are longer on average."""
+    sets = [random_images(rng, 100) for _ in range(12)]
+    shorter = [len(encode(integer_model("deep"), images)) for images in sets]
+    monkeypatch.setattr(coding, "_TWICE", 0)
+    assert sum(shorter) < sum(len(encode(integer_model("deep"), images)) for images in sets)
 
 
 def test_images_of_probability_near_zero(rng: np.random.Generator) -> None:
@@ -150,12 +170,13 @@ class TestBadFiles:
             self.decode(data)
 
     def test_other_version(self) -> None:
-        with pytest.raises(ValueError, match="version 9, this program reads 2; update this program"):
+        with pytest.raises(ValueError, match="version 9, this program reads 3; update this program"):
             self.decode(b"DAR\x09" + self.data[4:])
-        with pytest.raises(
-            ValueError, match="version 1, this program reads 2; decode it with the release that wrote it"
-        ):
-            self.decode(b"DARN\x01" + self.data[4:])
+        for old, version in ((b"DARN\x01", 1), (b"DAR\x02", 2)):
+            with pytest.raises(
+                ValueError, match=rf"version {version}, this program reads 3; decode it with the release"
+            ):
+                self.decode(old + self.data[4:])
 
     @pytest.mark.parametrize("num_images", [10**7, 2**40, 2**60])
     def test_more_images_than_the_bytes_can_hold(self, num_images: int) -> None:
