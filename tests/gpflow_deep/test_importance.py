@@ -246,8 +246,8 @@ def test_gradients_through_inner_layers_have_the_mean_of_the_slope(rng: np.rando
     layer.q_mean.assign([[0.4], [-0.3], [0.9]])
     layer.q_std.assign(1.3 * np.ones((3, 1)))
     inner = [make_layer(rng, 3, 2, noise_variance=1e-2), make_layer(rng, 2, 2)]
-    layers, options = [layer, *inner, make_layer(rng, 2, 1)], {"num_importance_samples": 4, "num_samples": 200}
-    model, data = DeepGP(layers, gpflow.likelihoods.Gaussian(0.1), **options), make_data(rng, 3)
+    layers, likelihood = [layer, *inner, make_layer(rng, 2, 1)], gpflow.likelihoods.Gaussian(0.1)
+    model, data = DeepGP(layers, likelihood, num_importance_samples=4, num_samples=200), make_data(rng, 3)
     variables = [layer.q_mean, layer.q_std, inner[0].q_mu, inner[1].q_mu, layers[-1].q_mu]
     found = slopes_and_differences(model, data, [variable.unconstrained_variable for variable in variables], 60)
     for gradients, differences in found[:3]:

@@ -247,7 +247,7 @@ def test_a_search_for_the_noise_ends_near_the_best() -> None:
     def log_densities(variance: float) -> np.ndarray:
         return -0.5 * (np.log(variance) + rows / variance)
 
-    variance = Gaussian(0.5).variance
+    variance: Any = Gaussian(0.5).variance
     search, best = NoiseSearch(variance, 1e-6), log_densities(0.5)
     first = best.mean()
     search.begin()
@@ -262,7 +262,7 @@ def test_a_search_for_the_noise_ends_near_the_best() -> None:
 
 
 def test_a_search_for_the_noise_stays_above_the_lower_bound_and_where_it_was() -> None:
-    variance = Gaussian(2e-6).variance
+    variance: Any = Gaussian(2e-6).variance
     search = NoiseSearch(variance, 1e-6)
     search.begin()
     search.judge(np.ones(5), is_last=False)
