@@ -71,7 +71,7 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
     num_importance_samples: int = 1
     kl_weight: float = 1.0
     """Of the KL in `elbo`, which is a bound with 1 only."""
-    _is_predictive = False  # whether `elbo` has logs of predicted densities
+    is_predictive = False  # whether `elbo` has logs of predicted densities
     _kind_of_predictions: type[Predictions] = Predictions
     samples: InducingSamples | None = None
     """Samples of the posterior, which predictions come from in place of q(u) once all are drawn: see `sampling`."""
@@ -201,7 +201,7 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
         """The likelihood's part of `elbo`, with given factors of the layers: [], nats, for all `num_data` points."""
         counts = {"num_samples": self.num_samples, "num_importance_samples": self.num_importance_samples}
         options: dict[str, Any] = {"integrator": self.integrator, "num_data": self.num_data, "noise": noise, **counts}
-        options["is_predictive"] = self._is_predictive
+        options["is_predictive"] = self.is_predictive
         seeds = {"seed": seed, "likelihood_seed": self.likelihood_seed(seed)}
         return expected_log_likelihood(self.layers, self.likelihood, data, factors, **options, **seeds)
 

@@ -38,7 +38,7 @@ def has_noise(model: DeepGP) -> bool:
     if not isinstance(variance, Parameter) or variance.shape.rank != 0:
         return False
     is_free = bool(variance.trainable) and variance.prior is None
-    return is_free and not model._is_predictive and not has_latents(model.layers)
+    return is_free and not model.is_predictive and not has_latents(model.layers)
 
 
 def fit_noise(

@@ -82,7 +82,7 @@ class Predictions:
             return steps[-1].outputs(full_cov=full_cov, full_output_cov=full_output_cov)
 
         if full_cov:
-            means, covs = self._jointly(read, X, self._dims[:-1], self._num_joint)
+            means, covs = self.jointly(read, X, self._dims[:-1], self._num_joint)
         else:
             S, noise = self._shared_noise(X)
             means, covs = self._by_rows(read, (X,), noise, S, axis=1)
@@ -97,7 +97,7 @@ class Predictions:
             return [part for parts in Propagation.of(steps, full_cov=full_cov) for part in parts]
 
         if full_cov:
-            parts = self._jointly(read, X, self._dims, S, num_results=3 * L)
+            parts = self.jointly(read, X, self._dims, S, num_results=3 * L)
         else:
             noise = self._draws(Sobol(), self._dims, S, 1, self.seed, X.dtype)
             parts = self._by_rows(read, (X,), lambda start, stop: noise, S, num_results=3 * L, axis=1)
@@ -115,7 +115,7 @@ class Predictions:
             return [steps[-1].sample]
 
         if full_cov:
-            return over_batch(lambda points: self._jointly(read, points, self._dims, S, 1), X, num_results=1)[0]
+            return over_batch(lambda points: self.jointly(read, points, self._dims, S, 1), X, num_results=1)[0]
 
         def noise(start: tf.Tensor, stop: tf.Tensor) -> Noise:
             seed = tf.random.fold_in(self.seed, start)
@@ -211,7 +211,7 @@ class Predictions:
         size = rows_per_slice(layers, num_draws)
         return map_slices(of_slice, length_of(rows[0]), size, [dtype] * num_results, axis=axis)
 
-    def _jointly(
+    def jointly(
         self,
         read: Callable[[list[Step]], Results],
         X: tf.Tensor,
@@ -233,5 +233,5 @@ class Predictions:
             means, covs = steps[-1].outputs(full_cov=True, full_output_cov=full_output_cov)
             return means, tf.reduce_sum(covs, axis=0)
 
-        means, total = self._jointly(read, X, self._dims[:-1], self._num_joint, num_results=2, num_sums=1)
+        means, total = self.jointly(read, X, self._dims[:-1], self._num_joint, num_results=2, num_sums=1)
         return mixture.joint_moments(means, total, full_output_cov=full_output_cov)

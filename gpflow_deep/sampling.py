@@ -80,7 +80,7 @@ class Sampler(tf.Module):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        if model._is_predictive:
+        if model.is_predictive:
             raise ValueError(
                 f"a {type(model).__name__} has no posterior to sample: its objective is the density that is predicted; "
                 "use posterior='sghmc' of a DeepGP."

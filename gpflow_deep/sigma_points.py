@@ -135,11 +135,11 @@ class PointPredictions(Predictions):
     def _num_joint(self) -> int:
         return self._integrator.num_components(self._dims[:-1], self.num_samples)
 
-    def _jointly(
+    def jointly(
         self, read: Callable[[list[Step]], Sequence[tf.Tensor]], X: tf.Tensor, *given: Any, **options: Any
     ) -> tuple[tf.Tensor, ...]:
         inner = [_AtAllRows(layer) for layer in self.layers[:-1]]
-        return Predictions._jointly(
+        return Predictions.jointly(
             dataclasses.replace(self, layers=[*inner, self.layers[-1]]), read, X, *given, **options
         )
 
@@ -185,7 +185,7 @@ class DeepSigmaPointProcess(DeepGP):
     """
 
     integrator: SigmaPoints
-    _is_predictive = True
+    is_predictive = True
     _kind_of_predictions = PointPredictions
 
     def __init__(

@@ -555,8 +555,8 @@ class SVGPLayer(Module):
                 middle = _covariances(factors.q_sqrt, dtype) + middle
         mean = tf.reshape(_project_mean(A, q_mu), tf.concat([tf.shape(X)[:-1], [self.num_latent_gps]], axis=0))
         if self.is_shared:  # one product for all rows and latent GPs
-            M = int(self.q_mu.shape[0])
-            product = tf.reshape(tf.matmul(tf.reshape(middle, [-1, M]), A), tf.stack([-1, M, tf.shape(A)[1]]))
+            M, num = int(self.q_mu.shape[0]), 1 if middle.shape.rank == 2 else middle.shape[0]  # known while tracing
+            product = tf.reshape(tf.matmul(tf.reshape(middle, [-1, M]), A), tf.stack([num, M, tf.shape(A)[1]]))
             A = A[None]
         else:
             product = tf.matmul(middle, A)
