@@ -2,7 +2,7 @@
 
 Steps have one learning rate until the model has settled or only `decay_share` of `num_steps` is left. Then it falls to
 0 along a line, and training ends. A model has settled when its bound, averaged over windows of steps, has stopped
-rising. Where the rate falls, the last step gives Gaussian noise its best value, see `noise`.
+rising. Where the rate falls, the last step lowers Gaussian noise to its best value, see `noise`.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ Of all parameters of the bound, the variance s of Gaussian noise has its best va
 
 Adam comes near it from above only as fast as its learning rate lets it: while the rate is high, q moves to and fro and
 s covers that, and when the rate has fallen, s lags behind. On tables with hardly any noise intervals were twice too
-wide for it.
+wide for it. Where the best value is above s, as after few steps, whose q is still as wide as the prior, s stays.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def fit_noise(
     *,
     strategy: tf.distribute.Strategy | None = None,
 ) -> float:
-    """Give the noise its best value for the rows of the last minibatches.
+    """Lower the noise to its best value for the rows of the last minibatches, if that is lower.
 
     :param model: with `has_noise`. :param batch_at: minibatch (X [B, D], Y [B, P]) of a step, in the units of the
         model; with a strategy distributed. :param step: the last one. So many before it are taken, too, as have as many
@@ -73,6 +73,7 @@ def fit_noise(
     for t in range(max(step + 1 - count, 0), step):  # forwards, as a stream is read
         found = found + of_step(t)
     likelihood = model.likelihood
-    variance = max(found[0] / found[2], ABOVE_BOUND * float(likelihood.variance_lower_bound))
-    likelihood.variance.assign(variance)
-    return float(variance)
+    best = max(found[0] / found[2], ABOVE_BOUND * float(likelihood.variance_lower_bound))
+    if best < float(likelihood.variance.numpy()):
+        likelihood.variance.assign(best)
+    return float(likelihood.variance.numpy())

@@ -38,8 +38,8 @@ class Trainer:
     """A deep GP with all that changes while it is trained.
 
     Natural gradients train the last layer's q(u) if it is marked untrainable, as `ModelConfig.build` does on request;
-    Adam trains everything else. Where the learning rate falls to 0, the last step gives Gaussian noise its best value
-    given everything else, see `fit_noise`.
+    Adam trains everything else. Where the learning rate falls to 0, the last step lowers Gaussian noise to its best
+    value given everything else, see `fit_noise`.
 
     :ivar model: the deep GP. :ivar optimizer: Keras' Adam. :ivar seconds: spent in `advance`, a variable.
     :ivar course: when the learning rate falls and training ends; None without `num_steps`.

@@ -36,6 +36,7 @@ def _slope(model: DeepGP, batch_at: Callable[[int], tuple[tf.Tensor, tf.Tensor]]
 def test_the_slope_of_the_bound_is_zero(rng: np.random.Generator) -> None:
     """Of one layer, whose bound has no noise of its own: to rounding, from minibatches as from all rows."""
     model, batch_at = make_model(rng, (2, 1), num_data=40), _rows(rng, 40)
+    model.likelihood.variance.assign(50.0)
     assert abs(_slope(model, batch_at)) > 1e-2
     found = fit_noise(model, batch_at, 7)
     assert found == pytest.approx(float(model.likelihood.variance.numpy()), rel=1e-12)
@@ -46,9 +47,18 @@ def test_layers_are_integrated_out(rng: np.random.Generator) -> None:
     """E_q[(y - f)^2] of the components of `predict_f`."""
     X, Y = make_data(rng, 20)
     model = make_model(rng, num_data=20)
+    model.likelihood.variance.assign(50.0)
     mean, variance = model.predict_components(tf.constant(X))
     expected = np.mean(np.square(Y - mean) + variance)
     assert fit_noise(model, lambda t: (tf.constant(X), tf.constant(Y)), 3) == pytest.approx(expected, rel=1e-9)
+
+
+def test_noise_is_not_raised(rng: np.random.Generator) -> None:
+    """After no training q is as wide as the prior, and noise on top of that would make intervals wider still."""
+    X, Y = make_data(rng, 20)
+    model = modern(X, Y, 1, num_inducing=8)
+    before = float(model.likelihood.variance.numpy())
+    assert fit_noise(model, lambda t: (tf.constant(X), tf.constant(Y)), 0) == before
 
 
 def test_no_noise_stays_above_the_lower_bound(rng: np.random.Generator) -> None:
@@ -90,6 +100,8 @@ def test_the_end_of_training_has_the_best_noise(rng: np.random.Generator) -> Non
     """Stopped and taken up again, too; a rate that does not fall leaves the noise to Adam."""
     X, Y = make_data(rng, 40)
     batch_at, models = _rows(rng, 40), [modern(X, Y, 1, num_inducing=8) for _ in range(3)]
+    for model in models:
+        model.likelihood.variance.assign(5.0)
     config = TrainingConfig(0.02, n_iter_no_change=0)
     trainer = Trainer(models[0], config, num_steps=6)
     trainer.advance(batch_at, 0, 6, SEED)
