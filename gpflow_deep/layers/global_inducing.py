@@ -25,7 +25,7 @@ from gpflow.utilities import positive
 from numpy.typing import NDArray
 
 from ..numerics import robust_cholesky
-from .moments import LayerMoments, draw, flat_points, outputs_covariance
+from .moments import LayerMoments, by_rows, draw, flat_points, outputs_covariance
 from .pathwise import FunctionNoise, LayerFunctions, draw_separate
 
 __all__ = ["GlobalFactors", "GlobalInducingLayer", "draw_factors", "is_global"]
@@ -156,7 +156,7 @@ class GlobalInducingLayer(Module):
             var = (self.kernel(points, full_cov=False) - tf.reduce_sum(tf.square(A), axis=0))[:, None]
             var = var + (tf.zeros([L], A.dtype) if B is None else tf.transpose(tf.reduce_sum(tf.square(B), axis=1)))
             return LayerMoments(mean, tf.reshape(tf.maximum(var, 0.0), tf.shape(mean)))
-        A, B = (None if part is None else self._by_rows(part, lead) for part in (A[None], B))
+        A, B = (None if part is None else by_rows(part, lead, len(X.shape)) for part in (A[None], B))
         cov = self.kernel(X, full_cov=True)[..., None, :, :] - tf.matmul(A, A, transpose_a=True)
         cov = tf.repeat(cov, L, axis=-3) if B is None else cov + tf.matmul(B, B, transpose_a=True)
         return LayerMoments(mean, cov)
@@ -177,12 +177,6 @@ class GlobalInducingLayer(Module):
     ) -> LayerFunctions:
         """Functions through known inducing outputs, one for each of S draws, by Matheron's rule."""
         return draw_separate(self, factors.Z, factors.mean, factors.Luu, seed, num_features=num_features, noise=noise)
-
-    def _by_rows(self, A: tf.Tensor, lead: tf.Tensor) -> tf.Tensor:
-        """[L, M, rows] -> [..., L, M, N]."""
-        A = tf.reshape(A, tf.concat([tf.shape(A)[:2], lead], axis=0))
-        rank = len(A.shape)
-        return tf.transpose(A, [*range(2, rank - 1), 0, 1, rank - 1])
 
 
 def is_global(layers: Sequence[Any]) -> bool:

@@ -13,6 +13,7 @@ from ..numerics import robust_cholesky
 __all__ = [
     "LatentOutputs",
     "LayerMoments",
+    "by_rows",
     "draw",
     "flat_points",
     "mix",
@@ -37,6 +38,12 @@ class LayerMoments(NamedTuple):
 def flat_points(X: tf.Tensor) -> tf.Tensor:
     """[..., D] -> [rows, D], also where D is not known while tracing."""
     return tf.reshape(X, [-1, tf.shape(X)[-1] if X.shape[-1] is None else X.shape[-1]])
+
+
+def by_rows(A: tf.Tensor, lead: tf.Tensor, rank: int) -> tf.Tensor:
+    """[L, M, rows] -> [..., L, M, N], for inputs [..., N, D] of this rank."""
+    A = tf.reshape(A, tf.concat([tf.shape(A)[:2], lead], axis=0))
+    return tf.transpose(A, [*range(2, rank), 0, 1, rank])
 
 
 def draw(moments: LayerMoments, noise: tf.Tensor, *, full_cov: bool, label: str) -> tf.Tensor:

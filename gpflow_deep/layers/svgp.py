@@ -38,7 +38,7 @@ from .covariances import (
     largest_square,
     latent_inducing_variables,
 )
-from .moments import LayerMoments, draw, flat_points, mix, outputs_covariance, prepend_certain
+from .moments import LayerMoments, by_rows, draw, flat_points, mix, outputs_covariance, prepend_certain
 from .pathwise import FunctionNoise, LayerFunctions, draw_gps
 
 __all__ = ["CachedFactors", "CachedForms", "LayerFactors", "Precision", "SVGPLayer"]
@@ -560,7 +560,7 @@ class SVGPLayer(Module):
             A = A[None]
         else:
             product = tf.matmul(middle, A)
-        A, product = (_by_rows(part, tf.shape(X)[:-1], len(X.shape)) for part in (A, product))
+        A, product = (by_rows(part, tf.shape(X)[:-1], len(X.shape)) for part in (A, product))
         covariance = tf.matmul(A, product, transpose_a=True)  # [..., L or 1, N, N]
         kernels = [self.latent_kernels[0]] if self.is_shared else [kernel for _, kernel in self._pairs()]
         Kff = tf.stack([kernel(X, full_cov=True) for kernel in kernels], axis=-3)
@@ -571,12 +571,6 @@ class SVGPLayer(Module):
         if covariance.shape[-3] != L:
             covariance = tf.repeat(covariance, L, axis=-3)
         return LayerMoments(mean, covariance)
-
-
-def _by_rows(A: tf.Tensor, lead: tf.Tensor, rank: int) -> tf.Tensor:
-    """[L, M, rows] -> [..., L, M, N], for inputs [..., N, D] of this rank."""
-    A = tf.reshape(A, tf.concat([tf.shape(A)[:2], lead], axis=0))
-    return tf.transpose(A, [*range(2, rank), 0, 1, rank])
 
 
 def _num_latent_gps(kernel: Kernel, given: int | None, q_mu: TensorType | None) -> int:
