@@ -12,10 +12,11 @@ Simulated, 400 rows to train with and 400 to test with, for each seed:
               that depends on x. With known parameters a row has 0.70 nats.
 
 Any other name is a data set with a table, in its standard split of that number. Models: a GP, two layers, two layers on
-[x, w] (`LatentVariableLayer` with its encoder) with K = 1, 5 and 20 importance samples, and a mixture-density network:
-two layers of 64 tanh, ten Gaussians, Adam 0.001, after the best epoch for a tenth of the rows, trained for as many CPU
-seconds as K = 5 (put `mdn` behind `latent_5`). M = 60 for simulated rows, else 100; --num_steps minibatches of
---batch_size rows, Adam 0.03, the package's rate for minibatches.
+[x, w] (`LatentVariableLayer` with its encoder) with K = 1, 5 and 20 importance samples, all with Gaussian noise or
+that of Student's t (--noise), and a mixture-density network: two layers of 64 tanh, ten Gaussians, Adam 0.001, after
+the best epoch for a tenth of the rows, trained for as many CPU seconds as K = 5 (put `mdn` behind `latent_5`). M = 60
+for simulated rows, else 100; --num_steps minibatches of --batch_size rows, Adam 0.03, the package's rate for
+minibatches.
 Shown are the mean test log density in nats per row, in the units of the data, and CPU seconds of training.
 """
 
@@ -32,7 +33,7 @@ import numpy as np
 import tensorflow as tf
 from absl import app, flags
 from gpflow.kernels import SquaredExponential
-from gpflow.likelihoods import Gaussian
+from gpflow.likelihoods import Gaussian, Likelihood, StudentT
 from gpflow.mean_functions import Identity
 from numpy.typing import NDArray
 
@@ -51,6 +52,7 @@ from gpflow_deep import (
     inducing_inputs,
     modern,
 )
+from gpflow_deep.initialization import residual_variance
 
 Array = NDArray[np.float64]
 
@@ -75,6 +77,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     fv = flag_values
     flags.DEFINE_list("data", ["branches"], "branches, skewed, or data sets.", flag_values=fv)
     flags.DEFINE_list("models", list(MODELS), f"Some of {', '.join(MODELS)}, mdn.", flag_values=fv)
+    flags.DEFINE_enum("noise", "gaussian", ["gaussian", "studentt"], "Of the deep GPs.", flag_values=fv)
     flags.DEFINE_integer("num_steps", 1500, "Steps of training.", 1, flag_values=fv)
     flags.DEFINE_integer("batch_size", 100, "Rows of a minibatch.", 1, flag_values=fv)
     flags.DEFINE_integer("seeds", 3, "Seeds of data and models; of tables the splits.", 1, flag_values=fv)
@@ -113,7 +116,12 @@ def parts_of(name: str, rng: np.random.Generator, seed: int, data_dir: str) -> P
     return Parts(*train, *test, float(np.log(np.std(data.train[1]))))
 
 
-def simulated_model(X: Array, num_layers: int, K: int, seed: int) -> DeepGP:
+def noise_model(name: str, variance: float) -> Likelihood:
+    """Gaussian noise, or that of Student's t with three degrees of freedom, of this variance."""
+    return Gaussian(variance) if name == "gaussian" else StudentT(scale=float(np.sqrt(variance / 3)), df=3.0)
+
+
+def simulated_model(X: Array, num_layers: int, K: int, likelihood: Likelihood, seed: int) -> DeepGP:
     """A model before training; K = 0 for none of the latent variables."""
     Z, layers = inducing_inputs(X, 60, seed=seed), []
     if K:
@@ -125,15 +133,15 @@ def simulated_model(X: Array, num_layers: int, K: int, seed: int) -> DeepGP:
         layers.append(SVGPLayer(kernel, Z, num_latent_gps=D, mean_function=mean, q_sqrt_scale=1e-5))
     layers.append(SVGPLayer(SquaredExponential(lengthscales=np.ones(D)), Z, num_latent_gps=1))
     draws = 512 if K else 32
-    return DeepGP(layers, Gaussian(0.05), num_data=len(X), num_importance_samples=max(K, 1), num_predict_samples=draws)
+    return DeepGP(layers, likelihood, num_data=len(X), num_importance_samples=max(K, 1), num_predict_samples=draws)
 
 
-def table_model(X: Array, Y: Array, num_layers: int, K: int, seed: int) -> DeepGP:
+def table_model(X: Array, Y: Array, num_layers: int, K: int, likelihood: Likelihood, seed: int) -> DeepGP:
     """The package's preset, on [x, w] if K is not 0."""
     if not K:
-        return modern(X, Y, num_layers, seed=seed)
+        return modern(X, Y, num_layers, likelihood=likelihood, seed=seed)
     latent = LatentVariableLayer(X.shape[1], 1, encoder=Encoder(X.shape[1] + 1, 1, seed=seed))
-    inner = modern(latent.extend(X, seed=seed), Y, num_layers, seed=seed)
+    inner = modern(latent.extend(X, seed=seed), Y, num_layers, likelihood=likelihood, seed=seed)
     return DeepGP(
         [latent, *inner.layers],
         inner.likelihood,
@@ -143,14 +151,17 @@ def table_model(X: Array, Y: Array, num_layers: int, K: int, seed: int) -> DeepG
     )
 
 
-def deep_gp_score(name: str, model: str, parts: Parts, batches: list[NDArray[np.int64]], seed: int) -> dict[str, float]:
+def deep_gp_score(
+    name: str, model: str, noise: str, parts: Parts, batches: list[NDArray[np.int64]], seed: int
+) -> dict[str, float]:
     """Train one of `MODELS`: test log density and CPU seconds."""
     num_layers, K = MODELS[model]
     begin = time.process_time()
     if name in SIMULATED:
-        built = simulated_model(parts.X, num_layers, K, seed)
+        built = simulated_model(parts.X, num_layers, K, noise_model(noise, 0.05), seed)
     else:
-        built = table_model(parts.X, parts.Y, num_layers, K, seed)
+        likelihood = noise_model(noise, residual_variance(parts.X, parts.Y))
+        built = table_model(parts.X, parts.Y, num_layers, K, likelihood, seed)
     trainer = Trainer(built, TrainingConfig(learning_rate=RATE), num_steps=len(batches))
     rows = [(tf.constant(parts.X[index]), tf.constant(parts.Y[index])) for index in batches]
     trainer.advance(rows.__getitem__, 0, len(batches), tf.constant([0, seed]))
@@ -228,13 +239,13 @@ def main(argv: Sequence[str]) -> None:
             batches = [rng.integers(len(parts.X), size=FLAGS.batch_size) for _ in range(FLAGS.num_steps)]
             for model in (model for model in FLAGS.models if (name, seed, model) not in seconds):
                 if model != "mdn":
-                    scores = deep_gp_score(name, model, parts, batches, seed)
+                    scores = deep_gp_score(name, model, FLAGS.noise, parts, batches, seed)
                 elif (name, seed, "latent_5") in seconds:
                     scores = network_score(parts, seconds[name, seed, "latent_5"], seed)
                 else:
                     raise app.UsageError("mdn is trained as long as latent_5; put latent_5 before it in --models.")
                 rounded = {key: round(value, 4) for key, value in scores.items()}
-                rows.append({"data": name, "model": model, "seed": seed, **rounded})
+                rows.append({"data": name, "model": model, "noise": FLAGS.noise, "seed": seed, **rounded})
                 seconds[name, seed, model] = scores["seconds"]
                 print(rows[-1], flush=True)
                 if FLAGS.output:

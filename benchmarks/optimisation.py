@@ -10,6 +10,7 @@ drawn functions. Methods, all with the same points to start from:
 
     deep      two layers, inducing inputs at all rows, trained anew for every batch (Adam, --num_steps steps); the
               functions have no noise, so that of the models stays at --noise_variance (of targets with variance 1)
+    global    the same with global inducing outputs, which start from the values at the rows
     gp        the same with one layer
     random    further Sobol points
     trieste   trieste's deep GP (GPflux) and its parallel Thompson sampling, in an environment of its own:
@@ -87,7 +88,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     """Define this script's flags."""
     fv = flag_values
     flags.DEFINE_list("problems", list(PROBLEMS), "Functions to minimise.", flag_values=fv)
-    flags.DEFINE_list("methods", ["deep", "gp", "random"], "Of those above.", flag_values=fv)
+    flags.DEFINE_list("methods", ["deep", "global", "gp", "random"], "Of those above.", flag_values=fv)
     flags.DEFINE_integer("seeds", 5, "Seeds.", 1, flag_values=fv)
     flags.DEFINE_integer("initial", 20, "Points before the first batch.", 1, flag_values=fv)
     flags.DEFINE_integer("rounds", 5, "Batches.", 1, flag_values=fv)
@@ -100,15 +101,19 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_string("output", None, "Write the results to this JSON file.", flag_values=fv)
 
 
-def fitted(X: np.ndarray, Y: np.ndarray, num_layers: int, FLAGS: Any) -> gpflow_deep.Predictor:
-    """A deep GP with inducing inputs at all rows, in the units of the data."""
+def fitted(X: np.ndarray, Y: np.ndarray, method: str, FLAGS: Any) -> gpflow_deep.Predictor:
+    """A GP or deep GP with inducing inputs at all rows, in the units of the data."""
     units = gpflow_deep.Units.fit(X, Y, "gaussian")
     rows = units.transform(X, Y)
-    model = gpflow_deep.paper2017(*rows, num_layers, Z=rows[0], noise_variance=None)
+    model = gpflow_deep.paper2017(*rows, 1 if method == "gp" else 2, Z=rows[0], noise_variance=None)
     model.likelihood.variance.assign(FLAGS.noise_variance)
+    if method == "global":
+        model = gpflow_deep.with_global_inducing(model, rows)
+        set_trainable(model.layers[0].Z, False)
+    else:
+        for layer in model.layers:
+            set_trainable(layer.inducing_variable, False)
     set_trainable(model.likelihood.variance, False)
-    for layer in model.layers:
-        set_trainable(layer.inducing_variable, False)
     training = gpflow_deep.TrainingConfig(learning_rate=FLAGS.learning_rate)
     trainer = gpflow_deep.Trainer(model, training, num_steps=FLAGS.num_steps)
     batch = tuple(map(tf.constant, rows))
@@ -131,7 +136,7 @@ def values_found(problem: Problem, method: str, seed: int, FLAGS: Any) -> np.nda
         return rivals_values(problem, X, seed, FLAGS)
     Y = problem.function(X)
     for number in range(FLAGS.rounds):
-        predictor = fitted(X, Y, 2 if method == "deep" else 1, FLAGS)
+        predictor = fitted(X, Y, method, FLAGS)
         bounds = [(0.0, problem.high)] * problem.num_inputs
         new = thompson(predictor, bounds, batch, maximize=False, seed=1000 * seed + number)
         X, Y = np.concatenate([X, new]), np.concatenate([Y, problem.function(new)])

@@ -7,6 +7,7 @@ import importlib
 from typing import Any
 
 from . import report
+from .collapsed import fit_collapsed
 from .config import ModelConfig
 from .deep_gp import DeepGP
 from .deep_gp_quad import DeepGPQuad
@@ -78,6 +79,7 @@ __all__ = [
     "check_savable",
     "convolutional",
     "diagnose",
+    "fit_collapsed",
     "float_type",
     "inducing_inputs",
     "linear_mean",

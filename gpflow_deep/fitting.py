@@ -228,11 +228,12 @@ def start(
     task: Task = "regression" if not class_names else "binary" if len(class_names) == 2 else "multiclass"
     config = config.for_data(task, [(X, Y)])
     units = Units.fit(X, Y, config.likelihood, standardise=not config.is_convolutional)
-    model = config.build(*units.transform(X, Y), num_classes=len(class_names), seed=seed)
+    rows = units.transform(X, Y)
+    model = config.build(*rows, num_classes=len(class_names), seed=seed)
     model.num_data = tf.Variable(len(X), dtype=gpflow.default_float(), trainable=False, name="num_data")
     names = [f"y{p}" for p in range(Y.shape[1])] if Y.shape[1] > 1 else ["y"]
     predictor = Predictor(model, units, task=task, target_names=names, class_names=class_names)
-    return predictor, Trainer(model, training, num_steps=max_iter)
+    return predictor, Trainer(model, training, num_steps=max_iter, data=rows)
 
 
 def train(

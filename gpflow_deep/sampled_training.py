@@ -106,14 +106,16 @@ def trainer_for(
 ) -> Trainer | SampledTrainer:
     """What trains a model, and samples its posterior if that is "sghmc".
 
-    :param data: all training rows X [N, D] and Y [N, Q] in the units of the model. :param num_steps: of training.
+    :param data: training rows X [N, D] and Y [N, P] in the units of the model; all of them, or a sample.
+    :param num_steps: of training.
     :raises ValueError: if samples are asked for, but rows are not in memory or there are several devices.
     """
-    trainer = Trainer(model, training, num_steps=num_steps, strategy=strategy)
+    num_data = float(np.asarray(model.num_data or len(data[0])))
+    are_all = len(data[0]) == num_data
+    trainer = Trainer(model, training, num_steps=num_steps, strategy=strategy, data=data if are_all else None)
     if posterior != "sghmc":
         return trainer
-    num_data = float(np.asarray(model.num_data or len(data[0])))
-    if strategy is not None or len(data[0]) != num_data:
+    if strategy is not None or not are_all:
         raise ValueError(
             f"posterior=sghmc needs one device and all {num_data:.0f} training rows in memory, got {len(data[0])}; "
             "leave out --strategy and --stream."

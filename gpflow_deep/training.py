@@ -21,7 +21,9 @@ import tensorflow as tf
 from gpflow.base import Parameter, RegressionData
 from gpflow.likelihoods import Gaussian
 from gpflow.optimizers import NaturalGradient
+from numpy.typing import NDArray
 
+from .collapsed import MAX_ROWS, fit_collapsed, has_collapsed_bound
 from .course import Course, TrainingConfig
 from .deep_gp import DeepGP
 from .layers import Layer
@@ -39,7 +41,8 @@ class Trainer:
 
     Natural gradients train the last layer's q(u) if it is marked untrainable, as `ModelConfig.build` does on request;
     Adam trains everything else. Where the learning rate falls to 0, the last step lowers Gaussian noise to its best
-    value given everything else, see `fit_noise`.
+    value given everything else, see `fit_noise`; or climbs the collapsed bound of a single layer by L-BFGS, in a tenth
+    as many iterations as there were steps, see `fit_collapsed`.
 
     :ivar model: the deep GP. :ivar optimizer: Keras' Adam. :ivar seconds: spent in `advance`, a variable.
     :ivar course: when the learning rate falls and training ends; None without `num_steps`.
@@ -47,6 +50,8 @@ class Trainer:
     :param num_steps: the most steps, of which the last ones have a falling learning rate, see `TrainingConfig`; every
         step has the same one if None.
     :param strategy: of `tf.distribute`; build the model in its scope, see `make_train_step`.
+    :param data: all training rows (X [N, D], Y [N, P]) in the units of the model, if they are at hand: of up to
+        `collapsed.MAX_ROWS` rows a single layer with Gaussian noise gets its collapsed bound.
     :raises ValueError: if a step size for natural gradients is given, but the model does not use them.
     """
 
@@ -57,6 +62,7 @@ class Trainer:
         *,
         num_steps: int | None = None,
         strategy: tf.distribute.Strategy | None = None,
+        data: tuple[NDArray[Any], NDArray[Any]] | None = None,
     ) -> None:
         if strategy is not None:
             mark_copies(model)
@@ -74,6 +80,8 @@ class Trainer:
         self.model, self.seconds, self._strategy = model, tf.Variable(0.0, dtype=tf.float64), strategy
         rows = float(model.num_data or 1)
         self.course = None if num_steps is None else Course(config, num_steps, num_data=rows)
+        is_small = data is not None and strategy is None and len(data[0]) <= MAX_ROWS
+        self._data = data if is_small and has_collapsed_bound(model) else None
         self._bound: tf.Tensor | None = None
         self._num_steps, self._learning_rate = 0, -1.0
         self._step = make_train_step(model, self.optimizer, natgrad_gamma=gamma, strategy=strategy)
@@ -104,14 +112,21 @@ class Trainer:
             self._num_steps = t + 1
             if self.course is not None:
                 self.course.observe(t, self._bound)
-                if self.is_done(t + 1) and self.course.config.decay_share and has_noise(self.model):
-                    fit_noise(self.model, batch_at, t, strategy=self._strategy)
+                if self.is_done(t + 1) and self.course.config.decay_share:
+                    self._end(batch_at, t)
         self.seconds.assign_add(time.monotonic() - start)
         return tf.constant(np.nan, tf.float64) if self._bound is None else self._bound
 
     def is_done(self, step: int) -> bool:
         """Whether so many steps are all that have to be made."""
         return self.course is not None and step >= self.course.end
+
+    def _end(self, batch_at: Callable[[int], RegressionData], t: int) -> None:
+        """What the last step t does beside a step."""
+        if self._data is not None and has_collapsed_bound(self.model):
+            fit_collapsed(self.model, *self._data, max_iter=(t + 1) // 10)
+        elif has_noise(self.model):
+            fit_noise(self.model, batch_at, t, strategy=self._strategy)
 
     def _set_learning_rate(self, step: int) -> None:
         if self.course is not None:
