@@ -105,7 +105,7 @@ def regret(axes: Axes, problem: str) -> None:
     """Simple regret of Bayesian optimisation: mean and standard error over the seeds, and each seed."""
     rows = [row for row in STORED["optimisation"].rows if row["problem"] == problem]
     evaluations = [value(row["evaluations"]) for row in rows]
-    methods = (("deep", OURS, "deep GP"), ("trieste", "#c8553d", "trieste's deep GP"), ("gp", "black", "GP"))
+    methods = (("global", OURS, "deep GP"), ("trieste", "#c8553d", "trieste's deep GP"), ("gp", "black", "GP"))
     for name, color, label in (*methods, ("random", OTHERS, "Sobol points")):
         found = np.array([row[name].values for row in rows])  # [evaluations, seeds]
         mean, error = found.mean(axis=1), found.std(axis=1, ddof=1) / np.sqrt(found.shape[1])
