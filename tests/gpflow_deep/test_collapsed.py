@@ -9,9 +9,10 @@ import pytest
 import tensorflow as tf
 from gpflow.kernels import SquaredExponential
 
-from gpflow_deep import DeepGP, SVGPLayer, Trainer, TrainingConfig, fit_collapsed, modern
+from gpflow_deep import DeepGP, SamplingConfig, SVGPLayer, Trainer, TrainingConfig, fit_collapsed, modern
 from gpflow_deep.collapsed import has_collapsed_bound
 from gpflow_deep.predictor import float_type
+from gpflow_deep.sampled_training import trainer_for
 
 SEED = tf.constant([3, 4])
 
@@ -141,6 +142,19 @@ def test_the_end_of_training(rng: np.random.Generator) -> None:
     assert bounds[0] == bounds[1] > bounds[2] + 1.0
     best = fit_collapsed(models[0], X, Y, max_iter=0)
     assert bounds[0] == pytest.approx(best, rel=1e-6)
+
+
+def test_a_sample_of_the_rows_is_not_taken_for_all(rng: np.random.Generator) -> None:
+    """With rows that stay on disk the trainer of `train_dgp.py` leaves the collapsed bound alone."""
+    X, Y = _data(rng)
+    rows, config = (tf.constant(X), tf.constant(Y)), TrainingConfig(0.02, n_iter_no_change=0)
+    bounds = []
+    for num_data in (40, 41):
+        model = modern(X, Y, 1, num_inducing=10, num_data=num_data)
+        trainer = trainer_for("gaussian", model, (X, Y), config, SamplingConfig(), 60, batch_size=40, seed=0)
+        trainer.advance(lambda t: rows, 0, 60, SEED)
+        bounds.append(float(model.elbo(rows)))
+    assert bounds[0] > bounds[1] + 1.0
 
 
 def test_hardly_any_noise(rng: np.random.Generator) -> None:
