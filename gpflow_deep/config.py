@@ -27,7 +27,7 @@ from .sigma_points import KL_WEIGHT, NUM_POINTS
 
 __all__ = ["LIKELIHOODS", "ModelConfig"]
 
-#: The likelihoods of each task; "auto" is the first one.
+#: The likelihoods of each task; "auto" is the first one, but for latent variables.
 LIKELIHOODS: dict[Task, tuple[str, ...]] = {
     "regression": ("gaussian", "studentt", "poisson"),
     "binary": ("bernoulli", "robustmax", "softmax"),
@@ -64,7 +64,8 @@ class ModelConfig:
     :param lengthscale: of all kernels at the start; the preset's if not given.
     :param kernel_variance: of all kernels at the start; 1 if not given.
     :param ard: one lengthscale for each input of a layer.
-    :param likelihood: of the targets; auto: gaussian, bernoulli or robustmax, after the task.
+    :param likelihood: of the targets; auto: gaussian, bernoulli or robustmax, after the task, and studentt for a
+        regression with latent variables, which leave it outliers only.
     :param posterior: of the inducing values: gaussian is what training finds; sghmc are samples, drawn from there on;
         global is one that is correlated across layers; sigma_points is Gaussian, trained by the predictive density.
     :param sigma_points: how many points the mixture of sigma_points has. :param kl_weight: of the KL in its objective;
@@ -188,7 +189,8 @@ class ModelConfig:
         allowed = LIKELIHOODS[task]
         if self.likelihood not in ("auto", *allowed):
             raise ValueError(f"likelihood must be one of {', '.join(allowed)} for {task}, got {self.likelihood}.")
-        likelihood: Any = allowed[0] if self.likelihood == "auto" else self.likelihood
+        usual = "studentt" if self.latent_dim and task == "regression" else allowed[0]
+        likelihood: Any = usual if self.likelihood == "auto" else self.likelihood
         if likelihood == "poisson" and any(np.any((Y < 0) | (Y % 1 != 0)) for Y in targets):
             raise ValueError("likelihood=poisson needs targets that are counts 0, 1, 2, ...; use gaussian.")
         return dataclasses.replace(self, likelihood=likelihood)

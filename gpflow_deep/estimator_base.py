@@ -46,7 +46,8 @@ class DeepGPEstimator(BaseEstimator):
 
     :param num_layers: number of layers; 1 is a sparse variational GP.
     :param num_inducing: number of inducing inputs of every layer.
-    :param likelihood: as in `ModelConfig`; auto: Gaussian, Bernoulli for two classes, robust-max for more.
+    :param likelihood: as in `ModelConfig`; auto: Gaussian (Student's t with latent variables), Bernoulli for two
+        classes, robust-max for more.
     :param hidden_dim: outputs of the inner layers; min(30, inputs) if None.
     :param preset: starting values, as in `ModelConfig`.
     :param natgrad: natural gradients for the last layer, Adam for the rest; or else Adam for all.

@@ -108,6 +108,9 @@ def test_likelihood_has_to_fit_the_task(rng: np.random.Generator) -> None:
     counts, negative = np.array([[0.0], [3.0]]), np.array([[-1.0]])
     assert ModelConfig(likelihood="poisson").for_task("regression", [counts]).likelihood == "poisson"
     assert ModelConfig().for_task("regression", [negative]).likelihood == "gaussian"
+    assert ModelConfig(latent_dim=1).for_task("regression", [negative]).likelihood == "studentt"
+    assert ModelConfig(latent_dim=1, likelihood="gaussian").for_task("regression").likelihood == "gaussian"
+    assert ModelConfig(latent_dim=1).for_task("binary").likelihood == "bernoulli"
     for bad in (negative, np.array([[0.5]])):
         with pytest.raises(ValueError, match=r"likelihood=poisson needs targets that are counts 0, 1, 2, \.\.\."):
             ModelConfig(likelihood="poisson").for_task("regression", [counts, bad])
