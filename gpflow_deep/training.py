@@ -24,7 +24,7 @@ from gpflow.optimizers import NaturalGradient
 from numpy.typing import NDArray
 
 from .collapsed import MAX_ROWS, fit_collapsed, has_collapsed_bound
-from .course import Course, TrainingConfig
+from .course import WINDOW, Course, TrainingConfig
 from .deep_gp import DeepGP
 from .layers import Layer
 from .noise import fit_noise, has_noise
@@ -41,8 +41,8 @@ class Trainer:
 
     Natural gradients train the last layer's q(u) if it is marked untrainable, as `ModelConfig.build` does on request;
     Adam trains everything else. Where the learning rate falls to 0, the last step lowers Gaussian noise to its best
-    value given everything else, see `fit_noise`; or climbs the collapsed bound of a single layer by L-BFGS, in a tenth
-    as many iterations as there were steps, see `fit_collapsed`.
+    value given everything else, see `fit_noise`; or, from 100 steps on, climbs the collapsed bound of a single layer by
+    L-BFGS, in a tenth as many iterations as there were steps, see `fit_collapsed`.
 
     :ivar model: the deep GP. :ivar optimizer: Keras' Adam. :ivar seconds: spent in `advance`, a variable.
     :ivar course: when the learning rate falls and training ends; None without `num_steps`.
@@ -123,7 +123,7 @@ class Trainer:
 
     def _end(self, batch_at: Callable[[int], RegressionData], t: int) -> None:
         """What the last step t does beside a step."""
-        if self._data is not None and has_collapsed_bound(self.model):
+        if self._data is not None and t + 1 >= WINDOW and has_collapsed_bound(self.model):
             fit_collapsed(self.model, *self._data, max_iter=(t + 1) // 10)
         elif has_noise(self.model):
             fit_noise(self.model, batch_at, t, strategy=self._strategy)

@@ -131,13 +131,13 @@ def test_the_end_of_training(rng: np.random.Generator) -> None:
     X, Y = _data(rng)
     rows, config = (tf.constant(X), tf.constant(Y)), TrainingConfig(0.02, n_iter_no_change=0)
     models = [modern(X, Y, 1, num_inducing=10) for _ in range(3)]
-    Trainer(models[0], config, num_steps=60, data=(X, Y)).advance(lambda t: rows, 0, 60, SEED)
-    other, plain = Trainer(models[1], config, num_steps=60, data=(X, Y)), Trainer(models[2], config, num_steps=60)
+    Trainer(models[0], config, num_steps=100, data=(X, Y)).advance(lambda t: rows, 0, 100, SEED)
+    other, plain = Trainer(models[1], config, num_steps=100, data=(X, Y)), Trainer(models[2], config, num_steps=100)
     for trainer in (other, plain):
-        trainer.advance(lambda t: rows, 0, 59, SEED)
+        trainer.advance(lambda t: rows, 0, 99, SEED)
     np.testing.assert_array_equal(models[1].layers[0].q_mu, models[2].layers[0].q_mu)
     for trainer in (other, plain):
-        trainer.advance(lambda t: rows, 59, 1, SEED)
+        trainer.advance(lambda t: rows, 99, 1, SEED)
     bounds = [float(model.elbo(rows)) for model in models]
     assert bounds[0] == bounds[1] > bounds[2] + 1.0
     best = fit_collapsed(models[0], X, Y, max_iter=0)
@@ -151,8 +151,8 @@ def test_a_sample_of_the_rows_is_not_taken_for_all(rng: np.random.Generator) -> 
     bounds = []
     for num_data in (40, 41):
         model = modern(X, Y, 1, num_inducing=10, num_data=num_data)
-        trainer = trainer_for("gaussian", model, (X, Y), config, SamplingConfig(), 60, batch_size=40, seed=0)
-        trainer.advance(lambda t: rows, 0, 60, SEED)
+        trainer = trainer_for("gaussian", model, (X, Y), config, SamplingConfig(), 100, batch_size=40, seed=0)
+        trainer.advance(lambda t: rows, 0, 100, SEED)
         bounds.append(float(model.elbo(rows)))
     assert bounds[0] > bounds[1] + 1.0
 
