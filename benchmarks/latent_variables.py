@@ -45,14 +45,13 @@ from gpflow_deep import (
     DeepGP,
     Encoder,
     LatentVariableLayer,
+    ModelConfig,
     SVGPLayer,
     Trainer,
     TrainingConfig,
     Units,
     inducing_inputs,
-    modern,
 )
-from gpflow_deep.initialization import residual_variance
 
 Array = NDArray[np.float64]
 
@@ -136,19 +135,12 @@ def simulated_model(X: Array, num_layers: int, K: int, likelihood: Likelihood, s
     return DeepGP(layers, likelihood, num_data=len(X), num_importance_samples=max(K, 1), num_predict_samples=draws)
 
 
-def table_model(X: Array, Y: Array, num_layers: int, K: int, likelihood: Likelihood, seed: int) -> DeepGP:
+def table_model(X: Array, Y: Array, num_layers: int, K: int, noise: str, seed: int) -> DeepGP:
     """The package's preset, on [x, w] if K is not 0."""
-    if not K:
-        return modern(X, Y, num_layers, likelihood=likelihood, seed=seed)
-    latent = LatentVariableLayer(X.shape[1], 1, encoder=Encoder(X.shape[1] + 1, 1, seed=seed))
-    inner = modern(latent.extend(X, seed=seed), Y, num_layers, likelihood=likelihood, seed=seed)
-    return DeepGP(
-        [latent, *inner.layers],
-        inner.likelihood,
-        num_data=len(X),
-        num_importance_samples=K,
-        num_predict_samples=512,
-    )
+    options: Any = {"likelihood": noise}
+    if K:
+        options |= {"latent_dim": 1, "num_importance_samples": K, "num_predict_samples": 512}
+    return ModelConfig(num_layers, preset="modern", **options).build(X, Y, seed=seed)
 
 
 def deep_gp_score(
@@ -160,8 +152,7 @@ def deep_gp_score(
     if name in SIMULATED:
         built = simulated_model(parts.X, num_layers, K, noise_model(noise, 0.05), seed)
     else:
-        likelihood = noise_model(noise, residual_variance(parts.X, parts.Y))
-        built = table_model(parts.X, parts.Y, num_layers, K, likelihood, seed)
+        built = table_model(parts.X, parts.Y, num_layers, K, noise, seed)
     trainer = Trainer(built, TrainingConfig(learning_rate=RATE), num_steps=len(batches))
     rows = [(tf.constant(parts.X[index]), tf.constant(parts.Y[index])) for index in batches]
     trainer.advance(rows.__getitem__, 0, len(batches), tf.constant([0, seed]))

@@ -81,7 +81,7 @@ class Trainer:
         rows = float(model.num_data or 1)
         self.course = None if num_steps is None else Course(config, num_steps, num_data=rows)
         is_small = data is not None and strategy is None and len(data[0]) <= MAX_ROWS
-        self._data = data if is_small and has_collapsed_bound(model) else None
+        self._data = data if is_small else None
         self._bound: tf.Tensor | None = None
         self._num_steps, self._learning_rate = 0, -1.0
         self._step = make_train_step(model, self.optimizer, natgrad_gamma=gamma, strategy=strategy)
