@@ -11,7 +11,7 @@ CORES := $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN 2>/dev/null || e
 WORKERS ?= $(shell [ "$(CORES)" -ge 2 ] && echo 2 || echo 1)
 
 BIN := .venv/bin
-PACKAGES := $(wildcard gpflow_deep darn rbm_tracking ebp compression experiment)
+PACKAGES := $(wildcard gpflow_deep darn rbm_tracking ebp compression gpflow_deep_base experiment)
 SOURCES := $(PACKAGES) $(wildcard scripts benchmarks tests docs setup.py)
 BENCHMARKS ?= $(sort $(wildcard benchmarks/*.py))
 # One thread for each worker, and no worker takes all memory of a GPU.

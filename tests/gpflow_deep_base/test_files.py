@@ -1,4 +1,4 @@
-"""experiment.files: whole or absent, also after a power failure; strict JSON."""
+"""gpflow_deep_base.files: whole or absent, also after a power failure; strict JSON."""
 
 import errno
 import hashlib
@@ -11,13 +11,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from experiment.files import (
+from gpflow_deep_base.files import (
     atomic_path,
     jsonable,
+    leftovers,
     make_folder,
+    parse_json,
     read_jsonl,
     sha256,
     sync_folder,
+    write_bytes,
     write_json,
     write_text,
 )
@@ -179,3 +182,103 @@ def test_json_lines(tmp_path: Path) -> None:
     assert read_jsonl(str(tmp_path / "a.jsonl")) == []
     with pytest.raises(FileNotFoundError):
         read_jsonl(tmp_path / "absent.jsonl")
+
+
+def test_a_symbolic_link_stays_and_its_file_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    target = tmp_path / "data" / "model.npz"
+    target.write_text("old")
+    link = tmp_path / "model.npz"
+    link.symlink_to(target)
+    write_text(link, "new")
+    assert link.is_symlink()
+    assert target.read_text() == "new"
+    (tmp_path / "later").symlink_to(tmp_path / "data" / "absent")  # leads to a file that is not there yet
+    write_text(tmp_path / "later", "first")
+    assert (tmp_path / "data" / "absent").read_text() == "first"
+
+
+def test_permissions_stay_and_a_protected_file_is_refused(tmp_path: Path) -> None:
+    target = tmp_path / "model.npz"
+    target.write_text("old")
+    target.chmod(0o640)
+    write_text(target, "new")
+    assert target.stat().st_mode & 0o777 == 0o640
+    target.chmod(0o444)
+    with pytest.raises(PermissionError, match="write-protected"):
+        write_text(target, "newer")
+    assert target.read_text() == "new"
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe"])
+def test_only_files_are_replaced(tmp_path: Path, kind: str) -> None:
+    target = tmp_path / "target"
+    if kind == "folder":
+        target.mkdir()
+    else:
+        os.mkfifo(target)
+    with pytest.raises(OSError, match="folder" if kind == "folder" else "no regular file"):
+        write_text(target, "text")
+    assert target.exists()
+    assert files(tmp_path) == ["target"]
+
+
+def test_folders_that_cannot_be_opened_and_files_that_cannot_be_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A system such as Windows, and a network share: what is written is there and no error is raised."""
+    original = os.open
+
+    def refuse_folders(path: Any, *args: Any, **kwargs: Any) -> int:
+        if os.path.isdir(path):
+            raise PermissionError(errno.EACCES, "folders cannot be opened", str(path))
+        return original(path, *args, **kwargs)
+
+    def fail(descriptor: int) -> None:
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+    monkeypatch.setattr(os, "open", refuse_folders)
+    monkeypatch.setattr(os, "fsync", fail)
+    write_text(tmp_path / "new" / "a.txt", "text")
+    assert files(tmp_path) == ["new", "new/a.txt"]
+
+
+def test_what_reads_back_as_something_else_does_not_take_the_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_text(tmp_path / "a", "old")
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", lambda path: b"rotten")
+        with pytest.raises(OSError, match="reads back as something else"):
+            write_bytes(tmp_path / "a", b"new")
+    assert (tmp_path / "a").read_text() == "old"
+    assert files(tmp_path) == ["a"]
+
+
+def test_leftovers_are_temporary_files_alone(tmp_path: Path) -> None:
+    for name in (".tmp-0123abcd-a.npz", ".tmp-0123abcd-b\nc", ".tmp-xyz-a", "tmp-0123abcd-a", "a"):
+        (tmp_path / name).write_text("")
+    (tmp_path / ".tmp-0123abcd-folder").mkdir()
+    assert [path.name for path in leftovers(tmp_path)] == [".tmp-0123abcd-a.npz", ".tmp-0123abcd-b\nc"]
+
+
+def test_names_as_long_as_a_system_allows(tmp_path: Path) -> None:
+    write_text(tmp_path / ("n" * 250 + ".json"), "text")
+    assert files(tmp_path) == ["n" * 250 + ".json"]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[" * 10**5, "nested too deeply"),
+        ('{"a": NaN}', "has NaN"),
+        ("[-Infinity]", "has -Infinity"),
+        ('{"a": 1, "a": 2}', "two members of one name"),
+        ("{", "damaged"),
+        (b"\xff\xfe\xff", "JSON"),
+    ],
+)
+def test_json_of_strangers(text: str | bytes, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        parse_json(text)
+    assert parse_json('{"a": [1, 2.5, null]}') == {"a": [1, 2.5, None]}

@@ -1,10 +1,10 @@
-"""experiment.seeds: pure functions of (seed, name), the same in every process."""
+"""gpflow_deep_base.seeds: pure functions of (seed, name), the same in every process."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from experiment.seeds import Seeds, named_seed, numpy_rng
+from gpflow_deep_base.seeds import Seeds, as_seed, named_seed, numpy_rng, seed_words
 
 
 def test_named_seed_is_the_documented_int32_pair() -> None:
@@ -62,3 +62,28 @@ def test_seeds_of_a_run_are_the_named_streams() -> None:
     assert seeds.rng("order").integers(2**62) == numpy_rng(7, "order").integers(2**62)
     with pytest.raises(ValueError, match="seed must be an integer"):
         Seeds(1.5)("train")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("seed", "words"), [(0, [0, 0]), (5, [0, 5]), (2**31, [1, 0]), (2**62 - 1, [2**31 - 1] * 2)])
+def test_an_integer_is_its_high_and_low_bits(seed: int, words: list[int]) -> None:
+    assert as_seed(seed).dtype == tf.int32
+    assert as_seed(seed).numpy().tolist() == seed_words(seed).tolist() == words
+    np.testing.assert_array_equal(as_seed(as_seed(seed)), words)
+    np.testing.assert_array_equal(as_seed(np.int64(seed)), words)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**62, 2**62 + 5])
+def test_integers_that_would_be_the_stream_of_another_are_refused(seed: int) -> None:
+    with pytest.raises(ValueError, match=r"from 0 to 2\*\*62 - 1"):
+        as_seed(seed)
+
+
+@pytest.mark.parametrize("seed", [1.5, "1", None, True, [1, 2, 3], tf.constant([1.0, 2.0]), tf.constant(3)])
+def test_what_is_no_seed(seed: object) -> None:
+    with pytest.raises(ValueError, match="seed must be an integer, or int32 of shape"):
+        as_seed(seed)  # type: ignore[arg-type]
+
+
+def test_seeds_work_inside_a_graph() -> None:
+    compiled = tf.function(lambda seed: as_seed(seed) + 1)
+    np.testing.assert_array_equal(compiled(tf.constant([3, 4])), [4, 5])

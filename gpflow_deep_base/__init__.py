@@ -1,0 +1,13 @@
+"""The ground floor: what all five papers and their runs need and that is no mathematics. NumPy only.
+
+    files      files that are whole or absent, JSON
+    container  a model in one file: JSON and arrays in an .npz archive, with a version and a checksum
+    frame      small binary files: magic, version, checksum, integers of variable length, bounded reads
+    limits     how much memory the reader of a file may take, and one message for a damaged file
+    seeds      integer seeds and named streams of random numbers
+    stopping   the best evaluation so far, and when to stop looking for a better one
+    tracing    compiled functions that belong to one model
+    text       aligned tables, times and means with their errors
+
+Nothing here imports TensorFlow when it is imported.
+"""

@@ -1,0 +1,233 @@
+"""Files that are whole or absent, and JSON.
+
+One promise for all that this project writes: a path holds its former content or all of the new one, never a part, also
+after a power failure. Missing folders are made. A symbolic link stays one: the file it leads to is replaced. Where a
+system cannot synchronise a folder (network shares, Windows), the rest of the promise holds.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import math
+import os
+import re
+import shutil
+import stat
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+__all__ = [
+    "PathLike",
+    "atomic_path",
+    "jsonable",
+    "leftovers",
+    "make_folder",
+    "parse_json",
+    "read_jsonl",
+    "sha256",
+    "sync_file",
+    "sync_folder",
+    "write_bytes",
+    "write_json",
+    "write_text",
+]
+
+PathLike: TypeAlias = str | os.PathLike[str]
+
+_CANNOT_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EBADF}
+_LEFTOVER = re.compile(r"\.tmp-[0-9a-f]{8}-.+", re.DOTALL)
+_LONGEST_NAME = 200
+
+
+@contextmanager
+def atomic_path(path: PathLike) -> Iterator[Path]:
+    """Yield a temporary path beside `path` to write to; rename it to `path` at the end, or remove it on an error.
+
+    The temporary name keeps the suffix of `path`, which `np.savez` and Matplotlib look at. The permissions of a file
+    that is replaced stay. The file is synchronised before it is renamed, and its folder after.
+
+    :param path: where the file goes; through a symbolic link, to what the link leads to.
+    :raises FileNotFoundError: if the body of the `with` wrote nothing.
+    :raises PermissionError: if there is a file at `path` that may not be written.
+    :raises OSError: if there is something else than a file at `path`, or it cannot be written.
+    """
+    final = _destination(path)
+    make_folder(final.parent)
+    temporary = final.with_name(f".tmp-{uuid.uuid4().hex[:8]}-{final.name[-_LONGEST_NAME:]}")
+    try:
+        yield temporary
+        if final.exists():
+            shutil.copymode(final, temporary)
+        _sync_content(temporary)
+        os.replace(temporary, final)
+        sync_folder(final.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _destination(path: PathLike) -> Path:
+    """The file that will be replaced."""
+    final = Path(os.path.realpath(path)) if os.path.islink(path) else Path(path)
+    try:
+        mode = final.stat().st_mode
+    except FileNotFoundError:
+        return final
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, "is a folder; give the name of a file in it", str(path))
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "is no regular file and cannot be replaced; give another name", str(path))
+    if not mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH):
+        raise PermissionError(
+            errno.EACCES, "is write-protected; allow writing (chmod u+w) or give another name", str(path)
+        )
+    return final
+
+
+def leftovers(folder: PathLike) -> list[Path]:
+    """Temporary files of :func:`atomic_path` in a folder, whose process was killed while it wrote.
+
+    They may be removed by whoever knows that no other process writes into the folder.
+    """
+    return sorted(entry for entry in Path(folder).iterdir() if _LEFTOVER.fullmatch(entry.name) and entry.is_file())
+
+
+def make_folder(path: PathLike) -> None:
+    """Create a folder, and those above it that are missing, under names that survive a power failure.
+
+    :raises OSError: if one of them cannot be created, or is a file.
+    """
+    folder = Path(path)
+    if folder.is_dir():
+        return
+    if folder.parent != folder:
+        make_folder(folder.parent)
+    folder.mkdir(exist_ok=True)
+    sync_folder(folder.parent)
+
+
+def sync_file(path: PathLike) -> None:
+    """Make a file and its name survive a power failure: both are on disk when this returns."""
+    _sync_content(Path(path))
+    sync_folder(Path(path).parent)
+
+
+def _sync_content(path: Path) -> None:
+    with open(path, "r+b") as file:  # Windows synchronises only what is open for writing
+        try:
+            os.fsync(file.fileno())
+        except OSError as error:
+            if error.errno not in _CANNOT_SYNC:
+                raise
+
+
+def sync_folder(path: PathLike) -> None:
+    """Make the names in a folder survive a power failure: a rename is on disk when this returns.
+
+    It does nothing where the system cannot open a folder (Windows) or synchronise it (some network shares).
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except (PermissionError, IsADirectoryError):
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _CANNOT_SYNC:
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def sha256(path: PathLike) -> str:
+    """Checksum of a file, as 64 hexadecimal digits; read a megabyte at a time."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def write_bytes(path: PathLike, content: bytes) -> None:
+    """Write `content` to `path` in one piece; what was written is read back and compared before it takes the name.
+
+    :raises OSError: if it cannot be written, or reads back as something else; `path` is as it was before.
+    """
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(content)
+        if temporary.read_bytes() != content:
+            raise OSError(errno.EIO, "was written and reads back as something else; check the disk", str(path))
+
+
+def write_text(path: PathLike, text: str) -> None:
+    """Write `text` to `path` (UTF-8) in one piece; see :func:`write_bytes`."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_json(path: PathLike, obj: Any) -> None:
+    """Write `obj` to `path` as indented JSON in one piece, through :func:`jsonable`."""
+    write_text(path, json.dumps(jsonable(obj), indent=2, allow_nan=False) + "\n")
+
+
+def jsonable(obj: Any) -> Any:
+    """`obj` with NumPy, TensorFlow and path objects replaced by what strict JSON can hold; NaN and inf become None.
+
+    :raises ValueError: if `obj` contains something else that JSON cannot hold, or bytes that are not UTF-8 text.
+    """
+    if obj is None or isinstance(obj, str | bool | int):
+        return obj
+    if isinstance(obj, bytes):  # a string tensor holds these
+        return obj.decode()
+    if isinstance(obj, float):
+        return obj if math.isfinite(obj) else None
+    if isinstance(obj, Mapping):
+        return {str(key): jsonable(value) for key, value in obj.items()}
+    if isinstance(obj, list | tuple):
+        return [jsonable(value) for value in obj]
+    if isinstance(obj, os.PathLike):
+        return os.fspath(obj)
+    if isinstance(obj, np.ndarray | np.generic) and obj.dtype.kind in "biufSU":
+        return jsonable(obj.tolist())
+    if callable(numpy := getattr(obj, "numpy", None)) and not isinstance(obj, type):  # a tensor or a variable
+        return jsonable(numpy())
+    raise ValueError(f"JSON must get numbers, strings, lists and dictionaries, got {type(obj).__name__}: {obj!r}.")
+
+
+def parse_json(text: str | bytes) -> Any:
+    """The value of a JSON text from anybody: no NaN, no infinity, nothing nested too deeply, no name twice.
+
+    :raises ValueError: saying what is wrong with it.
+    """
+    try:
+        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_without_repetition)
+    except RecursionError as error:
+        raise ValueError("its JSON is nested too deeply") from error
+    except UnicodeDecodeError as error:
+        raise ValueError("its JSON is not UTF-8") from error
+    except json.JSONDecodeError as error:
+        raise ValueError(f"its JSON is damaged: {error}") from error
+
+
+def _refuse_constant(constant: str) -> None:
+    raise ValueError(f"its JSON has {constant}")
+
+
+def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise ValueError("its JSON has an object with two members of one name")
+    return members
+
+
+def read_jsonl(path: PathLike) -> list[dict[str, Any]]:
+    """The objects of a file of JSON lines, such as `scalars.jsonl`: "step" and the tags.
+
+    :raises OSError: if it cannot be read.
+    """
+    return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]

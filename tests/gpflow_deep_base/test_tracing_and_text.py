@@ -1,0 +1,50 @@
+"""gpflow_deep_base.tracing and text; and that the ground floor needs NumPy alone."""
+
+import copy
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+
+from gpflow_deep_base.text import aligned, duration, plus_minus
+from gpflow_deep_base.tracing import Graphs, counted_alone
+
+
+def factory() -> Callable[[int], int]:
+    @counted_alone
+    def add(x: int) -> int:
+        return x + 1
+
+    return add
+
+
+def test_each_function_of_a_factory_has_its_own_code() -> None:
+    first, second = factory(), factory()
+    assert first.__code__ != second.__code__
+    assert first(1) == second(1) == 2
+
+
+def test_functions_are_made_once_and_never_copied() -> None:
+    graphs = Graphs()
+    assert graphs.get("a", lambda: object()) is graphs.get("a", lambda: object())
+    for other in (copy.deepcopy(graphs), pickle.loads(pickle.dumps(graphs))):
+        assert other.get("a", lambda: 3) == 3
+
+
+def test_tables_and_numbers() -> None:
+    assert (
+        aligned([["name", "nats"], ["a", "-1.5"], ["long name", "2"]])
+        == "name       nats\na          -1.5\nlong name     2"
+    )
+    assert aligned([["a", "b"], ["cc", "d"]], is_text=True) == "a   b\ncc  d"
+    assert [duration(s) for s in (0.4, 42, 185, 9600)] == ["0 s", "42 s", "3 min 5 s", "2 h 40 min"]
+    assert plus_minus(1.3524, 0.0071) == "1.352 ± 0.007"
+    assert plus_minus(1.3524, float("nan"), 2) == plus_minus(1.3524, None, 2) == "1.35"
+
+
+def test_no_part_imports_tensorflow() -> None:
+    names = ("files", "container", "frame", "limits", "seeds", "stopping", "tracing", "text")
+    program = f"import sys, {', '.join(f'gpflow_deep_base.{name}' for name in names)}; print(sorted(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "'numpy'" in done.stdout
+    assert not {"tensorflow", "keras", "scipy", "pandas", "absl"} & {m.strip(" '[]\n") for m in done.stdout.split(",")}
