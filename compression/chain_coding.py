@@ -1,4 +1,4 @@
-"""Networks that are short chains of layers in a `.bcz` file: versions 1 and 2 of the format, see `container`."""
+"""Networks that are short chains of layers in a `.bcz` file: the short form of the layers, see `container`."""
 
 import math
 
@@ -6,7 +6,7 @@ import keras
 
 from .graph import Graph, Node, Ref, Tensor, is_chain
 from .kernel_coding import Reader, leb
-from .layer_coding import RADIX, layer_bytes, read_layer
+from .layer_coding import layer_bytes, read_layer
 from .supported import problem
 
 __all__ = ["MAX_AXES", "MAX_LAYERS", "chain_bytes", "fits_chain", "read_chain"]
@@ -16,7 +16,7 @@ _SHAPED = (keras.layers.Dense, keras.layers.Conv2D)
 
 
 def fits_chain(graph: Graph) -> bool:
-    """Whether the layers are a chain that version 2 can hold."""
+    """Whether the layers are a chain that the short form can hold."""
     if not is_chain(graph) or graph.tensors[graph.input_numbers[0]].dtype != "float32":
         return False
     ranks = {keras.layers.Dense: 2, keras.layers.Conv2D: 4}
@@ -35,7 +35,7 @@ def chain_bytes(graph: Graph) -> bytes:
     return leb(len(sizes)) + b"".join(map(leb, sizes)) + leb(len(graph.nodes)) + layers
 
 
-def read_chain(reader: Reader, version: int, max_weights: int) -> tuple[Graph, list[list[tuple[int, ...]]]]:
+def read_chain(reader: Reader, max_weights: int) -> tuple[Graph, list[list[tuple[int, ...]]]]:
     """What :func:`chain_bytes` wrote: layers without weights, and the shapes of the weights of each.
 
     :raises ValueError: if there are more than `max_weights`, or if the content is impossible.
@@ -44,7 +44,7 @@ def read_chain(reader: Reader, version: int, max_weights: int) -> tuple[Graph, l
     shape: tuple[int | None, ...] = tuple(reader.integer() or None for _ in range(axes))
     tensors, nodes, shapes, left = [Tensor((None, *shape), "float32")], list[Node](), [], max_weights
     for number in range(reader.at_most(MAX_LAYERS, "layers")):
-        layer = read_layer(reader, int(shape[-1] or 0), RADIX[version])
+        layer = read_layer(reader, int(shape[-1] or 0))
         shapes.append(_weight_shapes(layer, shape))
         left -= sum(math.prod(each) for each in shapes[-1])
         if left < 0:

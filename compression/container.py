@@ -22,8 +22,7 @@ is said
 
 Kinds are places in that list, and 13 for a ReLU with a slope, threshold or maximum; a ReLU with these, LeakyReLU and
 ELU have their numbers as float64. Any other network of the layers in `compression.supported.STORED` is a compressed
-text, which the module `compression.graph_coding` describes. Versions 1 to 3 are read: 1 and 2 are chains, of which 1
-had fewer layers and activations, 3 is of any graph, and none has coded biases.
+text, which the module `compression.graph_coding` describes.
 
 Version 5 has random codes; files without one are written as version 4. The weights of such a file are the vectors that
 are no bias of a kernel, as float32, and then, of all kernels and biases together: how many bits C the number of a draw
@@ -42,11 +41,8 @@ highest bit of a byte and are padded to whole bytes at the end of a kernel. The 
 
 Coded integers are a matrix of the inputs (all axes but the last) and the outputs of a kernel: its order (1 byte: bit 0
 set if it goes by rows, bit 1 if two integers follow, how many rows before a row its neighbours to the left and above
-are), the number of bytes, and what `compression.context_coding` makes of it. Of earlier versions
-
-    3                 as 2, but k lengths of 4 bits, the number of bytes, then canonical Huffman words
-    4, 5              as 7 and 6, but the number of bytes, then the integers by adaptive arithmetic coding without
-                      contexts
+are), the number of bytes, and what `compression.context_coding` makes of it. Versions 1 to 3, and the schemes 3 to 5,
+were of programs before the first release, and are refused.
 """
 
 import os
@@ -62,11 +58,12 @@ from .bits import MAX_SIGNIFICANT
 from .chain_coding import chain_bytes, fits_chain
 from .contents import (
     BIASES,
-    FORMAT_VERSION,
     IS_CHAIN,
     MAGIC,
     MAX_WEIGHTS,
     RANDOM_CODE,
+    VERSION_OF_CODES,
+    VERSION_OF_VALUES,
     Contents,
     StoredLayer,
     has_bias,
@@ -85,7 +82,6 @@ from .rebuild import copy_of
 from .supported import IDLE_IN_FILES, STORED
 
 __all__ = [
-    "FORMAT_VERSION",
     "MAX_WEIGHTS",
     "Contents",
     "Kernel",
@@ -101,8 +97,6 @@ __all__ = [
     "save_bcz",
     "with_kernels",
 ]
-
-_VERSION_OF_VALUES = 4
 
 
 def kinds() -> list[str]:
@@ -199,7 +193,7 @@ def bcz_bytes(
                 out += kernel_bytes(next(queue), entropy_coded, strides.get(node.name, (0, 0)))
             else:
                 out += _vector_bytes(_rounded(node.name, variable, kind), kind)
-    return _with_head(bytes(out), _VERSION_OF_VALUES)
+    return _with_head(bytes(out), VERSION_OF_VALUES)
 
 
 def coded_variables(model: keras.Model) -> list[keras.Variable]:
@@ -230,7 +224,7 @@ def _random_bytes(graph: Graph, code: RandomCode) -> bytes:
     out = _layers_bytes(graph, RANDOM_CODE) + b"".join(
         _vector_bytes(np.asarray(v, np.float32), "float32") for v in others
     )
-    return _with_head(out + code_bytes(code), FORMAT_VERSION)
+    return _with_head(out + code_bytes(code), VERSION_OF_CODES)
 
 
 def _layers_bytes(graph: Graph, kind: int) -> bytes:

@@ -23,12 +23,14 @@ from .random_coding import read_code
 
 __all__ = [
     "BIASES",
-    "FORMAT_VERSION",
     "IS_CHAIN",
     "MAGIC",
     "MAX_WEIGHTS",
     "RANDOM_CODE",
     "RANDOM_NAME",
+    "VERSIONS",
+    "VERSION_OF_CODES",
+    "VERSION_OF_VALUES",
     "Contents",
     "StoredLayer",
     "has_bias",
@@ -38,8 +40,8 @@ __all__ = [
     "stored_weights",
 ]
 
-FORMAT_VERSION = 5
-"""The newest version; what has no random code is written as version 4, which is the same otherwise."""
+VERSION_OF_VALUES, VERSION_OF_CODES = VERSIONS = (4, 5)
+"""Of the format: of files without and with a random code, which are the same otherwise."""
 MAX_WEIGHTS = 2**27
 """Weights that `load_bcz` makes room for unless it is told otherwise: 0.5 GiB."""
 
@@ -50,7 +52,7 @@ BIASES = ("float32", "float16")
 """Types of biases; a number s in their place: multiples of 2**-s, coded."""
 RANDOM_NAME = "random code"
 RANDOM_CODE = len(BIASES) + MAX_SIGNIFICANT + 1
-"""In place of a type of biases: kernels and biases are a random code, from version 5 on."""
+"""In place of a type of biases: kernels and biases are a random code, in version 5."""
 
 
 class StoredLayer(NamedTuple):
@@ -114,10 +116,10 @@ def read_bcz(path: str | os.PathLike[str], *, max_weights: int = MAX_WEIGHTS) ->
     if len(content) < 9:
         raise ValueError(f"{path} is truncated: it has {len(content)} bytes, too few for a header; get it again.")
     version = content[4]
-    if not 1 <= version <= FORMAT_VERSION:
+    if version not in VERSIONS:
         raise ValueError(
-            f"{path} has version {version} of the format, and this program reads version {FORMAT_VERSION} and "
-            "earlier ones; use the program that wrote it."
+            f"{path} has version {version} of the format, and this program reads versions "
+            f"{' and '.join(map(str, VERSIONS))}; use the program that wrote it."
         )
     if struct.unpack("<I", content[5:9])[0] != zlib.crc32(content[9:]):
         raise ValueError(f"{path} is truncated or damaged: its checksum does not match; get it again.")
@@ -150,12 +152,9 @@ def has_bias(shapes: Sequence[Sequence[int]]) -> bool:
 def _parsed(reader: Reader, version: int, max_weights: int, num_bytes: int) -> Contents:
     """Layers, then weights: a size that the file cannot fill is refused before there is room for it."""
     flags = reader.take(1)[0]
-    is_chain = version < 3 or bool(flags & IS_CHAIN and version >= 4)
-    biases = _bias_type(flags & ~IS_CHAIN if version >= 4 else flags, version)
-    if is_chain:
-        graph, shapes = read_chain(reader, min(version, 2), max_weights)
-    else:
-        graph, shapes = read_graph(reader, max_weights)
+    biases = _bias_type(flags & ~IS_CHAIN, version)
+    read_layers = read_chain if flags & IS_CHAIN else read_graph
+    graph, shapes = read_layers(reader, max_weights)
     layers, weights = [node.layer for node in layers_of(graph)], list[StoredLayer]()
     if biases == RANDOM_NAME:
         weights = _read_random(reader, layers, shapes)
@@ -170,10 +169,10 @@ def _parsed(reader: Reader, version: int, max_weights: int, num_bytes: int) -> C
 def _bias_type(number: int, version: int) -> str | int:
     if number < len(BIASES):
         return BIASES[number]
-    if number == RANDOM_CODE and version >= 5:
+    if number == RANDOM_CODE and version == VERSION_OF_CODES:
         return RANDOM_NAME
     significant = number - len(BIASES)
-    if version < 4 or significant > MAX_SIGNIFICANT:
+    if significant > MAX_SIGNIFICANT:
         raise ValueError(f"the type {number} of biases is not known")
     return significant
 

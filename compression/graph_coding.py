@@ -1,4 +1,4 @@
-"""Networks of any graph in a `.bcz` file: version 3 of the format, see `container`.
+"""Networks of any graph in a `.bcz` file, see `container`.
 
 Layers and calls are a text, compressed JSON: kinds of layers that are on a list, with their settings as numbers, words
 and lists, never code. What it says of sizes is checked before room is made for weights.

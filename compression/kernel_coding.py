@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from . import entropy_coding
 from .bits import FixedPoint
 from .codebook import Codebook
 from .context_coding import decode_matrix, encode_matrix, most_numbers
@@ -29,9 +28,6 @@ SCHEMES = {
     0: "float32",
     1: "fixed point",
     2: "codebook",
-    3: "codebook, Huffman",
-    4: "fixed point, arithmetic",
-    5: "codebook, arithmetic",
     6: "codebook, contexts",
     7: "fixed point, contexts",
 }
@@ -83,32 +79,24 @@ def read_kernel(reader: "Reader", shape: tuple[int, ...]) -> NDArray[np.float32]
     scheme = reader.take(1)[0]
     if scheme == 0:
         return reader.array("f4", count).reshape(shape)
-    if scheme in (1, 4, 7):
+    if scheme in (1, 7):
         significant, exponent = reader.take(2)
         if significant + exponent > MAX_BITS:
             raise ValueError(f"fixed-point numbers have 1 + {exponent} + {significant} bits")
         if scheme == 1:
             integers = reader.packed(count, 1 + exponent + significant) - 2 ** (exponent + significant)
-        elif scheme == 7:
-            integers = _read_contexts(reader, shape)
         else:
-            integers = entropy_coding.decode_adaptive(reader.take(reader.integer()), count)
+            integers = _read_contexts(reader, shape)
         return FixedPoint(integers.astype(np.int32).reshape(shape), significant, exponent).values
-    if scheme not in (2, 3, 5, 6):
+    if scheme not in (2, 6):
         raise ValueError(f"scheme {scheme} is not known")
     k = reader.take(1)[0] + 1
     centres = reader.array("f2", k)
     if scheme == 2:
         indices = reader.packed(count, _index_bits(k))
-    elif scheme == 3:
-        lengths = reader.packed(k, 4)
-        indices = entropy_coding.decode(reader.take(reader.integer()), lengths, count)
-    elif scheme == 6:
-        mode = reader.take(1)[0]
-        indices = _read_contexts(reader, shape) + mode
     else:
         mode = reader.take(1)[0]
-        indices = entropy_coding.decode_adaptive(reader.take(reader.integer()), count) + mode
+        indices = _read_contexts(reader, shape) + mode
     if np.any((indices < 0) | (indices >= k)):
         raise ValueError("an index is outside of its codebook")
     return centres.astype(np.float32)[indices.reshape(shape)]

@@ -10,10 +10,10 @@ from .kernel_coding import Reader, leb
 from .select_inputs import SelectInputs
 from .supported import ACTIVATIONS, CHAIN_LAYERS, activation_name
 
-__all__ = ["RADIX", "layer_bytes", "read_layer"]
+__all__ = ["layer_bytes", "read_layer"]
 
-RADIX = {1: 11, 2: 32}
-"""How many activations a code can tell from one another, by version of the format."""
+_RADIX = 32
+"""How many activations a code can tell from one another."""
 
 _PADDINGS = ("valid", "same")
 
@@ -27,17 +27,17 @@ def _pair_and_flags(sizes: Sequence[int], *flags: tuple[int, int]) -> bytes:
 
 
 def layer_bytes(layer: keras.Layer) -> bytes:
-    """The kind and the parameters of a layer that can be stored, in the newest version of the format.
+    """The kind and the parameters of a layer that can be stored in a chain.
 
     :raises ValueError: if it selects inputs in another order than theirs.
     """
-    kind, radix = bytes([CHAIN_LAYERS.index(type(layer))]), max(RADIX.values())
+    kind = bytes([CHAIN_LAYERS.index(type(layer))])
     code = ACTIVATIONS.index(activation_name(layer) or "linear")
     if isinstance(layer, keras.layers.Dense):
-        return kind + _pair_and_flags([layer.units], (code, radix), (layer.use_bias, 2))
+        return kind + _pair_and_flags([layer.units], (code, _RADIX), (layer.use_bias, 2))
     if isinstance(layer, keras.layers.Conv2D):
         sizes, padding = [layer.filters, *layer.kernel_size, *layer.strides], _PADDINGS.index(layer.padding)
-        return kind + _pair_and_flags(sizes, (code, radix), (layer.use_bias, 2), (padding, 2))
+        return kind + _pair_and_flags(sizes, (code, _RADIX), (layer.use_bias, 2), (padding, 2))
     if isinstance(layer, keras.layers.MaxPooling2D | keras.layers.AveragePooling2D):
         return kind + _pair_and_flags([*layer.pool_size, *layer.strides], (_PADDINGS.index(layer.padding), 2))
     if isinstance(layer, keras.layers.Activation):
@@ -55,21 +55,21 @@ def layer_bytes(layer: keras.Layer) -> bytes:
     return kind + b"".join(struct.pack("<d", value) for value in numbers)
 
 
-def read_layer(reader: Reader, num_inputs: int, radix: int) -> keras.Layer:
+def read_layer(reader: Reader, num_inputs: int) -> keras.Layer:
     """The next layer, without weights.
 
-    :param num_inputs: features of its inputs. :param radix: see `RADIX`.
+    :param num_inputs: features of its inputs.
     :raises ValueError, IndexError: if there is no such layer.
     """
     code = reader.take(1)[0]
     kind = keras.layers.ReLU if code == _RELU_WITH_NUMBERS else CHAIN_LAYERS[code]
     if kind is keras.layers.Dense:
         units = reader.integer()
-        code, use_bias = reader.digits(radix, 2)
+        code, use_bias = reader.digits(_RADIX, 2)
         return keras.layers.Dense(units, activation=ACTIVATIONS[code], use_bias=bool(use_bias))
     if kind is keras.layers.Conv2D:
         filters, *sizes = (reader.integer() for _ in range(5))
-        code, use_bias, padding = reader.digits(radix, 2, 2)
+        code, use_bias, padding = reader.digits(_RADIX, 2, 2)
         return keras.layers.Conv2D(
             filters,
             tuple(sizes[:2]),

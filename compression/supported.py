@@ -80,7 +80,7 @@ CHAIN_LAYERS: tuple[type, ...] = (
     SelectInputs,
     *layer_types("LeakyReLU", "ELU", "GlobalMaxPooling2D"),
 )
-"""Layers that versions 1 and 2 of the format have."""
+"""Layers of which the short form of a chain may be."""
 
 STORED: dict[str, type] = {
     kind.__name__: kind

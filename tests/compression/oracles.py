@@ -46,3 +46,10 @@ def masked_outputs(model: keras.Model, x: np.ndarray, thresholds: dict[str, floa
         scale = np.asarray(layer.scale_moments()[0]) * is_kept * np.asarray(layer.mask)
         weights += [scale[:, None] * layer.kernel_mean.numpy(), layer.bias.numpy()]
     return dense_outputs(weights, x)
+
+
+def entropy_bits(counts: Sequence[int] | np.ndarray) -> float:
+    """Entropy of a symbol in bits, for symbols that occur `counts` times."""
+    n = np.asarray(counts, np.float64)
+    p = n[n > 0] / n.sum()
+    return float(-np.sum(p * np.log2(p)))

@@ -1,6 +1,5 @@
 """`.bcz` files: what comes back is bit for bit what was measured; sizes; damaged files are refused."""
 
-import base64
 import contextlib
 import json
 import os
@@ -13,12 +12,10 @@ import keras
 import numpy as np
 import pytest
 
-from compression import entropy_coding
 from compression.__main__ import main
 from compression.bits import fixed_point
 from compression.codebook import codebook
 from compression.container import (
-    FORMAT_VERSION,
     Kernel,
     Raw,
     check_storable,
@@ -29,11 +26,12 @@ from compression.container import (
     save_bcz,
     with_kernels,
 )
+from compression.contents import VERSIONS
 from compression.graph import graph_of
 from compression.kernel_coding import leb
 from compression.select_inputs import SelectInputs
 from compression.supported import ACTIVATIONS, CHAIN_LAYERS, IDLE
-from tests.compression.huffman import code_lengths, encode
+from tests.compression.oracles import entropy_bits
 
 
 def set_random(model: keras.Model, rng: np.random.Generator) -> keras.Model:
@@ -112,7 +110,7 @@ def test_sizes_are_those_of_the_weights_and_a_short_header(tmp_path: Path, lenet
     plain = save_bcz(tmp_path / "plain", lenet, books, biases="float16", entropy_coded=False)
     assert plain <= sum(-(-4 * n // 8) for n in counts) + 4 * 32 + biases // 2 + overhead
     coded = save_bcz(tmp_path / "coded", lenet, books, biases="float16")
-    entropy = sum(n * entropy_coding.entropy_bits(book.counts) / 8 for n, book in zip(counts, books, strict=True))
+    entropy = sum(n * entropy_bits(book.counts) / 8 for n, book in zip(counts, books, strict=True))
     # At most 0.1 bits over the entropy for each weight, lengths of 8 bytes, 2 bytes of size for each kernel.
     assert entropy < coded <= entropy + 0.1 * sum(counts) / 8 + 4 * (32 + 8 + 2) + biases // 2 + overhead
     assert coded < plain
@@ -217,8 +215,9 @@ def test_damaged_foreign_and_unknown_files_are_refused(
     refused(tmp_path, b"PK\3\4" + content, "is not a .bcz file")
     refused(tmp_path, b"", "is not a .bcz file")
     refused(tmp_path, content[:7], "truncated")
-    version = bytes([FORMAT_VERSION + 1])
-    refused(tmp_path, content[:4] + version + content[5:], f"version {FORMAT_VERSION + 1} .* reads version")
+    for version in (0, min(VERSIONS) - 1, max(VERSIONS) + 1):
+        other = content[:4] + bytes([version]) + content[5:]
+        refused(tmp_path, other, f"version {version} of the format, and this program reads versions 4 and 5")
     for length in rng.integers(9, len(content), size=20):
         refused(tmp_path, content[:length], "truncated or damaged")
     for position in rng.integers(9, len(content), size=20):
@@ -238,15 +237,15 @@ def test_impossible_content_with_a_matching_checksum_is_refused(
 
     dense = bytes([0])
     huge = CHAIN + b"\1" + leb(1000) + leb(1) + dense + leb(10**6) + leb(0)  # 1,000 to 1,000,000 outputs
-    for scheme in (b"\0", b"\2\0\0\0", b"\4\5\3\0", b"\4\5\3\x1e" + 30 * b"\0"):
+    for scheme in (b"\0", b"\2\0\0\0", b"\7\5\3\0\x1e" + 30 * b"\0"):
         refused(tmp_path, signed(huge + scheme), "impossible content .*max_weights")
     many = CHAIN + b"\1" + leb(1000) + leb(1) + dense + leb(20_000) + leb(0)  # 20,000,000 weights in no bytes
-    refused(tmp_path, signed(many + b"\4\5\3\0"), "0 bytes is too short for 20000000 numbers")
     refused(tmp_path, signed(many + b"\7\5\3\0\0"), "0 bytes is too short for 1000 x 20000 numbers")
     refused(tmp_path, signed(many + b"\6\0" + bytes(2) + b"\0\4"), "the order 4 of numbers is not known")
     refused(tmp_path, signed(many + b"\6\0" + bytes(2) + b"\0\2\0\5"), "neighbours are 0 and 5 rows apart")
     refused(tmp_path, signed(bytes([0x80 + 30]) + b"\1\1\0"), "the type 30 of biases is not known")
-    refused(tmp_path, signed(many + b"\3\1" + bytes(4) + b"\x11" + b"\0"), "too short for 20000000 symbols")
+    for scheme in (b"\3", b"\4", b"\5", b"\x08"):
+        refused(tmp_path, signed(many + scheme + bytes(8)), f"scheme {scheme[0]} is not known")
     refused(tmp_path, signed(many + b"\1\xff\xff"), "fixed-point numbers have")
     refused(tmp_path, signed(CHAIN + leb(9)), "9 axes")
     refused(tmp_path, signed(CHAIN + b"\1\1" + leb(5000)), "5000 layers")
@@ -347,37 +346,15 @@ def test_kernels_must_fit_and_be_numbers(tmp_path: Path, rng: np.random.Generato
     assert os.listdir(tmp_path) == []
 
 
-OLD = (
-    b"i9$nK0`Tu``~d?71_1{F0s{j90bmN6nVFfHnYlj#0s;a800jxEs(=6kF9-wz0}7dTJwA($DQt<b05||V0tW!S0K9;?tFizzRXM9X06uw4(NMQ!PV"
-    b"x1RfB--MKL9-"
-)
-"""Of version 2, by release 0.2.0."""
-
-
-def test_files_of_older_versions_are_read(tmp_path: Path) -> None:
-    """In version 1 the codes of activations and options have base 11: those of a linear dense layer are the same."""
-    content = base64.b85decode(OLD)
-    (tmp_path / "old.bcz").write_bytes(content)
-    x = np.arange(36, dtype=np.float32).reshape(1, 6, 6, 1) / 36
-    network = load_bcz(tmp_path / "old.bcz")
-    np.testing.assert_allclose(network(x), [[0.46719929575920105, 0.3193824887275696, 0.21341829001903534]], rtol=1e-6)
-    codes: list[Kernel] = [fixed_point(kernels_of(network)[0], 2), codebook(kernels_of(network)[1], 8)]
-    assert save_bcz(tmp_path / "again.bcz", network, codes, biases="float16") <= len(content) + 4
-    assert_same(load_bcz(tmp_path / "again.bcz"), network)
-    body = b"\0" + b"\1" + leb(2) + leb(1) + b"\0" + leb(1) + leb(11) + b"\0" + np.array([1, 2, 3], "<f4").tobytes()
-    (tmp_path / "first.bcz").write_bytes(b"\x89BCZ\1" + zlib.crc32(body).to_bytes(4, "little") + body)
-    assert load_bcz(tmp_path / "first.bcz")(np.array([[10, 20]], np.float32)).numpy().tolist() == [[53.0]]
-
-
 def graph_file(path: Path, **changes: Any) -> Path:
-    """A file of version 3, Dense(2) on 3 inputs twice, with a hostile part, and weights for the right one."""
+    """A file of a graph, Dense(2) on 3 inputs twice, with a hostile part, and weights for the right one."""
     dense = [["Dense", "a", {"units": 2}], ["Dense", "b", {"units": 2}], ["Add", "sum", {}]]
     calls = [[0, [{"#": 0}], {}, 1], [1, [{"#": 0}], {}, 1], [2, [[{"#": 1}, {"#": 2}]], {}, 1]]
     content = {"inputs": [[[3], "float32", "x"]], "takes": {"#": 0}, "gives": {"#": 3}, "layers": dense, "calls": calls}
     text = changes.pop("text", None) or json.dumps({**content, **changes}).encode()
     packed = zlib.compress(text)
     body = b"\0" + leb(len(packed)) + packed + 2 * (b"\0" + np.ones(8, "<f4").tobytes())
-    path.write_bytes(b"\x89BCZ\3" + zlib.crc32(body).to_bytes(4, "little") + body)
+    path.write_bytes(b"\x89BCZ\4" + zlib.crc32(body).to_bytes(4, "little") + body)
     return path
 
 
@@ -429,16 +406,4 @@ def test_info_of_a_graph(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     text = capsys.readouterr().out
     assert "inputs (3,): Dense Dense Add" in text
     assert "3 x 2" in text
-    assert "version 3" in text
-
-
-def test_huffman_codebooks_of_older_files_are_read(tmp_path: Path, rng: np.random.Generator) -> None:
-    indices, centres = rng.integers(0, 3, (5, 4)), np.array([-0.5, 0.25, 2.0], "<f2")
-    lengths = code_lengths(np.bincount(indices.ravel(), minlength=3))
-    words = encode(indices, lengths)
-    four_bits = np.packbits(((lengths[:, None] >> np.arange(3, -1, -1)) & 1).astype(np.uint8)).tobytes()
-    body = b"\0" + b"\1" + leb(5) + leb(1) + b"\0" + leb(4) + leb(0)  # Dense(4, use_bias=False) of 5 inputs
-    body += b"\3" + bytes([2]) + centres.tobytes() + four_bits + leb(len(words)) + words
-    (tmp_path / "n.bcz").write_bytes(b"\x89BCZ\2" + zlib.crc32(body).to_bytes(4, "little") + body)
-    np.testing.assert_array_equal(kernels_of(load_bcz(tmp_path / "n.bcz"))[0], centres.astype("f4")[indices])
-    assert read_bcz(tmp_path / "n.bcz").weights[0].coding == "codebook, Huffman"
+    assert "version 4" in text

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from compression.context_coding import decode_matrix, encode_matrix, most_numbers
-from compression.entropy_coding import entropy_bits
+from tests.compression.oracles import entropy_bits
 
 STRIDES = [(0, 0), (1, 7), (3, 12)]
 
