@@ -54,6 +54,8 @@ import keras
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gpflow_deep_base.files import write_bytes
+
 from .bits import MAX_SIGNIFICANT
 from .chain_coding import chain_bytes, fits_chain
 from .contents import (
@@ -72,7 +74,6 @@ from .contents import (
     read_bcz,
     stored_weights,
 )
-from .files import atomic_path
 from .graph import Graph, bypassed, graph_of, kernel_variables, layers_of
 from .graph_coding import check_layer, graph_bytes
 from .kernel_coding import Kernel, Raw, integers_bytes, kernel_bytes
@@ -164,8 +165,7 @@ def save_bcz(
         is NaN.
     """
     content = bcz_bytes(model, kernels, biases=biases, entropy_coded=entropy_coded)
-    with atomic_path(path) as temporary:
-        temporary.write_bytes(content)
+    write_bytes(path, content)
     return len(content)
 
 

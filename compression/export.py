@@ -14,9 +14,9 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike
 
-from compression.files import atomic_path, is_new_folder
 from compression.graph import graph_of
 from compression.supported import IDLE_IN_FILES
+from gpflow_deep_base.files import atomic_path, write_bytes
 
 __all__ = [
     "TFLITE_KINDS",
@@ -25,6 +25,7 @@ __all__ = [
     "export_onnx",
     "export_saved_model",
     "export_tflite",
+    "is_new_folder",
     "tflite_outputs",
 ]
 
@@ -50,6 +51,12 @@ def export_all(path: str | os.PathLike[str], model: keras.Model, representative:
     model.save(folder / "network.keras")
     if importlib.util.find_spec("tf2onnx") is not None:
         export_onnx(folder / "network.onnx", model)
+
+
+def is_new_folder(path: str | os.PathLike[str]) -> bool:
+    """Whether there is nothing at `path`, or an empty folder."""
+    folder = Path(path)
+    return not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
 
 
 def export_saved_model(path: str | os.PathLike[str], model: keras.Model) -> None:
@@ -101,8 +108,7 @@ def export_tflite(
     with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Statistics for quantized inputs were expected")
         content: bytes = converter.convert()
-    with atomic_path(path) as temporary:
-        temporary.write_bytes(content)
+    write_bytes(path, content)
     return len(content)
 
 

@@ -17,13 +17,14 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from gpflow_deep_base.seeds import named_seed
+
 from .callbacks import Falling
 from .classification import Examples, has_probabilities, nll, taught_loss
 from .graph import kernel_variables
 from .held_out import outputs_of
 from .normalized import fold_into, normalized
 from .schedule import RecipeConfig, last_rate_at
-from .seeds import named_seed
 from .training import epoch_function
 
 __all__ = ["Falling", "last_phase", "train_last"]

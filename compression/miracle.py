@@ -27,8 +27,9 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from gpflow_deep_base.files import write_bytes
+
 from .container import bcz_bytes, check_storable, coded_variables
-from .files import atomic_path
 from .graph import kernel_variables
 from .held_out import endless, losses_of
 from .random_coding import (
@@ -132,8 +133,7 @@ def random_code(
     for variable, value in zip(posterior.variables, code.values(), strict=True):
         variable.assign(value)
     content = bcz_bytes(model, code)
-    with atomic_path(path) as temporary:
-        temporary.write_bytes(content)
+    write_bytes(path, content)
     return CodedFile(Path(path), len(content), model, code, kl / math.log(2))
 
 

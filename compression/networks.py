@@ -12,8 +12,9 @@ from typing import Any
 
 import keras
 
+from gpflow_deep_base.seeds import named_seed
+
 from .container import load_bcz
-from .seeds import named_seed
 
 __all__ = [
     "NETWORKS",

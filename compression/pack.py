@@ -19,6 +19,8 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from gpflow_deep_base.seeds import named_seed
+
 from .bits import FixedPoint, fixed_point, layer_bits, search_bits
 from .classification import Examples, Parts, error_percent, has_probabilities, nll, parts_of
 from .codebook import Codebook, codebook, fine_tune
@@ -29,7 +31,6 @@ from .rate_rounding import rate_search
 from .rates import Rates, file_rate, paper_rates
 from .rebuild import copy_of, values_of
 from .scales import PerWeight
-from .seeds import named_seed
 from .shrink import shrink_details
 from .sizes import Size, size_of
 from .thresholds import Thresholds, switched_off, thresholds_of

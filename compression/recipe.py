@@ -23,14 +23,15 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from gpflow_deep_base.files import write_text
+from gpflow_deep_base.seeds import named_seed
+
 from .classification import Examples, Parts, check_network, error_percent, parts_of
-from .files import atomic_path
 from .last_phase import loss_of, train_last
 from .pack import PackConfig, Packed, PackedNetwork, pack_files
 from .phases import ThresholdsOf, bayesian_form, check_thresholds, cut, looks
 from .posterior import bayesian_layers
 from .schedule import RecipeConfig, kl_weight_at, learning_rate_at, most_left, part_to_keep
-from .seeds import named_seed
 from .sizes import size_of
 from .thresholds import Thresholds, checked_thresholds, switched_off, thresholds_of
 from .training import EpochFunction, epoch_function
@@ -190,8 +191,7 @@ class Recipe:
         :param folder: of the checkpoints: the shapes of the network are written there, if they are new.
         """
         if folder is not None and self._reshaped_before is not None:
-            with atomic_path(Path(folder) / f"network-{self._reshaped_before:06d}.json") as temporary:
-                temporary.write_text(self.model.to_json(), encoding="utf-8")
+            write_text(Path(folder) / f"network-{self._reshaped_before:06d}.json", self.model.to_json())
             self._reshaped_before = None
         taught = {} if self._teacher is None else {"teacher": _Values(self._teacher.variables)}
         return {

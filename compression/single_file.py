@@ -12,10 +12,11 @@ from typing import NamedTuple
 import keras
 import numpy as np
 
+from gpflow_deep_base.files import write_bytes
+
 from .bits import FixedPoint, search_bits
 from .codebook import Codebook, codebook
 from .container import Kernel, bcz_bytes, kernels_of, load_bcz, with_kernels
-from .files import atomic_path
 from .ordering import ordered
 from .pack import error_of_kernels
 from .rates import Rates, paper_rates
@@ -96,8 +97,7 @@ def pack(
     contents = {name: _smallest(model, codes, biases, validate, most) for name, codes in choices.items()}
     coding = min(contents, key=lambda name: len(contents[name]))
     num_bytes = len(contents[coding])
-    with atomic_path(place) as temporary:
-        temporary.write_bytes(contents[coding])
+    write_bytes(place, contents[coding])
     bits = [_bits(code) for code in choices[coding]]
     return PackedFile(
         path=place,

@@ -51,8 +51,7 @@ from experiment.run.progress import Progress
 import tensorflow as tf
 from compression import PackConfig, Packed, Recipe, RecipeConfig, networks, report
 from compression.classification import reshaped
-from compression.export import export_all
-from compression.files import is_new_folder
+from compression.export import export_all, is_new_folder
 from compression.regression import check_targets, compress_regression, summary
 
 

@@ -15,6 +15,7 @@ from compression.export import (
     export_onnx,
     export_saved_model,
     export_tflite,
+    is_new_folder,
     tflite_outputs,
 )
 from compression.select_inputs import SelectInputs
@@ -125,3 +126,11 @@ def test_onnx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Ge
     x = rng.normal(size=(4, 6)).astype("float32")
     (found,) = pytest.importorskip("onnx.reference").ReferenceEvaluator(graph).run(None, {graph.graph.input[0].name: x})
     np.testing.assert_allclose(found, model(x), atol=1e-6)
+
+
+def test_new_folders_are_absent_or_empty(tmp_path: Path) -> None:
+    assert is_new_folder(tmp_path / "nothing")
+    assert is_new_folder(tmp_path)
+    (tmp_path / "file").touch()
+    assert not is_new_folder(tmp_path)
+    assert not is_new_folder(tmp_path / "file")

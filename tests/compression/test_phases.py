@@ -12,8 +12,8 @@ from compression.held_out import TrainingData, loss_of
 from compression.keras_training import KerasTraining
 from compression.phases import check_thresholds
 from compression.schedule import RecipeConfig, most_left
-from compression.seeds import named_seed
 from compression.shrink import NothingLeftError
+from gpflow_deep_base.seeds import named_seed
 
 N, B, D, K = 48, 12, 6, 3
 LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)

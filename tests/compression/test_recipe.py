@@ -15,8 +15,8 @@ import compression as bc
 from compression import recipe as recipe_module
 from compression.recipe import Recipe
 from compression.schedule import RecipeConfig, kl_weight_at, learning_rate_at
-from compression.seeds import named_seed
 from experiment.run import checkpoints
+from gpflow_deep_base.seeds import named_seed
 from tests.compression.networks import randomise
 from tests.compression.oracles import dense_outputs, masked_outputs, percent_wrong
 
