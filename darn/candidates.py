@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from darn.seeds import Seed, as_seed
+from gpflow_deep_base.seeds import Seed, as_seed
 
 __all__ = [
     "HIDDEN",

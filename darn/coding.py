@@ -42,7 +42,6 @@ FILE_VERSION = 3
 """Version of the file format that this module writes, and the only one it reads."""
 
 _MAGIC = b"DAR"
-_OLD_VERSIONS = {ord("N"): 1}  # files of version 1 began with "DARN"
 _MODEL_BYTES, _CRC_BYTES = 2, 2
 _CHECK_BYTES = 3  # of the images' SHA-256, with the top bit set, so that no byte of the stack's end is zero
 _MAX_ROUND = 1024
@@ -130,10 +129,12 @@ def read_header(data: bytes) -> Header:
     """
     if not data.startswith(_MAGIC[: max(1, len(data))]):
         raise ValueError("these data are no file coded with a DARN (they do not begin with 'DAR'); give another file.")
-    version = _OLD_VERSIONS.get(data[3], data[3]) if len(data) > 3 else FILE_VERSION
+    version = data[3] if len(data) > 3 else FILE_VERSION
     if version != FILE_VERSION:
-        remedy = "decode it with the release that wrote it" if version < FILE_VERSION else "update this program"
-        raise ValueError(f"the file has version {version}, this program reads {FILE_VERSION}; {remedy}.")
+        raise ValueError(
+            f"the file has version {version}, this program reads {FILE_VERSION}; decode it with the release that "
+            "wrote it."
+        )
     place = len(_MAGIC) + 1
     model, growth = data[place : place + _MODEL_BYTES], data[place + _MODEL_BYTES : place + _MODEL_BYTES + 1]
     num_images, place = _read_leb128(data, place + _MODEL_BYTES + 1)

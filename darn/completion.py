@@ -32,7 +32,7 @@ from darn.config import check_data
 from darn.distribution import MAX_EXACT_UNITS
 from darn.likelihood import all_states, exact_log_likelihood
 from darn.model import DARN
-from darn.seeds import Seed, as_seed, fold
+from gpflow_deep_base.seeds import Seed, as_seed
 
 __all__ = ["complete"]
 
@@ -147,7 +147,7 @@ def _sampled(
     found, effective = rows.copy(), np.zeros(len(rows))
     for start in range(0, len(rows), size):
         part = slice(start, start + size)
-        sums = _block(model, rows[part], mask[part], fold(as_seed(seed), start), draws, least, most)
+        sums = _block(model, rows[part], mask[part], tf.random.fold_in(as_seed(seed), start), draws, least, most)
         found[part], effective[part] = np.where(mask[part], sums.mean, rows[part]), sums.effective
     return found, effective
 
@@ -159,12 +159,12 @@ def _block(model: DARN, rows: NDArray, mask: NDArray, seed: tf.Tensor, draws: in
     u = rng.uniform(size=(len(rows), draws - of_prior, rows.shape[1]))
     filled = np.where(mask[:, None], u < model.visible_mean.numpy(), rows[:, None])
     if model.encoders:
-        filled = _redrawn(*_draw(model, filled, mask, of_prior, fold(seed, 0)), draws - of_prior, rng)
+        filled = _redrawn(*_draw(model, filled, mask, of_prior, tf.random.fold_in(seed, 0)), draws - of_prior, rng)
     sums, active, made, wanted = _Sums(*rows.shape), np.arange(len(rows)), 0, 1
     while len(active):
         while made < wanted:
             made += 1
-            drawn, log_w = _draw(model, filled, mask[active], of_prior, fold(seed, made))
+            drawn, log_w = _draw(model, filled, mask[active], of_prior, tf.random.fold_in(seed, made))
             w = sums.weigh(log_w, active)
             sums.total[active] += np.einsum("ns,nsj->nj", w, drawn)
             filled = _redrawn(drawn, log_w, draws - of_prior, rng)

@@ -8,11 +8,12 @@ from darn.autoregressive import Conditional, FactorialConditional, LinearConditi
 from darn.made import MADEConditional
 from darn.nade import EoNADEConditional, NADEConditional
 
-__all__ = ["CONDITIONALS", "make_conditional"]
+__all__ = ["CONDITIONALS", "EONADE_ORDERS", "make_conditional"]
 
 CONDITIONALS = ("linear", "nade", "eonade", "made")
 
-_EONADE_ORDERS = 16
+EONADE_ORDERS = 16
+"""Over which an EoNADE averages if their number is not given."""
 
 
 def make_conditional(
@@ -39,7 +40,7 @@ def make_conditional(
     if kind == "nade":
         return NADEConditional(n, units, seed=seed, dtype=dtype, name=name)
     if kind == "eonade":
-        num_orders = orders or _EONADE_ORDERS
+        num_orders = orders or EONADE_ORDERS
         return EoNADEConditional(n, units, seed=seed, num_orders=num_orders, dtype=dtype, name=name)
     if kind == "made":
         return MADEConditional(n, (units,), seed=seed, num_orders=orders or 1, dtype=dtype, name=name)

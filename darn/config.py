@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from darn.local_config import LocalConfig
+from darn.local_config import MAX_LAYERS, LocalConfig, check_whole
 from darn.pixelcnn import PixelCNNConfig
 
 __all__ = ["MAX_LINEAR", "DARNConfig", "check_data", "used_fields"]
@@ -78,8 +78,10 @@ class DARNConfig:
         if isinstance(self.pixelcnn, dict):
             object.__setattr__(self, "pixelcnn", PixelCNNConfig(**self.pixelcnn))
         for name in ("visible", "conditional_units", "orders"):
-            if (value := getattr(self, name)) is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}.")
+            if name != "orders" or self.orders is not None:
+                check_whole(name, getattr(self, name))
+        if not isinstance(self.skip, bool):
+            raise ValueError(f"skip must be True or False, got {self.skip!r}.")
         for name, kind in (
             ("activation", Activation),
             ("encoder", Encoder),
@@ -133,14 +135,7 @@ class DARNConfig:
 
     def to_json(self) -> str:
         """As text that :meth:`from_json` reads."""
-        fields = dataclasses.asdict(self)
-        local = LocalConfig.__dataclass_fields__
-        for name in ("stochastic", "units_kernel") if self.local else ():
-            if fields["local"][name] == local[name].default:
-                del fields["local"][name]
-        if fields["pixelcnn"] is None:  # what files once did not have: the codec's digest of a model is of this text
-            del fields["pixelcnn"]
-        return json.dumps(fields, sort_keys=True)
+        return json.dumps(dataclasses.asdict(self), sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> DARNConfig:
@@ -149,11 +144,7 @@ class DARNConfig:
         :raises ValueError: if the text is something else.
         """
         try:
-            found = json.loads(text)
-            if "num_orders" in found:  # of EoNADE alone, as files once had it
-                orders = found.pop("num_orders")
-                found["orders"] = orders if "eonade" in (found.get("visible_conditional"), found.get("prior")) else None
-            return cls(**used_fields(found))  # once, others were no error
+            return cls(**json.loads(text))
         except (TypeError, AttributeError, json.JSONDecodeError) as error:
             raise ValueError(f"this is no configuration of a DARN ({error}).") from error
 
@@ -196,6 +187,8 @@ def _sizes(name: str, value: Any) -> tuple[int, ...]:
         raise ValueError(f"{name} must be whole numbers of units, one a layer, as (8,) or (8, 4), got {value!r}.")
     if any(size < 1 for size in numbers):
         raise ValueError(f"{name}: numbers of units must be at least 1, got {numbers}.")
+    if len(numbers) > MAX_LAYERS:
+        raise ValueError(f"{name} must name at most {MAX_LAYERS} layers, got {len(numbers)}.")
     return tuple(int(size) for size in numbers)
 
 

@@ -22,8 +22,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from darn.autoregressive import threshold
 from darn.model import DARN, check_data
-from darn.seeds import Seed, as_seed, fold
-from darn.tracing import of_one_model
+from gpflow_deep_base.seeds import Seed, as_seed
+from gpflow_deep_base.tracing import counted_alone
 
 __all__ = ["DescriptionLength", "code_lengths", "description_length", "fast_sampling_cost", "row_width"]
 
@@ -87,7 +87,7 @@ def description_length(
     for sample in range(num_samples):
         for start in range(0, len(rows), batch_size):
             batch = tf.constant(rows[start : start + batch_size], model.dtype)
-            key = fold(fold(seed, sample), start)
+            key = tf.random.fold_in(tf.random.fold_in(seed, sample), start)
             parts[:, start : start + batch_size] += run(batch, key).numpy()
     hidden, bits_back, visible = scale * parts / num_samples
     return DescriptionLength(hidden + bits_back + visible, hidden, bits_back, visible)
@@ -99,7 +99,7 @@ def compiled_code_lengths(model: DARN) -> tf.types.experimental.PolymorphicFunct
 
     def make() -> tf.types.experimental.PolymorphicFunction:
         @functools.partial(tf.function, input_signature=spec, autograph=False)
-        @of_one_model
+        @counted_alone
         def run(x: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
             return tf.stack(code_lengths(model, x, seed))
 

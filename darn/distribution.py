@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from darn.config import DARNConfig, check_data
 from darn.pairs import Model, log_joint_of_pairs, log_weights, own_logits
-from darn.seeds import Seed, as_seed, fold
-from darn.tracing import of_one_model
+from gpflow_deep_base.seeds import Seed, as_seed
+from gpflow_deep_base.tracing import counted_alone
 
 __all__ = [
     "FEW_SAMPLES",
@@ -120,7 +120,7 @@ def _compiled(model: Model, num_samples: int, exact: bool) -> tf.types.experimen
     spec = [tf.TensorSpec([None, model.config.visible], model.dtype), tf.TensorSpec([2], tf.int32)]
 
     @functools.partial(tf.function, input_signature=spec, autograph=False)
-    @of_one_model
+    @counted_alone
     def run(rows: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         return _log_prob(model, rows, num_samples, seed, exact)
 
@@ -157,7 +157,7 @@ def _sampled(model: Model, x: tf.Tensor, num_samples: int, seed: tf.Tensor) -> t
     own, num_rows = own_logits(model, x), tf.shape(x)[0]
 
     def add(s: tf.Tensor, log_sum: tf.Tensor, log_squares: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        noise = tuple(tf.tile(each, [num_rows, 1]) for each in model.encoder_noise(1, fold(seed, s)))
+        noise = tuple(tf.tile(each, [num_rows, 1]) for each in model.encoder_noise(1, tf.random.fold_in(seed, s)))
         log_w = log_weights(model, x, noise, own=own)[0]
         log_sum = tf.reduce_logsumexp(tf.stack([log_sum, log_w]), axis=0)
         return s + 1, log_sum, tf.reduce_logsumexp(tf.stack([log_squares, 2.0 * log_w]), axis=0)

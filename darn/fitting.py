@@ -19,9 +19,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from darn.description_length import description_length
 from darn.model import DARN
-from darn.seeds import Seed, as_seed
 from darn.serialization import named_variables
 from darn.training import MAX_BLOCK, Trainer
+from gpflow_deep_base.seeds import Seed, as_seed
 
 __all__ = ["INTERVALS", "Course", "evaluation_interval", "minibatch_rows"]
 

@@ -21,7 +21,7 @@ from darn.description_length import code_lengths
 from darn.distribution import assertions
 from darn.gradients import check_estimator, estimate
 from darn.model import DARN, DARNConfig, check_data
-from darn.seeds import as_seed, fold
+from gpflow_deep_base.seeds import as_seed
 
 __all__ = ["KerasDARN"]
 
@@ -117,7 +117,7 @@ class KerasDARN(tf.keras.Model):  # type: ignore[misc]
     def train_step(self, data: Any) -> dict[str, Any]:
         """One update by a minibatch: x, or a tuple whose first part it is."""
         x = self._rows(data)
-        key = fold(as_seed(self.seed), tf.cast(self.optimizer.iterations, tf.int32))
+        key = tf.random.fold_in(as_seed(self.seed), tf.cast(self.optimizer.iterations, tf.int32))
         noise, orders, _ = tf.unstack(tf.random.experimental.stateless_split(key, 3))
         with tf.GradientTape() as tape:
             found = estimate(

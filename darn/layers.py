@@ -18,7 +18,6 @@ from darn.config import DARNConfig
 from darn.local import LocalDecoder, LocalEncoder
 from darn.local_units import LocalMap, LocalUnitsConditional
 from darn.pixelcnn import PixelCNNConditional
-from darn.seeds import fold
 from darn.window import LocalCausalConditional
 from darn.wiring import Wiring
 
@@ -94,28 +93,28 @@ def make_decoder(config: DARNConfig, wiring: Wiring, level: int, seed: tf.Tensor
         size = {"kernel": local.units_kernel, "period": local.period}
         conditional: Conditional = LocalUnitsConditional(local.grids[level], **size, dtype=config.dtype, name=name)
     else:
-        conditional = _conditional(config, kind, wiring.sizes[level], fold(seed, 0), name, config.orders)
+        conditional = _conditional(config, kind, wiring.sizes[level], tf.random.fold_in(seed, 0), name, config.orders)
     network: Any = None
     if local is not None and level < grids:
-        network = LocalMap(local, level, "down", seed=fold(seed, 1), dtype=tf.as_dtype(config.dtype))
+        network = LocalMap(local, level, "down", seed=tf.random.fold_in(seed, 1), dtype=tf.as_dtype(config.dtype))
     elif parents and config.local is not None and level == 0:
-        network = LocalDecoder(config.local, parents, seed=fold(seed, 1), dtype=tf.as_dtype(config.dtype))
+        network = LocalDecoder(config.local, parents, seed=tf.random.fold_in(seed, 1), dtype=tf.as_dtype(config.dtype))
     elif parents:
-        network = _dense(config, parents, conditional.offset_size, fold(seed, 1))
+        network = _dense(config, parents, conditional.offset_size, tf.random.fold_in(seed, 1))
     return Layer(network, conditional)
 
 
 def make_encoder(config: DARNConfig, wiring: Wiring, level: int, seed: tf.Tensor) -> Layer:
     """q(h^level | the layers below), for level from 1 on."""
     n = wiring.sizes[level]
-    conditional = _conditional(config, config.encoder, n, fold(seed, 0), f"encoder_{level}")
+    conditional = _conditional(config, config.encoder, n, tf.random.fold_in(seed, 0), f"encoder_{level}")
     local, dtype = config.local, tf.as_dtype(config.dtype)
     if local is not None and level <= len(local.hidden):
-        return Layer(LocalMap(local, level - 1, "up", seed=fold(seed, 1), dtype=dtype), conditional)
+        return Layer(LocalMap(local, level - 1, "up", seed=tf.random.fold_in(seed, 1), dtype=dtype), conditional)
     if config.local is not None and level == 1:
-        return Layer(LocalEncoder(config.local, n, seed=fold(seed, 1), dtype=dtype), conditional)
+        return Layer(LocalEncoder(config.local, n, seed=tf.random.fold_in(seed, 1), dtype=dtype), conditional)
     parents = sum(wiring.sizes[other] for other in wiring.below(level))
-    return Layer(_dense(config, parents, n, fold(seed, 1)), conditional)
+    return Layer(_dense(config, parents, n, tf.random.fold_in(seed, 1)), conditional)
 
 
 def _dense(config: DARNConfig, n_in: int, n_out: int, seed: tf.Tensor) -> DenseNetwork:

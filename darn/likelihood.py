@@ -23,8 +23,8 @@ from darn.description_length import row_width
 from darn.distribution import MAX_EXACT_UNITS
 from darn.model import DARN, check_data
 from darn.pairs import log_joint_of_pairs, log_weights, own_logits
-from darn.seeds import Seed, as_seed, fold
-from darn.tracing import of_one_model
+from gpflow_deep_base.seeds import Seed, as_seed
+from gpflow_deep_base.tracing import counted_alone
 
 __all__ = ["ImportanceEstimate", "all_states", "exact_log_likelihood", "importance_log_likelihood"]
 
@@ -123,8 +123,8 @@ def importance_log_likelihood(
     padded = np.concatenate([rows, np.repeat(rows[-1:], -len(rows) % batch_size, axis=0)])
     for repeat in range(repeats):
         for start in range(0, len(rows), batch_size):
-            key = fold(seed, repeat)
-            key = fold(key, start)
+            key = tf.random.fold_in(seed, repeat)
+            key = tf.random.fold_in(key, start)
             batch = tf.constant(padded[start : start + batch_size], model.dtype)
             values = run(batch, tf.constant(num_samples), tf.constant(copies), key)
             part = slice(start, min(start + batch_size, len(rows)))
@@ -155,12 +155,12 @@ def _compiled_importance(model: DARN, jit_compile: bool) -> tf.types.experimenta
     spec = [tf.TensorSpec([None, model.config.visible], model.dtype), *numbers]
 
     @functools.partial(tf.function, input_signature=spec, autograph=False, jit_compile=jit_compile)
-    @of_one_model
+    @counted_alone
     def run(x: tf.Tensor, num_samples: tf.Tensor, copies: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         num_rows, own = tf.shape(x)[0], own_logits(model, x)
 
         def add(done: tf.Tensor, log_sum: tf.Tensor, log_squares: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-            noise = model.encoder_noise(copies * num_rows, fold(seed, done))
+            noise = model.encoder_noise(copies * num_rows, tf.random.fold_in(seed, done))
             log_w = tf.cast(log_weights(model, x, noise, copies, own), tf.float64)
             log_w = tf.where((done + tf.range(copies) < num_samples)[:, None], log_w, -math.inf)
             log_sum = tf.reduce_logsumexp(tf.concat([log_sum[None], log_w], axis=0), axis=0)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-__all__ = ["LocalConfig"]
+__all__ = ["MAX_LAYERS", "LocalConfig", "check_whole", "whole_numbers"]
+
+MAX_LAYERS = 100
+"""Most layers of one kind in a model."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +59,11 @@ class LocalConfig:
 
     def __post_init__(self) -> None:
         for name in ("image_shape", "kernels", "strides", "filters"):
-            object.__setattr__(self, name, tuple(int(value) for value in getattr(self, name)))
-        sizes = ("period", "visible_kernel", "visible_period", "units_kernel")
-        for name in ("image_shape", "kernels", "strides", "filters", *sizes):
-            if np.min(getattr(self, name), initial=1) < 1:
-                raise ValueError(f"{name} of local layers must be at least 1, got {getattr(self, name)}.")
+            object.__setattr__(self, name, whole_numbers(f"{name} of local layers", getattr(self, name)))
+        for name in ("period", "visible_kernel", "visible_period", "units_kernel"):
+            check_whole(f"{name} of local layers", getattr(self, name))
+        if not isinstance(self.stochastic, bool):
+            raise ValueError(f"stochastic of local layers must be True or False, got {self.stochastic!r}.")
         if len(self.image_shape) != 2:
             raise ValueError(f"image_shape must be height and width, got {self.image_shape}.")
         if not len(self.kernels) == len(self.strides) == len(self.filters) >= 1:
@@ -71,3 +76,25 @@ class LocalConfig:
         for name in ("visible_kernel", "units_kernel"):
             if getattr(self, name) % 2 == 0:
                 raise ValueError(f"{name} must be odd, got {getattr(self, name)}.")
+
+
+def check_whole(name: str, value: Any) -> None:
+    """Refuse what is no whole number from 1 on.
+
+    :raises ValueError: with the name.
+    """
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name} must be a whole number, at least 1, got {value!r}.")
+
+
+def whole_numbers(name: str, values: Iterable[Any]) -> tuple[int, ...]:
+    """At most :data:`MAX_LAYERS` whole numbers from 1 on.
+
+    :raises ValueError: with the name, if they are something else.
+    """
+    numbers = tuple(values)
+    if len(numbers) > MAX_LAYERS:
+        raise ValueError(f"{name} must be at most {MAX_LAYERS} numbers, got {len(numbers)}.")
+    for number in numbers:
+        check_whole(name, number)
+    return tuple(int(number) for number in numbers)

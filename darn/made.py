@@ -26,7 +26,6 @@ from darn.autoregressive import (
     uniform_weights,
 )
 from darn.sampling import fixed_point_bits
-from darn.seeds import fold
 
 __all__ = ["MADEConditional"]
 
@@ -66,7 +65,7 @@ class MADEConditional(Conditional):
         sizes = [n, *hidden_units, n]
         self._widths = sizes[:-1]
         if self.is_mixture:
-            drawn = _degrees(n, sum(hidden_units), num_orders, fold(seed, 1))
+            drawn = _degrees(n, sum(hidden_units), num_orders, tf.random.fold_in(seed, 1))
             self.degrees = tf.Variable(drawn, trainable=False, name="degrees")
             first = [tf.ones([a, b], self.dtype) for a, b in itertools.pairwise(sizes)]
         else:

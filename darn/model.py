@@ -25,9 +25,9 @@ from darn.config import DARNConfig, check_data
 from darn.distribution import DARNDistribution
 from darn.distribution import log_prob as log_prob_of
 from darn.layers import Layer, make_decoder, make_encoder
-from darn.seeds import Seed, as_seed, fold
-from darn.tracing import Graphs
 from darn.wiring import Wiring
+from gpflow_deep_base.seeds import Seed, as_seed
+from gpflow_deep_base.tracing import Graphs
 
 __all__ = ["DARN", "DARNConfig", "Encoded", "Samples", "check_data"]
 
@@ -71,8 +71,10 @@ class DARN(tf.Module):
         self.visible_mean = tf.Variable(tf.zeros([config.visible], self.dtype), trainable=False, name="visible_mean")
         self.wiring = wiring = Wiring((config.visible, *config.hidden), config.skip)
         levels = range(wiring.top + 1)
-        self.decoders = [make_decoder(config, wiring, level, fold(seed, 1 + level)) for level in levels]
-        self.encoders = [make_encoder(config, wiring, level, fold(seed, 1001 + level)) for level in levels[1:]]
+        self.decoders = [make_decoder(config, wiring, level, tf.random.fold_in(seed, 1 + level)) for level in levels]
+        self.encoders = [
+            make_encoder(config, wiring, level, tf.random.fold_in(seed, 1001 + level)) for level in levels[1:]
+        ]
         self.graphs = Graphs()
         if data is not None:
             self.initialise(data)
@@ -104,7 +106,8 @@ class DARN(tf.Module):
         """Logistic noise for :meth:`encode`, [num, n_l] for each layer."""
         seed = as_seed(seed)
         return tuple(
-            logistic_noise([num, n], fold(seed, level), self.dtype) for level, n in enumerate(self.config.hidden)
+            logistic_noise([num, n], tf.random.fold_in(seed, level), self.dtype)
+            for level, n in enumerate(self.config.hidden)
         )
 
     def encode(
@@ -168,7 +171,7 @@ class DARN(tf.Module):
             return self
         view = copy.copy(self)
         layers = [
-            Layer(layer.network, layer.conditional.in_training(fold(seed, level)))
+            Layer(layer.network, layer.conditional.in_training(tf.random.fold_in(seed, level)))
             for level, layer in enumerate(self.decoders)
         ]
         view.__dict__["decoders"] = layers  # not by attribute: TensorFlow would track them in place of this model's own
@@ -210,8 +213,8 @@ class DARN(tf.Module):
             layer = self.decoders[level]
             offset = layer.offset(self._inputs(above))
             if level:
-                return layer.conditional.sample(num, fold(seed, level), offset)
-            x, a = layer.conditional.sample_with_logits(num, fold(seed, level), offset)
+                return layer.conditional.sample(num, tf.random.fold_in(seed, level), offset)
+            x, a = layer.conditional.sample_with_logits(num, tf.random.fold_in(seed, level), offset)
             logits.append(a)
             return x
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from darn.autoregressive import bernoulli_log_prob, log_prob_of_pairs, threshold
 from darn.config import DARNConfig
-from darn.seeds import Seed
+from gpflow_deep_base.seeds import Seed
 
 __all__ = ["Model", "log_joint_of_pairs", "log_weights", "own_logits"]
 

@@ -25,8 +25,8 @@ from typing import Any
 import tensorflow as tf
 
 from darn.autoregressive import Conditional, Unit, logistic_noise, threshold, uniform_weights
+from darn.local_config import MAX_LAYERS, check_whole, whole_numbers
 from darn.sampling import fixed_point_bits
-from darn.seeds import fold
 
 __all__ = ["GatedLayer", "PixelCNNConditional", "PixelCNNConfig"]
 
@@ -52,14 +52,17 @@ class PixelCNNConfig:
     maps: int = 8
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "image_shape", tuple(int(value) for value in self.image_shape))
-        if len(self.image_shape) != 2 or min(self.image_shape) < 1:
+        object.__setattr__(self, "image_shape", whole_numbers("image_shape of a PixelCNN", self.image_shape))
+        if len(self.image_shape) != 2:
             raise ValueError(f"image_shape of a PixelCNN must be height and width, got {self.image_shape}.")
         for name in ("layers", "filters", "maps"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} of a PixelCNN must be at least 1, got {getattr(self, name)}.")
+            check_whole(f"{name} of a PixelCNN", getattr(self, name))
+        if self.layers > MAX_LAYERS:
+            raise ValueError(f"layers of a PixelCNN must be at most {MAX_LAYERS}, got {self.layers}.")
         for name in ("first_kernel", "kernel"):
-            if (value := getattr(self, name)) < 3 or value % 2 == 0:
+            value = getattr(self, name)
+            check_whole(f"{name} of a PixelCNN", value)
+            if value < 3 or value % 2 == 0:
                 raise ValueError(f"{name} of a PixelCNN must be odd and at least 3, got {value}.")
 
 
@@ -83,7 +86,7 @@ class GatedLayer(tf.Module):
 
         def weights(number: int, *shape: int) -> tf.Variable:
             scale = math.sqrt(6.0 / (shape[0] * shape[1] * (shape[2] + shape[3])))
-            return tf.Variable(uniform_weights(shape, fold(seed, number), scale, dtype))
+            return tf.Variable(uniform_weights(shape, tf.random.fold_in(seed, number), scale, dtype))
 
         self.vertical = weights(0, reach, kernel, channels, 2 * F)
         self.horizontal = weights(1, 1, reach, channels, 2 * F)
@@ -135,11 +138,13 @@ class PixelCNNConditional(Conditional):
         super().__init__(math.prod(config.image_shape), dtype, name)
         self.config, F = config, config.filters
         self.layers = [
-            GatedLayer(config, is_first=number == 0, seed=fold(seed, number), dtype=self.dtype)
+            GatedLayer(config, is_first=number == 0, seed=tf.random.fold_in(seed, number), dtype=self.dtype)
             for number in range(config.layers)
         ]
         scale = math.sqrt(3.0 / F)
-        self.hidden = tf.Variable(uniform_weights([1, 1, F, F], fold(seed, config.layers), scale, self.dtype))
+        self.hidden = tf.Variable(
+            uniform_weights([1, 1, F, F], tf.random.fold_in(seed, config.layers), scale, self.dtype)
+        )
         self.hidden_bias = tf.Variable(tf.zeros([F], self.dtype))
         self.last = tf.Variable(tf.zeros([1, 1, F, 1], self.dtype))
 

@@ -9,7 +9,6 @@ import functools
 import json
 import math
 import time
-import zipfile
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -24,8 +23,9 @@ from darn.config import used_fields
 from darn.fitting import Course
 from darn.model import DARN, DARNConfig
 from darn.optimization import TrainingConfig
-from darn.serialization import write_whole
 from darn.training import Trainer
+from gpflow_deep_base.container import read_npz
+from gpflow_deep_base.files import atomic_path, write_text
 
 __all__ = ["Clock", "Maker", "Rival", "Trial", "claim", "given"]
 
@@ -83,8 +83,7 @@ class Clock:
     def store(self) -> None:
         """Keep the seconds."""
         if self._path is not None:
-            text = json.dumps(self.seconds).encode()
-            write_whole(self._path, lambda stream: stream.write(text))
+            write_text(self._path, json.dumps(self.seconds))
 
 
 @dataclass(frozen=True)
@@ -148,7 +147,7 @@ def claim(maker: Maker, search: Any) -> bool:
     own |= {"search": dataclasses.asdict(search), "model": maker.fields, "training": maker.training_fields}
     text, path = json.dumps(own, sort_keys=True, indent=1, default=str), maker.folder / "search.json"
     if not path.exists():
-        write_whole(path, lambda stream: stream.write(text.encode()))
+        write_text(path, text)
         return False
     if path.read_text(encoding="utf-8") != text:
         raise ValueError(f"{maker.folder} belongs to a search with other rows or settings; give another folder.")
@@ -227,10 +226,10 @@ class Rival:
         course = self._maker.course(self.candidate)
         if self._path is not None and self._path.exists():
             try:
-                with np.load(self._path, allow_pickle=False) as content:
-                    self._diverged = bool(content["diverged"])
-                    course.restore(content)
-            except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+                content = read_npz(self._path)
+                self._diverged = bool(content["diverged"])
+                course.restore(content)
+            except (KeyError, ValueError) as error:
                 raise ValueError(f"{self._path} cannot be read ({error}); delete its folder to search anew.") from error
         return course
 
@@ -239,4 +238,5 @@ class Rival:
             return
         self._maker.clock.store()
         content = {"diverged": np.array(self._diverged), **self._course.stored(is_whole=is_whole)}
-        write_whole(self._path, lambda stream: np.savez(stream, **content))
+        with atomic_path(self._path) as temporary:
+            np.savez(temporary, **content)

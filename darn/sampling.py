@@ -21,7 +21,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from darn.seeds import Seed, as_seed, fold
+from gpflow_deep_base.seeds import Seed, as_seed
 
 __all__ = ["BLOCK", "Sampled", "Sampler", "fixed_point_bits", "linear_adjoint", "linear_bits", "sample"]
 
@@ -148,7 +148,7 @@ class Sampler:
             raise ValueError(f"num must be at least 1, got {num}.")
         batches, seed = [], as_seed(seed)
         for number in range(-(-num // self.batch_size)):
-            draws = self._draw(fold(seed, number))
+            draws = self._draw(tf.random.fold_in(seed, number))
             batches.append((draws.x.numpy(), draws.probs.numpy(), *(h.numpy() for h in draws.h)))
         x, probs, *h = (np.concatenate(arrays)[:num] for arrays in zip(*batches, strict=True))
         return Sampled(x, probs, tuple(h))

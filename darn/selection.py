@@ -33,8 +33,8 @@ from darn.fitting import evaluation_interval
 from darn.model import DARNConfig, check_data
 from darn.optimization import TrainingConfig
 from darn.rivals import Clock, Maker, Rival, Trial, claim, given
-from darn.seeds import Seed, as_seed
-from darn.serialization import write_whole
+from gpflow_deep_base.files import write_text
+from gpflow_deep_base.seeds import Seed, as_seed
 
 __all__ = ["Choice", "SearchConfig", "Trial", "choose", "stored_choice"]
 
@@ -204,7 +204,7 @@ def stored_choice(path: Path, make: Callable[[Path], Choice]) -> Choice:
     folder = path.with_suffix(".search")
     if not path.exists():
         text = json.dumps(make(folder).to_json(), indent=1)
-        write_whole(path, lambda stream: stream.write(text.encode()))
+        write_text(path, text)
     shutil.rmtree(folder, ignore_errors=True)
     return Choice.from_json(json.loads(path.read_text(encoding="utf-8")))
 
@@ -275,7 +275,6 @@ def _flat(trial: Trial) -> dict[str, Any]:
 
 
 def _trial(flat: Mapping[str, Any]) -> Trial:
-    flat = {"cosine": None, **flat}  # of choices that were stored before there was one
     own = {field.name: flat[field.name] for field in dataclasses.fields(Candidate)}
     sizes = {name: tuple(v) if isinstance(v := own[name], list) else v for name in ("hidden", "units")}
     rest = {field.name: flat[field.name] for field in dataclasses.fields(Trial) if field.name != "candidate"}

@@ -24,12 +24,12 @@ from darn.gradients import Estimate, check_estimator, estimate
 from darn.model import DARN, check_data
 from darn.optimization import TrainingConfig, make_optimizer
 from darn.replicas import own_rows
-from darn.seeds import Seed, as_seed, fold
 from darn.serialization import named_variables
 from darn.sparsity import sparsity_penalty
-from darn.tracing import of_one_model
 from darn.views import with_values
 from darn.weight_noise import WeightNoise
+from gpflow_deep_base.seeds import Seed, as_seed
+from gpflow_deep_base.tracing import counted_alone
 
 __all__ = ["MAX_BLOCK", "Observed", "Trainer", "TrainingConfig"]
 
@@ -137,7 +137,7 @@ class Trainer(tf.Module):
             raise ValueError("XLA is for one device here; leave out jit_compile (--jit), or the strategy.")
 
         @functools.partial(tf.function, autograph=False, jit_compile=jit_compile)
-        @of_one_model
+        @counted_alone
         def run(data: tf.Tensor, rows: tf.Tensor, count: tf.Tensor, seed: tf.Tensor) -> Observed:
             if data.dtype == tf.uint8:
                 data = tf.cast(data, tf.bool)  # a GPU has no kernel that gathers uint8
@@ -146,7 +146,7 @@ class Trainer(tf.Module):
 
             def step(t: tf.Tensor, history: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
                 x = tf.cast(tf.gather(data, rows[t]), self.model.dtype)
-                key = fold(seed, tf.cast(self.optimizer.iterations, tf.int32))
+                key = tf.random.fold_in(seed, tf.cast(self.optimizer.iterations, tf.int32))
                 return t + 1, history.write(t, tf.stack(self.step(x, key, is_last=t + 1 >= count)))
 
             history = tf.while_loop(lambda t, _: t < count, step, (0, history))[1]
@@ -251,13 +251,13 @@ class Trainer(tf.Module):
         """
         if not self.model.encoders:
             return 0.0
-        draws = tf.stack([self._logit_gradient(x, fold(seed, i)) for i in range(num_draws)]).numpy()
+        draws = tf.stack([self._logit_gradient(x, tf.random.fold_in(seed, i)) for i in range(num_draws)]).numpy()
         spread, norm = draws.var(axis=0, ddof=1).sum(), np.square(draws.mean(axis=0)).sum()
         return float(np.sqrt(spread / max(norm - spread / num_draws, 1e-30)))
 
     def _logit_gradient(self, x: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
-            estimated = self._estimate(self.model, x, (seed, fold(seed, 0)))
+            estimated = self._estimate(self.model, x, (seed, tf.random.fold_in(seed, 0)))
             loss = tf.reduce_sum(estimated.loss)
         of_rows = self.model.config.encoder == "factorial"  # else logits are of bits that were drawn before
         return tape.gradient(loss, estimated.logits[0] if of_rows else self.model.encoders[0].conditional.bias)

@@ -132,7 +132,7 @@ def main(flags: Flags) -> None:
             rule=lowest("valid/description_length_nats"),
             patience=None if last else flags.patience or None,
             is_done=lambda step: last is not None and step >= last,
-            keep=lambda path: darn.save_darn(path, trainer.copied()),
+            keep=lambda path: darn.save_darn(trainer.copied(), path),
             show=lambda: Shown(*pictures.glance(trainer, watched["valid"], seeds, data.image_shape)),
             steps_per_call=MAX_BLOCK,
             max_seconds=run.share_of_seconds(1),
@@ -168,7 +168,7 @@ def new_trainer(
 def finish(flags: Flags, data: Rows, run: Run, fitted: Fitted, train: Any, choice: darn.Choice | None) -> None:
     """Report the best model: all validation and test rows, and those training rows that were looked at."""
     seeds, best = Seeds(flags.run.seed), darn.load_darn(run.best_file)
-    darn.save_darn(run.path / "darn.npz", best)
+    darn.save_darn(best, run.path / "darn.npz")
     parts = {"train": train, "valid": data.valid.X, "test": data.test.X}
     some = data.some("test", flags.is_rows, seeds).X
     found = report.final(best, parts, seeds, flags.final, importance_rows=some, jit_compile=flags.jit)

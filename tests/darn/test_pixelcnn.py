@@ -115,7 +115,7 @@ def test_the_model_around_it(seed: tf.Tensor, tmp_path: Path) -> None:
     np.testing.assert_allclose(model.log_prob(x), exact, rtol=1e-10)
     estimated = importance_log_likelihood(model, x[:4], seed=seed, num_samples=3000, repeats=2)
     np.testing.assert_allclose(estimated.log_likelihood, exact[:4], atol=0.2)
-    save_darn(tmp_path / "darn.npz", model)
+    save_darn(model, tmp_path / "darn.npz")
     drawn = model.sample(20, 3)
     np.testing.assert_allclose(drawn.probs, tf.sigmoid(model.visible_logits(drawn.x, drawn.h)), rtol=1e-10)
     again = load_darn(tmp_path / "darn.npz")
@@ -157,7 +157,10 @@ def test_a_model_that_does_not_fit_is_refused(fields: dict, message: str) -> Non
 
 @pytest.mark.parametrize(
     ("fields", "message"),
-    [({"kernel": 2}, "kernel of a PixelCNN must be odd"), ({"maps": 0}, "maps of a PixelCNN must be at least 1")],
+    [
+        ({"kernel": 2}, "kernel of a PixelCNN must be odd"),
+        ({"maps": 0}, "maps of a PixelCNN must be a whole number, at least 1"),
+    ],
 )
 def test_bad_settings_are_refused(fields: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):

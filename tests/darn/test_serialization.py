@@ -1,6 +1,13 @@
 """Saved models are restored exactly, or refused."""
 
+import json
+import os
+import re
+import tracemalloc
+import zipfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,7 +15,10 @@ import tensorflow as tf
 
 from darn.local_config import LocalConfig
 from darn.model import DARN, DARNConfig
+from darn.pixelcnn import PixelCNNConfig
 from darn.serialization import load_darn, named_variables, save_darn
+from darn.shapes import variable_shapes
+from gpflow_deep_base.container import save_container
 
 CONFIGS = {
     "small": DARNConfig(visible=4, hidden=(2,), units=(3,)),
@@ -29,7 +39,7 @@ CONFIGS = {
 def test_a_restored_model_is_the_same(name: str, tmp_path: Path, seed: tf.Tensor) -> None:
     model = DARN(CONFIGS[name], seed=seed)
     model.visible_mean.assign_add(tf.ones_like(model.visible_mean))
-    save_darn(tmp_path / "new" / "darn.npz", model)
+    save_darn(model, tmp_path / "new" / "darn.npz")
     restored = load_darn(tmp_path / "new" / "darn.npz")
     assert restored.config == model.config
     expected = named_variables(model)
@@ -41,7 +51,7 @@ def test_a_restored_model_is_the_same(name: str, tmp_path: Path, seed: tf.Tensor
 
 def test_a_mixtures_orders_are_a_function_of_the_seed_and_are_restored(tmp_path: Path) -> None:
     model = DARN(CONFIGS["large"], seed=7)
-    save_darn(tmp_path / "darn.npz", model)
+    save_darn(model, tmp_path / "darn.npz")
     np.testing.assert_array_equal(load_darn(tmp_path / "darn.npz").prior.orders, model.prior.orders)
     assert not np.array_equal(
         DARN(DARNConfig(visible=12, hidden=(8,), prior="eonade"), seed=1).prior.orders,
@@ -49,40 +59,151 @@ def test_a_mixtures_orders_are_a_function_of_the_seed_and_are_restored(tmp_path:
     )
 
 
-def test_damaged_or_other_files_are_refused(tmp_path: Path) -> None:
+SHAPES = {
+    **CONFIGS,
+    "deep": DARNConfig(visible=6, hidden=(3, 2), units=(4, 5), skip=True, encoder="nade", conditional_units=5),
+    "made": DARNConfig(visible=6, hidden=(3, 1), visible_conditional="made", orders=3),
+    "one order": DARNConfig(visible=6, hidden=(), visible_conditional="made"),
+    "eonade": DARNConfig(visible=6, hidden=(3,), prior="nade", visible_conditional="eonade", orders=2),
+    "factorial": DARNConfig(visible=6, hidden=(3,), visible_conditional="factorial", prior="factorial"),
+    "local units": DARNConfig(
+        visible=12,
+        hidden=(8, 12, 3),
+        local=LocalConfig((3, 4), (4, 2), (2, 1), (2, 3), 2, 3, 2, stochastic=True),
+    ),
+    "fully visible": DARNConfig(visible=12, hidden=(), visible_conditional="local", local=LocalConfig((3, 4))),
+    "pixelcnn": DARNConfig(
+        visible=12, hidden=(3,), units=(4,), visible_conditional="pixelcnn", pixelcnn=PixelCNNConfig((3, 4), layers=2)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_shapes_are_known_without_building_the_model(name: str) -> None:
+    built = named_variables(DARN(SHAPES[name]))
+    assert variable_shapes(SHAPES[name]) == {path: tuple(variable.shape) for path, variable in built.items()}
+
+
+def forged(path: Path, config: object, arrays: Mapping[str, np.ndarray]) -> None:
+    """A file with a checksum that is right."""
+    save_container(path, kind="a saved DARN", version=1, header={"config": config}, arrays=arrays)
+
+
+def refused(path: Path) -> str:
+    """The message; memory stays in proportion to the file."""
+    tracemalloc.start()
+    with pytest.raises(ValueError, match="cannot be read as a saved DARN") as error:
+        load_darn(path)
+    assert tracemalloc.get_traced_memory()[1] < 100e6 + 3 * (path.stat().st_size if path.exists() else 0)
+    tracemalloc.stop()
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_other_files_are_refused(tmp_path: Path) -> None:
+    assert "No such file" in refused(tmp_path / "absent.npz")
     path = tmp_path / "darn.npz"
-    save_darn(path, DARN(CONFIGS["small"]))
-    content = path.read_bytes()
-    path.write_bytes(content[: len(content) // 2])
-    with pytest.raises(ValueError, match="cannot be read as a saved DARN"):
-        load_darn(path)
-    with pytest.raises(ValueError, match="cannot be read as a saved DARN"):
-        load_darn(tmp_path / "absent.npz")
     np.savez(path, weights=np.zeros(3))
-    with pytest.raises(ValueError, match=r"no DARN saved by save_darn; give the darn\.npz"):
-        load_darn(path)
-    np.savez(path, format="darn 1", config=CONFIGS["small"].to_json(), visible_mean=np.zeros(4))
-    with pytest.raises(ValueError, match="other parameters than its configuration says"):
-        load_darn(path)
+    assert "of another program" in refused(path)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("W.npy", "w") as stream:
+        stream.write(
+            b"\x93NUMPY\x01\x00v\x00" + b"{'descr':'<f4','fortran_order':False,'shape':(75000000,),}".ljust(118)
+        )
+        for _ in range(300):
+            stream.write(bytes(10**6))
+    assert path.stat().st_size < 4e5
+    refused(path)
 
 
-@pytest.mark.parametrize("hidden", [(), (3,), (3, 2)])
-def test_files_of_the_first_format(tmp_path: Path, hidden: tuple[int, ...]) -> None:
-    """They held the prior beside the decoders."""
-    model = DARN(DARNConfig(4, hidden), seed=5)
-    top = f"decoders/{len(hidden)}/conditional/" if hidden else "no such name"
-    names = {name: name.replace(top, "prior/") for name in named_variables(model)}
-    arrays = {names[name]: variable.numpy() for name, variable in named_variables(model).items()}
-    assert any(name.startswith("prior/") for name in arrays) == bool(hidden)
-    np.savez(tmp_path / "old.npz", format="darn 1", config=model.config.to_json(), **arrays)
-    restored = named_variables(load_darn(tmp_path / "old.npz"))
-    for name, variable in named_variables(model).items():
-        np.testing.assert_array_equal(restored[name], variable)
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"hidden": [10**6] * 3}, "must have the shape|lacks the array"),
+        ({"hidden": [1] * 3000}, "at most 100 layers"),
+        ({"units": [1] * 3000}, "at most 100 layers"),
+        ({"hidden": [10**400]}, "must have the shape"),
+        ({"visible": 10**12, "visible_conditional": "factorial"}, "."),
+        ({"visible": 4.0}, "visible must be a whole number"),
+        ({"visible": "4"}, "visible must be a whole number"),
+        ({"visible": True}, "visible must be a whole number"),
+        ({"skip": 1}, "skip must be True or False"),
+        ({"hidden": 2}, "hidden must be whole numbers"),
+        ({"visible_conditional": ["linear"]}, "."),
+        ({"visible_conditional": "made", "orders": 10**9}, "."),
+        ({"local": [1]}, "."),
+        ({"local": {"image_shape": [2, 2], "kernels": [4] * 10**5, "strides": 4, "filters": 3}}, "."),
+        ({"local": {"image_shape": [2, 2.5]}}, "whole number"),
+        ({"visible_conditional": "pixelcnn", "pixelcnn": {"image_shape": [2, 2], "layers": 10**9}}, "at most 100"),
+        ({"other": 1}, "no configuration of a DARN"),
+    ],
+)
+def test_crafted_configurations_are_refused_before_anything_is_built(
+    tmp_path: Path, changes: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = DARN(CONFIGS["small"])
+    arrays = {name: variable.numpy() for name, variable in named_variables(model).items()}
+    monkeypatch.setattr("darn.serialization.DARN", lambda config: pytest.fail("it was built"))
+    forged(tmp_path / "darn.npz", json.loads(model.config.to_json()) | changes, arrays)
+    assert re.search(message, refused(tmp_path / "darn.npz"))
+
+
+def test_crafted_arrays_are_refused(tmp_path: Path) -> None:
+    model = DARN(DARNConfig(visible=4, hidden=(), visible_conditional="eonade", orders=2))
+    arrays = {name: variable.numpy() for name, variable in named_variables(model).items()}
+    config = json.loads(model.config.to_json())
+    path = tmp_path / "darn.npz"
+    forged(path, config, arrays)
+    load_darn(path)
+    orders, bias = "decoders/0/conditional/orders", "decoders/0/conditional/bias"
+    for name, array, message in (
+        (orders, arrays[orders] + 10**6, "must be orders of the units"),
+        (orders, np.zeros_like(arrays[orders]), "must be orders of the units"),
+        (bias, np.full(4, np.nan, np.float32), "has NaN or infinity"),
+        (bias, np.array(["a"] * 4), "must be of float32"),
+        (bias, np.zeros(5, np.float32), "must have the shape"),
+    ):
+        forged(path, config, arrays | {name: array})
+        assert message in refused(path)
+    forged(path, config | {"dtype": "float64"}, arrays)
+    assert "must be of float64" in refused(path)
+    for other in (None, [], "text", {"visible": 4, "hidden": None}):
+        forged(path, other, arrays)
+        refused(path)
+
+
+def test_damaged_files_are_refused_or_read_alike(tmp_path: Path, rng: np.random.Generator) -> None:
+    path = tmp_path / "darn.npz"
+    model = DARN(CONFIGS["small"], seed=3)
+    save_darn(model, path)
+    content = path.read_bytes()
+    for number in range(150):
+        mutant = bytearray(content)
+        for place in rng.integers(0, len(content), 1 + number % 3):
+            mutant[place] ^= rng.integers(1, 256)
+        path.write_bytes(mutant[: rng.integers(1, len(content))] if number % 5 == 0 else mutant)
+        message, restored = "", model
+        try:
+            restored = load_darn(path)
+        except ValueError as error:
+            message = str(error)
+        assert re.fullmatch(rf"({re.escape(str(path))} cannot be read as a saved DARN .*)?", message)
+        for name, variable in named_variables(restored).items():
+            np.testing.assert_array_equal(variable, named_variables(model)[name])
+
+
+def test_a_file_is_written_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file and its folder are synchronised, the content before the name."""
+    order: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: order.append("fsync"))
+    replace = os.replace
+    monkeypatch.setattr(os, "replace", lambda *names: (order.append("replace"), replace(*names))[1])
+    save_darn(DARN(CONFIGS["small"]), tmp_path / "darn.npz")
+    assert order == ["fsync", "replace", "fsync"]
 
 
 def test_a_diverged_model_is_not_written(tmp_path: Path) -> None:
     model = DARN(CONFIGS["small"])
     model.prior.bias.assign([np.nan, 0.0])
     with pytest.raises(ValueError, match="conditional/bias must be finite"):
-        save_darn(tmp_path / "darn.npz", model)
+        save_darn(model, tmp_path / "darn.npz")
     assert not list(tmp_path.iterdir())

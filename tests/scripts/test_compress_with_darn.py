@@ -27,7 +27,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("compress")
     rng = np.random.default_rng(0)
     images = (rng.random((N, 11)) < rng.random(11)).astype(np.uint8)
-    save_darn(folder / "run" / "darn.npz", DARN(DARNConfig(11, (4,)), seed=2, data=images))
+    save_darn(DARN(DARNConfig(11, (4,)), seed=2, data=images), folder / "run" / "darn.npz")
     np.save(folder / "in.npy", images)
     np.savez(folder / "in.npz", X=images)
     packed = {part: np.packbits(rows, axis=1) for part, rows in (("train", images[:200]), ("test", images[200:]))}
@@ -49,7 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shop.iloc[:9].to_csv(folder / "fewer.csv", index=False)
     data = read_bits(folder / "shop.csv")
     assert data.schema is not None
-    save_darn(folder / "shop" / "darn.npz", DARN(DARNConfig(5, (2,)), seed=2, data=data.train.X))
+    save_darn(DARN(DARNConfig(5, (2,)), seed=2, data=data.train.X), folder / "shop" / "darn.npz")
     write_json(folder / "shop" / "columns.json", data.schema.to_json())
     np.save(folder / "levels.npy", rng.integers(0, 16, (N, 5)))
     for name, config in {
@@ -58,7 +58,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "eonade": DARNConfig(11, (4,), prior="eonade"),
         "digits": DARNConfig(64, (4,)),
     }.items():
-        save_darn(folder / f"{name}.npz", DARN(config, seed=3))
+        save_darn(DARN(config, seed=3), folder / f"{name}.npz")
     return folder
 
 
