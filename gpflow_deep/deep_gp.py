@@ -25,6 +25,8 @@ from gpflow.models import ExternalDataTrainingLossMixin, GPModel
 from gpflow.posteriors import PrecomputeCacheType
 from gpflow.utilities import assert_params_false
 
+from gpflow_deep_base.seeds import as_seed, fresh_seed
+
 from . import members
 from .bound import expected_log_likelihood
 from .ensemble import Ensemble, InducingSamples, per_member
@@ -34,7 +36,7 @@ from .layers.protocol import Factors, Layer, check_layers, checked_points
 from .posterior import DeepGPPosterior
 from .predictions import Predictions
 from .propagation import Propagation, propagate
-from .quadrature import Integrator, MonteCarlo, Sobol, as_seed, fresh_seed
+from .quadrature import Integrator, MonteCarlo, Sobol
 
 __all__ = ["NUM_PREDICT_SAMPLES", "DeepGP"]
 
@@ -59,10 +61,11 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
     :param num_samples: number S of draws per point in the bound.
     :param num_importance_samples: number K of importance samples of latent variables in the bound, see `importance`.
     :param num_predict_samples: number S of components in predictions.
-    :param prediction_seed: predictions are deterministic functions of the parameters, the inputs and this seed.
+    :param prediction_seed: predictions are deterministic functions of the parameters, the inputs and this seed, from 0
+        to 2**62 - 1.
     :param integrator: averages over the inner layers in the bound; independent draws at every point by default.
     :param predict_integrator: the same in predictions; by default Sobol points, which all rows share.
-    :raises ValueError: if the layers do not fit one another or the likelihood.
+    :raises ValueError: if the layers do not fit one another or the likelihood, or a number is out of range.
     """
 
     layers: list[Any]
@@ -99,6 +102,7 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
             raise ValueError(
                 "num_importance_samples must be 1 unless the integrator is MonteCarlo(), as it is by default."
             )
+        as_seed(prediction_seed)  # refuses what is no seed
         super(GPModel, self).__init__()  # that of `GPModel` would give kernel and mean function a second home
         self.layers, self.likelihood, self.num_latent_gps = layers, likelihood, layers[-1].num_latent_gps
         for number, layer in enumerate(layers, start=1):

@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 from scipy.stats import qmc
 
-__all__ = ["GaussHermite", "Integrator", "MonteCarlo", "Sobol", "as_seed", "fresh_seed"]
+__all__ = ["GaussHermite", "Integrator", "MonteCarlo", "Sobol"]
 
 #: The largest tensor grid that `GaussHermite` accepts.
 MAX_GRID_SIZE = 100_000
@@ -195,21 +195,3 @@ class GaussHermite:
 
 def _equal_log_weights(num_components: int, dtype: tf.DType) -> tf.Tensor:
     return tf.fill([num_components], tf.constant(-np.log(num_components), dtype))
-
-
-def as_seed(seed: tf.Tensor | int) -> tf.Tensor:
-    """An int32 tensor [2] for `tf.random.stateless_*` from an integer or such a tensor.
-
-    :raises ValueError: if it is neither.
-    """
-    if isinstance(seed, int | np.integer):
-        return tf.constant([int(seed) & 0x7FFFFFFF, int(seed) >> 31 & 0x7FFFFFFF], tf.int32)
-    seed = tf.convert_to_tensor(seed, tf.int32)
-    if seed.shape != [2]:
-        raise ValueError(f"seed must be an integer or an int32 tensor of shape [2], got shape {seed.shape}.")
-    return seed
-
-
-def fresh_seed() -> tf.Tensor:
-    """A seed [2] from TensorFlow's global generator."""
-    return tf.random.uniform([2], maxval=tf.int32.max, dtype=tf.int32)

@@ -34,6 +34,8 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from gpflow_deep_base.seeds import MAX_SEED, seed_words
+
 from . import chain, likelihoods
 from .batches import minibatch
 from .deep_gp import DeepGP
@@ -64,7 +66,8 @@ class Sampler(tf.Module):
 
     :param model: a trained deep GP, whose q is where the chain starts and what it moves in units of.
     :param X: all training rows [N, D], and :param Y: [N, Q], in the units of the model.
-    :param batch_size: rows of a minibatch. :param seed: of batches, noise and held-out rows.
+    :param batch_size: rows of a minibatch.
+    :param seed: of batches, noise and held-out rows; from 0 to 2**62 - 1.
     :raises ValueError: naming a layer whose distribution is not over inducing outputs; for a model whose objective is
         no bound; or if no row can be held out.
     """
@@ -87,6 +90,7 @@ class Sampler(tf.Module):
             )
         if not has_noise(model):
             config = dataclasses.replace(config, noise_tries=0)
+        seed_words(seed)  # refuses what is no seed
         self.model, self.config, self._data, self._seed = model, config, (X, Y), seed
         self._batch_size, self.seconds = batch_size, tf.Variable(0.0, dtype=tf.float64, trainable=False)
         self._gps = [gps for layer in model.layers if (gps := gps_of(layer)) is not None]
@@ -285,7 +289,7 @@ class Sampler(tf.Module):
         self, roots: Sequence[tf.Tensor], X: tf.Tensor, Y: tf.Tensor, t: tf.Tensor, temperature: tf.Tensor
     ) -> tf.Tensor:
         """Move the chain by one step; U before it."""
-        seed = tf.random.fold_in(tf.constant([self._seed, 3], tf.int32), t)
+        seed = tf.random.fold_in(_stream(self._seed, 3), t)
         options = {name: getattr(self.config, name) for name in ("step_size", "friction")}
         z = [tf.convert_to_tensor(variables[0]) for variables in self._chains]
         with tf.GradientTape() as tape:
@@ -341,14 +345,14 @@ class Sampler(tf.Module):
         states, number = int(self._window[0].shape[0]), t // HYPER_EVERY
         chosen = int(np.random.default_rng([self._seed, 4, t]).integers(min(number, states)))
         values = [window[(number - chosen) % states] for window in self._window]
-        seed = tf.random.fold_in(tf.constant([self._seed, 7], tf.int32), t)
+        seed = tf.random.fold_in(_stream(self._seed, 7), t)
         self._set_roots(self._hyper_step(values, rows, seed))
 
     def _held_out_scores(self, t: int) -> NDArray[np.float64]:
         """Log densities of the held-out rows by states of the window, [n], nats."""
         states, last = int(self._window[0].shape[0]), t // HYPER_EVERY
         recent = [(last - i * states // LOOK_STATES) % states for i in range(min(LOOK_STATES, states))]
-        seeds = [tf.constant([self._seed + i, 5], tf.int32) for i in range(len(recent))]
+        seeds = [_stream((self._seed + i) % (MAX_SEED + 1), 5) for i in range(len(recent))]
         terms = [self._density([w[i] for w in self._window], seed) for i, seed in zip(recent, seeds, strict=True)]
         return np.asarray(tf.reduce_logsumexp(tf.stack(terms), axis=0) - np.log(len(terms)), np.float64)
 
@@ -394,3 +398,10 @@ class Sampler(tf.Module):
 
 def _variable(value: Any) -> tf.Variable:
     return tf.Variable(value, trainable=False)
+
+
+def _stream(seed: int, number: int) -> tf.Tensor:
+    """Seed of one kind of draws, int32 [2]: another one for each integer from 0 to 2**62 - 1."""
+    high, low = seed_words(seed)
+    stream = tf.constant([low, number], tf.int32)
+    return tf.random.fold_in(stream, high) if high else stream

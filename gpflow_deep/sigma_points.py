@@ -26,6 +26,8 @@ import tensorflow as tf
 from gpflow.base import MeanAndVariance
 from gpflow.likelihoods import Likelihood
 
+from gpflow_deep_base.seeds import as_seed
+
 from .deep_gp import NUM_PREDICT_SAMPLES, DeepGP
 from .ensemble import Ensemble
 from .importance import has_latents
@@ -33,7 +35,7 @@ from .layers.global_inducing import is_global
 from .layers.protocol import Layer, checked_points
 from .predictions import Predictions
 from .propagation import Step, propagate
-from .quadrature import Integrator, Sobol, as_seed
+from .quadrature import Integrator, Sobol
 
 __all__ = ["KL_WEIGHT", "NUM_POINTS", "DeepSigmaPointProcess", "SigmaPoints"]
 

@@ -15,6 +15,8 @@ import tensorflow as tf
 from gpflow.likelihoods import Likelihood
 from numpy.typing import NDArray
 
+from gpflow_deep_base.seeds import as_seed
+
 from .. import likelihoods, mixture
 from ..deep_gp import NUM_PREDICT_SAMPLES
 from ..forecasts import Forecast
@@ -78,7 +80,8 @@ class Predictor:
             raise ValueError("the model has no likelihood, as its loss is of Keras; give the one that it stands for.")
         self._model, self.likelihood = model, source.likelihood if likelihood is None else likelihood
         self.num_samples, self.batch_rows = num_samples, batch_rows
-        self._float_type, self._seed = gps[-1].float_type, tf.constant([seed, 0], tf.int32)
+        self._float_type = gps[-1].float_type
+        self._seed = as_seed(seed)
         self._pass_through = tf.function(self._outputs, autograph=False, reduce_retracing=True)
 
     @property

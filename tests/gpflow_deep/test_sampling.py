@@ -29,6 +29,7 @@ from gpflow_deep.ensemble import InducingSamples
 from gpflow_deep.noise_search import NoiseSearch
 from gpflow_deep.presets import with_sigma_points
 from gpflow_deep.sampled_training import SampledTrainer, trainer_for
+from gpflow_deep.sampling import _stream
 from gpflow_deep.training import TrainingConfig
 from tests.gpflow_deep.builders import COVARIANCE_SHAPES, make_layer
 
@@ -364,3 +365,10 @@ def test_layers_without_inducing_outputs(rng: np.random.Generator) -> None:
     sampler, _ = chain_of(0, SamplingConfig())
     with pytest.raises(ValueError, match="must have made all of its 12600 steps"):
         sampler.trust()
+
+
+def test_streams_of_draws_differ_for_all_integers() -> None:
+    seeds = [0, 1, 2**31, 2**31 + 1, 2**62 - 1]
+    streams = {tuple(_stream(seed, number).numpy()) for seed in seeds for number in (3, 5, 7)}
+    assert len(streams) == 15
+    np.testing.assert_array_equal(_stream(4, 3), [4, 3])
