@@ -23,6 +23,8 @@ __all__ = [
     "Spaces",
     "as_sizes",
     "draw_candidates",
+    "extended",
+    "is_beyond",
     "neighbours",
     "value_spaces",
 ]
@@ -73,13 +75,32 @@ def draw_candidates(number: int, seed: Seed, spaces: Spaces | None = None) -> li
 
 
 def neighbours(of: Candidate, spaces: Spaces) -> list[Candidate]:
-    """Candidates that differ in one field, by the next lower or the next higher value."""
-    found = []
+    """Candidates that differ in one field, by the next lower or the next higher value: that beyond the end of a space
+    for a value at its end."""
+    near = []
     for name, values in spaces.items():
-        place = list(values).index(getattr(of, name))
-        near = [values[i] for i in (place - 1, place + 1) if 0 <= i < len(values)]
-        found += [dataclasses.replace(of, **{name: value}) for value in near]
-    return found
+        value = getattr(of, name)
+        steps = extended(values, value)
+        place = steps.index(value)
+        near += [dataclasses.replace(of, **{name: steps[i]}) for i in (place - 1, place + 1) if 0 <= i < len(steps)]
+    return near
+
+
+def extended(values: Sequence[Any], value: Any) -> list[Any]:
+    """The values of a field and `value`, in order, with one more at each end, as far from it as the next one by its
+    ratio. There is none beyond 0, and nothing is added to a field that is not chosen."""
+    if len(values) == 1:
+        return list(values)
+    steps = sorted({*values, value})
+    first, last = ((a * a / b) if b else 0 for a, b in ((steps[0], steps[1]), (steps[-1], steps[-2])))
+    if isinstance(steps[0], int):
+        first, last = (round(end) for end in (first, last))
+    return [*([first] if 0 < first < steps[0] else []), *steps, *([last] if last > steps[-1] else [])]
+
+
+def is_beyond(of: Candidate, spaces: Spaces) -> bool:
+    """Whether a value lies beyond the ends of its space."""
+    return any(getattr(of, name) not in values for name, values in spaces.items())
 
 
 def value_spaces(model: Mapping[str, Any] | None = None, training: Mapping[str, Any] | None = None) -> Spaces:

@@ -41,8 +41,8 @@ class DARNDensity(TransformerMixin, DensityMixin, BaseEstimator):  # type: ignor
     :param conditional_units: tanh units of NADE, MADE and EoNADE; None: 100.
     :param orders: orders of the columns that MADE and EoNADE average over; None: 1 and 16.
     :param candidates: how many to choose among, before the neighbours of the best.
-    :param search_seconds: after so many seconds the best candidate so far is chosen; 0 for no limit. The training of
-        what was chosen comes after it.
+    :param search_total_steps: after so many steps of all candidates together the best so far is chosen; 0 for no limit.
+        The training of what was chosen comes after it.
     :param validation_fraction: share of the rows that choose, and that stop the training.
     :param max_steps: most steps of the training, and of each candidate; twice as many where validation rows chose a
         learning rate that falls to 0.
@@ -71,7 +71,7 @@ class DARNDensity(TransformerMixin, DensityMixin, BaseEstimator):  # type: ignor
         conditional_units: int | None = None,
         orders: int | None = None,
         candidates: int = 18,
-        search_seconds: float = 900.0,
+        search_total_steps: int = 60_000,
         validation_fraction: float = 0.1,
         max_steps: int = 20_000,
         patience: int = 10,
@@ -89,7 +89,7 @@ class DARNDensity(TransformerMixin, DensityMixin, BaseEstimator):  # type: ignor
         self.conditional_units = conditional_units
         self.orders = orders
         self.candidates = candidates
-        self.search_seconds = search_seconds
+        self.search_total_steps = search_total_steps
         self.validation_fraction = validation_fraction
         self.max_steps = max_steps
         self.patience = patience
@@ -200,7 +200,7 @@ class DARNDensity(TransformerMixin, DensityMixin, BaseEstimator):  # type: ignor
                 candidates=self.candidates,
                 search_steps=self.max_steps,
                 search_patience=self.patience,
-                search_seconds=self.search_seconds,
+                search_total_steps=self.search_total_steps,
             )
             how: dict[str, Any] = {"search": search, "batch_size": self.batch_size}
             self.choice_ = choose(x, valid, seed=seed, model=model, training=training, **how)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,14 +23,14 @@ from darn.model import DARN
 from darn.serialization import named_variables
 from darn.training import MAX_BLOCK, Trainer
 from gpflow_deep_base.seeds import Seed, as_seed
+from gpflow_deep_base.stopping import Stopping
 
-__all__ = ["INTERVALS", "Course", "evaluation_interval", "minibatch_rows"]
+__all__ = ["INTERVALS", "Course", "evaluation_interval", "minibatch_rows", "some_rows"]
 
 #: Steps between evaluations: all divide 1,000, or are divided by 100, so that blocks of steps stay long.
 INTERVALS = (25, 50, 100, 200, 500, 1000)
 
 _MAX_VALID_ROWS = 5000  # of an evaluation during training
-_NUMBERS = ("step", "best_step", "num_worse", "best_value", "best_kl", "values")  # of a course, beside its arrays
 
 
 def evaluation_interval(num_rows: int, batch_size: int) -> int:
@@ -53,14 +54,25 @@ def minibatch_rows(num_rows: int, batch_size: int, seed: Seed, first: int, count
     return found
 
 
+def some_rows(rows: NDArray[Any], most: int, seed: Seed) -> NDArray[Any]:
+    """At most so many of the rows [N, n], drawn by the seed and in their order; all of them if there are no more."""
+    if len(rows) <= most:
+        return rows
+    rng = np.random.default_rng([*as_seed(seed).numpy().astype(np.uint32), most])
+    return rows[np.sort(rng.choice(len(rows), most, replace=False))]
+
+
 class Course:
     """A trainer on its way, and its best parameters so far by the description length of the validation rows.
 
-    :ivar step: steps so far. :ivar best_step: of the best evaluation. :ivar best_value: its nats a row.
-    :ivar best_kl: E[log q(h | x) - log p(h)] of its rows, nats a row.
-    :ivar num_worse: evaluations since then. :ivar values: all evaluations, (step, nats a row).
+    :ivar step: steps so far.
+    :ivar best_kl: E[log q(h | x) - log p(h)] of the rows of the best evaluation, nats a row.
+    :ivar values: all evaluations, (step, nats a row).
 
-    :param x: training rows [N, n_x]. :param valid: validation rows; the first 5,000 of them count.
+    :param x: training rows [N, n_x].
+    :param valid: validation rows; 5,000 of them count, drawn by the seed.
+    :param seed: of minibatches, noise, and of these rows.
+    :param batch_size: rows of a minibatch.
     :param interval: steps between evaluations; that of :func:`evaluation_interval` if not given.
     """
 
@@ -75,11 +87,13 @@ class Course:
         interval: int | None = None,
     ) -> None:
         self.trainer, self.batch_size = trainer, batch_size
-        self._x, self._valid = tf.convert_to_tensor(x), np.asarray(valid)[:_MAX_VALID_ROWS]
+        self._x = tf.convert_to_tensor(x)
+        self._valid = some_rows(np.asarray(valid), _MAX_VALID_ROWS, seed)
         self.interval = interval or evaluation_interval(len(self._x), batch_size)
         self._seeds = tf.unstack(tf.random.experimental.stateless_split(as_seed(seed), 3))
-        self.step, self.best_step, self.num_worse = 0, 0, 0
-        self.best_value, self.best_kl = math.inf, 0.0
+        self.step = 0
+        self.best_kl = 0.0
+        self._stopping = Stopping(None, is_lower_better=True)
         self.values: list[tuple[int, float]] = []
         self._best: list[NDArray] = []
 
@@ -99,11 +113,22 @@ class Course:
 
     def is_done(self, until: int, patience: int | None = None) -> bool:
         """Whether :meth:`advance` has nothing to do."""
-        return self.step >= until or bool(patience and self.num_worse >= patience)
+        return self.step >= until or replace(self._stopping, patience=patience or None).is_done
+
+    @property
+    def best_step(self) -> int:
+        """Steps before the best evaluation; 0 before the first."""
+        return max(self._stopping.step, 0)
+
+    @property
+    def best_value(self) -> float:
+        """Nats a row of the best evaluation; infinite before the first."""
+        return self._stopping.score if self._stopping.step >= 0 else math.inf
 
     def stored(self, *, is_whole: bool = True) -> dict[str, NDArray]:
         """Arrays with which :meth:`restore` goes on to the same bits; not whole: what the evaluations gave."""
-        numbers = {name: getattr(self, name) for name in _NUMBERS}
+        numbers = {"step": self.step, "best_kl": self.best_kl, "values": self.values}
+        numbers["stopping"] = [self._stopping.step, self._stopping.score, self._stopping.num_worse]
         found = {"numbers": np.array(json.dumps(numbers))}
         if is_whole:
             found |= {f"now/{i}": variable.numpy() for i, variable in enumerate(self._variables())}
@@ -115,9 +140,12 @@ class Course:
 
         :raises KeyError: if something is missing.
         """
-        for name, value in json.loads(str(stored["numbers"])).items():
-            setattr(self, name, value)
-        self.values = [(step, value) for step, value in self.values]
+        numbers = json.loads(str(stored["numbers"]))
+        self.step = numbers["step"]
+        self.best_kl = numbers["best_kl"]
+        self.values = [(step, value) for step, value in numbers["values"]]
+        step, score, num_worse = numbers["stopping"]
+        self._stopping = replace(self._stopping, step=step, score=score, num_worse=num_worse)
         self._best = [stored[f"best/{i}"] for i in range(sum(name.startswith("best/") for name in stored))]
         if "now/0" in stored:
             for i, variable in enumerate(self._variables()):
@@ -141,9 +169,7 @@ class Course:
             lengths = description_length(self.trainer.model, self._valid, seed=self._seeds[2])
             value = float(lengths.total.mean())
             self.values.append((self.step, value))
-            if value < self.best_value:
-                self.best_step, self.best_value, self.num_worse = self.step, value, 0
+            self._stopping, is_best = self._stopping.after(self.step, value)
+            if is_best:
                 self.best_kl = float(lengths.kl.mean())
                 self._best = [variable.numpy() for variable in named_variables(self.trainer.model).values()]
-            else:
-                self.num_worse += 1

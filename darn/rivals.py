@@ -27,11 +27,11 @@ from darn.training import Trainer
 from gpflow_deep_base.container import read_npz
 from gpflow_deep_base.files import atomic_path, write_text
 
-__all__ = ["Clock", "Maker", "Rival", "Trial", "claim", "given"]
+__all__ = ["Budget", "Maker", "Rival", "Trial", "claim", "given"]
 
 _STORE_SECONDS = 60.0  # at most about so much of a candidate's training is lost
 _OF_UNITS = ("estimator", "entropy", "num_samples", "sparsity", "sparsity_weight")  # stochastic ones
-_FOR_THE_LAST = 0.2  # of the seconds of a search: for the rival without stochastic units
+_FOR_THE_LAST = 0.2  # of the steps of a search: for the rival without stochastic units
 
 
 @dataclass(frozen=True)
@@ -58,32 +58,24 @@ def given(fields: Mapping[str, Any], *without: str) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if name not in without and value is not None}
 
 
-class Clock:
-    """Seconds that a search has taken, those before it was interrupted among them.
+class Budget:
+    """Training steps that a search may make, of all its candidates together. Counting steps and not seconds, a search
+    chooses the same on a busy machine, and after it was interrupted.
 
-    :ivar has_cut: whether a candidate was not trained as far as it should have been, because they were over.
+    :ivar spent: steps made.
+    :ivar has_cut: whether a candidate was not trained as far as it should have been, because they were spent.
 
-    :param limit: after how many seconds it has to end; 0: never. :param path: of a file that keeps them; None: none.
+    :param limit: most steps; 0: as many as it takes.
     """
 
-    def __init__(self, limit: float = 0.0, path: Path | None = None) -> None:
-        self._limit, self._path, self._start, self.has_cut = limit or math.inf, path, time.monotonic(), False
-        is_kept = path is not None and path.exists()
-        self._before = float(json.loads(path.read_text(encoding="utf-8"))) if path is not None and is_kept else 0.0
+    def __init__(self, limit: int = 0) -> None:
+        self._limit = limit or math.inf
+        self.spent = 0
+        self.has_cut = False
 
-    @property
-    def seconds(self) -> float:
-        """Seconds up to now."""
-        return self._before + time.monotonic() - self._start
-
-    def is_over(self, *, is_last: bool = False) -> bool:
-        """Whether no more should be trained. The last rival has all seconds, others before it four fifths of them."""
-        return self.seconds >= self._limit * (1.0 if is_last else 1.0 - _FOR_THE_LAST)
-
-    def store(self) -> None:
-        """Keep the seconds."""
-        if self._path is not None:
-            write_text(self._path, json.dumps(self.seconds))
+    def is_spent(self, *, is_last: bool = False) -> bool:
+        """Whether no more should be trained. The last rival has all steps, others before it four fifths of them."""
+        return self.spent >= self._limit * (1.0 if is_last else 1.0 - _FOR_THE_LAST)
 
 
 @dataclass(frozen=True)
@@ -92,7 +84,8 @@ class Maker:
 
     :ivar x: training rows. :ivar valid: validation rows. :ivar fields: of `DARNConfig` that are given. :ivar
         training_fields: of `TrainingConfig`, likewise. :ivar folder: where rivals are kept; None: nowhere.
-    :ivar clock: of the search. :ivar look: is called after each evaluation, when all is kept that it may interrupt.
+    :ivar budget: of the search.
+    :ivar look: is called after each evaluation, when all is kept that it may interrupt.
     """
 
     x: Any
@@ -102,7 +95,7 @@ class Maker:
     fields: dict[str, Any]
     training_fields: dict[str, Any]
     folder: Path | None = None
-    clock: Clock = dataclasses.field(default_factory=Clock)
+    budget: Budget = dataclasses.field(default_factory=Budget)
     look: Callable[[], None] = lambda: None
 
     @functools.cached_property
@@ -165,6 +158,7 @@ class Rival:
         self._path = None if maker.folder is None else maker.folder / f"{name}.npz"
         self._course: Course | None = None
         self._diverged = False
+        self._charged = 0
 
     def value(self, until: int) -> float:
         """The best evaluation up to step `until`, nats; infinite if training diverged before."""
@@ -174,25 +168,27 @@ class Rival:
         return min((value for step, value in course.values if step <= until), default=math.inf)
 
     def advance(self, until: int, patience: int | None, *, is_first: bool = False, is_last: bool = False) -> None:
-        """As :meth:`Course.advance`, while the clock of the search allows it; a candidate that diverges is out. What
-        was done already is not done again.
+        """As :meth:`Course.advance`, while the budget of the search allows it; a candidate that diverges is out. What
+        was done already, before an interruption, counts and is not done again.
 
         :param is_first: of the search: at least one evaluation is made, as by the last one.
         """
-        clock, is_new = self._maker.clock, self._path is None or not self._path.exists()
-        if clock.is_over(is_last=is_last) and self._course is None and is_new and not (is_first or is_last):
-            clock.has_cut = True
+        budget = self._maker.budget
+        if budget.is_spent(is_last=is_last) and self._course is None and not (is_first or is_last):
+            budget.has_cut = True
             return
         course = self._course = self._course or self._started()
         stored, start = time.monotonic(), course.step
+        self._charge(until)
         while not self.is_done(until, patience):
-            if clock.is_over(is_last=is_last) and (course.step or not (is_first or is_last)):
-                clock.has_cut = True
+            if budget.is_spent(is_last=is_last) and (course.step or not (is_first or is_last)):
+                budget.has_cut = True
                 break
             try:
                 course.advance(min(course.step + course.interval, until), patience)
             except FloatingPointError:
                 self._diverged = True
+            self._charge(until)
             if time.monotonic() - stored > _STORE_SECONDS:
                 self._store()
                 stored = time.monotonic()
@@ -204,9 +200,16 @@ class Rival:
         if course.step > start or self._diverged:
             self._store()
 
+    def _charge(self, until: int) -> None:
+        """Count the steps up to `until` that were not counted yet; further ones are of a later round."""
+        assert self._course is not None
+        steps = min(self._course.step, until)
+        self._maker.budget.spent += max(0, steps - self._charged)
+        self._charged = max(steps, self._charged)
+
     @property
     def is_started(self) -> bool:
-        """Whether it was evaluated; not if the time was up before."""
+        """Whether it was evaluated; not if the steps were spent before."""
         return self._course is not None and (self._course.step > 0 or self._diverged)
 
     def is_done(self, until: int, patience: int | None) -> bool:
@@ -236,7 +239,6 @@ class Rival:
     def _store(self, *, is_whole: bool = True) -> None:
         if self._path is None or self._course is None:
             return
-        self._maker.clock.store()
         content = {"diverged": np.array(self._diverged), **self._course.stored(is_whole=is_whole)}
         with atomic_path(self._path) as temporary:
             np.savez(temporary, **content)

@@ -28,11 +28,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from darn.candidates import NONE, Candidate, as_sizes, draw_candidates, neighbours, value_spaces
+from darn.candidates import NONE, Candidate, as_sizes, draw_candidates, extended, is_beyond, neighbours, value_spaces
 from darn.fitting import evaluation_interval
 from darn.model import DARNConfig, check_data
 from darn.optimization import TrainingConfig
-from darn.rivals import Clock, Maker, Rival, Trial, claim, given
+from darn.rivals import Budget, Maker, Rival, Trial, claim, given
 from gpflow_deep_base.files import write_text
 from gpflow_deep_base.seeds import Seed, as_seed
 
@@ -51,7 +51,7 @@ class SearchConfig:
     :param search_patience: evaluations in a row without improvement after which a candidate stops.
     :param neighbours: also try what differs from the best candidate in one value.
     :param falling: also try the best candidate with a learning rate that falls to 0.
-    :param search_seconds: after so many seconds the best candidate so far is chosen; 0 for no limit.
+    :param search_total_steps: after so many steps of all candidates together the best so far is chosen; 0 for no limit.
     :raises ValueError: naming the field that is wrong.
     """
 
@@ -61,14 +61,14 @@ class SearchConfig:
     search_patience: int = 10
     neighbours: bool = True
     falling: bool = True
-    search_seconds: float = 900.0
+    search_total_steps: int = 60_000
 
     def __post_init__(self) -> None:
         for name in ("candidates", "search_epochs", "search_steps", "search_patience"):
             if (value := getattr(self, name)) < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}.")
-        if not self.search_seconds >= 0:
-            raise ValueError(f"search_seconds must not be negative, got {self.search_seconds}; 0 is no limit.")
+        if self.search_total_steps < 0:
+            raise ValueError(f"search_total_steps must not be negative, got {self.search_total_steps}; 0 is no limit.")
 
     def first_steps(self, num_rows: int, batch_size: int) -> int:
         """Steps of the first round, a multiple of the evaluation interval."""
@@ -82,7 +82,7 @@ class Choice:
     """The best candidate, as configurations, and all trials from the best to the worst.
 
     :ivar alone: the trial of the same decoder without stochastic units, which shows what these are good for.
-    :ivar is_cut: whether the time was up before all was tried.
+    :ivar is_cut: whether the steps were spent before all was tried.
     """
 
     model: DARNConfig
@@ -96,7 +96,7 @@ class Choice:
         chosen, *rejected = [_flat(trial) for trial in self.trials]
         configs: dict[str, Any] = {"model": json.loads(self.model.to_json())}
         configs["training"] = dataclasses.asdict(self.training)
-        configs["ended_by_search_seconds"] = self.is_cut
+        configs["ended_by_search_total_steps"] = self.is_cut
         return {**configs, "chosen": chosen, "rejected": rejected, "without_stochastic_units": _flat(self.alone)}
 
     @classmethod
@@ -109,7 +109,7 @@ class Choice:
             trials = tuple(_trial(flat) for flat in (found["chosen"], *found["rejected"]))
             model = DARNConfig.from_json(json.dumps(found["model"]))
             training, alone = TrainingConfig(**found["training"]), _trial(found["without_stochastic_units"])
-            return cls(model, training, trials, alone, found.get("ended_by_search_seconds", False))
+            return cls(model, training, trials, alone, found["ended_by_search_total_steps"])
         except (KeyError, TypeError) as error:
             raise ValueError(f"this is no choice of a model ({error}).") from error
 
@@ -127,8 +127,8 @@ class Choice:
         ]
         if self.is_cut:
             lines.append(
-                "the choice ended when its time was up, before all was tried: the best so far was taken; more time "
-                "(--search_seconds, 0 for no limit) may find a better one"
+                "the choice ended when its steps were spent, before all was tried: the best so far was taken; more "
+                "steps (--search_total_steps, 0 for no limit) may find a better one"
             )
         if bits * best.kl_nats < 1.0:
             lines.append(
@@ -158,7 +158,7 @@ def choose(
     :param training: fields of `TrainingConfig` that are given, likewise.
     :param report: gets a line of text for each round.
     :param folder: where candidates are kept on the way: a search that was interrupted goes on, and chooses the same. It
-        may be deleted afterwards. The seconds of `search.search_seconds` are those of all its parts.
+        may be deleted afterwards.
     :param look: is called after each evaluation; what it raises interrupts the search.
     :raises ValueError: for rows that are not zeros and ones, of different widths, a field that is wrong, or the folder
         of another search.
@@ -167,8 +167,8 @@ def choose(
     model |= {name: as_sizes(model[name]) for name in ("hidden", "units") if model.get(name) is not None}
     spaces = value_spaces(model, training)
     drawn = draw_candidates(search.candidates, seed, spaces)
-    clock = Clock(search.search_seconds, folder and folder / "seconds.json")
-    maker = Maker(x, np.asarray(valid), as_seed(seed), batch_size, model, training, folder, clock, look)
+    budget = Budget(search.search_total_steps)
+    maker = Maker(x, np.asarray(valid), as_seed(seed), batch_size, model, training, folder, budget, look)
     check_data(x, DARNConfig(np.shape(x)[-1] if np.ndim(x) else 1), "x")
     check_data(valid, DARNConfig(x.shape[1]), "valid")
     for candidate in (drawn[0], _without_units(drawn[0])):
@@ -176,23 +176,29 @@ def choose(
     if claim(maker, search):
         report(f"continuing the search in {folder}")
     trials = _halve(maker, _rivals(maker, "drawn", drawn), search, report, is_first=True)
-    if search.neighbours and math.isfinite(trials[0].valid_nats):
+    for number in itertools.count(1) if search.neighbours else ():
+        best = trials[0]
+        if not math.isfinite(best.valid_nats):
+            break
         known = {trial.candidate for trial in trials if trial.is_done}
-        near = [candidate for candidate in neighbours(trials[0].candidate, spaces) if candidate not in known]
-        more = _halve(maker, _rivals(maker, "near", near), search, report)
+        near = [candidate for candidate in neighbours(best.candidate, spaces) if candidate not in known]
+        more = _halve(maker, _rivals(maker, f"near-{number}", near), search, report)
         trials = sorted([*trials, *more], key=lambda trial: trial.valid_nats)
+        # A value at the end of its space says little: as long as values beyond it are better, the next one is tried.
+        if budget.has_cut or trials[0] is best or not is_beyond(trials[0].candidate, spaces):
+            break
     if not math.isfinite(trials[0].valid_nats):
         raise FloatingPointError("training diverged for all candidates; give a smaller learning rate.")
     if search.falling and not given(training).keys() & {"cosine", "half_life"}:
         trials = _fall(maker, trials, spaces["weight_decay"], search, report)
     best = trials[0].candidate
-    if clock.has_cut:
-        report(f"the time is up (search_seconds={search.search_seconds:g}): the best candidate so far is taken")
+    if budget.has_cut:
+        report(f"{budget.spent} steps are spent (search_total_steps): the best candidate so far is taken")
     alone = Rival(maker, _without_units(best), "alone")
     until, patience = (search.search_steps, search.search_patience) if best.cosine is None else (best.cosine, None)
     alone.advance(until, patience, is_last=True)
     last = alone.trial(1, is_done=alone.is_done(until, patience))
-    return Choice(maker.model(best), maker.training(best), tuple(trials), last, clock.has_cut)
+    return Choice(maker.model(best), maker.training(best), tuple(trials), last, budget.has_cut)
 
 
 def stored_choice(path: Path, make: Callable[[Path], Choice]) -> Choice:
@@ -247,7 +253,8 @@ def _fall(
     """The trials, with those in which the learning rate of the best falls to 0; the best first."""
     of, interval = trials[0], evaluation_interval(len(maker.x), maker.batch_size)
     steps, most = 2 * of.best_step, 2 * search.search_steps
-    tried = [decay for decay in decays if decay >= of.candidate.weight_decay][:2]
+    stronger = [decay for decay in extended(decays, of.candidate.weight_decay) if decay > of.candidate.weight_decay]
+    tried = [of.candidate.weight_decay, *stronger[:1]]
     while steps:
         cosine, best = -(-min(steps, most) // interval) * interval, trials[0]
         for decay in tried:
@@ -258,7 +265,7 @@ def _fall(
                 trials.append(rival.trial(1, is_done=rival.is_done(cosine, None)))
         trials.sort(key=lambda trial: trial.valid_nats)
         now = trials[0]
-        if maker.clock.has_cut:
+        if maker.budget.has_cut:
             break
         report(f"learning rate falling to 0 at step {cosine}: the best {now.valid_nats:.3f} nats: {now.candidate}")
         steps = min(2 * steps, most)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from darn import Choice, SearchConfig, choose
-from darn.candidates import HIDDEN, RATES, Candidate, draw_candidates, neighbours, value_spaces
-from darn.fitting import Course, evaluation_interval, minibatch_rows
+from darn.candidates import HIDDEN, RATES, Candidate, draw_candidates, extended, is_beyond, neighbours, value_spaces
+from darn.fitting import Course, evaluation_interval, minibatch_rows, some_rows
 from darn.model import DARN, DARNConfig
 from darn.optimization import TrainingConfig
 from darn.selection import stored_choice
@@ -51,6 +51,7 @@ def test_neighbours_differ_in_one_value() -> None:
         (8, 200, RATES[0], 0.0),
         (8, 200, RATES[2], 0.0),
         (8, 200, RATES[1], 0.1),
+        (5, 200, RATES[1], 0.0),
     }
 
 
@@ -202,31 +203,69 @@ def test_bad_input_is_refused(rows: tuple[np.ndarray, np.ndarray]) -> None:
     assert math.isfinite(SearchConfig().first_steps(10**6, 100))
 
 
-def test_a_search_without_time_takes_the_first(rows: tuple[np.ndarray, np.ndarray]) -> None:
+def test_a_search_without_steps_takes_the_first(rows: tuple[np.ndarray, np.ndarray]) -> None:
     x, valid = rows
     lines: list[str] = []
-    choice = choose(x, valid, search=SearchConfig(search_seconds=1e-9), model=FIXED, report=lines.append)
+    choice = choose(x, valid, search=SearchConfig(search_total_steps=1), model=FIXED, report=lines.append)
     assert choice.is_cut
     assert [trial.steps for trial in choice.trials] == [25]
     assert choice.alone.steps == 25
     assert not any(trial.is_done for trial in (*choice.trials, choice.alone))
-    assert "the time is up (search_seconds=1e-09)" in lines[-1]
-    assert any("--search_seconds" in line for line in choice.notes())
-    assert choice.to_json()["ended_by_search_seconds"]
+    assert "25 steps are spent (search_total_steps)" in lines[-1]
+    assert any("--search_total_steps" in line for line in choice.notes())
+    assert choice.to_json()["ended_by_search_total_steps"]
     assert Choice.from_json(json.loads(json.dumps(choice.to_json()))) == choice
-    with pytest.raises(ValueError, match="search_seconds must not be negative, got -1; 0 is no limit"):
-        SearchConfig(search_seconds=-1)
+    with pytest.raises(ValueError, match="search_total_steps must not be negative, got -1; 0 is no limit"):
+        SearchConfig(search_total_steps=-1)
+
+
+def test_values_beyond_the_ends_of_a_space() -> None:
+    assert extended((0.0, 1.0, 3.0), 3.0) == [0.0, 1.0, 3.0, 9.0]
+    assert extended((0.0, 1.0, 3.0), 9.0) == [0.0, 1.0, 3.0, 9.0, 27.0]
+    assert extended((8, 12), 12) == [5, 8, 12, 18]
+    assert extended((1, 2), 2) == [1, 2, 4]
+    assert extended((0.1,), 0.1) == [0.1]
+    spaces = value_spaces({"hidden": (3,)}, {"learning_rate": 0.1})
+    edge = Candidate((3,), 500, 0.1, 3.0)
+    assert not is_beyond(edge, spaces)
+    near = neighbours(edge, spaces)
+    assert {(c.units, c.weight_decay) for c in near} == {(400, 3.0), (625, 3.0), (500, 1.0), (500, 9.0)}
+    assert [is_beyond(c, spaces) for c in near] == [c.units == 625 or c.weight_decay == 9.0 for c in near]
+
+
+def test_a_best_value_at_the_end_of_its_space_is_no_end(
+    rows: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All rates among which to choose are far too small: larger ones are tried as long as they are better."""
+    x, valid = rows
+    monkeypatch.setattr("darn.candidates.RATES", (1e-5, 2e-5))
+    search = SearchConfig(candidates=2, search_steps=25, search_patience=1, falling=False)
+    choice = choose(x, valid, search=search, model=FIXED, training={"weight_decay": 0.0})
+    rates = sorted(trial.candidate.learning_rate for trial in choice.trials)
+    best = choice.training.learning_rate
+    assert best > 8e-5 * (1 - 1e-9)
+    assert max(rates) > best * 1.5 or not math.isfinite(choice.trials[-1].valid_nats)  # and one more, which was worse
+
+
+def test_validation_rows_are_drawn_and_not_the_first(rng: np.random.Generator) -> None:
+    rows = rng.permutation(50)[:, None]
+    drawn = some_rows(rows, 20, 3)
+    assert len(np.unique(drawn)) == 20
+    np.testing.assert_array_equal(drawn, some_rows(rows, 20, 3))
+    assert not np.array_equal(drawn, some_rows(rows, 20, 4))
+    assert not np.array_equal(drawn, rows[:20])
+    assert some_rows(rows, 50, 3) is rows
 
 
 @pytest.mark.slow
 @pytest.mark.ci
-@pytest.mark.parametrize("limit", [10, 26, 0])
-def test_a_search_whose_time_is_up_keeps_the_best_and_can_be_interrupted(
+@pytest.mark.parametrize("limit", [250, 650, 0])
+def test_a_search_whose_steps_are_spent_keeps_the_best_and_can_be_interrupted(
     rows: tuple[np.ndarray, np.ndarray], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int
 ) -> None:
-    """The clock counts blocks of 25 steps. The first round takes 12 of them, the second one 24 at most."""
+    """The first round takes 12 blocks of 25 steps, the second one 24 at most."""
     x, valid = rows
-    search = SearchConfig(candidates=3, search_steps=300, search_patience=12, falling=False, search_seconds=limit)
+    search = SearchConfig(candidates=3, search_steps=300, search_patience=12, falling=False, search_total_steps=limit)
     how: dict[str, Any] = {"search": search, "model": FIXED, "training": {"learning_rate": 0.02}}
     monkeypatch.setattr(SearchConfig, "first_steps", lambda self, *_: 100)
     made, advance = [0], Trainer.advance
@@ -236,13 +275,12 @@ def test_a_search_whose_time_is_up_keeps_the_best_and_can_be_interrupted(
         return advance(self, *arguments)
 
     monkeypatch.setattr(Trainer, "advance", counted)
-    monkeypatch.setattr("darn.rivals.time.monotonic", lambda: float(made[0]))
     whole = choose(x, valid, **how)
     assert whole.is_cut == (limit > 0)
     assert whole.trials[0].valid_nats == min(trial.valid_nats for trial in whole.trials)
     if limit:
-        assert made[0] == limit
-        assert sum(trial.steps for trial in whole.trials) == 25 * math.ceil(0.8 * limit)
+        assert 25 * made[0] == limit
+        assert sum(trial.steps for trial in whole.trials) == 25 * math.ceil(0.8 * limit / 25)
     count, looked = made[0], [0]
 
     def look() -> None:

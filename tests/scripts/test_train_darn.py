@@ -349,10 +349,10 @@ def test_a_time_limit_leaves_a_checkpoint(folder: Path) -> None:
     assert list((folder / "limited" / "checkpoints").glob("step-*"))
 
 
-def test_the_choice_has_a_time_limit(folder: Path) -> None:
-    """--max_seconds interrupts it, and it goes on; --search_seconds ends it with the best so far."""
+def test_the_choice_has_a_limit(folder: Path) -> None:
+    """--max_seconds interrupts it, and it goes on; --search_total_steps ends it with the best so far."""
     flags = ["--data=patterns.csv", "--units=4", "--weight_decay=0", "--num_steps=25", "--noneighbours"]
-    flags += ["--search_seconds=1e-9", *[flag for flag in SMALL if "eval_every" not in flag]]
+    flags += ["--search_total_steps=1", *[flag for flag in SMALL if "eval_every" not in flag]]
     done = call(folder, "brief", "--max_seconds=0", *flags)
     assert done.code == 0, done.err
     assert "training was stopped by max_seconds after step 0; continue it with --resume" in done.err
@@ -360,9 +360,9 @@ def test_the_choice_has_a_time_limit(folder: Path) -> None:
     again = call(folder, "brief", "--resume", *flags)
     assert again.code == 0, again.err
     assert "continuing the search" in again.out
-    assert "the choice ended when its time was up" in again.out
+    assert "the choice ended when its steps were spent" in again.out
     choice = result_of(folder, "brief")["choice"]
-    assert choice["ended_by_search_seconds"]
+    assert choice["ended_by_search_total_steps"]
     assert choice["rejected"] == []
     assert choice["chosen"]["steps"] == choice["without_stochastic_units"]["steps"] == 25
 
