@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,7 +46,7 @@ class Softmax:
         if outside := [column for column in columns if not 0 <= column < self.n_v]:
             raise ValueError(f"groups must name columns from 0 to {self.n_v - 1}, got {outside[0]}.")
         if len(set(columns)) < len(columns):
-            twice = next(column for i, column in enumerate(columns) if column in columns[:i])
+            twice = Counter(columns).most_common(1)[0][0]
             raise ValueError(f"a column can be in one group only, but column {twice} is in two places of the groups.")
         if self.is_required and len(self.is_required) != len(self.groups):
             raise ValueError(

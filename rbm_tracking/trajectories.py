@@ -293,7 +293,7 @@ def keep_in(folder: str | os.PathLike[str]) -> Callable[[SavedRBM], None]:
 
     def keep(saved: SavedRBM) -> None:
         half = saved.rbm._replace(W=tf.cast(saved.rbm.W, tf.float16))
-        save_rbm(Path(folder) / f"step_{saved.step:09d}.npz", saved._replace(rbm=half))
+        save_rbm(saved._replace(rbm=half), Path(folder) / f"step_{saved.step:09d}.npz")
 
     return keep
 

@@ -136,7 +136,7 @@ def main(flags: Flags) -> None:
             evaluate=evaluate,
             rule=evaluation.highest() if patience else newest,
             patience=patience,
-            keep=lambda path: save_rbm(path, trainer.saved()),
+            keep=lambda path: save_rbm(trainer.saved(), path),
             show=lambda: Shown(report.pictures(trainer.model, data.image_shape), {"weights": trainer.model.rbm.W}),
             also=(
                 (flags.exact_every, lambda step: evaluation.checked_scalars(trainer.model)),
@@ -168,7 +168,7 @@ def finish(flags: Flags, data: Rows, run: Run, fitted: Fitted, trainer: Trainer)
     """Report the best parameters or, with --patience=0, the last."""
     seeds, records = Seeds(flags.run.seed), run.records()
     saved = load_rbm(run.best_file) if fitted.best.step >= 0 else trainer.saved()
-    save_rbm(run.path / "rbm.npz", saved._replace(beta=trainer.state.ladder.beta.numpy()))
+    save_rbm(saved._replace(beta=trainer.state.ladder.beta.numpy()), run.path / "rbm.npz")
     parts, errors = {name: part.X for name, part in data.parts.items()}, report.logged_errors(records)
     more: dict[str, Any] = {"records": records, "along": trainer.along(saved.step)}
     found = evaluation.final(trainer.model, saved, parts, seeds, flags.log_z, trainer.config, **more)
