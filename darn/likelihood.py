@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
+from scipy import special, stats
 
 from darn.description_length import row_width
 from darn.distribution import MAX_EXACT_UNITS
@@ -42,6 +42,8 @@ class ImportanceEstimate(NamedTuple):
     :ivar effective: number of samples of equal weight that are worth as much as the S of one repeat, (sum w)^2 over
         sum w^2, of each row, the mean over the repeats, [N]. Where it is a few, so are the states that count: the
         estimate is low by an unknown amount, of which the interval says nothing.
+    :ivar bias: by how much the samples of all repeats together give more than those of one, nats: R / (R - 1) times
+        that is how low `mean` is as far as these samples can say, for the bias falls as 1 / S.
     """
 
     log_likelihood: NDArray[np.float64]
@@ -49,6 +51,13 @@ class ImportanceEstimate(NamedTuple):
     mean: float
     interval: tuple[float, float]
     effective: NDArray[np.float64]
+    bias: float
+
+    @property
+    def standard_error(self) -> float:
+        """Of `mean`, by the repeats: what the noise of sampling leaves open, nats; infinite for one repeat."""
+        count = len(self.repeats)
+        return float(self.repeats.std(ddof=1) / math.sqrt(count)) if count > 1 else math.inf
 
 
 def exact_log_likelihood(model: DARN, x: ArrayLike) -> NDArray[np.float64]:
@@ -115,7 +124,7 @@ def importance_log_likelihood(
     if model.num_hidden == 0:
         exact = _fully_visible(model, rows)
         means, effective = np.full(repeats, exact.mean()), np.full(len(rows), float(num_samples))
-        return ImportanceEstimate(exact, means, float(exact.mean()), (exact.mean(),) * 2, effective)
+        return ImportanceEstimate(exact, means, float(exact.mean()), (exact.mean(),) * 2, effective, 0.0)
     seed, batch_size = as_seed(seed), min(batch_size, len(rows))
     copies = max(1, min(num_samples, _BLOCK_NUMBERS // (batch_size * row_width(model))))
     run = model.graphs.get(("importance", jit_compile), lambda: _compiled_importance(model, jit_compile))
@@ -130,8 +139,10 @@ def importance_log_likelihood(
             part = slice(start, min(start + batch_size, len(rows)))
             estimates[repeat, part], effective[repeat, part] = (v.numpy()[: len(rows) - start] for v in values)
     means = estimates.mean(axis=1)
+    pooled = special.logsumexp(estimates, axis=0) - math.log(repeats)
+    bias = float(pooled.mean() - means.mean())
     return ImportanceEstimate(
-        estimates.mean(axis=0), means, float(means.mean()), _interval(means), effective.mean(axis=0)
+        estimates.mean(axis=0), means, float(means.mean()), _interval(means), effective.mean(axis=0), bias
     )
 
 

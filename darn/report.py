@@ -25,6 +25,7 @@ from darn.distribution import FEW_SAMPLES, MAX_EXACT_UNITS
 from darn.likelihood import exact_log_likelihood, importance_log_likelihood
 from darn.model import DARN
 from darn.training import Observed, Trainer
+from gpflow_deep_base.text import duration
 
 __all__ = [
     "ReportConfig",
@@ -46,6 +47,8 @@ Points = tuple[list[int], list[float]]
 
 EXACT_SECONDS = 600.0  # exact=auto gives up beyond this rough estimate
 NATS_TO_BITS = 1.0 / math.log(2.0)
+_SAMPLES = (100, 300, 1000)  # importance samples of a row, where their number is not given
+_SMALL = 1 / 3  # of the rows' standard error: adds 5 % to it
 PARTS = ("description_length", "hidden", "bits_back", "visible")
 
 
@@ -57,19 +60,20 @@ class ReportConfig:
     :param exact: sum over all states of the stochastic units for the likelihood that is reported; auto: if there are
         at most 16 of them, and it takes some minutes at most.
     :param is_samples: importance samples S for each test row where the likelihood is not exact, 100000 in the paper; 0
-        for none.
+        for none. As many as it takes, 100 to 1000, if this is not given: until what sampling leaves open is a third of
+        the standard error of the rows.
     :param is_repeats: repeats of importance sampling, for its confidence interval.
     :raises ValueError: naming the field that is wrong.
     """
 
     final_samples: int = 10
     exact: Literal["auto", "yes", "no"] = "auto"
-    is_samples: int = 1000
+    is_samples: int | None = None
     is_repeats: int = 10
 
     def __post_init__(self) -> None:
         for name, least in (("final_samples", 1), ("is_samples", 0), ("is_repeats", 2)):
-            if getattr(self, name) < least:
+            if getattr(self, name) is not None and getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}.")
         if self.exact not in ("auto", "yes", "no"):
             raise ValueError(f"exact must be auto, yes or no, got {self.exact!r}.")
@@ -149,6 +153,7 @@ def final(
     *,
     importance_rows: Rows | None = None,
     jit_compile: bool = False,
+    say: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
     """Description lengths of all parts; the negative log-likelihood of the rows "test", and of "valid" if it is exact.
 
@@ -156,19 +161,24 @@ def final(
     :param seeds: the streams "final/train", ..., "importance" and "cost".
     :param importance_rows: the test rows to sample for; all if not given.
     :param jit_compile: compile importance sampling with XLA.
+    :param say: gets a line of text before each part that may take long.
     """
     result: dict[str, Any] = {}
+    num_rows = sum(map(len, parts.values()))
+    say(f"final report: description lengths of {num_rows} rows with {config.final_samples} draws each")
     for name, rows in parts.items():
         lengths = description_length(model, rows, seed=seeds(f"final/{name}"), num_samples=config.final_samples)
         result |= length_scalars(name, lengths)
     start = time.monotonic()
     if wants_exact(model, config.exact, len(parts["test"])):
+        num_rows = len(parts["valid"]) + len(parts["test"])
+        say(f"final report: exact likelihood, {2**model.num_hidden} states for each of {num_rows} rows")
         for name in ("valid", "test"):
             result |= exact_scalars(name, model, parts[name])
         result["exact_seconds"] = time.monotonic() - start
-    elif config.is_samples:
+    elif config.is_samples != 0:
         rows = parts["test"] if importance_rows is None else importance_rows
-        result |= importance_scalars("test", model, rows, seeds("importance"), config, jit_compile=jit_compile)
+        result |= importance_scalars("test", model, rows, seeds("importance"), config, jit_compile=jit_compile, say=say)
         result["is_seconds"] = time.monotonic() - start
     if is_fast(model):
         cost, active = fast_sampling_cost(model, seeds("cost"))
@@ -200,27 +210,43 @@ def exact_scalars(name: str, model: DARN, rows: Rows) -> dict[str, float]:
 
 
 def importance_scalars(
-    name: str, model: DARN, rows: Rows, seed: tf.Tensor, config: ReportConfig, *, jit_compile: bool = False
+    name: str,
+    model: DARN,
+    rows: Rows,
+    seed: tf.Tensor,
+    config: ReportConfig,
+    *,
+    jit_compile: bool = False,
+    say: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
     """-log p(x) of the part `name` by importance sampling, nats: its mean, the 95 % interval of that over repeats, its
     standard error for other rows like these, the effective number of samples that half of the rows have at least, and
     the description length of the same rows, which bounds it.
     """
-    estimated = importance_log_likelihood(
-        model,
-        rows,
-        seed=seed,
-        num_samples=config.is_samples,
-        repeats=config.is_repeats,
-        jit_compile=jit_compile,
-    )
+    per_sample = 0.0
+    for num_samples in _SAMPLES if config.is_samples is None else (config.is_samples,):
+        cost = f", about {duration(per_sample * num_samples)}" if per_sample else ""
+        say(f"final report: {num_samples} importance samples x {config.is_repeats} for each of {len(rows)} rows{cost}")
+        start = time.monotonic()
+        estimated = importance_log_likelihood(
+            model,
+            rows,
+            seed=seed,
+            num_samples=num_samples,
+            repeats=config.is_repeats,
+            jit_compile=jit_compile,
+        )
+        per_sample = (time.monotonic() - start) / num_samples
+        rows_error = float(estimated.log_likelihood.std() / math.sqrt(len(rows)))
+        if max(estimated.standard_error, estimated.bias) <= _SMALL * rows_error:
+            break
     return {
         f"{name}/is_nll_nats": -estimated.mean,
         f"{name}/is_nll_95_interval": [-estimated.interval[1], -estimated.interval[0]],
-        f"{name}/is_nll_standard_error": float(estimated.log_likelihood.std() / math.sqrt(len(rows))),
+        f"{name}/is_nll_standard_error": rows_error,
         f"{name}/is_effective_samples": float(np.median(estimated.effective)),
         f"{name}/is_description_length_nats": float(description_length(model, rows, seed=seed).total.mean()),
-        "is_samples": config.is_samples,
+        "is_samples": num_samples,
         "is_rows": len(rows),
     }
 

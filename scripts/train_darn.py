@@ -40,6 +40,9 @@ from darn.rivals import given
 from darn.selection import stored_choice
 from darn.training import MAX_BLOCK
 
+REPORT_FLAGS = frozenset({"exact", "final_samples", "is_repeats", "is_rows", "is_samples"})
+"""Flags of the final report alone, which may differ when a run is resumed."""
+
 
 @dataclass(frozen=True)
 class Flags:
@@ -119,7 +122,7 @@ def main(flags: Flags) -> None:
     minibatches, x = Minibatches(num_data, settings.batch_size, seeds), tf.constant(data.train.X)
     watched = {part: data.some(part, flags.eval_rows, seeds).X for part in ("train", "valid")}
 
-    with open_run(settings, cli.flags.text(flags), data, strategy, name="darn") as run:
+    with open_run(settings, cli.flags.text(flags), data, strategy, name="darn", free=REPORT_FLAGS) as run:
         if "hidden" not in fields:
             choice = stored_choice(run.path / "choice.json", functools.partial(choose, flags, data, run))
             trainer = new_trainer(flags, data, strategy, choice.model, choice.training)
@@ -141,6 +144,10 @@ def main(flags: Flags) -> None:
             finish(flags, data, run, fitted, watched["train"], choice)
 
 
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
 def choose(flags: Flags, data: Rows, run: Run, folder: Path) -> darn.Choice:
     """What flags leave open, by the validation rows; what is known on the way is in the folder."""
 
@@ -149,7 +156,7 @@ def choose(flags: Flags, data: Rows, run: Run, folder: Path) -> darn.Choice:
             raise Interrupted(0, "max_seconds")
 
     how: dict[str, Any] = {"search": flags.search, "batch_size": flags.run.batch_size, "folder": folder, "look": look}
-    how |= {"seed": Seeds(flags.run.seed)("choose"), "report": functools.partial(print, flush=True)}
+    how |= {"seed": Seeds(flags.run.seed)("choose"), "report": _say}
     how |= {"model": given(flags.model.keywords), "training": given(flags.training.keywords)}
     return darn.choose(data.train.X, data.valid.X, **how)
 
@@ -171,7 +178,7 @@ def finish(flags: Flags, data: Rows, run: Run, fitted: Fitted, train: Any, choic
     darn.save_darn(best, run.path / "darn.npz")
     parts = {"train": train, "valid": data.valid.X, "test": data.test.X}
     some = data.some("test", flags.is_rows, seeds).X
-    found = report.final(best, parts, seeds, flags.final, importance_rows=some, jit_compile=flags.jit)
+    found = report.final(best, parts, seeds, flags.final, importance_rows=some, jit_compile=flags.jit, say=_say)
     steps = {"steps": fitted.step, "stopped_early": fitted.is_stopped, "step": fitted.best.step}
     about = {"model": json.loads(best.config.to_json()), **steps, "train_seconds": fitted.seconds}
     about |= {"choice": choice.to_json()} if choice else {}

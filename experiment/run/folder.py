@@ -17,7 +17,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from importlib import metadata
@@ -133,7 +133,13 @@ def check_free(path: str | os.PathLike[str], *, resume: bool) -> None:
 
 
 def open_folder(
-    path: str | os.PathLike[str], *, name: str = "run", flags_text: str, provenance: Mapping[str, Any], resume: bool
+    path: str | os.PathLike[str],
+    *,
+    name: str = "run",
+    flags_text: str,
+    provenance: Mapping[str, Any],
+    resume: bool,
+    free: Collection[str] = (),
 ) -> RunDir:
     """Create the folder of a run, or check that `path` holds this very run and continue it.
 
@@ -143,15 +149,16 @@ def open_folder(
     :param name: what TensorBoard calls the run.
     :param flags_text: one flag a line, as `experiment.cli.flags.text` returns it. `--resume` is not stored.
     :param provenance: the dictionary of :func:`provenance`.
-    :param resume: continue the run in `path`. Its flags must be the same except those in `FREE_ON_RESUME`, and so
-        must the data's checksum. Stores the new flags and appends `provenance` under the key "resumed".
+    :param resume: continue the run in `path`. Its flags must be the same except those in `FREE_ON_RESUME` and `free`,
+        and so must the data's checksum. Stores the new flags and appends `provenance` under the key "resumed".
+    :param free: more flags that may differ, such as those that only say what is reported in the end.
     :raises ValueError: as :func:`check_free`, and if flags or data differ.
     """
     run = RunDir(Path(path).expanduser(), name)
     _refuse(run, resume)
     record = dict(provenance)
     if resume:
-        _check_same_flags(run, flags_text)
+        _check_same_flags(run, flags_text, free)
         record = _with_resumption(run, record)
     elif run.flags_file.exists():
         _move_aside(run)
@@ -253,11 +260,11 @@ def _flags_by_name(text: str) -> dict[str, str]:
     return {name: " ".join(lines) for name, lines in by_name.items()}
 
 
-def _check_same_flags(run: RunDir, flags_text: str) -> None:
+def _check_same_flags(run: RunDir, flags_text: str, free: Collection[str]) -> None:
     stored, given = _flags_by_name(run.flags_file.read_text(encoding="utf-8")), _flags_by_name(flags_text)
     differing = [
         f"{stored.get(name, '(not set)')} is now {given.get(name, '(not set)')}"
-        for name in sorted((stored.keys() | given.keys()) - FREE_ON_RESUME)
+        for name in sorted((stored.keys() | given.keys()) - FREE_ON_RESUME - set(free))
         if stored.get(name) != given.get(name)
     ]
     if differing:

@@ -7,7 +7,7 @@ with open_run(settings, text_of_flags, data) as run:
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -121,12 +121,14 @@ def open_run(
     strategy: tf.distribute.Strategy | None = None,
     *,
     name: str = "run",
+    free: Collection[str] = (),
 ) -> Iterator["Run"]:
     """Make or continue the folder of a run, and hold its lock until the end of the `with` statement.
 
     :param flags: one flag a line, as `cli.flags.text` gives them.
     :param data: what is said about the data; a data set itself will do.
     :param name: what TensorBoard calls the run, such as the name of the model.
+    :param free: flags that may differ when the run is resumed, besides `folder.FREE_ON_RESUME`.
     :raises ValueError: as `folder.open_folder`; if another process has the folder; and for --max_seconds with several
         workers, whose clocks differ.
     """
@@ -139,7 +141,9 @@ def open_run(
     folder.check_free(path, resume=settings.resume)
     with lock(path):
         record = folder.provenance(data.sha256, seed=settings.seed, data_source=data.source)
-        opened = folder.open_folder(path, name=name, flags_text=flags, provenance=record, resume=settings.resume)
+        opened = folder.open_folder(
+            path, name=name, flags_text=flags, provenance=record, resume=settings.resume, free=free
+        )
         print(f"{data.name}: {data.source}\nrows: {dict(data.sizes)}", flush=True)
         if data.schema is not None:
             write_json(opened.columns_file, data.schema.to_json())

@@ -11,6 +11,7 @@ import tensorflow as tf
 from darn import report
 from darn.description_length import DescriptionLength, description_length
 from darn.distribution import MAX_EXACT_UNITS
+from darn.likelihood import importance_log_likelihood
 from darn.model import DARN, DARNConfig
 from darn.report import ReportConfig
 from darn.training import Observed, Trainer, TrainingConfig
@@ -128,6 +129,35 @@ def test_sampled_and_exact_agree_within_the_interval(rng: np.random.Generator, s
     half = (high - low) / 2
     assert abs(found["test/is_nll_nats"] - enumerated_nll(model, parts["test"]).mean()) < 4 * half
     assert half < 0.05
+
+
+def test_sampling_goes_on_until_the_rows_are_what_is_uncertain(rng: np.random.Generator, seed: tf.Tensor) -> None:
+    """With q(h | x) = p(h | x) nothing is uncertain but the rows; with weights that vary more and more samples are
+    taken, and no more than the most."""
+    said: list[str] = []
+    parts = parts_of(rng)
+    found = report.final(
+        coin_model(rng.normal(size=N_X)), parts, seeds_of(seed), ReportConfig(exact="no"), say=said.append
+    )
+    assert found["is_samples"] == 100
+    assert [line.split(": ")[1].split(" importance")[0] for line in said[1:]] == ["100"]
+    far = random_model(rng, scale=4.0)
+    same = np.repeat(parts["test"][:1], 40, axis=0)  # rows that do not differ: their standard error is that of sampling
+    said.clear()
+    config = ReportConfig(exact="no", is_repeats=30)  # F(29, 39) is below 1/9 in 1e-8 of all cases
+    found = report.importance_scalars("test", far, same, seed, config, say=said.append)
+    assert found["is_samples"] == 1000
+    assert len(said) == 3
+    assert "about" in said[-1]
+
+
+def test_the_bias_is_seen_in_the_repeats(rng: np.random.Generator, seed: tf.Tensor) -> None:
+    """By enumeration: the mean of log p^ of few samples is low by what all samples together add."""
+    model, parts = random_model(rng, scale=1.0), parts_of(rng)
+    estimated = importance_log_likelihood(model, parts["test"], seed=seed, num_samples=2, repeats=200)
+    truth = -enumerated_nll(model, parts["test"]).mean()
+    assert estimated.bias > 0
+    assert truth - estimated.mean == pytest.approx(estimated.bias, abs=5 * estimated.standard_error)
 
 
 def test_no_likelihood_is_estimated_if_none_is_wanted(rng: np.random.Generator, seed: tf.Tensor) -> None:

@@ -43,13 +43,13 @@ ERRORS: list[tuple[list[str], str]] = [
     ([*TINY, "--hidden=a"], "--hidden must list numbers, as --hidden=8,4, got a"),
     ([*TINY, "--hidden=0"], r"hidden: numbers of units must be at least 1, got \(0,\)"),
     ([*TINY, "--units=-1"], "units: numbers of units must be at least 1"),
-    ([*TINY, "--conditional_units=0"], "conditional_units must be at least 1, got 0"),
-    ([*TINY, "--orders=0"], "orders must be at least 1, got 0"),
+    ([*TINY, "--conditional_units=0"], "conditional_units must be a whole number, at least 1, got 0"),
+    ([*TINY, "--orders=0"], "orders must be a whole number, at least 1, got 0"),
     ([*TINY, "--prior=other"], "--prior=other: value should be one of <factorial|linear|nade|eonade|made>"),
     ([*TINY, "--hidden=2,2", "--estimator=disarm"], "needs one stochastic layer"),
     ([*TINY, "--use_local"], "layers of images need images, but the rows of patterns"),
     ([*TINY, "--visible_conditional=pixelcnn"], "layers of images need images"),
-    (["--use_local", "--local_period=0"], "period of local layers must be at least 1, got 0"),
+    (["--use_local", "--local_period=0"], "period of local layers must be a whole number, at least 1, got 0"),
     (["--data=patterns.csv", "--exact=yes"], "--hidden must be given with .* or --exact=yes"),
     (["--data=patterns.csv", "--candidates=0"], "candidates must be at least 1, got 0"),
     (["--dataset=adult", "--observations=intensities"], "--dataset must have the view 'grey' here, as digits, mnist"),
@@ -199,6 +199,20 @@ def test_stopping_and_resuming_gives_the_same_bits(folder: Path, whole: Finished
     for one, other in zip(whole_model, half_model, strict=True):
         np.testing.assert_array_equal(one, other)
     assert result_of(folder, "whole")["test/exact_nll_nats"] == result_of(folder, "half")["test/exact_nll_nats"]
+
+
+def test_what_is_reported_may_change_when_a_run_is_resumed(folder: Path, whole: Finished) -> None:
+    """The report says beforehand what it is about to do."""
+    assert call(folder, "reported", "--num_steps=20", *WHOLE).code == 0
+    again = call(
+        folder, "reported", "--resume", "--num_steps=20", *WHOLE, "--exact=no", "--is_repeats=3", "--is_rows=7"
+    )
+    assert again.code == 0, again.err
+    assert "final report: 20 importance samples x 3 for each of 7 rows" in again.out
+    assert result_of(folder, "reported")["is_rows"] == 7
+    other = call(folder, "reported", "--resume", "--num_steps=20", *WHOLE, "--learning_rate=0.123")
+    assert other.code == 2
+    assert "--resume needs the flags of the run" in other.err
 
 
 def test_the_loop_alone_gives_the_numbers_of_the_run(folder: Path, stopped: Finished) -> None:
