@@ -19,7 +19,7 @@ TEST_ENV := OMP_NUM_THREADS=1 TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=1 
 	TF_FORCE_GPU_ALLOW_GROWTH=true
 PYTEST := $(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --durations=15
 
-.PHONY: train test test-ci test-slow test-install dist golden check format results bench docs docs-full clean
+.PHONY: train test test-ci test-slow test-install dist golden check format flags results bench docs docs-full clean
 
 # Train the first model; if it was interrupted, continue it.
 train: .venv/.installed
@@ -65,6 +65,10 @@ format: .venv/.installed
 	$(BIN)/ruff check --fix-only $(SOURCES)
 	$(BIN)/ruff format $(SOURCES)
 
+# The flags of all scripts, which --help and wrong flags are answered with before TensorFlow starts.
+flags: .venv/.installed
+	$(BIN)/python -m experiment.cli.described
+
 # Write the tables of RESULTS.md and of the other pages from results/.
 results: .venv/.installed
 	$(BIN)/python -m experiment.report
@@ -98,7 +102,7 @@ clean:
 		if [ -z "$$python" ]; then echo "No Python 3.10, 3.11 or 3.12 with the venv module was found; install one, or name it: make PYTHON=/path/to/python3.11" >&2; exit 1; fi; \
 		echo "Making .venv with $$python"; "$$python" -m venv .venv; \
 	fi
-	$(BIN)/python -m pip install --disable-pip-version-check -e ".[test,plots]"
+	$(BIN)/python -m pip install --disable-pip-version-check -e ".[test]"
 	@touch $@
 
 .venv/.installed-docs: .venv/.installed
@@ -106,5 +110,5 @@ clean:
 	@touch $@
 
 .venv/.installed-benchmarks: .venv/.installed
-	$(BIN)/python -m pip install --disable-pip-version-check -e ".[test,plots,benchmarks]"
+	$(BIN)/python -m pip install --disable-pip-version-check -e ".[test,benchmarks]"
 	@touch $@

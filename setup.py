@@ -45,7 +45,7 @@ def main() -> None:
         long_description_content_type="text/markdown",
         # The scripts are modules of a wheel, for its commands; a package called `scripts` would be anybody's.
         packages=[*find_packages(include=[*PACKAGES, *(f"{name}.*" for name in PACKAGES)]), "gpflow_deep_scripts"],
-        package_data={name: ["py.typed", "*.pyi"] for name in PACKAGES},
+        package_data={name: ["py.typed", "*.pyi", "**/*.pyi", "**/*.json"] for name in PACKAGES},
     )
 
 

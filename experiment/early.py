@@ -1,7 +1,12 @@
-"""To be imported first by a script that trains: a --run_dir in use is refused before TensorFlow starts."""
+"""To be imported first by a script that trains: what can be said before TensorFlow starts is said at once.
+
+That is --help, flags that are wrong, files that are not there, and a --run_dir that is in use.
+"""
 
 import sys
 
+from experiment.cli.described import answer
 from experiment.locks import refuse_run_dir_in_use
 
+answer(sys.argv)
 refuse_run_dir_in_use(sys.argv)

@@ -37,7 +37,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import experiment.early  # noqa: F401 (a folder in use is refused before TensorFlow starts)
+import experiment.early  # noqa: F401 (what is wrong is said before TensorFlow starts)
 from experiment import cli
 from experiment.cli.flags import at_least, group
 from experiment.data import views

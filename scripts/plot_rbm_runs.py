@@ -11,6 +11,7 @@ import functools
 from dataclasses import dataclass
 from pathlib import Path
 
+import experiment.early  # noqa: F401 (what is wrong is said before TensorFlow starts)
 from experiment import cli
 from experiment.files import read_jsonl
 from experiment.report import plots

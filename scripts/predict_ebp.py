@@ -15,6 +15,7 @@ import functools
 from dataclasses import dataclass
 from pathlib import Path
 
+import experiment.early  # noqa: F401 (what is wrong is said before TensorFlow starts)
 from experiment import cli
 from experiment.cli.flags import group
 from experiment.data import inputs

@@ -11,6 +11,7 @@ An output that already holds just these frames is left as it is.
 import functools
 from dataclasses import dataclass
 
+import experiment.early  # noqa: F401 (what is wrong is said before TensorFlow starts)
 from experiment import cli
 from experiment.data.sets import atari
 

@@ -23,6 +23,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import experiment.early  # noqa: F401 (what is wrong is said before TensorFlow starts)
 from experiment import cli
 from experiment.cli.flags import at_least, named_flags, positional
 from experiment.run.folder import provenance

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import experiment.early  # noqa: F401 (a folder in use is refused before TensorFlow starts)
+import experiment.early  # noqa: F401 (what is wrong is said before TensorFlow starts)
 from experiment import cli
 from experiment.cli.flags import Later, at_least, group
 from experiment.data import views

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any, Literal, NamedTuple
 
-import experiment.early  # noqa: F401 (a folder in use is refused before TensorFlow starts)
+import experiment.early  # noqa: F401 (what is wrong is said before TensorFlow starts)
 from experiment import cli
 from experiment.cli.flags import group
 from experiment.data import supply, tables, views

@@ -108,7 +108,7 @@ def call(tmp_path: Path) -> Iterator[Call]:
 def test_a_fresh_installation_imports_and_trains(
     version: str, limits: str, kind: str, distributions: Distributions, call: Call, tmp_path: Path
 ) -> None:
-    """Without extras: every module, and the data and the training of `make train`; with `tables`: a table, too."""
+    """Without extras: every module, the data and the training of `make train`, and a table of one's own."""
     python = interpreter(version)
     if python is None:
         pytest.skip(f"there is no Python {version}")
@@ -128,12 +128,11 @@ def test_a_fresh_installation_imports_and_trains(
     assert own in path.name
     assert int(call(bin_ / "python", "-c", IMPORT_ALL)) > 150
     short = ("--num_steps=5", "--batch_size=50", "--eval_every=5", "--eval_rows=50")
-    call(bin_ / "gpflow-deep-train", "--run_dir=first", "--dataset=airline_nyc", "--max_rows=200", *short)
+    call(bin_ / "gpflow-deep", "train", "--run_dir=first", "--dataset=airline_nyc", "--max_rows=200", *short)
     assert json.loads((tmp_path / "first" / "result.json").read_text())
-    call(*install, f"gpflow-deep[tables] @ {path.as_uri()}")
     (tmp_path / "table.csv").write_text("a,b,y\n" + "".join(f"{i},{'uv'[i % 2]},{i / 7:.3f}\n" for i in range(60)))
-    call(bin_ / "gpflow-deep-train", "--run_dir=own", "--data=table.csv", "--target=y", *short)
-    call(bin_ / "gpflow-deep-predict", "--run_dir=own", "--data=table.csv", "--output=out.csv")
+    call(bin_ / "gpflow-deep", "train", "--run_dir=own", "--data=table.csv", "--target=y", *short)
+    call(bin_ / "gpflow-deep", "predict", "--run_dir=own", "--data=table.csv", "--output=out.csv")
     assert len((tmp_path / "out.csv").read_text().splitlines()) == 61
 
 

@@ -1,6 +1,6 @@
 """The command line of a script: flags from dataclasses, errors as one line."""
 
-from experiment.cli import flags
-from experiment.cli.main import call, run
+import lazy_loader
 
-__all__ = ["call", "flags", "run"]
+# `flags` and `described` need no TensorFlow, what runs a script does.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

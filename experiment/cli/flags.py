@@ -16,6 +16,8 @@ absl's: `--name=value`, `--noname`, `--flagfile=FILE`, lists with commas. A fiel
 `bool`, `int`, `float`, `str`, a `Literal` of strings, a tuple of these, or one of them `| None`.
 """
 
+from __future__ import annotations
+
 import csv
 import dataclasses
 import functools
@@ -31,21 +33,25 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar, Union, get_args, 
 from absl import flags as absl_flags
 
 __all__ = [
+    "Description",
     "HelpWanted",
     "Later",
     "NamedFlag",
     "at_least",
+    "describe",
     "group",
+    "help_page",
     "help_text",
     "named_flags",
     "parse",
     "positional",
+    "read",
     "text",
 ]
 
 T = TypeVar("T")
 NOT_STORED = frozenset({"resume", "run_dir"})
-HELP_WIDTH = 110
+HELP_WIDTH = 80
 
 
 class Later(Generic[T]):
@@ -75,6 +81,19 @@ class NamedFlag(NamedTuple):
     help: str
 
 
+class Description(NamedTuple):
+    """What --help and the reader of a command line need to know.
+
+    :ivar about: what the program does.
+    :ivar flags: in the order in which they are shown.
+    :ivar positional: name of the flag that may be given without its name, or "".
+    """
+
+    about: str
+    flags: list[NamedFlag]
+    positional: str
+
+
 def group(*, prefix: str = "", omit: Sequence[str] = (), **defaults: Any) -> Any:
     """A field of a dataclass of flags whose own fields are the flags.
 
@@ -99,15 +118,33 @@ def parse(kind: type[T], arguments: Sequence[str], program: str = "program", *, 
     :raises ValueError: naming the flag: unknown, of the wrong type, missing; or what a dataclass says about its fields;
         and if two fields of `kind` have one name.
     """
-    values, found = absl_flags.FlagValues(), list(named_flags(kind))
-    for flag in found:
+    description = describe(kind)
+    values = read(description, arguments, program, with_absl=with_absl)
+    return _made(kind, {flag: _converted(flag, values[flag.name].value) for flag in description.flags})
+
+
+def read(
+    description: Description, arguments: Sequence[str], program: str, *, with_absl: bool = False
+) -> absl_flags.FlagValues:
+    """The values of flags on a command line, without the dataclass that they are the fields of.
+
+    :param description: of the flags.
+    :param arguments: without the program's name.
+    :param program: its name, for --help.
+    :param with_absl: also take absl's own flags.
+    :return: values by the flags' names.
+    :raises HelpWanted: for --help.
+    :raises ValueError: naming the flag that is unknown, of the wrong type, or missing.
+    """
+    values = absl_flags.FlagValues()
+    for flag in description.flags:
         _define(values, flag)
     absl_flags.DEFINE_boolean("help", False, "Show this.", flag_values=values)
     if with_absl:
         for name in list(absl_flags.FLAGS):
             if name not in values and absl_flags.FLAGS[name].name == name:  # else the short name of another
                 values[name] = absl_flags.FLAGS[name]
-    alone = [field.name for field in dataclasses.fields(kind) if "positional" in field.metadata]  # type: ignore[arg-type]
+    alone = description.positional
     values.set_gnu_getopt(bool(alone))  # flags may also follow it
     try:
         rest = values([program, *arguments])
@@ -117,12 +154,15 @@ def parse(kind: type[T], arguments: Sequence[str], program: str = "program", *, 
             raise ValueError(f"--flagfile={cause.filename}: {(cause.strerror or '').lower()}.") from error
         raise ValueError(f"{error}; see --help.") from error
     if values["help"].value:
-        raise HelpWanted(help_text(kind, program))
-    if alone and rest[1:] and values[alone[0]].value is None:
-        values[alone[0]].value = rest.pop(1)
+        raise HelpWanted(help_page(description, program))
+    if alone and rest[1:] and values[alone].value is None:
+        values[alone].value = rest.pop(1)
     if rest[1:]:
         raise ValueError(f"all arguments must be flags, --name=value, got {rest[1]!r}; see --help.")
-    return _made(kind, {flag: _converted(flag, values[flag.name].value) for flag in found})
+    for flag in description.flags:
+        if flag.is_required and values[flag.name].value is None:
+            raise ValueError(f"--{flag.name} must be given; see --help.")
+    return values
 
 
 def text(flags: Any) -> str:
@@ -150,20 +190,29 @@ def at_least(flags: Any, least: Mapping[str, float]) -> None:
             raise ValueError(f"--{name} must be at least {number}, got {value}.")
 
 
+def describe(kind: Any) -> Description:
+    """The flags of a dataclass, and what its docstring says before them."""
+    about = re.split(r"^\s*:param", inspect.getdoc(kind) or "", maxsplit=1, flags=re.MULTILINE)[0].strip()
+    alone = [field.name for field in dataclasses.fields(kind) if "positional" in field.metadata]
+    return Description(about, list(named_flags(kind)), alone[0] if alone else "")
+
+
 def help_text(kind: Any, program: str) -> str:
     """What --help shows: the first paragraphs of the docstring, and each flag with its default and meaning."""
-    about = re.split(r"^\s*:param", inspect.getdoc(kind) or "", maxsplit=1, flags=re.MULTILINE)[0].strip()
-    lines = [f"{program}: {about}", ""]
-    for flag in named_flags(kind):
+    return help_page(describe(kind), program)
+
+
+def help_page(description: Description, program: str) -> str:
+    """What --help shows of a program with these flags."""
+    lines = [f"{program}: {description.about}", ""]
+    for flag in description.flags:
         name = f"--[no]{flag.name}" if flag.kind is bool else f"--{flag.name}"
         shown = ",".join(map(str, flag.default)) if isinstance(flag.default, tuple) else flag.default
         default = "required" if flag.is_required else "not set" if shown is None else "empty" if shown == "" else shown
         choices = f"one of {', '.join(get_args(flag.kind))}; " if get_origin(flag.kind) is Literal else ""
-        lines.append(f"  {name} ({choices}{default})")
+        lines += textwrap.wrap(f"  {name} ({choices}{default})", HELP_WIDTH, subsequent_indent=" " * 8)
         lines += textwrap.wrap(flag.help, HELP_WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6)
-    return "\n".join(
-        [*lines, "", "  --flagfile=FILE reads flags from a file; --helpfull lists absl's own, as --verbosity."]
-    )
+    return "\n".join([*lines, "", "  --flagfile=FILE reads flags from a file; --helpfull lists those of absl, too."])
 
 
 def named_flags(kind: Any) -> Iterator[NamedFlag]:
@@ -208,8 +257,6 @@ def _made(kind: type[T], values: Mapping[NamedFlag, Any]) -> T:
             omitted = {name: field.metadata["defaults"].get(name) for name in field.metadata["omit"]}
             given[field.name] = {name: value for name, value in omitted.items() if value is not None}
     for flag, value in values.items():
-        if flag.is_required and value is None:
-            raise ValueError(f"--{flag.name} must be given; see --help.")
         (given[flag.group] if flag.group else given)[flag.field] = value
     for name, fields in given.items():
         if isinstance(fields, dict):

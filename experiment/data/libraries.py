@@ -1,4 +1,4 @@
-"""pandas and pyarrow, imported at their first use, which is where a table is read. The extra `tables` brings them.
+"""pandas and pyarrow, imported at their first use, which is where a table is read. An installation has them.
 
 from experiment.data.libraries import pa, pc, pd        # pyarrow, pyarrow.compute, pandas
 """
@@ -36,7 +36,7 @@ def _imported(module: str) -> Any:
         if error.name != package:
             raise
         raise MissingLibrary(
-            f"reading tables needs {package}, which is not installed; `pip install 'gpflow-deep[tables]'`.",
+            f"reading tables needs {package}, which is not installed; `pip install {package}`.",
             name=package,
         ) from error
 

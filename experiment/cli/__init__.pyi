@@ -1,0 +1,3 @@
+from . import flags as flags
+from .main import call as call
+from .main import run as run
