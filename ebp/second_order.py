@@ -12,7 +12,12 @@ With Z = P(y | the data before) as a function of all m and s, and Z's heat equat
     d h = d log Z / dm + d lambda m.
 
 log Z is that of the forward pass of means and variances, Eqs. (4.1) and (4.2), whose derivatives are written out here;
-unlike in Eq. (4.4), they pass through variances, too. lambda never falls below 0. A batch adds the changes of its rows.
+unlike in Eq. (4.4), they pass through variances, too. A batch adds the changes of its rows.
+
+These are expansions at one point, which say nothing of places far away: where log Z is not concave, d lambda < 0, and
+lambda could fall from thousands to 0 at once and the mean jump by the raw gradient. So a batch is given only the steps
+that the posterior before it holds possible: lambda falls by a tenth at most (`MAX_FALL`), and a mean moves by three of
+its standard deviations at most (`MAX_STEP`), which exact updates by data that are as expected exceed in 0.3 % of cases.
 
 Weights W_l are [n_(l-1) + 1, n_l]; the last row is the bias, whose input is 1. K counts it.
 Arrays are float64; for the sizes of tables NumPy takes less time for a batch than TensorFlow's loop needs to start it.
@@ -30,6 +35,8 @@ import scipy.special
 from numpy.typing import NDArray
 
 __all__ = [
+    "MAX_FALL",
+    "MAX_STEP",
     "UNITS",
     "Derivatives",
     "Gaussian",
@@ -43,6 +50,12 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
+
+#: Part of lambda that one batch may take away.
+MAX_FALL = 0.1
+
+#: By how many of its standard deviations before the batch a mean may move.
+MAX_STEP = 3.0
 
 
 class Gaussian(NamedTuple):
@@ -190,9 +203,13 @@ def batch_update(
         layer, mean, var = layers[number], posterior.mean[number], 1.0 / (1.0 + posterior.gain[number])
         gradient, curvature = _changes(layer, mean, column, by_mu, by_sigma2)
         old = kept * posterior.gain[number]
-        gain = np.maximum(old + curvature, 0.0)
+        gain = np.maximum(old + curvature, (1.0 - MAX_FALL) * old)
+        # What is left of the mean where a part of the data is forgotten, and from there a step of bounded length.
+        start = kept * mean / (var * (1.0 + old))
         natural = kept * mean / var + gradient + (gain - old) * mean  # h
-        means[number], gains[number] = natural / (1.0 + gain), gain
+        most = MAX_STEP * np.sqrt(var)
+        means[number] = start + np.clip(natural / (1.0 + gain) - start, -most, most)
+        gains[number] = gain
         below = layers[number - 1].output if number else None
         if below is not None:
             by_mu, by_sigma2 = _backward(layer, mean, var, by_mu, by_sigma2, below)

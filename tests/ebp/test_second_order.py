@@ -7,7 +7,7 @@ import pytest
 from scipy import integrate, stats
 
 from ebp.noise import Noise
-from ebp.second_order import UNITS, Derivatives, Gaussian, batch_update, forward, initial_posterior
+from ebp.second_order import MAX_FALL, MAX_STEP, UNITS, Derivatives, Gaussian, batch_update, forward, initial_posterior
 
 FUNCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {"relu": lambda u: np.maximum(u, 0.0), "sign": np.sign}
 
@@ -72,11 +72,29 @@ def test_a_batch_adds_first_and_second_derivatives_of_log_z(units: str, rng: np.
         for place in [(0, 0), (shape[0] - 1, shape[1] - 1), (1, shape[1] - 1)]:
             first = (log_z(layer, place, step, 0) - log_z(layer, place, -step, 0)) / (2 * step)
             by_var = (log_z(layer, place, 0, step) - log_z(layer, place, 0, -step)) / (2 * step)
-            gain = max(before.gain[layer][place] + weight @ (first**2 - 2 * by_var), 0.0)
+            gain = max(before.gain[layer][place] + weight @ (first**2 - 2 * by_var), 0.9 * before.gain[layer][place])
             d_gain, mean = gain - before.gain[layer][place], before.mean[layer][place]
             h = (1 + before.gain[layer][place]) * mean + weight @ first + d_gain * mean
             assert after.gain[layer][place] == pytest.approx(gain, rel=1e-5, abs=1e-7)
             assert after.mean[layer][place] == pytest.approx(h / (1 + gain), rel=1e-5, abs=1e-7)
+
+
+@pytest.mark.parametrize("units", UNITS)
+@pytest.mark.parametrize("distance", [1.0, 1e3, 1e12])
+def test_no_batch_can_explode(units: str, distance: float, rng: np.random.Generator) -> None:
+    """However far the targets and the inputs of a batch are from all before, and however well the weights are known.
+
+    lambda keeps nine tenths, and no mean moves by more than three standard deviations.
+    """
+    start = initial_posterior((4, 6, 2), rng)
+    for known in (0.0, 1.0, 1e4):
+        before = Gaussian(start.mean, tuple(np.full_like(part, known) for part in start.gain))
+        X, Y = distance * rng.normal(size=(8, 4)), distance * rng.normal(size=(8, 2))
+        after, _, _ = batch_update(before, X, normal(Y, 0.1), units)
+        for layer in range(2):
+            moved = np.abs(after.mean[layer] - before.mean[layer])
+            assert np.all(moved <= MAX_STEP * np.sqrt(before.var[layer]) * (1 + 1e-9) + 1e-12)
+            assert np.all(after.gain[layer] >= (1.0 - MAX_FALL) * before.gain[layer])
 
 
 def test_a_linear_network_is_nearly_bayesian_regression(rng: np.random.Generator) -> None:
