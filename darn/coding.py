@@ -32,6 +32,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from darn.bit_stack import BitStack
+from darn.config import check_plain
 from darn.integer_layers import Bits
 from darn.integer_model import IntegerModel
 from darn.model import DARN
@@ -243,6 +244,7 @@ def _integer_model(model: DARN | IntegerModel) -> IntegerModel:
 
 
 def _checked_images(images: ArrayLike, width: int) -> Bits:
+    check_plain(images, "images")
     array = np.asarray(images)
     if array.ndim != 2 or len(array) == 0 or array.shape[1] != width:
         raise ValueError(

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from darn.local_config import MAX_LAYERS, LocalConfig, check_whole
 from darn.pixelcnn import PixelCNNConfig
 
-__all__ = ["MAX_LINEAR", "DARNConfig", "check_data", "used_fields"]
+__all__ = ["MAX_LINEAR", "DARNConfig", "check_data", "check_plain", "used_fields"]
 
 MAX_LINEAR = 10_000
 """Most visible units with a linear conditional."""
@@ -192,12 +192,27 @@ def _sizes(name: str, value: Any) -> tuple[int, ...]:
     return tuple(int(size) for size in numbers)
 
 
+def check_plain(data: Any, name: str) -> None:
+    """Refuse arrays that say more than their values: masked cells, and sparse matrices, which NumPy takes for one cell.
+
+    :raises ValueError: with the name, and what to do.
+    """
+    if hasattr(data, "toarray"):
+        raise ValueError(f"{name} must be a dense array, got a sparse {type(data).__name__}; give {name}.toarray().")
+    if np.ma.is_masked(data):
+        raise ValueError(
+            f"{name} must have no masked cells, got {np.ma.count_masked(data)}; fill or drop them, or complete them "
+            "first."
+        )
+
+
 def check_data(data: ArrayLike, config: DARNConfig, name: str = "data") -> NDArray:
     """The data as an array [N, n_x], after checking that the model can have produced it.
 
     :raises ValueError: naming what is wrong, where, and what to do: another shape or width, NaN, values other than 0
         and 1 (outside [0, 1] for intensities).
     """
+    check_plain(data, name)
     array = np.asarray(data)
     if array.ndim != 2 or 0 in array.shape:
         raise ValueError(f"{name} must be a matrix [N, n_x] with at least one row and column, got shape {array.shape}.")

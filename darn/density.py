@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, DensityMixin, TransformerMixin
+from scipy.sparse import issparse
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, DensityMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from darn.candidates import OPTIMIZER, as_sizes
 from darn.completion import complete
+from darn.config import check_plain
 from darn.distribution import log_prob_and_effective, warn_of_few
 from darn.fitting import Course
 from darn.model import DARN, DARNConfig
@@ -27,7 +29,7 @@ _MAX_SUMMED_UNITS = 12  # whose 2^12 states take about as long as 4,000 importan
 _BLOCK = 1000  # rows at a time
 
 
-class DARNDensity(TransformerMixin, DensityMixin, BaseEstimator):  # type: ignore[misc]
+class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, BaseEstimator):  # type: ignore[misc]
     """Density of rows of bits: a DARN with a linear autoregressive decoder (Gregor et al., 2014, Section 5.1).
 
     Of `hidden`, `units`, `learning_rate` and `weight_decay`, validation rows choose what is None, see `darn.choose`;
@@ -102,7 +104,8 @@ class DARNDensity(TransformerMixin, DensityMixin, BaseEstimator):  # type: ignor
     def fit(self, X: ArrayLike, y: Any = None) -> DARNDensity:
         """Choose, train until validation rows say stop, and keep the best parameters.
 
-        :param X: [N, n_x], at least two rows; zeros and ones, or numbers with `threshold`.
+        :param X: [N, n_x], at least two rows; zeros and ones, or numbers with `threshold`. Sparse matrices, as those of
+            `OneHotEncoder`, are taken, and held as a byte a bit.
         :param y: ignored.
         """
         x = self._bits(X, reset=True)
@@ -169,11 +172,14 @@ class DARNDensity(TransformerMixin, DensityMixin, BaseEstimator):  # type: ignor
         See `darn.complete` for where these are exact.
 
         :param X: [N, n_x]; what stands where bits are missing does not matter.
-        :param mask: booleans [N, n_x], True where a bit is missing; None: where X is NaN.
+        :param mask: booleans [N, n_x], True where a bit is missing; None: where X is NaN or masked.
         """
         check_is_fitted(self, "model_")
         x = validate_data(self, X, reset=False, dtype="numeric", ensure_all_finite=False)
-        is_missing = np.isnan(x) if mask is None else np.asarray(mask)
+        if mask is None:
+            is_missing = np.isnan(x) | np.ma.getmaskarray(X) if np.ma.isMaskedArray(X) else np.isnan(x)
+        else:
+            is_missing = np.asarray(mask)
         if is_missing.dtype != bool or is_missing.shape != x.shape:
             raise ValueError(
                 f"mask must be booleans of the shape of X, {x.shape}, True where a bit is missing, got "
@@ -183,7 +189,17 @@ class DARNDensity(TransformerMixin, DensityMixin, BaseEstimator):  # type: ignor
             validate_data(self, mask, reset=False, skip_check_array=True)  # its names
         return complete(self.model_, self._as_bits(np.where(is_missing, 0, x)), is_missing, seed=self._seed)
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
     # Private.
+
+    @property
+    def _n_features_out(self) -> int:
+        """Columns of :meth:`transform`, which scikit-learn names darndensity0, darndensity1, ..."""
+        return sum(self.model_.config.hidden)
 
     def _configs(self, x: NDArray, valid: NDArray, seed: int) -> tuple[DARNConfig, TrainingConfig]:
         sizes = {name: getattr(self, name) for name in ("hidden", "units")}
@@ -212,9 +228,18 @@ class DARNDensity(TransformerMixin, DensityMixin, BaseEstimator):  # type: ignor
         return self._bits(X, reset=False)
 
     def _bits(self, X: ArrayLike, *, reset: bool) -> NDArray[np.uint8]:
+        if np.ma.isMaskedArray(X):
+            check_plain(X, "X")
         least = 2 if reset else 1
-        x: NDArray[Any] = validate_data(self, X, reset=reset, dtype="numeric", ensure_min_samples=least)
-        return self._as_bits(x)
+        x = validate_data(self, X, reset=reset, dtype="numeric", accept_sparse="csr", ensure_min_samples=least)
+        if not issparse(x):
+            return self._as_bits(x)
+        if self.threshold is not None and self.threshold < 0:
+            raise ValueError(f"threshold must not be negative for a sparse X, got {self.threshold}; give X.toarray().")
+        x.sum_duplicates()
+        self._as_bits(x.data[None])  # its errors, before room is made for all zeros
+        bits: NDArray[np.uint8] = (x > (self.threshold or 0)).astype(np.uint8).toarray()
+        return bits
 
     def _as_bits(self, x: NDArray[Any]) -> NDArray[np.uint8]:
         wrong = np.isnan(x) if self.threshold is not None else (x != 0) & (x != 1)

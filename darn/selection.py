@@ -177,15 +177,15 @@ def choose(
         report(f"continuing the search in {folder}")
     trials = _halve(maker, _rivals(maker, "drawn", drawn), search, report, is_first=True)
     for number in itertools.count(1) if search.neighbours else ():
-        best = trials[0]
-        if not math.isfinite(best.valid_nats):
+        leader = trials[0]
+        if not math.isfinite(leader.valid_nats):
             break
         known = {trial.candidate for trial in trials if trial.is_done}
-        near = [candidate for candidate in neighbours(best.candidate, spaces) if candidate not in known]
+        near = [candidate for candidate in neighbours(leader.candidate, spaces) if candidate not in known]
         more = _halve(maker, _rivals(maker, f"near-{number}", near), search, report)
         trials = sorted([*trials, *more], key=lambda trial: trial.valid_nats)
         # A value at the end of its space says little: as long as values beyond it are better, the next one is tried.
-        if budget.has_cut or trials[0] is best or not is_beyond(trials[0].candidate, spaces):
+        if budget.has_cut or trials[0] is leader or not is_beyond(trials[0].candidate, spaces):
             break
     if not math.isfinite(trials[0].valid_nats):
         raise FloatingPointError("training diverged for all candidates; give a smaller learning rate.")

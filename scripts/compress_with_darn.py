@@ -7,14 +7,17 @@
 
 --model is the run's folder or a darn.npz. Input: .npy or .csv[.gz] [N, n_x] of zeros and ones, or .npz with one of X,
 train, valid and test (chosen by --part; packed bits are recognised by `n_features`); or, if --model is the folder of a
-run on a table, any table with its columns, which become the same bits. Restored data are bits, written as .npy, .npz
-(array X) or .csv. The file can only be restored with the same model, which it does not hold.
+run on a table, any table with its columns, which become the same bits. Restored data are these bits, written as .npy,
+.npz (array X) or .csv, and not the table: encode says so, and how long bz2 and lzma of the table are. The file can only
+be restored with the same model, which it does not hold.
 
 Prints bits per image of the file, of the model's expected description length, and of zlib, bz2 and lzma on the packed
 bits.
 """
 
+import bz2
 import functools
+import lzma
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -99,6 +102,11 @@ class Encode:
         if self.length_samples < 0:
             raise ValueError(f"--length_samples must not be negative, got {self.length_samples}.")
 
+    @property
+    def is_table(self) -> bool:
+        """Whether the input is a table whose columns become bits."""
+        return self.input is not None and self.codec.schema is not None and arrays.has_names(self.input)
+
     def read(self) -> np.ndarray:
         """The data to encode, [N, n_x]; the codec checks their values."""
         if self.input is not None:
@@ -129,6 +137,12 @@ class Decode:
             raise ValueError(f"--output must end in {', '.join(arrays.WRITTEN)}, got {self.codec.output}.")
 
 
+def _packed_lengths(path: Path) -> str:
+    """Bytes of a file as it is, and of its bytes by compressors that need nothing beside what they write."""
+    content = path.read_bytes()
+    return f"{len(content)} bytes, bz2 {len(bz2.compress(content))}, lzma {len(lzma.compress(content))}"
+
+
 def encode(flags: Encode) -> None:
     """Write the file, and print how long it is."""
     flags.devices.prepare()
@@ -143,6 +157,8 @@ def encode(flags: Encode) -> None:
     per_image = f"{1e3 * seconds / num_images:.4f} ms an image"
     print(f"{output}: {len(data)} bytes for {num_images} images of {width} bits; {per_image}")
     print("\n".join([aligned(rates.table(bits)), *rates.notes(bits)]))
+    if flags.is_table:
+        print(f"{NO_TABLE} {flags.input} itself: {_packed_lengths(Path(str(flags.input)))}.")
     if flags.check:
         start = time.perf_counter()
         restored = coding.decode(integer, output.read_bytes(), batch_size=codec.batch_size)
@@ -164,6 +180,12 @@ def decode(flags: Decode) -> None:
     arrays.write_rows(flags.codec.output, levels)
     print(f"{flags.codec.output}: {len(rows)} images of {rows.shape[1]} bits")
 
+
+NO_TABLE = (
+    "decode restores these bits and not the table: columns.json says which bit is which level, but levels that were "
+    "joined (--rare), missing values that were filled in (--missing=impute), the order of the columns and the format "
+    "of the cells are gone. Keep the table if you need it; zlib, bz2 and lzma above are of the bits, and of"
+)
 
 COMMANDS: dict[str, Callable[[Any], None]] = {"encode": encode, "decode": decode}
 command = functools.partial(cli.run, COMMANDS)

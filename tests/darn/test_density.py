@@ -9,9 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import tensorflow as tf
+from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils.estimator_checks import check_estimator
 
 import darn
@@ -179,3 +182,41 @@ def test_it_serves_cross_validation(bits: np.ndarray) -> None:
     scores = cross_val_score(clone(TINY), bits, cv=3)
     assert scores.shape == (3,)
     assert np.all(scores < 0)
+
+
+def test_it_follows_an_encoder_of_categories_without_a_detour(rng: np.random.Generator) -> None:
+    """OneHotEncoder gives sparse matrices; they are the same rows as dense ones."""
+    frame = pd.DataFrame({"colour": rng.choice(["red", "blue", "green"], 60), "size": rng.choice(["S", "L"], 60)})
+    pipeline = make_pipeline(OneHotEncoder(), clone(TINY)).fit(frame)
+    bits = OneHotEncoder(sparse_output=False).fit_transform(frame)
+    dense = clone(TINY).fit(bits)
+    np.testing.assert_array_equal(pipeline.score_samples(frame), dense.score_samples(bits))
+    sparse = csr_matrix(bits)
+    np.testing.assert_array_equal(dense.transform(sparse), dense.transform(bits))
+    sparse.data[3] = 2.0
+    with pytest.raises(ValueError, match=r"X must be 0 or 1 everywhere, got 2\.0"):
+        dense.score_samples(sparse)
+    with pytest.raises(ValueError, match="threshold must not be negative for a sparse X, got -1"):
+        clone(TINY).set_params(threshold=-1).fit(sparse)
+
+
+def test_masked_cells_are_missing_or_refused(fitted: DARNDensity, bits: np.ndarray) -> None:
+    x = np.ma.array(bits[:6], mask=np.zeros([6, N_X], bool))
+    np.testing.assert_array_equal(fitted.score_samples(x), fitted.score_samples(bits[:6]))
+    x[1, 2] = np.ma.masked
+    x[4] = np.ma.masked
+    np.testing.assert_array_equal(fitted.complete(x), fitted.complete(bits[:6], x.mask))
+    for call in (fitted.score_samples, fitted.transform, clone(TINY).fit):
+        with pytest.raises(ValueError, match=f"X must have no masked cells, got {1 + N_X}"):
+            call(x)
+    for call in (lambda: darn.encode(fitted.model_, x), lambda: fitted.model_.log_prob(x)):
+        with pytest.raises(ValueError, match=f"must have no masked cells, got {1 + N_X}"):
+            call()
+    with pytest.raises(ValueError, match=r"images must be a dense array, got a sparse .*; give images.toarray\(\)"):
+        darn.encode(fitted.model_, csr_matrix(bits))
+
+
+def test_the_columns_of_the_code_have_names(fitted: DARNDensity, bits: np.ndarray) -> None:
+    assert list(fitted.get_feature_names_out()) == ["darndensity0", "darndensity1", "darndensity2"]
+    framed = clone(TINY).fit(bits).set_output(transform="pandas").transform(bits)
+    assert list(framed.columns) == ["darndensity0", "darndensity1", "darndensity2"]

@@ -1,7 +1,9 @@
 """The script compresses and restores files, says how well, and reports bad input in one line."""
 
+import bz2
 import gzip
 import json
+import lzma
 import re
 from pathlib import Path
 
@@ -119,6 +121,15 @@ def call(folder: Path, arguments: list[str]) -> Finished:
 def finished(folder: Path) -> dict[str, Finished]:
     """All good calls."""
     return {name: call(folder, arguments) for name, arguments in GOOD.items()}
+
+
+def test_what_cannot_be_restored_is_said_when_it_is_encoded(folder: Path, finished: dict[str, Finished]) -> None:
+    table = (folder / "more.tsv").read_bytes()
+    said = f"more.tsv itself: {len(table)} bytes, bz2 {len(bz2.compress(table))}, lzma {len(lzma.compress(table))}"
+    assert "decode restores these bits and not the table" in finished["table"].out
+    assert said in finished["table"].out
+    for name in ("in.npy", "bits again", "planes"):  # these are bits, and are restored
+        assert "not the table" not in finished[name].out
 
 
 def test_files_of_all_kinds(folder: Path, finished: dict[str, Finished]) -> None:
