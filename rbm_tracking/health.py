@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 __all__ = ["EQUAL", "FLAGS", "LIMITS", "Z_95", "Limits", "flag_names", "tracking_errors"]
 
-FLAGS = {"swap_rate": 1, "ess": 2, "nis": 4, "lag": 8, "std": 16, "not_finite": 64}
+FLAGS = {"swap_rate": 1, "ess": 2, "nis": 4, "lag": 8, "std": 16, "not_finite": 64, "samples": 128}
 """Name of a reason -> its bit."""
 
 Z_95 = 1.96
@@ -22,13 +22,16 @@ EQUAL = 1e-6
 
 class Limits(NamedTuple):
     """Beyond these a reason is given: the probability of a swap, effective samples, the mean square of normalised
-    innovations, lag and standard deviation in nats."""
+    innovations, lag and standard deviation in nats; by how much samples are not those of the model, and by how many
+    standard deviations of what exact samples give."""
 
     min_swap_rate: float = 0.3
     min_ess: float = 3.0
     max_nis: float = 1.5
     max_lag: float = 5.0
     max_std: float = 1.0
+    max_discrepancy: float = 1.0
+    max_deviations: float = 5.0
 
 
 LIMITS = Limits()

@@ -43,6 +43,9 @@ __all__ = ["BERNOULLI", "Family", "PartitionTracker", "Tracked", "rbm_family"]
 Array = NDArray[np.float64]
 
 _BIAS_DRIFT = 1e-3  # sigma_b^2 in units of the learning rate, as in the paper
+_EVERY = 5  # observations of which one is compared with the model
+_DISCREPANCY_RATE = 0.1  # at which what is found there is averaged
+_LEAST_VARIANCE = 1e-12
 _UNKNOWN_DRIFT = 1e-5  # sigma_b^2 where the learning rate is not given
 
 
@@ -55,12 +58,16 @@ class Family(NamedTuple):
     `check(parameters, v)`: raises ValueError if they are not what they should be.
     `gram(parameters, v)`: inner products of the gradients d log q~ / d parameters at samples v [N, ...] of beta = 1,
     [N, N], by which the closed form of the bias is computed; None if that is not wanted.
+    `residuals(parameters, v, betas, rng)`: statistics r(v) of the samples v [M, N, ...] at the inverse temperatures
+    betas [M], of mean 0 if they are samples of the family, [M, N, K], and their variances, [M, K], by which foreign
+    samples are known; None if there are none.
     """
 
     log_q: Callable[[Any, Array, Array], Array]
     log_z_last: Callable[[Any], float]
     check: Callable[[Any, Array], object] = lambda parameters, v: None
     gram: Callable[[Any, Array], Array] | None = None
+    residuals: Callable[[Any, Array, Array, np.random.Generator], tuple[Array, Array]] | None = None
 
 
 class Tracked(NamedTuple):
@@ -78,6 +85,9 @@ class PartitionTracker:
 
     Successive parameters must be close (a step of gradient ascent, or some), since the change of log Z is estimated by
     weighting the samples that were seen last.
+
+    Samples that are not the model's give a wrong log Z. Where the family can tell them (:attr:`Family.residuals`; of an
+    RBM v - E[v | h] with h drawn given v), every fifth observation is looked at, and the flag `samples` raised.
 
     :param beta: inverse temperatures [M], from 1 to 0.
     :param family: what the model is; by default an RBM of bits with the family beta (h'Wv + c'h) + b'v.
@@ -109,6 +119,9 @@ class PartitionTracker:
         self._sigma_z = sigma_z
         self._first_log_z = log_z
         self._last: _Seen | None = None
+        self._count = 0
+        self._discrepancy = np.zeros(len(self.beta))
+        self._is_foreign = False
         self._shape: tuple[Any, ...] = ()
         self._current: tuple[FilterState, float, bool] | None = None
 
@@ -147,6 +160,7 @@ class PartitionTracker:
         acceptance = np.exp(np.minimum(d_upper - d_lower, 0.0)).mean(axis=1)
         state = update(state, bridge(d_upper, d_lower, np.diff(state.mean[:-1])), acceptance)
         self.state, self._current = state, (state, known, is_rare)
+        self._look_at(parameters, v)
         drift = _UNKNOWN_DRIFT if learning_rate is None else _BIAS_DRIFT * learning_rate
         drift = drift if self._bias_variance is None else self._bias_variance
         self._last = _Seen(v, own, self._reuse_bias(parameters, v[0], learning_rate), drift)
@@ -177,6 +191,7 @@ class PartitionTracker:
         state, known, is_rare = self._observed()
         bias = float(state.mean[-1]) + known
         flags = health_flags(state, bias) | (FLAGS["ess"] if is_rare else 0)
+        flags |= FLAGS["samples"] if self._is_foreign else 0
         return Tracking(self.log_z, self.log_z_std, lag(state, bias), flags)
 
     def _tracked(self) -> Tracked:
@@ -216,6 +231,26 @@ class PartitionTracker:
             return 0.0
         gram, count = self._family.gram(parameters, v), len(v)
         return float(-learning_rate * (np.trace(gram) - gram.sum() / count) / ((count - 1.0) * count))
+
+    def _look_at(self, parameters: Any, v: Array) -> None:
+        """Every fifth time, see whether these are samples of the family.
+
+        r has the mean 0 at each of K entries, and independent particles. sum_k (mean_n r_nk)^2 / var_k without the
+        terms of one particle with itself then has the mean 0 and the deviation sqrt(2 K / (N (N - 1))), which
+        correlation in time may keep an average from shrinking. It is about twice the divergence of the samples in nats.
+        """
+        count, self._count = self._count, self._count + 1
+        if self._family.residuals is None or count % _EVERY:
+            return
+        residuals, variances = self._family.residuals(parameters, v, self.beta, np.random.default_rng([0, count]))
+        num_particles, num_entries = residuals.shape[1:]
+        of_pairs = residuals.sum(axis=1) ** 2 - (residuals**2).sum(axis=1)
+        pairs = num_particles * (num_particles - 1)
+        seen = (of_pairs / np.maximum(variances, _LEAST_VARIANCE)).sum(axis=-1) / pairs
+        rate = max(1 / (count // _EVERY + 1), _DISCREPANCY_RATE)
+        self._discrepancy += rate * (seen - self._discrepancy)
+        limit = LIMITS.max_discrepancy + LIMITS.max_deviations * np.sqrt(2 * num_entries / pairs)
+        self._is_foreign = bool((self._discrepancy > limit).any())
 
     def _check(self, parameters: Any, samples: ArrayLike, beta: ArrayLike | None) -> Array:
         array = np.asarray(samples)
@@ -294,7 +329,15 @@ def rbm_family(visible: Visible) -> Family:
         slopes = units(rbm).slopes(v)
         return products if slopes is None else products + np.asarray(slopes) @ np.asarray(slopes).T
 
-    return Family(log_q, log_z_last, check, gram)
+    def residuals(rbm: Any, v: Array, betas: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+        beta = betas[:, None, None]
+        p = expit(beta * _activations(rbm, v))
+        h = (rng.random(p.shape) < p).astype(np.float64)
+        field = beta * (h.reshape(-1, h.shape[-1]) @ np.asarray(rbm[0], np.float64)).reshape(v.shape)
+        field += np.asarray(rbm[1], np.float64)
+        return v - units(rbm).mean(field), np.asarray(units(rbm).variance(field)).mean(axis=1)
+
+    return Family(log_q, log_z_last, check, gram, residuals)
 
 
 def _activations(rbm: Any, v: Array) -> Array:

@@ -138,6 +138,10 @@ class Softmax:
         bits = ops.sigmoid(ops.take(x, self._rest)) if len(self._rest) else None
         return self._columns(ops.softmax(self.fields(x, ops)), bits, ops)
 
+    def variance(self, x: Any, ops: Ops = NUMPY) -> Any:
+        mean = self.mean(x, ops)
+        return mean * (1.0 - mean)
+
     def log_measure(self, v: Any, ops: Ops = NUMPY) -> Any:
         return 0.0
 

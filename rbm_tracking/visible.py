@@ -108,6 +108,10 @@ class Visible(Protocol):
         """E[v] given the field."""
         ...
 
+    def variance(self, x: Any, ops: Ops = NUMPY) -> Any:
+        """Var[v] of each unit given the field."""
+        ...
+
     def log_measure(self, v: Any, ops: Ops = NUMPY) -> Any:
         """log m(v) of allowed rows: [..., n_v] to [...]; 0.0 where m is 1."""
         ...
@@ -169,6 +173,9 @@ class Bernoulli:
 
     def mean(self, x: Any, ops: Ops = NUMPY) -> Any:
         return ops.sigmoid(x)
+
+    def variance(self, x: Any, ops: Ops = NUMPY) -> Any:
+        return ops.sigmoid(x) * ops.sigmoid(-x)
 
     def log_measure(self, v: Any, ops: Ops = NUMPY) -> Any:
         return 0.0
@@ -232,6 +239,9 @@ class Spin:
 
     def mean(self, x: Any, ops: Ops = NUMPY) -> Any:
         return 2.0 * ops.sigmoid(2.0 * x) - 1.0
+
+    def variance(self, x: Any, ops: Ops = NUMPY) -> Any:
+        return 4.0 * ops.sigmoid(2.0 * x) * ops.sigmoid(-2.0 * x)
 
     def log_measure(self, v: Any, ops: Ops = NUMPY) -> Any:
         return 0.0
@@ -297,6 +307,9 @@ class Gaussian:
 
     def mean(self, x: Any, ops: Ops = NUMPY) -> Any:
         return x / ops.cast(self.precision, x)
+
+    def variance(self, x: Any, ops: Ops = NUMPY) -> Any:
+        return 0.0 * x + 1.0 / ops.cast(self.precision, x)
 
     def log_measure(self, v: Any, ops: Ops = NUMPY) -> Any:
         return -0.5 * ops.sum(ops.cast(self.precision, v) * v * v)

@@ -14,8 +14,10 @@ from rbm_tracking import bridge as graph_bridge
 from rbm_tracking import importance, rbm, tempering, tracker
 from rbm_tracking.evidence import Evidence, judge
 from rbm_tracking.learning import reuse_bias
-from rbm_tracking.partition_tracker import BERNOULLI, Family, PartitionTracker, Tracked
+from rbm_tracking.partition_tracker import BERNOULLI, Family, PartitionTracker, Tracked, rbm_family
+from rbm_tracking.softmax import Softmax
 from rbm_tracking.temperatures import linear_ladder
+from rbm_tracking.visible import Gaussian, Spin, Visible
 from tests.rbm_tracking import oracles
 
 BETA = linear_ladder(4)
@@ -190,6 +192,7 @@ def test_a_trainer_in_numpy_is_tracked() -> None:
             b + rate * (batch.mean(axis=0) - v[0].mean(axis=0)),
             c + rate * (h_data.mean(axis=0) - h_model.mean(axis=0)),
         )
+        assert "samples" not in tracked.flags
     assert np.mean(inside) > 0.9
 
 
@@ -326,6 +329,47 @@ def test_the_ladder_may_move(rng: np.random.Generator) -> None:
         assert float(partition.state.mean[i]) == pytest.approx(oracles.log_z(parameters, float(b)), abs=0.5)
 
 
+@pytest.mark.parametrize("mean", [0.1, 0.9])
+def test_samples_of_another_model_are_flagged(mean: float, rng: np.random.Generator) -> None:
+    """Columns that are 1 too often at each temperature; the flag stays away from exact samples of the same model."""
+    parameters = oracles.random_rbm(rng, 12, 112, 0.3)
+    beta = linear_ladder(10)
+    foreign = PartitionTracker(beta)
+    for _ in range(20):
+        tracked = foreign.observe(parameters, (rng.random((10, 20, 112)) < mean).astype(float))
+    assert "samples" in tracked.flags
+    assert not judge(Evidence(foreign.tracking)).is_trusted
+
+
+def test_samples_of_the_model_are_not_flagged(rng: np.random.Generator) -> None:
+    """Exact samples of 200 random models with rare and with saturated bits, 2 to 30 particles: no flag."""
+    for _ in range(200):
+        parameters = oracles.random_rbm(rng, 3, 8, 2.0)
+        parameters = parameters._replace(b=parameters.b + rng.choice([-6.0, 0.0, 4.0], 8))
+        partition = PartitionTracker(BETA)
+        tracked = partition.observe(parameters, samples_of(rng, parameters, int(rng.integers(2, 30))))
+        assert "samples" not in tracked.flags
+
+
+@pytest.mark.parametrize("units", ["spin", "gaussian", "softmax"])
+def test_foreign_samples_of_each_family_are_flagged(units: str, rng: np.random.Generator) -> None:
+    """Other visible biases, where the mean of v is known exactly, and right ones."""
+    visible: Visible = {
+        "spin": Spin(),
+        "gaussian": Gaussian(np.full(60, 2.0)),
+        "softmax": Softmax(60, tuple((i, i + 1, i + 2) for i in range(0, 60, 3))),
+    }[units]
+    parameters = np.zeros((2, 60)), rng.normal(size=60), np.zeros(2)
+    for shift, is_foreign in ((0.0, False), (1.0, True)):
+        partition = PartitionTracker(BETA, family=rbm_family(visible))
+        for _ in range(11):
+            noise = rng.random((4, 20, visible.num_noise(60)))
+            wrong = shift * (np.arange(60) % 3 == 0)
+            v = visible.draw(np.broadcast_to(parameters[1] + wrong, (4, 20, 60)), noise)
+            tracked = partition.observe(parameters, v)
+        assert ("samples" in tracked.flags) == is_foreign
+
+
 def test_samples_that_are_all_equal_leave_log_z_finite() -> None:
     """Rare bits: every sample is a row of zeros, at all temperatures and again and again."""
     parameters = oracles.Parameters(np.full((2, 4), 0.1), np.full(4, -9.0), np.full(2, 0.1))
@@ -335,6 +379,7 @@ def test_samples_that_are_all_equal_leave_log_z_finite() -> None:
         assert abs(tracked.log_z - oracles.log_z(parameters)) < 0.05
         assert 0 < tracked.log_z_std < 1
     assert "not_finite" not in tracked.flags
+    assert "samples" not in tracked.flags
 
 
 def test_what_cannot_be_used_is_refused(rng: np.random.Generator) -> None:

@@ -159,6 +159,9 @@ def test_draws_invert_the_distribution_function(rng: np.random.Generator, visibl
     drawn = visible.draw(fields, noise)
     visible.check(drawn)
     np.testing.assert_allclose(drawn.mean(axis=0), visible.mean(x), atol=2.1 / size)
+    for k, step in enumerate(1e-4 * np.eye(len(x))):  # the variance is the derivative of the mean, to O(step^2)
+        slope = (visible.mean(x + step) - visible.mean(x - step))[k] / 2e-4
+        assert visible.variance(x)[k] == pytest.approx(slope, rel=1e-6, abs=1e-9)
     np.testing.assert_array_equal(visible.draw(tf.constant(fields), tf.constant(noise), TENSORS), drawn)
     compiled = tf.function(lambda x, noise: visible.draw(x, noise, TENSORS), jit_compile=True, autograph=False)
     in_float32 = compiled(tf.constant(fields, tf.float32), tf.constant(noise, tf.float32)).numpy()
