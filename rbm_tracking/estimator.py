@@ -19,8 +19,9 @@ from rbm_tracking import evaluation
 from rbm_tracking.ais import Bracket
 from rbm_tracking.averages import averaged
 from rbm_tracking.conditionals import Imputed, impute
-from rbm_tracking.estimator_rows import check_values, drawn, log_probs_unnormalised, minibatches, packed
+from rbm_tracking.estimator_rows import check_values, checked, drawn, log_probs_unnormalised, minibatches, packed
 from rbm_tracking.evidence import Choice, Evidence, Verdict, is_better, judge, statement
+from rbm_tracking.groups import blocks
 from rbm_tracking.health import Z_95, flag_names
 from rbm_tracking.learning import Observed, SMLConfig, SMLState, compiled_updates, initial_state, sml_update
 from rbm_tracking.modes import low_rank_rbm
@@ -38,6 +39,7 @@ from rbm_tracking.visible import Bernoulli, Visible
 
 __all__ = ["TrackedRBM"]
 
+_FLOATS = (np.float64, np.float32)
 _BLOCK = 100  # updates in one compiled call
 _SCORE_ROWS = 5000
 _FEW_ROWS = 10  # below it none is set aside
@@ -91,7 +93,8 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         update, so that :meth:`bracket` and :meth:`sample` can follow it.
     :param visible: what the visible units are: "bernoulli", bits; "softmax", categories of one bit a level; "spin", -1
         and 1; "gaussian", numbers, best standardised. Units besides bits take X as it is, not as probabilities.
-    :param groups: of softmax units: the columns of each category; None for contiguous columns of which at most one is 1
+    :param groups: of softmax units: the columns of each category; a number, if each category has so many, one after
+        the other, as in an alignment of 21 letters; None for contiguous columns of which at most one is 1
         in all rows. In :meth:`fit` a category with a 1 in all rows has one in all rows to come.
     :param learn_variances: of Gaussian units; else they stay those of the columns.
     :param early_stopping: set `validation_fraction` of the rows aside, score them every `eval_every` updates, stop when
@@ -141,7 +144,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         n_modes: int = 0,
         keep_trajectory: bool = False,
         visible: UnitsName = "bernoulli",
-        groups: Sequence[Sequence[int]] | None = None,
+        groups: Sequence[Sequence[int]] | int | None = None,
         learn_variances: bool = True,
         early_stopping: bool = True,
         validation_fraction: float = 0.1,
@@ -338,13 +341,14 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     ) -> Imputed:
         """Means of missing values given the others, and their errors: see :func:`conditionals.impute`.
 
-        :param X: [n_samples, n_features], dense; what it holds where the mask is true does not matter.
+        :param X: [n_samples, n_features]; what it holds where the mask is true does not matter.
         :param mask: the same shape, true where a value is missing.
         :param n_chains: where means are not exact. :param n_steps: rounds of each chain.
         :raises ValueError: if shapes do not fit, or what is observed is not what the visible units can be.
         """
         check_is_fitted(self)
         rng = np.random.default_rng(random_state)
+        X, mask = (part.toarray() if sparse.issparse(part) else part for part in (X, mask))
         return impute(self._parameters, X, mask, rng=rng, num_chains=n_chains, num_steps=n_steps)
 
     @property
@@ -421,7 +425,8 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def _validated(self, X: Any, *, reset: bool) -> Any:
         """X as float64 or float32, dense or CSR, after checking that it is in [0, 1]."""
-        X = validate_data(self, X, accept_sparse="csr", reset=reset, dtype=(np.float64, np.float32))
+        validate = functools.partial(validate_data, self, X, accept_sparse="csr", reset=reset, dtype=_FLOATS)
+        X = checked(validate, X, self.visible)
         check_values(X, self.visible)
         if not reset and hasattr(self, "_visible") and self._visible != Bernoulli():
             self._visible.check(X.toarray() if sparse.issparse(X) else X, name="X")
@@ -432,7 +437,9 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         config = UnitsConfig(visible=self.visible, learn_variances=self.learn_variances)
         if config.visible in ("auto", "bernoulli") and self.groups is None:
             return Bernoulli()
-        return choose_units(config, {"X": self._drawn(X)}, self.groups or (), part="X").visible
+        groups = self.groups or ()
+        known = blocks(groups, X.shape[1]) if isinstance(groups, int | np.integer) else groups
+        return choose_units(config, {"X": self._drawn(X)}, known, part="X").visible
 
     def _held_out(self, X: Any) -> tuple[Any, Any]:
         """Rows to train with, and binary rows to validate with (None without early stopping)."""

@@ -1,6 +1,6 @@
 """Rows of the estimator: what is in them, probabilities drawn as bits, minibatches, scores; dense or sparse."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -10,9 +10,35 @@ from sklearn.utils.extmath import safe_sparse_dot
 
 from rbm_tracking.rbm import RBM
 
-__all__ = ["check_values", "drawn", "log_probs_unnormalised", "minibatches", "packed"]
+__all__ = ["check_values", "checked", "drawn", "log_probs_unnormalised", "minibatches", "packed"]
 
 _SCORE_ROWS = 5000
+
+ONE_HOT = "X must be 0 or 1 everywhere for visible='softmax', with a column for each level of a category, "
+ENCODE = (
+    "sklearn.preprocessing.OneHotEncoder(sparse_output=False) makes such columns of codes, texts and pandas categories."
+)
+
+
+def checked(validate: Callable[[], Any], X: Any, visible: str) -> Any:
+    """The rows that `validate` gives, with messages that name what helps where scikit-learn's cannot know.
+
+    :param validate: scikit-learn's validation of X.
+    :param X: rows as the user gave them.
+    :param visible: what the visible units are.
+    :raises ValueError: if X has missing values, or texts.
+    """
+    try:
+        return validate()
+    except ValueError as error:
+        if "contains NaN" in str(error):
+            raise ValueError(
+                "X must have no missing values, got NaN; fit with the rows that are complete, then fill in the others "
+                "by impute(X, mask), with mask = np.isnan(X)."
+            ) from error
+        if visible == "softmax" and "could not convert string" in str(error):
+            raise ValueError(f"{ONE_HOT}got texts; {ENCODE}") from error
+        raise
 
 
 def check_values(X: Any, visible: str) -> None:
@@ -27,6 +53,8 @@ def check_values(X: Any, visible: str) -> None:
         if sparse.issparse(X) or (np.abs(values) != 1).any():
             raise ValueError("X must be -1 or 1 everywhere, and dense, for visible='spin'; 2 x - 1 makes it of bits x.")
         return
+    if visible == "softmax" and ((values != 0) & (values != 1)).any():
+        raise ValueError(ONE_HOT + f"got values from {values.min():g} to {values.max():g}; {ENCODE}")
     if values.min() < 0 or values.max() > 1:
         negative = "Negative values in data: " if values.min() < 0 else ""
         raise ValueError(
@@ -38,16 +66,12 @@ def check_values(X: Any, visible: str) -> None:
 def drawn(rows: Any, visible: str, rng: np.random.RandomState) -> NDArray[Any]:
     """Dense rows as the units take them: numbers and signs in float32, bits as uint8; of probabilities between 0 and 1
     bits are drawn.
-
-    :raises ValueError: if softmax units are given probabilities.
     """
     dense = rows.toarray() if sparse.issparse(rows) else rows
     if visible in ("spin", "gaussian"):
         return np.asarray(dense, np.float32)
     binary = dense.astype(np.uint8)
     if not (binary == dense).all():
-        if visible == "softmax":
-            raise ValueError("X must be 0 or 1 everywhere for visible='softmax', got values between them; one-hot it.")
         binary = (rng.uniform(size=dense.shape) < dense).astype(np.uint8)
     return np.asarray(binary)
 

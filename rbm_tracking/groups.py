@@ -1,5 +1,6 @@
 """Groups of columns that are one category: said by the user, known from a table, or found in a matrix of bits.
 
+blocks(21, X.shape[1])             # of 21 columns each
 find_groups(X)                     # contiguous columns of which at most one is 1, as softmax units
 parse_groups("0-2,3-5,8+10+11")    # as the user writes them
 softmax(X, groups)                 # which of them have a 1 in every row, as units
@@ -14,7 +15,7 @@ from rbm_tracking.checks import check_binary
 from rbm_tracking.softmax import Softmax
 from rbm_tracking.visible import Bernoulli, Visible
 
-__all__ = ["find_groups", "fitting", "group_text", "parse_groups", "softmax"]
+__all__ = ["blocks", "find_groups", "fitting", "group_text", "parse_groups", "softmax"]
 
 MIN_TOGETHER = 10.0
 """Pairs of ones that a group of independent columns would have in the rows: e^-10 is the probability of seeing none."""
@@ -44,6 +45,21 @@ def find_groups(rows: ArrayLike, *, min_together: float = MIN_TOGETHER) -> Group
         else:
             start += 1
     return tuple(groups)
+
+
+def blocks(size: int, n_v: int) -> Groups:
+    """Categories of `size` levels each, one after the other: the sites of an alignment.
+
+    :param size: levels of each, at least 2.
+    :param n_v: number of columns.
+    :raises ValueError: if it is not a multiple of `size`.
+    """
+    if size < 2 or n_v % size:
+        raise ValueError(
+            f"groups must be the number of levels of each category, at least 2 and a divisor of the {n_v} columns, got "
+            f"{size}; or name the columns of each."
+        )
+    return tuple(tuple(range(start, start + size)) for start in range(0, n_v, size))
 
 
 def softmax(rows: ArrayLike, groups: Sequence[Sequence[int]], *, check: bool = True) -> Visible:

@@ -18,6 +18,8 @@ UNITS: tuple[str, ...] = get_args(UnitsName)
 
 Rows = NDArray[Any]
 
+_FAR = 100.0  # times a deviation of 1
+
 
 @dataclass(frozen=True)
 class UnitsConfig:
@@ -69,7 +71,7 @@ def choose_units(
     train = parts[part]
     visible: Visible
     if config.visible == "gaussian":
-        variance = np.maximum(np.var(np.asarray(train, np.float64), axis=0), 1e-6)
+        variance = _scale(train, part) ** 2
         visible = Gaussian((1.0 / variance).astype(np.float32), config.learn_variances)
         note = f"visible units: {train.shape[1]} Gaussian ones"
     elif config.visible == "spin":
@@ -83,6 +85,26 @@ def choose_units(
     for name, rows in parts.items():
         visible.check(rows, name=f"the {name} part")
     return Units(visible, dict(parts), note)
+
+
+def _scale(rows: Rows, part: str) -> Rows:
+    """Standard deviations of the columns, [n_v].
+
+    :raises ValueError: if a column is constant, or so far from mean 0 and deviation 1 that training would diverge.
+    """
+    mean, std = np.mean(rows, axis=0, dtype=np.float64), np.std(rows, axis=0, dtype=np.float64)
+    for column in np.flatnonzero(std <= 1e-9 * np.abs(mean)):
+        raise ValueError(
+            f"columns must vary for Gaussian units, but column {column} of {part} is {mean[column]:g} in every row; "
+            "leave it out."
+        )
+    for column in np.flatnonzero((std < 1 / _FAR) | (std > _FAR) | (np.abs(mean) > _FAR * np.maximum(std, 1.0))):
+        raise ValueError(
+            f"columns must have about mean 0 and deviation 1 for Gaussian units, got {mean[column]:g} and "
+            f"{std[column]:g} in column {column} of {part}; standardise them, for example by "
+            "sklearn.preprocessing.StandardScaler."
+        )
+    return np.asarray(std)
 
 
 def _softmax(

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 from sklearn.base import clone
 
 from rbm_tracking import TrackedRBM, log_likelihood_exact, log_z_exact
@@ -100,6 +101,21 @@ def test_partial_fit_takes_all_units(rows: dict[str, np.ndarray]) -> None:
         ({"visible": "potts"}, [[0.0, 1.0]] * 3, "visible must be one of auto, bernoulli, softmax"),
         ({"groups": [[0, 1]]}, [[0.0, 1.0]] * 3, "groups are of softmax units; give visible='softmax'"),
         ({"visible": "spin"}, [[0.0, 1.0]] * 3, "X must be -1 or 1 everywhere"),
+        (
+            {"visible": "softmax"},
+            [[0, 3], [1, 2], [2, 2]],
+            r"a column for each level .*got values from 0 to 3; .*OneHot",
+        ),
+        ({"visible": "softmax"}, [["a", "b"], ["b", "b"]], r"a column for each level .*got texts; .*OneHotEncoder"),
+        ({"visible": "softmax", "groups": 3}, [[1.0, 0.0]] * 3, "a divisor of the 2 columns, got 3"),
+        (
+            {"visible": "gaussian"},
+            [[1.0, 5.0], [0.0, 5.0], [2.0, 5.0]],
+            "column 1 of X is 5 in every row; leave it out",
+        ),
+        ({"visible": "gaussian"}, [[1.0, 1e6], [0.0, 2e6], [2.0, 3e6]], r"column 1 of X; standardise .*StandardScaler"),
+        ({"visible": "gaussian"}, [[1.0, 1e6], [0.0, 1e6 + 1], [2.0, 1e6 + 3]], "mean 0 and deviation 1 for Gaussian"),
+        ({}, [[1.0, np.nan], [0.0, 1.0]], r"no missing values, got NaN; .*impute\(X, mask\)"),
         ({"visible": "softmax"}, [[0.5, 0.5]] * 3, "X must be 0 or 1 everywhere for visible='softmax'"),
         ({"visible": "softmax", "groups": [[0, 1]]}, [[1.0, 1.0]] * 3, "exactly one 1 in each group of columns, got 2"),
         ({"visible": "softmax", "groups": [[0, 2]]}, [[1.0, 0.0]] * 3, "columns from 0 to 1, got 2"),
@@ -116,3 +132,20 @@ def test_rows_of_no_category_are_refused(fitted: dict[str, TrackedRBM], rows: di
     X[3, :3] = 0
     with pytest.raises(ValueError, match="X must have exactly one 1 in each group of columns, got 0 in row 3"):
         fitted["softmax"].score_samples(X)
+
+
+def test_the_number_of_levels_is_enough_for_an_alignment() -> None:
+    """The first letter of one site never occurs in these rows; the number of levels says where it begins."""
+    letters = np.random.default_rng(0).integers(0, 3, (60, 5))
+    letters[letters[:, 1] == 0, 1] = 1
+    X = np.eye(3)[letters].reshape(60, 15)
+    model = TrackedRBM(3, visible="softmax", groups=3, **QUICK).fit(X)
+    assert isinstance(model.rbm_.visible, Softmax)
+    assert model.rbm_.visible.groups == tuple((i, i + 1, i + 2) for i in range(0, 15, 3))
+
+
+def test_sparse_rows_are_imputed(fitted: dict[str, TrackedRBM], rows: dict[str, np.ndarray]) -> None:
+    mask = np.zeros((4, 6), bool)
+    mask[:, :3] = True
+    dense = fitted["softmax"].impute(rows["softmax"][:4], mask)
+    np.testing.assert_array_equal(fitted["softmax"].impute(csr_array(rows["softmax"][:4]), mask).values, dense.values)
