@@ -9,7 +9,7 @@ mean weight is below log Z on average; going down from exact samples of the RBM,
 above log Z on average (the reverse, or bidirectional, bound). Both are the same loop over the same kernels.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,6 +30,7 @@ __all__ = [
     "burn_in",
     "linear_schedule",
     "paper_schedule",
+    "pooled",
     "result_of",
     "reverse_ais",
 ]
@@ -75,6 +76,16 @@ def result_of(log_weights: Array, v: NDArray[Any], *, is_reverse: bool = False) 
     log_z = sign * (float(logsumexp(sign * log_weights)) - np.log(len(log_weights)))
     ends = sorted(sign * _log1p(sign * side * relative) for side in (-3.0, 3.0))
     return AISResult(log_z, relative, (log_z + ends[0], log_z + ends[1]), ess, log_weights, v)
+
+
+def pooled(results: Sequence[AISResult], *, is_reverse: bool = False) -> AISResult:
+    """The estimate that the chains of several make together.
+
+    :param results: on one path, with different seeds.
+    :param is_reverse: as for :func:`result_of`.
+    """
+    log_weights = np.concatenate([result.log_weights for result in results])
+    return result_of(log_weights, np.concatenate([result.v for result in results]), is_reverse=is_reverse)
 
 
 def linear_schedule(num_betas: int) -> Array:

@@ -48,7 +48,6 @@ def annealed(
         return _annealed_sparse(rbm, base, is_moved, betas, v, seed, generator, chunk, after_chunk)
     run = _chunk_compiled if jit_compile else _chunk_plain
     total = len(betas) - 1
-    chunk = min(chunk, max(total, 1))
     padded = np.append(betas, np.full(chunk, betas[-1]))
     change = tf.zeros([v.shape[0]], tf.float64)
     for start in range(0, total, chunk):

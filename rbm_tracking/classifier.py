@@ -21,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from rbm_tracking.conditionals import log_label_probs
 from rbm_tracking.estimator import TrackedRBM
+from rbm_tracking.groups import blocks
 from rbm_tracking.rbm import RBM
 
 __all__ = ["RBMClassifier", "discriminate"]
@@ -84,7 +85,9 @@ class RBMClassifier(ClassifierMixin, BaseEstimator):
         rbm = TrackedRBM() if self.rbm is None else clone(self.rbm)
         if rbm.visible not in ("bernoulli", "softmax"):
             raise ValueError(f"rows of bits or categories can be classified, got visible={rbm.visible!r}.")
-        groups = [list(group) for group in rbm.groups or ()]
+        known = rbm.groups or ()
+        known = blocks(known, self.n_features_in_) if isinstance(known, int) else known
+        groups = [list(group) for group in known]
         rbm.set_params(visible="softmax", groups=[*groups, list(self._columns)])
         one_hot = np.eye(len(self.classes_))[labels]
         both = sparse.hstack([X, one_hot]).tocsr() if sparse.issparse(X) else np.hstack([X, one_hot])

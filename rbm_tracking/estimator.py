@@ -20,7 +20,17 @@ from rbm_tracking.ais import Bracket
 from rbm_tracking.averages import averaged
 from rbm_tracking.conditionals import Imputed, impute
 from rbm_tracking.estimator_rows import check_values, checked, drawn, log_probs_unnormalised, minibatches, packed
-from rbm_tracking.evidence import Choice, Evidence, Verdict, is_better, judge, statement
+from rbm_tracking.evidence import (
+    Annealing,
+    Choice,
+    Evidence,
+    Verdict,
+    is_better,
+    is_in_doubt,
+    judge,
+    statement,
+    stronger,
+)
 from rbm_tracking.groups import blocks
 from rbm_tracking.health import Z_95, flag_names
 from rbm_tracking.learning import Observed, SMLConfig, SMLState, compiled_updates, initial_state, sml_update
@@ -42,6 +52,7 @@ __all__ = ["TrackedRBM"]
 _FLOATS = (np.float64, np.float32)
 _BLOCK = 100  # updates in one compiled call
 _SCORE_ROWS = 5000
+_MOST_HELD_OUT = 10_000  # rows, dense
 _FEW_ROWS = 10  # below it none is set aside
 
 Array = NDArray[np.float64]
@@ -97,11 +108,12 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         the other, as in an alignment of 21 letters; None for contiguous columns of which at most one is 1
         in all rows. In :meth:`fit` a category with a 1 in all rows has one in all rows to come.
     :param learn_variances: of Gaussian units; else they stay those of the columns.
-    :param early_stopping: set `validation_fraction` of the rows aside, score them every `eval_every` updates, stop when
-        `patience` scores in a row were worse than the best by more than their errors, and keep the best parameters.
-        Fewer than 10 rows are all trained with. `eval_every=None`: ten passes, from 50 to 500 updates.
+    :param early_stopping: set `validation_fraction` of the rows, 10,000 at most, aside, score them every `eval_every`
+        updates, stop when `patience` scores in a row were worse than the best by more than their errors, and keep the
+        best parameters. Fewer than 10 rows are all trained with. `eval_every=None`: ten passes, from 50 to 500 updates.
     :param ais_temps: temperatures of AIS with 100 chains, which with early stopping checks log Z wherever parameters
-        are about to become the best, or the filter doubts itself.
+        are about to become the best, or the filter doubts itself. At the end an AIS of three times as many checks it
+        again, and one of 0.3 times as many with 1,000 chains or more, which find modes that slow chains miss.
     :param generator: of the noise, "threefry" or "hash", see `rbm_tracking.random`.
     :param jit_compile: compile with XLA: takes some seconds for each new shape, and is several times faster then.
     :param random_state: seed or `np.random.RandomState`; decides everything that is random.
@@ -115,9 +127,10 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     independently.
     """
 
+    _observed: Observed
     _verdict: Verdict | None
     _kept: SMLState | None  # with the model's log Z
-    _observed: Observed
+    _lower: Annealing | None  # what AIS says of the model's log Z
 
     def __init__(
         self,
@@ -263,7 +276,8 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             config = evaluation.EvidenceConfig(final_ais_betas=str(n_temps), ais_chains=n_chains)
             both = evaluation.bracket(self._model, self._base_b, seed, config, self.generator)
         lower, upper = (evaluation.annealing(result) for result in both)
-        known = Evidence(evaluation.tracking(self._model, self._observed), lower, upper)
+        self._lower = stronger(self._lower, lower)
+        known = Evidence(evaluation.tracking(self._model, self._observed), self._lower, upper)
         self._verdict = judge(known, was_refuted=self.evidence_.is_refuted)
         return both
 
@@ -337,7 +351,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         )
 
     def impute(
-        self, X: ArrayLike, mask: ArrayLike, *, n_chains: int = 20, n_steps: int = 200, random_state: int | None = 0
+        self, X: Any, mask: Any, *, n_chains: int = 20, n_steps: int = 200, random_state: int | None = 0
     ) -> Imputed:
         """Means of missing values given the others, and their errors: see :func:`conditionals.impute`.
 
@@ -348,8 +362,9 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """
         check_is_fitted(self)
         rng = np.random.default_rng(random_state)
-        X, mask = (part.toarray() if sparse.issparse(part) else part for part in (X, mask))
-        return impute(self._parameters, X, mask, rng=rng, num_chains=n_chains, num_steps=n_steps)
+        rows: Any = X.toarray() if sparse.issparse(X) else X
+        is_missing: Any = mask.toarray() if sparse.issparse(mask) else mask
+        return impute(self._parameters, rows, is_missing, rng=rng, num_chains=n_chains, num_steps=n_steps)
 
     @property
     def rbm_(self) -> RBM:
@@ -438,14 +453,14 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         if config.visible in ("auto", "bernoulli") and self.groups is None:
             return Bernoulli()
         groups = self.groups or ()
-        known = blocks(groups, X.shape[1]) if isinstance(groups, int | np.integer) else groups
+        known = blocks(groups, X.shape[1]) if isinstance(groups, int) else groups
         return choose_units(config, {"X": self._drawn(X)}, known, part="X").visible
 
     def _held_out(self, X: Any) -> tuple[Any, Any]:
         """Rows to train with, and binary rows to validate with (None without early stopping)."""
         if not self.early_stopping or X.shape[0] < _FEW_ROWS:
             return X, None
-        count = round(self.validation_fraction * X.shape[0])
+        count = min(round(self.validation_fraction * X.shape[0]), _MOST_HELD_OUT)
         if not 0 < count < X.shape[0]:
             raise ValueError(
                 f"early_stopping with validation_fraction={self.validation_fraction} of {X.shape[0]} rows leaves none; "
@@ -453,7 +468,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             )
         order = self.random_state_.permutation(X.shape[0])
         valid = self._drawn(X[np.sort(order[:count])])
-        return X[np.sort(order[count:])], valid.astype(np.float64)
+        return X[np.sort(order[count:])], valid
 
     def _drawn(self, rows: Any) -> NDArray[Any]:
         """Dense rows as the units take them; probabilities of bits are drawn."""
@@ -475,7 +490,10 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             rbm = low_rank_rbm(self.n_components, self.n_modes, **kind)
         ladder, config = linear_ladder(self.n_temps), self._config()
         self._state = initial_state(rbm, ladder, self.n_chains, seed=self._new_seed(), data=data, config=config)
-        self._verdict, self._kept, self._is_refuted = None, None, False
+        self._verdict = None
+        self._kept = None
+        self._lower = None
+        self._is_refuted = False
         self._seed = self._new_seed()
         self.n_updates_ = 0
         self.trajectory_: list[RBM] = []
@@ -515,6 +533,19 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             self._take(best.state, best.observed)
             self._verdict = best.verdict
             del self.trajectory_[best.num_nodes :]
+            self._check_again()
+
+    def _check_again(self) -> None:
+        """Judge log Z of the model by a second and a third AIS, for modes that the chains and the first one miss."""
+        model = self._model
+        was_refuted = self.evidence_.is_refuted
+        seed = tf.random.fold_in(self._seed, self.n_updates_)
+        self._lower = evaluation.checked_again(model.rbm, self._base_b, self.ais_temps, seed, self.generator)
+        known = Evidence(evaluation.tracking(model, self._observed), self._lower)
+        self._verdict = judge(known, was_refuted=was_refuted)
+        if is_in_doubt(known, self._verdict):
+            upper = evaluation.reverse(model, self._base_b, self.ais_temps, seed, self.generator)
+            self._verdict = judge(known._replace(reverse=upper), was_refuted=was_refuted)
 
     def _advance(self, X: Any, batches: Iterator[NDArray[np.int64]], count: int, size: int) -> None:
         """`count` updates in one compiled call."""
@@ -555,7 +586,10 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         if wrong := not_finite(state, observed):
             raise ValueError(wrong)
         self._is_refuted = self._is_refuted if self._verdict is None else self._verdict.is_refuted
-        self._state, self._observed, self._verdict = state, observed, None
+        self._state = state
+        self._observed = observed
+        self._verdict = None
+        self._lower = None
         self.components_, self.intercept_visible_, self.intercept_hidden_ = (
             part.numpy().astype(np.float64) for part in self._parameters[:3]
         )

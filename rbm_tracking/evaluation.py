@@ -32,6 +32,7 @@ from rbm_tracking.evidence import (
     half_width,
     is_better,
     is_candidate,
+    is_even,
     is_in_doubt,
     judge,
     statement,
@@ -52,6 +53,7 @@ __all__ = [
     "ais_scalars",
     "annealing",
     "bracket",
+    "checked_again",
     "checked_scalars",
     "exact_scalars",
     "final",
@@ -59,6 +61,7 @@ __all__ = [
     "interval",
     "log_probs_unnormalised",
     "mean_log_prob_unnormalised",
+    "reverse",
     "schedule",
     "tracking",
 ]
@@ -101,6 +104,7 @@ class EvidenceConfig:
             raise ValueError(f"ais_chains must be at least 2, got {self.ais_chains}.")
 
 
+_ROUNDS, _IN_A_ROUND = 4, 10  # of short AIS at the end
 _BURN_IN, _THIN = 200, 50  # rounds of parallel tempering before reverse AIS in training
 
 # In training
@@ -321,6 +325,47 @@ def bracket(
     betas = config.final_ais_betas
     lower = _ais(state.rbm, base_b, betas, config, forward_seed, generator)
     return ais.Bracket(lower, _reverse_ais(state, base_b, betas, config, seeds, generator))
+
+
+def checked_again(
+    rbm: RBM, base_b: ArrayLike, num_temps: int, seed: tf.Tensor, generator: str = "threefry", *, num_chains: int = 100
+) -> Annealing:
+    """Log Z from below by long AIS of few chains and by short AIS of many, where a mode may be out of reach of either.
+
+    Behind a first-order transition few chains reach a mode, and the fewer the slower they are cooled: a hundred chains
+    of even weights can all miss it. A thousand fast ones do not, and the mode then outweighs the others. They are drawn
+    in rounds until their mean is an estimate, four at most.
+
+    :param base_b: visible biases [n_v] that AIS starts from.
+    :param num_temps: of a single AIS in training; the long one has three times as many, the short ones 0.3 times.
+    :param seed: int32 [2].
+    :param num_chains: of one AIS; the short ones are ten in a round.
+    """
+    options: dict[str, Any] = {"num_chains": num_chains, "base_b": base_b, "generator": generator}
+    long_seed, short_seed = tf.unstack(tf.random.experimental.stateless_split(seed, 2))
+    long = annealing(ais.ais(rbm, ais.linear_schedule(3 * num_temps), seed=long_seed, **options))
+    betas = ais.linear_schedule(max(2, 3 * num_temps // 10))
+    results: list[ais.AISResult] = []
+    short = long
+    for number in range(_ROUNDS * _IN_A_ROUND):
+        results.append(ais.ais(rbm, betas, seed=tf.random.fold_in(short_seed, number), **options))
+        if len(results) % _IN_A_ROUND == 0 and is_even(short := annealing(ais.pooled(results))):
+            break
+    return stronger(long, short)
+
+
+def reverse(
+    state: SMLState, base_b: ArrayLike, num_temps: int, seed: tf.Tensor, generator: str = "threefry"
+) -> Annealing:
+    """Log Z from above, from the particles of `state` after some rounds of parallel tempering.
+
+    :param base_b: visible biases [n_v] that AIS ends at.
+    :param num_temps: of AIS.
+    :param seed: int32 [2].
+    """
+    config = EvidenceConfig(ais_betas=str(num_temps))
+    scalars = ais_scalars(state, base_b, config, seed, generator, is_reverse=True)
+    return _logged(scalars, config, "reverse_ais")
 
 
 def mean_log_prob_unnormalised(rbm: RBM, rows: Rows) -> float:

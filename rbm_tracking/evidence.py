@@ -46,6 +46,7 @@ CERTIFICATE = math.log(20)
 PAIR = 4.744
 """The x of (1 + x) exp(-x) = 5 %: AIS is above log Z, and reverse AIS below it, by so much together."""
 MIN_EVEN_SHARE, MAX_EVEN_STD = 0.1, 0.3  # of the chains effective; nats: AIS is then an estimate with an error
+MIN_EVEN = 20.0  # effective chains that are enough, however many there are
 AIS_ERRORS = 3.0
 """Standard errors of AIS in half of its 95 % interval: weights are skewed, and their standard error is too small. For
 log-normal weights that are even the interval covers 96 to 99.7 %; with 1.96 it would cover 78 to 96 %."""
@@ -143,7 +144,7 @@ def half_width(tracked: Tracking) -> float:
 
 def is_even(ais: Annealing) -> bool:
     """Whether the weights are so even that AIS is an estimate of log Z with an error, and not a bound alone."""
-    return ais.ess >= MIN_EVEN_SHARE * ais.num_chains and ais.std <= MAX_EVEN_STD
+    return ais.ess >= min(MIN_EVEN_SHARE * ais.num_chains, MIN_EVEN) and ais.std <= MAX_EVEN_STD
 
 
 def is_in_doubt(evidence: Evidence, verdict: Verdict) -> bool:
@@ -247,10 +248,16 @@ def _is_closed(ais: Annealing | None, reverse: Annealing | None) -> bool:
 
 
 def _span(evidence: Evidence, is_refuted: bool) -> tuple[_Span | None, list[str]]:
-    """The narrower of the intervals of the filter and of AIS, stretched up to a bound above it; what is odd."""
+    """The narrower of the intervals of the filter and of AIS, stretched up to a bound above it; what is odd.
+
+    A filter that doubts itself has no interval where AIS agrees with it: its chains may be about to lose a mode.
+    """
     tracked, ais, reverse = evidence.tracked, evidence.ais, evidence.reverse
     halves = []
-    if tracked is not None and not is_refuted:
+    is_doubted = (
+        tracked is not None and tracked.flags != 0 and ais is not None and is_even(ais) and _agree(tracked, ais)
+    )
+    if tracked is not None and not is_refuted and not is_doubted:
         halves.append((half_width(tracked), tracked.log_z))
     if ais is not None and is_even(ais):
         halves.append((_reach(ais), ais.log_z))

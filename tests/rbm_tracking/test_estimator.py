@@ -192,7 +192,7 @@ def test_rare_bits_have_a_log_z(rate: float, columns: int, rng: np.random.Genera
 
 
 def test_the_score_is_that_of_the_evidence(X: np.ndarray) -> None:
-    """Early stopping checks the best by AIS; the bracket adds what it finds; 95 % intervals, of which one is tested."""
+    """Early stopping checks the best by AIS; a bracket never knows less; 95 % intervals, of which one is tested."""
     model = small(early_stopping=True, max_updates=200, eval_every=100, ais_temps=200).fit(X)
     verdict, exact = model.evidence_, log_z_exact(model.rbm_)
     assert (model.log_z_, model.n_updates_) == (verdict.log_z, model.validation_scores_[-1][0])
@@ -203,9 +203,26 @@ def test_the_score_is_that_of_the_evidence(X: np.ndarray) -> None:
     assert both.lower.log_z == pytest.approx(exact, abs=0.3)
     assert both.upper.log_z == pytest.approx(exact, abs=0.3)
     assert both.upper.log_z == model.bracket(200, n_chains=50).upper.log_z
-    assert model.evidence_ != verdict
+    assert model.evidence_.high - model.evidence_.low <= verdict.high - verdict.low
     assert model.evidence_.high <= both.upper.interval[1]
     np.testing.assert_allclose(model.score_samples(X), log_likelihood_exact(model.rbm_, X) + exact - model.log_z_)
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+@pytest.mark.parametrize("seed", range(3))
+def test_modes_that_the_chains_miss_are_in_the_interval(seed: int) -> None:
+    """Ten planted modes of unequal weight, of 200 bits: the filter and AIS of 100 chains are wrong together here, by
+    1.2 nats at seed 0, for all chains miss a mode behind a first-order transition. 99.7 % intervals."""
+    rng = np.random.default_rng(seed)
+    weights = [0.5, 0.25, 0.12, 0.06, 0.03, 0.02, 0.01, 0.005, 0.003, 0.002]
+    modes = rng.integers(0, 2, (10, 200))
+    X = (modes[rng.choice(10, 2000, p=weights)] ^ (rng.random((2000, 200)) < 0.02)).astype(float)
+    model = TrackedRBM(20, max_updates=2000, random_state=seed).fit(X)
+    verdict, exact = model.evidence_, log_z_exact(model.rbm_)
+    wide = 0.5 * (verdict.high - verdict.low)
+    assert verdict.low - wide <= exact <= verdict.high + wide
+    assert not verdict.is_trusted or abs(exact - model.log_z_) < 1
 
 
 def test_partial_fit_compiles_once_for_similar_numbers_of_rows(X: np.ndarray) -> None:

@@ -139,7 +139,7 @@ def test_the_number_of_levels_is_enough_for_an_alignment() -> None:
     letters = np.random.default_rng(0).integers(0, 3, (60, 5))
     letters[letters[:, 1] == 0, 1] = 1
     X = np.eye(3)[letters].reshape(60, 15)
-    model = TrackedRBM(3, visible="softmax", groups=3, **QUICK).fit(X)
+    model = TrackedRBM(visible="softmax", groups=3, **QUICK).fit(X)
     assert isinstance(model.rbm_.visible, Softmax)
     assert model.rbm_.visible.groups == tuple((i, i + 1, i + 2) for i in range(0, 15, 3))
 

@@ -59,6 +59,8 @@ def test_even_weights_make_ais_an_estimate_and_uneven_ones_a_bound() -> None:
     assert is_even(EVEN)
     assert not is_even(UNEVEN)
     assert not is_even(EVEN._replace(std=0.31))
+    assert is_even(Annealing(10.0, 0.2, 20.0, 1000))  # twenty effective chains are enough, however many there are
+    assert not is_even(Annealing(10.0, 0.2, 19.0, 1000))
     alone = judge(Evidence(ais=EVEN))
     assert alone[:5] == pytest.approx((10.0, 10.0 - REACH, 10.0 + REACH, True, False))
     bound = judge(Evidence(ais=UNEVEN))
@@ -71,6 +73,8 @@ def test_the_narrower_interval_counts() -> None:
     assert narrow_filter[:3] == pytest.approx((9.9, 9.9 - 0.0392, 9.9392))
     narrow_ais = judge(Evidence(Tracking(10.9, 0.1, lag=2.0, flags=8), EVEN))
     assert narrow_ais[:3] == pytest.approx((10.0, 10.0 - REACH, 10.0 + REACH))
+    doubted = judge(Evidence(Tracking(9.9, 0.02, flags=1), EVEN))  # a filter that doubts itself has no interval
+    assert doubted[:3] == pytest.approx((10.0, 10.0 - REACH, 10.0 + REACH))
     assert narrow_ais.is_trusted  # AIS says it, whatever the filter thinks of itself
     uneven = judge(Evidence(Tracking(9.0, 0.1), UNEVEN))  # a bound above the filter, if not by so much as to refute it
     assert uneven[:3] == pytest.approx((9.0, 9.0 - 0.196, 10.0))
