@@ -44,7 +44,7 @@ Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
 _HEADER = "header.json"
 _MAX_HEADER_BYTES = 16 * 2**20
 _MAX_ARRAYS = 100_000
-_NUMBERS_AND_TEXT = "biufcSU"
+_NUMBERS_AND_TEXT = "biufcSUmM"
 _LONGEST_START = 64 * 2**10
 
 #: What reading a damaged archive raises, besides ValueError.

@@ -46,10 +46,12 @@ class Column:
     :param thousands: between groups of digits: "", ",", ".", " " (of any width) or "'".
     :param unit: the text before or after every number, such as "€" or "%".
     :param has_parentheses: (5) is minus 5.
+    :param is_scaled: 19M is 19 million and 201k are 201 thousand.
     :param date_format: of dates and times as text, a `strptime` format; "" if they come as dates or times.
     :param zone: of dates: "UTC" or "local" if they come with time zones, "" if without.
     :param true: of booleans as text: what is 1, as it was written, the most frequent first. Case does not matter.
     :param false: what is 0.
+    :param order: of levels that their source puts in an order, as an ordered categorical of pandas does; () without.
     :param note: what has to be known of the reading, in words; "" for plain numbers and texts.
     """
 
@@ -59,10 +61,12 @@ class Column:
     thousands: str = ""
     unit: str = ""
     has_parentheses: bool = False
+    is_scaled: bool = False
     date_format: str = ""
     zone: Zone = ""
     true: tuple[str, ...] = ()
     false: tuple[str, ...] = ()
+    order: tuple[str, ...] = ()
     note: str = ""
 
     def to_json(self) -> dict[str, Any]:
@@ -137,7 +141,7 @@ def fits(
 
 def style_of(column: Column) -> Style:
     """How the numbers of a column are written."""
-    return Style(column.decimal, column.thousands, column.unit, column.has_parentheses)
+    return Style(column.decimal, column.thousands, column.unit, column.has_parentheses, column.is_scaled)
 
 
 def misfit(what: str, column: Column, text: str, row: int, count: int, *, more: str = "") -> str:
@@ -185,7 +189,8 @@ def _read(
     else:
         found = hours_of(values) if column.kind == "time" else floats_of(values)
     if na_values:
-        found = _without(found, _missing_values(column, na_values))
+        absent = _missing_values(column, na_values)
+        found = np.where(np.isin(np.floor(found) if column.kind == "date" else found, absent), np.nan, found)
     bad = ~np.isnan(found) & ~np.isin(found, (0, 1)) if column.kind == "boolean" else None
     return found, bad, [f"{value:.15g}" for value in found] if bad is not None and bad.any() else ()
 
@@ -208,7 +213,8 @@ def _missing_values(column: Column, na_values: Sequence[str]) -> NDArray[np.floa
         return np.empty(0)
     texts = pa.array([value.strip() for value in na_values], pa.string())
     if column.kind == "date":
-        return times.read_dates(texts, times.iso_format(texts))
+        each = [texts.slice(i, 1) for i in range(len(texts))]
+        return np.concatenate([times.read_dates(text, times.iso_format(text)) for text in each])
     return numerals.numbers(texts, Style())
 
 
@@ -241,6 +247,7 @@ def _from_texts(
         some = cells.texts.filter(pa.array(~missing))
         form = column.date_format or times.iso_format(some, has_zone=column.zone != "")
         found = times.read_dates(cells.texts, form, is_local=column.zone == "local")
+        missing |= np.isin(np.floor(found), _missing_values(column, na_values))
     else:
         found = times.read_times(cells.texts, column.date_format or "%H:%M:%S")
     bad = np.isnan(found) & ~missing

@@ -43,7 +43,8 @@ _NAMED = [
 ]
 _COMPACT = ["%Y%m%d", "%Y%m%dT%H%M%S", "%Y%m%d%H%M%S", "%Y"]
 _CLOCKS = ["%H:%M:%S", "%H:%M", "%I:%M:%S %p", "%I:%M %p", "%I %p"]
-_TIMES = [*_CLOCKS, "%M:%S.%f"]
+_TIMES = [*_CLOCKS, "%M:%S.%f", "%H.%M.%S"]
+_LIKE_A_TIME = "(?s:.*)(?::[0-9]{2}|[0-9] ?(?i:[ap]\\.?m))(?s:.*)|[0-9]{1,2}\\.[0-9]{2}\\.[0-9]{2}"
 _LOOKED_AT, _SAMPLE = 20, 1000
 _DIGIT = re.compile("[0-9]")
 _ZONES = ("", "%z", " %z", " %Z")
@@ -90,16 +91,25 @@ def find_date_format(
     return whole[0]
 
 
-def find_time_format(contents: Contents, *, is_tolerant: bool = False) -> str | None:
+def find_time_format(contents: Contents, how: str = "", *, is_tolerant: bool = False) -> str | None:
     """The format that reads all values of a column as times of the day or durations, or None if they are none.
 
-    :raises ValueError: most values are times, but not all, or not in one format.
+    :param how: a `strptime` format, or "".
+    :raises ValueError: most values are times, but not all, or not in one format; or they may be hours and minutes or
+        minutes and seconds.
     """
     texts, is_value = contents.cells.texts, contents.is_value
-    if not matches(texts, "(?s:.*)(?::[0-9]{2}|[0-9] ?(?i:[ap]\\.?m))(?s:.*)").any():
+    if not how and not matches(texts, _LIKE_A_TIME).any():
         return None
-    fits = {form: ~np.isnan(read_times(texts, form)) & is_value for form in _TIMES}
-    whole = _best(contents, fits, "times", is_forced=False, is_tolerant=is_tolerant)
+    fits = {form: ~np.isnan(read_times(texts, form)) & is_value for form in ([how] if how else _TIMES)}
+    whole = _best(contents, fits, "times", is_forced=bool(how), is_tolerant=is_tolerant)
+    if not how and whole and whole[0] == "%H:%M":
+        is_long = is_value & (read_times(texts, whole[0]) >= 24)
+        if is_long.any():
+            raise ValueError(
+                f"{contents.what} has times such as {contents.example(is_long)} (from 0), which may be hours and "
+                f"minutes or minutes and seconds; give --dates={contents.name}:%H:%M or --dates={contents.name}:%M:%S."
+            )
     return whole[0] if whole else None
 
 

@@ -19,12 +19,13 @@ from numpy.typing import NDArray
 from experiment.data import notes
 from experiment.data.cells import Contents, cells_of, is_missing, matches, missing_texts, one_chunk
 from experiment.data.columns import Column, misfit
+from experiment.data.doubts import check_codes
 from experiment.data.forced import LOCAL, SIGNS, Forced, zone_of
 from experiment.data.formats import find_date_format, find_time_format
 from experiment.data.libraries import pa, pc
 from experiment.data.numerals import Style, numbers, plain_numbers
 from experiment.data.styles import Found, Shapes, Sign, decimal_of, find_style, is_code, shapes_of, style_of
-from experiment.data.times import read_times
+from experiment.data.times import is_time_format, read_dates, read_times
 from experiment.data.typed import decoded, floats_of, has_zone, kind_of_type, texts_of
 from experiment.data.words import ID_NOTE, MAX_LEVELS, boolean_column, is_id, is_id_name, text_column
 
@@ -32,6 +33,9 @@ __all__ = ["MAX_LEVELS", "infer", "infer_columns"]
 
 _EMPTY_NOTE = "every value is missing"
 _SAMPLE = 1000
+_MIN_DAYS = 5
+_ODD = "^\\s*[0-9]+[eE][0-9]+\\s*$"
+_LAST_ZERO = "^\\s*[0-9]+\\.[0-9]+0\\s*$"
 _POINT = "[-+]?(?:[0-9]*\\.(?:[0-9]{0,2}|[0-9]{4,})|0*\\.[0-9]{3}|[0-9]{4,}\\.[0-9]{3})"
 
 
@@ -117,7 +121,8 @@ def _looked_at(
             f"give --ignore={name}, or convert it."
         )
     if forced is not None and forced.kind == "category":
-        return Column(name, "category", note=notes.of_levels(texts_of(values), na_values)), ""
+        order = _order_of(values) if kind == "category" else ()
+        return Column(name, "category", order=order, note=notes.of_levels(texts_of(values), na_values)), ""
     if kind == "category" and forced is not None:
         values = decoded(values)
         kind = kind_of_type(values.type)
@@ -131,6 +136,11 @@ def _looked_at(
             sign, found = plain
             if forced is None and is_id(name, values, found):
                 return Column(name, "ignored", note=ID_NOTE), ""
+            if forced is None and _are_days(values, found):
+                contents = _contents(name, where, values, na_values)
+                column, _ = _read(contents, Forced("date", "%Y%m%d"), na_values, is_tolerant)
+                note = f"{getattr(column, 'note', '')}; --numeric={name} reads numbers"
+                return replace(cast(Column, column), note=note), ""
             return Column(name, "number", note=notes.of_values(name, found)), sign
     return _read(_contents(name, where, values, na_values), forced, na_values, is_tolerant)
 
@@ -166,9 +176,17 @@ def _typed_column(
     if kind == "time":
         return Column(name, "time", note="durations in hours" if pa.types.is_duration(values.type) else "")
     if kind == "category":
-        return text_column(_contents(name, where, texts_of(values), na_values), na_values, "")
+        column = text_column(_contents(name, where, texts_of(values), na_values), na_values, "")
+        return replace(column, order=_order_of(values))
     zone = zone_of(forced, f"column {name!r} of {where}", is_zoned=has_zone(values.type))
     return Column(name, "date", zone=zone, note=notes.of_zone(name, zone).strip())
+
+
+def _order_of(values: pa.ChunkedArray) -> tuple[str, ...]:
+    """The levels of an ordered categorical; () if its order says nothing."""
+    if not values.type.ordered or not values.num_chunks:
+        return ()
+    return tuple(str(level) for level in texts_of(pa.chunked_array([values.chunk(0).dictionary])).to_pylist())
 
 
 def _plain(values: pa.ChunkedArray, na_values: Sequence[str]) -> tuple[Sign, NDArray[np.float64]] | None:
@@ -179,11 +197,34 @@ def _plain(values: pa.ChunkedArray, na_values: Sequence[str]) -> tuple[Sign, NDA
     found = plain_numbers(values, missing_texts(na_values, markers=False))
     if found is None or np.isnan(found).all():
         return None
+    if pc.any(pc.match_substring_regex(values, _ODD)).as_py():  # 1E5 may be a code
+        return None
+    if is_decimal and _has_last_zeros(values):  # 1.10 may be a version
+        return None
     if not is_decimal:  # 01234 is a code
         texts = pc.utf8_ltrim_whitespace(values)
         if pc.any(pc.and_(pc.starts_with(texts, "0"), pc.greater(pc.binary_length(texts), 1))).as_py():
             return None
     return "." if is_decimal else "", found
+
+
+def _are_days(values: pa.ChunkedArray, found: NDArray[np.float64]) -> bool:
+    """Whether all of several numbers are days such as 20201231, which no others would happen to be."""
+    known = found[~np.isnan(found)]
+    if len(np.unique(known[:1000])) < _MIN_DAYS or not notes.of_values("", known).startswith("--dates"):
+        return False
+    texts = pc.utf8_trim_whitespace(pa.concat_arrays(one_chunk(values).chunks).filter(pa.array(~np.isnan(found))))
+    return not np.isnan(read_dates(texts, "%Y%m%d")).any()
+
+
+def _has_last_zeros(values: pa.ChunkedArray) -> bool:
+    """Whether decimals are of different lengths, and some of them end with a zero, as in 1.9 and 1.10."""
+    place = pc.find_substring(values, ".")
+    lengths = pc.subtract(pc.utf8_length(values), place).filter(pc.greater_equal(place, 0))
+    ends = pc.min_max(lengths)
+    if ends["min"] == ends["max"]:
+        return False
+    return bool(pc.any(pc.match_substring_regex(values, _LAST_ZERO)).as_py())
 
 
 def _read(
@@ -194,6 +235,8 @@ def _read(
     if not contents.is_value.any():
         return Column(name, "ignored", note=_EMPTY_NOTE), ""
     hint = ""
+    if forced is None:
+        check_codes(contents)
     if forced is None or forced.kind == "number":
         result = _as_numbers(contents, is_forced=forced is not None, is_tolerant=is_tolerant)
         if isinstance(result, _Numbers):
@@ -204,11 +247,13 @@ def _read(
             return text_column(contents, na_values, note), ""
         hint = result
     how = "" if how == LOCAL else how
-    form = find_date_format(contents, how, is_forced=forced is not None, is_tolerant=is_tolerant)
+    form = None
+    if not is_time_format(how):
+        form = find_date_format(contents, how, is_forced=forced is not None, is_tolerant=is_tolerant)
     if form is not None:
         zone = zone_of(forced, contents.what, is_zoned="%z" in form or "%Z" in form)
         return Column(name, "date", date_format=form, zone=zone, note=notes.of_date(contents, form, zone)), ""
-    clock = find_time_format(contents, is_tolerant=is_tolerant)
+    clock = find_time_format(contents, how if is_time_format(how) else "", is_tolerant=is_tolerant)
     if clock is not None:
         note = notes.of_time(contents, read_times(contents.cells.texts, clock))
         return Column(name, "time", date_format=clock, note=note), ""

@@ -62,7 +62,7 @@ def of_time(contents: Contents, found: NDArray[np.float64]) -> str:
 
 
 def of_levels(values: pa.ChunkedArray, na_values: Sequence[str]) -> str:
-    """Of text: levels that elsewhere stand for a missing value, and levels that differ by case alone."""
+    """Of text: levels that elsewhere stand for a missing value, and levels that differ by case, blanks or points."""
     cells = cells_of(values)
     keep = ~is_missing(cells.texts, na_values, markers=False)
     texts = pc.unique(cells.texts.filter(pa.array(keep)))
@@ -70,7 +70,8 @@ def of_levels(values: pa.ChunkedArray, na_values: Sequence[str]) -> str:
     marked = texts.filter(pc.is_in(texts, value_set=pa.array(MARKERS, texts.type))).to_pylist()
     if marked:
         parts.append(f"{_some(marked)} {_are(marked)} (--na_values={marked[0]} makes it missing)")
-    lower = pc.utf8_lower(texts)
+    lower = pc.utf8_normalize(pc.utf8_lower(texts), "NFKC")
+    lower = pc.replace_substring_regex(lower, "[\\s.,;:_-]+", "")
     counts = pc.value_counts(lower)
     twice = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
     if len(twice):

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from experiment.data.cells import MISSING, matches
 from experiment.data.libraries import pa, pc
+from experiment.data.units import SCALES
 
 __all__ = ["EXPONENT", "GROUPS", "SIGNS", "SPACES", "Style", "group_pattern", "numbers", "plain_numbers"]
 
@@ -43,6 +44,7 @@ class Style(NamedTuple):
     thousands: str = ""
     unit: str = ""
     has_parentheses: bool = False
+    is_scaled: bool = False
 
 
 def plain_numbers(values: pa.ChunkedArray | pa.Array, missing: Sequence[str] = MISSING) -> NDArray[np.float64] | None:
@@ -77,6 +79,8 @@ def _without_nan(values: pa.ChunkedArray | pa.Array) -> NDArray[np.float64]:
 
 def numbers(texts: pa.Array, style: Style) -> NDArray[np.float64]:
     """The numbers of texts, NaN where a text is none in this style. A zero may lack the unit."""
+    if style.is_scaled:
+        return _scaled(texts, style)
     rest = pc.if_else(pa.array(matches(texts, _pattern(style))), texts, pa.scalar(None, texts.type))
     is_negative = pc.match_substring_regex(rest, "^[^0-9]*[-\u2212(]")
     for text in (style.unit, *GROUPS[style.thousands]):
@@ -86,6 +90,16 @@ def numbers(texts: pa.Array, style: Style) -> NDArray[np.float64]:
         rest = pc.replace_substring(rest, style.decimal, ".")
     found = pc.cast(rest, pa.float64())
     return np.array(pc.if_else(is_negative, pc.negate(found), found).to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+def _scaled(texts: pa.Array, style: Style) -> NDArray[np.float64]:
+    """The numbers of texts of which some are thousands or millions, such as 19M and 201k."""
+    words = "|".join(map(re.escape, sorted(SCALES, key=len, reverse=True)))
+    parts = pc.extract_regex(texts, f"^(?P<body>(?s:.*)[0-9.,])[{SPACES}]*(?P<word>{words})(?P<rest>[^0-9]*)$")
+    body, word, rest = (pc.struct_field(parts, [i]) for i in range(3))
+    bare = pc.if_else(parts.is_valid(), pc.binary_join_element_wise(body, rest, ""), texts)
+    scales = pa.array([SCALES.get(name, 1.0) for name in word.to_pylist()], pa.float64()).to_numpy()
+    return numbers(bare, style._replace(is_scaled=False)) * scales
 
 
 def group_pattern(thousands: str) -> str:

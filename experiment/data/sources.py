@@ -30,6 +30,8 @@ READ_ERRORS = (ValueError, EOFError, KeyError, zipfile.BadZipFile, gzip.BadGzipF
 
 SUFFIXES = ".csv, .tsv or .txt (each also with .gz, .bz2, .xz or .zip), .parquet or .npz"
 
+_INDEX = "the index of the frame; reset_index() makes a column of it"
+
 _TEXT = (".csv", ".tsv", ".txt")
 _TEXT_TYPES = ("large_string", "string_view")
 
@@ -46,6 +48,7 @@ class Table(NamedTuple):
     :ivar targets: the columns of a matrix y or Y of an .npz file; () where the source does not tell.
     :ivar splits: standard splits of an .npz file, as pairs of row numbers (train, test).
     :ivar image_shape: height and width, if X of an .npz file are images.
+    :ivar left_out: what the source has besides these columns, such as the index of a frame: names and why.
     """
 
     columns: pa.Table
@@ -55,6 +58,7 @@ class Table(NamedTuple):
     targets: tuple[str, ...] = ()
     splits: tuple[tuple[Indices, Indices], ...] | None = None
     image_shape: tuple[int, int] | None = None
+    left_out: tuple[tuple[str, str], ...] = ()
 
 
 def is_delimited(path: str | os.PathLike[str]) -> bool:
@@ -74,7 +78,7 @@ def read_source(source: Any, *, names_optional: bool = False) -> Table:
     """
     if not isinstance(source, str | os.PathLike):
         where = "the data frame"
-        return Table(_checked(_frame_columns(source, where), where), where, "table")
+        return Table(_checked(_frame_columns(source, where), where), where, "table", left_out=_index_of(source))
     path = Path(source)
     where, name = str(path), path.name.split(".")[0]
     if not path.is_file():
@@ -84,7 +88,8 @@ def read_source(source: Any, *, names_optional: bool = False) -> Table:
     if is_delimited(path):
         return _text_table(path, names_optional)
     if path.suffix.lower() == ".parquet":
-        return Table(_checked(_parquet_columns(path), where), where, name)
+        columns, left_out = _parquet_columns(path)
+        return Table(_checked(columns, where), where, name, left_out=left_out)
     if path.suffix.lower() == ".npz":
         return _npz_table(read_npz(path), where, name)
     raise ValueError(f"--data must end in {SUFFIXES}, got {path.name}; convert the file.")
@@ -113,7 +118,7 @@ def _has_odd_quotes(column: pa.ChunkedArray) -> bool:
     return bool(len(lines) and pc.any(pc.match_substring(lines, '"')).as_py())
 
 
-def _parquet_columns(path: Path) -> pa.Table:
+def _parquet_columns(path: Path) -> tuple[pa.Table, tuple[tuple[str, str], ...]]:
     try:
         file = pa.parquet.ParquetFile(path)
         size, limit = file.metadata.num_rows * file.metadata.num_columns * 8, unpacked_limit(path)
@@ -123,7 +128,18 @@ def _parquet_columns(path: Path) -> pa.Table:
     except (OSError, pa.ArrowException, *READ_ERRORS) as error:
         raise ValueError(f"{path} is no readable parquet file ({error}); write it again.") from error
     index = (table.schema.pandas_metadata or {}).get("index_columns", [])
-    return table.drop_columns([name for name in index if isinstance(name, str) and name in table.column_names])
+    stored = [name for name in index if isinstance(name, str) and name in table.column_names]
+    return table.drop_columns(stored), tuple((name, _INDEX) for name in stored)
+
+
+def _index_of(frame: Any) -> tuple[tuple[str, str], ...]:
+    """The index of a frame of pandas, which is no column, unless it only counts the rows."""
+    if not isinstance(frame, pd.DataFrame) or (isinstance(frame.index, pd.RangeIndex) and frame.index.name is None):
+        return ()
+    names = [str(name) if name is not None else "(index)" for name in frame.index.names]
+    if frame.index.nlevels == 1 and frame.index.name is None and pd.api.types.is_integer_dtype(frame.index.dtype):
+        return ()  # numbers of rows of a larger frame
+    return tuple((name, _INDEX) for name in names)
 
 
 def _frame_columns(frame: Any, where: str) -> pa.Table:
@@ -165,9 +181,10 @@ def _plain_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return column.cast(pa.string())
     if pa.types.is_dictionary(kind) and str(kind.value_type) in _TEXT_TYPES:
         chunks = [
-            pa.DictionaryArray.from_arrays(chunk.indices, chunk.dictionary.cast(pa.string())) for chunk in column.chunks
+            pa.DictionaryArray.from_arrays(chunk.indices, chunk.dictionary.cast(pa.string()), ordered=kind.ordered)
+            for chunk in column.chunks
         ]
-        return pa.chunked_array(chunks, pa.dictionary(kind.index_type, pa.string()))
+        return pa.chunked_array(chunks, pa.dictionary(kind.index_type, pa.string(), ordered=kind.ordered))
     return column
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Literal, get_args
 
-__all__ = ["PARTS", "BadRows", "DatePart", "Missing", "NewRows", "TableSpec", "Task", "Unknown"]
+__all__ = ["PARTS", "BadRows", "DatePart", "Missing", "NewRows", "TableSpec", "Task", "TotalRows", "Unknown"]
 
 Task = Literal["regression", "binary", "multiclass"]
 
@@ -14,10 +14,15 @@ Unknown = Literal["error", "level"]
 
 BadRows = Literal["error", "drop"]
 
+TotalRows = Literal["error", "drop", "keep"]
+
 DatePart = Literal["day", "day_of_year", "weekday", "hour"]
 
 PARTS: tuple[DatePart, ...] = get_args(DatePart)
 """What a date becomes, see `features.date_parts`."""
+
+
+_COLUMNS = ("target", "features", "ignore", "categorical", "numeric", "dates")
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,10 @@ class TableSpec:
         one, or without --rare as none of the known ones.
     :param rare: join the levels of a column that fewer rows than this have; none if not given.
     :param bad_rows: what to do with rows that cannot be read, such as text among numbers; drop leaves them out.
+    :param keep_value: values that are what they look like, though they lie so far from the others that they may stand
+        for a missing one, such as -999 or 9999-12-31.
+    :param total_rows: what to do with a last row that sums up the others; drop leaves it out, as --bad_rows=drop does,
+        keep takes it for a row like the others.
     :raises ValueError: naming the flag.
     """
 
@@ -56,12 +65,16 @@ class TableSpec:
     unknown: Unknown = "error"
     rare: int | None = None
     bad_rows: BadRows = "error"
+    keep_value: tuple[str, ...] = ()
+    total_rows: TotalRows = "error"
 
     def __post_init__(self) -> None:
-        for name in ("target", "features", "ignore", "categorical", "numeric", "dates", "date_parts", "na_values"):
+        for name in (*_COLUMNS, "date_parts", "na_values", "keep_value"):
             value = getattr(self, name)
             if isinstance(value, str) or not isinstance(value, Sequence):
                 raise ValueError(f"{name} must be a tuple, as ({value!r},), got {value!r}.")
+            value = tuple(map(str, value))  # frames may have whole numbers for names
+            object.__setattr__(self, name, value)
             if twice := sorted({item for item in value if value.count(item) > 1}):
                 raise ValueError(f"--{name} must list different columns, but {twice[0]!r} occurs twice.")
         if unknown := [part for part in self.date_parts if part not in PARTS]:

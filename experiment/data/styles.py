@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from experiment.data.cells import Contents, matches, shown
 from experiment.data.libraries import pa, pc
 from experiment.data.numerals import EXPONENT, GROUPS, SIGNS, SPACES, Style, group_pattern, numbers
-from experiment.data.units import CURRENCIES, UNITS
+from experiment.data.units import CURRENCIES, SCALES, UNITS
 
 __all__ = ["Found", "Shapes", "Sign", "decimal_of", "find_style", "is_code", "shapes_of", "style_of"]
 
@@ -65,6 +65,7 @@ class Found(NamedTuple):
     :ivar doubt: the sign that is decimal or between thousands in cells such as `1,234`, if none of them tells.
     :ivar is_grouped: no program writes these cells as decimals: 950 has no decimals, and 1,050 has a zero at its end.
     :ivar has_parentheses: some numbers stand in parentheses.
+    :ivar is_scaled: some are thousands or millions, such as 19M and 201k.
     """
 
     is_number: NDArray[np.bool_]
@@ -73,6 +74,7 @@ class Found(NamedTuple):
     doubt: Sign
     is_grouped: bool
     has_parentheses: bool
+    is_scaled: bool = False
 
 
 def shapes_of(texts: pa.Array) -> Shapes:
@@ -120,12 +122,37 @@ def find_style(contents: Contents, shapes: Shapes, *, any_unit: bool = False) ->
         used = is_number
         if not _are_most(contents, is_number):
             return None
-    _check_units(contents, shapes, used)
+    base = _base(shapes, used)
+    if base is None:
+        _check_units(contents, shapes, used)
     has_parentheses = bool(shapes.is_open[is_number].any())
     if shapes.is_open[is_number].all():  # (1), (2), ...: no sign, but a way to number things
         return None
-    unit = shapes.units[shapes.unit[np.flatnonzero(used)[0]]]
-    return _found(contents, shapes, is_number, unit, has_parentheses)
+    unit = shapes.units[shapes.unit[np.flatnonzero(used)[0]]] if base is None else base
+    return _found(contents, shapes, is_number, unit, has_parentheses)._replace(is_scaled=base is not None)
+
+
+def _base(shapes: Shapes, used: NDArray[np.bool_]) -> str | None:
+    """The unit of numbers of which some are thousands or millions: "€" of "€110.5M"; None if they are not."""
+    units = {shapes.units[unit] for unit in set(shapes.unit[used])}
+    parts = {unit: _without_scale(unit) for unit in units}
+    if len(units) < 2 and not any(_BOTH in unit for unit in units):
+        return None
+    has_scale = any(parts[unit] != unit for unit in units)
+    bases = set(parts.values())
+    return bases.pop() if has_scale and len(bases) == 1 else None
+
+
+def _without_scale(unit: str) -> str:
+    """A unit without the word that says thousands or millions, as "EUR" of "Mio EUR"."""
+    before, _, last = unit.rpartition(_BOTH)
+    if last in SCALES:
+        return before
+    for word in SCALES:
+        rest = last.removeprefix(word).strip()
+        if last.startswith(word) and not before and _is_money(rest):
+            return rest
+    return unit
 
 
 def _found(contents: Contents, shapes: Shapes, is_number: NDArray[np.bool_], unit: str, has_parentheses: bool) -> Found:
@@ -186,7 +213,7 @@ def style_of(contents: Contents, shapes: Shapes, found: Found, decimal: Sign) ->
         for mask in [found.is_number & matches(shapes.body, f"(?s:.*)[0-9]{group_pattern(group)}[0-9]{{3}}(?s:.*)")]
     ]
     count, thousands = max(used, key=lambda pair: pair[0])
-    return Style(decimal or ".", thousands if count else "", found.unit, found.has_parentheses)
+    return Style(decimal or ".", thousands if count else "", found.unit, found.has_parentheses, found.is_scaled)
 
 
 def is_code(contents: Contents, found: Found) -> bool:

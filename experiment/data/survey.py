@@ -22,7 +22,7 @@ from experiment.data.libraries import pa, pd
 from experiment.data.spec import PARTS, DatePart, TableSpec
 
 __all__ = ["MAX_COUNTED", "MAX_LABELS", "Facts", "Parsed", "Survey", "check_missing", "features_of"]
-__all__ += ["is_missing", "labels", "look", "parsed"]
+__all__ += ["in_order", "is_missing", "labels", "look", "parsed"]
 
 Parsed = Mapping[str, NDArray[Any]]
 """Name of a column -> its n parsed cells: float64 with NaN, or text with None where a value is missing."""
@@ -203,7 +203,7 @@ def features_of(columns: Iterable[Column], survey: Survey, spec: TableSpec, wher
     features, too_many = [], dict[str, str]()
     for column in columns:
         facts = survey.facts.get(column.name, Facts())
-        levels, rare = _levels(facts.counts, spec.rare)
+        levels, rare = _levels(facts.counts, spec.rare, column.order)
         is_allowed = len(levels) <= MAX_FORCED_LEVELS
         if column.kind == "text":
             is_allowed, column = (
@@ -225,11 +225,19 @@ def features_of(columns: Iterable[Column], survey: Survey, spec: TableSpec, wher
     return tuple(features)
 
 
-def _levels(counts: Mapping[str, int], rare: int | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Levels with a column of their own, and those that share one; sorted."""
+def _levels(
+    counts: Mapping[str, int], rare: int | None, order: Sequence[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Levels with a column of their own, and those that share one; in the order of their source, or sorted."""
     least = 0 if rare is None else rare
-    levels = tuple(sorted(level for level, count in counts.items() if count >= least))
+    levels = in_order([level for level, count in counts.items() if count >= least], order)
     return levels, tuple(sorted(set(counts) - set(levels)))
+
+
+def in_order(levels: Iterable[str], order: Sequence[str]) -> tuple[str, ...]:
+    """Levels in the order of their source, and the others by their letters."""
+    places = {level: place for place, level in enumerate(order)}
+    return tuple(sorted(levels, key=lambda level: (places.get(level, len(places)), level)))
 
 
 def _parts(column: Column, facts: Facts, spec: TableSpec) -> tuple[DatePart, ...]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -22,6 +22,7 @@ from absl import logging
 from numpy.typing import NDArray
 
 from experiment.data.columns import Column
+from experiment.data.doubts import check_sentinels, total_of_numbers, total_of_texts
 from experiment.data.features import Feature
 from experiment.data.forced import Forced, forced_columns
 from experiment.data.inference import infer, infer_columns
@@ -98,14 +99,29 @@ def encode_table(table: Table, targets: Sequence[str], spec: TableSpec) -> Encod
         raise ValueError(
             f"{where} must have at least 2 rows below its header, got {len(table.columns)}; check the file."
         )
+    totals = []
+    while (total := total_of_texts(table.columns)) and spec.total_rows != "keep":
+        table = _without_row(table, *total, spec)
+        totals.append(f"row {total[0]} (from 0), a total, left out as {total[1]}")
     columns = columns_of(table.columns, targets, spec, where=where, delimiter=table.delimiter)
     if all(column.kind == "ignored" for name, column in columns.items() if name not in targets):
         besides = f" besides the target {targets[0]!r}" if targets else " that is used"
         raise ValueError(f"{where} has no column{besides}; add the inputs, or name them by --features.")
     used = usable(table.columns, columns, targets, spec, where=where)
-    notes, survey = _left_out(used, spec), look(used.found, columns.values(), targets=targets)
+    last = len(table.columns) - 1
+    if spec.total_rows != "keep" and len(used.kept) and used.kept[-1] == last:
+        why = total_of_numbers({name: used.found[name] for name in _of_kind(columns, "number")})
+        if why:
+            rest = encode_table(_without_row(table, last, why, spec), targets, spec)
+            return rest._replace(notes=[*totals, f"row {last} (from 0), a total, left out as {why}", *rest.notes])
+    for name in _of_kind(columns, "number", "date"):
+        is_date = columns[name].kind == "date"
+        check_sentinels(name, used.found[name], where=where, keep=spec.keep_value, is_date=is_date)
+    notes, survey = [*totals, *_left_out(used, spec)], look(used.found, columns.values(), targets=targets)
     if len(used.kept) < 2:
         raise ValueError(f"{where} must have at least 2 rows to use, got {len(used.kept)}; {', '.join(notes)}.")
+    named = {f"({name})" if name in columns else name: why for name, why in table.left_out}
+    columns |= {name: Column(name, "ignored", note=why) for name, why in named.items()}
     schema = Schema.of(columns, targets, survey, spec, where=where)
     X = schema.encode(used.found, where=where)
     Y = schema.encode_targets(used.found, where=where) if targets else None
@@ -221,6 +237,24 @@ def _named(name: str, values: pa.ChunkedArray, spec: TableSpec, where: str) -> C
         return infer(name, values, where=where, forced=Forced("number"), na_values=spec.na_values)
     except ValueError:
         return infer(name, values, where=where, forced=Forced("category"), na_values=spec.na_values)
+
+
+def _without_row(table: Table, row: int, why: str, spec: TableSpec) -> Table:
+    """A table without a row that sums up others.
+
+    :raises ValueError: naming row and flags, unless `spec` says what to do.
+    """
+    if spec.total_rows == "error" and spec.bad_rows == "error":
+        raise ValueError(
+            f"{table.where} seems to end with a total, row {row} (from 0): {why}; give --total_rows=drop to leave it "
+            "out, or --total_rows=keep if it is a row like the others."
+        )
+    rows = np.delete(np.arange(len(table.columns)), row)
+    return table._replace(columns=table.columns.take(pa.array(rows)))
+
+
+def _of_kind(columns: Mapping[str, Column], *kinds: str) -> list[str]:
+    return [name for name, column in columns.items() if column.kind in kinds]
 
 
 def _left_out(used: Usable, spec: TableSpec) -> list[str]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from experiment.data.columns import Column
 from experiment.data.libraries import pd
 from experiment.data.spec import Task
-from experiment.data.survey import Facts, Parsed, Survey, labels
+from experiment.data.survey import Facts, Parsed, Survey, in_order, labels
 
 __all__ = ["MAX_CLASSES", "class_names_of", "encoded", "task_of"]
 
@@ -54,12 +54,12 @@ def task_of(columns: Sequence[Column], survey: Survey, task: Task | None, where:
 
 
 def class_names_of(column: Column, facts: Facts) -> tuple[str, ...]:
-    """Labels in the order of their numbers: whole numbers by size, false before true, texts by their letters."""
+    """Labels in the order of their numbers: whole numbers by size, false before true, texts in their order."""
     if column.kind == "number":
         return tuple(sorted(facts.counts, key=float))
     if column.kind == "boolean":
         return tuple(labels(np.array([0.0, 1.0]), column))
-    return tuple(sorted(facts.counts))
+    return in_order(facts.counts, column.order)
 
 
 def encoded(

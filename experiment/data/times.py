@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from experiment.data.libraries import pa, pc
 from experiment.data.numerals import SPACES
 
-__all__ = ["ISO_FORMATS", "check_format", "full_pattern", "iso_format", "read_dates", "read_times"]
+__all__ = ["ISO_FORMATS", "check_format", "full_pattern", "is_time_format", "iso_format", "read_dates", "read_times"]
 
 Part = Callable[[str, int], NDArray[np.int64]]
 
@@ -66,11 +66,22 @@ def check_format(text: str) -> str:
         found = _directives(text)
     except ValueError as error:
         return str(error)
+    if is_time_format(text):
+        return ""
     if not found & {"Y", "y"}:
         return "it has no year, %Y or %y"
     if not found & {"m", "b"} and "d" in found:
         return "it has a day but no month, %m or %b"
     return ""
+
+
+def is_time_format(text: str) -> bool:
+    """Whether a `strptime` format reads times of the day, or durations, without a date."""
+    try:
+        found = _directives(text)
+    except ValueError:
+        return False
+    return bool(found) and found <= {"H", "I", "p", "M", "S", "f"}
 
 
 @lru_cache(maxsize=256)

@@ -1,6 +1,6 @@
 """Texts that stand before or after numbers in tables: currencies, percent, and units of measurement."""
 
-__all__ = ["CURRENCIES", "UNITS"]
+__all__ = ["CURRENCIES", "SCALES", "UNITS"]
 
 _CURRENCIES = (
     "AED ARS AUD BGN BRL CAD CHF CLP CNY COP CZK DKK EGP EUR GBP HKD HRK HUF IDR ILS INR ISK JPY KES KRW MAD MXN MYR "
@@ -8,7 +8,7 @@ _CURRENCIES = (
     "Fr. SFr. Fr Rs Rs. Kč kr kr. zł Ft lei лв руб руб. EURO Euro euro euros dollar dollars"
 )
 _UNITS = (
-    "% ‰ + k K M bn mn Mio Mrd mio thousand million billion "
+    "% ‰ + k K M B bn mn Mio Mrd mio mrd Tsd Tsd. tsd Mio. Mrd. mln bln thousand million millions billion billions "
     "nm µm μm um mm cm dm m km in inch inches ft feet foot yd mi mile miles "
     "mm² cm² m² km² mm2 cm2 m2 km2 ft² ft2 sqft sqm sq.ft. ha acre acres cm³ m³ cm3 m3 ft3 ft³ "
     "ml mL cl dl dL l L liter liters litre litres gal cc "
@@ -27,6 +27,13 @@ _LONG_UNITS = (
     *("sq ft", "sq. ft.", "sq. ft", "sq m", "square feet", "square meters", "square metres", "fl oz", "fl. oz."),
     *("per cent", "percent", "km / h", "miles per hour", "US gallons", "cubic feet", "cubic meters", "cubic metres"),
 )
+
+SCALES = {
+    **dict.fromkeys(("k", "K", "thousand", "Tsd", "Tsd.", "tsd"), 1e3),
+    **dict.fromkeys(("M", "mn", "mio", "Mio", "Mio.", "mln", "million", "millions"), 1e6),
+    **dict.fromkeys(("B", "bn", "Mrd", "Mrd.", "mrd", "bln", "billion", "billions"), 1e9),
+}
+"""Words after numbers that say how many times a thousand they are; in one column these may differ."""
 
 CURRENCIES = frozenset(_CURRENCIES.split())
 """Words and codes; any text of at most three letters and a currency sign (US$) is one, too."""

@@ -51,7 +51,7 @@ def test_text_files(tmp_path: Path) -> None:
         ("t.csv.zip", b"PK", "no readable"),
         ("t.csv", b'a,b\n1,"x\n3,4\n5,"y"\n', "quotation mark that is not closed"),
         ("t.parquet", b"not such a file", "is no readable parquet file"),
-        ("t.npz", b"not such a file", "is no readable"),
+        ("t.npz", b"not such a file", "cannot be read as"),
     ],
 )
 def test_bad_files(name: str, content: bytes, message: str, tmp_path: Path) -> None:

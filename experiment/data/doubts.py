@@ -1,0 +1,239 @@
+"""Values that may not be what they look like: numbers that stand for a missing value, codes, rows that sum up others.
+
+    check_sentinels("rain", np.array([0.0, 3.5, -9999.0, -9999.0]), where="weather.csv")      # asks what -9999 is
+    total_of_texts(table)                                                           # (239, "its 'Region' is 'Total'")
+
+None of them is guessed at: all are questions to the user, who answers by a flag.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiment.data.cells import Contents, matches, one_chunk
+from experiment.data.libraries import pa, pc
+from experiment.data.numerals import Style, numbers
+from experiment.data.times import iso_format, read_dates
+
+__all__ = ["check_codes", "check_sentinels", "sentinels_of", "total_of_numbers", "total_of_texts"]
+
+_NINES = [float("9" * digits) for digits in range(2, 8)]
+_KNOWN = frozenset(
+    [
+        *_NINES,
+        *(-nines for nines in _NINES),
+        *(nines - less for nines in _NINES for less in (1.0, 2.0)),  # refused, does not know
+        *(sign * value for sign in (1, -1) for value in (99.9, 99.99, 999.9, 999.99, 9999.9, 9999.99)),
+        *(-888.0, -8888.0, -777.0, -200.0, 888.0, 8888.0, -32768.0, 32767.0, 65535.0),
+        *(-(2.0**31), 2.0**31 - 1, 1e20, 1e30, -1e30, 1e36, -1e36, float(2**63)),
+    ]
+)
+"""Numbers that programs and surveys write where a value is missing."""
+
+_DATES = (
+    *("0001-01-01", "1753-01-01", "1800-01-01", "1899-12-30", "1899-12-31", "1900-01-01", "1900-01-02", "1901-01-01"),
+    *("1904-01-01", "1970-01-01", "1111-11-11", "2099-12-31", "2100-01-01", "2999-01-01", "2999-12-31", "3000-01-01"),
+    *("9998-12-31", "9999-01-01", "9999-12-30", "9999-12-31"),
+)
+"""Dates that mean no date, or no end."""
+
+_FAR, _MOST_PEELED, _MAX_CODES = 5.0, 6, 50
+_FOOT = 5
+_TOTALS = (
+    "total|totals|sum|sums|average|averages|avg|mean|means|median|grand total|subtotal|sub total|overall|all|"
+    "gesamt|gesamtsumme|insgesamt|summe|mittelwert|mittel|durchschnitt|somme|moyenne|total général|total general|"
+    "ensemble|suma|promedio|media|totale|somma|totaal|gemiddelde|soma|média|razem|średnia|итого|всего|среднее|合計|平均"
+)
+_TOTAL = f"(?i:[\\s*#(\\[\u03a3]*(?:the )?(?:{_TOTALS})(?: (?:of|for|over) .*| all)?[\\s*:.)\\]=]*|\u03a3|\u2211)"
+
+
+def sentinels_of(values: NDArray[np.float64], *, known: frozenset[float] = _KNOWN) -> list[float]:
+    """Numbers that may stand for a missing value, the farthest first.
+
+    They are the least or the largest values of a column. One of the `known` ones lies apart from the others; another
+    number lies farther from them than five times their range, and occurs more than once.
+
+    :param values: [n], NaN where missing.
+    """
+    rest = values[np.isfinite(values)]
+    found: list[float] = []
+    for _ in range(_MOST_PEELED):
+        if len(rest) < 4:
+            break
+        low, high = float(rest.min()), float(rest.max())
+        if low == high:
+            break
+        inner = rest[(rest != low) & (rest != high)]
+        if not len(inner):
+            break
+        ends = [low, high] if inner.min() - low >= high - inner.max() else [high, low]
+        odd = next((end for end in ends if _is_apart(end, rest, known)), None)
+        if odd is None:
+            break
+        found.append(odd)
+        rest = rest[rest != odd]
+    return found
+
+
+def _is_apart(value: float, values: NDArray[np.float64], known: frozenset[float]) -> bool:
+    """Whether the least or the largest of some values lies so far from the others that it may be none."""
+    others = values[values != value]
+    count = len(values) - len(others)
+    if value in known:
+        others = others[~np.isin(others, list(known))] if np.isin(others, list(known)).mean() < 0.5 else others
+    low, high = float(others.min()), float(others.max())
+    gap = low - value if value < low else value - high
+    spread = high - low
+    if gap <= 0 or spread <= 0:
+        return False
+    distinct = np.unique(others[:: max(1, len(others) // 10_000)])
+    if len(distinct) < 3:
+        return False
+    if value == -1 and low >= 0 and (others == np.rint(others)).all():  # never, or not known
+        return count >= 0.05 * len(values) and len(distinct) >= 10
+    if value == 9 and high <= 6 and (others == np.rint(others)).all():  # of a scale of answers
+        return count >= 2 and gap >= 0.75 * spread
+    if value in known:
+        least = 0.5 if count > 1 else 2.0
+        if gap >= least * spread:
+            return True
+        # more often than its half of the values would let expect, as age 99
+        middle = (low + high) / 2
+        half = others[others > middle] if value > high else others[others < middle]
+        usual = len(half) / max(1, len(np.unique(half)))
+        return count >= max(3, 0.02 * len(values), 2 * usual) and gap >= 0.1 * spread
+    is_positive = low > 0 and value > 0
+    if is_positive and np.log(max(value, high) / min(value, high)) < np.log(high / low):  # 1, 10, 100, ...
+        return False
+    return count >= 2 and gap > _FAR * spread
+
+
+def check_sentinels(
+    name: str, values: NDArray[np.float64], *, where: str, keep: Sequence[str] = (), is_date: bool = False
+) -> None:
+    """Ask what a value is that may stand for a missing one.
+
+    :param name: of the column.
+    :param values: [n], NaN where missing; of dates the days since 1970-01-01.
+    :param where: the file, for the error.
+    :param keep: texts of values that are what they look like.
+    :param is_date: whether these are dates.
+    :raises ValueError: naming column, value, how often it occurs, and the flags that answer.
+    """
+    if is_date:
+        known = frozenset(_days(_DATES).tolist())
+        kept, candidates = _days(keep), sentinels_of(np.floor(values), known=known)
+    else:
+        kept = numbers(pa.array([text.strip() for text in keep], pa.string()), Style())
+        candidates = sentinels_of(values)
+    asked = [value for value in candidates if value not in kept]
+    if not asked:
+        return
+    value = asked[0]
+    equal = np.floor(values) == value if is_date else values == value
+    others = values[np.isfinite(values) & ~np.isin(np.floor(values) if is_date else values, candidates)]
+    shown, low, high = (_written(number, is_date) for number in (value, others.min(), others.max()))
+    raise ValueError(
+        f"column {name!r} of {where} has {shown} in {int(equal.sum())} rows, the first is row {int(equal.argmax())} "
+        f"(from 0), while its other values are from {low} to {high}: give --na_values={shown} if it stands for a "
+        f"missing value, or --keep_value={shown} if it is a value."
+    )
+
+
+def _written(value: float, is_date: bool) -> str:
+    return str(np.datetime64(int(np.floor(value)), "D")) if is_date else f"{value:.15g}"
+
+
+def _days(texts: Sequence[str]) -> NDArray[np.float64]:
+    """Days since 1970-01-01 of ISO dates, NaN where a text is none."""
+    cells = pa.array([text.strip() for text in texts], pa.string())
+    return np.array([read_dates(cells.slice(i, 1), iso_format(cells.slice(i, 1)))[0] for i in range(len(cells))])
+
+
+def check_codes(contents: Contents) -> None:
+    """Ask whether texts that can be read as numbers are codes, of which some would become one: 1E5, or 1.1 and 1.10.
+
+    :raises ValueError: naming column, row, value and the flags that answer.
+    """
+    texts = contents.cells.texts
+    if contents.share(matches(texts, "[0-9]+(?:[eE][0-9]+)?")) == 1:
+        odd = matches(texts, "[0-9]+[eE][0-9]+") & contents.is_value
+        reading = "powers of ten"
+    elif _is_repeated(contents) and contents.share(matches(texts, "[0-9]{1,3}(?:\\.[0-9]{1,3})?")) == 1:
+        decimals = pc.utf8_length(pc.replace_substring_regex(texts, "^[0-9]+\\.?", "")).to_numpy(zero_copy_only=False)
+        odd = matches(texts, "[0-9]+\\.[0-9]+0") & contents.is_value
+        is_shorter = contents.is_value & (decimals > 0)
+        if not odd.any() or decimals[is_shorter].min() == decimals[is_shorter].max():
+            return
+        reading = "decimals, whose last zero says nothing"
+    else:
+        return
+    if odd.any():
+        raise ValueError(
+            f"{contents.what} has values such as {contents.example(odd)} (from 0), which may be codes or versions, or "
+            f"numbers ({reading}); give --categorical={contents.name} or --numeric={contents.name}."
+        )
+
+
+def _is_repeated(contents: Contents) -> bool:
+    """Whether a column has few different values, as codes have, each of them twice on average."""
+    return bool(contents.is_value.sum() <= min(_MAX_CODES, contents.counts[contents.is_value].sum() / 2))
+
+
+def total_of_texts(table: pa.Table) -> tuple[int, str] | None:
+    """A row at the foot whose text is total, sum or average, in a column that has the word nowhere else.
+
+    :param table: all columns, of which those of texts are looked at.
+    :return: its number and why; None if there is none.
+    """
+    last = len(table) - 1
+    for name in table.column_names:
+        column = one_chunk(table[name])
+        if not pa.types.is_string(column.type):
+            continue
+        for row in range(last, max(0, last - _FOOT), -1):
+            text = column[row].as_py()
+            if text and matches(pa.array([text]), _TOTAL).any() and pc.sum(pc.equal(column, text)).as_py() == 1:
+                return row, f"its {name!r} is {text.strip()!r}"
+    return None
+
+
+def total_of_numbers(found: Mapping[str, NDArray[Any]]) -> str:
+    """Why the last row seems to sum up those above it: its numbers are the sums or the means; "" if they are not.
+
+    All columns of numbers have to agree. A single column does if its last value is the sum and no other is as large.
+
+    :param found: the cells of columns, [n] each, of which those of numbers are looked at.
+    """
+    sums = means = outside = 0
+    num_rows = 0
+    for values in found.values():
+        if values.dtype.kind != "f" or len(values) < 2:
+            continue
+        num_rows = len(values) - 1
+        end = float(values[-1])
+        above = values[:-1][np.isfinite(values[:-1])]
+        if not np.isfinite(end) or len(above) < 2 or above.min() == above.max():
+            continue
+        # the error of a sum of rounded numbers: three deviations, each number's is at most half a last digit
+        digit = _half_digit(end)
+        sums_up = abs(above.sum() - end) <= max(3 * digit * np.sqrt(len(above)), 1e-9 * np.abs(above).sum())
+        is_mean = abs(above.mean() - end) <= max(digit, 1e-9 * np.abs(above).mean())
+        if not (sums_up or is_mean):
+            return ""
+        sums += sums_up
+        means += is_mean and not sums_up
+        outside += bool(end < above.min() or end > above.max())
+    if num_rows < 4 or not ((outside and sums) or means >= 2):
+        return ""
+    return f"its numbers are the {'sums' if sums >= means else 'means'} of their columns"
+
+
+def _half_digit(value: float) -> float:
+    """Half a unit of the last digit of a number with decimals; 0 of a whole one, which is taken to be exact."""
+    decimals = f"{value:.10g}".partition(".")[2]
+    return 0.5 * 10.0 ** -len(decimals) if decimals and "e" not in decimals else 0.0
