@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gpflow_deep_base.files import write_text
+
 from .config import ModelConfig
-from .serialization import whole_file
 from .sigma_points import KL_WEIGHT
 
 __all__ = ["KL_WEIGHTS", "KLWeight", "best_kl_weight", "stored_kl_weight"]
@@ -77,8 +78,7 @@ def stored_kl_weight(path: Path, make: Callable[[], KLWeight]) -> KLWeight:
     :raises ValueError: if the file holds something else.
     """
     if not path.exists():
-        with whole_file(path) as stream:
-            stream.write(json.dumps(dataclasses.asdict(make()), indent=1).encode())
+        write_text(path, json.dumps(dataclasses.asdict(make()), indent=1))
     try:
         stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         scores = {float(weight): float(score) for weight, score in stored["scores"].items()}

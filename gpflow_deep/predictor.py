@@ -24,6 +24,8 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from gpflow_deep_base.files import write_text
+
 from . import likelihoods, mixture
 from .deep_gp import DeepGP
 from .forecasts import Forecast
@@ -32,7 +34,7 @@ from .modes import PROMINENCE, Modes, find_modes, joined
 from .predictive import Predictive, predictive
 from .scaling import Scale, Units
 from .scores import Task, metrics
-from .serialization import load_model, save_model, whole_file
+from .serialization import load_model, save_model
 from .stored_names import CustomObjects
 from .target_draws import draw_targets
 from .training import clear_errors
@@ -307,10 +309,8 @@ class Predictor:
             "y_scale": self.units.y.to_json(),
             "float32": gpflow.default_float() is np.float32,
         }
-        Path(folder).mkdir(parents=True, exist_ok=True)
         save_model(self.model, Path(folder) / MODEL_FILE)
-        with whole_file(Path(folder) / INPUTS_FILE) as file:
-            file.write((json.dumps(stored, indent=2, allow_nan=False) + "\n").encode())
+        write_text(Path(folder) / INPUTS_FILE, json.dumps(stored, indent=2, allow_nan=False) + "\n")
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], *, custom_objects: CustomObjects = ()) -> Predictor:

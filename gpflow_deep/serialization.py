@@ -8,32 +8,33 @@ all parts and settings, values, transforms, priors, which parameters are trainab
 likelihoods and other classes of the user's own are kept by name: import their modules before loading.
 
 A file runs no code: it has no pickled objects, imports nothing, and names only what `stored_names` finds, which are
-parts of models. The memory that loading takes is in proportion to the file's length.
+parts of models. The memory that loading takes is in proportion to the file's length, or it is refused.
 """
 
 from __future__ import annotations
 
 import os
-import uuid
+import sys
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
-from typing import IO, Any
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import gpflow
 import numpy as np
 import tensorflow_probability as tfp
 
+from gpflow_deep_base.container import Arrays, container_bytes, load_container
+from gpflow_deep_base.files import write_bytes
+
 from .deep_gp import DeepGP
-from .stored_arrays import Arrays, pack, unpack
 from .stored_decoding import decode
 from .stored_encoding import BY_ARGUMENTS, encode
 from .stored_names import CustomObjects, Refused, given_names, one_line
 
-__all__ = ["check_savable", "load_model", "save_model", "whole_file"]
+__all__ = ["check_savable", "load_model", "save_model"]
 
-_FORMAT = 2
+#: What a file is, and the version of its content.
+_KIND, _VERSION = "a deep GP", 3
 
 #: Of the packages whose objects a file describes by attributes and arguments, which may change.
 _VERSIONS = {"gpflow": gpflow.__version__, "tensorflow_probability": tfp.__version__}
@@ -49,9 +50,7 @@ def save_model(model: DeepGP, path: str | os.PathLike[str]) -> None:
     :param path: file to write; it should end in .npz.
     :raises ValueError: if the model has a part that cannot be saved, naming it. Nothing is written then.
     """
-    content = _content(model)
-    with whole_file(path) as file:
-        file.write(content)
+    write_bytes(path, _content(model))
 
 
 def check_savable(model: DeepGP) -> None:
@@ -62,47 +61,27 @@ def check_savable(model: DeepGP) -> None:
     _content(model)
 
 
-def load_model(path: str | os.PathLike[str], *, custom_objects: CustomObjects = ()) -> DeepGP:
+def load_model(
+    path: str | os.PathLike[str], *, custom_objects: CustomObjects = (), max_bytes: int | None = None
+) -> DeepGP:
     """Build the model that `save_model` wrote.
 
     :param custom_objects: classes and functions of your own that the model has. Classes that derive from `tf.Module`,
         as kernels, likelihoods and layers do, need not be given if their modules were imported, unless the model keeps
         the class itself. A mapping {"module:Name": thing} gives those which had other names when the model was saved.
-    :raises ValueError: if the file is missing or damaged, is no saved model, names what is neither given nor imported
-        (saying what), or has another float type than GPflow's current default (call `gpflow.config.set_default_float`
-        first).
+    :param max_bytes: that the arrays of the file may take, and what is made from them; None: 100 MB and three times the
+        file's length.
+    :raises ValueError: in one line, if the file is missing or damaged, is no saved model, names what is neither given
+        nor imported (saying what), would take more memory, or has another float type than GPflow's current default
+        (call `gpflow.config.set_default_float` first).
     """
     given = given_names(custom_objects)
-    try:
-        structure, arrays = unpack(path)
-    except ValueError as error:
-        reason = one_line(error)
-        raise ValueError(f"{path} is no complete file of save_model ({reason}); save the model again.") from error
-    if (found := structure.get("format")) != _FORMAT:
-        raise ValueError(
-            f"{path} must have format {_FORMAT}, got {one_line(repr(found))}: it was saved by another version of "
-            "gpflow_deep; load it with that version, or train again."
-        )
+    _, structure, arrays = load_container(path, kind=_KIND, versions=(_VERSION,), max_bytes=max_bytes)
     _check_settings(path, structure)
-    model = _decoded(structure, arrays, given, str(path))
+    model = _decoded(structure, arrays, given, str(path), max_bytes)
     if not isinstance(model, DeepGP):
         raise ValueError(f"{path} must have a DeepGP, got {type(model).__name__}; it was not written by save_model.")
     return model
-
-
-@contextmanager
-def whole_file(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """A file to write `path` in one piece: it has its former content until the end of the `with` statement."""
-    path = Path(path)
-    temporary = path.with_name(f".tmp-{uuid.uuid4().hex[:8]}-{path.name}")
-    try:
-        with open(temporary, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _content(model: DeepGP) -> bytes:
@@ -111,15 +90,14 @@ def _content(model: DeepGP) -> bytes:
         raise ValueError(f"the model must be a DeepGP, got {type(model).__name__}.")
     node, arrays, named = encode(model, "model")
     structure = {
-        "format": _FORMAT,
         "float": gpflow.default_float().__name__,
         "jitter": float(gpflow.default_jitter()),
         "versions": _VERSIONS,
         "model": node,
     }
-    content = pack(structure, arrays)
+    content = container_bytes(kind=_KIND, version=_VERSION, header=structure, arrays=arrays)
     try:
-        copy = _decoded(structure, arrays, named, "the model")
+        copy = _decoded(structure, arrays, named, "the model", sys.maxsize)
     except ValueError as error:
         raise ValueError(f"the model cannot be saved, because its copy could not be made: {error}") from error
     again = encode(copy, "model")
@@ -148,9 +126,11 @@ def _is_equal(old: np.ndarray, new: np.ndarray) -> bool:
     return old.dtype == new.dtype and old.shape == new.shape and old.tobytes() == new.tobytes()
 
 
-def _decoded(structure: dict[str, Any], arrays: Arrays, given: Mapping[str, Any], what: str) -> Any:
+def _decoded(
+    structure: dict[str, Any], arrays: Arrays, given: Mapping[str, Any], what: str, max_bytes: int | None
+) -> Any:
     try:
-        return decode(structure["model"], arrays, given)
+        return decode(structure["model"], arrays, given, max_bytes=max_bytes)
     except Exception as error:  # of constructors of TensorFlow and Keras, with arguments of whoever made the file
         if (refused := _refused(error)) is not None:
             raise ValueError(f"{what} {one_line(refused)}.") from error
@@ -167,7 +147,7 @@ def _check_settings(path: str | os.PathLike[str], structure: dict[str, Any]) -> 
     """Refuse another float type; warn of another jitter and of other versions, with which predictions may differ."""
     float_type, jitter, versions = (structure.get(key) for key in ("float", "jitter", "versions"))
     if not isinstance(versions, dict) or not isinstance(jitter, float) or float_type not in ("float32", "float64"):
-        raise ValueError(f"{path} is no complete file of save_model (it has no settings); save the model again.")
+        raise ValueError(f"{path} is damaged (it has no settings); save the model again.")
     if float_type != gpflow.default_float().__name__:
         raise ValueError(
             f"{path} has a {float_type} model, but GPflow's default is {gpflow.default_float().__name__}; call "

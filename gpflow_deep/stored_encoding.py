@@ -22,12 +22,26 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.likelihoods import HeteroskedasticTFPConditional
 
+from gpflow_deep_base.container import Arrays
+
 from . import stored_keras
-from .stored_arrays import NUMBERS_AND_TEXT, Arrays
 from .stored_names import Refused, name_of_class, name_of_function
 from .upstream import TRACKING_PREFIX, distribution_class
 
-__all__ = ["BY_ARGUMENTS", "CONTAINERS", "LABORIOUS", "MAPPINGS", "TYPES", "Encoded", "check_attribute", "encode"]
+__all__ = [
+    "BY_ARGUMENTS",
+    "CONTAINERS",
+    "LABORIOUS",
+    "MAPPINGS",
+    "NUMBERS_AND_TEXT",
+    "TYPES",
+    "Encoded",
+    "check_attribute",
+    "encode",
+]
+
+#: The kinds of NumPy types that an array may have; no objects.
+NUMBERS_AND_TEXT = "biufcSU"
 
 #: What records the arguments of its constructor in `parameters`.
 BY_ARGUMENTS = (tfp.bijectors.Bijector, tfp.distributions.Distribution, tf.linalg.LinearOperator)

@@ -14,9 +14,8 @@ from typing import Any
 import keras
 import numpy as np
 
-from ..stored_arrays import NUMBERS_AND_TEXT
 from ..stored_decoding import decode
-from ..stored_encoding import encode
+from ..stored_encoding import NUMBERS_AND_TEXT, encode
 from ..stored_names import one_line
 
 __all__ = ["from_text", "to_text"]

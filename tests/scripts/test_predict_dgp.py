@@ -78,7 +78,7 @@ ERRORS: list[tuple[list[str], str]] = [
     (["--run_dir=houses", "--data=houses.csv", "--num_predict_samples=0"], "--num_predict_samples must be at least 1"),
     (["--run_dir=houses"], "--data must be given"),
     (["--run_dir=mixed", "--data=houses.csv"], "mixed: model and units must have equally many inputs, got 1 and 3"),
-    (["--run_dir=cut", "--data=houses.csv"], r"model\.npz is no complete file of save_model"),
+    (["--run_dir=cut", "--data=houses.csv"], r"model\.npz cannot be read as a deep GP"),
     (["--run_dir=early", "--data=houses.csv"], r"has no model\.npz: no checkpoint was reached yet"),
 ]
 
