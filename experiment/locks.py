@@ -1,22 +1,62 @@
-"""The lock of a folder: one process writes into it. No TensorFlow here, so that a folder in use is refused at once."""
+"""The lock of a folder: one process writes into it. No TensorFlow here, so that a folder in use is refused at once.
 
+The folder itself is locked, not a file in it that can be removed: by whatever path, symbolic link or new name a second
+process comes, it meets the same lock. The file `.lock` is a note that says who has it.
+"""
+
+import errno
 import fcntl
 import os
 import platform
+import re
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from experiment.files import make_folder
+from gpflow_deep_base.files import leftovers, make_folder
 
-__all__ = ["LOCK", "lock", "refuse_if_held", "refuse_run_dir_in_use"]
+__all__ = ["LOCK", "Held", "LostFolder", "lock", "refuse_if_held", "refuse_run_dir_in_use", "remove_leftovers"]
 
 LOCK = ".lock"
+_UNFINISHED_CHECKPOINT = re.compile(r"\.tmp-([0-9a-f]{8}(-replaced)?|step-\d+)")
+_NO_LOCK_OF_FOLDERS = (errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOTSUP)
+
+
+class LostFolder(OSError):
+    """A folder that is held was renamed, removed or replaced: its path does not lead to it any more."""
+
+
+class Held:
+    """A folder that this process holds.
+
+    :ivar folder: its path, as it was given.
+    """
+
+    def __init__(self, folder: Path, flag: str = "run_dir") -> None:
+        self.folder = folder
+        self._flag = flag
+        self._mine = os.stat(folder)
+
+    def check(self) -> None:
+        """Compare what is at the path with the folder that was opened; before each write, as it takes microseconds.
+
+        :raises LostFolder: if they differ.
+        """
+        try:
+            is_mine = os.path.samestat(self._mine, os.stat(self.folder))
+        except (FileNotFoundError, NotADirectoryError):
+            is_mine = False
+        if not is_mine:
+            raise LostFolder(
+                f"--{self._flag}={self.folder} was renamed, removed or replaced by others; nothing more is written. "
+                f"Move it back, then continue with --resume, or give a new --{self._flag}."
+            )
 
 
 @contextmanager
-def lock(path: str | os.PathLike[str], *, flag: str = "run_dir") -> Iterator[None]:
+def lock(path: str | os.PathLike[str], *, flag: str = "run_dir") -> Iterator[Held]:
     """Hold the folder of a run, so that no second process writes into it; the system frees it when a process ends.
 
     The file `.lock` stays; it says who held the folder last.
@@ -26,29 +66,27 @@ def lock(path: str | os.PathLike[str], *, flag: str = "run_dir") -> Iterator[Non
     """
     folder = Path(path).expanduser()
     make_folder(folder)
-    with open(folder / LOCK, "a+", encoding="utf-8") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            file.seek(0)
-            owner = file.read().strip() or "another process"
-            raise ValueError(
-                f"--{flag}={folder} is in use by {owner}; wait for its end, or give another --{flag}."
-            ) from error
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {platform.node()}\n")
-        file.flush()
-        yield
+    held = Held(folder, flag)
+    descriptor = _locked(folder, flag)
+    if descriptor is None:  # now there is a note that can be locked
+        (folder / LOCK).touch()
+        descriptor = _locked(folder, flag)
+    try:
+        held.check()
+        (folder / LOCK).write_text(f"process {os.getpid()} on {platform.node()}\n", encoding="utf-8")
+        yield held
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 def refuse_if_held(folder: Path, *, flag: str = "run_dir") -> None:
-    """Look at the lock of a folder that may be there, and leave no lock where there is none.
+    """Look at the lock of a folder that may be there, and write nothing.
 
     :raises ValueError: as :func:`lock`.
     """
-    if (folder / LOCK).exists():
-        with lock(folder, flag=flag):
-            pass
+    if folder.is_dir() and (descriptor := _locked(folder, flag)) is not None:
+        os.close(descriptor)
 
 
 def refuse_run_dir_in_use(argv: Sequence[str]) -> None:
@@ -64,3 +102,52 @@ def refuse_run_dir_in_use(argv: Sequence[str]) -> None:
     except ValueError as error:
         print(f"{Path(argv[0]).name}: error: {error}", file=sys.stderr)
         raise SystemExit(2) from None
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove what a killed process had not renamed yet, here and in the folders below. The folder has to be held."""
+    for path, folders, _ in os.walk(folder):
+        for file in leftovers(path):
+            file.unlink()
+        for name in [name for name in folders if _UNFINISHED_CHECKPOINT.fullmatch(name)]:
+            folders.remove(name)
+            shutil.rmtree(os.path.join(path, name), ignore_errors=True)
+
+
+def _locked(folder: Path, flag: str) -> int | None:
+    """A descriptor that has the lock of a folder until it is closed; None if there is no lock to be had yet."""
+    try:
+        return _flocked(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except BlockingIOError as error:
+        raise _in_use(folder, flag) from error
+    except OSError as error:
+        if error.errno not in _NO_LOCK_OF_FOLDERS:
+            raise
+    # A network share that locks only files that are open for writing: there the note has to do.
+    try:
+        return _flocked(folder / LOCK, os.O_RDWR)
+    except FileNotFoundError:
+        return None
+    except BlockingIOError as error:
+        raise _in_use(folder, flag) from error
+
+
+def _flocked(path: Path, mode: int) -> int:
+    descriptor = os.open(path, mode)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _in_use(folder: Path, flag: str) -> ValueError:
+    return ValueError(f"--{flag}={folder} is in use by {_owner(folder)}; wait for its end, or give another --{flag}.")
+
+
+def _owner(folder: Path) -> str:
+    try:
+        return (folder / LOCK).read_text(encoding="utf-8", errors="replace").strip() or "another process"
+    except OSError:
+        return "another process"

@@ -28,7 +28,7 @@ import tensorflow as tf
 from absl import logging
 
 from experiment.files import make_folder, write_json, write_text
-from experiment.locks import LOCK, refuse_if_held
+from experiment.locks import LOCK, refuse_if_held, remove_leftovers
 
 __all__ = [
     "FREE_ON_RESUME",
@@ -162,6 +162,7 @@ def open_folder(
         record = _with_resumption(run, record)
     elif run.flags_file.exists():
         _move_aside(run)
+    remove_leftovers(run.path)
     for folder in (run.path, run.checkpoint_dir, run.tensorboard_dir, run.plots_dir):
         make_folder(folder)
     write_json(run.provenance_file, record)

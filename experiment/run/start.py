@@ -19,11 +19,12 @@ import tensorflow as tf
 from absl import logging
 
 from experiment.files import make_folder, read_jsonl, sync_file, write_json
-from experiment.locks import lock
+from experiment.locks import Held, lock
 from experiment.report import plots
 from experiment.report.text import aligned
 from experiment.run import checkpoints, devices, folder
 from experiment.run.final import hparams_of, numbers_of, write_final
+from experiment.run.folder import RunDir
 from experiment.run.loop import Every, Fitted, fit
 from experiment.run.selection import Best, Rule, newest
 from experiment.run.writer import Shown, Writer
@@ -136,10 +137,10 @@ def open_run(
     if worker.count > 1 and settings.max_seconds is not None:
         raise ValueError("--max_seconds could stop several workers at different steps; give --num_steps alone.")
     if not worker.is_chief:
-        yield Run(settings, flags, data, folder.RunDir(path, name), strategy)
+        yield Run(settings, flags, data, RunDir(path, name), strategy)
         return
     folder.check_free(path, resume=settings.resume)
-    with lock(path):
+    with lock(path) as held:
         record = folder.provenance(data.sha256, seed=settings.seed, data_source=data.source)
         opened = folder.open_folder(
             path, name=name, flags_text=flags, provenance=record, resume=settings.resume, free=free
@@ -148,7 +149,7 @@ def open_run(
         if data.schema is not None:
             write_json(opened.columns_file, data.schema.to_json())
             print(f"\n{aligned(data.schema.table(), is_text=True)}\n\n{_OVERRULED}\n", flush=True)
-        yield Run(settings, flags, data, opened, strategy, versions=folder.versions_text(record))
+        yield Run(settings, flags, data, opened, strategy, versions=folder.versions_text(record), held=held)
 
 
 class Run:
@@ -159,16 +160,40 @@ class Run:
         settings: Settings,
         flags: str,
         data: About,
-        path: folder.RunDir,
+        path: RunDir,
         strategy: tf.distribute.Strategy | None = None,
         *,
         versions: str = "",
+        held: Held | None = None,
     ) -> None:
-        self.settings, self.flags, self.data, self.folder, self.strategy = settings, flags, data, path, strategy
+        self.settings = settings
+        self.flags = flags
+        self.data = data
+        self.strategy = strategy
+        self._folder = path
         self._versions = versions
+        self._held = held
         self.is_chief = devices.worker_of(strategy).is_chief
-        self.path = path.path
-        self._start, self._step = time.monotonic(), tf.Variable(0, dtype=tf.int64)
+        self._start = time.monotonic()
+        self._step = tf.Variable(0, dtype=tf.int64)
+
+    @property
+    def folder(self) -> RunDir:
+        """The paths of the run. Whoever asks is about to write, so it is looked whether they lead there still.
+
+        :raises LostFolder: if the folder that was opened was renamed, removed or replaced.
+        """
+        self._check_folder()
+        return self._folder
+
+    @property
+    def path(self) -> Path:
+        """The folder of the run; checked as :attr:`folder` is."""
+        return self.folder.path
+
+    def _check_folder(self) -> None:
+        if self._held is not None:
+            self._held.check()
 
     def share_of_seconds(self, count: int) -> float | None:
         """Seconds for the first of `count` children that share what is left of --max_seconds; None without a limit."""
@@ -180,11 +205,11 @@ class Run:
 
         :param flags: those of the child, one a line, where they differ from those of the run.
         """
-        path = folder.RunDir(self.path / name, name, home=self.folder.home or self.path)
+        path = RunDir(self.path / name, name, home=self.folder.home or self.path)
         for each in (path.checkpoint_dir, path.tensorboard_dir, path.plots_dir) if self.is_chief else ():
             make_folder(each)
         flags = self.flags if flags is None else flags
-        return Run(self.settings, flags, self.data, path, self.strategy, versions=self._versions)
+        return Run(self.settings, flags, self.data, path, self.strategy, versions=self._versions, held=self._held)
 
     def fit(
         self,
@@ -238,9 +263,10 @@ class Run:
             def is_shown(step: int) -> bool:
                 return step % settings.eval_every == 0 or step == settings.num_steps or is_done(step)
 
-            log = _Log(writer, show, is_shown, first=int(self._step))
+            log = _Log(writer, show, is_shown, first=int(self._step), check=self._check_folder)
 
             def save(step: int, found: Best) -> None:
+                self._check_folder()
                 self._step.assign(step)
                 best.assign(np.array(found, np.float64))
                 if writer is not None:
@@ -340,13 +366,15 @@ class _Log:
         is_shown: Callable[[int], bool],
         *,
         first: int,
+        check: Callable[[], None],
     ) -> None:
-        self._writer, self._show, self._is_shown = writer, show, is_shown
+        self._writer, self._show, self._is_shown, self._check = writer, show, is_shown, check
         self._last = first, time.monotonic()
 
     def __call__(self, step: int, line: Mapping[str, float]) -> None:
         if self._writer is None:
             return
+        self._check()
         self._writer.scalars(step, line)
         (last_step, last_time), now = self._last, time.monotonic()
         self._writer.rates(step, {"speed/steps_per_second": (step - last_step) / max(now - last_time, 1e-9)})

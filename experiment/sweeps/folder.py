@@ -20,10 +20,11 @@ from types import MappingProxyType
 from typing import Any
 
 from experiment.files import make_folder, sync_folder, write_json, write_text
-from experiment.locks import LOCK, lock, refuse_if_held
+from experiment.locks import LOCK, Held, lock, refuse_if_held
 from experiment.sweeps import history
 from experiment.sweeps.runs import PlannedRun, arguments
 from experiment.sweeps.spec import Sweep
+from gpflow_deep_base.files import leftovers
 
 __all__ = ["SweepDir"]
 
@@ -38,6 +39,7 @@ class SweepDir:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path).expanduser()
+        self._held: Held | None = None
 
     @property
     def record_file(self) -> Path:
@@ -69,7 +71,9 @@ class SweepDir:
             other flags for a run that has results or checkpoints there.
         """
         self._refuse_others()
-        with lock(self.path, flag="sweep_dir"):
+        with lock(self.path, flag="sweep_dir") as self._held:
+            for left in leftovers(self.path):  # by a sweep that was killed
+                left.unlink()
             record, changed = self.record(), self.changed(sweep, runs)
             recorded = dict(record.get("runs", {}))
             for folder in ("runs", "logs"):
@@ -106,7 +110,12 @@ class SweepDir:
         return history.newest(self.history())
 
     def note(self, name: str, event: str, **more: Any) -> None:
-        """Add a line to history.jsonl."""
+        """Add a line to history.jsonl.
+
+        :raises LostFolder: if the folder of the sweep was renamed, removed or replaced meanwhile.
+        """
+        if self._held is not None:
+            self._held.check()
         history.append(self._history, name, event, **more)
 
     def settle(self, name: str) -> None:

@@ -1,8 +1,11 @@
 """experiment.run.folder: which folders and flags a run accepts, who holds a folder, and what is recorded."""
 
+import errno
+import fcntl
 import json
 import os
 import platform
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -12,8 +15,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from experiment import locks
 from experiment.files import jsonable
-from experiment.locks import lock
+from experiment.locks import LostFolder, lock
 from experiment.run import folder
 from experiment.run.folder import RunDir, check_free, open_folder, provenance
 
@@ -272,6 +276,83 @@ def test_a_longer_name_of_an_earlier_owner_leaves_nothing(tmp_path: Path) -> Non
     (tmp_path / ".lock").write_text("process 123456789 on a-host-with-a-very-long-name.example.org\n" * 3)
     with lock(tmp_path):
         assert (tmp_path / ".lock").read_text() == f"process {os.getpid()} on {platform.node()}\n"
+
+
+def test_the_folder_is_held_and_not_the_note_in_it(tmp_path: Path) -> None:
+    """By a symbolic link, after the note was removed, and under a new name of the folder: one process has it."""
+    run = tmp_path / "run"
+    (tmp_path / "link").symlink_to("run")
+    with lock(run):
+        for path in (run, tmp_path / "link"):
+            with pytest.raises(ValueError, match=f"in use by process {os.getpid()} "):
+                check_free(path, resume=False)
+        (run / ".lock").unlink()
+        for path in (run, tmp_path / "link"):
+            for enter in (lambda path: lock(path).__enter__(), lambda path: check_free(path, resume=False)):
+                with pytest.raises(ValueError, match="in use by another process;"):
+                    enter(path)
+        run.rename(tmp_path / "renamed")
+        with pytest.raises(ValueError, match="in use"), lock(tmp_path / "renamed"):
+            pass
+        assert not (tmp_path / "renamed" / ".lock").exists()
+    check_free(tmp_path / "renamed", resume=False)
+
+
+@pytest.mark.parametrize("change", ["renamed", "removed", "replaced", "below a file"])
+def test_a_folder_that_is_lost_is_noticed(tmp_path: Path, change: str) -> None:
+    home = tmp_path / "home"
+    with lock(home / "run") as held:
+        held.check()
+        (home / "run" / ".lock").unlink()
+        held.check()  # the note is only a note
+        home.rename(tmp_path / "away")
+        if change == "removed":
+            (tmp_path / "away" / "run").rmdir()
+        elif change == "replaced":
+            (home / "run").mkdir(parents=True)
+        elif change == "below a file":
+            home.write_text("")
+        with pytest.raises(LostFolder, match=r"--run_dir=.*run was renamed, removed or replaced by others; nothing"):
+            held.check()
+    assert (home / "run").exists() == (change == "replaced")
+
+
+def test_where_folders_cannot_be_locked_the_note_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on NFS, which locks only what is open for writing."""
+    flock = fcntl.flock
+
+    def flock_of_nfs(descriptor: int, operation: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EBADF, "Bad file descriptor")
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(locks.fcntl, "flock", flock_of_nfs)
+    check_free(tmp_path, resume=False)
+    assert files(tmp_path) == []
+    with lock(tmp_path):
+        for enter in (lambda: lock(tmp_path).__enter__(), lambda: check_free(tmp_path, resume=False)):
+            with pytest.raises(ValueError, match=f"in use by process {os.getpid()} "):
+                enter()
+    check_free(tmp_path, resume=False)
+    with lock(tmp_path):
+        pass
+
+
+def test_what_a_killed_process_was_writing_is_removed(tmp_path: Path) -> None:
+    """By the next start; what the user has put there, and what failed runs left, stays."""
+    run = open_folder(tmp_path, flags_text=FLAGS, provenance=RECORD, resume=False)
+    gone = [".tmp-0123abcd-rbm.npz", "child/.tmp-0123abcd-best.npz", "checkpoints/.tmp-0123abcd/state.index"]
+    gone += ["checkpoints/.tmp-step-0000000002/state.index", "checkpoints/.tmp-0123abcd-replaced/state.index"]
+    kept = ["rbm.npz", ".tmp-notes.txt", "checkpoints/step-0000000001/state.index", "plots/tmp-0123abcd-a.png"]
+    for name in [*gone, *kept]:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    check_free(tmp_path, resume=True)
+    assert all((tmp_path / name).exists() for name in gone)  # by who only looks, nothing is
+    open_folder(tmp_path, flags_text=FLAGS, provenance=RECORD, resume=True)
+    assert [name for name in gone if (tmp_path / name).exists()] == []
+    assert [name for name in kept if not (tmp_path / name).exists()] == []
+    assert not any(path.name.startswith(".tmp-") for path in run.checkpoint_dir.iterdir())
 
 
 @pytest.mark.parametrize("resume", [False, True])

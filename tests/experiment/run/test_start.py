@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from experiment.locks import lock
+from experiment.locks import LostFolder, lock
 from experiment.run import Best, Fitted, Interrupted, Run, Settings, Shown, checkpoints, folder, open_run
 from tests.experiment.run.events import hparams
 from tests.experiment.run.toy import FLAGS, Data, Toy, fit, settings, train
@@ -584,6 +585,35 @@ def test_a_folder_belongs_to_one_process_until_it_ends(
     assert again.bits() == whole.toy.bits()
     assert steps(tmp_path / "unsaved" / "failed-1") == [1]
     assert_same_files(tmp_path / "unsaved", whole.path)
+
+
+@pytest.mark.parametrize("child", [None, "gp"])
+@pytest.mark.parametrize("change", ["renamed", "removed", "replaced"])
+def test_a_folder_that_is_lost_ends_the_run_at_once(tmp_path: Path, change: str, child: str | None) -> None:
+    """Nothing is made anew, and what was renamed can be continued under its new name."""
+    run_dir, moved, toy = tmp_path / "run", tmp_path / "moved", Toy()
+
+    def advance(first: int, count: int) -> float:
+        if first == 3:
+            run_dir.rename(moved)
+            if change == "removed":
+                shutil.rmtree(moved)
+            elif change == "replaced":
+                run_dir.mkdir()
+        return toy.advance(first, count)
+
+    with pytest.raises(LostFolder, match=r"--run_dir=.*run was renamed, removed or replaced by others"):
+        train(run_dir, toy=toy, advance=advance, child=child, log_every=100)
+    assert toy.calls[-1] == (3, 1)
+    if change == "replaced":
+        assert list(run_dir.iterdir()) == []
+    else:
+        assert not run_dir.exists()
+    if change != "removed":
+        whole, _ = train(tmp_path / "whole", child=child, log_every=100)
+        again, _ = train(moved, child=child, resume=True, log_every=100)
+        assert again.calls[0] == (2, 1)
+        assert again.bits() == whole.bits()
 
 
 def test_a_folder_in_use_is_refused_before_tensorflow_starts(tmp_path: Path) -> None:

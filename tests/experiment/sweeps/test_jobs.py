@@ -185,16 +185,18 @@ def test_a_run_in_use_is_waited_for(folder: SweepDir) -> None:
     """Another process has the folder of a run, which the first sweep left behind: it is not a failure."""
     sweep = sweep_of(splits="[0]")
     folder.run_dir("split0-a").mkdir(parents=True)
-    with open(folder.run_dir("split0-a") / ".lock", "w") as file:
-        file.write("process 123 on elsewhere\n")
-        file.flush()
-        fcntl.flock(file, fcntl.LOCK_EX)
+    (folder.run_dir("split0-a") / ".lock").write_text("process 123 on elsewhere\n")
+    descriptor = os.open(folder.run_dir("split0-a"), os.O_RDONLY | os.O_DIRECTORY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
 
-        def free(status: Status) -> None:
-            if "split0-b" in status.done:
-                fcntl.flock(file, fcntl.LOCK_UN)
+    def free(status: Status) -> None:
+        if "split0-b" in status.done:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
 
+    try:
         report, said = swept(folder, sweep, show=free)
+    finally:
+        os.close(descriptor)
     assert sorted(report.done) == ["split0-a", "split0-b"]
     assert said[0] == "waiting: split0-a is in use by process 123 on elsewhere"
     assert said.index("started: split0-b") < said.index("started: split0-a")

@@ -26,11 +26,10 @@ def main() -> None:
     if bool(steps) != ("resume" in flags):
         sys.exit(f"training.py: error: --run_dir={folder} has checkpoints {steps}, got --resume={'resume' in flags}.")
     checkpoints.mkdir(parents=True, exist_ok=True)
-    with open(folder / ".lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        lock.write(f"process {os.getpid()} on this machine\n")
-        lock.flush()
-        train(folder, flags, steps[-1] if steps else 0, num_steps)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    (folder / ".lock").write_text(f"process {os.getpid()} on this machine\n")
+    train(folder, flags, steps[-1] if steps else 0, num_steps)
 
 
 def train(folder: Path, flags: dict[str, str], first: int, num_steps: int) -> None:
