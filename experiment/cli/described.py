@@ -159,7 +159,7 @@ def _named(plain: Mapping[str, Any]) -> NamedFlag:
     if isinstance(kind, str):
         kind = simple[kind]
     elif kind[0] == "list":
-        kind = tuple[simple[kind[1]], ...]  # type: ignore[misc]
+        kind = tuple[simple[kind[1]], ...]  # type: ignore[misc, valid-type]
     else:
         kind = Literal[tuple(kind[1:])]
     default = tuple(plain["default"]) if isinstance(plain["default"], list) else plain["default"]
