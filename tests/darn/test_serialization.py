@@ -166,7 +166,8 @@ def test_crafted_arrays_are_refused(tmp_path: Path) -> None:
         assert message in refused(path)
     forged(path, config | {"dtype": "float64"}, arrays)
     assert "must be of float64" in refused(path)
-    for other in (None, [], "text", {"visible": 4, "hidden": None}):
+    others: list[Any] = [None, [], "text", {"visible": 4, "hidden": None}]
+    for other in others:
         forged(path, other, arrays)
         refused(path)
 
@@ -196,7 +197,12 @@ def test_a_file_is_written_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     order: list[str] = []
     monkeypatch.setattr(os, "fsync", lambda descriptor: order.append("fsync"))
     replace = os.replace
-    monkeypatch.setattr(os, "replace", lambda *names: (order.append("replace"), replace(*names))[1])
+
+    def recorded(source: str, target: str) -> None:
+        order.append("replace")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", recorded)
     save_darn(DARN(CONFIGS["small"]), tmp_path / "darn.npz")
     assert order == ["fsync", "replace", "fsync"]
 

@@ -354,11 +354,12 @@ def test_samples_of_the_model_are_not_flagged(rng: np.random.Generator) -> None:
 @pytest.mark.parametrize("units", ["spin", "gaussian", "softmax"])
 def test_foreign_samples_of_each_family_are_flagged(units: str, rng: np.random.Generator) -> None:
     """Other visible biases, where the mean of v is known exactly, and right ones."""
-    visible: Visible = {
+    families: dict[str, Visible] = {
         "spin": Spin(),
         "gaussian": Gaussian(np.full(60, 2.0)),
         "softmax": Softmax(60, tuple((i, i + 1, i + 2) for i in range(0, 60, 3))),
-    }[units]
+    }
+    visible = families[units]
     parameters = np.zeros((2, 60)), rng.normal(size=60), np.zeros(2)
     for shift, is_foreign in ((0.0, False), (1.0, True)):
         partition = PartitionTracker(BETA, family=rbm_family(visible))

@@ -114,6 +114,11 @@ def test_headers_and_arrays_that_make_no_sense_are_refused_in_one_line(
 def test_a_saved_file_is_on_the_disk(saved: SavedRBM, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synchronised: list[int] = []
     fsync = os.fsync
-    monkeypatch.setattr(os, "fsync", lambda descriptor: (synchronised.append(descriptor), fsync(descriptor)))
+
+    def recorded(descriptor: int) -> None:
+        synchronised.append(descriptor)
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", recorded)
     save_rbm(saved, tmp_path / "rbm.npz")
     assert len(synchronised) == 2  # the file, then its folder

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -180,8 +181,8 @@ def test_a_total_at_the_foot(foot: str, why: str, tmp_path: Path) -> None:
     spec = TableSpec(target=("Price",), missing="impute")
     with pytest.raises(ValueError, match=rf"row 40 .*{why}.*--total_rows=drop"):
         read_table(path, spec)
-    for options in ({"total_rows": "drop"}, {"bad_rows": "drop"}):
-        rows = read_table(path, TableSpec(target=("Price",), missing="impute", **options))
+    for dropping in (replace(spec, total_rows="drop"), replace(spec, bad_rows="drop")):
+        rows = read_table(path, dropping)
         np.testing.assert_array_equal(rows.parts["all"].Y[:, 0], prices)
         assert "row 40 (from 0), a total, left out" in rows.source
     kept = read_table(path, TableSpec(target=("Price",), missing="impute", total_rows="keep", keep_value=("x",)))

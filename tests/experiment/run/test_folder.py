@@ -326,7 +326,7 @@ def test_where_folders_cannot_be_locked_the_note_is(tmp_path: Path, monkeypatch:
             raise OSError(errno.EBADF, "Bad file descriptor")
         flock(descriptor, operation)
 
-    monkeypatch.setattr(locks.fcntl, "flock", flock_of_nfs)
+    monkeypatch.setattr(fcntl, "flock", flock_of_nfs)
     check_free(tmp_path, resume=False)
     assert files(tmp_path) == []
     with lock(tmp_path):
