@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from experiment import locks
 from experiment.files import jsonable
 from experiment.locks import LostFolder, lock
 from experiment.run import folder
