@@ -111,7 +111,18 @@ def test_the_check_leaves_other_imports_alone(source: str) -> None:
 
 # Inside the repository
 
-FLOORS = {"files": 0, "seeds": 0, "locks": 1, "early": 2, "report": 1, "data": 1, "run": 2, "cli": 3, "sweeps": 4}
+FLOORS = {
+    "files": 0,
+    "seeds": 0,
+    "locks": 1,
+    "report": 1,
+    "data": 1,
+    "run": 2,
+    "cli": 3,
+    "early": 4,
+    "command": 4,
+    "sweeps": 4,
+}
 """Of the parts of `experiment`: each may import lower floors, and itself."""
 
 CODE = sorted(path for top in (*PRESENT, GROUND, "experiment", "scripts") for path in (ROOT / top).rglob("*.py"))
