@@ -27,7 +27,6 @@ from typing import Any, Literal, cast, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from .signs import is_sparse
 
 __all__ = ["FRACTION_BITS", "InputCoding", "Kind", "Moments", "common_fraction_bits", "fraction_bits", "recommended"]
 
@@ -52,6 +51,11 @@ FRACTION_BITS = 8
 
 _UNIT = 2.0**-FRACTION_BITS
 _MAX_DENSE = 400_000_000
+
+
+def is_sparse(X: Any) -> bool:
+    """Whether `X` is a sparse matrix of SciPy; it is not imported for that."""
+    return hasattr(X, "tocsr")
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .coding import is_sparse
 from .packed_file import FILE_VERSION, Content, parse, read
 from .signs import (
     HAS_NUMBA,
@@ -35,7 +36,6 @@ from .signs import (
     convolved_sums,
     exact_product,
     hidden_sums,
-    is_sparse,
     masked_product,
     pack_signs,
     prefers_floats,

@@ -104,11 +104,6 @@ class Units(NamedTuple):
     largest: float
 
 
-def is_sparse(X: Any) -> bool:
-    """Whether `X` is a sparse matrix of SciPy; it is not imported for that."""
-    return hasattr(X, "tocsr")
-
-
 def pack_signs(X: NDArray[Any]) -> NDArray[np.uint8]:
     """Rows of -1 and +1, [N, D], as bits [N, 8 ceil(D / 64)], padded with zeros.
 
