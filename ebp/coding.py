@@ -27,8 +27,16 @@ from typing import Any, Literal, cast, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-
-__all__ = ["FRACTION_BITS", "InputCoding", "Kind", "Moments", "common_fraction_bits", "fraction_bits", "recommended"]
+__all__ = [
+    "FRACTION_BITS",
+    "InputCoding",
+    "Kind",
+    "Moments",
+    "common_fraction_bits",
+    "fraction_bits",
+    "is_sparse",
+    "recommended",
+]
 
 Kind = Literal["raw", "scaled", "root", "common", "zscore", "centred", "sign"]
 

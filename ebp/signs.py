@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .coding import is_sparse
 from .convolution import Convolved, pooled, unfolded
 
 __all__ = [
@@ -25,7 +26,6 @@ __all__ = [
     "convolved_sums",
     "exact_product",
     "hidden_sums",
-    "is_sparse",
     "masked_product",
     "pack_signs",
 ]
