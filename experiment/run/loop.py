@@ -8,7 +8,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NamedTuple
@@ -18,12 +18,15 @@ from experiment.run.selection import Best, Rule
 
 __all__ = ["Every", "Fitted", "Interrupted", "block_size", "fit"]
 
+_ACT_AGAIN = (signal.SIGINT, signal.SIGTERM)
+_ONLY_COLLECTED = (signal.SIGHUP, signal.SIGUSR1)
+
 
 class Interrupted(Exception):
     """Training stopped early, between two steps: save a checkpoint and leave.
 
-    `step` is the number of finished steps, `reason` is "SIGINT" (Ctrl-C), "SIGTERM" or "max_seconds", and
-    `exit_code` is what a shell expects: 130, 143, or 0 when only the time was up.
+    `step` is the number of finished steps, `reason` is "SIGINT" (Ctrl-C), "SIGTERM", "SIGHUP", "SIGUSR1" or
+    "max_seconds", and `exit_code` is what a shell expects: 128 and the signal's number, or 0 when only the time was up.
     """
 
     def __init__(self, step: int, reason: str) -> None:
@@ -104,8 +107,9 @@ def fit(
     :param agree: what all workers take for the evaluation, so that they stop together.
     :param progress: show a bar on standard error if that is a terminal, else a line a minute.
     :param max_seconds: stop after the call that exceeds this many seconds of wall time.
-    :raises Interrupted: on Ctrl-C, SIGTERM or when `max_seconds` have passed, after the running call and `save`. A
-        second signal acts at once. Signals are caught only in the main thread.
+    :raises Interrupted: on Ctrl-C, SIGTERM, SIGHUP, SIGUSR1 or when `max_seconds` have passed, after the running call
+        and `save`. A second Ctrl-C or SIGTERM acts at once. Signals are caught only in the main thread, and only those
+        that are not ignored.
     :raises ValueError: if `num_steps`, `steps_per_call` or `patience` is out of range.
     """
     if not 0 <= num_steps < 2**31:  # a step number has to fit in the int32 that fold_in takes
@@ -161,24 +165,32 @@ def _is_due(step: int, interval: int) -> bool:
 
 @contextmanager
 def _deferred_signals() -> Iterator[list[str]]:
-    """Collect the names of SIGINT and SIGTERM instead of acting on the first of them; restores the old handlers."""
+    """Collect the names of signals that ask for an end instead of acting on them; restores the old handlers.
+
+    A second SIGINT or SIGTERM acts at once. SIGHUP (the terminal is closed) and SIGUSR1 (the time of a batch job is
+    nearly up) are often sent twice, and only collected. A signal that is ignored, as SIGINT is in the background of a
+    shell without job control, stays so.
+    """
     received: list[str] = []
     if threading.current_thread() is not threading.main_thread():
         yield received  # Python delivers signals to the main thread only
         return
-    previous = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    previous = {number: signal.getsignal(number) for number in (*_ACT_AGAIN, *_ONLY_COLLECTED)}
+    previous = {number: handler for number, handler in previous.items() if handler is not signal.SIG_IGN}
 
-    def restore() -> None:
+    def restore(numbers: Collection[signal.Signals]) -> None:
         for number, handler in previous.items():
-            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+            if number in numbers:
+                signal.signal(number, handler if handler is not None else signal.SIG_DFL)
 
     def record(number: int, frame: FrameType | None) -> None:
         received.append(signal.Signals(number).name)
-        restore()
+        if number in _ACT_AGAIN:
+            restore(_ACT_AGAIN)
 
     for number in previous:
         signal.signal(number, record)
     try:
         yield received
     finally:
-        restore()
+        restore(previous)

@@ -79,9 +79,9 @@ def work(
 ) -> Report:
     """Run what has no result yet: new runs from their beginning, begun ones from their newest checkpoint.
 
-    The folder has to be held, see `SweepDir.opened`. SIGINT and SIGTERM are passed on once as SIGTERM, by which a
-    training saves a checkpoint and ends; a second one kills the jobs. If this process is killed, or raises, their
-    guards ask them to end. A run whose folder another process still has is left until it is free.
+    The folder has to be held, see `SweepDir.opened`. SIGINT, SIGTERM, SIGHUP and SIGUSR1 are passed on once as
+    SIGTERM, by which a training saves a checkpoint and ends; a second one kills the jobs. If this process is killed, or
+    raises, their guards ask them to end. A run whose folder another process still has is left until it is free.
 
     :param jobs: how many run at a time.
     :param retry: also start again what has failed.

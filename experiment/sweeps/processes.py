@@ -16,7 +16,8 @@ from experiment.sweeps import guard
 
 __all__ = ["Job", "ask_to_end", "kill", "killed_by", "last_line", "signals", "start"]
 
-KILLS = (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)
+KILLS = (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM, signal.SIGUSR1)
+_COLLECTED = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 TAIL_BYTES = 20_000
 
 
@@ -81,17 +82,21 @@ def last_line(job: Job) -> str:
 
 @contextlib.contextmanager
 def signals() -> Iterator[list[str]]:
-    """Collect the names of SIGINT and SIGTERM in place of acting on them; one that is ignored stays so.
+    """Collect the names of signals that ask for an end in place of acting on them; one that is ignored stays so.
+
+    SIGHUP and SIGUSR1 are often sent twice, and count once.
 
     Outside the main thread nothing is collected: Python delivers signals to that one.
     """
     received: list[str] = []
 
     def record(number: int, frame: FrameType | None) -> None:
-        received.append(signal.Signals(number).name)
+        name = signal.Signals(number).name
+        if number in (signal.SIGINT, signal.SIGTERM) or name not in received:
+            received.append(name)
 
     is_main = threading.current_thread() is threading.main_thread()
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)} if is_main else {}
+    before = {number: signal.getsignal(number) for number in _COLLECTED} if is_main else {}
     before = {number: handler for number, handler in before.items() if handler not in (signal.SIG_IGN, None)}
     for number in before:
         signal.signal(number, record)

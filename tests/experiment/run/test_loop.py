@@ -354,7 +354,10 @@ def test_an_exception_leaves_the_handlers_restored() -> None:
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
 
 
-@pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "exit_code"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGUSR1, 138)],
+)
 def test_a_signal_finishes_the_step_and_the_run_can_be_resumed(
     tmp_path: Path, number: signal.Signals, exit_code: int
 ) -> None:
@@ -429,6 +432,36 @@ def test_a_second_ctrl_c_acts_at_once() -> None:
             fit(advance, num_steps=4)
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1])
+def test_a_signal_that_is_sent_twice_saves_all_the_same(number: signal.Signals) -> None:
+    """A shell and the system both tell of a closed terminal; and SIGTERM after the warning of a batch system saves."""
+    run = Recorded()
+
+    def advance(first: int, count: int) -> None:
+        if first == 3:
+            for each in (number, number, signal.SIGTERM):
+                os.kill(os.getpid(), each)
+
+    with pytest.raises(Interrupted, match=f"by {number.name} after step 4"):
+        fit(advance, num_steps=9, every=Every(save=100), save=run.save)
+    assert [step for step, _ in run.saved] == [4]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
+def test_a_signal_that_is_ignored_stays_so(number: signal.Signals) -> None:
+    """As Ctrl-C for another program is by one that a shell started in the background, and SIGHUP below nohup."""
+
+    def advance(first: int, count: int) -> None:
+        os.kill(os.getpid(), number)
+
+    before = signal.signal(number, signal.SIG_IGN)
+    try:
+        assert fit(advance, num_steps=2).step == 2
+        assert signal.getsignal(number) is signal.SIG_IGN
+    finally:
+        signal.signal(number, before)
 
 
 def test_works_outside_the_main_thread() -> None:

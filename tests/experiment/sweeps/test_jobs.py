@@ -126,7 +126,7 @@ def test_a_job_that_is_killed_is_continued_by_the_next_start(folder: SweepDir) -
     assert starts(folder, "split0-a") == [0, 3]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
 def test_a_signal_is_passed_on_and_the_jobs_save(folder: SweepDir, number: signal.Signals) -> None:
     sweep = sweep_of(num_steps=5, settings=HELD % (0, 0))
     with process_of(folder, sweep, jobs=2) as process:
