@@ -6,7 +6,9 @@ That is --help, flags that are wrong, files that are not there, and a --run_dir 
 import sys
 
 from experiment.cli.described import answer
+from experiment.cli.output import open_closed_streams
 from experiment.locks import refuse_run_dir_in_use
 
+open_closed_streams()
 answer(sys.argv)
 refuse_run_dir_in_use(sys.argv)

@@ -9,6 +9,7 @@ if __name__ == "__main__":
 `command` is what pyproject.toml names as the entry point of an installed script.
 """
 
+import contextlib
 import errno
 import inspect
 import re
@@ -21,6 +22,7 @@ from absl import app, logging
 from absl import flags as absl_flags
 
 from experiment.cli.flags import HelpWanted, help_text, parse
+from experiment.cli.output import output_may_be_lost
 from experiment.data.libraries import MissingLibrary
 from experiment.run.loop import Interrupted
 from experiment.run.start import Settings
@@ -113,13 +115,20 @@ def _parsed(main: Main, argv: Sequence[str]) -> Any:
 
 
 def _guarded(main: Main, flags: Any, program: str, explain: Explain) -> int:
+    """Call `main`; return the exit status. A training is not ended by the loss of its standard output or error."""
+    is_run = any(_settings(flags))
+    with output_may_be_lost() if is_run else contextlib.nullcontext():
+        return _called(main, flags, program, explain, is_run)
+
+
+def _called(main: Main, flags: Any, program: str, explain: Explain, is_run: bool) -> int:
     """Call `main`; return the exit status.
 
     Bad input (ValueError, OSError) and a missing library are one line and status 2, a diverged training
     (FloatingPointError) one line and status 1; an interruption says that --resume continues the run. Other exceptions
     pass through unless `explain` knows them; with `--verbosity=1` all errors do.
     """
-    verbosity, is_run = absl_flags.FLAGS["verbosity"], any(_settings(flags))
+    verbosity = absl_flags.FLAGS["verbosity"]
     if not verbosity.present:
         logging.set_verbosity(logging.WARNING)
     try:

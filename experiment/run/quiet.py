@@ -9,7 +9,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 __all__ = ["start_tensorflow", "without_noise", "without_warnings"]
@@ -37,11 +37,14 @@ def without_noise() -> Iterator[None]:
     On a machine with NVIDIA's driver, errors about GPUs are no noise. After an exception nothing is left out.
     """
     try:
-        saved = os.dup(2)
-    except OSError:  # there is no standard error
+        saved = None if sys.stderr is None else os.dup(2)
+    except OSError:
+        saved = None
+    if saved is None:  # there is no standard error
         yield
         return
-    sys.stderr.flush()
+    with suppress(OSError):
+        sys.stderr.flush()
     is_failed = True
     with tempfile.TemporaryFile() as held:
         os.dup2(held.fileno(), 2)
@@ -49,12 +52,14 @@ def without_noise() -> Iterator[None]:
             yield
             is_failed = False
         finally:
-            sys.stderr.flush()
+            with suppress(OSError):
+                sys.stderr.flush()
             os.dup2(saved, 2)
             os.close(saved)
             held.seek(0)
             text = held.read().decode(errors="replace")
-            sys.stderr.write(text if is_failed else "".join(filter(_is_wanted, text.splitlines(keepends=True))))
+            with suppress(OSError):  # a standard error that is lost ends no training
+                sys.stderr.write(text if is_failed else "".join(filter(_is_wanted, text.splitlines(keepends=True))))
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from experiment.cli.flags import group
 from experiment.data.libraries import MissingLibrary
 from experiment.run import Interrupted, Settings
 from tests.experiment.run.toy import train
+from tests.processes import LIMIT_SECONDS, limited
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -262,6 +263,87 @@ def test_a_program_of_several_commands(capsys: pytest.CaptureFixture[str]) -> No
     assert "--output (required)" in output
 
 
+# ---------------------------------------------------------------------------------------------- lost output
+
+
+_PRINTING = """
+import sys
+from dataclasses import dataclass
+import experiment.early
+from experiment import cli
+from experiment.cli.flags import group
+from experiment.run import Settings
+
+
+@dataclass(frozen=True)
+class Flags:
+    '''Make a run.'''
+
+    run: Settings = group()
+
+
+@dataclass(frozen=True)
+class Plain:
+    '''Make something else.'''
+
+    run_dir: str
+
+
+def training(flags: Flags) -> None:
+    lines(flags.run.run_dir)
+
+
+def other(flags: Plain) -> None:
+    lines(flags.run_dir)
+
+
+def lines(path: str) -> None:
+    for number in range(20_000):  # more than any buffer holds
+        print("step", number)
+        print("step", number, file=sys.stderr, flush=True)
+    with open(path, "w") as file:
+        assert file.fileno() > 2
+        file.write("done")
+    print("step", number, flush=True)
+
+
+if __name__ == "__main__":
+    cli.run({"training": training, "other": other})
+"""
+
+
+@pytest.fixture(scope="module")
+def printing(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("printing") / "printing.py"
+    path.write_text(_PRINTING)
+    return path
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [
+        pytest.param("2>&1 | head -n 1", id="pipe"),
+        pytest.param(">/dev/full 2>/dev/full", id="full"),
+        pytest.param(">&- 2>&-", id="closed"),
+    ],
+)
+def test_a_lost_output_ends_no_training(tmp_path: Path, printing: Path, lost: str) -> None:
+    """Whether its reader has gone, its disk is full, or it was never there."""
+    command = f"{sys.executable} {printing} training --run_dir={tmp_path / 'run'}; echo $? > {tmp_path / 'status'}"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    subprocess.run(["sh", "-c", f"({command}) {lost}"], env=environment, capture_output=True, timeout=LIMIT_SECONDS)
+    assert (tmp_path / "run").read_text() == "done"
+    assert (tmp_path / "status").read_text() == "0\n"
+
+
+def test_a_program_whose_output_is_its_result_says_that_it_is_lost(tmp_path: Path, printing: Path) -> None:
+    command = f"{sys.executable} {printing} other --run_dir={tmp_path / 'run'} >/dev/full 2>/dev/null"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(["sh", "-c", command], env=environment, timeout=LIMIT_SECONDS)
+    assert done.returncode == 2
+    assert not (tmp_path / "run").exists()
+
+
 # ---------------------------------------------------------------------------------------------- as an absl program
 
 _SCRIPT = """
@@ -325,11 +407,12 @@ def test_a_script_as_a_user_calls_it(tmp_path: Path) -> None:
         try:
             assert process.stdout is not None
             lines = []
-            for line in process.stdout:
-                lines.append(line.rstrip("\n"))
-                if line == "step 2\n":
-                    process.send_signal(signal.SIGINT)
-                    break
+            with limited(process):
+                for line in process.stdout:
+                    lines.append(line.rstrip("\n"))
+                    if line == "step 2\n":
+                        process.send_signal(signal.SIGINT)
+                        break
             output, errors = process.communicate(timeout=300)
         finally:
             process.kill()

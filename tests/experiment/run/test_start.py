@@ -21,6 +21,7 @@ from experiment.locks import LostFolder, lock
 from experiment.run import Best, Fitted, Interrupted, Run, Settings, Shown, checkpoints, folder, open_run
 from tests.experiment.run.events import hparams
 from tests.experiment.run.toy import FLAGS, Data, Toy, fit, settings, train
+from tests.processes import limited
 
 ROOT = Path(__file__).resolve().parents[3]
 PROVENANCE: dict[str, Any] = {}
@@ -543,9 +544,10 @@ def owner(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
     with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
-            for line in process.stdout:
-                if line == "step 5\n":  # there is a checkpoint of step 4
-                    break
+            with limited(process):
+                for line in process.stdout:
+                    if line == "step 5\n":  # there is a checkpoint of step 4
+                        break
             yield process
         finally:
             process.kill()

@@ -15,6 +15,7 @@ import pytest
 
 from experiment.sweeps import Program, Report, Sweep, SweepDir, expand, parse, work
 from tests.experiment.sweeps.training import HELD_STEP
+from tests.processes import limited
 
 TRAINING = Path(__file__).with_name("training.py")
 PROGRAM = Program([sys.executable, "-S", str(TRAINING)])
@@ -68,7 +69,8 @@ def process_of(folder: SweepDir, sweep: Sweep, *, jobs: int) -> Iterator["subpro
         [sys.executable, "-c", MAIN, arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     try:
-        yield process
+        with limited(process):
+            yield process
     finally:
         process.kill()
         process.communicate()
