@@ -5,7 +5,9 @@ Every test draws from the fixtures `rng` and `seed`, which depend on the test's 
 """
 
 import hashlib
+import os
 import random
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -24,10 +26,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    _forget_the_shell()
     if config.getoption("--vary-seed") and not hasattr(
         config, "workerinput"
     ):  # workers get the options of their parent
         config.option.base_seed = random.SystemRandom().randrange(2**31)
+
+
+def _forget_the_shell() -> None:
+    """Signals, locale and settings as if the tests had been started by hand, also for the processes that they start.
+
+    A shell without job control starts what is in its background with SIGINT ignored, and nohup with SIGHUP ignored.
+    """
+    for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    for name in ("COLUMNS", "LANGUAGE", "LC_ALL", "LINES", "PYTHONIOENCODING", "PYTHONWARNINGS", "TF_CONFIG"):
+        os.environ.pop(name, None)
+    os.environ["LANG"] = "C.UTF-8"
 
 
 def pytest_report_header(config: pytest.Config) -> str:
