@@ -40,7 +40,7 @@ from .quadrature import Integrator, MonteCarlo, Sobol
 
 __all__ = ["NUM_PREDICT_SAMPLES", "DeepGP"]
 
-#: Default number of components of a prediction: more precise than 100 independent draws, see RESULTS.md.
+#: Default number of components of a prediction: more precise than 100 independent draws, see docs/results/deep_gp.md.
 NUM_PREDICT_SAMPLES = 32
 
 Seed: TypeAlias = tf.Tensor | int | None

@@ -3,6 +3,7 @@
     <!-- table: uci/log_likelihood -->     the table log_likelihood of results/uci.json
     <!-- commands: uci -->                 what made its numbers, folded
     <!-- index -->                         links to the sections of the page and to its tables
+    <!-- summary -->                       the table of docs/results/summary.json, with cells of other tables in it
     ...
     <!-- end -->
 
@@ -20,18 +21,21 @@ from typing import Any, NamedTuple, TypeVar
 
 from experiment.files import write_text
 from experiment.report.results import Made, Results, as_text, cells, read_all
-from experiment.report.structure import read_json
+from experiment.report.structure import built, read_json
 
 __all__ = ["filled", "markdown", "markers", "not_shown", "problems", "update"]
 
 T = TypeVar("T")
 
-MARKER = re.compile(r"<!-- (table|commands|index|end)(?:: (\S+))? -->")
+MARKER = re.compile(r"<!-- (table|commands|index|summary|end)(?:: (\S+))? -->")
+SUMMARY = "summary"
+"""Stem of the file of rows of text, in which `[[FILE/TABLE|first cell|...|title of a column]]` is a cell of a table."""
+CELL = re.compile(r"\[\[(\w+)/(\w+)\|([^\]]+)\]\]")
 WIDTH = 120
 
 
 class Marker(NamedTuple):
-    """What is between two lines of a page: "table", "commands" or "index", of what, and the numbers of the lines."""
+    """What is between two lines of a page: its kind as in :data:`MARKER`, of what, and the numbers of the lines."""
 
     kind: str
     name: str
@@ -61,14 +65,15 @@ def markers(page: str) -> list[Marker]:
     return found
 
 
-def filled(page: str, stored: Mapping[str, Results]) -> str:
+def filled(page: str, stored: Mapping[str, Results], summary: Sequence[Sequence[str]] = ()) -> str:
     """The page with what its markers ask for.
 
     :param stored: results by the names of their files.
+    :param summary: rows of text with references to cells, titles first.
     :raises ValueError: with the line, if there is no such file or table, or as :func:`markers`.
     """
     lines = page.split("\n")
-    for marker, content in reversed(_contents(page, stored)):
+    for marker, content in reversed(_contents(page, stored, summary)):
         lines[marker.first + 1 : marker.last] = content
     return "\n".join(lines)
 
@@ -89,8 +94,8 @@ def update(root: str | os.PathLike[str]) -> list[Path]:
     :raises ValueError: if a file of results or a marker is wrong; then nothing is written.
     :raises OSError: if a file cannot be read or written.
     """
-    stored, texts = read_all(Path(root) / "results"), _texts(root)
-    wanted = {path: _placed(path, filled, text, stored) for path, text in texts.items()}
+    stored, texts, summary = read_all(Path(root) / "results"), _texts(root), _summary_rows(root)
+    wanted = {path: _placed(path, filled, text, stored, summary) for path, text in texts.items()}
     wanted |= {path: as_text(read_json(path)) for path in sorted((Path(root) / "results").glob("*.json"))}
     changed = [path for path, text in wanted.items() if path.read_text(encoding="utf-8") != text]
     for path in changed:
@@ -106,7 +111,7 @@ def problems(root: str | os.PathLike[str]) -> list[str]:
     """
     stored, texts, found = read_all(Path(root) / "results"), _texts(root), list[str]()
     for path, text in texts.items():
-        for marker, content in _placed(path, _contents, text, stored):
+        for marker, content in _placed(path, _contents, text, stored, _summary_rows(root)):
             shown = text.split("\n")[marker.first + 1 : marker.last]
             if shown != content:
                 at, has, wants = _first_difference(shown, content)
@@ -140,8 +145,22 @@ def _unclosed(marker: Marker | None) -> str:
 
 
 def _texts(root: str | os.PathLike[str]) -> dict[Path, str]:
-    found = sorted([*Path(root).glob("*.md"), *Path(root).glob("*/*.md")])
+    found = sorted(path for pattern in ("*.md", "*/*.md", "docs/results/*.md") for path in Path(root).glob(pattern))
     return {path: path.read_text(encoding="utf-8") for path in found if not path.parent.name.startswith(".")}
+
+
+def _summary_rows(root: str | os.PathLike[str]) -> list[list[str]]:
+    """Rows of the summary, titles first; none where a project has no such file.
+
+    :raises ValueError: if the file is no list of rows of text that are equally long.
+    """
+    path = Path(root) / "docs" / "results" / f"{SUMMARY}.json"
+    if not path.is_file():
+        return []
+    rows = built(tuple[tuple[str, ...], ...], read_json(path), str(path))
+    if not rows or len({len(row) for row in rows}) != 1:
+        raise ValueError(f"{path}: must be rows of equally many cells, titles first.")
+    return [list(row) for row in rows]
 
 
 def _placed(path: Path, function: Callable[..., T], *arguments: Any) -> T:
@@ -159,14 +178,22 @@ def _first_difference(shown: Sequence[str], wanted: Sequence[str]) -> tuple[int,
     return min(len(shown), len(wanted)), "", "an empty line"
 
 
-def _contents(page: str, stored: Mapping[str, Results]) -> list[tuple[Marker, list[str]]]:
+def _contents(
+    page: str, stored: Mapping[str, Results], summary: Sequence[Sequence[str]] = ()
+) -> list[tuple[Marker, list[str]]]:
     """The markers of a page, and the lines that belong there."""
     found = markers(page)
     is_indexed = any(marker.kind == "index" for marker in found)
     contents = []
     for marker in found:
         try:
-            content = _index(page, found, stored) if marker.kind == "index" else _content(marker, stored, is_indexed)
+            match marker.kind:
+                case "index":
+                    content = _index(page, found, stored)
+                case "summary":
+                    content = f"\n{markdown([_referred(text, stored) for text in row] for row in summary)}\n"
+                case _:
+                    content = _content(marker, stored, is_indexed)
         except ValueError as error:
             raise ValueError(f"line {marker.first + 1}: {error}") from None
         contents.append((marker, content.split("\n")))
@@ -183,6 +210,25 @@ def _content(marker: Marker, stored: Mapping[str, Results], is_indexed: bool) ->
         raise ValueError(f"{marker.name}: results/{name}.json has the tables {', '.join(stored[name].tables)}.")
     anchor = f'<a id="{_anchor(marker.name)}"></a>\n\n' if is_indexed else "\n"
     return f"{anchor}{markdown(cells(stored[name], table))}\n"
+
+
+def _referred(text: str, stored: Mapping[str, Results]) -> str:
+    """Text of the summary with the cells that it refers to.
+
+    :raises ValueError: if there is no such cell, or more than one.
+    """
+
+    def cell_of(match: re.Match[str]) -> str:
+        name, table, (*first, title) = match[1], match[2], match[3].split("|")
+        if name not in stored or table not in stored[name].tables:
+            raise ValueError(f"{match[0]}: there is no table {table} in results/{name}.json.")
+        titles, *rows = [list(row) for row in cells(stored[name], table)]
+        chosen = [row for row in rows if row[: len(first)] == first]
+        if title not in titles or len(chosen) != 1:
+            raise ValueError(f"{match[0]}: must name one row and one of {', '.join(titles)}; {len(chosen)} rows fit.")
+        return chosen[0][titles.index(title)]
+
+    return CELL.sub(cell_of, text)
 
 
 def _anchor(name: str) -> str:

@@ -67,6 +67,31 @@ Also by hand.
     assert "old" not in text
 
 
+SUMMARY = [["set", "ours", "theirs"], ["boston", "[[small/scores|boston|GP]] (a GP)", "by hand"]]
+
+
+def test_a_summary_has_cells_of_tables() -> None:
+    page = "<!-- summary -->\n<!-- end -->"
+    text = filled(page, stored(), SUMMARY)
+    assert "| set | ours | theirs |\n|---|---|---|\n| boston | -2.50 ± 0.12 (a GP) | by hand |\n" in text
+    assert filled(text, stored(), SUMMARY) == text
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        ("[[other/scores|boston|GP]]", "there is no table scores in results/other.json"),
+        ("[[small/other|boston|GP]]", "there is no table other in results/small.json"),
+        ("[[small/scores|oslo|GP]]", "0 rows fit"),
+        ("[[small/scores|GP]]", "2 rows fit"),
+        ("[[small/scores|boston|SVM]]", "one of data set, linear, GP, published"),
+    ],
+)
+def test_a_summary_of_nothing_is_refused(reference: str, message: str) -> None:
+    with pytest.raises(ValueError, match=rf"line 1: .*{message}"):
+        filled("<!-- summary -->\n<!-- end -->", stored(), [["ours"], [reference]])
+
+
 def test_what_is_filled_stays() -> None:
     text = filled(PAGE, stored())
     assert filled(text, stored()) == text
@@ -170,6 +195,20 @@ def test_update_then_no_problems(project: Path) -> None:
     assert update(project) == [project / "docs" / "page.md"]
     assert problems(project) == []
     assert update(project) == []
+
+
+def test_the_summary_is_a_file_of_rows(project: Path) -> None:
+    folder = project / "docs" / "results"
+    folder.mkdir()
+    (folder / "page.md").write_text("<!-- table: small/scores -->\n<!-- end -->")
+    (project / "README.md").write_text("<!-- summary -->\n<!-- end -->")
+    (folder / "summary.json").write_text('[["ours"], ["[[small/scores|boston|GP]]"]]')
+    assert set(update(project)) == {project / "README.md", project / "docs" / "page.md", folder / "page.md"}
+    assert "| -2.50 ± 0.12 |" in (project / "README.md").read_text()
+    assert problems(project) == []
+    (folder / "summary.json").write_text('[["ours"], ["a", "b"]]')
+    with pytest.raises(ValueError, match=r"summary\.json: must be rows of equally many cells"):
+        update(project)
 
 
 def test_a_changed_number_is_found_with_its_place(project: Path) -> None:
