@@ -8,6 +8,11 @@
     stopping   the best evaluation so far, and when to stop looking for a better one
     tracing    compiled functions that belong to one model
     text       aligned tables, times and means with their errors
+    quiet      TensorFlow's start without its noise, from the first import of this package on
 
 Nothing here imports TensorFlow when it is imported.
 """
+
+from gpflow_deep_base.quiet import quieten_tensorflow
+
+quieten_tensorflow()

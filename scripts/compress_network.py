@@ -45,7 +45,7 @@ from experiment.data.rows import Rows
 from experiment.files import write_text
 from experiment.report import plots
 from experiment.report.text import aligned
-from experiment.run import Devices, Settings, Shown, checkpoints, devices, open_run, quiet
+from experiment.run import Devices, Settings, Shown, checkpoints, devices, open_run
 from experiment.run.progress import Progress
 
 import tensorflow as tf
@@ -53,6 +53,7 @@ from compression import PackConfig, Packed, Recipe, RecipeConfig, networks, repo
 from compression.classification import reshaped
 from compression.export import export_all, is_new_folder
 from compression.regression import check_targets, compress_regression, summary
+from gpflow_deep_base import quiet
 
 
 @dataclass(frozen=True)

@@ -41,12 +41,13 @@ from experiment.data.rows import Rows
 from experiment.files import write_json, write_text
 from experiment.report import plots
 from experiment.report.text import aligned
-from experiment.run import Devices, Settings, Shown, devices, open_run, quiet
+from experiment.run import Devices, Settings, Shown, devices, open_run
 
 import numpy as np
 from ebp import Comparison, ComparisonConfig, Predictor, encode_labels, report
 from ebp.comparison import WEIGHTS
 from ebp.results import PUBLISHED, written_results
+from gpflow_deep_base import quiet
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,19 @@
-"""experiment.run.quiet: TensorFlow's noise is dropped from standard error, and nothing else.
+"""gpflow_deep_base.quiet: TensorFlow's noise is dropped from standard error, and nothing else.
 
-The module is run in processes of their own, as pytest has its own standard error; they do not import TensorFlow. That
-its import is silent on this machine is seen in tests/experiment/cli/test_main.py.
+The module is run in processes of their own, as pytest has its own standard error; all but one do not import TensorFlow.
 """
 
 import logging
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from experiment.run import quiet
+from gpflow_deep_base import quiet
 
+ROOT = Path(__file__).resolve().parents[2]
 NOISE = """\
 WARNING: All log messages before absl::InitializeLog() is called are written to STDERR
 I0000 00:00:1795340774.698855   26579 cudart_stub.cc:31] Could not find cuda drivers on your machine
@@ -31,7 +33,7 @@ E0000 00:00:1795340776.136963   26579 grpc.cc:52] the port is in use
 """
 
 
-def run(body: str, *, has_driver: bool = False) -> "subprocess.CompletedProcess[bytes]":
+def run(body: str, *, has_driver: bool = False, **variables: object) -> "subprocess.CompletedProcess[bytes]":
     """Python code with the module as `quiet`, which finds a driver of GPUs or none."""
     program = f"""
 import importlib.util, os, sys
@@ -43,7 +45,9 @@ noise, NO_GPU, NEWS = {NOISE!r}, {NO_GPU!r}, {NEWS!r}
 def write(text):
     os.write(2, text.encode())  # as C++ does, past Python's sys.stderr
 {body}"""
-    return subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=120, check=False)
+    environment = {key: value for key, value in os.environ.items() if key != "TF_CPP_MIN_LOG_LEVEL"}
+    environment |= {key: str(value) for key, value in variables.items()}
+    return subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, timeout=120)
 
 
 def test_noise_is_dropped_and_news_are_kept_in_order() -> None:
@@ -96,6 +100,35 @@ with quiet.without_noise():
 assert sorted(os.listdir("/proc/self/fd")) == before
 """)
     assert (done.returncode, done.stderr.decode()) == (0, "from a child\n")
+
+
+def test_the_import_of_tensorflow_is_silent_whenever_it_comes() -> None:
+    """The noise of another module of that name is dropped, too, and it is left as Python's own import leaves it."""
+    environment = {key: value for key, value in os.environ.items() if key != "TF_CPP_MIN_LOG_LEVEL"}
+    program = """
+import importlib.resources, sys
+import gpflow_deep_base
+assert "tensorflow" not in sys.modules
+import tensorflow as tf
+assert int(tf.constant(1) + 1) == 2
+assert "Quiet" not in f"{tf.__loader__} {tf.__spec__.loader}"
+assert importlib.resources.files("tensorflow").is_dir()
+print("last", file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, cwd=ROOT)
+    assert (done.returncode, done.stderr) == (0, "last\n")
+
+
+def test_who_sets_the_level_sees_all_and_a_missing_tensorflow_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "tensorflow.py").write_text("import sys\nprint('I0000 noise', file=sys.stderr)\n")
+    silent = run("quiet.quieten_tensorflow()\nsys.path.insert(0, os.environ['FAKE'])\nimport tensorflow", FAKE=tmp_path)
+    assert (silent.returncode, silent.stderr) == (0, b"")
+    body = (
+        "os.environ['TF_CPP_MIN_LOG_LEVEL'] = '0'\nquiet.quieten_tensorflow()\nsys.path.insert(0, os.environ['FAKE'])\n"
+    )
+    assert run(f"{body}import tensorflow", FAKE=tmp_path).stderr == b"I0000 noise\n"
+    missing = run("quiet.quieten_tensorflow()\nsys.path[:] = []\nimport tensorflow")
+    assert missing.stderr.decode().splitlines()[-1] == "ModuleNotFoundError: No module named 'tensorflow'"
 
 
 def test_warnings_of_tensorflow_are_held_back_for_a_while() -> None:
