@@ -147,6 +147,23 @@ def test_a_damaged_newest_checkpoint_falls_back(
     assert values(given) == {1}
 
 
+@pytest.mark.parametrize("keep", [1, 2, 3])
+def test_checkpoints_behind_a_fall_back_are_no_spares(tmp_path: Path, keep: int) -> None:
+    """Of those behind it, which are damaged, none counts among the newest: all `keep` of them can be restored."""
+    for step in (1, 2, 3, 8, 9):
+        path = checkpoints.save(tmp_path, step, keep=5, **fill(objects(), step))
+        if step > 3:
+            empty(path / "state.index")
+    given = objects()
+    assert checkpoints.restore(tmp_path, **given) == 3
+    checkpoints.save(tmp_path, 4, keep=keep, **fill(given, 4))
+    assert names(tmp_path) == [f"step-{step:010d}" for step in (*range(5 - keep, 5), 8, 9)]
+    for step in range(4, 4 - keep, -1):  # the newest that is whole, then the one that is left without it
+        assert checkpoints.restore(tmp_path, **given) == step
+        assert values(given) == {step}
+        shutil.rmtree(tmp_path / f"step-{step:010d}")
+
+
 def test_the_run_goes_on_after_a_fall_back(tmp_path: Path) -> None:
     """Restored at 1 since 2 is damaged: 2 is replaced when it is reached again, and then 1 may go."""
     for step in (1, 2):
