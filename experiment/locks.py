@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from experiment.cli.flags import has_control_characters
 from gpflow_deep_base.files import leftovers, make_folder
 
 __all__ = ["LOCK", "Held", "LostFolder", "lock", "refuse_if_held", "refuse_run_dir_in_use", "remove_leftovers"]
@@ -62,9 +63,11 @@ def lock(path: str | os.PathLike[str], *, flag: str = "run_dir") -> Iterator[Hel
     The file `.lock` stays; it says who held the folder last.
 
     :param flag: what the folder was given as, for the message.
-    :raises ValueError: if another process holds it, naming its host and number.
+    :raises ValueError: if another process holds it, naming its host and number; and for a path that TensorFlow takes
+        for a pattern, or that cannot be written in one line.
     """
     folder = Path(path).expanduser()
+    _refuse_patterns(folder, flag)
     make_folder(folder)
     held = Held(folder, flag)
     descriptor = _locked(folder, flag)
@@ -85,6 +88,7 @@ def refuse_if_held(folder: Path, *, flag: str = "run_dir") -> None:
 
     :raises ValueError: as :func:`lock`.
     """
+    _refuse_patterns(folder, flag)
     if folder.is_dir() and (descriptor := _locked(folder, flag)) is not None:
         os.close(descriptor)
 
@@ -112,6 +116,12 @@ def remove_leftovers(folder: Path) -> None:
         for name in [name for name in folders if _UNFINISHED_CHECKPOINT.fullmatch(name)]:
             folders.remove(name)
             shutil.rmtree(os.path.join(path, name), ignore_errors=True)
+
+
+def _refuse_patterns(folder: Path, flag: str) -> None:
+    """TensorFlow takes some characters for patterns when it reads a checkpoint back; others break lines of logs."""
+    if has_control_characters(str(folder)) or any(character in "[]*?" for character in str(folder)):
+        raise ValueError(f"--{flag} must have none of [ ] * ? and no control characters, got {str(folder)!r}.")
 
 
 def _locked(folder: Path, flag: str) -> int | None:

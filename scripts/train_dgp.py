@@ -124,7 +124,7 @@ def main(flags: Flags) -> None:
 def prepare(flags: Flags) -> Study:
     """Devices, data, and what the model has to know of them; a `ValueError` if the flags do not fit the data."""
     strategy = flags.devices.prepare()
-    kept = flags.run.run_dir if flags.run.resume else None
+    kept = flags.run.run_dir if flags.run.is_resumed else None
     options: dict[str, Any] = {"seed": flags.run.seed, "kept": kept, "progress": flags.run.progress}
     data = supply.load(flags.source, flags.division, flags.pieces, table=flags.table, default="airline_nyc", **options)
     rows, stream = data.rows, data.stream

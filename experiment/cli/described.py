@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NoReturn, get_args, get_origin, get_type_hints
 
-from experiment.cli.flags import Description, HelpWanted, NamedFlag, describe, read
+from experiment.cli.flags import Description, HelpWanted, NamedFlag, describe, read, words_beside_bool
 from gpflow_deep_base.files import write_text
 
 __all__ = ["FILE", "VERBS", "answer", "descriptions_of", "load", "stored"]
@@ -146,6 +146,8 @@ def _plain(flag: NamedFlag) -> dict[str, Any]:
         kind = ["list", get_args(kind)[0].__name__]
     elif get_origin(kind) is Literal:
         kind = ["one of", *get_args(kind)]
+    elif words := words_beside_bool(kind):
+        kind = ["bool or", *words]
     else:
         kind = kind.__name__
     default = list(flag.default) if isinstance(flag.default, tuple) else flag.default
@@ -160,6 +162,8 @@ def _named(plain: Mapping[str, Any]) -> NamedFlag:
         kind = simple[kind]
     elif kind[0] == "list":
         kind = tuple[simple[kind[1]], ...]  # type: ignore[misc, valid-type]
+    elif kind[0] == "bool or":
+        kind = bool | Literal[tuple(kind[1:])]
     else:
         kind = Literal[tuple(kind[1:])]
     default = tuple(plain["default"]) if isinstance(plain["default"], list) else plain["default"]

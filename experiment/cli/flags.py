@@ -13,7 +13,9 @@
 
 Nothing is global: each call of `parse` has flags of its own, so any number of programs share one process. The syntax is
 absl's: `--name=value`, `--noname`, `--flagfile=FILE`, lists with commas. A field is no flag if its type is not one of
-`bool`, `int`, `float`, `str`, a `Literal` of strings, a tuple of these, or one of them `| None`.
+`bool`, `int`, `float`, `str`, a `Literal` of strings, a tuple of these, one of them `| None`, or
+`bool | Literal["word"]` for what is yes, no, or a word. Control characters are refused: a line of a file of flags is
+one flag.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ import math
 import re
 import textwrap
 import types
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Generic, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -40,6 +43,7 @@ __all__ = [
     "at_least",
     "describe",
     "group",
+    "has_control_characters",
     "help_page",
     "help_text",
     "named_flags",
@@ -47,6 +51,7 @@ __all__ = [
     "positional",
     "read",
     "text",
+    "words_beside_bool",
 ]
 
 T = TypeVar("T")
@@ -160,9 +165,25 @@ def read(
     if rest[1:]:
         raise ValueError(f"all arguments must be flags, --name=value, got {rest[1]!r}; see --help.")
     for flag in description.flags:
-        if flag.is_required and values[flag.name].value is None:
+        value = values[flag.name].value
+        if flag.is_required and value is None:
             raise ValueError(f"--{flag.name} must be given; see --help.")
+        for word in value if isinstance(value, list) else (value,):
+            if isinstance(word, str) and has_control_characters(word):
+                raise ValueError(f"--{flag.name} must be in one line without control characters, got {word!r}.")
     return values
+
+
+def has_control_characters(text: str) -> bool:
+    """Whether a text has characters that end a line or control a terminal, which a file of flags cannot hold."""
+    return any(unicodedata.category(character) in ("Cc", "Zl", "Zp") for character in text)
+
+
+def words_beside_bool(kind: Any) -> tuple[str, ...]:
+    """The words that a flag may have in place of yes and no: ("auto",) for `bool | Literal["auto"]`, () for others."""
+    kinds = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else ()
+    words = tuple(word for each in kinds if get_origin(each) is Literal for word in get_args(each))
+    return words if bool in kinds and len(kinds) == 2 else ()
 
 
 def text(flags: Any) -> str:
@@ -206,7 +227,9 @@ def help_page(description: Description, program: str) -> str:
     """What --help shows of a program with these flags."""
     lines = [f"{program}: {description.about}", ""]
     for flag in description.flags:
-        name = f"--[no]{flag.name}" if flag.kind is bool else f"--{flag.name}"
+        words = words_beside_bool(flag.kind)
+        name = f"--[no]{flag.name}" if flag.kind is bool or words else f"--{flag.name}"
+        name = ", ".join([name, *(f"--{flag.name}={word}" for word in words)])
         shown = ",".join(map(str, flag.default)) if isinstance(flag.default, tuple) else flag.default
         default = "required" if flag.is_required else "not set" if shown is None else "empty" if shown == "" else shown
         choices = f"one of {', '.join(get_args(flag.kind))}; " if get_origin(flag.kind) is Literal else ""
@@ -276,7 +299,18 @@ def _without_none(hint: Any) -> Any:
 def _is_flag(kind: Any) -> bool:
     if get_origin(kind) is tuple:
         return all(item in (int, float, str, Ellipsis) for item in get_args(kind))
-    return kind in (bool, int, float, str) or get_origin(kind) is Literal
+    return kind in (bool, int, float, str) or get_origin(kind) is Literal or bool(words_beside_bool(kind))
+
+
+class _BoolOrWord(absl_flags.BooleanParser):
+    """Reads yes and no as flags of truth do, and some words as they are."""
+
+    def __init__(self, words: tuple[str, ...]) -> None:
+        super().__init__()
+        self._words = words
+
+    def parse(self, argument: str | int) -> Any:
+        return argument if argument in self._words else super().parse(argument)
 
 
 def _define(values: absl_flags.FlagValues, flag: NamedFlag) -> None:
@@ -288,7 +322,11 @@ def _define(values: absl_flags.FlagValues, flag: NamedFlag) -> None:
         float: absl_flags.DEFINE_float,
     }
     define = simple.get(flag.kind, absl_flags.DEFINE_string)
-    if get_origin(flag.kind) is Literal:
+    if words := words_beside_bool(flag.kind):
+        parser = _BoolOrWord(words)
+        defined = absl_flags.Flag(parser, None, flag.name, flag.default, flag.help, boolean=True)
+        absl_flags.DEFINE_flag(defined, values)
+    elif get_origin(flag.kind) is Literal:
         absl_flags.DEFINE_enum(flag.name, flag.default, get_args(flag.kind), flag.help, values)
     elif get_origin(flag.kind) is tuple:
         default = None if flag.default is None else [str(item) for item in flag.default]

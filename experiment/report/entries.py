@@ -217,7 +217,10 @@ def command_of(command: str, folder: str) -> str:
     """
     script, *words = shlex.split(command)
     named = {"--run_dir": f"runs/{folder}", "--data_dir": "DATA"}
-    kept, words = [Path(script).name], [word for word in words if word not in ("--resume", "--resume=true")]
+    kept, words = (
+        [Path(script).name],
+        [word for word in words if word not in ("--resume", "--resume=true", "--resume=auto")],
+    )
     for before, word in zip(["", *words], words, strict=False):
         name = word.partition("=")[0]
         if name in named and "=" in word:

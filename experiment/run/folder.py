@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import tensorflow as tf
 from absl import logging
@@ -34,6 +34,7 @@ __all__ = [
     "FREE_ON_RESUME",
     "RunDir",
     "check_free",
+    "is_resumed",
     "open_folder",
     "provenance",
     "versions_text",
@@ -119,17 +120,27 @@ class RunDir:
         return self.path / "plots"
 
 
-def check_free(path: str | os.PathLike[str], *, resume: bool) -> None:
+def is_resumed(path: str | os.PathLike[str], resume: bool | Literal["auto"]) -> bool:
+    """Whether an earlier run is continued: what `resume` says, or for "auto" whether there is one to continue."""
+    if resume != "auto":
+        return resume
+    run = RunDir(Path(path).expanduser())
+    return run.flags_file.is_file() and not _is_abandoned(run)
+
+
+def check_free(path: str | os.PathLike[str], *, resume: bool | Literal["auto"]) -> None:
     """Refuse a folder that a run cannot have, before anything is read or computed.
 
     A folder whose run ended before its first checkpoint is free again.
 
+    :param path: the folder.
+    :param resume: continue the run in it; "auto": if there is one that has a checkpoint.
     :raises ValueError: if `path` is a file, holds a run or other files without `resume`, or no run with it; or if
         another process has it, which is named.
     """
     run = RunDir(Path(path).expanduser())
     refuse_if_held(run.path)
-    _refuse(run, resume)
+    _refuse(run, is_resumed(path, resume))
 
 
 def open_folder(
@@ -262,7 +273,11 @@ def _flags_by_name(text: str) -> dict[str, str]:
 
 
 def _check_same_flags(run: RunDir, flags_text: str, free: Collection[str]) -> None:
-    stored, given = _flags_by_name(run.flags_file.read_text(encoding="utf-8")), _flags_by_name(flags_text)
+    try:
+        stored = _flags_by_name(run.flags_file.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{run.flags_file} cannot be read ({error}); start again in a new --run_dir.") from error
+    given = _flags_by_name(flags_text)
     differing = [
         f"{stored.get(name, '(not set)')} is now {given.get(name, '(not set)')}"
         for name in sorted((stored.keys() | given.keys()) - FREE_ON_RESUME - set(free))

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -73,7 +73,8 @@ class Settings:
     """How a run is run; none of it says what is computed, but `seed`, `num_steps` and `batch_size`.
 
     :param run_dir: folder of the run; new or empty, or an earlier run with --resume.
-    :param resume: continue the run in --run_dir from its newest checkpoint.
+    :param resume: continue the run in --run_dir from its newest checkpoint; auto: if there is one, else start it, for
+        jobs that a batch system starts again.
     :param seed: seed of all randomness except the split of the data.
     :param num_steps: number of parameter updates.
     :param batch_size: rows in a minibatch; all rows if there are fewer.
@@ -86,7 +87,7 @@ class Settings:
     """
 
     run_dir: str
-    resume: bool = False
+    resume: bool | Literal["auto"] = False
     seed: int = 0
     num_steps: int = 20_000
     batch_size: int = 10_000
@@ -106,6 +107,13 @@ class Settings:
                 raise ValueError(f"--{name} must not be negative, got {value}.")
         if not self.run_dir:
             raise ValueError("--run_dir must name a folder, got an empty name.")
+        if not isinstance(self.resume, bool) and self.resume != "auto":
+            raise ValueError(f"--resume must be true, false or auto, got {self.resume!r}.")
+
+    @property
+    def is_resumed(self) -> bool:
+        """Whether an earlier run in --run_dir is continued; of `auto` what is there decides."""
+        return folder.is_resumed(self.run_dir, self.resume)
 
     def check_folder(self) -> None:
         """Refuse --run_dir before anything is read or computed; see `folder.check_free`. Of several workers, the chief
@@ -141,10 +149,9 @@ def open_run(
         return
     folder.check_free(path, resume=settings.resume)
     with lock(path) as held:
+        is_resumed = folder.is_resumed(path, settings.resume)
         record = folder.provenance(data.sha256, seed=settings.seed, data_source=data.source)
-        opened = folder.open_folder(
-            path, name=name, flags_text=flags, provenance=record, resume=settings.resume, free=free
-        )
+        opened = folder.open_folder(path, name=name, flags_text=flags, provenance=record, resume=is_resumed, free=free)
         print(f"{data.name}: {data.source}\nrows: {dict(data.sizes)}", flush=True)
         if data.schema is not None:
             write_json(opened.columns_file, data.schema.to_json())

@@ -38,6 +38,8 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+from experiment.cli.flags import has_control_characters
+
 __all__ = ["Column", "Flag", "Number", "Sweep", "Tables", "parse", "read"]
 
 Flag = bool | int | float | str | tuple[bool | int | float | str, ...]
@@ -236,13 +238,18 @@ def _values(name: str, values: Any) -> tuple[Flag, ...]:
     if not isinstance(values, list) or not values:
         raise ValueError(f"axes.{name} must list at least one value, as {name} = [0, 1], got {values!r}.")
     flags = tuple(_flag(name, value, "[axes]") for value in values)
-    twice = [flag for number, flag in enumerate(flags) if str(flag) in map(str, flags[:number])]
-    if twice:
-        raise ValueError(f"axes.{name} has {twice[0]!r} twice; leave one.")
+    seen: set[str] = set()
+    for flag in flags:
+        if str(flag) in seen:
+            raise ValueError(f"axes.{name} has {flag!r} twice; leave one.")
+        seen.add(str(flag))
     return flags
 
 
 def _flag(name: str, value: Any, where: str) -> Flag:
+    for item in value if isinstance(value, list) else [value]:
+        if isinstance(item, str) and has_control_characters(item):
+            raise ValueError(f"{where}: {name} must be in one line without control characters, got {item!r}.")
     if isinstance(value, list) and all(isinstance(item, bool | int | float | str) for item in value):
         return tuple(value)
     if not isinstance(value, bool | int | float | str) or (isinstance(value, float) and math.isnan(value)):

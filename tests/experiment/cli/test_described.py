@@ -61,6 +61,7 @@ class Flags:
     :param sizes: several.
     :param names: several words.
     :param is_on: a truth.
+    :param again: a truth or a word.
     :param path: may be missing.
     """
 
@@ -69,6 +70,7 @@ class Flags:
     sizes: tuple[int, ...] = (3, 4)
     names: tuple[str, ...] = ()
     is_on: bool = False
+    again: bool | Literal["auto"] = False
     path: str | None = None
 
 

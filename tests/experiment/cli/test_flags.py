@@ -95,6 +95,7 @@ class Flags:
     columns: tuple[str, ...] | None = None
     limit: int | None = None
     is_exact: bool | None = None
+    again: bool | Literal["auto"] = False
 
 
 def parsed(*arguments: str) -> Flags:
@@ -133,7 +134,7 @@ def test_the_names_of_flags() -> None:
     out others. The order is that of the fields."""
     assert [flag.name for flag in named_flags(Flags)] == [
         "name", "learning_rate", "momentum", "jit", "hidden", "local_sizes", "local_stride", "top_sizes", "kernel",
-        "prior", "method", "seed", "scale", "rates", "columns", "limit", "is_exact",
+        "prior", "method", "seed", "scale", "rates", "columns", "limit", "is_exact", "again",
     ]  # fmt: skip
     for absent in ("--visible=3", "--local=3", "--top_stride=3"):
         with pytest.raises(ValueError, match=f"Unknown command line flag '{absent[2:].split('=')[0]}'"):
@@ -167,6 +168,21 @@ def test_none_is_not_given_and_everything_else_a_value() -> None:
     assert parsed("--scale=inf").scale == math.inf
 
 
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        ("--again", True),
+        ("--noagain", False),
+        ("--again=auto", "auto"),
+        ("--again=true", True),
+        ("--again=false", False),
+    ],
+)
+def test_yes_no_or_a_word(argument: str, value: object) -> None:
+    assert parsed(argument).again == value
+    assert parsed("--again=auto", argument).again == value
+
+
 def test_the_last_of_two_counts() -> None:
     assert parsed("--seed=1", "--seed=2").seed == 2
 
@@ -188,6 +204,10 @@ def test_the_last_of_two_counts() -> None:
         ("--jit=maybe", "--jit=maybe"),
         ("--top_sizes=a", "--top_sizes must list numbers"),
         ("data.csv", "all arguments must be flags, --name=value, got 'data.csv'; see --help."),
+        ("--kernel=a\nb", "--kernel must be in one line without control characters, got 'a\\nb'."),
+        ("--columns=a,b\x1b[2J", "--columns must be in one line without control characters, got 'b\\x1b[2J'."),
+        ("--kernel=a\u2028--seed=3", "--kernel must be in one line without control characters"),
+        ("--again=perhaps", "--again=perhaps"),
         ("--flagfile=/absent/flags.txt", "--flagfile=/absent/flags.txt: no such file or directory."),
     ],
 )
@@ -223,6 +243,8 @@ def test_what_a_dataclass_says_about_its_fields() -> None:
         ["--rates=0.1,1e300,-inf", "--columns=", "--limit=0", "--nois_exact"],
         ["--kernel=/a b/#c=d", '--columns="a, b",c', "--is_exact", "--scale=-0.0"],
         ["--kernel=--seed=3", "--kernel=//host/share"],
+        ["--again"],
+        ["--again=auto"],
     ],
 )
 def test_text_makes_the_same_flags_again(tmp_path: Path, arguments: list[str]) -> None:
@@ -253,6 +275,7 @@ def test_text_is_one_flag_a_line_without_what_is_not_given() -> None:
             "--method=adam",
             "--momentum=0.5",
             "--name=a",
+            "--noagain",
             "--nojit",
             "--rates=",
             "--scale=1.0",
@@ -421,6 +444,7 @@ def test_help_lists_every_flag_with_its_default_and_meaning() -> None:
               rows; all of them if not given.
           --[no]is_exact (not set)
               not decided if not given.
+          --[no]again, --again=auto (False)
 
           --flagfile=FILE reads flags from a file; --helpfull lists those of absl, too.
     """)

@@ -5,6 +5,7 @@ import fcntl
 import json
 import os
 import platform
+import re
 import stat
 import subprocess
 import sys
@@ -17,8 +18,8 @@ import tensorflow as tf
 
 from experiment.files import jsonable
 from experiment.locks import LostFolder, lock
-from experiment.run import folder
-from experiment.run.folder import RunDir, check_free, open_folder, provenance
+from experiment.run import checkpoints, folder
+from experiment.run.folder import RunDir, check_free, is_resumed, open_folder, provenance
 
 FLAGS = "--batch_size=100\n--dataset=boston\n--nofloat32\n--num_steps=10\n--seed=0\n"
 RECORD = {"data_sha256": "abc", "start_time": "now"}
@@ -72,6 +73,50 @@ def test_nothing_to_resume(tmp_path: Path, name: str) -> None:
     with pytest.raises(ValueError, match="holds no run to resume"):
         open_folder(tmp_path / name, flags_text=FLAGS, provenance=RECORD, resume=True)
     assert files(tmp_path) == []
+
+
+def test_auto_starts_or_continues(tmp_path: Path) -> None:
+    """What has a checkpoint is continued; all else is what it would be without --resume."""
+    folder = tmp_path / "run"
+    assert not is_resumed(folder, "auto")
+    open_folder(folder, flags_text=FLAGS, provenance=RECORD, resume=False)
+    assert not is_resumed(folder, "auto")  # it would begin again, also with other flags
+    (folder / "checkpoints" / "step-0000000001").mkdir()
+    assert is_resumed(folder, "auto")
+    check_free(folder, resume="auto")
+    assert [is_resumed(folder, resume) for resume in (True, False)] == [True, False]
+
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.tex").write_text("")
+    with pytest.raises(ValueError, match="it holds other files"):
+        check_free(tmp_path / "other", resume="auto")
+
+
+@pytest.mark.parametrize("name", ["a[1]", "b]", "c*", "d?", "e\nf", "g\x1b[2J", "h\u2028i", "j*/k"])
+def test_a_name_that_is_a_pattern_or_no_line_is_refused(tmp_path: Path, name: str) -> None:
+    """By name, when it is first looked at, and nothing is made."""
+    message = re.escape(f"--run_dir must have none of [ ] * ? and no control characters, got {str(tmp_path / name)!r}.")
+    with pytest.raises(ValueError, match=message):
+        check_free(tmp_path / name, resume=False)
+    with pytest.raises(ValueError, match=message), lock(tmp_path / name):
+        pass
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["a b", "%s{y}", "a,b=c", "#x", "it's", 'say "x"', "\u00fc\u4e2d", "~x", "$HOME"])
+def test_odd_names_will_do(tmp_path: Path, name: str) -> None:
+    check_free(tmp_path / name, resume=False)
+    run = open_folder(tmp_path / name, flags_text=FLAGS, provenance=RECORD, resume=False)
+    path = checkpoints.save(run.checkpoint_dir, 1, step=tf.Variable(1))
+    assert path.parent.parent == tmp_path / name
+    assert checkpoints.restore(run.checkpoint_dir, step=tf.Variable(0)) == 1
+
+
+def test_flags_that_are_damaged_are_named(tmp_path: Path) -> None:
+    run = open_folder(tmp_path, flags_text=FLAGS, provenance=RECORD, resume=False)
+    run.flags_file.write_bytes(b"--seed=\xff\n")
+    with pytest.raises(ValueError, match=r"flags\.txt cannot be read"):
+        open_folder(tmp_path, flags_text=FLAGS, provenance=RECORD, resume=True)
 
 
 def test_a_start_that_failed_can_be_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,6 +72,36 @@ def tensors(folder: Path) -> dict[str, list[tuple[int, Any]]]:
 # ---------------------------------------------------------------------------------------------- settings
 
 
+def test_one_command_starts_and_continues(tmp_path: Path, whole: Whole) -> None:
+    """As a batch system gives it again and again: killed before the first checkpoint, then after one, then done."""
+
+    def killed(first: int, count: int) -> float:
+        raise KeyboardInterrupt
+
+    run_dir = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        train(run_dir, advance=killed, resume="auto")
+    assert (run_dir / "flags.txt").exists()
+    toy = Toy()
+
+    def stopped(first: int, count: int) -> float:
+        if first == 3:
+            os.kill(os.getpid(), signal.SIGUSR1)
+        return toy.advance(first, count)
+
+    with pytest.raises(Interrupted):
+        train(run_dir, toy=toy, advance=stopped, resume="auto")
+    assert steps(run_dir) == [1, 2, 3, 4]
+    for _ in range(2):
+        again, fitted = train(run_dir, resume="auto")
+        assert fitted._replace(seconds=0.0) == whole.fitted._replace(seconds=0.0)
+        np.testing.assert_array_equal(again.position, whole.toy.position)
+    assert_same_files(run_dir, whole.path)
+    assert len(json.loads((run_dir / "provenance.json").read_text())["resumed"]) == 2
+    with pytest.raises(ValueError, match="--resume must be true, false or auto, got 'perhaps'"):
+        settings(run_dir, resume="perhaps")
+
+
 @pytest.mark.parametrize("name", ["num_steps", "batch_size", "log_every", "eval_every", "checkpoint_every"])
 @pytest.mark.parametrize("value", [0, -1, 2**31])
 def test_counts_out_of_range_name_the_flag(name: str, value: int) -> None:

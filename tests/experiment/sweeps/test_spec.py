@@ -82,6 +82,14 @@ def replaced(old: str, new: str) -> str:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        (
+            replaced("num_steps = 5000", 'data = "a\\n--run_dir=/tmp/x"'),
+            r"\[flags\]: data must be in one line without control characters, got 'a\\n--run_dir=/tmp/x'",
+        ),
+        (
+            replaced("num_steps = 5000", 'ignore = ["a", "b\\u2028c"]'),
+            r"\[flags\]: ignore must be in one line without control characters",
+        ),
         ("script = ", "must be TOML, but: Invalid value"),
         (replaced("[flags]", "[flag]"), "the file has no 'flag'; it may have script, flags, axes, settings, table"),
         (replaced('script = "train_dgp.py"', ""), "script must name a file of scripts/.*got None"),
