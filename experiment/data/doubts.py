@@ -1,13 +1,14 @@
 """Values that may not be what they look like: numbers that stand for a missing value, codes, rows that sum up others.
 
     check_sentinels("rain", np.array([0.0, 3.5, -9999.0, -9999.0]), where="weather.csv")      # asks what -9999 is
-    total_of_texts(table)                                                           # (239, "its 'Region' is 'Total'")
+    totals_of_texts(table)                                                          # {239: "its 'Region' is 'Total'"}
 
 None of them is guessed at: all are questions to the user, who answers by a flag.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,8 +20,10 @@ from experiment.data.libraries import pa, pc
 from experiment.data.numerals import Style, numbers
 from experiment.data.times import iso_format, read_dates
 
-__all__ = ["check_codes", "check_sentinels", "sentinels_of", "total_of_numbers", "total_of_texts"]
+__all__ = ["check_codes", "check_sentinels", "names_again", "sentinels_of", "total_of_numbers", "totals_of_texts"]
 
+_HEAD = 100
+_REFUSED = (-9.0, -8.0, -7.0, -6.0)
 _NINES = [float("9" * digits) for digits in range(2, 8)]
 _KNOWN = frozenset(
     [
@@ -28,6 +31,7 @@ _KNOWN = frozenset(
         *(-nines for nines in _NINES),
         *(nines - less for nines in _NINES for less in (1.0, 2.0)),  # refused, does not know
         *(sign * value for sign in (1, -1) for value in (99.9, 99.99, 999.9, 999.99, 9999.9, 9999.99)),
+        *(77.0, 88.0, 777.0, 7777.0),
         *(-888.0, -8888.0, -777.0, -200.0, 888.0, 8888.0, -32768.0, 32767.0, 65535.0),
         *(-(2.0**31), 2.0**31 - 1, 1e20, 1e30, -1e30, 1e36, -1e36, float(2**63)),
     ]
@@ -47,6 +51,15 @@ _TOTALS = (
     "total|totals|sum|sums|average|averages|avg|mean|means|median|grand total|subtotal|sub total|overall|all|"
     "gesamt|gesamtsumme|insgesamt|summe|mittelwert|mittel|durchschnitt|somme|moyenne|total général|total general|"
     "ensemble|suma|promedio|media|totale|somma|totaal|gemiddelde|soma|média|razem|średnia|итого|всего|среднее|合計|平均"
+)
+_SURE = (
+    "(?i:[\\s*#(\\[\u03a3]*(?:the )?(?:totals?|grand total|overall total|gesamt|gesamtsumme|insgesamt|summe|"
+    "total général|total general|totale|totaal|razem|итого|всего|合計)[\\s*:.)\\]=]*)"
+)
+_PART = "(?i:[\\s*(\\[]*sub[- ]?totals?\\b.*|zwischensumme.*|sous-total.*)"
+_STATISTIC = (
+    "(?i:[\\s*(\\[]*(?:min|max|minimum|maximum|std|sd|st\\.? ?dev|std\\.? ?dev|stdev|standard deviation|variance|var|"
+    "count|median|n|number|25%|50%|75%)[\\s*:.)\\]=]*)"
 )
 _TOTAL = f"(?i:[\\s*#(\\[\u03a3]*(?:the )?(?:{_TOTALS})(?: (?:of|for|over) .*| all)?[\\s*:.)\\]=]*|\u03a3|\u2211)"
 
@@ -93,9 +106,14 @@ def _is_apart(value: float, values: NDArray[np.float64], known: frozenset[float]
     distinct = np.unique(others[:: max(1, len(others) // 10_000)])
     if len(distinct) < 3:
         return False
-    if value == -1 and low >= 0 and (others == np.rint(others)).all():  # never, or not known
-        return count >= 0.05 * len(values) and len(distinct) >= 10
-    if value == 9 and high <= 6 and (others == np.rint(others)).all():  # of a scale of answers
+    is_whole = bool((others == np.rint(others)).all())
+    if value == -1 and low >= 0:  # never, or not known
+        return count >= 0.05 * len(values) and len(distinct) >= 5 if is_whole else count >= 2 and len(distinct) >= 10
+    if value in _REFUSED and others[~np.isin(others, _REFUSED)].min() >= 0:  # not asked, refused, does not know
+        return count >= 2
+    if value == 0 and low > 0:  # no measurement is zero
+        return 2 <= count < 0.5 * len(values) and gap >= 0.2 * spread and len(distinct) >= 10
+    if value == 9 and high <= 6 and is_whole:  # of a scale of answers
         return count >= 2 and gap >= 0.75 * spread
     if value in known:
         least = 0.5 if count > 1 else 2.0
@@ -184,22 +202,84 @@ def _is_repeated(contents: Contents) -> bool:
     return bool(contents.is_value.sum() <= min(_MAX_CODES, contents.counts[contents.is_value].sum() / 2))
 
 
-def total_of_texts(table: pa.Table) -> tuple[int, str] | None:
-    """A row at the foot whose text is total, sum or average, in a column that has the word nowhere else.
+def totals_of_texts(table: pa.Table) -> dict[int, str]:
+    """Rows that seem to sum up others by their text: total, sum or average, which the column has nowhere else.
+
+    Totals of parts are told by the words "subtotal" or "PART Total", where PART is another text of the column; least,
+    largest and number of values by two such words at the foot. Words with another meaning, such as "all" or "mean",
+    count at the ends of a table, and elsewhere in columns of levels.
 
     :param table: all columns, of which those of texts are looked at.
-    :return: its number and why; None if there is none.
+    :return: numbers of the rows, and why, the first column that says so.
     """
-    last = len(table) - 1
+    found: dict[int, str] = {}
+    num_rows = len(table)
     for name in table.column_names:
         column = one_chunk(table[name])
         if not pa.types.is_string(column.type):
             continue
-        for row in range(last, max(0, last - _FOOT), -1):
-            text = column[row].as_py()
-            if text and matches(pa.array([text]), _TOTAL).any() and pc.sum(pc.equal(column, text)).as_py() == 1:
-                return row, f"its {name!r} is {text.strip()!r}"
-    return None
+        first = max(0, num_rows - _FOOT) if _is_numeric(column) else 0  # texts above are asked about anyway
+        column = column.slice(first)
+        counts = pc.value_counts(column)
+        texts, often = counts.field("values"), counts.field("counts").to_numpy(zero_copy_only=False)
+        is_level = 2 * len(texts) <= num_rows
+        is_once = often == 1
+        is_sure = matches(texts, _SURE) & is_once | matches(texts, _PART)
+        is_sure |= _totals_of_parts(texts)
+        is_word = matches(texts, _TOTAL) & is_once
+        is_statistic = matches(texts, _STATISTIC) & is_once
+        if not (is_sure | is_word | is_statistic).any():
+            continue
+        sure = _rows_of(column, texts, is_sure | (is_word & is_level))
+        words = _rows_of(column, texts, is_word)
+        ends = words[(first + words < 1) | (first + words >= num_rows - _FOOT)]
+        foot = _rows_of(column, texts, is_word | is_statistic)
+        foot = foot[first + foot >= num_rows - 2 * _FOOT]
+        foot = foot if len(foot) > 1 else foot[:0]
+        for row in np.union1d(np.union1d(sure, ends), foot).tolist():
+            found.setdefault(first + row, f"its {name!r} is {column[row].as_py().strip()!r}")
+    return dict(sorted(found.items()))
+
+
+def _is_numeric(column: pa.Array) -> bool:
+    """Whether the first values of a column are numbers, so that a text among them is asked about anyway."""
+    head = pc.drop_null(column.slice(0, _HEAD))
+    return len(head) > 1 and bool(matches(head, "\\s*|\\s*[-+]?[0-9.,]+\\s*").mean() > 0.9)
+
+
+def _totals_of_parts(texts: pa.Array) -> NDArray[np.bool_]:
+    """Which texts are another one with the word "total"."""
+    is_part = matches(texts, "(?i:.+ totals?|totals? .+)")
+    if not is_part.any():
+        return is_part
+    known = {text.strip().casefold() for text in texts.to_pylist() if text}
+    words = [
+        re.sub("^totals? (?:of |for )?| totals?$", "", (text or "").strip().casefold()) for text in texts.to_pylist()
+    ]
+    return is_part & np.array([word in known for word in words])
+
+
+def _rows_of(column: pa.Array, texts: pa.Array, chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Numbers of the rows with one of some texts."""
+    if not chosen.any():
+        return np.empty(0, np.int64)
+    is_in = pc.is_in(column, value_set=pc.drop_null(texts.filter(pa.array(chosen))))
+    return np.flatnonzero(is_in.to_numpy(zero_copy_only=False))
+
+
+def names_again(table: pa.Table) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which rows of a table of texts hold nothing, and which hold the names of the columns; [n] each."""
+    is_empty, repeats = np.full((2, len(table)), len(table.column_names) > 1)
+    for name in table.column_names:
+        if not (is_empty.any() or repeats.any()):
+            break
+        column = pc.fill_null(one_chunk(table[name]), "")
+        blank = matches(column, "\\s*") if is_empty.any() or name.startswith("Unnamed: ") else is_empty
+        is_empty &= blank
+        if repeats.any():
+            is_name = pc.equal(pc.utf8_trim_whitespace(column), name).to_numpy(zero_copy_only=False)
+            repeats &= is_name | (blank & name.startswith("Unnamed: "))
+    return is_empty, repeats
 
 
 def total_of_numbers(found: Mapping[str, NDArray[Any]]) -> str:

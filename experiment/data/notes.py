@@ -94,7 +94,12 @@ def of_markers(contents: Contents) -> list[str]:
 def of_values(name: str, found: NDArray[np.float64]) -> str:
     """Of numbers: whole ones that lose digits in float64, and those such as 20201231 that all could be dates."""
     finite = found[np.isfinite(found)]
-    if not len(finite) or np.abs(finite).max() < _FIRST_DAY or (finite != np.round(finite)).any():
+    if not len(finite) or (finite != np.round(finite)).any():
+        return ""
+    years, month = finite // 100, finite % 100
+    if ((years >= 1900) & (years < 2100) & (month >= 1) & (month <= 12)).all() and len(np.unique(month)) > 2:
+        return f"--dates={name}:%Y%m reads them as months"
+    if np.abs(finite).max() < _FIRST_DAY:
         return ""
     if np.abs(finite).max() >= _EXACT:
         return "whole numbers above 2^53 lose digits"

@@ -22,7 +22,7 @@ from absl import logging
 from numpy.typing import NDArray
 
 from experiment.data.columns import Column
-from experiment.data.doubts import check_sentinels, total_of_numbers, total_of_texts
+from experiment.data.doubts import check_sentinels, names_again, total_of_numbers, totals_of_texts
 from experiment.data.features import Feature
 from experiment.data.forced import Forced, forced_columns
 from experiment.data.inference import infer, infer_columns
@@ -99,10 +99,7 @@ def encode_table(table: Table, targets: Sequence[str], spec: TableSpec) -> Encod
         raise ValueError(
             f"{where} must have at least 2 rows below its header, got {len(table.columns)}; check the file."
         )
-    totals = []
-    while (total := total_of_texts(table.columns)) and spec.total_rows != "keep":
-        table = _without_row(table, *total, spec)
-        totals.append(f"row {total[0]} (from 0), a total, left out as {total[1]}")
+    table, totals = _without_odd(table, spec)
     columns = columns_of(table.columns, targets, spec, where=where, delimiter=table.delimiter)
     if all(column.kind == "ignored" for name, column in columns.items() if name not in targets):
         besides = f" besides the target {targets[0]!r}" if targets else " that is used"
@@ -112,7 +109,7 @@ def encode_table(table: Table, targets: Sequence[str], spec: TableSpec) -> Encod
     if spec.total_rows != "keep" and len(used.kept) and used.kept[-1] == last:
         why = total_of_numbers({name: used.found[name] for name in _of_kind(columns, "number")})
         if why:
-            rest = encode_table(_without_row(table, last, why, spec), targets, spec)
+            rest = encode_table(_without_totals(table, {last: why}, spec), targets, spec)
             return rest._replace(notes=[*totals, f"row {last} (from 0), a total, left out as {why}", *rest.notes])
     for name in _of_kind(columns, "number", "date"):
         is_date = columns[name].kind == "date"
@@ -239,17 +236,44 @@ def _named(name: str, values: pa.ChunkedArray, spec: TableSpec, where: str) -> C
         return infer(name, values, where=where, forced=Forced("category"), na_values=spec.na_values)
 
 
-def _without_row(table: Table, row: int, why: str, spec: TableSpec) -> Table:
-    """A table without a row that sums up others.
+def _without_odd(table: Table, spec: TableSpec) -> tuple[Table, list[str]]:
+    """A table without rows that hold nothing, repeat the names or sum up others; and what is to be said of them.
+
+    :raises ValueError: naming row and flags, unless `spec` says what to do.
+    """
+    notes = list[str]()
+    if table.delimiter:
+        is_empty, repeats = names_again(table.columns)
+        if repeats.any() and spec.bad_rows == "error":
+            raise ValueError(
+                f"{table.where} repeats its line of names in row {int(repeats.argmax())} (from 0); give "
+                "--bad_rows=drop to leave out such rows, or --names=NAME,... if the file has no such line."
+            )
+        for rows, what in ((is_empty, "without any value"), (repeats, "that repeat the names")):
+            notes += [f"{rows.sum()} rows {what} left out"] if rows.any() else []
+        if notes:
+            table = table._replace(columns=table.columns.filter(pa.array(~(is_empty | repeats))))
+    totals = {} if spec.total_rows == "keep" else totals_of_texts(table.columns)
+    if totals:
+        table = _without_totals(table, totals, spec)
+        notes += [f"row {row} (from 0), a total, left out as {why}" for row, why in list(totals.items())[:3]]
+        notes += [f"{len(totals) - 3} more totals left out"] if len(totals) > 3 else []
+    return table, notes
+
+
+def _without_totals(table: Table, totals: Mapping[int, str], spec: TableSpec) -> Table:
+    """A table without some rows, numbers and reasons of which are given.
 
     :raises ValueError: naming row and flags, unless `spec` says what to do.
     """
     if spec.total_rows == "error" and spec.bad_rows == "error":
+        row, why = next(iter(totals.items()))
+        more = f", and so do {len(totals) - 1} more" if len(totals) > 1 else ""
         raise ValueError(
-            f"{table.where} seems to end with a total, row {row} (from 0): {why}; give --total_rows=drop to leave it "
-            "out, or --total_rows=keep if it is a row like the others."
+            f"row {row} (from 0) of {table.where} seems to sum up others, as {why}{more}; give --total_rows=drop to "
+            "leave out such rows, or --total_rows=keep if they are rows like the others."
         )
-    rows = np.delete(np.arange(len(table.columns)), row)
+    rows = np.delete(np.arange(len(table.columns)), list(totals))
     return table._replace(columns=table.columns.take(pa.array(rows)))
 
 

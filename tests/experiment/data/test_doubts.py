@@ -163,7 +163,7 @@ def test_several_sentinels() -> None:
 
 TOTALS = [
     ("Total,360,90.5\n", "'Region' is 'Total'"),
-    ("TOTAL:,,\n", "'Region' is 'TOTAL:'"),
+    ("TOTAL:,360,\n", "'Region' is 'TOTAL:'"),
     ("Average,18,4.5\n", "'Region' is 'Average'"),
     ("Gesamt,360,90.5\n", "'Region' is 'Gesamt'"),
     ("N,{units},{price:.2f}\n", "its numbers are the sums"),
@@ -240,3 +240,92 @@ def test_whole_numbers_name_columns() -> None:
     rng = draws(23)
     rows = read_table(pd.DataFrame(rng.normal(size=(N, 3))), TableSpec(target=(1,)))  # type: ignore[arg-type]
     assert (rows.feature_names, rows.target_names) == (("0", "2"), ("1",))
+
+
+def sales(*, foot: str = "", every: int = 0, middle: str = "") -> str:
+    rng = draws(24)
+    lines = [f"{'NSW'[i % 3]},{rng.integers(1, 30)},{rng.uniform(1, 20):.2f}\n" for i in range(60)]
+    if every:
+        lines = [line + (middle if i % every == every - 1 else "") for i, line in enumerate(lines)]
+    return "Region,Units,Price\n" + "".join(lines) + foot
+
+
+SUMMED = {
+    "subtotals": (sales(every=10, middle="Subtotal,150,99.5\n"), 6),
+    "sub-totals of parts": (sales(every=30, middle="Sub-total of a part,150,99.5\n"), 2),
+    "totals of parts": (sales(foot="N Total,1,2\nS Total,3,4\nW total,5,6\nGrand Total,9,12\n"), 4),
+    "totals for parts": (sales(foot="Total N,1,2\nTotal for S,3,4\n"), 2),
+    "a total in the middle": (sales(every=60, middle="TOTAL,150,99.5\n", foot="N,4,5.5\n" * 20), 1),
+    "a mean in the middle": (sales(every=60, middle="mean,15,9.5\n", foot="N,4,5.5\n" * 20), 1),
+    "statistics": (sales(foot="min,1,1.2\nmax,29,19.3\nstd,4.2,5.1\n"), 3),
+    "total and mean": (sales(foot="Total,1200,700.50\nMean,20,11.67\n"), 2),
+}
+
+
+@pytest.mark.parametrize("name", SUMMED)
+def test_rows_that_sum_up_others(name: str, tmp_path: Path) -> None:
+    content, count = SUMMED[name]
+    (path := tmp_path / "sales.csv").write_text(content)
+    spec = TableSpec(target=("Price",))
+    with pytest.raises(ValueError, match=r"seems to sum up others, .*--total_rows=drop"):
+        read_table(path, spec)
+    num_lines = len(content.splitlines()) - 1
+    rows = read_table(path, replace(spec, total_rows="drop"))
+    assert len(rows.parts["all"].Y) == num_lines - count
+    assert rows.feature_names == ("Region=N", "Region=S", "Region=W", "Units")
+    assert len(read_table(path, replace(spec, total_rows="keep")).parts["all"].Y) == num_lines
+
+
+def test_words_that_are_no_totals(tmp_path: Path) -> None:
+    rng = draws(25)
+    people = ["Max", "Min", "Sum", "Mean", *(f"name {i}" for i in range(36))]
+    frame = pd.DataFrame({"who": people[::-1], "q": rng.normal(size=40), "y": rng.normal(size=40)})
+    middle = frame.iloc[rng.permutation(30)]
+    read_table(middle, TableSpec(target=("y",), ignore=("who",)))  # in the middle of names that all differ
+    cereals = pd.DataFrame({"name": ["Total Flakes", "Oats"] * 20, "y": rng.normal(size=40)})
+    read_table(cereals, TableSpec(target=("y",)))
+
+
+def test_names_that_occur_again_and_empty_rows(tmp_path: Path) -> None:
+    rows = [f"{'ab'[i % 2]},{'uvw'[i % 3]}\n" for i in range(40)]
+    path = tmp_path / "table.csv"
+    path.write_text("kind,colour\n" + "".join(rows[:20]) + "kind, colour\n" + "".join(rows[20:]))
+    spec = TableSpec(target=("colour",))
+    with pytest.raises(ValueError, match=r"repeats its line of names in row 20 .*--bad_rows=drop"):
+        read_table(path, spec)
+    found = read_table(path, replace(spec, bad_rows="drop"))
+    assert (len(found.parts["all"].Y), found.class_names) == (40, ("u", "v", "w"))
+    path.write_text("kind,colour\n" + "".join(rows[:20]) + ",\n , \n" + "".join(rows[20:]))
+    found = read_table(path, spec)
+    assert len(found.parts["all"].Y) == 40
+    assert "2 rows without any value left out" in found.source
+
+
+SENTINELS: dict[str, tuple[Callable[[np.random.Generator], str], str]] = {
+    "-9 of measurements": (lambda r: f"{r.uniform(0.1, 5):.1f}", "-9"),
+    "-9 of answers": (lambda r: str(r.integers(0, 6)), "-9"),
+    "-8 of counts": (lambda r: str(r.integers(0, 60)), "-8"),
+    "-1 of measurements": (lambda r: f"{r.uniform(0.1, 5):.2f}", "-1"),
+    "-1 of a few levels": (lambda r: str(r.integers(0, 6)), "-1"),
+    "88 of days": (lambda r: str(r.integers(0, 31)), "88"),
+    "77 of days": (lambda r: str(r.integers(0, 31)), "77"),
+    "99.9 of measurements": (lambda r: f"{r.uniform(0, 25):.1f}", "99.9"),
+    "a weight of 0": (lambda r: f"{r.uniform(45, 110):.1f}", "0"),
+}
+
+
+@pytest.mark.parametrize("name", SENTINELS)
+def test_sentinels_of_many_kinds(name: str) -> None:
+    usual, odd = SENTINELS[name]
+    values = np.array(mixed(usual, odd), float)
+    assert sentinels_of(values) == [float(odd)]
+    assert sentinels_of(values[values != float(odd)]) == []
+
+
+def test_values_that_are_no_sentinels() -> None:
+    rng = draws(26)
+    assert sentinels_of(rng.integers(-9, 31, 500).astype(float)) == []  # degrees
+    assert sentinels_of(rng.integers(0, 31, 500).astype(float)) == []
+    assert sentinels_of(rng.integers(-1, 2, 500).astype(float)) == []
+    assert sentinels_of(np.where(rng.random(500) < 0.7, 0, rng.gamma(4, 100, 500))) == []  # claims of an insurance
+    assert sentinels_of(np.where(rng.random(500) < 0.2, 0, rng.uniform(10, 100, 500))) == []
