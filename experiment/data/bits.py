@@ -191,7 +191,7 @@ def read_alike(path: str | os.PathLike[str], schema: Schema, new: NewRows = NewR
 
 def _read_table(path: Path, spec: TableSpec) -> tuple[NDArray[np.float64], Schema, list[str]]:
     """All rows as zeros and ones, NaN where missing; how they were read, and what is to be said of it."""
-    table = read_source(path, names_optional=True)
+    table = read_source(path, names_optional=True, spec=spec)
     found = tables.encode_table(table, (), spec)
     if wrong := [f.name for f in found.schema.columns if f.column.kind in ("date", "time")]:
         raise ValueError(

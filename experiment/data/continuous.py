@@ -31,7 +31,7 @@ def read_continuous(path: str | os.PathLike[str], spec: TableSpec = TableSpec())
 
     :raises ValueError: as `tables.read_table`; if values are missing, or no column is continuous.
     """
-    table = read_source(path)
+    table = read_source(path, spec=spec)
     found = tables.encode_table(table, (), spec)
     names = [name for f in found.schema.columns for name in f.names if f.column.kind in ("number", "time")]
     keep = [found.schema.feature_names.index(name) for name in names]

@@ -10,15 +10,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, cast
 
+from experiment.data.libraries import pa
+
 __all__ = ["COMPRESSIONS", "PIECE", "Pieces", "compression_of", "open_unpacked", "unpacked_limit"]
 
-COMPRESSIONS = ("gz", "bz2", "xz", "zip")
+COMPRESSIONS = ("gz", "bz2", "xz", "zst", "zip")
 """How files may be packed, by the ends of their names."""
 
 PIECE = 2**20
 """Bytes that are read at once."""
 
-_MAX_RATIO, _MAX_BYTES = 200, 2**31
+_MAX_RATIO, _MAX_BYTES = 20, 10**8
 
 
 def compression_of(path: str | os.PathLike[str]) -> str:
@@ -27,11 +29,11 @@ def compression_of(path: str | os.PathLike[str]) -> str:
     return suffix if suffix in COMPRESSIONS else ""
 
 
-def open_unpacked(path: str | os.PathLike[str]) -> IO[bytes]:
+def open_unpacked(path: str | os.PathLike[str], max_bytes: int | None = None) -> IO[bytes]:
     """A file to read as bytes, unpacked if its name says that it is packed.
 
-    :raises ValueError: if a .zip file does not hold exactly one file, and while reading, if a file unpacks to more than
-        2 GiB and 200 times its own size.
+    :param max_bytes: that it may unpack to; see :func:`unpacked_limit`.
+    :raises ValueError: if a .zip file does not hold exactly one file, and while reading, if a file unpacks to more.
     :raises OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, RuntimeError: if it cannot be read, or is
         damaged or encrypted.
     """
@@ -45,14 +47,19 @@ def open_unpacked(path: str | os.PathLike[str]) -> IO[bytes]:
             raise ValueError(f"{path} must hold one file, got {len(names)}; unpack it and give one of them.")
         stream: Any = archive.open(names[0])
     else:
-        openers: dict[str, Any] = {"gz": gzip.open, "bz2": bz2.open, "xz": lzma.open}
+        openers: dict[str, Any] = {"gz": gzip.open, "bz2": bz2.open, "xz": lzma.open, "zst": _open_zst}
         stream = openers[packed](path, "rb")
-    return cast(IO[bytes], io.BufferedReader(Pieces(_bounded(stream, unpacked_limit(path), path)), PIECE))
+    return cast(IO[bytes], io.BufferedReader(Pieces(_bounded(stream, unpacked_limit(path, max_bytes), path)), PIECE))
 
 
-def unpacked_limit(path: Path) -> int:
-    """Most bytes that a packed file may unpack to: 2 GiB, or 200 times its size if that is more."""
-    return max(_MAX_BYTES, _MAX_RATIO * path.stat().st_size)
+def _open_zst(path: Path, mode: str) -> IO[bytes]:
+    """A file of Zstandard, by pyarrow."""
+    return cast(IO[bytes], pa.CompressedInputStream(pa.OSFile(str(path), mode), "zstd"))
+
+
+def unpacked_limit(path: Path, max_bytes: int | None = None) -> int:
+    """Most bytes that a packed file may unpack to: 100 MB and 20 times its size, or `max_bytes`."""
+    return max_bytes or _MAX_BYTES + _MAX_RATIO * path.stat().st_size
 
 
 class Pieces(io.RawIOBase):
@@ -86,6 +93,7 @@ def _bounded(stream: IO[bytes], limit: int, path: Path) -> Iterator[bytes]:
             size += len(piece)
             if size > limit:
                 raise ValueError(
-                    f"{path} unpacks to more than {limit:,} bytes; unpack it yourself if you trust its source."
+                    f"{path} unpacks to more than {limit:,} bytes; give --max_bytes=N, or unpack it yourself, if you "
+                    "trust its source."
                 )
             yield piece

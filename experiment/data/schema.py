@@ -46,6 +46,9 @@ class Schema:
     :param na_values: texts that stand for a missing value, besides those that always do.
     :param missing: what becomes of missing values in new rows.
     :param unknown: what becomes of levels in new rows that are not known.
+    :param names: of all columns of files that do not have them; () if they do.
+    :param encoding: of texts; "" to find out.
+    :param sheet: of spreadsheets; "" for the first one.
     """
 
     columns: tuple[Feature, ...]
@@ -56,6 +59,9 @@ class Schema:
     na_values: tuple[str, ...] = ()
     missing: Missing = "error"
     unknown: Unknown = "error"
+    names: tuple[str, ...] = ()
+    encoding: str = ""
+    sheet: str = ""
 
     @classmethod
     def of(
@@ -73,6 +79,7 @@ class Schema:
             check_missing({name: survey.facts[name].num_missing for name in columns if name in survey.facts}, where)
         features = features_of([column for name, column in columns.items() if name not in targets], survey, spec, where)
         known: dict[str, Any] = {"na_values": spec.na_values, "missing": spec.missing, "unknown": spec.unknown}
+        known.update(names=spec.names, encoding=spec.encoding, sheet=spec.sheet)
         if not targets:
             return cls(features, (), **known)
         chosen = tuple(columns[name] for name in targets)
@@ -244,6 +251,9 @@ class Schema:
             "na_values": list(self.na_values),
             "missing": self.missing,
             "unknown": self.unknown,
+            **({"names": list(self.names)} if self.names else {}),
+            **({"encoding": self.encoding} if self.encoding else {}),
+            **({"sheet": self.sheet} if self.sheet else {}),
         }
 
     @classmethod
@@ -279,6 +289,9 @@ def _from_json(stored: Mapping[str, Any]) -> Schema:
         tuple(map(str, stored["na_values"])),
         _one_of(Missing, stored["missing"]),
         _one_of(Unknown, stored["unknown"]),
+        tuple(map(str, stored.get("names", ()))),
+        str(stored.get("encoding", "")),
+        str(stored.get("sheet", "")),
     )
 
 

@@ -6,33 +6,42 @@ read_source(pandas.DataFrame({"a": [1.5, 2.5]})).columns
 
 from __future__ import annotations
 
+import datetime
 import gzip
+import io
+import json
 import lzma
 import os
+import re
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from experiment.data.delimited import HEAD_BYTES, check_names, check_quotes, dialect_of, read_text
+from experiment.data.delimited import HEAD_BYTES, check_names, check_quotes, dialect_of, encoding_of, foot_of, read_text
 from experiment.data.libraries import pa, pc, pd
 from experiment.data.packed import COMPRESSIONS, open_unpacked, unpacked_limit
-from experiment.files import read_npz
+from experiment.data.spec import TableSpec
+from gpflow_deep_base.container import read_npz
+from gpflow_deep_base.limits import Budget, one_line
 
 __all__ = ["READ_ERRORS", "SUFFIXES", "Table", "is_delimited", "read_source"]
 
 READ_ERRORS = (ValueError, EOFError, KeyError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, lzma.LZMAError)
 """What readers raise if a file is damaged."""
 
-SUFFIXES = ".csv, .tsv or .txt (each also with .gz, .bz2, .xz or .zip), .parquet or .npz"
+SUFFIXES = (
+    ".csv, .tsv, .txt, .data or .dat (each also with .gz, .bz2, .xz, .zst or .zip), .jsonl, .ndjson, .json, "
+    ".xlsx, .xls, .dta, .feather, .parquet or .npz"
+)
 
 _INDEX = "the index of the frame; reset_index() makes a column of it"
 
-_TEXT = (".csv", ".tsv", ".txt")
+_TEXT = (".csv", ".tsv", ".txt", ".data", ".dat")
 _TEXT_TYPES = ("large_string", "string_view")
 
 Indices = NDArray[np.int64]
@@ -67,18 +76,21 @@ def is_delimited(path: str | os.PathLike[str]) -> bool:
     return name.endswith((*_TEXT, *(f"{text}.{packed}" for text in _TEXT for packed in COMPRESSIONS)))
 
 
-def read_source(source: Any, *, names_optional: bool = False) -> Table:
+def read_source(source: Any, *, names_optional: bool = False, spec: TableSpec = TableSpec()) -> Table:
     """Read a table.
 
     :param source: a path (see :data:`SUFFIXES`); a pandas or polars data frame, a pyarrow table, or anything else with
         `__arrow_c_stream__`.
     :param names_optional: a first line of numbers in a text is a row, and its columns are called x0, x1, ...
+    :param spec: what is known of a file: its encoding, the names of its columns, the sheet, how large it may become.
     :raises ValueError: naming the file: it is missing, empty, truncated, damaged or of another format; its names of
         columns are absent or occur twice; a row has more or fewer values than there are names.
     """
     if not isinstance(source, str | os.PathLike):
         where = "the data frame"
         return Table(_checked(_frame_columns(source, where), where), where, "table", left_out=_index_of(source))
+    if re.match("[a-z][a-z0-9+.-]+://", str(source), re.IGNORECASE):
+        raise ValueError(f"--data must be a file on this machine, got the address {source}; download it first.")
     path = Path(source)
     where, name = str(path), path.name.split(".")[0]
     if not path.is_file():
@@ -86,30 +98,169 @@ def read_source(source: Any, *, names_optional: bool = False) -> Table:
     if path.stat().st_size == 0:
         raise ValueError(f"{path} is empty; check how it was written.")
     if is_delimited(path):
-        return _text_table(path, names_optional)
-    if path.suffix.lower() == ".parquet":
-        columns, left_out = _parquet_columns(path)
+        return _text_table(path, names_optional or path.suffix.lower() == ".data", spec)
+    if path.suffix.lower() in _OTHERS:
+        return _other_table(path, spec)
+    if path.suffix.lower() in (".parquet", ".feather"):
+        columns, left_out = _parquet_columns(path, spec)
         return Table(_checked(columns, where), where, name, left_out=left_out)
     if path.suffix.lower() == ".npz":
-        return _npz_table(read_npz(path), where, name)
+        return _npz_table(read_npz(path, max_bytes=spec.max_bytes), where, name)
     raise ValueError(f"--data must end in {SUFFIXES}, got {path.name}; convert the file.")
 
 
-def _text_table(path: Path, names_optional: bool) -> Table:
+_PLACE = re.compile(rb'\b(?:r|ref)="(?:[A-Z]{1,3}[0-9]{1,7}:)?([A-Z]{1,3})([0-9]{1,7})"')
+"""Where a cell of a sheet is, or where its last one is."""
+
+_OTHERS = (".jsonl", ".ndjson", ".json", ".xlsx", ".xls", ".xlsm", ".dta")
+
+
+def _other_table(path: Path, spec: TableSpec) -> Table:
+    """A table of a spreadsheet, of lines of JSON, or of Stata."""
+    suffix, where, notes = path.suffix.lower(), str(path), list[str]()
+    try:
+        if suffix == ".dta":
+            frame = pd.read_stata(path)
+        elif suffix in (".jsonl", ".ndjson", ".json"):
+            content = path.read_text(encoding="utf-8-sig")
+            rows = (
+                json.loads(content)
+                if suffix == ".json"
+                else [json.loads(line) for line in content.splitlines() if line]
+            )
+            if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+                raise ValueError('each row must be an object, as {"a": 1, "b": "x"}')
+            num_names = len(set().union(*rows))
+            size = 8 * len(rows) * num_names
+            Budget(unpacked_limit(path, spec.max_bytes)).take(
+                size, f"a table of {len(rows):,} rows, {num_names:,} columns"
+            )
+            frame = pd.DataFrame(
+                [{k: json.dumps(v) if isinstance(v, list | dict) else v for k, v in row.items()} for row in rows]
+            )
+        else:
+            _check_archive(path, spec)
+            sheets = pd.read_excel(
+                path, sheet_name=None, header=None, dtype=object, keep_default_na=False, na_values=[""]
+            )
+            chosen = spec.sheet or next(iter(sheets))
+            if chosen not in sheets:
+                raise ValueError(f"it has the sheets {', '.join(map(repr, sheets))}, not {chosen!r}")
+            if len(sheets) > 1:
+                notes.append(f"the sheet {chosen!r} of {len(sheets)} (--sheet=NAME reads another)")
+            return _sheet_table(sheets[chosen], path, notes, spec)
+    except ImportError as error:
+        raise ValueError(f"reading {path} needs a library that is not installed ({error}); write it as CSV.") from error
+    except (OSError, KeyError, UnicodeError, TypeError, OverflowError, RecursionError, *READ_ERRORS) as error:
+        raise ValueError(f"{path} cannot be read as a table ({one_line(error)}); write it again, or as CSV.") from error
+    return Table(_checked(_frame_columns(frame, where), where), where, path.name.split(".")[0])
+
+
+def _sheet_table(cells: pd.DataFrame, path: Path, notes: list[str], spec: TableSpec) -> Table:
+    """A sheet whose cells may hold titles above a header and notes below the rows: written as text and read as such."""
+    buffer = io.StringIO()
+    cells.map(_cell).to_csv(buffer, header=False, index=False, sep="\t")
+    content = buffer.getvalue().encode()
+    dialect = dialect_of(content, str(path), is_whole=True, names=spec.names, skip_rows=spec.skip_rows)
+    table = read_text(content, dialect, str(path), has_header=dialect.has_header, skip_footer=spec.skip_footer)
+    return _trimmed(Table(table, str(path), path.name.split(".")[0], "\t"), [*notes, *dialect.notes], spec)
+
+
+def _cell(value: Any) -> str:
+    """The text of a cell of a sheet."""
+    if value is None or value != value:
+        return ""
+    if isinstance(value, datetime.datetime) and value.time() == datetime.time():
+        return value.date().isoformat()
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return str(int(value))
+    return " ".join(str(value).split())
+
+
+def _check_archive(path: Path, spec: TableSpec) -> None:
+    """:raises ValueError: if a spreadsheet unpacks to more than its budget."""
+    if not zipfile.is_zipfile(path):
+        return
+    with zipfile.ZipFile(path) as archive:
+        budget = Budget(unpacked_limit(path, spec.max_bytes))
+        budget.take(sum(info.file_size for info in archive.infolist()), "the sheets, unpacked")
+        for name in archive.namelist():
+            if name.startswith("xl/worksheets/") and name.endswith(".xml"):
+                places = [(match[1], int(match[2])) for match in _PLACE.finditer(archive.read(name))]
+                num_rows = max((row for _, row in places), default=0)
+                num_columns = max((_number_of(letters) for letters, _ in places), default=0)
+                size = 8 * num_rows * num_columns
+                budget.take(size, f"a sheet of {num_rows:,} rows and {num_columns:,} columns")
+
+
+def _number_of(letters: bytes) -> int:
+    """The number of a column of a sheet: 1 of A, 27 of AA."""
+    number = 0
+    for letter in letters:
+        number = 26 * number + letter - ord("A") + 1
+    return number
+
+
+def _trimmed(table: Table, notes: Sequence[str], spec: TableSpec) -> Table:
+    """A table of texts without empty columns that have no name, and without lines at its foot that are no rows."""
+    columns, left_out, said = table.columns, [], list(notes)
+    for name in columns.column_names:
+        if name.startswith("Unnamed: ") and not _has_values(columns[name]):
+            left_out.append((name, "it has no name and no values"))
+    columns = columns.drop_columns([name for name, _ in left_out])
+    if foot := (columns.schema.metadata or {}).get(b"foot"):
+        first = columns.schema.metadata[b"first"].decode()
+        said.append(f"{foot.decode()} at the foot left out, the first {first!r} (--skip_footer=N leaves out N)")
+        columns = columns.replace_schema_metadata()
+    if spec.skip_footer is None and (count := foot_of(columns)):
+        first = columns.column(0)[len(columns) - count].as_py() or ""
+        said.append(
+            f"{count} lines at the foot left out, the first {first[:40]!r} (--skip_footer=0 takes them for rows)"
+        )
+        columns = columns.slice(0, len(columns) - count)
+    file_notes = (("(the file)", "; ".join(said)),) if said else ()
+    return table._replace(columns=columns, left_out=(*file_notes, *left_out))
+
+
+def _has_values(column: pa.ChunkedArray) -> bool:
+    return bool(pc.any(pc.not_equal(pc.utf8_trim_whitespace(pc.fill_null(column, "")), "")).as_py())
+
+
+def _text_table(path: Path, names_optional: bool, spec: TableSpec) -> Table:
     where = str(path)
     try:
-        with open_unpacked(path) as stream:
-            head = stream.read(HEAD_BYTES)
-            is_whole = len(head) < HEAD_BYTES
-        dialect = dialect_of(head, where, is_whole=is_whole, names_optional=names_optional)
-        with open_unpacked(path) as stream:
-            columns = read_text(stream, dialect, where, has_header=dialect.has_header)
-        if any(_has_odd_quotes(column) for column in columns.columns):
-            with open_unpacked(path) as stream:
+        limit = unpacked_limit(path, spec.max_bytes)
+        head_bytes = HEAD_BYTES if spec.max_bytes is None else max(HEAD_BYTES, spec.max_bytes // 8)
+        with open_unpacked(path, limit) as stream:
+            head = stream.read(head_bytes)
+            is_whole = len(head) < head_bytes
+        options: Any = {"names_optional": names_optional, "names": spec.names, "skip_rows": spec.skip_rows}
+        body: Any = {"skip_footer": spec.skip_footer}
+        dialect = dialect_of(head, where, is_whole=is_whole, encoding=spec.encoding, **options)
+        if len(dialect.names) > _MAX_COLUMNS and spec.max_bytes is None:
+            raise ValueError(
+                f"{path} has {len(dialect.names):,} columns, more than {_MAX_COLUMNS:,}; give --max_bytes=N if you "
+                "trust the file."
+            )
+        try:
+            with open_unpacked(path, limit) as stream:
+                columns = read_text(stream, dialect, where, has_header=dialect.has_header, **body)
+        except ValueError as error:
+            if dialect.encoding != "utf-8" or "UTF8" not in str(error):
+                raise
+            with open_unpacked(path, limit) as stream:  # it is no UTF-8 below its first lines
+                guess = encoding_of(stream.read())
+            if not guess:
+                raise
+            dialect = dialect_of(head, where, is_whole=is_whole, encoding=guess, **options)
+            with open_unpacked(path, limit) as stream:
+                columns = read_text(stream, dialect, where, has_header=dialect.has_header, **body)
+        if dialect.delimiter != " " and any(_has_odd_quotes(column) for column in columns.columns):
+            with open_unpacked(path, limit) as stream:
                 check_quotes(stream, dialect, where)
     except (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error, lzma.LZMAError) as error:
         raise ValueError(f"{path} is no readable, complete CSV file in UTF-8 ({error}); write it again.") from error
-    return Table(columns, where, path.name.split(".")[0], dialect.delimiter)
+    return _trimmed(Table(columns, where, path.name.split(".")[0], dialect.delimiter), dialect.notes, spec)
 
 
 def _has_odd_quotes(column: pa.ChunkedArray) -> bool:
@@ -118,13 +269,18 @@ def _has_odd_quotes(column: pa.ChunkedArray) -> bool:
     return bool(len(lines) and pc.any(pc.match_substring(lines, '"')).as_py())
 
 
-def _parquet_columns(path: Path) -> tuple[pa.Table, tuple[tuple[str, str], ...]]:
+_MAX_COLUMNS = 20_000
+
+
+def _parquet_columns(path: Path, spec: TableSpec) -> tuple[pa.Table, tuple[tuple[str, str], ...]]:
     try:
-        file = pa.parquet.ParquetFile(path)
-        size, limit = file.metadata.num_rows * file.metadata.num_columns * 8, unpacked_limit(path)
-        if size > limit:
-            raise ValueError(f"its {file.metadata.num_rows:,} rows unpack to more than {limit:,} bytes")
-        table = file.read()
+        if path.suffix.lower() == ".feather":
+            table = pa.feather.read_table(path)
+        else:
+            file = pa.parquet.ParquetFile(path)
+            size = file.metadata.num_rows * file.metadata.num_columns * 8
+            Budget(unpacked_limit(path, spec.max_bytes)).take(size, f"its {file.metadata.num_rows:,} rows")
+            table = file.read()
     except (OSError, pa.ArrowException, *READ_ERRORS) as error:
         raise ValueError(f"{path} is no readable parquet file ({error}); write it again.") from error
     index = (table.schema.pandas_metadata or {}).get("index_columns", [])

@@ -49,6 +49,13 @@ class TableSpec:
         for a missing one, such as -999 or 9999-12-31.
     :param total_rows: what to do with a last row that sums up the others; drop leaves it out, as --bad_rows=drop does,
         keep takes it for a row like the others.
+    :param encoding: of a text, such as windows-1252; UTF-8, UTF-16 with its mark, and what is found out if not given.
+    :param names: of the columns of a file that does not have them.
+    :param sheet: of a spreadsheet; the first one if not given.
+    :param max_bytes: how much memory a packed file may take when it is unpacked; 100 MB and 20 times its size if not
+        given.
+    :param skip_rows: lines above the line of names in a text; found out if not given.
+    :param skip_footer: lines below the rows of a text, such as notes; found out if not given.
     :raises ValueError: naming the flag.
     """
 
@@ -67,9 +74,15 @@ class TableSpec:
     bad_rows: BadRows = "error"
     keep_value: tuple[str, ...] = ()
     total_rows: TotalRows = "error"
+    encoding: str = ""
+    names: tuple[str, ...] = ()
+    sheet: str = ""
+    max_bytes: int | None = None
+    skip_rows: int | None = None
+    skip_footer: int | None = None
 
     def __post_init__(self) -> None:
-        for name in (*_COLUMNS, "date_parts", "na_values", "keep_value"):
+        for name in (*_COLUMNS, "date_parts", "na_values", "keep_value", "names"):
             value = getattr(self, name)
             if isinstance(value, str) or not isinstance(value, Sequence):
                 raise ValueError(f"{name} must be a tuple, as ({value!r},), got {value!r}.")
@@ -79,6 +92,10 @@ class TableSpec:
                 raise ValueError(f"--{name} must list different columns, but {twice[0]!r} occurs twice.")
         if unknown := [part for part in self.date_parts if part not in PARTS]:
             raise ValueError(f"--date_parts may list {', '.join(PARTS)}, got {unknown[0]!r}.")
+        for name, least in (("max_bytes", 1), ("skip_rows", 0), ("skip_footer", 0)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise ValueError(f"--{name} must be at least {least}, got {value}.")
         if self.rare is not None and self.rare < 2:
             raise ValueError(f"--rare must be at least 2, got {self.rare}; leave it out to keep every level.")
 
@@ -96,8 +113,12 @@ class NewRows:
         rows.
     :param unknown: what to do with levels that the training data do not have; level reads them as a rare one, or, if
         there are no rare ones, as none of the known ones.
+    :param encoding: of a text, such as windows-1252.
+    :param sheet: of a spreadsheet.
     """
 
     na_values: tuple[str, ...] = ()
     missing: Missing | None = None
     unknown: Unknown | None = None
+    encoding: str = ""
+    sheet: str = ""

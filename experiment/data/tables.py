@@ -55,7 +55,7 @@ def read_table(source: Any, spec: TableSpec = TableSpec()) -> Rows:
         or of another format; missing values; text among numbers; ambiguous dates and numbers; text of too many levels;
         a target that is absent, does not vary, or does not allow the task.
     """
-    table = read_source(source)
+    table = read_source(source, spec=spec)
     targets = _targets(table, spec)
     found = encode_table(table, targets, spec)
     notes = found.notes + ([] if spec.task else [f"task {found.schema.task!r} inferred from the target"])
@@ -200,7 +200,11 @@ def apply_schema(
     :raises ValueError: as :func:`read_table`; if columns are missing; and naming value, row, column and flag: values
         that are missing, or no known level or class.
     """
-    table = read_source(source)
+    known = TableSpec(names=schema.names, encoding=new.encoding or schema.encoding, sheet=new.sheet or schema.sheet)
+    table = read_source(source, spec=known)
+    for name, why in table.left_out:
+        if name == "(the file)":
+            logging.warning("%s: %s.", table.where, why)
     where, columns = table.where, table.columns
     chosen: Any = {"missing": new.missing or schema.missing, "unknown": new.unknown or schema.unknown}
     schema = replace(schema, na_values=(*schema.na_values, *new.na_values), **chosen)

@@ -77,12 +77,20 @@ SAME: list[tuple[str, str, bytes]] = [
         "t.parquet",
         parquet(a=pa.array(["1", "2", "3"]), b=[0.5, 1.5, 2.5], y=pa.array([1.0, 2.0, 4.0], pa.float32())),
     ),
+    ("delimiters at the ends", "t.csv", PLAIN.replace(b"\n", b",\n").replace(b"a,b,y,", b"a,b,y")),
+    ("delimiters everywhere", "t.csv", PLAIN.replace(b"\n", b",\n")),
+    ("a comment", "t.csv", b"# made by hand\n" + PLAIN),
+    ("a comment with commas", "t.csv", b"# made by hand, in May\n" + PLAIN),
+    ("titles", "t.csv", b"made by hand\n\n" + PLAIN),
+    ("titles before carriage returns", "t.csv", b"made by hand\r\r" + PLAIN.replace(b"\n", b"\r")),
+    ("spaces", "t.csv", PLAIN.replace(b",", b" ")),
+    ("spaces in a .txt", "t.txt", b"a  b   y\n1  0.5 1\n2  1.5 2\n3  2.5 4\n"),
     ("npz", "t.npz", written(lambda file: np.savez(file, a=[1, 2, 3], b=[0.5, 1.5, 2.5], y=[1, 2, 4]))),
 ]
 
 WRONG: list[tuple[str, str, bytes, str]] = [
-    ("latin-1", "t.csv", UMLAUT.encode("latin-1"), "UTF-8"),
-    ("latin-1 in a cell", "t.csv", PLAIN + "5,ö,6\n".encode("latin-1"), "UTF-8"),
+    ("latin-1 in a cell", "t.csv", PLAIN + "5,ö,6\n".encode("latin-1"), "'ö' in row 3"),
+    ("names again", "t.csv", PLAIN + PLAIN, "repeats its line of names in row 3"),
     ("utf-16 without a mark", "t.csv", PLAIN.decode().encode("utf-16-le"), r"t\.csv"),
     ("empty", "t.csv", b"", "empty"),
     ("white space", "t.csv", b" \n\n", r"t\.csv"),
@@ -91,16 +99,11 @@ WRONG: list[tuple[str, str, bytes, str]] = [
     ("one column", "t.csv", b"y\n1\n2\n4\n", r"no column besides the target"),
     ("a long row", "t.csv", PLAIN + b"4,5,6,7\n", r"row 3"),
     ("a short row", "t.csv", PLAIN + b"4,5\n" + b"1,2,3\n", r"row 3"),
-    ("delimiters at the ends", "t.csv", PLAIN.replace(b"\n", b",\n").replace(b"a,b,y,", b"a,b,y"), r"row 0"),
     ("an open quote", "t.csv", PLAIN + b'"4,5,6\n7,8,9\n', r"t\.csv"),
     ("a name twice", "t.csv", PLAIN.replace(b"b", b"a", 1), r"'a'.*twice"),
     ("a name twice but for spaces", "t.csv", PLAIN.replace(b"b", b" a ", 1), r"'a'.*twice"),
-    ("no name", "t.csv", PLAIN.replace(b"a", b"", 1), r"column 0.*no name"),
     ("no header", "t.csv", PLAIN.split(b"\n", 1)[1], "column names"),
     ("NUL", "t.csv", PLAIN.replace(b"2.5", b"2\x005"), r"t\.csv"),
-    ("a comment", "t.csv", b"# made by hand\n" + PLAIN, r"t\.csv"),
-    ("spaces", "t.csv", PLAIN.replace(b",", b" "), r"(?i)space.*comma|comma.*space"),
-    ("spaces in a .txt", "t.txt", b"a  b   y\n1  0.5 1\n2  1.5 2\n3  2.5 4\n", r"(?i)space.*comma|comma.*space"),
     ("gzip cut off", "t.csv.gz", gzip.compress(PLAIN, mtime=0)[:-9], r"t\.csv\.gz"),
     ("no gzip", "t.csv.gz", PLAIN, r"t\.csv\.gz"),
     ("no xz", "t.csv.xz", PLAIN, r"t\.csv\.xz"),
@@ -112,7 +115,7 @@ WRONG: list[tuple[str, str, bytes, str]] = [
     ("parquet called .csv", "t.csv", parquet(a=[1, 2, 3], y=[1, 2, 4]), r"t\.csv"),
     ("csv called .parquet", "t.parquet", PLAIN, "parquet"),
     ("parquet cut off", "t.parquet", parquet(a=[1, 2, 3], y=[1, 2, 4])[:-30], "parquet"),
-    ("spreadsheet", "t.xlsx", archive("xl/workbook.xml"), r"must end in .*\.xlsx|must end in.*got t\.xlsx"),
+    ("spreadsheet", "t.xlsx", archive("xl/workbook.xml"), r"t\.xlsx"),
     (
         "npz of objects",
         "t.npz",
@@ -141,6 +144,15 @@ def test_the_same_table(name: str, content: bytes, tmp_path: Path) -> None:
 def test_files_that_cannot_be_read(name: str, content: bytes, match: str, tmp_path: Path) -> None:
     message = refused(write(tmp_path, name, content), match)
     assert name in message
+
+
+def test_western_texts(tmp_path: Path) -> None:
+    assert list(read(write(tmp_path, "t.csv", UMLAUT.encode("latin-1")))) == ["größe", "b", "y"]
+
+
+def test_a_column_without_a_name(tmp_path: Path) -> None:
+    found = read(write(tmp_path, "t.csv", PLAIN.replace(b"b", b"", 1)))
+    assert found == {"a": VALUES["a"], "Unnamed: 1": VALUES["b"], "y": VALUES["y"]}
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:

@@ -109,6 +109,6 @@ def test_rows_without_target_are_left_out_and_counted(path: Path) -> None:
 
 def test_an_error_does_not_say_everything(tmp_path: Path) -> None:
     names = [f"column_{i}" for i in range(3000)]
-    path = write(tmp_path, "t.csv", text({name: ["1", "2", ""] for name in names}).encode())
+    path = write(tmp_path, "t.csv", text({name: ["1", "2", ""] for name in names} | {"x": ["1", "2", "4"]}).encode())
     refused(path, "missing", target="column_7")
     refused(path, "--target", target="nothing")

@@ -48,6 +48,11 @@ def dialect(path: str) -> Dialect:
     with storage.open_file(path) as file:
         content = file.read(_DIALECT_BYTES)
     found = dialect_of(content, path, is_whole=len(content) < _DIALECT_BYTES)
+    if found.num_titles or found.is_header_short or found.delimiter == " ":
+        raise ValueError(
+            f"the first line of {path} must hold the names of the columns, all of them, and one sign divide them; "
+            "correct it, or write the table as Parquet."
+        )
     if not content.partition(b"\n")[0].strip() or any("\n" in name for name in found.names):
         raise ValueError(f"the first line of {path} must hold the names of the columns, all of them; correct it.")
     if found.encoding != "utf-8":

@@ -46,6 +46,10 @@ class _Head(NamedTuple):
     hint: str
 
 
+_OF_FILES = ("encoding", "names", "sheet", "max_bytes", "skip_rows", "skip_footer", "keep_value", "total_rows")
+"""Flags of a table that a stream does not have."""
+
+
 def open_table(pattern: str, spec: TableSpec, *, progress: bool = False) -> tuple[Shards, StreamPreset]:
     """Find out what the columns of a stream are, and open its files.
 
@@ -53,6 +57,9 @@ def open_table(pattern: str, spec: TableSpec, *, progress: bool = False) -> tupl
     :param progress: show a bar on standard error if all rows have to be looked at.
     :raises ValueError: as `tables.read_table`, and as `shards.open_shards`.
     """
+    for flag in _OF_FILES:
+        if flag in spec.given():
+            raise ValueError(f"--{flag} is for tables that are read as a whole; leave out --stream, or write Parquet.")
     shards = _open(pattern, spec)
     head = _head(shards)
     known = _known(head, spec)

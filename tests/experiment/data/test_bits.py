@@ -120,7 +120,7 @@ ONES = np.ones((4, 3), np.uint8)
         (save_csv("a,b\n0,1\n1,0\n"), "has 2 rows, too few to set 0.1 of them aside as test rows"),
         (truncated, "is no readable, complete CSV file"),
         (
-            lambda folder: save_csv("0,1\n")(folder).rename(folder / "x.xls"),
+            lambda folder: save_csv("0,1\n")(folder).rename(folder / "x.sav"),
             r"must end in .csv, .*, .parquet or .npz",
         ),
         (save_npz(train=ONES * 2), r"train of .* got 2 in row 0 of column 'x0' \(12 such values\)"),

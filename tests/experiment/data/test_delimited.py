@@ -71,13 +71,11 @@ def test_cells_are_as_they_are_written(text: str | bytes, expected: dict[str, li
     ("text", "message"),
     [
         ("", r"F\.csv is empty"),
-        ("a b y\n1 2 3\n4 5 6\n", r"between its columns, got '4 5 6'; spaces are no delimiter"),
-        ("1 0\n0 1\n", "spaces are no delimiter"),
+        ("1 0\n0 1\n", r"must hold column names, got numbers .*--names=NAME"),
         (" \n\n", r"F\.csv is empty"),
         ("1,2\n3,4\n", r"first line of F\.csv must hold column names, got numbers \(1, \.\.\.\)"),
         ("a,-1.5e3\n3,4\n", "must hold column names"),
         ("a,b, a\n1,2,3\n", "different column names, but 'a' occur twice"),
-        (",a\n0,1\n", "column 0 of .* has no name"),
         (
             "a,b\n1,2\n\n3,4,5\n",
             r"more values than column names, the first is row 1 \(from 0\) with 3 instead of 2: '3,4,5'",
@@ -90,7 +88,6 @@ def test_cells_are_as_they_are_written(text: str | bytes, expected: dict[str, li
         ('a,b\n1,"x\n3,4\n5,6\n', "quotation mark in row 0 .* never closed"),
         ('a,b\n1,2\n3,"x\n3,4\n', "quotation mark in row 1 .* never closed"),
         ('a,b\n1,2\n"3,4\n5,6\n', "quotation mark in row 1 .* never closed"),
-        ("a,b\n1,2\n3,é\n".encode("latin-1"), r"in UTF-8 \(byte 10 is 0xe9\); convert it.*iconv"),
         ("a,b\n1,é\n".encode("utf-16-le"), "UTF-16 needs a byte order mark"),
         (b"a,b\n1,\x00\n", "zero bytes"),
         ("a,b\n1,é\n".encode("utf-16")[:-1], "UTF-8"),
@@ -106,7 +103,7 @@ def test_errors_far_behind_the_head() -> None:
     rows = b"1,2\n" * (HEAD_BYTES // 2)
     for tail, message in (
         (b"1,2,3\n", f"row {HEAD_BYTES // 2} "),
-        (b"1,\xe9\n", "in UTF-8 .*iconv"),
+        (b"1,\xe9\n", "in UTF-8 .*--encoding"),
         (b'1,"2\n', f"quotation mark in row {HEAD_BYTES // 2} "),
         (b'1,"2\n' + rows * 20, "never closed"),
     ):

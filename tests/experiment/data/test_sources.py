@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from experiment.data import packed
 from experiment.data.sources import is_delimited, read_source
+from experiment.data.spec import TableSpec
 
 TEXT = b"a,b\n1,x\n2,y\n"
 
@@ -43,7 +43,7 @@ def test_text_files(tmp_path: Path) -> None:
     ("name", "content", "message"),
     [
         ("t.csv", b"", "is empty"),
-        ("t.xlsx", b"x", r"must end in \.csv, \.tsv or \.txt .*\.parquet or \.npz, got t\.xlsx"),
+        ("t.sav", b"x", r"must end in \.csv, \.tsv, .*\.parquet or \.npz, got t\.sav"),
         ("t.csv.gz", b"not such a file", r"t\.csv\.gz is no readable, complete CSV file"),
         ("t.csv.gz", gzip.compress(TEXT * 100, mtime=0)[:-20], r"t\.csv\.gz is no readable, complete CSV file"),
         ("t.csv.gz", gzip.compress(TEXT, mtime=0)[:-8] + b"\0" * 8, "CRC"),
@@ -73,16 +73,14 @@ def test_an_encrypted_archive(tmp_path: Path) -> None:
         read_source(path)
 
 
-def test_parquet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parquet(tmp_path: Path) -> None:
     frame = pd.DataFrame({"c": pd.Categorical(["u", "v", "u"]), "a": [0.1, 0.2, np.nan]}, index=[5, 3, 1])
     frame.to_parquet(tmp_path / "t.parquet")
     table = read_source(tmp_path / "t.parquet")
     assert table.columns.column_names == ["c", "a"]  # the index is no column
     assert table.columns["c"].to_pylist() == ["u", "v", "u"]
-    monkeypatch.setattr(packed, "_MAX_BYTES", 10)
-    monkeypatch.setattr(packed, "_MAX_RATIO", 0)
-    with pytest.raises(ValueError, match=r"no readable parquet file .its 3 rows unpack to more than 10 bytes"):
-        read_source(tmp_path / "t.parquet")
+    with pytest.raises(ValueError, match=r"no readable parquet file .its 3 rows takes .*may take 10; .* max_bytes="):
+        read_source(tmp_path / "t.parquet", spec=TableSpec(max_bytes=10))
 
 
 def test_npz(tmp_path: Path, rng: np.random.Generator) -> None:

@@ -152,7 +152,6 @@ def test_text_target_of_many_values_is_refused(tmp_path: Path) -> None:
         ("a,b\n1,2\n2,3\n", "--target must name columns of .* got 't'; it has 'a', 'b'"),
         ("1,2\n3,4\n5,6\n", "must hold column names, got numbers"),
         ("a,a,t\n1,2,3\n4,5,6\n", "different column names, but 'a' occur twice"),
-        (",a,t\n0,1,2\n1,3,4\n", "column 0 of .* has no name"),
         ("a,b,t\n1,,2\n2,7,3\n4,NA,\n", r"missing values in 'b' \(2\), 't' \(1\); give --missing=impute to put in"),
         ("a,t\n1,1\n2,2\nx,3\n", "column 'a' of .* must hold numbers, but 1 values are text, the first 'x' in row 2"),
         ("a,t\n1,1\ninf,2\n3,3\n", "column 'a' has 1 NaN or infinite values, the first in row 1"),
@@ -166,8 +165,8 @@ def test_bad_csv_is_refused_with_its_reason(tmp_path: Path, text: str, message: 
 def test_bad_files_are_refused_with_their_reason(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"there is none at .*absent.csv"):
         read(tmp_path / "absent.csv", target="t")
-    with pytest.raises(ValueError, match=r"must end in \.csv, .*, \.parquet or \.npz, got t\.xlsx"):
-        read(_write(tmp_path / "t.xlsx", "x"), target="t")
+    with pytest.raises(ValueError, match=r"must end in \.csv, .*, \.parquet or \.npz, got t\.sav"):
+        read(_write(tmp_path / "t.sav", "x"), target="t")
     cut = tmp_path / "cut.csv.gz"
     cut.write_bytes(gzip.compress(_HOUSES.encode() * 100)[:-20])
     with pytest.raises(ValueError, match=r"cut.csv.gz is no readable, complete CSV file"):
@@ -175,9 +174,6 @@ def test_bad_files_are_refused_with_their_reason(tmp_path: Path) -> None:
     for name in ("t.npz", "t.csv.gz"):
         with pytest.raises(ValueError, match=r"is no readable|cannot be read"):
             read(_write(tmp_path / name, "not such a file"), target="t")
-    (tmp_path / "latin.csv").write_bytes("a,t\né,1\nb,2\n".encode("latin-1"))
-    with pytest.raises(ValueError, match="in UTF-8"):
-        read(tmp_path / "latin.csv", target="t")
     np.savez(tmp_path / "pickle.npz", X=np.array([[1], [None]], dtype=object))
     with pytest.raises(ValueError, match=r"cannot be read as an .npz file of plain arrays"):
         read_npz(tmp_path / "pickle.npz")

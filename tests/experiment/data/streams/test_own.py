@@ -368,7 +368,10 @@ def test_a_column_that_is_empty_at_first(rng: np.random.Generator, tmp_path: Pat
         (b'a,y,b\n1,2,"x\n3,4,z\n', "quotation mark is not closed"),
         (b"\na,b,y\n1,x,2\n", "the first line of .*a.csv must hold the names of the columns"),
         ("a,b,y\n1,x,2\n3,z,4\n".encode("utf-16"), "must be CSV files in UTF-8, got utf-16"),
-        ("a,b,y\n1,é,2\n3,z,4\n".encode("latin-1"), "UTF-8.*iconv"),
+        ("a,b,y\n1,é,2\n3,z,4\n".encode("latin-1"), "must be CSV files in UTF-8, got windows-1252"),
+        (b"A title\n\na,b,y\n1,x,2\n3,z,4\n", "first line of .*a.csv must hold the names of the columns, all"),
+        (b"a   b   y\n1   2   2\n3   4   4\n", "one sign divide them"),
+        (b"a,b,y\n1,x,2,\n3,z,4,\n4,z,4,\n", "first line of .*a.csv must hold the names of the columns, all"),
         (b"a,a,y\n1,x,2\n", "'a' occur twice"),
         (b"1,2,3\n4,5,6\n", "must hold column names"),
         (b"", "a.csv is empty"),
@@ -383,6 +386,13 @@ def test_texts_that_cannot_be_read_in_pieces(content: bytes, message: str, tmp_p
     with pytest.raises(ValueError, match=message) as caught:
         open_stream(tmp_path, "csv")
     assert "\n" not in str(caught.value)
+
+
+def test_flags_of_files_that_are_read_as_a_whole(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a,y\n" + "1,2\n2,3\n" * 30)
+    for spec in (TableSpec(target=("y",), skip_rows=1), TableSpec(target=("y",), encoding="cp1252")):
+        with pytest.raises(ValueError, match=r"--(skip_rows|encoding) is for tables that are read as a whole"):
+            own.open_table(str(tmp_path / "a.csv"), spec)
 
 
 def test_empty_lines_and_spaces_are_no_rows(tmp_path: Path) -> None:
