@@ -20,7 +20,15 @@ from experiment.data.libraries import pa, pc
 from experiment.data.numerals import Style, numbers
 from experiment.data.times import iso_format, read_dates
 
-__all__ = ["check_codes", "check_sentinels", "names_again", "sentinels_of", "total_of_numbers", "totals_of_texts"]
+__all__ = [
+    "TOTAL_WORD",
+    "check_codes",
+    "check_sentinels",
+    "names_again",
+    "sentinels_of",
+    "total_of_numbers",
+    "totals_of_texts",
+]
 
 _HEAD = 100
 _REFUSED = (-9.0, -8.0, -7.0, -6.0)
@@ -52,10 +60,12 @@ _TOTALS = (
     "gesamt|gesamtsumme|insgesamt|summe|mittelwert|mittel|durchschnitt|somme|moyenne|total général|total general|"
     "ensemble|suma|promedio|media|totale|somma|totaal|gemiddelde|soma|média|razem|średnia|итого|всего|среднее|合計|平均"
 )
-_SURE = (
+TOTAL_WORD = (
     "(?i:[\\s*#(\\[\u03a3]*(?:the )?(?:totals?|grand total|overall total|gesamt|gesamtsumme|insgesamt|summe|"
     "total général|total general|totale|totaal|razem|итого|всего|合計)[\\s*:.)\\]=]*)"
 )
+"""Texts that have no other meaning than a sum, as a regular expression."""
+
 _PART = "(?i:[\\s*(\\[]*sub[- ]?totals?\\b.*|zwischensumme.*|sous-total.*)"
 _STATISTIC = (
     "(?i:[\\s*(\\[]*(?:min|max|minimum|maximum|std|sd|st\\.? ?dev|std\\.? ?dev|stdev|standard deviation|variance|var|"
@@ -224,7 +234,7 @@ def totals_of_texts(table: pa.Table) -> dict[int, str]:
         texts, often = counts.field("values"), counts.field("counts").to_numpy(zero_copy_only=False)
         is_level = 2 * len(texts) <= num_rows
         is_once = often == 1
-        is_sure = matches(texts, _SURE) & is_once | matches(texts, _PART)
+        is_sure = matches(texts, TOTAL_WORD) & is_once | matches(texts, _PART)
         is_sure |= _totals_of_parts(texts)
         is_word = matches(texts, _TOTAL) & is_once
         is_statistic = matches(texts, _STATISTIC) & is_once

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from experiment.data.cells import MARKERS, Contents, cells_of, is_missing, shown
+from experiment.data.cells import MARKERS, Contents, cells_of, is_missing, matches, shown
+from experiment.data.doubts import TOTAL_WORD
 from experiment.data.libraries import pa, pc
 from experiment.data.numerals import Style, numbers
 from experiment.data.times import ISO_FORMATS, read_dates
@@ -62,7 +63,7 @@ def of_time(contents: Contents, found: NDArray[np.float64]) -> str:
 
 
 def of_levels(values: pa.ChunkedArray, na_values: Sequence[str]) -> str:
-    """Of text: levels that elsewhere stand for a missing value, and levels that differ by case, blanks or points."""
+    """Of text: levels that stand for a missing value elsewhere, differ by case, blanks or points, or sum up others."""
     cells = cells_of(values)
     keep = ~is_missing(cells.texts, na_values, markers=False)
     texts = pc.unique(cells.texts.filter(pa.array(keep)))
@@ -77,6 +78,8 @@ def of_levels(values: pa.ChunkedArray, na_values: Sequence[str]) -> str:
     if len(twice):
         alike = texts.filter(pc.is_in(lower, value_set=twice[:1])).to_pylist()
         parts.append(f"{_some(alike)} are different levels")
+    if sums := texts.filter(pa.array(matches(texts, TOTAL_WORD))).to_pylist():
+        parts.append(f"{_some(sums)} may sum up other rows")
     return "; ".join(parts)
 
 
