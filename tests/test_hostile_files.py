@@ -1,0 +1,216 @@
+"""Files from strangers: whatever their bytes are, they are loaded or refused in one line, at a cost like their length.
+
+HOSTILE_MUTANTS=1000 tries that many mutants of each kind in place of those of every day.
+"""
+
+import binascii
+import hashlib
+import json
+import os
+import random
+import resource
+import time
+import warnings
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import gpflow
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import ebp
+from compression import load_bcz
+from compression.codebook import codebook
+from compression.container import kernels_of, save_bcz
+from darn import DARN, DARNConfig, load_darn, save_darn
+from darn.coding import decode, encode, read_header
+from darn.integer_model import IntegerModel
+from experiment.data.bits import read_bits
+from experiment.data.sources import read_source
+from gpflow_deep import DeepGP, SVGPLayer
+from gpflow_deep.serialization import load_model, save_model
+from rbm_tracking import RBM
+from rbm_tracking.serialization import SavedRBM, load_rbm, save_rbm
+from tests.hostile import changed_bytes, changed_json, resealed, with_checksum, zip_bomb, zip_structure
+
+Change = Callable[[bytes, random.Random], bytes]
+
+NUM_MUTANTS = int(os.environ.get("HOSTILE_MUTANTS", "0"))
+SECONDS = 10.0
+"""CPU time of one mutant; ten times what is promised, for slow machines."""
+FREE_MEGABYTES = 100 + 250
+"""What is promised besides three times the length, and what TensorFlow and the allocator keep."""
+VISIBLE = 8
+
+
+class Format(NamedTuple):
+    """How a kind of file is made, read and attacked."""
+
+    suffix: str
+    write: Callable[[Path], Any]
+    read: Callable[[Path], Any]
+    changes: dict[str, Change]
+
+
+def _model(path: Path) -> None:
+    layer = SVGPLayer(gpflow.kernels.Matern32(), np.linspace(0.0, 1.0, 12).reshape(4, 3))
+    save_model(DeepGP([layer], gpflow.likelihoods.Gaussian(), num_predict_samples=3), path)
+
+
+def _darn(path: Path) -> None:
+    save_darn(DARN(DARNConfig(visible=VISIBLE, hidden=(4,))), path)
+
+
+def _rbm(path: Path) -> None:
+    rng = np.random.default_rng(0)
+    rbm = RBM(*(tf.constant(rng.normal(size=shape), tf.float32) for shape in ((3, 4), (4,), (3,))))
+    save_rbm(SavedRBM(rbm, 1.0, 0.1, np.linspace(0.0, 1.0, 5).astype(np.float32), 7), path)
+
+
+def _ebp(path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 5))
+    ebp.export_network(path, ebp.EBPClassifier(hidden=(6,), epochs=1).fit(X, (X[:, 0] > 0).astype(int)))
+
+
+def _bcz(path: Path) -> None:
+    layers = [keras.layers.Conv2D(4, 3, activation="relu"), keras.layers.Flatten(), keras.layers.Dense(3)]
+    network = keras.Sequential([keras.Input([8, 8, 1]), *layers])
+    save_bcz(path, network, [codebook(np.asarray(kernel), 4) for kernel in kernels_of(network)])
+
+
+_CODER: list[IntegerModel] = []
+
+
+def _coder() -> IntegerModel:
+    if not _CODER:
+        _CODER.append(IntegerModel(DARN(DARNConfig(visible=VISIBLE, hidden=(4,)))))
+    return _CODER[0]
+
+
+def _coded(path: Path) -> None:
+    images = np.random.default_rng(0).integers(0, 2, (40, VISIBLE))
+    path.write_bytes(encode(_coder(), images))
+
+
+def _coded_anew(content: bytes, draw: random.Random) -> bytes:
+    """Another number of images, another growth or other code, with its CRC-16."""
+    head_end = read_header(content).code_start - 2
+    head = changed_bytes(content[:head_end], draw, first=4) if draw.random() < 0.5 else content[:head_end]
+    code = content[head_end + 2 :] if draw.random() < 0.5 else changed_bytes(content[head_end + 2 :], draw)
+    return head + binascii.crc_hqx(code, binascii.crc_hqx(head, 0xFFFF)).to_bytes(2, "little") + code
+
+
+def _table(path: Path) -> None:
+    rng = np.random.default_rng(0)
+    np.savez(path, X=rng.normal(size=(30, 3)), y=rng.normal(size=30))
+
+
+def _bits(path: Path) -> None:
+    rng = np.random.default_rng(0)
+    np.savez(path, train=rng.integers(0, 2, (30, 8)).astype(np.uint8), test=rng.integers(0, 2, (9, 8)).astype(np.uint8))
+
+
+def _sealed_by_sha256(content: bytes, draw: random.Random) -> bytes:
+    payload = changed_bytes(content[:-32], draw)
+    return payload + hashlib.sha256(payload).digest()
+
+
+def _ebp_header(content: bytes, draw: random.Random) -> bytes:
+    """Another header before the same numbers."""
+    length = int.from_bytes(content[12:16], "little")
+    header = json.dumps(changed_json(json.loads(content[16 : 16 + length]), draw)).encode()
+    payload = content[:12] + len(header).to_bytes(4, "little") + header + content[16 + length : -32]
+    return payload + hashlib.sha256(payload).digest()
+
+
+def _crc32(payload: bytes) -> bytes:
+    return zlib.crc32(payload).to_bytes(4, "little")
+
+
+_CONTAINER: dict[str, Change] = {
+    "bytes": changed_bytes,
+    "resealed": resealed,
+    "structure": zip_structure,
+    "bomb": zip_bomb,
+}
+_NPZ: dict[str, Change] = {"bytes": changed_bytes, "structure": zip_structure, "bomb": zip_bomb}
+
+FORMATS = {
+    "deep GP": Format(".npz", _model, load_model, _CONTAINER),
+    "DARN": Format(".npz", _darn, load_darn, _CONTAINER),
+    "RBM": Format(".npz", _rbm, load_rbm, _CONTAINER),
+    "EBP": Format(
+        ".ebp",
+        _ebp,
+        ebp.PackedNetwork.load,
+        {"bytes": changed_bytes, "resealed": _sealed_by_sha256, "structure": _ebp_header},
+    ),
+    "compressed network": Format(
+        ".bcz", _bcz, load_bcz, {"bytes": changed_bytes, "resealed": with_checksum(5, _crc32)}
+    ),
+    "coded bits": Format(
+        ".darn",
+        _coded,
+        lambda path: decode(_coder(), path.read_bytes()),
+        {"bytes": changed_bytes, "resealed": _coded_anew},
+    ),
+    "table": Format(".npz", _table, read_source, _NPZ),
+    "table of bits": Format(".npz", _bits, read_bits, _NPZ),
+}
+KINDS = [(name, kind) for name, each in FORMATS.items() for kind in each.changes]
+
+
+def _peak_megabytes() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], bytes]:
+    """The bytes of a whole file of a format."""
+    contents: dict[str, bytes] = {}
+
+    def content(name: str) -> bytes:
+        if name not in contents:
+            path = tmp_path_factory.mktemp("whole") / f"file{FORMATS[name].suffix}"
+            FORMATS[name].write(path)
+            FORMATS[name].read(path)
+            contents[name] = path.read_bytes()
+        return contents[name]
+
+    return content
+
+
+@pytest.mark.parametrize(("name", "kind"), KINDS)
+def test_a_file_from_a_stranger(
+    name: str, kind: str, whole: Callable[[str], bytes], tmp_path: Path, rng: np.random.Generator
+) -> None:
+    """Each mutant is loaded, or refused in one line that names no error of the system."""
+    content = whole(name)
+    form = FORMATS[name]
+    count = 1 if kind == "bomb" else NUM_MUTANTS or -(-100 // len(form.changes))
+    draw = random.Random(int(rng.integers(2**31)))
+    path = tmp_path / f"mutant{form.suffix}"
+    raw: list[str] = []
+    for number in range(count):
+        mutant = form.changes[kind](content, draw)
+        path.write_bytes(mutant)
+        before, start = _peak_megabytes(), time.process_time()
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                form.read(path)
+            if kind == "bomb":
+                raw.append("a bomb was read")
+        except (ValueError, OSError) as error:
+            if "\n" in str(error) or not str(error):
+                raw.append(f"{number}: {error!r}")
+        except Exception as error:
+            raw.append(f"{number}: {error!r}"[:300])
+        assert time.process_time() - start < SECONDS, f"mutant {number}"
+        assert _peak_megabytes() - before < FREE_MEGABYTES + 3 * len(mutant) / 1e6, f"mutant {number}"
+    assert not raw, f"{len(raw)} of {count}: {raw[:3]}"
