@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from experiment.cli.flags import has_control_characters
 from gpflow_deep_base.files import leftovers, make_folder
+from gpflow_deep_base.text import has_control_characters
 
 __all__ = ["LOCK", "Held", "LostFolder", "lock", "refuse_if_held", "refuse_run_dir_in_use", "remove_leftovers"]
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections.abc import Sequence
 
-__all__ = ["aligned", "duration", "plus_minus"]
+__all__ = ["aligned", "duration", "has_control_characters", "plus_minus"]
 
 
 def aligned(rows: Sequence[Sequence[str]], *, is_text: bool = False) -> str:
@@ -36,3 +37,8 @@ def plus_minus(mean: float, standard_error: float | None, digits: int = 3) -> st
     if standard_error is None or math.isnan(standard_error):
         return f"{mean:.{digits}f}"
     return f"{mean:.{digits}f} ± {standard_error:.{digits}f}"
+
+
+def has_control_characters(text: str) -> bool:
+    """Whether a text has characters that end a line or control a terminal, which no line of a file can hold."""
+    return any(unicodedata.category(character) in ("Cc", "Zl", "Zp") for character in text)

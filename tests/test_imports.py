@@ -335,7 +335,8 @@ for name, main in commands.items():
     kind = typing.get_type_hints(main)[parameter]
     found = list(named_flags(kind))
     text = help_text(kind, name)
-    assert all(f"--{{flag.name}} " in text or f"--[no]{{flag.name}} " in text for flag in found)
+    names = {{word.rstrip(",") for word in text.split()}}
+    assert all({{f"--{{flag.name}}", f"--[no]{{flag.name}}"}} & names for flag in found)
     unexplained = [flag.name for flag in found if len(flag.help.split()) < 2]
     assert not unexplained, (name, unexplained)
     names = [flag.name for flag in found]

@@ -29,11 +29,12 @@ import math
 import re
 import textwrap
 import types
-import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Generic, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from absl import flags as absl_flags
+
+from gpflow_deep_base.text import has_control_characters
 
 __all__ = [
     "Description",
@@ -43,7 +44,6 @@ __all__ = [
     "at_least",
     "describe",
     "group",
-    "has_control_characters",
     "help_page",
     "help_text",
     "named_flags",
@@ -172,11 +172,6 @@ def read(
             if isinstance(word, str) and has_control_characters(word):
                 raise ValueError(f"--{flag.name} must be in one line without control characters, got {word!r}.")
     return values
-
-
-def has_control_characters(text: str) -> bool:
-    """Whether a text has characters that end a line or control a terminal, which a file of flags cannot hold."""
-    return any(unicodedata.category(character) in ("Cc", "Zl", "Zp") for character in text)
 
 
 def words_beside_bool(kind: Any) -> tuple[str, ...]:

@@ -38,7 +38,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-from experiment.cli.flags import has_control_characters
+from gpflow_deep_base.text import has_control_characters
 
 __all__ = ["Column", "Flag", "Number", "Sweep", "Tables", "parse", "read"]
 
