@@ -11,7 +11,7 @@ CORES := $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN 2>/dev/null || e
 WORKERS ?= $(shell [ "$(CORES)" -ge 2 ] && echo 2 || echo 1)
 
 BIN := .venv/bin
-PACKAGES := $(wildcard gpflow_deep darn rbm_tracking ebp compression gpflow_deep_base experiment)
+PACKAGES := $(wildcard gpflow_deep darn rbm_tracking ebp compression gpflow_deep_base gpflow_deep_runs)
 SOURCES := $(PACKAGES) $(wildcard scripts benchmarks tests docs setup.py)
 BENCHMARKS ?= $(sort $(wildcard benchmarks/*.py))
 # One thread for each worker, and no worker takes all memory of a GPU.
@@ -59,7 +59,7 @@ check: .venv/.installed
 	$(if $(wildcard scripts/*.py),$(BIN)/mypy $(wildcard scripts/*.py))
 	$(BIN)/mypy tests
 	$(if $(wildcard benchmarks/*.py),$(BIN)/mypy benchmarks)
-	$(BIN)/python -m experiment.report check
+	$(BIN)/python -m gpflow_deep_runs.report check
 
 format: .venv/.installed
 	$(BIN)/ruff check --fix-only $(SOURCES)
@@ -67,11 +67,11 @@ format: .venv/.installed
 
 # The flags of all scripts, which --help and wrong flags are answered with before TensorFlow starts.
 flags: .venv/.installed
-	$(BIN)/python -m experiment.cli.described
+	$(BIN)/python -m gpflow_deep_runs.cli.described
 
 # Write the tables of RESULTS.md and of the other pages from results/.
 results: .venv/.installed
-	$(BIN)/python -m experiment.report
+	$(BIN)/python -m gpflow_deep_runs.report
 
 # Every script in benchmarks/; one of them: make bench BENCHMARKS=benchmarks/NAME.py
 bench: .venv/.installed-benchmarks

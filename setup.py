@@ -12,7 +12,7 @@ else:
     import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parent
-PACKAGES = ["gpflow_deep", "darn", "rbm_tracking", "ebp", "compression", "gpflow_deep_base", "experiment"]
+PACKAGES = ["gpflow_deep", "darn", "rbm_tracking", "ebp", "compression", "gpflow_deep_base", "gpflow_deep_runs"]
 LINK = re.compile(r"(?P<code>```.*?```|`[^`]*`)|(?P<image>!?)\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]+)\)", re.DOTALL)
 
 

@@ -30,9 +30,9 @@ import numpy as np
 from absl import app, flags
 
 import compression as bc
-from experiment.data import views
-from experiment.run.devices import apply_threads
-from experiment.run.measurements import write_rows
+from gpflow_deep_runs.data import views
+from gpflow_deep_runs.run.devices import apply_threads
+from gpflow_deep_runs.run.measurements import write_rows
 
 DATASETS = ("boston", "energy", "kin8nm", "power", "adult", "digits")
 _ADULT_TARGET, _ADULT_LEFT_OUT = 71, (71, 72)
@@ -164,7 +164,7 @@ def main(argv: list[str]) -> None:
         for seed in map(int, flag.seeds)
         for row in rows_of(dataset, flag.data_dir, seed, flag.methods)
     )
-    write_rows(rows, flag.output, "of each data set: as experiment.data.sets checks")
+    write_rows(rows, flag.output, "of each data set: as gpflow_deep_runs.data.sets checks")
 
 
 if __name__ == "__main__":

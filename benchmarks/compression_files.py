@@ -32,19 +32,19 @@ import tensorflow as tf
 from absl import app, flags
 
 import compression as bc
-from compression.classification import Examples, parts_of, taught_loss
-from compression.last_phase import Falling
-from compression.training import flipped, moved_batches
-from experiment.data import views
-from experiment.run.devices import apply_threads
-from experiment.run.measurements import write_rows
+from compression.train.classification import Examples, parts_of, taught_loss
+from compression.train.last_phase import Falling
+from compression.train.training import flipped, moved_batches
+from gpflow_deep_runs.data import views
+from gpflow_deep_runs.run.devices import apply_threads
+from gpflow_deep_runs.run.measurements import write_rows
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     """Define this script's flags."""
     fv = flag_values
     flags.DEFINE_string("data_dir", None, "Folder with the files of the known data sets.", flag_values=fv)
-    flags.DEFINE_string("dataset", "mnist", "Images, as experiment.data names them.", flag_values=fv)
+    flags.DEFINE_string("dataset", "mnist", "Images, as gpflow_deep_runs.data names them.", flag_values=fv)
     flags.DEFINE_integer("max_images", None, "At most so many, drawn from all but the test images.", 1, flag_values=fv)
     flags.DEFINE_integer("num_valid", 5000, "Of them are set aside.", 1, flag_values=fv)
     flags.DEFINE_string("network", "lenet300", "lenet300, lenet5, or a .keras file.", flag_values=fv)
@@ -212,7 +212,7 @@ def main(argv: Sequence[str]) -> None:
     parts = parts_of(views.load(source, "images", num_valid=flag.num_valid, max_images=flag.max_images).parts)
     teacher = teacher_of(parts) if flag.teacher_epochs else None
     rows = (row for seed in map(int, flag.seeds) for row in rows_of(seed, parts, teacher))
-    write_rows(rows, flag.output, f"{flag.dataset} as experiment.data checks it")
+    write_rows(rows, flag.output, f"{flag.dataset} as gpflow_deep_runs.data checks it")
 
 
 if __name__ == "__main__":

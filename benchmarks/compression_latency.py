@@ -27,13 +27,13 @@ import numpy as np
 import tensorflow as tf
 from absl import app, flags
 
-from compression.container import load_bcz
-from compression.export import export_tflite
+from compression.files.container import load_bcz
+from compression.files.export import export_tflite
+from compression.graph.select_inputs import SelectInputs
 from compression.networks import lenet_5_caffe, lenet_300_100
-from compression.select_inputs import SelectInputs
-from experiment.files import write_json
-from experiment.run.devices import apply_threads
-from experiment.run.folder import provenance
+from gpflow_deep_base.files import write_json
+from gpflow_deep_runs.run.devices import apply_threads
+from gpflow_deep_runs.run.folder import provenance
 
 #: Table 1: kept inputs and units of LeNet-300-100; maps, inputs of the first dense layer and units of LeNet-5-Caffe.
 ARCHITECTURES: dict[str, dict[str, tuple[int, ...]]] = {

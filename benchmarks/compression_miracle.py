@@ -23,11 +23,11 @@ import tensorflow as tf
 from absl import app, flags
 
 import compression as bc
-from compression.classification import Examples, parts_of
-from compression.training import moved_batches
-from experiment.data import views
-from experiment.run.devices import apply_threads
-from experiment.run.measurements import write_rows
+from compression.train.classification import Examples, parts_of
+from compression.train.training import moved_batches
+from gpflow_deep_runs.data import views
+from gpflow_deep_runs.run.devices import apply_threads
+from gpflow_deep_runs.run.measurements import write_rows
 
 LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
@@ -119,7 +119,7 @@ def main(argv: Sequence[str]) -> None:
     source = views.Source(dataset="digits" if flag.network == "digits" else "mnist", data_dir=flag.data_dir)
     parts = parts_of(views.load(source, "images", num_valid=5000).parts)
     rows = (row for seed in map(int, flag.seeds) for row in rows_of(seed, parts))
-    write_rows(rows, flag.output, "as experiment.data checks them")
+    write_rows(rows, flag.output, "as gpflow_deep_runs.data checks them")
 
 
 if __name__ == "__main__":

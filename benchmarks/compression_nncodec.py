@@ -4,7 +4,8 @@
     NNCODEC_PYTHON=PYTHON compression_nncodec.py --files=files/book_16.bcz,files/fixed.bcz --output=nncodec.json
 
 Each kernel of each file is a matrix of integers, the ranks of its values with 0 for the most frequent one. These are
-coded by `compression.context_coding` and by the coder of `nncodec`, Fraunhofer's implementation of the standard, which
+coded by `compression.files.context_coding` and by the coder of `nncodec`, Fraunhofer's implementation of the standard,
+which
 gives them back to be compared. Both may choose between rows and columns for each kernel, `nncodec` also optimises the
 initial states of its contexts. Values themselves, biases and architecture are left out: they take equally many bytes.
 
@@ -29,13 +30,13 @@ from absl import app, flags
 from numpy.typing import NDArray
 
 import compression as bc
-from compression.context_coding import encode_matrix
-from compression.cutting import oriented
-from compression.graph import graph_of
-from compression.kinds import weighted_layers
-from compression.neighbours import strides_of
-from experiment.run.devices import apply_threads
-from experiment.run.measurements import write_rows
+from compression.files.context_coding import encode_matrix
+from compression.graph.cutting import oriented
+from compression.graph.graph import graph_of
+from compression.graph.kinds import weighted_layers
+from compression.graph.neighbours import strides_of
+from gpflow_deep_runs.run.devices import apply_threads
+from gpflow_deep_runs.run.measurements import write_rows
 
 #: Runs in the other Python: bytes of each matrix [out, in], the smaller of both orders; JSON on the last line.
 _RIVAL = r"""

@@ -28,10 +28,10 @@ from typing import Any
 import numpy as np
 from absl import app, flags
 
-from experiment.data import views
-from experiment.files import write_json
-from experiment.run.devices import apply_threads
-from experiment.run.folder import provenance
+from gpflow_deep_base.files import write_json
+from gpflow_deep_runs.data import views
+from gpflow_deep_runs.run.devices import apply_threads
+from gpflow_deep_runs.run.folder import provenance
 
 #: Runs in the rival's Python: trains, prunes, clusters and measures; the last line of its output is JSON.
 _RIVAL = r"""

@@ -28,16 +28,16 @@ import numpy as np
 import tensorflow as tf
 from absl import app, flags
 
-from darn.coding import decode, encode
-from darn.description_length import description_length
-from darn.integer_model import IntegerModel
-from darn.model import DARN, DARNConfig
-from darn.serialization import load_darn
-from darn.training import Trainer, TrainingConfig
-from experiment.data.sets import catalogue
-from experiment.files import write_json
-from experiment.run.devices import apply_threads
-from experiment.run.folder import provenance
+from darn.codec.coding import decode, encode
+from darn.codec.integer_model import IntegerModel
+from darn.model.description_length import description_length
+from darn.model.model import DARN, DARNConfig
+from darn.model.serialization import load_darn
+from darn.train.training import Trainer, TrainingConfig
+from gpflow_deep_base.files import write_json
+from gpflow_deep_runs.data.sets import catalogue
+from gpflow_deep_runs.run.devices import apply_threads
+from gpflow_deep_runs.run.folder import provenance
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:

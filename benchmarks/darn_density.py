@@ -31,10 +31,10 @@ from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import train_test_split
 
 from darn import DARNDensity
-from experiment.data import views
-from experiment.files import write_json
-from experiment.run.devices import apply_threads
-from experiment.run.folder import provenance
+from gpflow_deep_base.files import write_json
+from gpflow_deep_runs.data import views
+from gpflow_deep_runs.run.devices import apply_threads
+from gpflow_deep_runs.run.folder import provenance
 
 ODD, NEIGHBOURS, SHARE = 8, 10, 0.25
 TRAIN_ROWS, UNSEEN_ROWS = 3000, 1000  # of adult

@@ -26,10 +26,10 @@ import tensorflow as tf
 from absl import app, flags
 
 from darn import DARN, DARNConfig, LocalConfig
-from darn.training import Trainer, TrainingConfig
-from experiment.files import write_json
-from experiment.run.devices import apply_threads
-from experiment.run.folder import provenance
+from darn.train.training import Trainer, TrainingConfig
+from gpflow_deep_base.files import write_json
+from gpflow_deep_runs.run.devices import apply_threads
+from gpflow_deep_runs.run.folder import provenance
 
 IMAGE = (159, 209)
 

@@ -4,7 +4,8 @@
     darn_sampling.py --repetitions=20 --threads=1 --output=sampling.json
     darn_sampling.py --model=runs/fvsbn/darn.npz
 
-All sample one model, a(h) = h W + b with W strictly triangular: "fixed point" is `darn.sampling.linear_bits`, "one by
+All sample one model, a(h) = h W + b with W strictly triangular: "fixed point" is `darn.model.sampling.linear_bits`,
+"one by
 one" adds a row of W after each bit, and "tfd.Autoregressive" evaluates an `AutoregressiveNetwork` without hidden units
 for each bit. They are graphs that draw their noise themselves. Our two samplers get the same noise and are checked to
 give the same bits; that TFP has the same model is checked by log-probabilities of its draws.
@@ -29,12 +30,12 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from absl import app, flags
 
-from darn.autoregressive import FactorialConditional, LinearConditional, logistic_noise
-from darn.sampling import linear_bits
-from darn.serialization import load_darn
-from experiment.files import write_json
-from experiment.run.devices import apply_threads
-from experiment.run.folder import provenance
+from darn.model.autoregressive import FactorialConditional, LinearConditional, logistic_noise
+from darn.model.sampling import linear_bits
+from darn.model.serialization import load_darn
+from gpflow_deep_base.files import write_json
+from gpflow_deep_runs.run.devices import apply_threads
+from gpflow_deep_runs.run.folder import provenance
 
 tfd, tfb = tfp.distributions, tfp.bijectors
 Times = dict[str, np.ndarray]

@@ -26,12 +26,12 @@ import numpy as np
 import tensorflow as tf
 from absl import app, flags
 
-from darn.gradients import Estimator
-from darn.model import DARN, DARNConfig
-from darn.training import Trainer, TrainingConfig
-from experiment.files import write_json
-from experiment.run.devices import apply_threads
-from experiment.run.folder import provenance
+from darn.model.gradients import Estimator
+from darn.model.model import DARN, DARNConfig
+from darn.train.training import Trainer, TrainingConfig
+from gpflow_deep_base.files import write_json
+from gpflow_deep_runs.run.devices import apply_threads
+from gpflow_deep_runs.run.folder import provenance
 
 VISIBLE = 784
 

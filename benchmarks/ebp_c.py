@@ -29,11 +29,11 @@ from absl import app, flags
 from sklearn.linear_model import LogisticRegression
 
 import ebp
-from ebp.export import packed
-from experiment.data import views
-from experiment.files import write_json
-from experiment.run.devices import apply_threads
-from experiment.run.folder import provenance
+from ebp.packed.export import packed
+from gpflow_deep_base.files import write_json
+from gpflow_deep_runs.data import views
+from gpflow_deep_runs.run.devices import apply_threads
+from gpflow_deep_runs.run.folder import provenance
 
 
 class Images(NamedTuple):

@@ -29,8 +29,8 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
 from ebp import EBPClassifier, EBPGaussianClassifier
-from ebp.calibration import calibration_error, log_loss
-from experiment.run.devices import apply_threads
+from ebp.estimators.calibration import calibration_error, log_loss
+from gpflow_deep_runs.run.devices import apply_threads
 
 SETS: dict[str, Callable[..., Any]] = {
     "breast_cancer": datasets.load_breast_cancer,

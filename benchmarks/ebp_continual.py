@@ -34,10 +34,10 @@ from sklearn.linear_model import SGDClassifier
 from sklearn.neural_network import MLPClassifier
 
 from ebp import EBPClassifier
-from ebp.continual import Stream
-from ebp.recency import Recency
-from experiment.data import views
-from experiment.run.devices import apply_threads
+from ebp.estimators.continual import Stream
+from ebp.estimators.recency import Recency
+from gpflow_deep_runs.data import views
+from gpflow_deep_runs.run.devices import apply_threads
 
 CHUNK, PASSES, KEPT = 500, 3, 20
 MODELS: dict[str, Callable[[], Any]] = {

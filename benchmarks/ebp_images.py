@@ -23,9 +23,9 @@ from absl import app, flags
 from numpy.typing import NDArray
 
 import ebp
-from ebp.results import probability_scores
-from experiment.data import views
-from experiment.run.devices import apply_threads
+from ebp.study.results import probability_scores
+from gpflow_deep_runs.data import views
+from gpflow_deep_runs.run.devices import apply_threads
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:

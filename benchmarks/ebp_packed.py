@@ -3,7 +3,7 @@
 
     ebp_packed.py --repetitions=200 --output=packed.json
 
-Layers: int32 sums of ±1 inputs with ±1 weights by `ebp.packed`, compiled ("numba") and not ("numpy"), beside the
+Layers: int32 sums of ±1 inputs with ±1 weights by `ebp.packed.packed`, compiled ("numba") and not ("numpy"), beside the
 float32 product of the same numbers by NumPy's BLAS and by TensorFlow. They get packed inputs, as between layers;
 "numba, packing" gets an int8 array and packs it first. The other rows are whole networks from inputs to scores, checks
 and packing of inputs counted, from their file, beside the same network in float32 by NumPy: "±1" of int8 inputs;
@@ -33,11 +33,11 @@ import tensorflow as tf
 from absl import app, flags
 
 from ebp import PackedNetwork, export_packed
-from ebp.export import Weights
-from ebp.signs import Layer, pack_signs, sign_products
-from experiment.files import write_json
-from experiment.run.devices import apply_threads
-from experiment.run.folder import provenance
+from ebp.packed.export import Weights
+from ebp.packed.signs import Layer, pack_signs, sign_products
+from gpflow_deep_base.files import write_json
+from gpflow_deep_runs.run.devices import apply_threads
+from gpflow_deep_runs.run.folder import provenance
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:

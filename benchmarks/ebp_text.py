@@ -32,9 +32,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
 from ebp import EBPClassifier
-from ebp.calibration import calibration_error, log_loss
-from experiment.data import views
-from experiment.run.devices import apply_threads
+from ebp.estimators.calibration import calibration_error, log_loss
+from gpflow_deep_runs.data import views
+from gpflow_deep_runs.run.devices import apply_threads
 
 DATASETS = ("reuters_i6", "ng20_comp_hw", "amazon_apparel_books", "ng20_elec_med", "movie_reviews", "spamassassin")
 

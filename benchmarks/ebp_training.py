@@ -33,9 +33,9 @@ import tensorflow as tf
 from absl import app, flags
 
 import ebp
-from experiment.files import write_json
-from experiment.run.devices import apply_threads
-from experiment.run.folder import provenance
+from gpflow_deep_base.files import write_json
+from gpflow_deep_runs.run.devices import apply_threads
+from gpflow_deep_runs.run.folder import provenance
 
 INPUTS, HIDDEN, OUTPUTS = 784, 120, 10
 SPARSE_INPUTS, NON_ZEROS = 200_000, 150

@@ -18,13 +18,13 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import numpy as np
 from absl import app, flags
 
-from experiment.data import views
-from experiment.files import write_json
-from experiment.run.devices import apply_threads
-from experiment.run.folder import provenance
 from gpflow_deep import DeepGPRegressor
-from gpflow_deep.evaluation import evaluate
-from gpflow_deep.forecasts import LinearModel
+from gpflow_deep.judge.evaluation import evaluate
+from gpflow_deep.judge.forecasts import LinearModel
+from gpflow_deep_base.files import write_json
+from gpflow_deep_runs.data import views
+from gpflow_deep_runs.run.devices import apply_threads
+from gpflow_deep_runs.run.folder import provenance
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
@@ -89,7 +89,7 @@ def main(argv: list[str]) -> None:
             print(f"{dataset:10} {split:5} {scores} {found['steps']:6} {found['seconds']:6.0f}", flush=True)
             results.append(found)
     if flag.output:
-        record = provenance("of each data set: as experiment.data.sets checks", cpus=os.cpu_count())
+        record = provenance("of each data set: as gpflow_deep_runs.data.sets checks", cpus=os.cpu_count())
         write_json(flag.output, {"settings": settings, "metrics": results, "provenance": record})
         print(f"wrote {flag.output}")
 

@@ -24,10 +24,10 @@ import tensorflow as tf
 from absl import app, flags
 
 import gpflow_deep
-from experiment.data import views
-from experiment.files import write_json
-from experiment.run.devices import apply_threads
-from experiment.run.folder import provenance
+from gpflow_deep_base.files import write_json
+from gpflow_deep_runs.data import views
+from gpflow_deep_runs.run.devices import apply_threads
+from gpflow_deep_runs.run.folder import provenance
 
 SIZES = (1000, 3000, 10_000)
 

@@ -37,17 +37,17 @@ import compression
 import ebp
 import gpflow_deep
 from compression import networks
-from compression.training import epoch_function
+from compression.train.training import epoch_function
 from darn import DARN, DARNConfig
-from darn.training import Trainer as DARNTrainer
-from darn.training import TrainingConfig
-from experiment.files import write_json
-from experiment.run.devices import apply_threads
-from experiment.run.folder import provenance
-from rbm_tracking.learning import SMLConfig, initial_state
-from rbm_tracking.rbm import initial_rbm
-from rbm_tracking.temperatures import linear_ladder
-from rbm_tracking.training import Trainer as RBMTrainer
+from darn.train.training import Trainer as DARNTrainer
+from darn.train.training import TrainingConfig
+from gpflow_deep_base.files import write_json
+from gpflow_deep_runs.run.devices import apply_threads
+from gpflow_deep_runs.run.folder import provenance
+from rbm_tracking.model.rbm import initial_rbm
+from rbm_tracking.model.temperatures import linear_ladder
+from rbm_tracking.track.learning import SMLConfig, initial_state
+from rbm_tracking.use.training import Trainer as RBMTrainer
 
 SEED = (0, 1)
 BATCH, PIXELS, ROWS = 100, 784, 2000

@@ -34,12 +34,12 @@ from scipy.special import expit, log_softmax
 from sklearn.datasets import load_digits
 from sklearn.metrics import roc_auc_score
 
-from experiment.data import views
-from experiment.files import write_json
-from experiment.run.devices import apply_threads
-from experiment.run.folder import provenance
 from gpflow_deep import Predictor, float_type
-from gpflow_deep.evaluation import label_scores, log_loss
+from gpflow_deep.judge.evaluation import label_scores, log_loss
+from gpflow_deep_base.files import write_json
+from gpflow_deep_runs.data import views
+from gpflow_deep_runs.run.devices import apply_threads
+from gpflow_deep_runs.run.folder import provenance
 
 ANGLES = (30, 60, 90)
 NUM_VALID, BATCH = 5000, 100
@@ -153,7 +153,7 @@ def main(argv: list[str]) -> None:
             print(f"{name:16} {row['images']:10} {cells} {row.get('auc', np.nan):6.2f}", flush=True)
             results.append({"model": name, "seconds": seconds, **row})
     if flag.output:
-        record = provenance("MNIST: as experiment.data.sets checks", cpus=os.cpu_count())
+        record = provenance("MNIST: as gpflow_deep_runs.data.sets checks", cpus=os.cpu_count())
         write_json(flag.output, {"metrics": results, "provenance": record})
 
 

@@ -31,12 +31,12 @@ from scipy.ndimage import rotate
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, logsumexp
 
-from experiment.data import views
-from experiment.files import write_json
-from experiment.run.devices import apply_threads
-from experiment.run.folder import provenance
-from gpflow_deep.evaluation import label_scores, log_loss
+from gpflow_deep.judge.evaluation import label_scores, log_loss
 from gpflow_deep.keras import DeepGPLikelihoodLoss, GPLayer, Predictor, adapt
+from gpflow_deep_base.files import write_json
+from gpflow_deep_runs.data import views
+from gpflow_deep_runs.run.devices import apply_threads
+from gpflow_deep_runs.run.folder import provenance
 
 ANGLES = (0, 30, 60)
 RATES = (0.2, 0.5)
@@ -209,7 +209,7 @@ def main(argv: list[str]) -> None:
                     {"dataset": dataset, "seed": seed, "model": model, **found, "seconds": seconds, "chosen": chosen}
                 )
             if flag.output:
-                record = provenance("of each data set: as experiment.data.sets checks", cpus=os.cpu_count())
+                record = provenance("of each data set: as gpflow_deep_runs.data.sets checks", cpus=os.cpu_count())
                 write_json(flag.output, {"metrics": results, "provenance": record})
 
 

@@ -23,11 +23,11 @@ from gpflow.kernels import SquaredExponential
 from gpflow.likelihoods import Gaussian
 from gpflow.mean_functions import Identity
 
-from experiment.files import write_json
-from experiment.run.devices import apply_threads
-from experiment.run.folder import provenance
 from gpflow_deep import DeepGP, Encoder, LatentVariableLayer, SVGPLayer, Trainer, TrainingConfig, inducing_inputs
-from gpflow_deep.likelihoods import variational_expectations
+from gpflow_deep.model.likelihoods import variational_expectations
+from gpflow_deep_base.files import write_json
+from gpflow_deep_runs.run.devices import apply_threads
+from gpflow_deep_runs.run.folder import provenance
 
 COUNTS = (1, 5, 20, 80)
 

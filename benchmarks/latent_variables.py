@@ -37,10 +37,6 @@ from gpflow.likelihoods import Gaussian, Likelihood, StudentT
 from gpflow.mean_functions import Identity
 from numpy.typing import NDArray
 
-from experiment.data import views
-from experiment.files import write_json
-from experiment.run.devices import apply_threads
-from experiment.run.folder import provenance
 from gpflow_deep import (
     DeepGP,
     Encoder,
@@ -52,6 +48,10 @@ from gpflow_deep import (
     Units,
     inducing_inputs,
 )
+from gpflow_deep_base.files import write_json
+from gpflow_deep_runs.data import views
+from gpflow_deep_runs.run.devices import apply_threads
+from gpflow_deep_runs.run.folder import provenance
 
 Array = NDArray[np.float64]
 

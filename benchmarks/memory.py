@@ -27,9 +27,9 @@ import tensorflow as tf
 from absl import app, flags
 
 import gpflow_deep
-from experiment.files import write_json
-from experiment.run.devices import apply_threads
-from experiment.run.folder import provenance
+from gpflow_deep_base.files import write_json
+from gpflow_deep_runs.run.devices import apply_threads
+from gpflow_deep_runs.run.folder import provenance
 
 M, D = 100, 8
 

@@ -5,7 +5,8 @@
     optimisation.py --methods=trieste --trieste=ENV/bin/python --output=trieste.json
 
 Minimises Michalewicz 2 and 5 and Hartmann 6 from --initial Sobol points and --rounds batches of --batch points, for
-each of --seeds seeds. Every batch is by Thompson sampling (`gpflow_deep.optimize.thompson`): the minimisers of as many
+each of --seeds seeds. Every batch is by Thompson sampling (`gpflow_deep.functions.optimize.thompson`): the minimisers
+of as many
 drawn functions. Methods, all with the same points to start from:
 
     deep      two layers, inducing inputs at all rows, trained anew for every batch (Adam, --num_steps steps); the
@@ -37,10 +38,10 @@ from gpflow.utilities import set_trainable
 from scipy.stats import qmc
 
 import gpflow_deep
-from experiment.files import write_json
-from experiment.run.devices import apply_threads
-from experiment.run.folder import provenance
-from gpflow_deep.optimize import thompson
+from gpflow_deep.functions.optimize import thompson
+from gpflow_deep_base.files import write_json
+from gpflow_deep_runs.run.devices import apply_threads
+from gpflow_deep_runs.run.folder import provenance
 
 RIVAL = Path(__file__).parent / "rivals" / "trieste_optimisation.py"
 _A = np.array(

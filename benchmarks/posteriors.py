@@ -33,15 +33,15 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from absl import app, flags
 
-from experiment.data import views
-from experiment.files import write_json
-from experiment.run.devices import apply_threads
-from experiment.run.folder import provenance
 from gpflow_deep import DeepGPRegressor
-from gpflow_deep.evaluation import evaluate
-from gpflow_deep.fitting import sample
-from gpflow_deep.predictor import Predictor
-from gpflow_deep.sampling import Sampler, SamplingConfig
+from gpflow_deep.judge.evaluation import evaluate
+from gpflow_deep.posteriors.sampling import Sampler, SamplingConfig
+from gpflow_deep.train.fitting import sample
+from gpflow_deep.train.predictor import Predictor
+from gpflow_deep_base.files import write_json
+from gpflow_deep_runs.data import views
+from gpflow_deep_runs.run.devices import apply_threads
+from gpflow_deep_runs.run.folder import provenance
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "sghmc": {},

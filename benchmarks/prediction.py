@@ -37,9 +37,9 @@ import tensorflow as tf
 from absl import app, flags
 
 import gpflow_deep
-from experiment.files import write_json
-from experiment.run.devices import apply_threads
-from experiment.run.folder import provenance
+from gpflow_deep_base.files import write_json
+from gpflow_deep_runs.run.devices import apply_threads
+from gpflow_deep_runs.run.folder import provenance
 
 NUM_DATA, M, D = 10_000, 100, 8
 

@@ -33,10 +33,10 @@ from scipy.special import logsumexp, ndtri
 from scipy.stats import norm, qmc
 
 import gpflow_deep
-from experiment.data import views
-from experiment.files import write_json
-from experiment.run.devices import apply_threads
-from experiment.run.folder import provenance
+from gpflow_deep_base.files import write_json
+from gpflow_deep_runs.data import views
+from gpflow_deep_runs.run.devices import apply_threads
+from gpflow_deep_runs.run.folder import provenance
 
 NUMBERS = (16, 32, 64, 128, 256)
 REFERENCE_PART = 1000

@@ -21,17 +21,17 @@ import numpy as np
 import tensorflow as tf
 from absl import app, flags
 
-from experiment.data.batches import batch_indices
-from experiment.data.sets import catalogue
-from experiment.files import write_json
-from experiment.run.devices import apply_threads
-from experiment.run.folder import provenance
-from experiment.seeds import named_seed
-from rbm_tracking.exact import log_z_exact
-from rbm_tracking.health import tracking_errors
-from rbm_tracking.learning import SMLConfig, compiled_updates, initial_state
-from rbm_tracking.rbm import initial_rbm
-from rbm_tracking.temperatures import linear_ladder
+from gpflow_deep_base.files import write_json
+from gpflow_deep_base.seeds import named_seed
+from gpflow_deep_runs.data.batches import batch_indices
+from gpflow_deep_runs.data.sets import catalogue
+from gpflow_deep_runs.run.devices import apply_threads
+from gpflow_deep_runs.run.folder import provenance
+from rbm_tracking.model.exact import log_z_exact
+from rbm_tracking.model.rbm import initial_rbm
+from rbm_tracking.model.temperatures import linear_ladder
+from rbm_tracking.track.health import tracking_errors
+from rbm_tracking.track.learning import SMLConfig, compiled_updates, initial_state
 
 FLAGS = flags.FLAGS
 SETTINGS = (

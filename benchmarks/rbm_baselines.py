@@ -3,7 +3,7 @@
 
     RIVAL_PYTHON=other/venv/bin/python rbm_baselines.py --layers=500,784 --chains=100 --threads=1 --output=rbm.json
 
-AIS of one RBM of random weights, float32, by `rbm_tracking.ais` with each generator of noise and by
+AIS of one RBM of random weights, float32, by `rbm_tracking.estimates.ais` with each generator of noise and by
 `rbms.partition_function.ais` (PyTorch, CPU): the same path (visible biases stay, weights and hidden biases grow) and as
 many temperatures. Both are timed in turn, so that both see the same load. rbms needs another PyTorch than TensorFlow's
 environment may hold, so it runs in the interpreter that RIVAL_PYTHON names; without it, its rows are left out and the
@@ -37,14 +37,14 @@ import tensorflow as tf
 from absl import app, flags
 from scipy.special import logsumexp
 
-from experiment.files import write_json
-from experiment.run.devices import apply_threads
-from experiment.run.folder import provenance
-from rbm_tracking.ais import AISResult, ais, linear_schedule
-from rbm_tracking.exact import log_z_exact
-from rbm_tracking.random import GENERATORS
-from rbm_tracking.rbm import RBM
-from rbm_tracking.serialization import load_rbm
+from gpflow_deep_base.files import write_json
+from gpflow_deep_runs.run.devices import apply_threads
+from gpflow_deep_runs.run.folder import provenance
+from rbm_tracking.estimates.ais import AISResult, ais, linear_schedule
+from rbm_tracking.model.exact import log_z_exact
+from rbm_tracking.model.random import GENERATORS
+from rbm_tracking.model.rbm import RBM
+from rbm_tracking.model.serialization import load_rbm
 
 SMALL_HIDDEN = 12
 RIVAL = r"""

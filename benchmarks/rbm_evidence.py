@@ -22,18 +22,19 @@ import numpy as np
 import tensorflow as tf
 from absl import app, flags
 
-from experiment.data import views
-from experiment.data.batches import Minibatches
-from experiment.files import write_json
-from experiment.run import Seeds
-from experiment.run.devices import apply_threads
-from experiment.run.folder import provenance
-from experiment.run.selection import Best
-from rbm_tracking import ais, evaluation, report
-from rbm_tracking.learning import SMLConfig, initial_state
-from rbm_tracking.rbm import RBM, base_rate_biases, initial_rbm
-from rbm_tracking.temperatures import linear_ladder
-from rbm_tracking.training import Trainer
+from gpflow_deep_base.files import write_json
+from gpflow_deep_runs.data import views
+from gpflow_deep_runs.data.batches import Minibatches
+from gpflow_deep_runs.run import Seeds
+from gpflow_deep_runs.run.devices import apply_threads
+from gpflow_deep_runs.run.folder import provenance
+from gpflow_deep_runs.run.selection import Best
+from rbm_tracking import evaluation, report
+from rbm_tracking.estimates import ais
+from rbm_tracking.model.rbm import RBM, base_rate_biases, initial_rbm
+from rbm_tracking.model.temperatures import linear_ladder
+from rbm_tracking.track.learning import SMLConfig, initial_state
+from rbm_tracking.use.training import Trainer
 
 FLAGS = flags.FLAGS
 SETS = ("adult", "connect4", "nips", "ocr_letters", "web", "rcv1", "binarized_mnist", "caltech_silhouettes")

@@ -18,17 +18,18 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import tensorflow as tf
 from absl import app, flags
 
-from experiment.data import views
-from experiment.data.batches import Minibatches
-from experiment.files import write_json
-from experiment.run import Seeds
-from experiment.run.devices import apply_threads
-from experiment.run.folder import provenance
-from rbm_tracking import ais, evaluation
-from rbm_tracking.evidence import half_width
-from rbm_tracking.rbm import base_rate_biases
-from rbm_tracking.settings import SMLConfig
-from rbm_tracking.training import Trainer, new_trainer
+from gpflow_deep_base.files import write_json
+from gpflow_deep_runs.data import views
+from gpflow_deep_runs.data.batches import Minibatches
+from gpflow_deep_runs.run import Seeds
+from gpflow_deep_runs.run.devices import apply_threads
+from gpflow_deep_runs.run.folder import provenance
+from rbm_tracking import evaluation
+from rbm_tracking.estimates import ais
+from rbm_tracking.model.rbm import base_rate_biases
+from rbm_tracking.track.evidence import half_width
+from rbm_tracking.track.settings import SMLConfig
+from rbm_tracking.use.training import Trainer, new_trainer
 
 FLAGS = flags.FLAGS
 SETS = ("adult", "connect4", "nips", "ocr_letters", "web", "binarized_mnist")

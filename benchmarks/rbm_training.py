@@ -26,13 +26,13 @@ import numpy as np
 import tensorflow as tf
 from absl import app, flags
 
-from experiment.files import write_json
-from experiment.run.devices import apply_threads
-from experiment.run.folder import provenance
-from rbm_tracking.learning import SMLConfig, compiled_updates, initial_state
-from rbm_tracking.random import GENERATORS
-from rbm_tracking.rbm import initial_rbm
-from rbm_tracking.temperatures import linear_ladder
+from gpflow_deep_base.files import write_json
+from gpflow_deep_runs.run.devices import apply_threads
+from gpflow_deep_runs.run.folder import provenance
+from rbm_tracking.model.random import GENERATORS
+from rbm_tracking.model.rbm import initial_rbm
+from rbm_tracking.model.temperatures import linear_ladder
+from rbm_tracking.track.learning import SMLConfig, compiled_updates, initial_state
 
 BATCH, TEMPS, CHAINS = 100, 10, 20
 RIVAL = r"""

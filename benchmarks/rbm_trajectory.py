@@ -20,13 +20,14 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import numpy as np
 from absl import app, flags
 
-from experiment.data import views
-from experiment.run import Seeds
-from experiment.run.devices import apply_threads
-from experiment.run.measurements import write_rows
-from rbm_tracking import ais, base_rate_biases, evaluation, load_rbm
-from rbm_tracking.trajectories import distances, load_nodes, trajectory
-from rbm_tracking.trajectory_tempering import tempered, trajectory_bracket
+from gpflow_deep_runs.data import views
+from gpflow_deep_runs.run import Seeds
+from gpflow_deep_runs.run.devices import apply_threads
+from gpflow_deep_runs.run.measurements import write_rows
+from rbm_tracking import base_rate_biases, evaluation, load_rbm
+from rbm_tracking.estimates import ais
+from rbm_tracking.estimates.trajectories import distances, load_nodes, trajectory
+from rbm_tracking.estimates.trajectory_tempering import tempered, trajectory_bracket
 
 FLAGS = flags.FLAGS
 

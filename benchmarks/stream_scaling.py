@@ -41,17 +41,17 @@ import tensorflow as tf
 from absl import app, flags
 
 import gpflow_deep
-from experiment.data.rows import Part
-from experiment.data.spec import TableSpec
-from experiment.data.streams import own
-from experiment.data.streams.reader import BatchReader
-from experiment.data.streams.scan import scan
-from experiment.data.streams.stream import Stream
-from experiment.files import write_json
-from experiment.run import devices
-from experiment.run.devices import apply_threads
-from experiment.run.folder import provenance
-from gpflow_deep.scaling import Scale
+from gpflow_deep.model.scaling import Scale
+from gpflow_deep_base.files import write_json
+from gpflow_deep_runs.data.rows import Part
+from gpflow_deep_runs.data.spec import TableSpec
+from gpflow_deep_runs.data.streams import own
+from gpflow_deep_runs.data.streams.reader import BatchReader
+from gpflow_deep_runs.data.streams.scan import scan
+from gpflow_deep_runs.data.streams.stream import Stream
+from gpflow_deep_runs.run import devices
+from gpflow_deep_runs.run.devices import apply_threads
+from gpflow_deep_runs.run.folder import provenance
 
 INPUTS, ROW_GROUP, FILE_ROWS, BATCH, WARM_UP = 9, 2**16, 2**22, 10_000, 5
 BILLION, EPOCHS = 1_000_000_000, 2

@@ -38,15 +38,15 @@ from absl import app, flags
 from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-from experiment.data import views
-from experiment.files import write_json
-from experiment.run.devices import apply_threads
-from experiment.run.folder import provenance
 from gpflow_deep import DeepGPRegressor
-from gpflow_deep.evaluation import evaluate
-from gpflow_deep.forecasts import Forecast, LinearModel
-from gpflow_deep.predictive import gaussian
-from gpflow_deep.scores import Task
+from gpflow_deep.judge.evaluation import evaluate
+from gpflow_deep.judge.forecasts import Forecast, LinearModel
+from gpflow_deep.judge.predictive import gaussian
+from gpflow_deep.model.scores import Task
+from gpflow_deep_base.files import write_json
+from gpflow_deep_runs.data import views
+from gpflow_deep_runs.run.devices import apply_threads
+from gpflow_deep_runs.run.folder import provenance
 
 Array = NDArray[np.float64]
 Scores = dict[str, float | None]
@@ -289,7 +289,7 @@ def main(argv: list[str]) -> None:
     if len(argv) > 1 or not set(flag.models) <= set(NAMES):
         raise app.UsageError(f"--models are some of {', '.join(NAMES)}, got {','.join(flag.models)} and {argv[1:]}.")
     apply_threads(flag.threads)
-    record = provenance("of each data set: as experiment.data.sets checks", cpus=os.cpu_count())
+    record = provenance("of each data set: as gpflow_deep_runs.data.sets checks", cpus=os.cpu_count())
     rows = json.loads(Path(flag.output).read_text())["metrics"] if flag.output and Path(flag.output).exists() else []
     done = {(row["model"], row["dataset"], row["split"]) for row in rows}
     for dataset in flag.datasets:

@@ -37,9 +37,9 @@ import numpy as np
 from absl import app, flags
 
 import gpflow_deep
-from experiment.data import views
-from experiment.files import write_json
-from experiment.run.folder import provenance
+from gpflow_deep_base.files import write_json
+from gpflow_deep_runs.data import views
+from gpflow_deep_runs.run.folder import provenance
 
 M = 100
 FOLDER = Path(__file__).resolve().parent / "rivals"

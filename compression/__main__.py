@@ -6,15 +6,12 @@ python -m compression info model.bcz
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
 import numpy as np
 
-from .container import Contents, read_bcz
+from .files.container import Contents, read_bcz
 
 __all__ = ["main", "table"]
 

@@ -14,7 +14,7 @@ import keras
 
 from gpflow_deep_base.seeds import named_seed
 
-from .container import load_bcz
+from .files.container import load_bcz
 
 __all__ = [
     "NETWORKS",

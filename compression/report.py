@@ -13,10 +13,10 @@ import keras
 import numpy as np
 from numpy.typing import NDArray
 
-from .bits import layer_bits, significant_bits
-from .pack import Packed
-from .select_inputs import SelectInputs
-from .sizes import size_of
+from .files.pack import Packed
+from .graph.select_inputs import SelectInputs
+from .graph.sizes import size_of
+from .rounding.bits import layer_bits, significant_bits
 
 __all__ = [
     "PUBLISHED",

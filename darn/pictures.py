@@ -10,8 +10,8 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from darn.model import DARN
-from darn.training import Trainer
+from darn.model.model import DARN
+from darn.train.training import Trainer
 
 __all__ = ["filters", "glance", "nearest", "pictures"]
 

@@ -20,11 +20,11 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from darn.description_length import DescriptionLength, description_length, fast_sampling_cost
-from darn.distribution import FEW_SAMPLES, MAX_EXACT_UNITS
-from darn.likelihood import exact_log_likelihood, importance_log_likelihood
-from darn.model import DARN
-from darn.training import Observed, Trainer
+from darn.model.description_length import DescriptionLength, description_length, fast_sampling_cost
+from darn.model.likelihood import exact_log_likelihood, importance_log_likelihood
+from darn.model.model import DARN
+from darn.more.distribution import FEW_SAMPLES, MAX_EXACT_UNITS
+from darn.train.training import Observed, Trainer
 from gpflow_deep_base.text import duration
 
 __all__ = [

@@ -36,7 +36,7 @@ templates_path = ["_templates"]
 
 # Warnings are errors, and what cannot be found is a warning: of our own names, all; of others, those that a role names.
 nitpicky = True
-OURS = "gpflow_deep|darn|rbm_tracking|ebp|compression|experiment"
+OURS = "gpflow_deep|darn|rbm_tracking|ebp|compression|gpflow_deep_base|gpflow_deep_runs"
 OTHERS = "tf|tfp|tensorflow|np|numpy|gpflow|keras|scipy|sklearn|pathlib|collections|typing|argparse"
 nitpick_ignore_regex = [
     ("py:class", rf"(?!({OURS})\.).*"),  # types in signatures

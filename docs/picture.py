@@ -12,8 +12,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
-from experiment.report.cells import Figure
-from experiment.report.results import read_all
+from gpflow_deep_runs.report.cells import Figure
+from gpflow_deep_runs.report.results import read_all
 
 ROOT = Path(__file__).resolve().parent.parent
 STORED = read_all(ROOT / "results")

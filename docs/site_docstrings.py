@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-PACKAGES = ("gpflow_deep", "darn", "rbm_tracking", "ebp", "compression", "gpflow_deep_base", "experiment")
+PACKAGES = ("gpflow_deep", "darn", "rbm_tracking", "ebp", "compression", "gpflow_deep_base", "gpflow_deep_runs")
 CODE = re.compile(r"((?::[\w:]+:)?`[^`]+`|^\s*:\w+[^:`]*:)")
 SPECIAL = re.compile(r"([*|]|(?<=\w)_(?!\w))")
 LIST = re.compile(r"\s*[-*\d]")

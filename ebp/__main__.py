@@ -4,7 +4,7 @@
     python -m ebp net.ebp rows.npy --output=labels.csv
 
 Rows are numbers: .npy or .npz (its array X), or .csv, perhaps with a line of names. They are raw ones if the file has a
-coding; see `ebp.packed`.
+coding; see `ebp.packed.packed`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .packed import PackedNetwork
-from .packed_write import write
+from .packed.packed import PackedNetwork
+from .packed.packed_write import write
 
 __all__ = ["main", "read_rows"]
 

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import report
-from .evaluation import Evaluation, confidence_bins
-from .fitting import Part
-from .predictor import Predicted, Predictor
-from .scores import Task
+from .judge.evaluation import Evaluation, confidence_bins
+from .model.scores import Task
+from .train.fitting import Part
+from .train.predictor import Predicted, Predictor
 
 __all__ = [
     "Calibration",

@@ -13,19 +13,19 @@ import gpflow
 import numpy as np
 from numpy.typing import NDArray
 
-from . import evaluation
-from .config import ModelConfig
-from .deep_gp import DeepGP
-from .diagnostics import diagnose
-from .evaluation import Evaluation, evaluate
-from .fitting import Part, worse_than_simplest
-from .forecasts import LinearModel
+from .judge import evaluation
+from .judge.evaluation import Evaluation, evaluate
+from .judge.forecasts import LinearModel
 from .layers import LatentVariableLayer, SVGPLayer
-from .predictor import Predicted, Predictor
-from .sampled_training import SampledTrainer
-from .scaling import REAL_TARGETS, Units
-from .scores import Task
-from .training import Trainer, clear_errors
+from .model.deep_gp import DeepGP
+from .model.scaling import REAL_TARGETS, Units
+from .model.scores import Task
+from .posteriors.diagnostics import diagnose
+from .train.config import ModelConfig
+from .train.fitting import Part, worse_than_simplest
+from .train.predictor import Predicted, Predictor
+from .train.sampled_training import SampledTrainer
+from .train.training import Trainer, clear_errors
 
 __all__ = [
     "Final",

@@ -21,12 +21,12 @@ import tensorflow as tf
 from gpflow.base import MeanAndVariance
 from numpy.typing import NDArray
 
-from .course import TrainingConfig
-from .deep_gp import DeepGP
-from .functions import NUM_FEATURES, FunctionDraws
-from .sampling import Sampler, SamplingConfig
-from .scaling import Scale, Units
-from .training import Trainer
+from .functions.functions import NUM_FEATURES, FunctionDraws
+from .model.deep_gp import DeepGP
+from .model.scaling import Scale, Units
+from .posteriors.sampling import Sampler, SamplingConfig
+from .train.course import TrainingConfig
+from .train.training import Trainer
 
 __all__ = ["TriesteModel", "train_further"]
 

@@ -13,10 +13,10 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from rbm_tracking.health import Z_95, tracking_errors
-from rbm_tracking.learning import SMLState
-from rbm_tracking.rbm import visible_probs
-from rbm_tracking.training import Trainer
+from rbm_tracking.model.rbm import visible_probs
+from rbm_tracking.track.health import Z_95, tracking_errors
+from rbm_tracking.track.learning import SMLState
+from rbm_tracking.use.training import Trainer
 
 __all__ = [
     "Curve",

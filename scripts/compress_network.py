@@ -37,23 +37,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import experiment.early  # noqa: F401 (what is wrong is said before TensorFlow starts)
-from experiment import cli
-from experiment.cli.flags import at_least, group
-from experiment.data import views
-from experiment.data.rows import Rows
-from experiment.files import write_text
-from experiment.report import plots
-from experiment.report.text import aligned
-from experiment.run import Devices, Settings, Shown, checkpoints, devices, open_run
-from experiment.run.progress import Progress
+import gpflow_deep_runs.early  # noqa: F401 (what is wrong is said before TensorFlow starts)
+from gpflow_deep_runs import cli
+from gpflow_deep_runs.cli.flags import at_least, group
+from gpflow_deep_runs.data import views
+from gpflow_deep_runs.data.rows import Rows
+from gpflow_deep_runs.report import plots
+from gpflow_deep_runs.run import Devices, Settings, Shown, checkpoints, devices, open_run
+from gpflow_deep_runs.run.progress import Progress
 
 import tensorflow as tf
 from compression import PackConfig, Packed, Recipe, RecipeConfig, networks, report
-from compression.classification import reshaped
-from compression.export import export_all, is_new_folder
-from compression.regression import check_targets, compress_regression, summary
+from compression.files.export import export_all, is_new_folder
+from compression.train.classification import reshaped
+from compression.train.regression import check_targets, compress_regression, summary
 from gpflow_deep_base import quiet
+from gpflow_deep_base.files import write_text
+from gpflow_deep_base.text import aligned
 
 
 @dataclass(frozen=True)

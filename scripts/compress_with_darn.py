@@ -24,17 +24,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import experiment.early  # noqa: F401 (what is wrong is said before TensorFlow starts)
-from experiment import cli
-from experiment.cli.flags import at_least, group
-from experiment.data import arrays, planes, tables, views
-from experiment.data.bits import read_alike
-from experiment.files import atomic_path, write_json
-from experiment.report.text import aligned
-from experiment.run import Devices, Seeds
+import gpflow_deep_runs.early  # noqa: F401 (what is wrong is said before TensorFlow starts)
+from gpflow_deep_runs import cli
+from gpflow_deep_runs.cli.flags import at_least, group
+from gpflow_deep_runs.data import arrays, planes, tables, views
+from gpflow_deep_runs.data.bits import read_alike
+from gpflow_deep_runs.run import Devices, Seeds
 
 import numpy as np
-from darn import DARN, IntegerModel, coding, load_darn, rates
+from darn import DARN, IntegerModel, load_darn
+from darn.codec import coding, rates
+from gpflow_deep_base.files import atomic_path, write_json
+from gpflow_deep_base.text import aligned
 
 
 @dataclass(frozen=True)

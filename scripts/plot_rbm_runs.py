@@ -11,11 +11,11 @@ import functools
 from dataclasses import dataclass
 from pathlib import Path
 
-import experiment.early  # noqa: F401 (what is wrong is said before TensorFlow starts)
-from experiment import cli
-from experiment.files import read_jsonl
-from experiment.report import plots
+import gpflow_deep_runs.early  # noqa: F401 (what is wrong is said before TensorFlow starts)
+from gpflow_deep_runs import cli
+from gpflow_deep_runs.report import plots
 
+from gpflow_deep_base.files import read_jsonl
 from rbm_tracking import report
 
 

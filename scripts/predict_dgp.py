@@ -15,15 +15,15 @@ import functools
 from dataclasses import dataclass
 from pathlib import Path
 
-import experiment.early  # noqa: F401 (what is wrong is said before TensorFlow starts)
-from experiment import cli
-from experiment.cli.flags import at_least, group
-from experiment.data.libraries import pd
-from experiment.data.tables import NewRows, Schema, apply_schema
-from experiment.files import atomic_path
-from experiment.run import Devices, devices
+import gpflow_deep_runs.early  # noqa: F401 (what is wrong is said before TensorFlow starts)
+from gpflow_deep_runs import cli
+from gpflow_deep_runs.cli.flags import at_least, group
+from gpflow_deep_runs.data.libraries import pd
+from gpflow_deep_runs.data.tables import NewRows, Schema, apply_schema
+from gpflow_deep_runs.run import Devices, devices
 
 from gpflow_deep import Predictor, float_type
+from gpflow_deep_base.files import atomic_path
 
 
 @dataclass(frozen=True)

@@ -15,17 +15,17 @@ import functools
 from dataclasses import dataclass
 from pathlib import Path
 
-import experiment.early  # noqa: F401 (what is wrong is said before TensorFlow starts)
-from experiment import cli
-from experiment.cli.flags import group
-from experiment.data import inputs
-from experiment.data.libraries import pd
-from experiment.data.spec import NewRows, TableSpec
-from experiment.files import atomic_path
-from experiment.run import Devices, devices
+import gpflow_deep_runs.early  # noqa: F401 (what is wrong is said before TensorFlow starts)
+from gpflow_deep_runs import cli
+from gpflow_deep_runs.cli.flags import group
+from gpflow_deep_runs.data import inputs
+from gpflow_deep_runs.data.libraries import pd
+from gpflow_deep_runs.data.spec import NewRows, TableSpec
+from gpflow_deep_runs.run import Devices, devices
 
 import numpy as np
 from ebp import Predictor
+from gpflow_deep_base.files import atomic_path
 
 
 @dataclass(frozen=True)

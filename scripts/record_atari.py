@@ -11,9 +11,9 @@ An output that already holds just these frames is left as it is.
 import functools
 from dataclasses import dataclass
 
-import experiment.early  # noqa: F401 (what is wrong is said before TensorFlow starts)
-from experiment import cli
-from experiment.data.sets import atari
+import gpflow_deep_runs.early  # noqa: F401 (what is wrong is said before TensorFlow starts)
+from gpflow_deep_runs import cli
+from gpflow_deep_runs.data.sets import atari
 
 
 @dataclass(frozen=True)

@@ -23,11 +23,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import experiment.early  # noqa: F401 (what is wrong is said before TensorFlow starts)
-from experiment import cli
-from experiment.cli.flags import at_least, named_flags, positional
-from experiment.run.folder import provenance
-from experiment.sweeps import (
+import gpflow_deep_runs.early  # noqa: F401 (what is wrong is said before TensorFlow starts)
+from gpflow_deep_runs import cli
+from gpflow_deep_runs.cli.flags import at_least, named_flags, positional
+from gpflow_deep_runs.run.folder import provenance
+from gpflow_deep_runs.sweeps import (
     PlannedRun,
     Program,
     Report,
@@ -40,9 +40,9 @@ from experiment.sweeps import (
     work,
     write_tables,
 )
-from experiment.sweeps.check import flags_of, full_flags
-from experiment.sweeps.history import seconds_of
-from experiment.sweeps.progress import SweepProgress
+from gpflow_deep_runs.sweeps.check import flags_of, full_flags
+from gpflow_deep_runs.sweeps.history import seconds_of
+from gpflow_deep_runs.sweeps.progress import SweepProgress
 
 
 @dataclass(frozen=True)

@@ -20,23 +20,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import experiment.early  # noqa: F401 (what is wrong is said before TensorFlow starts)
-from experiment import cli
-from experiment.cli.flags import Later, at_least, group
-from experiment.data import views
-from experiment.data.batches import Minibatches
-from experiment.data.bits import categories
-from experiment.data.rows import Part, Rows
-from experiment.report import plots
-from experiment.report.text import aligned
-from experiment.run import Devices, Fitted, Run, Seeds, Settings, Shown, devices, newest, open_run
+import gpflow_deep_runs.early  # noqa: F401 (what is wrong is said before TensorFlow starts)
+from gpflow_deep_runs import cli
+from gpflow_deep_runs.cli.flags import Later, at_least, group
+from gpflow_deep_runs.data import views
+from gpflow_deep_runs.data.batches import Minibatches
+from gpflow_deep_runs.data.bits import categories
+from gpflow_deep_runs.data.rows import Part, Rows
+from gpflow_deep_runs.report import plots
+from gpflow_deep_runs.run import Devices, Fitted, Run, Seeds, Settings, Shown, devices, newest, open_run
 
 from absl import logging
+from gpflow_deep_base.text import aligned
 from rbm_tracking import SMLConfig, Trainer, base_rate_biases, evaluation, load_rbm, new_trainer, report, save_rbm
-from rbm_tracking.settings import ScheduleName
-from rbm_tracking.training import MAX_BLOCK
-from rbm_tracking.units import UnitsConfig, as_tensor, choose_units
-from rbm_tracking.visible import Visible
+from rbm_tracking.model.units import UnitsConfig, as_tensor, choose_units
+from rbm_tracking.model.visible import Visible
+from rbm_tracking.track.settings import ScheduleName
+from rbm_tracking.use.training import MAX_BLOCK
 
 
 @dataclass(frozen=True)

@@ -22,23 +22,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import experiment.early  # noqa: F401 (what is wrong is said before TensorFlow starts)
-from experiment import cli
-from experiment.cli.flags import Later, at_least, group
-from experiment.data import planes, views
-from experiment.data.batches import Minibatches
-from experiment.data.rows import Rows
-from experiment.report import plots
-from experiment.report.text import aligned
-from experiment.run import Devices, Fitted, Interrupted, Run, Seeds, Settings, Shown, devices, lowest, open_run
+import gpflow_deep_runs.early  # noqa: F401 (what is wrong is said before TensorFlow starts)
+from gpflow_deep_runs import cli
+from gpflow_deep_runs.cli.flags import Later, at_least, group
+from gpflow_deep_runs.data import planes, views
+from gpflow_deep_runs.data.batches import Minibatches
+from gpflow_deep_runs.data.rows import Rows
+from gpflow_deep_runs.report import plots
+from gpflow_deep_runs.run import Devices, Fitted, Interrupted, Run, Seeds, Settings, Shown, devices, lowest, open_run
 
 import darn
 import tensorflow as tf
 from darn import pictures, report
-from darn.fitting import evaluation_interval
-from darn.rivals import given
-from darn.selection import stored_choice
-from darn.training import MAX_BLOCK
+from darn.train.fitting import evaluation_interval
+from darn.train.rivals import given
+from darn.train.selection import stored_choice
+from darn.train.training import MAX_BLOCK
+from gpflow_deep_base.text import aligned
 
 REPORT_FLAGS = frozenset({"exact", "final_samples", "is_repeats", "is_rows", "is_samples"})
 """Flags of the final report alone, which may differ when a run is resumed."""

@@ -22,19 +22,19 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any, Literal, NamedTuple
 
-import experiment.early  # noqa: F401 (what is wrong is said before TensorFlow starts)
-from experiment import cli
-from experiment.cli.flags import group
-from experiment.data import supply, tables, views
-from experiment.data.streams.scan import StreamSpec
-from experiment.report import plots
-from experiment.report.text import aligned
-from experiment.run import Devices, Interrupted, Run, Seeds, Settings, Shown, devices, open_run
+import gpflow_deep_runs.early  # noqa: F401 (what is wrong is said before TensorFlow starts)
+from gpflow_deep_runs import cli
+from gpflow_deep_runs.cli.flags import group
+from gpflow_deep_runs.data import supply, tables, views
+from gpflow_deep_runs.data.streams.scan import StreamSpec
+from gpflow_deep_runs.report import plots
+from gpflow_deep_runs.run import Devices, Interrupted, Run, Seeds, Settings, Shown, devices, open_run
 
 from absl import logging
 from gpflow_deep import ModelConfig, Predictor, Scale, TrainingConfig, Units, curves, float_type, report
-from gpflow_deep.fitting import choose_kl_weight
-from gpflow_deep.sampled_training import SamplingConfig, trainer_for
+from gpflow_deep.train.fitting import choose_kl_weight
+from gpflow_deep.train.sampled_training import SamplingConfig, trainer_for
+from gpflow_deep_base.text import aligned
 
 
 @dataclass(frozen=True)

@@ -32,22 +32,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import experiment.early  # noqa: F401 (what is wrong is said before TensorFlow starts)
-from experiment import cli
-from experiment.cli.flags import at_least, group
-from experiment.data import inputs, views
-from experiment.data.documents import is_documents
-from experiment.data.rows import Rows
-from experiment.files import write_json, write_text
-from experiment.report import plots
-from experiment.report.text import aligned
-from experiment.run import Devices, Settings, Shown, devices, open_run
+import gpflow_deep_runs.early  # noqa: F401 (what is wrong is said before TensorFlow starts)
+from gpflow_deep_runs import cli
+from gpflow_deep_runs.cli.flags import at_least, group
+from gpflow_deep_runs.data import inputs, views
+from gpflow_deep_runs.data.documents import is_documents
+from gpflow_deep_runs.data.rows import Rows
+from gpflow_deep_runs.report import plots
+from gpflow_deep_runs.run import Devices, Settings, Shown, devices, open_run
 
 import numpy as np
 from ebp import Comparison, ComparisonConfig, Predictor, encode_labels, report
-from ebp.comparison import WEIGHTS
-from ebp.results import PUBLISHED, written_results
+from ebp.study.comparison import WEIGHTS
+from ebp.study.results import PUBLISHED, written_results
 from gpflow_deep_base import quiet
+from gpflow_deep_base.files import write_json, write_text
+from gpflow_deep_base.text import aligned
 
 
 @dataclass(frozen=True)

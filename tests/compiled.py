@@ -11,7 +11,16 @@ from unittest import mock
 import tensorflow as tf
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("gpflow_deep", "darn", "rbm_tracking", "ebp", "compression", "gpflow_deep_base", "experiment", "scripts")
+PACKAGES = (
+    "gpflow_deep",
+    "darn",
+    "rbm_tracking",
+    "ebp",
+    "compression",
+    "gpflow_deep_base",
+    "gpflow_deep_runs",
+    "scripts",
+)
 _COMPILED = type(tf.function(lambda: None))
 _COMPILERS = ("function", "py_function", "numpy_function", "py_func")  # the last three call Python from a graph
 

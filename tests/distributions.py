@@ -14,7 +14,7 @@ from typing import NamedTuple
 __all__ = ["PACKAGES", "ROOT", "SCRIPTS", "Distributions", "build"]
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("compression", "darn", "ebp", "experiment", "gpflow_deep", "gpflow_deep_base", "rbm_tracking")
+PACKAGES = ("compression", "darn", "ebp", "gpflow_deep", "gpflow_deep_base", "gpflow_deep_runs", "rbm_tracking")
 SCRIPTS = "gpflow_deep_scripts"
 """What the folder scripts/ is called in a wheel."""
 

@@ -23,15 +23,23 @@ import ebp
 import gpflow_deep
 import gpflow_deep.keras
 from compression import networks
-from compression.classification import Examples
-from compression.codebook import codebook, fine_tune
-from compression.training import epoch_function
-from darn.training import Trainer as DARNTrainer
-from experiment.run import devices
-from gpflow_deep.scaling import Scale
-from rbm_tracking import ais, exact, learning, rbm, softmax, tempering, trajectories, trajectory_tempering, visible
-from rbm_tracking.estimator import TrackedRBM
-from rbm_tracking.training import Trainer as RBMTrainer
+from compression.rounding.codebook import codebook, fine_tune
+from compression.train.classification import Examples
+from compression.train.training import epoch_function
+from darn.train.training import Trainer as DARNTrainer
+from gpflow_deep.model.scaling import Scale
+from gpflow_deep_runs.run import devices
+from rbm_tracking import trajectories
+from rbm_tracking.estimates import ais, trajectory_tempering
+from rbm_tracking.model import (
+    exact,
+    rbm,
+    softmax,
+    visible,
+)
+from rbm_tracking.track import learning, tempering
+from rbm_tracking.use.estimator import TrackedRBM
+from rbm_tracking.use.training import Trainer as RBMTrainer
 
 SEED = tf.constant([1, 2])
 N, D = 500, 11
@@ -246,36 +254,36 @@ def replica_step() -> None:
 
 
 COMPILED: dict[str, dict[str, Call]] = {
-    "compression.codebook.fine_tune.<locals>.run": {"": tuned_centres},
-    "compression.miracle._Posterior.steps_function.<locals>.run": {"": coded_network},
-    "compression.training.epoch_function.<locals>.run_steps": {
+    "compression.rounding.codebook.fine_tune.<locals>.run": {"": tuned_centres},
+    "compression.files.miracle._Posterior.steps_function.<locals>.run": {"": coded_network},
+    "compression.train.training.epoch_function.<locals>.run_steps": {
         "plain, moved": partial(compression_epoch, "lenet_300_100", None, shift=1),
         "gnj": partial(compression_epoch, "lenet_5_caffe", "gnj"),
         "ghs": partial(compression_epoch, "lenet_5_caffe", "ghs"),
         "svd": partial(compression_epoch, "lenet_300_100", "svd"),
         "replicas": partial(compression_epoch, "lenet_300_100", "gnj", is_mirrored=True),
     },
-    "darn.description_length.compiled_code_lengths.<locals>.make.<locals>.run": {
+    "darn.model.description_length.compiled_code_lengths.<locals>.make.<locals>.run": {
         "": lambda: darn.description_length(darn_model(), bits(N, 784), seed=SEED),
     },
-    "darn.distribution._compiled.<locals>.run": {
+    "darn.more.distribution._compiled.<locals>.run": {
         "": lambda: darn_model().log_prob(bits(N, 784), num_samples=5),
         "exact": lambda: darn_model(hidden=(12,)).log_prob(bits(N, 784)),
     },
-    "darn.likelihood._compiled_exact.<locals>.block": {
+    "darn.model.likelihood._compiled_exact.<locals>.block": {
         "factorial": lambda: darn.exact_log_likelihood(darn_model(hidden=(12,)), bits(N, 784)),
         "made": lambda: darn.exact_log_likelihood(darn_model(hidden=(12,), visible_conditional="made"), bits(N, 784)),
     },
-    "darn.likelihood._compiled_importance.<locals>.run": {
+    "darn.model.likelihood._compiled_importance.<locals>.run": {
         "": lambda: darn.importance_log_likelihood(darn_model(), bits(N, 784), seed=SEED),
         "XLA": lambda: darn.importance_log_likelihood(darn_model(), bits(N, 784), seed=SEED, jit_compile=True),
     },
-    "darn.sampling.Sampler.__init__.<locals>.<lambda>": {
+    "darn.model.sampling.Sampler.__init__.<locals>.<lambda>": {
         "": lambda: darn.Sampler(darn_model())(10, SEED),
         "pixelcnn": lambda: darn.Sampler(darn_model(visible_conditional="pixelcnn", pixelcnn=PIXELCNN))(10, SEED),
         "XLA": lambda: darn.Sampler(darn_model(visible_conditional="nade"), jit_compile=True)(10, SEED),
     },
-    "darn.training.Trainer.compiled_steps.<locals>.run": {
+    "darn.train.training.Trainer.compiled_steps.<locals>.run": {
         "": darn_step,
         "XLA": partial(darn_step, jit_compile=True),
         "rloo": partial(darn_step, {"estimator": "rloo", "optimizer": "rmsprop", "clip_norm": 1.0, "average": 0.99}),
@@ -285,40 +293,42 @@ COMPILED: dict[str, dict[str, Call]] = {
         "stack": partial(darn_step, local=LOCAL_UNITS, hidden=(*LOCAL_UNITS.hidden, 100)),
         "pixelcnn": partial(darn_step, visible_conditional="pixelcnn", pixelcnn=PIXELCNN),
     },
-    "ebp.loops.dense_epoch.<locals>.epoch": {
+    "ebp.network.loops.dense_epoch.<locals>.epoch": {
         "binary": partial(ebp_epoch, batch_size=10, jit_compile=False),
         "real": partial(ebp_epoch, "real", batch_size=10, jit_compile=False, head="softmax"),
         "ternary": partial(ebp_epoch, "ternary", batch_size=10, jit_compile=False, head="regression"),
         "XLA": partial(ebp_epoch, batch_size=10, jit_compile=True),
     },
-    "ebp.loops.sparse_epoch.<locals>.epoch": {
+    "ebp.network.loops.sparse_epoch.<locals>.epoch": {
         "batches": partial(ebp_epoch, is_sparse=True, batch_size=10),
         "rows": partial(ebp_epoch, is_sparse=True, head="binary"),
     },
-    "ebp.loops.stream_epoch.<locals>.stream": {
+    "ebp.network.loops.stream_epoch.<locals>.stream": {
         "dense": partial(ebp_stream, False),
         "sparse": partial(ebp_stream, True),
     },
-    "ebp.network._compiled_moments.<locals>.moments": {
+    "ebp.network.network._compiled_moments.<locals>.moments": {
         "dense": ebp_prediction,
         "sparse": partial(ebp_prediction, is_sparse=True),
         "full covariance": partial(ebp_prediction, "real", covariance="full"),
     },
-    "ebp.online.online_epoch.<locals>.epoch": {
+    "ebp.network.online.online_epoch.<locals>.epoch": {
         "binary": partial(ebp_epoch, jit_compile=True),
         "real": partial(ebp_epoch, "real", jit_compile=True, head="softmax"),
     },
-    "experiment.run.devices.make_train_step.<locals>.step": {"": replica_step},
-    "gpflow_deep.deep_gp.DeepGP.training_loss_closure.<locals>.closure": {"": partial(dgp_loss, False)},
-    "gpflow_deep.deep_gp.DeepGP.training_loss_closure.<locals>.loss": {"": partial(dgp_loss, True)},
+    "gpflow_deep_runs.run.devices.make_train_step.<locals>.step": {"": replica_step},
+    "gpflow_deep.model.deep_gp.DeepGP.training_loss_closure.<locals>.closure": {"": partial(dgp_loss, False)},
+    "gpflow_deep.model.deep_gp.DeepGP.training_loss_closure.<locals>.loss": {"": partial(dgp_loss, True)},
     "gpflow_deep.keras.prediction.Predictor._outputs": {
         "": lambda: gpflow_deep.keras.Predictor(keras_model(), Gaussian()).predict(normal(N, D)),
     },
-    "gpflow_deep.predictor.Predictor._compiled.<locals>.moments": {"": dgp_evaluation},
-    "gpflow_deep.sampling.Sampler._hyper_step.<locals>.step": {"": partial(dgp_chain, is_moving=True)},
-    "gpflow_deep.sampling.Sampler._steps.<locals>.steps": {"": dgp_chain},
-    "gpflow_deep.training._distributed_step.<locals>.step": {"": partial(dgp_step, is_mirrored=True, natgrad=True)},
-    "gpflow_deep.training.make_train_step.<locals>.step": {
+    "gpflow_deep.train.predictor.Predictor._compiled.<locals>.moments": {"": dgp_evaluation},
+    "gpflow_deep.posteriors.sampling.Sampler._hyper_step.<locals>.step": {"": partial(dgp_chain, is_moving=True)},
+    "gpflow_deep.posteriors.sampling.Sampler._steps.<locals>.steps": {"": dgp_chain},
+    "gpflow_deep.train.training._distributed_step.<locals>.step": {
+        "": partial(dgp_step, is_mirrored=True, natgrad=True)
+    },
+    "gpflow_deep.train.training.make_train_step.<locals>.step": {
         "mixed": dgp_step,
         "fast": partial(dgp_step, precision="fast"),
         "full, natural gradients": partial(dgp_step, precision="full", natgrad=True),
@@ -327,17 +337,17 @@ COMPILED: dict[str, dict[str, Call]] = {
         "softmax": dgp_softmax_step,
         "convolutional": dgp_images,
     },
-    "rbm_tracking.annealing._chunk": {
+    "rbm_tracking.estimates.annealing._chunk": {
         "": partial(rbm_ais, False),
         "XLA": partial(rbm_ais, True, generator="hash", base_b=np.zeros(784)),
         **{units: partial(rbm_ais, False, units) for units in ("softmax", "gaussian")},
     },
-    "rbm_tracking.estimator._update.<locals>.run": {
+    "rbm_tracking.use.estimator._update.<locals>.run": {
         "": partial(rbm_partial_fit, False),
         "XLA": partial(rbm_partial_fit, True),
     },
-    "rbm_tracking.exact._block": {"": lambda: exact.log_z_exact(rbm.initial_rbm(25, n_v=784, seed=SEED))},
-    "rbm_tracking.learning._compiled.<locals>.run": {
+    "rbm_tracking.model.exact._block": {"": lambda: exact.log_z_exact(rbm.initial_rbm(25, n_v=784, seed=SEED))},
+    "rbm_tracking.track.learning._compiled.<locals>.run": {
         "": partial(rbm_updates, False),
         "XLA": partial(rbm_updates, True),
         "adaptive": partial(
@@ -346,16 +356,16 @@ COMPILED: dict[str, dict[str, Call]] = {
         "hash": partial(rbm_updates, False, generator="hash", gradient_chains=10),
         **{units: partial(rbm_updates, False, units) for units in ("softmax", "gaussian")},
     },
-    "rbm_tracking.trajectories._piece_plain": {
+    "rbm_tracking.estimates.trajectories._piece_plain": {
         "": partial(rbm_annealing, False),
         **{units: partial(rbm_annealing, False, units) for units in ("softmax", "gaussian")},
         "XLA": partial(rbm_annealing, True),
     },
-    "rbm_tracking.trajectory_tempering.compiled_rounds.<locals>.rounds": {
+    "rbm_tracking.estimates.trajectory_tempering.compiled_rounds.<locals>.rounds": {
         "": partial(rbm_trajectory, False),
         "XLA": partial(rbm_trajectory, True),
     },
-    "rbm_tracking.tempering._rounds_plain": {
+    "rbm_tracking.track.tempering._rounds_plain": {
         "": partial(rbm_samples, False),
         "XLA": partial(rbm_samples, True),
     },
@@ -363,15 +373,15 @@ COMPILED: dict[str, dict[str, Call]] = {
 """Calls by what they compile, and by what is special about them."""
 
 LEFT_OUT = {
-    "darn.distribution.export.<locals>.draw": "is traced by saving it; its operations are those of `darn.Sampler`",
-    "darn.distribution.export.<locals>.score": "is traced by saving it; its operations are those of `DARN.log_prob`",
-    "experiment.data.streams.reader.BatchReader._dataset.<locals>.read": "reads rows of files, in threads of the host "
-    "that run ahead of the steps",
-    "experiment.run.devices._of_all_replicas.<locals>.gather": "compares the workers when a run starts and when it is "
-    "evaluated, not in a step",
+    "darn.more.distribution.export.<locals>.draw": "is traced by saving it, with operations of `darn.Sampler`",
+    "darn.more.distribution.export.<locals>.score": "is traced by saving it, with operations of `DARN.log_prob`",
+    "gpflow_deep_runs.data.streams.reader.BatchReader._dataset.<locals>.read": "reads rows of files, in threads of "
+    "the host that run ahead of the steps",
+    "gpflow_deep_runs.run.devices._of_all_replicas.<locals>.gather": "compares the workers when a run starts and when "
+    "it is evaluated, not in a step",
     "gpflow_deep.trieste.Draws._values": "calls compiled functions from Python, as trieste asks for values",
     "gpflow_deep.trieste.Trajectory._values": "the same",
-    "gpflow_deep.stored_keras._spec.<locals>.initial_value": "is traced for the shape of its result, and never called",
+    "gpflow_deep.files.stored_keras._spec.<locals>.initial_value": "is traced for the shape of its result alone",
 }
 """What need not run on a GPU, and why not."""
 

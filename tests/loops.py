@@ -20,14 +20,17 @@ import compression
 import darn
 import ebp
 import gpflow_deep
-from compression import miracle
-from compression.classification import Examples
-from compression.codebook import codebook, fine_tune
-from compression.training import epoch_function
-from darn.training import Trainer as DARNTrainer
-from experiment.run import devices
-from rbm_tracking import ais, learning, rbm, tempering, trajectories, trajectory_tempering
-from rbm_tracking.training import Trainer as RBMTrainer
+from compression.files import miracle
+from compression.rounding.codebook import codebook, fine_tune
+from compression.train.classification import Examples
+from compression.train.training import epoch_function
+from darn.train.training import Trainer as DARNTrainer
+from gpflow_deep_runs.run import devices
+from rbm_tracking import trajectories
+from rbm_tracking.estimates import ais, trajectory_tempering
+from rbm_tracking.model import rbm
+from rbm_tracking.track import learning, tempering
+from rbm_tracking.use.training import Trainer as RBMTrainer
 from tests.examples import bits, normal, signs
 
 SEED = tf.constant([3, 4])
@@ -133,20 +136,20 @@ def random_code_steps() -> Loop:
 
 
 LOOPS: dict[str, Callable[[], Loop]] = {
-    "compression.codebook.fine_tune.<locals>.run": tuned_centres,
-    "compression.miracle._Posterior.steps_function.<locals>.run": random_code_steps,
-    "compression.training.epoch_function.<locals>.run_steps": lambda: lambda count: compression_epoch(count)(),
-    "darn.training.Trainer.compiled_steps.<locals>.run": darn_steps,
-    "ebp.loops.dense_epoch.<locals>.epoch": ebp_pass,
-    "ebp.loops.sparse_epoch.<locals>.epoch": partial(ebp_pass, is_sparse=True),
-    "ebp.loops.stream_epoch.<locals>.stream": ebp_stream,
-    "ebp.online.online_epoch.<locals>.epoch": partial(ebp_pass, 1, jit_compile=True),
-    "gpflow_deep.sampling.Sampler._steps.<locals>.steps": chain_steps,
-    "rbm_tracking.annealing._chunk": ais_temperatures,
-    "rbm_tracking.learning._compiled.<locals>.run": rbm_updates,
-    "rbm_tracking.tempering._rounds_plain": rbm_rounds,
-    "rbm_tracking.trajectories._piece_plain": annealing_steps,
-    "rbm_tracking.trajectory_tempering.compiled_rounds.<locals>.rounds": trajectory_rounds,
+    "compression.rounding.codebook.fine_tune.<locals>.run": tuned_centres,
+    "compression.files.miracle._Posterior.steps_function.<locals>.run": random_code_steps,
+    "compression.train.training.epoch_function.<locals>.run_steps": lambda: lambda count: compression_epoch(count)(),
+    "darn.train.training.Trainer.compiled_steps.<locals>.run": darn_steps,
+    "ebp.network.loops.dense_epoch.<locals>.epoch": ebp_pass,
+    "ebp.network.loops.sparse_epoch.<locals>.epoch": partial(ebp_pass, is_sparse=True),
+    "ebp.network.loops.stream_epoch.<locals>.stream": ebp_stream,
+    "ebp.network.online.online_epoch.<locals>.epoch": partial(ebp_pass, 1, jit_compile=True),
+    "gpflow_deep.posteriors.sampling.Sampler._steps.<locals>.steps": chain_steps,
+    "rbm_tracking.estimates.annealing._chunk": ais_temperatures,
+    "rbm_tracking.track.learning._compiled.<locals>.run": rbm_updates,
+    "rbm_tracking.track.tempering._rounds_plain": rbm_rounds,
+    "rbm_tracking.estimates.trajectories._piece_plain": annealing_steps,
+    "rbm_tracking.estimates.trajectory_tempering.compiled_rounds.<locals>.rounds": trajectory_rounds,
 }
 
 
@@ -178,23 +181,23 @@ def dgp_losses() -> Loop:
 
 
 STEPS: dict[str, Callable[[], Loop]] = {
-    "experiment.run.devices.make_train_step.<locals>.step": replica_steps,
-    "gpflow_deep.deep_gp.DeepGP.training_loss_closure.<locals>.closure": dgp_losses,
-    "gpflow_deep.training.make_train_step.<locals>.step": dgp_steps,
+    "gpflow_deep_runs.run.devices.make_train_step.<locals>.step": replica_steps,
+    "gpflow_deep.model.deep_gp.DeepGP.training_loss_closure.<locals>.closure": dgp_losses,
+    "gpflow_deep.train.training.make_train_step.<locals>.step": dgp_steps,
 }
 
 ONCE = {
-    "darn.description_length.compiled_code_lengths.<locals>.make.<locals>.run": "part of an evaluation's rows",
-    "darn.distribution._compiled.<locals>.run": "the rows of a call of log_prob",
-    "darn.likelihood._compiled_importance.<locals>.run": "part of an evaluation's rows",
-    "darn.likelihood._compiled_exact.<locals>.block": "part of an evaluation's rows",
-    "darn.sampling.Sampler.__init__.<locals>.<lambda>": "all draws",
-    "ebp.network._compiled_moments.<locals>.moments": "a part of the rows of a prediction",
-    "gpflow_deep.deep_gp.DeepGP.training_loss_closure.<locals>.loss": "takes its rows from an iterator of the host",
+    "darn.model.description_length.compiled_code_lengths.<locals>.make.<locals>.run": "part of an evaluation's rows",
+    "darn.more.distribution._compiled.<locals>.run": "the rows of a call of log_prob",
+    "darn.model.likelihood._compiled_importance.<locals>.run": "part of an evaluation's rows",
+    "darn.model.likelihood._compiled_exact.<locals>.block": "part of an evaluation's rows",
+    "darn.model.sampling.Sampler.__init__.<locals>.<lambda>": "all draws",
+    "ebp.network.network._compiled_moments.<locals>.moments": "a part of the rows of a prediction",
+    "gpflow_deep.model.deep_gp.DeepGP.training_loss_closure.<locals>.loss": "takes its rows from an iterator",
     "gpflow_deep.keras.prediction.Predictor._outputs": "a part of the rows of a prediction",
-    "gpflow_deep.predictor.Predictor._compiled.<locals>.moments": "a part of the rows of a prediction",
-    "gpflow_deep.sampling.Sampler._hyper_step.<locals>.step": "one for four steps of a chain, with what the host chose",
-    "gpflow_deep.training._distributed_step.<locals>.step": "of several devices: their rows come from the host",
-    "rbm_tracking.estimator._update.<locals>.run": "the batch of a `partial_fit`, which its caller hands over",
-    "rbm_tracking.exact._block": "a part of the sum",
+    "gpflow_deep.train.predictor.Predictor._compiled.<locals>.moments": "a part of the rows of a prediction",
+    "gpflow_deep.posteriors.sampling.Sampler._hyper_step.<locals>.step": "one for four steps of a chain",
+    "gpflow_deep.train.training._distributed_step.<locals>.step": "of several devices: their rows come from the host",
+    "rbm_tracking.use.estimator._update.<locals>.run": "the batch of a `partial_fit`, which its caller hands over",
+    "rbm_tracking.model.exact._block": "a part of the sum",
 }

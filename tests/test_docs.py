@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from experiment.cli.flags import NamedFlag, named_flags
+from gpflow_deep_runs.cli.flags import NamedFlag, named_flags
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = {path.name: path for path in sorted((ROOT / "scripts").glob("*.py"))}

@@ -141,7 +141,7 @@ def test_a_forgotten_function_is_noticed(tmp_path: Path) -> None:
 def test_tracing_does_not_run_anything() -> None:
     with mock.patch.object(darn.DARN, "sample", return_value=tf.constant(0.0)) as sample:
         name, function = traced(lambda: darn.Sampler(darn.DARN(darn.DARNConfig(visible=6)))(1, SEED))
-    assert name == "darn.sampling.Sampler.__init__.<locals>.<lambda>"
+    assert name == "darn.model.sampling.Sampler.__init__.<locals>.<lambda>"
     assert sample.call_count == 1  # to trace it
     assert function.structured_outputs.shape == []
     with pytest.raises(ValueError, match="no compiled function of the packages was called"):

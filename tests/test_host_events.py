@@ -18,7 +18,7 @@ from tests.host_events import COPY, host_events
 from tests.loops import LOOPS, ONCE, SEED, STEPS, dgp_steps
 
 SLOW = [pytest.mark.slow, pytest.mark.ci]
-FAST = ("compression.training", "darn", "ebp.loops.dense_epoch", "gpflow_deep.training")
+FAST = ("compression.train.training", "darn", "ebp.network.loops.dense_epoch", "gpflow_deep.train.training")
 """One of each system whose functions are fast to trace."""
 
 
@@ -72,7 +72,9 @@ def test_a_step_of_its_own_copies_nothing(name: str, monkeypatch: pytest.MonkeyP
     more = events_of(loop, 12)
     more.subtract(events_of(loop, 4))
     assert more[name.rpartition(".")[2]] == 8
-    is_numbered = name.startswith("gpflow_deep.training")  # its seed is made of the run's and the number of the step
+    is_numbered = name.startswith(
+        "gpflow_deep.train.training"
+    )  # its seed is made of the run's and the number of the step
     assert more[COPY] == 8 * is_numbered
     assert more.total() <= 8 * (1 + 5 * is_numbered)
     calls = calls_of(monkeypatch)

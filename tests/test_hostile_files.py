@@ -24,17 +24,17 @@ import tensorflow as tf
 
 import ebp
 from compression import load_bcz
-from compression.codebook import codebook
-from compression.container import kernels_of, save_bcz
+from compression.files.container import kernels_of, save_bcz
+from compression.rounding.codebook import codebook
 from darn import DARN, DARNConfig, load_darn, save_darn
-from darn.coding import decode, encode, read_header
-from darn.integer_model import IntegerModel
-from experiment.data.bits import read_bits
-from experiment.data.sources import read_source
+from darn.codec.coding import decode, encode, read_header
+from darn.codec.integer_model import IntegerModel
 from gpflow_deep import DeepGP, SVGPLayer
-from gpflow_deep.serialization import load_model, save_model
+from gpflow_deep.files.serialization import load_model, save_model
+from gpflow_deep_runs.data.bits import read_bits
+from gpflow_deep_runs.data.sources import read_source
 from rbm_tracking import RBM
-from rbm_tracking.serialization import SavedRBM, load_rbm, save_rbm
+from rbm_tracking.model.serialization import SavedRBM, load_rbm, save_rbm
 from tests.hostile import changed_bytes, changed_json, resealed, with_checksum, zip_bomb, zip_structure
 
 Change = Callable[[bytes, random.Random], bytes]

@@ -1,4 +1,5 @@
-"""The dependency rule: scripts -> {one paper package, experiment} -> the ground floor, which needs NumPy alone."""
+"""The dependency rule: scripts -> {one paper package, gpflow_deep_runs} -> the ground floor, which needs NumPy
+alone."""
 
 import ast
 import graphlib
@@ -55,22 +56,22 @@ def violations_in(folder: Path, forbidden: set[str]) -> list[str]:
 def test_the_packages_are_looked_at() -> None:
     assert "gpflow_deep" in PRESENT
     assert (ROOT / GROUND / "__init__.py").is_file()
-    assert (ROOT / "experiment" / "__init__.py").is_file()
+    assert (ROOT / "gpflow_deep_runs" / "__init__.py").is_file()
 
 
 @pytest.mark.parametrize("package", PRESENT)
 def test_paper_package_stands_alone(package: str) -> None:
-    forbidden = (PAPERS - {package}) | NEVER | {"experiment", "absl.flags", "absl.app"}
+    forbidden = (PAPERS - {package}) | NEVER | {"gpflow_deep_runs", "absl.flags", "absl.app"}
     assert not violations_in(ROOT / package, forbidden)
 
 
 def test_the_ground_floor_knows_nobody() -> None:
-    forbidden = PAPERS | NEVER | {"experiment", "absl", "gpflow", "keras", "pandas", "scipy", "sklearn"}
+    forbidden = PAPERS | NEVER | {"gpflow_deep_runs", "absl", "gpflow", "keras", "pandas", "scipy", "sklearn"}
     assert not violations_in(ROOT / GROUND, forbidden)
 
 
-def test_experiment_knows_no_models() -> None:
-    assert not violations_in(ROOT / "experiment", PAPERS | NEVER | {"gpflow", "gpflux"})
+def test_runs_and_data_know_no_models() -> None:
+    assert not violations_in(ROOT / "gpflow_deep_runs", PAPERS | NEVER | {"gpflow", "gpflux"})
 
 
 @pytest.mark.parametrize("script", sorted((ROOT / "scripts").glob("*.py")), ids=lambda path: path.name)
@@ -83,14 +84,14 @@ def test_script_uses_at_most_one_paper_package(script: Path) -> None:
 @pytest.mark.parametrize(
     "source",
     [
-        "import experiment",
-        "import numpy, experiment.loop as loop",
-        "from experiment import loop",
-        "from experiment.loop import train",
-        "def f():\n    from experiment import loop",
-        "if True:\n    import experiment.loop",
-        "import importlib\nimportlib.import_module('experiment.loop')",
-        "__import__('experiment')",
+        "import gpflow_deep_runs",
+        "import numpy, gpflow_deep_runs.loop as loop",
+        "from gpflow_deep_runs import loop",
+        "from gpflow_deep_runs.loop import train",
+        "def f():\n    from gpflow_deep_runs import loop",
+        "if True:\n    import gpflow_deep_runs.loop",
+        "import importlib\nimportlib.import_module('gpflow_deep_runs.loop')",
+        "__import__('gpflow_deep_runs')",
         "from absl import flags",
         "from absl import logging, flags as f",
         "import absl.flags",
@@ -98,23 +99,26 @@ def test_script_uses_at_most_one_paper_package(script: Path) -> None:
     ],
 )
 def test_the_check_finds_each_form_of_import(source: str) -> None:
-    assert len(violations(source, {"experiment", "absl.flags"})) == 1
+    assert len(violations(source, {"gpflow_deep_runs", "absl.flags"})) == 1
 
 
 @pytest.mark.parametrize(
     "source",
-    ["import experimental", "from absl import logging", "from . import experiment", "'import experiment'", "import os"],
+    [
+        "import experimental",
+        "from absl import logging",
+        "from . import gpflow_deep_runs",
+        "'import gpflow_deep_runs'",
+        "import os",
+    ],
 )
 def test_the_check_leaves_other_imports_alone(source: str) -> None:
-    assert not violations(source, {"experiment", "absl.flags"})
+    assert not violations(source, {"gpflow_deep_runs", "absl.flags"})
 
 
 # Inside the repository
 
 FLOORS = {
-    "files": 0,
-    "seeds": 0,
-    "locks": 1,
     "report": 1,
     "data": 1,
     "run": 2,
@@ -123,9 +127,9 @@ FLOORS = {
     "command": 4,
     "sweeps": 4,
 }
-"""Of the parts of `experiment`: each may import lower floors, and itself."""
+"""Of the parts of `gpflow_deep_runs`: each may import lower floors, and itself."""
 
-CODE = sorted(path for top in (*PRESENT, GROUND, "experiment", "scripts") for path in (ROOT / top).rglob("*.py"))
+CODE = sorted(path for top in (*PRESENT, GROUND, "gpflow_deep_runs", "scripts") for path in (ROOT / top).rglob("*.py"))
 
 
 def module_name(path: Path) -> str:
@@ -159,12 +163,12 @@ def relative_names(source: str, path: Path) -> Iterator[str]:
 
 def floor_of(module: str) -> int | None:
     parts = module.split(".")
-    return FLOORS[parts[1]] if parts[0] == "experiment" and len(parts) > 1 else None
+    return FLOORS[parts[1]] if parts[0] == "gpflow_deep_runs" and len(parts) > 1 else None
 
 
-def test_the_floors_of_experiment() -> None:
+def test_the_floors_of_runs_and_data() -> None:
     wrong = []
-    for path in sorted((ROOT / "experiment").rglob("*.py")):
+    for path in sorted((ROOT / "gpflow_deep_runs").rglob("*.py")):
         own, floor = module_name(path), floor_of(module_name(path))
         for other in imported_modules(path):
             other_floor, is_same_part = floor_of(other), own.split(".")[1:2] == other.split(".")[1:2]
@@ -173,10 +177,49 @@ def test_the_floors_of_experiment() -> None:
     assert not wrong
 
 
+ROOMS: dict[str, list[set[str]]] = {
+    "gpflow_deep": [{"layers", "model", "posteriors", "functions", "images"}, {"judge", "files"}, {"train"}],
+    "darn": [{"model", "images", "more"}, {"train", "codec"}],
+    "rbm_tracking": [{"model"}, {"track"}, {"estimates"}, {"use"}],
+    "ebp": [{"network"}, {"packed"}, {"estimators"}, {"study"}],
+    "compression": [{"layers", "graph"}, {"rounding"}, {"files", "train"}],
+}
+"""Of each paper's package, from the ground up: a room may import rooms of its floor, and of lower ones."""
+
+
+def floor_of_room(module: str) -> int | None:
+    package, _, rest = module.partition(".")
+    room = rest.split(".")[0]
+    return next((floor for floor, rooms in enumerate(ROOMS[package]) if room in rooms), None)
+
+
+@pytest.mark.parametrize("package", PRESENT)
+def test_the_floors_of_rooms(package: str) -> None:
+    folders = {path.parent.name for path in (ROOT / package).glob("*/__init__.py")}
+    above = {"keras"} if package == "gpflow_deep" else set()
+    assert set().union(*ROOMS[package]) == folders - above
+    wrong = []
+    for path in sorted((ROOT / package).rglob("*.py")):
+        name = module_name(path)
+        floor = floor_of_room(name)
+        for other in imported_modules(path):
+            is_ours = other.split(".")[0] == package and other != package
+            other_floor = floor_of_room(other) if is_ours else None
+            if floor is not None and is_ours and (other_floor is None or other_floor > floor):
+                wrong.append(f"{name} imports {other}")
+    assert not wrong
+
+
+@pytest.mark.parametrize("room", sorted({module for module in MODULES if MODULES[module].name == "__init__.py"}))
+def test_each_door_says_what_is_behind_it(room: str) -> None:
+    text = ast.get_docstring(ast.parse(MODULES[room].read_text(encoding="utf-8")))
+    assert len(text or "") > 20, room
+
+
 def test_runs_know_of_data_only_what_rows_are() -> None:
-    run = (ROOT / "experiment" / "run").glob("*.py")
-    data = {other for path in run for other in imported_modules(path) if other.startswith("experiment.data")}
-    assert data <= {"experiment.data.rows"}
+    run = (ROOT / "gpflow_deep_runs" / "run").glob("*.py")
+    data = {other for path in run for other in imported_modules(path) if other.startswith("gpflow_deep_runs.data")}
+    assert data <= {"gpflow_deep_runs.data.rows"}
 
 
 def test_no_circle_of_files() -> None:
@@ -190,7 +233,7 @@ def test_no_circle_of_files() -> None:
 
 
 def test_flags_are_made_by_the_command_line_alone() -> None:
-    files = [path for path in CODE if path.parent != ROOT / "experiment" / "cli"]
+    files = [path for path in CODE if path.parent != ROOT / "gpflow_deep_runs" / "cli"]
     wrong = [
         f"{path.relative_to(ROOT)}:{line}"
         for path in files
@@ -201,7 +244,7 @@ def test_flags_are_made_by_the_command_line_alone() -> None:
 
 def private_uses(source: str) -> list[str]:
     """Private names of our modules that a file imports, or takes from one that it imports."""
-    tops, names, found = {*PAPERS, GROUND, "experiment"}, set(), []
+    tops, names, found = {*PAPERS, GROUND, "gpflow_deep_runs"}, set(), []
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] in tops:
@@ -228,7 +271,12 @@ def test_no_private_name_of_another_module() -> None:
 
 @pytest.mark.parametrize(
     "source",
-    ["from darn.model import _x", "from darn import model\nmodel._x()", "import ebp\nebp._x", "import darn as d\nd._x"],
+    [
+        "from darn.model.model import _x",
+        "from darn import model\nmodel._x()",
+        "import ebp\nebp._x",
+        "import darn as d\nd._x",
+    ],
 )
 def test_the_check_finds_private_names(source: str) -> None:
     assert len(private_uses(source)) == 1
@@ -245,19 +293,21 @@ def result_of(program: str) -> Any:
 
 
 def test_gpflow_deep_adds_little_to_gpflow() -> None:
-    """At most 0.3 s where GPflow takes 5 s: by the same measure on a slower machine, and by what is imported."""
+    """A small part of the CPU time that GPflow takes in the same process, and few modules besides."""
     of_gpflow, of_ours, names = result_of("""
 import json, sys, time
 start = time.process_time()
 import gpflow
 middle, before = time.process_time(), set(sys.modules)
 import gpflow_deep
+for name in gpflow_deep.__all__:
+    getattr(gpflow_deep, name)
 print(json.dumps([middle - start, time.process_time() - middle, sorted(set(sys.modules) - before)]))
 """)
     others = [name for name in names if name.split(".")[0] not in ("gpflow_deep", GROUND)]
-    assert {name.split(".")[0] for name in others} <= {"scipy", "sklearn"}
+    assert {name.split(".")[0] for name in others} <= {"lazy_loader", "scipy", "sklearn"}
     assert len(others) < 60, others
-    assert of_ours <= max(0.3, 0.06 * of_gpflow)
+    assert of_ours <= 0.2 * of_gpflow
 
 
 def test_papers_without_gaussian_processes_import_no_gpflow() -> None:
@@ -271,8 +321,10 @@ print(json.dumps("gpflow" in sys.modules))
     assert found is False
 
 
-NUMPY_ALONE = [f"ebp{name}" for name in ("", ".coding", ".export", ".folds", ".packed", ".popcount")]
-NUMPY_ALONE += [f"rbm_tracking{name}" for name in ("", ".evidence", ".partition_tracker", ".temperatures")]
+NUMPY_ALONE = ["gpflow_deep", "darn", "compression"]
+NUMPY_ALONE += ["ebp", "ebp.network.coding", "ebp.packed.export", "ebp.packed.packed", "ebp.packed.popcount"]
+NUMPY_ALONE += ["rbm_tracking", "rbm_tracking.track.evidence", "rbm_tracking.track.partition_tracker"]
+NUMPY_ALONE += ["rbm_tracking.model.temperatures", "ebp.study.folds"]
 
 
 @pytest.mark.parametrize("module", NUMPY_ALONE)
@@ -282,14 +334,16 @@ def test_what_is_numpy_alone_imports_no_tensorflow(module: str) -> None:
 
 def test_packages_whose_parts_come_later_show_all_of_them() -> None:
     """`dir`, the star, and each name, which is where the stub says."""
-    packages = ("ebp", "rbm_tracking")
+    packages = tuple(PRESENT)
     found = result_of(f"""
 import importlib, json
 found = {{}}
 for package in map(importlib.import_module, {packages!r}):
     shown, names = dir(package), {{}}
     exec(f"from {{package.__name__}} import *", names)
-    homes = {{name: getattr(getattr(package, name), "__module__", None) for name in shown}}
+    values = {{name: getattr(package, name) for name in shown}}
+    homes = {{name: getattr(value, "__module__", None) for name, value in values.items()}}
+    homes = {{name: home for name, home in homes.items() if getattr(values[name], "__name__", name) == name}}
     found[package.__name__] = shown, sorted(set(names) - {{"__builtins__"}}), homes
 print(json.dumps(found))
 """)
@@ -302,7 +356,8 @@ print(json.dumps(found))
             for alias in node.names
         }
         shown, by_star, homes = found[package]
-        assert sorted(shown) == by_star == sorted(said)
+        by_name = {"keras"} if package == "gpflow_deep" else set()  # a star does not import it
+        assert sorted(shown) == sorted({*by_star, *by_name}) == sorted(said)
         defined = {name: home for name, home in homes.items() if home is not None and not home.startswith("typing")}
         assert {name: said[name] for name in defined} == defined
 
@@ -317,7 +372,7 @@ def test_all_scripts_share_a_process_and_explain_every_flag() -> None:
     program = f"""
 import dataclasses, importlib.util, inspect, typing
 from absl import flags
-from experiment.cli.flags import help_text, named_flags, parse
+from gpflow_deep_runs.cli.flags import help_text, named_flags, parse
 before, scripts = set(flags.FLAGS), {{}}
 for path in {[str(path) for path in SCRIPTS]!r}:
     spec = importlib.util.spec_from_file_location(path.rsplit("/", 1)[1][:-3], path)

@@ -16,7 +16,7 @@ from packaging.version import Version
 
 from tests.distributions import PACKAGES, SCRIPTS, Distributions, build
 
-NUMBA = {"ebp.popcount"}
+NUMBA = {"ebp.packed.popcount"}
 """Kernels for Numba: what uses them imports them if the extra `packed` is installed."""
 
 # Every module, with warnings as errors; what it imports of others may warn, so that comes first.

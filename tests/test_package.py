@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from experiment.cli.described import VERBS
+from gpflow_deep_runs.cli.described import VERBS
 from tests.distributions import PACKAGES, ROOT, SCRIPTS, Distributions, build
 
 VERSION = re.search(r'^__version__ = "(.*?)"', (ROOT / "gpflow_deep" / "__init__.py").read_text("utf-8"), re.M)
@@ -105,8 +105,8 @@ def test_one_command_calls_the_scripts(distributions: Distributions) -> None:
     lines = distributions.metadata("entry_points.txt").splitlines()
     targets = [line.partition(" = ")[2] for line in lines if " = " in line]
     scripts = {path.stem: path for path in (ROOT / "scripts").glob("*.py")}
-    assert sorted(targets) == ["compression.__main__:main", "experiment.command:main"]
-    assert "gpflow-deep = experiment.command:main" in lines
+    assert sorted(targets) == ["compression.__main__:main", "gpflow_deep_runs.command:main"]
+    assert "gpflow-deep = gpflow_deep_runs.command:main" in lines
     assert {script for script, _ in VERBS.values()} < set(scripts)
     for path in scripts.values():
         assigned = [node for node in ast.parse(path.read_text("utf-8")).body if isinstance(node, ast.Assign)]

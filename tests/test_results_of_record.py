@@ -3,12 +3,12 @@
 from pathlib import Path
 from typing import Any
 
-from experiment.report.entries import of_sweep
-from experiment.report.pages import problems
-from experiment.report.results import cells, parsed, read_all
-from experiment.report.structure import read_json
-from experiment.sweeps import expand, read
-from experiment.sweeps.tables import as_json, tabulate
+from gpflow_deep_runs.report.entries import of_sweep
+from gpflow_deep_runs.report.pages import problems
+from gpflow_deep_runs.report.results import cells, parsed, read_all
+from gpflow_deep_runs.report.structure import read_json
+from gpflow_deep_runs.sweeps import expand, read
+from gpflow_deep_runs.sweeps.tables import as_json, tabulate
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -26,7 +26,8 @@ def test_there_are_results() -> None:
 
 
 def test_the_sweep_of_uci_fits_its_results() -> None:
-    """What `python -m experiment.report sweep runs/uci` does, with the scores -k and k for the k-th run of the file."""
+    """What `python -m gpflow_deep_runs.report sweep runs/uci` does, with the scores -k and k for the k-th run of the
+    file."""
     sweep = read(ROOT / "results" / "sweeps" / "uci_paper.toml")
     runs = {run.name: number for number, run in enumerate(expand(sweep))}
     results = {}

@@ -9,13 +9,13 @@ from types import ModuleType
 
 import pytest
 
-from experiment.report.cells import cell
-from experiment.report.results import read_all
+from gpflow_deep_runs.report.cells import cell
+from gpflow_deep_runs.report.results import read_all
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
-PACKAGES = ["gpflow_deep", "darn", "rbm_tracking", "ebp", "compression", "experiment.run", "experiment.cli"]
-PACKAGES += ["experiment.sweeps"]
+PACKAGES = ["gpflow_deep", "darn", "rbm_tracking", "ebp", "compression", "gpflow_deep_runs.run", "gpflow_deep_runs.cli"]
+PACKAGES += ["gpflow_deep_runs.sweeps"]
 PAGES = [
     *ROOT.glob("*.md"),
     *(path for path in ROOT.glob("*/*.md") if not path.parent.name.startswith(".")),
@@ -83,13 +83,16 @@ def test_links_of_a_file_lead_on_from_its_page() -> None:
     pages = site.pages_of_files()
     assert pages[file] == page
     text = (
-        "[`words`](../GLOSSARY.md#letters) ![p](../docs/deep_gp.png) [code](model.py) `[no](../GLOSSARY.md)` [x](#own)"
+        "[`words`](../GLOSSARY.md#letters) ![p](../docs/deep_gp.png) "
+        "[code](model/model.py) `[no](../GLOSSARY.md)` [x](#own)"
     )
     on_site = "[`words`](../pages/glossary.md#letters) ![p](../deep_gp.png) code `[no](../GLOSSARY.md)` [x](#own)"
     assert site.relinked(text, file, page, pages) == on_site
     to_page = "[darn](packages/darn.md)"  # not to the file that it shows
     assert site.relinked(to_page, DOCS / "index.md", DOCS / "index.md", pages) == to_page
-    assert "[code](https://host/blob/HEAD/darn/model.py)" in site.relinked(text, file, page, pages, "https://host")
+    assert "[code](https://host/blob/HEAD/darn/model/model.py)" in site.relinked(
+        text, file, page, pages, "https://host"
+    )
 
 
 def test_docstrings_are_plain_text() -> None:

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Train this package's deep GP for time_to_quality.py: as `DeepGPRegressor` does with its defaults, or otherwise.
 
-Batches and draws are those of `gpflow_deep.fitting`; the rows come standardised. --rate=0 is the default rate. Without
+Batches and draws are those of `gpflow_deep.train.fitting`; the rows come standardised. --rate=0 is the default rate.
+Without
 flags of its own it is the default; --preset=paper2017 is the model of 2017 with its Adam rate 0.01, kept throughout.
 The other flags are for trying what else might be faster.
 """
@@ -20,7 +21,13 @@ import numpy as np
 import tensorflow as tf
 import turns
 
-from gpflow_deep import DeepGPRegressor, ModelConfig, MonteCarlo, TrainingConfig, fitting
+from gpflow_deep import (
+    DeepGPRegressor,
+    ModelConfig,
+    MonteCarlo,
+    TrainingConfig,
+)
+from gpflow_deep.train import fitting
 
 
 class Antithetic(MonteCarlo):

@@ -22,10 +22,10 @@ from gpflow.kernels import Kernel, MultioutputKernel, SquaredExponential
 from gpflow.mean_functions import Identity, Linear, MeanFunction
 from gpflow.utilities import set_trainable
 
-from ..initialization import inducing_inputs, linear_projection
+from ..files.stored_names import one_line
 from ..layers.svgp import SVGPLayer
-from ..predictor import float_type
-from ..stored_names import one_line
+from ..model.initialization import inducing_inputs, linear_projection
+from ..train.predictor import float_type
 from . import passes
 from .origins import Origin, attach
 from .stored import from_text, to_text

@@ -15,8 +15,8 @@ import tensorflow as tf
 from gpflow.functions import Function
 from gpflow.likelihoods import Bernoulli, Likelihood, MultiClass, ScalarLikelihood, Softmax, SwitchedLikelihood
 
-from .. import likelihoods
-from ..predictor import float_type
+from ..model import likelihoods
+from ..train.predictor import float_type
 from .origins import attach, origin_of
 from .stored import from_text, to_text
 from .weights import Weights

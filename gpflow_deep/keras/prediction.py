@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from gpflow_deep_base.seeds import as_seed
 
-from .. import likelihoods, mixture
-from ..deep_gp import NUM_PREDICT_SAMPLES
-from ..forecasts import Forecast
-from ..predictive import Predictive, predictive
-from ..predictor import BATCH_ROWS, LIMITS, Predicted, float_type
-from ..quadrature import Sobol
-from ..scores import Task
+from ..judge.forecasts import Forecast
+from ..judge.predictive import Predictive, predictive
+from ..model import likelihoods, mixture
+from ..model.deep_gp import NUM_PREDICT_SAMPLES
+from ..model.quadrature import Sobol
+from ..model.scores import Task
+from ..train.predictor import BATCH_ROWS, LIMITS, Predicted, float_type
 from . import passes
 from .layer import GPLayer
 from .likelihood import LikelihoodLayer
@@ -46,7 +46,7 @@ class Predictor:
     """Predictions of a Keras model whose last layer is a `GPLayer`, a `LikelihoodLayer` behind it not counted.
 
     A model that goes on behind its last GP layer is taken as well, by its draws alone. In the units of the targets that
-    it was trained with. `gpflow_deep.evaluation.evaluate(predictor, (X, Y))` judges it.
+    it was trained with. `gpflow_deep.judge.evaluation.evaluate(predictor, (X, Y))` judges it.
 
     :param model: trained; its current weights are used.
     :param likelihood: in place of that of the model's `LikelihoodLayer` or loss if None.
@@ -127,7 +127,7 @@ class Predictor:
         return self._distribution(*self.components(X)).quantiles(levels)
 
     def forecast(self, X: Any, Y: Any) -> Forecast:
-        """What `gpflow_deep.evaluation.evaluate` judges.
+        """What `gpflow_deep.judge.evaluation.evaluate` judges.
 
         :param X: [N, ...]. :param Y: targets [N, P], or labels [N, 1].
         """

@@ -1,29 +1,38 @@
-"""Layers of a deep GP, and what a `DeepGP` asks of one: `Layer`."""
+"""Layers of a deep GP, and what a `DeepGP` asks of one: `Layer`.
 
-from .convolutional import ConvolutionalLayer, Patches
-from .features import FeatureLayer
-from .global_inducing import GlobalInducingLayer
-from .latent import Encoder, LatentVariableLayer
-from .linear import BayesianLinearLayer
-from .moments import LayerMoments
-from .protocol import Layer
-from .svgp import CachedFactors, CachedForms, LayerFactors, Precision, SVGPLayer
-from .weighted_convolutional import WeightedConvolutionalLayer
+protocol        what a layer is
+svgp            Eqs. (4)-(9): a sparse variational GP with its own inducing variables
+moments         Eq. (15): draws of a layer's outputs by their means and variances
+joint           the same for all rows together
+global_inducing inducing outputs that follow those of the layer before (Ober and Aitchison, 2021)
+latent          latent variables beside the inputs (Salimbeni et al., 2019)
+linear          Bayesian linear maps
+features        a network of TensorFlow in front of a GP
+covariances, chunking  covariances of multi-output kernels, and rows piece by piece
 
-__all__ = [
-    "BayesianLinearLayer",
-    "CachedFactors",
-    "CachedForms",
-    "ConvolutionalLayer",
-    "Encoder",
-    "FeatureLayer",
-    "GlobalInducingLayer",
-    "LatentVariableLayer",
-    "Layer",
-    "LayerFactors",
-    "LayerMoments",
-    "Patches",
-    "Precision",
-    "SVGPLayer",
-    "WeightedConvolutionalLayer",
-]
+Layers for images are in `gpflow_deep.images`, and importable from here.
+"""
+
+import importlib
+from typing import Any
+
+import lazy_loader
+
+_attribute, __dir__, __all__ = lazy_loader.attach(
+    __name__,
+    submod_attrs={
+        "features": ["FeatureLayer"],
+        "global_inducing": ["GlobalInducingLayer"],
+        "latent": ["Encoder", "LatentVariableLayer"],
+        "linear": ["BayesianLinearLayer"],
+        "moments": ["LayerMoments"],
+        "protocol": ["Layer"],
+        "svgp": ["CachedFactors", "CachedForms", "LayerFactors", "Precision", "SVGPLayer"],
+    },
+)
+_OF_IMAGES = ("ConvolutionalLayer", "Patches", "WeightedConvolutionalLayer")
+__all__ = [*__all__, *_OF_IMAGES]
+
+
+def __getattr__(name: str) -> Any:
+    return getattr(importlib.import_module("gpflow_deep"), name) if name in _OF_IMAGES else _attribute(name)

@@ -16,7 +16,7 @@ from gpflow.inducing_variables import (
 )
 from gpflow.kernels import Convolutional, Kernel, SquaredExponential
 
-from ..numerics import largest_scaled_square, scaled_rbf
+from .numerics import largest_scaled_square, scaled_rbf
 
 __all__ = [
     "cross_covariance",

@@ -19,8 +19,8 @@ from gpflow.base import Module
 from gpflow.config import default_float
 from gpflow.utilities import set_trainable
 
+from ..functions.pathwise import LayerFunctions, copied
 from .moments import LatentOutputs, LayerMoments, flat_points, no_factors, no_kl
-from .pathwise import LayerFunctions, copied
 
 __all__ = ["FeatureLayer", "mark_trainable"]
 

@@ -24,9 +24,9 @@ from gpflow.mean_functions import MeanFunction, Zero
 from gpflow.utilities import positive
 from numpy.typing import NDArray
 
-from ..numerics import robust_cholesky
+from ..functions.pathwise import FunctionNoise, LayerFunctions, draw_separate
 from .moments import LayerMoments, by_rows, draw, flat_points, outputs_covariance
-from .pathwise import FunctionNoise, LayerFunctions, draw_separate
+from .numerics import robust_cholesky
 
 __all__ = ["GlobalFactors", "GlobalInducingLayer", "draw_factors", "is_global"]
 

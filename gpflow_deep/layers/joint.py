@@ -19,9 +19,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from ..numerics import robust_cholesky
 from .latent import LatentVariableLayer
 from .moments import LayerMoments
+from .numerics import robust_cholesky
 from .svgp import LayerFactors, SVGPLayer
 
 __all__ = ["joint_draw"]

@@ -5,7 +5,7 @@
 The layers above turn the noise w into whatever distribution the targets have: two branches, skewness, a variance that
 depends on x. In training w_n comes from q(w_n), in predictions from the prior. a_n and b_n are functions of the row,
 `(x_n, y_n)`, or free parameters of each training row. The bound has KL[q(w_n) || p(w_n)] of every row, or K importance
-samples of w_n: see `gpflow_deep.importance`.
+samples of w_n: see `gpflow_deep.posteriors.importance`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from gpflow.config import default_float
 from gpflow.utilities import positive
 from numpy.typing import NDArray
 
+from ..functions.pathwise import FunctionNoise, LayerFunctions
+from ..functions.white_noise import normal_at
 from .moments import LatentOutputs, LayerMoments, no_factors, no_kl
-from .pathwise import FunctionNoise, LayerFunctions
-from .white_noise import normal_at
 
 __all__ = ["Encoder", "LatentVariableLayer"]
 

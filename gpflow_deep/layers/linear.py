@@ -15,9 +15,9 @@ from gpflow.config import default_float
 from gpflow.kullback_leiblers import gauss_kl
 from gpflow.utilities import positive, triangular
 
-from ..numerics import quadratic_form
+from ..functions.pathwise import LayerFunctions
 from .moments import LatentOutputs, LayerMoments, flat_points
-from .pathwise import LayerFunctions
+from .numerics import quadratic_form
 
 __all__ = ["BayesianLinearLayer"]
 

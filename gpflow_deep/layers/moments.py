@@ -8,7 +8,7 @@ import tensorflow as tf
 from gpflow.base import TensorType
 from gpflow.config import default_jitter
 
-from ..numerics import robust_cholesky
+from .numerics import robust_cholesky
 
 __all__ = [
     "LatentOutputs",

@@ -30,7 +30,7 @@ from gpflow.mean_functions import MeanFunction, Zero
 from gpflow.models.util import InducingVariablesLike, inducingpoint_wrapper
 from gpflow.utilities import positive, triangular
 
-from ..numerics import add_diagonal, condition_number, quadratic_form, robust_cholesky
+from ..functions.pathwise import FunctionNoise, LayerFunctions, draw_gps
 from .covariances import (
     cross_covariance,
     inducing_covariance,
@@ -39,7 +39,7 @@ from .covariances import (
     latent_inducing_variables,
 )
 from .moments import LayerMoments, by_rows, draw, flat_points, mix, outputs_covariance, prepend_certain
-from .pathwise import FunctionNoise, LayerFunctions, draw_gps
+from .numerics import add_diagonal, condition_number, quadratic_form, robust_cholesky
 
 __all__ = ["CachedFactors", "CachedForms", "LayerFactors", "Precision", "SVGPLayer"]
 

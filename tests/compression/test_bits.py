@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from compression.bits import (
+from compression.rounding.bits import (
     FixedPoint,
     exponent_bits,
     fixed_point,

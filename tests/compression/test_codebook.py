@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from compression.codebook import codebook, fine_tune, nearest
+from compression.rounding.codebook import codebook, fine_tune, nearest
 
 
 def test_every_weight_takes_its_nearest_centre(rng: np.random.Generator) -> None:

@@ -13,9 +13,7 @@ import numpy as np
 import pytest
 
 from compression.__main__ import main
-from compression.bits import fixed_point
-from compression.codebook import codebook
-from compression.container import (
+from compression.files.container import (
     Kernel,
     Raw,
     check_storable,
@@ -26,11 +24,13 @@ from compression.container import (
     save_bcz,
     with_kernels,
 )
-from compression.contents import VERSIONS
-from compression.graph import graph_of
-from compression.kernel_coding import leb
-from compression.select_inputs import SelectInputs
-from compression.supported import ACTIVATIONS, CHAIN_LAYERS, IDLE
+from compression.files.contents import VERSIONS
+from compression.files.kernel_coding import leb
+from compression.graph.graph import graph_of
+from compression.graph.select_inputs import SelectInputs
+from compression.graph.supported import ACTIVATIONS, CHAIN_LAYERS, IDLE
+from compression.rounding.bits import fixed_point
+from compression.rounding.codebook import codebook
 from tests.compression.oracles import entropy_bits
 
 

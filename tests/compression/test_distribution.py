@@ -18,9 +18,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 import compression
-from compression.classification import Examples
-from compression.training import epoch_function
-from experiment.run import devices
+from compression.train.classification import Examples
+from compression.train.training import epoch_function
+from gpflow_deep_runs.run import devices
 
 CAP, STEPS, ROWS = 0.38, 3, 8
 strategy = devices.make_strategy("mirrored")

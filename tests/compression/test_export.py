@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from compression.export import (
+from compression.files.export import (
     TFLITE_KINDS,
     export_all,
     export_npz,
@@ -18,7 +18,7 @@ from compression.export import (
     is_new_folder,
     tflite_outputs,
 )
-from compression.select_inputs import SelectInputs
+from compression.graph.select_inputs import SelectInputs
 
 
 @pytest.fixture(scope="module")

@@ -12,10 +12,10 @@ import pytest
 import tensorflow as tf
 
 import compression as bc
-from compression.container import kernels_of
-from compression.likelihood import LearntNoise, likelihood_of
-from compression.ordering import ordered
-from compression.schedule import RecipeConfig
+from compression.files.container import kernels_of
+from compression.graph.ordering import ordered
+from compression.train.likelihood import LearntNoise, likelihood_of
+from compression.train.schedule import RecipeConfig
 
 N, D = 160, 6
 
@@ -56,7 +56,7 @@ def test_a_regression_gets_small_and_stays_good(
     X, Y = data
     model = trained(X, Y)
     before = [w.copy() for w in model.get_weights()]
-    with caplog.at_level(logging.INFO, "compression.fitting"):
+    with caplog.at_level(logging.INFO, "compression.train.fitting"):
         small = small_of(model, X, Y, kl_weight=1.0, metrics=["mae"])
     for now, then in zip(model.get_weights(), before, strict=True):
         np.testing.assert_array_equal(now, then)
@@ -103,7 +103,7 @@ def test_the_largest_weight_that_does_no_harm(
 ) -> None:
     X, Y = data
     model = trained(X, Y)
-    with caplog.at_level(logging.INFO, "compression.fitting"):
+    with caplog.at_level(logging.INFO, "compression.train.fitting"):
         small_of(model, X, Y, kl_weight=(300.0, 0.1, 0.01), epochs=20)
     assert [float(m.split()[3].rstrip(":")) for m in caplog.messages if "KL of weight" in m] == [300.0, 0.1]
     with pytest.raises(ValueError, match="kl_weight must be a number or several"):

@@ -10,7 +10,7 @@ import tensorflow_probability as tfp
 from scipy import integrate, stats
 from scipy.special import dawsn
 
-from compression import kl
+from compression.layers import kl
 from tests.statistical import assert_mean_close
 
 tfd = tfp.distributions

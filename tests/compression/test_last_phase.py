@@ -6,11 +6,11 @@ import pytest
 import tensorflow as tf
 
 import compression as bc
-from compression.classification import Examples, parts_of, taught_loss
-from compression.held_out import TrainingData, loss_of
-from compression.keras_training import KerasTraining
-from compression.last_phase import train_last
-from compression.schedule import RecipeConfig, last_rate_at
+from compression.train.classification import Examples, parts_of, taught_loss
+from compression.train.held_out import TrainingData, loss_of
+from compression.train.keras_training import KerasTraining
+from compression.train.last_phase import train_last
+from compression.train.schedule import RecipeConfig, last_rate_at
 from tests.compression.oracles import log_softmax, network_outputs
 
 D, K, BATCH = 6, 3, 20

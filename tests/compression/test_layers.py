@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import compression as bc
-from compression import kl
+from compression.layers import kl
 from tests.compression.networks import PRIORS, convolutional_network, dense_network, randomise
 from tests.statistical import assert_mean_close
 

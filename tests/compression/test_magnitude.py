@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 
 import compression as bc
-from compression.bits import FixedPoint
-from compression.container import kernels_of
-from compression.graph import graph_of
-from compression.kernel_coding import Reader, kernel_bytes, read_kernel
-from compression.magnitude import place_bits
-from compression.neighbours import strides_of
+from compression.files.container import kernels_of
+from compression.files.kernel_coding import Reader, kernel_bytes, read_kernel
+from compression.graph.graph import graph_of
+from compression.graph.neighbours import strides_of
+from compression.rounding.bits import FixedPoint
+from compression.train.magnitude import place_bits
 
 layers = keras.layers
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import compression as bc
-from compression.container import save_bcz
+from compression.files.container import save_bcz
+from compression.graph.sizes import Size, size_of
 from compression.networks import NETWORKS, NetworkConfig, build, load
-from compression.sizes import Size, size_of
 
 SHAPES = {
     "small": (8, 8, 1),

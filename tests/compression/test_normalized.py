@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import compression as bc
-from compression.normalized import fold_into, normalized
+from compression.graph.normalized import fold_into, normalized
 from tests.compression.networks import randomised
 
 

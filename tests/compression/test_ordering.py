@@ -3,9 +3,9 @@
 import keras
 import numpy as np
 
-from compression.codebook import codebook
-from compression.container import bcz_bytes, kernels_of
-from compression.ordering import ordered
+from compression.files.container import bcz_bytes, kernels_of
+from compression.graph.ordering import ordered
+from compression.rounding.codebook import codebook
 
 layers = keras.layers
 

@@ -11,16 +11,16 @@ import pytest
 import tensorflow as tf
 
 import compression as bc
-from compression import bits
-from compression.classification import parts_of
-from compression.container import kernels_of, load_bcz
-from compression.pack import PackConfig, Packed, pack_files, rounding_error, tuned_codebooks
-from compression.rate_rounding import RATES, rate_book
-from compression.sizes import Size
+from compression.files.container import kernels_of, load_bcz
+from compression.files.pack import PackConfig, Packed, pack_files, rounding_error, tuned_codebooks
+from compression.graph.sizes import Size
+from compression.rounding import bits
+from compression.rounding.rate_rounding import RATES, rate_book
+from compression.train.classification import parts_of
 from tests.compression.networks import quantiles, randomise
 from tests.compression.oracles import log_softmax, masked_outputs, network_outputs, percent_wrong
 
-MODULE = importlib.import_module("compression.pack")  # `compression.pack` is the function
+MODULE = importlib.import_module("compression.files.pack")  # `compression.pack` is the function
 D, UNITS, K = 8, 10, 3
 WEIGHTS = D * UNITS + UNITS * K
 PARAMETERS = WEIGHTS + UNITS + K

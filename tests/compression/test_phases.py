@@ -8,11 +8,11 @@ import pytest
 import tensorflow as tf
 
 import compression as bc
-from compression.held_out import TrainingData, loss_of
-from compression.keras_training import KerasTraining
-from compression.phases import check_thresholds
-from compression.schedule import RecipeConfig, most_left
-from compression.shrink import NothingLeftError
+from compression.graph.shrink import NothingLeftError
+from compression.train.held_out import TrainingData, loss_of
+from compression.train.keras_training import KerasTraining
+from compression.train.phases import check_thresholds
+from compression.train.schedule import RecipeConfig, most_left
 from gpflow_deep_base.seeds import named_seed
 
 N, B, D, K = 48, 12, 6, 3

@@ -15,9 +15,9 @@ from scipy.stats import chi2, kstest, norm
 
 from compression import load_bcz, save_bcz
 from compression.__main__ import main
-from compression.container import bcz_bytes, coded_variables, read_bcz
-from compression.kernel_coding import Reader, leb
-from compression.random_coding import (
+from compression.files.container import bcz_bytes, coded_variables, read_bcz
+from compression.files.kernel_coding import Reader, leb
+from compression.files.random_coding import (
     RandomCode,
     code_bytes,
     draw_index,
@@ -27,7 +27,7 @@ from compression.random_coding import (
     read_code,
     scale_of,
 )
-from compression.random_numbers import UNIT, chosen_normals, normal_table
+from compression.files.random_numbers import UNIT, chosen_normals, normal_table
 
 layers = keras.layers
 

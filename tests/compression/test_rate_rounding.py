@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from compression.codebook import Codebook
-from compression.rate_rounding import RATES, rate_book, rate_search
+from compression.rounding.codebook import Codebook
+from compression.rounding.rate_rounding import RATES, rate_book, rate_search
 
 
 def cost(weights: np.ndarray, variances: np.ndarray, book: Codebook, rate: float) -> float:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from compression.rates import file_rate, paper_rates
+from compression.rounding.rates import file_rate, paper_rates
 
 LENET_300 = 784 * 300 + 300 * 100 + 100 * 10
 LENET_5 = 25 * 20 + 25 * 20 * 50 + 800 * 500 + 500 * 10

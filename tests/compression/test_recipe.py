@@ -12,11 +12,11 @@ import pytest
 import tensorflow as tf
 
 import compression as bc
-from compression import recipe as recipe_module
-from compression.recipe import Recipe
-from compression.schedule import RecipeConfig, kl_weight_at, learning_rate_at
-from experiment.run import checkpoints
+from compression.train import recipe as recipe_module
+from compression.train.recipe import Recipe
+from compression.train.schedule import RecipeConfig, kl_weight_at, learning_rate_at
 from gpflow_deep_base.seeds import named_seed
+from gpflow_deep_runs.run import checkpoints
 from tests.compression.networks import randomise
 from tests.compression.oracles import dense_outputs, masked_outputs, percent_wrong
 

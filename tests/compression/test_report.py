@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 import compression as bc
-from compression.bits import FixedPoint
-from compression.pack import Packed, PackedNetwork
-from compression.rates import Rates
+from compression.files.pack import Packed, PackedNetwork
+from compression.graph.sizes import Size
 from compression.report import (
     PUBLISHED,
     bit_histograms,
@@ -22,7 +21,8 @@ from compression.report import (
     score_histograms,
     table,
 )
-from compression.sizes import Size
+from compression.rounding.bits import FixedPoint
+from compression.rounding.rates import Rates
 
 
 def codes(*significant: int) -> list[FixedPoint]:

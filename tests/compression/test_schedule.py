@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from compression.schedule import SHRINK_BELOW, RecipeConfig, kl_weight_at, learning_rate_at, most_left
+from compression.train.schedule import SHRINK_BELOW, RecipeConfig, kl_weight_at, learning_rate_at, most_left
 
 STEPS = 5  # in an epoch
 

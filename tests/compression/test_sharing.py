@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import compression as bc
-from compression.codebook import codebook
-from compression.container import kernels_of
+from compression.files.container import kernels_of
+from compression.rounding.codebook import codebook
 
 layers = keras.layers
 

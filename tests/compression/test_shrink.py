@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import compression as bc
-from compression.thresholds import Thresholds
+from compression.layers.thresholds import Thresholds
 from tests.compression.networks import PRIORS, convolutional_network, dense_network, quantiles, randomise
 
 NETWORKS = [

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import compression as bc
-from compression.bits import fixed_point
-from compression.container import kernels_of, with_kernels
+from compression.files.container import kernels_of, with_kernels
+from compression.rounding.bits import fixed_point
 from tests.compression.zoo import APPLICATIONS, MODELS, inputs_of, randomise
 
 

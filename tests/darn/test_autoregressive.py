@@ -9,7 +9,9 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from darn.autoregressive import (
+from darn.images.local_config import LocalConfig
+from darn.images.window import LocalCausalConditional
+from darn.model.autoregressive import (
     Conditional,
     LinearConditional,
     Unit,
@@ -18,12 +20,10 @@ from darn.autoregressive import (
     logistic_noise,
     threshold,
 )
-from darn.conditionals import make_conditional
-from darn.gradients import darn_unit, straight_through_unit
-from darn.local_config import LocalConfig
-from darn.made import MADEConditional
-from darn.nade import EoNADEConditional, NADEConditional
-from darn.window import LocalCausalConditional
+from darn.model.conditionals import make_conditional
+from darn.model.gradients import darn_unit, straight_through_unit
+from darn.more.made import MADEConditional
+from darn.more.nade import EoNADEConditional, NADEConditional
 from tests.statistical import assert_mean_close
 
 N = 6

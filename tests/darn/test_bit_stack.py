@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from darn import bit_stack
-from darn.bit_stack import BitStack
-from darn.integer_sums import PRECISION_BITS, logit_index, probability_table
+from darn.codec import bit_stack
+from darn.codec.bit_stack import BitStack
+from darn.codec.integer_sums import PRECISION_BITS, logit_index, probability_table
 
 
 def entropy_bits(bits: np.ndarray, logits: np.ndarray) -> float:

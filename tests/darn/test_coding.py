@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from darn import coding
-from darn.coding import _crc, _leb128, decode, encode, read_header
-from darn.description_length import description_length
-from darn.integer_model import IntegerModel
-from darn.model import DARN, DARNConfig
+from darn.codec import coding
+from darn.codec.coding import _crc, _leb128, decode, encode, read_header
+from darn.codec.integer_model import IntegerModel
+from darn.model.description_length import description_length
+from darn.model.model import DARN, DARNConfig
 
 LOCAL = {"image_shape": (5, 4), "kernels": (4, 2), "strides": (2, 1), "filters": (3, 2), "period": 2}
 WINDOW = {"visible_kernel": 5, "visible_period": 3}

@@ -90,7 +90,7 @@ def test_what_is_given_stays_and_the_rest_is_chosen(
         asked.append({**how["model"], **how["training"]})
         return SimpleNamespace(model=DARNConfig(N_X, (2,), (2,)), training=TrainingConfig())
 
-    monkeypatch.setattr("darn.density.choose", chosen)
+    monkeypatch.setattr("darn.train.density.choose", chosen)
     DARNDensity(**{given[0]: given[1], "max_steps": 25}).fit(bits)
     sizes = {name: asked[0][name] for name in ("hidden", "units", "learning_rate", "weight_decay")}
     assert sizes == {**dict.fromkeys(sizes), given[0]: (given[1],) if given[0] in ("hidden", "units") else given[1]}

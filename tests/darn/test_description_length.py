@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from darn.description_length import description_length, fast_sampling_cost
-from darn.likelihood import exact_log_likelihood
-from darn.model import DARN, DARNConfig
+from darn.model.description_length import description_length, fast_sampling_cost
+from darn.model.likelihood import exact_log_likelihood
+from darn.model.model import DARN, DARNConfig
 from tests.statistical import assert_mean_close
 
 N_X, N_H = 5, 3

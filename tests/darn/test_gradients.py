@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from darn.gradient_moments import gradient_report
-from darn.gradients import (
+from darn.model.gradients import (
     ESTIMATORS,
     darn_unit,
     estimate,
     straight_through_unit,
 )
-from darn.model import DARN, DARNConfig
+from darn.model.model import DARN, DARNConfig
+from darn.more.gradient_moments import gradient_report
 from tests.statistical import assert_mean_close
 
 N_X, N_H = 5, 4

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from darn.keras_model import KerasDARN
-from darn.model import DARN, DARNConfig
-from darn.serialization import named_variables
-from darn.training import Trainer, TrainingConfig
+from darn.model.model import DARN, DARNConfig
+from darn.model.serialization import named_variables
+from darn.train.keras_model import KerasDARN
+from darn.train.training import Trainer, TrainingConfig
 
 CONFIG = DARNConfig(6, (3,), (4,))
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from darn.local import LocalDecoder, LocalEncoder
-from darn.local_config import LocalConfig
-from darn.periodic import PeriodicLayer
-from darn.window import causal_window, periodic_correlation
+from darn.images.local import LocalDecoder, LocalEncoder
+from darn.images.local_config import LocalConfig
+from darn.images.periodic import PeriodicLayer
+from darn.images.window import causal_window, periodic_correlation
 
 
 def layer(shape: tuple[int, int, int], seed: tf.Tensor, *, kernel: int, stride: int, period: int) -> PeriodicLayer:

@@ -8,10 +8,10 @@ import pytest
 import tensorflow as tf
 
 from darn import DARN, DARNConfig, LocalConfig, decode, encode, exact_log_likelihood, load_darn, save_darn
-from darn.autoregressive import logistic_noise, threshold
-from darn.description_length import description_length
-from darn.local_units import LocalUnitsConditional
-from darn.training import Trainer, TrainingConfig
+from darn.images.local_units import LocalUnitsConditional
+from darn.model.autoregressive import logistic_noise, threshold
+from darn.model.description_length import description_length
+from darn.train.training import Trainer, TrainingConfig
 
 STACK = LocalConfig((2, 4), (3, 2), (1, 2), (1, 2), period=2, visible_kernel=3, visible_period=2, stochastic=True)
 """8 pixels, 8 units at 2 x 4 places, 4 units at 1 x 2 places."""

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from darn.autoregressive import threshold
-from darn.local_config import LocalConfig
-from darn.model import DARN, DARNConfig, check_data
+from darn.images.local_config import LocalConfig
+from darn.model.autoregressive import threshold
+from darn.model.model import DARN, DARNConfig, check_data
 from tests.statistical import assert_mean_close
 
 N_X = 6

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from darn.model import DARN, DARNConfig
-from darn.optimization import FusedAdam, LearningRate, TrainingConfig, make_optimizer
-from darn.training import Trainer
+from darn.model.model import DARN, DARNConfig
+from darn.train.optimization import FusedAdam, LearningRate, TrainingConfig, make_optimizer
+from darn.train.training import Trainer
 
 
 @pytest.mark.parametrize("settings", [{}, {"beta_1": 0.5, "weight_decay": 0.1}])

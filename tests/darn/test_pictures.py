@@ -5,9 +5,9 @@ import pytest
 import tensorflow as tf
 
 from darn import pictures
-from darn.local_config import LocalConfig
-from darn.model import DARN, DARNConfig
-from darn.training import Trainer, TrainingConfig
+from darn.images.local_config import LocalConfig
+from darn.model.model import DARN, DARNConfig
+from darn.train.training import Trainer, TrainingConfig
 
 SHAPE = (2, 3)
 

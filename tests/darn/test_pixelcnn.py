@@ -9,11 +9,11 @@ import pytest
 import tensorflow as tf
 
 from darn import DARN, DARNConfig, PixelCNNConfig, encode, exact_log_likelihood, load_darn, save_darn
-from darn.autoregressive import Conditional, logistic_noise, threshold
-from darn.description_length import description_length
-from darn.likelihood import importance_log_likelihood
-from darn.pixelcnn import PixelCNNConditional
-from darn.training import Trainer, TrainingConfig
+from darn.images.pixelcnn import PixelCNNConditional
+from darn.model.autoregressive import Conditional, logistic_noise, threshold
+from darn.model.description_length import description_length
+from darn.model.likelihood import importance_log_likelihood
+from darn.train.training import Trainer, TrainingConfig
 
 SMALL = {"filters": 2, "layers": 3, "first_kernel": 3, "maps": 2}
 

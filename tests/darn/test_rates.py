@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from darn import rates
-from darn.description_length import description_length
-from darn.model import DARN, DARNConfig
+from darn.codec import rates
+from darn.model.description_length import description_length
+from darn.model.model import DARN, DARNConfig
 
 
 def test_bits_are_per_image(rng: np.random.Generator, seed: tf.Tensor) -> None:

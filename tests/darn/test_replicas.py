@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from darn.model import DARN, DARNConfig
-from darn.replicas import mean_over_replicas, num_replicas, own_rows, sum_over_replicas
-from darn.training import Trainer, TrainingConfig
+from darn.model.model import DARN, DARNConfig
+from darn.model.replicas import mean_over_replicas, num_replicas, own_rows, sum_over_replicas
+from darn.train.training import Trainer, TrainingConfig
 from tests.scripts.running import results_of
 
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -40,8 +40,8 @@ tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
 )
 strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-from darn.model import DARN, DARNConfig
-from darn.training import Trainer, TrainingConfig
+from darn.model.model import DARN, DARNConfig
+from darn.train.training import Trainer, TrainingConfig
 from tests.darn.test_replicas import CASES
 
 x = (np.random.default_rng(0).random((48, 9)) < 0.4).astype(float)

@@ -9,12 +9,12 @@ import pytest
 import tensorflow as tf
 
 from darn import report
-from darn.description_length import DescriptionLength, description_length
-from darn.distribution import MAX_EXACT_UNITS
-from darn.likelihood import importance_log_likelihood
-from darn.model import DARN, DARNConfig
+from darn.model.description_length import DescriptionLength, description_length
+from darn.model.likelihood import importance_log_likelihood
+from darn.model.model import DARN, DARNConfig
+from darn.more.distribution import MAX_EXACT_UNITS
 from darn.report import ReportConfig
-from darn.training import Observed, Trainer, TrainingConfig
+from darn.train.training import Observed, Trainer, TrainingConfig
 
 N_X, N_H = 6, 3
 LOG_2 = np.log(2.0)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from darn.autoregressive import LinearConditional, logistic_noise
-from darn.model import DARN, DARNConfig
-from darn.nade import NADEConditional
-from darn.sampling import Sampler, fixed_point_bits, linear_bits, sample
+from darn.model.autoregressive import LinearConditional, logistic_noise
+from darn.model.model import DARN, DARNConfig
+from darn.model.sampling import Sampler, fixed_point_bits, linear_bits, sample
+from darn.more.nade import NADEConditional
 
 tf_function = tf.function(linear_bits, autograph=False)
 

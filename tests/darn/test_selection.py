@@ -9,12 +9,21 @@ import numpy as np
 import pytest
 
 from darn import Choice, SearchConfig, choose
-from darn.candidates import HIDDEN, RATES, Candidate, draw_candidates, extended, is_beyond, neighbours, value_spaces
-from darn.fitting import Course, evaluation_interval, minibatch_rows, some_rows
-from darn.model import DARN, DARNConfig
-from darn.optimization import TrainingConfig
-from darn.selection import stored_choice
-from darn.training import Trainer
+from darn.model.model import DARN, DARNConfig
+from darn.train.candidates import (
+    HIDDEN,
+    RATES,
+    Candidate,
+    draw_candidates,
+    extended,
+    is_beyond,
+    neighbours,
+    value_spaces,
+)
+from darn.train.fitting import Course, evaluation_interval, minibatch_rows, some_rows
+from darn.train.optimization import TrainingConfig
+from darn.train.selection import stored_choice
+from darn.train.training import Trainer
 
 N_X = 8
 SMALL = SearchConfig(candidates=3, search_steps=100, search_patience=2, neighbours=False, falling=False)
@@ -238,7 +247,7 @@ def test_a_best_value_at_the_end_of_its_space_is_no_end(
 ) -> None:
     """All rates among which to choose are far too small: larger ones are tried as long as they are better."""
     x, valid = rows
-    monkeypatch.setattr("darn.candidates.RATES", (1e-5, 2e-5))
+    monkeypatch.setattr("darn.train.candidates.RATES", (1e-5, 2e-5))
     search = SearchConfig(candidates=2, search_steps=25, search_patience=1, falling=False)
     choice = choose(x, valid, search=search, model=FIXED, training={"weight_decay": 0.0})
     rates = sorted(trial.candidate.learning_rate for trial in choice.trials)

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from darn.local_config import LocalConfig
-from darn.model import DARN, DARNConfig
-from darn.pixelcnn import PixelCNNConfig
-from darn.serialization import load_darn, named_variables, save_darn
-from darn.shapes import variable_shapes
+from darn.images.local_config import LocalConfig
+from darn.images.pixelcnn import PixelCNNConfig
+from darn.model.model import DARN, DARNConfig
+from darn.model.serialization import load_darn, named_variables, save_darn
+from darn.model.shapes import variable_shapes
 from gpflow_deep_base.container import save_container
 
 CONFIGS = {
@@ -142,7 +142,7 @@ def test_crafted_configurations_are_refused_before_anything_is_built(
 ) -> None:
     model = DARN(CONFIGS["small"])
     arrays = {name: variable.numpy() for name, variable in named_variables(model).items()}
-    monkeypatch.setattr("darn.serialization.DARN", lambda config: pytest.fail("it was built"))
+    monkeypatch.setattr("darn.model.serialization.DARN", lambda config: pytest.fail("it was built"))
     forged(tmp_path / "darn.npz", json.loads(model.config.to_json()) | changes, arrays)
     assert re.search(message, refused(tmp_path / "darn.npz"))
 

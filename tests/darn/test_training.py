@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from darn.description_length import description_length
-from darn.gradients import ESTIMATORS, estimate
-from darn.likelihood import exact_log_likelihood
-from darn.model import DARN, DARNConfig
-from darn.optimization import make_optimizer
-from darn.sparsity import sparsity_penalty
-from darn.training import MAX_BLOCK, Trainer, TrainingConfig
+from darn.model.description_length import description_length
+from darn.model.gradients import ESTIMATORS, estimate
+from darn.model.likelihood import exact_log_likelihood
+from darn.model.model import DARN, DARNConfig
+from darn.model.sparsity import sparsity_penalty
+from darn.train.optimization import make_optimizer
+from darn.train.training import MAX_BLOCK, Trainer, TrainingConfig
 
 N_X, STEPS = 8, 12
 

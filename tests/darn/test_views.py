@@ -5,8 +5,8 @@ import pytest
 import tensorflow as tf
 
 from darn import DARN, DARNConfig, LocalConfig, Trainer, TrainingConfig
-from darn.gradients import estimate
-from darn.views import with_values
+from darn.model.gradients import estimate
+from darn.model.views import with_values
 
 N_X = 16
 CONFIGS = {

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from darn.weight_noise import WeightNoise, fit_prior
+from darn.model.weight_noise import WeightNoise, fit_prior
 from tests.statistical import assert_mean_close
 
 NUM_DATA = 50

@@ -2,7 +2,7 @@
 
 import pytest
 
-from darn.wiring import Wiring
+from darn.model.wiring import Wiring
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from ebp.backward import backward
-from ebp.forward import sign_mean
-from ebp.heads import Head, RegressionHead, SignHead, SoftmaxHead
-from ebp.network import EBPNetwork
-from ebp.update import bias_increment, weight_increment
+from ebp.network.backward import backward
+from ebp.network.forward import sign_mean
+from ebp.network.heads import Head, RegressionHead, SignHead, SoftmaxHead
+from ebp.network.network import EBPNetwork
+from ebp.network.update import bias_increment, weight_increment
 
 CASES: dict[str, tuple[Head, tuple[int, ...]]] = {
     "binary": (SignHead(), (7, 5, 4, 1)),

@@ -1,4 +1,5 @@
-"""`ebp.baselines` against slow NumPy versions of the same algorithms, and on data that they have to learn."""
+"""`ebp.estimators.baselines` against slow NumPy versions of the same algorithms, and on data that they have to
+learn."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -8,8 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from ebp.backpropagation import Backpropagation
-from ebp.baselines import (
+from ebp.estimators.baselines import (
     AROW,
     LEARNING_RATES,
     R_VALUES,
@@ -20,7 +20,8 @@ from ebp.baselines import (
     tuned_errors,
     tuned_rival,
 )
-from ebp.training import epoch_order
+from ebp.network.backpropagation import Backpropagation
+from ebp.network.training import epoch_order
 
 
 def separable(rng: np.random.Generator, num_data: int, num_inputs: int) -> tuple[np.ndarray, np.ndarray]:

@@ -13,8 +13,8 @@ import pytest
 from sklearn.datasets import load_digits
 
 import ebp
-from ebp.export import Weights, export_packed, packed
-from ebp.packed import PackedNetwork
+from ebp.packed.export import Weights, export_packed, packed
+from ebp.packed.packed import PackedNetwork
 
 GCC = shutil.which("gcc")
 STRICT = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-Os"]

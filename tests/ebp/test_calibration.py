@@ -1,10 +1,10 @@
-"""`ebp.calibration`: known scales and offsets are found, log loss and calibration error by loops."""
+"""`ebp.estimators.calibration`: known scales and offsets are found, log loss and calibration error by loops."""
 
 import numpy as np
 import pytest
 from scipy import special, stats
 
-from ebp.calibration import (
+from ebp.estimators.calibration import (
     PRIOR_SCALE,
     Calibration,
     calibration_error,

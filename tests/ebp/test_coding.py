@@ -1,4 +1,4 @@
-"""`ebp.coding`: what each coding does, for arrays and for sparse matrices."""
+"""`ebp.network.coding`: what each coding does, for arrays and for sparse matrices."""
 
 import json
 from typing import Any, get_args
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from ebp.coding import InputCoding, Kind, Moments, common_fraction_bits, fraction_bits, recommended
+from ebp.network.coding import InputCoding, Kind, Moments, common_fraction_bits, fraction_bits, recommended
 
 KINDS = get_args(Kind)
 

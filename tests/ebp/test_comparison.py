@@ -1,4 +1,5 @@
-"""`ebp.comparison`: which rows, seeds and epochs its numbers are of, against the same networks trained by hand."""
+"""`ebp.study.comparison`: which rows, seeds and epochs its numbers are of, against the same networks trained by
+hand."""
 
 import warnings
 from dataclasses import replace
@@ -11,11 +12,11 @@ import scipy.sparse
 import tensorflow as tf
 
 from ebp import Comparison, ComparisonConfig, EBPNetwork, InputCoding, InputCodingWarning, PackedNetwork, fit_epoch
-from ebp.baselines import tuned_rival
-from ebp.comparison import Unit
-from ebp.folds import checked_folds
-from ebp.seeds import named_seed, numpy_rng
-from experiment import seeds
+from ebp.estimators.baselines import tuned_rival
+from ebp.network.seeds import named_seed, numpy_rng
+from ebp.study.comparison import Unit
+from ebp.study.folds import checked_folds
+from gpflow_deep_base import seeds
 
 Folds = list[tuple[np.ndarray, np.ndarray]]
 

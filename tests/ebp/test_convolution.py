@@ -13,11 +13,11 @@ from sklearn.datasets import load_digits
 
 import ebp
 from ebp import Convolution, EBPNetwork, PackedNetwork, export_checked
-from ebp.convolution import Convolved, flat_sizes, pooled, unfolded
-from ebp.export import packed as packed_network
-from ebp.shared_weights import folded, mean_pooled, mean_unpooled, unfolded_rows
-from ebp.signs import HAS_NUMBA
-from ebp.update import bayes_increments
+from ebp.network.convolution import Convolved, flat_sizes, pooled, unfolded
+from ebp.network.shared_weights import folded, mean_pooled, mean_unpooled, unfolded_rows
+from ebp.network.update import bayes_increments
+from ebp.packed.export import packed as packed_network
+from ebp.packed.signs import HAS_NUMBA
 
 IMAGE, LAYERS = (6, 7, 2), (Convolution(3, 3, 1), Convolution(4, 2, 1), 5, 3)
 POOLED = ((8, 8, 1), Convolution(3, 3, 2), Convolution(4, 2, 2), 3)
@@ -152,8 +152,8 @@ def test_chunks_of_images_change_nothing(rng: np.random.Generator, monkeypatch: 
     X = rng.integers(-3, 4, size=(7, 64)).astype(float)
     packed = packed_network(network, fraction_bits=0)
     expected = packed.scores(X), network.predict_scores(X), network.deterministic_scores(X)
-    monkeypatch.setattr("ebp.signs._BLOCK_BYTES", 4 * 9 * 36 * 2)
-    monkeypatch.setattr("ebp.network.CHUNK_SIZE", 9 * 36 * 2)
+    monkeypatch.setattr("ebp.packed.signs._BLOCK_BYTES", 4 * 9 * 36 * 2)
+    monkeypatch.setattr("ebp.network.network.CHUNK_SIZE", 9 * 36 * 2)
     np.testing.assert_array_equal(packed.scores(X), expected[0])
     np.testing.assert_allclose(network.predict_scores(X), expected[1], rtol=1e-5, atol=1e-5)
     np.testing.assert_array_equal(network.deterministic_scores(X), expected[2])

@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from ebp import EBPGaussianClassifier
-from ebp.gaussian_classifier import sign_derivatives
+from ebp.estimators.gaussian_classifier import sign_derivatives
 
 #: Rows are learned one after the other in a random order, so two copies are not one row of weight 2.
 ORDER = {"check_sample_weight_equivalence_on_dense_data": "the result depends on the order of the rows"}

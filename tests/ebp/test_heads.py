@@ -3,7 +3,7 @@ import pytest
 import tensorflow as tf
 from scipy import integrate, special, stats
 
-from ebp.heads import RegressionHead, SignHead, SoftmaxHead, check_labels, encode_labels
+from ebp.network.heads import RegressionHead, SignHead, SoftmaxHead, check_labels, encode_labels
 
 
 def test_output_delta_as_printed() -> None:

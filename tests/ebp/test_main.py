@@ -1,4 +1,4 @@
-"""`python -m ebp` and `ebp.packed` where NumPy is all there is."""
+"""`python -m ebp` and `ebp.packed.packed` where NumPy is all there is."""
 
 import subprocess
 import sys
@@ -9,7 +9,7 @@ import pytest
 
 import ebp
 from ebp.__main__ import main, read_rows
-from ebp.export import Weights, export_packed
+from ebp.packed.export import Weights, export_packed
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -45,7 +45,8 @@ def test_numpy_is_enough(network: ebp.PackedNetwork, tmp_path: Path, rng: np.ran
     program += (
         "try:\n    runpy.run_module('ebp', run_name='__main__')\nexcept SystemExit as stop:\n    code = stop.code\n"
     )
-    program += "import ebp.packed\nassert ebp.packed.PackedNetwork.load('net.ebp').engine == 'numpy'\nsys.exit(code)\n"
+    program += "import ebp.packed.packed\n"
+    program += "assert ebp.packed.packed.PackedNetwork.load('net.ebp').engine == 'numpy'\nsys.exit(code)\n"
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True
     )

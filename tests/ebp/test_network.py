@@ -6,9 +6,9 @@ import pytest
 import scipy.sparse
 import tensorflow as tf
 
-import ebp.network
+import ebp.network.network
 from ebp import EBPNetwork, GaussianWeights, TernaryWeights
-from ebp.seeds import as_seed
+from ebp.network.seeds import as_seed
 from tests.statistical import assert_mean_close
 
 
@@ -105,7 +105,7 @@ def test_chunks_change_nothing(sparse: bool, rng: np.random.Generator, monkeypat
     X = rng.normal(size=(50, 30)) * (rng.random((50, 30)) < 0.2)
     X = scipy.sparse.csr_matrix(X) if sparse else X
     whole = network.predict_moments(X), network.deterministic_scores(X)
-    monkeypatch.setattr(ebp.network, "CHUNK_SIZE", 7 * 30)
+    monkeypatch.setattr(ebp.network.network, "CHUNK_SIZE", 7 * 30)
     parts = network.predict_moments(X), network.deterministic_scores(X)
     for one, other in zip([*whole[0], whole[1]], [*parts[0], parts[1]], strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12)

@@ -1,4 +1,5 @@
-"""`ebp.packed` and `ebp.export` against float products of the same weights, for every engine, and against networks."""
+"""`ebp.packed.packed` and `ebp.packed.export` against float products of the same weights, for every engine, and
+against networks."""
 
 import importlib.util
 import itertools
@@ -10,9 +11,9 @@ import pytest
 import scipy.sparse
 
 import ebp
-from ebp.export import Weights, export_checked, export_network, export_packed, packed
-from ebp.packed import PackedNetwork
-from ebp.signs import Layer, sign_products, units
+from ebp.packed.export import Weights, export_checked, export_network, export_packed, packed
+from ebp.packed.packed import PackedNetwork
+from ebp.packed.signs import Layer, sign_products, units
 
 ENGINES = [
     "numpy",
@@ -239,7 +240,7 @@ def test_bad_calls(file: Path, rng: np.random.Generator) -> None:
 
 
 def test_without_numba(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ebp.packed.HAS_NUMBA", False)
+    monkeypatch.setattr("ebp.packed.packed.HAS_NUMBA", False)
     assert PackedNetwork.load(file).engine == "numpy"
     with pytest.raises(ValueError, match="needs the package numba; `pip install numba`"):
         PackedNetwork.load(file, "numba")

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import ebp
-from ebp.convolution import Convolved
-from ebp.export import Weights, export_packed
-from ebp.packed import FILE_VERSION, PackedNetwork
+from ebp.network.convolution import Convolved
+from ebp.packed.export import Weights, export_packed
+from ebp.packed.packed import FILE_VERSION, PackedNetwork
 
 START = struct.Struct("<8sII")
 

@@ -5,8 +5,8 @@ import pytest
 import tensorflow as tf
 from scipy import stats
 
-from ebp.finite_set import FiniteSetWeights
-from ebp.posterior import BinaryWeights, GaussianWeights, TernaryWeights, WeightPrior, weight_prior
+from ebp.network.finite_set import FiniteSetWeights
+from ebp.network.posterior import BinaryWeights, GaussianWeights, TernaryWeights, WeightPrior, weight_prior
 from tests.ebp import oracles
 from tests.statistical import assert_mean_close
 

@@ -10,8 +10,8 @@ import pytest
 import scipy.sparse
 
 import ebp
-from ebp.calibration import Calibration
-from ebp.predictor import Predictor
+from ebp.estimators.calibration import Calibration
+from ebp.estimators.predictor import Predictor
 
 
 def trained(

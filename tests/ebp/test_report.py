@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ebp import EBPNetwork, report
-from ebp.results import PUBLISHED, summary
+from ebp.study.results import PUBLISHED, summary
 
 RESULTS = {
     "real D": {**summary(np.array([[[10.0, 20.0]], [[14.0, 20.0]]])), "seconds_per_epoch": 0.126},

@@ -1,4 +1,4 @@
-"""`ebp.results`: means, standard errors and best epochs against loops; errors against networks in NumPy."""
+"""`ebp.study.results`: means, standard errors and best epochs against loops; errors against networks in NumPy."""
 
 import math
 import statistics
@@ -10,7 +10,7 @@ import tensorflow as tf
 from scipy import stats
 
 from ebp import EBPNetwork, errors_percent, fit
-from ebp.results import (
+from ebp.study.results import (
     EpochResult,
     RivalResult,
     network_results,

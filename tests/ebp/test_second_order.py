@@ -1,4 +1,5 @@
-"""`ebp.second_order`, `ebp.noise`: moments by quadrature, changes by finite differences, a linear network by Bayes."""
+"""`ebp.network.second_order`, `ebp.network.noise`: moments by quadrature, changes by finite differences, a linear
+network by Bayes."""
 
 from collections.abc import Callable
 
@@ -6,8 +7,17 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from ebp.noise import Noise
-from ebp.second_order import MAX_FALL, MAX_STEP, UNITS, Derivatives, Gaussian, batch_update, forward, initial_posterior
+from ebp.network.noise import Noise
+from ebp.network.second_order import (
+    MAX_FALL,
+    MAX_STEP,
+    UNITS,
+    Derivatives,
+    Gaussian,
+    batch_update,
+    forward,
+    initial_posterior,
+)
 
 FUNCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {"relu": lambda u: np.maximum(u, 0.0), "sign": np.sign}
 

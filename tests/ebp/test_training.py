@@ -19,10 +19,10 @@ from ebp import (
     fit_stream,
     prepare,
 )
-from ebp.loops import dense_epoch, sparse_epoch
-from ebp.online import MAX_CHANGE, MIN_LAZY_WEIGHTS, REFRESH_EVERY, online_epoch
-from ebp.posterior import WeightPrior
-from ebp.training import MIN_STEPS_FOR_XLA, epoch_order, fit_chunk
+from ebp.network.loops import dense_epoch, sparse_epoch
+from ebp.network.online import MAX_CHANGE, MIN_LAZY_WEIGHTS, REFRESH_EVERY, online_epoch
+from ebp.network.posterior import WeightPrior
+from ebp.network.training import MIN_STEPS_FOR_XLA, epoch_order, fit_chunk
 from tests.ebp import oracles
 
 

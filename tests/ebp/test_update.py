@@ -2,14 +2,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from ebp import update
-from ebp.forward import Layer
-from ebp.heads import SignHead
-from ebp.loops import dense_epoch
-from ebp.network import EBPNetwork
-from ebp.online import MIN_LAZY_WEIGHTS, online_epoch
-from ebp.training import fit_epoch
-from ebp.update import MAX_SHIFT, bayes_increments, damping
+from ebp.network import update
+from ebp.network.forward import Layer
+from ebp.network.heads import SignHead
+from ebp.network.loops import dense_epoch
+from ebp.network.network import EBPNetwork
+from ebp.network.online import MIN_LAZY_WEIGHTS, online_epoch
+from ebp.network.training import fit_epoch
+from ebp.network.update import MAX_SHIFT, bayes_increments, damping
 
 
 def increments(network: EBPNetwork, X: np.ndarray, Y: np.ndarray) -> tuple[list, list, bool]:

@@ -132,7 +132,7 @@ def run_case(case: Case, tree: Path, folder: Path) -> None:
 
 def check_tree(tree: Path) -> None:
     """Refuse a tree whose packages a script would not find first."""
-    program = "import importlib.util as u; spec = u.find_spec('experiment'); print(spec and spec.origin)"
+    program = "import importlib.util as u; spec = u.find_spec('gpflow_deep'); print(spec and spec.origin)"
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-c", program]
         done = subprocess.run(command, cwd=folder, env=environment(tree), capture_output=True, text=True, check=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from experiment import cli
+from gpflow_deep_runs import cli
 from tests.golden.cases import Call, Case
 from tests.golden.runs import RUNS, STORED, numbers_of
 

@@ -1,10 +1,11 @@
-"""`gpflow_deep.chain`: a step leaves the right distribution as it is, whatever the noise of the gradients."""
+"""`gpflow_deep.posteriors.chain`: a step leaves the right distribution as it is, whatever the noise of the
+gradients."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_deep import chain
+from gpflow_deep.posteriors import chain
 
 CHAINS, STEPS = 4000, 400
 

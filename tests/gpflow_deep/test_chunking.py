@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_deep.chunking import flat_rows, map_slices, over_batch
+from gpflow_deep.layers.chunking import flat_rows, map_slices, over_batch
 
 
 def squares(x: tf.Tensor) -> Callable[[Any, Any], tuple[tf.Tensor, tf.Tensor]]:

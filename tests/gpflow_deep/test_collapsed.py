@@ -10,9 +10,9 @@ import tensorflow as tf
 from gpflow.kernels import SquaredExponential
 
 from gpflow_deep import DeepGP, SamplingConfig, SVGPLayer, Trainer, TrainingConfig, fit_collapsed, modern
-from gpflow_deep.collapsed import has_collapsed_bound
-from gpflow_deep.predictor import float_type
-from gpflow_deep.sampled_training import trainer_for
+from gpflow_deep.posteriors.collapsed import has_collapsed_bound
+from gpflow_deep.train.predictor import float_type
+from gpflow_deep.train.sampled_training import trainer_for
 
 SEED = tf.constant([3, 4])
 

@@ -1,4 +1,4 @@
-"""`gpflow_deep.config`: a model by its settings is the one that the presets build, and 0 is a value."""
+"""`gpflow_deep.train.config`: a model by its settings is the one that the presets build, and 0 is a value."""
 
 from typing import Any
 
@@ -11,9 +11,9 @@ from gpflow.kernels import SquaredExponential
 from gpflow.utilities import parameter_dict
 
 from gpflow_deep import DeepGP, LatentVariableLayer, ModelConfig, Trainer, TrainingConfig, modern, paper2017
-from gpflow_deep.evaluation import evaluate
-from gpflow_deep.forecasts import LinearModel
-from gpflow_deep.initialization import residual_variance
+from gpflow_deep.judge.evaluation import evaluate
+from gpflow_deep.judge.forecasts import LinearModel
+from gpflow_deep.model.initialization import residual_variance
 from tests.gpflow_deep.builders import make_data
 
 

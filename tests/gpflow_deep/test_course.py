@@ -1,4 +1,4 @@
-"""`gpflow_deep.course`: learning rates and ends for given bounds, and the same ones after a checkpoint."""
+"""`gpflow_deep.train.course`: learning rates and ends for given bounds, and the same ones after a checkpoint."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_deep.course import Course, TrainingConfig, has_settled
+from gpflow_deep.train.course import Course, TrainingConfig, has_settled
 
 
 def followed(course: Course, bound: Callable[[int], float], first: int = 0, last: int = 10**9) -> list[float]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gpflow_deep import ModelConfig, Predictor, Units, curves
-from gpflow_deep.evaluation import Evaluation, Score, evaluate
+from gpflow_deep.judge.evaluation import Evaluation, Score, evaluate
 from tests.gpflow_deep.builders import make_data, make_model
 
 ANY = Score(0.0, 0.0)

@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_deep import DeepGP, DeepGPQuad, MonteCarlo, Sampler, SVGPLayer, propagation
+from gpflow_deep import (
+    DeepGP,
+    DeepGPQuad,
+    MonteCarlo,
+    Sampler,
+    SVGPLayer,
+)
+from gpflow_deep.model import propagation
 from tests.gpflow_deep import oracles
 from tests.gpflow_deep.builders import (
     COVARIANCE_SHAPES,

@@ -1,4 +1,5 @@
-"""`gpflow_deep.estimators`: scikit-learn's checks, and that what they say is what the model says, in the units of y."""
+"""`gpflow_deep.train.estimators`: scikit-learn's checks, and that what they say is what the model says, in the units
+of y."""
 
 import inspect
 import pickle

@@ -9,10 +9,11 @@ from gpflow.kernels import SquaredExponential
 from gpflow.likelihoods import Bernoulli, StudentT
 from scipy import stats
 
-from gpflow_deep import evaluation, presets
-from gpflow_deep.evaluation import evaluate, expected_calibration_error, label_scores
-from gpflow_deep.forecasts import Forecast, LinearModel
-from gpflow_deep.predictive import gaussian
+from gpflow_deep.judge import evaluation
+from gpflow_deep.judge.evaluation import evaluate, expected_calibration_error, label_scores
+from gpflow_deep.judge.forecasts import Forecast, LinearModel
+from gpflow_deep.judge.predictive import gaussian
+from gpflow_deep.train import presets
 
 
 class Known:

@@ -1,4 +1,5 @@
-"""`gpflow_deep.fitting`: batches as functions of the step, the simplest models, and a fit in the units of the data."""
+"""`gpflow_deep.train.fitting`: batches as functions of the step, the simplest models, and a fit in the units of the
+data."""
 
 import itertools
 from collections.abc import Iterator
@@ -9,8 +10,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_deep import ModelConfig, Trainer, TrainingConfig, fitting
-from gpflow_deep.forecasts import LinearModel
+from gpflow_deep import ModelConfig, Trainer, TrainingConfig
+from gpflow_deep.judge.forecasts import LinearModel
+from gpflow_deep.train import fitting
 
 
 @pytest.fixture

@@ -10,7 +10,14 @@ import pytest
 import tensorflow as tf
 
 import gpflow_deep
-from gpflow_deep import BayesianLinearLayer, ConvolutionalLayer, DeepGP, FeatureLayer, Patches, functions
+from gpflow_deep import (
+    BayesianLinearLayer,
+    ConvolutionalLayer,
+    DeepGP,
+    FeatureLayer,
+    Patches,
+)
+from gpflow_deep.functions import functions
 from tests.gpflow_deep.builders import make_layer, make_model, random_kernel, random_q, spread_inputs
 from tests.statistical import assert_mean_close
 

@@ -1,4 +1,4 @@
-"""`gpflow_deep.images`: where convolutional deep GPs start, that they learn, and what is no image."""
+"""`gpflow_deep.train.images`: where convolutional deep GPs start, that they learn, and what is no image."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ from gpflow_deep import (
     load_model,
     save_model,
 )
-from gpflow_deep.images import PRIOR_VARIANCE, shape_of_images
+from gpflow_deep.train.images import PRIOR_VARIANCE, shape_of_images
 
 
 def bars(rng: np.random.Generator, count: int, size: int = 8) -> tuple[np.ndarray, np.ndarray]:

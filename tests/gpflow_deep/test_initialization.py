@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from gpflow_deep import inducing_inputs, linear_mean
-from gpflow_deep.initialization import linear_projection, residual_variance
+from gpflow_deep.model.initialization import linear_projection, residual_variance
 
 
 def assert_distinct(Z: np.ndarray, M: int) -> None:
@@ -77,7 +77,7 @@ def test_seed_and_type(rng: np.random.Generator) -> None:
 
 
 def test_many_rows_are_sampled(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpflow_deep.initialization.MAX_KMEANS_ROWS", 100)
+    monkeypatch.setattr("gpflow_deep.model.initialization.MAX_KMEANS_ROWS", 100)
     X = rng.standard_normal((5000, 2))
     assert_distinct(inducing_inputs(X, 10), 10)
 

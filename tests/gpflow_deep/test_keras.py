@@ -24,7 +24,13 @@ from gpflow.likelihoods import (
 )
 from scipy.stats import norm
 
-from gpflow_deep import DeepGP, evaluation, float_type, inducing_inputs, linear_mean
+from gpflow_deep import (
+    DeepGP,
+    float_type,
+    inducing_inputs,
+    linear_mean,
+)
+from gpflow_deep.judge import evaluation
 from gpflow_deep.keras import DeepGPLikelihoodLoss, GPLayer, LikelihoodLayer, Predictor, adapt
 from tests.golden.compare import environment
 

@@ -11,8 +11,8 @@ import pytest
 import tensorflow as tf
 
 from gpflow_deep import DeepGPRegressor, DeepSigmaPointProcess, ModelConfig
-from gpflow_deep.fitting import choose_kl_weight, fit
-from gpflow_deep.kl_weight import KL_WEIGHTS, KLWeight, best_kl_weight, stored_kl_weight
+from gpflow_deep.train.fitting import choose_kl_weight, fit
+from gpflow_deep.train.kl_weight import KL_WEIGHTS, KLWeight, best_kl_weight, stored_kl_weight
 
 CONFIG = ModelConfig(posterior="sigma_points", sigma_points=3, num_inducing=5, preset="modern")
 TINY: dict[str, Any] = {"max_iter": 2, "batch_size": 10}

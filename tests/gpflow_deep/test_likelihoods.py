@@ -27,7 +27,7 @@ from gpflow.likelihoods import (
 )
 from scipy.special import erf
 
-from gpflow_deep import likelihoods
+from gpflow_deep.model import likelihoods
 from tests.gpflow_deep import oracles
 from tests.gpflow_deep.builders import make_model, standard_noise
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm, poisson
 
-from gpflow_deep.modes import Modes, find_modes, joined
-from gpflow_deep.predictive import gaussian, predictive
+from gpflow_deep.judge.modes import Modes, find_modes, joined
+from gpflow_deep.judge.predictive import gaussian, predictive
 
 
 def mixture(weights: Any, means: Any, deviations: Any) -> Any:

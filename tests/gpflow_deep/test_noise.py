@@ -11,7 +11,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from gpflow_deep import DeepGP, Trainer, TrainingConfig, modern
-from gpflow_deep.noise import fit_noise, has_noise
+from gpflow_deep.posteriors.noise import fit_noise, has_noise
 from tests.gpflow_deep.builders import make_data, make_model
 
 SEED = tf.constant([3, 4])

@@ -8,8 +8,8 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from gpflow_deep import DeepGPRegressor, Predictor, Units, float_type
-from gpflow_deep.optimize import thompson
-from gpflow_deep.scaling import Scale
+from gpflow_deep.functions.optimize import thompson
+from gpflow_deep.model.scaling import Scale
 from tests.gpflow_deep.builders import make_model
 
 

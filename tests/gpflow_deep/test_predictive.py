@@ -22,8 +22,8 @@ from gpflow.likelihoods import (
 )
 from scipy import integrate, stats
 
-from gpflow_deep.predictive import gaussian, predictive, root
-from gpflow_deep.scores import gaussian_mixture_crps
+from gpflow_deep.judge.predictive import gaussian, predictive, root
+from gpflow_deep.model.scores import gaussian_mixture_crps
 
 LEVELS = [0.025, 0.3, 0.5, 0.975]
 X = np.linspace(-1, 1, 3)[:, None]
@@ -222,7 +222,7 @@ def test_rows_are_taken_in_pieces(rng, monkeypatch):
     means, variances = rng.normal(size=(5, 40, 2)), rng.uniform(0.1, 1, size=(5, 40, 2))
     inputs = np.zeros((40, 1))
     whole = predictive(StudentT(), inputs, means, variances).quantiles([0.1])  # but for the order of sums
-    monkeypatch.setattr("gpflow_deep.predictive._CHUNK_FLOATS", 7000)
+    monkeypatch.setattr("gpflow_deep.judge.predictive._CHUNK_FLOATS", 7000)
     np.testing.assert_allclose(predictive(StudentT(), inputs, means, variances).quantiles([0.1]), whole, rtol=1e-12)
 
 

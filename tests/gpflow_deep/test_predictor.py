@@ -1,4 +1,4 @@
-"""`gpflow_deep.predictor`: units of the data, densities of the mixture, and what is saved is what is loaded."""
+"""`gpflow_deep.train.predictor`: units of the data, densities of the mixture, and what is saved is what is loaded."""
 
 import json
 from pathlib import Path
@@ -10,8 +10,17 @@ import pytest
 from scipy import stats
 from scipy.special import logsumexp
 
-from gpflow_deep import DeepGP, ModelConfig, Predicted, Predictor, Scale, Units, float_type, predictor
-from gpflow_deep.evaluation import evaluate
+from gpflow_deep import (
+    DeepGP,
+    ModelConfig,
+    Predicted,
+    Predictor,
+    Scale,
+    Units,
+    float_type,
+)
+from gpflow_deep.judge.evaluation import evaluate
+from gpflow_deep.train import predictor
 from tests.gpflow_deep import oracles
 from tests.gpflow_deep.builders import make_data, make_model
 from tests.statistical import assert_mean_close

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gpflow_deep import DeepGP, Preset, inducing_inputs, linear_mean, modern, paper2017
-from gpflow_deep.initialization import linear_projection, residual_variance
+from gpflow_deep.model.initialization import linear_projection, residual_variance
 from tests.gpflow_deep.builders import make_data
 
 

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from gpflow_deep import GaussHermite, MonteCarlo, Sobol
-from gpflow_deep.quadrature import MAX_GRID_SIZE
+from gpflow_deep.model.quadrature import MAX_GRID_SIZE
 from tests.statistical import assert_mean_close
 
 SEED = tf.constant([1, 2])

@@ -14,10 +14,10 @@ import json
 import numpy as np
 import tensorflow as tf
 import gpflow, gpflow_deep
-from experiment.run import checkpoints, devices
+from gpflow_deep_runs.run import checkpoints, devices
 from gpflow.likelihoods import Bernoulli
-from gpflow_deep.noise import fit_noise
-from gpflow_deep.upstream import mark_copies
+from gpflow_deep.posteriors.noise import fit_noise
+from gpflow_deep.model.upstream import mark_copies
 
 folder = __FOLDER__
 strategy = devices.make_strategy("mirrored")

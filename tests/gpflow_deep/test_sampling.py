@@ -1,4 +1,5 @@
-"""`gpflow_deep.sampling` and `gpflow_deep.ensemble`: the chain finds the posterior, and the model predicts from it."""
+"""`gpflow_deep.posteriors.sampling` and `gpflow_deep.posteriors.ensemble`: the chain finds the posterior, and the
+model predicts from it."""
 
 import dataclasses
 from pathlib import Path
@@ -25,12 +26,12 @@ from gpflow_deep import (
     load_model,
     save_model,
 )
-from gpflow_deep.ensemble import InducingSamples
-from gpflow_deep.noise_search import NoiseSearch
-from gpflow_deep.presets import with_sigma_points
-from gpflow_deep.sampled_training import SampledTrainer, trainer_for
-from gpflow_deep.sampling import _stream
-from gpflow_deep.training import TrainingConfig
+from gpflow_deep.posteriors.ensemble import InducingSamples
+from gpflow_deep.posteriors.noise_search import NoiseSearch
+from gpflow_deep.posteriors.sampling import _stream
+from gpflow_deep.train.presets import with_sigma_points
+from gpflow_deep.train.sampled_training import SampledTrainer, trainer_for
+from gpflow_deep.train.training import TrainingConfig
 from tests.gpflow_deep.builders import COVARIANCE_SHAPES, make_layer
 
 N, M = 20, 4

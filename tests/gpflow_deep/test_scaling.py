@@ -1,4 +1,4 @@
-"""`gpflow_deep.scaling`: standardisation, its way back, and which likelihood has standardised targets."""
+"""`gpflow_deep.model.scaling`: standardisation, its way back, and which likelihood has standardised targets."""
 
 import json
 

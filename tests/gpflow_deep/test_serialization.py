@@ -1,4 +1,5 @@
-"""`gpflow_deep.serialization`: a loaded model is the saved one, and what cannot be saved is refused before writing."""
+"""`gpflow_deep.files.serialization`: a loaded model is the saved one, and what cannot be saved is refused before
+writing."""
 
 import copy
 import subprocess
@@ -18,8 +19,15 @@ from gpflow import kernels, likelihoods
 from gpflow.keras import tf_keras
 from gpflow.utilities import parameter_dict
 
-from gpflow_deep import DeepGP, Predictor, SVGPLayer, Units, paper2017, serialization
-from gpflow_deep.serialization import check_savable, load_model, save_model
+from gpflow_deep import (
+    DeepGP,
+    Predictor,
+    SVGPLayer,
+    Units,
+    paper2017,
+)
+from gpflow_deep.files import serialization
+from gpflow_deep.files.serialization import check_savable, load_model, save_model
 from gpflow_deep_base.container import Arrays, load_container, save_container
 from tests.gpflow_deep import saved_models
 from tests.gpflow_deep.saved_models import CASES, OWN, OwnLikelihood

@@ -25,7 +25,7 @@ from gpflow_deep import (
     with_global_inducing,
     with_sigma_points,
 )
-from gpflow_deep.fitting import fit
+from gpflow_deep.train.fitting import fit
 from tests.statistical import assert_mean_close
 
 N, D, M = 30, 2, 7

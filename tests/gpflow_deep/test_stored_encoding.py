@@ -1,4 +1,4 @@
-"""`gpflow_deep.stored_encoding` and `stored_decoding`: all values come back, files of others are refused."""
+"""`gpflow_deep.files.stored_encoding` and `stored_decoding`: all values come back, files of others are refused."""
 
 import enum
 import functools
@@ -18,9 +18,9 @@ import tensorflow_probability as tfp
 from gpflow import Parameter, kernels
 from gpflow.base import PriorOn
 
-from gpflow_deep.stored_decoding import decode
-from gpflow_deep.stored_encoding import encode
-from gpflow_deep.stored_names import Refused
+from gpflow_deep.files.stored_decoding import decode
+from gpflow_deep.files.stored_encoding import encode
+from gpflow_deep.files.stored_names import Refused
 from tests.gpflow_deep.saved_models import OwnBijector, own_link
 
 tfb, tfd = tfp.bijectors, tfp.distributions

@@ -1,4 +1,4 @@
-"""`gpflow_deep.stored_keras`: Keras layers come back, and files cannot have Keras do other things."""
+"""`gpflow_deep.files.stored_keras`: Keras layers come back, and files cannot have Keras do other things."""
 
 import json
 import sys
@@ -12,10 +12,10 @@ import pytest
 import tensorflow as tf
 from keras import layers
 
-from gpflow_deep import stored_keras
-from gpflow_deep.stored_decoding import decode
-from gpflow_deep.stored_encoding import encode
-from gpflow_deep.stored_names import Refused
+from gpflow_deep.files import stored_keras
+from gpflow_deep.files.stored_decoding import decode
+from gpflow_deep.files.stored_encoding import encode
+from gpflow_deep.files.stored_names import Refused
 
 
 class OwnDense(layers.Layer):

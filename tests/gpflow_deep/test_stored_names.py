@@ -1,4 +1,4 @@
-"""`gpflow_deep.stored_names`: what a file may name, and that nothing is imported because a file names it."""
+"""`gpflow_deep.files.stored_names`: what a file may name, and that nothing is imported because a file names it."""
 
 import collections
 import enum
@@ -17,7 +17,7 @@ import tensorflow_probability as tfp
 from gpflow.keras import tf_keras
 
 import gpflow_deep
-from gpflow_deep.stored_names import (
+from gpflow_deep.files.stored_names import (
     Refused,
     find_class,
     find_function,

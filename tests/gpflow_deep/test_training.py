@@ -10,8 +10,8 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from gpflow_deep import DeepGP, ModelConfig, Trainer, TrainingConfig, make_train_step, modern, paper2017
-from gpflow_deep.numerics import robust_cholesky
-from gpflow_deep.training import clear_errors, first_message
+from gpflow_deep.layers.numerics import robust_cholesky
+from gpflow_deep.train.training import clear_errors, first_message
 from tests.gpflow_deep.builders import make_data, make_model
 
 SEED = tf.constant([3, 4])

@@ -20,7 +20,14 @@ from gpflow.likelihoods import (
 )
 
 import gpflow_deep
-from gpflow_deep.upstream import TRACKING_PREFIX, DenseSoftmax, FiniteOrdinal, distribution_class, mark_copies, repaired
+from gpflow_deep.model.upstream import (
+    TRACKING_PREFIX,
+    DenseSoftmax,
+    FiniteOrdinal,
+    distribution_class,
+    mark_copies,
+    repaired,
+)
 
 SOURCES = sorted(Path(gpflow_deep.__file__).parent.rglob("*.py"))
 OWN = {"self", "cls"}

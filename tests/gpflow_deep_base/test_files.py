@@ -24,7 +24,7 @@ from gpflow_deep_base.files import (
     write_json,
     write_text,
 )
-from tests.experiment.recording import record_disk
+from tests.gpflow_deep_runs.recording import record_disk
 
 
 def files(folder: Path) -> list[str]:

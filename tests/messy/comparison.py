@@ -21,14 +21,14 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from experiment.cli.flags import group, parse
-from experiment.data.batches import ArrayBatches
-from experiment.data.rows import divide
-from experiment.data.spec import TableSpec
-from experiment.data.tables import read_table
-from experiment.report.results import write
-from experiment.run import Seeds
 from gpflow_deep import ModelConfig, Trainer, TrainingConfig
+from gpflow_deep_runs.cli.flags import group, parse
+from gpflow_deep_runs.data.batches import ArrayBatches
+from gpflow_deep_runs.data.rows import divide
+from gpflow_deep_runs.data.spec import TableSpec
+from gpflow_deep_runs.data.tables import read_table
+from gpflow_deep_runs.report.results import write
+from gpflow_deep_runs.run import Seeds
 from tests.messy.by_hand import PREPARED, filled
 from tests.messy.make_tables import FOLDER, TABLES, make
 from tests.messy.writing import Made

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from experiment.data.spec import TableSpec
-from experiment.data.tables import read_table
+from gpflow_deep_runs.data.spec import TableSpec
+from gpflow_deep_runs.data.tables import read_table
 from tests.messy.writing import text
 
 __all__ = ["Case", "Refused", "check", "column", "days", "read", "refused", "write"]

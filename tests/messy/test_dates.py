@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiment.data.rows import divide
-from experiment.data.schema import Schema
-from experiment.data.spec import TableSpec
-from experiment.data.tables import apply_schema, read_table, schema_of
+from gpflow_deep_runs.data.rows import divide
+from gpflow_deep_runs.data.schema import Schema
+from gpflow_deep_runs.data.spec import TableSpec
+from gpflow_deep_runs.data.tables import apply_schema, read_table, schema_of
 from tests.messy.reading import Case, Refused, check, column, days, read, refused, write
 
 DAYS, HOUR = "a.day", "a.hour"

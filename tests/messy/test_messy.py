@@ -15,11 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 
-from experiment.data.columns import parse as parse_cells
-from experiment.data.forced import forced_columns
-from experiment.data.inference import infer_columns
-from experiment.data.sources import read_source
-from experiment.data.tables import read_table
+from gpflow_deep_runs.data.columns import parse as parse_cells
+from gpflow_deep_runs.data.forced import forced_columns
+from gpflow_deep_runs.data.inference import infer_columns
+from gpflow_deep_runs.data.sources import read_source
+from gpflow_deep_runs.data.tables import read_table
 from scripts import predict_dgp, train_dgp
 from tests.messy.by_hand import PREPARED
 from tests.messy.comparison import spec_of

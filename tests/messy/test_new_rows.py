@@ -7,10 +7,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from experiment.data.rows import divide
-from experiment.data.schema import Schema
-from experiment.data.spec import NewRows, TableSpec
-from experiment.data.tables import apply_schema, read_table, schema_of
+from gpflow_deep_runs.data.rows import divide
+from gpflow_deep_runs.data.schema import Schema
+from gpflow_deep_runs.data.spec import NewRows, TableSpec
+from gpflow_deep_runs.data.tables import apply_schema, read_table, schema_of
 from tests.messy.reading import days, write
 from tests.messy.writing import text
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from experiment.data.schema import Schema
-from experiment.data.streams import scan
-from experiment.data.tables import read_table
-from experiment.data.views import Source
+from gpflow_deep_runs.data.schema import Schema
+from gpflow_deep_runs.data.streams import scan
+from gpflow_deep_runs.data.tables import read_table
+from gpflow_deep_runs.data.views import Source
 from tests.messy.comparison import spec_of
 from tests.messy.make_tables import FOLDER, TABLES, make
 from tests.messy.test_messy import unpacked

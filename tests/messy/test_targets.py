@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiment.data.spec import TableSpec
-from experiment.data.tables import read_table
+from gpflow_deep_runs.data.spec import TableSpec
+from gpflow_deep_runs.data.tables import read_table
 from tests.messy.reading import read, refused, write
 from tests.messy.writing import text
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from rbm_tracking.ais import ais, bracket, burn_in, linear_schedule, paper_schedule, reverse_ais
-from rbm_tracking.rbm import RBM
+from rbm_tracking.estimates.ais import ais, bracket, burn_in, linear_schedule, paper_schedule, reverse_ais
+from rbm_tracking.model.rbm import RBM
 from tests.rbm_tracking import oracles
 from tests.statistical import assert_mean_close
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from rbm_tracking import annealing, sparse_rows
-from rbm_tracking.ais import ais, burn_in, linear_schedule, reverse_ais
-from rbm_tracking.random import GENERATORS, key_at, uniform
-from rbm_tracking.rbm import RBM
-from rbm_tracking.visible import Bernoulli, Spin
+from rbm_tracking.estimates import annealing, sparse_rows
+from rbm_tracking.estimates.ais import ais, burn_in, linear_schedule, reverse_ais
+from rbm_tracking.model.random import GENERATORS, key_at, uniform
+from rbm_tracking.model.rbm import RBM
+from rbm_tracking.model.visible import Bernoulli, Spin
 
 pytest.importorskip("numba")
 

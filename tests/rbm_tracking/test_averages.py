@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from rbm_tracking.exact import log_likelihood_exact, log_z_exact
-from rbm_tracking.settings import SMLConfig
-from rbm_tracking.training import Trainer, new_trainer
+from rbm_tracking.model.exact import log_likelihood_exact, log_z_exact
+from rbm_tracking.track.settings import SMLConfig
+from rbm_tracking.use.training import Trainer, new_trainer
 
 
 def two_patterns(rng: np.random.Generator) -> np.ndarray:

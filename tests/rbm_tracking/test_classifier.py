@@ -1,4 +1,4 @@
-"""rbm_tracking.classifier: probabilities against those of the RBM, the gradient by differences, and learning."""
+"""rbm_tracking.use.classifier: probabilities against those of the RBM, the gradient by differences, and learning."""
 
 from typing import Any
 
@@ -8,9 +8,9 @@ from scipy import sparse
 from sklearn.base import clone
 
 from rbm_tracking import TrackedRBM
-from rbm_tracking.classifier import RBMClassifier, _Parameters, gradient
-from rbm_tracking.conditionals import log_label_probs
-from rbm_tracking.softmax import Softmax
+from rbm_tracking.model.conditionals import log_label_probs
+from rbm_tracking.model.softmax import Softmax
+from rbm_tracking.use.classifier import RBMClassifier, _Parameters, gradient
 
 QUICK: dict[str, Any] = {
     "early_stopping": False,

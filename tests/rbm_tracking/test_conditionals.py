@@ -1,15 +1,15 @@
-"""rbm_tracking.conditionals: labels and missing values against the table of all rows, and Gaussian mixtures."""
+"""rbm_tracking.model.conditionals: labels and missing values against the table of all rows, and Gaussian mixtures."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from rbm_tracking import conditionals
-from rbm_tracking.conditionals import impute, log_label_probs
-from rbm_tracking.exact import log_likelihood_exact
-from rbm_tracking.rbm import RBM
-from rbm_tracking.softmax import Softmax
-from rbm_tracking.visible import Bernoulli, Gaussian, Spin, Visible
+from rbm_tracking.model import conditionals
+from rbm_tracking.model.conditionals import impute, log_label_probs
+from rbm_tracking.model.exact import log_likelihood_exact
+from rbm_tracking.model.rbm import RBM
+from rbm_tracking.model.softmax import Softmax
+from rbm_tracking.model.visible import Bernoulli, Gaussian, Spin, Visible
 from tests.rbm_tracking import oracles
 
 N_V = 5

@@ -1,12 +1,13 @@
-"""rbm_tracking.importance and rbm_tracking.bridge: exact limits, Bennett's fixed point, variances, unbiasedness."""
+"""rbm_tracking.track.importance and rbm_tracking.track.bridge: exact limits, Bennett's fixed point, variances,
+unbiasedness."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from pymbar.other_estimators import bar
 
-from rbm_tracking.bridge import bridge
-from rbm_tracking.importance import log_mean_exp, log_z_change
+from rbm_tracking.track.bridge import bridge
+from rbm_tracking.track.importance import log_mean_exp, log_z_change
 from tests.rbm_tracking import oracles
 from tests.statistical import assert_mean_close
 

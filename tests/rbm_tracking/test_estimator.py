@@ -13,10 +13,10 @@ from sklearn.preprocessing import Binarizer
 from sklearn.utils.estimator_checks import check_estimator
 from sklearn.utils.validation import validate_data
 
-from rbm_tracking.estimator import TrackedRBM, _update
-from rbm_tracking.estimator_rows import minibatches
-from rbm_tracking.exact import log_likelihood_exact, log_z_exact, moments_exact
-from rbm_tracking.learning import _compiled, sml_update
+from rbm_tracking.model.exact import log_likelihood_exact, log_z_exact, moments_exact
+from rbm_tracking.track.learning import _compiled, sml_update
+from rbm_tracking.use.estimator import TrackedRBM, _update
+from rbm_tracking.use.estimator_rows import minibatches
 from tests.statistical import assert_mean_close
 
 PROTOTYPES = np.array([[1, 1, 1, 1, 0, 0, 0, 0], [0, 0, 0, 0, 1, 1, 1, 1], [1, 0, 1, 0, 1, 0, 1, 0]])

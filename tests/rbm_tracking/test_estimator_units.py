@@ -9,8 +9,8 @@ from scipy.sparse import csr_array
 from sklearn.base import clone
 
 from rbm_tracking import TrackedRBM, log_likelihood_exact, log_z_exact
-from rbm_tracking.softmax import Softmax
-from rbm_tracking.visible import Gaussian, Spin
+from rbm_tracking.model.softmax import Softmax
+from rbm_tracking.model.visible import Gaussian, Spin
 
 QUICK: dict[str, Any] = {
     "n_components": 4,

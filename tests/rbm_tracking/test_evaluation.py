@@ -10,15 +10,15 @@ import tensorflow as tf
 from scipy.special import logsumexp
 
 from rbm_tracking import evaluation
-from rbm_tracking.evaluation import Evaluations, EvidenceConfig
-from rbm_tracking.evidence import Annealing, Choice, Evidence, Tracking, judge
-from rbm_tracking.exact import log_z_exact
-from rbm_tracking.health import FLAGS
-from rbm_tracking.learning import Observed, SMLConfig, initial_state
-from rbm_tracking.rbm import RBM, base_rate_biases
-from rbm_tracking.serialization import SavedRBM
-from rbm_tracking.temperatures import linear_ladder
-from rbm_tracking.training import Trainer
+from rbm_tracking.model.exact import log_z_exact
+from rbm_tracking.model.rbm import RBM, base_rate_biases
+from rbm_tracking.model.serialization import SavedRBM
+from rbm_tracking.model.temperatures import linear_ladder
+from rbm_tracking.track.evidence import Annealing, Choice, Evidence, Tracking, judge
+from rbm_tracking.track.health import FLAGS
+from rbm_tracking.track.learning import Observed, SMLConfig, initial_state
+from rbm_tracking.use.evaluation import Evaluations, EvidenceConfig
+from rbm_tracking.use.training import Trainer
 from tests.rbm_tracking import oracles
 
 N_V, N_H = 6, 4

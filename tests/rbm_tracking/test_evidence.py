@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from rbm_tracking.evidence import (
+from rbm_tracking.track.evidence import (
     CERTIFICATE,
     PAIR,
     Annealing,

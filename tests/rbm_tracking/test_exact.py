@@ -5,9 +5,9 @@ import pytest
 import tensorflow as tf
 from scipy.special import logsumexp
 
-from rbm_tracking import exact
-from rbm_tracking.exact import log_likelihood_exact, log_z_exact, moments_exact
-from rbm_tracking.rbm import RBM, log_z_independent
+from rbm_tracking.model import exact
+from rbm_tracking.model.exact import log_likelihood_exact, log_z_exact, moments_exact
+from rbm_tracking.model.rbm import RBM, log_z_independent
 from tests.rbm_tracking import oracles
 
 SHAPES = [(1, 1), (1, 6), (6, 1), (3, 8), (8, 3), (7, 7)]

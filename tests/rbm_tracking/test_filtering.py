@@ -1,4 +1,4 @@
-"""rbm_tracking.filtering: the numbers of the filter in a graph, to rounding."""
+"""rbm_tracking.track.filtering: the numbers of the filter in a graph, to rounding."""
 
 from typing import Any
 
@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from rbm_tracking import bridge as graph_bridge
-from rbm_tracking import filtering, importance, tracker
+from rbm_tracking.track import bridge as graph_bridge
+from rbm_tracking.track import filtering, importance, tracker
 
 M, C = 6, 9
 TOLERANCE = 1e-10  # of numbers of order 1 to 100, 40 updates long

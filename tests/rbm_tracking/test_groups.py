@@ -1,14 +1,14 @@
-"""rbm_tracking.groups and units: categories found in bits, given, or known; what the visible units become."""
+"""rbm_tracking.model.groups and units: categories found in bits, given, or known; what the visible units become."""
 
 from typing import Any
 
 import numpy as np
 import pytest
 
-from rbm_tracking.groups import find_groups, fitting, group_text, parse_groups, softmax
-from rbm_tracking.softmax import Softmax
-from rbm_tracking.units import UnitsConfig, choose_units
-from rbm_tracking.visible import Bernoulli, Gaussian, Spin
+from rbm_tracking.model.groups import find_groups, fitting, group_text, parse_groups, softmax
+from rbm_tracking.model.softmax import Softmax
+from rbm_tracking.model.units import UnitsConfig, choose_units
+from rbm_tracking.model.visible import Bernoulli, Gaussian, Spin
 
 
 def one_hot(rng: np.random.Generator, count: int, *sizes: int) -> np.ndarray:

@@ -1,10 +1,10 @@
-"""rbm_tracking.ladder: labels, flow, and where the temperatures go."""
+"""rbm_tracking.track.ladder: labels, flow, and where the temperatures go."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from rbm_tracking.ladder import (
+from rbm_tracking.track.ladder import (
     Ladder,
     adapt,
     flow_fraction,

@@ -1,4 +1,5 @@
-"""rbm_tracking.learning: gradient, bias of reused particles, tracking against exact log Z, resuming bit for bit."""
+"""rbm_tracking.track.learning: gradient, bias of reused particles, tracking against exact log Z, resuming bit for
+bit."""
 
 from typing import Any
 
@@ -6,8 +7,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from rbm_tracking.exact import log_z_exact
-from rbm_tracking.learning import (
+from rbm_tracking.model.exact import log_z_exact
+from rbm_tracking.model.rbm import RBM, activations, initial_rbm, log_prob_unnormalised
+from rbm_tracking.model.temperatures import linear_ladder
+from rbm_tracking.track.learning import (
     SMLConfig,
     SMLState,
     compiled_updates,
@@ -20,8 +23,6 @@ from rbm_tracking.learning import (
     sml_update,
     spawn,
 )
-from rbm_tracking.rbm import RBM, activations, initial_rbm, log_prob_unnormalised
-from rbm_tracking.temperatures import linear_ladder
 from tests.rbm_tracking import oracles
 from tests.statistical import assert_mean_close
 

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from rbm_tracking.exact import log_likelihood_exact
-from rbm_tracking.learning_baselines import cd_step, gibbs_chain, likelihood_gradient, pcd_step
-from rbm_tracking.rbm import RBM, initial_rbm
+from rbm_tracking.model.exact import log_likelihood_exact
+from rbm_tracking.model.rbm import RBM, initial_rbm
+from rbm_tracking.use.learning_baselines import cd_step, gibbs_chain, likelihood_gradient, pcd_step
 from tests.rbm_tracking import oracles
 from tests.statistical import assert_mean_close
 

@@ -1,4 +1,5 @@
-"""rbm_tracking.partition_tracker: streams of parameters and samples of several families; the graph version; errors."""
+"""rbm_tracking.track.partition_tracker: streams of parameters and samples of several families; the graph version;
+errors."""
 
 import subprocess
 import sys
@@ -10,14 +11,15 @@ import pytest
 import tensorflow as tf
 from scipy.special import expit, logsumexp, softmax
 
-from rbm_tracking import bridge as graph_bridge
-from rbm_tracking import importance, rbm, tempering, tracker
-from rbm_tracking.evidence import Evidence, judge
-from rbm_tracking.learning import reuse_bias
-from rbm_tracking.partition_tracker import BERNOULLI, Family, PartitionTracker, Tracked, rbm_family
-from rbm_tracking.softmax import Softmax
-from rbm_tracking.temperatures import linear_ladder
-from rbm_tracking.visible import Gaussian, Spin, Visible
+from rbm_tracking.model import rbm
+from rbm_tracking.model.softmax import Softmax
+from rbm_tracking.model.temperatures import linear_ladder
+from rbm_tracking.model.visible import Gaussian, Spin, Visible
+from rbm_tracking.track import bridge as graph_bridge
+from rbm_tracking.track import importance, tempering, tracker
+from rbm_tracking.track.evidence import Evidence, judge
+from rbm_tracking.track.learning import reuse_bias
+from rbm_tracking.track.partition_tracker import BERNOULLI, Family, PartitionTracker, Tracked, rbm_family
 from tests.rbm_tracking import oracles
 
 BETA = linear_ladder(4)

@@ -1,11 +1,11 @@
-"""rbm_tracking.random: known answers of Threefry, uniformity, independence of keys, the same bits under XLA."""
+"""rbm_tracking.model.random: known answers of Threefry, uniformity, independence of keys, the same bits under XLA."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from scipy import stats
 
-from rbm_tracking import random
+from rbm_tracking.model import random
 from tests.statistical import assert_mean_close
 
 GENERATORS = pytest.mark.parametrize("generator", random.GENERATORS)

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from rbm_tracking.checks import check_binary, check_rbm
-from rbm_tracking.rbm import (
+from rbm_tracking.model.checks import check_binary, check_rbm
+from rbm_tracking.model.rbm import (
     RBM,
     activations,
     base_rate_biases,

@@ -7,11 +7,11 @@ import pytest
 import tensorflow as tf
 
 from rbm_tracking import report
-from rbm_tracking.learning import SMLConfig, initial_state
-from rbm_tracking.rbm import initial_rbm
+from rbm_tracking.model.rbm import initial_rbm
+from rbm_tracking.model.temperatures import linear_ladder
 from rbm_tracking.report import Curve
-from rbm_tracking.temperatures import linear_ladder
-from rbm_tracking.training import Trainer
+from rbm_tracking.track.learning import SMLConfig, initial_state
+from rbm_tracking.use.training import Trainer
 
 RECORDS: list[dict[str, Any]] = [
     {"step": 5, "tracker/log_z_nats": 1.0, "tracker/log_z_std_nats": 0.5, "tracker/flags": 0.0, "ladder/beta_01": 1.0},

@@ -1,4 +1,4 @@
-"""rbm_tracking.serialization: round trip, and files that are refused."""
+"""rbm_tracking.model.serialization: round trip, and files that are refused."""
 
 import io
 import os
@@ -11,8 +11,8 @@ import pytest
 import tensorflow as tf
 
 from gpflow_deep_base.container import load_container, save_container
-from rbm_tracking.rbm import RBM, initial_rbm
-from rbm_tracking.serialization import SavedRBM, load_rbm, save_rbm
+from rbm_tracking.model.rbm import RBM, initial_rbm
+from rbm_tracking.model.serialization import SavedRBM, load_rbm, save_rbm
 
 
 @pytest.fixture

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from rbm_tracking.learning import sml_update
-from rbm_tracking.rbm import RBM, activations, initial_rbm
-from rbm_tracking.settings import SMLConfig
-from rbm_tracking.state import SMLState, initial_state
-from rbm_tracking.target import at_target, moved_target, short_chains, take_turns
-from rbm_tracking.temperatures import linear_ladder
-from rbm_tracking.tempering import Chains
+from rbm_tracking.model.rbm import RBM, activations, initial_rbm
+from rbm_tracking.model.temperatures import linear_ladder
+from rbm_tracking.track.learning import sml_update
+from rbm_tracking.track.settings import SMLConfig
+from rbm_tracking.track.state import SMLState, initial_state
+from rbm_tracking.track.target import at_target, moved_target, short_chains, take_turns
+from rbm_tracking.track.tempering import Chains
 
 N_V, N_H, M, N = 7, 5, 3, 4
 

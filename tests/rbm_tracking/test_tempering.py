@@ -1,13 +1,14 @@
-"""rbm_tracking.tempering: detailed balance by whole transition matrices, bookkeeping of swaps, the stationary law."""
+"""rbm_tracking.track.tempering: detailed balance by whole transition matrices, bookkeeping of swaps, the stationary
+law."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from rbm_tracking.random import key_at, uniform
-from rbm_tracking.rbm import RBM, activations, hidden_probs, visible_probs
-from rbm_tracking.temperatures import check_ladder, linear_ladder
-from rbm_tracking.tempering import (
+from rbm_tracking.model.random import key_at, uniform
+from rbm_tracking.model.rbm import RBM, activations, hidden_probs, visible_probs
+from rbm_tracking.model.temperatures import check_ladder, linear_ladder
+from rbm_tracking.track.tempering import (
     Chains,
     at_level,
     gibbs,

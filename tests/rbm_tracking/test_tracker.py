@@ -1,12 +1,12 @@
-"""rbm_tracking.tracker: the filter against dense Gaussian conditioning in the joint form of Figure 2."""
+"""rbm_tracking.track.tracker: the filter against dense Gaussian conditioning in the joint form of Figure 2."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from rbm_tracking.health import FLAGS, flag_names, tracking_errors
-from rbm_tracking.importance import Estimate
-from rbm_tracking.tracker import (
+from rbm_tracking.track.health import FLAGS, flag_names, tracking_errors
+from rbm_tracking.track.importance import Estimate
+from rbm_tracking.track.tracker import (
     TrackerState,
     anchor,
     half_width,

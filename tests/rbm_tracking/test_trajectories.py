@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from rbm_tracking.rbm import RBM
-from rbm_tracking.serialization import SavedRBM
-from rbm_tracking.trajectories import (
+from rbm_tracking.estimates.trajectories import (
     Trajectory,
     allotted,
     annealed,
@@ -20,7 +18,9 @@ from rbm_tracking.trajectories import (
     reverse_annealed,
     trajectory,
 )
-from rbm_tracking.trajectory_tempering import tempered, trajectory_bracket
+from rbm_tracking.estimates.trajectory_tempering import tempered, trajectory_bracket
+from rbm_tracking.model.rbm import RBM
+from rbm_tracking.model.serialization import SavedRBM
 from tests.rbm_tracking import oracles
 from tests.statistical import assert_mean_close
 

@@ -11,10 +11,9 @@ from scipy.special import logsumexp
 
 from gpflow_deep_base.container import load_container, save_container
 from rbm_tracking import PartitionTracker, SavedRBM, Trainer, linear_ladder, load_rbm, rbm_family, save_rbm
-from rbm_tracking.ais import ais, bracket, linear_schedule
-from rbm_tracking.exact import is_enumerable, log_likelihood_exact, log_z_exact, moments_exact
-from rbm_tracking.learning import SMLConfig, initial_state
-from rbm_tracking.rbm import (
+from rbm_tracking.estimates.ais import ais, bracket, linear_schedule
+from rbm_tracking.model.exact import is_enumerable, log_likelihood_exact, log_z_exact, moments_exact
+from rbm_tracking.model.rbm import (
     RBM,
     TENSORS,
     activations,
@@ -26,10 +25,11 @@ from rbm_tracking.rbm import (
     log_z_independent,
     visible_probs,
 )
-from rbm_tracking.serialization import from_description
-from rbm_tracking.softmax import Softmax
-from rbm_tracking.tempering import Chains, gibbs, swap, swap_log_ratio
-from rbm_tracking.visible import Bernoulli, Gaussian, Spin, Visible
+from rbm_tracking.model.serialization import from_description
+from rbm_tracking.model.softmax import Softmax
+from rbm_tracking.model.visible import Bernoulli, Gaussian, Spin, Visible
+from rbm_tracking.track.learning import SMLConfig, initial_state
+from rbm_tracking.track.tempering import Chains, gibbs, swap, swap_log_ratio
 from tests.rbm_tracking import oracles
 from tests.statistical import assert_mean_close
 

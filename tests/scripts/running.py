@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from experiment import cli
-from experiment.files import read_jsonl
-from experiment.run import devices
+from gpflow_deep_base.files import read_jsonl
+from gpflow_deep_runs import cli
+from gpflow_deep_runs.run import devices
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 

@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from compression.container import load_bcz
+from compression.files.container import load_bcz
 from compression.networks import build
-from experiment.cli.flags import named_flags, parse, text
-from experiment.data import views
+from gpflow_deep_runs.cli.flags import named_flags, parse, text
+from gpflow_deep_runs.data import views
 from scripts.compress_network import Flags, main
 from tests.scripts.running import Finished, called, lines_of, result_of, run
 

@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from darn.model import DARN, DARNConfig
-from darn.serialization import save_darn
-from experiment.cli.flags import named_flags
-from experiment.data.bits import read_bits
-from experiment.files import write_json
+from darn.model.model import DARN, DARNConfig
+from darn.model.serialization import save_darn
+from gpflow_deep_base.files import write_json
+from gpflow_deep_runs.cli.flags import named_flags
+from gpflow_deep_runs.data.bits import read_bits
 from scripts.compress_with_darn import Decode, Encode, decode, encode
 from tests.scripts.running import Finished, called, run
 

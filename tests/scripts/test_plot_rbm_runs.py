@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from experiment import cli
-from experiment.report import plots
-from experiment.report.plots import Line
+from gpflow_deep_runs import cli
+from gpflow_deep_runs.report import plots
+from gpflow_deep_runs.report.plots import Line
 from scripts import plot_rbm_runs
 
 

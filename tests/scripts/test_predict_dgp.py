@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from experiment.data.rows import Rows
-from experiment.data.views import Source, TableSpec, load
 from gpflow_deep import Predictor, float_type
+from gpflow_deep_runs.data.rows import Rows
+from gpflow_deep_runs.data.views import Source, TableSpec, load
 from scripts import predict_dgp, train_dgp
 from tests.scripts.running import Finished, called
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import scipy.sparse
 
-from experiment.seeds import numpy_rng
+from gpflow_deep_base.seeds import numpy_rng
 from scripts import predict_ebp, train_ebp
 from tests.scripts.running import Finished, called, result_of
 

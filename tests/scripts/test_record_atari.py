@@ -1,4 +1,5 @@
-"""`scripts/record_atari.py`, called in the process; playing itself is tested beside `experiment.data.sets.atari`."""
+"""`scripts/record_atari.py`, called in the process; playing itself is tested beside
+`gpflow_deep_runs.data.sets.atari`."""
 
 import sys
 from pathlib import Path
@@ -6,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiment import cli
-from experiment.data.sets.atari import Frames, load_frames, write_frames
+from gpflow_deep_runs import cli
+from gpflow_deep_runs.data.sets.atari import Frames, load_frames, write_frames
 from scripts import record_atari
 
 SMALL = ["--num_frames=10", "--game=pong", "--seed=3"]

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiment.locks import lock
-from experiment.sweeps import SweepDir, expand, parse
+from gpflow_deep_base.locks import lock
+from gpflow_deep_runs.sweeps import SweepDir, expand, parse
 from scripts import sweep
 from tests.scripts.running import SCRIPTS, Finished, called, command, environment, run
 

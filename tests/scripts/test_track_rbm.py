@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiment.cli.flags import named_flags, parse, text
-from rbm_tracking.evaluation import mean_log_prob_unnormalised
-from rbm_tracking.exact import log_z_exact
-from rbm_tracking.health import flag_names
-from rbm_tracking.learning import SMLConfig
-from rbm_tracking.serialization import load_rbm
+from gpflow_deep_runs.cli.flags import named_flags, parse, text
+from rbm_tracking.model.exact import log_z_exact
+from rbm_tracking.model.serialization import load_rbm
+from rbm_tracking.track.health import flag_names
+from rbm_tracking.track.learning import SMLConfig
+from rbm_tracking.use.evaluation import mean_log_prob_unnormalised
 from scripts.track_rbm import Flags, main
 from tests.scripts.running import Finished, called, lines_of, result_of, run
 

@@ -10,13 +10,13 @@ import pandas as pd
 import pytest
 
 from darn import DARN, DARNConfig, Trainer, TrainingConfig, load_darn, report
-from darn.description_length import description_length
-from darn.likelihood import exact_log_likelihood
-from darn.rivals import given
-from darn.training import MAX_BLOCK
-from experiment.cli.flags import named_flags, parse, text
-from experiment.data.batches import Minibatches
-from experiment.run import Every, Seeds, fit, lowest
+from darn.model.description_length import description_length
+from darn.model.likelihood import exact_log_likelihood
+from darn.train.rivals import given
+from darn.train.training import MAX_BLOCK
+from gpflow_deep_runs.cli.flags import named_flags, parse, text
+from gpflow_deep_runs.data.batches import Minibatches
+from gpflow_deep_runs.run import Every, Seeds, fit, lowest
 from scripts.train_darn import Flags, main
 from tests.scripts.running import Finished, called, lines_of, result_of, run, workers
 

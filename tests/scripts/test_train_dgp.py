@@ -15,11 +15,11 @@ import pytest
 from scipy import stats
 from scipy.special import logsumexp
 
-from experiment.cli.flags import named_flags, parse, text
-from experiment.data.rows import Part, Rows
-from experiment.data.views import Source, TableSpec, load
 from gpflow_deep import DeepGP, DeepSigmaPointProcess, Predictor, SampledTrainer, float_type
-from gpflow_deep.deep_gp import NUM_PREDICT_SAMPLES
+from gpflow_deep.model.deep_gp import NUM_PREDICT_SAMPLES
+from gpflow_deep_runs.cli.flags import named_flags, parse, text
+from gpflow_deep_runs.data.rows import Part, Rows
+from gpflow_deep_runs.data.views import Source, TableSpec, load
 from scripts.train_dgp import Flags, main
 from tests.scripts.running import Finished, called, command, environment, lines_of, result_of
 

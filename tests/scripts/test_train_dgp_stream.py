@@ -17,10 +17,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiment.data.streams.scan import StreamSpec
-from experiment.data.supply import Division, load
-from experiment.data.views import Source, TableSpec
 from gpflow_deep import Predictor
+from gpflow_deep_runs.data.streams.scan import StreamSpec
+from gpflow_deep_runs.data.supply import Division, load
+from gpflow_deep_runs.data.views import Source, TableSpec
 from scripts import predict_dgp
 from scripts.train_dgp import main
 from tests.scripts.running import SCRIPTS, Finished, called, environment, workers
@@ -199,8 +199,8 @@ def test_errors_are_one_line_before_anything_is_written(number: int, folder: Pat
 
 _FORKS = """
 import json, os, resource, sys
-from experiment import cli
-from experiment.run import devices
+from gpflow_deep_runs import cli
+from gpflow_deep_runs.run import devices
 from scripts import predict_dgp
 from scripts.train_dgp import main
 path = sys.argv[1]

@@ -13,8 +13,8 @@ import pytest
 import scipy.sparse
 
 from ebp import InputCoding, PackedNetwork
-from experiment.cli.flags import named_flags, parse, text
-from experiment.seeds import numpy_rng
+from gpflow_deep_base.seeds import numpy_rng
+from gpflow_deep_runs.cli.flags import named_flags, parse, text
 from scripts.train_ebp import Flags, main
 from tests.scripts.running import Finished, called, command, environment, lines_of, result_of, run
 

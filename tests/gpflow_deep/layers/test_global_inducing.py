@@ -26,9 +26,9 @@ from gpflow_deep import (
     save_model,
     with_global_inducing,
 )
-from gpflow_deep.ensemble import Ensemble
 from gpflow_deep.layers import global_inducing
 from gpflow_deep.layers.global_inducing import draw_factors
+from gpflow_deep.posteriors.ensemble import Ensemble
 from tests.gpflow_deep.builders import COVARIANCE_SHAPES, make_layer, spread_inputs
 from tests.statistical import assert_mean_close
 

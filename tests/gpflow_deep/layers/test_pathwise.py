@@ -10,7 +10,7 @@ from gpflow.inducing_variables import SeparateIndependentInducingVariables, Shar
 from gpflow.kernels import LinearCoregionalization, Matern32, SeparateIndependent, SharedIndependent, White
 
 from gpflow_deep import SVGPLayer
-from gpflow_deep.layers.white_noise import row_keys
+from gpflow_deep.functions.white_noise import row_keys
 from tests.gpflow_deep.builders import make_layer, random_kernel, random_q, spread_inputs
 from tests.statistical import assert_mean_close
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_deep.layers.spectral import draw_prior, terms_of
+from gpflow_deep.functions.spectral import draw_prior, terms_of
 from tests.statistical import assert_mean_close
 
 KERNELS = {

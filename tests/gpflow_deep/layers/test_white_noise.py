@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 from scipy import stats
 
-from gpflow_deep.layers.white_noise import normal_at, row_keys, sub_keys
+from gpflow_deep.functions.white_noise import normal_at, row_keys, sub_keys
 
 
 def noise(X: np.ndarray, seed: tf.Tensor, S: int = 2, L: int = 3) -> np.ndarray:

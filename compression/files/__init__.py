@@ -1,0 +1,31 @@
+"""`.bcz` files and files for other programs.
+
+container, contents           what is written and read
+chain_coding, graph_coding, layer_coding, kernel_coding   its parts
+context_coding, context_model arithmetic coding with mixed contexts
+random_coding, random_numbers, miracle   minimal random codes (Havasi et al., 2018)
+pack, single_file             from a network to a file and its numbers
+export                        for TensorFlow Lite, ONNX and Keras
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__,
+    submodules=[
+        "chain_coding",
+        "container",
+        "contents",
+        "context_coding",
+        "context_model",
+        "export",
+        "graph_coding",
+        "kernel_coding",
+        "layer_coding",
+        "miracle",
+        "pack",
+        "random_coding",
+        "random_numbers",
+        "single_file",
+    ],
+)

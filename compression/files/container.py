@@ -1,0 +1,289 @@
+"""`.bcz` files: a plain Keras network in as few bytes as its weights need.
+
+    kernels = [codebook(w, 16) for w in kernels_of(model)]
+    small = with_kernels(model, kernels, biases="float16")     # the network whose error is measured
+    save_bcz("network.bcz", model, kernels, biases="float16")
+    load_bcz("network.bcz")                                    # the same weights as `small`, bit for bit
+
+A file is `\\x89BCZ`, the version (1 byte), the CRC-32 of what follows (4 bytes, little-endian), and:
+
+    flags      1 byte: bit 7 set if the layers are a chain; in the others the type of biases: 0 float32, 1 float16,
+               2 + s multiples of 2**-s; 26 if kernels and biases are a random code
+    layers     as a chain or as a graph, see below
+    weights    of each layer, in order: each kernel, that is, weight with two or more axes, as a scheme (1 byte) and its
+               data; the bias of a kernel in its type, multiples by their number of bytes and the integers coded with
+               contexts; each other one as float32
+
+A chain is of the layers in `compression.graph.supported.CHAIN_LAYERS`, channels last, without groups and dilation, of
+which
+is said
+
+    input      number of axes, then each size, 0 for one that the network leaves open
+    layers     their number, then for each: its kind (1 byte) and parameters; for a selection of inputs a bit mask
+
+Kinds are places in that list, and 13 for a ReLU with a slope, threshold or maximum; a ReLU with these, LeakyReLU and
+ELU have their numbers as float64. Any other network of the layers in `compression.graph.supported.STORED` is a
+compressed
+text, which the module `compression.files.graph_coding` describes.
+
+Version 5 has random codes; files without one are written as version 4. The weights of such a file are the vectors that
+are no bias of a kernel, as float32, and then, of all kernels and biases together: how many bits C the number of a draw
+has (1 byte, bit 7 set if weights are shared), the seed, the number of blocks, the scale of the prior of each kernel and
+bias (1 byte each), if weights are shared how many share one, of each, and the numbers of the draws, as bit fields of C
+bits. `compression.files.random_coding` says what they mean.
+
+Integers are LEB128: 7 bits a byte, the lowest first, the highest bit set if more follow. Bit fields begin at the
+highest bit of a byte and are padded to whole bytes at the end of a kernel. The schemes are
+
+    0 raw             float32, little-endian
+    1 fixed point     significant and exponent bits (1 byte each), then integers of 1 + e + t bits, plus 2**(e + t)
+    2 codebook        k - 1 (1 byte), k float16 centres, then indices of ceil(log2 k) bits
+    6 codebook        as 2, but the most frequent index (1 byte), then the differences of the indices from it, coded
+    7 fixed point     as 1, but the integers coded
+
+Coded integers are a matrix of the inputs (all axes but the last) and the outputs of a kernel: its order (1 byte: bit 0
+set if it goes by rows, bit 1 if two integers follow, how many rows before a row its neighbours to the left and above
+are), the number of bytes, and what `compression.files.context_coding` makes of it. Versions 1 to 3, and the schemes 3
+to 5,
+were of programs before the first release, and are refused.
+"""
+
+import os
+import struct
+import zlib
+from collections.abc import Sequence
+
+import keras
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from gpflow_deep_base.files import write_bytes
+
+from ..graph.graph import Graph, bypassed, graph_of, kernel_variables, layers_of
+from ..graph.neighbours import strides_of
+from ..graph.rebuild import copy_of
+from ..graph.supported import IDLE_IN_FILES, STORED
+from ..rounding.bits import MAX_SIGNIFICANT
+from .chain_coding import chain_bytes, fits_chain
+from .contents import (
+    BIASES,
+    IS_CHAIN,
+    MAGIC,
+    MAX_WEIGHTS,
+    RANDOM_CODE,
+    VERSION_OF_CODES,
+    VERSION_OF_VALUES,
+    Contents,
+    StoredLayer,
+    has_bias,
+    is_coded,
+    load_bcz,
+    read_bcz,
+    stored_weights,
+)
+from .graph_coding import check_layer, graph_bytes
+from .kernel_coding import Kernel, Raw, integers_bytes, kernel_bytes
+from .random_coding import RandomCode, code_bytes
+
+__all__ = [
+    "MAX_WEIGHTS",
+    "Contents",
+    "Kernel",
+    "Raw",
+    "StoredLayer",
+    "bcz_bytes",
+    "check_storable",
+    "coded_variables",
+    "kernels_of",
+    "kinds",
+    "load_bcz",
+    "read_bcz",
+    "save_bcz",
+    "with_kernels",
+]
+
+
+def kinds() -> list[str]:
+    """Names of the layers that a file can hold; dropout and the like are left out, as they do nothing at test time."""
+    return list(STORED)
+
+
+def check_storable(model: keras.Model) -> None:
+    """Refuse a network that no file can hold.
+
+    :raises ValueError: naming a layer that is not one of :func:`kinds`, or has an option that a file cannot hold; or if
+        the network is not built.
+    """
+    _stored_graph(model)
+
+
+def _stored_graph(model: keras.Model) -> Graph:
+    graph = bypassed(graph_of(model), lambda node: type(node.layer) in IDLE_IN_FILES)
+    for node in graph.nodes:
+        check_layer(node.name, node.layer)
+    return graph
+
+
+def kernels_of(model: keras.Model) -> list[NDArray[np.float32]]:
+    """Kernels of a network, that is, its weights with two or more axes, in the order of a file."""
+    return [np.asarray(variable, np.float32) for _, variable in kernel_variables(model)]
+
+
+def with_kernels(
+    model: keras.Model, kernels: Sequence[Kernel | ArrayLike], *, biases: str | int = "float32"
+) -> keras.Model:
+    """A copy of a network with these weights, and its biases rounded to `biases`: what a file of them gives back.
+
+    :param kernels: one for each of :func:`kernels_of`, of the same shape.
+    :param biases: "float32", "float16", or a number s, for multiples of 2**-s.
+    :raises ValueError: if numbers or shapes differ, or a bias is too large for float16.
+    """
+    values, new = _values(model, kernels), copy_of(model)
+    for (_, variable), kernel in zip(kernel_variables(new), values, strict=True):
+        variable.assign(kernel)
+    for node in layers_of(graph_of(new)):
+        if has_bias([variable.shape for variable in node.layer.weights]):
+            node.layer.bias.assign(_rounded(node.name, node.layer.bias, biases))
+    return new
+
+
+def save_bcz(
+    path: str | os.PathLike[str],
+    model: keras.Model,
+    kernels: Sequence[Kernel] | RandomCode | None = None,
+    *,
+    biases: str | int = "float32",
+    entropy_coded: bool = True,
+) -> int:
+    """Write a network to a file, in one piece: a file is whole or absent.
+
+    :param model: Sequential or functional, of the layers in :func:`kinds`.
+    :param kernels: weights, one for each of :func:`kernels_of`; None: as they are, in float32; or a random code of all
+        kernels and biases.
+    :param biases: "float32", "float16", or a number s from 0 to 23: multiples of 2**-s, coded.
+    :param entropy_coded: arithmetic coding for each kernel where that makes the file smaller; False: fields of equal
+        size, which can be read at any place.
+    :return: size of the file in bytes.
+    :raises ValueError: if the network cannot be held (see :func:`check_storable`), numbers or shapes differ, or a value
+        is NaN.
+    """
+    content = bcz_bytes(model, kernels, biases=biases, entropy_coded=entropy_coded)
+    write_bytes(path, content)
+    return len(content)
+
+
+def bcz_bytes(
+    model: keras.Model,
+    kernels: Sequence[Kernel] | RandomCode | None = None,
+    *,
+    biases: str | int = "float32",
+    entropy_coded: bool = True,
+) -> bytes:
+    """What :func:`save_bcz` writes."""
+    graph = _stored_graph(model)
+    if isinstance(kernels, RandomCode):
+        return _random_bytes(graph, kernels)
+    codes: Sequence[Kernel] = [Raw(kernel) for kernel in kernels_of(model)] if kernels is None else kernels
+    for (layer, _), values in zip(kernel_variables(model), _values(model, codes), strict=True):
+        if not np.all(np.isfinite(values)):
+            raise ValueError(f"weights of layer {layer.name!r} must be finite; check that training did not diverge.")
+    out, strides, queue = bytearray(_layers_bytes(graph, _bias_number(biases))), strides_of(graph), iter(codes)
+    for node in layers_of(graph):
+        weights = stored_weights(node.layer)
+        kind = biases if has_bias([variable.shape for variable in weights]) else "float32"
+        for variable in weights:
+            if len(variable.shape) > 1:
+                out += kernel_bytes(next(queue), entropy_coded, strides.get(node.name, (0, 0)))
+            else:
+                out += _vector_bytes(_rounded(node.name, variable, kind), kind)
+    return _with_head(bytes(out), VERSION_OF_VALUES)
+
+
+def coded_variables(model: keras.Model) -> list[keras.Variable]:
+    """What a random code holds of a network, in the order of a file: kernels, and the bias of a layer with one kernel.
+
+    :raises ValueError: as :func:`check_storable`.
+    """
+    return _split(_stored_graph(model))[0]
+
+
+def _split(graph: Graph) -> tuple[list[keras.Variable], list[keras.Variable]]:
+    """Weights that a random code holds, and the others."""
+    coded: list[keras.Variable] = []
+    others: list[keras.Variable] = []
+    for node in layers_of(graph):
+        weights = stored_weights(node.layer)
+        for variable, is_in_code in zip(weights, is_coded([w.shape for w in weights]), strict=True):
+            (coded if is_in_code else others).append(variable)
+    return coded, others
+
+
+def _random_bytes(graph: Graph, code: RandomCode) -> bytes:
+    """A file whose kernels and biases are a random code."""
+    coded, others = _split(graph)
+    shapes = tuple(tuple(variable.shape) for variable in coded)
+    if shapes != code.shapes:
+        raise ValueError(f"the code must be of kernels and biases {shapes}, got one of {code.shapes}.")
+    out = _layers_bytes(graph, RANDOM_CODE) + b"".join(
+        _vector_bytes(np.asarray(v, np.float32), "float32") for v in others
+    )
+    return _with_head(out + code_bytes(code), VERSION_OF_CODES)
+
+
+def _layers_bytes(graph: Graph, kind: int) -> bytes:
+    """Flags and layers."""
+    is_chain = fits_chain(graph)
+    return bytes([kind | IS_CHAIN * is_chain]) + (chain_bytes(graph) if is_chain else graph_bytes(graph))
+
+
+def _with_head(content: bytes, version: int) -> bytes:
+    return MAGIC + bytes([version]) + struct.pack("<I", zlib.crc32(content)) + content
+
+
+def _bias_number(biases: str | int) -> int:
+    """As in the flags of a file."""
+    if isinstance(biases, str) and biases in BIASES:
+        return BIASES.index(biases)
+    if isinstance(biases, str) or not 0 <= biases <= MAX_SIGNIFICANT:
+        raise ValueError(
+            f'biases must be "float32" or "float16", or significant bits from 0 to {MAX_SIGNIFICANT}, got {biases!r}.'
+        )
+    return len(BIASES) + int(biases)
+
+
+def _vector_bytes(values: NDArray[np.float32], kind: str | int) -> bytes:
+    if isinstance(kind, int):
+        return integers_bytes(np.ldexp(values.astype(np.float64), kind).astype(np.int64))
+    return values.astype({"float32": "<f4", "float16": "<f2"}[kind]).tobytes()
+
+
+def _rounded(name: str, variable: keras.Variable, kind: str | int) -> NDArray[np.float32]:
+    """The values of a vector as a file gives them back."""
+    _bias_number(kind)
+    exact = np.asarray(variable, np.float32)
+    if isinstance(kind, int):
+        values = (np.ldexp(np.rint(np.ldexp(exact.astype(np.float64), kind)), -kind) + 0.0).astype(np.float32)
+        if not np.all(np.abs(np.ldexp(values.astype(np.float64), kind)) < 2.0**31):
+            raise ValueError(f'biases of layer {name!r} must be below 2**{31 - kind}; give biases="float32".')
+        return values
+    with np.errstate(over="ignore"):
+        values = exact.astype(kind).astype(np.float32)
+    if not np.all(np.isfinite(values)):
+        raise ValueError(
+            f'biases of layer {name!r} must be finite, and below 65504 for biases="float16"; check that training did '
+            "not diverge."
+        )
+    return values
+
+
+def _values(model: keras.Model, kernels: Sequence[Kernel | ArrayLike]) -> list[NDArray[np.float32]]:
+    there = kernel_variables(model)
+    if len(kernels) != len(there):
+        raise ValueError(f"kernels must be one for each of {len(there)} kernels of the network, got {len(kernels)}.")
+    values = []
+    for (layer, variable), kernel in zip(there, kernels, strict=True):
+        value = np.asarray(kernel.values if isinstance(kernel, Kernel) else kernel, np.float32)
+        if value.shape != tuple(variable.shape):
+            raise ValueError(f"the kernel of layer {layer.name!r} must be {tuple(variable.shape)}, got {value.shape}.")
+        values.append(value)
+    return values

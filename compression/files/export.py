@@ -1,0 +1,167 @@
+"""Write a shrunk network for use elsewhere: SavedModel, TensorFlow Lite (float32, float16, int8), ONNX, NumPy."""
+
+import contextlib
+import importlib.util
+import io
+import os
+import uuid
+import warnings
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from numpy.typing import ArrayLike
+
+from compression.graph.graph import graph_of
+from compression.graph.supported import IDLE_IN_FILES
+from gpflow_deep_base.files import atomic_path, write_bytes
+
+__all__ = [
+    "TFLITE_KINDS",
+    "export_all",
+    "export_npz",
+    "export_onnx",
+    "export_saved_model",
+    "export_tflite",
+    "is_new_folder",
+    "tflite_outputs",
+]
+
+TFLITE_KINDS = ("float32", "float16", "int8")
+
+
+def export_all(path: str | os.PathLike[str], model: keras.Model, representative: ArrayLike) -> None:
+    """Write a network in every form: `saved_model/`, `KIND.tflite` for each of `TFLITE_KINDS`, `weights.npz` and
+    `network.keras`, and `network.onnx` where the package tf2onnx is installed.
+
+    :param path: a folder that does not exist yet, or is empty.
+    :param representative: typical inputs for int8, see :func:`export_tflite`.
+    :raises ValueError: if there is something at `path`, or as :func:`export_tflite` and :func:`export_npz`.
+    """
+    folder = Path(path)
+    if not is_new_folder(folder):
+        raise ValueError(f"{folder} must be a new or empty folder; remove it, or give another.")
+    folder.mkdir(parents=True, exist_ok=True)
+    export_saved_model(folder / "saved_model", model)
+    for kind in TFLITE_KINDS:
+        export_tflite(folder / f"{kind}.tflite", model, kind=kind, representative=representative)
+    export_npz(folder / "weights.npz", model)
+    model.save(folder / "network.keras")
+    if importlib.util.find_spec("tf2onnx") is not None:
+        export_onnx(folder / "network.onnx", model)
+
+
+def is_new_folder(path: str | os.PathLike[str]) -> bool:
+    """Whether there is nothing at `path`, or an empty folder."""
+    folder = Path(path)
+    return not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
+
+
+def export_saved_model(path: str | os.PathLike[str], model: keras.Model) -> None:
+    """Write a SavedModel folder with one signature, `serve`; needs no code of this package to run.
+
+    :param path: a folder that does not exist yet, or is empty.
+    :raises ValueError: if there is something at `path`.
+    """
+    folder = Path(path)
+    if not is_new_folder(folder):
+        raise ValueError(f"{folder} must be a new or empty folder; remove it, or give another.")
+    temporary = folder.with_name(f".tmp-{uuid.uuid4().hex[:8]}-{folder.name}")
+    model.export(str(temporary), verbose=False)
+    if folder.exists():
+        folder.rmdir()
+    os.replace(temporary, folder)
+
+
+def export_tflite(
+    path: str | os.PathLike[str],
+    model: keras.Model,
+    *,
+    kind: str = "float32",
+    representative: ArrayLike | None = None,
+) -> int:
+    """Write a TensorFlow Lite file.
+
+    :param kind: "float32"; "float16", which halves the file and not the time; or "int8", in which weights and
+        activations are 8-bit integers and inputs and outputs stay float32.
+    :param representative: for int8, 100 or more typical inputs [n, ...]: the ranges of activations come from them.
+    :return: size of the file in bytes.
+    :raises ValueError: if the kind is not known, or int8 has no representative inputs of the network's shape.
+    """
+    if kind not in TFLITE_KINDS:
+        raise ValueError(f"kind must be one of {', '.join(TFLITE_KINDS)}, got {kind!r}.")
+    converter = tf.lite.TFLiteConverter.from_keras_model(model)
+    if kind != "float32":
+        converter.optimizations = [tf.lite.Optimize.DEFAULT]
+    if kind == "float16":
+        converter.target_spec.supported_types = [tf.float16]
+    if kind == "int8":
+        shape = tuple(model.inputs[0].shape[1:])
+        examples = None if representative is None else np.asarray(representative, np.float32)
+        if examples is None or examples.shape[1:] != shape or len(examples) == 0:
+            got = None if examples is None else examples.shape
+            raise ValueError(f"int8 needs representative inputs of shape (n, {', '.join(map(str, shape))}), got {got}.")
+        converter.representative_dataset = lambda: ([example[None]] for example in examples)
+        converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
+    with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Statistics for quantized inputs were expected")
+        content: bytes = converter.convert()
+    write_bytes(path, content)
+    return len(content)
+
+
+def export_onnx(path: str | os.PathLike[str], model: keras.Model) -> int:
+    """Write an ONNX file by `keras.Model.export`, for ONNX Runtime and others; for networks with one input.
+
+    :return: size of the file in bytes.
+    :raises ValueError: if the package tf2onnx is not installed.
+    """
+    if importlib.util.find_spec("tf2onnx") is None:
+        raise ValueError("an ONNX file needs the package tf2onnx: pip install tf2onnx")
+    shape = model.inputs[0].shape[1:]
+    model(np.zeros((1, *(size or 32 for size in shape)), model.inputs[0].dtype))  # Keras wants it to have been called
+    with atomic_path(path) as temporary, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "In the future `np.object`", FutureWarning)
+        model.export(str(temporary), format="onnx", verbose=False)
+    return os.path.getsize(path)
+
+
+def tflite_outputs(path: str | os.PathLike[str], X: ArrayLike) -> np.ndarray:
+    """Outputs of a TensorFlow Lite file for inputs [n, ...], one at a time.
+
+    By `tf.lite.Interpreter`, which TensorFlow is going to remove; the package ai-edge-litert has the same class.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r"[\s\S]*tf.lite.Interpreter is deprecated")
+        interpreter = tf.lite.Interpreter(model_path=os.fspath(path))
+    interpreter.allocate_tensors()
+    source, target = interpreter.get_input_details()[0]["index"], interpreter.get_output_details()[0]["index"]
+    outputs = []
+    for example in np.asarray(X, np.float32):
+        interpreter.set_tensor(source, example[None])
+        interpreter.invoke()
+        outputs.append(interpreter.get_tensor(target)[0])
+    return np.array(outputs)
+
+
+def export_npz(path: str | os.PathLike[str], model: keras.Model) -> int:
+    """Write weights as NumPy arrays: `0_selectinputs/indices`, `1_dense/kernel`, `1_dense/bias` and so on.
+
+    Numbers count the layers in the order of their calls, and names are kinds of layers.
+
+    :return: size of the file in bytes.
+    :raises ValueError: if the network is not built.
+    """
+    arrays: dict[str, Any] = {}
+    layers = {node.name: node.layer for node in graph_of(model).nodes if type(node.layer) not in IDLE_IN_FILES}
+    for number, layer in enumerate(layers.values()):
+        name = f"{number}_{type(layer).__name__.lower()}"
+        parts = {variable.name: variable for variable in getattr(layer, "weights", ())}
+        if hasattr(layer, "indices"):
+            parts["indices"] = layer.indices
+        arrays |= {f"{name}/{part}": np.asarray(value) for part, value in parts.items()}
+    with atomic_path(path) as temporary, open(temporary, "wb") as file:
+        np.savez_compressed(file, **arrays)
+    return os.path.getsize(path)

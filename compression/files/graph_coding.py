@@ -1,0 +1,229 @@
+"""Networks of any graph in a `.bcz` file, see `container`.
+
+Layers and calls are a text, compressed JSON: kinds of layers that are on a list, with their settings as numbers, words
+and lists, never code. What it says of sizes is checked before room is made for weights.
+"""
+
+import inspect
+import json
+import math
+import zlib
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import keras
+import numpy as np
+
+from ..graph.graph import Graph, Node, Ref, Tensor, layers_of
+from ..graph.rebuild import statistics_of
+from ..graph.supported import ACTIVATIONS, STORED, activation_name
+from .chain_coding import MAX_AXES, MAX_LAYERS
+from .kernel_coding import Reader, leb
+
+__all__ = ["check_layer", "graph_bytes", "read_graph"]
+
+_MAX_TEXT = 2**22
+_TYPES = ("float32", "float16", "int32", "int64", "uint8", "bool")
+_TRAINING = ("_initializer", "_regularizer", "_constraint")
+_LEFT_OUT = ("name", "trainable", "dtype", "autocast", "seed", "unroll", "dropout", "recurrent_dropout", "synchronized")
+_FORBIDDEN = ("weights", "lora", "quantization", "gptq", "awq")
+_Json = dict[str, Any]
+
+
+def check_layer(name: str, layer: Any) -> None:
+    """Refuse a layer that no file can hold.
+
+    :raises ValueError: naming the layer.
+    """
+    if type(layer) not in STORED.values():
+        raise ValueError(
+            f"layer {name!r} is a {type(layer).__name__}, and files hold layers of Keras without code of their own: "
+            f"{', '.join(sorted(STORED))}."
+        )
+    if layer.weights and layer.compute_dtype != "float32":
+        raise ValueError(f"layer {name!r} must compute in float32, got {layer.compute_dtype}.")
+    if activation_name(layer) == "":
+        shown = getattr(layer.activation, "__name__", repr(layer.activation))
+        raise ValueError(f"layer {name!r} has the activation {shown}; it must be one of {', '.join(ACTIVATIONS)}.")
+    try:
+        settings = _settings(layer)
+        if not _keys_of(type(layer)).issuperset(settings):
+            raise ValueError(f"the settings {sorted(set(settings) - _keys_of(type(layer)))}")
+        for key, value in settings.items():
+            _check_setting(key, value)
+    except ValueError as error:
+        raise ValueError(f"layer {name!r} ({type(layer).__name__}) cannot be held by a file: {error}.") from error
+
+
+def graph_bytes(graph: Graph) -> bytes:
+    """Inputs, layers and calls, without weights.
+
+    :raises ValueError: naming a layer that no file can hold.
+    """
+    layers: dict[str, Any] = {node.name: node.layer for node in layers_of(graph)}
+    names = list(layers)
+    tensors = [graph.tensors[number] for number in graph.input_numbers]
+    renumbered = {number: new for new, number in enumerate(graph.input_numbers)}
+    calls = []
+    for node in graph.nodes:
+        args, kwargs = _plain((list(node.args), node.kwargs), renumbered)
+        renumbered |= {number: len(renumbered) + i for i, number in enumerate(node.outputs)}
+        calls.append([names.index(node.name), args, kwargs, len(node.outputs)])
+    content = {
+        "inputs": [[list(tensor.shape[1:]), tensor.dtype, tensor.name] for tensor in tensors],
+        "takes": _plain(graph.inputs, renumbered),
+        "gives": _plain(graph.outputs, renumbered),
+        "layers": [[type(layer).__name__, name, _settings(layer)] for name, layer in layers.items()],
+        "calls": calls,
+    }
+    text = json.dumps(content, separators=(",", ":"), allow_nan=False).encode()
+    if len(text) > _MAX_TEXT:
+        raise ValueError(f"the network has too many layers for a file: {len(text)} bytes of settings.")
+    packed = zlib.compress(text, 9)
+    return leb(len(packed)) + packed
+
+
+def read_graph(reader: Reader, max_weights: int) -> tuple[Graph, list[list[tuple[int, ...]]]]:
+    """What :func:`graph_bytes` wrote: layers without weights, and the shapes of the weights of each, once.
+
+    :raises ValueError: if there are more than `max_weights`, or if the content is impossible.
+    """
+    packed, unpacker = reader.take(reader.integer()), zlib.decompressobj()
+    try:
+        text = unpacker.decompress(packed, _MAX_TEXT)
+    except zlib.error as error:
+        raise ValueError(f"its layers are not compressed text ({error})") from error
+    if not unpacker.eof or unpacker.unused_data:
+        raise ValueError("its text of layers is too long or does not end")
+    content = json.loads(text)
+    if len(content["layers"]) > MAX_LAYERS or len(content["calls"]) > 4 * MAX_LAYERS:
+        raise ValueError(f"it has {len(content['layers'])} layers, and {MAX_LAYERS} are possible")
+    tensors = [_tensor(*found) for found in content["inputs"]]
+    layers = [_layer(*found) for found in content["layers"]]
+    nodes = list[Node]()
+    for index, args, kwargs, count in content["calls"]:
+        if not 0 <= index < len(layers) or not 1 <= count <= 16:
+            raise ValueError("a call has no such layer")
+        first = len(tensors)
+        tensors += [Tensor((), "") for _ in range(count)]
+        kwargs = {str(key): _referring(value, first) for key, value in dict(kwargs).items()}
+        if set(kwargs) - {"mask", "query", "value", "key"}:
+            raise ValueError("a call has an argument that is not known")
+        layer, outputs = layers[index], tuple(range(first, first + count))
+        nodes.append(Node(layer, layer.name, tuple(_referring(args, first)), kwargs, outputs))
+    inputs, outputs = (_referring(content[name], len(tensors)) for name in ("takes", "gives"))
+    graph = Graph("network", inputs, outputs, nodes, tensors)
+    # Keras keeps variables without values in a list of the thread, and gives them some when it can.
+    with ThreadPoolExecutor(1) as thread:
+        return graph, thread.submit(_weight_shapes, graph, max_weights).result()
+
+
+def _weight_shapes(graph: Graph, max_weights: int) -> list[list[tuple[int, ...]]]:
+    """Shapes of the weights of each layer; the layers are tried on shapes alone, without room for weights."""
+    shapes: dict[str, list[tuple[int, ...]]] = {}
+    left = max_weights
+    probes: dict[str, keras.Layer] = {}
+    with keras.StatelessScope(initialize_variables=False):
+        found: dict[int, Any] = {}
+        for number in graph.input_numbers:
+            found[number] = keras.Input(graph.tensors[number].shape[1:], dtype=graph.tensors[number].dtype)
+        for node in graph.nodes:
+            if node.name not in probes:
+                probes[node.name] = type(node.layer).from_config(node.layer.get_config())
+            args, kwargs = keras.tree.map_structure(
+                lambda part: found[part.number] if isinstance(part, Ref) else part, (node.args, node.kwargs)
+            )
+            outputs = keras.tree.flatten(probes[node.name](*args, **kwargs))
+            found.update(zip(node.outputs, outputs, strict=True))
+            if node.name not in shapes:
+                weights = probes[node.name].weights
+                if any(variable.dtype != "float32" for variable in weights):
+                    raise ValueError("a layer has weights that are not float32")
+                shapes[node.name] = [tuple(variable.shape) for variable in weights]
+                left -= sum(math.prod(shape) for shape in shapes[node.name])
+            if left < 0:
+                raise ValueError(f"it has more than max_weights={max_weights:,} weights")
+    return list(shapes.values())
+
+
+def _settings(layer: keras.Layer) -> _Json:
+    """Settings that are not the defaults; those of training are left out."""
+    config, defaults = layer.get_config(), inspect.signature(type(layer)).parameters
+    if isinstance(layer, keras.layers.Normalization) and layer.input_mean is None:
+        config |= statistics_of(layer)
+    found = {}
+    for key, value in config.items():
+        value = _jsonable(value)
+        is_default = value == _jsonable(defaults[key].default) if key in defaults else value in (None, False)
+        is_left_out = key in _LEFT_OUT or key.endswith(_TRAINING)
+        if not is_default and not is_left_out:
+            found[key] = value
+    return found
+
+
+def _jsonable(value: Any) -> Any:
+    if isinstance(value, tuple | list):
+        return [_jsonable(part) for part in value]
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    return value
+
+
+def _keys_of(kind: type) -> set[str]:
+    """Settings that a file may have of a kind of layer."""
+    names = set(inspect.signature(kind).parameters) - {"kwargs", *_LEFT_OUT}
+    return {name for name in names if not name.startswith(_FORBIDDEN) and not name.endswith(_TRAINING)}
+
+
+def _check_setting(key: str, value: Any) -> None:
+    """Refuse what is not a number, a word, or a list of such."""
+    if key.endswith("activation") and value is not None and value not in ACTIVATIONS:
+        raise ValueError(f"{key} is {value!r}")
+    for part in keras.tree.flatten(value) if isinstance(value, list) else [value]:
+        if part is not None and not isinstance(part, bool | int | float | str):
+            raise ValueError(f"{key} is {part!r}")
+
+
+def _layer(kind: str, name: str, settings: Mapping[str, Any]) -> keras.Layer:
+    if kind not in STORED:
+        raise ValueError(f"it has a layer of the kind {kind!r}, which is not known")
+    if unknown := set(settings) - _keys_of(STORED[kind]):
+        raise ValueError(f"a layer {kind} has the setting {sorted(unknown)[0]!r}")
+    for key, value in settings.items():
+        _check_setting(key, value)
+    return STORED[kind](**{key: _tuples(value) for key, value in settings.items()}, name=str(name))
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(part) for part in value) if isinstance(value, list) else value
+
+
+def _tensor(shape: list[int | None], dtype: str, name: str) -> Tensor:
+    if dtype not in _TYPES or len(shape) > MAX_AXES or any(size is not None and int(size) < 1 for size in shape):
+        raise ValueError(f"it has an input of type {dtype} and shape {shape}")
+    return Tensor((None, *shape), dtype, str(name))
+
+
+def _plain(part: Any, numbers: Mapping[int, int]) -> Any:
+    """Arguments for JSON: a tensor is {"#": number}."""
+    if isinstance(part, Ref):
+        return {"#": numbers[part.number]}
+    if isinstance(part, list | tuple):
+        return [_plain(each, numbers) for each in part]
+    if isinstance(part, dict):
+        return {str(key): _plain(value, numbers) for key, value in part.items()}
+    if part is not None and not isinstance(part, bool | int | float | str):
+        raise ValueError(f"a layer is called with {part!r}, which a file cannot hold.")
+    return part
+
+
+def _referring(part: Any, count: int) -> Any:
+    """The reverse of :func:`_plain`; tensors have to be made before."""
+    if isinstance(part, dict):
+        if set(part) != {"#"}:
+            return {key: _referring(value, count) for key, value in part.items()}
+        if not 0 <= int(part["#"]) < count:
+            raise ValueError("a call takes a tensor that is not there yet")
+        return Ref(int(part["#"]))
+    return [_referring(each, count) for each in part] if isinstance(part, list) else part

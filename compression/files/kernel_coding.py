@@ -1,0 +1,242 @@
+"""Kernels as bytes in a `.bcz` file, by the schemes that `files.container` lists, and reading them again."""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..rounding.bits import FixedPoint
+from ..rounding.codebook import Codebook
+from .context_coding import decode_matrix, encode_matrix, most_numbers
+
+__all__ = [
+    "MAX_BITS",
+    "SCHEMES",
+    "Kernel",
+    "Raw",
+    "Reader",
+    "integers_bytes",
+    "kernel_bytes",
+    "leb",
+    "packed_bytes",
+    "read_integers",
+    "read_kernel",
+]
+
+SCHEMES = {
+    0: "float32",
+    1: "fixed point",
+    2: "codebook",
+    6: "codebook, contexts",
+    7: "fixed point, contexts",
+}
+"""Codings of a kernel by their first byte."""
+
+_BLOCK = 1 << 16
+MAX_BITS = 31
+"""Exponent and significant bits of a fixed-point number together, at most."""
+
+
+class Raw(NamedTuple):
+    """Weights as they are, float32."""
+
+    values: NDArray[np.float32]
+
+
+Kernel = Raw | FixedPoint | Codebook
+"""The weights of one layer."""
+
+
+def kernel_bytes(code: Kernel, entropy_coded: bool, strides: tuple[int, int] = (0, 0)) -> bytes:
+    """The scheme and the data of a kernel; of several possible schemes the shortest.
+
+    :param entropy_coded: also try arithmetic codes with contexts.
+    :param strides: of neighbours in an image, see `compression.files.context_coding`; tried beside none.
+    """
+    if isinstance(code, Raw):
+        return b"\0" + np.asarray(code.values, "<f4").tobytes()
+    if isinstance(code, FixedPoint):
+        unsigned = code.integers.astype(np.int64) + 2 ** (code.exponent + code.significant)
+        head = bytes([code.significant, code.exponent])
+        plain = b"\1" + head + packed_bytes(unsigned, code.bits)
+        coded = _shortest(code.integers, strides) if entropy_coded else None
+        return plain if coded is None else min(plain, b"\7" + head + coded, key=len)
+    k = len(code.centres)
+    head = bytes([k - 1]) + code.centres.astype("<f2").tobytes()
+    plain = b"\2" + head + packed_bytes(code.indices, _index_bits(k))
+    mode = int(np.argmax(code.counts))
+    coded = _shortest(code.indices.astype(np.int64) - mode, strides) if entropy_coded else None
+    return plain if coded is None else min(plain, b"\6" + head + bytes([mode]) + coded, key=len)
+
+
+def read_kernel(reader: "Reader", shape: tuple[int, ...]) -> NDArray[np.float32]:
+    """The weights that :func:`kernel_bytes` wrote.
+
+    :raises ValueError: if the scheme is not known, the data are too short, or an index is outside of its codebook.
+    """
+    count = math.prod(shape)
+    scheme = reader.take(1)[0]
+    if scheme == 0:
+        return reader.array("f4", count).reshape(shape)
+    if scheme in (1, 7):
+        significant, exponent = reader.take(2)
+        if significant + exponent > MAX_BITS:
+            raise ValueError(f"fixed-point numbers have 1 + {exponent} + {significant} bits")
+        if scheme == 1:
+            integers = reader.packed(count, 1 + exponent + significant) - 2 ** (exponent + significant)
+        else:
+            integers = _read_contexts(reader, shape)
+        return FixedPoint(integers.astype(np.int32).reshape(shape), significant, exponent).values
+    if scheme not in (2, 6):
+        raise ValueError(f"scheme {scheme} is not known")
+    k = reader.take(1)[0] + 1
+    centres = reader.array("f2", k)
+    if scheme == 2:
+        indices = reader.packed(count, _index_bits(k))
+    else:
+        mode = reader.take(1)[0]
+        indices = _read_contexts(reader, shape) + mode
+    if np.any((indices < 0) | (indices >= k)):
+        raise ValueError("an index is outside of its codebook")
+    return centres.astype(np.float32)[indices.reshape(shape)]
+
+
+def integers_bytes(values: ArrayLike) -> bytes:
+    """A vector of integers, coded."""
+    return _with_length(encode_matrix(np.reshape(values, (-1, 1))))
+
+
+def read_integers(reader: "Reader", count: int) -> NDArray[np.int64]:
+    """The vector that :func:`integers_bytes` wrote."""
+    return decode_matrix(reader.take(reader.integer()), (count, 1)).reshape(-1)
+
+
+_BY_ROWS, _HAS_STRIDES = 1, 2
+_MANY = 1 << 22  # numbers of which one order is enough
+
+
+def _shortest(values: NDArray[Any], strides: tuple[int, int]) -> bytes | None:
+    """By columns or by rows, with neighbours or without; None if it were so short that a reader would not trust it."""
+    matrix = values.reshape(-1, values.shape[-1])
+    found = []
+    for by_rows in (False, True)[: 1 if values.size > _MANY else 2]:
+        for given in {(0, 0), strides}:
+            stream = encode_matrix(matrix, strides=given, by_rows=by_rows)
+            if matrix.size <= most_numbers(stream):
+                flags = _BY_ROWS * by_rows + _HAS_STRIDES * (given != (0, 0))
+                steps = leb(given[0]) + leb(given[1]) if given != (0, 0) else b""
+                found.append(bytes([flags]) + steps + _with_length(stream))
+    return min(found, key=len, default=None)
+
+
+def _read_contexts(reader: "Reader", shape: tuple[int, ...]) -> NDArray[np.int64]:
+    flags = reader.take(1)[0]
+    if flags > 3:
+        raise ValueError(f"the order {flags} of numbers is not known")
+    strides = (0, 0)
+    if flags & _HAS_STRIDES:
+        strides = (reader.integer(), reader.integer())
+        if not 0 < strides[0] < strides[1]:
+            raise ValueError(f"neighbours are {strides[0]} and {strides[1]} rows apart")
+    rows = math.prod(shape[:-1])
+    matrix = decode_matrix(
+        reader.take(reader.integer()), (rows, shape[-1]), strides=strides, by_rows=bool(flags & _BY_ROWS)
+    )
+    return matrix.reshape(shape)
+
+
+def _with_length(stream: bytes) -> bytes:
+    return leb(len(stream)) + stream
+
+
+def _index_bits(k: int) -> int:
+    return (k - 1).bit_length()
+
+
+def packed_bytes(values: ArrayLike, width: int) -> bytes:
+    """Unsigned integers of `width` bits one after the other, padded to whole bytes."""
+    flat = np.ravel(np.asarray(values)).astype(np.int64)
+    shifts = np.arange(width - 1, -1, -1)
+    return np.packbits(((flat[:, None] >> shifts) & 1).astype(np.uint8)).tobytes()
+
+
+def leb(value: int) -> bytes:
+    """A number of 0 or more in 7 bits a byte, the lowest first."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])
+
+
+class Reader:
+    """Takes the content of a file from its beginning; every method raises ValueError if too little is left."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content, self._position = content, 0
+
+    def take(self, count: int) -> bytes:
+        """The next bytes."""
+        part = self._content[self._position : self._position + count]
+        if len(part) < count:
+            raise ValueError(f"{count - len(part)} bytes are missing at the end")
+        self._position += count
+        return part
+
+    @property
+    def position(self) -> int:
+        """Bytes that were taken."""
+        return self._position
+
+    def peek(self) -> int:
+        """The next byte, which stays; -1 at the end."""
+        return self._content[self._position] if self._position < len(self._content) else -1
+
+    def integer(self) -> int:
+        """The next number that :func:`leb` wrote."""
+        value = shift = 0
+        while True:
+            byte = self.take(1)[0]
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+            if shift > 35:
+                raise ValueError("a number is too long")
+
+    def at_most(self, limit: int, what: str) -> int:
+        """The next number, if it is not above a limit."""
+        value = self.integer()
+        if value > limit:
+            raise ValueError(f"it has {value} {what}, and {limit} are possible")
+        return value
+
+    def digits(self, *counts: int) -> list[int]:
+        """The flags of `_pair_and_flags`."""
+        number, digits = self.integer(), []
+        for count in counts:
+            number, digit = divmod(number, count)
+            digits.append(digit)
+        if number:
+            raise ValueError("a flag is not known")
+        return digits
+
+    def array(self, kind: str, count: int) -> NDArray[Any]:
+        """Floats, "f2", "f4" or "f8", little-endian."""
+        return np.frombuffer(self.take(int(kind[1]) * count), f"<{kind}").astype(kind)
+
+    def packed(self, count: int, width: int) -> NDArray[np.int64]:
+        """Unsigned integers of `width` bits."""
+        content, values = np.frombuffer(self.take(-(-count * width // 8)), np.uint8), np.zeros(count, np.int64)
+        powers = 1 << np.arange(width - 1, -1, -1)
+        for start in range(0, count if width else 0, _BLOCK):  # of whole bytes
+            stop = min(start + _BLOCK, count)
+            bits = np.unpackbits(content[start * width // 8 : -(-stop * width // 8)])[: (stop - start) * width]
+            values[start:stop] = bits.reshape(-1, width) @ powers
+        return values
+
+    def finish(self) -> None:
+        """Refuse what is left over."""
+        if self._position != len(self._content):
+            raise ValueError(f"{len(self._content) - self._position} bytes are left over")

@@ -1,0 +1,55 @@
+"""A layer that puts features at their places, and constants where units were removed."""
+
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from ..layers.base import PACKAGE
+
+__all__ = ["PlaceInputs"]
+
+
+@keras.saving.register_keras_serializable(package=PACKAGE)
+class PlaceInputs(keras.layers.Layer):
+    """y[..., j] = x[..., indices[j]] where indices[j] >= 0, else fill[j].
+
+    In a network whose units were removed it stands where others need as many features as before, such as the branch of
+    a sum: what a removed unit gave for all inputs is in the variable `fill`, which is not trained.
+
+    :param indices: for each feature of the output that of the input, or -1 for a constant.
+    :raises ValueError: if `indices` is empty or not one-dimensional; on the first call, if one is too large.
+    """
+
+    def __init__(self, indices: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.indices = np.asarray(indices)
+        if self.indices.ndim != 1 or self.indices.size == 0 or self.indices.dtype.kind not in "iu":
+            raise ValueError(f"indices must be a non-empty list of integers, got shape {self.indices.shape}.")
+        if self.indices.min() < -1:
+            raise ValueError(f"indices must be -1 or more, got {self.indices.min()}.")
+        self.indices = self.indices.astype(np.int32)
+        self.supports_masking = True
+
+    def build(self, input_shape: tuple[int | None, ...]) -> None:
+        """For Keras: check the indices and make room for the constants."""
+        if input_shape[-1] is None or self.indices.max() >= input_shape[-1]:
+            raise ValueError(
+                f"{self.name} places feature {self.indices.max()}, but its inputs have shape {tuple(input_shape)}."
+            )
+        self.fill = self.add_weight(name="fill", shape=self.indices.shape, initializer="zeros", trainable=False)
+
+    def call(self, inputs: tf.Tensor) -> tf.Tensor:
+        """The features and the constants."""
+        padding = [[0, 0]] * (len(inputs.shape) - 1) + [[0, 1]]
+        places = np.where(self.indices < 0, inputs.shape[-1], self.indices)
+        return tf.gather(tf.pad(inputs, padding), places, axis=-1) + tf.cast(self.fill, inputs.dtype)
+
+    def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
+        """For Keras."""
+        return (*input_shape[:-1], len(self.indices))
+
+    def get_config(self) -> dict[str, Any]:
+        """For Keras: the arguments."""
+        return {**super().get_config(), "indices": self.indices.tolist()}

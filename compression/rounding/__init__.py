@@ -1,0 +1,10 @@
+"""Section 4.1, Appendix B: at which precision weights are kept.
+
+bits, rates        bits of a layer; the three rates of Table 2
+codebook           Section 5.2 (iii): shared values
+rate_rounding      rounding by rate and posterior variance
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach(__name__, submodules=["bits", "codebook", "rate_rounding", "rates"])

@@ -1,0 +1,31 @@
+"""Training with the divergence, and cutting while training.
+
+fitting                    a trained model in one call
+recipe, schedule, phases   training in phases that can be resumed
+callbacks                  for `keras.Model.fit`
+magnitude, sharing, budget other ways to make weights zero or equal; how much is left
+held_out, likelihood
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__,
+    submodules=[
+        "budget",
+        "callbacks",
+        "classification",
+        "fitting",
+        "held_out",
+        "keras_training",
+        "last_phase",
+        "likelihood",
+        "magnitude",
+        "phases",
+        "recipe",
+        "regression",
+        "schedule",
+        "sharing",
+        "training",
+    ],
+)

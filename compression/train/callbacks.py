@@ -1,0 +1,219 @@
+"""Keras callbacks: warm-up of the KL, a falling learning rate, and physical shrinking during training.
+
+What they do when, `compression.train.schedule` says, and `compression.train.phases` how: as in a `compression.Recipe`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+
+from ..graph.cutting import Kept, compose
+from ..graph.graph import graph_of
+from ..layers.posterior import bayesian_layers
+from ..layers.thresholds import Thresholds
+from .phases import Cut, ThresholdsOf, cut
+from .schedule import RecipeConfig, falling, kl_weight_after, most_left
+
+__all__ = ["Falling", "KLWarmup", "ShrinkDuringTraining", "set_kl_weight"]
+
+_NO_END = 2**31
+
+
+def set_kl_weight(model: keras.Model, weight: float) -> None:
+    """Set the weight of the KL in the loss of all Bayesian layers: 0 ignores it, 1 is the lower bound.
+
+    :raises ValueError: if `weight` is negative or not finite.
+    """
+    if not (math.isfinite(weight) and weight >= 0.0):
+        raise ValueError(f"the weight of the KL must be 0 or more, got {weight}.")
+    for layer in bayesian_layers(model):
+        layer.kl_weight.assign(weight)
+
+
+class KLWarmup(keras.callbacks.Callback):
+    """Raises the weight of the KL linearly from 0 to `weight` over the first `epochs` epochs (Sec. 5, "warm-up").
+
+    The weight is a function of epoch and batch only, so a run that is resumed with `initial_epoch` has the same ones;
+    those of a `compression.Recipe` are the same, too. The first of T steps has a T-th of `weight`, the last one all of
+    it. Where Keras does not know how many steps an epoch has, an epoch counts as one.
+
+    :param epochs: length of the warm-up, may be a fraction; 0 for none. The paper has 100 of 200.
+    :param weight: after the warm-up; 1 is the variational bound.
+    """
+
+    def __init__(self, epochs: float, weight: float = 1.0) -> None:
+        super().__init__()
+        for name, value in (("epochs", epochs), ("weight", weight)):
+            if not (math.isfinite(value) and value >= 0.0):
+                raise ValueError(f"{name} must be 0 or more, got {value}.")
+        self.config = RecipeConfig(epochs=_NO_END, warmup=epochs, kl_weight=weight)
+        self._epoch = 0
+
+    def weight_at(self, epoch: float) -> float:
+        """Weight of the KL after `epoch` epochs, a number between 0 and `weight`."""
+        return float(kl_weight_after(self.config, epoch))
+
+    def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """For Keras: set the weight of the epoch."""
+        self._epoch = epoch
+        set_kl_weight(self.model, self.weight_at(epoch + 1))
+
+    def on_train_batch_begin(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """For Keras: set the weight of the step."""
+        steps = (self.params or {}).get("steps")
+        if steps and self._epoch < self.config.warmup:
+            set_kl_weight(self.model, self.weight_at(self._epoch + (batch + 1) / steps))
+
+
+class Falling(keras.callbacks.Callback):
+    """The learning rate falls to 0 from a part `start` of the epochs on, unless the optimizer has its own schedule.
+
+    :param epochs: in all. :param decay: "cosine" for half a cosine, "linear" or "none".
+    """
+
+    def __init__(self, epochs: int, start: float = 0.5, decay: str = "cosine") -> None:
+        super().__init__()
+        self._epochs, self._start, self._decay = epochs, start, decay
+        self._peak, self._rates = math.nan, np.full(1, math.nan)
+
+    def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """For Keras: the rates of the epoch's steps, or one for all if nobody knows how many there are."""
+        if math.isnan(self._peak) and not isinstance(self.model.optimizer.get_config()["learning_rate"], dict):
+            self._peak = float(self.model.optimizer.learning_rate)
+        steps = (self.params or {}).get("steps") or 1
+        progress = (epoch + np.arange(steps) / steps) / self._epochs
+        self._rates = self._peak * np.asarray(falling(progress, decay=self._decay, decay_from=self._start))
+        self._set(0)
+
+    def on_train_batch_begin(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """For Keras: set the rate of the step."""
+        if batch and batch < self._rates.size and self._rates[batch] != self._rates[batch - 1]:
+            self._set(batch)
+
+    def _set(self, batch: int) -> None:
+        if not math.isnan(self._peak):
+            self.model.optimizer.learning_rate = float(self._rates.flat[batch])
+
+
+class ShrinkDuringTraining(keras.callbacks.Callback):
+    """Removes pruned units for good while the model trains, so that training gets faster.
+
+    A Keras model cannot change its shapes inside `fit`. So this callback stops `fit` at the end of an epoch where
+    shrinking pays; :meth:`fit` goes on with the smaller model, with the state of the optimizer carried over:
+
+        shrinking = ShrinkDuringTraining(start=10)
+        model, history = shrinking.fit(model, x, y, epochs=60, callbacks=[KLWarmup(10)])
+
+    Pruned groups do not come back; start after the warm-up.
+
+    :param start: first epoch (counted from 1) after which to shrink.
+    :param every: epochs between looks.
+    :param min_saving: shrink if at least this fraction of the weights is pruned; each shrinking traces the model anew.
+    :param thresholds: as in :func:`compression.layers.thresholds.masks`, or a function of the model that returns them,
+        such as
+        one that calls `checked_thresholds`.
+    """
+
+    def __init__(
+        self,
+        *,
+        start: int = 1,
+        every: int = 1,
+        min_saving: float = 0.1,
+        thresholds: Thresholds | Callable[[keras.Model], Thresholds] = None,
+    ) -> None:
+        super().__init__()
+        if start < 1 or every < 1 or not 0.0 <= min_saving < 1.0:
+            raise ValueError(
+                f"start and every must be at least 1 and min_saving in [0, 1), got {start=}, {every=}, {min_saving=}."
+            )
+        self.start = start
+        self.every = every
+        self.min_saving = min_saving
+        self.thresholds = thresholds
+        looks: list[ThresholdsOf] = [lambda model: thresholds(model) if callable(thresholds) else thresholds]
+        self._looks: Callable[[float], Sequence[ThresholdsOf]] = lambda done: looks
+        self._config: RecipeConfig | None = None
+        self.kept: dict[str, Kept] = {}
+        """Kept inputs and outputs of each layer since :meth:`fit` began, for `slice_bayesian`."""
+        self._next: Cut | None = None
+
+    @classmethod
+    def of_recipe(
+        cls, config: RecipeConfig, thresholds: Callable[[float], Sequence[ThresholdsOf]]
+    ) -> ShrinkDuringTraining:
+        """As often, and where it saves as much, as a `Recipe` does it.
+
+        :param thresholds: see `compression.train.phases`.
+        """
+        shrinking = cls()
+        shrinking._config, shrinking._looks = config, thresholds
+        return shrinking
+
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """For Keras: stop where the network is to be shrunk."""
+        if (at_most := self._most_left(epoch + 1)) is not None:
+            self._next = cut(self.model, self.model.optimizer, self._looks(epoch + 1), at_most=at_most)
+            self.model.stop_training |= self._next is not None
+
+    def fit(
+        self, model: keras.Model, *args: Any, epochs: int, initial_epoch: int = 0, callbacks: Any = (), **kwargs: Any
+    ) -> tuple[keras.Model, dict[str, list[float]]]:
+        """`model.fit` to the end of `epochs`, shrinking on the way.
+
+        :param model: compiled; it is trained and then left behind at the first shrinking.
+        :param args, kwargs: for `keras.Model.fit`.
+        :return: the trained model, compiled as `model` was, with the same loss and metrics, and the history of losses
+            and metrics over all epochs.
+        :raises ValueError: before training, if the model is not compiled, cannot be shrunk, or has training steps of
+            its own class.
+        """
+        _check(model)
+        self.kept = {}
+        history: dict[str, list[float]] = {}
+        while initial_epoch < epochs:
+            self._next = None
+            run = model.fit(*args, epochs=epochs, initial_epoch=initial_epoch, callbacks=[*callbacks, self], **kwargs)
+            for name, values in run.history.items():
+                history.setdefault(name, []).extend(values)
+            if self._next is None:
+                break
+            initial_epoch = run.epoch[-1] + 1
+            model = self._replace(model, self._next)
+        return model, history
+
+    def _most_left(self, done: int) -> float | None:
+        if self._config is not None:
+            return most_left(self._config, done)
+        return 1.0 - self.min_saving if done >= self.start and (done - self.start) % self.every == 0 else None
+
+    def _replace(self, model: keras.Model, smaller: Cut) -> keras.Model:
+        smaller.model.compile(**{**_compiled_with(model), "optimizer": smaller.optimizer})
+        self.kept = compose(self.kept, smaller.kept) if self.kept else smaller.kept
+        return smaller.model
+
+
+def _check(model: keras.Model) -> None:
+    if not model.compiled:
+        raise ValueError(f"the model {model.name} must be compiled to be trained: model.compile(optimizer, loss).")
+    graph_of(model)
+    for name in ("train_step", "compile", "compute_loss"):
+        if getattr(type(model), name) is not getattr(keras.Model, name):
+            raise ValueError(
+                f"the model's class {type(model).__name__} has a {name} of its own, which the smaller network "
+                "would not have; shrink after training, with shrink_bayesian."
+            )
+    _compiled_with(model)
+
+
+def _compiled_with(model: keras.Model) -> dict[str, Any]:
+    """The arguments of `model.compile`, losses and metrics as the very objects that were given.
+
+    Keras' own `get_compile_config` has them in words, which say nothing of a function of the user's own.
+    """
+    return dict(model._compile_config.config)

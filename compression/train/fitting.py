@@ -1,0 +1,225 @@
+"""A trained Keras model made small in one call: any loss, metrics, optimizer and callbacks; arrays or Datasets.
+
+    small = fit(model, x, y, loss="mse", validation_data=(x_valid, y_valid))
+    small = fit(model, x, y, loss="mse", validation_data=(x_valid, y_valid), method="magnitude", keep=0.02, values=16)
+
+By the first the model goes through the phases of a `compression.Recipe` (Louizos et al. 2017, Sec. 5, and two more): it
+becomes Bayesian around its weights and is trained with a KL whose weight grows, losing units on the way; what is left
+is polished with a smaller weight, if that is wanted, and becomes a plain network; and that is trained for a while
+without noise and KL. Units go only where the loss on the validation data hardly rises.
+
+By the second it loses single weights, the smallest, while it trains; then the others are trained on, and at last with a
+few values that they share. Zeros save no time, but more bytes.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import keras
+import numpy as np
+
+from ..files.container import kernels_of
+from ..graph.graph import graph_of
+from ..graph.rebuild import copy_of
+from ..graph.shrink import NothingLeftError, shrink
+from ..layers.thresholds import Thresholds, checked_thresholds
+from .callbacks import Falling
+from .held_out import examples_of, loss_of, standard_error
+from .keras_training import KerasTraining
+from .magnitude import MagnitudePruning
+from .phases import ThresholdsOf
+from .schedule import RecipeConfig
+from .sharing import ValueSharing, free
+
+__all__ = ["fit", "fit_recipe"]
+
+LOG = logging.getLogger(__name__)
+STEPS = 8_000
+"""Steps of the Bayesian phase if its epochs are not given; half as many of the last phase."""
+
+KL_WEIGHTS = (1.0, 0.3, 0.1, 0.03)
+"""Weights of the KL to try, one after the other."""
+
+KEEP = (0.02, 0.05, 0.1, 0.2)
+"""Parts of the weights to try to keep, one after the other."""
+
+_TOLERANCE = 0.25  # standard errors of the validation loss that a removal may add
+
+
+def fit(
+    model: keras.Model,
+    x: Any,
+    y: Any = None,
+    *,
+    loss: Any,
+    metrics: Any = None,
+    optimizer: Any = "adam",
+    validation_data: Any = None,
+    validation_split: float = 0.1,
+    batch_size: int = 32,
+    epochs: int | None = None,
+    last_epochs: int | None = None,
+    polish_epochs: int = 0,
+    polish_kl: float = 0.1,
+    callbacks: Sequence[keras.callbacks.Callback] = (),
+    method: Literal["bayesian", "magnitude"] = "bayesian",
+    prior: Literal["gnj", "ghs", "svd"] = "gnj",
+    kl_weight: float | Sequence[float] = KL_WEIGHTS,
+    keep: float | Sequence[float] = KEEP,
+    values: int | None = None,
+    seed: int = 0,
+    verbose: Any = 0,
+    **settings: Any,
+) -> keras.Model:
+    """A smaller plain model that does what a trained one does; `model` is not changed.
+
+    :param model: a trained Sequential or functional model, see `compress`.
+    :param x: inputs [N, ...], of several inputs nested as the model takes them; or a finite `tf.data.Dataset` of
+        batches of inputs and targets, without `y`.
+    :param y: targets [N, ...], of several outputs nested as the model gives them.
+    :param loss: any Keras loss, or function of targets and outputs. Mean squared errors are taken for a Gaussian
+        likelihood and mean absolute errors for a Laplace one, whose width is learnt; cross-entropies and the Poisson
+        loss are likelihoods; any other loss is taken for a negative log-likelihood in nats per example. So is, of
+        several outputs, the sum of their losses: one for all, or a list or dictionary of one for each.
+    :param metrics: as for `keras.Model.compile`. :param optimizer: of all phases, with its learning rate, which falls
+        to 0 over the last phase, and over the second half of the Bayesian one.
+    :param validation_data: inputs and targets, or a Dataset, by which units to remove and the last epoch are chosen.
+    :param validation_split: share of the examples, the last ones, that is set aside if there are none.
+    :param batch_size: examples in a step, of arrays.
+    :param epochs: of the Bayesian or pruning phase; enough for 8,000 steps if not given, and from 20 to 500.
+    :param last_epochs: of the last phase; half as many if not given; 0 for none.
+    :param polish_epochs: after `epochs`, train what is left with a KL of the weight `polish_kl`, or `kl_weight` if that
+        is less; by "bayesian" only.
+    :param callbacks: for `keras.Model.fit` in all phases, with each weight of the KL that is tried.
+    :param method: "bayesian", which removes units, or "magnitude", which sets single weights to 0.
+    :param prior: see `compress`.
+    :param kl_weight: 1 is the variational bound; less keeps more. Of several weights the first is taken with which the
+        validation loss rises by less than half a standard error; if there is none, that of the lowest validation loss.
+    :param keep: by "magnitude", part of the weights that is left; of several one is taken as of weights of the KL.
+    :param values: by "magnitude", how many values the weights of a layer share in the end, besides 0; as many as there
+        are weights if not given.
+    :param seed: of the noise. Set Keras' seed for the order of the examples: `keras.utils.set_random_seed`.
+    :param verbose: for `keras.Model.fit`.
+    :param settings: of the Bayesian layers, such as `scale_speed`.
+    :return: the plain model, compiled with loss and metrics. Write it with `pack`.
+    :raises ValueError: if the model cannot be compressed, there are no validation data, or nothing is left.
+    """
+    graph_of(model)
+    if method not in ("bayesian", "magnitude"):
+        raise ValueError(f'method must be "bayesian" or "magnitude", got {method!r}.')
+    data = examples_of(x, y, validation_data, validation_split, batch_size)
+    steps = max(1, math.ceil(data.num_train / batch_size))
+    epochs = min(max(20, math.ceil(STEPS / steps)), 500) if epochs is None else epochs
+    last_epochs = epochs // 2 if last_epochs is None else last_epochs
+    name, given = ("kl_weight", kl_weight) if method == "bayesian" else ("keep", keep)
+    choices = [given] if isinstance(given, float | int) else list(given)
+    if not choices:
+        raise ValueError(f"{name} must be a number or several, got none.")
+    given_optimizer = keras.optimizers.get(optimizer)
+    training = KerasTraining(data, loss_of(loss, data.valid), given_optimizer, loss, metrics, callbacks, verbose, seed)
+    if method == "magnitude":
+        if settings or polish_epochs:
+            wrong = ", ".join(settings) or "polish_epochs"
+            raise ValueError(f"settings of Bayesian layers and phases, {wrong}, do nothing by method={method!r}.")
+        by_part = functools.partial(_by_magnitude, training, model, epochs, last_epochs, values)
+        return _first_good(training, model, name, choices, by_part)
+    is_sgd = isinstance(given_optimizer, keras.optimizers.SGD)  # on which the factor acts twice
+    options: dict[str, Any] = {"scale_speed": math.sqrt(8.0) if is_sgd else 8.0, "initial_log_std": -6.0}
+    config = RecipeConfig(
+        prior=prior,
+        epochs=epochs,
+        warmup=0.3 * epochs,
+        shrink_from=math.ceil(0.4 * epochs),
+        shrink_every=max(1, epochs // 10),
+        polish_epochs=polish_epochs,
+        polish_kl=polish_kl,
+        last_epochs=last_epochs,
+        **options,
+    )
+    return fit_recipe(config, training, model, choices, functools.partial(_checked, training.values_of), **settings)
+
+
+def fit_recipe(
+    config: RecipeConfig,
+    training: KerasTraining,
+    model: keras.Model,
+    kl_weights: Sequence[float],
+    checked: ThresholdsOf,
+    **settings: Any,
+) -> keras.Model:
+    """What all phases but the plain one make of a trained model, with the first weight of the KL that does no harm.
+
+    :param checked, settings: see :meth:`KerasTraining.made_small`.
+    """
+
+    def made_small(weight: float) -> keras.Model:
+        weighed = replace(config, kl_weight=weight, polish_kl=min(weight, config.polish_kl))
+        return training.made_small(weighed, model, checked, **settings)
+
+    return _first_good(training, model, "kl_weight", kl_weights, made_small)
+
+
+def _checked(values_of: Callable[[keras.Model], np.ndarray], network: keras.Model) -> Thresholds:
+    """Automatic thresholds that the validation loss hardly feels."""
+    now = values_of(network)
+    tolerance, error = _TOLERANCE * standard_error(now), float(np.mean(now))
+    return checked_thresholds(network, lambda n: float(np.mean(values_of(n))), tolerance=tolerance, error=error)
+
+
+def _by_magnitude(
+    training: KerasTraining, given: keras.Model, epochs: int, last_epochs: int, values: int | None, part: float
+) -> keras.Model:
+    """The network with this part of its weights, which share `values` values if that is given."""
+    model = copy_of(given)
+    training.train(model, epochs, MagnitudePruning(model, keep=part, epochs=0.9 * epochs))
+    training.train_last(model, last_epochs)
+    small = shrink(model, keep_inputs=True)
+    if values is not None:
+        drawn = max(1, last_epochs // 4)
+        total = drawn + max(1, drawn // 3)
+        training.train(small, total, ValueSharing(small, values, epochs=drawn, seed=training.seed), Falling(total, 0.3))
+    free(small)
+    training.compile(small)
+    return small
+
+
+def _first_good(
+    training: KerasTraining,
+    model: keras.Model,
+    name: str,
+    choices: Sequence[float],
+    made_small: Callable[[float], keras.Model],
+) -> keras.Model:
+    """The network of the first choice with which the validation loss hardly rises, else that of the lowest one."""
+    before = training.values_of(model)
+    most = float(np.mean(before)) + 0.5 * standard_error(before)
+    found: list[tuple[float, keras.Model]] = []
+    for choice in choices:
+        try:
+            small = made_small(choice)
+        except NothingLeftError as error:
+            LOG.info("%s %g: %s", _SHOWN[name], choice, error)
+            continue
+        found.append((training.loss_of(small), small))
+        weights = sum(int(np.count_nonzero(kernel)) for kernel in kernels_of(small))
+        LOG.info(
+            "%s %g: %d of %d parameters are left, %d weights are not 0, validation loss %.6g (before %.6g)",
+            *(_SHOWN[name], choice, small.count_params(), model.count_params(), weights, found[-1][0]),
+            float(np.mean(before)),
+        )
+        if found[-1][0] <= most:
+            return small
+    if not found:
+        tried = ", ".join(f"{choice:g}" for choice in choices)
+        raise NothingLeftError(f"with {name} {tried} a layer is pruned to nothing; give {_MILDER[name]}.")
+    return min(found, key=lambda pair: pair[0])[1]
+
+
+_SHOWN = {"kl_weight": "KL of weight", "keep": "kept part"}
+_MILDER = {"kl_weight": "less", "keep": "more"}

@@ -1,0 +1,111 @@
+"""What happens to a network between its epochs, whether Keras trains it or compiled epochs do.
+
+It becomes Bayesian around its weights, and loses units for good where that pays; `compression.train.schedule` says
+when, and
+`compression.train.last_phase` trains what is left as a plain network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import keras
+
+from ..graph.carry import carry_optimizer
+from ..graph.convert import compress
+from ..graph.cutting import Kept
+from ..graph.graph import graph_of
+from ..graph.kinds import weighted_layers
+from ..graph.shrink import shrink_bayesian
+from ..graph.sizes import Size
+from ..layers.posterior import bayesian_layers
+from ..layers.thresholds import Thresholds, part_left, thresholds_of
+from .budget import thresholds_within
+from .schedule import RecipeConfig, part_to_keep
+
+__all__ = ["Cut", "ThresholdsOf", "bayesian_form", "check_thresholds", "cut", "looks"]
+
+ThresholdsOf: TypeAlias = Callable[[keras.Model], Thresholds]
+
+
+class Cut(NamedTuple):
+    """A smaller Bayesian network, its optimizer, and the inputs and outputs of each layer that it kept."""
+
+    model: keras.Model
+    optimizer: keras.optimizers.Optimizer
+    kept: dict[str, Kept]
+
+
+def bayesian_form(
+    config: RecipeConfig, model: keras.Model, *, num_train: int, seed: int, **settings: Any
+) -> keras.Model:
+    """The network around whose weights the Bayesian phase begins; `model` is not changed.
+
+    :param seed: of the noise. :param settings: of its layers, before those of `config`; see :func:`compress`.
+    """
+    options: dict[str, Any] = {"scale_speed": config.scale_speed, "initial_log_std": config.initial_log_std}
+    if config.prior != "ghs":
+        options["kl"] = config.kl
+    if config.std_cap is not None:
+        options["std_cap"] = {weighted_layers(graph_of(model))[0].name: config.std_cap}
+    return compress(model, num_train=num_train, prior=config.prior, seed=seed, **{**options, **settings})
+
+
+def check_thresholds(config: RecipeConfig, model: keras.Model) -> None:
+    """Refuse thresholds that are neither one nor as many as the network has layers with weights: ValueError."""
+    given, num_layers = config.threshold, len(weighted_layers(graph_of(model)))
+    if given is not None and len(given) not in (1, num_layers):
+        raise ValueError(f"threshold must be one number, or one for each of {num_layers} layers, got {len(given)}.")
+
+
+def looks(
+    config: RecipeConfig, checked: ThresholdsOf, loss_of: Callable[[keras.Model], float], original: Size
+) -> Callable[[float], list[ThresholdsOf]]:
+    """What decides about the units of a network after so many of its epochs.
+
+    The cheapest is the first, and none removes less than the one before.
+
+    :param checked: automatic thresholds, raised where data that are set aside would suffer; not used if `config` has
+        thresholds or a part to keep.
+    :param loss_of: the loss on these data, by which a part to keep is chosen.
+    :param original: of the network before, of which that is a part.
+    """
+    given = config.threshold
+    if config.keep is not None:
+        whole, kind = getattr(original, config.keep_of), config.keep_of
+        if whole is None:
+            raise ValueError("keep_of=multiplications needs a network whose inputs have a given shape; count weights.")
+
+        def most_at(done: float) -> ThresholdsOf:
+            return lambda model: thresholds_within(model, part_to_keep(config, done) * whole, loss_of, kind=kind)
+
+        return lambda done: [most_at(done)]
+    if given is None:
+        return lambda done: [lambda model: thresholds_of(model, "auto"), checked]
+
+    def of(model: keras.Model) -> dict[str, float]:
+        names = [layer.name for layer in bayesian_layers(model)]
+        return dict(zip(names, given * len(names) if len(given) == 1 else given, strict=True))
+
+    return lambda done: [of]
+
+
+def cut(
+    model: keras.Model,
+    optimizer: keras.optimizers.Optimizer,
+    thresholds: Sequence[ThresholdsOf],
+    *,
+    at_most: float,
+) -> Cut | None:
+    """Remove what is pruned for good, unless by one of the thresholds more than this part of the weights is left.
+
+    :param optimizer: built for `model`; its state goes along. :param thresholds: the last of them decide.
+    :raises ValueError: as :func:`compression.shrink_bayesian`, such as where nothing is left.
+    """
+    for of in thresholds:
+        chosen = of(model)
+        if part_left(model, chosen) > at_most:
+            return None
+    smaller, kept = shrink_bayesian(model, chosen)
+    return Cut(smaller, carry_optimizer(optimizer, model, smaller, kept), kept)

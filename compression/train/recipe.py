@@ -1,0 +1,319 @@
+"""The whole training that makes a network small: plain, Bayesian, and with what is left (Louizos et al. 2017, Sec. 5).
+
+    recipe = Recipe(RecipeConfig(epochs=20, warmup=2), model, parts)
+    history = recipe.fit(print)
+    packed = recipe.pack(PackConfig(), "files")
+
+It goes in up to three phases: the plain network (`pretrain_epochs`); the Bayesian one with the KL of the weight
+`kl_weight`, which decides about the architecture and from which pruned units may be removed on the way; and the units
+that are left with a smaller weight of the KL (`polish_epochs`). The paper has the second only, with a weight of 1. Then
+`pack` may train the plain network that is left without noise and KL (`last_epochs`) before it writes files.
+"""
+
+import functools
+import math
+import os
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from gpflow_deep_base.files import write_text
+from gpflow_deep_base.seeds import named_seed
+
+from ..files.pack import PackConfig, Packed, PackedNetwork, pack_files
+from ..graph.sizes import size_of
+from ..layers.posterior import bayesian_layers
+from ..layers.thresholds import Thresholds, checked_thresholds, switched_off, thresholds_of
+from .classification import Examples, Parts, check_network, error_percent, parts_of
+from .last_phase import loss_of, train_last
+from .phases import ThresholdsOf, bayesian_form, check_thresholds, cut, looks
+from .schedule import RecipeConfig, kl_weight_at, learning_rate_at, most_left, part_to_keep
+from .training import EpochFunction, epoch_function
+
+__all__ = ["Recipe"]
+
+_SOME = 1000  # examples set aside, at most, by whose loss a part to keep is chosen
+
+
+class Recipe:
+    """A network, its optimizer, and what is done with them in each epoch.
+
+    :ivar model: the network as it is now: the one that was given, Bayesian from the first of `epochs` on.
+    :ivar original: size of the network that was given.
+    :ivar parts: the examples as tensors. :ivar seconds: spent in epochs, those before a restart included.
+    :ivar plain_percent: errors on "valid" and "test" of the plain network that became Bayesian; NaN before.
+
+    :param model: a classifier that :func:`compress` can take; it is trained in the plain phase.
+    :param parts: see :data:`compression.train.classification.Parts`. Thresholds are chosen on "valid"; "test" is to
+        report.
+    :param batch_size: examples in a step; what is left over after the last whole batch of an epoch is not used in it.
+    :param seed: of all randomness: order, shifts and noise.
+    :param strategy: of `tf.distribute` on one machine: its replicas share the rows of each batch, and do what one
+        device does with all of them. The model has to be made in its scope.
+    :raises ValueError: if model, data and settings do not go together.
+    """
+
+    def __init__(
+        self,
+        config: RecipeConfig,
+        model: keras.Model,
+        parts: Parts,
+        *,
+        batch_size: int = 128,
+        seed: int = 0,
+        strategy: tf.distribute.Strategy | None = None,
+    ) -> None:
+        self.config, self.model, self.parts, self.batch_size = config, model, parts_of(parts), batch_size
+        self.original, self.seconds = size_of(model), tf.Variable(0.0, dtype=tf.float64)
+        self.plain_percent = tf.Variable([math.nan, math.nan], dtype=tf.float64)
+        self._seed, self._strategy = seed, strategy
+        self._check()
+        self._teacher = keras.models.clone_model(model) if config.last_teacher is not None else None
+        self.steps_per_epoch = len(self.parts["train"].X) // batch_size
+        self._run_epoch: EpochFunction | None = None
+        self._reshaped_before: int | None = None  # epoch; None: its shapes are written
+        self._looks = looks(config, self._checked, self._loss, self.original)
+        self._kept: tuple[tuple[int, float], Thresholds] | None = None  # thresholds of a part to keep, and of when
+        self._done = config.epochs  # epochs of the Bayesian network; unless one was made here, all of them
+        with self._scope():
+            self.optimizer = self._new_optimizer()
+
+    def fit(self, log: Callable[[int, dict[str, float]], Any] = lambda epoch, line: None) -> list[dict[str, float]]:
+        """All epochs, each with its evaluation.
+
+        :param log: is called after each with the number of finished epochs and its scalars, which are returned.
+        """
+        history = []
+        for number in range(self.config.num_epochs):
+            history.append({**self.epoch(number), **self.evaluate()})
+            log(number + 1, history[-1])
+        return history
+
+    def epoch(self, number: int) -> dict[str, float]:
+        """Make the epoch `number`, from 0; first what has to be done to the network before it.
+
+        :return: mean negative log-likelihood in nats, and error in percent, over the training examples.
+        :raises FloatingPointError: if the loss is no longer finite.
+        :raises ValueError: if a layer is pruned to nothing.
+        """
+        start, own = time.monotonic(), number - self.config.pretrain_epochs
+        self._done = max(own + 1, 0)
+        with self._scope():
+            self._prepare(number)
+        if self._run_epoch is None:
+            self._run_epoch = self._new_epoch_function()
+        first = max(own, 0) if self.is_bayesian else number
+        seed = tf.random.fold_in(named_seed(self._seed, "train"), number)
+        nll, error = self._run_epoch(seed, tf.constant(first * self.steps_per_epoch, tf.int32))
+        if not math.isfinite(float(nll)):
+            raise FloatingPointError(
+                f"training diverged in epoch {number + 1}: the loss is not finite; lower learning_rate or scale_speed."
+            )
+        self.seconds.assign_add(time.monotonic() - start)
+        return {"train/nll_nats": float(nll), "train/error_percent": 100.0 * float(error)}
+
+    def evaluate(self) -> dict[str, float]:
+        """Error on the examples set aside, with the groups switched off that would be pruned now.
+
+        Of a Bayesian network also the KL of each layer in nats, its threshold and the groups that it keeps.
+        """
+        if not self.is_bayesian:
+            return {"valid/error_percent": error_percent(self.model, self.parts["valid"])}
+        thresholds, scalars, kl_total = self.thresholds(), {}, 0.0
+        with switched_off(self.model, thresholds):
+            for layer in bayesian_layers(self.model):
+                for name, value in layer.kl_parts().items():
+                    scalars[f"{layer.name}/kl_{name}_nats"] = float(value)
+                    kl_total += float(value)
+                scalars[f"{layer.name}/threshold"] = thresholds[layer.name]
+                scalars[f"{layer.name}/kept_groups"] = float(np.sum(layer.mask))
+            scalars["train/kl_nats"] = kl_total
+            scalars["valid/error_percent"] = error_percent(self.model, self.parts["valid"])
+        return scalars
+
+    def scores(self) -> dict[str, np.ndarray]:
+        """By layer, what is compared with its threshold; {} as long as the network is plain."""
+        return {f"{layer.name}/scores": np.asarray(layer.prune_scores()) for layer in bayesian_layers(self.model)}
+
+    def thresholds(self, *, checked: bool = False) -> dict[str, float]:
+        """The threshold of each Bayesian layer, by name.
+
+        :param checked: raise automatic ones that add more than `prune_tolerance` percent to the error on the examples
+            set aside.
+        """
+        look = self._looks_after(self.config.epochs if checked else self._done)[-1 if checked else 0]
+        return thresholds_of(self.model, look(self.model))
+
+    def pack(
+        self,
+        config: PackConfig,
+        folder: str | os.PathLike[str],
+        log: Callable[[int, dict[str, float]], Any] = lambda epoch, line: None,
+    ) -> Packed:
+        """What was trained as files in `folder`, with its checked thresholds, compared with the network that was given.
+
+        :param log: is called after each of `last_epochs` as that of :meth:`fit`.
+        :return: "plain" is the network that became Bayesian.
+        :raises ValueError: as :func:`compression.pack_files`.
+        """
+        options: dict[str, Any] = {"batch_size": self.batch_size, "seed": self._seed}
+        last = functools.partial(
+            train_last, config=self.config, parts=self.parts, log=log, teacher=self._teacher, **options
+        )
+        return pack_files(
+            self.model,
+            self.parts,
+            config,
+            folder,
+            thresholds=self.thresholds(checked=True),
+            original=self.original,
+            learning_rate=self.config.learning_rate,
+            train_last=last if self.config.last_epochs else None,
+            plain=PackedNetwork(float(self.plain_percent[0]), float(self.plain_percent[1])),
+            **options,
+        )
+
+    @property
+    def is_bayesian(self) -> bool:
+        """Whether the plain phase is over."""
+        return bool(bayesian_layers(self.model))
+
+    # To stop and to continue. Shapes change when the network shrinks, so they are kept beside the checkpoints.
+
+    def state(self, folder: str | os.PathLike[str] | None = None) -> dict[str, tf.Module | tf.Variable]:
+        """All that changes, by name, for a checkpoint.
+
+        :param folder: of the checkpoints: the shapes of the network are written there, if they are new.
+        """
+        if folder is not None and self._reshaped_before is not None:
+            write_text(Path(folder) / f"network-{self._reshaped_before:06d}.json", self.model.to_json())
+            self._reshaped_before = None
+        taught = {} if self._teacher is None else {"teacher": _Values(self._teacher.variables)}
+        return {
+            **taught,
+            "model": _Values(self.model.variables),
+            "optimizer": _Values(self.optimizer.variables),
+            "plain_percent": self.plain_percent,
+            "seconds": self.seconds,
+        }
+
+    def restore(
+        self, folder: str | os.PathLike[str], read: Callable[[dict[str, tf.Module | tf.Variable]], int | None]
+    ) -> int | None:
+        """Go back to a checkpoint: the network takes each of the shapes in `folder`, the newest first, until one fits.
+
+        :param read: reads a checkpoint into a :meth:`state`; ValueError if the shapes are others. What it returns, None
+            for no checkpoint, is the result.
+        :raises ValueError: of `read` for the newest shapes, if no other ones fit.
+        """
+        given, problem = self.model, None
+        for path in [*sorted(Path(folder).glob("network-*.json"), reverse=True), None]:
+            with self._scope():
+                self._replace(given if path is None else keras.models.model_from_json(path.read_text(encoding="utf-8")))
+            try:
+                found = read(self.state())
+            except ValueError as error:
+                problem = problem or error
+                continue
+            if found is None:
+                self._replace(given)
+            return found
+        self._replace(given)
+        raise problem or ValueError(f"there is no checkpoint in {folder}.")
+
+    # Private
+
+    def _scope(self) -> AbstractContextManager[Any]:
+        return nullcontext() if self._strategy is None else self._strategy.scope()
+
+    def _check(self) -> None:
+        check_network(self.model, self.parts)
+        num_train = len(self.parts["train"].X)
+        if not 1 <= self.batch_size <= num_train:
+            raise ValueError(
+                f"batch_size must be between 1 and the {num_train} training examples, got {self.batch_size}."
+            )
+        replicas = 1 if self._strategy is None else self._strategy.num_replicas_in_sync
+        if self.batch_size % replicas:
+            raise ValueError(f"batch_size must be a multiple of the {replicas} replicas, got {self.batch_size}.")
+        check_thresholds(self.config, self.model)
+        for name in ("shift", "flip"):
+            if (value := getattr(self.config, name)) and len(self.model.inputs[0].shape) != 4:
+                raise ValueError(f"{name}={value} needs images [height, width, channels]; leave it out.")
+
+    def _new_optimizer(self) -> keras.optimizers.Optimizer:
+        optimizer = keras.optimizers.Adam(self.config.learning_rate)
+        optimizer.build(self.model.trainable_variables)
+        return optimizer
+
+    def _replace(self, model: keras.Model, optimizer: keras.optimizers.Optimizer | None = None) -> None:
+        self.model, self._run_epoch, self._kept = model, None, None
+        self.optimizer = self._new_optimizer() if optimizer is None else optimizer
+
+    def _new_epoch_function(self) -> EpochFunction:
+        config, steps, is_bayesian = self.config, self.steps_per_epoch, self.is_bayesian
+        return epoch_function(
+            self.model,
+            self.optimizer,
+            self.parts["train"],
+            batch_size=self.batch_size,
+            learning_rate=lambda step: learning_rate_at(config, step, steps, is_bayesian=is_bayesian),
+            kl_weight=lambda step: kl_weight_at(config, step, steps),
+            shift=config.shift,
+            flip=config.flip,
+            strategy=self._strategy,
+        )
+
+    def _prepare(self, number: int) -> None:
+        """Make the network Bayesian or smaller, if that is due before epoch `number`."""
+        own = number - self.config.pretrain_epochs
+        if own >= 0 and not self.is_bayesian:
+            self.plain_percent.assign([error_percent(self.model, self.parts[name]) for name in ("valid", "test")])
+            if self._teacher is not None:
+                self._teacher.set_weights(self.model.get_weights())
+            seed, num_train = int(named_seed(self._seed, "noise")[0]) % 2**24, len(self.parts["train"].X)
+            self._replace(bayesian_form(self.config, self.model, num_train=num_train, seed=seed))
+            self._reshaped_before = number
+        elif own > 0 and (at_most := most_left(self.config, own)) is not None:
+            smaller = cut(self.model, self.optimizer, self._looks_after(own), at_most=at_most)
+            if smaller is not None:
+                self._replace(smaller.model, smaller.optimizer)
+                self._reshaped_before = number
+
+    def _looks_after(self, done: int) -> list[ThresholdsOf]:
+        """As `phases.looks` has it; a part to keep, which takes many looks at examples, is chosen once."""
+        found = self._looks(done)
+        if self.config.keep is None:
+            return found
+
+        def look(model: keras.Model) -> Thresholds:
+            now = int(self.optimizer.iterations), part_to_keep(self.config, done)
+            if self._kept is None or self._kept[0] != now:
+                self._kept = now, found[0](model)
+            return self._kept[1]
+
+        return [look]
+
+    def _checked(self, model: keras.Model) -> Thresholds:
+        valid, tolerance = self.parts["valid"], self.config.prune_tolerance
+        return checked_thresholds(model, lambda network: error_percent(network, valid), tolerance=tolerance)
+
+    def _loss(self, model: keras.Model) -> float:
+        """Nats on some of the examples that are set aside, the same ones each time."""
+        valid = self.parts["valid"]
+        every = -(-len(valid.X) // _SOME)
+        return loss_of(model, Examples(valid.X[::every], valid.labels[::every]))
+
+
+class _Values(tf.Module):
+    """The values of Keras variables, for checkpoints."""
+
+    def __init__(self, variables: Sequence[keras.Variable]) -> None:
+        super().__init__()
+        self.values = [variable.value for variable in variables]

@@ -1,0 +1,236 @@
+"""Layers of a DARN in exact sums: logits of all bits where they are known, or of one after the other.
+
+Logits of a layer are those of its parents plus what its own earlier bits add. Both are exact, and adding two numbers is
+rounded alike everywhere. What the earlier bits add is
+
+    linear, local   a product with a triangular matrix
+    MADE            a network with tanh units, which its masks make triangular
+    NADE            V_j' sigmoid(c + sum_{k<j} W_k h_k) = V_j' (1 + tanh((c + sum_{k<j} W_k h_k) / 2)) / 2
+
+EoNADE with a single order is a NADE in which each bit before also adds a row that says that it is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from darn.codec.integer_sums import UNIT_BITS, Exact, Numbers, Sums, relu_units, tanh_units
+from darn.codec.matrices import causal_matrix, network_matrices, periodic_matrix
+from darn.images.local_units import LocalUnitsConditional
+from darn.images.pixelcnn import PixelCNNConditional
+from darn.images.window import LocalCausalConditional
+from darn.model.autoregressive import FactorialConditional, LinearConditional
+from darn.model.layers import Layer, forward
+from darn.more.made import MADEConditional
+from darn.more.nade import EoNADEConditional, NADEConditional
+
+__all__ = ["Bits", "IntegerLayer"]
+
+Bits = NDArray[np.uint8]
+Steps = Generator[NDArray[np.float64], NDArray[Any], None]
+
+_BLOCK = 32  # bits of a layer whose sums over the bits before all of them are one product
+
+_UNITS: dict[str, Callable[[Exact], Exact]] = {"tanh": tanh_units, "relu": relu_units}
+
+
+class _Own(Protocol):
+    """What the bits of a layer add to the logits of the bits after them."""
+
+    def known(self, bits: Bits, batch_size: int) -> NDArray[np.float64]:
+        """Of bits that are all known: [n, B] to [n, B]."""
+
+    def steps(self, B: int) -> Steps:
+        """Yields [B] for bit 0, is sent that bit [B], yields for bit 1, and so on."""
+
+    def update_hash(self, digest: Any) -> None:
+        """Feed all integers to a hash."""
+
+
+class IntegerLayer:
+    """Bits given parents, as `layers.Layer`: numbers [n, B], bits first.
+
+    :ivar n: number of bits. :ivar is_sequential: whether bits depend on the bits before them.
+
+    :param layer: of a model. :param shifts: what is subtracted from the parents, [n_parents]. :param scales: what they
+        are multiplied by then.
+    :raises ValueError: if the conditional cannot be coded, or weights are too large.
+    """
+
+    def __init__(self, layer: Layer, shifts: Numbers, scales: Numbers, name: str) -> None:
+        self.n = layer.conditional.n
+        self._own = _own(layer.conditional, name)
+        matrices, activation = ([(None, None)], "tanh") if layer.network is None else network_matrices(layer.network)
+        matrices[-1] = (matrices[-1][0], layer.conditional.bias.numpy())
+        if layer.network is not None:
+            matrices[0] = (_scaled(_float64(matrices[0][0], name), scales), matrices[0][1])
+        self._units = _UNITS[activation]
+        self._sums = _network_sums(matrices, activation, shifts if len(shifts) else None, name)
+        self.is_sequential = self._own is not None
+
+    @property
+    def sums(self) -> list[Sums]:
+        """The affine maps between the parents and the logits."""
+        return self._sums
+
+    def offset(self, parents: Bits, batch_size: int) -> NDArray[np.float64]:
+        """Logits without the layer's own bits, [n, B], for parents [n_in, B] (without inputs only B matters).
+
+        :param batch_size: columns computed at a time; the result does not depend on it.
+        """
+        maps = [lambda v, sums=sums: sums(v, batch_size) for sums in self._sums]
+        return forward(Exact(parents, 0), maps, self._units).values
+
+    def logits(self, bits: Bits, offset: NDArray[np.float64], batch_size: int) -> NDArray[np.float64]:
+        """Logits [n, B] of all bits when they are known."""
+        return offset if self._own is None else offset + self._own.known(bits, batch_size)
+
+    def draw(self, offset: NDArray[np.float64], draw: Callable[[Numbers], Bits]) -> Bits:
+        """Bits [n, B] by `draw`, which makes bits of logits: all at once, or bit by bit where they depend on those
+        before."""
+        if self._own is None:
+            return draw(offset)
+        bits, steps = np.empty(offset.shape, np.uint8), self._own.steps(offset.shape[1])
+        added = next(steps)
+        for i in range(self.n):
+            bits[i] = draw((offset[i] + added)[None])[0]
+            if i + 1 < self.n:
+                added = steps.send(bits[i])
+        return bits
+
+    def update_hash(self, digest: Any) -> None:
+        """Feed all integers to a hash."""
+        digest.update(f"layer {self.n} {self._units.__name__} {type(self._own).__name__};".encode())
+        for sums in self._sums:
+            sums.update_hash(digest)
+        if self._own is not None:
+            self._own.update_hash(digest)
+
+
+class _Product:
+    """A triangular matrix, [n, n]: row k is what bit k adds."""
+
+    def __init__(self, matrix: Any, name: str) -> None:
+        self._sums = Sums(matrix, np.zeros(matrix.shape[1]), name=name)
+        self._rows = self._sums.kernel * self._sums.dtype(2.0**-self._sums.bits)  # exact, as any sum of them is
+
+    def known(self, bits: Bits, batch_size: int) -> NDArray[np.float64]:
+        return self._sums(Exact(bits, 0), batch_size).values
+
+    def steps(self, B: int) -> Steps:
+        K = self._rows
+        h: Numbers = np.zeros([K.shape[0], B], self._sums.dtype)
+        if scipy.sparse.issparse(K):
+            for i in range(len(h)):
+                entries = slice(K.indptr[i], K.indptr[i + 1])
+                h[i] = yield K.data[entries] @ h[K.indices[entries]]
+            return
+        for start in range(0, len(h), _BLOCK):
+            before = K[start : start + _BLOCK, :start] @ h[:start]
+            for i, a in enumerate(before, start):
+                a += K[i, start:i] @ h[start:i]
+                h[i] = yield a
+
+    def update_hash(self, digest: Any) -> None:
+        self._sums.update_hash(digest)
+
+
+class _Units:
+    """Tanh units that see the bits before: their sums grow bit by bit, and each bit reads them by its own weights.
+
+    :param matrices: kernel and bias of each map, from the bits to the logits. The first kernel is [n, H], or [2 n, H]
+        with rows that known bits add whatever their value.
+    :param is_masked: the units that bit j reads do not see the bits from j on, so that one pass does for all of them.
+    """
+
+    def __init__(self, matrices: Sequence[tuple[Any, Any]], *, is_masked: bool, name: str) -> None:
+        self._sums, self._is_masked = _network_sums(matrices, "tanh", None, name), is_masked
+
+    def known(self, bits: Bits, batch_size: int) -> NDArray[np.float64]:
+        if self._is_masked:
+            maps = [lambda v, sums=sums: sums(v, batch_size) for sums in self._sums]
+            return forward(Exact(bits, 0), maps, tanh_units).values
+        steps = self.steps(bits.shape[1])
+        return np.stack([next(steps), *(steps.send(bit) for bit in bits[:-1])])
+
+    def steps(self, B: int) -> Steps:
+        first, *middle, last = self._sums
+        n = len(last.constant)
+        always = first.kernel[:, n:] if first.kernel.shape[1] > n else np.zeros([len(first.kernel), n], first.dtype)
+        sums = np.repeat(first.constant, B, axis=1)
+        for i in range(n):
+            units = tanh_units(Exact(sums, first.bits))
+            for inner in middle:
+                units = tanh_units(inner(units, B))
+            a = last.kernel[i] @ units.integers.astype(last.dtype) + last.constant[i]
+            bit = yield Exact(a, last.bits).values
+            sums += first.kernel[:, i, None] * bit.astype(first.dtype) + always[:, i, None]
+
+    def update_hash(self, digest: Any) -> None:
+        for sums in self._sums:
+            sums.update_hash(digest)
+
+
+def _own(conditional: Any, name: str) -> _Own | None:
+    """What earlier bits add in this conditional; None if bits are independent."""
+    name = f"{name}, own bits"
+    if isinstance(conditional, FactorialConditional):
+        return None
+    if isinstance(conditional, LinearConditional):
+        return _Product(np.triu(_float64(conditional.weights.numpy(), name), 1), name)
+    if isinstance(conditional, LocalCausalConditional):
+        return _Product(_float64(causal_matrix(conditional), name), name)
+    if isinstance(conditional, LocalUnitsConditional):
+        matrix = periodic_matrix(conditional.layer, conditional.matrices().numpy())
+        return _Product(_float64(matrix, name), name)
+    if isinstance(conditional, MADEConditional) and not conditional.is_mixture:
+        kernels = [(k * m).numpy() for k, m in zip(conditional.kernels, conditional.masks, strict=True)]
+        biases = [*(bias.numpy() for bias in conditional.biases), None]
+        return _Units(list(zip(kernels, biases, strict=True)), is_masked=True, name=name)
+    if isinstance(conditional, NADEConditional | EoNADEConditional) and getattr(conditional, "num_orders", 1) == 1:
+        W, V, c = (_float64(part.numpy(), name) / 2 for part in (conditional.W, conditional.V, conditional.c))
+        if isinstance(conditional, EoNADEConditional):
+            W = np.concatenate([W, _float64(conditional.U.numpy(), name) / 2])
+        return _Units([(W, c), (V.T, V.sum(axis=1))], is_masked=False, name=name)
+    if isinstance(conditional, PixelCNNConditional):
+        raise ValueError(
+            f"{name}: a PixelCNN cannot be coded, for the products of its gates are no exact sums; train with another "
+            "--visible_conditional."
+        )
+    raise ValueError(
+        f"{name}: a mixture over several orders of the bits cannot be coded, got {type(conditional).__name__}; train "
+        "with --orders=1."
+    )
+
+
+def _network_sums(
+    matrices: Sequence[tuple[Any, Any]], activation: str, shifts: Numbers | None, name: str
+) -> list[Sums]:
+    found: list[Sums] = []
+    input_bits, limit = 0, 1.0
+    for i, (matrix, bias) in enumerate(matrices):
+        kernel = None if matrix is None else _float64(matrix, name)
+        constant = np.zeros(matrix.shape[1]) if bias is None else _float64(bias, name).reshape(-1)
+        inputs: dict[str, Any] = {"input_bits": input_bits, "input_limit": limit}
+        found.append(Sums(kernel, constant, shifts=None if i else shifts, name=f"{name}, map {i + 1}", **inputs))
+        input_bits, limit = UNIT_BITS, float(1 << UNIT_BITS)
+        if activation == "relu":
+            limit = np.ceil(found[-1].limit * 2.0 ** (UNIT_BITS - found[-1].bits))
+    return found
+
+
+def _scaled(kernel: Any, scales: Numbers) -> Any:
+    """The kernel with each row times its scale."""
+    return scipy.sparse.diags(scales) @ kernel if scipy.sparse.issparse(kernel) else kernel * scales[:, None]
+
+
+def _float64(array: Any, name: str) -> Any:
+    found = array.astype(np.float64)
+    if not np.isfinite(found.data if scipy.sparse.issparse(found) else found).all():
+        raise ValueError(f"{name}: parameters must be finite, got NaN or infinity: training has diverged.")
+    return found

@@ -1,0 +1,38 @@
+"""Deep autoregressive networks (Gregor et al., 2014), in the paper's order.
+
+autoregressive      Eqs. (1), (2): triangular logistic regression (sampling, conditionals, pairs)
+model               Eqs. (3)-(10): encoder, decoder, prior (config, layers, wiring)
+description_length  Eqs. (11)-(15)
+likelihood          Eq. (16) and estimates of it
+gradients           Section 4, Appendix A: the gradient through bits
+sparsity            fDARN's penalty
+weight_noise        Section 5.2: adaptive weight noise (views, averaging)
+replicas            sums over several devices
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__,
+    submodules=[
+        "autoregressive",
+        "averaging",
+        "conditionals",
+        "config",
+        "description_length",
+        "gradients",
+        "layers",
+        "likelihood",
+        "model",
+        "pairs",
+        "replicas",
+        "sampling",
+        "serialization",
+        "shapes",
+        "sparsity",
+        "views",
+        "weight_noise",
+        "wiring",
+    ],
+    submod_attrs={"model": ["DARN", "DARNConfig", "Encoded", "Samples", "check_data"]},
+)

@@ -1,0 +1,237 @@
+"""What a DARN is made of, and which data it can have produced."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from darn.images.local_config import MAX_LAYERS, LocalConfig, check_whole
+from darn.images.pixelcnn import PixelCNNConfig
+
+__all__ = ["MAX_LINEAR", "DARNConfig", "check_data", "check_plain", "used_fields"]
+
+MAX_LINEAR = 10_000
+"""Most visible units with a linear conditional."""
+
+Activation = Literal["tanh", "relu"]
+Encoder = Literal["factorial", "linear", "nade", "made"]
+Prior = Literal["factorial", "linear", "nade", "eonade", "made"]
+VisibleConditional = Literal["factorial", "linear", "nade", "eonade", "made", "local", "pixelcnn"]
+Observations = Literal["binary", "intensities"]
+Precision = Literal["float32", "float64"]
+
+
+@dataclasses.dataclass(frozen=True)
+class DARNConfig:
+    """What a DARN is made of.
+
+    :param visible: number of visible units n_x.
+    :param hidden: stochastic units of each layer, from the one next to the data to the top, as 500 or 200,50; none for
+        a fully visible model, such as the FVSBN (visible_conditional=linear) and NADE.
+    :param units: deterministic units of each layer between two stochastic ones, in order, as 200 or 200,100; none for a
+        linear map.
+    :param activation: activation function of the deterministic units.
+    :param skip: each stochastic layer sees all stochastic layers beyond it, and not the next one alone.
+    :param encoder: how the units of a stochastic layer depend on each other in the encoder q(h | x); factorial: not at
+        all.
+    :param prior: how the units of a stochastic layer depend on each other in the decoder p(x, h).
+    :param visible_conditional: how visible units depend on each other given the stochastic ones; linear: the paper's
+        Eq. (5); factorial: not at all, as in the paper on MNIST; local: by a window of earlier pixels; pixelcnn: by
+        gated masked convolutions over all earlier pixels.
+    :param conditional_units: deterministic units of each NADE, EoNADE or MADE among the conditionals.
+    :param orders: orders of the units that EoNADE and MADE in the decoder average over; one of them is drawn for each
+        step of training (EoNADE: an order for each row). 16 for EoNADE and 1 for MADE if this is not given.
+    :param observations: binary visible units, or intensities in [0, 1], whose cross-entropy is the cost.
+    :param local: locally connected layers between the image and the first stochastic layer, in place of `units` there;
+        or the first stochastic layers: `hidden` begins with `local.hidden` then.
+    :param pixelcnn: what the PixelCNN is made of, with visible_conditional=pixelcnn.
+    :param dtype: precision of the parameters and of all that is computed with them.
+    :raises ValueError: naming the field that is wrong.
+    """
+
+    visible: int
+    hidden: tuple[int, ...] = (100,)
+    units: tuple[int, ...] = ()
+    activation: Activation = "tanh"
+    skip: bool = False
+    encoder: Encoder = "factorial"
+    prior: Prior = "linear"
+    visible_conditional: VisibleConditional = "linear"
+    conditional_units: int = 100
+    orders: int | None = None
+    observations: Observations = "binary"
+    local: LocalConfig | None = None
+    pixelcnn: PixelCNNConfig | None = None
+    dtype: Precision = "float32"
+
+    def __post_init__(self) -> None:
+        for name in ("hidden", "units"):
+            object.__setattr__(self, name, _sizes(name, getattr(self, name)))
+        if isinstance(self.local, dict):
+            object.__setattr__(self, "local", LocalConfig(**self.local))
+        if isinstance(self.pixelcnn, dict):
+            object.__setattr__(self, "pixelcnn", PixelCNNConfig(**self.pixelcnn))
+        for name in ("visible", "conditional_units", "orders"):
+            if name != "orders" or self.orders is not None:
+                check_whole(name, getattr(self, name))
+        if not isinstance(self.skip, bool):
+            raise ValueError(f"skip must be True or False, got {self.skip!r}.")
+        for name, kind in (
+            ("activation", Activation),
+            ("encoder", Encoder),
+            ("prior", Prior),
+            ("visible_conditional", VisibleConditional),
+            ("observations", Observations),
+            ("dtype", Precision),
+        ):
+            if getattr(self, name) not in get_args(kind):
+                raise ValueError(f"{name} must be one of {', '.join(get_args(kind))}, got {getattr(self, name)!r}.")
+        self._check_what_is_used()
+        self._check_images()
+        if self.visible_conditional == "linear" and self.visible > MAX_LINEAR:
+            raise ValueError(
+                f"visible_conditional='linear' has visible**2 weights and takes at most {MAX_LINEAR} units, got "
+                f"{self.visible}; give 'factorial', or 'local' for images."
+            )
+
+    def _check_images(self) -> None:
+        if self.local is None and self.visible_conditional == "local":
+            raise ValueError("visible_conditional='local' needs `local`, which says how images are connected.")
+        if (self.pixelcnn is None) == (self.visible_conditional == "pixelcnn"):
+            raise ValueError(
+                "visible_conditional='pixelcnn' needs `pixelcnn`, what it is made of, and nothing else takes it; "
+                f"got visible_conditional={self.visible_conditional!r} and pixelcnn={self.pixelcnn}."
+            )
+        if self.local is not None and self.pixelcnn is not None:
+            raise ValueError("a PixelCNN has dense layers above it; leave out `local`, or give another conditional.")
+        if self.local is not None and self.local.stochastic:
+            self._check_stack(self.local.hidden)
+        for images in (self.local, self.pixelcnn):
+            if images is not None and (size := math.prod(images.image_shape)) != self.visible:
+                raise ValueError(f"images of {images.image_shape} pixels need visible={size}, got {self.visible}.")
+
+    def _check_stack(self, local: tuple[int, ...]) -> None:
+        if self.hidden[: len(local)] != local:
+            raise ValueError(
+                f"hidden must begin with the units of the local layers, {', '.join(map(str, local))}, got "
+                f"{self.hidden}; give (*local.hidden, ...) with the layers above them."
+            )
+        if self.skip or self.encoder != "factorial":
+            raise ValueError(
+                "stochastic local layers see the next layer alone and have a factorial encoder; leave out skip and "
+                f"encoder, got skip={self.skip} and encoder={self.encoder!r}."
+            )
+
+    def _check_what_is_used(self) -> None:
+        for name, reason in _unused(dataclasses.asdict(self)).items():
+            if (value := getattr(self, name)) != type(self).__dataclass_fields__[name].default:
+                raise ValueError(f"{name}={value!r} {reason}.")
+
+    def to_json(self) -> str:
+        """As text that :meth:`from_json` reads."""
+        return json.dumps(dataclasses.asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> DARNConfig:
+        """The configuration that :meth:`to_json` wrote.
+
+        :raises ValueError: if the text is something else.
+        """
+        try:
+            return cls(**json.loads(text))
+        except (TypeError, AttributeError, json.JSONDecodeError) as error:
+            raise ValueError(f"this is no configuration of a DARN ({error}).") from error
+
+
+def used_fields(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Of fields of a `DARNConfig`, those that say something of a model with these."""
+    unused = _unused(values)
+    return {name: value for name, value in values.items() if name not in unused}
+
+
+_USERS = {"conditional_units": {"nade", "eonade", "made"}, "orders": {"eonade", "made"}}
+_OF_LAYERS = {"units": "lie between", "encoder": "is of", "prior": "is of", "skip": "is of"}
+
+
+def _unused(values: Mapping[str, Any]) -> dict[str, str]:
+    """Fields that say nothing of a model with these values, and why: the end of a sentence."""
+    has_hidden, has_units = bool(values.get("hidden", True)), bool(values.get("units"))
+    decoder = {values.get("visible_conditional"), *([values.get("prior")] if has_hidden else [])}
+    kinds = {"conditional_units": decoder | ({values.get("encoder")} if has_hidden else set()), "orders": decoder}
+    found = {
+        name: f"is for the conditionals {', '.join(sorted(users))}, and there is none of them; leave it out, or give "
+        f"visible_conditional={sorted(users)[0]!r}"
+        for name, users in _USERS.items()
+        if not kinds[name] & users
+    }
+    for name, how in () if has_hidden else _OF_LAYERS.items():
+        found[name] = f"{how} stochastic layers, and there are none with hidden=(); leave {name} out, or give hidden"
+    if not (has_hidden and has_units):
+        found["activation"] = "is of deterministic units, and there are none; leave activation out, or give units"
+    return found
+
+
+def _sizes(name: str, value: Any) -> tuple[int, ...]:
+    """Numbers of units of layers.
+
+    :raises ValueError: if they are no sequence of whole numbers from 1 on.
+    """
+    numbers = tuple(value) if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str) else None
+    if numbers is None or not all(isinstance(n, int | np.integer) and not isinstance(n, bool) for n in numbers):
+        raise ValueError(f"{name} must be whole numbers of units, one a layer, as (8,) or (8, 4), got {value!r}.")
+    if any(size < 1 for size in numbers):
+        raise ValueError(f"{name}: numbers of units must be at least 1, got {numbers}.")
+    if len(numbers) > MAX_LAYERS:
+        raise ValueError(f"{name} must name at most {MAX_LAYERS} layers, got {len(numbers)}.")
+    return tuple(int(size) for size in numbers)
+
+
+def check_plain(data: Any, name: str) -> None:
+    """Refuse arrays that say more than their values: masked cells, and sparse matrices, which NumPy takes for one cell.
+
+    :raises ValueError: with the name, and what to do.
+    """
+    if hasattr(data, "toarray"):
+        raise ValueError(f"{name} must be a dense array, got a sparse {type(data).__name__}; give {name}.toarray().")
+    if np.ma.is_masked(data):
+        raise ValueError(
+            f"{name} must have no masked cells, got {np.ma.count_masked(data)}; fill or drop them, or complete them "
+            "first."
+        )
+
+
+def check_data(data: ArrayLike, config: DARNConfig, name: str = "data") -> NDArray:
+    """The data as an array [N, n_x], after checking that the model can have produced it.
+
+    :raises ValueError: naming what is wrong, where, and what to do: another shape or width, NaN, values other than 0
+        and 1 (outside [0, 1] for intensities).
+    """
+    check_plain(data, name)
+    array = np.asarray(data)
+    if array.ndim != 2 or 0 in array.shape:
+        raise ValueError(f"{name} must be a matrix [N, n_x] with at least one row and column, got shape {array.shape}.")
+    if array.shape[1] != config.visible:
+        raise ValueError(f"{name} must have {config.visible} columns, one a visible unit, got {array.shape[1]}.")
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"{name} must be numbers 0 and 1 (or booleans), got dtype {array.dtype}; encode it first.")
+    if config.observations == "binary":
+        wrong = (array != 0) & (array != 1)
+        wanted, remedy = "0 or 1", "binarise it, or use observations='intensities' for numbers in [0, 1]"
+    else:
+        wrong = ~((array >= 0) & (array <= 1))
+        wanted, remedy = "in [0, 1]", "divide pixels by their largest value"
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0]
+        if array.dtype.kind == "f" and np.isnan(array[row, column]):
+            remedy = "drop or impute missing values"
+        raise ValueError(
+            f"{name} must be {wanted} everywhere, got {array[row, column]} in row {row}, column {column} "
+            f"({np.sum(wrong)} such values); {remedy}."
+        )
+    return array

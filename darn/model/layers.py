@@ -1,0 +1,136 @@
+"""Layers of a DARN: a network of deterministic units turns parents into logits, a conditional adds the earlier bits
+(Gregor et al., 2014, Eqs. 5, 7-10).
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import tensorflow as tf
+
+from darn.images.local import LocalDecoder, LocalEncoder
+from darn.images.local_units import LocalMap, LocalUnitsConditional
+from darn.images.pixelcnn import PixelCNNConditional
+from darn.images.window import LocalCausalConditional
+from darn.model.autoregressive import Conditional
+from darn.model.conditionals import make_conditional
+from darn.model.config import DARNConfig
+from darn.model.wiring import Wiring
+
+__all__ = ["ACTIVATIONS", "DenseNetwork", "Layer", "forward", "make_decoder", "make_encoder"]
+
+ACTIVATIONS = {"tanh": tf.tanh, "relu": tf.nn.relu}
+
+Numbers = TypeVar("Numbers")
+
+
+def forward(
+    x: Numbers, maps: Sequence[Callable[[Numbers], Numbers]], activate: Callable[[Numbers], Numbers]
+) -> Numbers:
+    """Affine maps with units between them: the pass of every network, of floats and of integers."""
+    for affine in maps[:-1]:
+        x = activate(affine(x))
+    return maps[-1](x)
+
+
+class DenseNetwork(tf.Module):
+    """Deterministic layers (Eq. 9), then a linear map to logits, without a bias: the conditional has it.
+
+    :ivar kernels: variables [n_in, n_1], ..., [n_m, n_out]. :ivar biases: of the deterministic layers.
+    """
+
+    def __init__(
+        self, sizes: Sequence[int], *, activation: str, seed: tf.Tensor, dtype: tf.DType, name: str | None = None
+    ) -> None:
+        super().__init__(name=name)
+        self.activation = activation
+        seeds = tf.unstack(tf.random.experimental.stateless_split(seed, len(sizes) - 1))
+        self.kernels = []
+        for i, (n_in, n_out) in enumerate(itertools.pairwise(sizes)):
+            scale = math.sqrt(6.0 / (n_in + n_out))
+            kernel = tf.random.stateless_uniform([n_in, n_out], seeds[i], -scale, scale, dtype)
+            self.kernels.append(tf.Variable(kernel, name=f"kernel_{i}"))
+        self.biases = [tf.Variable(tf.zeros([n], dtype), name=f"bias_{i}") for i, n in enumerate(sizes[1:-1])]
+
+    def __call__(self, x: tf.Tensor) -> tf.Tensor:
+        """[B, n_in] to [B, n_out]."""
+        maps = [functools.partial(_affine, *pair) for pair in zip(self.kernels, [*self.biases, None], strict=True)]
+        return forward(x, maps, ACTIVATIONS[self.activation])
+
+
+def _affine(kernel: tf.Tensor, bias: tf.Tensor | None, x: tf.Tensor) -> tf.Tensor:
+    y = tf.linalg.matmul(x, kernel)
+    return y if bias is None else y + bias
+
+
+class Layer(tf.Module):
+    """Bits given parents: `network` gives the offset of the logits of `conditional`.
+
+    :ivar network: None for a layer without parents: the prior, or the visible layer of a model without stochastic ones.
+    """
+
+    def __init__(self, network: Any, conditional: Conditional, name: str | None = None) -> None:
+        super().__init__(name=name)
+        self.network = network
+        self.conditional = conditional
+
+    def offset(self, parents: tf.Tensor | None) -> tf.Tensor | None:
+        """[B, n_parents] to [B, n]; None without parents."""
+        return None if self.network is None else self.network(parents)
+
+
+def make_decoder(config: DARNConfig, wiring: Wiring, level: int, seed: tf.Tensor) -> Layer:
+    """p(h^level | the layers above), level 0 being the visible layer."""
+    kind = config.prior if level else config.visible_conditional
+    parents = sum(wiring.sizes[other] for other in wiring.above(level))
+    local, name = config.local, f"decoder_{level}"
+    grids = len(local.hidden) if local else 0  # how many of the stochastic layers are
+    if local is not None and 1 <= level <= grids:
+        size = {"kernel": local.units_kernel, "period": local.period}
+        conditional: Conditional = LocalUnitsConditional(local.grids[level], **size, dtype=config.dtype, name=name)
+    else:
+        conditional = _conditional(config, kind, wiring.sizes[level], tf.random.fold_in(seed, 0), name, config.orders)
+    network: Any = None
+    if local is not None and level < grids:
+        network = LocalMap(local, level, "down", seed=tf.random.fold_in(seed, 1), dtype=tf.as_dtype(config.dtype))
+    elif parents and config.local is not None and level == 0:
+        network = LocalDecoder(config.local, parents, seed=tf.random.fold_in(seed, 1), dtype=tf.as_dtype(config.dtype))
+    elif parents:
+        network = _dense(config, parents, conditional.offset_size, tf.random.fold_in(seed, 1))
+    return Layer(network, conditional)
+
+
+def make_encoder(config: DARNConfig, wiring: Wiring, level: int, seed: tf.Tensor) -> Layer:
+    """q(h^level | the layers below), for level from 1 on."""
+    n = wiring.sizes[level]
+    conditional = _conditional(config, config.encoder, n, tf.random.fold_in(seed, 0), f"encoder_{level}")
+    local, dtype = config.local, tf.as_dtype(config.dtype)
+    if local is not None and level <= len(local.hidden):
+        return Layer(LocalMap(local, level - 1, "up", seed=tf.random.fold_in(seed, 1), dtype=dtype), conditional)
+    if config.local is not None and level == 1:
+        return Layer(LocalEncoder(config.local, n, seed=tf.random.fold_in(seed, 1), dtype=dtype), conditional)
+    parents = sum(wiring.sizes[other] for other in wiring.below(level))
+    return Layer(_dense(config, parents, n, tf.random.fold_in(seed, 1)), conditional)
+
+
+def _dense(config: DARNConfig, n_in: int, n_out: int, seed: tf.Tensor) -> DenseNetwork:
+    sizes = [n_in, *config.units, n_out]
+    return DenseNetwork(sizes, activation=config.activation, seed=seed, dtype=tf.as_dtype(config.dtype))
+
+
+def _conditional(
+    config: DARNConfig, kind: str, n: int, seed: tf.Tensor, name: str, orders: int | None = None
+) -> Conditional:
+    dtype = tf.as_dtype(config.dtype)
+    if kind == "local":
+        assert config.local is not None
+        return LocalCausalConditional(config.local, dtype=dtype, name=name)
+    if kind == "pixelcnn":
+        assert config.pixelcnn is not None
+        return PixelCNNConditional(config.pixelcnn, seed=seed, dtype=dtype, name=name)
+    units = config.conditional_units
+    return make_conditional(kind, n, units=units, seed=seed, orders=orders, dtype=dtype, name=name)

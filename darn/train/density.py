@@ -1,0 +1,254 @@
+"""`DARNDensity`: a DARN as a scikit-learn estimator, whose architecture validation rows choose."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, DensityMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from darn.model.config import check_plain
+from darn.model.model import DARN, DARNConfig
+from darn.more.completion import complete
+from darn.more.distribution import log_prob_and_effective, warn_of_few
+from darn.train.candidates import OPTIMIZER, as_sizes
+from darn.train.fitting import Course
+from darn.train.optimization import TrainingConfig
+from darn.train.selection import Choice, SearchConfig, choose
+from darn.train.training import Trainer
+
+__all__ = ["DARNDensity"]
+
+_MAX_SUMMED_UNITS = 12  # whose 2^12 states take about as long as 4,000 importance samples
+_BLOCK = 1000  # rows at a time
+
+
+class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, BaseEstimator):  # type: ignore[misc]
+    """Density of rows of bits: a DARN with a linear autoregressive decoder (Gregor et al., 2014, Section 5.1).
+
+    Of `hidden`, `units`, `learning_rate` and `weight_decay`, validation rows choose what is None, see `darn.choose`;
+    what is given stays. Where all are given nothing is chosen, and training takes seconds.
+
+    :param hidden: stochastic units of each layer, or one whole number; () for none.
+    :param units: deterministic units between stochastic layers, likewise. :param learning_rate: of RMSProp.
+    :param weight_decay: decoupled, in units of the learning rate.
+    :param visible_conditional: how columns depend on each other given the stochastic units: "linear", "factorial",
+        "nade", "made" or "eonade", as in `DARNConfig`. A MADE is often the better density.
+    :param conditional_units: tanh units of NADE, MADE and EoNADE; None: 100.
+    :param orders: orders of the columns that MADE and EoNADE average over; None: 1 and 16.
+    :param candidates: how many to choose among, before the neighbours of the best.
+    :param search_total_steps: after so many steps of all candidates together the best so far is chosen; 0 for no limit.
+        The training of what was chosen comes after it.
+    :param validation_fraction: share of the rows that choose, and that stop the training.
+    :param max_steps: most steps of the training, and of each candidate; twice as many where validation rows chose a
+        learning rate that falls to 0.
+    :param patience: evaluations in a row without improvement after which training stops.
+    :param num_samples: importance samples of each row where the likelihood is not exact, which it is for at most 12
+        stochastic units.
+    :param threshold: bits are X > threshold; None: X are zeros and ones.
+    :param dtype: of the computations, "float32" or "float64".
+    :param random_state: of all that is random.
+
+    Fitted attributes: `model_` (the `DARN`), `choice_` (the `Choice`; None if nothing was chosen), `valid_nats_`
+    (description length of the validation rows, nats a row), `n_steps_`, `n_features_in_`.
+    """
+
+    model_: DARN
+    choice_: Choice | None
+
+    def __init__(
+        self,
+        hidden: int | Sequence[int] | None = None,
+        units: int | Sequence[int] | None = None,
+        *,
+        learning_rate: float | None = None,
+        weight_decay: float | None = None,
+        visible_conditional: str = "linear",
+        conditional_units: int | None = None,
+        orders: int | None = None,
+        candidates: int = 18,
+        search_total_steps: int = 60_000,
+        validation_fraction: float = 0.1,
+        max_steps: int = 20_000,
+        patience: int = 10,
+        batch_size: int = 100,
+        num_samples: int = 1000,
+        threshold: float | None = None,
+        dtype: str = "float32",
+        random_state: Any = 0,
+    ) -> None:
+        self.hidden = hidden
+        self.units = units
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.visible_conditional = visible_conditional
+        self.conditional_units = conditional_units
+        self.orders = orders
+        self.candidates = candidates
+        self.search_total_steps = search_total_steps
+        self.validation_fraction = validation_fraction
+        self.max_steps = max_steps
+        self.patience = patience
+        self.batch_size = batch_size
+        self.num_samples = num_samples
+        self.threshold = threshold
+        self.dtype = dtype
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: Any = None) -> DARNDensity:
+        """Choose, train until validation rows say stop, and keep the best parameters.
+
+        :param X: [N, n_x], at least two rows; zeros and ones, or numbers with `threshold`. Sparse matrices, as those of
+            `OneHotEncoder`, are taken, and held as a byte a bit.
+        :param y: ignored.
+        """
+        x = self._bits(X, reset=True)
+        if not 0 < self.validation_fraction < 1:
+            raise ValueError(f"validation_fraction must be in (0, 1), got {self.validation_fraction}.")
+        for name in ("candidates", "max_steps", "patience", "batch_size", "num_samples"):
+            if not isinstance(value := getattr(self, name), int | np.integer) or value < 1:
+                raise ValueError(f"{name} must be a whole number, at least 1, got {value!r}.")
+        random = check_random_state(self.random_state)
+        seed, order = int(random.randint(2**31 - 1)), random.permutation(len(x))
+        num_valid = min(max(1, round(self.validation_fraction * len(x))), len(x) - 1)
+        x, valid = x[order[num_valid:]], x[order[:num_valid]]
+        model, training = self._configs(x, valid, seed)
+        trainer = Trainer(DARN(model, seed=seed, data=x), training, num_data=len(x))
+        course = Course(trainer, x, valid, seed=seed, batch_size=self.batch_size)
+        if self.choice_ is not None and training.cosine is not None:
+            course.advance(training.cosine)
+        else:
+            course.advance(self.max_steps, self.patience)
+        self.model_, self.valid_nats_, self.n_steps_ = course.best(), course.best_value, course.best_step
+        self._seed = seed
+        return self
+
+    def score_samples(self, X: ArrayLike) -> NDArray[np.float64]:
+        """log p(x) of each row in nats, [N]: exact for at most 12 stochastic units, else by importance sampling with
+        noise that all rows share, so that the rows beside a row do not change it. A warning says if less than 50 of
+        the samples count (median of the rows), or than half of them.
+        """
+        x = self._fitted_bits(X)
+        settings: dict[str, Any] = {"num_samples": self.num_samples, "max_exact_units": _MAX_SUMMED_UNITS}
+        blocks = [x[start : start + _BLOCK] for start in range(0, len(x), _BLOCK)]
+        found = [log_prob_and_effective(self.model_, block, seed=self._seed, **settings) for block in blocks]
+        log_p, effective = (np.concatenate([each.numpy() for each in part]) for part in zip(*found, strict=True))
+        warn_of_few(effective, self.num_samples)
+        return log_p.astype(np.float64)
+
+    def score(self, X: ArrayLike, y: Any = None) -> float:
+        """Mean of `score_samples`: nats a row; higher is better, so it serves cross-validation."""
+        return float(self.score_samples(X).mean())
+
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> NDArray[np.uint8]:
+        """Independent draws of rows, zeros and ones [n_samples, n_x].
+
+        :param random_state: None: that of the estimator, so that each call gives the same rows.
+        """
+        check_is_fitted(self, "model_")
+        if n_samples < 1:
+            raise ValueError(f"n_samples must be at least 1, got {n_samples}.")
+        random = check_random_state(self.random_state if random_state is None else random_state)
+        return self.model_.sample(n_samples, int(random.randint(2**31 - 1))).x.numpy().astype(np.uint8)
+
+    def transform(self, X: ArrayLike) -> NDArray[Any]:
+        """The code h of each row: the more probable value of each stochastic unit by q(h | x), from the bottom up,
+        [N, n_h].
+        """
+        x = self._fitted_bits(X)
+        noise = tuple(tf.zeros([len(x), n], self.model_.dtype) for n in self.model_.config.hidden)
+        h = self.model_.encode(tf.constant(x, self.model_.dtype), noise).h
+        return np.concatenate([bits.numpy() for bits in h], axis=1) if h else np.zeros([len(x), 0], self.dtype)
+
+    def complete(self, X: ArrayLike, mask: ArrayLike | None = None) -> NDArray[np.float64]:
+        """The known bits, and of each missing one the probability that it is 1 given the known ones, [N, n_x].
+
+        See `darn.complete` for where these are exact.
+
+        :param X: [N, n_x]; what stands where bits are missing does not matter.
+        :param mask: booleans [N, n_x], True where a bit is missing; None: where X is NaN or masked.
+        """
+        check_is_fitted(self, "model_")
+        x = validate_data(self, X, reset=False, dtype="numeric", ensure_all_finite=False)
+        if mask is None:
+            is_missing = np.isnan(x) | np.ma.getmaskarray(X) if np.ma.isMaskedArray(X) else np.isnan(x)
+        else:
+            is_missing = np.asarray(mask)
+        if is_missing.dtype != bool or is_missing.shape != x.shape:
+            raise ValueError(
+                f"mask must be booleans of the shape of X, {x.shape}, True where a bit is missing, got "
+                f"{is_missing.dtype} {is_missing.shape}; leave it out if X is NaN there."
+            )
+        if hasattr(mask, "columns"):
+            validate_data(self, mask, reset=False, skip_check_array=True)  # its names
+        return complete(self.model_, self._as_bits(np.where(is_missing, 0, x)), is_missing, seed=self._seed)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    # Private.
+
+    @property
+    def _n_features_out(self) -> int:
+        """Columns of :meth:`transform`, which scikit-learn names darndensity0, darndensity1, ..."""
+        return sum(self.model_.config.hidden)
+
+    def _configs(self, x: NDArray, valid: NDArray, seed: int) -> tuple[DARNConfig, TrainingConfig]:
+        sizes = {name: getattr(self, name) for name in ("hidden", "units")}
+        model: dict[str, Any] = {name: value if value is None else as_sizes(value) for name, value in sizes.items()}
+        if model["hidden"] == ():
+            model["units"] = model["units"] or ()  # there is nothing to choose
+        training: dict[str, Any] = {"learning_rate": self.learning_rate, "weight_decay": self.weight_decay}
+        is_chosen = None in (*model.values(), *training.values())
+        own = ("visible_conditional", "conditional_units", "orders", "dtype")
+        model |= {name: value for name in own if (value := getattr(self, name)) is not None}
+        self.choice_ = None
+        if is_chosen:
+            search = SearchConfig(
+                candidates=self.candidates,
+                search_steps=self.max_steps,
+                search_patience=self.patience,
+                search_total_steps=self.search_total_steps,
+            )
+            how: dict[str, Any] = {"search": search, "batch_size": self.batch_size}
+            self.choice_ = choose(x, valid, seed=seed, model=model, training=training, **how)
+            return self.choice_.model, self.choice_.training
+        return DARNConfig(visible=x.shape[1], **model), TrainingConfig(**OPTIMIZER, **training)
+
+    def _fitted_bits(self, X: ArrayLike) -> NDArray[np.uint8]:
+        check_is_fitted(self, "model_")
+        return self._bits(X, reset=False)
+
+    def _bits(self, X: ArrayLike, *, reset: bool) -> NDArray[np.uint8]:
+        if np.ma.isMaskedArray(X):
+            check_plain(X, "X")
+        least = 2 if reset else 1
+        x = validate_data(self, X, reset=reset, dtype="numeric", accept_sparse="csr", ensure_min_samples=least)
+        if not issparse(x):
+            return self._as_bits(x)
+        if self.threshold is not None and self.threshold < 0:
+            raise ValueError(f"threshold must not be negative for a sparse X, got {self.threshold}; give X.toarray().")
+        x.sum_duplicates()
+        self._as_bits(x.data[None])  # its errors, before room is made for all zeros
+        bits: NDArray[np.uint8] = (x > (self.threshold or 0)).astype(np.uint8).toarray()
+        return bits
+
+    def _as_bits(self, x: NDArray[Any]) -> NDArray[np.uint8]:
+        wrong = np.isnan(x) if self.threshold is not None else (x != 0) & (x != 1)
+        if wrong.any():
+            row, column = np.argwhere(wrong)[0]
+            found, remedy = x[row, column], "encode X first, as OneHotEncoder does"
+            if np.isnan(found):
+                remedy = "say by the mask that it is missing, or impute it"
+            elif self.threshold is None:
+                remedy = f"give threshold, whose bits are X > threshold, or {remedy}"
+            raise ValueError(f"X must be 0 or 1 everywhere, got {found} in row {row}, column {column}; {remedy}.")
+        return (x > (self.threshold or 0)).astype(np.uint8)

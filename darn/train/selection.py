@@ -1,0 +1,298 @@
+"""Architecture and learning rate by validation rows, as the paper chose them (Gregor et al., 2014, Section 5.1).
+
+    choice = choose(x, x_valid, seed=0)
+    choice.model, choice.training           # DARNConfig and TrainingConfig, to train with early stopping
+    choice.to_json()                        # what was tried, with the validation nats of each
+
+The paper tried 100 to 500 tanh units, 8 to 256 stochastic units with an autoregressive prior, an autoregressive
+decoder, and three learning rates of RMSProp. Here candidates are drawn from these, with higher rates and weight decay
+beside, and go through successive halving (Jamieson and Talwalkar, 2016): all train for a few epochs, the best third
+goes on for three times as many steps, and so on; whoever is left trains until validation rows say stop. Then the
+neighbours of the best, which differ from it in one value, do the same. At last the best one is trained anew with a
+learning rate that falls to 0 over twice the steps that it took, with its weight decay and with the next stronger one,
+and again over twice as many as long as that is better.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import math
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from darn.model.model import DARNConfig, check_data
+from darn.train.candidates import (
+    NONE,
+    Candidate,
+    as_sizes,
+    draw_candidates,
+    extended,
+    is_beyond,
+    neighbours,
+    value_spaces,
+)
+from darn.train.fitting import evaluation_interval
+from darn.train.optimization import TrainingConfig
+from darn.train.rivals import Budget, Maker, Rival, Trial, claim, given
+from gpflow_deep_base.files import write_text
+from gpflow_deep_base.seeds import Seed, as_seed
+
+__all__ = ["Choice", "SearchConfig", "Trial", "choose", "stored_choice"]
+
+_FACTOR = 3  # of candidates that are left out, and of steps
+
+
+@dataclass(frozen=True)
+class SearchConfig:
+    """How to choose.
+
+    :param candidates: how many candidates to begin with.
+    :param search_epochs: epochs after which the first candidates are left out; at least 500 steps, at most 1,500.
+    :param search_steps: most steps of a candidate; twice as many while its learning rate falls.
+    :param search_patience: evaluations in a row without improvement after which a candidate stops.
+    :param neighbours: also try what differs from the best candidate in one value.
+    :param falling: also try the best candidate with a learning rate that falls to 0.
+    :param search_total_steps: after so many steps of all candidates together the best so far is chosen; 0 for no limit.
+    :raises ValueError: naming the field that is wrong.
+    """
+
+    candidates: int = 18
+    search_epochs: int = 5
+    search_steps: int = 20_000
+    search_patience: int = 10
+    neighbours: bool = True
+    falling: bool = True
+    search_total_steps: int = 60_000
+
+    def __post_init__(self) -> None:
+        for name in ("candidates", "search_epochs", "search_steps", "search_patience"):
+            if (value := getattr(self, name)) < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}.")
+        if self.search_total_steps < 0:
+            raise ValueError(f"search_total_steps must not be negative, got {self.search_total_steps}; 0 is no limit.")
+
+    def first_steps(self, num_rows: int, batch_size: int) -> int:
+        """Steps of the first round, a multiple of the evaluation interval."""
+        interval = evaluation_interval(num_rows, batch_size)
+        wanted = min(max(self.search_epochs * -(-num_rows // batch_size), 500), 1500, self.search_steps)
+        return -(-wanted // interval) * interval
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The best candidate, as configurations, and all trials from the best to the worst.
+
+    :ivar alone: the trial of the same decoder without stochastic units, which shows what these are good for.
+    :ivar is_cut: whether the steps were spent before all was tried.
+    """
+
+    model: DARNConfig
+    training: TrainingConfig
+    trials: tuple[Trial, ...]
+    alone: Trial
+    is_cut: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """The configurations, and chosen and rejected candidates with their scores, as JSON has them."""
+        chosen, *rejected = [_flat(trial) for trial in self.trials]
+        configs: dict[str, Any] = {"model": json.loads(self.model.to_json())}
+        configs["training"] = dataclasses.asdict(self.training)
+        configs["ended_by_search_total_steps"] = self.is_cut
+        return {**configs, "chosen": chosen, "rejected": rejected, "without_stochastic_units": _flat(self.alone)}
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> Choice:
+        """The choice that :meth:`to_json` gave.
+
+        :raises ValueError: if it is something else.
+        """
+        try:
+            trials = tuple(_trial(flat) for flat in (found["chosen"], *found["rejected"]))
+            model = DARNConfig.from_json(json.dumps(found["model"]))
+            training, alone = TrainingConfig(**found["training"]), _trial(found["without_stochastic_units"])
+            return cls(model, training, trials, alone, found["ended_by_search_total_steps"])
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"this is no choice of a model ({error}).") from error
+
+    def notes(self) -> list[str]:
+        """The choice and its rival without stochastic units, as lines of text."""
+        best, alone, bits = self.trials[0], self.alone, 1.0 / math.log(2.0)
+        of, sizes = best.candidate, (self.model.hidden, self.model.units)
+        falling = f" (falling to 0 at step {of.cosine})" if of.cosine else ""
+        hidden, units = (", ".join(map(str, numbers)) for numbers in sizes)
+        lines = [
+            f"chosen of {len(self.trials)} on the validation rows: {hidden} stochastic and {units} deterministic "
+            f"units, learning rate {of.learning_rate:g}{falling}, weight decay {of.weight_decay:g}: "
+            f"{best.valid_nats:.3f} nats, {bits * best.kl_nats:.2f} bits in the stochastic units; without these "
+            f"{alone.valid_nats:.3f} nats"
+        ]
+        if self.is_cut:
+            lines.append(
+                "the choice ended when its steps were spent, before all was tried: the best so far was taken; more "
+                "steps (--search_total_steps, 0 for no limit) may find a better one"
+            )
+        if bits * best.kl_nats < 1.0:
+            lines.append(
+                "the stochastic units carry less than a bit a row: these columns need none; compare with --hidden="
+            )
+        return lines
+
+
+def choose(
+    x: ArrayLike,
+    valid: ArrayLike,
+    *,
+    seed: Seed = 0,
+    search: SearchConfig = SearchConfig(),
+    batch_size: int = 100,
+    model: Mapping[str, Any] | None = None,
+    training: Mapping[str, Any] | None = None,
+    report: Callable[[str], None] = lambda line: None,
+    folder: Path | None = None,
+    look: Callable[[], None] = lambda: None,
+) -> Choice:
+    """Choose stochastic units, tanh units, learning rate and weight decay by the description length of `valid`.
+
+    :param x: training rows [N, n_x], zeros and ones. :param valid: validation rows [N', n_x].
+    :param seed: of candidates, initial weights, minibatches and noise; the same gives the same choice.
+    :param model: fields of `DARNConfig` that are given; `hidden` and `units` among them are not chosen then.
+    :param training: fields of `TrainingConfig` that are given, likewise.
+    :param report: gets a line of text for each round.
+    :param folder: where candidates are kept on the way: a search that was interrupted goes on, and chooses the same. It
+        may be deleted afterwards.
+    :param look: is called after each evaluation; what it raises interrupts the search.
+    :raises ValueError: for rows that are not zeros and ones, of different widths, a field that is wrong, or the folder
+        of another search.
+    """
+    x, model, training = np.asarray(x), dict(model or {}), dict(training or {})
+    model |= {name: as_sizes(model[name]) for name in ("hidden", "units") if model.get(name) is not None}
+    spaces = value_spaces(model, training)
+    drawn = draw_candidates(search.candidates, seed, spaces)
+    budget = Budget(search.search_total_steps)
+    maker = Maker(x, np.asarray(valid), as_seed(seed), batch_size, model, training, folder, budget, look)
+    check_data(x, DARNConfig(np.shape(x)[-1] if np.ndim(x) else 1), "x")
+    check_data(valid, DARNConfig(x.shape[1]), "valid")
+    for candidate in (drawn[0], _without_units(drawn[0])):
+        maker.course(candidate)  # what does not fit is said before anything is trained
+    if claim(maker, search):
+        report(f"continuing the search in {folder}")
+    trials = _halve(maker, _rivals(maker, "drawn", drawn), search, report, is_first=True)
+    for number in itertools.count(1) if search.neighbours else ():
+        leader = trials[0]
+        if not math.isfinite(leader.valid_nats):
+            break
+        known = {trial.candidate for trial in trials if trial.is_done}
+        near = [candidate for candidate in neighbours(leader.candidate, spaces) if candidate not in known]
+        more = _halve(maker, _rivals(maker, f"near-{number}", near), search, report)
+        trials = sorted([*trials, *more], key=lambda trial: trial.valid_nats)
+        # A value at the end of its space says little: as long as values beyond it are better, the next one is tried.
+        if budget.has_cut or trials[0] is leader or not is_beyond(trials[0].candidate, spaces):
+            break
+    if not math.isfinite(trials[0].valid_nats):
+        raise FloatingPointError("training diverged for all candidates; give a smaller learning rate.")
+    if search.falling and not given(training).keys() & {"cosine", "half_life"}:
+        trials = _fall(maker, trials, spaces["weight_decay"], search, report)
+    best = trials[0].candidate
+    if budget.has_cut:
+        report(f"{budget.spent} steps are spent (search_total_steps): the best candidate so far is taken")
+    alone = Rival(maker, _without_units(best), "alone")
+    until, patience = (search.search_steps, search.search_patience) if best.cosine is None else (best.cosine, None)
+    alone.advance(until, patience, is_last=True)
+    last = alone.trial(1, is_done=alone.is_done(until, patience))
+    return Choice(maker.model(best), maker.training(best), tuple(trials), last, budget.has_cut)
+
+
+def stored_choice(path: Path, make: Callable[[Path], Choice]) -> Choice:
+    """The choice in a JSON file; made and written if there is no such file.
+
+    :param make: makes it; gets a folder beside the file for what is known on the way, which is deleted in the end.
+    :raises ValueError: if the file holds something else.
+    """
+    folder = path.with_suffix(".search")
+    if not path.exists():
+        text = json.dumps(make(folder).to_json(), indent=1)
+        write_text(path, text)
+    shutil.rmtree(folder, ignore_errors=True)
+    return Choice.from_json(json.loads(path.read_text(encoding="utf-8")))
+
+
+def _without_units(candidate: Candidate) -> Candidate:
+    return dataclasses.replace(candidate, hidden=NONE, units=NONE)
+
+
+def _rivals(maker: Maker, stage: str, candidates: Sequence[Candidate]) -> list[Rival]:
+    return [Rival(maker, candidate, f"{stage}-{number}") for number, candidate in enumerate(candidates)]
+
+
+def _halve(
+    maker: Maker, rivals: list[Rival], search: SearchConfig, report: Callable[[str], None], *, is_first: bool = False
+) -> list[Trial]:
+    """Successive halving: a trial of each candidate that was started, the best first."""
+    trials, patience = list[Trial](), search.search_patience
+    steps = search.first_steps(len(maker.x), maker.batch_size)
+    for number in itertools.count(1):
+        is_last = len(rivals) <= 2 or steps >= search.search_steps
+        until = search.search_steps if is_last else steps
+        for i, rival in enumerate(rivals):
+            rival.advance(until, patience, is_first=is_first and number == 1 and i == 0)
+        is_cut = not all(rival.is_done(until, patience) for rival in rivals)
+        rivals = sorted((rival for rival in rivals if rival.is_started), key=lambda rival: rival.value(until))
+        if not rivals:
+            break
+        best = rivals[0]
+        report(f"round {number}: {len(rivals)} candidates, the best {best.value(until):.3f} nats: {best.candidate}")
+        left = [] if is_last or is_cut else rivals[: max(2, round(len(rivals) / _FACTOR))]
+        out = rivals[len(left) :]
+        trials += [rival.trial(number, is_done=is_last and rival.is_done(until, patience)) for rival in out]
+        rivals, steps = left, steps * _FACTOR
+    return sorted(trials, key=lambda trial: trial.valid_nats)
+
+
+def _fall(
+    maker: Maker, trials: list[Trial], decays: Sequence[float], search: SearchConfig, report: Callable[[str], None]
+) -> list[Trial]:
+    """The trials, with those in which the learning rate of the best falls to 0; the best first."""
+    of, interval = trials[0], evaluation_interval(len(maker.x), maker.batch_size)
+    steps, most = 2 * of.best_step, 2 * search.search_steps
+    stronger = [decay for decay in extended(decays, of.candidate.weight_decay) if decay > of.candidate.weight_decay]
+    tried = [of.candidate.weight_decay, *stronger[:1]]
+    while steps:
+        cosine, best = -(-min(steps, most) // interval) * interval, trials[0]
+        for decay in tried:
+            candidate = dataclasses.replace(of.candidate, weight_decay=decay, cosine=cosine)
+            rival = Rival(maker, candidate, f"falling-{cosine}-{decay:g}")
+            rival.advance(cosine, None)
+            if rival.is_started:
+                trials.append(rival.trial(1, is_done=rival.is_done(cosine, None)))
+        trials.sort(key=lambda trial: trial.valid_nats)
+        now = trials[0]
+        if maker.budget.has_cut:
+            break
+        report(f"learning rate falling to 0 at step {cosine}: the best {now.valid_nats:.3f} nats: {now.candidate}")
+        steps = min(2 * steps, most)
+        if now is best or steps < 1.5 * cosine:
+            break
+        tried = [now.candidate.weight_decay]
+    return trials
+
+
+def _flat(trial: Trial) -> dict[str, Any]:
+    fields = dataclasses.asdict(trial)
+    value = fields["valid_nats"]
+    return {**fields.pop("candidate"), **fields, "valid_nats": value if math.isfinite(value) else None}
+
+
+def _trial(flat: Mapping[str, Any]) -> Trial:
+    own = {field.name: flat[field.name] for field in dataclasses.fields(Candidate)}
+    sizes = {name: tuple(v) if isinstance(v := own[name], list) else v for name in ("hidden", "units")}
+    rest = {field.name: flat[field.name] for field in dataclasses.fields(Trial) if field.name != "candidate"}
+    value = rest["valid_nats"]
+    return Trial(Candidate(**{**own, **sizes}), **{**rest, "valid_nats": math.inf if value is None else value})

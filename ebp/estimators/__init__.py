@@ -1,0 +1,36 @@
+"""scikit-learn's interface, and what goes beyond one pass.
+
+classifier, regressor, gaussian_classifier
+calibration                   probabilities calibrated by predictions before learning
+continual, memory, recency    streams of classes
+predictor                     trained networks for new rows
+baselines                     rivals of Section 5
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__,
+    submodules=[
+        "baselines",
+        "calibration",
+        "classifier",
+        "continual",
+        "estimators",
+        "gaussian_classifier",
+        "memory",
+        "predictor",
+        "recency",
+        "regressor",
+    ],
+    submod_attrs={
+        "estimators": [
+            "batches",
+            "check_classes",
+            "check_second_order",
+            "check_whole_numbers",
+            "layer_widths",
+            "standardised",
+        ]
+    },
+)

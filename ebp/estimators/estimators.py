@@ -1,0 +1,102 @@
+"""What the estimators have in common: checks of settings and of arguments, and batches of second-order networks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import _check_sample_weight
+
+from ..network.second_order import UNITS
+
+__all__ = ["batches", "check_classes", "check_second_order", "check_whole_numbers", "layer_widths", "standardised"]
+__all__ += ["start_classes", "weight_of_rows"]
+
+Array = NDArray[np.float64]
+
+
+def layer_widths(hidden: Any) -> tuple[int, ...]:
+    """Widths of hidden layers as a tuple.
+
+    :param hidden: a whole number, for one layer, or a sequence of them.
+    :raises ValueError: if it is anything else, or a width is not positive.
+    """
+    widths: Any = (hidden,) if isinstance(hidden, Integral) else hidden
+    try:
+        is_valid = not isinstance(widths, str) and all(
+            isinstance(width, Integral) and int(width) >= 1 for width in widths
+        )
+    except TypeError:
+        is_valid = False
+    if not is_valid:
+        raise ValueError(
+            f"hidden must be a positive whole number or a sequence of them such as (120,), got {hidden!r}."
+        )
+    return tuple(int(width) for width in widths)
+
+
+def check_whole_numbers(estimator: Any, *names: str, least: int = 1, other: str = "") -> None:
+    """Raises ValueError if a setting is no whole number of at least `least`.
+
+    :param other: a text that is allowed, too.
+    """
+    for name in names:
+        value = getattr(estimator, name)
+        if other and isinstance(value, str) and value == other:
+            continue
+        if not isinstance(value, Integral) or value < least:
+            alternative = f" or {other!r}" if other else ""
+            raise ValueError(f"{name} must be a whole number of at least {least}{alternative}, got {value!r}.")
+
+
+def check_second_order(estimator: Any) -> None:
+    """Raises ValueError if a setting of an estimator of second order is out of range."""
+    check_whole_numbers(estimator, "epochs", "batch_size", "num_networks")
+    if estimator.units not in UNITS:
+        raise ValueError(f"units must be one of {', '.join(map(repr, UNITS))}, got {estimator.units!r}.")
+
+
+def start_classes(classes: ArrayLike | None) -> NDArray[Any]:
+    """The classes that the first call of `partial_fit` names, sorted.
+
+    :raises ValueError: if it does not.
+    """
+    if classes is None:
+        raise ValueError("the first call of partial_fit needs classes, all labels that will ever occur.")
+    return np.unique(classes)
+
+
+def check_classes(estimator: Any, classes: ArrayLike | None) -> None:
+    """Raises ValueError if a later call of `partial_fit` names other classes than the first one."""
+    if classes is not None and not np.array_equal(np.unique(classes), estimator.classes_):
+        raise ValueError(
+            f"classes must stay what they were in the first call, {estimator.classes_.tolist()}, got "
+            f"{np.unique(classes).tolist()}; fit a new classifier."
+        )
+
+
+def weight_of_rows(X: Any, sample_weight: ArrayLike | None) -> Array | None:
+    """Checked weights [N], or None if all are 1.
+
+    :raises ValueError: if they are of another shape, or one is negative or not finite.
+    """
+    if sample_weight is None:
+        return None
+    return np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True))
+
+
+def standardised(scaler: Any, X: Array) -> Array:
+    """`X` by a `StandardScaler`; columns that did not vary become 0."""
+    return np.where(scaler.var_ > 0, scaler.transform(X), 0.0)
+
+
+def batches(
+    order: NDArray[np.intp], batch_size: int, weight: Array | None
+) -> Iterator[tuple[NDArray[np.intp], Array | None]]:
+    """Numbers of the rows of each batch of a pass, and their weights."""
+    for start in range(0, len(order), batch_size):
+        rows = order[start : start + batch_size]
+        yield rows, None if weight is None else weight[rows]

@@ -1,0 +1,193 @@
+"""A trained network with all that is needed to classify raw rows: coding of inputs, names of classes, calibration.
+
+predictor = Predictor(network, coding, ("no", "yes")).calibrated(X_unseen, numbers)
+predictor.save("model.npz")
+Predictor.load("model.npz").predict(X).labels
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..network.coding import InputCoding
+from ..network.inputs import Matrix
+from ..network.network import EBPNetwork
+from ..packed.packed_write import whole_file
+from .calibration import Calibration, fit_calibration, log_probabilities
+
+__all__ = ["Predicted", "Predictor"]
+
+_HEADS = {"SignHead": ("binary", "multiclass"), "SoftmaxHead": ("softmax", "softmax")}
+_PRIORS = {"GaussianWeights": "real", "BinaryWeights": "binary", "TernaryWeights": "ternary"}
+_MAX_UNPACKED = 2
+_READ_ERRORS = (ValueError, KeyError, TypeError, OSError, EOFError, MemoryError, RecursionError)
+
+
+class Predicted(NamedTuple):
+    """Of each row the number of the most probable class [N], and log probabilities of all in nats [N, C]."""
+
+    numbers: NDArray[np.intp]
+    log_p: NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Predictor:
+    """EBP-P of raw rows.
+
+    :param network: with weights that are all "real", "binary" or "ternary", and a head for classes.
+    :param coding: makes its inputs of raw rows.
+    :param class_names: C of them.
+    :param calibration: of its scores; None: Eq. (4.7).
+    """
+
+    network: EBPNetwork
+    coding: InputCoding
+    class_names: tuple[str, ...]
+    calibration: Calibration | None = None
+
+    def __post_init__(self) -> None:
+        num_outputs = self.network.layer_sizes[-1]
+        if len(self.class_names) != max(2, num_outputs):
+            raise ValueError(f"class_names must be {max(2, num_outputs)} names, got {len(self.class_names)}.")
+
+    def calibrated(self, X: Matrix, numbers: ArrayLike) -> Predictor:
+        """The same with probabilities calibrated by rows that the network has not learned; see
+        `ebp.estimators.calibration`.
+
+        :param X: raw rows [N, D]. :param numbers: of their classes, [N].
+        """
+        return replace(self, calibration=fit_calibration(self._scores(X), numbers))
+
+    def predict(self, X: Matrix) -> Predicted:
+        """The classes of raw rows [N, D] and their probabilities."""
+        scores = self._scores(X)
+        logits = scores if self.calibration is None else self.calibration(scores)
+        log_p = log_probabilities(logits, are_logits=self.calibration is not None or self._is_softmax)
+        return Predicted(np.argmax(log_p, axis=1), log_p)
+
+    def columns(self, predicted: Predicted, numbers: ArrayLike | None = None) -> dict[str, NDArray[Any]]:
+        """Predictions as the columns of a table, [N] each: "label", "probability_NAME" of each class, and, with the
+        numbers of the right ones, "log_density" in nats."""
+        names = np.array(self.class_names, dtype=object)
+        columns = {"label": names[predicted.numbers]}
+        columns |= {f"probability_{name}": np.exp(predicted.log_p[:, i]) for i, name in enumerate(self.class_names)}
+        if numbers is not None:
+            columns["log_density"] = predicted.log_p[np.arange(len(predicted.log_p)), np.asarray(numbers, np.intp)]
+        return columns
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it to an .npz file of plain arrays, whole or not at all.
+
+        :raises ValueError: if its network has weights or a head of another kind, or convolutions.
+        """
+        architecture = self.network.architecture
+        kinds = {_PRIORS.get(type(prior).__name__) for prior in architecture.priors}
+        heads = _HEADS.get(type(architecture.head).__name__)
+        if len(kinds) != 1 or None in kinds or heads is None:
+            raise ValueError("only networks with real, binary or ternary weights and a head for classes can be saved.")
+        if architecture.convolutions:
+            raise ValueError(
+                "networks of convolutions cannot be saved here; use ebp.export_network or tf.train.Checkpoint."
+            )
+        header = {
+            "layer_sizes": architecture.layer_sizes,
+            "weights": kinds.pop(),
+            "head": heads[len(self.class_names) > 2],
+            "biases": architecture.has_biases,
+            "dtype": architecture.dtype.name,
+            "class_names": self.class_names,
+            "coding": self.coding.kind,
+            "calibration": None if self.calibration is None else [self.calibration.scale, self.calibration.offset],
+        }
+        arrays: dict[str, NDArray[Any]] = {"header": np.frombuffer(json.dumps(header).encode(), np.uint8)}
+        arrays |= {"mean": self.coding.mean, "factor": self.coding.factor, **_numbers(self.network)}
+        with whole_file(Path(path)) as temporary, open(temporary, "wb") as file:
+            np.savez(file, **arrays)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Predictor:
+        """Read it; nothing is unpickled.
+
+        :raises ValueError: if it is missing or damaged.
+        """
+        path = Path(path)
+        if not path.is_file():
+            raise ValueError(f"a trained network must be a file, but there is none at {path}; check the path.")
+        try:
+            return cls._of(_arrays(path))
+        except (*_READ_ERRORS, zipfile.BadZipFile, zlib.error) as error:
+            raise ValueError(f"{path} is no trained network that can be read ({error}); take another copy.") from error
+
+    @classmethod
+    def _of(cls, arrays: Mapping[str, NDArray[Any]]) -> Predictor:
+        header = json.loads(arrays["header"].astype(np.uint8).tobytes().decode())
+        sizes, calibration = header["layer_sizes"], header["calibration"]
+        _check_sizes(sizes, arrays)
+        if header["weights"] not in _PRIORS.values():
+            raise ValueError(f"weights must be real, binary or ternary, got {header['weights']!r:.40}")
+        if header["head"] not in ("binary", "multiclass", "softmax"):
+            raise ValueError(f"head must be binary, multiclass or softmax, got {header['head']!r:.40}")
+        coding = InputCoding.from_json({"kind": header["coding"], "mean": arrays["mean"], "factor": arrays["factor"]})
+        if len(coding.mean) != sizes[0]:
+            raise ValueError(f"the coding must be of {sizes[0]} columns, got {len(coding.mean)}")
+        network = EBPNetwork(
+            sizes, header["weights"], head=header["head"], biases=header["biases"] is True, dtype=header["dtype"]
+        )
+        for name, variable in _variables(network).items():
+            if not np.isfinite(arrays[name]).all():
+                raise ValueError(f"{name} must be finite")
+            variable.assign(arrays[name].astype(variable.dtype.as_numpy_dtype))
+        names = tuple(map(str, header["class_names"]))
+        fitted = None if calibration is None else Calibration(*map(float, calibration[:2]))
+        if fitted is not None and not (
+            len(calibration) == 2 and 0 < fitted.scale < np.inf and np.isfinite(fitted.offset)
+        ):
+            raise ValueError(f"calibration must be a positive scale and an offset, got {calibration!r:.40}")
+        return cls(network, coding, names, fitted)
+
+    @property
+    def _is_softmax(self) -> bool:
+        return type(self.network.architecture.head).__name__ == "SoftmaxHead"
+
+    def _scores(self, X: Matrix) -> NDArray[np.float64]:
+        """z of signs, log P of a softmax, [N, n_L]."""
+        scores = self.network.predict_scores(self.coding.transform(X), dtype=np.float64)
+        return np.log(np.maximum(scores, np.finfo(np.float64).tiny)) if self._is_softmax else scores
+
+
+def _variables(network: EBPNetwork) -> dict[str, Any]:
+    """All numbers of the posterior by name."""
+    parts: dict[str, Sequence[Any]] = {"h": network.h, "b": network.b}
+    return {f"{name}_{layer}": value for name, values in parts.items() for layer, value in enumerate(values, 1)}
+
+
+def _numbers(network: EBPNetwork) -> dict[str, NDArray[Any]]:
+    return {name: variable.numpy() for name, variable in _variables(network).items()}
+
+
+def _arrays(path: Path) -> dict[str, NDArray[Any]]:
+    with zipfile.ZipFile(path) as archive:
+        if sum(info.file_size for info in archive.infolist()) > _MAX_UNPACKED * path.stat().st_size:
+            raise ValueError("it unpacks to much more than its size")
+    with np.load(path, allow_pickle=False) as stored:
+        return {name: stored[name] for name in stored.files}
+
+
+def _check_sizes(sizes: Any, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Before there is room made for them."""
+    if not isinstance(sizes, list) or len(sizes) < 2 or not all(isinstance(n, int) and n > 0 for n in sizes):
+        raise ValueError("layer_sizes must list at least two positive numbers")
+    for layer, shape in enumerate(itertools.pairwise(sizes), start=1):
+        if arrays[f"h_{layer}"].shape != shape or arrays[f"h_{layer}"].dtype.kind != "f":
+            raise ValueError(f"h_{layer} must be {shape}, got {arrays[f'h_{layer}'].shape}")

@@ -1,0 +1,44 @@
+"""Expectation backpropagation (Soudry, Hubara and Meir, 2014), in the paper's order.
+
+posterior, finite_set   Eqs. (3.5)-(3.7), Appendix D
+forward                 Eqs. (4.1), (4.2); Appendix B
+heads, mills            Eq. (4.3), footnote 4
+backward                Eq. (4.4)
+update                  Eq. (4.5); second_order, noise: its term of second order
+network                 Eqs. (4.6), (4.7): EBP-D, EBP-P (architecture)
+convolution             shared weights (shared_weights)
+training                whole passes in one graph (loops, online, inputs, prepared, passes)
+coding                  inputs as bits or numbers
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__,
+    submodules=[
+        "architecture",
+        "backpropagation",
+        "backward",
+        "coding",
+        "convolution",
+        "finite_set",
+        "forward",
+        "heads",
+        "inputs",
+        "loops",
+        "mills",
+        "network",
+        "noise",
+        "online",
+        "passes",
+        "posterior",
+        "prepared",
+        "second_order",
+        "seeds",
+        "shared_weights",
+        "tracing",
+        "training",
+        "update",
+    ],
+    submod_attrs={"network": ["EBPNetwork"]},
+)

@@ -1,0 +1,136 @@
+"""Writing the file of a packed network: checked, and whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..network.coding import InputCoding
+from ..network.convolution import Convolved
+from .packed_file import FILE_VERSION, INT32_MAX, MAGIC, START, coding_bytes, parse
+
+__all__ = ["Weights", "content_of", "whole_file", "write"]
+
+
+class Weights(NamedTuple):
+    """One network of binary weights.
+
+    :ivar signs: of each layer the weights -1 or +1, [n_in, n_out].
+    :ivar biases: of each layer real biases [n_out], or None for none.
+    :ivar convolutions: of each layer, or None; empty for none. Their n_in and n_out are those of a filter.
+    """
+
+    signs: Sequence[NDArray[Any]]
+    biases: Sequence[NDArray[Any] | None]
+    convolutions: Sequence[Convolved | None] = ()
+
+
+def content_of(
+    networks: Sequence[Weights], fraction_bits: int | None, coding: InputCoding | None = None, classes: Any = None
+) -> bytes:
+    """The file of one network or several of the same shape; see `export.export_packed`.
+
+    :raises ValueError: if a weight is not -1 or +1, a bias is not finite, or shapes, coding or classes do not fit.
+    """
+    shapes, payload = None, []
+    dtype = _bias_dtype(networks)
+    for number, weights in enumerate(networks):
+        signs, biases = _checked(weights, f"network {number}")
+        if shapes is not None and [list(w.shape) for w in signs] != shapes:
+            raise ValueError(f"all networks of a file must have the shapes {shapes}, network {number} has others.")
+        shapes = [list(w.shape) for w in signs]
+        for i, (w, b) in enumerate(zip(signs, biases, strict=True)):
+            payload.append(np.packbits(w.T > 0, axis=1, bitorder="little").tobytes())
+            is_last = i == len(signs) - 1
+            before = weights.convolutions[i - 1] if i and weights.convolutions else None
+            scale = 2.0 ** (fraction_bits or 0) if i == 0 else before.pool**2 if before is not None else 1.0
+            payload.append((b.astype(dtype) if is_last else _thresholds(b, scale)).tobytes())
+    header = {
+        "shapes": shapes,
+        "networks": len(networks),
+        "fraction_bits": fraction_bits,
+        "bias_dtype": dtype,
+        "coding": None if coding is None else coding.kind,
+        "classes": None if classes is None else np.asarray(classes).tolist(),
+    }
+    convolutions = networks[0].convolutions
+    if any(weights.convolutions != convolutions for weights in networks):
+        raise ValueError("all networks of a file must have the same convolutions.")
+    if convolutions:
+        header["convolutions"] = [None if shared is None else list(shared) for shared in convolutions]
+    head = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    content = b"".join(
+        [START.pack(MAGIC, FILE_VERSION if convolutions else 2, len(head)), head, coding_bytes(coding), *payload]
+    )
+    content += hashlib.sha256(content).digest()
+    try:
+        parse(content, Path("the network"))  # what cannot be read is not written
+    except ValueError as error:
+        raise ValueError(f"coding and classes must fit the network: {error}") from error
+    return content
+
+
+def _bias_dtype(networks: Sequence[Weights]) -> str:
+    last = [weights.biases[-1] for weights in networks if len(weights.biases)]
+    is_single = all(b is None or np.asarray(b).dtype == np.float32 for b in last)
+    return "<f4" if is_single else "<f8"
+
+
+def _checked(weights: Weights, what: str) -> tuple[list[NDArray[Any]], list[NDArray[Any]]]:
+    signs = [np.asarray(w) for w in weights.signs]
+    if not signs or len(signs) != len(weights.biases):
+        raise ValueError(
+            f"{what} needs at least one layer and as many biases as layers, got {len(signs)} and {len(weights.biases)}."
+        )
+    biases = []
+    for i, (w, b) in enumerate(zip(signs, weights.biases, strict=True)):
+        fits = i == 0 or len(weights.convolutions) > 0 or w.shape[0] == signs[i - 1].shape[1]
+        if w.ndim != 2 or 0 in w.shape or not fits:
+            raise ValueError(f"signs of layer {i} of {what} must be [n_in, n_out] and fit, got {list(w.shape)}.")
+        if not np.all((w == 1) | (w == -1)):
+            raise ValueError(
+                f"weights of layer {i} of {what} must be -1 or +1, got others such as {w[(w != 1) & (w != -1)][0]}; "
+                "only networks of binary weights can be packed."
+            )
+        b = np.zeros(w.shape[1]) if b is None else np.asarray(b)
+        if b.shape != (w.shape[1],) or b.dtype.kind not in "iuf" or not np.all(np.isfinite(b)):
+            raise ValueError(f"biases of layer {i} of {what} must be {w.shape[1]} finite numbers, got {list(b.shape)}.")
+        biases.append(b)
+    return signs, biases
+
+
+def _thresholds(b: NDArray[Any], scale: float) -> NDArray[np.int32]:
+    """The least integer sum with sum / scale + b >= 0. Sums are below 2^31, so larger thresholds act alike."""
+    exact = np.ceil(-b.astype(np.float64) * scale)  # scale is a power of two
+    return np.clip(exact, -INT32_MAX, INT32_MAX).astype("<i4")
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """A path beside `path` to write to; what is there at the end of the `with` statement becomes `path`.
+
+    After an error `path` is as it was before.
+    """
+    temporary = path.with_name(f".tmp-{uuid.uuid4().hex[:8]}-{path.name}")
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write(path: Path, content: bytes) -> None:
+    """Write all of a file or nothing."""
+    with whole_file(path) as temporary, open(temporary, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())

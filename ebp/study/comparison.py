@@ -1,0 +1,287 @@
+"""The paper's experiment: networks of several kinds of weights and their rivals, with each seed on each fold of data.
+
+    comparison = Comparison(ComparisonConfig(weights=("real", "binary"), methods=("ebp", "arow")), X, Y, folds)
+    results = comparison.run()                        # or unit by unit, by run_unit(number)
+
+A unit of work is an epoch of expectation backpropagation, or a rival's tuning and all of its epochs. Errors are in
+percent of the test rows of a fold, after each epoch: "D" of the network of the most probable weights (EBP-D), "P" of
+the mean over the posterior (EBP-P), "votes" of networks drawn from it. Nothing is chosen by them; the "best" epoch of
+the results, that of the smallest mean error as in the paper, is optimistic.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+import tensorflow as tf
+from numpy.typing import ArrayLike, NDArray
+
+from ..estimators.baselines import tuned_rival
+from ..network.coding import common_fraction_bits, recommended
+from ..network.heads import check_labels
+from ..network.inputs import Matrix
+from ..network.network import EBPNetwork
+from ..network.prepared import InputCodingWarning, Prepared, prepare
+from ..network.seeds import named_seed, numpy_rng
+from ..network.training import fit_epoch
+from ..packed.export import Exported, export_checked
+from .comparison_config import METHODS, WEIGHTS, ComparisonConfig, Unit, units_of
+from .folds import Fold, Folds, Prepare, checked_folds, coded
+from .report import posterior_scalars, posterior_shapes
+from .results import (
+    PUBLISHED,
+    EpochResult,
+    Result,
+    RivalResult,
+    errors_percent,
+    network_results,
+    probability_scores,
+    read_results,
+    rival_results,
+    summary,
+    written_results,
+)
+
+__all__ = ["METHODS", "PUBLISHED", "WEIGHTS", "Comparison", "ComparisonConfig", "Unit", "errors_percent", "summary"]
+
+
+class Comparison:
+    """Networks and their rivals on some data: what has to be done, and what was found.
+
+    :param config: what is compared.
+    :param X: raw inputs [N, D], an array or a SciPy sparse matrix.
+    :param Y: targets -1 and +1, [N, 1] or [N, C] with one +1 in a row, as `encode_labels` codes labels.
+    :param folds: pairs of row numbers (training, test), as of `sklearn.model_selection.KFold(8).split(X)`. Whatever is
+        learned or chosen in a fold, the coding of inputs among it, is learned from its training rows.
+    :param prepare: what is done with the raw inputs of a fold's training and test rows before they are coded, learned
+        from its training rows, such as putting in missing values: (X, X_test) to the same.
+    :param seed: the first seed.
+    :param dataset: name of the data set, by which input_coding="auto" knows some of them.
+    :param export: file to which the binary network of the first seed and fold is written, packed, after its last epoch.
+    :param classes: names of the classes [C] for that file.
+    :ivar units: all units of work, in order: `run_unit(number)` makes one of them.
+    :ivar layer_sizes: inputs, hidden layers, outputs.
+    :ivar network: the network that was trained last.
+    :ivar exported: what was written to `export`, or None.
+    :raises ValueError: if data, folds and `config` do not fit together, or nothing could be written to `export`.
+
+    All that changes is in :meth:`state`; what a unit finds depends on its seed and fold and on the epochs before it.
+    """
+
+    def __init__(
+        self,
+        config: ComparisonConfig,
+        X: Matrix,
+        Y: ArrayLike,
+        folds: Folds,
+        *,
+        prepare: Prepare = lambda *parts: parts,
+        seed: int = 0,
+        dataset: str = "",
+        export: str | PathLike[str] | None = None,
+        classes: Any = None,
+    ) -> None:
+        Y = np.asarray(Y)
+        Y = check_labels(Y, Y.shape[1] if Y.ndim == 2 else 1)
+        X = X.tocsr() if scipy.sparse.issparse(X) else np.asarray(X)
+        if X.ndim != 2 or X.shape[0] != len(Y):
+            raise ValueError(f"X must be [N, D] with a row for each of {len(Y)} targets, got {list(X.shape)}.")
+        if config.softmax and Y.shape[1] == 1:
+            raise ValueError("softmax needs more than two classes, got two; leave it out.")
+        self.config, self.first_seed, self.folds = config, seed, checked_folds(folds, len(Y))
+        self.layer_sizes = (X.shape[1], *config.hidden, Y.shape[1])
+        self.input_coding = recommended(dataset, X) if config.input_coding == "auto" else config.input_coding
+        self.units = units_of(config, range(seed, seed + config.num_seeds), len(self.folds))
+        self.network = self._new_network(self.units[0])
+        self.exported: Exported | None = None
+        self._records = tf.Variable("")  # `found` as JSON lines, so that a checkpoint holds it
+        self._X, self._Y, self._prepare_fold, self._export = X, Y, prepare, export
+        self._classes = classes
+        self._fold: tuple[int, Fold] | None = None
+        self._prepared: tuple[int, Prepared] | None = None
+        self._last: Unit | None = None
+        self._has_warned = False
+        if export is not None:
+            self._check_export()
+
+    def state(self) -> dict[str, Any]:
+        """All that changes, by name, for a checkpoint: numbers of the last network, and what was recorded."""
+        return {"network": self.network, "records": self._records}
+
+    def fold(self, number: int) -> Fold:
+        """Rows of a fold; their coding is learned from the training rows alone."""
+        if self._fold is None or self._fold[0] != number:
+            self._fold = number, coded(self.input_coding, self._X, self._Y, *self.folds[number], self._prepare_fold)
+            self._prepared = None
+        return self._fold[1]
+
+    def run(self) -> dict[str, dict[str, Any]]:
+        """All units that are left, and :meth:`results`."""
+        for number in range(self.num_done, len(self.units)):
+            self.run_unit(number)
+        return self.results()
+
+    @property
+    def num_done(self) -> int:
+        """How many units are done, which is the number of the next one."""
+        return self._text().count("\n")
+
+    @property
+    def found(self) -> list[Result]:
+        """What each unit that is done gave, in their order."""
+        return read_results(self._text())
+
+    def _text(self) -> str:
+        return str(self._records.numpy().decode())
+
+    def run_unit(self, number: int) -> dict[str, float]:
+        """Do the next unit.
+
+        :param number: of the unit, for the caller to be sure.
+        :return: errors in percent of the test rows, and of networks the mean log P(y) of examples before they were
+            learned, in nats; of the first seed and fold also `report.posterior_scalars`. Tags are
+            "binary/seed_0_fold_0/test/error_d_percent" and so on.
+        :raises ValueError: if another unit is the next one.
+        """
+        if number != self.num_done:
+            raise ValueError(f"units are done in their order, and the next one is {self.num_done}, got {number}.")
+        unit = self.units[number]
+        scalars, result = self._epoch(unit) if unit.method in WEIGHTS else self._rival(unit)
+        self._records.assign(self._text() + written_results([result]))
+        self._last = unit
+        if self._is_shown():
+            scalars |= posterior_scalars(self.network)
+        return {f"{_prefix(unit)}/{tag}": value for tag, value in scalars.items()}
+
+    def histograms(self) -> dict[str, NDArray[Any]]:
+        """`report.posterior_shapes` by tag after an epoch on the first seed and fold; else nothing."""
+        if self._last is None or not self._is_shown():
+            return {}
+        return {f"{_prefix(self._last)}/{tag}": h for tag, h in posterior_shapes(self.network).items()}
+
+    def results(self) -> dict[str, dict[str, Any]]:
+        """What was found, see `results.network_results` and `results.rival_results`.
+
+        :return: method, as "binary D" or "arow", to errors in percent, their means and standard errors, and seconds.
+        :raises ValueError: if units are left.
+        """
+        results, found = self.found, dict[str, dict[str, Any]]()
+        if len(results) < len(self.units):
+            raise ValueError(f"results need all {len(self.units)} units, and {len(results)} are done; call run.")
+        for method in dict.fromkeys(unit.method for unit in self.units):
+            epochs = [result for result in results if isinstance(result, EpochResult) and result.method == method]
+            rivals = [result for result in results if isinstance(result, RivalResult) and result.method == method]
+            found |= network_results(epochs, self.config.num_votes) if epochs else {method: rival_results(rivals)}
+        return found
+
+    # Private.
+
+    def _is_shown(self) -> bool:
+        unit = self._last
+        return unit is not None and unit.method in WEIGHTS and (unit.seed, unit.fold) == (self.first_seed, 0)
+
+    def _new_network(self, unit: Unit) -> EBPNetwork:
+        weights = unit.method if unit.method in WEIGHTS else "real"
+        head = "binary" if self.layer_sizes[-1] == 1 else "softmax" if self.config.softmax else "multiclass"
+        seed = named_seed(unit.seed, f"init/{unit.fold}")
+        return EBPNetwork(self.layer_sizes, weights, head=head, seed=seed, dtype=self.config.dtype)
+
+    def _network_for(self, unit: Unit) -> EBPNetwork:
+        """The network to train. A checkpoint has restored its numbers alone, not its kind of weights."""
+        if unit.epoch > 0 and self._last is not None:
+            return self.network
+        network = self._new_network(unit)
+        if unit.epoch > 0:
+            network.assign(self.network.posterior)
+            network.step.assign(self.network.step)
+        return network
+
+    def _epoch(self, unit: Unit) -> tuple[dict[str, float], EpochResult]:
+        config, fold, seed = self.config, self.fold(unit.fold), _order_seed(unit)
+        self.network = self._network_for(unit)
+        start = time.monotonic()
+        if self._prepared is None or self._prepared[0] != unit.fold:
+            self._prepared = unit.fold, self._prepare(fold)
+        stats = fit_epoch(self.network, self._prepared[1], batch_size=config.batch_size, seed=seed, epoch=unit.epoch)
+        seconds = time.monotonic() - start
+        errors = errors_percent(self.network, fold.X_test, fold.Y_test, num_votes=config.num_votes, seed=seed)
+        if self._export is not None and unit == self._exported_unit():
+            self.exported = self._write(fold, seed)
+        scalars = {f"test/error_{name.lower()}_percent": error for name, error in errors.items()}
+        scalars["train/log_evidence_nats"] = stats.log_evidence
+        scalars["train/damped_percent"] = 100.0 * stats.damped_steps / stats.num_steps
+        loss, calibration = probability_scores(self.network, fold.X_test, fold.Y_test)
+        scalars |= {"test/log_loss_nats": loss, "test/calibration_error_percent": calibration}
+        return scalars, EpochResult(*unit, seconds, errors, loss, calibration)
+
+    def _prepare(self, fold: Fold) -> Prepared:
+        """Checked training rows. What there is to say about their coding is said of one fold."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", InputCodingWarning)
+            prepared = prepare(self.network, fold.X, fold.Y)
+        if caught and not self._has_warned:
+            self._has_warned = True
+            for warning in caught:
+                warnings.warn(warning.message, warning.category, stacklevel=4)
+        return prepared
+
+    def _rival(self, unit: Unit) -> tuple[dict[str, float], RivalResult]:
+        fold, start = self.fold(unit.fold), time.monotonic()
+        tuned = tuned_rival(
+            unit.method,
+            self.layer_sizes,
+            (fold.X, fold.Y),
+            (fold.X_test, fold.Y_test),
+            epochs=self.config.epochs,
+            batch_size=self.config.batch_size,
+            init_seed=named_seed(unit.seed, f"init/{unit.fold}"),
+            seed=_order_seed(unit),
+        )
+        scalars = {"test/error_percent": tuned.test_errors[-1], "train/tuned_value": tuned.value}
+        seconds = time.monotonic() - start
+        result = RivalResult(*unit[:3], seconds, tuned.value, tuned.is_at_edge, tuned.test_errors)
+        return scalars, result
+
+    # Export.
+
+    def _exported_unit(self) -> Unit:
+        return Unit("binary", self.first_seed, 0, self.config.epochs - 1)
+
+    def _check_export(self) -> None:
+        if self._exported_unit() not in self.units:
+            raise ValueError("export writes a network of binary weights; add binary to weights and ebp to methods.")
+        if Path(self._export or "").is_dir():
+            raise ValueError(f"export must be a file, got the folder {self._export}; add a name.")
+        self._fraction_bits(self.fold(0))
+
+    def _fraction_bits(self, fold: Fold) -> int | None:
+        """Of raw inputs; a coding decides it otherwise."""
+        return common_fraction_bits(fold.X, fold.X_test) if fold.coding.kind == "raw" else None
+
+    def _write(self, fold: Fold, seed: int) -> Exported:
+        assert self._export is not None
+        return export_checked(
+            self._export,
+            self.network,
+            fold.X_test,
+            fraction_bits=self._fraction_bits(fold),
+            coding=fold.coding,
+            classes=self._classes,
+            num_votes=self.config.num_votes,
+            seed=seed,
+        )
+
+
+def _prefix(unit: Unit) -> str:
+    return f"{unit.method}/seed_{unit.seed}_fold_{unit.fold}"
+
+
+def _order_seed(unit: Unit) -> int:
+    """Seed of the order of the rows and of votes."""
+    return int(numpy_rng(unit.seed, f"order/{unit.fold}").integers(2**31))

@@ -1,0 +1,169 @@
+"""A deep GP in one file, whatever it is composed of.
+
+    save_model(model, "model.npz")
+    model = load_model("model.npz")
+
+The loaded model predicts as the saved one, bit for bit, and can be trained further; it needs no training data. Kept are
+all parts and settings, values, transforms, priors, which parameters are trainable and which are shared. Kernels,
+likelihoods and other classes of the user's own are kept by name: import their modules before loading.
+
+A file runs no code: it has no pickled objects, imports nothing, and names only what `stored_names` finds, which are
+parts of models. The memory that loading takes is in proportion to the file's length, or it is refused.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import gpflow
+import numpy as np
+import tensorflow_probability as tfp
+
+from gpflow_deep_base.container import Arrays, container_bytes, load_container
+from gpflow_deep_base.files import write_bytes
+
+from ..model.deep_gp import DeepGP
+from .stored_decoding import decode
+from .stored_encoding import BY_ARGUMENTS, encode
+from .stored_names import CustomObjects, Refused, given_names, one_line
+
+__all__ = ["check_savable", "load_model", "save_model"]
+
+#: What a file is, and the version of its content.
+_KIND, _VERSION = "a deep GP", 3
+
+#: Of the packages whose objects a file describes by attributes and arguments, which may change.
+_VERSIONS = {"gpflow": gpflow.__version__, "tensorflow_probability": tfp.__version__}
+
+
+def save_model(model: DeepGP, path: str | os.PathLike[str]) -> None:
+    """Write a model to an .npz file, whole or not at all.
+
+    Whatever trains and predicts can be saved, but for: lambdas and functions inside functions, methods (but those of
+    transforms and distributions), functions that `tf.function` has compiled, Keras 2, open files and other things of
+    the moment. `check_savable` tells before training.
+
+    :param path: file to write; it should end in .npz.
+    :raises ValueError: if the model has a part that cannot be saved, naming it. Nothing is written then.
+    """
+    write_bytes(path, _content(model))
+
+
+def check_savable(model: DeepGP) -> None:
+    """Make sure, before a model is trained, that `save_model` will save it; takes as long as saving.
+
+    :raises ValueError: as `save_model`.
+    """
+    _content(model)
+
+
+def load_model(
+    path: str | os.PathLike[str], *, custom_objects: CustomObjects = (), max_bytes: int | None = None
+) -> DeepGP:
+    """Build the model that `save_model` wrote.
+
+    :param custom_objects: classes and functions of your own that the model has. Classes that derive from `tf.Module`,
+        as kernels, likelihoods and layers do, need not be given if their modules were imported, unless the model keeps
+        the class itself. A mapping {"module:Name": thing} gives those which had other names when the model was saved.
+    :param max_bytes: that the arrays of the file may take, and what is made from them; None: 100 MB and three times the
+        file's length.
+    :raises ValueError: in one line, if the file is missing or damaged, is no saved model, names what is neither given
+        nor imported (saying what), would take more memory, or has another float type than GPflow's current default
+        (call `gpflow.config.set_default_float` first).
+    """
+    given = given_names(custom_objects)
+    _, structure, arrays = load_container(path, kind=_KIND, versions=(_VERSION,), max_bytes=max_bytes)
+    _check_settings(path, structure)
+    model = _decoded(structure, arrays, given, str(path), max_bytes)
+    if not isinstance(model, DeepGP):
+        raise ValueError(f"{path} must have a DeepGP, got {type(model).__name__}; it was not written by save_model.")
+    return model
+
+
+def _content(model: DeepGP) -> bytes:
+    """The file of a model, after a copy made from it has shown that nothing is lost."""
+    if not isinstance(model, DeepGP):
+        raise ValueError(f"the model must be a DeepGP, got {type(model).__name__}.")
+    node, arrays, named = encode(model, "model")
+    structure = {
+        "float": gpflow.default_float().__name__,
+        "jitter": float(gpflow.default_jitter()),
+        "versions": _VERSIONS,
+        "model": node,
+    }
+    content = container_bytes(kind=_KIND, version=_VERSION, header=structure, arrays=arrays)
+    try:
+        copy = _decoded(structure, arrays, named, "the model", sys.maxsize)
+    except ValueError as error:
+        raise ValueError(f"the model cannot be saved, because its copy could not be made: {error}") from error
+    again = encode(copy, "model")
+    is_same = again.node == node and all(_is_equal(arrays[name], again.arrays[name]) for name in arrays)
+    if (lost := None if is_same else "a part of the model") or (lost := _lost(model, copy, named.values())):
+        raise ValueError(
+            f"the model cannot be saved: {lost} comes back as something else. Transforms and priors come back by the "
+            "arguments of their constructors, all other parts by their attributes."
+        )
+    return content
+
+
+def _lost(model: DeepGP, copy: DeepGP, classes: Iterable[Any]) -> str | None:
+    """A parameter that has another value or prior; a user's own transform may not be what its arguments say."""
+    by_arguments = [cls for cls in classes if isinstance(cls, type) and issubclass(cls, BY_ARGUMENTS)]
+    if all(cls.__module__.split(".")[0] in ("tensorflow", "tensorflow_probability") for cls in by_arguments):
+        return None
+    for old, new in zip(model.parameters, copy.parameters, strict=True):
+        pairs = [(old, new), (old.log_prior_density(), new.log_prior_density())]
+        if not all(_is_equal(before.numpy(), after.numpy()) for before, after in pairs):
+            return f"the parameter {old.name}"
+    return None
+
+
+def _is_equal(old: np.ndarray, new: np.ndarray) -> bool:
+    return old.dtype == new.dtype and old.shape == new.shape and old.tobytes() == new.tobytes()
+
+
+def _decoded(
+    structure: dict[str, Any], arrays: Arrays, given: Mapping[str, Any], what: str, max_bytes: int | None
+) -> Any:
+    try:
+        return decode(structure["model"], arrays, given, max_bytes=max_bytes)
+    except Exception as error:  # of constructors of TensorFlow and Keras, with arguments of whoever made the file
+        if (refused := _refused(error)) is not None:
+            raise ValueError(f"{what} {one_line(refused)}.") from error
+        reason = one_line(f"{type(error).__name__}: {error}")
+        raise ValueError(f"{what} has a damaged structure ({reason}); save the model again.") from error
+
+
+def _refused(error: BaseException | None) -> Refused | None:
+    """The reason that Keras may have wrapped."""
+    return error if error is None or isinstance(error, Refused) else _refused(error.__context__)
+
+
+def _check_settings(path: str | os.PathLike[str], structure: dict[str, Any]) -> None:
+    """Refuse another float type; warn of another jitter and of other versions, with which predictions may differ."""
+    float_type, jitter, versions = (structure.get(key) for key in ("float", "jitter", "versions"))
+    if not isinstance(versions, dict) or not isinstance(jitter, float) or float_type not in ("float32", "float64"):
+        raise ValueError(f"{path} is damaged (it has no settings); save the model again.")
+    if float_type != gpflow.default_float().__name__:
+        raise ValueError(
+            f"{path} has a {float_type} model, but GPflow's default is {gpflow.default_float().__name__}; call "
+            f"gpflow.config.set_default_float(np.{float_type}) first."
+        )
+    differences = [
+        f"{package} {one_line(versions.get(package))} (here {here})"
+        for package, here in _VERSIONS.items()
+        if str(versions.get(package)).split(".")[:2] != here.split(".")[:2]
+    ]
+    if jitter != gpflow.default_jitter():
+        differences.append(
+            f"GPflow's jitter {jitter} (here {gpflow.default_jitter()}: gpflow.config.set_default_jitter)"
+        )
+    if differences:
+        warnings.warn(
+            f"{path} was saved with {' and '.join(differences)}; predictions may differ from the saved model's.",
+            stacklevel=3,
+        )

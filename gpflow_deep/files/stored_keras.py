@@ -1,0 +1,167 @@
+"""Keras 3 layers and models as JSON and arrays, and back: by Keras' own configurations, in its safe mode.
+
+Keras alone would import what a configuration names, read files for some layers and allocate what the layers ask for.
+So before Keras sees it, a configuration may only name Keras' layers that compute from their inputs alone, and what
+`stored_names` finds; and a weight may only have a shape that one of the stored arrays has.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from ..layers.features import mark_trainable
+from .stored_names import Refused, find_class, one_line
+
+__all__ = ["decode", "encode", "is_layer", "is_variable"]
+
+_PUBLIC = frozenset({"keras", "keras.layers", "keras.models", "keras.src.models.functional"}) | {
+    f"keras.{part}" for part in ("activations", "constraints", "initializers", "regularizers")
+}
+_OPERATIONS = frozenset(f"keras.src.ops.{part}" for part in ("linalg", "math", "nn", "numpy"))
+_VALUES = frozenset({"__keras_tensor__", "__numpy__", "__slice__", "__tensor__"})
+
+#: Where Keras defines what a file may name. Other layers read files, run other programs or Python code in bytes.
+_SAFE = tuple(
+    f"keras.src.{part}"
+    for part in (
+        *("activations", "constraints", "dtype_policies", "initializers", "models", "regularizers"),
+        *("layers.activations", "layers.attention", "layers.convolutional", "layers.core", "layers.merging"),
+        *("layers.normalization", "layers.pooling", "layers.regularization", "layers.reshaping", "layers.rnn"),
+        *("layers.preprocessing.normalization", "layers.preprocessing.rescaling"),
+    )
+)
+
+_DECORATOR = "@keras.saving.register_keras_serializable()"
+
+
+def is_layer(value: Any) -> bool:
+    """Whether `value` is a layer or a model of Keras 3."""
+    return "keras" in sys.modules and isinstance(value, sys.modules["keras"].Layer)
+
+
+def is_variable(value: Any) -> bool:
+    """Whether `value` is a variable of Keras 3, which holds one of TensorFlow."""
+    return "keras" in sys.modules and isinstance(value, sys.modules["keras"].Variable)
+
+
+def encode(layer: Any) -> tuple[dict[str, Any], list[Any], dict[str, Any]]:
+    """The configuration of a layer; its variables, which are weights and seeds; and classes and functions by name.
+
+    :raises Refused: if Keras cannot write the configuration, or `decode` would not take it.
+    """
+    import keras
+
+    if not layer.built:
+        raise Refused("is a Keras layer that has no weights yet: call it once on some inputs")
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", message=".*lambda")
+            config = json.loads(json.dumps(keras.saving.serialize_keras_object(layer), allow_nan=False))
+    except UserWarning as error:
+        raise Refused(f"is a Keras layer with a lambda: use a function that is decorated by {_DECORATOR}") from error
+    except (NotImplementedError, TypeError, ValueError) as error:
+        raise Refused(f"is a Keras layer without a configuration ({one_line(error)})") from error
+    for part in _parts(config):
+        part.pop("compile_config", None)
+        if part.get("module", "") is None:  # what Keras writes for a class of the program itself
+            part["module"] = "__main__"
+    return config, list(layer.variables), _custom_objects(config, {})
+
+
+def decode(
+    config: dict[str, Any],
+    values: Sequence[np.ndarray],
+    trainable: Sequence[bool],
+    given: Mapping[str, Any],
+    trained: Sequence[bool] | None = None,
+) -> Any:
+    """The layer that `encode` wrote.
+
+    :param values: of its variables. :param trainable: of each of them, as Keras says.
+    :param trained: as TensorFlow's variables say, which GPflow asks; as Keras says if None.
+    :param given: classes and functions by name, beside those that every file may name.
+    :raises Refused: if the configuration names something else, or has other variables.
+    """
+    import keras
+
+    custom_objects = _custom_objects(config, given)
+    remaining = Counter(value.shape for value in values)
+
+    def creator(next_creator: Callable[..., tf.Variable], **options: Any) -> tf.Variable:
+        shape, dtype = _spec(options["initial_value"])
+        if remaining[shape] == 0:
+            raise Refused(f"has a Keras layer with a variable of shape {list(shape)}, but no such array")
+        remaining[shape] -= 1
+        return next_creator(**{**options, "initial_value": tf.zeros(shape, dtype)})
+
+    with tf.variable_creator_scope(creator):
+        layer = keras.saving.deserialize_keras_object(deepcopy(config), custom_objects, safe_mode=True)
+    if [tuple(variable.shape) for variable in layer.variables] != [value.shape for value in values]:
+        raise Refused("has a Keras layer with other variables than it has arrays")
+    for variable, value, is_trained in zip(layer.variables, values, trainable, strict=True):
+        variable.assign(value)
+        if variable.trainable != is_trained:
+            variable.trainable = is_trained
+    mark_trainable([variable.value for variable in layer.variables], trainable if trained is None else trained)
+    return layer
+
+
+def _spec(initial_value: Any) -> tuple[tuple[int, ...], tf.DType]:
+    """Shape and type of a variable before it is allocated."""
+    if callable(initial_value):
+        initial_value = tf.function(initial_value, autograph=False).get_concrete_function().structured_outputs
+    return tuple(initial_value.shape.as_list()), initial_value.dtype
+
+
+def _custom_objects(config: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What Keras needs beside its own, under all names by which it may look, and under "module:name".
+
+    :raises Refused: if the configuration names what a file may not name.
+    """
+    import keras
+
+    found = {}
+    for part in _parts(config):
+        module, name, registered = part.get("module"), part["class_name"], part.get("registered_name")
+        if is_function := name == "function":
+            name = registered = part.get("config")
+        if not isinstance(name, str) or not isinstance(module, str | None):
+            raise Refused("has a Keras layer with a part that has no name")
+        if name in _VALUES or module in _OPERATIONS or (_is_safe(module, name) and registered in (None, name)):
+            continue
+        if f"{module}.".startswith(("None.", "keras.")) or name.startswith("__"):
+            raise Refused(f"has the Keras part {module}.{name}, which no file may have")
+        keys = [f"{module}:{name}", str(registered), name]
+        things = [given.get(key) for key in keys] + [keras.saving.get_registered_object(str(registered))]
+        thing = next((thing for thing in things if thing is not None), None)
+        if thing is None and is_function:
+            raise Refused(f"has a Keras layer with the function {name}: decorate it by {_DECORATOR}, and import it")
+        found.update(dict.fromkeys(keys, find_class(keys[0], given, keras.Layer) if thing is None else thing))
+    return found
+
+
+def _is_safe(module: str | None, name: str) -> bool:
+    thing = getattr(sys.modules.get(module), name, None) if module in _PUBLIC else None
+    home = getattr(thing, "__module__", "")
+    return name != "Lambda" and any(f"{home}.".startswith(f"{safe}.") for safe in _SAFE)
+
+
+def _parts(config: Any) -> Iterator[dict[str, Any]]:
+    """All that names a class or a function, at any depth."""
+    if isinstance(config, dict):
+        if "class_name" in config:
+            yield config
+        for item in config.values():
+            yield from _parts(item)
+    elif isinstance(config, list):
+        for item in config:
+            yield from _parts(item)

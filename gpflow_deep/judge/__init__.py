@@ -1,0 +1,15 @@
+"""What is predicted, judged: distribution functions of mixtures and scores of held-out rows.
+
+predictive    quantiles, intervals and log densities of a mixture
+conditionals  the distribution of a target given what a layer predicts
+modes         where a predictive density has its modes
+forecasts     predictions of several kinds of models behind one face
+evaluation    calibration, coverage, sharpness
+target_draws  draws of targets
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__, submodules=["conditionals", "evaluation", "forecasts", "modes", "predictive", "target_draws"]
+)

@@ -1,0 +1,15 @@
+from ..images.convolutional import ConvolutionalLayer as ConvolutionalLayer
+from ..images.convolutional import Patches as Patches
+from ..images.weighted_convolutional import WeightedConvolutionalLayer as WeightedConvolutionalLayer
+from .features import FeatureLayer as FeatureLayer
+from .global_inducing import GlobalInducingLayer as GlobalInducingLayer
+from .latent import Encoder as Encoder
+from .latent import LatentVariableLayer as LatentVariableLayer
+from .linear import BayesianLinearLayer as BayesianLinearLayer
+from .moments import LayerMoments as LayerMoments
+from .protocol import Layer as Layer
+from .svgp import CachedFactors as CachedFactors
+from .svgp import CachedForms as CachedForms
+from .svgp import LayerFactors as LayerFactors
+from .svgp import Precision as Precision
+from .svgp import SVGPLayer as SVGPLayer

@@ -1,0 +1,35 @@
+"""A deep Gaussian process and its bound (Salimbeni and Deisenroth, 2017).
+
+deep_gp         the model; Eqs. (16), (17): `elbo`
+bound           Eq. (17) for a minibatch
+propagation     Eqs. (14), (15): draws through all layers
+predictions     Eq. (18): what is predicted, a mixture over draws (mixture)
+quadrature      draws and nodes: Monte Carlo, Sobol, Gauss-Hermite (deep_gp_quad)
+likelihoods     tasks and their likelihoods; scores and units of the data (scores, scaling)
+initialization  Section 2.2: inducing inputs, linear mean functions
+posterior       what is computed once for many predictions
+upstream        what of GPflow has to be told of more than one layer
+batches         rows of a step, a function of seed and step
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__,
+    submodules=[
+        "batches",
+        "bound",
+        "deep_gp",
+        "deep_gp_quad",
+        "initialization",
+        "likelihoods",
+        "mixture",
+        "posterior",
+        "predictions",
+        "propagation",
+        "quadrature",
+        "scaling",
+        "scores",
+        "upstream",
+    ],
+)

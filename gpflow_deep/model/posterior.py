@@ -1,0 +1,150 @@
+"""Predictions of a trained deep GP from cached factors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import tensorflow as tf
+from gpflow.base import MeanAndVariance, Module, RegressionData, TensorType
+from gpflow.posteriors import PrecomputeCacheType
+
+from ..functions.functions import FunctionDraws
+from ..layers.protocol import Factors
+from .propagation import Propagation
+
+__all__ = ["DeepGPPosterior", "PredictsFromFactors"]
+
+
+class PredictsFromFactors(Protocol):
+    """What a posterior needs of a model: the predictions of a `DeepGP`, each of which takes `factors=`."""
+
+    layers: list[Any]
+    cached_factors: Callable[..., tuple[Any, ...]]
+    predict_f: Callable[..., MeanAndVariance]
+    predict_y: Callable[..., MeanAndVariance]
+    predict_log_density: Callable[..., tf.Tensor]
+    predict_f_samples: Callable[..., tf.Tensor]
+    sample_functions: Callable[..., FunctionDraws]
+    predict_components: Callable[..., MeanAndVariance]
+    predict_all_layers: Callable[..., Propagation]
+
+
+class DeepGPPosterior(Module):
+    """The posterior of a `DeepGP` with the factors of every layer computed once; made by `DeepGP.posterior`.
+
+    Like GPflow's posteriors it is a snapshot: after the parameters have changed, call `update_cache`.
+
+    :param model: the deep GP.
+    :param precompute_cache: where the cache lives: tensors, variables, or nowhere.
+    :param dtype: type of the cache, float32 or the model's float type (None).
+    :raises ValueError: if float32 is asked for and a layer's Kuu has a condition number above 1e7.
+    """
+
+    cache: tuple[Any, ...] | None
+    """What `cache` of each layer returned, as tensors or variables; None before it is computed."""
+
+    def __init__(
+        self,
+        model: PredictsFromFactors,
+        precompute_cache: PrecomputeCacheType | str | None = PrecomputeCacheType.TENSOR,
+        *,
+        dtype: tf.DType | None = None,
+    ) -> None:
+        super().__init__()
+        model_dtype = model.layers[-1].dtype
+        if dtype is not None and tf.as_dtype(dtype) not in (tf.float32, model_dtype):
+            raise ValueError(f"dtype must be float32 or the model's {model_dtype.name}, got {tf.as_dtype(dtype).name}.")
+        self.model = model
+        self._cache_dtype = model_dtype if dtype is None else tf.as_dtype(dtype)
+        self._kind = _cache_type(precompute_cache)
+        self.cache = None
+        if self._kind is not PrecomputeCacheType.NOCACHE:
+            self.update_cache()
+
+    def update_cache(self, precompute_cache: PrecomputeCacheType | str | None = None) -> None:
+        """Compute the cache from the current parameters.
+
+        :param precompute_cache: as in `DeepGP.posterior`; if None, the kind stays. Variables are assigned in place, so
+            a function that was exported with them uses the new values.
+        """
+        kind = self._kind if precompute_cache is None else _cache_type(precompute_cache)
+        if kind is PrecomputeCacheType.NOCACHE:
+            self._kind, self.cache = kind, None
+            return
+        computed = self.model.cached_factors(dtype=self._cache_dtype)
+        if kind is PrecomputeCacheType.TENSOR:
+            self.cache = computed
+        elif self._kind is kind and self.cache is not None:
+            for variable, value in zip(tf.nest.flatten(self.cache), tf.nest.flatten(computed), strict=True):
+                variable.assign(value)
+        else:
+            self.cache = tf.nest.map_structure(lambda value: tf.Variable(value, trainable=False), computed)
+        self._kind = kind
+
+    def predict_f(
+        self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False, **options: Any
+    ) -> MeanAndVariance:
+        """As `DeepGP.predict_f`, from the cache."""
+        return self.model.predict_f(Xnew, full_cov, full_output_cov, factors=self._factors(), **options)
+
+    def fused_predict_f(
+        self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False, **options: Any
+    ) -> MeanAndVariance:
+        """`DeepGP.predict_f` without the cache, from the current parameters."""
+        return self.model.predict_f(Xnew, full_cov, full_output_cov, **options)
+
+    def predict_y(self, Xnew: TensorType, **options: Any) -> MeanAndVariance:
+        """As `DeepGP.predict_y`, from the cache."""
+        return self.model.predict_y(Xnew, factors=self._factors(), **options)
+
+    def predict_log_density(self, data: RegressionData, **options: Any) -> tf.Tensor:
+        """As `DeepGP.predict_log_density`, from the cache."""
+        return self.model.predict_log_density(data, factors=self._factors(), **options)
+
+    def predict_f_samples(
+        self,
+        Xnew: TensorType,
+        num_samples: int | None = None,
+        full_cov: bool = True,
+        full_output_cov: bool = False,
+        **options: Any,
+    ) -> tf.Tensor:
+        """As `DeepGP.predict_f_samples`, from the cache."""
+        factors = self._factors()
+        return self.model.predict_f_samples(Xnew, num_samples, full_cov, full_output_cov, factors=factors, **options)
+
+    def sample_functions(self, num_functions: int, **options: Any) -> FunctionDraws:
+        """As `DeepGP.sample_functions`: from the current parameters, of which the functions are a snapshot themselves.
+
+        Functions need other factors than the cache has.
+        """
+        return self.model.sample_functions(num_functions, **options)
+
+    def predict_components(
+        self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False, **options: Any
+    ) -> MeanAndVariance:
+        """As `DeepGP.predict_components`, from the cache."""
+        return self.model.predict_components(Xnew, full_cov, full_output_cov, factors=self._factors(), **options)
+
+    def predict_all_layers(
+        self, Xnew: TensorType, num_samples: int | None = None, full_cov: bool = False, **options: Any
+    ) -> Propagation:
+        """As `DeepGP.predict_all_layers`, from the cache."""
+        return self.model.predict_all_layers(Xnew, num_samples, full_cov, factors=self._factors(), **options)
+
+    def _factors(self) -> Factors:
+        if self.cache is None:
+            raise ValueError("the posterior has no cache: call update_cache('tensor') first, or use fused_predict_f.")
+        return tf.nest.map_structure(tf.convert_to_tensor, self.cache)
+
+
+def _cache_type(kind: PrecomputeCacheType | str | None) -> PrecomputeCacheType:
+    if kind is None:
+        return PrecomputeCacheType.NOCACHE
+    if isinstance(kind, PrecomputeCacheType):
+        return kind
+    try:
+        return PrecomputeCacheType(str(kind).lower())
+    except ValueError:
+        raise ValueError(f"precompute_cache must be 'tensor', 'variable' or 'nocache', got {kind!r}.") from None

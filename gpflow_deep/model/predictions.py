@@ -1,0 +1,237 @@
+"""Predictions of a deep GP: what is read off the chain of layers, in slices of bounded memory, and mixed; Eq. (18).
+
+Draws are shared by all rows, so that what is predicted for a row does not depend on the others, on their order or on
+how they are sliced. Predictions that are joint over rows (`full_cov`) and draws of functions are Monte Carlo.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import tensorflow as tf
+from gpflow.base import MeanAndVariance, TensorType
+from gpflow.likelihoods import Likelihood
+
+from ..layers.chunking import flat_rows, length_of, map_slices, over_batch, swap_two
+from ..layers.protocol import Factors, Layer, checked_inputs, checked_points
+from ..posteriors.ensemble import Ensemble, members_of, per_member
+from . import likelihoods, mixture
+from .propagation import Propagation, Step, draws_per_slice, evaluate, num_same_in_all_draws, rows_per_slice
+from .quadrature import Integrator, MonteCarlo, Sobol
+
+__all__ = ["Predictions"]
+
+Noise = list[tf.Tensor]
+Results = Sequence[tf.Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """All predictions with given factors and given seeds. N rows, D inputs, S components, P latent functions.
+
+    :param layers: of the model. :param factors: of each layer. :param likelihood: of the model.
+    :param integrator: supplies the draws of the inner layers. :param num_samples: S, where the integrator lets choose.
+    :param seed: int32 [2], of the draws. :param likelihood_seed: int32 [2], of likelihoods that draw themselves.
+    """
+
+    layers: Sequence[Layer]
+    factors: Factors
+    likelihood: Likelihood
+    integrator: Integrator
+    num_samples: int
+    seed: tf.Tensor
+    likelihood_seed: tf.Tensor
+
+    def f(self, X: TensorType, *, full_cov: bool, full_output_cov: bool) -> MeanAndVariance:
+        """Moments of the latent functions at X [batch..., N, D], in the shapes of `DeepGP.predict_f`."""
+        X = self._inputs(X)
+        if full_cov:
+            return over_batch(lambda points: self._joint_f(points, full_output_cov), X, num_results=2)
+
+        def finish(weights: tf.Tensor, means: tf.Tensor, covs: tf.Tensor, X: tf.Tensor) -> Results:
+            return mixture.moments(weights, means, covs, full_output_cov=full_output_cov)
+
+        mean, cov = self._mixture(finish, (X,), 2, full_output_cov=full_output_cov)
+        return mean, cov
+
+    def y(self, X: TensorType) -> MeanAndVariance:
+        """Mean and variance of observations at X [batch..., N, D]: [batch..., N, Q] each."""
+
+        def finish(weights: tf.Tensor, means: tf.Tensor, covs: tf.Tensor, X: tf.Tensor) -> Results:
+            of_components = likelihoods.predict_mean_and_var(self.likelihood, X, means, covs, self.likelihood_seed)
+            return mixture.moments(weights, *of_components)
+
+        mean, var = self._mixture(finish, (self._inputs(X),), 2)
+        return mean, var
+
+    def log_density(self, X: TensorType, Y: TensorType) -> tf.Tensor:
+        """log p(y_n), [batch..., N], nats, at X [batch..., N, D] and Y [batch..., N, Q]."""
+
+        def finish(weights: tf.Tensor, means: tf.Tensor, covs: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> Results:
+            terms = likelihoods.predict_log_density(self.likelihood, X, means, covs, Y, self.likelihood_seed)  # [S, N]
+            return [mixture.log_density(weights, terms)]
+
+        return self._mixture(finish, (self._inputs(X), tf.convert_to_tensor(Y)), 1)[0]
+
+    def components(self, X: TensorType, *, full_cov: bool, full_output_cov: bool) -> MeanAndVariance:
+        """Means and covariances of the components at X [N, D], in the shapes of `DeepGP.predict_components`."""
+        X = self._inputs(X)
+
+        def read(steps: list[Step]) -> Results:
+            return steps[-1].outputs(full_cov=full_cov, full_output_cov=full_output_cov)
+
+        if full_cov:
+            means, covs = self.jointly(read, X, self._dims[:-1], self._num_joint)
+        else:
+            S, noise = self._shared_noise(X)
+            means, covs = self._by_rows(read, (X,), noise, S, axis=1)
+        return means, covs
+
+    def all_layers(self, X: TensorType, *, full_cov: bool) -> Propagation:
+        """Draws and moments of every layer at X [N, D]."""
+        X = self._inputs(X)
+        L, S = len(self.layers), self.num_samples
+
+        def read(steps: list[Step]) -> Results:
+            return [part for parts in Propagation.of(steps, full_cov=full_cov) for part in parts]
+
+        if full_cov:
+            parts = self.jointly(read, X, self._dims, S, num_results=3 * L)
+        else:
+            noise = self._draws(Sobol(), self._dims, S, 1, self.seed, X.dtype)
+            parts = self._by_rows(read, (X,), lambda start, stop: noise, S, num_results=3 * L, axis=1)
+        num_fixed = num_same_in_all_draws(self.layers)  # whose moments every slice of the draws repeats
+        num_fixed = 0 if isinstance(self.factors, Ensemble) else num_fixed
+        moments = [part[:1] if i % L < num_fixed else part for i, part in enumerate(parts[L:])]
+        return Propagation(tuple(parts[:L]), tuple(moments[:L]), tuple(moments[L:]))
+
+    def samples(self, X: TensorType, *, full_cov: bool) -> tf.Tensor:
+        """Draws of the latent functions at X [batch..., N, D]: [batch..., S, N, P]."""
+        X = self._inputs(X)
+        S = self.num_samples
+
+        def read(steps: list[Step]) -> Results:
+            return [steps[-1].sample]
+
+        if full_cov:
+            return over_batch(lambda points: self.jointly(read, points, self._dims, S, 1), X, num_results=1)[0]
+
+        def noise(start: tf.Tensor, stop: tf.Tensor) -> Noise:
+            seed = tf.random.fold_in(self.seed, start)
+            return self._draws(MonteCarlo(), self._dims, S, stop - start, seed, X.dtype)
+
+        flat = self._by_rows(read, (flat_rows(X)[0],), noise, S, num_results=1, axis=1)[0]  # [S, rows, P]
+        shape, P = tf.shape(X), self.layers[-1].output_dim
+        batches = swap_two(tf.reshape(flat, [S, -1, shape[-2], P]))
+        return tf.reshape(batches, tf.concat([shape[:-2], [S, shape[-2], P]], axis=0))
+
+    # Private.
+
+    def _inputs(self, X: TensorType) -> tf.Tensor:
+        return checked_inputs(X, self.layers[0])
+
+    @property
+    def _dims(self) -> list[int]:
+        return [layer.num_latent_gps for layer in self.layers]
+
+    @property
+    def _integrator(self) -> Integrator:
+        """Over the inner layers and the members of an ensemble."""
+        return per_member(self.integrator, members_of(self.factors))
+
+    @property
+    def _num_joint(self) -> int:
+        """Joint draws over many points are Monte Carlo for every model: nodes would grow with N."""
+        return per_member(MonteCarlo(), members_of(self.factors)).num_components(self._dims[:-1], self.num_samples)
+
+    def _draws(
+        self,
+        of: Integrator,
+        dims: Sequence[int],
+        num_draws: int,
+        num_points: tf.Tensor | int,
+        seed: tf.Tensor,
+        dtype: tf.DType,
+        *,
+        joint: bool = False,
+    ) -> Noise:
+        """Noise of the layers for draws, which are joint over the rows or not."""
+        return of.noise(dims, num_draws, num_points, seed, dtype)
+
+    def _shared_noise(self, X: tf.Tensor) -> tuple[int, Callable[[tf.Tensor, tf.Tensor], Noise]]:
+        """The number of components for rows X [N, D], and the noise of those from `start` to `stop`."""
+        integrator = self._integrator
+        S = integrator.num_components(self._dims[:-1], self.num_samples)
+        noise = integrator.noise(self._dims[:-1], S, length_of(X), self.seed, X.dtype)
+        return S, lambda start, stop: [eps if eps.shape[1] == 1 else eps[:, start:stop] for eps in noise]
+
+    def _mixture(
+        self,
+        finish: Callable[..., Results],
+        rows: tuple[tf.Tensor, ...],
+        num_results: int,
+        *,
+        full_output_cov: bool = False,
+    ) -> list[tf.Tensor]:
+        """`finish(weights, means, covs, *rows)` of the components at rows [batch..., N, .]: [batch..., N, ...]."""
+        flat, restores = zip(*map(flat_rows, rows), strict=True)
+        S, noise = self._shared_noise(flat[0])
+        weights = tf.exp(self._integrator.log_weights(self._dims[:-1], S, flat[0].dtype))
+
+        def read(steps: list[Step]) -> Results:
+            return steps[-1].outputs(full_output_cov=full_output_cov)
+
+        def mixed(*parts: tf.Tensor) -> Results:
+            return finish(weights, *parts)
+
+        return [restores[0](part) for part in self._by_rows(read, flat, noise, S, num_results, finish=mixed)]
+
+    def _by_rows(
+        self,
+        read: Callable[[list[Step]], Results],
+        rows: tuple[tf.Tensor, ...],
+        noise: Callable[[tf.Tensor, tf.Tensor], Noise],
+        num_draws: int,
+        num_results: int = 2,
+        *,
+        finish: Callable[..., Results] | None = None,
+        axis: int = 0,
+    ) -> tuple[tf.Tensor, ...]:
+        """`read(steps)`, or `finish(*read(steps), *rows)`, in slices of rows [N, columns] that fit with all draws."""
+        layers, dtype = self.layers, rows[0].dtype
+        rows = (checked_points(rows[0], layers[0]), *rows[1:])
+
+        def of_slice(start: tf.Tensor, stop: tf.Tensor) -> Results:
+            parts, eps = [part[start:stop] for part in rows], noise(start, stop)
+            size, count = rows_per_slice(layers), 2 if finish else num_results
+            found = evaluate(read, layers, self.factors, parts[0], eps, size=size, num_results=count)
+            return found if finish is None else finish(*found, *parts)
+
+        size = rows_per_slice(layers, num_draws)
+        return map_slices(of_slice, length_of(rows[0]), size, [dtype] * num_results, axis=axis)
+
+    def jointly(
+        self,
+        read: Callable[[list[Step]], Results],
+        X: tf.Tensor,
+        dims: Sequence[int],
+        num_draws: int,
+        num_results: int = 2,
+        num_sums: int = 0,
+    ) -> tuple[tf.Tensor, ...]:
+        """`read(steps)` of draws that are joint over the rows of X [N, D]."""
+        noise = self._draws(MonteCarlo(), dims, num_draws, length_of(X), self.seed, X.dtype, joint=True)
+        options = {"size": draws_per_slice(self.layers, X), "full_cov": True}
+        X = checked_points(X, self.layers[0])
+        return evaluate(
+            read, self.layers, self.factors, X, noise, num_results=num_results, num_sums=num_sums, **options
+        )
+
+    def _joint_f(self, X: tf.Tensor, full_output_cov: bool) -> MeanAndVariance:
+        def read(steps: list[Step]) -> Results:
+            means, covs = steps[-1].outputs(full_cov=True, full_output_cov=full_output_cov)
+            return means, tf.reduce_sum(covs, axis=0)
+
+        means, total = self.jointly(read, X, self._dims[:-1], self._num_joint, num_results=2, num_sums=1)
+        return mixture.joint_moments(means, total, full_output_cov=full_output_cov)

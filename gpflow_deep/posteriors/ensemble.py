@@ -1,0 +1,170 @@
+"""Samples of the inducing outputs of all layers, and predictions as mixtures over them.
+
+A deep GP whose posterior is held as K samples v^1, ..., v^K (of `sampling`) predicts
+
+    p(f) = 1/K sum_k E[ p(f | f^{L-1}, v^k) ]
+
+as a mixture of S components, the same number for each of the samples: given a sample and a draw of the inner layers the
+last layer is Gaussian, as in Eq. (18).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import Module
+from gpflow.config import default_float
+
+from ..images.weighted_convolutional import WeightedConvolutionalLayer
+from ..model.quadrature import Integrator
+
+__all__ = ["Ensemble", "InducingSamples", "gps_of", "members_of", "per_member", "random_offset"]
+
+
+class Ensemble(NamedTuple):
+    """K versions of the factors of all layers.
+
+    :ivar parts: of each layer, with an axis of length K in front of every tensor, or of length 1 where they are equal.
+    """
+
+    parts: tuple[Any, ...]
+
+    @classmethod
+    def stacked(cls, members: Sequence[tuple[Any, ...]]) -> Ensemble:
+        """Of the factors of each member."""
+        return cls(tf.nest.map_structure(lambda *tensors: tf.stack(tensors), *members))
+
+    @property
+    def size(self) -> int:
+        """K."""
+        return max((int(tensor.shape[0]) for tensor in tf.nest.flatten(self.parts)), default=1)
+
+    def rolled(self, seed: tf.Tensor) -> Ensemble:
+        """The same from a random version on, so that the first of few draws has any of them. `seed` is int32 [2]."""
+        by = random_offset(self.size, seed)
+        roll = lambda tensor: tf.roll(tensor, -by, 0) if tensor.shape[0] > 1 else tensor  # noqa: E731
+        return Ensemble(tf.nest.map_structure(roll, self.parts))
+
+    def member(self, k: tf.Tensor | int) -> tuple[Any, ...]:
+        """Version k of the factors."""
+        pick = lambda tensor: tensor[k] if tensor.shape[0] > 1 else tensor[0]  # noqa: E731
+        return tuple(tf.nest.map_structure(pick, self.parts))
+
+
+@dataclass(frozen=True)
+class _PerMember:
+    """An integrator over inner layers and members: S / K components of each of the K members, one after the other."""
+
+    integrator: Integrator
+    num_members: int
+
+    def num_components(self, dims: Sequence[int], num_samples: int) -> int:
+        """At least `num_samples`, and a multiple of K."""
+        return self.num_members * self.integrator.num_components(dims, -(-num_samples // self.num_members))
+
+    def noise(
+        self, dims: Sequence[int], num_components: int, num_points: tf.Tensor | int, seed: tf.Tensor, dtype: tf.DType
+    ) -> list[tf.Tensor]:
+        """Draws for all components; nodes of a quadrature are the same for each member."""
+        noise = self.integrator.noise(dims, num_components, num_points, seed, dtype)
+        return [eps if eps.shape[0] == num_components else tf.tile(eps, [self.num_members, 1, 1]) for eps in noise]
+
+    def log_weights(self, dims: Sequence[int], num_components: int, dtype: tf.DType) -> tf.Tensor:
+        """Those of one member, over K."""
+        weights = self.integrator.log_weights(dims, num_components // self.num_members, dtype)
+        return tf.tile(weights - tf.cast(np.log(self.num_members), dtype), [self.num_members])
+
+
+def members_of(factors: Any) -> int:
+    """K; 1 for factors that are no ensemble."""
+    return factors.size if isinstance(factors, Ensemble) else 1
+
+
+def per_member(integrator: Integrator, num_members: int) -> Integrator:
+    """The integrator of a mixture over the inner layers and over members of an ensemble."""
+    return integrator if num_members == 1 else _PerMember(integrator, num_members)
+
+
+class InducingSamples(Module):
+    """K samples of the whitened inducing outputs of all layers, which a `DeepGP` predicts from once all are there.
+
+    :ivar values: of each layer, [K, M, L]; [K, 0, 0] of a layer without inducing outputs.
+    :ivar count: how many of the K were drawn, [].
+
+    :param num_samples: K. :param layers: of the model.
+    :raises ValueError: naming a layer whose variational distribution is not over inducing outputs.
+    """
+
+    def __init__(self, num_samples: int, layers: Sequence[Any]) -> None:
+        super().__init__()
+        if num_samples < 1:
+            raise ValueError(f"num_samples must be at least 1, got {num_samples}.")
+        shapes = [(0, 0) if (gps := gps_of(layer)) is None else tuple(gps.q_mu.shape) for layer in layers]
+        zeros = [tf.zeros([num_samples, *shape], default_float()) for shape in shapes]
+        self.values = [tf.Variable(value, trainable=False, name="inducing_samples") for value in zeros]
+        self.count = tf.Variable(0, dtype=tf.int64, trainable=False, name="num_kept")
+
+    @property
+    def size(self) -> int:
+        """K."""
+        return int(self.values[0].shape[0])
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all K were drawn."""
+        with tf.init_scope():
+            return int(self.count) >= self.size
+
+    def keep(self, values: Sequence[tf.Tensor]) -> None:
+        """One more sample, [M, L] of each layer."""
+        for variable, value in zip(self.values, values, strict=True):
+            if len(value):
+                variable.scatter_nd_update([[int(self.count)]], value[None])
+        self.count.assign_add(1)
+
+    def cache(self, layers: Sequence[Any], *, dtype: tf.DType | None = None) -> Ensemble:
+        """What predictions need of every layer and sample; as `DeepGP.cached_factors`."""
+        parts = []
+        for layer, values in zip(layers, self.values, strict=True):
+            gps = gps_of(layer)
+            if gps is None:
+                part = tf.nest.map_structure(lambda tensor: tensor[None], layer.cache(dtype=dtype))
+            else:
+                part = gps.cache_values(tf.convert_to_tensor(values), dtype=dtype)
+            parts.append(part)
+        return Ensemble(tuple(parts))
+
+    def chosen(self, number: int, num_functions: int, seed: tf.Tensor) -> tf.Tensor | None:
+        """Values of layer `number` for so many functions, [S, M, L]: evenly from the K, from a random one on; None
+        without any.
+
+        :param seed: int32 [2], the same for all layers.
+        """
+        even = tf.constant([s * self.size // num_functions for s in range(num_functions)])
+        values = tf.gather(self.values[number], (even + random_offset(self.size, seed)) % self.size)
+        return values if values.shape[1] else None
+
+
+def random_offset(size: int, seed: tf.Tensor) -> tf.Tensor:
+    """A number from 0 to `size` - 1, each as likely: int32 []. `seed` is int32 [2]."""
+    return tf.random.stateless_uniform([], tf.random.fold_in(seed, 2000), maxval=size, dtype=tf.int32)
+
+
+def gps_of(layer: Any) -> Any:
+    """The `SVGPLayer` of a layer, which may be itself; None of a layer without a distribution of its own.
+
+    :raises ValueError: naming a layer with a distribution over something else than inducing outputs.
+    """
+    gps, is_weighted = getattr(layer, "gp", layer), isinstance(layer, WeightedConvolutionalLayer)
+    if hasattr(gps, "cache_values") and not is_weighted:
+        return gps
+    if is_weighted or hasattr(layer, "q_mu") or hasattr(layer, "pseudo_outputs"):
+        raise ValueError(
+            f"samples can be drawn of the inducing outputs of SVGPLayer and ConvolutionalLayer, got {layer.label}, a "
+            f"{type(layer).__name__}; use posterior='gaussian'."
+        )
+    return None

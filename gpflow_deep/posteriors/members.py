@@ -1,0 +1,62 @@
+"""What a deep GP predicts from: the variational posterior itself, samples, or draws of global inducing outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from ..layers.global_inducing import GlobalInducingLayer, draw_factors, is_global
+from .ensemble import Ensemble, InducingSamples
+
+__all__ = ["cached_factors", "factors", "for_functions", "num_members"]
+
+
+def factors(layers: Sequence[Any], seed: tf.Tensor) -> tuple[Any, ...]:
+    """Factors of all layers; of one draw of the inducing outputs where they are global.
+
+    :param seed: int32 [2], of the draw.
+    """
+    if not is_global(layers):
+        return tuple(layer.factors() for layer in layers)
+    return draw_factors(layers, tf.random.fold_in(seed, len(layers)))
+
+
+def cached_factors(
+    layers: Sequence[Any],
+    samples: InducingSamples | None,
+    num_draws: int,
+    seed: tf.Tensor,
+    *,
+    dtype: tf.DType | None = None,
+) -> Any:
+    """As `DeepGP.cached_factors`.
+
+    :param samples: to predict from; None without.
+    :param num_draws: of global inducing outputs. :param seed: int32 [2], of them.
+    """
+    if samples is not None:
+        return samples.cache(layers, dtype=dtype)
+    if not is_global(layers):
+        return tuple(layer.cache(dtype=dtype) for layer in layers)
+    if dtype not in (None, layers[-1].dtype):
+        raise ValueError("global inducing outputs need the model's float type, got another dtype; use None.")
+    count = num_members(layers, None, num_draws)
+    if count == 1:
+        return factors(layers, seed)
+    return Ensemble(draw_factors(layers, tf.random.fold_in(seed, 1000), count=count))
+
+
+def num_members(layers: Sequence[Any], samples: InducingSamples | None, num_draws: int) -> int:
+    """How many versions of all layers predictions are mixtures over: of the last layer alone there is one."""
+    if samples is not None:
+        return samples.size
+    return num_draws if sum(isinstance(layer, GlobalInducingLayer) for layer in layers) > 1 else 1
+
+
+def for_functions(layers: Sequence[Any], num_functions: int, seed: tf.Tensor) -> tuple[Any, ...]:
+    """Factors with known inducing outputs of each function, where they are global; else nothing."""
+    if not is_global(layers):
+        return ()
+    return draw_factors(layers, tf.random.fold_in(seed, 1000), count=num_functions, all_known=True)

@@ -1,0 +1,29 @@
+"""From data to a trained model.
+
+config, presets          which model; the appendix of the paper is `paper2017`
+training, course         steps by Adam and natural gradients; how the learning rate falls
+fitting                  stopping rules, held-out rows
+estimators               scikit-learn's interface (estimator_base)
+predictor                a trained model with the units of its data
+sampled_training         a chain after training; kl_weight: of sigma points
+images                   models of images
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__,
+    submodules=[
+        "config",
+        "course",
+        "estimator_base",
+        "estimators",
+        "fitting",
+        "images",
+        "kl_weight",
+        "predictor",
+        "presets",
+        "sampled_training",
+        "training",
+    ],
+)

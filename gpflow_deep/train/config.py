@@ -1,0 +1,324 @@
+"""A deep GP by its settings: `ModelConfig` builds one of the presets, with kernels and likelihood chosen by name.
+
+config = ModelConfig(num_layers=3, likelihood="studentt")
+model = config.build(X, Y)                                      # X and Y in standardised units
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+from gpflow.kernels import SquaredExponential
+from gpflow.likelihoods import Bernoulli, Gaussian, Likelihood, MultiClass, Poisson, Softmax, StudentT
+from numpy.typing import NDArray
+
+from ..layers import Encoder, LatentVariableLayer
+from ..model.deep_gp import NUM_PREDICT_SAMPLES, DeepGP
+from ..model.initialization import residual_variance
+from ..model.scores import Task
+from ..posteriors.sigma_points import KL_WEIGHT, NUM_POINTS
+from .images import PatchConfig, convolutional, shape_of_images
+from .presets import modern, paper2017, with_global_inducing, with_sigma_points
+
+__all__ = ["LIKELIHOODS", "ModelConfig"]
+
+#: The likelihoods of each task; "auto" is the first one, but for latent variables.
+LIKELIHOODS: dict[Task, tuple[str, ...]] = {
+    "regression": ("gaussian", "studentt", "poisson"),
+    "binary": ("bernoulli", "robustmax", "softmax"),
+    "multiclass": ("robustmax", "softmax"),
+}
+
+Posterior = Literal["gaussian", "sghmc", "global", "sigma_points"]
+
+_PRESETS = {"paper2017": paper2017, "modern": modern}
+
+_OF_IMAGES = ("image_shape", "patch", "stride", "channels", "places")
+_DENSE_ONLY = ("natgrad", "hidden_dim", "noise_variance", "whiten", "input_propagation", "posterior", "latent_dim")
+
+NUM_LATENT_SAMPLES = 256
+"""Default number of components of a prediction with latent variables, whose mixture has a form of its own."""
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Which deep GP.
+
+    :param num_layers: number of layers; 1 is a sparse variational GP.
+    :param num_inducing: number of inducing inputs of every layer.
+    :param num_samples: draws of the inner layers per point in the bound.
+    :param num_predict_samples: draws of the inner layers in predictions; 256 with latent variables, unless changed.
+    :param preset: starting values: of the paper of 2017, or those found to train better later.
+    :param natgrad: natural gradients for the last layer, Adam for the rest; or else Adam for all.
+    :param hidden_dim: outputs of the inner layers; min(30, inputs) if not given.
+    :param noise_variance: of the noise between layers at the start, 0 for none; the preset's if not given.
+    :param whiten: hold q(L^-1 u) instead of q(u).
+    :param precision: of the inner layers: full is the model's float type throughout, mixed has the largest products in
+        float32, fast all that grows with the data.
+    :param input_propagation: give every layer the inputs beside the outputs below it.
+    :param lengthscale: of all kernels at the start; the preset's if not given.
+    :param kernel_variance: of all kernels at the start; 1 if not given.
+    :param ard: one lengthscale for each input of a layer.
+    :param likelihood: of the targets; auto: gaussian, bernoulli or robustmax, after the task, and studentt for a
+        regression with latent variables, which leave it outliers only.
+    :param posterior: of the inducing values: gaussian is what training finds; sghmc are samples, drawn from there on;
+        global is one that is correlated across layers; sigma_points is Gaussian, trained by the predictive density.
+    :param sigma_points: how many points the mixture of sigma_points has. :param kl_weight: of the KL in its objective;
+        chosen by held-out rows if not given.
+    :param kernel: squared_exponential of a layer's inputs; or convolutional, of patches of images: a weighted mean over
+        the patches in the last layer, images of the patches' responses in the layers below.
+    :param image_shape: height and width, and channels if there are several, of the images that are the rows; those of
+        known data sets if not given.
+    :param patch: height and width of a patch, of a convolutional kernel.
+    :param stride: distance of neighbouring patches; 2 in inner layers and 1 in the last one if not given.
+    :param channels: of the images between convolutional layers.
+    :param places: whether the response to a patch may depend on its place.
+    :param latent_dim: number of latent variables of each row, further inputs that nobody measured, for targets on
+        several branches and noise of any form: see `LatentVariableLayer`. An encoder tells them from a row.
+    :param num_importance_samples: samples of latent variables in the bound of each row, which rises with them.
+    """
+
+    num_layers: int = 2
+    num_inducing: int = 100
+    num_samples: int = 1
+    num_predict_samples: int = NUM_PREDICT_SAMPLES
+    preset: Literal["paper2017", "modern"] = "paper2017"
+    natgrad: bool = False
+    hidden_dim: int | None = None
+    noise_variance: float | None = None
+    whiten: bool = True
+    precision: Literal["full", "mixed", "fast"] = "mixed"
+    input_propagation: bool = False
+    lengthscale: float | None = None
+    kernel_variance: float | None = None
+    ard: bool = True
+    likelihood: Literal["auto", "gaussian", "studentt", "poisson", "bernoulli", "robustmax", "softmax"] = "auto"
+    posterior: Posterior = "gaussian"
+    sigma_points: int = NUM_POINTS
+    kl_weight: float | None = None
+    kernel: Literal["squared_exponential", "convolutional"] = "squared_exponential"
+    image_shape: tuple[int, ...] = ()
+    patch: int = 5
+    stride: int | None = None
+    channels: int = 4
+    places: bool = True
+    latent_dim: int = 0
+    num_importance_samples: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("num_layers", "num_inducing", "num_samples", "num_predict_samples", "hidden_dim"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}.")
+        for name in ("lengthscale", "kernel_variance"):
+            value = getattr(self, name)
+            if value is not None and not (value > 0 and np.isfinite(value)):
+                raise ValueError(f"{name} must be a finite number above 0, got {value}; leave it out for the preset's.")
+        if self.noise_variance is not None and not (self.noise_variance >= 0 and np.isfinite(self.noise_variance)):
+            raise ValueError(f"noise_variance must be a finite number and not negative, got {self.noise_variance}.")
+        if self.preset not in ("paper2017", "modern"):
+            raise ValueError(f"preset must be one of paper2017, modern, got {self.preset!r}.")
+        if self.posterior not in get_args(Posterior):
+            raise ValueError(f"posterior must be one of {', '.join(get_args(Posterior))}, got {self.posterior!r}.")
+        if self.sigma_points < 1 or not (self.kl_weight is None or 0 <= self.kl_weight < math.inf):
+            raise ValueError(
+                "sigma_points must be at least 1 and kl_weight finite and not negative, got "
+                f"{self.sigma_points} and {self.kl_weight}."
+            )
+        if self.posterior == "global" and (self.natgrad or self.input_propagation):
+            raise ValueError("posterior=global cannot have natgrad or input_propagation; leave them out.")
+        own = ("sigma_points", "kl_weight")
+        if self.posterior != "sigma_points" and any(getattr(self, name) != getattr(ModelConfig, name) for name in own):
+            raise ValueError(f"{' and '.join(own)} need posterior=sigma_points, got posterior={self.posterior}.")
+        if self.posterior == "sigma_points" and self.natgrad:
+            raise ValueError("posterior=sigma_points cannot have natgrad, whose steps are those of a bound.")
+        if self.preset == "modern" and (self.noise_variance is not None or not self.whiten):
+            raise ValueError("noise_variance and whiten=false need preset=paper2017; leave them out for modern.")
+        self._check_kernel()
+        self._check_latents()
+        if self.latent_dim and self.num_predict_samples == NUM_PREDICT_SAMPLES:
+            object.__setattr__(self, "num_predict_samples", NUM_LATENT_SAMPLES)
+
+    def _check_latents(self) -> None:
+        if self.latent_dim < 0 or self.num_importance_samples < 1:
+            raise ValueError(
+                "latent_dim must not be negative and num_importance_samples at least 1, got "
+                f"{self.latent_dim} and {self.num_importance_samples}."
+            )
+        if not self.latent_dim and self.num_importance_samples > 1:
+            raise ValueError(
+                f"num_importance_samples={self.num_importance_samples} needs latent variables; give latent_dim=1, or "
+                "num_samples for more draws."
+            )
+        if self.latent_dim and self.posterior != "gaussian":
+            raise ValueError(f"latent_dim needs posterior=gaussian, got posterior={self.posterior}; leave one out.")
+        if self.num_importance_samples > 1 and self.natgrad:
+            raise ValueError("num_importance_samples above 1 cannot have natgrad, whose steps are those of one sample.")
+
+    def _check_kernel(self) -> None:
+        if self.kernel not in ("squared_exponential", "convolutional"):
+            raise ValueError(f"kernel must be one of squared_exponential, convolutional, got {self.kernel!r}.")
+        names = _DENSE_ONLY if self.is_convolutional else _OF_IMAGES
+        if changed := [name for name in names if getattr(self, name) != getattr(ModelConfig, name)]:
+            other = "squared_exponential" if self.is_convolutional else "convolutional"
+            raise ValueError(f"{', '.join(changed)} need kernel={other}, got kernel={self.kernel}; leave them out.")
+        self._patch_config()  # refuses sizes below 1
+
+    @property
+    def is_convolutional(self) -> bool:
+        """Whether rows are images."""
+        return self.kernel == "convolutional"
+
+    def plain(self, num_layers: int) -> ModelConfig:
+        """The same model with so many layers, a Gaussian posterior of a bound and no latent variables, to compare."""
+        usual: dict[str, Any] = {"posterior": "gaussian", "sigma_points": NUM_POINTS, "kl_weight": None}
+        usual |= {"latent_dim": 0, "num_importance_samples": 1}
+        return dataclasses.replace(self, num_layers=num_layers, **usual)
+
+    def for_task(self, task: Task, targets: Iterable[NDArray[Any]] = ()) -> ModelConfig:
+        """The same model with the likelihood that "auto" stands for.
+
+        :param targets: Y [N, P] of each part of the data, in its own units.
+        :raises ValueError: if the likelihood is not one of the task, or cannot have these targets.
+        """
+        allowed = LIKELIHOODS[task]
+        if self.likelihood not in ("auto", *allowed):
+            raise ValueError(f"likelihood must be one of {', '.join(allowed)} for {task}, got {self.likelihood}.")
+        usual = "studentt" if self.latent_dim and task == "regression" else allowed[0]
+        likelihood: Any = usual if self.likelihood == "auto" else self.likelihood
+        if likelihood == "poisson" and any(np.any((Y < 0) | (Y % 1 != 0)) for Y in targets):
+            raise ValueError("likelihood=poisson needs targets that are counts 0, 1, 2, ...; use gaussian.")
+        return dataclasses.replace(self, likelihood=likelihood)
+
+    def for_data(
+        self,
+        task: Task,
+        parts: Iterable[tuple[NDArray[Any], NDArray[Any]]],
+        image_size: tuple[int, int] | None = None,
+    ) -> ModelConfig:
+        """`for_task`, and the shape of the images that rows are, if the kernel is one of images.
+
+        :param parts: X [N, D] and Y [N, P] of each part of the data, in its own units.
+        :param image_size: height and width, if they are known; `image_shape` goes before them.
+        :raises ValueError: as `for_task`; or if rows cannot be images of that shape.
+        """
+        parts = list(parts)
+        config = self.for_task(task, [Y for _, Y in parts])
+        if not self.is_convolutional:
+            return config
+        num_columns, shape = parts[0][0].shape[1], self.image_shape
+        if not shape and image_size is not None:
+            shape = (*image_size, num_columns // math.prod(image_size))
+        return dataclasses.replace(config, image_shape=shape_of_images(num_columns, shape))
+
+    def build(
+        self, X: NDArray[Any], Y: NDArray[Any], *, num_classes: int = 2, num_data: int | None = None, seed: int = 0
+    ) -> DeepGP:
+        """The model before the first step of training.
+
+        :param X: training inputs [N, D] in standardised units, or a sample of them (then give `num_data`).
+        :param Y: training targets [N, P], likewise; for classification labels 0, 1, ... in one column.
+        :param num_classes: number of labels.
+        :param num_data: size of the training set; the number of rows of X if None.
+        :param seed: of k-means, which places the inducing inputs.
+        :raises ValueError: if the likelihood is not chosen yet, or as `paper2017` or `convolutional` does.
+        """
+        if self.is_convolutional:
+            return self._build_convolutional(X, Y, num_classes, num_data, seed)
+        likelihood, latents = self._likelihood(num_classes, X, Y), None
+        if self.latent_dim:
+            encoder = Encoder(X.shape[1] + Y.shape[1], self.latent_dim, seed=seed)
+            latents = LatentVariableLayer(X.shape[1], self.latent_dim, encoder=encoder)
+            X = latents.extend(X, seed=seed)
+        settings: dict[str, Any] = {
+            "num_inducing": self.num_inducing,
+            "likelihood": likelihood,
+            "hidden_dim": self.hidden_dim,
+            "kernels": self._kernels(X.shape[1]),
+            "input_propagation": self.input_propagation,
+            "num_samples": self.num_samples,
+            "precision": self.precision,
+            "whiten": self.whiten,
+            "natural_gradients": self.natgrad,
+            "num_data": num_data,
+            "seed": seed,
+        }
+        if self.noise_variance is not None:
+            settings["noise_variance"] = self.noise_variance or None
+        model = _PRESETS[self.preset](X, Y, self.num_layers, **settings)
+        if latents is not None:
+            counts = {name: getattr(self, name) for name in ("num_samples", "num_importance_samples")}
+            model = DeepGP([latents, *model.layers], likelihood, num_data=model.num_data, **counts)
+        model.num_predict_samples = self.num_predict_samples
+        if self.posterior == "sigma_points":
+            return with_sigma_points(model, self.sigma_points, KL_WEIGHT if self.kl_weight is None else self.kl_weight)
+        return with_global_inducing(model, (X, Y)) if self.posterior == "global" else model
+
+    def _build_convolutional(
+        self, X: NDArray[Any], Y: NDArray[Any], num_classes: int, num_data: int | None, seed: int
+    ) -> DeepGP:
+        settings: dict[str, Any] = {
+            "config": self._patch_config(),
+            "num_inducing": self.num_inducing,
+            "num_samples": self.num_samples,
+            "num_data": num_data,
+            "precision": self.precision,
+            "seed": seed,
+        }
+        shape = shape_of_images(X.shape[1], self.image_shape)
+        model = convolutional(X, Y, shape, self.num_layers, likelihood=self._likelihood(num_classes, X, Y), **settings)
+        model.num_predict_samples = self.num_predict_samples
+        return model
+
+    def _patch_config(self) -> PatchConfig:
+        return PatchConfig(
+            patch=self.patch,
+            stride=self.stride,
+            channels=self.channels,
+            places=self.places,
+            lengthscale=self.lengthscale,
+            kernel_variance=1.0 if self.kernel_variance is None else self.kernel_variance,
+            ard=self.ard,
+        )
+
+    def _likelihood(self, num_classes: int, X: NDArray[Any], Y: NDArray[Any]) -> Likelihood:
+        """The likelihood before training; that of real numbers with the noise of the preset."""
+
+        def gaussian() -> Likelihood:
+            return Gaussian(variance=residual_variance(X, Y) if self.preset == "modern" else 0.01)
+
+        def student_t(df: float = 3.0) -> Likelihood:
+            if self.preset != "modern":
+                return StudentT(scale=0.1, df=df)
+            return StudentT(scale=np.sqrt(residual_variance(X, Y) * (df - 2) / df), df=df)  # of this variance
+
+        makers: dict[str, Callable[[], Likelihood]] = {
+            "gaussian": gaussian,
+            "studentt": student_t,
+            "poisson": Poisson,
+            "bernoulli": Bernoulli,
+            "robustmax": lambda: MultiClass(num_classes),
+            "softmax": lambda: Softmax(num_classes),
+        }
+        if self.likelihood not in makers:
+            raise ValueError(f"likelihood must be chosen to build a model, got {self.likelihood}; call for_task.")
+        return makers[self.likelihood]()
+
+    def _kernels(self, input_dim: int) -> list[SquaredExponential] | None:
+        """One kernel for each layer, or None for those of the preset."""
+        if self.lengthscale is None and self.kernel_variance is None and self.ard:
+            return None
+        hidden_dim = min(30, input_dim) if self.hidden_dim is None else self.hidden_dim
+        dims = [input_dim] + [hidden_dim + (input_dim if self.input_propagation else 0)] * (self.num_layers - 1)
+        kernels = []
+        for dim in dims:
+            value = _PRESETS[self.preset].starting_lengthscale(dim) if self.lengthscale is None else self.lengthscale
+            variance = 1.0 if self.kernel_variance is None else self.kernel_variance
+            lengthscales = np.full(dim, value) if self.ard else value
+            kernels.append(SquaredExponential(variance=variance, lengthscales=lengthscales))
+        return kernels

@@ -1,0 +1,166 @@
+"""What a script does around its `main(flags)`: the command line, interruptions, errors as one line of text.
+
+command = functools.partial(cli.run, main, explain=devices.explain)      # or, for a script of several commands,
+command = functools.partial(cli.run, {"encode": encode, "decode": decode})
+
+if __name__ == "__main__":
+    command()
+
+`command` is what pyproject.toml names as the entry point of an installed script.
+"""
+
+import contextlib
+import errno
+import inspect
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn, get_type_hints
+
+from absl import app, logging
+from absl import flags as absl_flags
+
+from gpflow_deep_runs.cli.flags import HelpWanted, help_text, parse
+from gpflow_deep_runs.cli.output import output_may_be_lost
+from gpflow_deep_runs.data.libraries import MissingLibrary
+from gpflow_deep_runs.run.loop import Interrupted
+from gpflow_deep_runs.run.start import Settings
+
+__all__ = ["call", "run"]
+
+Explain = Callable[[Exception], tuple[str, int] | None]
+Main = Callable[[Any], None]
+
+
+def run(main: Main | Mapping[str, Main], *, explain: Explain = lambda error: None) -> NoReturn:
+    """Run a script as an absl program: make the flags that `main` takes from the command line, call it, and exit.
+
+    :param main: a function of one dataclass, which its annotation names; see `gpflow_deep_runs.cli.flags`. Or several
+        such
+        functions by name: the first argument is the name of one.
+    :param explain: message and exit status of an exception that is not known here, or None.
+    """
+
+    def flags_parser(argv: list[str]) -> Any:
+        command, arguments = _chosen(main, argv)
+        flags = _parsed(command, arguments)
+        absl_flags.FLAGS.mark_as_parsed()  # absl's own are among those of _parsed
+        return command, flags
+
+    app.run(lambda given: _guarded(given[0], given[1], _program(sys.argv), explain), flags_parser=flags_parser)
+    raise AssertionError("absl's app.run exits")
+
+
+def call(main: Main | Mapping[str, Main], argv: Sequence[str], *, explain: Explain = lambda error: None) -> int:
+    """What :func:`run` does, within a process that goes on, and without what absl does around a program.
+
+    :param argv: name of the program, and its arguments.
+    :return: exit status.
+    """
+    try:
+        command, arguments = _chosen(main, argv)
+        flags = _parsed(command, arguments)
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else 0
+    return _guarded(command, flags, _program(argv), explain)
+
+
+def _program(argv: Sequence[str]) -> str:
+    return Path(argv[0]).name
+
+
+def _chosen(main: Main | Mapping[str, Main], argv: Sequence[str]) -> tuple[Main, list[str]]:
+    """The function to call, and the arguments that are left for its flags.
+
+    :raises SystemExit: where a command is needed: after --help (0), and after a line on what is wrong with it (2).
+    """
+    if callable(main):
+        return main, list(argv)
+    program, name = _program(argv), argv[1] if len(argv) > 1 else ""
+    if name in main:
+        return main[name], [f"{argv[0]} {name}", *argv[2:]]
+    if name == "--help":
+        print("\n\n".join(help_text(_kind(each), f"{program} {command}") for command, each in main.items()))
+        raise SystemExit(0)
+    print(
+        f"{program}: error: say {' or '.join(main)}, then flags, --name=value, got {name!r}; see --help.",
+        file=sys.stderr,
+    )
+    raise SystemExit(2)
+
+
+def _kind(main: Main) -> Any:
+    """The dataclass that `main` takes."""
+    (parameter,) = inspect.signature(main).parameters
+    return get_type_hints(main)[parameter]
+
+
+def _parsed(main: Main, argv: Sequence[str]) -> Any:
+    """The flags that `main` takes.
+
+    :raises SystemExit: after --help (0) and after a line on what is wrong with the flags (2).
+    """
+    try:
+        flags = parse(_kind(main), argv[1:], _program(argv), with_absl=True)
+        for settings in _settings(flags):
+            settings.check_folder()  # now, and not after minutes of reading data
+        return flags
+    except HelpWanted as wanted:
+        print(wanted)
+        raise SystemExit(0) from None
+    except (ValueError, OSError) as error:
+        explained = _explained(error)
+        print(f"{_program(argv)}: error: {explained[0] if explained else error}", file=sys.stderr)
+        raise SystemExit(2) from None
+
+
+def _guarded(main: Main, flags: Any, program: str, explain: Explain) -> int:
+    """Call `main`; return the exit status. A training is not ended by the loss of its standard output or error."""
+    is_run = any(_settings(flags))
+    with output_may_be_lost() if is_run else contextlib.nullcontext():
+        return _called(main, flags, program, explain, is_run)
+
+
+def _called(main: Main, flags: Any, program: str, explain: Explain, is_run: bool) -> int:
+    """Call `main`; return the exit status.
+
+    Bad input (ValueError, OSError) and a missing library are one line and status 2, a diverged training
+    (FloatingPointError) one line and status 1; an interruption says that --resume continues the run. Other exceptions
+    pass through unless `explain` knows them; with `--verbosity=1` all errors do.
+    """
+    verbosity = absl_flags.FLAGS["verbosity"]
+    if not verbosity.present:
+        logging.set_verbosity(logging.WARNING)
+    try:
+        main(flags)
+        return 0
+    except Interrupted as stop:
+        message, code = str(stop), stop.exit_code
+    except KeyboardInterrupt:
+        message, code = "stopped; continue from the last checkpoint with --resume." if is_run else "stopped.", 130
+    except Exception as error:
+        explained = explain(error) or _explained(error, is_run)
+        if explained is None or (verbosity.present and int(verbosity.value or 0) >= 1):
+            raise
+        message, code = f"error: {explained[0]}", explained[1]
+    print(f"{program}: {message}", file=sys.stderr)
+    return code
+
+
+def _settings(flags: Any) -> list[Settings]:
+    """Those of a run, if the program makes one."""
+    return [value for value in vars(flags).values() if isinstance(value, Settings)]
+
+
+def _explained(error: Exception, is_run: bool = False) -> tuple[str, int] | None:
+    if isinstance(error, FloatingPointError):
+        return str(error), 1
+    if isinstance(error, OSError) and error.errno is not None and error.strerror:
+        then = "free some space" + (", then continue with --resume" if is_run else "")
+        advice = then if error.errno == errno.ENOSPC else "check the path"
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}{error.strerror.lower()}; {advice}.", 2
+    if isinstance(error, ValueError | OSError | MissingLibrary):
+        return re.sub(r"\[Errno -?\d+\] ", "", str(error)), 2  # of an error that this one quotes
+    return None

@@ -1,0 +1,47 @@
+"""The command `gpflow-deep VERB --flag=value ...`: one name for all scripts, of which it imports the one it calls."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.metadata
+import sys
+
+from gpflow_deep_runs.cli.described import VERBS
+
+__all__ = ["main"]
+
+
+def usage() -> str:
+    """What `gpflow-deep --help` prints."""
+    width = max(map(len, VERBS))
+    lines = [f"  {verb.ljust(width)}  {what}" for verb, (_, what) in VERBS.items()]
+    first = "gpflow-deep VERB --flag=value ...: deep probabilistic models from the command line"
+    last = "gpflow-deep VERB --help lists the flags of one; gpflow-deep --version."
+    return "\n".join([first, "", *lines, "", last])
+
+
+def main() -> None:
+    """Call the script of the verb that the command line begins with.
+
+    :raises SystemExit: with what the script ends with; with 2 where there is no such verb.
+    """
+    verb = sys.argv[1] if len(sys.argv) > 1 else ""
+    if verb in ("", "--help", "-h", "help"):
+        print(usage())
+        raise SystemExit(0 if verb else 2)
+    if verb == "--version":
+        print(importlib.metadata.version("gpflow-deep"))
+        raise SystemExit(0)
+    if verb not in VERBS:
+        near = difflib.get_close_matches(verb, VERBS, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"say one of {', '.join(VERBS)}."
+        print(f"gpflow-deep: error: there is no verb {verb!r}; {hint}", file=sys.stderr)
+        raise SystemExit(2)
+    sys.argv = [f"gpflow-deep {verb}", *sys.argv[2:]]
+    # The first import of a script answers what can be answered before TensorFlow starts.
+    importlib.import_module(f"gpflow_deep_scripts.{VERBS[verb][0]}").command()
+
+
+if __name__ == "__main__":
+    main()

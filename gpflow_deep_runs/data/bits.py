@@ -1,0 +1,261 @@
+"""Zeros and ones for density models: their checks, and a user's own table of them.
+
+data = read_bits("shop.csv")                        # parts that the file does not have are drawn
+data.train.X, data.feature_names, data.image_shape
+"""
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from absl import logging
+from numpy.typing import NDArray
+
+from gpflow_deep_base.container import read_npz
+from gpflow_deep_base.seeds import numpy_rng
+from gpflow_deep_runs.data import tables
+from gpflow_deep_runs.data.rows import Part, Rows
+from gpflow_deep_runs.data.schema import Schema
+from gpflow_deep_runs.data.sources import read_source
+from gpflow_deep_runs.data.spec import NewRows, TableSpec
+
+__all__ = [
+    "PARTS",
+    "Bits",
+    "as_bits",
+    "categories",
+    "constant_columns",
+    "density",
+    "read_alike",
+    "read_bits",
+    "unpacked",
+]
+
+Bits = NDArray[np.uint8]
+
+PARTS = ("train", "valid", "test")
+
+
+def density(
+    name: str,
+    parts: Mapping[str, NDArray[Any]],
+    source: str,
+    *,
+    image_shape: tuple[int, int] | None = None,
+    feature_names: Sequence[str] = (),
+    labels: Mapping[str, NDArray[Any]] | None = None,
+) -> Rows:
+    """A data set of zeros and ones in three parts, checked; warns of columns that do not vary in training.
+
+    :param parts: "train", "valid" and "test": zeros and ones [n, D] each.
+    :param image_shape: height and width if a row is an image, row by row.
+    :param feature_names: D names; () stands for "x0", "x1", ...
+    :param labels: class of each row of each part [n], for looking at what a model has learned.
+    :raises ValueError: if a part is empty, is not 0 or 1, or has another number of columns.
+    """
+    D = parts["train"].shape[-1]
+    names = tuple(feature_names) or tuple(f"x{d}" for d in range(D))
+    if len(names) != D:
+        raise ValueError(f"{name!r} must have {D} column names, got {len(names)}.")
+    made: dict[str, Part] = {}
+    digest = hashlib.sha256()
+    for part in PARTS:
+        rows, what = parts[part], f"the {part} part of {name!r}"
+        if rows.ndim != 2 or 0 in rows.shape or rows.shape[1] != D:
+            raise ValueError(
+                f"{what} must be [N, {D}] with at least one row, got {rows.shape}; check that the file is complete."
+            )
+        bits = as_bits(rows, names, what)
+        digest.update(f"{bits.shape}".encode() + np.packbits(bits, axis=1).tobytes())
+        made[part] = Part(bits, None if labels is None else labels[part].astype(np.int64)[:, None])
+    constant = constant_columns(made["train"].X)
+    if constant:
+        logging.warning(
+            "%s: %d of %d columns do not vary in the training part (%s).",
+            *(name, len(constant), D, _some([names[d] for d in constant])),
+        )
+    return Rows(name, made, "density", source, digest.hexdigest(), image_shape, names)
+
+
+def constant_columns(rows: Bits) -> tuple[int, ...]:
+    """Columns that are always 0 or always 1."""
+    return tuple(int(d) for d in np.flatnonzero(rows.min(axis=0) == rows.max(axis=0)))
+
+
+def as_bits(rows: NDArray[Any], names: Sequence[str], what: str) -> Bits:
+    """The rows as uint8.
+
+    :param names: of the columns; () stands for "x0", "x1", ... :param what: the rows' name in the error.
+    :raises ValueError: naming the first row and column that are not 0 or 1.
+    """
+    if rows.dtype.kind not in "biuf":
+        raise ValueError(f"{what} must be numbers 0 and 1 or true and false, got {rows.dtype}; encode them first.")
+    is_wrong = (rows != 0) & (rows != 1)
+    if is_wrong.any():
+        row, column = np.argwhere(is_wrong)[0]
+        name = names[column] if names else f"x{column}"
+        raise ValueError(
+            f"{what} must be 0 or 1 everywhere, got {rows[row, column]:g} in row {row} of column {name!r} "
+            f"({is_wrong.sum()} such values); leave the column out with --ignore, make a bit of each of its values "
+            "with --categorical, or binarise it by a threshold."
+        )
+    return rows.astype(np.uint8)
+
+
+def categories(data: Rows) -> tuple[tuple[int, ...], ...]:
+    """Columns of the bits that are the levels of one category, for each category of a table that has more than one."""
+    groups, start = [], 0
+    for feature in () if data.schema is None else data.schema.columns:
+        width = len(feature.value_names)
+        if feature.column.kind == "category" and width > 1:
+            groups.append(tuple(range(start, start + width)))
+        start += len(feature.names)
+    return tuple(groups)
+
+
+def unpacked(rows: NDArray[Any], n_features: NDArray[Any], path: Path) -> Bits:
+    """The inverse of `np.packbits(rows, axis=1)` of `n_features` columns.
+
+    :param path: where they are from, for the error.
+    :raises ValueError: if they do not fit each other.
+    """
+    if n_features.shape != () or n_features.dtype.kind not in "iu" or rows.dtype != np.uint8 or rows.ndim != 2:
+        raise ValueError(
+            f"{path} has n_features, so its parts must be np.packbits(rows, axis=1), got {rows.dtype} {rows.shape}."
+        )
+    if rows.shape[1] != -(-int(n_features) // 8):
+        raise ValueError(
+            f"{path} has {rows.shape[1]} bytes in each row, which are not {n_features} bits; write it again."
+        )
+    return np.unpackbits(rows, axis=1)[:, : int(n_features)]
+
+
+def read_bits(
+    path: str | os.PathLike[str],
+    spec: TableSpec = TableSpec(),
+    *,
+    seed: int = 0,
+    valid_fraction: float = 0.1,
+    test_fraction: float = 0.1,
+) -> Rows:
+    """Read your own zeros and ones from a table or an .npz file.
+
+    Tables hold one row for each example and are read as `tables.read_table` reads them, without a target: zeros and
+    ones, and true and false, become one bit, and levels one bit each. The first line of a text may hold names, or be
+    data already. An .npz file holds `train` and perhaps `valid` and `test` [n, D], or one matrix `X` [N, D]; packed
+    bits are recognised by a number `n_features`. Optional arrays are `feature_names` [D] and `image_shape` [2].
+
+    :param spec: how the columns of a table are read.
+    :param seed: decides which rows are set aside for the parts that the file does not have.
+    :param valid_fraction: part of the rows for validation, in (0, 1); `test_fraction` likewise.
+    :raises ValueError: naming file and column: as `tables.read_table`; numbers besides 0 and 1, dates and times; too
+        few rows for the parts.
+    """
+    path = Path(path)
+    for what, fraction in (("valid_fraction", valid_fraction), ("test_fraction", test_fraction)):
+        if not 0 < fraction < 1:
+            raise ValueError(f"{what} must be between 0 and 1, got {fraction}.")
+    schema, source, image_shape = None, [f"the file {path.name}"], None
+    if path.suffix.lower() == ".npz" and path.is_file() and path.stat().st_size:
+        if spec.given():
+            raise ValueError(f"--{spec.given()[0]} is for tables with names of columns, and {path} holds matrices.")
+        parts, names, image_shape = _read_npz(path)
+        parts = {part: as_bits(rows, names, f"{part} of {path}") for part, rows in parts.items()}
+    else:
+        X, schema, notes = _read_table(path, spec)
+        parts, names, source = {"train": X}, schema.feature_names, source + notes
+    for part, fraction in (("test", test_fraction), ("valid", valid_fraction)):
+        if part not in parts:
+            parts["train"], parts[part] = _set_aside(parts["train"], fraction, seed, part, path)
+            source.append(f"{len(parts[part])} {part} rows drawn with seed {seed}")
+    if schema is not None:
+        schema = _learned(schema, parts["train"])
+        parts = {part: schema.filled(rows).astype(np.uint8) for part, rows in parts.items()}
+    data = density(path.name.split(".")[0], parts, "; ".join(source), image_shape=image_shape, feature_names=names)
+    return replace(data, schema=schema)
+
+
+def read_alike(path: str | os.PathLike[str], schema: Schema, new: NewRows = NewRows()) -> Bits:
+    """The bits of another table, [N, D], as those of the table that `schema` came from.
+
+    :param new: what differs from training.
+    :raises ValueError: as `tables.apply_schema`, and if numbers are not 0 and 1.
+    """
+    X, _ = tables.apply_schema(schema, path, new)
+    return as_bits(X, schema.feature_names, str(path))
+
+
+def _read_table(path: Path, spec: TableSpec) -> tuple[NDArray[np.float64], Schema, list[str]]:
+    """All rows as zeros and ones, NaN where missing; how they were read, and what is to be said of it."""
+    table = read_source(path, names_optional=True, spec=spec)
+    found = tables.encode_table(table, (), spec)
+    if wrong := [f.name for f in found.schema.columns if f.column.kind in ("date", "time")]:
+        raise ValueError(
+            f"{path} must hold zeros and ones or levels, but {_some(wrong)} hold dates or times; leave them "
+            f"out with --ignore={','.join(wrong)}."
+        )
+    as_bits(np.nan_to_num(found.X), found.schema.feature_names, str(path))
+    return found.X, found.schema, found.notes
+
+
+def _learned(schema: Schema, X: NDArray[np.float64]) -> Schema:
+    """What is put in where bits are missing: the most frequent ones of the training rows `X`, of numbers, too."""
+    learned = schema.learned(X)
+    return replace(learned, fills=tuple(float(fill > 0.5) for fill in learned.fills or ()))
+
+
+def _set_aside(
+    rows: NDArray[Any], fraction: float, seed: int, part: str, path: Path
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The rows left and those set aside, each in the order of the file."""
+    count = round(fraction * len(rows))
+    if not 0 < count < len(rows):
+        raise ValueError(
+            f"{path} has {len(rows)} rows, too few to set {fraction:g} of them aside as {part} rows; add rows, or give "
+            "train, valid and test in an .npz file."
+        )
+    is_taken = np.zeros(len(rows), dtype=bool)
+    is_taken[numpy_rng(seed, f"binary_data/{part}").permutation(len(rows))[:count]] = True
+    return rows[~is_taken], rows[is_taken]
+
+
+def _read_npz(path: Path) -> tuple[dict[str, NDArray[Any]], tuple[str, ...], tuple[int, int] | None]:
+    arrays = read_npz(path)
+    found = [part for part in PARTS if part in arrays]
+    known = {*PARTS, "X", "n_features", "feature_names", "image_shape"}
+    if ("X" in arrays) == ("train" in arrays) or ("X" in arrays and found):
+        raise ValueError(
+            f"{path} must hold train (and perhaps valid and test) [n, D], or one matrix X [N, D], got "
+            f"{_some(sorted(arrays))}; write it again."
+        )
+    extra = sorted(set(arrays) - known - {f"{part}_labels" for part in found})
+    if extra:
+        raise ValueError(f"{path} may hold {', '.join(sorted(known))}, got {_some(extra)}; leave out the others.")
+    parts: dict[str, NDArray[Any]] = {"train": arrays["X"]} if "X" in arrays else {part: arrays[part] for part in found}
+    if "n_features" in arrays:
+        parts = {part: unpacked(rows, arrays["n_features"], path) for part, rows in parts.items()}
+    shapes = {part: rows.shape for part, rows in parts.items()}
+    is_matrix = all(len(shape) == 2 and 0 not in shape for shape in shapes.values())
+    if not is_matrix or len({shape[1] for shape in shapes.values()}) != 1:
+        raise ValueError(f"{path} must hold matrices [n, D] with the same D and at least one row, got {shapes}.")
+    D = parts["train"].shape[1]
+    names = tuple(map(str, arrays["feature_names"])) if "feature_names" in arrays else tuple(f"x{d}" for d in range(D))
+    return parts, names, _image_shape(arrays, D, path)
+
+
+def _image_shape(arrays: Mapping[str, NDArray[Any]], num_pixels: int, path: Path) -> tuple[int, int] | None:
+    if "image_shape" not in arrays:
+        return None
+    sizes = [int(size) for size in np.ravel(arrays["image_shape"])]
+    if len(sizes) != 2 or np.prod(sizes) != num_pixels:
+        raise ValueError(f"image_shape in {path} must be two numbers with the product {num_pixels}, got {sizes}.")
+    return sizes[0], sizes[1]
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(repr(name) for name in names[:5])
+    return shown + (f" and {len(names) - 5} more" if len(names) > 5 else "")

@@ -1,0 +1,302 @@
+"""What a column of a table is, and how its cells become values.
+
+    column = Column("price", "number", decimal=",", thousands=".", unit="€")
+    parse(pa.array(["1.234,50 €", "n/a"]), column, where="shop.csv")                       # [1234.5, NaN]
+    Column.from_json(column.to_json()) == column
+
+A plain number is read as Python's `float` reads it, to the last bit. :mod:`gpflow_deep_runs.data.inference` finds out
+what
+the columns of a new table are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpflow_deep_runs.data import numerals, times
+from gpflow_deep_runs.data.cells import cells_of, is_missing, missing_texts, na_flag, one_chunk, shown
+from gpflow_deep_runs.data.libraries import pa, pc
+from gpflow_deep_runs.data.numerals import Style
+from gpflow_deep_runs.data.typed import days_of, decoded, floats_of, has_zone, hours_of, kind_of_type, texts_of
+
+__all__ = ["Column", "Kind", "Zone", "fits", "misfit", "parse", "style_of"]
+
+Kind = Literal["number", "boolean", "category", "date", "time", "text", "ignored"]
+
+Zone = Literal["", "UTC", "local"]
+"""Which clock moments with a time zone are read by; "" if they have none."""
+
+_MEANING = {"number": "numbers", "boolean": "true and false", "date": "dates", "time": "times"}
+_VERSION = 1
+_MAX_LENGTH = 100
+
+
+@dataclass(frozen=True)
+class Column:
+    """How the cells of one column are read.
+
+    :param name: of the column.
+    :param kind: "number", "boolean" (0 and 1), "category" (text of a few levels), "date", "time" (hours), "text" (of
+        too many levels to be inputs) or "ignored".
+    :param decimal: of numbers as text: the decimal sign, "." or ",".
+    :param thousands: between groups of digits: "", ",", ".", " " (of any width) or "'".
+    :param unit: the text before or after every number, such as "€" or "%".
+    :param has_parentheses: (5) is minus 5.
+    :param is_scaled: 19M is 19 million and 201k are 201 thousand.
+    :param date_format: of dates and times as text, a `strptime` format; "" if they come as dates or times.
+    :param zone: of dates: "UTC" or "local" if they come with time zones, "" if without.
+    :param true: of booleans as text: what is 1, as it was written, the most frequent first. Case does not matter.
+    :param false: what is 0.
+    :param order: of levels that their source puts in an order, as an ordered categorical of pandas does; () without.
+    :param note: what has to be known of the reading, in words; "" for plain numbers and texts.
+    """
+
+    name: str
+    kind: Kind
+    decimal: str = "."
+    thousands: str = ""
+    unit: str = ""
+    has_parentheses: bool = False
+    is_scaled: bool = False
+    date_format: str = ""
+    zone: Zone = ""
+    true: tuple[str, ...] = ()
+    false: tuple[str, ...] = ()
+    order: tuple[str, ...] = ()
+    note: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """A dictionary for `gpflow_deep_base.files.write_json`: name, kind, version, and what is not the default."""
+        defaults = {field.name: field.default for field in fields(self)}
+        stored = {key: value for key, value in asdict(self).items() if value != defaults[key]}
+        return {"version": _VERSION, **{k: list(v) if isinstance(v, tuple) else v for k, v in stored.items()}}
+
+    @classmethod
+    def from_json(cls, stored: Any) -> Column:
+        """The inverse of :meth:`to_json`.
+
+        :raises ValueError: naming the column: entries are missing, unknown or impossible, or of another version.
+        """
+        name = stored.get("name") if isinstance(stored, Mapping) else None
+        what = f"the stored column {name!r}"
+        if not isinstance(name, str):
+            raise ValueError(
+                f"a stored column must be an object with a name, got {stored!r:.80}; take an undamaged copy."
+            )
+        if stored.get("version") != _VERSION:
+            raise ValueError(
+                f"{what} must be of version {_VERSION}, got {stored.get('version')!r}; read it with the version of the "
+                "software that wrote it, or train again."
+            )
+        entries: dict[str, Any] = {
+            key: tuple(v) if isinstance(v, list) else v for key, v in stored.items() if key != "version"
+        }
+        problem = _problem(entries)
+        if problem:
+            raise ValueError(f"{what} is damaged ({problem}); take an undamaged copy.")
+        return cls(**entries)
+
+
+def parse(
+    values: pa.ChunkedArray | pa.Array,
+    column: Column,
+    *,
+    where: str,
+    na_values: Sequence[str] = (),
+    first_row: int = 0,
+) -> NDArray[Any]:
+    """The values of the cells of a column.
+
+    :param values: texts, or the values of a typed source; these need not be of the type that `column` was found in.
+    :param where: the file, for the error.
+    :param na_values: texts that stand for missing values, besides those that always do.
+    :param first_row: number of the first row, for the error.
+    :return: [N]: numbers as float64 and booleans as 0 and 1, NaN where missing; dates as days since 1970-01-01 with the
+        fraction of the day, times in hours; text as str objects, None where missing, whole numbers without a point.
+    :raises ValueError: naming file, column, row, value and cure: a cell that is not of the column's kind.
+    """
+    found, bad, texts = _read(one_chunk(values), column, where, na_values)
+    if bad is not None and bad.any():
+        row = int(bad.argmax())
+        raise ValueError(
+            misfit(f"column {column.name!r} of {where}", column, texts[row], row + first_row, int(bad.sum()))
+        )
+    return found
+
+
+def fits(
+    values: pa.ChunkedArray | pa.Array, column: Column, *, where: str = "the table", na_values: Sequence[str] = ()
+) -> NDArray[np.bool_]:
+    """Which cells :func:`parse` would take; bool [N]. Missing ones do fit.
+
+    :raises ValueError: naming the column: none would fit, because the source holds values of another type.
+    """
+    found, bad, _ = _read(one_chunk(values), column, where, na_values)
+    return np.ones(len(found), dtype=bool) if bad is None else ~bad
+
+
+def style_of(column: Column) -> Style:
+    """How the numbers of a column are written."""
+    return Style(column.decimal, column.thousands, column.unit, column.has_parentheses, column.is_scaled)
+
+
+def misfit(what: str, column: Column, text: str, row: int, count: int, *, more: str = "") -> str:
+    """The message for cells that are not of their column's kind.
+
+    :param text: the first of them, in row `row`; :param count: how many there are; :param more: another cure.
+    """
+    written = column.date_format or (f"with {column.unit!r}" if column.unit else "")
+    if column.kind == "number" and column.decimal == ",":
+        written = ", ".join(filter(None, ["decimal comma", written]))
+    if column.kind == "boolean":
+        written = f"{column.false[0]} or {column.true[0]}" if column.true and column.false else ""
+    wanted = _MEANING[column.kind] + (f" ({written})" if written else "")
+    return (
+        f"{what} must hold {wanted}, but {count} values are text, the first {shown(text)} in row {row} (from 0); "
+        f"correct them, leave such rows out, or give {na_flag(text)} if it stands for a missing value{more}."
+    )
+
+
+def _read(
+    values: pa.ChunkedArray, column: Column, where: str, na_values: Sequence[str]
+) -> tuple[NDArray[Any], NDArray[np.bool_] | None, Sequence[str]]:
+    """Values, which of them do not fit (None: none), and what to call them."""
+    kind = kind_of_type(values.type)
+    what = f"column {column.name!r} of {where}"
+    if column.kind == "ignored" or kind == "other":
+        raise ValueError(
+            f"{what} has no values to read ({column.kind}, type {values.type}); give --ignore={column.name}."
+        )
+    if column.kind in ("category", "text"):
+        return _levels(values, na_values), None, ()
+    values = decoded(values)
+    kind = kind_of_type(values.type)
+    if kind == "empty":
+        return np.full(len(values), np.nan), None, ()
+    if kind == "text":
+        return _from_texts(values, column, na_values)
+    if column.kind == "date" and pa.types.is_integer(values.type) and column.date_format:
+        return _from_texts(texts_of(values), column, na_values)
+    if kind != column.kind and {kind, column.kind} != {"number", "boolean"}:
+        raise ValueError(f"{what} must hold {_MEANING[column.kind]}, got values of type {values.type}; convert them.")
+    if column.kind == "date":
+        _check_zone(values.type, column, what)
+        found = days_of(values, is_local=column.zone == "local")
+    else:
+        found = hours_of(values) if column.kind == "time" else floats_of(values)
+    if na_values:
+        absent = _missing_values(column, na_values)
+        found = np.where(np.isin(np.floor(found) if column.kind == "date" else found, absent), np.nan, found)
+    bad = ~np.isnan(found) & ~np.isin(found, (0, 1)) if column.kind == "boolean" else None
+    return found, bad, [f"{value:.15g}" for value in found] if bad is not None and bad.any() else ()
+
+
+def _check_zone(kind: pa.DataType, column: Column, what: str) -> None:
+    """Moments with a zone are no moments without one: nobody knows which clock those were read from."""
+    if has_zone(kind) != (column.zone != ""):
+        wanted = "with a time zone" if column.zone else "without a time zone"
+        raise ValueError(f"{what} must hold moments {wanted}, got values of type {kind}; convert them.")
+
+
+def _without(found: NDArray[np.float64], missing: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Values with NaN for those that stand for missing ones."""
+    return np.where(np.isin(found, missing), np.nan, found) if len(missing) else found
+
+
+def _missing_values(column: Column, na_values: Sequence[str]) -> NDArray[np.float64]:
+    """The values that stand for missing ones in a typed source."""
+    if not na_values:
+        return np.empty(0)
+    texts = pa.array([value.strip() for value in na_values], pa.string())
+    if column.kind == "date":
+        each = [texts.slice(i, 1) for i in range(len(texts))]
+        return np.concatenate([times.read_dates(text, times.iso_format(text)) for text in each])
+    return numerals.numbers(texts, Style())
+
+
+def _levels(values: pa.ChunkedArray, na_values: Sequence[str]) -> NDArray[np.object_]:
+    if kind_of_type(values.type) == "empty":
+        return np.full(len(values), None, dtype=object)
+    cells = cells_of(texts_of(values))
+    texts = pc.replace_substring_regex(cells.texts, "^([-+]?(?:0|[1-9][0-9]*))\\.0+$", "\\1")
+    levels = np.array([*texts.to_pylist(), None], dtype=object)[:-1]
+    levels[is_missing(cells.texts, na_values, markers=False)] = None
+    return cells.spread(levels, None)
+
+
+def _from_texts(
+    values: pa.ChunkedArray, column: Column, na_values: Sequence[str]
+) -> tuple[NDArray[np.float64], NDArray[np.bool_] | None, Sequence[str]]:
+    if column.kind == "number" and style_of(column) == Style():
+        plain = numerals.plain_numbers(values, missing_texts(na_values, markers=True))
+        if plain is not None:
+            return _without(plain, _missing_values(column, na_values)), None, ()
+    cells = cells_of(values)
+    is_word = column.kind == "boolean" and "true" not in {word.casefold() for word in column.true}
+    missing = is_missing(cells.texts, na_values, markers=not is_word)
+    if column.kind == "number":
+        found = numerals.numbers(cells.texts, style_of(column))
+        missing |= np.isin(found, _missing_values(column, na_values))
+    elif column.kind == "boolean":
+        found = _truths(cells.texts, column)
+    elif column.kind == "date":
+        some = cells.texts.filter(pa.array(~missing))
+        form = column.date_format or times.iso_format(some, has_zone=column.zone != "")
+        found = times.read_dates(cells.texts, form, is_local=column.zone == "local")
+        missing |= np.isin(np.floor(found), _missing_values(column, na_values))
+    else:
+        found = times.read_times(cells.texts, column.date_format or "%H:%M:%S")
+    bad = np.isnan(found) & ~missing
+    return (
+        cells.spread(np.where(missing, np.nan, found), np.nan),
+        cells.spread(bad, False),
+        values.to_pylist() if bad.any() else (),
+    )
+
+
+def _truths(texts: pa.Array, column: Column) -> NDArray[np.float64]:
+    found = np.full(len(texts), np.nan)
+    for value, words in ((0.0, (*column.false, "0")), (1.0, (*column.true, "1"))):
+        known = pa.array(sorted({word.casefold() for word in words}), texts.type)
+        found[np.asarray(pc.is_in(pc.utf8_lower(texts), value_set=known).to_numpy(zero_copy_only=False))] = value
+    return found
+
+
+def _problem(entries: Mapping[str, Any]) -> str:
+    """What is wrong with the stored entries of a column, in words; "" if nothing is."""
+    defaults: dict[str, Any] = {field.name: field.default for field in fields(Column)}
+    unknown = sorted(set(entries) - set(defaults))
+    if unknown or not {"name", "kind"} <= set(entries):
+        return f"its entries are {', '.join(sorted(map(str, entries)))}"
+    for key, value in entries.items():
+        wanted = str if key in ("name", "kind") else type(defaults[key])
+        if type(value) is not wanted or (wanted is tuple and not all(type(item) is str for item in value)):
+            return f"{key} is {value!r:.80}"
+    column = Column(**entries)
+    if column.kind not in get_args(Kind):
+        return f"its kind is {column.kind!r:.80}"
+    if (
+        column.decimal not in (".", ",")
+        or column.thousands not in numerals.GROUPS
+        or column.decimal == column.thousands
+    ):
+        return f"its decimal sign is {column.decimal!r:.20} and its thousands are {column.thousands!r:.20}"
+    if column.zone not in get_args(Zone):
+        return f"its zone is {column.zone!r:.80}"
+    if len(column.unit) > _MAX_LENGTH or len(column.date_format) > _MAX_LENGTH:
+        return f"its unit or format has more than {_MAX_LENGTH} characters"
+    if column.kind == "boolean" and not (column.true and column.false):
+        return "a boolean without words for true and false"
+    if {word.casefold() for word in column.true} & {word.casefold() for word in column.false}:
+        return "a word is both true and false"
+    if column.date_format:
+        try:
+            times.full_pattern(column.date_format)
+        except ValueError as error:
+            return f"its date_format: {error}"
+    return ""

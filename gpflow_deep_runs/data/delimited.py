@@ -1,0 +1,560 @@
+"""Tables as delimited text: what stands between the columns, their names, and rows of strings.
+
+    with open_unpacked("shop.csv.gz") as stream:
+        head = stream.read(HEAD_BYTES)
+    dialect = dialect_of(head, "shop.csv.gz", is_whole=False)           # names, delimiter, encoding
+    with open_unpacked("shop.csv.gz") as stream:
+        table = read_text(stream, dialect, "shop.csv.gz", has_header=dialect.has_header)
+
+Rows are numbered from 0 below the header; empty lines do not count.
+"""
+
+from __future__ import annotations
+
+import codecs
+import collections
+import csv
+import io
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import IO
+
+from gpflow_deep_runs.data.libraries import pa
+from gpflow_deep_runs.data.packed import PIECE, Pieces
+
+__all__ = [
+    "DELIMITERS",
+    "HEAD_BYTES",
+    "Dialect",
+    "check_names",
+    "check_quotes",
+    "dialect_of",
+    "encoding_of",
+    "foot_of",
+    "read_text",
+]
+__all__ += ["unnamed"]
+
+HEAD_BYTES = 2**18
+"""How much of a file decides its delimiter."""
+
+DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+"""What may stand between columns, and its name; spaces may where none of these does."""
+
+_HEAD_ROWS = 100
+_BLOCK = 2**24
+_SEAL = "\x1fend of the table\x1f"
+_CODECS = {"utf-8": "utf-8-sig", "utf-16": "utf-16"}
+_WESTERN = re.compile(
+    "[\\x00-\\x7f\xa0-\xbb\xbf-\xff\u20ac\u201a-\u201e\u2018-\u201d\u2013\u2014\u2020-\u2022\u2026\u2030"
+    "\u0152\u0153\u0160\u0161\u017d\u017e\u0178\u2122]*"
+)
+_FOREIGN = re.compile("[\xc0-\xff]{3}")
+_NOTE = re.compile(
+    r"\W*(?:sources?|notes?|quellen?|anmerkung|hinweis|stand|data|last updated|copyright|footnotes?|remarks?|notas?"
+    r"|remarques?)\b.*|[*#\u00a9(].*",
+    re.IGNORECASE | re.DOTALL,
+)
+_YEAR = re.compile("(?:1[89]|20|21)[0-9]{2}")
+_SPACES = " "
+_MARK = codecs.BOM_UTF8
+_LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)")
+_NUMBER = re.compile(r"[-+]?\d*[.,]?\d+([eE][-+]?\d+)?")
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How a table is written as text.
+
+    :param names: of the columns.
+    :param delimiter: "," ";" tab or "|", or " " for white space of any width.
+    :param encoding: "utf-8" or "utf-16", each perhaps with a byte order mark, or a codec of Python.
+    :param has_header: the first line holds the names; if not, it is the first row.
+    :param num_titles: lines above the header that belong to no column.
+    :param notes: what has to be known of the reading, in words.
+    :param is_header_short: the line of names has fewer values than the rows, and is one of `num_titles`.
+    """
+
+    names: tuple[str, ...]
+    delimiter: str
+    encoding: str = "utf-8"
+    has_header: bool = True
+    num_titles: int = 0
+    notes: tuple[str, ...] = ()
+    is_header_short: bool = False
+
+
+def dialect_of(
+    head: bytes,
+    where: str,
+    *,
+    is_whole: bool,
+    names_optional: bool = False,
+    names: Sequence[str] = (),
+    encoding: str = "",
+    skip_rows: int | None = None,
+) -> Dialect:
+    """How a table is written, by its first bytes.
+
+    :param head: the first bytes, at best :data:`HEAD_BYTES`.
+    :param is_whole: whether that is all; if not, its last line is not looked at.
+    :param names_optional: a first line of numbers is a row, and the columns are called x0, x1, ...
+    :param names: of the columns of a file that has none.
+    :param encoding: what the user says; "" to find out.
+    :param skip_rows: lines above the header; None to find out.
+    :raises ValueError: naming `where`: text of no known encoding; no header, names that occur twice; or more than one
+        delimiter fits.
+    """
+    text, codec = _decoded(head, where, is_whole, encoding)
+    notes = [] if codec in _CODECS or encoding else [f"read as {codec} (--encoding=NAME reads another)"]
+    text = text if not skip_rows else "".join(_line_ends(text)[skip_rows:])
+    rows = {delimiter: _rows(text, delimiter, where, is_whole) for delimiter in DELIMITERS}
+    if (cells := _spaced(text, rows, is_whole)) is not None:
+        rows, delimiter, start = {_SPACES: cells}, _SPACES, 0
+        notes.append("white space stands between the columns")
+    else:
+        delimiter, start = _delimiter(rows, where, is_known=skip_rows is not None)
+    if not is_whole and "\n" not in text:
+        raise ValueError(
+            f"the first line of {where} has more than {len(head):,} bytes, too many columns; give --max_bytes=N if you "
+            "trust the file."
+        )
+    if not rows[delimiter]:
+        raise ValueError(f"{where} is empty; check how it was written.")
+    body = [row for _, row in rows[delimiter][start:]]
+    num_above = skip_rows or 0
+    num_titles = num_above + rows[delimiter][start][0]
+    if start:
+        first = " ".join(rows[delimiter][0][1][0].split())[:40]
+        notes.append(f"{num_titles} lines above the header left out, the first {first!r} (--skip_rows=N leaves out N)")
+    elif skip_rows:
+        notes.append(f"{skip_rows} lines above the header left out by --skip_rows")
+    header = [name.strip() for name in body[0]]
+    width = max(map(len, body[1:]), default=len(header))
+    is_numeric = any(_NUMBER.fullmatch(name) for name in header) and not _are_years(header)
+    if names:
+        if len(names) != max(width, len(header)):
+            raise ValueError(
+                f"--names must have a name for each of {len(header)} columns of {where}, got {len(names)}."
+            )
+        check_names(names, where)
+        return Dialect(tuple(names), delimiter, codec, False, num_titles, (*notes, "its columns are named by --names"))
+    if is_numeric or (names_optional and len(set(header)) < len(header)):
+        if names_optional:
+            chosen = tuple(f"x{d}" for d in range(len(header)))
+            if not is_numeric:
+                notes.append(
+                    "the first line is a row, as values occur twice in it (--names=NAME,... names the columns)"
+                )
+            return Dialect(chosen, delimiter, codec, False, num_titles, tuple(notes))
+        number = next(name for name in header if _NUMBER.fullmatch(name))
+        raise ValueError(
+            f"the first line of {where} must hold column names, got numbers ({number}, ...); add them, or give them "
+            "by --names=NAME,NAME,..."
+        )
+    if len(header) == width - 1 and all(len(row) == width for row in body[1:]) and len(body) > 2:
+        firsts = [row[0].strip() for row in body[1:]]
+        if not any(row[-1].strip() for row in body[1:]):
+            header = [*header, ""]  # commas at the ends of the rows alone
+        elif len(firsts) > 2 and _are_row_names(firsts):  # as R writes them
+            header = ["", *header]
+            notes.append("the line of names has one value less than the rows, whose first value has no name")
+    is_short = len(header) > len(body[0])
+    num_titles = num_above + rows[delimiter][start + 1][0] if is_short else num_titles
+    header = [name or unnamed(d, header) for d, name in enumerate(header)]
+    check_names(header, where)
+    return Dialect(tuple(header), delimiter, codec, True, num_titles, tuple(notes), is_short)
+
+
+def _are_row_names(texts: Sequence[str]) -> bool:
+    """Whether texts are different names, or numbers that count from 0 or 1."""
+    if any(_NUMBER.fullmatch(text) for text in texts):
+        return any(list(texts) == [str(first + row) for row in range(len(texts))] for first in (0, 1))
+    return len(set(texts)) == len(texts)
+
+
+def _line_ends(text: str) -> list[str]:
+    """The lines of a text, each with its end."""
+    return re.findall("[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+$", text)
+
+
+def unnamed(place: int, header: Sequence[str]) -> str:
+    """What a column without a name is called, as pandas calls it."""
+    name = f"Unnamed: {place}"
+    return name if name not in header else f"{name} ({len(header)})"
+
+
+def _are_years(header: Sequence[str]) -> bool:
+    """Whether the numbers of a header are years that follow each other, beside names."""
+    numeric = [name for name in header if _NUMBER.fullmatch(name)]
+    if (
+        len(numeric) < 2
+        or len(numeric) == len([name for name in header if name])
+        or not all(map(_YEAR.fullmatch, numeric))
+    ):
+        return False
+    steps = {int(after) - int(before) for before, after in itertools.pairwise(numeric)}
+    return len(steps) == 1 and 0 < abs(steps.pop()) <= 10
+
+
+def check_names(names: Sequence[str], where: str) -> None:
+    """:raises ValueError: if names of columns occur twice or are empty."""
+    counts = collections.Counter(names)
+    repeated = sorted(name for name, count in counts.items() if count > 1 and name)
+    if repeated:
+        shown = ", ".join(map(repr, repeated[:10])) + (", ..." if len(repeated) > 10 else "")
+        raise ValueError(f"{where} must have different column names, but {shown} occur twice; rename them.")
+    if "" in names:
+        raise ValueError(
+            f"column {names.index('')} of {where} has no name; name it, or leave out a column of row numbers."
+        )
+
+
+def read_text(
+    stream: IO[bytes] | bytes,
+    dialect: Dialect,
+    where: str,
+    *,
+    has_header: bool,
+    first_row: int = 0,
+    skip_footer: int | None = None,
+) -> pa.Table:
+    """The rows of a text as strings, just as they are written.
+
+    :param stream: the bytes, from a header or the start of a row on.
+    :param has_header: whether the first row is the header, which is left out.
+    :param first_row: number of the first row, for errors.
+    :param skip_footer: lines at the end that are no rows; None to find out those of another length.
+    :raises ValueError: naming `where` and the row: a row with more or fewer values than there are columns, a quotation
+        mark that is never closed, or text in another encoding.
+    """
+    source = io.BytesIO(stream) if isinstance(stream, bytes) else stream
+    has_header = has_header and not dialect.is_header_short
+    if dialect.delimiter == _SPACES:
+        return _read_spaced(source, dialect, where, has_header=has_header, skip_footer=skip_footer or 0)
+    pieces = _sealed(source, dialect)
+    names = [str(d) for d in range(len(dialect.names))]
+    ragged: list[pa.csv.InvalidRow] = []
+    num_blank = 0
+
+    def judge(row: pa.csv.InvalidRow) -> str:
+        nonlocal num_blank
+        if not row.text.strip() and dialect.delimiter not in row.text:
+            num_blank += 1
+            return "skip"  # a line of spaces
+        ragged.append(row)
+        is_foot = _is_note(row, dialect) if skip_footer is None else _SEAL not in row.text
+        return "skip" if len(ragged) <= (_MAX_FOOT if skip_footer is None else skip_footer) and is_foot else "error"
+
+    try:
+        table = pa.csv.read_csv(
+            io.BufferedReader(Pieces(pieces), PIECE),
+            read_options=pa.csv.ReadOptions(column_names=names, use_threads=False, block_size=_BLOCK),
+            parse_options=pa.csv.ParseOptions(
+                delimiter=dialect.delimiter, newlines_in_values=True, invalid_row_handler=judge
+            ),
+            convert_options=pa.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
+        )
+    except (pa.ArrowInvalid, UnicodeError) as error:
+        bad = [row for row in ragged if not _is_note(row, dialect)] or ragged
+        if bad:
+            row = bad[0].number - 1 - has_header + first_row
+            raise ValueError(_ragged(bad[0], row, dialect, where)) from error
+        raise ValueError(_unreadable(error, where)) from error
+    last = table.num_rows - 1
+    if any(column[last].as_py() != _SEAL for column in table.columns):
+        row = last - has_header + first_row
+        raise ValueError(f"{where} has a quotation mark in row {row} (from 0) that is never closed; mend it.")
+    num_foot = len(ragged) if skip_footer is None else skip_footer
+    if ragged and ragged[0].number <= last + num_blank + len(ragged) - num_foot:  # lines of the table follow
+        row = ragged[0].number - 1 - has_header + first_row
+        raise ValueError(_ragged(ragged[0], row, dialect, where))
+    num_rows = max(0, last - has_header - (num_foot - len(ragged)))
+    table = table.slice(int(has_header), num_rows).rename_columns(list(dialect.names))
+    if not ragged:
+        return table
+    first = " ".join(ragged[0].text.split())[:40]
+    return table.replace_schema_metadata({"foot": f"{num_foot} lines", "first": first})
+
+
+_MAX_FOOT = 100
+
+
+def _is_note(row: pa.csv.InvalidRow, dialect: Dialect) -> bool:
+    """Whether a line of another length is one of words, as notes below a table are, and no row that was cut."""
+    first = row.text.strip().strip('"')
+    if _SEAL in first:
+        return False
+    cells = [cell for cell in row.text.split(dialect.delimiter) if cell.strip()]
+    return bool(_NOTE.fullmatch(first)) or _are_words(cells, row.expected_columns)
+
+
+def _are_words(cells: Sequence[str], width: int) -> bool:
+    """Whether the values of a short line are a sentence, or a note, and not those of a row that was cut."""
+    filled = [cell for cell in cells if cell.strip()]
+    if not filled or _NOTE.fullmatch(filled[0].strip()):
+        return True
+    has_words = len(re.findall(r"[^\W\d_]{2,}", filled[0])) > 2
+    return has_words and len(filled) <= max(1, width // 2)
+
+
+def foot_of(table: pa.Table) -> int:
+    """How many rows at the end of a table of texts hold nothing, or a text in the first of three columns or more."""
+    count, limit = 0, min(_MAX_FOOT, len(table) - 1)
+    if limit < 1:
+        return 0
+    tail = [column.slice(len(table) - limit).to_pylist() for column in table.columns]
+    for row in range(limit - 1, -1, -1):
+        filled = [d for d, column in enumerate(tail) if (column[row] or "").strip()]
+        is_word = filled == [0] and len(tail) > 2 and not _NUMBER.fullmatch(str(tail[0][row]).strip())
+        if filled and not is_word:
+            break
+        count += 1
+    return 0 if count == limit and limit < len(table) - 1 else count
+
+
+def _read_spaced(stream: IO[bytes], dialect: Dialect, where: str, *, has_header: bool, skip_footer: int) -> pa.Table:
+    """The rows of a text whose columns stand between white space of any width."""
+    text = stream.read().decode(_CODECS.get(dialect.encoding, dialect.encoding))
+    lines = [line for line in _line_ends(text)[dialect.num_titles :] if line.strip()][int(has_header) :]
+    lines = lines[: len(lines) - skip_footer] if skip_footer else lines
+    rows = [_words(line) for line in lines]
+    bad = next((number for number, row in enumerate(rows) if len(row) != len(dialect.names)), None)
+    if bad is not None:
+        raise ValueError(
+            f"{where} must have {len(dialect.names)} values between white space in each row, got {len(rows[bad])} in "
+            f"row {bad} (from 0): {lines[bad][:60]!r}; correct it."
+        )
+    columns = zip(*rows, strict=True) if rows else [[] for _ in dialect.names]
+    return pa.table([pa.array(column, pa.string()) for column in columns], names=list(dialect.names))
+
+
+def _words(line: str) -> list[str]:
+    """The values of a line between white space; quotation marks keep spaces."""
+    return next(csv.reader([" ".join(line.split())], delimiter=" "), [])
+
+
+def check_quotes(stream: IO[bytes], dialect: Dialect, where: str) -> None:
+    """Whether quotation marks stand around whole fields: one that is missing would join rows.
+
+    :raises ValueError: naming the line, if one does not.
+    """
+    lines = io.TextIOWrapper(stream, encoding=_CODECS.get(dialect.encoding, dialect.encoding), newline="")
+    for _ in range(dialect.num_titles):
+        lines.readline()
+    reader = csv.reader(lines, delimiter=dialect.delimiter, strict=True)
+    try:
+        for _ in _long_rows(reader):
+            pass
+    except csv.Error as error:
+        raise ValueError(
+            f"{where} has a quotation mark that is not closed, or not at the end of its field, up to line "
+            f"{reader.line_num} ({error}); mend it."
+        ) from error
+
+
+def _sealed(stream: IO[bytes], dialect: Dialect) -> Iterator[bytes]:
+    """The bytes of a text in UTF-8, and a last row that an open quotation mark would swallow."""
+    decoder = None
+    if dialect.encoding != "utf-8":
+        decoder = codecs.getincrementaldecoder(dialect.encoding)()
+    num_titles = dialect.num_titles
+    titles, is_first = bytearray(), True
+    while piece := stream.read(PIECE):
+        if decoder is not None:
+            piece = decoder.decode(piece).encode()
+            piece, is_first = piece.removeprefix(_MARK) if is_first else piece, False
+        if num_titles:  # its line ends may be those of old computers, and a title may end in the next piece
+            titles += piece
+            lines = _LINE.findall(titles, 0, len(titles) - 1)
+            if len(lines) < num_titles:
+                continue
+            piece, num_titles = bytes(titles[sum(map(len, lines[:num_titles])) :]), 0
+        yield piece
+    if num_titles:
+        lines = _LINE.findall(titles)
+        yield bytes(titles[sum(map(len, lines[:num_titles])) :])
+    if decoder is not None:
+        yield decoder.decode(b"", final=True).encode()
+    yield ("\n" + dialect.delimiter.join([_SEAL] * len(dialect.names)) + "\n").encode()
+
+
+def _ragged(row: pa.csv.InvalidRow, number: int, dialect: Dialect, where: str) -> str:
+    if _SEAL in row.text:
+        return f"{where} has a quotation mark in row {number} (from 0) that is never closed; mend it."
+    mark = DELIMITERS[dialect.delimiter]
+    more = "more" if row.actual_columns > row.expected_columns else "fewer"
+    cure = f"check its {mark}" if more == "more" else f"check its {mark}, and that the file is complete"
+    return (
+        f"{where} has rows of {more} values than column names, the first is row {number} (from 0) with "
+        f"{row.actual_columns} instead of {row.expected_columns}: {row.text[:60]!r}; {cure}."
+    )
+
+
+def _unreadable(error: Exception, where: str) -> str:
+    if "straddling" in str(error):
+        return f"{where} has a row of more than {_BLOCK >> 20} MiB; perhaps a quotation mark is never closed."
+    cure = "give --encoding=NAME, such as windows-1252" if "UTF8" in str(error) else "write it again"
+    return f"{where} is no readable, complete CSV file in UTF-8 ({error}); {cure}."
+
+
+def _decoded(head: bytes, where: str, is_whole: bool, encoding: str = "") -> tuple[str, str]:
+    """The text of the first bytes, and its encoding."""
+    if encoding:
+        try:
+            return codecs.getincrementaldecoder(encoding)().decode(head).removeprefix("\ufeff"), encoding
+        except (LookupError, UnicodeError) as error:
+            raise ValueError(f"{where} is no text in {encoding} ({error}); give another --encoding.") from error
+    codec = "utf-16" if head[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
+    if codec == "utf-8" and b"\0" in head:
+        raise ValueError(
+            f"{where} is no readable, complete CSV file in UTF-8 (it has zero bytes; UTF-16 needs a byte order mark); "
+            "give --encoding=utf-16-le if it is such a text."
+        )
+    try:
+        return codecs.getincrementaldecoder(_CODECS[codec])().decode(head, final=is_whole), codec
+    except UnicodeDecodeError as error:
+        if codec == "utf-8" and (guess := encoding_of(head)):
+            return head.decode(guess), guess
+        raise ValueError(
+            f"{where} is no readable, complete CSV file in UTF-8 (byte {error.start} is {head[error.start]:#04x}); "
+            "give --encoding=NAME, such as windows-1252 or windows-1251."
+        ) from error
+
+
+def encoding_of(content: bytes) -> str:
+    """The encoding of a text that is not UTF-8; "" if it is not known.
+
+    Western European if all its characters are usual there and no word consists of them; else as charset-normalizer
+    finds out.
+    """
+    try:
+        western = content.decode("cp1252")
+    except UnicodeDecodeError:
+        western = ""
+    if western and _WESTERN.fullmatch(western) and not _FOREIGN.search(western):
+        return "windows-1252"
+    try:
+        from charset_normalizer import from_bytes
+    except ModuleNotFoundError:
+        return ""
+    best = from_bytes(content).best()
+    return "" if best is None or best.encoding == "ascii" else str(best.encoding)
+
+
+def _long_rows(reader: Iterator[list[str]]) -> Iterator[list[str]]:
+    """The rows of a reader of the standard library, which refuses long fields unless it is told."""
+    limit = csv.field_size_limit(2**31 - 1)
+    try:
+        yield from reader
+    finally:
+        csv.field_size_limit(limit)
+
+
+def _rows(text: str, delimiter: str, where: str, is_whole: bool) -> list[tuple[int, list[str]]]:
+    """The first whole rows without empty lines, each with the number of lines above it."""
+    rows: list[tuple[int, list[str]]] = []
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    above = 0
+    try:
+        for row in _long_rows(reader):
+            if any(value.strip() for value in row) or len(row) > 1:
+                rows.append((above, row))
+            above = reader.line_num
+            if len(rows) > _HEAD_ROWS:
+                return rows
+    except csv.Error as error:
+        raise ValueError(f"{where} is no readable, complete CSV file in UTF-8 ({error}); write it again.") from error
+    return rows if is_whole or len(rows) < 2 else rows[:-1]
+
+
+def _spaced(
+    text: str, rows: dict[str, list[tuple[int, list[str]]]], is_whole: bool
+) -> list[tuple[int, list[str]]] | None:
+    """The rows of a text whose values stand between white space; None if another sign divides it, or nothing does.
+
+    All rows have equally many values; some is a number, and the lines are lined up by several spaces or all numbers. R
+    writes names of rows and none above them: then the line of names has one value less.
+    """
+    if any(len(row) > 1 for delimiter in rows if delimiter != "\t" for _, row in rows[delimiter]):
+        return None
+    has_tabs = all(len(row) == len(rows["\t"][0][1]) > 1 for _, row in rows["\t"])
+    if has_tabs and not all(any("   " in cell.strip() for cell in row) for _, row in rows["\t"]):
+        return None
+    lines = [(number, line) for number, line in enumerate(_line_ends(text)) if line.strip()][: _HEAD_ROWS + 1]
+    lines = lines if is_whole or len(lines) < 2 else lines[:-1]
+    try:
+        cells = [(number, _words(line)) for number, line in lines]
+    except csv.Error:
+        return None
+    widths = {len(row) for _, row in cells}
+    if len(cells) > 2 and widths == {len(cells[0][1]), len(cells[0][1]) + 1} and lines[0][1].startswith('"'):
+        ids = [row[0] for _, row in cells[1:]]
+        return cells if {len(row) for _, row in cells[1:]} == {max(widths)} and len(set(ids)) == len(ids) else None
+    if len(cells) < 2 or len(widths) != 1 or widths == {1}:
+        return None
+    values = [value for _, row in cells[1:] for value in row]
+    is_number = [_NUMBER.fullmatch(value) is not None for value in values]
+    is_aligned = any("  " in line.strip() for _, line in lines)
+    return cells if all(is_number) or (is_aligned and any(is_number)) else None
+
+
+def _delimiter(rows: dict[str, list[tuple[int, list[str]]]], where: str, *, is_known: bool = False) -> tuple[str, int]:
+    """The delimiter with which all rows have as many values as the header, two or more, and the row of the header."""
+    starts = {delimiter: 0 if is_known else _start_of([row for _, row in found]) for delimiter, found in rows.items()}
+    candidates = {d: [row for _, row in rows[d][start:]] for d, start in starts.items() if start is not None}
+    candidates = {d: found for d, found in candidates.items() if found and len(found[0]) > 1}
+    if not candidates:
+        return ",", 0
+    fitting = [d for d, found in candidates.items() if all(len(row) == len(found[0]) for row in _body(found))]
+    if any(starts[d] == 0 for d in fitting):
+        fitting = [d for d in fitting if starts[d] == 0]
+    if "\t" in fitting:  # no other text holds a tab in each row
+        return "\t", starts["\t"] or 0
+    if len(fitting) > 1:
+        raise ValueError(
+            f"the columns of {where} may be divided by "
+            + " or by ".join(f"{DELIMITERS[d]} (the first is {candidates[d][0][0][:40]!r})" for d in fitting)
+            + "; quote the fields that hold the other sign, or write the table as Parquet."
+        )
+    if fitting:
+        return fitting[0], starts[fitting[0]] or 0
+    first = {d: [row for _, row in found] for d, found in rows.items() if found and len(found[0][1]) > 1}
+    if not first:
+        chosen = max(candidates, key=lambda d: sum(len(row) == len(candidates[d][0]) for row in candidates[d]))
+        return chosen, starts[chosen] or 0
+    return max(first, key=lambda d: sum(len(row) == len(first[d][0]) for row in first[d])), 0
+
+
+def _start_of(rows: list[list[str]]) -> int | None:
+    """Which row is the header: the first one, below lines of titles, which have less than half of the table's values.
+
+    None if most rows have one value only.
+    """
+    if not rows:
+        return None
+    widths = collections.Counter(len(row) for row in rows)
+    width = max(widths, key=lambda size: (widths[size], size))
+    if width < 2 or widths[width] < 2:
+        return 0 if len(rows[0]) > 1 else None
+    filled = [sum(bool(value.strip()) for value in row) for row in rows]
+    usual = sorted(filled)[len(filled) // 2]
+    for number, row in enumerate(rows):
+        if row[0].lstrip().startswith(("# ", "% ")) and len(row) != width:
+            continue  # a comment
+        is_title = len(row) < width if len(row) != width else row[0].strip() != "" and filled[number] == 1 < usual
+        if filled[number] == 0:
+            continue
+        if not is_title or filled[number] > max(1, width // 2) or len(row) == width - 1 > 2:
+            return number
+    return None
+
+
+def _body(rows: list[list[str]]) -> list[list[str]]:
+    """The rows of a table without the shorter ones at its foot."""
+    last = max(number for number, row in enumerate(rows) if len(row) == len(rows[0]))
+    notes = rows[last + 1 :]
+    are_words = len(notes) <= last and all(_are_words(row, len(rows[0])) for row in notes)
+    return rows[: last + 1] if are_words else rows

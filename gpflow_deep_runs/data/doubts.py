@@ -1,0 +1,329 @@
+"""Values that may not be what they look like: numbers that stand for a missing value, codes, rows that sum up others.
+
+    check_sentinels("rain", np.array([0.0, 3.5, -9999.0, -9999.0]), where="weather.csv")      # asks what -9999 is
+    totals_of_texts(table)                                                          # {239: "its 'Region' is 'Total'"}
+
+None of them is guessed at: all are questions to the user, who answers by a flag.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpflow_deep_runs.data.cells import Contents, matches, one_chunk
+from gpflow_deep_runs.data.libraries import pa, pc
+from gpflow_deep_runs.data.numerals import Style, numbers
+from gpflow_deep_runs.data.times import iso_format, read_dates
+
+__all__ = [
+    "TOTAL_WORD",
+    "check_codes",
+    "check_sentinels",
+    "names_again",
+    "sentinels_of",
+    "total_of_numbers",
+    "totals_of_texts",
+]
+
+_HEAD = 100
+_REFUSED = (-9.0, -8.0, -7.0, -6.0)
+_NINES = [float("9" * digits) for digits in range(2, 8)]
+_KNOWN = frozenset(
+    [
+        *_NINES,
+        *(-nines for nines in _NINES),
+        *(nines - less for nines in _NINES for less in (1.0, 2.0)),  # refused, does not know
+        *(sign * value for sign in (1, -1) for value in (99.9, 99.99, 999.9, 999.99, 9999.9, 9999.99)),
+        *(77.0, 88.0, 777.0, 7777.0),
+        *(-888.0, -8888.0, -777.0, -200.0, 888.0, 8888.0, -32768.0, 32767.0, 65535.0),
+        *(-(2.0**31), 2.0**31 - 1, 1e20, 1e30, -1e30, 1e36, -1e36, float(2**63)),
+    ]
+)
+"""Numbers that programs and surveys write where a value is missing."""
+
+_DATES = (
+    *("0001-01-01", "1753-01-01", "1800-01-01", "1899-12-30", "1899-12-31", "1900-01-01", "1900-01-02", "1901-01-01"),
+    *("1904-01-01", "1970-01-01", "1111-11-11", "2099-12-31", "2100-01-01", "2999-01-01", "2999-12-31", "3000-01-01"),
+    *("9998-12-31", "9999-01-01", "9999-12-30", "9999-12-31"),
+)
+"""Dates that mean no date, or no end."""
+
+_FAR, _MOST_PEELED, _MAX_CODES = 5.0, 6, 50
+_FOOT = 5
+_TOTALS = (
+    "total|totals|sum|sums|average|averages|avg|mean|means|median|grand total|subtotal|sub total|overall|all|"
+    "gesamt|gesamtsumme|insgesamt|summe|mittelwert|mittel|durchschnitt|somme|moyenne|total général|total general|"
+    "ensemble|suma|promedio|media|totale|somma|totaal|gemiddelde|soma|média|razem|średnia|итого|всего|среднее|合計|平均"
+)
+TOTAL_WORD = (
+    "(?i:[\\s*#(\\[\u03a3]*(?:the )?(?:totals?|grand total|overall total|gesamt|gesamtsumme|insgesamt|summe|"
+    "total général|total general|totale|totaal|razem|итого|всего|合計)[\\s*:.)\\]=]*)"
+)
+"""Texts that have no other meaning than a sum, as a regular expression."""
+
+_PART = "(?i:[\\s*(\\[]*sub[- ]?totals?\\b.*|zwischensumme.*|sous-total.*)"
+_STATISTIC = (
+    "(?i:[\\s*(\\[]*(?:min|max|minimum|maximum|std|sd|st\\.? ?dev|std\\.? ?dev|stdev|standard deviation|variance|var|"
+    "count|median|n|number|25%|50%|75%)[\\s*:.)\\]=]*)"
+)
+_TOTAL = f"(?i:[\\s*#(\\[\u03a3]*(?:the )?(?:{_TOTALS})(?: (?:of|for|over) .*| all)?[\\s*:.)\\]=]*|\u03a3|\u2211)"
+
+
+def sentinels_of(values: NDArray[np.float64], *, known: frozenset[float] = _KNOWN) -> list[float]:
+    """Numbers that may stand for a missing value, the farthest first.
+
+    They are the least or the largest values of a column. One of the `known` ones lies apart from the others; another
+    number lies farther from them than five times their range, and occurs more than once.
+
+    :param values: [n], NaN where missing.
+    """
+    rest = values[np.isfinite(values)]
+    found: list[float] = []
+    for _ in range(_MOST_PEELED):
+        if len(rest) < 4:
+            break
+        low, high = float(rest.min()), float(rest.max())
+        if low == high:
+            break
+        inner = rest[(rest != low) & (rest != high)]
+        if not len(inner):
+            break
+        ends = [low, high] if inner.min() - low >= high - inner.max() else [high, low]
+        odd = next((end for end in ends if _is_apart(end, rest, known)), None)
+        if odd is None:
+            break
+        found.append(odd)
+        rest = rest[rest != odd]
+    return found
+
+
+def _is_apart(value: float, values: NDArray[np.float64], known: frozenset[float]) -> bool:
+    """Whether the least or the largest of some values lies so far from the others that it may be none."""
+    others = values[values != value]
+    count = len(values) - len(others)
+    if value in known:
+        others = others[~np.isin(others, list(known))] if np.isin(others, list(known)).mean() < 0.5 else others
+    low, high = float(others.min()), float(others.max())
+    gap = low - value if value < low else value - high
+    spread = high - low
+    if gap <= 0 or spread <= 0:
+        return False
+    distinct = np.unique(others[:: max(1, len(others) // 10_000)])
+    if len(distinct) < 3:
+        return False
+    is_whole = bool((others == np.rint(others)).all())
+    if value == -1 and low >= 0:  # never, or not known
+        return count >= 0.05 * len(values) and len(distinct) >= 5 if is_whole else count >= 2 and len(distinct) >= 10
+    if value in _REFUSED and others[~np.isin(others, _REFUSED)].min() >= 0:  # not asked, refused, does not know
+        return count >= 2
+    if value == 0 and low > 0:  # no measurement is zero
+        return 2 <= count < 0.5 * len(values) and gap >= 0.2 * spread and len(distinct) >= 10
+    if value == 9 and high <= 6 and is_whole:  # of a scale of answers
+        return count >= 2 and gap >= 0.75 * spread
+    if value in known:
+        least = 0.5 if count > 1 else 2.0
+        if gap >= least * spread:
+            return True
+        # more often than its half of the values would let expect, as age 99
+        middle = (low + high) / 2
+        half = others[others > middle] if value > high else others[others < middle]
+        usual = len(half) / max(1, len(np.unique(half)))
+        return count >= max(3, 0.02 * len(values), 2 * usual) and gap >= 0.1 * spread
+    is_positive = low > 0 and value > 0
+    if is_positive and np.log(max(value, high) / min(value, high)) < np.log(high / low):  # 1, 10, 100, ...
+        return False
+    return count >= 2 and gap > _FAR * spread
+
+
+def check_sentinels(
+    name: str, values: NDArray[np.float64], *, where: str, keep: Sequence[str] = (), is_date: bool = False
+) -> None:
+    """Ask what a value is that may stand for a missing one.
+
+    :param name: of the column.
+    :param values: [n], NaN where missing; of dates the days since 1970-01-01.
+    :param where: the file, for the error.
+    :param keep: texts of values that are what they look like.
+    :param is_date: whether these are dates.
+    :raises ValueError: naming column, value, how often it occurs, and the flags that answer.
+    """
+    if is_date:
+        known = frozenset(_days(_DATES).tolist())
+        kept, candidates = _days(keep), sentinels_of(np.floor(values), known=known)
+    else:
+        kept = numbers(pa.array([text.strip() for text in keep], pa.string()), Style())
+        candidates = sentinels_of(values)
+    asked = [value for value in candidates if value not in kept]
+    if not asked:
+        return
+    value = asked[0]
+    equal = np.floor(values) == value if is_date else values == value
+    others = values[np.isfinite(values) & ~np.isin(np.floor(values) if is_date else values, candidates)]
+    shown, low, high = (_written(number, is_date) for number in (value, others.min(), others.max()))
+    raise ValueError(
+        f"column {name!r} of {where} has {shown} in {int(equal.sum())} rows, the first is row {int(equal.argmax())} "
+        f"(from 0), while its other values are from {low} to {high}: give --na_values={shown} if it stands for a "
+        f"missing value, or --keep_value={shown} if it is a value."
+    )
+
+
+def _written(value: float, is_date: bool) -> str:
+    return str(np.datetime64(int(np.floor(value)), "D")) if is_date else f"{value:.15g}"
+
+
+def _days(texts: Sequence[str]) -> NDArray[np.float64]:
+    """Days since 1970-01-01 of ISO dates, NaN where a text is none."""
+    cells = pa.array([text.strip() for text in texts], pa.string())
+    return np.array([read_dates(cells.slice(i, 1), iso_format(cells.slice(i, 1)))[0] for i in range(len(cells))])
+
+
+def check_codes(contents: Contents) -> None:
+    """Ask whether texts that can be read as numbers are codes, of which some would become one: 1E5, or 1.1 and 1.10.
+
+    :raises ValueError: naming column, row, value and the flags that answer.
+    """
+    texts = contents.cells.texts
+    if contents.share(matches(texts, "[0-9]+(?:[eE][0-9]+)?")) == 1:
+        odd = matches(texts, "[0-9]+[eE][0-9]+") & contents.is_value
+        reading = "powers of ten"
+    elif _is_repeated(contents) and contents.share(matches(texts, "[0-9]{1,3}(?:\\.[0-9]{1,3})?")) == 1:
+        decimals = pc.utf8_length(pc.replace_substring_regex(texts, "^[0-9]+\\.?", "")).to_numpy(zero_copy_only=False)
+        odd = matches(texts, "[0-9]+\\.[0-9]+0") & contents.is_value
+        is_shorter = contents.is_value & (decimals > 0)
+        if not odd.any() or decimals[is_shorter].min() == decimals[is_shorter].max():
+            return
+        reading = "decimals, whose last zero says nothing"
+    else:
+        return
+    if odd.any():
+        raise ValueError(
+            f"{contents.what} has values such as {contents.example(odd)} (from 0), which may be codes or versions, or "
+            f"numbers ({reading}); give --categorical={contents.name} or --numeric={contents.name}."
+        )
+
+
+def _is_repeated(contents: Contents) -> bool:
+    """Whether a column has few different values, as codes have, each of them twice on average."""
+    return bool(contents.is_value.sum() <= min(_MAX_CODES, contents.counts[contents.is_value].sum() / 2))
+
+
+def totals_of_texts(table: pa.Table) -> dict[int, str]:
+    """Rows that seem to sum up others by their text: total, sum or average, which the column has nowhere else.
+
+    Totals of parts are told by the words "subtotal" or "PART Total", where PART is another text of the column; least,
+    largest and number of values by two such words at the foot. Words with another meaning, such as "all" or "mean",
+    count at the ends of a table, and elsewhere in columns of levels.
+
+    :param table: all columns, of which those of texts are looked at.
+    :return: numbers of the rows, and why, the first column that says so.
+    """
+    found: dict[int, str] = {}
+    num_rows = len(table)
+    for name in table.column_names:
+        column = one_chunk(table[name])
+        if not pa.types.is_string(column.type):
+            continue
+        first = max(0, num_rows - _FOOT) if _is_numeric(column) else 0  # texts above are asked about anyway
+        column = column.slice(first)
+        counts = pc.value_counts(column)
+        texts, often = counts.field("values"), counts.field("counts").to_numpy(zero_copy_only=False)
+        is_level = 2 * len(texts) <= num_rows
+        is_once = often == 1
+        is_sure = matches(texts, TOTAL_WORD) & is_once | matches(texts, _PART)
+        is_sure |= _totals_of_parts(texts)
+        is_word = matches(texts, _TOTAL) & is_once
+        is_statistic = matches(texts, _STATISTIC) & is_once
+        if not (is_sure | is_word | is_statistic).any():
+            continue
+        sure = _rows_of(column, texts, is_sure | (is_word & is_level))
+        words = _rows_of(column, texts, is_word)
+        ends = words[(first + words < 1) | (first + words >= num_rows - _FOOT)]
+        foot = _rows_of(column, texts, is_word | is_statistic)
+        foot = foot[first + foot >= num_rows - 2 * _FOOT]
+        foot = foot if len(foot) > 1 else foot[:0]
+        for row in np.union1d(np.union1d(sure, ends), foot).tolist():
+            found.setdefault(first + row, f"its {name!r} is {column[row].as_py().strip()!r}")
+    return dict(sorted(found.items()))
+
+
+def _is_numeric(column: pa.Array) -> bool:
+    """Whether the first values of a column are numbers, so that a text among them is asked about anyway."""
+    head = pc.drop_null(column.slice(0, _HEAD))
+    return len(head) > 1 and bool(matches(head, "\\s*|\\s*[-+]?[0-9.,]+\\s*").mean() > 0.9)
+
+
+def _totals_of_parts(texts: pa.Array) -> NDArray[np.bool_]:
+    """Which texts are another one with the word "total"."""
+    is_part = matches(texts, "(?i:.+ totals?|totals? .+)")
+    if not is_part.any():
+        return is_part
+    known = {text.strip().casefold() for text in texts.to_pylist() if text}
+    words = [
+        re.sub("^totals? (?:of |for )?| totals?$", "", (text or "").strip().casefold()) for text in texts.to_pylist()
+    ]
+    return is_part & np.array([word in known for word in words])
+
+
+def _rows_of(column: pa.Array, texts: pa.Array, chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Numbers of the rows with one of some texts."""
+    if not chosen.any():
+        return np.empty(0, np.int64)
+    is_in = pc.is_in(column, value_set=pc.drop_null(texts.filter(pa.array(chosen))))
+    return np.flatnonzero(is_in.to_numpy(zero_copy_only=False))
+
+
+def names_again(table: pa.Table) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which rows of a table of texts hold nothing, and which hold the names of the columns; [n] each."""
+    is_empty, repeats = np.full((2, len(table)), len(table.column_names) > 1)
+    for name in table.column_names:
+        if not (is_empty.any() or repeats.any()):
+            break
+        column = pc.fill_null(one_chunk(table[name]), "")
+        blank = matches(column, "\\s*") if is_empty.any() or name.startswith("Unnamed: ") else is_empty
+        is_empty &= blank
+        if repeats.any():
+            is_name = pc.equal(pc.utf8_trim_whitespace(column), name).to_numpy(zero_copy_only=False)
+            repeats &= is_name | (blank & name.startswith("Unnamed: "))
+    return is_empty, repeats
+
+
+def total_of_numbers(found: Mapping[str, NDArray[Any]]) -> str:
+    """Why the last row seems to sum up those above it: its numbers are the sums or the means; "" if they are not.
+
+    All columns of numbers have to agree. A single column does if its last value is the sum and no other is as large.
+
+    :param found: the cells of columns, [n] each, of which those of numbers are looked at.
+    """
+    sums = means = outside = 0
+    num_rows = 0
+    for values in found.values():
+        if values.dtype.kind != "f" or len(values) < 2:
+            continue
+        num_rows = len(values) - 1
+        end = float(values[-1])
+        above = values[:-1][np.isfinite(values[:-1])]
+        if not np.isfinite(end) or len(above) < 2 or above.min() == above.max():
+            continue
+        # the error of a sum of rounded numbers: three deviations, each number's is at most half a last digit
+        digit = _half_digit(end)
+        sums_up = abs(above.sum() - end) <= max(3 * digit * np.sqrt(len(above)), 1e-9 * np.abs(above).sum())
+        is_mean = abs(above.mean() - end) <= max(digit, 1e-9 * np.abs(above).mean())
+        if not (sums_up or is_mean):
+            return ""
+        sums += sums_up
+        means += is_mean and not sums_up
+        outside += bool(end < above.min() or end > above.max())
+    if num_rows < 4 or not ((outside and sums) or means >= 2):
+        return ""
+    return f"its numbers are the {'sums' if sums >= means else 'means'} of their columns"
+
+
+def _half_digit(value: float) -> float:
+    """Half a unit of the last digit of a number with decimals; 0 of a whole one, which is taken to be exact."""
+    decimals = f"{value:.10g}".partition(".")[2]
+    return 0.5 * 10.0 ** -len(decimals) if decimals and "e" not in decimals else 0.0

@@ -1,0 +1,218 @@
+"""What a column of a table becomes in X: numbers as they are, dates their parts, each level a column of zeros and ones.
+
+    feature = Feature(Column("colour", "category"), levels=("blue", "red"), rare=("pink",), num_missing=3)
+    feature.names                                    # colour=blue, colour=red, colour=(rare), colour=missing
+    feature.step()                                   # a fitted transformer of scikit-learn, from these facts alone
+
+| kind         | cells, as `columns.parse` returns them   | columns of X                                         |
+|--------------|------------------------------------------|------------------------------------------------------|
+| number, time | float64, NaN where missing               | itself                                               |
+| boolean      | 0 and 1, NaN where missing               | itself                                               |
+| date         | days since 1970-01-01, NaN where missing | those of its parts that vary, see :func:`date_parts` |
+| category     | text, None where missing                 | one for each level, NaN in all where it is missing   |
+| ignored      |                                          | none                                                 |
+
+A column that has missing values in training has one more, NAME=missing: 1 where they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpflow_deep_runs.data.columns import Column
+from gpflow_deep_runs.data.libraries import pd
+from gpflow_deep_runs.data.spec import PARTS, DatePart
+
+__all__ = ["Feature", "Fill", "date_parts"]
+
+Fill = Literal["mean", "most frequent"]
+
+_DAY = 24 * 3600 * 1000
+"""Milliseconds."""
+
+
+@dataclass(frozen=True)
+class Feature:
+    """A column of a table, and what it becomes.
+
+    :param column: how its cells are read.
+    :param levels: of a category: those with a column of X of their own, in its order.
+    :param rare: of a category: levels that share one column of X, the last; () if there is none.
+    :param parts: of a date: those that X has.
+    :param num_missing: missing values in the table that the model learned from.
+    """
+
+    column: Column
+    levels: tuple[str, ...] = ()
+    rare: tuple[str, ...] = ()
+    parts: tuple[DatePart, ...] = ()
+    num_missing: int = 0
+
+    @property
+    def name(self) -> str:
+        """Of the column of the table."""
+        return self.column.name
+
+    @property
+    def is_used(self) -> bool:
+        """Whether a new table must have the column."""
+        return self.column.kind != "ignored"
+
+    @property
+    def value_names(self) -> tuple[str, ...]:
+        """Names of its columns of X, but for the one that says where values are missing."""
+        match self.column.kind:
+            case "ignored":
+                return ()
+            case "category":
+                return tuple(f"{self.name}={level}" for level in (*self.levels, *(["(rare)"] if self.rare else [])))
+            case "date":
+                return tuple(f"{self.name}.{part}" for part in self.parts)
+        return (self.name,)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of its columns of X."""
+        told = "(missing)" if "missing" in self.levels else "missing"
+        return (*self.value_names, *([f"{self.name}={told}"] if self.is_used and self.num_missing else []))
+
+    @property
+    def fill(self) -> Fill:
+        """What is put in for a missing value: learned from the training rows, see `Schema.with_means`."""
+        return "most frequent" if self.column.kind in ("boolean", "category") else "mean"
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether its cells are its one column of X."""
+        return self.column.kind in ("number", "boolean", "time") and not self.num_missing
+
+    def encode(self, cells: NDArray[Any], into: NDArray[np.float64]) -> bool:
+        """Write its columns of X: what :meth:`step` gives, fast and by several threads at once, as streams need it.
+
+        :param cells: [n]. An unknown level is read as a rare one, or as none of the levels if there are no rare ones.
+        :param into: its columns of X, [n, number of names].
+        :return: whether there are unknown levels.
+        """
+        width, has_unknown = len(self.value_names), False
+        is_missing = np.asarray(np.isnan(cells) if cells.dtype.kind == "f" else pd.isna(cells))
+        if self.column.kind == "category":
+            codes = pd.Index([*self.levels, *self.rare], dtype=object).get_indexer(pd.Index(cells, dtype=object))
+            is_unknown = (codes < 0) & ~is_missing
+            has_unknown = bool(is_unknown.any())
+            codes = np.where(is_unknown & (len(self.rare) > 0), width - 1, np.minimum(codes, len(self.levels)))
+            into[:, :width] = codes[:, None] == np.arange(width)
+        elif self.column.kind == "date":
+            into[:, :width] = date_parts(cells[:, None], self.parts)
+        else:
+            into[:, 0] = cells
+        if is_missing.any():
+            into[is_missing, :width] = np.nan
+        if self.num_missing:
+            into[:, width] = is_missing
+        return has_unknown
+
+    def step(self, *, joins_unknown: bool = False) -> Any:
+        """The transformer of its cells [n, 1] to its columns of X, fitted: it depends on nothing but this feature.
+
+        :param joins_unknown: whether an unknown level is read as a rare one, or as none of the levels if there are no
+            rare ones; else it is an error of scikit-learn.
+        """
+        from sklearn.frozen import FrozenEstimator
+        from sklearn.impute import MissingIndicator
+        from sklearn.pipeline import FeatureUnion, make_pipeline
+        from sklearn.preprocessing import FunctionTransformer
+
+        if self.is_plain:
+            return "passthrough"
+        if self.column.kind == "category":
+            hollow = FunctionTransformer(partial(_hollow, place=len(self.levels), is_told=self.num_missing > 0))
+            return FrozenEstimator(make_pipeline(self._encoder(joins_unknown), hollow))
+        values: Any = "passthrough"
+        if self.column.kind == "date":
+            values = FunctionTransformer(partial(date_parts, parts=self.parts))
+        if not self.num_missing:
+            return values
+        union = FeatureUnion([("values", values), ("missing", MissingIndicator(features="all"))])
+        return FrozenEstimator(union.fit(pd.DataFrame({self.name: [0.0, np.nan]})))
+
+    def check_known(self, values: NDArray[Any], where: str, first_row: int = 0) -> None:
+        """Refuse levels that are none of those of a category.
+
+        :param values: cells of the column. :param first_row: number of the first of them in what `where` names.
+        :raises ValueError: naming the column, the first such row and its value, and the flag that reads it.
+        """
+        if self.column.kind != "category":
+            return
+        known = pd.Index([*self.levels, *self.rare], dtype=object)
+        is_unknown = (known.get_indexer(pd.Index(values, dtype=object)) < 0) & ~pd.isna(values)
+        if is_unknown.any():
+            row, shown = int(is_unknown.argmax()), ", ".join(map(repr, known[:10])) + ", ..." * (len(known) > 10)
+            raise ValueError(
+                f"column {self.name!r} of {where} has the value {values[row]!r} in row {first_row + row} (from 0), no "
+                f"level of the training data ({shown}; {int(is_unknown.sum())} such rows); give --unknown=level to "
+                f"read it as {'a rare level' if self.rare else 'none of them'}, or drop such rows."
+            )
+
+    def _encoder(self, joins_unknown: bool) -> Any:
+        """A column for each level, one that says where it is missing and, if there are any, one of the rare levels."""
+        from sklearn.preprocessing import OneHotEncoder
+
+        encoder = OneHotEncoder(
+            categories=[np.array([*self.levels, *self.rare, None], dtype=object)],
+            handle_unknown="infrequent_if_exist" if joins_unknown else "error",
+            min_frequency=2 if self.rare else None,
+            sparse_output=False,
+        )
+        cells = [*self.levels, None, *self.levels, None, *self.rare]  # each rare level once, all others twice
+        return encoder.fit(pd.DataFrame({self.name: pd.Series(cells, dtype=object)}))
+
+    def to_json(self) -> dict[str, Any]:
+        """A dictionary for JSON; entries that say nothing are left out."""
+        facts = {"levels": self.levels, "rare": self.rare, "parts": self.parts, "num_missing": self.num_missing}
+        return {"column": self.column.to_json(), **{key: value for key, value in facts.items() if value}}
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Feature:
+        """The inverse of :meth:`to_json`.
+
+        :raises ValueError, KeyError or TypeError: if entries are missing or of another kind.
+        """
+        levels, rare, parts = (tuple(map(str, stored.get(key, ()))) for key in ("levels", "rare", "parts"))
+        if unknown := set(parts) - set(PARTS):
+            raise ValueError(f"{sorted(unknown)[0]!r} is no part of a date")
+        num_missing = int(stored.get("num_missing", 0))
+        return cls(Column.from_json(stored["column"]), levels, rare, cast(tuple[DatePart, ...], parts), num_missing)
+
+
+def date_parts(days: NDArray[np.float64], parts: Sequence[DatePart] = PARTS) -> NDArray[np.float64]:
+    """Days since 1970-01-01 [n, 1], with the fraction of the day, as the columns `parts`; NaN stays NaN.
+
+    "day": whole days since 1970-01-01; "day_of_year": from 1; "weekday": 0 on Mondays; "hour": with its fraction, to
+    the millisecond.
+    """
+    days = np.asarray(days, np.float64)
+    is_known = np.isfinite(days)
+    milliseconds = np.rint(np.where(is_known, days, 0.0) * _DAY)
+    day = np.floor(milliseconds / _DAY)
+    dates = day.astype("datetime64[D]")
+    columns = {
+        "day": day,
+        "day_of_year": (dates - dates.astype("datetime64[Y]")).astype(np.float64) + 1,
+        "weekday": (day + 3) % 7,
+        "hour": (milliseconds - day * _DAY) / (_DAY / 24),
+    }
+    return np.concatenate([np.where(is_known, columns[part], np.nan) for part in parts], axis=1)
+
+
+def _hollow(encoded: NDArray[np.float64], *, place: int, is_told: bool) -> NDArray[np.float64]:
+    """Columns of levels, NaN where the level is missing, as the column at `place` says; it comes last if `is_told`."""
+    values = np.asarray(encoded)
+    is_missing, values = values[:, place], np.delete(values, place, axis=1)
+    values[is_missing == 1] = np.nan
+    return np.column_stack([values, is_missing]) if is_told else values

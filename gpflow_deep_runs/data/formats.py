@@ -1,0 +1,240 @@
+"""Which format the dates or times of a column are written in, and where that cannot be known.
+
+One format reads a column. 3/4/2020 is a date of March or of April, 01/02/03 is any of six, and 2009-10 may be a season:
+such columns are refused unless some row, or the user, decides.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpflow_deep_runs.data.cells import Contents, matches, na_flag, shown
+from gpflow_deep_runs.data.libraries import pa
+from gpflow_deep_runs.data.times import full_pattern, read_dates, read_times
+
+__all__ = ["ORDERS", "find_date_format", "find_time_format"]
+
+ORDERS = ("dmy", "mdy", "ymd")
+"""Orders of day, month and year that a user may name."""
+
+_NUMERIC = [
+    *(f"{y}{s}%m{s}%d" for s in "-/. " for y in ("%Y", "%y")),
+    *(f"{a}{s}{b}{s}{y}" for s in "-/. " for y in ("%Y", "%y") for a, b in (("%d", "%m"), ("%m", "%d"))),
+    *("%Y-%m", "%Y/%m", "%m/%Y", "%m-%Y"),
+]
+_NAMED = [
+    f"{weekday}{date}"
+    for weekday, date in product(
+        ("", "%a ", "%a, "),
+        (
+            *(f"{form}{y}" for y in ("%Y", "%y") for form in ("%b %d ", "%b %d, ", "%d %b ", "%d. %b ", "%d %b, ")),
+            *(
+                f"{form}{y}"
+                for y in ("%Y", "%y")
+                for form in ("%d-%b-", "%b-%d-", "%d/%b/", "%d.%b.", "%d%b", "%b ", "%b-", "%b, ")
+            ),
+            *("%Y-%b-%d", "%Y %b %d", "%Y %b", "%Y-%b"),
+        ),
+    )
+]
+_COMPACT = ["%Y%m%d", "%Y%m%dT%H%M%S", "%Y%m%d%H%M%S", "%Y"]
+_CLOCKS = ["%H:%M:%S", "%H:%M", "%I:%M:%S %p", "%I:%M %p", "%I %p"]
+_TIMES = [*_CLOCKS, "%M:%S.%f", "%H.%M.%S"]
+_LIKE_A_TIME = "(?s:.*)(?::[0-9]{2}|[0-9] ?(?i:[ap]\\.?m))(?s:.*)|[0-9]{1,2}\\.[0-9]{2}\\.[0-9]{2}"
+_LOOKED_AT, _SAMPLE = 20, 1000
+_DIGIT = re.compile("[0-9]")
+_ZONES = ("", "%z", " %z", " %Z")
+_MONTH_WORD = "(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\\.?"
+_LIKE_A_DATE = (
+    "(?:[0-9]{4}[-/.][0-9]{1,2}[-/.][0-9]{1,2}|[0-9]{1,2}[-/.][0-9]{1,2}[-/.][0-9]{4}"
+    f"|(?i:[a-z]+,? )?(?:{_MONTH_WORD} [0-9]{{1,2}}(?:st|nd|rd|th)?,? [0-9]{{4}}"
+    f"|[0-9]{{1,2}}(?:st|nd|rd|th)?\\.? (?:of )?{_MONTH_WORD},? [0-9]{{4}}))(?:[T\\s,(].*)?"
+)
+
+
+def find_date_format(
+    contents: Contents, how: str = "", *, is_forced: bool = False, is_tolerant: bool = False
+) -> str | None:
+    """The format that reads all values of a column, or None if they are no dates.
+
+    :param how: "dmy", "mdy", "ymd", a `strptime` format, or "".
+    :param is_forced: the user says that they are dates; then digits alone (20200131, 2020) may be, too.
+    :param is_tolerant: a format that reads more than half of the values is enough.
+    :raises ValueError: more than one format reads them all, most but not all are dates, or dates of several formats.
+    """
+    texts = contents.cells.texts
+    is_given = bool(how) and how not in ORDERS
+    candidates = [how] if is_given else _candidates(contents, [*_NUMERIC, *_NAMED, *(_COMPACT if is_forced else ())])
+    if how in ORDERS:
+        candidates = [form for form in candidates if _has_order(form, how)]
+    fits = _fits(contents, candidates)
+    whole = _best(contents, fits, "dates", is_forced=is_forced, is_tolerant=is_tolerant)
+    if not whole:
+        if contents.share(matches(texts, _LIKE_A_DATE)) > 0.5:
+            raise ValueError(
+                f"{contents.what} seems to hold dates, such as {contents.example(matches(texts, _LIKE_A_DATE))} (from "
+                f"0), in no known format; give --dates={contents.name}:FORMAT (as of strptime), "
+                f"--ignore={contents.name} or --categorical={contents.name}."
+            )
+        return None
+    if not is_given:
+        _check_two_digit_years(contents, whole, how)
+        _check_seasons(contents, whole, is_forced)
+    if len(whole) == 2 and "%d.%m.%Y" in whole[0] + whole[1]:  # points between them: the day is first
+        whole = [form for form in whole if "%d.%m.%Y" in form]
+    if len(whole) > 1:
+        raise ValueError(_two_readings(contents, whole))
+    return whole[0]
+
+
+def find_time_format(contents: Contents, how: str = "", *, is_tolerant: bool = False) -> str | None:
+    """The format that reads all values of a column as times of the day or durations, or None if they are none.
+
+    :param how: a `strptime` format, or "".
+    :raises ValueError: most values are times, but not all, or not in one format; or they may be hours and minutes or
+        minutes and seconds.
+    """
+    texts, is_value = contents.cells.texts, contents.is_value
+    if not how and not matches(texts, _LIKE_A_TIME).any():
+        return None
+    fits = {form: ~np.isnan(read_times(texts, form)) & is_value for form in ([how] if how else _TIMES)}
+    whole = _best(contents, fits, "times", is_forced=bool(how), is_tolerant=is_tolerant)
+    if not how and whole and whole[0] == "%H:%M":
+        is_long = is_value & (read_times(texts, whole[0]) >= 24)
+        if is_long.any():
+            raise ValueError(
+                f"{contents.what} has times such as {contents.example(is_long)} (from 0), which may be hours and "
+                f"minutes or minutes and seconds; give --dates={contents.name}:%H:%M or --dates={contents.name}:%M:%S."
+            )
+    return whole[0] if whole else None
+
+
+def _fits(contents: Contents, candidates: list[str]) -> dict[str, NDArray[np.bool_]]:
+    """Which texts each format reads; of one that reads them all alone, as some of them tell, only this one."""
+    texts, is_value, some = contents.cells.texts, contents.is_value, contents.sample(_SAMPLE)
+    is_sure = [not np.isnan(read_dates(some.cells.texts, form)[some.is_value]).any() for form in candidates]
+    fits = {}
+    for form in [form for form, is_it in zip(candidates, is_sure, strict=True) if is_it] or candidates:
+        fits[form] = ~np.isnan(read_dates(texts, form)) & is_value
+    if len(fits) == 1 and fits[form][is_value].all():
+        return fits
+    rest = [form for form in candidates if form not in fits]
+    return {**fits, **{form: ~np.isnan(read_dates(texts, form)) & is_value for form in rest}}
+
+
+def _best(
+    contents: Contents, fits: dict[str, NDArray[np.bool_]], what: str, *, is_forced: bool, is_tolerant: bool
+) -> list[str]:
+    """The formats that read all values; [] if at most half of the values are read by one."""
+    shares = {form: contents.share(mask) for form, mask in fits.items()}
+    best = max(shares.values(), default=0.0)
+    whole = [form for form, share in shares.items() if share == best]
+    if best == 1 or (best > 0.5 and is_tolerant):
+        return whole
+    if best > 0.5 or (is_forced and best > 0):
+        bad = contents.is_value & ~fits[whole[0]]
+        row, text, count = contents.cells.first(bad)
+        raise ValueError(
+            f"{contents.what} must hold {what} ({whole[0]}), but {count} values are not, the first {shown(text)} in "
+            f"row {row} (from 0); correct them, leave such rows out, give {na_flag(text)} if it stands for a missing "
+            "value"
+            + (f", --dates={contents.name}:FORMAT for another format" if what == "dates" else "")
+            + f", or --categorical={contents.name}."
+        )
+    if is_forced:
+        raise ValueError(
+            f"{contents.what} must hold dates, as --dates says, but has {contents.example(contents.is_value)} (from 0) "
+            f"in no known format; give --dates={contents.name}:FORMAT (as of strptime), or leave the flag out."
+        )
+    union = np.any([*fits.values(), np.zeros_like(contents.is_value)], axis=0)
+    if contents.share(union) > 0.5:
+        first = max(shares, key=lambda form: shares[form])
+        rest = {form: mask & ~fits[first] for form, mask in fits.items()}
+        second = max(rest, key=lambda form: contents.share(rest[form]))
+        raise ValueError(
+            f"{contents.what} must hold {what} in one format, but has {contents.example(fits[first])} ({first}) and "
+            f"{contents.example(rest[second])} ({second}) (rows from 0); write them alike, or give "
+            f"--ignore={contents.name} or --categorical={contents.name}."
+        )
+    return []
+
+
+def _candidates(contents: Contents, dates: list[str]) -> list[str]:
+    """The formats, of these dates with any time of the day, that read one of some values of a column."""
+    some = contents.sample(_LOOKED_AT)
+    found: dict[str, None] = {}
+    for text in some.cells.texts.filter(pa.array(some.is_value)).to_pylist():
+        if 4 <= len(text) <= 60 and text.isascii() and _DIGIT.search(text):
+            found.update(dict.fromkeys(_formats_of(text, dates)))
+    return list(found)
+
+
+def _formats_of(text: str, dates: list[str]) -> list[str]:
+    found = []
+    has_month, has_weekday = re.search(_MONTH_WORD, text) is not None, text[0].isalpha()
+    for form in ("%a %b %d %H:%M:%S %Y", *dates):
+        if ("%b" in form) != has_month or ("%a" in form and not has_weekday):
+            continue
+        start = re.match(full_pattern(form), text)
+        if start is None:
+            continue
+        rest = text[start.end() :]
+        if not rest:
+            found.append(form)
+        elif rest[0] in " T,":
+            clocks = (f"{gap}{clock}{zone}" for gap in (" ", "T", ", ") for clock in _CLOCKS for zone in _ZONES)
+            found += [f"{form}{clock}" for clock in clocks if re.fullmatch(full_pattern(clock), rest)]
+    return found
+
+
+def _has_order(form: str, order: str) -> bool:
+    """Whether day, month and year are in an order; names of months may be anywhere."""
+    letters = list(re.findall("%([dmbyY])", form))
+    wanted = [letter for letter in order if letter in [found.lower() for found in letters]]
+    return "b" in letters or [letter.lower() for letter in letters] == wanted
+
+
+def _check_two_digit_years(contents: Contents, forms: list[str], how: str) -> None:
+    if how or not any("%y" in form for form in forms):
+        return
+    row, text, _ = contents.cells.first(contents.is_value & ~np.isnan(read_dates(contents.cells.texts, forms[0])))
+    readings = " or ".join(dict.fromkeys(_day(text, form) for form in forms))
+    raise ValueError(
+        f"{contents.what} has dates with years of two digits, such as {shown(text)} in row {row} (from 0), perhaps "
+        f"{readings}; give --dates={contents.name}:dmy, :mdy or :ymd (69 to 99 are 1969 to 1999), or write years in "
+        "full."
+    )
+
+
+def _check_seasons(contents: Contents, forms: list[str], is_forced: bool) -> None:
+    if is_forced or forms[0] not in ("%Y-%m", "%Y/%m"):
+        return
+    days = read_dates(contents.cells.texts, forms[0])[contents.is_value]
+    months = days[~np.isnan(days)].astype("datetime64[D]").astype("datetime64[M]").astype(int)
+    if ((months % 12 + 1) == (months // 12 + 1971) % 100).all():
+        raise ValueError(
+            f"{contents.what} has values such as {contents.example(contents.is_value)} (from 0), which may be months "
+            f"or seasons from one year to the next; give --dates={contents.name} or --categorical={contents.name}."
+        )
+
+
+def _two_readings(contents: Contents, forms: list[str]) -> str:
+    texts = contents.cells.texts
+    one, other = (read_dates(texts, form) for form in forms[:2])
+    is_read = contents.is_value & ~np.isnan(one)
+    row, text, _ = contents.cells.first(is_read & (one != other) if (is_read & (one != other)).any() else is_read)
+    orders = ["".join(re.findall("%([dmY])", form)).lower() for form in forms[:2]]
+    return (
+        f"{contents.what} has dates such as {shown(text)} in row {row} (from 0), which may be {_day(text, forms[0])} "
+        f"or {_day(text, forms[1])}; give --dates={contents.name}:{orders[0]} for the first, "
+        f"--dates={contents.name}:{orders[1]} for the second reading, or write dates as 2020-12-31."
+    )
+
+
+def _day(text: str, form: str) -> str:
+    days = read_dates(pa.array([text]), form)[0]
+    return str(np.datetime64(int(np.floor(days)), "D")) if not np.isnan(days) else "no date"

@@ -1,0 +1,347 @@
+"""What the columns of a table are, found out from their cells.
+
+    columns = infer_columns(table.columns, where=table.where, delimiter=table.delimiter)
+    columns["price"]                                         # Column("price", "number", unit="€", note="'5 €' is 5")
+
+All cells are looked at. What most cells are, all have to be: a column of numbers with a few texts is refused, and so is
+one that has two readings. Numbers, dates and times come before booleans and text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
+from typing import NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpflow_deep_runs.data import notes
+from gpflow_deep_runs.data.cells import Contents, cells_of, is_missing, matches, missing_texts, one_chunk
+from gpflow_deep_runs.data.columns import Column, misfit
+from gpflow_deep_runs.data.doubts import check_codes
+from gpflow_deep_runs.data.forced import LOCAL, SIGNS, Forced, zone_of
+from gpflow_deep_runs.data.formats import find_date_format, find_time_format
+from gpflow_deep_runs.data.libraries import pa, pc
+from gpflow_deep_runs.data.numerals import Style, numbers, plain_numbers
+from gpflow_deep_runs.data.styles import Found, Shapes, Sign, decimal_of, find_style, is_code, shapes_of, style_of
+from gpflow_deep_runs.data.times import is_time_format, read_dates, read_times
+from gpflow_deep_runs.data.typed import decoded, floats_of, has_zone, kind_of_type, texts_of
+from gpflow_deep_runs.data.words import ID_NOTE, MAX_LEVELS, boolean_column, is_id, is_id_name, text_column
+
+__all__ = ["MAX_LEVELS", "infer", "infer_columns"]
+
+_EMPTY_NOTE = "every value is missing"
+_SAMPLE = 1000
+_MIN_DAYS = 5
+_ODD = "^\\s*[0-9]+[eE][0-9]+\\s*$"
+_LAST_ZERO = "^\\s*[0-9]+\\.[0-9]+0\\s*$"
+_POINT = "[-+]?(?:[0-9]*\\.(?:[0-9]{0,2}|[0-9]{4,})|0*\\.[0-9]{3}|[0-9]{4,}\\.[0-9]{3})"
+
+
+class _Numbers(NamedTuple):
+    """A column of numbers as text.
+
+    :ivar read: the style and the numbers of the texts, if they are known; else they follow from what was `seen` and
+        from the other columns.
+    """
+
+    contents: Contents
+    is_tolerant: bool
+    decimal: Sign
+    read: tuple[Style, NDArray[np.float64]] | None = None
+    seen: tuple[Shapes, Found] | None = None
+
+
+def infer_columns(
+    columns: pa.Table,
+    *,
+    where: str,
+    forced: Mapping[str, Forced] | None = None,
+    na_values: Sequence[str] = (),
+    delimiter: str = "",
+    is_tolerant: bool = False,
+) -> dict[str, Column]:
+    """What the columns of a table are; those of text decide each other's decimal sign.
+
+    :param forced: what the user says of some.
+    :param na_values: texts that stand for missing values, besides those that always do.
+    :param delimiter: of delimited text; commas leave no doubt about `1,234`.
+    :param is_tolerant: cells that do not fit a column of numbers, dates or times are left to :func:`columns.fits`.
+    :raises ValueError: as :func:`infer`.
+    """
+    forced = forced or {}
+    first: dict[str, tuple[Column | _Numbers, Sign]] = {
+        name: _looked_at(name, columns[name], where, forced.get(name), na_values, is_tolerant)
+        for name in columns.column_names
+    }
+    signs = {sign for _, sign in first.values() if sign}
+    return {
+        name: result if isinstance(result, Column) else _number_column(result, forced.get(name), signs, delimiter)
+        for name, (result, _) in first.items()
+    }
+
+
+def infer(
+    name: str,
+    values: pa.ChunkedArray | pa.Array,
+    *,
+    where: str,
+    forced: Forced | None = None,
+    na_values: Sequence[str] = (),
+    decimal: Sign = "",
+    is_tolerant: bool = False,
+) -> Column:
+    """What one column is.
+
+    :param decimal: the decimal sign of values such as `1,234`, of which each could be two numbers; "" if unknown.
+    :raises ValueError: naming file, column, row, value and cure: most cells are numbers, dates or times, but not all,
+        or not of one unit or format; or there are two readings.
+    """
+    result, _ = _looked_at(name, values, where, forced, na_values, is_tolerant)
+    return result if isinstance(result, Column) else _number_column(result, forced, {decimal} - {""}, "")
+
+
+def _looked_at(
+    name: str,
+    values: pa.ChunkedArray | pa.Array,
+    where: str,
+    forced: Forced | None,
+    na_values: Sequence[str],
+    is_tolerant: bool,
+) -> tuple[Column | _Numbers, Sign]:
+    """What a column is, as far as it is known without the others, and the decimal sign that it has for sure."""
+    values = one_chunk(values)
+    if forced is not None and forced.kind == "ignored":
+        return Column(name, "ignored"), ""
+    kind = kind_of_type(values.type)
+    if kind == "other":
+        raise ValueError(
+            f"column {name!r} of {where} must hold numbers, texts, dates or true and false, got {values.type}; "
+            f"give --ignore={name}, or convert it."
+        )
+    if forced is not None and forced.kind == "category":
+        order = _order_of(values) if kind == "category" else ()
+        return Column(name, "category", order=order, note=notes.of_levels(texts_of(values), na_values)), ""
+    if kind == "category" and forced is not None:
+        values = decoded(values)
+        kind = kind_of_type(values.type)
+    if forced is not None and forced.kind == "date" and pa.types.is_integer(values.type):
+        values, kind = texts_of(values), "text"
+    if kind != "text":
+        return _typed_column(name, values, where, forced, na_values), ""
+    if forced is None or forced.kind == "number":
+        plain = _plain(values, na_values)
+        if plain is not None:
+            sign, found = plain
+            if forced is None and is_id(name, values, found):
+                return Column(name, "ignored", note=ID_NOTE), ""
+            if forced is None and _are_days(values, found):
+                contents = _contents(name, where, values, na_values)
+                column, _ = _read(contents, Forced("date", "%Y%m%d"), na_values, is_tolerant)
+                note = f"{getattr(column, 'note', '')}; --numeric={name} reads numbers"
+                return replace(cast(Column, column), note=note), ""
+            return Column(name, "number", note=notes.of_values(name, found)), sign
+    return _read(_contents(name, where, values, na_values), forced, na_values, is_tolerant)
+
+
+def _contents(name: str, where: str, values: pa.ChunkedArray, na_values: Sequence[str]) -> Contents:
+    cells = cells_of(values)
+    counts = cells.counts()
+    return Contents(name, where, cells, counts, ~is_missing(cells.texts, na_values, markers=True) & (counts > 0))
+
+
+def _typed_column(
+    name: str, values: pa.ChunkedArray, where: str, forced: Forced | None, na_values: Sequence[str]
+) -> Column:
+    kind = kind_of_type(values.type)
+    if kind == "empty" or (forced is None and values.null_count == len(values)):
+        return Column(name, "ignored", note=_EMPTY_NOTE)
+    if forced is not None and forced.kind == "number" and kind in ("number", "boolean"):
+        return Column(name, "number")
+    if forced is not None and forced.kind != kind:
+        raise ValueError(
+            f"column {name!r} of {where} must hold {forced.kind}s, as the flag says, got type {values.type}; leave the "
+            "flag out, or convert it."
+        )
+    if kind == "number":
+        found = floats_of(values)
+        if np.isnan(found).all():
+            return Column(name, "ignored", note=_EMPTY_NOTE)
+        if is_id(name, values, found):
+            return Column(name, "ignored", note=ID_NOTE)
+        return Column(name, "number", note=notes.of_values(name, found))
+    if kind == "boolean":
+        return Column(name, "boolean", true=("True",), false=("False",))
+    if kind == "time":
+        return Column(name, "time", note="durations in hours" if pa.types.is_duration(values.type) else "")
+    if kind == "category":
+        column = text_column(_contents(name, where, texts_of(values), na_values), na_values, "")
+        return replace(column, order=_order_of(values))
+    zone = zone_of(forced, f"column {name!r} of {where}", is_zoned=has_zone(values.type))
+    return Column(name, "date", zone=zone, note=notes.of_zone(name, zone).strip())
+
+
+def _order_of(values: pa.ChunkedArray) -> tuple[str, ...]:
+    """The levels of an ordered categorical; () if its order says nothing."""
+    if not values.type.ordered or not values.num_chunks:
+        return ()
+    return tuple(str(level) for level in texts_of(pa.chunked_array([values.chunk(0).dictionary])).to_pylist())
+
+
+def _plain(values: pa.ChunkedArray, na_values: Sequence[str]) -> tuple[Sign, NDArray[np.float64]] | None:
+    """The decimal sign and the values of a column of plain numbers; None if it is none, or there is doubt."""
+    is_decimal = matches(values.slice(0, _SAMPLE), _POINT).any()
+    if not is_decimal and pc.any(pc.match_substring(values, ".")).as_py():
+        return None
+    found = plain_numbers(values, missing_texts(na_values, markers=False))
+    if found is None or np.isnan(found).all():
+        return None
+    if pc.any(pc.match_substring_regex(values, _ODD)).as_py():  # 1E5 may be a code
+        return None
+    if is_decimal and _has_last_zeros(values):  # 1.10 may be a version
+        return None
+    if not is_decimal:  # 01234 is a code
+        texts = pc.utf8_ltrim_whitespace(values)
+        if pc.any(pc.and_(pc.starts_with(texts, "0"), pc.greater(pc.binary_length(texts), 1))).as_py():
+            return None
+    return "." if is_decimal else "", found
+
+
+def _are_days(values: pa.ChunkedArray, found: NDArray[np.float64]) -> bool:
+    """Whether all of several numbers are days such as 20201231, which no others would happen to be."""
+    known = found[~np.isnan(found)]
+    if len(np.unique(known[:1000])) < _MIN_DAYS or not notes.of_values("", known).startswith("--dates"):
+        return False
+    texts = pc.utf8_trim_whitespace(pa.concat_arrays(one_chunk(values).chunks).filter(pa.array(~np.isnan(found))))
+    return not np.isnan(read_dates(texts, "%Y%m%d")).any()
+
+
+def _has_last_zeros(values: pa.ChunkedArray) -> bool:
+    """Whether decimals are of different lengths, and some of them end with a zero, as in 1.9 and 1.10."""
+    place = pc.find_substring(values, ".")
+    lengths = pc.subtract(pc.utf8_length(values), place).filter(pc.greater_equal(place, 0))
+    ends = pc.min_max(lengths)
+    if ends["min"] == ends["max"]:
+        return False
+    return bool(pc.any(pc.match_substring_regex(values, _LAST_ZERO)).as_py())
+
+
+def _read(
+    contents: Contents, forced: Forced | None, na_values: Sequence[str], is_tolerant: bool
+) -> tuple[Column | _Numbers, Sign]:
+    """What a column of texts is; as :func:`_looked_at`."""
+    name, how = contents.name, forced.how if forced else ""
+    if not contents.is_value.any():
+        return Column(name, "ignored", note=_EMPTY_NOTE), ""
+    hint = ""
+    if forced is None:
+        check_codes(contents)
+    if forced is None or forced.kind == "number":
+        result = _as_numbers(contents, is_forced=forced is not None, is_tolerant=is_tolerant)
+        if isinstance(result, _Numbers):
+            return result, result.decimal
+        if result == "code":
+            is_code_text = matches(contents.cells.texts, "0[0-9]+")
+            note = f"digits with leading zeros, {contents.example(is_code_text)}; --numeric={name} reads numbers"
+            return text_column(contents, na_values, note), ""
+        hint = result
+    how = "" if how == LOCAL else how
+    form = None
+    if not is_time_format(how):
+        form = find_date_format(contents, how, is_forced=forced is not None, is_tolerant=is_tolerant)
+    if form is not None:
+        zone = zone_of(forced, contents.what, is_zoned="%z" in form or "%Z" in form)
+        return Column(name, "date", date_format=form, zone=zone, note=notes.of_date(contents, form, zone)), ""
+    clock = find_time_format(contents, how if is_time_format(how) else "", is_tolerant=is_tolerant)
+    if clock is not None:
+        note = notes.of_time(contents, read_times(contents.cells.texts, clock))
+        return Column(name, "time", date_format=clock, note=note), ""
+    return boolean_column(contents, na_values) or text_column(contents, na_values, hint), ""
+
+
+def _as_numbers(contents: Contents, *, is_forced: bool, is_tolerant: bool) -> _Numbers | str:
+    """The numbers of a column, or, if it holds none: "code", or a note.
+
+    Of many different texts some are looked at; if there is no doubt about these, the others need to fit only.
+    """
+    some = contents.sample(_SAMPLE)
+    shapes = shapes_of(some.cells.texts)
+    if some is not contents:
+        if not shapes.is_known.any() and not is_forced:
+            return ""
+        read = None if is_forced else _read_surely(some, shapes, contents)
+        if read is not None:
+            return _Numbers(contents, is_tolerant, cast(Sign, read[0].decimal), read=read)
+        shapes = shapes_of(contents.cells.texts)
+    found = find_style(contents, shapes, any_unit=is_forced)
+    if found is not None and (is_forced or not is_code(contents, found)):
+        return _Numbers(contents, is_tolerant, found.decimal, seen=(shapes, found))
+    if is_forced:
+        bad = contents.is_value & ~shapes.is_number
+        row, text, count = contents.cells.first(bad if bad.any() else contents.is_value)
+        raise ValueError(_misfit(contents, Column(contents.name, "number"), text, row, count))
+    if found is not None:
+        return "code"
+    _check_digits(contents)
+    return _unit_note(contents, shapes)
+
+
+def _read_surely(some: Contents, shapes: Shapes, contents: Contents) -> tuple[Style, NDArray[np.float64]] | None:
+    """Style and numbers, if there is no doubt about some values and the others fit; else None, errors come later."""
+    try:
+        found = find_style(some, shapes)
+    except ValueError:
+        return None
+    texts = contents.cells.texts
+    if found is None or found.doubt or is_code(some, found):
+        return None
+    if not found.decimal and matches(texts, "(?s:.*)[.,](?s:.*)").any():
+        return None
+    style = style_of(some, shapes, found, found.decimal)
+    found_numbers = numbers(texts, style)
+    return None if np.isnan(found_numbers[contents.is_value]).any() else (style, found_numbers)
+
+
+def _number_column(pending: _Numbers, forced: Forced | None, signs: Set[str], delimiter: str) -> Column:
+    contents = pending.contents
+    if pending.read is not None:
+        style, values = pending.read
+    else:
+        shapes, found = cast(tuple[Shapes, Found], pending.seen)
+        told: Sign = SIGNS.get(forced.how, "") if forced else ""
+        style = style_of(contents, shapes, found, told or decimal_of(contents, found, signs, delimiter))
+        values = numbers(contents.cells.texts, style)
+    bad = contents.is_value & np.isnan(values)
+    column = Column(contents.name, "number", *style)
+    if bad.any() and (not pending.is_tolerant or contents.share(bad) >= 0.5):
+        row, text, count = contents.cells.first(bad)
+        raise ValueError(_misfit(contents, column, text, row, count))
+    is_id = forced is None and not style.unit and is_id_name(contents.name) and contents.counts.max() == 1
+    if is_id and contents.is_value.all() and (values == np.round(values)).all():
+        return Column(contents.name, "ignored", note=ID_NOTE)
+    return replace(column, note=notes.of_numbers(contents, style, values))
+
+
+def _unit_note(contents: Contents, shapes: Shapes) -> str:
+    """That a text of numbers with a unit that is not known could be read as numbers."""
+    if contents.share(shapes.is_number & matches(contents.cells.texts, "[0-9](?s:.*)")) < 1:
+        return ""
+    units = {shapes.units[unit] for unit in set(shapes.unit[contents.is_value])}
+    return f"--numeric reads {contents.example(shapes.is_number)} as a number" if len(units) == 1 else ""
+
+
+def _check_digits(contents: Contents) -> None:
+    """Numbers in other digits or with underscores are no levels."""
+    texts = contents.cells.texts
+    odd = matches(texts, "[-+]?\\p{Nd}[\\p{Nd}.,]*") & matches(texts, "(?s:.*)[^\\x00-\\x7f](?s:.*)")
+    odd |= matches(texts, "[-+]?[0-9]{1,3}(?:_[0-9]{3})+|[0-9]+(?:[.,][0-9]+)?-")
+    if odd.any() and contents.share(odd | ~np.isnan(numbers(texts, Style()))) > 0.5:
+        row, text, count = contents.cells.first(odd & contents.is_value)
+        raise ValueError(_misfit(contents, Column(contents.name, "number"), text, row, count))
+
+
+def _misfit(contents: Contents, column: Column, text: str, row: int, count: int) -> str:
+    more = f", --categorical={column.name} if it is text, --ignore={column.name} to leave out the column, or "
+    more += "--bad_rows=drop such rows"
+    return misfit(contents.what, column, text, row, count, more=more)

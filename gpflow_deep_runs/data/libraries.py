@@ -1,0 +1,49 @@
+"""pandas and pyarrow, imported at their first use, which is where a table is read. An installation has them.
+
+from gpflow_deep_runs.data.libraries import pa, pc, pd        # pyarrow, pyarrow.compute, pandas
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__all__ = ["MissingLibrary", "pa", "pc", "pd"]
+
+
+class MissingLibrary(ImportError):
+    """A library that not every installation has is needed and not there."""
+
+
+class _Lazy:
+    """A module that is imported when one of its names is used."""
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # of tools that look at objects
+            raise AttributeError(name)
+        module = _imported(self._module)
+        value = getattr(module, name) if hasattr(module, name) else importlib.import_module(f"{self._module}.{name}")
+        setattr(self, name, value)
+        return value
+
+
+def _imported(module: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        package = module.partition(".")[0]
+        if error.name != package:
+            raise
+        raise MissingLibrary(
+            f"reading tables needs {package}, which is not installed; `pip install {package}`.",
+            name=package,
+        ) from error
+
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+    import pyarrow.compute as pc
+else:
+    pd, pa, pc = _Lazy("pandas"), _Lazy("pyarrow"), _Lazy("pyarrow.compute")

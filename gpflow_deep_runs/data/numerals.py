@@ -1,0 +1,130 @@
+"""Numbers as people write them: `1.5e3`, `1,234.5`, `1.234,5 €`, `12 %`, `$3.50`, `(5)`.
+
+    numbers(pa.array(["1.234,50 €"]), Style(decimal=",", thousands=".", unit="€"))         # [1234.5]
+
+Digits are 0 to 9; a plain number is read as Python's `float` reads it. Hexadecimal numbers, underscores, fractions and
+digits of other scripts are no numbers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpflow_deep_runs.data.cells import MISSING, matches
+from gpflow_deep_runs.data.libraries import pa, pc
+from gpflow_deep_runs.data.units import SCALES
+
+__all__ = ["EXPONENT", "GROUPS", "SIGNS", "SPACES", "Style", "group_pattern", "numbers", "plain_numbers"]
+
+SPACES = " \t\u00a0\u2007\u2009\u202f"
+"""Spaces of any width."""
+
+GROUPS = {"": "", ",": ",", ".": ".", " ": SPACES, "'": "'\u2019"}
+"""What may stand between groups of digits, and how it is written."""
+
+SIGNS = "-+\u2212"
+"""Signs of numbers, the third of which is typographical."""
+
+EXPONENT = "(?:[eE][-+]?[0-9]+)?"
+"""The exponent of a number, or nothing, as a pattern."""
+
+
+_HEAD, _MANY = 100, 10_000
+
+
+class Style(NamedTuple):
+    """How the numbers of a column are written; the fields are those of `gpflow_deep_runs.data.columns.Column`."""
+
+    decimal: str = "."
+    thousands: str = ""
+    unit: str = ""
+    has_parentheses: bool = False
+    is_scaled: bool = False
+
+
+def plain_numbers(values: pa.ChunkedArray | pa.Array, missing: Sequence[str] = MISSING) -> NDArray[np.float64] | None:
+    """The numbers of texts that all are plain numbers, correctly rounded, or missing; None if one is neither.
+
+    :param missing: texts that stand for a missing value.
+    """
+    if len(values) > _MANY and plain_numbers(values.slice(0, _HEAD), missing) is None:
+        return None  # each text that is no number takes its time
+    try:
+        return _without_nan(values)
+    except pa.ArrowInvalid:
+        pass
+    trimmed = pc.utf8_trim_whitespace(values)
+    is_missing = pc.is_in(trimmed, value_set=pa.array(missing, values.type))
+    try:
+        return _without_nan(pc.if_else(is_missing, pa.scalar(None, values.type), trimmed))
+    except pa.ArrowInvalid:
+        return None
+
+
+def _without_nan(values: pa.ChunkedArray | pa.Array) -> NDArray[np.float64]:
+    """Texts as numbers. :raises pa.ArrowInvalid: if one is neither a number nor "nan", such as "nan(1)"."""
+    found = np.array(pc.cast(values, pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
+    is_nan = np.isnan(found)
+    if is_nan.any():
+        texts = pc.unique(pc.drop_null(values.filter(pa.array(is_nan))))
+        if not pc.all(pc.is_in(texts, value_set=pa.array(MISSING, texts.type))).as_py() and len(texts):
+            raise pa.ArrowInvalid("not a number")
+    return found
+
+
+def numbers(texts: pa.Array, style: Style) -> NDArray[np.float64]:
+    """The numbers of texts, NaN where a text is none in this style. A zero may lack the unit."""
+    if style.is_scaled:
+        return _scaled(texts, style)
+    rest = pc.if_else(pa.array(matches(texts, _pattern(style))), texts, pa.scalar(None, texts.type))
+    is_negative = pc.match_substring_regex(rest, "^[^0-9]*[-\u2212(]")
+    for text in (style.unit, *GROUPS[style.thousands]):
+        rest = pc.replace_substring(rest, text, "") if text else rest
+    rest = pc.utf8_trim(rest, f"(){SIGNS}{SPACES}")
+    if style.decimal != ".":
+        rest = pc.replace_substring(rest, style.decimal, ".")
+    found = pc.cast(rest, pa.float64())
+    return np.array(pc.if_else(is_negative, pc.negate(found), found).to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+def _scaled(texts: pa.Array, style: Style) -> NDArray[np.float64]:
+    """The numbers of texts of which some are thousands or millions, such as 19M and 201k."""
+    words = "|".join(map(re.escape, sorted(SCALES, key=len, reverse=True)))
+    parts = pc.extract_regex(texts, f"^(?P<body>(?s:.*)[0-9.,])[{SPACES}]*(?P<word>{words})(?P<rest>[^0-9]*)$")
+    body, word, rest = (pc.struct_field(parts, [i]) for i in range(3))
+    bare = pc.if_else(parts.is_valid(), pc.binary_join_element_wise(body, rest, ""), texts)
+    scales = pa.array([SCALES.get(name, 1.0) for name in word.to_pylist()], pa.float64()).to_numpy()
+    return numbers(bare, style._replace(is_scaled=False)) * scales
+
+
+def group_pattern(thousands: str) -> str:
+    """The pattern (RE2) of what stands between groups of digits."""
+    return f"[{re.escape(GROUPS[thousands])}]" if thousands else ""
+
+
+def _pattern(style: Style) -> str:
+    """The pattern of a cell that holds a number; of the signs before and after a unit only one may be there."""
+    point, group, sign, gap = re.escape(style.decimal), group_pattern(style.thousands), f"[{SIGNS}]", f"[{SPACES}]*"
+    whole = "[0-9]+"
+    if group:
+        whole = f"(?:[0-9]+|[1-9][0-9]{{0,2}}(?:{group}[0-9]{{3}})+)"
+    if style.thousands == ",":
+        whole = f"(?:{whole}|[1-9][0-9]?(?:,[0-9]{{2}})+,[0-9]{{3}})"  # 12,34,567
+    digits = f"{whole}(?:{point}[0-9]*)?{EXPONENT}"
+    body = f"(?:{digits}|{point}[0-9]+{EXPONENT}|(?i:inf|infinity))"
+    if not style.unit:
+        cells, bare = [f"{sign}?{gap}{body}"], [body]
+    else:
+        unit = re.escape(style.unit)
+        inner = f"(?:{digits})" if style.unit[-1].isalpha() else body  # in "Rs.500" the point is not decimal
+        bare = [f"{unit}{gap}{inner}", f"{body}{gap}{unit}"]
+        zero = f"0+(?:{point}0+)?"
+        cells = [*(f"{sign}?{gap}{form}" for form in (*bare, zero)), f"{unit}{gap}{sign}{gap}{inner}"]
+    if style.has_parentheses:
+        cells += [f"\\({gap}{form}{gap}\\)" for form in bare]
+    return "|".join(cells)

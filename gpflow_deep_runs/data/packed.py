@@ -1,0 +1,99 @@
+"""Packed files (.gz, .bz2, .xz, .zip) as streams of bytes of bounded length."""
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, cast
+
+from gpflow_deep_runs.data.libraries import pa
+
+__all__ = ["COMPRESSIONS", "PIECE", "Pieces", "compression_of", "open_unpacked", "unpacked_limit"]
+
+COMPRESSIONS = ("gz", "bz2", "xz", "zst", "zip")
+"""How files may be packed, by the ends of their names."""
+
+PIECE = 2**20
+"""Bytes that are read at once."""
+
+_MAX_RATIO, _MAX_BYTES = 20, 10**8
+
+
+def compression_of(path: str | os.PathLike[str]) -> str:
+    """How a file is packed, by its name: "gz", "bz2", "xz", "zip" or ""."""
+    suffix = Path(path).suffix.lower()[1:]
+    return suffix if suffix in COMPRESSIONS else ""
+
+
+def open_unpacked(path: str | os.PathLike[str], max_bytes: int | None = None) -> IO[bytes]:
+    """A file to read as bytes, unpacked if its name says that it is packed.
+
+    :param max_bytes: that it may unpack to; see :func:`unpacked_limit`.
+    :raises ValueError: if a .zip file does not hold exactly one file, and while reading, if a file unpacks to more.
+    :raises OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, RuntimeError: if it cannot be read, or is
+        damaged or encrypted.
+    """
+    path, packed = Path(path), compression_of(path)
+    if not packed:
+        return open(path, "rb")
+    if packed == "zip":
+        archive = zipfile.ZipFile(path)
+        names = [name for name in archive.namelist() if not name.endswith("/") and not name.startswith("__MACOSX")]
+        if len(names) != 1:
+            raise ValueError(f"{path} must hold one file, got {len(names)}; unpack it and give one of them.")
+        stream: Any = archive.open(names[0])
+    else:
+        openers: dict[str, Any] = {"gz": gzip.open, "bz2": bz2.open, "xz": lzma.open, "zst": _open_zst}
+        stream = openers[packed](path, "rb")
+    return cast(IO[bytes], io.BufferedReader(Pieces(_bounded(stream, unpacked_limit(path, max_bytes), path)), PIECE))
+
+
+def _open_zst(path: Path, mode: str) -> IO[bytes]:
+    """A file of Zstandard, by pyarrow."""
+    return cast(IO[bytes], pa.CompressedInputStream(pa.OSFile(str(path), mode), "zstd"))
+
+
+def unpacked_limit(path: Path, max_bytes: int | None = None) -> int:
+    """Most bytes that a packed file may unpack to: 100 MB and 20 times its size, or `max_bytes`."""
+    return max_bytes or _MAX_BYTES + _MAX_RATIO * path.stat().st_size
+
+
+class Pieces(io.RawIOBase):
+    """Pieces of bytes as a raw stream to read, for `io.BufferedReader`."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        super().__init__()
+        self._pieces, self._rest = pieces, memoryview(b"")
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill the buffer as far as the next piece reaches; 0 at the end."""
+        while not self._rest:
+            piece = next(self._pieces, None)
+            if piece is None:
+                return 0
+            self._rest = memoryview(piece)
+        count = min(len(buffer), len(self._rest))
+        buffer[:count], self._rest = self._rest[:count], self._rest[count:]
+        return count
+
+
+def _bounded(stream: IO[bytes], limit: int, path: Path) -> Iterator[bytes]:
+    """The pieces of an unpacked stream, which is closed at its end."""
+    size = 0
+    with stream:
+        while piece := stream.read(PIECE):
+            size += len(piece)
+            if size > limit:
+                raise ValueError(
+                    f"{path} unpacks to more than {limit:,} bytes; give --max_bytes=N, or unpack it yourself, if you "
+                    "trust its source."
+                )
+            yield piece

@@ -1,0 +1,318 @@
+"""How the columns of a table become inputs and targets: what is learned from a table, and all that reads new rows.
+
+    schema = Schema.of(columns, ["price"], survey, spec, where="houses.csv")   # kinds and levels, of all rows
+    X = schema.encode(found, where="houses.csv")                               # NaN where a value is missing
+    schema = schema.with_means(np.nanmean(X[train], axis=0))                   # what is put in: of training rows alone
+    schema = Schema.from_json(json.loads(json.dumps(schema.to_json())))
+    X = schema.transform(table, where="new_houses.csv")
+
+Kinds and levels are those of all rows of a table, test rows among them: they hold nothing of the targets.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpflow_deep_runs.data.columns import Column, Kind
+from gpflow_deep_runs.data.features import Feature
+from gpflow_deep_runs.data.libraries import pa, pd
+from gpflow_deep_runs.data.overview import overview
+from gpflow_deep_runs.data.sources import read_source
+from gpflow_deep_runs.data.spec import Missing, TableSpec, Task, Unknown
+from gpflow_deep_runs.data.survey import Parsed, Survey, check_missing, features_of, is_missing, parsed
+from gpflow_deep_runs.data.targets import class_names_of, encoded, task_of
+
+__all__ = ["Schema", "Task"]
+
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Schema:
+    """How the columns of a table become X and Y.
+
+    :param columns: the columns besides the targets, those to leave out among them, in the order of X.
+    :param targets: the target columns; more than one only in regression, none for rows without targets.
+    :param task: "regression", "binary" or "multiclass".
+    :param class_names: the label of each class as text, in the order of the integer labels; () in regression.
+    :param fills: [D], what is put in where a value of X is missing; None if that is not learned yet.
+    :param na_values: texts that stand for a missing value, besides those that always do.
+    :param missing: what becomes of missing values in new rows.
+    :param unknown: what becomes of levels in new rows that are not known.
+    :param names: of all columns of files that do not have them; () if they do.
+    :param encoding: of texts; "" to find out.
+    :param sheet: of spreadsheets; "" for the first one.
+    """
+
+    columns: tuple[Feature, ...]
+    targets: tuple[Column, ...]
+    task: Task = "regression"
+    class_names: tuple[str, ...] = ()
+    fills: tuple[float, ...] | None = None
+    na_values: tuple[str, ...] = ()
+    missing: Missing = "error"
+    unknown: Unknown = "error"
+    names: tuple[str, ...] = ()
+    encoding: str = ""
+    sheet: str = ""
+
+    @classmethod
+    def of(
+        cls, columns: Mapping[str, Column], targets: Sequence[str], survey: Survey, spec: TableSpec, *, where: str
+    ) -> Schema:
+        """What a model has to know of a table, but for `fills`.
+
+        :param columns: how each column is read, in the order of X; the targets among them.
+        :param survey: of the cells of all rows.
+        :param where: name of the table, for errors.
+        :raises ValueError: naming the columns and the flags that help: missing values, unless they are to be imputed;
+            text of too many levels; targets that do not fit the task, or do not vary.
+        """
+        if spec.missing == "error":
+            check_missing({name: survey.facts[name].num_missing for name in columns if name in survey.facts}, where)
+        features = features_of([column for name, column in columns.items() if name not in targets], survey, spec, where)
+        known: dict[str, Any] = {"na_values": spec.na_values, "missing": spec.missing, "unknown": spec.unknown}
+        known.update(names=spec.names, encoding=spec.encoding, sheet=spec.sheet)
+        if not targets:
+            return cls(features, (), **known)
+        chosen = tuple(columns[name] for name in targets)
+        task = task_of(chosen, survey, spec.task, where)
+        classes = () if task == "regression" else class_names_of(chosen[0], survey.facts[targets[0]])
+        return cls(features, chosen, task, classes, **known)
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Name of each column of X; "colour=red" for a level."""
+        return tuple(name for feature in self.columns for name in feature.names)
+
+    @property
+    def target_names(self) -> tuple[str, ...]:
+        """Names of the target columns."""
+        return tuple(column.name for column in self.targets)
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """Names of the columns that a new table must have."""
+        return tuple(feature.name for feature in self.columns if feature.is_used)
+
+    # Inputs.
+
+    def parsed(self, table: pa.Table, *, where: str, first_row: int = 0, has_targets: bool = False) -> Parsed:
+        """Cells of the columns that X is made of, and of the targets if they are there; see `survey.parsed`."""
+        columns = {f.name: f.column for f in self.columns} | {c.name: c for c in self.targets if has_targets}
+        return parsed(columns, table, na_values=self.na_values, where=where, first_row=first_row)
+
+    def encode(self, found: Parsed, *, where: str, first_row: int = 0) -> NDArray[np.float64]:
+        """X [n, D] of n rows: numbers as they are, levels as zeros and ones; NaN where a value is missing.
+
+        :param found: cells of the columns, see :meth:`parsed`.
+        :param first_row: number of the first row in what `where` names, for errors.
+        :raises ValueError: if `missing` or `unknown` is "error" and there is such a value; names column, row and flag.
+        """
+        if self.missing == "error":
+            self._check_missing(found, where)
+        X = np.empty((len(next(iter(found.values()), ())), len(self.feature_names)))
+        start = 0
+        for feature in self.columns if X.size else ():
+            stop = start + len(feature.names)
+            if feature.is_used and feature.encode(found[feature.name], X[:, start:stop]) and self.unknown == "error":
+                feature.check_known(found[feature.name], where, first_row)
+            start = stop
+        return X
+
+    def transform(self, table: pa.Table, *, where: str, first_row: int = 0) -> NDArray[np.float64]:
+        """X [n, D] of a table's rows; `fills`, if they are learned, are put in where values are missing."""
+        found = self.parsed(table, where=where, first_row=first_row)
+        return self.filled(self.encode(found, where=where, first_row=first_row))
+
+    def encode_targets(self, found: Parsed, *, where: str, first_row: int = 0) -> NDArray[Any]:
+        """Y: targets [n, P], NaN where missing, or labels [n, 1], -1 where missing; see `targets.encoded`."""
+        return encoded(self.targets, found, self.task, self.class_names, where=where, first_row=first_row)
+
+    @functools.cached_property
+    def _encoder(self) -> Any:
+        """One step for each column, in their order; neighbours that need none are one."""
+        from sklearn.compose import ColumnTransformer
+
+        steps: list[tuple[str, Any, list[str]]] = []
+        used = [feature for feature in self.columns if feature.is_used]
+        for feature in used:
+            step = feature.step(joins_unknown=self.unknown == "level")
+            if steps and step == steps[-1][1] == "passthrough":
+                steps[-1][2].append(feature.name)
+            else:
+                steps.append((str(len(steps)), step, [feature.name]))
+        example = {f.name: np.array([None if f.column.kind == "category" else np.nan]) for f in used}
+        encoder = ColumnTransformer(steps, sparse_threshold=0).set_output(transform="default")
+        return encoder.fit(self._frame(example))
+
+    def _frame(self, found: Parsed) -> pd.DataFrame:
+        """The cells that X is made of, without a copy."""
+        return pd.DataFrame(
+            {name: pd.Series(found[name], dtype=found[name].dtype) for name in self.required}, copy=False
+        )
+
+    def _check_missing(self, found: Parsed, where: str) -> None:
+        counts = {name: int(is_missing(found[name]).sum()) for name in self.required}
+        check_missing(counts, where, is_new=True)
+
+    # What is put in for missing values.
+
+    def with_means(self, means: NDArray[np.float64], where: str = "the table") -> Schema:
+        """Learn what is put in: the mean of numbers, dates and times, the most frequent of booleans and levels.
+
+        :param means: [D], of the columns of X in the training rows, without those that are NaN.
+        :raises ValueError: naming a column without any value in the training rows.
+        """
+        fills: list[float] = []
+        for feature, block in zip(self.columns, self._blocks(means), strict=True):
+            values: NDArray[Any] = block[: len(feature.value_names)]
+            if np.isnan(values).any():
+                raise ValueError(
+                    f"column {feature.name!r} of {where} has no value in the training rows, so nothing can be put in "
+                    f"where it is missing; leave it out with --ignore={feature.name}."
+                )
+            if feature.column.kind == "category":
+                values = np.arange(len(values)) == values.argmax()
+            elif feature.fill == "most frequent":
+                values = values > 0.5
+            fills += [*map(float, values), *[0.0] * (len(block) - len(values))]
+        return replace(self, fills=tuple(fills))
+
+    def learned(self, X: NDArray[np.float64], where: str = "the table") -> Schema:
+        """:meth:`with_means` of the training rows `X` [n, D], with NaN where values are missing."""
+        means = np.asarray(X.mean(axis=0))
+        for d in np.flatnonzero(np.isnan(means)):
+            known = X[~np.isnan(X[:, d]), d]
+            means[d] = known.mean() if len(known) else np.nan
+        return self.with_means(means, where)
+
+    def filled(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
+        """X with `fills` in place of NaN; X itself if there are none, or nothing is learned yet."""
+        if self.fills is None or not X.size or not np.isnan(X.min()):
+            return X
+        return np.where(np.isnan(X), np.array(self.fills), X)
+
+    def _blocks(self, row: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
+        """The part of a row of X that each column has become."""
+        start = 0
+        for feature in self.columns:
+            yield row[start : start + len(feature.names)]
+            start += len(feature.names)
+
+    # For a user, and for the run.
+
+    def table(self) -> list[list[str]]:
+        """What was found out, as rows of text below a header; see `overview.overview`."""
+        return overview(self.columns, self.targets, self.task, self.class_names)
+
+    def transformer(self) -> Any:
+        """The same for scikit-learn: a fitted pipeline from a frame of pandas or polars (or a file) to X.
+
+        It reads the cells, makes columns of them and puts in what is missing, and stays as it is when a pipeline that
+        holds it is fitted. X is that of :meth:`transform`.
+
+        :raises ValueError: of `transform`, as :meth:`transform` does.
+        """
+        from sklearn.frozen import FrozenEstimator
+        from sklearn.impute import SimpleImputer
+        from sklearn.pipeline import Pipeline
+        from sklearn.preprocessing import FunctionTransformer
+
+        steps = [("cells", FunctionTransformer(self._cells)), ("columns", self._encoder)]
+        if self.fills is not None:
+            steps.append(("fills", SimpleImputer(keep_empty_features=True).fit([self.fills])))
+        return FrozenEstimator(Pipeline(steps))
+
+    def _cells(self, source: Any) -> pd.DataFrame:
+        """Checked cells of a table, as the first step of a pipeline returns them."""
+        table = read_source(source)
+        found = self.parsed(table.columns, where=table.where)
+        self.encode(found, where=table.where)  # refuses what is missing or unknown
+        return self._frame(found)
+
+    def to_json(self) -> dict[str, Any]:
+        """A dictionary for `gpflow_deep_base.files.write_json`."""
+        return {
+            "version": _VERSION,
+            "columns": [feature.to_json() for feature in self.columns],
+            "targets": list(self.target_names),
+            "target_columns": [column.to_json() for column in self.targets],
+            "task": self.task,
+            "class_names": list(self.class_names),
+            "fills": None if self.fills is None else list(self.fills),
+            "na_values": list(self.na_values),
+            "missing": self.missing,
+            "unknown": self.unknown,
+            **({"names": list(self.names)} if self.names else {}),
+            **({"encoding": self.encoding} if self.encoding else {}),
+            **({"sheet": self.sheet} if self.sheet else {}),
+        }
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Schema:
+        """The inverse of :meth:`to_json`; also reads what versions before it wrote, which knew numbers and levels only.
+
+        :raises ValueError: if entries are missing or of another kind.
+        """
+        try:
+            found = _from_old(stored) if "version" not in stored else _from_json(stored)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ValueError(f"the stored table schema is damaged ({error}); take an undamaged copy.") from error
+        if found.fills is not None and len(found.fills) != len(found.feature_names):
+            raise ValueError(
+                f"the stored table schema is damaged ({len(found.fills)} fills for {len(found.feature_names)} inputs); "
+                "take an undamaged copy."
+            )
+        return found
+
+
+def _from_json(stored: Mapping[str, Any]) -> Schema:
+    if stored["version"] != _VERSION:
+        raise ValueError(f"its version is {stored['version']!r}, not {_VERSION}")
+    fills = stored["fills"]
+    if fills is not None and not np.isfinite(fills).all():
+        raise ValueError("a fill is not finite")
+    return Schema(
+        tuple(map(Feature.from_json, stored["columns"])),
+        tuple(map(Column.from_json, stored["target_columns"])),
+        _one_of(Task, stored["task"]),
+        tuple(map(str, stored["class_names"])),
+        None if fills is None else tuple(map(float, fills)),
+        tuple(map(str, stored["na_values"])),
+        _one_of(Missing, stored["missing"]),
+        _one_of(Unknown, stored["unknown"]),
+        tuple(map(str, stored.get("names", ()))),
+        str(stored.get("encoding", "")),
+        str(stored.get("sheet", "")),
+    )
+
+
+def _from_old(stored: Mapping[str, Any]) -> Schema:
+    """Columns with their names and levels; numbers, and true or false, have None for levels."""
+    features = []
+    for entry in stored["columns"]:
+        name, levels = str(entry["name"]), entry["levels"]
+        column = Column(name, "number" if levels is None else "category")
+        features.append(Feature(column, () if levels is None else tuple(map(str, levels))))
+    classes = tuple(map(str, stored["class_names"]))
+    kind: Kind = "number"
+    if classes and not all(re.fullmatch(r"-?\d+", name) for name in classes):
+        kind = "category"
+    targets = tuple(Column(str(name), kind) for name in stored["targets"])
+    if classes == ("False", "True"):
+        targets = tuple(Column(column.name, "boolean", true=("True",), false=("False",)) for column in targets)
+    return Schema(tuple(features), targets, _one_of(Task, stored["task"]), classes)
+
+
+def _one_of(literal: Any, value: Any) -> Any:
+    if value not in get_args(literal):
+        raise ValueError(f"{value!r} is none of {', '.join(get_args(literal))}")
+    return value

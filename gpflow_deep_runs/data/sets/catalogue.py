@@ -1,0 +1,79 @@
+"""The known data sets by name: what each is, the files it is read from, and its views.
+
+    names("binary"), describe("boston")
+    data = read("boston", "supervised", "~/data")       # in one part "all"; `views.load` divides it
+
+Nothing is downloaded. `describe(name)`, and the error of :func:`read` when a file is missing, say what to get and where
+to put it. Files with a known checksum are checked against it, the others by what they hold.
+"""
+
+import os
+from typing import get_args
+
+from gpflow_deep_runs.data.rows import Rows
+from gpflow_deep_runs.data.sets.entries import ENTRIES, Entry, View
+from gpflow_deep_runs.data.sets.files import File
+
+__all__ = ["View", "describe", "get", "names", "overview", "read"]
+
+
+def names(view: View | None = None) -> list[str]:
+    """Names of the known data sets, sorted; of those that have a view, if one is given."""
+    return sorted(name for name, entry in ENTRIES.items() if view is None or view in entry.views)
+
+
+def get(name: str) -> Entry:
+    """A known data set.
+
+    :raises ValueError: if the name is not known.
+    """
+    if name not in ENTRIES:
+        raise ValueError(f"--dataset must be one of {', '.join(names())}, got {name!r}; for own data use --data.")
+    return ENTRIES[name]
+
+
+def read(name: str, view: View, data_dir: str | os.PathLike[str] | None = None) -> Rows:
+    """The rows of a known data set: in one part "all" of the views "supervised" and "text", else in parts.
+
+    :param data_dir: where its files are: the file itself, its folder, or the folder above that; None if it needs none.
+    :raises ValueError: if the name is not known, the set has no such view (says which have it), or as `Entry.read`.
+    """
+    if name not in ENTRIES:
+        raise ValueError(f"--dataset must be one of {', '.join(names(view))}, got {name!r}; for own data use --data.")
+    entry = ENTRIES[name]
+    if view not in entry.views:
+        raise ValueError(
+            f"--dataset must have the view {view!r} here, as {', '.join(names(view))}; {name!r} has "
+            f"{', '.join(entry.views)} only."
+        )
+    return entry.read(view, data_dir)
+
+
+def describe(name: str) -> str:
+    """What a data set is, its views, which files it needs and how they are checked.
+
+    :raises ValueError: if the name is not known.
+    """
+    entry = get(name)
+    checks = "; ".join(file.check for file in entry.files) or "the installed package"
+    return (
+        f"{name}: {entry.about}\nViews: {', '.join(entry.views)}\nFiles: {entry.get or 'none are needed.'}\n"
+        f"Checked by: {checks}.\n"
+    )
+
+
+def overview() -> str:
+    """All data sets with their views and files, as a table in Markdown."""
+    views = get_args(View)
+    lines = [f"| name | {' | '.join(views)} | files |", "| --- " * (len(views) + 2) + "|"]
+    for name in names():
+        entry = ENTRIES[name]
+        cells = ["yes" if view in entry.views else "" for view in views]
+        files = ", ".join(_alternatives(file) for file in entry.files)
+        lines.append(f"| `{name}` | {' | '.join(cells)} | {files or 'none'} |")
+    return "\n".join(lines)
+
+
+def _alternatives(file: File) -> str:
+    paths = " or ".join(f"`{path}`" for path in (file.path, *file.alternatives))
+    return f"{paths}, or none" if file.is_optional else paths

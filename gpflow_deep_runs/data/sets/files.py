@@ -1,0 +1,209 @@
+"""Files of known data sets: where they are, whether they are the right ones, and what to do if not.
+
+Nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import hashlib
+import importlib
+import importlib.util
+import os
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpflow_deep_runs.data.libraries import pd
+
+__all__ = [
+    "CHUNK_ROWS",
+    "READ_ERRORS",
+    "File",
+    "check_sha256",
+    "find",
+    "folder_of",
+    "installed",
+    "installed_folder",
+    "read_bytes",
+    "read_numbers",
+]
+
+CHUNK_ROWS = 200_000
+"""Rows of a text file that are read at a time."""
+
+READ_ERRORS = (OSError, EOFError, ValueError, zlib.error)
+"""What readers of text files raise if a file is damaged."""
+
+
+class File(NamedTuple):
+    """A file that a data set is read from.
+
+    :ivar path: its name below the folders that it may lie in: "uci/boston.npz" is found in FOLDER and in FOLDER/uci.
+    :ivar alternatives: files that may stand for it, in formats of their own; the reader checks what they hold.
+    :ivar sha256: checksum of `path`, and of an alternative that is the same packed as .gz; "" if the public file's is
+        not known.
+    :ivar is_optional: the data set can be had without it.
+    """
+
+    path: str
+    alternatives: tuple[str, ...] = ()
+    sha256: str = ""
+    is_optional: bool = False
+
+    @property
+    def name(self) -> str:
+        """Name of the file without folders."""
+        return self.path.rpartition("/")[2]
+
+    @property
+    def check(self) -> str:
+        """How the file is checked, for people."""
+        parts = [f"SHA-256 {self.sha256} for {self.name}"] if self.sha256 else []
+        others = [other for other in (self.path, *self.alternatives) if not (self.sha256 and self._is_same(other))]
+        names = " and ".join(other.rpartition("/")[2] for other in others)
+        return "; ".join([*parts, *([f"what {names} holds, as no checksum is known"] if names else [])])
+
+    def verify(self, found: Path) -> None:
+        """:raises ValueError: if a file that was found for this one has another checksum than expected."""
+        if not self.sha256 or not self._is_same(found.name):
+            return
+        content = found.read_bytes() if found.name == self.name else read_bytes(found)
+        check_sha256(content, self.sha256, found)
+
+    def _is_same(self, path: str) -> bool:
+        return path.rpartition("/")[2] in (self.name, f"{self.name}.gz")
+
+
+def folder_of(data_dir: str | os.PathLike[str] | None) -> Path | None:
+    """The folder, or the file, that --data_dir names.
+
+    :raises ValueError: if there is nothing.
+    """
+    if data_dir is None:
+        return None
+    folder = Path(data_dir).expanduser()
+    if not folder.exists():
+        raise ValueError(f"--data_dir must be a folder or a file, but there is nothing at {folder}; check the path.")
+    return folder
+
+
+def find(files: Sequence[File], folder: Path | None, name: str, get: str) -> list[Path]:
+    """Where the files of the data set `name` are, checked; without optional ones that are absent.
+
+    :param folder: where they are: the file itself, its folder, or the folder above that; None if not known.
+    :param get: what to get and where to put it, for the error.
+    :raises ValueError: if a file is missing, or has another checksum than expected.
+    """
+    if folder is not None and folder.is_file() and len(files) > 1:
+        folder = folder.parent
+    found = []
+    for file in files:
+        path = _find_one(file, folder)
+        if path is not None:
+            file.verify(path)
+            found.append(path)
+        elif not file.is_optional:
+            where = "no --data_dir was given" if folder is None else f"it was not found in {folder}"
+            wanted = " or ".join((file.path, *file.alternatives))
+            raise ValueError(f"data set {name!r} needs {wanted}, and {where}. {get} Then give --data_dir=FOLDER.")
+    return found
+
+
+def _find_one(file: File, folder: Path | None) -> Path | None:
+    if folder is None:
+        return None
+    for path in (file.path, *file.alternatives):
+        parts = path.split("/")
+        if folder.is_file() and folder.name == parts[-1]:
+            return folder
+        for start in range(len(parts)):
+            candidate = folder.joinpath(*parts[start:])
+            if candidate.is_file():
+                return candidate
+    return None
+
+
+def check_sha256(content: bytes, expected: str, path: Path) -> None:
+    """:raises ValueError: if the content of the file at `path` has another checksum than expected."""
+    got = hashlib.sha256(content).hexdigest()
+    if got != expected:
+        raise ValueError(
+            f"{path} must have the SHA-256 {expected}, got {got}: the file is damaged or another version; get it "
+            "again, or use it as own data with --data."
+        )
+
+
+def read_bytes(path: Path) -> bytes:
+    """Content of a file, uncompressed if its name ends in .gz or .bz2.
+
+    :raises ValueError: if it cannot be read, or is cut short.
+    """
+    opener: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(path.suffix, open)
+    try:
+        with opener(path, "rb") as stream:
+            content: bytes = stream.read()
+    except READ_ERRORS as error:
+        raise ValueError(f"{path} cannot be read or is not complete ({error}); get it again.") from error
+    return content
+
+
+def read_numbers(path: Path, shape: tuple[int | None, int], separator: str) -> NDArray[np.float64]:
+    """A text file of numbers without a header, read in pieces and exact to the last digit.
+
+    :param shape: rows and columns to be there; with rows None any number of rows.
+    :param separator: between the numbers, as for `pandas.read_csv`.
+    :raises ValueError: if the file is damaged or has another shape.
+    """
+    rows, columns = shape
+    pieces, start = [], 0
+    result = None if rows is None else np.empty((rows, columns))
+    try:
+        with pd.read_csv(
+            path, sep=separator, header=None, dtype=np.float64, chunksize=CHUNK_ROWS, float_precision="round_trip"
+        ) as reader:
+            for chunk in reader:
+                if chunk.shape[1] != columns:
+                    raise ValueError(f"{chunk.shape[1]} columns instead of {columns}")
+                if result is None:
+                    pieces.append(chunk.to_numpy())
+                elif start + len(chunk) <= len(result):
+                    result[start : start + len(chunk)] = chunk.to_numpy()
+                start += len(chunk)
+    except READ_ERRORS as error:
+        raise ValueError(f"{path} must hold {columns} numbers in each line ({error}); get it again.") from error
+    if rows is not None and start != rows:
+        raise ValueError(f"{path} must have {rows} rows, got {start}: it is not complete or another version.")
+    return np.concatenate(pieces) if result is None else result
+
+
+def installed(module: str, name: str) -> Any:
+    """A module of another package, from which the data set `name` comes.
+
+    :raises ValueError: if it is not installed.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise _not_installed(module, name) from error
+
+
+def installed_folder(package: str, name: str) -> Path:
+    """The folder of another package, which has the files of the data set `name`; it is not imported.
+
+    :raises ValueError: if it is not installed.
+    """
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        raise _not_installed(package, name)
+    return Path(spec.submodule_search_locations[0])
+
+
+def _not_installed(module: str, name: str) -> ValueError:
+    package = {"sklearn.datasets": "scikit-learn"}.get(module, module)
+    return ValueError(f"data set {name!r} needs the package {package}; `pip install {package}`.")

@@ -1,0 +1,181 @@
+"""Readers of the small regression sets of the UCI repository with their standard splits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpflow_deep_base.container import read_npz
+from gpflow_deep_runs.data.libraries import pd
+from gpflow_deep_runs.data.numeric import undivided
+from gpflow_deep_runs.data.rows import Indices, Rows
+from gpflow_deep_runs.data.sets.files import read_numbers
+
+__all__ = ["SETS", "Uci", "read"]
+
+Splits = tuple[tuple[Indices, Indices], ...]
+
+
+class Uci(NamedTuple):
+    """What a set holds.
+
+    :ivar folder: of the public repository with the splits, in UCI_Datasets.
+    :ivar features: names, separated by spaces.
+    :ivar sha256: of the .npz copy; "" if there is none.
+    """
+
+    folder: str
+    rows: int
+    features: str
+    target: str
+    sha256: str
+
+
+SETS = {
+    "boston": Uci(
+        "bostonHousing",
+        506,
+        "CRIM ZN INDUS CHAS NOX RM AGE DIS RAD TAX PTRATIO B LSTAT",
+        "MEDV",
+        "b0d6612aec2b144e61de78fe865593bd07ff01e4851d7a78b000b90006c83e80",
+    ),
+    "concrete": Uci(
+        "concrete",
+        1030,
+        "cement slag fly_ash water superplasticizer coarse_aggregate fine_aggregate age_days",
+        "strength_mpa",
+        "5280593a93fb933283283906e38a7cf34173c0c7d333bfcacfb9fe7fd7a1fd77",
+    ),
+    "energy": Uci(
+        "energy",
+        768,
+        "compactness surface_area wall_area roof_area height orientation glazing_area glazing_distribution",
+        "heating_load",
+        "d787456d7f3e8a885aaccef8290fb9238739c1a296c84b845147cc4be6d7dc6d",
+    ),
+    "kin8nm": Uci(
+        "kin8nm",
+        8192,
+        "theta1 theta2 theta3 theta4 theta5 theta6 theta7 theta8",
+        "distance",
+        "7210e2062f8caea498ef7b8910d9476c6d89782f52e4e7f94f9b72e4e295d9d0",
+    ),
+    "naval": Uci(
+        "naval-propulsion-plant",
+        11934,
+        " ".join(f"sensor{i}" for i in range(16)),
+        "compressor_decay",
+        "0f57d7cbbe395c1f2d3225c7457ae9bf030864a4ba4fffcb226afee6fc30b7c7",
+    ),
+    "power": Uci(
+        "power-plant",
+        9568,
+        "temperature vacuum pressure humidity",
+        "energy_output_mw",
+        "2f104ee334a979e843b27c5141c502076ff6236f06e0c27ee8670a6587fb83df",
+    ),
+    "protein": Uci(
+        "protein-tertiary-structure",
+        45730,
+        "F1 F2 F3 F4 F5 F6 F7 F8 F9",
+        "rmsd",
+        "b6e5d0b2b90972ba24f88370201c0f042b9ca90368b02e608bec8624310f8885",
+    ),
+    "wine_red": Uci(
+        "wine-quality-red",
+        1599,
+        "fixed_acidity volatile_acidity citric_acid residual_sugar chlorides free_sulfur_dioxide "
+        "total_sulfur_dioxide density pH sulphates alcohol",
+        "quality",
+        "",
+    ),
+}
+
+
+def read(name: str, paths: Sequence[Path], *, num_rows: int | None = None) -> Rows:
+    """One of :data:`SETS`: an .npz copy, data.txt with its index files beside it, or the CSV file of the red wines.
+
+    :param num_rows: rows there have to be; those of the set if None.
+    :raises ValueError: if a file is damaged, or has another number of rows or columns.
+    """
+    (path,), uci = paths, SETS[name]
+    features = tuple(uci.features.split())
+    if path.suffix == ".npz":
+        X, y, splits = _read_copy(path)
+    elif path.suffix == ".csv":
+        X, y, splits = *_read_wine(path), None
+    else:
+        X, y, splits = _read_public(path, len(features) + 1)
+    shape = (num_rows or uci.rows, len(features))
+    if X.shape != shape:
+        raise ValueError(f"{path} must hold {shape[0]} rows of {shape[1]} features, got {X.shape}; get it again.")
+    source = f"{path.name} of the UCI set {uci.folder!r}; " + ("standard splits" if splits else "random splits")
+    return undivided(
+        name,
+        X,
+        y[:, None],
+        "regression",
+        source=source,
+        feature_names=features,
+        target_names=(uci.target,),
+        splits=splits,
+    )
+
+
+def _read_copy(path: Path) -> tuple[NDArray[np.float64], NDArray[np.float64], Splits]:
+    stored = read_npz(path)
+    pairs = zip(stored["train_idx"], stored["test_idx"], strict=True)
+    return stored["X"], stored["y"], tuple((train.astype(np.int64), test.astype(np.int64)) for train, test in pairs)
+
+
+def _read_public(path: Path, num_columns: int) -> tuple[NDArray[np.float64], NDArray[np.float64], Splits]:
+    """`data.txt` with the index files next to it: which columns are features and target, and the rows of each split."""
+    table = read_numbers(path, (None, _count_columns(path, num_columns)), r"\s+")
+    features = _read_indices(path.with_name("index_features.txt"))
+    target = _read_indices(path.with_name("index_target.txt"))
+    if len(target) != 1 or max([*features, *target]) >= table.shape[1]:
+        raise ValueError(f"index_target.txt and index_features.txt do not fit {path}; get the whole folder again.")
+    count = int(_read_indices(path.with_name("n_splits.txt"))[0])
+    splits = tuple(
+        (
+            _read_indices(path.with_name(f"index_train_{number}.txt")),
+            _read_indices(path.with_name(f"index_test_{number}.txt")),
+        )
+        for number in range(count)
+    )
+    return table[:, features], table[:, target[0]], splits
+
+
+def _count_columns(path: Path, at_least: int) -> int:
+    with open(path, encoding="utf-8") as lines:
+        count = len(lines.readline().split())
+    if count < at_least:
+        raise ValueError(f"{path} must have at least {at_least} columns, got {count}; is it another set's file?")
+    return count
+
+
+def _read_indices(path: Path) -> Indices:
+    """Row or column numbers, written as integers or as floats."""
+    if not path.is_file():
+        raise ValueError(f"{path} is missing; data.txt needs all the index files of its folder, get the whole folder.")
+    try:
+        values = np.loadtxt(path, ndmin=1)
+    except ValueError as error:
+        raise ValueError(f"{path} must hold row numbers ({error}); get it again.") from error
+    if values.ndim != 1 or len(values) == 0 or (values != np.round(values)).any():
+        raise ValueError(f"{path} must hold one whole number a line, got an array {values.shape}; get it again.")
+    return values.astype(np.int64)
+
+
+def _read_wine(path: Path) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    try:
+        frame = pd.read_csv(path, sep=";", dtype=np.float64, float_precision="round_trip")
+    except ValueError as error:
+        raise ValueError(f"{path} must hold numbers between semicolons ({error}); get it again.") from error
+    if list(frame.columns)[-1] != "quality":
+        raise ValueError(f"the last column of {path} must be 'quality', got {list(frame.columns)[-1]!r}; get it again.")
+    return frame.to_numpy()[:, :-1], frame.to_numpy()[:, -1]

@@ -1,0 +1,415 @@
+"""A table from wherever it is: delimited text, Parquet, arrays, or a data frame, whole and with distinct column names.
+
+read_source("shop.csv.gz").columns                      # a pyarrow.Table of strings
+read_source(pandas.DataFrame({"a": [1.5, 2.5]})).columns
+"""
+
+from __future__ import annotations
+
+import datetime
+import gzip
+import io
+import json
+import lzma
+import os
+import re
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpflow_deep_base.container import read_npz
+from gpflow_deep_base.limits import Budget, one_line
+from gpflow_deep_runs.data.delimited import (
+    HEAD_BYTES,
+    check_names,
+    check_quotes,
+    dialect_of,
+    encoding_of,
+    foot_of,
+    read_text,
+)
+from gpflow_deep_runs.data.libraries import pa, pc, pd
+from gpflow_deep_runs.data.packed import COMPRESSIONS, open_unpacked, unpacked_limit
+from gpflow_deep_runs.data.spec import TableSpec
+
+__all__ = ["READ_ERRORS", "SUFFIXES", "Table", "is_delimited", "read_source"]
+
+READ_ERRORS = (ValueError, EOFError, KeyError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, lzma.LZMAError)
+"""What readers raise if a file is damaged."""
+
+SUFFIXES = (
+    ".csv, .tsv, .txt, .data or .dat (each also with .gz, .bz2, .xz, .zst or .zip), .jsonl, .ndjson, .json, "
+    ".xlsx, .xls, .dta, .feather, .parquet or .npz"
+)
+
+_INDEX = "the index of the frame; reset_index() makes a column of it"
+
+_TEXT = (".csv", ".tsv", ".txt", ".data", ".dat")
+_TEXT_TYPES = ("large_string", "string_view")
+
+Indices = NDArray[np.int64]
+
+
+class Table(NamedTuple):
+    """What a source holds.
+
+    :ivar columns: all columns; those of delimited text are strings.
+    :ivar where: what to call the source in messages.
+    :ivar name: a short name for reports.
+    :ivar delimiter: what stands between the columns of a text; "" elsewhere.
+    :ivar targets: the columns of a matrix y or Y of an .npz file; () where the source does not tell.
+    :ivar splits: standard splits of an .npz file, as pairs of row numbers (train, test).
+    :ivar image_shape: height and width, if X of an .npz file are images.
+    :ivar left_out: what the source has besides these columns, such as the index of a frame: names and why.
+    """
+
+    columns: pa.Table
+    where: str
+    name: str
+    delimiter: str = ""
+    targets: tuple[str, ...] = ()
+    splits: tuple[tuple[Indices, Indices], ...] | None = None
+    image_shape: tuple[int, int] | None = None
+    left_out: tuple[tuple[str, str], ...] = ()
+
+
+def is_delimited(path: str | os.PathLike[str]) -> bool:
+    """Whether the name of a file is that of delimited text, packed or not."""
+    name = Path(path).name.lower()
+    return name.endswith((*_TEXT, *(f"{text}.{packed}" for text in _TEXT for packed in COMPRESSIONS)))
+
+
+def read_source(source: Any, *, names_optional: bool = False, spec: TableSpec = TableSpec()) -> Table:
+    """Read a table.
+
+    :param source: a path (see :data:`SUFFIXES`); a pandas or polars data frame, a pyarrow table, or anything else with
+        `__arrow_c_stream__`.
+    :param names_optional: a first line of numbers in a text is a row, and its columns are called x0, x1, ...
+    :param spec: what is known of a file: its encoding, the names of its columns, the sheet, how large it may become.
+    :raises ValueError: naming the file: it is missing, empty, truncated, damaged or of another format; its names of
+        columns are absent or occur twice; a row has more or fewer values than there are names.
+    """
+    if not isinstance(source, str | os.PathLike):
+        where = "the data frame"
+        return Table(_checked(_frame_columns(source, where), where), where, "table", left_out=_index_of(source))
+    if re.match("[a-z][a-z0-9+.-]+://", str(source), re.IGNORECASE):
+        raise ValueError(f"--data must be a file on this machine, got the address {source}; download it first.")
+    path = Path(source)
+    where, name = str(path), path.name.split(".")[0]
+    if not path.is_file():
+        raise ValueError(f"--data must be a file, but there is none at {path}; check the path.")
+    if path.stat().st_size == 0:
+        raise ValueError(f"{path} is empty; check how it was written.")
+    if is_delimited(path):
+        return _text_table(path, names_optional or path.suffix.lower() == ".data", spec)
+    if path.suffix.lower() in _OTHERS:
+        return _other_table(path, spec)
+    if path.suffix.lower() in (".parquet", ".feather"):
+        columns, left_out = _parquet_columns(path, spec)
+        return Table(_checked(columns, where), where, name, left_out=left_out)
+    if path.suffix.lower() == ".npz":
+        return _npz_table(read_npz(path, max_bytes=spec.max_bytes), where, name)
+    raise ValueError(f"--data must end in {SUFFIXES}, got {path.name}; convert the file.")
+
+
+_PLACE = re.compile(rb'\b(?:r|ref)="(?:[A-Z]{1,3}[0-9]{1,7}:)?([A-Z]{1,3})([0-9]{1,7})"')
+"""Where a cell of a sheet is, or where its last one is."""
+
+_OTHERS = (".jsonl", ".ndjson", ".json", ".xlsx", ".xls", ".xlsm", ".dta")
+
+
+def _other_table(path: Path, spec: TableSpec) -> Table:
+    """A table of a spreadsheet, of lines of JSON, or of Stata."""
+    suffix, where, notes = path.suffix.lower(), str(path), list[str]()
+    try:
+        if suffix == ".dta":
+            frame = pd.read_stata(path)
+        elif suffix in (".jsonl", ".ndjson", ".json"):
+            content = path.read_text(encoding="utf-8-sig")
+            rows = (
+                json.loads(content)
+                if suffix == ".json"
+                else [json.loads(line) for line in content.splitlines() if line]
+            )
+            if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+                raise ValueError('each row must be an object, as {"a": 1, "b": "x"}')
+            num_names = len(set().union(*rows))
+            size = 8 * len(rows) * num_names
+            Budget(unpacked_limit(path, spec.max_bytes)).take(
+                size, f"a table of {len(rows):,} rows, {num_names:,} columns"
+            )
+            frame = pd.DataFrame(
+                [{k: json.dumps(v) if isinstance(v, list | dict) else v for k, v in row.items()} for row in rows]
+            )
+        else:
+            _check_archive(path, spec)
+            sheets = pd.read_excel(
+                path, sheet_name=None, header=None, dtype=object, keep_default_na=False, na_values=[""]
+            )
+            chosen = spec.sheet or next(iter(sheets))
+            if chosen not in sheets:
+                raise ValueError(f"it has the sheets {', '.join(map(repr, sheets))}, not {chosen!r}")
+            if len(sheets) > 1:
+                notes.append(f"the sheet {chosen!r} of {len(sheets)} (--sheet=NAME reads another)")
+            return _sheet_table(sheets[chosen], path, notes, spec)
+    except ImportError as error:
+        raise ValueError(f"reading {path} needs a library that is not installed ({error}); write it as CSV.") from error
+    except (OSError, KeyError, UnicodeError, TypeError, OverflowError, RecursionError, *READ_ERRORS) as error:
+        raise ValueError(f"{path} cannot be read as a table ({one_line(error)}); write it again, or as CSV.") from error
+    return Table(_checked(_frame_columns(frame, where), where), where, path.name.split(".")[0])
+
+
+def _sheet_table(cells: pd.DataFrame, path: Path, notes: list[str], spec: TableSpec) -> Table:
+    """A sheet whose cells may hold titles above a header and notes below the rows: written as text and read as such."""
+    buffer = io.StringIO()
+    cells.map(_cell).to_csv(buffer, header=False, index=False, sep="\t")
+    content = buffer.getvalue().encode()
+    dialect = dialect_of(content, str(path), is_whole=True, names=spec.names, skip_rows=spec.skip_rows)
+    table = read_text(content, dialect, str(path), has_header=dialect.has_header, skip_footer=spec.skip_footer)
+    return _trimmed(Table(table, str(path), path.name.split(".")[0], "\t"), [*notes, *dialect.notes], spec)
+
+
+def _cell(value: Any) -> str:
+    """The text of a cell of a sheet."""
+    if value is None or value != value:
+        return ""
+    if isinstance(value, datetime.datetime) and value.time() == datetime.time():
+        return value.date().isoformat()
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return str(int(value))
+    return " ".join(str(value).split())
+
+
+def _check_archive(path: Path, spec: TableSpec) -> None:
+    """:raises ValueError: if a spreadsheet unpacks to more than its budget."""
+    if not zipfile.is_zipfile(path):
+        return
+    with zipfile.ZipFile(path) as archive:
+        budget = Budget(unpacked_limit(path, spec.max_bytes))
+        budget.take(sum(info.file_size for info in archive.infolist()), "the sheets, unpacked")
+        for name in archive.namelist():
+            if name.startswith("xl/worksheets/") and name.endswith(".xml"):
+                places = [(match[1], int(match[2])) for match in _PLACE.finditer(archive.read(name))]
+                num_rows = max((row for _, row in places), default=0)
+                num_columns = max((_number_of(letters) for letters, _ in places), default=0)
+                size = 8 * num_rows * num_columns
+                budget.take(size, f"a sheet of {num_rows:,} rows and {num_columns:,} columns")
+
+
+def _number_of(letters: bytes) -> int:
+    """The number of a column of a sheet: 1 of A, 27 of AA."""
+    number = 0
+    for letter in letters:
+        number = 26 * number + letter - ord("A") + 1
+    return number
+
+
+def _trimmed(table: Table, notes: Sequence[str], spec: TableSpec) -> Table:
+    """A table of texts without empty columns that have no name, and without lines at its foot that are no rows."""
+    columns, left_out, said = table.columns, [], list(notes)
+    for name in columns.column_names:
+        if name.startswith("Unnamed: ") and not _has_values(columns[name]):
+            left_out.append((name, "it has no name and no values"))
+    columns = columns.drop_columns([name for name, _ in left_out])
+    if foot := (columns.schema.metadata or {}).get(b"foot"):
+        first = columns.schema.metadata[b"first"].decode()
+        said.append(f"{foot.decode()} at the foot left out, the first {first!r} (--skip_footer=N leaves out N)")
+        columns = columns.replace_schema_metadata()
+    if spec.skip_footer is None and (count := foot_of(columns)):
+        first = columns.column(0)[len(columns) - count].as_py() or ""
+        said.append(
+            f"{count} lines at the foot left out, the first {first[:40]!r} (--skip_footer=0 takes them for rows)"
+        )
+        columns = columns.slice(0, len(columns) - count)
+    file_notes = (("(the file)", "; ".join(said)),) if said else ()
+    return table._replace(columns=columns, left_out=(*file_notes, *left_out))
+
+
+def _has_values(column: pa.ChunkedArray) -> bool:
+    return bool(pc.any(pc.not_equal(pc.utf8_trim_whitespace(pc.fill_null(column, "")), "")).as_py())
+
+
+def _text_table(path: Path, names_optional: bool, spec: TableSpec) -> Table:
+    where = str(path)
+    try:
+        limit = unpacked_limit(path, spec.max_bytes)
+        head_bytes = HEAD_BYTES if spec.max_bytes is None else max(HEAD_BYTES, spec.max_bytes // 8)
+        with open_unpacked(path, limit) as stream:
+            head = stream.read(head_bytes)
+            is_whole = len(head) < head_bytes
+        options: Any = {"names_optional": names_optional, "names": spec.names, "skip_rows": spec.skip_rows}
+        body: Any = {"skip_footer": spec.skip_footer}
+        dialect = dialect_of(head, where, is_whole=is_whole, encoding=spec.encoding, **options)
+        if len(dialect.names) > _MAX_COLUMNS and spec.max_bytes is None:
+            raise ValueError(
+                f"{path} has {len(dialect.names):,} columns, more than {_MAX_COLUMNS:,}; give --max_bytes=N if you "
+                "trust the file."
+            )
+        try:
+            with open_unpacked(path, limit) as stream:
+                columns = read_text(stream, dialect, where, has_header=dialect.has_header, **body)
+        except ValueError as error:
+            if dialect.encoding != "utf-8" or "UTF8" not in str(error):
+                raise
+            with open_unpacked(path, limit) as stream:  # it is no UTF-8 below its first lines
+                guess = encoding_of(stream.read())
+            if not guess:
+                raise
+            dialect = dialect_of(head, where, is_whole=is_whole, encoding=guess, **options)
+            with open_unpacked(path, limit) as stream:
+                columns = read_text(stream, dialect, where, has_header=dialect.has_header, **body)
+        if dialect.delimiter != " " and any(_has_odd_quotes(column) for column in columns.columns):
+            with open_unpacked(path, limit) as stream:
+                check_quotes(stream, dialect, where)
+    except (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error, lzma.LZMAError) as error:
+        raise ValueError(f"{path} is no readable, complete CSV file in UTF-8 ({error}); write it again.") from error
+    return _trimmed(Table(columns, where, path.name.split(".")[0], dialect.delimiter), dialect.notes, spec)
+
+
+def _has_odd_quotes(column: pa.ChunkedArray) -> bool:
+    """Whether a value has more than one line and a quotation mark: it may be several rows."""
+    lines = column.filter(pc.match_substring(column, "\n"))
+    return bool(len(lines) and pc.any(pc.match_substring(lines, '"')).as_py())
+
+
+_MAX_COLUMNS = 20_000
+
+
+def _parquet_columns(path: Path, spec: TableSpec) -> tuple[pa.Table, tuple[tuple[str, str], ...]]:
+    try:
+        if path.suffix.lower() == ".feather":
+            table = pa.feather.read_table(path)
+        else:
+            file = pa.parquet.ParquetFile(path)
+            size = file.metadata.num_rows * file.metadata.num_columns * 8
+            Budget(unpacked_limit(path, spec.max_bytes)).take(size, f"its {file.metadata.num_rows:,} rows")
+            table = file.read()
+    except (OSError, pa.ArrowException, *READ_ERRORS) as error:
+        raise ValueError(f"{path} is no readable parquet file ({error}); write it again.") from error
+    index = (table.schema.pandas_metadata or {}).get("index_columns", [])
+    stored = [name for name in index if isinstance(name, str) and name in table.column_names]
+    return table.drop_columns(stored), tuple((name, _INDEX) for name in stored)
+
+
+def _index_of(frame: Any) -> tuple[tuple[str, str], ...]:
+    """The index of a frame of pandas, which is no column, unless it only counts the rows."""
+    if not isinstance(frame, pd.DataFrame) or (isinstance(frame.index, pd.RangeIndex) and frame.index.name is None):
+        return ()
+    names = [str(name) if name is not None else "(index)" for name in frame.index.names]
+    if frame.index.nlevels == 1 and frame.index.name is None and pd.api.types.is_integer_dtype(frame.index.dtype):
+        return ()  # numbers of rows of a larger frame
+    return tuple((name, _INDEX) for name in names)
+
+
+def _frame_columns(frame: Any, where: str) -> pa.Table:
+    if isinstance(frame, pd.DataFrame):
+        names = ["" if name is None or (np.isscalar(name) and pd.isna(name)) else str(name) for name in frame.columns]
+        check_names(names, where)
+        columns = [_pandas_column(frame.iloc[:, d], f"column {name!r} of {where}") for d, name in enumerate(names)]
+        return pa.table(dict(zip(names, columns, strict=True)))
+    if not hasattr(frame, "__arrow_c_stream__"):
+        raise ValueError(
+            f"a table must be a path, a pandas or polars data frame or a pyarrow table, got {type(frame).__name__}."
+        )
+    return pa.table(frame)
+
+
+def _pandas_column(series: pd.Series, what: str) -> pa.ChunkedArray:
+    if isinstance(series.dtype, pd.SparseDtype):
+        series = series.sparse.to_dense()
+    try:
+        column = pa.array(series, from_pandas=True)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{what} must hold values of one kind, got {series.dtype} values such as {series.iloc[0]!r:.40} ({error}); "
+            "convert the column, or drop it."
+        ) from error
+    return column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
+
+
+def _checked(table: pa.Table, where: str) -> pa.Table:
+    """A table with names that are checked, and its texts of one type."""
+    check_names(table.column_names, where)
+    return pa.table(dict(zip(table.column_names, map(_plain_texts, table.columns), strict=True)))
+
+
+def _plain_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Texts of any Arrow type, those of categories too, as plain strings."""
+    kind = column.type
+    if str(kind) in _TEXT_TYPES:
+        return column.cast(pa.string())
+    if pa.types.is_dictionary(kind) and str(kind.value_type) in _TEXT_TYPES:
+        chunks = [
+            pa.DictionaryArray.from_arrays(chunk.indices, chunk.dictionary.cast(pa.string()), ordered=kind.ordered)
+            for chunk in column.chunks
+        ]
+        return pa.chunked_array(chunks, pa.dictionary(kind.index_type, pa.string(), ordered=kind.ordered))
+    return column
+
+
+def _npz_table(arrays: Mapping[str, NDArray[Any]], where: str, name: str) -> Table:
+    if "X" not in arrays:
+        wrong = [key for key, array in arrays.items() if array.shape != (len(array) if array.ndim else 0,)]
+        lengths = {len(array) for array in arrays.values() if array.ndim}
+        if wrong or len(lengths) != 1:
+            raise ValueError(
+                f"{where} must hold X and y, or one array [N] for each column, got "
+                f"{', '.join(f'{key} {array.shape}' for key, array in arrays.items()) or 'no array'}; write it again."
+            )
+        columns = {key: _array_column(array, f"{key} in {where}") for key, array in arrays.items()}
+        return Table(_checked(pa.table(columns), where), where, name)
+    extra = sorted(set(arrays) - {"X", "y", "Y", "feature_names", "train_idx", "test_idx"})
+    if extra or {"y", "Y"} <= set(arrays):
+        raise ValueError(
+            f"{where} may hold X, y or Y, feature_names, train_idx and test_idx, got "
+            f"{', '.join(map(repr, sorted(arrays)))}; leave out the others."
+        )
+    X, shape = arrays["X"], None
+    if X.ndim in (3, 4) and 0 not in X.shape:  # images [N, H, W] or [N, H, W, C]
+        X, shape = X.reshape(len(X), -1), (X.shape[1], X.shape[2])
+    names = [str(name) for name in arrays.get("feature_names", [f"x{d}" for d in range(X.shape[-1] if X.ndim else 0)])]
+    if X.ndim != 2 or len(set(names)) != X.shape[1]:
+        raise ValueError(
+            f"X in {where} must be [N, D] with D different feature names, or images [N, H, W] or [N, H, W, C], got "
+            f"{arrays['X'].shape}, {len(names)} names."
+        )
+    columns = {column: _array_column(X[:, d], f"X in {where}") for d, column in enumerate(names)}
+    key = "Y" if "Y" in arrays else "y"
+    targets = _target_columns(key, arrays[key], len(X), names, where) if key in arrays else {}
+    table = _checked(pa.table({**columns, **targets}), where)
+    return Table(table, where, name, "", tuple(targets), _stored_splits(arrays, where), shape)
+
+
+def _target_columns(key: str, array: NDArray[Any], num_data: int, names: list[str], where: str) -> dict[str, pa.Array]:
+    Y = np.atleast_1d(array)
+    Y = Y[:, None] if Y.ndim == 1 else Y
+    targets = (key,) if Y.shape[-1] == 1 else tuple(f"{key}{p}" for p in range(Y.shape[-1]))
+    if Y.ndim != 2 or len(Y) != num_data or set(targets) & set(names):
+        raise ValueError(
+            f"{key} in {where} must be [N] or [N, P] with N = {num_data} and be no feature's name, got {Y.shape}."
+        )
+    return {name: _array_column(Y[:, p], f"{key} in {where}") for p, name in enumerate(targets)}
+
+
+def _array_column(array: NDArray[Any], what: str) -> pa.Array:
+    if array.dtype.kind == "S":
+        array = np.char.decode(array, "utf-8")
+    if array.dtype.kind == "f" and array.dtype.itemsize not in (4, 8):
+        array = array.astype(np.float64)
+    if array.dtype.kind not in "biufUMm":
+        raise ValueError(f"{what} must hold real numbers, texts, dates or true and false, got type {array.dtype}.")
+    return pa.array(np.ascontiguousarray(array))
+
+
+def _stored_splits(arrays: Mapping[str, NDArray[Any]], where: str) -> tuple[tuple[Indices, Indices], ...] | None:
+    pair = [arrays[key] for key in ("train_idx", "test_idx") if key in arrays]
+    if not pair:
+        return None
+    if len(pair) != 2 or any(a.ndim != 2 or a.dtype.kind not in "iu" for a in pair) or len(pair[0]) != len(pair[1]):
+        raise ValueError(f"train_idx and test_idx in {where} must both be integers [splits, n]; write them again.")
+    return tuple((train.astype(np.int64), test.astype(np.int64)) for train, test in zip(*pair, strict=True))

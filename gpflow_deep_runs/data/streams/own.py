@@ -1,0 +1,240 @@
+"""Your own table as a stream: its columns are what they are in memory, and so are X and Y of each block.
+
+    shards, preset = open_table("shards/*.csv", TableSpec(target=("price",), missing="impute"))
+    preset.schema                                       # but for what is put in for missing values, see `scan.scan`
+
+What the columns are is found out from the first rows, :data:`HEAD_ROWS`. Levels, labels, the parts of dates that vary
+and where values are missing follow from all rows, see :mod:`gpflow_deep_runs.data.streams.counting`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpflow_deep_runs.data import tables
+from gpflow_deep_runs.data.cells import MARKERS, MISSING
+from gpflow_deep_runs.data.columns import Column
+from gpflow_deep_runs.data.delimited import check_names
+from gpflow_deep_runs.data.forced import forced_columns
+from gpflow_deep_runs.data.libraries import pa
+from gpflow_deep_runs.data.schema import Schema
+from gpflow_deep_runs.data.spec import TableSpec
+from gpflow_deep_runs.data.streams import counting
+from gpflow_deep_runs.data.streams.counting import Known
+from gpflow_deep_runs.data.streams.presets import Selection, StreamPreset
+from gpflow_deep_runs.data.streams.shards import Field, Layout, Shards, Texts, columns_of, find_files, open_shards
+from gpflow_deep_runs.data.survey import features_of
+from gpflow_deep_runs.data.usable import usable
+
+__all__ = ["HEAD_ROWS", "completed", "open_table", "reopen"]
+
+HEAD_ROWS, _HEAD_BLOCKS = 20_000, 16
+"""Rows that decide what the columns are, and blocks that they are in: fewer rows of tables with many columns."""
+
+
+class _Head(NamedTuple):
+    """The first rows of a stream; `where` names them, and `hint` says to the reader of an error that there are more."""
+
+    table: pa.Table
+    where: str
+    delimiter: str
+    hint: str
+
+
+_OF_FILES = ("encoding", "names", "sheet", "max_bytes", "skip_rows", "skip_footer", "keep_value", "total_rows")
+"""Flags of a table that a stream does not have."""
+
+
+def open_table(pattern: str, spec: TableSpec, *, progress: bool = False) -> tuple[Shards, StreamPreset]:
+    """Find out what the columns of a stream are, and open its files.
+
+    :param pattern: the files, see `shards.find_files`.
+    :param progress: show a bar on standard error if all rows have to be looked at.
+    :raises ValueError: as `tables.read_table`, and as `shards.open_shards`.
+    """
+    for flag in _OF_FILES:
+        if flag in spec.given():
+            raise ValueError(f"--{flag} is for tables that are read as a whole; leave out --stream, or write Parquet.")
+    shards = _open(pattern, spec)
+    head = _head(shards)
+    known = _known(head, spec)
+    shards = _narrowed(shards, known.columns, known.empty, spec)
+    columns, survey = known.columns, known.survey
+    if head.hint:
+        survey = counting.count(shards, known, spec, progress=progress)
+        columns = counting.grown(known, survey)
+    schema = Schema.of(columns, spec.target, survey, spec, where=f"the stream {pattern!r}")
+    return shards, _preset(schema, spec, pattern)
+
+
+def reopen(pattern: str, spec: TableSpec, schema: Schema) -> tuple[Shards, StreamPreset]:
+    """Open the files of a stream of which the schema is known.
+
+    :raises ValueError: as `shards.open_shards`.
+    """
+    shards = _narrowed(_open(pattern, spec), _columns(schema), (), spec)
+    return shards, _preset(schema, spec, pattern)
+
+
+def _preset(schema: Schema, spec: TableSpec, pattern: str) -> StreamPreset:
+    """How blocks become rows; missing values are NaN if the schema does not know yet what is put in for them."""
+    source = f"the files {pattern}" + ("" if spec.task else f"; task {schema.task!r} inferred from the target")
+    return StreamPreset(
+        "stream",
+        (),
+        _selector(schema, spec),
+        schema.feature_names,
+        schema.target_names,
+        schema.task,
+        schema.class_names,
+        source=source,
+        schema=schema,
+        table=spec,
+    )
+
+
+def completed(preset: StreamPreset, means: NDArray[np.float64]) -> StreamPreset:
+    """The preset of a table that knows what is put in for missing values.
+
+    :param means: [D], of the columns of X in the training rows, NaN of those without a value.
+    :raises ValueError: naming a column without any value in the training rows.
+    """
+    if preset.schema is None or preset.table is None:
+        return preset
+    schema = preset.schema.with_means(means, "the stream")
+    return replace(preset, schema=schema, select=_selector(schema, preset.table))
+
+
+def _selector(schema: Schema, spec: TableSpec) -> Callable[[Shards, int], Selection]:
+    columns, is_imputed = _columns(schema), schema.missing == "impute"
+    encoder = replace(schema, missing="impute")  # who reads the blocks counts what is missing
+
+    def select(shards: Shards, number: int) -> Selection:
+        block, table = shards.block(number), shards.table(number)
+        where: Any = {"where": shards.files[block.file], "first_row": block.first_row}
+        with counting.hinted():
+            used = usable(table, columns, schema.target_names, spec, **where)
+        X, Y = encoder.encode(used.found, **where), encoder.encode_targets(used.found, **where).astype(np.float64)
+        X = schema.filled(X) if is_imputed else X
+        if len(used.kept) < len(table):
+            X, Y = (_spread(values, used.kept, len(table)) for values in (X, Y))
+        if is_imputed:
+            return Selection(X, Y, ~used.is_open, used.is_bad)
+        return Selection(X, Y, np.ones(len(table), bool), used.is_bad | used.is_open)
+
+    return select
+
+
+def _columns(schema: Schema) -> dict[str, Column]:
+    return {f.name: f.column for f in schema.columns} | {column.name: column for column in schema.targets}
+
+
+def _spread(values: NDArray[np.float64], rows: NDArray[np.int64], num_rows: int) -> NDArray[np.float64]:
+    """Values of some of the rows; NaN for others."""
+    spread = np.full((num_rows, values.shape[1]), np.nan)
+    spread[rows] = values
+    return spread
+
+
+def _open(pattern: str, spec: TableSpec) -> Shards:
+    """The files with the columns of the first one; others need not have those of --ignore."""
+    path, texts = find_files(pattern)[1][0], Texts(as_written=True)
+    columns = list(columns_of(path, texts=texts))
+    check_names([name.strip() for name in columns], path)
+    layout: Layout = {name.strip(): Field(name, "any") for name in columns}
+    fewer = {name: field for name, field in layout.items() if name not in spec.ignore}
+    return open_shards(pattern, layouts=[layout, fewer], texts=texts, drop_bad_rows=spec.bad_rows == "drop")
+
+
+def _head(shards: Shards) -> _Head:
+    blocks: list[pa.Table] = []
+    for number in range(min(len(shards.blocks), _HEAD_BLOCKS)):
+        blocks.append(shards.table(number))
+        if sum(map(len, blocks)) >= HEAD_ROWS:
+            break
+    num_rows = sum(map(len, blocks))
+    try:
+        table = pa.concat_tables(blocks, promote_options="permissive")
+    except pa.ArrowTypeError:  # the files have different types: the first one decides
+        table = blocks[0]
+    table = table.slice(0, HEAD_ROWS)
+    last = shards.block(len(blocks) - 1).file
+    where = shards.files[0] if last == 0 else f"{shards.files[0]} to {shards.names[last]}"
+    is_whole = len(blocks) == len(shards.blocks) and len(table) == num_rows
+    hint = "" if is_whole else f" The first {len(table)} rows of the stream decide what its columns are."
+    return _Head(table, where, shards.dialects[0].delimiter if shards.dialects else "", hint)
+
+
+def _known(head: _Head, spec: TableSpec) -> Known:
+    """What the first rows say.
+
+    :raises ValueError: as `tables.columns_of`; if there is no target, or no input; text of too many levels.
+    """
+    table, where = head.table, head.where
+    if not spec.target:
+        names = table.column_names
+        shown = ", ".join(map(repr, names[:10])) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+        raise ValueError(f"--target must be a column of {where}, got none; it has {shown}.")
+    try:
+        columns = tables.columns_of(table, spec.target, spec, where=where, delimiter=head.delimiter)
+        inputs = [name for name in columns if name not in spec.target]
+        ignored = [name for name in inputs if columns[name].kind == "ignored" and name not in spec.ignore]
+        empty = [name for name in ignored if counting.first_value(table[name], spec) is None]
+        if head.hint:
+            columns |= {
+                name: replace(columns[name], note=f"{columns[name].note} (in the first rows)") for name in ignored
+            }
+            columns |= _as_said(empty, table.column_names, spec, where)
+        survey = counting.look_at(table, columns, spec, where=where)
+        features_of([columns[name] for name in inputs if columns[name].kind == "text"], survey, spec, where)
+    except ValueError as error:
+        raise ValueError(f"{error}{head.hint}") from error
+    if all(columns[name].kind == "ignored" for name in inputs):
+        raise ValueError(
+            f"{where} has no column to predict {spec.target[0]!r} from; add inputs, or name them by --features."
+        )
+    empty = [name for name in empty if columns[name].kind == "ignored"]
+    typed = {name for name in columns if pa.types.is_dictionary(table[name].type)}
+    return Known(columns, tuple(empty), frozenset(typed | set(spec.categorical)), survey)
+
+
+def _as_said(empty: Collection[str], names: Sequence[str], spec: TableSpec, where: str) -> dict[str, Column]:
+    """Columns without a value in the first rows whose kind the user tells."""
+    said = forced_columns(names, where=where, categorical=spec.categorical, numeric=spec.numeric, dates=spec.dates)
+    return {
+        name: Column(
+            name,
+            kind,
+            decimal="," if how == "comma" else ".",
+            date_format=how if "%" in how else "",
+            note="empty in the first rows",
+        )
+        for name, (kind, how) in said.items()
+        if name in empty
+    }
+
+
+def _narrowed(shards: Shards, columns: Mapping[str, Column], empty: Collection[str], spec: TableSpec) -> Shards:
+    """The same files, of which only the columns that are used are read, and plain numbers of CSV files as such."""
+    plain = {name: column.decimal for name, column in columns.items() if _is_plain(column)}
+    decimal = max(set(plain.values()), key=list(plain.values()).count, default=".")
+    fast = {name for name, sign in plain.items() if shards.format == "csv" and sign == decimal}
+    layout: Layout = {
+        name: field._replace(kind="number" if name in fast else "any")
+        for name, field in shards.layouts[0].items()
+        if name in empty or (name in columns and columns[name].kind != "ignored")
+    }
+    for path, found in zip(shards.files, shards.layouts, strict=True):
+        if absent := set(layout) - set(found):
+            raise ValueError(f"{path} must have the columns of the stream, but lacks {min(absent)!r}; leave it out.")
+    texts = Texts((*MISSING, *MARKERS, *spec.na_values), decimal, as_written=True)
+    return replace(shards, layouts=(layout,) * len(shards.files), texts=texts)
+
+
+def _is_plain(column: Column) -> bool:
+    return column.kind == "number" and not (column.thousands or column.unit or column.has_parentheses)

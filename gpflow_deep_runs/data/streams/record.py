@@ -1,0 +1,100 @@
+"""What the pass over a stream found, in the folder of a run, so that a resumed run need not look at all rows again."""
+
+import io
+import json
+import os
+import zipfile
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpflow_deep_base.files import atomic_path
+from gpflow_deep_runs.data.rows import Part
+from gpflow_deep_runs.data.schema import Schema
+from gpflow_deep_runs.data.spec import TableSpec
+from gpflow_deep_runs.data.streams.moments import Scale
+from gpflow_deep_runs.data.streams.presets import StreamPreset
+from gpflow_deep_runs.data.streams.shards import Shards
+from gpflow_deep_runs.data.streams.stream import PARTS, Stream
+
+__all__ = ["FILE", "VERSION", "load_schema", "load_stored", "save", "table_to_json"]
+
+FILE = "stream.npz"
+"""What :func:`save` writes to, in the folder of a run."""
+
+VERSION = 2
+
+_ERRORS = (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile)
+
+
+def save(stream: Stream, path: str | os.PathLike[str]) -> None:
+    """Write what `scan.scan` found to an .npz file."""
+    arrays = {f"{name}/{key}": a for name, part in stream.samples.items() for key, a in part._asdict().items()}
+    facts = {
+        "settings": stream.settings,
+        "counts": stream.counts,
+        "classes": stream.class_names,
+        "x_scale": _scale_to_json(stream.x_scale),
+        "y_scale": _scale_to_json(stream.y_scale),
+        "schema": None if stream.preset.schema is None else stream.preset.schema.to_json(),
+        "sha256": stream.sha256,
+    }
+    content = io.BytesIO()  # a zip file that is cut short by a full disk would be closed again, with a traceback
+    np.savez(content, facts=json.dumps(facts), num_train=stream.num_train, **arrays)
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(content.getbuffer())
+
+
+def load_schema(path: str | os.PathLike[str], table: TableSpec) -> Schema | None:
+    """The schema that :func:`save` wrote, if it is of a table that was to be read so; else None."""
+    try:
+        facts, _ = _read(path)
+        is_same = facts["settings"]["version"] == VERSION and facts["settings"]["table"] == table_to_json(table)
+        return Schema.from_json(facts["schema"]) if is_same else None
+    except _ERRORS:
+        return None  # absent, or cut short: scan again
+
+
+def load_stored(path: str | os.PathLike[str], shards: Shards, preset: StreamPreset, **settings: Any) -> Stream | None:
+    """What :func:`save` wrote, if it is of these very files (names and sizes) and settings; else None."""
+    try:
+        facts, arrays = _read(path)
+        found = facts["settings"]
+        given = {**settings, "preset": preset.name, "names": list(shards.names), "sizes": list(shards.sizes)}
+        given |= {"version": VERSION, "table": table_to_json(preset.table), "drop_bad_rows": shards.drop_bad_rows}
+        if any(found[key] != value for key, value in given.items()):
+            return None
+        num_train = arrays.pop("num_train")
+        samples = {name: Part(arrays[f"{name}/X"], arrays[f"{name}/Y"]) for name in PARTS if f"{name}/X" in arrays}
+        x_scale, y_scale = (_scale_from_json(facts[key]) for key in ("x_scale", "y_scale"))
+        classes, sha256 = tuple(facts["classes"]), str(facts["sha256"])
+        counts = dict(facts["counts"])
+        return Stream(shards, preset, found, num_train, counts, x_scale, y_scale, classes, samples, sha256)
+    except _ERRORS:
+        return None
+
+
+def table_to_json(table: TableSpec | None) -> Any:
+    """What the user says of a table, as JSON holds it."""
+    return None if table is None else json.loads(json.dumps(asdict(table)))
+
+
+def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
+        arrays = dict(stored)
+    return json.loads(str(arrays.pop("facts"))), arrays
+
+
+def _scale_to_json(scale: Scale) -> dict[str, Any]:
+    return {
+        "mean": scale.mean.tolist(),
+        "scale": scale.scale.tolist(),
+        "constant_columns": list(scale.constant_columns),
+    }
+
+
+def _scale_from_json(stored: dict[str, Any]) -> Scale:
+    mean, scale = (np.array(stored[key], dtype=np.float64) for key in ("mean", "scale"))
+    return Scale(mean, scale, tuple(map(int, stored["constant_columns"])))

@@ -1,0 +1,274 @@
+"""The one pass over all rows of a stream before training, and the flags that say which stream.
+
+stream = load(StreamSpec(stream=True), Source(data="trips/*.parquet"), table=TableSpec(target=("fare",)))
+record.save(stream, run.path / record.FILE)             # a resumed run need not look at all rows again
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from absl import logging
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from gpflow_deep_runs.data.rows import Indices, Part, warn_of_few
+from gpflow_deep_runs.data.spec import TableSpec
+from gpflow_deep_runs.data.streams import own, record
+from gpflow_deep_runs.data.streams.moments import Moments, Sample
+from gpflow_deep_runs.data.streams.presets import PRESETS, StreamPreset
+from gpflow_deep_runs.data.streams.shards import Shards, open_shards
+from gpflow_deep_runs.data.streams.stream import BAD, PARTS, TEST, TRAIN, VALID, Divider, Stream, in_order
+from gpflow_deep_runs.data.survey import check_missing
+from gpflow_deep_runs.data.views import Source
+
+__all__ = ["StreamSpec", "load", "scan"]
+
+
+@dataclass(frozen=True)
+class StreamSpec:
+    """Data that are read piece by piece.
+
+    :param stream: read the files of --data (or a folder, a pattern) piece by piece, in place of at once.
+    :param stream_preset: what the files of --stream hold; your own table if not given.
+    :param lookup: the small table that --stream_preset needs: planes, or taxi zones.
+    :param test_fraction: part of the rows of --stream to set aside for tests.
+    :param stream_sample: rows of each part of --stream to keep in memory, for inducing inputs and scores.
+    :param shuffle_rows: rows of --stream to permute together, in memory.
+    """
+
+    stream: bool = False
+    stream_preset: Literal["taxi", "airline", "airline_nyc", "susy", "higgs"] | None = None
+    lookup: str | None = None
+    test_fraction: float = 0.1
+    stream_sample: int = 100_000
+    shuffle_rows: int = 2**18
+
+    def __post_init__(self) -> None:
+        given = [f.name for f in fields(self) if getattr(self, f.name) != f.default]
+        if given and not self.stream:
+            raise ValueError(f"--{given[0]} describes a stream; give --stream too, or leave it out.")
+        if not 0 < self.test_fraction < 1:
+            raise ValueError(f"--test_fraction must be above 0 and below 1, got {self.test_fraction}.")
+        if self.stream_sample < 2 or self.shuffle_rows < 1:
+            raise ValueError(
+                "--stream_sample must be at least 2 and --shuffle_rows at least 1, got "
+                f"{self.stream_sample} and {self.shuffle_rows}."
+            )
+
+
+def load(
+    spec: StreamSpec,
+    source: Source,
+    *,
+    table: TableSpec = TableSpec(),
+    split: int = 0,
+    valid_fraction: float = 0.1,
+    stored: str | os.PathLike[str] | None = None,
+    progress: bool = False,
+) -> Stream:
+    """Look at all rows of `source.data` once.
+
+    :param table: which columns are read, and how.
+    :param split: number of the split into training, validation and test rows; `valid_fraction` as in :func:`scan`.
+    :param stored: what `record.save` wrote for a run that is resumed; it is used if it is of these very files.
+    :param progress: show a bar on standard error.
+    :raises ValueError: if flags do not go together, or as `open_shards` and :func:`scan`.
+    """
+    if source.data is None:
+        raise ValueError("--stream reads the files of --data; give their folder or pattern.")
+    settings: dict[str, Any] = {
+        "split": split,
+        "valid_fraction": valid_fraction,
+        "test_fraction": spec.test_fraction,
+        "sample_rows": spec.stream_sample,
+    }
+    schema = None if stored is None or spec.stream_preset else record.load_schema(stored, table)
+    if spec.stream_preset is not None:
+        shards, preset = _known(spec, source.data, table)
+    elif schema is not None:
+        shards, preset = own.reopen(source.data, table, schema)
+    else:
+        shards, preset = own.open_table(source.data, table, progress=progress)
+    found = None if stored is None else record.load_stored(stored, shards, preset, **settings)
+    if found is None and schema is not None:  # of other files
+        shards, preset = own.open_table(source.data, table, progress=progress)
+    found = found or scan(shards, preset, progress=progress, **settings)
+    warn_of_few(found.rows)
+    return found
+
+
+def _known(spec: StreamSpec, pattern: str, table: TableSpec) -> tuple[Shards, StreamPreset]:
+    """Files and columns of a known data set."""
+    if said := [name for name in table.given() if name != "bad_rows"]:
+        raise ValueError(f"--{said[0]} describes your own table; leave it out, or --stream_preset.")
+    preset = PRESETS[str(spec.stream_preset)](spec.lookup)
+    is_dropping = table.bad_rows == "drop"
+    shards = open_shards(pattern, layouts=preset.layouts, header=preset.header, drop_bad_rows=is_dropping)
+    return shards, preset
+
+
+def scan(
+    shards: Shards,
+    preset: StreamPreset,
+    *,
+    split: int = 0,
+    valid_fraction: float = 0.1,
+    test_fraction: float = 0.1,
+    sample_rows: int = 100_000,
+    progress: bool = False,
+) -> Stream:
+    """Read every row once: count, check and standardise.
+
+    :param split: number of the split into training, validation and test rows.
+    :param valid_fraction: of the rows that are not for testing.
+    :param test_fraction: of all rows; not used by a preset that has test rows of its own.
+    :param sample_rows: how many rows of each part to keep.
+    :param progress: show a bar on standard error.
+    :raises ValueError: naming the file and row of the first value that is NaN, infinite or no label (unless
+        `shards.drop_bad_rows`); if a part would be empty; if a file cannot be read.
+    """
+    if not 0 <= valid_fraction < 1 or not 0 < test_fraction < 1 or sample_rows < 2:
+        raise ValueError(
+            "a stream needs 0 <= valid_fraction < 1, 0 < test_fraction < 1 and at least 2 sample rows, got "
+            f"{valid_fraction}, {test_fraction} and {sample_rows}."
+        )
+    settings = {
+        "version": record.VERSION,
+        "preset": preset.name,
+        "table": record.table_to_json(preset.table),
+        "columns": [list(preset.feature_names), list(preset.target_names), preset.task, list(preset.class_names)],
+        "split": split,
+        "valid_fraction": valid_fraction,
+        "test_fraction": test_fraction,
+        "sample_rows": sample_rows,
+        "drop_bad_rows": shards.drop_bad_rows,
+        "names": list(shards.names),
+        "sizes": list(shards.sizes),
+    }
+    divide, found = Divider(shards, preset, settings, may_miss=preset.schema is not None), _Found(sample_rows)
+    blocks = range(len(shards.blocks))
+    looks = in_order(lambda number: _look(divide, shards, number), blocks)
+    for look in tqdm(looks, total=len(blocks), unit="block", desc="scan", disable=None if progress else True):
+        found.add(look)
+    return _stream(shards, preset, settings, found)
+
+
+class _Look(NamedTuple):
+    """One block: rows of each of `PARTS`, moments of the training rows' X and Y, and the rows of each part.
+
+    :ivar missing: [D + P], values of X and Y that are missing, and the first such row, by its number in the file.
+    """
+
+    counts: NDArray[np.int64]
+    x: Moments
+    y: Moments
+    rows: Mapping[int, tuple[NDArray[Any], ...]]
+    missing: tuple[NDArray[np.int64], int] | None
+
+
+def _look(divide: Divider, shards: Shards, number: int) -> _Look:
+    X, Y, part, order = divide(number)
+    counts = np.bincount(part, minlength=len(PARTS))
+    if shards.drop_bad_rows:
+        counts[BAD] += shards.block(number).num_rows - len(X)  # lines that could not be read
+    rows = {p: (order[part == p], X[part == p], Y[part == p]) for p in (TRAIN, VALID, TEST)}
+    missing = None
+    if any(np.isnan(values.min(initial=0.0)) for _, *arrays in rows.values() for values in arrays):
+        is_missing = np.isnan(np.concatenate([X, Y], axis=1)) & np.isin(part, (TRAIN, VALID, TEST))[:, None]
+        missing = is_missing.sum(axis=0), shards.block(number).first_row + int(is_missing.any(axis=1).argmax())
+    return _Look(counts, Moments.of(rows[TRAIN][1]), Moments.of(rows[TRAIN][2]), rows, missing)
+
+
+@dataclass
+class _Found:
+    """What is found in the blocks up to now."""
+
+    sample_rows: int
+    counts: list[NDArray[np.int64]] = field(default_factory=list)
+    x: Moments | None = None
+    y: Moments | None = None
+    missing: NDArray[np.int64] | None = None
+    first_missing: tuple[int, int] = (0, 0)
+
+    def __post_init__(self) -> None:
+        self.samples = {part: Sample(self.sample_rows) for part in (TRAIN, VALID, TEST)}
+
+    def add(self, look: _Look) -> None:
+        if look.missing is not None:
+            count, row = look.missing
+            if self.missing is None:
+                self.first_missing = (len(self.counts), row)
+            self.missing = count if self.missing is None else self.missing + count
+        self.counts.append(look.counts)
+        self.x = look.x if self.x is None else self.x.merge(look.x)
+        self.y = look.y if self.y is None else self.y.merge(look.y)
+        for part, rows in look.rows.items():
+            self.samples[part].add(*rows)
+
+
+def _check_missing(shards: Shards, preset: StreamPreset, found: _Found) -> None:
+    """:raises ValueError: with the count of each column, if values are missing and are not to be imputed."""
+    if found.missing is None or preset.schema is None or preset.schema.missing == "impute":
+        return
+    block, row = found.first_missing
+    path = shards.files[shards.block(block).file]
+    where = f"the stream (first in {path} row {row}, from 0)"
+    names = (*preset.feature_names, *preset.target_names)
+    check_missing(dict(zip(names, map(int, found.missing), strict=True)), where)
+
+
+def _stream(shards: Shards, preset: StreamPreset, settings: dict[str, Any], found: _Found) -> Stream:
+    """All that was found, checked: parts that have rows, a target that varies, labels that occur in training."""
+    _check_missing(shards, preset, found)
+    table = np.array(found.counts, np.int64)
+    counts = {name: int(count) for name, count in zip(PARTS, table.sum(axis=0), strict=True)}
+    wanted = ("train", "test") if settings["valid_fraction"] == 0 else PARTS[:3]
+    empty = [name for name in wanted if counts[name] == 0]
+    if empty:
+        raise ValueError(f"a stream must have {' and '.join(empty)} rows, got {counts}; check the files and fractions.")
+    x, y = found.x, found.y
+    if x is None or y is None:
+        raise ValueError("a stream must have blocks, got none; check the path.")
+    if preset.task == "regression" and (constant := y.scale().constant_columns):
+        name = preset.target_names[constant[0]]
+        raise ValueError(f"the target {name!r} must vary, got {y.low[constant[0]]} in every training row.")
+    if counts["bad"]:
+        logging.warning("%d of %d rows cannot be read or miss values, and are left out.", counts["bad"], table.sum())
+    samples = {PARTS[part]: sample.rows() for part, sample in found.samples.items() if counts[PARTS[part]]}
+    class_names = _class_names(preset, y, samples)
+    if class_names:
+        samples = {name: Part(part.X, part.Y.astype(np.int64)) for name, part in samples.items()}
+    preset = own.completed(preset, np.where(x.count > 0, x.mean, np.nan))
+    if preset.schema is not None and found.missing is not None:
+        x = x.merge(Moments.constant(counts["train"] - x.count, np.array(preset.schema.fills)))
+        samples = {name: Part(preset.schema.filled(part.X), part.Y) for name, part in samples.items()}
+    num_train = table[:, TRAIN].copy()
+    sha256 = _fingerprint(settings, counts, num_train, (x, y))
+    return Stream(shards, preset, settings, num_train, counts, x.scale(), y.scale(), class_names, samples, sha256)
+
+
+def _class_names(preset: StreamPreset, y: Moments, samples: dict[str, Part]) -> tuple[str, ...]:
+    if preset.task == "regression":
+        return ()
+    if y.low[0] == y.high[0]:
+        raise ValueError(f"the target {preset.target_names[0]!r} must vary, but every training label is {y.low[0]:g}.")
+    num_classes = 2 if preset.task == "binary" else int(y.high[0]) + 1
+    names = preset.class_names or tuple(map(str, range(num_classes)))
+    for name, part in samples.items():
+        if len(part.Y) and part.Y.max() >= len(names):
+            raise ValueError(f"the {name} rows have labels up to {part.Y.max():g}, which no training row has.")
+    return names
+
+
+def _fingerprint(
+    settings: dict[str, Any], counts: dict[str, int], num_train: Indices, moments: tuple[Moments, Moments]
+) -> str:
+    digest = hashlib.sha256(json.dumps([settings, counts], sort_keys=True).encode())
+    for array in (num_train, *(a for m in moments for a in (m.mean, m.squares, m.low, m.high))):
+        digest.update(np.ascontiguousarray(array, dtype="<i8" if array.dtype.kind == "i" else "<f8").tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,268 @@
+"""What is counted in the cells of a table before its columns become X: in one pass, block by block if it is large.
+
+found = parsed(columns, table, where="houses.csv")          # each column, once
+survey = look(found, columns.values(), targets=("price",))
+survey = survey.merge(look(parsed(columns, more, ...), ...)) # of further rows of the same table
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpflow_deep_runs.data.columns import Column, parse
+from gpflow_deep_runs.data.features import Feature, date_parts
+from gpflow_deep_runs.data.inference import MAX_LEVELS
+from gpflow_deep_runs.data.libraries import pa, pd
+from gpflow_deep_runs.data.spec import PARTS, DatePart, TableSpec
+
+__all__ = ["MAX_COUNTED", "MAX_LABELS", "Facts", "Parsed", "Survey", "check_missing", "features_of"]
+__all__ += ["in_order", "is_missing", "labels", "look", "parsed"]
+
+Parsed = Mapping[str, NDArray[Any]]
+"""Name of a column -> its n parsed cells: float64 with NaN, or text with None where a value is missing."""
+
+MAX_COUNTED = 100_000
+"""Most levels of a column that are counted."""
+
+MAX_LABELS = 1_000
+"""Most different numbers of a target that are counted, to tell labels from a regression."""
+
+_YEAR = 366
+
+MAX_NAMED = 20
+"""Most columns that an error names."""
+
+MAX_FORCED_LEVELS = 1_000
+"""Most levels with a column of their own, for columns that --categorical names."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of the cells of one column.
+
+    :param num_missing: cells without a value.
+    :param counts: of each level of a category, and of each value of a target, as text; empty for others.
+    :param is_whole: of a target of numbers: all are whole, and there are at most `MAX_LABELS` different ones.
+    :param low: of a date: the least of each of its parts; () without any.
+    :param high: the largest, likewise.
+    :param is_number: whether the counts are of the numbers of a target.
+    """
+
+    num_missing: int = 0
+    counts: Mapping[str, int] = field(default_factory=dict)
+    is_whole: bool = True
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
+    is_number: bool = False
+
+    def merge(self, other: Facts) -> Facts:
+        """The facts of the cells of both."""
+        counts = collections.Counter(self.counts)
+        counts.update(other.counts)
+        is_number = self.is_number or other.is_number
+        is_whole = self.is_whole and other.is_whole and not (is_number and len(counts) > MAX_LABELS)
+        lows, highs = ([facts for facts in pair if facts] for pair in ((self.low, other.low), (self.high, other.high)))
+        return Facts(
+            self.num_missing + other.num_missing,
+            dict(counts) if is_whole else {},
+            is_whole,
+            tuple(map(min, zip(*lows, strict=True))),
+            tuple(map(max, zip(*highs, strict=True))),
+            is_number,
+        )
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What is known of the cells of a table.
+
+    :param num_rows: rows that were looked at.
+    :param facts: of each column, by its name.
+    """
+
+    num_rows: int
+    facts: Mapping[str, Facts]
+
+    def merge(self, other: Survey) -> Survey:
+        """The survey of the rows of both, which have the same columns.
+
+        :raises ValueError: naming a column of more than `MAX_COUNTED` levels.
+        """
+        facts = {name: facts.merge(other.facts[name]) for name, facts in self.facts.items()}
+        return Survey(self.num_rows + other.num_rows, _checked(facts))
+
+
+def parsed(
+    columns: Mapping[str, Column], table: pa.Table, *, na_values: Sequence[str] = (), where: str, first_row: int = 0
+) -> dict[str, NDArray[Any]]:
+    """The cells of each column that is not ignored; the table may have further columns.
+
+    :param first_row: number of the first row of `table` in what `where` names, for errors.
+    :raises ValueError: as `columns.parse`.
+    """
+    options: Any = {"na_values": na_values, "where": where, "first_row": first_row}
+    used = [column for column in columns.values() if column.kind != "ignored"]
+    return {column.name: parse(table[column.name], column, **options) for column in used}
+
+
+def look(found: Parsed, columns: Iterable[Column], *, targets: Sequence[str] = ()) -> Survey:
+    """Count what has to be known of some rows.
+
+    :param found: their cells. :param columns: how they were read. :param targets: the columns to predict.
+    :raises ValueError: naming a column of more than `MAX_COUNTED` levels.
+    """
+    facts = {
+        column.name: _facts(found[column.name], column, is_target=column.name in targets)
+        for column in columns
+        if column.name in found
+    }
+    return Survey(len(next(iter(found.values()), ())), _checked(facts))
+
+
+def is_missing(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which of n parsed cells have no value."""
+    return np.asarray(np.isnan(values) if values.dtype.kind == "f" else pd.isna(values), np.bool_)
+
+
+def labels(values: NDArray[Any], column: Column) -> NDArray[np.object_]:
+    """Parsed cells of a target as the texts of its classes, None where missing: 1.0 is "1"."""
+    if values.dtype.kind != "f":
+        return values
+    known: Any = np.full(len(values), None, dtype=object)
+    rows = np.flatnonzero(np.isfinite(values))
+    different, places = np.unique(values[rows], return_inverse=True)
+    names = [_label(value, column) for value in different]
+    known[rows] = np.array([*names, None], dtype=object)[:-1][places]
+    return known
+
+
+def _label(value: float, column: Column) -> str:
+    if column.kind == "boolean":
+        name = (column.true if value else column.false)[0]
+        return name.capitalize() if name.lower() in ("true", "false") else name
+    return str(int(value)) if value == np.rint(value) and abs(value) < 2**53 else repr(float(value))
+
+
+def _facts(values: NDArray[Any], column: Column, *, is_target: bool) -> Facts:
+    missing = is_missing(values)
+    known, num_missing = values[~missing], int(missing.sum())
+    if column.kind == "date" and len(known):
+        parts = date_parts(known[:, None], PARTS)
+        return Facts(num_missing, low=tuple(parts.min(axis=0).tolist()), high=tuple(parts.max(axis=0).tolist()))
+    if values.dtype.kind != "f":
+        counts = pd.Series(known, dtype=object).value_counts(sort=False)
+        return Facts(num_missing, {str(level): int(count) for level, count in counts.items()})
+    if not is_target:
+        return Facts(num_missing)
+    is_whole = bool(np.all(np.isfinite(known)) and np.all(known == np.rint(known)) and np.all(np.abs(known) < 2**53))
+    different, counts = np.unique(known, return_counts=True) if is_whole else (known[:0], known[:0])
+    if len(different) > MAX_LABELS or not is_whole:
+        return Facts(num_missing, is_whole=False)
+    names = (_label(value, column) for value in different)
+    return Facts(num_missing, dict(zip(names, map(int, counts), strict=True)), is_number=True)
+
+
+def _checked(facts: Mapping[str, Facts]) -> Mapping[str, Facts]:
+    for name, found in facts.items():
+        if len(found.counts) > MAX_COUNTED:
+            raise ValueError(
+                f"column {name!r} has more than {MAX_COUNTED} different texts; leave it out with --ignore={name}."
+            )
+    return facts
+
+
+def check_missing(counts: Mapping[str, int], where: str, *, is_new: bool = False) -> None:
+    """Refuse missing values.
+
+    :param is_new: whether these are new rows, whose columns cannot be left out.
+    :raises ValueError: if columns have missing values; names them with their counts and the flags that help.
+    """
+    bad = [f"{name!r} ({count})" for name, count in counts.items() if count]
+    if bad:
+        more = f" and {len(bad) - MAX_NAMED} more columns" if len(bad) > MAX_NAMED else ""
+        cure = "" if is_new else ", or leave out columns with --ignore, or rows with --bad_rows=drop"
+        raise ValueError(
+            f"{where} has missing values in {', '.join(bad[:MAX_NAMED])}{more}; give --missing=impute to put in means "
+            f"and most frequent levels of the training rows{cure}."
+        )
+
+
+def features_of(columns: Iterable[Column], survey: Survey, spec: TableSpec, where: str) -> tuple[Feature, ...]:
+    """What each column becomes.
+
+    :param survey: of the cells of all rows.
+    :raises ValueError: naming all columns with too many levels, and the flags that help; or an input whose name would
+        not be the only one.
+    """
+    features, too_many = [], dict[str, str]()
+    for column in columns:
+        facts = survey.facts.get(column.name, Facts())
+        levels, rare = _levels(facts.counts, spec.rare, column.order)
+        is_allowed = len(levels) <= MAX_FORCED_LEVELS
+        if column.kind == "text":
+            is_allowed, column = (
+                spec.rare is not None and 1 <= len(levels) <= MAX_LEVELS,
+                replace(column, kind="category"),
+            )
+        if not is_allowed:
+            why = column.note.partition("different texts")[2]
+            too_many[column.name] = f"{len(facts.counts)} different texts{why}"
+        features.append(Feature(column, levels, rare, _parts(column, facts, spec), facts.num_missing))
+    if too_many:
+        _refuse_levels(too_many, spec, where)
+    counts = collections.Counter(name for feature in features for name in feature.names)
+    if twice := [name for name, count in counts.items() if count > 1]:
+        raise ValueError(
+            f"two inputs of {where} would be called {twice[0]!r}, a column and a level of another column; rename the "
+            "column, or leave it out with --ignore."
+        )
+    return tuple(features)
+
+
+def _levels(
+    counts: Mapping[str, int], rare: int | None, order: Sequence[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Levels with a column of their own, and those that share one; in the order of their source, or sorted."""
+    least = 0 if rare is None else rare
+    levels = in_order([level for level, count in counts.items() if count >= least], order)
+    return levels, tuple(sorted(set(counts) - set(levels)))
+
+
+def in_order(levels: Iterable[str], order: Sequence[str]) -> tuple[str, ...]:
+    """Levels in the order of their source, and the others by their letters."""
+    places = {level: place for place, level in enumerate(order)}
+    return tuple(sorted(levels, key=lambda level: (places.get(level, len(places)), level)))
+
+
+def _parts(column: Column, facts: Facts, spec: TableSpec) -> tuple[DatePart, ...]:
+    """Parts of a date that vary, of those that are wanted.
+
+    Without --date_parts the day of the year is one if a season was seen twice, the weekday if dates have a day.
+    """
+    if not facts.low:
+        return ()
+    ranges = dict(zip(PARTS, np.subtract(facts.high, facts.low), strict=True))
+    has_day = not column.date_format or "%d" in column.date_format
+    says_more = {"day_of_year": ranges["day"] > _YEAR, "weekday": has_day}
+    wanted = spec.date_parts or [part for part in PARTS if says_more.get(part, True)]
+    return tuple(part for part in PARTS if part in wanted and ranges[part] > 0) or ("day",)
+
+
+def _refuse_levels(too_many: Mapping[str, str], spec: TableSpec, where: str) -> None:
+    first = list(too_many)[:MAX_NAMED]
+    more = f" and {len(too_many) - len(first)} more columns" if len(too_many) > len(first) else ""
+    names = ",".join(first) + (",..." if more else "")
+    cure = "--rare=N, which joins the levels of fewer than N rows" + (
+        f", with N above {spec.rare}" if spec.rare else ""
+    )
+    raise ValueError(
+        f"{where} has too many levels in {', '.join(f'{name!r} ({too_many[name]})' for name in first)}{more}; leave it "
+        f"out with --ignore={names}, or make columns of its levels with {cure} (so that at most {MAX_LEVELS} are left, "
+        f"or {MAX_FORCED_LEVELS} with --categorical={names})."
+    )

@@ -1,0 +1,347 @@
+"""A user's own table as rows, and new tables read alike for prediction.
+
+    data = read_table("houses.csv", TableSpec(target=("price",), missing="impute"))     # or a frame of pandas or polars
+    write_json("schema.json", schema_of(divide(data)).to_json())
+    X, Y = apply_schema(Schema.from_json(stored), "new_houses.csv")                      # Y is None without "price"
+
+What each column is follows from its values, see :mod:`gpflow_deep_runs.data.inference`, and what it becomes from that,
+see
+:mod:`gpflow_deep_runs.data.features`. The target decides the task, see :mod:`gpflow_deep_runs.data.targets`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from absl import logging
+from numpy.typing import NDArray
+
+from gpflow_deep_runs.data.columns import Column
+from gpflow_deep_runs.data.doubts import check_sentinels, names_again, total_of_numbers, totals_of_texts
+from gpflow_deep_runs.data.features import Feature
+from gpflow_deep_runs.data.forced import Forced, forced_columns
+from gpflow_deep_runs.data.inference import infer, infer_columns
+from gpflow_deep_runs.data.libraries import pa
+from gpflow_deep_runs.data.numeric import check_finite, undivided
+from gpflow_deep_runs.data.rows import Indices, Rows
+from gpflow_deep_runs.data.schema import Schema
+from gpflow_deep_runs.data.sources import Table, read_source
+from gpflow_deep_runs.data.spec import NewRows, TableSpec, Task
+from gpflow_deep_runs.data.survey import is_missing, look, parsed
+from gpflow_deep_runs.data.usable import Usable, usable
+
+__all__ = ["Encoded", "NewRows", "Schema", "TableSpec", "apply_schema", "columns_of", "encode_table", "load_schema"]
+__all__ += ["read_table", "schema_of"]
+
+
+def read_table(source: Any, spec: TableSpec = TableSpec()) -> Rows:
+    """Read a table and find out what its columns are.
+
+    An .npz file holds either matrices `X` [N, D] and `y` or `Y` ([N] or [N, P]), and perhaps `feature_names` [D] and
+    standard splits `train_idx`, `test_idx` [splits, n], or else one array [N] for each column. Other tables have names
+    of columns. `X` may be images [N, H, W] or [N, H, W, C].
+
+    :param source: a file, see `sources.SUFFIXES`; a frame of pandas or polars; a table of Arrow.
+    :param spec: what is known of it. The target is not needed for an .npz file with X and y.
+    :return: the data set in one part "all", with a schema. With `spec.missing` "impute", X is NaN where a value is
+        missing, until `rows.divide` (or `Schema.learned`, for folds) puts in what the training rows say; rows whose
+        target is missing are left out.
+    :raises ValueError: naming the file, the columns and the flags that help: a file that is missing, empty, truncated
+        or of another format; missing values; text among numbers; ambiguous dates and numbers; text of too many levels;
+        a target that is absent, does not vary, or does not allow the task.
+    """
+    table = read_source(source, spec=spec)
+    targets = _targets(table, spec)
+    found = encode_table(table, targets, spec)
+    notes = found.notes + ([] if spec.task else [f"task {found.schema.task!r} inferred from the target"])
+    return undivided(
+        table.name,
+        found.X,
+        found.Y,
+        found.schema.task,
+        feature_names=found.schema.feature_names,
+        target_names=targets,
+        class_names=found.schema.class_names,
+        source="; ".join([_about(source, table), *notes]),
+        splits=table.splits and [_renumbered(pair, found.kept, len(table.columns)) for pair in table.splits],
+        schema=found.schema,
+        image_shape=table.image_shape,
+    )
+
+
+class Encoded(NamedTuple):
+    """What :func:`encode_table` makes of a table.
+
+    :ivar schema: what was found out. :ivar X: inputs [n, D], NaN where a value is missing.
+    :ivar Y: targets [n, P] or labels [n, 1]; None without targets.
+    :ivar kept: numbers of the n rows in the table. :ivar notes: what is to be said of the others.
+    """
+
+    schema: Schema
+    X: NDArray[np.float64]
+    Y: NDArray[Any] | None
+    kept: Indices
+    notes: list[str]
+
+
+def encode_table(table: Table, targets: Sequence[str], spec: TableSpec) -> Encoded:
+    """Find out what the columns of a table are, and make X and Y of them; see :func:`read_table`.
+
+    :param targets: names of the target columns; () for none.
+    """
+    where = table.where
+    if len(table.columns) < 2:
+        raise ValueError(
+            f"{where} must have at least 2 rows below its header, got {len(table.columns)}; check the file."
+        )
+    table, totals = _without_odd(table, spec)
+    columns = columns_of(table.columns, targets, spec, where=where, delimiter=table.delimiter)
+    if all(column.kind == "ignored" for name, column in columns.items() if name not in targets):
+        besides = f" besides the target {targets[0]!r}" if targets else " that is used"
+        raise ValueError(f"{where} has no column{besides}; add the inputs, or name them by --features.")
+    used = usable(table.columns, columns, targets, spec, where=where)
+    last = len(table.columns) - 1
+    if spec.total_rows != "keep" and len(used.kept) and used.kept[-1] == last:
+        why = total_of_numbers({name: used.found[name] for name in _of_kind(columns, "number")})
+        if why:
+            rest = encode_table(_without_totals(table, {last: why}, spec), targets, spec)
+            return rest._replace(notes=[*totals, f"row {last} (from 0), a total, left out as {why}", *rest.notes])
+    for name in _of_kind(columns, "number", "date"):
+        is_date = columns[name].kind == "date"
+        check_sentinels(name, used.found[name], where=where, keep=spec.keep_value, is_date=is_date)
+    notes, survey = [*totals, *_left_out(used, spec)], look(used.found, columns.values(), targets=targets)
+    if len(used.kept) < 2:
+        raise ValueError(f"{where} must have at least 2 rows to use, got {len(used.kept)}; {', '.join(notes)}.")
+    named = {f"({name})" if name in columns else name: why for name, why in table.left_out}
+    columns |= {name: Column(name, "ignored", note=why) for name, why in named.items()}
+    schema = Schema.of(columns, targets, survey, spec, where=where)
+    X = schema.encode(used.found, where=where)
+    Y = schema.encode_targets(used.found, where=where) if targets else None
+    return Encoded(schema, X, Y, used.kept, notes)
+
+
+def columns_of(
+    columns: pa.Table, targets: Sequence[str], spec: TableSpec, *, where: str, delimiter: str = ""
+) -> dict[str, Column]:
+    """How the columns of a table are read: its inputs in the order of X, then the targets.
+
+    A column that `spec` names is used, also if it looks like row numbers.
+
+    :param columns: all rows, or the first ones of a table that is read piece by piece.
+    :raises ValueError: naming the flag: columns that are not there; or as `inference.infer_columns`.
+    """
+    names = columns.column_names
+    named = (*targets, *spec.features)
+    for flag, wanted in (("target", targets), ("features", spec.features)):
+        if absent := [name for name in wanted if name not in names]:
+            raise ValueError(f"--{flag} must name columns of {where}, got {absent[0]!r}; it has {_quoted(names)}.")
+    if twice := [name for name in named if named.count(name) > 1 or name in spec.ignore]:
+        raise ValueError(
+            f"{twice[0]!r} must be in one of --target, --features and --ignore; leave it out of the others."
+        )
+    options = {flag: getattr(spec, flag) for flag in ("ignore", "categorical", "numeric", "dates")}
+    forced = forced_columns(names, where=where, **options)
+    chosen = [*(spec.features or [name for name in names if name not in targets]), *targets]
+    found = infer_columns(
+        columns.select(chosen),
+        where=where,
+        forced={name: how for name, how in forced.items() if name in chosen},
+        na_values=spec.na_values,
+        delimiter=delimiter,
+        is_tolerant=spec.bad_rows == "drop",
+    )
+    for name in named:
+        if found[name].kind == "ignored":
+            found[name] = _named(name, columns[name], spec, where)
+    return found
+
+
+def schema_of(data: Rows) -> Schema:
+    """How to read a new table for a model of this data: its schema, else columns of numbers named as the features.
+
+    What is put in for missing values is learned from the part "train", if there is one and that is not done yet.
+    """
+    schema = data.schema
+    if schema is None:
+        targets = tuple(Column(name, "number") for name in data.target_names)
+        columns = tuple(Feature(Column(name, "number")) for name in data.feature_names)
+        schema = Schema(columns, targets, cast(Task, data.task), data.class_names)
+    if schema.fills is None and "train" in data.parts:
+        schema = schema.learned(data.train.X, data.name)
+    return schema
+
+
+def load_schema(path: str | os.PathLike[str]) -> Schema:
+    """A schema from a JSON file, such as columns.json of a run.
+
+    :raises ValueError: if it is damaged.
+    """
+    try:
+        return Schema.from_json(json.loads(Path(path).read_text(encoding="utf-8")))
+    except (TypeError, ValueError, AttributeError) as error:
+        raise ValueError(f"{path} is damaged ({error}); take an undamaged copy.") from error
+
+
+def apply_schema(
+    schema: Schema, source: Any, new: NewRows = NewRows()
+) -> tuple[NDArray[np.float64], NDArray[Any] | None]:
+    """Encode another table as the one that `schema` came from.
+
+    :param source: as in :func:`read_table`.
+    :param new: what differs from training.
+    :return: X [N, D] in raw units, and Y [N, P] as in `Rows`, or None if the table lacks the target columns or they are
+        empty, or if values are missing in them and `missing` is "impute". Other columns are not used, and the order of
+        columns is free.
+    :raises ValueError: as :func:`read_table`; if columns are missing; and naming value, row, column and flag: values
+        that are missing, or no known level or class.
+    """
+    known = TableSpec(names=schema.names, encoding=new.encoding or schema.encoding, sheet=new.sheet or schema.sheet)
+    table = read_source(source, spec=known)
+    for name, why in table.left_out:
+        if name == "(the file)":
+            logging.warning("%s: %s.", table.where, why)
+    where, columns = table.where, table.columns
+    chosen: Any = {"missing": new.missing or schema.missing, "unknown": new.unknown or schema.unknown}
+    schema = replace(schema, na_values=(*schema.na_values, *new.na_values), **chosen)
+    if absent := [name for name in schema.required if name not in columns.column_names]:
+        raise ValueError(f"{where} must have the columns of the training data, but lacks {_quoted(absent)}; add them.")
+    if len(columns) == 0:
+        raise ValueError(f"{where} must have at least 1 row below its header, got none; check the file.")
+    schema = _with_booleans(schema, columns, where) if schema.fills is None else schema
+    X = schema.transform(columns, where=where)
+    check_finite(X, schema.feature_names, f"X of {where}")
+    if not schema.targets or not set(schema.target_names) <= set(columns.column_names):
+        return X, None
+    return X, _known_targets(schema, columns, where)
+
+
+def _targets(table: Table, spec: TableSpec) -> tuple[str, ...]:
+    if table.targets and spec.target not in ((), ("y",), ("Y",)):
+        raise ValueError(
+            f"--target={','.join(spec.target)} cannot be chosen in {table.where}, which holds X and y; leave --target "
+            "out."
+        )
+    if not table.targets and not spec.target:
+        names = _quoted(table.columns.column_names)
+        raise ValueError(f"--target must be a column of {table.where}, got none; it has {names}.")
+    return table.targets or spec.target
+
+
+def _named(name: str, values: pa.ChunkedArray, spec: TableSpec, where: str) -> Column:
+    """How a column is read that the user wants: as numbers if they are, else as levels."""
+    try:
+        return infer(name, values, where=where, forced=Forced("number"), na_values=spec.na_values)
+    except ValueError:
+        return infer(name, values, where=where, forced=Forced("category"), na_values=spec.na_values)
+
+
+def _without_odd(table: Table, spec: TableSpec) -> tuple[Table, list[str]]:
+    """A table without rows that hold nothing, repeat the names or sum up others; and what is to be said of them.
+
+    :raises ValueError: naming row and flags, unless `spec` says what to do.
+    """
+    notes = list[str]()
+    if table.delimiter:
+        is_empty, repeats = names_again(table.columns)
+        if repeats.any() and spec.bad_rows == "error":
+            raise ValueError(
+                f"{table.where} repeats its line of names in row {int(repeats.argmax())} (from 0); give "
+                "--bad_rows=drop to leave out such rows, or --names=NAME,... if the file has no such line."
+            )
+        for rows, what in ((is_empty, "without any value"), (repeats, "that repeat the names")):
+            notes += [f"{rows.sum()} rows {what} left out"] if rows.any() else []
+        if notes:
+            table = table._replace(columns=table.columns.filter(pa.array(~(is_empty | repeats))))
+    totals = {} if spec.total_rows == "keep" else totals_of_texts(table.columns)
+    if totals:
+        table = _without_totals(table, totals, spec)
+        notes += [f"row {row} (from 0), a total, left out as {why}" for row, why in list(totals.items())[:3]]
+        notes += [f"{len(totals) - 3} more totals left out"] if len(totals) > 3 else []
+    return table, notes
+
+
+def _without_totals(table: Table, totals: Mapping[int, str], spec: TableSpec) -> Table:
+    """A table without some rows, numbers and reasons of which are given.
+
+    :raises ValueError: naming row and flags, unless `spec` says what to do.
+    """
+    if spec.total_rows == "error" and spec.bad_rows == "error":
+        row, why = next(iter(totals.items()))
+        more = f", and so do {len(totals) - 1} more" if len(totals) > 1 else ""
+        raise ValueError(
+            f"row {row} (from 0) of {table.where} seems to sum up others, as {why}{more}; give --total_rows=drop to "
+            "leave out such rows, or --total_rows=keep if they are rows like the others."
+        )
+    rows = np.delete(np.arange(len(table.columns)), list(totals))
+    return table._replace(columns=table.columns.take(pa.array(rows)))
+
+
+def _of_kind(columns: Mapping[str, Column], *kinds: str) -> list[str]:
+    return [name for name, column in columns.items() if column.kind in kinds]
+
+
+def _left_out(used: Usable, spec: TableSpec) -> list[str]:
+    """What is to be said of rows that are not used."""
+    why = "without a target" if spec.missing == "impute" else "with missing values"
+    counts = {"that cannot be read": used.is_bad.sum(), why: used.is_open.sum()}
+    return [f"{count} rows {which} left out" for which, count in counts.items() if count]
+
+
+def _renumbered(pair: tuple[Indices, Indices], kept: Indices, num_rows: int) -> tuple[Indices, Indices]:
+    """Row numbers of a standard split among the rows that are kept."""
+    if len(kept) == num_rows:
+        return pair
+    numbers = np.full(num_rows, -1)
+    numbers[kept] = np.arange(len(kept))
+    train, test = (numbers[rows] for rows in pair)
+    return train[train >= 0], test[test >= 0]
+
+
+def _with_booleans(schema: Schema, columns: pa.Table, where: str) -> Schema:
+    """A schema of earlier versions, which took true and false for numbers, for a table that has them."""
+    features = []
+    for feature in schema.columns:
+        column = feature.column
+        if column.kind == "number":
+            try:
+                found = infer(column.name, columns[column.name], where=where)
+            except ValueError:  # parsing it says what is wrong
+                found = column
+            column = found if found.kind == "boolean" else column
+        features.append(replace(feature, column=column))
+    return replace(schema, columns=tuple(features))
+
+
+def _known_targets(schema: Schema, columns: pa.Table, where: str) -> NDArray[Any] | None:
+    targets = {column.name: column for column in schema.targets}
+    found = parsed(targets, columns, na_values=schema.na_values, where=where)
+    missing = np.any([is_missing(values) for values in found.values()], axis=0)
+    if missing.all():
+        return None
+    if missing.any() and schema.missing == "error":
+        raise ValueError(
+            f"{where} has missing values in the target, in {int(missing.sum())} rows; leave the column out to predict "
+            "all rows without scores, or give --missing=impute, which does so."
+        )
+    if missing.any():
+        logging.warning("%s has no target in %d rows, so all are predicted without scores.", where, missing.sum())
+        return None
+    Y = schema.encode_targets(found, where=where)
+    check_finite(Y, schema.target_names, f"Y of {where}")
+    return Y
+
+
+def _about(source: Any, table: Table) -> str:
+    return f"the file {Path(source).name}" if isinstance(source, str | os.PathLike) else table.where
+
+
+def _quoted(names: Sequence[str], limit: int = 10) -> str:
+    """The first of some names in quotes, and how many more there are."""
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(map(repr, names[:limit])) + more

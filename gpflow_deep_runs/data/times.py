@@ -1,0 +1,214 @@
+"""Dates and times as text: `strptime` formats that whole columns are read by, whatever the locale.
+
+    read_dates(pa.array(["31.12.2020 23:59"]), "%d.%m.%Y %H:%M")                           # days since 1970-01-01
+    read_times(pa.array(["7:05 PM"]), "%I:%M %p")                                          # [19.0833...], hours
+
+Months and days have English names, short or whole. Seconds may have a fraction. Dates are checked: there is no 31st of
+February, and "Mon" before a Tuesday does not fit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpflow_deep_runs.data.libraries import pa, pc
+from gpflow_deep_runs.data.numerals import SPACES
+
+__all__ = ["ISO_FORMATS", "check_format", "full_pattern", "is_time_format", "iso_format", "read_dates", "read_times"]
+
+Part = Callable[[str, int], NDArray[np.int64]]
+
+ISO_FORMATS = tuple(
+    f"%Y-%m-%d{time}"
+    for time in ("", *(f"{t}{clock}{zone}" for clock in ("%H:%M", "%H:%M:%S") for t in " T" for zone in ("", "%z")))
+)
+"""Formats of dates as programs write them."""
+
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_MONTH = (
+    "(?i:january|february|march|april|june|july|august|september|october|november|december|may|sept?\\.?|"
+    "(?:jan|feb|mar|apr|jun|jul|aug|oct|nov|dec)\\.?)"
+)
+_DAY = "(?i:(?:mon|tues|wednes|thurs|fri|satur|sun)day|(?:mon|tue|wed|thu|fri|sat|sun)\\.?)"
+_NAMES = {"b": _MONTHS, "a": _DAYS, "p": ("a", "p")}
+_TWO = "[0-9]{1,2}"
+_DIRECTIVES = {
+    "Y": "(?P<Y>[0-9]{4})",
+    "y": "(?P<y>[0-9]{2})",
+    "m": f"(?P<m>{_TWO})",
+    "b": f"(?P<b>{_MONTH})",
+    "B": f"(?P<b>{_MONTH})",
+    "d": f"(?P<d>{_TWO})",
+    "a": f"(?P<a>{_DAY})",
+    "A": f"(?P<a>{_DAY})",
+    "H": "(?P<H>[0-9]{1,3})",
+    "I": f"(?P<I>{_TWO})",
+    "p": "(?P<p>(?i:[ap]m|[ap]\\.m\\.))",
+    "M": "(?P<M>[0-9]{2})",
+    "S": "(?P<S>[0-9]{2})(?:[.,](?P<f>[0-9]{1,9}))?",
+    "f": "(?P<f>[0-9]{1,9})",
+    "z": "(?P<z>[Zz]|[-+][0-9]{2}(?::?[0-9]{2})?)",
+    "Z": "(?P<Z>(?i:utc|gmt))",
+}
+_FIXED = {"m": "(?P<m>[0-9]{2})", "d": "(?P<d>[0-9]{2})", "H": "(?P<H>[0-9]{2})", "I": "(?P<I>[0-9]{2})"}
+_PIECE = re.compile(r"%(.)|(\s+)|([^%\s]+)|(%)", re.DOTALL)
+
+
+def check_format(text: str) -> str:
+    """What is wrong with a `strptime` format of dates, in words; "" if nothing is."""
+    try:
+        found = _directives(text)
+    except ValueError as error:
+        return str(error)
+    if is_time_format(text):
+        return ""
+    if not found & {"Y", "y"}:
+        return "it has no year, %Y or %y"
+    if not found & {"m", "b"} and "d" in found:
+        return "it has a day but no month, %m or %b"
+    return ""
+
+
+def is_time_format(text: str) -> bool:
+    """Whether a `strptime` format reads times of the day, or durations, without a date."""
+    try:
+        found = _directives(text)
+    except ValueError:
+        return False
+    return bool(found) and found <= {"H", "I", "p", "M", "S", "f"}
+
+
+@lru_cache(maxsize=256)
+def full_pattern(text: str) -> str:
+    """The pattern (for `re` and RE2) of what a `strptime` format reads, with a group for each directive.
+
+    :raises ValueError: if a directive is unknown or occurs twice, or %I or %p lacks the other one.
+    """
+    pieces = [match.groups() for match in _PIECE.finditer(text)]
+    directives = [piece[0] for piece in pieces]
+    pattern = []
+    for i, (directive, space, literal, percent) in enumerate(pieces):
+        following = directives[i + 1] if i + 1 < len(pieces) else None
+        if percent or (directive and directive not in _DIRECTIVES and directive != "%"):
+            raise ValueError(f"it has %{directive or ''}, known are {' '.join(f'%{d}' for d in _DIRECTIVES)}")
+        if directive == "%":
+            pattern.append("%")
+        elif directive:
+            is_beside = following in _DIRECTIVES or (i > 0 and directives[i - 1] in _DIRECTIVES)
+            pattern.append(_FIXED.get(directive, _DIRECTIVES[directive]) if is_beside else _DIRECTIVES[directive])
+            if directive == "S" and "f" in directives:
+                pattern[-1] = "(?P<S>[0-9]{2})"
+            if directive == "M" and not {"H", "I"} & set(directives):
+                pattern[-1] = "(?P<M>[0-9]{1,3})"
+        elif space:
+            pattern.append(f"[{SPACES}]{'*' if following == 'p' else '+'}")
+        else:
+            pattern.append(re.escape(literal))
+    found = [{"B": "b", "A": "a"}.get(d, d) for d in directives if d and d != "%"]
+    if len(set(found)) < len(found):
+        raise ValueError("a directive occurs twice")
+    if ("I" in found) != ("p" in found) or {"H", "I"} <= set(found):
+        raise ValueError("%I needs %p, and %p needs %I, and neither goes with %H")
+    return "".join(pattern)
+
+
+def read_dates(texts: pa.Array, date_format: str, *, is_local: bool = False) -> NDArray[np.float64]:
+    """Days since 1970-01-01 of texts, with the fraction of the day, in UTC if they have a zone; NaN if one is no date.
+
+    Two-digit years are those from 1969 to 2068. Without a day it is the first of the month, without a month January.
+
+    :param is_local: leave zones out of account: days and hours of the clock on the wall.
+    """
+    part, is_match = _parts(texts, date_format)
+    year = part("Y", 0)
+    short = part("y", -1)
+    year = np.where(short >= 0, short + np.where(short < 69, 2000, 1900), year)
+    month = part("m", 1)
+    named = part("b", -1)
+    month = np.where(named >= 0, named + 1, month)
+    day = part("d", 1)
+    is_good = is_match & (year > 0) & (month >= 1) & (month <= 12) & (day >= 1)
+    first = np.where(is_good, (year - 1970) * 12 + month - 1, 0).astype("datetime64[M]")
+    start, end = first.astype("datetime64[D]").astype(np.int64), (first + 1).astype("datetime64[D]").astype(np.int64)
+    days = start + day - 1
+    weekday = part("a", -1)
+    is_good &= (days < end) & ((weekday < 0) | (weekday == (days + 3) % 7))
+    seconds, is_time = _seconds(part)
+    offset, is_offset = _offset(part)
+    is_good &= is_time & is_offset & (seconds < 86400)
+    return np.where(is_good, days + (seconds - (0 if is_local else offset)) / 86400, np.nan)
+
+
+def read_times(texts: pa.Array, time_format: str) -> NDArray[np.float64]:
+    """Hours of texts, which are times of the day or durations; NaN where a text is none."""
+    part, is_match = _parts(texts, time_format)
+    seconds, is_time = _seconds(part)
+    return np.where(is_match & is_time, seconds / 3600, np.nan)
+
+
+def _directives(text: str) -> set[str]:
+    return set(re.findall(r"\(\?P<(\w)>", full_pattern(text)))
+
+
+def _parts(texts: pa.Array, text_format: str) -> tuple[Part, NDArray[np.bool_]]:
+    """A function of a directive and a default that gives the numbers of the texts, and which texts fit the format."""
+    found = pc.extract_regex(texts, pattern=f"^(?:{full_pattern(text_format)})$")
+    names = [found.type.field(i).name for i in range(found.type.num_fields)]
+
+    def part(name: str, default: int) -> NDArray[np.int64]:
+        if name not in names:
+            return np.full(len(texts), default, dtype=np.int64)
+        piece = pc.struct_field(found, [names.index(name)])
+        if name in _NAMES:
+            start = pc.utf8_slice_codeunits(pc.utf8_lower(piece), 0, len(_NAMES[name][0]))
+            piece = pc.index_in(start, value_set=pa.array(_NAMES[name], start.type))
+        elif name == "f":
+            piece = pc.utf8_rpad(piece, 9, "0")  # nanoseconds
+        elif name == "z":
+            piece = _minutes(piece)
+        return np.asarray(pc.fill_null(pc.cast(piece, pa.int64()), default).to_numpy(zero_copy_only=False))
+
+    return part, np.asarray(found.is_valid().to_numpy(zero_copy_only=False), dtype=bool)
+
+
+def _seconds(part: Part) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Seconds since midnight, or of a duration, and where they are possible."""
+    half, twelve, hour = part("p", -1), part("I", 12), part("H", 0)
+    minute, second = part("M", 0), part("S", 0)
+    is_good = (twelve >= 1) & (twelve <= 12) & (second < 60)
+    if (part("H", -1) >= 0).any() or (half >= 0).any():
+        is_good &= minute < 60
+    hour = np.where(half >= 0, twelve % 12 + 12 * half, hour)
+    return (hour * 3600 + minute * 60 + second) + part("f", 0) / 1e9, is_good
+
+
+def _offset(part: Part) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Seconds by which a zone is ahead of UTC, and where they are possible."""
+    minutes = part("z", 0)
+    return minutes * 60, np.abs(minutes) < 24 * 60
+
+
+def _minutes(zones: pa.Array) -> pa.Array:
+    """Minutes of zones such as "Z", "+02", "+0230" and "-02:30"."""
+    digits = pc.utf8_rpad(pc.replace_substring_regex(zones, "[^0-9]", ""), 4, "0")
+    hours = pc.cast(pc.utf8_slice_codeunits(digits, 0, 2), pa.int64())
+    minutes = pc.cast(pc.utf8_slice_codeunits(digits, 2, 4), pa.int64())
+    total = pc.add(pc.multiply(hours, 60), minutes)
+    return pc.if_else(pc.starts_with(zones, "-"), pc.negate(total), total)
+
+
+def iso_format(texts: pa.Array, *, has_zone: bool | None = None) -> str:
+    """The ISO 8601 format that reads all of some texts; plain dates if none does.
+
+    :param has_zone: take those with a zone alone, or those without; None for all.
+    """
+    for text_format in [form for form in ISO_FORMATS if has_zone is None or ("%z" in form) == has_zone]:
+        if not np.isnan(read_dates(texts, text_format)).any():
+            return text_format
+    return ISO_FORMATS[0]

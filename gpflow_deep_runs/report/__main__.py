@@ -1,0 +1,101 @@
+"""Results of record, from the root of the project: results/*.json, and the pages that show them.
+
+    python -m gpflow_deep_runs.report                  write the tables of all pages: make results
+    python -m gpflow_deep_runs.report check            say what differs; status 1 if anything does
+    python -m gpflow_deep_runs.report sweep runs/uci   enter the table of a sweep in results/uci.json, write the tables
+    python -m gpflow_deep_runs.report run runs/k3 --results=kin8nm --row=DGP3 \\
+        --numbers=log_likelihood=models.dgp.test.log_likelihood_nats,rmse=models.dgp.test.rmse
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from gpflow_deep_runs.report.entries import of_run, of_sweep
+from gpflow_deep_runs.report.pages import not_shown, problems, update
+from gpflow_deep_runs.report.results import read_all, write
+from gpflow_deep_runs.report.structure import read_json
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; the exit status."""
+    given = _parser().parse_args(arguments)
+    root = Path(given.root)
+    try:
+        if given.command == "check":
+            found = problems(root)
+            print("\n".join(found) or "the tables are those of results/")
+            return 1 if found else 0
+        if given.command == "sweep":
+            _enter_sweep(given, root)
+        if given.command == "run":
+            _enter_run(given, root)
+        print("\n".join(f"written: {path}" for path in update(root)) or "the tables are those of results/")
+    except OSError as error:
+        print(f"error: {error.filename}: {(error.strerror or str(error)).lower()}.", file=sys.stderr)
+        return 2
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("python -m gpflow_deep_runs.report", description="Results of record.")
+    parser.add_argument("--root", default=".", help="folder of the project")
+    parser.set_defaults(command="write")
+    commands = parser.add_subparsers()
+    for name, text in (
+        ("write", "write the tables of all pages"),
+        ("check", "compare the tables of all pages with results/"),
+        ("sweep", "enter the table of a sweep"),
+        ("run", "enter numbers of one run"),
+    ):
+        command = commands.add_parser(name, help=text)
+        command.set_defaults(command=name)
+        if name in ("sweep", "run"):
+            command.add_argument("folder", type=Path, help=f"of the {name}")
+            command.add_argument("--results", help="name of the file in results/, without .json")
+        if name == "sweep":
+            command.add_argument("--units", default="", help="NUMBER=UNIT,..., for a new file")
+        if name == "run":
+            command.add_argument("--row", required=True, help="first cell of the row")
+            command.add_argument("--numbers", required=True, help="QUANTITY=PATH,... of result.json")
+            command.add_argument("--machine", help="what it ran on, if not what the file says")
+    return parser
+
+
+def _enter_sweep(given: argparse.Namespace, root: Path) -> None:
+    """Write the numbers of table.json into the file of the sweep's name, which may be new."""
+    table = read_json(given.folder / "table.json", largest=20_000_000)
+    name = given.results or table["sweep"]
+    path, file = root / "results" / f"{name}.json", Path("results") / "sweeps" / f"{table['sweep']}.toml"
+    command = f"sweep.py {file if (root / file).is_file() else file.name} --data_dir=DATA"
+    document = read_json(path) if path.exists() else None
+    write(path, of_sweep(table, document, command=command, units=_pairs("units", given.units)))
+    print(f"written: {path}")
+    if document is None:
+        print("\n".join(["its tables go into a page as:", *not_shown([], {name: read_all(path.parent)[name]})]))
+
+
+def _enter_run(given: argparse.Namespace, root: Path) -> None:
+    if given.results is None:
+        raise ValueError("--results must name the file in results/ that gets the numbers.")
+    path = root / "results" / f"{given.results}.json"
+    numbers = _pairs("numbers", given.numbers)
+    write(path, of_run(read_json(path), given.folder, row=given.row, numbers=numbers, machine=given.machine))
+    print(f"written: {path}")
+
+
+def _pairs(flag: str, text: str) -> dict[str, str]:
+    pairs = [part.partition("=") for part in text.split(",") if part]
+    if wrong := ["".join(pair) for pair in pairs if not all(pair)]:
+        raise ValueError(f"--{flag} must be NAME=VALUE,NAME=VALUE, got {', '.join(wrong)}.")
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

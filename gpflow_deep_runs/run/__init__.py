@@ -1,0 +1,29 @@
+"""One run: its folder, its loop, what it writes, and on what it computes."""
+
+from gpflow_deep_base.quiet import start_tensorflow
+
+start_tensorflow()  # before anything else imports it
+
+from gpflow_deep_base.seeds import Seeds
+from gpflow_deep_runs.run.devices import Devices
+from gpflow_deep_runs.run.loop import Every, Fitted, Interrupted, fit
+from gpflow_deep_runs.run.selection import Best, lowest, newest
+from gpflow_deep_runs.run.start import About, Run, Settings, open_run
+from gpflow_deep_runs.run.writer import Shown
+
+__all__ = [
+    "About",
+    "Best",
+    "Devices",
+    "Every",
+    "Fitted",
+    "Interrupted",
+    "Run",
+    "Seeds",
+    "Settings",
+    "Shown",
+    "fit",
+    "lowest",
+    "newest",
+    "open_run",
+]

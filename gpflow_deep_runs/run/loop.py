@@ -1,0 +1,196 @@
+"""The training loop. Batches and noise are pure functions of (seed, step), so a resumed run repeats its numbers.
+
+fitted = fit(advance, num_steps=1000, every=Every(log=100, evaluate=200), rule=lowest("valid/nll_nats"),
+             scalars=report.training_scalars, evaluate=lambda step: report.evaluate(...), patience=5)
+"""
+
+import math
+import signal
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, NamedTuple
+
+from gpflow_deep_runs.run.progress import Progress
+from gpflow_deep_runs.run.selection import Best, Rule
+
+__all__ = ["Every", "Fitted", "Interrupted", "block_size", "fit"]
+
+_ACT_AGAIN = (signal.SIGINT, signal.SIGTERM)
+_ONLY_COLLECTED = (signal.SIGHUP, signal.SIGUSR1)
+
+
+class Interrupted(Exception):
+    """Training stopped early, between two steps: save a checkpoint and leave.
+
+    `step` is the number of finished steps, `reason` is "SIGINT" (Ctrl-C), "SIGTERM", "SIGHUP", "SIGUSR1" or
+    "max_seconds", and `exit_code` is what a shell expects: 128 and the signal's number, or 0 when only the time was up.
+    """
+
+    def __init__(self, step: int, reason: str) -> None:
+        super().__init__(f"training was stopped by {reason} after step {step}; continue it with --resume.")
+        self.step = step
+        self.reason = reason
+        self.exit_code = 0 if reason == "max_seconds" else 128 + signal.Signals[reason]
+
+
+def block_size(most: int, *every: int) -> int:
+    """Steps in one call: the largest number up to `most` that ends at each step where something is due.
+
+    :param every: the intervals; 0 for what is never due.
+    """
+    divisor = math.gcd(*every) or most
+    return max(size for size in range(1, min(most, divisor) + 1) if divisor % size == 0)
+
+
+class Every(NamedTuple):
+    """Steps between lines of training scalars, between evaluations and between checkpoints, 0 for only after the last
+    step; and seconds between checkpoints."""
+
+    log: int = 100
+    evaluate: int = 1_000
+    save: int = 1_000
+    save_seconds: float | None = None
+
+
+class Fitted(NamedTuple):
+    """What :func:`fit` did: the last step, the best evaluation, whether it stopped early, seconds of this process."""
+
+    step: int
+    best: Best
+    is_stopped: bool
+    seconds: float
+
+    @property
+    def summary(self) -> str:
+        """Which step is the best of how many."""
+        stopped = ", stopped early" if self.is_stopped else ""
+        return f"the best on validation, step {self.best.step} of {self.step}{stopped}"
+
+
+def fit(
+    advance: Callable[[int, int], Any],
+    *,
+    num_steps: int,
+    every: Every = Every(),
+    scalars: Callable[[Any], Mapping[str, float]] = lambda observed: {},
+    evaluate: Callable[[int], Mapping[str, float]] = lambda step: {},
+    rule: Rule = lambda step, best, scalars: best,
+    also: Sequence[tuple[int, Callable[[int], Mapping[str, float]]]] = (),
+    first: int = 0,
+    best: Best = Best(),
+    patience: int | None = None,
+    is_done: Callable[[int], bool] = lambda step: False,
+    keep: Callable[[], None] = lambda: None,
+    log: Callable[[int, Mapping[str, float]], None] = lambda step, line: None,
+    save: Callable[[int, Best], None] = lambda step, best: None,
+    agree: Callable[[Mapping[str, float]], Mapping[str, float]] = lambda found: found,
+    steps_per_call: int = 1,
+    progress: bool = False,
+    max_seconds: float | None = None,
+) -> Fitted:
+    """Train from step `first` to `num_steps`; log, evaluate and save, each at its own steps and at the last one.
+
+    Calls of `advance` end at multiples of at most `steps_per_call`, where something is due, and at `num_steps`.
+
+    :param advance: `(first, count)` makes these steps, whose batches and noise are functions of their numbers.
+    :param scalars: what to log of what `advance` returned. :param evaluate: what to log of an evaluation after a step.
+    :param also: pairs (every, function of the step): more scalars to log.
+    :param rule: which evaluation is the best so far, by the scalars of its step.
+    :param best: with `first` continues an earlier call.
+    :param patience: stop after so many evaluations in a row that were no better; None: never.
+    :param is_done: whether so many steps are all that have to be made; the last of them is treated like `num_steps`.
+    :param keep: called when the evaluation is the best so far: the place to store the model.
+    :param log: gets the scalars of a step. :param save: gets the step and the best: the place for a checkpoint.
+    :param agree: what all workers take for the evaluation, so that they stop together.
+    :param progress: show a bar on standard error if that is a terminal, else a line a minute.
+    :param max_seconds: stop after the call that exceeds this many seconds of wall time.
+    :raises Interrupted: on Ctrl-C, SIGTERM, SIGHUP, SIGUSR1 or when `max_seconds` have passed, after the running call
+        and `save`. A second Ctrl-C or SIGTERM acts at once. Signals are caught only in the main thread, and only those
+        that are not ignored.
+    :raises ValueError: if `num_steps`, `steps_per_call` or `patience` is out of range.
+    """
+    if not 0 <= num_steps < 2**31:  # a step number has to fit in the int32 that fold_in takes
+        raise ValueError(f"num_steps must be between 0 and 2**31 - 1, got {num_steps}.")
+    if steps_per_call < 1:
+        raise ValueError(f"steps_per_call must be at least 1, got {steps_per_call}.")
+    if patience is not None and patience < 1:
+        raise ValueError(f"patience must be at least 1 or None, got {patience}; None trains all steps.")
+    block = block_size(steps_per_call, every.log, every.evaluate, every.save, *(interval for interval, _ in also))
+    start, step = time.monotonic(), first
+    saved_at = start
+
+    def is_stopped() -> bool:
+        return patience is not None and best.num_worse >= patience
+
+    with _deferred_signals() as received, Progress(first, num_steps, is_shown=progress) as shown:
+        while step < num_steps and not is_stopped() and not is_done(step):
+            done = min(step - step % block + block, num_steps)
+            observed = advance(step, done - step)
+            is_last = done == num_steps or is_done(done)
+            line: dict[str, float] = {}
+            step = done
+            if is_last or _is_due(step, every.log):
+                line |= scalars(observed)
+            if is_last or _is_due(step, every.evaluate):
+                line |= evaluate(step)
+                best = rule(step, best, agree(line))
+                if best.step == step:
+                    keep()
+            for interval, more in also:
+                if _is_due(step, interval):
+                    line |= more(step)
+            if line:
+                log(step, line)
+            shown.advance(step, line)
+            now = time.monotonic()
+            is_late = max_seconds is not None and not is_last and now - start > max_seconds
+            stopped_by = received[0] if received else "max_seconds" if is_late else None  # later ones: the next step
+            is_old = every.save_seconds is not None and now - saved_at > every.save_seconds
+            if is_last or is_old or _is_due(step, every.save) or is_stopped() or stopped_by:
+                save(step, best)
+                saved_at = time.monotonic()
+            if stopped_by:
+                raise Interrupted(step, stopped_by)
+        if received:  # while the last checkpoint was written
+            raise Interrupted(step, received[0])
+    return Fitted(step, best, is_stopped(), time.monotonic() - start)
+
+
+def _is_due(step: int, interval: int) -> bool:
+    return interval > 0 and step % interval == 0
+
+
+@contextmanager
+def _deferred_signals() -> Iterator[list[str]]:
+    """Collect the names of signals that ask for an end instead of acting on them; restores the old handlers.
+
+    A second SIGINT or SIGTERM acts at once. SIGHUP (the terminal is closed) and SIGUSR1 (the time of a batch job is
+    nearly up) are often sent twice, and only collected. A signal that is ignored, as SIGINT is in the background of a
+    shell without job control, stays so.
+    """
+    received: list[str] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield received  # Python delivers signals to the main thread only
+        return
+    previous = {number: signal.getsignal(number) for number in (*_ACT_AGAIN, *_ONLY_COLLECTED)}
+    previous = {number: handler for number, handler in previous.items() if handler is not signal.SIG_IGN}
+
+    def restore(numbers: Collection[signal.Signals]) -> None:
+        for number, handler in previous.items():
+            if number in numbers:
+                signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+
+    def record(number: int, frame: FrameType | None) -> None:
+        received.append(signal.Signals(number).name)
+        if number in _ACT_AGAIN:
+            restore(_ACT_AGAIN)
+
+    for number in previous:
+        signal.signal(number, record)
+    try:
+        yield received
+    finally:
+        restore(previous)

@@ -1,0 +1,86 @@
+"""What a training shows of itself on standard error: a bar in a terminal, a line a minute elsewhere."""
+
+import sys
+import time
+from collections.abc import Callable, Mapping
+from types import TracebackType
+
+from tqdm import tqdm
+
+from gpflow_deep_base.text import duration
+
+__all__ = ["Progress", "headline"]
+
+LINE_SECONDS = 60.0
+PARTS = ("train", "valid", "test")
+
+
+def headline(scalars: Mapping[str, float]) -> dict[str, float]:
+    """The first scalar of the training part, and the first of the validation part (of the test part without one)."""
+    tags = {part: next((tag for tag in scalars if _is_of(part, tag)), None) for part in PARTS}
+    if tags["valid"] is not None:
+        tags["test"] = None
+    return {tag: float(scalars[tag]) for tag in tags.values() if tag is not None}
+
+
+class Progress:
+    """Counts steps from `first` to `total`, with the newest headline scalars; use it in a `with` statement.
+
+    :param is_shown: False: show nothing.
+    :param write: gets the lines when standard error is no terminal.
+    """
+
+    def __init__(
+        self,
+        first: int,
+        total: int,
+        *,
+        is_shown: bool,
+        write: Callable[[str], object] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.step, self._total, self._clock, self._write = first, total, clock, write or _to_standard_error
+        self._has_lines = is_shown and (write is not None or not sys.stderr.isatty())
+        is_bar = is_shown and not self._has_lines
+        self._bar = tqdm(initial=first, total=total, unit="step", disable=not is_bar, dynamic_ncols=True)
+        self._first, self._start = first, clock()
+        self._next_line, self._newest = self._start + LINE_SECONDS, dict[str, dict[str, float]]()
+
+    def __enter__(self) -> "Progress":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._bar.close()
+
+    def advance(self, step: int, scalars: Mapping[str, float]) -> None:
+        """`step` steps are done; `scalars` are what was logged of the last one, if anything."""
+        self._bar.update(step - self.step)
+        self.step = step
+        if found := headline(scalars):
+            for part in PARTS:  # a newer scalar of a part takes the place of the older
+                self._newest[part] = {t: v for t, v in found.items() if _is_of(part, t)} or self._newest.get(part, {})
+            self._bar.set_postfix_str(self._scalars(), refresh=False)
+        if self._has_lines and self._clock() >= self._next_line:
+            self._next_line = self._clock() + LINE_SECONDS
+            self._write(self.line())
+
+    def line(self) -> str:
+        """Step, scalars, steps per second, and the time that is left at this speed."""
+        speed = (self.step - self._first) / max(self._clock() - self._start, 1e-9)
+        left = duration((self._total - self.step) / speed) if speed > 0 else "?"
+        share = 100.0 * self.step / max(self._total, 1)
+        parts = [f"step {self.step} of {self._total} ({share:.0f} %)", self._scalars()]
+        return ", ".join([*filter(None, parts), f"{speed:.3g} steps/s", f"{left} left"])
+
+    def _scalars(self) -> str:
+        return ", ".join(f"{tag} {value:.5g}" for found in self._newest.values() for tag, value in found.items())
+
+
+def _is_of(part: str, tag: str) -> bool:
+    return part in tag.split("/")[:-1]
+
+
+def _to_standard_error(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

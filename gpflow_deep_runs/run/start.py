@@ -1,0 +1,395 @@
+"""One run: its folder, its seeds, what it writes, and the loop.
+
+with open_run(settings, text_of_flags, data) as run:
+    fitted = run.fit(advance, state=lambda: {"trainer": trainer}, scalars=..., evaluate=..., rule=lowest("valid/nll"))
+    run.finish(result, text=table, figures={"samples": draw})
+"""
+
+import os
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from gpflow_deep_base.files import make_folder, read_jsonl, sync_file, write_json
+from gpflow_deep_base.locks import Held, lock
+from gpflow_deep_base.text import aligned
+from gpflow_deep_runs.report import plots
+from gpflow_deep_runs.run import checkpoints, devices, folder
+from gpflow_deep_runs.run.final import hparams_of, numbers_of, write_final
+from gpflow_deep_runs.run.folder import RunDir
+from gpflow_deep_runs.run.loop import Every, Fitted, fit
+from gpflow_deep_runs.run.selection import Best, Rule, newest
+from gpflow_deep_runs.run.writer import Shown, Writer
+
+__all__ = ["About", "Columns", "Run", "Settings", "open_run"]
+
+_OVERRULED = "To read columns otherwise: --ignore, --categorical, --numeric, --dates, --na_values."
+
+
+class Columns(Protocol):
+    """How the columns of a table were read."""
+
+    def table(self) -> Sequence[Sequence[str]]:
+        """For a user to check, as rows of text below a header."""
+
+    def to_json(self) -> Mapping[str, Any]:
+        """For a program to read new rows alike."""
+
+
+class About(Protocol):
+    """What a run says about its data: `Rows`, a stream, or anything else that has these."""
+
+    @property
+    def name(self) -> str:
+        """Short name."""
+
+    @property
+    def source(self) -> str:
+        """Where the data come from, and what was done to them."""
+
+    @property
+    def sha256(self) -> str:
+        """Checksum of everything that the run uses."""
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """Number of rows of each part."""
+
+    @property
+    def schema(self) -> Columns | None:
+        """How the columns of a table were read; None if the data are no table of the user's own."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a run is run; none of it says what is computed, but `seed`, `num_steps` and `batch_size`.
+
+    :param run_dir: folder of the run; new or empty, or an earlier run with --resume.
+    :param resume: continue the run in --run_dir from its newest checkpoint; auto: if there is one, else start it, for
+        jobs that a batch system starts again.
+    :param seed: seed of all randomness except the split of the data.
+    :param num_steps: number of parameter updates.
+    :param batch_size: rows in a minibatch; all rows if there are fewer.
+    :param log_every: steps between lines of training scalars.
+    :param eval_every: steps between evaluations on validation data.
+    :param checkpoint_every: steps between checkpoints.
+    :param checkpoint_seconds: also write a checkpoint when this time has passed since the last one.
+    :param max_seconds: stop and save a checkpoint after this time.
+    :param progress: show a bar on standard error if that is a terminal, else a line a minute.
+    """
+
+    run_dir: str
+    resume: bool | Literal["auto"] = False
+    seed: int = 0
+    num_steps: int = 20_000
+    batch_size: int = 10_000
+    log_every: int = 100
+    eval_every: int = 1_000
+    checkpoint_every: int = 1_000
+    checkpoint_seconds: float | None = None
+    max_seconds: float | None = None
+    progress: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("num_steps", "batch_size", "log_every", "eval_every", "checkpoint_every"):
+            if not 1 <= getattr(self, name) < 2**31:
+                raise ValueError(f"--{name} must be between 1 and 2**31 - 1, got {getattr(self, name)}.")
+        for name in ("checkpoint_seconds", "max_seconds"):
+            if (value := getattr(self, name)) is not None and not value >= 0:
+                raise ValueError(f"--{name} must not be negative, got {value}.")
+        if not self.run_dir:
+            raise ValueError("--run_dir must name a folder, got an empty name.")
+        if not isinstance(self.resume, bool) and self.resume != "auto":
+            raise ValueError(f"--resume must be true, false or auto, got {self.resume!r}.")
+
+    @property
+    def is_resumed(self) -> bool:
+        """Whether an earlier run in --run_dir is continued; of `auto` what is there decides."""
+        return folder.is_resumed(self.run_dir, self.resume)
+
+    def check_folder(self) -> None:
+        """Refuse --run_dir before anything is read or computed; see `folder.check_free`. Of several workers, the chief
+        will do that when it opens the run."""
+        if "TF_CONFIG" not in os.environ:
+            folder.check_free(self.run_dir, resume=self.resume)
+
+
+@contextmanager
+def open_run(
+    settings: Settings,
+    flags: str,
+    data: About,
+    strategy: tf.distribute.Strategy | None = None,
+    *,
+    name: str = "run",
+    free: Collection[str] = (),
+) -> Iterator["Run"]:
+    """Make or continue the folder of a run, and hold its lock until the end of the `with` statement.
+
+    :param flags: one flag a line, as `cli.flags.text` gives them.
+    :param data: what is said about the data; a data set itself will do.
+    :param name: what TensorBoard calls the run, such as the name of the model.
+    :param free: flags that may differ when the run is resumed, besides `folder.FREE_ON_RESUME`.
+    :raises ValueError: as `folder.open_folder`; if another process has the folder; and for --max_seconds with several
+        workers, whose clocks differ.
+    """
+    path, worker = Path(settings.run_dir).expanduser(), devices.worker_of(strategy)
+    if worker.count > 1 and settings.max_seconds is not None:
+        raise ValueError("--max_seconds could stop several workers at different steps; give --num_steps alone.")
+    if not worker.is_chief:
+        yield Run(settings, flags, data, RunDir(path, name), strategy)
+        return
+    folder.check_free(path, resume=settings.resume)
+    with lock(path) as held:
+        is_resumed = folder.is_resumed(path, settings.resume)
+        record = folder.provenance(data.sha256, seed=settings.seed, data_source=data.source)
+        opened = folder.open_folder(path, name=name, flags_text=flags, provenance=record, resume=is_resumed, free=free)
+        print(f"{data.name}: {data.source}\nrows: {dict(data.sizes)}", flush=True)
+        if data.schema is not None:
+            write_json(opened.columns_file, data.schema.to_json())
+            print(f"\n{aligned(data.schema.table(), is_text=True)}\n\n{_OVERRULED}\n", flush=True)
+        yield Run(settings, flags, data, opened, strategy, versions=folder.versions_text(record), held=held)
+
+
+class Run:
+    """The run that :func:`open_run` opened."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        flags: str,
+        data: About,
+        path: RunDir,
+        strategy: tf.distribute.Strategy | None = None,
+        *,
+        versions: str = "",
+        held: Held | None = None,
+    ) -> None:
+        self.settings = settings
+        self.flags = flags
+        self.data = data
+        self.strategy = strategy
+        self._folder = path
+        self._versions = versions
+        self._held = held
+        self.is_chief = devices.worker_of(strategy).is_chief
+        self._start = time.monotonic()
+        self._step = tf.Variable(0, dtype=tf.int64)
+
+    @property
+    def folder(self) -> RunDir:
+        """The paths of the run. Whoever asks is about to write, so it is looked whether they lead there still.
+
+        :raises LostFolder: if the folder that was opened was renamed, removed or replaced.
+        """
+        self._check_folder()
+        return self._folder
+
+    @property
+    def path(self) -> Path:
+        """The folder of the run; checked as :attr:`folder` is."""
+        return self.folder.path
+
+    def _check_folder(self) -> None:
+        if self._held is not None:
+            self._held.check()
+
+    def share_of_seconds(self, count: int) -> float | None:
+        """Seconds for the first of `count` children that share what is left of --max_seconds; None without a limit."""
+        limit = self.settings.max_seconds
+        return None if limit is None else max(0.0, limit - (time.monotonic() - self._start)) / count
+
+    def child(self, name: str, flags: str | None = None) -> "Run":
+        """A run within the run, in the folder of that name; TensorBoard shows it beside this one.
+
+        :param flags: those of the child, one a line, where they differ from those of the run.
+        """
+        path = RunDir(self.path / name, name, home=self.folder.home or self.path)
+        for each in (path.checkpoint_dir, path.tensorboard_dir, path.plots_dir) if self.is_chief else ():
+            make_folder(each)
+        flags = self.flags if flags is None else flags
+        return Run(self.settings, flags, self.data, path, self.strategy, versions=self._versions, held=self._held)
+
+    def fit(
+        self,
+        advance: Callable[[int, int], Any],
+        *,
+        state: Callable[[], Mapping[str, Any]],
+        scalars: Callable[[Any], Mapping[str, float]],
+        evaluate: Callable[[int], Mapping[str, float]],
+        rule: Rule = newest,
+        patience: int | None = None,
+        is_done: Callable[[int], bool] = lambda step: False,
+        keep: Callable[[Path], None] = lambda path: None,
+        show: Callable[[], Shown] | None = None,
+        also: Sequence[tuple[int, Callable[[int], Mapping[str, float]]]] = (),
+        restore: Callable[[Path, Mapping[str, Any]], int | None] | None = None,
+        saved: Callable[[], None] = lambda: None,
+        steps_per_call: int = 1,
+        max_seconds: float | None = None,
+    ) -> Fitted:
+        """Train from the newest checkpoint to `num_steps`; log, evaluate and save, each at its own steps.
+
+        :param advance: `(first, count)` makes these steps; what it returns goes to `scalars`.
+        :param state: gives all that changes, by name, for checkpoints.
+        :param scalars: what to log of the last steps. :param evaluate: what to log of an evaluation after a step. Of
+            what they log, the first scalars of train/ and valid/ are shown beside the progress.
+        :param rule: which evaluation is the best. :param patience: stop after so many in a row that were no better.
+        :param is_done: whether so many steps are all that have to be made.
+        :param keep: writes the model, which is the best so far, to a file.
+        :param show: pictures and histograms at evaluations, for TensorBoard.
+        :param also: pairs (every, function of the step): more scalars to log.
+        :param restore: in place of `checkpoints.restore`, for objects whose shapes change: (folder, own objects) to the
+            step of the checkpoint, or None.
+        :param saved: called after each checkpoint.
+        :param steps_per_call: the most steps of one call of `advance`.
+        :param max_seconds: in place of that of the settings.
+        :raises Interrupted: as `loop.fit`, after saving a checkpoint.
+        :raises FloatingPointError: of `advance` and `rule`: training has diverged.
+        """
+        settings, best = self.settings, tf.Variable(np.array(Best(), np.float64))
+        own = {"best": best, "step": self._step}
+        if restore is None:
+            restored = checkpoints.restore(self.folder.checkpoint_dir, **state(), **own)
+        else:
+            restored = restore(self.folder.checkpoint_dir, own)
+        devices.check_same_step(self.strategy, int(self._step))
+        with Writer.of_chief(self.folder, self.is_chief, resume_step=restored) as writer:
+            if writer is not None and restored is None:
+                writer.text(0, "flags", self.flags)
+                writer.text(0, "versions", self._versions)
+
+            def is_shown(step: int) -> bool:
+                return step % settings.eval_every == 0 or step == settings.num_steps or is_done(step)
+
+            log = _Log(writer, show, is_shown, first=int(self._step), check=self._check_folder)
+
+            def save(step: int, found: Best) -> None:
+                self._check_folder()
+                self._step.assign(step)
+                best.assign(np.array(found, np.float64))
+                if writer is not None:
+                    writer.sync()
+                    checkpoints.save(self.folder.checkpoint_dir, step, **state(), **own)
+                    saved()
+
+            return fit(
+                advance,
+                num_steps=settings.num_steps,
+                every=Every(
+                    settings.log_every, settings.eval_every, settings.checkpoint_every, settings.checkpoint_seconds
+                ),
+                scalars=scalars,
+                evaluate=evaluate,
+                also=also,
+                rule=rule,
+                first=int(self._step),
+                best=_best_of(best),
+                patience=patience,
+                is_done=is_done,
+                keep=lambda: self._keep(keep),
+                log=log,
+                save=save,
+                agree=partial(devices.values_of_chief, self.strategy),
+                steps_per_call=steps_per_call,
+                progress=settings.progress and self.is_chief,
+                max_seconds=settings.max_seconds if max_seconds is None else max_seconds,
+            )
+
+    def _keep(self, keep: Callable[[Path], None]) -> None:
+        if not self.is_chief:
+            return
+        keep(self.best_file)
+        if self.best_file.exists():  # it has to be there when the checkpoint that names its step is
+            sync_file(self.best_file)
+
+    @property
+    def best_file(self) -> Path:
+        """The model of the best evaluation, which `keep` wrote."""
+        return self.path / "best.npz"
+
+    def records(self) -> list[dict[str, Any]]:
+        """What was logged, one dictionary for each step."""
+        return read_jsonl(self.folder.scalars_file)
+
+    def log(self, step: int, scalars: Mapping[str, float]) -> None:
+        """One more line of scalars after :meth:`fit`, for a run whose time was up before its last step."""
+        with Writer.of_chief(self.folder, self.is_chief, resume_step=step) as writer:
+            if writer is not None:
+                writer.scalars(step, scalars)
+                writer.sync()
+
+    def finish(
+        self, result: Mapping[str, Any], *, text: str = "", figures: Mapping[str, Callable[[Path], None]] | None = None
+    ) -> None:
+        """Write result.json and the figures, all of it also to TensorBoard with the flags as hparams; print the text.
+
+        :param result: what the run reports; numbers of any depth become metrics of hparams, but seconds and counts.
+        :param text: the report; "" prints nothing, for a child of another run.
+        :param figures: name -> draws it to a file.
+        """
+        drawn: dict[str, Path] = {}
+        if figures and not plots.is_available():
+            logging.warning("Matplotlib is not installed, so there are no plots; `pip install matplotlib`.")
+        for name, draw in figures.items() if figures and plots.is_available() else ():
+            drawn[f"plots/{name}"] = self.folder.plots_dir / f"{name}.png"
+            draw(drawn[f"plots/{name}"])
+        numbers = {
+            "dataset": self.data.name,
+            "seed": self.settings.seed,
+            "rows": dict(self.data.sizes),
+            **result,
+            "wall_seconds": time.monotonic() - self._start,
+            "flags": self.flags.splitlines(),
+        }
+        write_json(self.folder.result_file, numbers)
+        write_final(
+            self.folder,
+            int(self._step),
+            hparams=hparams_of(self.flags),
+            numbers=numbers_of(result),
+            text=text,
+            images=drawn,
+        )
+        if text:
+            print(f"\n{text}\nwritten to {self.path}", flush=True)
+
+
+class _Log:
+    """Writes what is logged, with speed, and what an evaluation shows."""
+
+    def __init__(
+        self,
+        writer: Writer | None,
+        show: Callable[[], Shown] | None,
+        is_shown: Callable[[int], bool],
+        *,
+        first: int,
+        check: Callable[[], None],
+    ) -> None:
+        self._writer, self._show, self._is_shown, self._check = writer, show, is_shown, check
+        self._last = first, time.monotonic()
+
+    def __call__(self, step: int, line: Mapping[str, float]) -> None:
+        if self._writer is None:
+            return
+        self._check()
+        self._writer.scalars(step, line)
+        (last_step, last_time), now = self._last, time.monotonic()
+        self._writer.rates(step, {"speed/steps_per_second": (step - last_step) / max(now - last_time, 1e-9)})
+        if self._show is not None and self._is_shown(step):
+            self._writer.show(step, self._show())
+        self._last = step, time.monotonic()
+
+
+def _best_of(saved: tf.Variable) -> Best:
+    step, value, num_worse, std, is_trusted = saved.numpy()
+    return Best(int(step), float(value), int(num_worse), float(std), bool(is_trusted))

@@ -1,0 +1,259 @@
+"""Scalars over the steps of a run, to `scalars.jsonl` and to TensorBoard. Tags are `split/quantity_unit`."""
+
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+from tensorboard.plugins.scalar.summary_v2 import scalar_pb
+
+from gpflow_deep_base.files import atomic_path, jsonable, make_folder, read_jsonl, sync_folder
+from gpflow_deep_runs.report.images import tiled
+from gpflow_deep_runs.run.folder import RunDir
+from gpflow_deep_runs.run.progress import headline
+
+__all__ = ["EVENTS", "Shown", "Writer", "pixels", "preformatted"]
+
+HEADLINE = ("headline", "test", "train", "valid")
+EVENTS = "events.out.tfevents.*"
+
+
+class Shown(NamedTuple):
+    """What an evaluation shows: grey images [N, H, W] by name, and arrays of numbers by name."""
+
+    images: Mapping[str, np.ndarray] = {}
+    histograms: Mapping[str, Any] = {}
+
+
+class Writer:
+    """Writes scalars, images and histograms of one run; use it in a `with` statement.
+
+        with Writer(run, resume_step=restored) as writer:
+            writer.scalars(100, {"train/elbo_nats": -1.3, "valid/nll_nats": 1.2})
+
+    gives the line `{"step": 100, "train/elbo_nats": -1.3, "valid/nll_nats": 1.2}`. NaN and infinite values are null in
+    the file and themselves in TensorBoard, where the main scalar of each part comes first once more, as headline/, and
+    tags other than test/, train/ and valid/ begin with "~", so that they come last. A line survives the end of the
+    process when the call returns, and a power failure after :meth:`sync`. Write the scalars of a step and call `sync`
+    before you save its checkpoint: what is later than the restored checkpoint is dropped and written again.
+    """
+
+    def __init__(self, run: RunDir, *, resume_step: int | None) -> None:
+        """Open the files of `run`.
+
+        :param run: see `gpflow_deep_runs.run.folder`.
+        :param resume_step: what `checkpoints.restore` returned. Records of later steps, and a line cut short, are
+            removed; None (training starts at step 0) removes all. A repeated step so never appears twice. Scalars that
+            a damaged event file has lost are written again from `scalars.jsonl`, with a warning.
+        :raises ValueError: if `scalars.jsonl` has a damaged line before its last one.
+        """
+        last_step = -1 if resume_step is None else int(resume_step)
+        make_folder(run.path)
+        _drop_lines_after(run, last_step)
+        _mend(run, kept=_drop_events_after(run, last_step))
+        self._file = open(run.scalars_file, "a", encoding="utf-8")  # noqa: SIM115 (close() closes it)
+        sync_folder(run.path)
+        self._summaries = tf.summary.create_file_writer(str(run.tensorboard_dir))
+
+    @classmethod
+    def of_chief(
+        cls, run: RunDir, is_chief: bool, *, resume_step: int | None
+    ) -> "AbstractContextManager[Writer | None]":
+        """The writer of the chief of several workers; None for the others."""
+        return cls(run, resume_step=resume_step) if is_chief else nullcontext()
+
+    def __enter__(self) -> "Writer":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close both files; a `with` statement does it for you."""
+        self._file.close()
+        self._summaries.close()
+
+    def scalars(self, step: int, scalars: Mapping[str, Any]) -> None:
+        """Write one line of scalars.
+
+        :param step: number of finished steps.
+        :param scalars: tag -> number (Python, NumPy or TensorFlow scalar).
+        :raises ValueError: if a tag is empty or "step", or a value is not one number.
+        """
+        values = {tag: _number(tag, value) for tag, value in scalars.items()}
+        self._file.write(json.dumps(jsonable({"step": int(step), **values}), allow_nan=False) + "\n")
+        self._file.flush()
+        self.rates(step, _with_headline(values))
+
+    def rates(self, step: int, scalars: Mapping[str, float]) -> None:
+        """Scalars for TensorBoard alone: what another run of the same flags would not repeat, such as speed."""
+        with self._summaries.as_default(step=int(step)):
+            for tag, value in scalars.items():
+                tf.summary.scalar(_shown_tag(tag), value)
+        self._summaries.flush()
+
+    def sync(self) -> None:
+        """Return when the lines are safe from a power failure."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def image(self, step: int, tag: str, image: str | os.PathLike[str] | np.ndarray) -> None:
+        """Show an image in TensorBoard.
+
+        :param image: path of a PNG file, or an array [H, W] or [H, W, C], uint8 or float in [0, 1], C in 1, 3, 4.
+        :raises ValueError: if `image` is neither.
+        """
+        array = pixels(tag, image)
+        with self._summaries.as_default(step=int(step)):
+            tf.summary.image(_shown_tag(tag), array[None])
+        self._summaries.flush()
+
+    def histogram(self, step: int, tag: str, values: Any) -> None:
+        """Show the distribution of `values` (any shape) in TensorBoard."""
+        with self._summaries.as_default(step=int(step)):
+            tf.summary.histogram(_shown_tag(tag), values)
+        self._summaries.flush()
+
+    def text(self, step: int, tag: str, text: str) -> None:
+        """Show preformatted text in TensorBoard: the flags, versions, the table of the result."""
+        with self._summaries.as_default(step=int(step)):
+            tf.summary.text(tag, preformatted(text))
+        self._summaries.flush()
+
+    def show(self, step: int, shown: Shown) -> None:
+        """All images, tiled, and histograms of an evaluation."""
+        for tag, values in shown.histograms.items():
+            self.histogram(step, tag, values)
+        for tag, images in shown.images.items():
+            self.image(step, tag, tiled(images))
+
+
+def _with_headline(scalars: Mapping[str, float]) -> dict[str, float]:
+    return {**scalars, **{f"headline/{tag}": value for tag, value in headline(scalars).items()}}
+
+
+def _shown_tag(tag: str) -> str:
+    return tag if tag.split("/")[0] in HEADLINE else f"~{tag}"
+
+
+def preformatted(text: str) -> str:
+    """Text as TensorBoard shows it with its line breaks: indented Markdown."""
+    return "\n".join("    " + line for line in text.splitlines())
+
+
+def _number(tag: str, value: Any) -> float:
+    if not isinstance(tag, str) or not tag or tag == "step":
+        raise ValueError(f'a tag must be a string like "valid/nll_nats", got {tag!r}.')
+    array = np.asarray(value)
+    if array.size != 1 or array.dtype.kind not in "biuf":
+        raise ValueError(f"{tag} must be one number, got shape {list(array.shape)} and dtype {array.dtype}.")
+    return float(array.reshape(()))
+
+
+def pixels(tag: str, image: str | os.PathLike[str] | np.ndarray) -> Any:
+    """An image as [H, W, C] for TensorBoard, see :meth:`Writer.image`."""
+    if isinstance(image, str | os.PathLike):
+        try:
+            return tf.io.decode_png(tf.io.read_file(os.fspath(image)))
+        except tf.errors.OpError as error:
+            raise ValueError(f"{tag}: {os.fspath(image)} cannot be read as a PNG image ({error.message}).") from error
+    array = np.asarray(image)
+    array = array[..., None] if array.ndim == 2 else array
+    if array.ndim != 3 or array.shape[-1] not in (1, 3, 4) or array.dtype.kind not in "uf":
+        raise ValueError(
+            f"{tag}: an image must be a PNG path or an array [H, W, 1, 3 or 4] of uint8 or float, "
+            f"got shape {list(array.shape)} and dtype {array.dtype}."
+        )
+    return array.astype(np.uint8 if array.dtype.kind == "u" else np.float32)
+
+
+def _drop_lines_after(run: RunDir, last_step: int) -> None:
+    if not run.scalars_file.exists():
+        return
+    lines = run.scalars_file.read_text(encoding="utf-8", errors="replace").split("\n")
+    kept = []
+    for number, line in enumerate(lines[:-1], start=1):  # what follows the last newline is empty or was cut short
+        try:
+            if json.loads(line)["step"] <= last_step:
+                kept.append(line + "\n")
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(
+                f"{run.scalars_file} line {number} is not a JSON object with a step ({error}); remove that line."
+            ) from error
+    with atomic_path(run.scalars_file) as temporary:
+        temporary.write_text("".join(kept), encoding="utf-8")
+
+
+def _drop_events_after(run: RunDir, last_step: int) -> set[tuple[str, int]]:
+    """Rewrite TensorBoard's event files, so that any reader of them sees every step once.
+
+    :return: tag and step of each scalar (and image, ...) that is left.
+    """
+    kept: set[tuple[str, int]] = set()
+    for left in run.tensorboard_dir.glob(f".tmp-*-{EVENTS}"):  # by a process that was killed here
+        left.unlink()
+    for path in run.tensorboard_dir.glob(EVENTS):
+        with atomic_path(path) as temporary, tf.io.TFRecordWriter(str(temporary)) as writer:
+            for record, event in _events(path):
+                found = {(value.tag, event.step) for value in event.summary.value}
+                is_repeated = bool(found) and found <= kept  # by a process that was killed within `_mend`
+                if event.HasField("file_version") or (event.step <= last_step and not is_repeated):
+                    writer.write(record)
+                    kept |= found
+    return kept
+
+
+def _mend(run: RunDir, kept: set[tuple[str, int]]) -> None:
+    """Add the scalars of `scalars.jsonl` that are not among those kept in the event files.
+
+    All are put into one file in the order of their steps, as TensorBoard takes a smaller step for a new start, and
+    forgets the larger ones before it.
+    """
+    lost = []
+    for line in read_jsonl(run.scalars_file) if run.scalars_file.exists() else []:
+        step = line.pop("step")
+        known = {tag: value for tag, value in line.items() if value is not None}
+        values = {_shown_tag(tag): value for tag, value in _with_headline(known).items()}
+        lost += [(step, tag, value) for tag, value in values.items() if (tag, step) not in kept]
+    if not lost:
+        return
+    paths = sorted(run.tensorboard_dir.glob(EVENTS))
+    events = [event for path in paths for _, event in _events(path) if not event.HasField("file_version")]
+    events += [_scalar_event(step, tag, value) for step, tag, value in lost]
+    head = tf.compat.v1.Event(wall_time=time.time(), file_version="brain.Event:2")
+    mended = run.tensorboard_dir / EVENTS.replace("*", "0.mended")  # the first by its name
+    with atomic_path(mended) as temporary, tf.io.TFRecordWriter(str(temporary)) as writer:
+        for event in [head, *sorted(events, key=lambda event: event.step)]:
+            writer.write(event.SerializeToString())
+    for path in paths:
+        if path != mended:
+            path.unlink()
+    count = sum(not tag.startswith("headline/") for _, tag, _ in lost)
+    logging.warning(
+        "TensorBoard's files in %s were damaged: %d scalars are written again from %s; images and histograms after the "
+        "damage are lost.", run.tensorboard_dir, count, run.scalars_file,
+    )  # fmt: skip
+
+
+def _scalar_event(step: int, tag: str, value: float) -> Any:
+    event = tf.compat.v1.Event(wall_time=time.time(), step=step)
+    event.summary.MergeFromString(scalar_pb(tag, value).SerializeToString())  # of TensorBoard's own class of messages
+    return event
+
+
+def _events(path: Path) -> Iterator[tuple[bytes, Any]]:
+    """The records of an event file, up to the first damaged one."""
+    try:
+        for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
+            yield record, tf.compat.v1.Event.FromString(record)
+    except tf.errors.DataLossError:
+        return

@@ -1,0 +1,247 @@
+"""The folder of a sweep: its file, what it was made with, its runs, and what happened to each of them.
+
+SWEEP/sweep.toml     the file as used last; earlier ones are sweep-1.toml, sweep-2.toml, ...
+      sweep.json     the flags of each run; versions, commit and command of each start of the sweep
+      history.jsonl  one line for each start and end of a run
+      runs/NAME/     the folder of each run, as if its script had been called by hand
+      logs/NAME.log  what its script wrote to the console
+      table.txt, table.md, table.json
+      .lock          who holds the folder
+"""
+
+import itertools
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from gpflow_deep_base.files import leftovers, make_folder, sync_folder, write_json, write_text
+from gpflow_deep_base.locks import LOCK, Held, lock, refuse_if_held
+from gpflow_deep_runs.sweeps import history
+from gpflow_deep_runs.sweeps.runs import PlannedRun, arguments
+from gpflow_deep_runs.sweeps.spec import Sweep
+
+__all__ = ["SweepDir"]
+
+FREE = ("checkpoint_every", "checkpoint_seconds", "data_dir", "log_every", "progress", "threads")
+"""Flags that may change between two starts of a sweep: no result depends on them."""
+
+OWN_FILES = re.compile(r"\.tmp-.*|sweep(-\d+)?\.toml|sweep\.json|history\.jsonl|runs|logs|" + re.escape(LOCK))
+
+
+class SweepDir:
+    """Paths and records of one sweep; see the module's docstring. Writing needs its lock: :meth:`opened`."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path).expanduser()
+        self._held: Held | None = None
+
+    @property
+    def record_file(self) -> Path:
+        """Flags of the runs, and what the sweep was made with."""
+        return self.path / "sweep.json"
+
+    def run_dir(self, name: str) -> Path:
+        """The folder of a run."""
+        return self.path / "runs" / name
+
+    def log_file(self, name: str) -> Path:
+        """What a run wrote to the console."""
+        return self.path / "logs" / f"{name}.log"
+
+    @contextmanager
+    def opened(
+        self,
+        sweep: Sweep,
+        runs: Sequence[PlannedRun],
+        about: Mapping[str, Any],
+        full_flags: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    ) -> Iterator[None]:
+        """Hold the folder, new or of an earlier start, and record the file and what it is run with.
+
+        :param about: versions, commit and so on of this start.
+        :param full_flags: of each run by name, with those that the file leaves at their defaults, as its flags.txt will
+            have them. A run that was made under another name, before the file got a new axis, is found by them.
+        :raises ValueError: if another process has the folder, it holds something else than a sweep, or the file has
+            other flags for a run that has results or checkpoints there.
+        """
+        self._refuse_others()
+        with lock(self.path, flag="sweep_dir") as self._held:
+            for left in leftovers(self.path):  # by a sweep that was killed
+                left.unlink()
+            record, changed = self.record(), self.changed(sweep, runs)
+            recorded = dict(record.get("runs", {}))
+            for folder in ("runs", "logs"):
+                make_folder(self.path / folder)
+            history.mend(self._history)
+            renamed = self._renamed(recorded, runs, full_flags)
+            for name in changed:
+                self.note(name, "changed")
+            self._keep_text(sweep.text)
+            kept = {name: flags for name, flags in recorded.items() if name not in renamed}
+            starts = [*record.get("starts", []), {"time": history.now(), **about}]
+            planned = {run.name: arguments(run.flags) for run in runs}
+            write_json(self.record_file, {"script": sweep.script, "runs": {**kept, **planned}, "starts": starts})
+            yield
+
+    def record(self) -> dict[str, Any]:
+        """What sweep.json holds; empty if there is none.
+
+        :raises ValueError: if it is damaged.
+        """
+        if not self.record_file.exists():
+            return {}
+        try:
+            return dict(json.loads(self.record_file.read_text(encoding="utf-8")))
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{self.record_file} cannot be read ({error}); give a new --sweep_dir.") from error
+
+    def history(self) -> list[dict[str, Any]]:
+        """The lines of history.jsonl."""
+        return history.read(self._history)
+
+    def newest(self) -> dict[str, dict[str, Any]]:
+        """The last line of history.jsonl of each run."""
+        return history.newest(self.history())
+
+    def note(self, name: str, event: str, **more: Any) -> None:
+        """Add a line to history.jsonl.
+
+        :raises LostFolder: if the folder of the sweep was renamed, removed or replaced meanwhile.
+        """
+        if self._held is not None:
+            self._held.check()
+        history.append(self._history, name, event, **more)
+
+    def settle(self, name: str) -> None:
+        """Note the end of a run whose sweep was killed before it saw that end."""
+        last = self.newest().get(name)
+        if last is not None and last["event"] == "started":
+            seconds = round(history.seconds_since(last, self.run_dir(name)), 3)
+            event = "stopped" if self.result(name) is None else "done"
+            self.note(name, event, seconds=seconds, is_estimate=True)
+
+    def result(self, name: str) -> dict[str, Any] | None:
+        """The result.json of a run; None if there is none that is whole."""
+        try:
+            found = json.loads((self.run_dir(name) / "result.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        return found if isinstance(found, dict) else None
+
+    def is_begun(self, name: str) -> bool:
+        """Whether a run can be continued: it has a checkpoint. Otherwise its script starts it anew in its folder."""
+        folder = self.run_dir(name)
+        found = itertools.chain(folder.rglob("result.json"), folder.rglob("step-*"))
+        return any(not path.relative_to(folder).parts[0].startswith("failed-") for path in found)
+
+    def holder(self, name: str) -> str | None:
+        """Which process has the folder of a run, in words; None if it is free."""
+        try:
+            refuse_if_held(self.run_dir(name))
+        except ValueError as error:
+            return str(error).partition(" in use by ")[2].partition(";")[0]
+        return None
+
+    def strangers(self, runs: Sequence[PlannedRun]) -> list[str]:
+        """Recorded runs that are not of these."""
+        return sorted(set(self.record().get("runs", {})) - {run.name for run in runs})
+
+    def check(self, sweep: Sweep, runs: Sequence[PlannedRun]) -> None:
+        """Refuse to read results that are not those of the file.
+
+        :raises ValueError: if the folder holds no sweep, or as :meth:`changed`.
+        """
+        if not self.record_file.exists():
+            raise ValueError(f"--sweep_dir={self.path} holds no sweep yet; run it first, or give its folder.")
+        self.changed(sweep, runs)
+
+    def changed(self, sweep: Sweep, runs: Sequence[PlannedRun]) -> list[str]:
+        """Names of runs that have other flags now than in the folder, where nothing was made with the former yet.
+
+        :raises ValueError: if something was, or all runs there are of another script.
+        """
+        record = self.record()
+        if record.get("script", sweep.script) != sweep.script:
+            raise ValueError(
+                f"--sweep_dir={self.path} holds runs of {record['script']}, the file is for {sweep.script}; "
+                f"give another --sweep_dir."
+            )
+        changed = []
+        for run in runs:
+            now = arguments(run.flags)
+            before, after = _by_name(record.get("runs", {}).get(run.name, now)), _by_name(now)
+            differing = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+            if not differing:
+                continue
+            if self.is_begun(run.name):
+                words = [flags.get(differing[0], f"without --{differing[0]}") for flags in (before, after)]
+                raise ValueError(
+                    f"--sweep_dir={self.path} has the run {run.name} {words[0]}, the file has it {words[1]}; give a "
+                    f"new --sweep_dir, or remove {self.run_dir(run.name)} to run it again."
+                )
+            changed.append(run.name)
+        return changed
+
+    @property
+    def _history(self) -> Path:
+        return self.path / "history.jsonl"
+
+    def _refuse_others(self) -> None:
+        """Refuse a folder that is in use, or not that of a sweep."""
+        if self.path.exists() and not self.path.is_dir():
+            raise ValueError(f"--sweep_dir must be a folder, got the file {self.path}; give another --sweep_dir.")
+        refuse_if_held(self.path, flag="sweep_dir")
+        names = [path.name for path in self.path.iterdir()] if self.path.is_dir() else []
+        if "sweep.json" not in names and not all(OWN_FILES.fullmatch(name) for name in names):
+            raise ValueError(
+                f"--sweep_dir={self.path} must be a new or empty folder or that of a sweep, it holds other files; "
+                f"give another --sweep_dir."
+            )
+
+    def _renamed(
+        self,
+        recorded: Mapping[str, Sequence[str]],
+        runs: Sequence[PlannedRun],
+        full_flags: Mapping[str, Sequence[str]],
+    ) -> dict[str, str]:
+        """Former -> new name of runs that the file calls otherwise than when they were made; they are renamed."""
+        planned = {run.name for run in runs}
+        wanted = {_key(words): name for name, words in full_flags.items() if name not in recorded}
+        names = {}
+        for former in sorted(recorded.keys() - planned):
+            file = self.run_dir(former) / "flags.txt"
+            name = wanted.get(_key(file.read_text(encoding="utf-8").splitlines())) if file.is_file() else None
+            if name is not None and not self.run_dir(name).exists() and self.holder(former) is None:
+                names[former] = name
+                os.replace(self.run_dir(former), self.run_dir(name))
+                if self.log_file(former).exists():
+                    os.replace(self.log_file(former), self.log_file(name))
+        if names:
+            sync_folder(self.path / "runs")
+            history.rename(self._history, names)
+        return names
+
+    def _keep_text(self, text: str) -> None:
+        file = self.path / "sweep.toml"
+        if file.exists() and (former := file.read_text(encoding="utf-8")) != text:
+            number = next(n for n in itertools.count(1) if not (self.path / f"sweep-{n}.toml").exists())
+            write_text(self.path / f"sweep-{number}.toml", former)
+        write_text(file, text)
+
+
+def _by_name(words: Sequence[str]) -> dict[str, str]:
+    """Flags by name, without those that may change. Of booleans, `no` is left out of the name."""
+    found = {}
+    for word in words:
+        name, has_value, _ = word.lstrip("-").partition("=")
+        found[name if has_value else name.removeprefix("no")] = word
+    return {name: word for name, word in found.items() if name not in FREE}
+
+
+def _key(words: Sequence[str]) -> frozenset[str]:
+    return frozenset(_by_name([word for word in words if word.strip()]).values())

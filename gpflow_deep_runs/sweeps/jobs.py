@@ -1,0 +1,209 @@
+"""Work through the runs of a sweep, some at a time, each in a process of its own, and survive any kill."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
+
+from gpflow_deep_base.text import duration
+from gpflow_deep_runs.sweeps.folder import SweepDir
+from gpflow_deep_runs.sweeps.machine import machine
+from gpflow_deep_runs.sweeps.processes import Job, ask_to_end, kill, killed_by, last_line, signals, start
+from gpflow_deep_runs.sweeps.runs import PlannedRun, arguments
+from gpflow_deep_runs.sweeps.spec import Flag
+
+__all__ = ["Program", "Report", "Running", "Status", "work"]
+
+POLL_SECONDS = 0.1
+HELD_SECONDS = 2.0
+
+
+class Program(NamedTuple):
+    """What each run is made with.
+
+    :ivar words: those before the flags, as (python, script); it gets --run_dir and, to continue, --resume.
+    :ivar local: further flags of every run, which say nothing about what is computed.
+    :ivar environment: of its processes; that of this one if None.
+    """
+
+    words: Sequence[str]
+    local: Mapping[str, Flag] = MappingProxyType({})
+    environment: Mapping[str, str] | None = None
+
+
+class Running(NamedTuple):
+    """A job that runs: its run, its seconds so far, and the newest line of its log."""
+
+    name: str
+    seconds: float
+    line: str
+
+
+class Status(NamedTuple):
+    """Where a sweep stands: its runs by what has become of them, `left` those that were not started yet."""
+
+    done: Sequence[str]
+    failed: Mapping[str, str]
+    stopped: Mapping[str, str]
+    running: Sequence[Running]
+    left: Sequence[str]
+    num_jobs: int
+
+
+class Report(NamedTuple):
+    """What :func:`work` did.
+
+    :ivar done: runs with a result, those of earlier starts among them.
+    :ivar failed: run -> the last line of its error; started again only with `retry`.
+    :ivar stopped: run -> by what it was stopped from outside; continued by the next start.
+    :ivar left: runs that were not started. :ivar signal: what stopped the sweep, such as "SIGINT", or None.
+    """
+
+    done: Sequence[str]
+    failed: Mapping[str, str]
+    stopped: Mapping[str, str]
+    left: Sequence[str]
+    signal: str | None
+
+
+def work(
+    folder: SweepDir,
+    runs: Sequence[PlannedRun],
+    program: Program,
+    *,
+    jobs: int = 1,
+    retry: bool = False,
+    say: Callable[[str], None] = print,
+    show: Callable[[Status], None] = lambda status: None,
+    after: Callable[[], object] = lambda: None,
+) -> Report:
+    """Run what has no result yet: new runs from their beginning, begun ones from their newest checkpoint.
+
+    The folder has to be held, see `SweepDir.opened`. SIGINT, SIGTERM, SIGHUP and SIGUSR1 are passed on once as
+    SIGTERM, by which a training saves a checkpoint and ends; a second one kills the jobs. If this process is killed, or
+    raises, their guards ask them to end. A run whose folder another process still has is left until it is free.
+
+    :param jobs: how many run at a time.
+    :param retry: also start again what has failed.
+    :param say: gets a line about each event. :param show: gets the status again and again.
+    :param after: called after each run that is done.
+    :raises ValueError: if `jobs` is less than 1.
+    """
+    if jobs < 1:
+        raise ValueError(f"--jobs must be at least 1, got {jobs}.")
+    state = _Work(folder, runs, program, jobs, retry, say, after)
+    with signals() as received:
+        try:
+            while (state.waiting or state.running) and not received:
+                state.start_free()
+                state.collect()
+                show(state.status())
+                time.sleep(POLL_SECONDS if state.waiting or state.running else 0)
+            if received:
+                say(f"{received[0]}: {len(state.running)} running to be saved and stopped; once more kills them.")
+        finally:
+            state.stop(received)
+    left = [run.name for run in state.waiting]
+    return Report(state.done, state.failed, state.stopped, left, received[0] if received else None)
+
+
+class _Work:
+    """What has become of each run, and the jobs that are running."""
+
+    def __init__(
+        self,
+        folder: SweepDir,
+        runs: Sequence[PlannedRun],
+        program: Program,
+        num_jobs: int,
+        retry: bool,
+        say: Callable[[str], None],
+        after: Callable[[], object],
+    ) -> None:
+        self._folder, self._program, self._num_jobs, self._say, self._after = folder, program, num_jobs, say, after
+        self.done: list[str] = []
+        self.failed: dict[str, str] = {}
+        self.stopped: dict[str, str] = {}
+        self.waiting: list[PlannedRun] = []
+        self.running: list[Job] = []
+        self._held: dict[str, str] = {}
+        self._look_at = 0.0
+        newest = folder.newest()
+        for run in runs:
+            last = newest.get(run.name, {})
+            if last.get("event") == "failed" and not retry and folder.result(run.name) is None:
+                self.failed[run.name] = last["error"]
+            elif last.get("event") == "done" and folder.result(run.name) is not None:
+                self.done.append(run.name)
+            else:
+                self.waiting.append(run)
+
+    def status(self) -> Status:
+        now = time.monotonic()
+        running = [Running(job.name, now - job.start, last_line(job)) for job in self.running]
+        left = [run.name for run in self.waiting]
+        return Status(list(self.done), dict(self.failed), dict(self.stopped), running, left, self._num_jobs)
+
+    def start_free(self) -> None:
+        """Start as many runs as may be, of those whose folders are free."""
+        if time.monotonic() >= self._look_at:
+            self._look_for_holders()
+            self._look_at = time.monotonic() + HELD_SECONDS
+        for run in [run for run in self.waiting if run.name not in self._held]:
+            if len(self.running) >= self._num_jobs:
+                return
+            self.waiting.remove(run)
+            self._folder.settle(run.name)
+            if self._folder.result(run.name) is not None:
+                self.done.append(run.name)
+            else:
+                self._start(run)
+
+    def _look_for_holders(self) -> None:
+        names = [run.name for run in self.waiting]
+        held = {name: holder for name in names if (holder := self._folder.holder(name)) is not None}
+        for name in held.keys() - self._held.keys():
+            self._say(f"waiting: {name} is in use by {held[name]}")
+        self._held = held
+
+    def _start(self, run: PlannedRun) -> None:
+        folder, program, is_begun = self._folder, self._program, self._folder.is_begun(run.name)
+        flags = [*arguments({**run.flags, **program.local}), *(["--resume"] if is_begun else [])]
+        words = [*program.words, f"--run_dir={folder.run_dir(run.name)}", *flags]
+        folder.note(run.name, "started", is_resumed=is_begun, machine=machine(), local=arguments(program.local))
+        self.running.append(start(run.name, words, folder.log_file(run.name), program.environment))
+        self._say(f"{'continued' if is_begun else 'started'}: {run.name}")
+
+    def collect(self) -> None:
+        """Look which jobs have ended, and how."""
+        for job in [job for job in self.running if job.process.poll() is not None]:
+            self.running.remove(job)
+            ask_to_end(job)
+            name, code, seconds = job.name, int(job.process.returncode), time.monotonic() - job.start
+            stopped_by = killed_by(code)
+            if self._folder.result(name) is not None:
+                event, error = "done", None
+                self.done.append(name)
+            elif stopped_by is not None:
+                event, error = "stopped", f"by {stopped_by}"
+                self.stopped[name] = error
+            else:
+                event, error = "failed", last_line(job) or f"ended with status {code} and wrote nothing"
+                self.failed[name] = error
+            self._folder.note(name, event, code=code, seconds=round(seconds, 3), error=error)
+            self._say(f"{event}: {name}, {error or duration(seconds)}")
+            if event == "done":
+                self._after()
+
+    def stop(self, received: Sequence[str]) -> None:
+        """Ask all jobs to end, and wait; kill them at a second signal."""
+        for job in self.running:
+            ask_to_end(job)
+        is_killed = False
+        while self.running:
+            if len(received) > 1 and not is_killed:
+                is_killed = True
+                for job in self.running:
+                    kill(job)
+            self.collect()
+            time.sleep(POLL_SECONDS if self.running else 0)

@@ -1,0 +1,84 @@
+"""The record of a sweep's results: every number with the command, commit, machine and seconds of its run."""
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gpflow_deep_base.files import write_json, write_text
+from gpflow_deep_runs.sweeps import history
+from gpflow_deep_runs.sweeps.folder import SweepDir
+from gpflow_deep_runs.sweeps.runs import PlannedRun, arguments, expand
+from gpflow_deep_runs.sweeps.spec import Sweep
+from gpflow_deep_runs.sweeps.tables import as_json, as_markdown, as_text, tabulate
+
+__all__ = ["record", "results", "write_tables"]
+
+
+def results(folder: SweepDir, runs: Sequence[PlannedRun]) -> dict[str, dict[str, Any] | None]:
+    """The result.json of each run; None for those that are missing."""
+    return {run.name: folder.result(run.name) for run in runs}
+
+
+def write_tables(folder: SweepDir, sweep: Sweep, name: str) -> str:
+    """Write table.txt, table.md and table.json of the runs that are done; the text of the first.
+
+    :param name: what the record calls the sweep.
+    :raises ValueError: as `tabulate`.
+    """
+    runs = expand(sweep)
+    found = results(folder, runs)
+    cells = tabulate(sweep, found)
+    baseline = sweep.tables.baseline if sweep.tables is not None else None
+    text = as_text(cells, baseline)
+    content = record(folder, sweep, [run for run in runs if found[run.name] is not None])
+    write_json(folder.path / "table.json", {"sweep": name, **content, "cells": as_json(cells)})
+    write_text(folder.path / "table.md", as_markdown(cells, baseline))
+    write_text(folder.path / "table.txt", text)
+    return text
+
+
+def record(folder: SweepDir, sweep: Sweep, runs: Sequence[PlannedRun]) -> dict[str, Any]:
+    """What table.json holds besides cells: what is tabulated, and how each of the runs was made."""
+    lines, tables = folder.history(), sweep.tables
+    starts, seconds = history.starts_of(lines), history.seconds_of(lines)
+    return {
+        "script": sweep.script,
+        "over": tables.over if tables is not None else (),
+        "baseline": tables.baseline if tables is not None else None,
+        "numbers": [
+            {"name": each.name, "digits": each.digits, "differences": each.has_differences}
+            for each in (tables.numbers if tables is not None else ())
+        ],
+        "columns": [column.name for column in (tables.columns if tables is not None else ())],
+        "runs": {run.name: _run(folder, sweep, run, starts.get(run.name, []), seconds.get(run.name)) for run in runs},
+    }
+
+
+def _run(
+    folder: SweepDir, sweep: Sweep, run: PlannedRun, starts: Sequence[Mapping[str, Any]], seconds: float | None
+) -> dict[str, Any]:
+    made = _provenance(folder.run_dir(run.name))
+    words = [*arguments(run.flags), *(starts[-1].get("local", ()) if starts else ())]
+    of_all = [word for word in words if not word.startswith("--data_dir=")]  # a folder of one machine
+    return {
+        "command": shlex.join([sweep.script, "--run_dir=RUN", *of_all]),
+        "folder": f"runs/{run.name}",
+        "commit": made.get("git_commit"),
+        "is_dirty": made.get("git_dirty"),
+        "commits_resumed": [each.get("git_commit") for each in made.get("resumed", ())],
+        "machine": starts[-1].get("machine") if starts else None,
+        "versions": made.get("versions"),
+        "data_sha256": made.get("data_sha256"),
+        "start_time": made.get("start_time"),
+        "seconds": seconds,
+        "num_starts": len(starts),
+    }
+
+
+def _provenance(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads((path / "provenance.json").read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return {}

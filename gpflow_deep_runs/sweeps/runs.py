@@ -1,0 +1,67 @@
+"""The runs of a sweep: their names and flags, pure functions of the file."""
+
+import csv
+import io
+import itertools
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from gpflow_deep_runs.sweeps.spec import Flag, Sweep
+
+__all__ = ["PlannedRun", "arguments", "expand"]
+
+
+class PlannedRun(NamedTuple):
+    """One run: its name, which is that of its folder, its values of the axes, its setting, and all its flags."""
+
+    name: str
+    point: Mapping[str, Flag]
+    setting: str
+    flags: Mapping[str, Flag]
+
+
+def expand(sweep: Sweep) -> list[PlannedRun]:
+    """Every combination of the axes with every setting; the first axis changes slowest, the settings fastest.
+
+    :raises ValueError: if two runs would have one name, or one has the flags of another.
+    """
+    found: dict[str, PlannedRun] = {}
+    by_flags: dict[tuple[str, ...], str] = {}
+    for values in itertools.product(*sweep.axes.values()):
+        point = dict(zip(sweep.axes, values, strict=True))
+        for setting, own in sweep.settings.items():
+            run = PlannedRun(_name(point, setting), point, setting, {**sweep.flags, **point, **own})
+            if run.name in found:
+                raise ValueError(f"two runs have the name {run.name}: change the values of the axes or the settings.")
+            key = tuple(sorted(arguments(run.flags)))
+            if key in by_flags:
+                raise ValueError(f"the runs {by_flags[key]} and {run.name} have the same flags; leave one of them out.")
+            found[run.name], by_flags[key] = run, run.name
+    return list(found.values())
+
+
+def arguments(flags: Mapping[str, Flag]) -> list[str]:
+    """Flags as a command line has them: `--name=value`, `--name` or `--noname`."""
+    return [_argument(name, value) for name, value in flags.items()]
+
+
+def _argument(name: str, value: Flag) -> str:
+    if isinstance(value, bool):
+        return f"--{name}" if value else f"--no{name}"
+    return f"--{name}={_text(value)}"
+
+
+def _text(value: Flag) -> str:
+    if not isinstance(value, tuple):
+        return str(value)
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(value)
+    return line.getvalue()
+
+
+def _name(point: Mapping[str, Flag], setting: str) -> str:
+    """Words as they are, other values after the name of their axis: boston-split0-dgp2."""
+    parts = [value if isinstance(value, str) and value else f"{axis}{_text(value)}" for axis, value in point.items()]
+    words = [re.sub(r"[^\w.+=,-]+", "_", part) for part in [*parts, setting] if part]
+    return "-".join(words).lstrip(".") or "run"

@@ -1,0 +1,137 @@
+"""The steps of annealed importance sampling: through temperatures in either direction, compiled.
+
+log q~_beta(v) = ((1 - beta) b_base + beta b)'v + sum_j log(1 + exp(beta a_j)) + log m(v),      a = Wv + c.
+"""
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from rbm_tracking.estimates.sparse_rows import gibbs, is_sparse, log_ratios, rows_of, uniform, weights_of
+from rbm_tracking.estimates.sparse_rows import key_at as key_at_numpy
+from rbm_tracking.model.random import key_at
+from rbm_tracking.model.random import uniform as uniform_tensor
+from rbm_tracking.model.rbm import RBM, sample_visible
+
+__all__ = ["SITE_FIRST", "annealed"]
+
+_SITE_HIDDEN, _SITE_VISIBLE, SITE_FIRST = range(3)
+_PRODUCT = 100  # factors between 1/2 and 2 that float32 multiplies safely before a logarithm
+
+Array = NDArray[np.float64]
+
+
+def annealed(
+    rbm: RBM,
+    base: tf.Tensor,
+    is_moved: bool,
+    betas: Array,
+    v: tf.Tensor,
+    seed: tf.Tensor,
+    generator: str,
+    jit_compile: bool,
+    chunk: int,
+    after_chunk: Callable[[int, int], object] | None,
+) -> tuple[NDArray[Any], Array]:
+    """Take v [C, n_v] through `betas` in either direction, by kernels of Numba where v has few ones (`sparse_rows`).
+
+    :param base: visible biases at beta = 0; `is_moved` says if they differ from b.
+    :return: the last states, and sum_k log q~_{k+1}(v_k) - log q~_k(v_k), [C].
+
+    Other arguments as for `ais.ais`.
+    """
+    if is_sparse(rbm, v):
+        return _annealed_sparse(rbm, base, is_moved, betas, v, seed, generator, chunk, after_chunk)
+    run = _chunk_compiled if jit_compile else _chunk_plain
+    total = len(betas) - 1
+    padded = np.append(betas, np.full(chunk, betas[-1]))
+    change = tf.zeros([v.shape[0]], tf.float64)
+    for start in range(0, total, chunk):
+        piece = tf.constant(padded[start : start + chunk + 1], v.dtype)
+        count = min(chunk, total - start)
+        v, change = run(rbm, base, is_moved, piece, tf.constant(count), v, change, seed, tf.constant(start), generator)
+        if after_chunk is not None:
+            change.numpy()  # wait for it
+            after_chunk(start + count, total)
+    return rbm.visible.stored(v.numpy()), change.numpy()
+
+
+def _annealed_sparse(
+    rbm: RBM,
+    base: tf.Tensor,
+    is_moved: bool,
+    betas: Array,
+    v: tf.Tensor,
+    seed: tf.Tensor,
+    generator: str,
+    chunk: int,
+    after_chunk: Callable[[int, int], object] | None,
+) -> tuple[NDArray[Any], Array]:
+    """:func:`annealed` with the same noise; sums are rounded in another order."""
+    weights, words, start_b = weights_of(rbm), seed.numpy(), base.numpy()
+    rows, change, d_b = rows_of(v.numpy(), weights=weights), np.zeros(v.shape[0]), weights.b - start_b
+    schedule, total = betas.astype(np.float32), len(betas) - 1
+    for k, (old, new) in enumerate(itertools.pairwise(schedule)):
+        log_ratios(rows.a, old, new, change)
+        if is_moved:
+            change += (new - old) * (rows.v @ d_b)
+        at_new = weights._replace(b=start_b + new * d_b) if is_moved else weights
+        of_h = uniform(key_at_numpy(words, k, _SITE_HIDDEN), rows.a.shape, generator)
+        of_v = uniform(key_at_numpy(words, k, _SITE_VISIBLE), rows.v.shape, generator)
+        gibbs(rows, at_new, np.full(len(change), new), (of_h, of_v))
+        if after_chunk is not None and ((k + 1) % chunk == 0 or k + 1 == total):
+            after_chunk(k + 1, total)
+    return rbm.visible.stored(rows.v), change
+
+
+def _chunk(
+    rbm: RBM,
+    base: tf.Tensor,
+    is_moved: bool,
+    betas: tf.Tensor,
+    count: tf.Tensor,
+    v: tf.Tensor,
+    change: tf.Tensor,
+    seed: tf.Tensor,
+    start: tf.Tensor,
+    generator: str,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """`count` temperatures: weigh v by the next one, then move it there by h | v and v | h; Wv serves both."""
+    W_up = tf.transpose(rbm.W)
+
+    def step(k: tf.Tensor, v: tf.Tensor, change: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        old, new = betas[k], betas[k + 1]
+        a = tf.linalg.matmul(v, W_up) + rbm.c
+        size = tf.abs(a)
+        decay = tf.exp(-new * size)
+        log_ratio = (new - old) * tf.reduce_sum(tf.nn.relu(a), axis=1)
+        log_ratio += _log_product((1 + decay) / (1 + tf.exp(-old * size)))
+        b = rbm.b
+        if is_moved:
+            log_ratio += (new - old) * tf.linalg.matvec(v, rbm.b - base)
+            b = base + new * (rbm.b - base)
+        noise = uniform_tensor(key_at(seed, start + k, _SITE_HIDDEN), tuple(a.shape), a.dtype, generator)
+        h = tf.cast(noise * (1 + decay) < tf.where(a >= 0, tf.ones_like(a), decay), a.dtype)  # noise < sigmoid(new a)
+        field = new * tf.linalg.matmul(h, rbm.W) + b
+        v = sample_visible(rbm.visible, field, key_at(seed, start + k, _SITE_VISIBLE), generator)
+        return k + 1, v, change + tf.cast(log_ratio, tf.float64)
+
+    _, v, change = tf.while_loop(lambda k, *_: k < count, step, (0, v, change))
+    return v, change
+
+
+def _log_product(ratio: tf.Tensor) -> tf.Tensor:
+    """sum_j log ratio_j of ratios in [1/2, 2], [C, n] to [C], by one logarithm for 100 of them."""
+    num_chains, n = ratio.shape
+    pieces = -(-n // _PRODUCT)
+    ratio = tf.pad(ratio, [[0, 0], [0, pieces * _PRODUCT - n]], constant_values=1)
+    products = tf.reduce_prod(tf.reshape(ratio, [num_chains, pieces, _PRODUCT]), axis=2)
+    return tf.reduce_sum(tf.math.log(products), axis=1)
+
+
+_chunk_plain = tf.function(_chunk, autograph=False)
+_chunk_compiled = tf.function(_chunk, autograph=False, jit_compile=True)

@@ -1,0 +1,31 @@
+"""Restricted Boltzmann machines: Section 2 of Desjardins, Courville and Bengio (2011).
+
+rbm           energy, free energy, conditionals; the tempered family of Section 4
+visible       families of visible units (softmax, units, groups)
+exact         log Z by enumeration (exact_families)
+conditionals  some units given the others
+temperatures  ladders of inverse temperatures
+modes         a start from the data's leading modes
+random, checks
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__,
+    submodules=[
+        "checks",
+        "conditionals",
+        "exact",
+        "exact_families",
+        "groups",
+        "modes",
+        "random",
+        "rbm",
+        "serialization",
+        "softmax",
+        "temperatures",
+        "units",
+        "visible",
+    ],
+)

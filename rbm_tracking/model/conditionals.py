@@ -1,0 +1,196 @@
+"""What an RBM says of some visible units given the others: labels, missing values.
+
+Without log Z: with the observed units v_o and the states s of the missing ones,
+
+    p(s | v_o) = exp(b's) prod_j (1 + exp(a_j(v_o) + (W s)_j)) / (the same, summed over s),
+
+exactly where s has few states, as the label of a classification RBM (Larochelle and Bengio, 2008). Else by chains of
+Gibbs sampling in which the observed units stay as they are. NumPy in float64.
+"""
+
+import itertools
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit, log_softmax
+
+from rbm_tracking.model.checks import check_rbm
+from rbm_tracking.model.rbm import RBM
+from rbm_tracking.model.softmax import Softmax
+from rbm_tracking.model.visible import Gaussian, Spin, Visible, binary_vectors
+
+__all__ = ["Imputed", "impute", "log_label_probs"]
+
+Array = NDArray[np.float64]
+
+_MAX_STATES = 1024  # of the missing units of a row, which are enumerated
+_MAX_HIDDEN = 12  # hidden units whose states are enumerated, for missing numbers
+_CHUNK = 2**24  # numbers in an array at once
+_CLAMP = 1e4  # a field that leaves no doubt
+
+
+class Imputed(NamedTuple):
+    """Rows with conditional means in place of missing values, [N, n_v]; the standard error of these means, [N, n_v], 0
+    where they are exact or observed; which rows are exact [N]."""
+
+    values: Array
+    error: Array
+    is_exact: NDArray[np.bool_]
+
+
+def log_label_probs(rbm: RBM, rows: ArrayLike, labels: ArrayLike) -> Array:
+    """log p(y = k | the other units) in nats, exact, for the one-hot columns `labels` [K] of y: [N, K].
+
+    :param rows: [N, n_v], in which the columns of the label do not matter; or without them, [N, n_v - K].
+    :raises ValueError: if rows have another number of columns.
+    """
+    check_rbm(rbm)
+    W, b, c = _parts(rbm)
+    columns = np.asarray(labels, np.int64)
+    rest = np.setdiff1d(np.arange(len(b)), columns)
+    v = np.asarray(rows, np.float64)
+    if v.ndim != 2 or v.shape[1] not in (len(b), len(rest)):
+        raise ValueError(f"rows must be [N, {len(rest)}] without, or [N, {len(b)}] with the label, got {v.shape}.")
+    a = (v if v.shape[1] == len(rest) else v[:, rest]) @ W[:, rest].T + c
+    pieces = np.array_split(a, max(1, -(-a.size * len(columns) // _CHUNK)))
+    scores = [np.logaddexp(0.0, p[:, None] + W[:, columns].T[None]).sum(axis=2) + b[columns] for p in pieces]
+    return log_softmax(np.concatenate(scores), axis=1)
+
+
+def impute(
+    rbm: RBM,
+    rows: ArrayLike,
+    mask: ArrayLike,
+    *,
+    rng: np.random.Generator,
+    num_chains: int = 20,
+    num_steps: int = 200,
+) -> Imputed:
+    """E[v | the observed units] in the place of missing values.
+
+    Exact where the missing units of a row have at most 1024 states (ten bits, or a category), and for numbers with at
+    most 12 hidden units. Else `num_chains` independent chains of `num_steps` rounds, of which the second half counts;
+    the error is the one between chains, and does not tell of modes that all of them miss.
+
+    :param rows: [N, n_v]; what it holds where the mask is true does not matter.
+    :param mask: [N, n_v], true where a value is missing.
+    :raises ValueError: if shapes do not fit, or what is observed is not allowed.
+    """
+    check_rbm(rbm)
+    is_missing = np.asarray(mask, bool)
+    v = np.array(rows, np.float64)
+    if v.ndim != 2 or v.shape != is_missing.shape or v.shape[1] != len(rbm.b):
+        raise ValueError(f"rows and mask must be [N, {len(rbm.b)}], got {v.shape} and {is_missing.shape}.")
+    if num_chains < 2 or num_steps < 2:
+        raise ValueError(f"num_chains and num_steps must be at least 2, got {num_chains} and {num_steps}.")
+    v[is_missing] = 0.0
+    _check_observed(rbm.visible, v, is_missing)
+    found = Imputed(v, np.zeros_like(v), np.ones(len(v), bool))
+    patterns, which = np.unique(is_missing, axis=0, return_inverse=True)
+    for number, pattern in enumerate(patterns):
+        chosen, columns = np.flatnonzero(which.ravel() == number), np.flatnonzero(pattern)
+        if not len(columns):
+            continue
+        means, error, is_exact = _of_pattern(rbm, v[chosen], columns, rng, num_chains, num_steps)
+        found.values[np.ix_(chosen, columns)], found.error[np.ix_(chosen, columns)] = means, error
+        found.is_exact[chosen] = is_exact
+    return found
+
+
+def _of_pattern(
+    rbm: RBM, v: Array, columns: NDArray[np.int64], rng: np.random.Generator, num_chains: int, num_steps: int
+) -> tuple[Array, Array, bool]:
+    """Conditional means of the missing columns of rows that miss the same ones, and their errors."""
+    W, b, c = _parts(rbm)
+    is_gaussian = isinstance(rbm.visible, Gaussian)
+    zero = np.zeros((len(v), len(columns)))
+    if is_gaussian and len(c) <= _MAX_HIDDEN:
+        return _by_hidden(rbm, v, columns), zero, True
+    if not is_gaussian and (states := _states(rbm.visible, columns)) is not None:
+        a = v @ W.T + c
+        means, size = [], max(1, _CHUNK // (len(states) * len(c)))
+        for start in range(0, len(v), size):
+            moved = a[start : start + size, None] + (states @ W[:, columns].T)[None]
+            scores = np.logaddexp(0.0, moved).sum(axis=2) + states @ b[columns]
+            scores[~_fits(rbm.visible, v[start : start + size], states, columns)] = -np.inf
+            means.append(np.exp(log_softmax(scores, axis=1)) @ states)
+        return np.concatenate(means), zero, True
+    parts, size = [], max(1, _CHUNK // (num_chains * (len(b) + len(c)) * 4))
+    for start in range(0, len(v), size):
+        parts.append(_by_chains(rbm, v[start : start + size], columns, rng, num_chains, num_steps))
+    return np.concatenate([mean for mean, _ in parts]), np.concatenate([error for _, error in parts]), False
+
+
+def _by_hidden(rbm: RBM, v: Array, columns: NDArray[np.int64]) -> Array:
+    """Means of missing numbers, by the states of the hidden units."""
+    W, b, c = _parts(rbm)
+    own = Gaussian(np.asarray(rbm.visible.precision, np.float64)[columns])  # type: ignore[attr-defined]
+    h = binary_vectors(len(c))
+    x = h @ W[:, columns] + b[columns]
+    scores = (v @ W.T + c) @ h.T + own.log_normaliser(x)  # v is 0 where it is missing
+    return np.asarray(np.exp(log_softmax(scores, axis=1)) @ own.mean(x))
+
+
+def _by_chains(
+    rbm: RBM, v: Array, columns: NDArray[np.int64], rng: np.random.Generator, num_chains: int, num_steps: int
+) -> tuple[Array, Array]:
+    """Means of the missing columns over chains, and the standard error between chains."""
+    W, b, c = _parts(rbm)
+    observed = np.setdiff1d(np.arange(len(b)), columns)
+    clamped = np.zeros_like(v)
+    if not isinstance(rbm.visible, Gaussian):  # fields that leave the observed units no choice, nor others of a group
+        clamped[:, observed] = _CLAMP * np.where(v[:, observed] > 0, 1.0, -1.0)
+    state, shape = np.repeat(v[None], num_chains, axis=0), (num_chains, len(v))
+    field = b + clamped[None].repeat(num_chains, axis=0)
+    total = np.zeros((num_chains, len(v), len(columns)))
+    for step in range(num_steps):
+        noise = rng.random((*shape, rbm.visible.num_noise(len(b))))
+        state[..., columns] = rbm.visible.draw(field, noise)[..., columns]
+        h = (rng.random((*shape, len(c))) < expit(state @ W.T + c)).astype(np.float64)
+        field = h @ W + b + clamped
+        if step >= num_steps // 2:
+            total += rbm.visible.mean(field)[..., columns]
+    means = total / (num_steps - num_steps // 2)
+    return means.mean(axis=0), means.std(axis=0, ddof=1) / np.sqrt(num_chains)
+
+
+def _states(visible: Visible, columns: NDArray[np.int64]) -> Array | None:
+    """States of the missing columns, [S, number of columns], not all allowed in each row; None if too many."""
+    missing = {int(column): place for place, column in enumerate(columns)}
+    groups = visible.groups if isinstance(visible, Softmax) else ()
+    together = [[missing[column] for column in group if column in missing] for group in groups]
+    alone = sorted(set(missing.values()) - {place for group in together for place in group})
+    choices: list[list[int | None]] = [[*group, None] for group in together if group] + [[i, None] for i in alone]
+    if np.prod([float(len(options)) for options in choices]) > _MAX_STATES:
+        return None
+    states = np.zeros((int(np.prod([len(options) for options in choices])), len(columns)))
+    for row, chosen in zip(states, itertools.product(*choices), strict=True):
+        row[[place for place in chosen if place is not None]] = 1.0
+    return 2.0 * states - 1.0 if isinstance(visible, Spin) else states
+
+
+def _fits(visible: Visible, v: Array, states: Array, columns: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether states of the missing columns are allowed beside the observed ones, [N, S]."""
+    fits = np.ones((len(v), len(states)), bool)
+    if isinstance(visible, Softmax):
+        for group, required in zip(visible.groups, visible.is_required, strict=True):
+            counts = v[:, list(group)].sum(axis=1)[:, None] + states[:, np.isin(columns, group)].sum(axis=1)
+            fits &= (counts == 1) if required else (counts <= 1)
+    return fits
+
+
+def _check_observed(visible: Visible, v: Array, is_missing: NDArray[np.bool_]) -> None:
+    """Check rows, of which the missing units have been put in so that they are allowed if the others are."""
+    whole = np.where(is_missing, -1.0 if isinstance(visible, Spin) else 0.0, v)
+    if isinstance(visible, Softmax):
+        for group, required in zip(visible.groups, visible.is_required, strict=True):
+            columns = list(group)
+            is_open = required & is_missing[:, columns].any(axis=1) & (whole[:, columns].sum(axis=1) == 0)
+            first = np.array(columns)[np.argmax(is_missing[:, columns], axis=1)]
+            whole[np.flatnonzero(is_open), first[is_open]] = 1.0
+    visible.check(whole, name="what is observed")
+
+
+def _parts(rbm: RBM) -> tuple[Array, Array, Array]:
+    return np.asarray(rbm.W, np.float64), np.asarray(rbm.b, np.float64), np.asarray(rbm.c, np.float64)

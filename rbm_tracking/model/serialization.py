@@ -1,0 +1,127 @@
+"""A trained RBM with its log Z in one .npz file.
+
+save_rbm(saved, "rbm.npz")
+saved = load_rbm("rbm.npz")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from gpflow_deep_base.container import Shapes, load_container, save_container
+from gpflow_deep_base.files import PathLike
+from gpflow_deep_base.limits import refuse_damaged
+from rbm_tracking.model.checks import check_rbm
+from rbm_tracking.model.rbm import RBM
+from rbm_tracking.model.softmax import Softmax
+from rbm_tracking.model.visible import Bernoulli, Gaussian, Spin, Visible
+
+__all__ = ["SavedRBM", "from_description", "load_rbm", "save_rbm"]
+
+_KIND = "a saved RBM"
+_VERSION = 3
+_SCALARS = ("log_z", "log_z_std", "step")
+
+
+class SavedRBM(NamedTuple):
+    """Parameters after `step` updates, the tracked log Z and its standard deviation in nats, and the ladder [M]."""
+
+    rbm: RBM
+    log_z: float
+    log_z_std: float
+    beta: np.ndarray
+    step: int
+
+
+def save_rbm(saved: SavedRBM, path: PathLike) -> None:
+    """Write a file that :func:`load_rbm` reads; it appears under its name only when it is whole.
+
+    :param saved: what to save.
+    :param path: of the file; missing folders are made.
+    :raises ValueError: if parameters are not finite.
+    :raises OSError: if it cannot be written; what was there before stays.
+    """
+    check_rbm(saved.rbm)
+    rbm = saved.rbm
+    arrays = {"W": rbm.W.numpy(), "b": rbm.b.numpy(), "c": rbm.c.numpy(), "beta": np.asarray(saved.beta)}
+    arrays |= {"log_z": np.float64(saved.log_z), "log_z_std": np.float64(saved.log_z_std), "step": np.int64(saved.step)}
+    if isinstance(rbm.visible, Gaussian):
+        arrays["precision"] = np.asarray(rbm.visible.precision)
+    n_h, n_v = rbm.W.shape
+    header = {"n_h": n_h, "n_v": n_v, "num_temps": len(saved.beta), "visible": rbm.visible.describe()}
+    save_container(path, kind=_KIND, version=_VERSION, header=header, arrays=arrays)
+
+
+def load_rbm(path: PathLike, *, max_bytes: int | None = None) -> SavedRBM:
+    """Read a file of :func:`save_rbm`. Sizes are compared with its header and its length before anything is unpacked.
+
+    :param path: of the file.
+    :param max_bytes: that its arrays may take; None: 100 MB and three times the file's length.
+    :raises ValueError: if it is missing, damaged, another kind of file, or takes more.
+    """
+    stored = load_container(path, kind=_KIND, versions=(_VERSION,), expected=_shapes, max_bytes=max_bytes)
+    arrays = stored.arrays
+    for name, array in arrays.items():
+        wanted = "i" if name == "step" else "f"
+        if array.dtype.kind != wanted or array.dtype.itemsize > 8:
+            refuse_damaged(path, _KIND, f"its array {name} has the type {array.dtype}")
+    if arrays["b"].dtype != arrays["c"].dtype:
+        refuse_damaged(path, _KIND, f"b and c have different types, {arrays['b'].dtype} and {arrays['c'].dtype}")
+    try:
+        visible = from_description(stored.header["visible"], arrays.get("precision"))
+        W, b, c = (tf.constant(arrays[name]) for name in ("W", "b", "c"))
+        rbm = RBM(W, b, c, _with_tensors(visible))
+        check_rbm(rbm)
+    except ValueError as error:
+        refuse_damaged(path, _KIND, error)
+    return SavedRBM(
+        rbm, float(arrays["log_z"]), float(arrays["log_z_std"]), beta=arrays["beta"], step=int(arrays["step"])
+    )
+
+
+def from_description(description: Mapping[str, Any], precision: Any = None) -> Visible:
+    """The family of :meth:`Visible.describe`.
+
+    :param description: as JSON has it.
+    :param precision: [n_v], that of Gaussian units.
+    :raises ValueError: if it is no such description.
+    """
+    try:
+        match dict(description):
+            case {"family": "bernoulli"}:
+                return Bernoulli()
+            case {"family": "spin"}:
+                return Spin()
+            case {"family": "softmax", "n_v": int(n_v), "groups": list(groups), "is_required": list(is_required)}:
+                columns = tuple(tuple(int(column) for column in group) for group in groups)
+                return Softmax(n_v, columns, tuple(bool(required) for required in is_required))
+            case {"family": "gaussian", "is_learnt": bool(is_learnt)} if precision is not None:
+                return Gaussian(precision, is_learnt)
+    except TypeError:
+        pass
+    raise ValueError(f"no family of visible units is described by {str(description)[:200]}; save it again.")
+
+
+def _with_tensors(visible: Visible) -> Visible:
+    """The family with its parameters as tensors, as training has them."""
+    if isinstance(visible, Gaussian):
+        return Gaussian(tf.constant(visible.precision), visible.is_learnt)
+    return visible
+
+
+def _shapes(header: dict[str, Any]) -> Shapes:
+    """Shapes of all arrays of a file with this header."""
+    match header:
+        case {"n_h": int(n_h), "n_v": int(n_v), "num_temps": int(num_temps), "visible": dict()}:
+            pass
+        case _:
+            raise ValueError("its header must have the sizes n_h, n_v and num_temps, and the family of visible units")
+    shapes: dict[str, tuple[int, ...]] = {"W": (n_h, n_v), "b": (n_v,), "c": (n_h,), "beta": (num_temps,)}
+    shapes |= dict.fromkeys(_SCALARS, ())
+    if header["visible"].get("family") == "gaussian":
+        shapes["precision"] = (n_v,)
+    return shapes

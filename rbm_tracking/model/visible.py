@@ -1,0 +1,356 @@
+# ruff: noqa: D102 (what the methods of a family are is said in `Visible`)
+"""Families of visible units: what a row of an RBM may be, and how it is distributed given its field.
+
+Every family has the energy of an RBM of bits, and a measure m of its own on the rows v that it allows:
+
+    q~_beta(v) = m(v) exp(b'v) prod_j (1 + exp(beta a_j)),        a = W v + c.
+
+Given the hidden units, p(v | h) = m(v) exp(x'v) / Z(x) with the field x = beta W'h + b. Swaps and bridges depend on the
+hidden side alone, so that a family is the measure, its log-normaliser log Z(x) = log sum_v m(v) exp(x'v), its mean and
+its draws. log Z of the RBM at beta = 0 is log Z(b) + n_h log 2.
+
+Families are frozen values. Their formulas are written once, for arrays in NumPy and, with the functions of
+`rbm_tracking.model.rbm.TENSORS`, for tensors; this module needs no TensorFlow. In nested structures of TensorFlow a
+family is
+static, except for the precisions of :class:`Gaussian`.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from rbm_tracking.model.checks import check_binary, check_numbers
+
+__all__ = ["NUMPY", "Bernoulli", "Gaussian", "Ops", "Spin", "Visible", "binary_vectors"]
+
+Array = NDArray[Any]
+
+
+class Ops(NamedTuple):
+    """The functions that formulas need, on arrays of NumPy or on tensors; sums and the like are over the last axis."""
+
+    softplus: Callable[[Any], Any]
+    sigmoid: Callable[[Any], Any]
+    softmax: Callable[[Any], Any]
+    logsumexp: Callable[[Any], Any]
+    sum: Callable[[Any], Any]
+    cumsum: Callable[[Any], Any]
+    take: Callable[[Any, Array], Any]  # of columns
+    join: Callable[[list[Any]], Any]  # one after the other in the last axis
+    flatten: Callable[[Any], Any]  # the last two axes to one
+    full: Callable[[Any, float], Any]  # a last axis of one entry, for all of the others of x
+    where: Callable[[Any, Any, Any], Any]
+    exp: Callable[[Any], Any]
+    log: Callable[[Any], Any]
+    sqrt: Callable[[Any], Any]
+    ndtri: Callable[[Any], Any]
+    cast: Callable[[Any, Any], Any]  # to the type of the second one
+
+
+NUMPY = Ops(
+    softplus=lambda x: np.logaddexp(0.0, x),
+    sigmoid=special.expit,
+    softmax=functools.partial(special.softmax, axis=-1),
+    logsumexp=functools.partial(special.logsumexp, axis=-1),
+    sum=functools.partial(np.sum, axis=-1),
+    cumsum=functools.partial(np.cumsum, axis=-1),
+    take=functools.partial(np.take, axis=-1),
+    join=functools.partial(np.concatenate, axis=-1),
+    flatten=lambda x: x.reshape(*x.shape[:-2], -1),
+    full=lambda x, value: np.full((*x.shape[:-1], 1), value),
+    where=np.where,
+    exp=np.exp,
+    log=np.log,
+    sqrt=np.sqrt,
+    ndtri=special.ndtri,
+    cast=lambda x, like: np.asarray(x, like.dtype),
+)
+
+
+def binary_vectors(n: int, start: int = 0, stop: int | None = None) -> Array:
+    """States `start` to `stop` of {0, 1}^n, in binary counting, [stop - start, n]."""
+    states = np.arange(start, 2**n if stop is None else stop)
+    return ((states[:, None] >> np.arange(n)) & 1).astype(np.float64)
+
+
+class Visible(Protocol):
+    """A family of n_v visible units. `x` and `v` are [..., n_v]; results are in nats where they are logarithms."""
+
+    @property
+    def is_learnt(self) -> bool:
+        """Whether the family has parameters of its own that training moves."""
+        ...
+
+    def check(self, rows: ArrayLike, *, n_v: int | None = None, name: str = "data") -> Array:
+        """The rows [N, n_v] as an array; ValueError if the family does not allow one of them."""
+        ...
+
+    def stored(self, rows: Any) -> Array:
+        """Rows as the smallest type that holds them."""
+        ...
+
+    def biases(self, rows: ArrayLike, *, clip: float = 1e-5) -> Array:
+        """b of the best model without weights of checked rows, [n_v], every probability at least `clip`."""
+        ...
+
+    def log_normaliser(self, x: Any, ops: Ops = NUMPY) -> Any:
+        """log Z(x) of all units: [..., n_v] to [...]."""
+        ...
+
+    def mean(self, x: Any, ops: Ops = NUMPY) -> Any:
+        """E[v] given the field."""
+        ...
+
+    def variance(self, x: Any, ops: Ops = NUMPY) -> Any:
+        """Var[v] of each unit given the field."""
+        ...
+
+    def log_measure(self, v: Any, ops: Ops = NUMPY) -> Any:
+        """log m(v) of allowed rows: [..., n_v] to [...]; 0.0 where m is 1."""
+        ...
+
+    def num_noise(self, n_v: int) -> int:
+        """How many uniform numbers a draw needs."""
+        ...
+
+    def draw(self, x: Any, noise: Any, ops: Ops = NUMPY) -> Any:
+        """v given the field, by uniform noise [..., num_noise] in [0, 1)."""
+        ...
+
+    def num_states(self, n_v: int) -> float:
+        """How many rows are allowed; infinite for numbers."""
+        ...
+
+    def states(self, n_v: int, start: int, stop: int) -> Array:
+        """Allowed rows number `start` to `stop`, [stop - start, n_v]."""
+        ...
+
+    def highest_log_p(self, n_v: int) -> float:
+        """A bound of log p(v) of every row of every RBM of this family: 0 for probabilities."""
+        ...
+
+    def moved(self, difference: Any, rate: Any, ops: Ops = NUMPY) -> Visible:
+        """The family after a step up the gradient of its own parameters; itself where it has none.
+
+        :param difference: E[v^2] of the data less that of the model, [n_v]. :param rate: learning rate.
+        """
+        ...
+
+    def slopes(self, v: Any) -> Any:
+        """d log q~ / d own parameters of rows, [..., n_v] to [..., K]; None where there are none."""
+        ...
+
+    def describe(self) -> dict[str, Any]:
+        """What `serialization.from_description` needs, besides the precisions."""
+        ...
+
+
+@dataclass(frozen=True)
+class Bernoulli:
+    """Bits: v in {0, 1}, m = 1. P(v = 1 | h) = sigmoid(x), log Z(x) = log(1 + exp(x))."""
+
+    is_learnt = False
+
+    def check(self, rows: ArrayLike, *, n_v: int | None = None, name: str = "data") -> Array:
+        return check_binary(rows, n_v=n_v, name=name)
+
+    def stored(self, rows: Any) -> Array:
+        return np.asarray(rows).astype(np.uint8)
+
+    def biases(self, rows: ArrayLike, *, clip: float = 1e-5) -> Array:
+        mean = np.clip(np.asarray(rows).mean(axis=0, dtype=np.float64), clip, 1 - clip)
+        return np.log(mean) - np.log1p(-mean)
+
+    def log_normaliser(self, x: Any, ops: Ops = NUMPY) -> Any:
+        return ops.sum(ops.softplus(x))
+
+    def mean(self, x: Any, ops: Ops = NUMPY) -> Any:
+        return ops.sigmoid(x)
+
+    def variance(self, x: Any, ops: Ops = NUMPY) -> Any:
+        return ops.sigmoid(x) * ops.sigmoid(-x)
+
+    def log_measure(self, v: Any, ops: Ops = NUMPY) -> Any:
+        return 0.0
+
+    def num_noise(self, n_v: int) -> int:
+        return n_v
+
+    def draw(self, x: Any, noise: Any, ops: Ops = NUMPY) -> Any:
+        return ops.cast(noise < ops.sigmoid(x), x)
+
+    def num_states(self, n_v: int) -> float:
+        return 2.0 ** min(n_v, 1000)
+
+    def states(self, n_v: int, start: int, stop: int) -> Array:
+        return binary_vectors(n_v, start, stop)
+
+    def highest_log_p(self, n_v: int) -> float:
+        return 0.0
+
+    def moved(self, difference: Any, rate: Any, ops: Ops = NUMPY) -> Bernoulli:
+        return self
+
+    def slopes(self, v: Any) -> None:
+        return None
+
+    def describe(self) -> dict[str, Any]:
+        return {"family": "bernoulli"}
+
+    def __tf_flatten__(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        return (), ()
+
+    @classmethod
+    def __tf_unflatten__(cls, metadata: tuple[Any, ...], components: tuple[Any, ...]) -> Bernoulli:
+        return cls()
+
+
+@dataclass(frozen=True)
+class Spin:
+    """Signs: v in {-1, 1}, m = 1. P(v = 1 | h) = sigmoid(2 x), log Z(x) = log(exp(x) + exp(-x))."""
+
+    is_learnt = False
+
+    def check(self, rows: ArrayLike, *, n_v: int | None = None, name: str = "data") -> Array:
+        array = check_numbers(rows, n_v=n_v, name=name)
+        if (wrong := np.abs(array) != 1).any():
+            row, column = np.argwhere(wrong)[0]
+            raise ValueError(
+                f"{name} must be -1 or 1 everywhere, got {array[row, column]} in row {row}, column {column}; 2 x - 1 "
+                "makes signs of bits x."
+            )
+        return array
+
+    def stored(self, rows: Any) -> Array:
+        return np.asarray(rows).astype(np.int8)
+
+    def biases(self, rows: ArrayLike, *, clip: float = 1e-5) -> Array:
+        return 0.5 * Bernoulli().biases(np.asarray(rows) > 0, clip=clip)
+
+    def log_normaliser(self, x: Any, ops: Ops = NUMPY) -> Any:
+        return ops.sum(ops.softplus(2.0 * x) - x)
+
+    def mean(self, x: Any, ops: Ops = NUMPY) -> Any:
+        return 2.0 * ops.sigmoid(2.0 * x) - 1.0
+
+    def variance(self, x: Any, ops: Ops = NUMPY) -> Any:
+        return 4.0 * ops.sigmoid(2.0 * x) * ops.sigmoid(-2.0 * x)
+
+    def log_measure(self, v: Any, ops: Ops = NUMPY) -> Any:
+        return 0.0
+
+    def num_noise(self, n_v: int) -> int:
+        return n_v
+
+    def draw(self, x: Any, noise: Any, ops: Ops = NUMPY) -> Any:
+        return 2.0 * ops.cast(noise < ops.sigmoid(2.0 * x), x) - 1.0
+
+    def num_states(self, n_v: int) -> float:
+        return 2.0 ** min(n_v, 1000)
+
+    def states(self, n_v: int, start: int, stop: int) -> Array:
+        return 2.0 * binary_vectors(n_v, start, stop) - 1.0
+
+    def highest_log_p(self, n_v: int) -> float:
+        return 0.0
+
+    def moved(self, difference: Any, rate: Any, ops: Ops = NUMPY) -> Spin:
+        return self
+
+    def slopes(self, v: Any) -> None:
+        return None
+
+    def describe(self) -> dict[str, Any]:
+        return {"family": "spin"}
+
+    def __tf_flatten__(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        return (), ()
+
+    @classmethod
+    def __tf_unflatten__(cls, metadata: tuple[Any, ...], components: tuple[Any, ...]) -> Spin:
+        return cls()
+
+
+@dataclass(frozen=True, eq=False)
+class Gaussian:
+    """Numbers: m(v) = exp(-v' diag(precision) v / 2), so that v given h is normal.
+
+    Its mean is x / precision and its variance 1 / precision. With few hidden units the RBM is a mixture of 2^n_h
+    Gaussians of one diagonal covariance. Best for columns of mean 0 and deviation 1.
+
+    :param precision: [n_v], positive.
+    :param is_learnt: whether training moves the precisions, by the gradient in their logarithms.
+    """
+
+    precision: Any
+    is_learnt: bool = False
+
+    def check(self, rows: ArrayLike, *, n_v: int | None = None, name: str = "data") -> Array:
+        return check_numbers(rows, n_v=self.precision.shape[0] if n_v is None else n_v, name=name)
+
+    def stored(self, rows: Any) -> Array:
+        return np.asarray(rows).astype(np.float32)
+
+    def biases(self, rows: ArrayLike, *, clip: float = 1e-5) -> Array:
+        return np.asarray(self.precision, np.float64) * np.asarray(rows).mean(axis=0, dtype=np.float64)
+
+    def log_normaliser(self, x: Any, ops: Ops = NUMPY) -> Any:
+        precision = ops.cast(self.precision, x)
+        return 0.5 * ops.sum(np.log(2 * np.pi) - ops.log(precision) + x * x / precision)
+
+    def mean(self, x: Any, ops: Ops = NUMPY) -> Any:
+        return x / ops.cast(self.precision, x)
+
+    def variance(self, x: Any, ops: Ops = NUMPY) -> Any:
+        return 0.0 * x + 1.0 / ops.cast(self.precision, x)
+
+    def log_measure(self, v: Any, ops: Ops = NUMPY) -> Any:
+        return -0.5 * ops.sum(ops.cast(self.precision, v) * v * v)
+
+    def num_noise(self, n_v: int) -> int:
+        return n_v
+
+    def draw(self, x: Any, noise: Any, ops: Ops = NUMPY) -> Any:
+        """By the inverse of the normal distribution function; numbers below 2^-25 count as this."""
+        precision = ops.cast(self.precision, x)
+        least = ops.cast(np.float64(2.0**-25), x)
+        return x / precision + ops.ndtri(ops.where(noise < least, least, noise)) / ops.sqrt(precision)
+
+    def num_states(self, n_v: int) -> float:
+        return math.inf
+
+    def states(self, n_v: int, start: int, stop: int) -> Array:
+        raise ValueError("Gaussian units have no states to enumerate; enumerate the hidden units.")
+
+    def highest_log_p(self, n_v: int) -> float:
+        """Of the density: p(v | h) is at most that at its mean."""
+        return 0.5 * float(np.sum(np.log(np.asarray(self.precision, np.float64) / (2 * np.pi))))
+
+    def moved(self, difference: Any, rate: Any, ops: Ops = NUMPY) -> Gaussian:
+        """With precisions after a step of gradient ascent in their logarithms, whose slope is -v^2 precision / 2.
+
+        :param difference: E[v^2] of the data less that of the model, [n_v].
+        """
+        return replace(self, precision=self.precision * ops.exp(-0.5 * rate * self.precision * difference))
+
+    def slopes(self, v: Any) -> Any:
+        """d log q~ / d log precision of rows, if they are learnt: [..., n_v] to [..., n_v]."""
+        return -0.5 * self.precision * v * v if self.is_learnt else None
+
+    def describe(self) -> dict[str, Any]:
+        return {"family": "gaussian", "is_learnt": self.is_learnt}
+
+    def __tf_flatten__(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        return (self.is_learnt,), (self.precision,)
+
+    @classmethod
+    def __tf_unflatten__(cls, metadata: tuple[Any, ...], components: tuple[Any, ...]) -> Gaussian:
+        return cls(components[0], metadata[0])

@@ -1,0 +1,349 @@
+"""The tracker as an object of its own, for parameters and tempered samples from anywhere (Sections 3.2-3.4).
+
+NumPy in float64, and no framework: what is observed may come from a loop in PyTorch, JAX or NumPy.
+
+    tracker = PartitionTracker(linear_ladder(10))
+    for parameters, samples in training:        # samples [M, N, n_v], samples[i] from q_{beta[i]} of these parameters
+        tracked = tracker.observe(parameters, samples, learning_rate=0.01)
+
+What the model is, a :class:`Family` says. The default is the RBM with bits on both sides, of which the parameters are
+(W [n_h, n_v], b [n_v], c [n_h]); :func:`rbm_family` is that of an RBM with other visible units.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
+
+from rbm_tracking.model.checks import check_rbm
+from rbm_tracking.model.temperatures import check_ladder
+from rbm_tracking.model.visible import Bernoulli, Visible
+from rbm_tracking.track.evidence import Tracking
+from rbm_tracking.track.filtering import (
+    Estimate,
+    FilterState,
+    anchor,
+    bridge,
+    half_width,
+    health_flags,
+    inflation,
+    initial_filter,
+    lag,
+    log_mean_exp,
+    log_z_std,
+    predict,
+    update,
+)
+from rbm_tracking.track.health import FLAGS, LIMITS, flag_names
+
+__all__ = ["BERNOULLI", "Family", "PartitionTracker", "Tracked", "rbm_family"]
+
+Array = NDArray[np.float64]
+
+_BIAS_DRIFT = 1e-3  # sigma_b^2 in units of the learning rate, as in the paper
+_EVERY = 5  # observations of which one is compared with the model
+_DISCREPANCY_RATE = 0.1  # at which what is found there is averaged
+_LEAST_VARIANCE = 1e-12
+_UNKNOWN_DRIFT = 1e-5  # sigma_b^2 where the learning rate is not given
+
+
+class Family(NamedTuple):
+    """A family q_beta of models, beta from 1, the model, to 0, where log Z is known.
+
+    `log_q(parameters, v, betas)`: log q~ of the samples v [M, N, ...], unnormalised, at each of the inverse
+    temperatures betas [K, M], nats, [K, M, N]; betas[k, i] is for the samples v[i].
+    `log_z_last(parameters)`: log Z at beta = 0, nats.
+    `check(parameters, v)`: raises ValueError if they are not what they should be.
+    `gram(parameters, v)`: inner products of the gradients d log q~ / d parameters at samples v [N, ...] of beta = 1,
+    [N, N], by which the closed form of the bias is computed; None if that is not wanted.
+    `residuals(parameters, v, betas, rng)`: statistics r(v) of the samples v [M, N, ...] at the inverse temperatures
+    betas [M], of mean 0 if they are samples of the family, [M, N, K], and their variances, [M, K], by which foreign
+    samples are known; None if there are none.
+    """
+
+    log_q: Callable[[Any, Array, Array], Array]
+    log_z_last: Callable[[Any], float]
+    check: Callable[[Any, Array], object] = lambda parameters, v: None
+    gram: Callable[[Any, Array], Array] | None = None
+    residuals: Callable[[Any, Array, Array, np.random.Generator], tuple[Array, Array]] | None = None
+
+
+class Tracked(NamedTuple):
+    """log Z and its standard deviation, nats, the reasons not to trust them (none: an empty list), and half of the 95 %
+    interval, which is the lag of the samples where that is more than 1.96 standard deviations, nats."""
+
+    log_z: float
+    log_z_std: float
+    flags: list[str]
+    half_width: float
+
+
+class PartitionTracker:
+    """Tracks log Z of a sequence of models from samples of their tempered families.
+
+    Successive parameters must be close (a step of gradient ascent, or some), since the change of log Z is estimated by
+    weighting the samples that were seen last.
+
+    Samples that are not the model's give a wrong log Z. Where the family can tell them (:attr:`Family.residuals`; of an
+    RBM v - E[v | h] with h drawn given v), every fifth observation is looked at, and the flag `samples` raised.
+
+    :param beta: inverse temperatures [M], from 1 to 0.
+    :param family: what the model is; by default an RBM of bits with the family beta (h'Wv + c'h) + b'v.
+    :param bias_variance: variance by which the bias b of the estimate at beta = 1 may change from one observation to
+        the next; by default 10^-3 times the learning rate, as in the paper, or 10^-5 where that is not given. With
+        samples that did not drive the change of the parameters there is no bias: set it and `initial_bias_variance`
+        to 0.
+    :param initial_bias_variance: of b before the first observation.
+    :param sigma_z: expected size of a change of log Z, infinite in the paper.
+    :param log_z: guess of the first log partition functions, [M]; by default those of the first bridge estimates.
+    :raises ValueError: if the ladder does not decrease from 1 to 0.
+    """
+
+    def __init__(
+        self,
+        beta: ArrayLike,
+        *,
+        family: Family | None = None,
+        bias_variance: float | None = None,
+        initial_bias_variance: float = 1.0,
+        sigma_z: float = np.inf,
+        log_z: ArrayLike | None = None,
+    ) -> None:
+        self.beta = check_ladder(beta)
+        self.state: FilterState | None = None
+        self._family = BERNOULLI if family is None else family
+        self._bias_variance = bias_variance
+        self._initial_bias_variance = initial_bias_variance
+        self._sigma_z = sigma_z
+        self._first_log_z = log_z
+        self._last: _Seen | None = None
+        self._count = 0
+        self._discrepancy = np.zeros(len(self.beta))
+        self._is_foreign = False
+        self._shape: tuple[Any, ...] = ()
+        self._current: tuple[FilterState, float, bool] | None = None
+
+    def observe(
+        self,
+        parameters: Any,
+        samples: ArrayLike | None = None,
+        *,
+        beta: ArrayLike | None = None,
+        learning_rate: float | None = None,
+    ) -> Tracked:
+        """Take in the next parameters, and samples [M, N, ...] of their family at each temperature.
+
+        Observe every update or every k-th: the change of log Z since the last samples is estimated from them alone, as
+        one step, so that the updates between need not be seen. What that costs is the spread of the weights
+        q~_new / q~_old: their log deviates in proportion to k, hence the variance of the change grows with k^2, and the
+        flag `ess` is raised where fewer than 3 of the N samples are left effective.
+
+        :param samples: None: only log Z of these parameters is wanted, as far as the last samples tell it; nothing is
+            remembered.
+        :param beta: the ladder of these samples, if it has changed; it keeps its length.
+        :param learning_rate: of the step of plain gradient ascent that the samples at beta = 1 are about to drive. The
+            first order of the bias that this gives the estimate of the change is then subtracted (Section 3.2).
+        :raises ValueError: if shapes do not fit, or the family refuses samples or parameters.
+        """
+        if samples is None:
+            return self._between(parameters)
+        v = self._check(parameters, samples, beta)
+        betas = np.stack([self.beta, np.append(self.beta[1:], 0.0), np.insert(self.beta[:-1], 0, 1.0)])
+        own, hotter, colder = self._family.log_q(parameters, v, betas)
+        d_upper, d_lower = (hotter - own)[:-1], (own - colder)[1:]
+        log_z_last = float(self._family.log_z_last(parameters))
+        state, known, is_rare = self._moved(parameters, log_z_last)
+        if state is None:
+            state = anchor(self._start(d_upper, d_lower, log_z_last, v.shape[1]), log_z_last)
+        acceptance = np.exp(np.minimum(d_upper - d_lower, 0.0)).mean(axis=1)
+        state = update(state, bridge(d_upper, d_lower, np.diff(state.mean[:-1])), acceptance)
+        self.state, self._current = state, (state, known, is_rare)
+        self._look_at(parameters, v)
+        drift = _UNKNOWN_DRIFT if learning_rate is None else _BIAS_DRIFT * learning_rate
+        drift = drift if self._bias_variance is None else self._bias_variance
+        self._last = _Seen(v, own, self._reuse_bias(parameters, v[0], learning_rate), drift)
+        return self._tracked()
+
+    @property
+    def log_z(self) -> float:
+        """log Z of the last parameters, nats.
+
+        :raises ValueError: before the first observation.
+        """
+        return float(self._observed()[0].mean[0])
+
+    @property
+    def log_z_std(self) -> float:
+        """Standard deviation of log Z, nats.
+
+        :raises ValueError: before the first observation.
+        """
+        return log_z_std(self._observed()[0])
+
+    @property
+    def tracking(self) -> Tracking:
+        """What `evidence.judge` has to know of the filter.
+
+        :raises ValueError: before the first observation.
+        """
+        state, known, is_rare = self._observed()
+        bias = float(state.mean[-1]) + known
+        flags = health_flags(state, bias) | (FLAGS["ess"] if is_rare else 0)
+        flags |= FLAGS["samples"] if self._is_foreign else 0
+        return Tracking(self.log_z, self.log_z_std, lag(state, bias), flags)
+
+    def _tracked(self) -> Tracked:
+        state, known, _ = self._observed()
+        names = flag_names(self.tracking.flags)
+        return Tracked(self.log_z, self.log_z_std, names, half_width(state, float(state.mean[-1]) + known))
+
+    def _observed(self) -> tuple[FilterState, float, bool]:
+        if self._current is None:
+            raise ValueError("PartitionTracker has not observed anything yet; call observe(parameters, samples) first.")
+        return self._current
+
+    def _between(self, parameters: Any) -> Tracked:
+        """log Z of parameters without samples of their own."""
+        if self._last is None:
+            raise ValueError("the first observation needs samples; call observe(parameters, samples) first.")
+        self._family.check(parameters, self._last.v)
+        state, known, is_rare = self._moved(parameters, float(self._family.log_z_last(parameters)))
+        assert state is not None
+        self._current = state, known, is_rare
+        return self._tracked()
+
+    def _moved(self, parameters: Any, log_z_last: float) -> tuple[FilterState | None, float, bool]:
+        """The filter at new parameters, before their samples; the known bias; whether few samples were left."""
+        if self.state is None or self._last is None:
+            return None, 0.0, False
+        last = self._last
+        change = log_mean_exp(self._family.log_q(parameters, last.v, self.beta[None])[0] - last.log_q)
+        unbiased = Estimate(np.append(change.value[0] - last.bias, change.value[1:]), change.variance, change.ess)
+        factor = inflation(self.state.health)
+        moved = predict(self.state, unbiased, bias_variance=last.drift, sigma_z=self._sigma_z, factor=factor)
+        return anchor(moved, log_z_last), last.bias, bool(change.ess.min() < LIMITS.min_ess)
+
+    def _reuse_bias(self, parameters: Any, v: Array, learning_rate: float | None) -> float:
+        """-rate tr Cov(phi) / N, phi = d log q~ / d parameters, see `learning.reuse_bias`."""
+        if learning_rate is None or self._family.gram is None:
+            return 0.0
+        gram, count = self._family.gram(parameters, v), len(v)
+        return float(-learning_rate * (np.trace(gram) - gram.sum() / count) / ((count - 1.0) * count))
+
+    def _look_at(self, parameters: Any, v: Array) -> None:
+        """Every fifth time, see whether these are samples of the family.
+
+        r has the mean 0 at each of K entries, and independent particles. sum_k (mean_n r_nk)^2 / var_k without the
+        terms of one particle with itself then has the mean 0 and the deviation sqrt(2 K / (N (N - 1))), which
+        correlation in time may keep an average from shrinking. It is about twice the divergence of the samples in nats.
+        """
+        count, self._count = self._count, self._count + 1
+        if self._family.residuals is None or count % _EVERY:
+            return
+        residuals, variances = self._family.residuals(parameters, v, self.beta, np.random.default_rng([0, count]))
+        num_particles, num_entries = residuals.shape[1:]
+        of_pairs = residuals.sum(axis=1) ** 2 - (residuals**2).sum(axis=1)
+        pairs = num_particles * (num_particles - 1)
+        seen = (of_pairs / np.maximum(variances, _LEAST_VARIANCE)).sum(axis=-1) / pairs
+        rate = max(1 / (count // _EVERY + 1), _DISCREPANCY_RATE)
+        self._discrepancy += rate * (seen - self._discrepancy)
+        limit = LIMITS.max_discrepancy + LIMITS.max_deviations * np.sqrt(2 * num_entries / pairs)
+        self._is_foreign = bool((self._discrepancy > limit).any())
+
+    def _check(self, parameters: Any, samples: ArrayLike, beta: ArrayLike | None) -> Array:
+        array = np.asarray(samples)
+        num_temps = len(self.beta)
+        if array.ndim < 2 or array.shape[0] != num_temps or array.shape[1] < 2:
+            raise ValueError(
+                f"samples must have the shape [M, N, ...] = [{num_temps}, at least 2, ...], got {array.shape}."
+            )
+        self._family.check(parameters, array)
+        ladder = self.beta if beta is None else check_ladder(beta)
+        if len(ladder) != num_temps:
+            raise ValueError(f"beta must keep its {num_temps} temperatures, got {len(ladder)}.")
+        shape = _shape(parameters)
+        if self._last is not None and shape != self._shape:
+            raise ValueError(
+                f"the parameters must keep their shapes {self._shape}, got {shape}; use a new tracker for a new model."
+            )
+        self.beta, self._shape = ladder, shape
+        return array.astype(np.float64)
+
+    def _start(self, d_upper: Array, d_lower: Array, log_z_last: float, num_chains: int) -> FilterState:
+        log_z = self._first_log_z
+        if log_z is None:
+            middle = (d_upper + d_lower).mean(axis=1) / 2
+            steps = bridge(d_upper, d_lower, middle, iterations=5).value
+            log_z = log_z_last - np.append(np.cumsum(steps[::-1])[::-1], 0.0)
+        return initial_filter(log_z, bias_variance=self._initial_bias_variance, expected_ess=num_chains / 2)
+
+
+class _Seen(NamedTuple):
+    """The last samples, their log q~ at their own temperatures; the bias and its drift on the way to the next."""
+
+    v: Array
+    log_q: Array
+    bias: float
+    drift: float
+
+
+def _shape(parameters: Any) -> tuple[Any, ...]:
+    """Shapes of the parts of parameters that are a sequence, else of the one array."""
+    return tuple(np.shape(part) for part in parameters) if isinstance(parameters, (tuple, list)) else ()
+
+
+# Restricted Boltzmann machines
+
+
+def rbm_family(visible: Visible) -> Family:
+    """RBMs with such visible units and hidden bits, with parameters (W [n_h, n_v], b [n_v], c [n_h]).
+
+    A fourth part, if there is one, takes the place of `visible` for these parameters: the precisions of Gaussian units,
+    if they are learnt.
+    """
+
+    def units(rbm: Any) -> Visible:
+        return rbm[3] if len(rbm) > 3 else visible
+
+    def log_q(rbm: Any, v: Array, betas: Array) -> Array:
+        x = betas[:, :, None, None] * _activations(rbm, v)
+        softplus = np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x)))
+        return softplus.sum(axis=-1) + v @ np.asarray(rbm[1], np.float64) + units(rbm).log_measure(v)
+
+    def log_z_last(rbm: Any) -> float:
+        return float(units(rbm).log_normaliser(np.asarray(rbm[1], np.float64)) + len(rbm[2]) * np.log(2.0))
+
+    def check(rbm: Any, v: Array) -> None:
+        check_rbm((*rbm[:3], units(rbm)))
+        n_v = np.shape(rbm[1])[0]
+        if v.ndim != 3 or v.shape[2] != n_v:
+            raise ValueError(f"samples must have the shape [M, N, n_v] = [..., {n_v}], got {v.shape}.")
+        units(rbm).check(v.reshape(-1, n_v), name="samples")
+
+    def gram(rbm: Any, v: Array) -> Array:
+        h = expit(_activations(rbm, v))
+        vv, hh = v @ v.T, h @ h.T
+        products = vv * hh + vv + hh
+        slopes = units(rbm).slopes(v)
+        return products if slopes is None else products + np.asarray(slopes) @ np.asarray(slopes).T
+
+    def residuals(rbm: Any, v: Array, betas: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+        beta = betas[:, None, None]
+        p = expit(beta * _activations(rbm, v))
+        h = (rng.random(p.shape) < p).astype(np.float64)
+        field = beta * (h.reshape(-1, h.shape[-1]) @ np.asarray(rbm[0], np.float64)).reshape(v.shape)
+        field += np.asarray(rbm[1], np.float64)
+        return v - units(rbm).mean(field), np.asarray(units(rbm).variance(field)).mean(axis=1)
+
+    return Family(log_q, log_z_last, check, gram, residuals)
+
+
+def _activations(rbm: Any, v: Array) -> Array:
+    W, c = np.asarray(rbm[0], np.float64), np.asarray(rbm[2], np.float64)
+    return (v.reshape(-1, v.shape[-1]) @ W.T + c).reshape(*v.shape[:-1], len(c))
+
+
+BERNOULLI = rbm_family(Bernoulli())
+"""The RBM of bits, parameters (W, b, c), with the family beta (h'Wv + c'h) + b'v."""

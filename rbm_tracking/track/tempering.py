@@ -1,0 +1,215 @@
+"""Parallel tempering: block Gibbs sampling at M temperatures and swaps between neighbours (Section 2, Eq. 2).
+
+All temperatures and chains are one batch. A particle keeps its place, its slot, and swaps exchange temperatures:
+`level` says which inverse temperature a slot has, beta[0] = 1 is the target and beta[M-1] = 0. Column n of [M, N] holds
+one particle at each temperature; swaps stay within a column, so columns are independent given the parameters.
+
+Swaps compare the marginals q~_beta(v), in which the hidden units are summed out: they are accepted at least as often as
+those of the joint (v, h), and their energies are what bridge sampling needs.
+"""
+
+import functools
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import ArrayLike, NDArray
+
+from rbm_tracking.model.random import key_at, uniform
+from rbm_tracking.model.rbm import RBM, activations, gibbs_round, sample_visible, softplus_sum
+from rbm_tracking.model.temperatures import check_ladder, linear_ladder
+
+__all__ = [
+    "SCHEMES",
+    "Chains",
+    "Scheme",
+    "Swaps",
+    "at_level",
+    "gibbs",
+    "initial_chains",
+    "linear_ladder",
+    "sample",
+    "swap",
+    "swap_log_ratio",
+]
+
+Scheme = Literal["even_odd", "deo"]
+SCHEMES: tuple[str, ...] = get_args(Scheme)
+_SITES_PER_PASS = 2
+_FIRST_SWAP_SITE = 1 << 20
+
+
+class Chains(NamedTuple):
+    """Particles: allowed rows `v` [M, N, n_v], `a` = Wv + c [M, N, n_h], each slot's temperature `level` [M, N]."""
+
+    v: tf.Tensor
+    a: tf.Tensor
+    level: tf.Tensor
+
+
+class Swaps(NamedTuple):
+    """What a round of swaps saw, for each of the M-1 neighbouring pairs of levels (i, i+1).
+
+    `d_upper` [M-1, N] is d(x) = log q~[i+1](x) - log q~[i](x) at the particles of level i, `d_lower` at those of level
+    i+1, in nats; `acceptance` [M-1] the mean probability of acceptance; `log_q` [M, N] is log q~ - b'v at each slot's
+    own temperature after the swaps.
+    """
+
+    d_upper: tf.Tensor
+    d_lower: tf.Tensor
+    acceptance: tf.Tensor
+    log_q: tf.Tensor
+
+
+def initial_chains(rbm: RBM, num_temps: int, num_chains: int, *, seed: tf.Tensor) -> Chains:
+    """M x N particles drawn from the visible biases alone, exact at beta = 0 and at W = 0.
+
+    :param seed: int32 [2].
+    """
+    v = sample_visible(rbm.visible, tf.broadcast_to(rbm.b, [num_temps, num_chains, rbm.b.shape[0]]), seed)
+    level = tf.tile(tf.range(num_temps, dtype=tf.int32)[:, None], [1, num_chains])
+    return Chains(v, activations(rbm, v), level)
+
+
+def gibbs(
+    rbm: RBM,
+    chains: Chains,
+    beta: tf.Tensor,
+    *,
+    steps: int,
+    seed: tf.Tensor,
+    step: tf.Tensor,
+    generator: str = "threefry",
+) -> Chains:
+    """`steps` rounds of h ~ q_beta(h | v), v ~ q_beta(v | h) at all temperatures, each particle at its own.
+
+    :param beta: [M].
+    :param seed: int32 [2]; with `step`, the number of the update, it determines the noise.
+    """
+    v, a, level = chains
+    own = tf.gather(beta, level)
+    for i in range(steps):
+        keys = key_at(seed, step, _SITES_PER_PASS * i), key_at(seed, step, _SITES_PER_PASS * i + 1)
+        v = gibbs_round(rbm, a, keys, generator, own)
+        a = activations(rbm, v)
+    return Chains(v, a, level)
+
+
+def sample(
+    rbm: RBM,
+    chains: Chains,
+    beta: ArrayLike,
+    num_samples: int,
+    *,
+    seed: tf.Tensor,
+    burn_in: int = 1000,
+    thin: int = 200,
+    generator: str = "threefry",
+    jit_compile: bool = True,
+) -> NDArray[Any]:
+    """Approximate samples of the RBM by parallel tempering at fixed parameters, [num_samples, n_v].
+
+    Starts at `chains`; every `thin` rounds after the burn-in the particles at beta = 1 are taken.
+
+    :param beta: ladder [M].
+    :raises ValueError: if `num_samples`, `burn_in` or `thin` are not positive (`burn_in` may be 0).
+    """
+    if num_samples < 1 or burn_in < 0 or thin < 1:
+        raise ValueError(f"num_samples and thin must be positive, got {num_samples=}, {burn_in=}, {thin=}.")
+    betas = tf.constant(check_ladder(beta), rbm.W.dtype)
+
+    rounds = functools.partial(_rounds_compiled if jit_compile else _rounds, rbm, betas=betas, seed=seed)
+    taken: list[NDArray[Any]] = []
+    chains = rounds(chains, start=tf.constant(0), count=tf.constant(burn_in), generator=generator)
+    done = burn_in
+    while len(taken) * chains.level.shape[1] < num_samples:
+        chains = rounds(chains, start=tf.constant(done), count=tf.constant(thin), generator=generator)
+        done += thin
+        taken.append(rbm.visible.stored(tf.boolean_mask(chains.v, tf.equal(chains.level, 0)).numpy()))
+    return np.concatenate(taken)[:num_samples]
+
+
+def _rounds_plain(
+    rbm: RBM, chains: Chains, betas: tf.Tensor, seed: tf.Tensor, start: tf.Tensor, count: tf.Tensor, generator: str
+) -> Chains:
+    """`count` rounds at fixed parameters, of Gibbs sampling and swaps, the first with the number `start`."""
+
+    def body(i: tf.Tensor, chains: Chains) -> tuple[tf.Tensor, Chains]:
+        moved = gibbs(rbm, chains, betas, steps=1, seed=seed, step=i, generator=generator)
+        return i + 1, swap(moved, betas, seed=seed, step=i, generator=generator)[0]
+
+    return tf.while_loop(lambda i, _: i < start + count, body, (start, chains))[1]
+
+
+_rounds = tf.function(_rounds_plain, autograph=False)
+_rounds_compiled = tf.function(_rounds_plain, jit_compile=True, autograph=False)
+
+
+def swap(
+    chains: Chains,
+    beta: tf.Tensor,
+    *,
+    seed: tf.Tensor,
+    step: tf.Tensor,
+    scheme: str = "even_odd",
+    generator: str = "threefry",
+) -> tuple[Chains, Swaps]:
+    """Propose to swap all neighbouring pairs (i, i+1): those of even i, then those of odd i, counted from 1 (Eq. 2).
+
+    :param beta: [M].
+    :param scheme: "even_odd" proposes both sets at every update as in the paper; "deo" (deterministic even-odd) one of
+        them in turn, which moves particles along the ladder without reversing.
+    :raises ValueError: if the scheme is not known.
+    """
+    if scheme not in SCHEMES:
+        raise ValueError(f"scheme must be one of {', '.join(SCHEMES)}, got {scheme!r}.")
+    v, a, level = chains
+    num_temps, num_chains = level.shape
+    log_q = softplus_sum(a, tf.gather(beta, level))
+    d_upper: list[tf.Tensor] = [None] * (num_temps - 1)
+    d_lower: list[tf.Tensor] = [None] * (num_temps - 1)
+    acceptance: list[tf.Tensor] = [None] * (num_temps - 1)
+    for parity in (1, 0):  # counted from 0, the paper's even pairs are the odd ones
+        pairs = range(parity, num_temps - 1, 2)
+        partner = tf.constant(_partners(num_temps, pairs), tf.int32)
+        log_q_partner = softplus_sum(a, tf.gather(beta, tf.gather(partner, level)))
+        difference = at_level(log_q_partner - log_q, level)
+        key = key_at(seed, step, _FIRST_SWAP_SITE + parity)
+        log_noise = tf.math.log(uniform(key, (num_temps - 1, num_chains), a.dtype, generator))
+        is_active = tf.constant(True) if scheme == "even_odd" else tf.equal(step % 2, parity)
+        accepted = [tf.zeros([num_chains], tf.bool)] * num_temps
+        for i in pairs:
+            d_upper[i], d_lower[i] = difference[i], -difference[i + 1]
+            log_ratio = swap_log_ratio(d_upper[i], d_lower[i])
+            acceptance[i] = tf.reduce_mean(tf.exp(tf.minimum(log_ratio, 0.0)))
+            accepted[i] = accepted[i + 1] = (log_noise[i] < log_ratio) & is_active
+        is_accepted = _of_slot(tf.stack(accepted), level)
+        log_q = tf.where(is_accepted, log_q_partner, log_q)
+        level = tf.where(is_accepted, tf.gather(partner, level), level)
+    swaps = Swaps(tf.stack(d_upper), tf.stack(d_lower), tf.stack(acceptance), log_q)
+    return Chains(v, a, level), swaps
+
+
+def swap_log_ratio(d_upper: tf.Tensor, d_lower: tf.Tensor) -> tf.Tensor:
+    """Log of the ratio in Eq. (2): d(x) - d(y) for x at level i and y at level i+1, nats."""
+    return d_upper - d_lower
+
+
+def at_level(values: tf.Tensor, level: tf.Tensor) -> tf.Tensor:
+    """Values of slots [M, N] in the order of their temperatures, [M, N]."""
+    is_at = tf.equal(tf.range(level.shape[0], dtype=tf.int32)[:, None, None], level[None])  # [level, slot, N]
+    return tf.reduce_sum(tf.where(is_at, values[None], tf.zeros_like(values)[None]), axis=1)
+
+
+def _of_slot(values: tf.Tensor, level: tf.Tensor) -> tf.Tensor:
+    """Truth values of levels [M, N] for each slot [M, N]."""
+    is_at = tf.equal(tf.range(level.shape[0], dtype=tf.int32)[:, None, None], level[None])
+    return tf.reduce_any(is_at & values[:, None], axis=0)
+
+
+def _partners(num_temps: int, pairs: Sequence[int]) -> list[int]:
+    partner = list(range(num_temps))
+    for i in pairs:
+        partner[i], partner[i + 1] = i + 1, i
+    return partner

@@ -1,0 +1,104 @@
+"""The filter across one update of the parameters: bridges of before, the change of log Z by the same particles."""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from rbm_tracking.model.rbm import TENSORS, activations, log_z_independent, softplus_sum
+from rbm_tracking.track.bridge import bridge
+from rbm_tracking.track.importance import Estimate, log_z_change
+from rbm_tracking.track.settings import SMLConfig
+from rbm_tracking.track.state import SMLState
+from rbm_tracking.track.tempering import Swaps, at_level
+from rbm_tracking.track.tracker import TrackerState, anchor, health_flags, inflation, lag, log_z_std, predict, update
+
+__all__ = ["Observed", "num_tracked", "tracked"]
+
+
+class Observed(NamedTuple):
+    """What one update saw; log Z and its standard deviation are those of the parameters after the update. In nats.
+
+    `log_z`, `log_z_std`, `bias` (b_t, learned and closed form together), `change` (O^(dt) at beta = 1), `bridge_sum`
+    (zeta_M minus the sum of O^(dbeta): log Z by bridges alone), `nis`, `inflation`, `ess`, `lag` and `flags` (as in
+    :mod:`rbm_tracking.track.tracker`): []; `swap_rate` [M-1].
+    """
+
+    log_z: tf.Tensor
+    log_z_std: tf.Tensor
+    bias: tf.Tensor
+    change: tf.Tensor
+    bridge_sum: tf.Tensor
+    nis: tf.Tensor
+    inflation: tf.Tensor
+    ess: tf.Tensor
+    lag: tf.Tensor
+    flags: tf.Tensor
+    swap_rate: tf.Tensor
+
+
+def num_tracked(state: SMLState, config: SMLConfig) -> int:
+    """How many particles at beta = 1 tell the change of log Z."""
+    more = state.target.level.shape[1] if state.target and config.method == "tempering" else 0
+    return int(state.chains.level.shape[1] + more)
+
+
+def tracked(
+    before: SMLState,
+    after: SMLState,
+    swaps: Swaps,
+    d_b: tf.Tensor,
+    rate: tf.Tensor,
+    known_bias: tf.Tensor,
+    config: SMLConfig,
+) -> tuple[TrackerState, Observed]:
+    """The filter across the update: bridges of before, the change of log Z by the particles, weighted by the step."""
+    tracker, num_temps = before.tracker, before.ladder.beta.shape[0]
+    factor = inflation(tracker.health) if config.inflate else tf.ones([], tf.float64)
+    predicted = tracker.mean[1:num_temps] - tracker.mean[: num_temps - 1]
+    bridges = bridge(swaps.d_upper, swaps.d_lower, predicted, config.bridge_iterations)
+    tracker = update(tracker, bridges, swaps.acceptance, factor=factor)
+    change = _change(before, after, swaps, d_b, config)
+    first = tf.one_hot(0, num_temps, dtype=tf.float64)
+    unbiased = change._replace(value=change.value - known_bias * first)
+    drift = 0.0 if config.bias == "none" else config.bias_drift * tf.cast(rate, tf.float64)
+    tracker = predict(tracker, unbiased, bias_variance=drift, sigma_z=config.sigma_z, factor=factor)
+    log_z_last = log_z_independent(after.rbm.b, after.rbm.c.shape[0], after.rbm.visible)
+    tracker = anchor(tracker, log_z_last)
+    bias = tracker.mean[-1] + known_bias
+    observed = Observed(
+        log_z=tracker.mean[0],
+        log_z_std=log_z_std(tracker),
+        bias=bias,
+        change=change.value[0],
+        bridge_sum=log_z_last - tf.reduce_sum(bridges.value),
+        nis=tracker.health.nis,
+        inflation=factor,
+        ess=tracker.health.ess,
+        lag=lag(tracker, bias),
+        flags=tf.cast(health_flags(tracker, bias), tf.float64),
+        swap_rate=tf.cast(swaps.acceptance, tf.float64),
+    )
+    return tracker, observed
+
+
+def _change(before: SMLState, after: SMLState, swaps: Swaps, d_b: tf.Tensor, config: SMLConfig) -> Estimate:
+    """O^(dt) at each temperature; at beta = 1 by the target chains, too, if they take turns in the ladder."""
+    chains = after.chains
+    new_log_q = softplus_sum(chains.a, tf.gather(after.ladder.beta, chains.level))
+    log_weights = new_log_q - swaps.log_q + tf.linalg.matvec(chains.v, d_b) + _measure_change(before, after, chains.v)
+    by_level = at_level(log_weights, chains.level)
+    change = log_z_change(by_level)
+    if not after.target or config.method != "tempering":
+        return change
+    old_a = activations(before.rbm, after.target.v)
+    of_target = softplus_sum(after.target.a) - softplus_sum(old_a) + tf.linalg.matvec(after.target.v, d_b)
+    of_target += _measure_change(before, after, after.target.v)
+    top = log_z_change(tf.concat([by_level[:1], of_target], axis=1))
+    parts = zip(top, change, strict=True)
+    return Estimate(*(tf.concat([of_top, of_all[1:]], axis=0) for of_top, of_all in parts))
+
+
+def _measure_change(before: SMLState, after: SMLState, v: tf.Tensor) -> tf.Tensor | float:
+    """Change of log m(v) at particles v, if training moves the measure: [..., n_v] to [...]."""
+    old, new = before.rbm.visible, after.rbm.visible
+    return new.log_measure(v, TENSORS) - old.log_measure(v, TENSORS) if new.is_learnt else 0.0

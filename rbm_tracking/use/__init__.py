@@ -1,0 +1,23 @@
+"""RBMs for users.
+
+estimator          scikit-learn's interface (estimator_rows); classifier
+training           steps with evaluations
+evaluation         log-likelihoods by each estimate of log Z
+averages           averaged parameters with their log Z
+learning_baselines CD-k and PCD-k to compare with
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__,
+    submodules=[
+        "averages",
+        "classifier",
+        "estimator",
+        "estimator_rows",
+        "evaluation",
+        "learning_baselines",
+        "training",
+    ],
+)

@@ -1,0 +1,628 @@
+"""The tracked RBM as a scikit-learn estimator: a `BernoulliRBM` that knows its log-likelihood."""
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from scipy.special import expit
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from rbm_tracking import evaluation
+from rbm_tracking.estimates.ais import Bracket
+from rbm_tracking.estimates.trajectories import Trajectory, distances, is_node, trajectory
+from rbm_tracking.estimates.trajectory_tempering import tempered, trajectory_bracket
+from rbm_tracking.model.conditionals import Imputed, impute
+from rbm_tracking.model.groups import blocks
+from rbm_tracking.model.modes import low_rank_rbm
+from rbm_tracking.model.random import Generator
+from rbm_tracking.model.rbm import RBM, activations, initial_rbm
+from rbm_tracking.model.temperatures import linear_ladder
+from rbm_tracking.model.units import UNITS, UnitsConfig, UnitsName, choose_units
+from rbm_tracking.model.visible import Bernoulli, Visible
+from rbm_tracking.track.evidence import (
+    Annealing,
+    Choice,
+    Evidence,
+    Verdict,
+    is_better,
+    is_in_doubt,
+    judge,
+    statement,
+    stronger,
+)
+from rbm_tracking.track.health import Z_95, flag_names
+from rbm_tracking.track.learning import Observed, SMLConfig, SMLState, compiled_updates, initial_state, sml_update
+from rbm_tracking.track.schedules import learning_rate_at, without_rate
+from rbm_tracking.track.settings import FALLING, Method, Schedule
+from rbm_tracking.track.tempering import sample
+from rbm_tracking.use.averages import averaged
+from rbm_tracking.use.estimator_rows import check_values, checked, drawn, log_probs_unnormalised, minibatches, packed
+from rbm_tracking.use.training import not_finite
+
+__all__ = ["TrackedRBM"]
+
+_FLOATS = (np.float64, np.float32)
+_BLOCK = 100  # updates in one compiled call
+_SCORE_ROWS = 5000
+_MOST_HELD_OUT = 10_000  # rows, dense
+_FEW_ROWS = 10  # below it none is set aside
+
+Array = NDArray[np.float64]
+Along = Literal["temperatures", "trajectory"]
+
+
+class _Best(NamedTuple):
+    state: SMLState
+    observed: Observed
+    verdict: Verdict
+    choice: Choice
+    num_nodes: int  # of the trajectory
+
+
+class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Restricted Boltzmann machine trained by parallel tempering, with its log partition function tracked.
+
+    :meth:`score_samples` are log-likelihoods in nats, not pseudo-likelihoods, since log Z is known at every update:
+
+        rbm = TrackedRBM(n_components=100, random_state=0).fit(X)
+        rbm.score(X_test), rbm.log_z_, rbm.log_z_std_
+
+    X holds 0 and 1. Values between them are taken as `BernoulliRBM` takes them, as probabilities (the intensities of
+    pixels): fitting draws them anew at each visit, so that the model is one of binary rows; :meth:`transform` uses them
+    as they are; the log-likelihood of such a row does not exist, and :meth:`score_samples` refuses it. Unlike there,
+    values outside [0, 1] are an error.
+
+    :param n_components: number of hidden units.
+    :param learning_rate: epsilon_0 of the parameters' gradient ascent.
+    :param learning_rate_decay: alpha, which with `schedule="paper"` makes it min(epsilon_0 alpha / (t + 1), epsilon_0).
+    :param schedule: of the learning rate: "linear" and "cosine", which hold it for the first 30 % of the updates and
+        end at 0 (:meth:`partial_fit`, which has no last update, holds it), "constant", "paper"; or a function of the
+        number of the update that gives the rate itself.
+    :param max_updates: updates of the parameters, each with a minibatch of `batch_size` rows.
+    :param n_iter: passes over the rows; if given, `max_updates` is the smaller of the two numbers.
+    :param n_temps: temperatures, from beta = 1 to 0; `n_chains` chains at each.
+    :param method: whose chains drive the gradient: "tempering", those at beta = 1 of all; "pcd", the target chains
+        alone; "cd", chains that start at the minibatch. The ladder tracks log Z with each of them.
+    :param n_target_chains: more chains at beta = 1, outside of the ladder; with "tempering" they take turns in it.
+        None: 100, and 0 with "cd".
+    :param gibbs_steps: rounds of Gibbs sampling in each update.
+    :param adaptive: adapt the temperatures to the flow of particles.
+    :param centred: use the centred gradient.
+    :param momentum: part of the last change of the parameters that is made again.
+    :param l2: weight decay. :param sparsity_target: mean activity that hidden biases are pulled to, by `sparsity_cost`.
+    :param average: decay of the moving average of the parameters, which then are the model's; 0 for none.
+    :param n_modes: start from so many leading modes of the data, and not from noise alone.
+    :param keep_trajectory: keep parameters along the way in :meth:`fit`, at even distances in the logarithm of the
+        update, so that :meth:`bracket` and :meth:`sample` can follow it.
+    :param visible: what the visible units are: "bernoulli", bits; "softmax", categories of one bit a level; "spin", -1
+        and 1; "gaussian", numbers, best standardised. Units besides bits take X as it is, not as probabilities.
+    :param groups: of softmax units: the columns of each category; a number, if each category has so many, one after
+        the other, as in an alignment of 21 letters; None for contiguous columns of which at most one is 1
+        in all rows. In :meth:`fit` a category with a 1 in all rows has one in all rows to come.
+    :param learn_variances: of Gaussian units; else they stay those of the columns.
+    :param early_stopping: set `validation_fraction` of the rows, 10,000 at most, aside, score them every `eval_every`
+        updates, stop when `patience` scores in a row were worse than the best by more than their errors, and keep the
+        best parameters. Fewer than 10 rows are all trained with. `eval_every=None`: ten passes, from 50 to 500 updates.
+    :param ais_temps: temperatures of AIS with 100 chains, which with early stopping checks log Z wherever parameters
+        are about to become the best, or the filter doubts itself. At the end an AIS of three times as many checks it
+        again, and one of 0.3 times as many with 1,000 chains or more, which find modes that slow chains miss.
+    :param generator: of the noise, "threefry" or "hash", see `rbm_tracking.model.random`.
+    :param jit_compile: compile with XLA: takes some seconds for each new shape, and is several times faster then.
+    :param random_state: seed or `np.random.RandomState`; decides everything that is random.
+
+    Attributes after fitting: `components_` [n_components, n_features], `intercept_hidden_`, `intercept_visible_`;
+    `log_z_` and its standard deviation `log_z_std_`, nats, of which 1.96 cover the 95 % interval that the lag of the
+    particles widens; `evidence_`, the `evidence.Verdict` that they come from, with its reasons; `flags_`, reasons of
+    the filter not to trust itself (none: an empty tuple);
+    `n_updates_`; `validation_scores_`, a list of (update, mean log-likelihood in nats); `rbm_`, the parameters for the
+    functions of this package; `trajectory_`, those along the way with `keep_trajectory`. :meth:`bracket` checks log Z
+    independently.
+    """
+
+    _observed: Observed
+    _verdict: Verdict | None
+    _kept: SMLState | None  # with the model's log Z
+    _lower: Annealing | None  # what AIS says of the model's log Z
+
+    def __init__(
+        self,
+        n_components: int = 256,
+        *,
+        learning_rate: float = 0.1,
+        learning_rate_decay: float | None = None,
+        schedule: Schedule = "linear",
+        batch_size: int = 100,
+        max_updates: int = 10_000,
+        n_iter: int | None = None,
+        n_temps: int = 10,
+        n_chains: int = 20,
+        method: Method = "tempering",
+        n_target_chains: int | None = None,
+        gibbs_steps: int = 1,
+        adaptive: bool = False,
+        centred: bool = True,
+        momentum: float = 0.0,
+        l2: float = 1e-4,
+        sparsity_target: float | None = None,
+        sparsity_cost: float = 0.1,
+        average: float = 0.999,
+        n_modes: int = 0,
+        keep_trajectory: bool = False,
+        visible: UnitsName = "bernoulli",
+        groups: Sequence[Sequence[int]] | int | None = None,
+        learn_variances: bool = True,
+        early_stopping: bool = True,
+        validation_fraction: float = 0.1,
+        eval_every: int | None = None,
+        patience: int = 10,
+        ais_temps: int = 1000,
+        generator: Generator = "threefry",
+        jit_compile: bool = True,
+        verbose: bool = False,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.learning_rate = learning_rate
+        self.learning_rate_decay = learning_rate_decay
+        self.schedule = schedule
+        self.batch_size = batch_size
+        self.max_updates = max_updates
+        self.n_iter = n_iter
+        self.n_temps = n_temps
+        self.n_chains = n_chains
+        self.method = method
+        self.n_target_chains = n_target_chains
+        self.gibbs_steps = gibbs_steps
+        self.adaptive = adaptive
+        self.centred = centred
+        self.momentum = momentum
+        self.l2 = l2
+        self.sparsity_target = sparsity_target
+        self.sparsity_cost = sparsity_cost
+        self.average = average
+        self.n_modes = n_modes
+        self.keep_trajectory = keep_trajectory
+        self.visible = visible
+        self.groups = groups
+        self.learn_variances = learn_variances
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.eval_every = eval_every
+        self.patience = patience
+        self.ais_temps = ais_temps
+        self.generator = generator
+        self.jit_compile = jit_compile
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: object = None) -> "TrackedRBM":
+        """Train from new parameters.
+
+        :param X: [n_samples, n_features] of values in [0, 1], dense or sparse.
+        :param y: not used.
+        :raises ValueError: if X or a parameter is not as described, or training diverges.
+        """
+        self._check_parameters()
+        rows = self._validated(X, reset=True)
+        self.random_state_ = check_random_state(self.random_state)
+        self._visible = self._units(rows)
+        train, valid = self._held_out(rows)
+        size = min(self.batch_size, train.shape[0])
+        total = self.max_updates
+        if self.n_iter is not None:
+            total = min(total, -(-self.n_iter * train.shape[0] // size))
+        self._start(train, total)
+        self.validation_scores_: list[tuple[int, float]] = []
+        self._train(train, valid, total, size)
+        return self
+
+    def partial_fit(self, X: ArrayLike, y: object = None) -> "TrackedRBM":
+        """One update with the rows X as minibatch; log Z is tracked on. Early stopping is :meth:`fit`'s alone.
+
+        Arguments and errors as for :meth:`fit`. The first call takes the visible biases from X, so begin with many
+        rows. Numbers of rows up to the next power of two share what is compiled.
+        """
+        is_first = not hasattr(self, "components_")
+        self._check_parameters()
+        rows = self._validated(X, reset=is_first)
+        if is_first:
+            self.random_state_ = check_random_state(self.random_state)
+            self._visible = self._units(rows)
+            self.validation_scores_ = []
+            self._start(rows, self.max_updates)
+        count = rows.shape[0]
+        padded = packed(self._drawn(rows), 1 << (count - 1).bit_length())
+        weights = (np.arange(len(padded)) < count) / count
+        config, dtype = self._config(), self._state.rbm.W.dtype
+        config = dataclasses.replace(config, schedule="constant") if config.schedule in FALLING else config
+        rate = learning_rate_at(config, self._state.step, dtype)
+        state, seen = _update(without_rate(config), self.jit_compile)(
+            self._state, tf.constant(padded), tf.constant(weights, dtype), self._seed, rate
+        )
+        self._take(state, Observed._make(part.numpy() for part in seen))
+        return self
+
+    def bracket(
+        self,
+        n_temps: int = 1000,
+        *,
+        n_chains: int = 100,
+        along: Along = "temperatures",
+        random_state: int | np.random.RandomState | None = 0,
+    ) -> Bracket:
+        """Log Z of the parameters by AIS, from below, and by reverse AIS, from above; `evidence_` then knows of both.
+
+        Reverse AIS starts from samples of parallel tempering, which go on from the chains of training. If its value is
+        below that of AIS, beyond their errors, then the chains miss a mode.
+
+        :param n_temps: temperatures, or steps along the trajectory. :param n_chains: chains of each.
+        :param along: "temperatures"; or "trajectory", the parameters that training went through, which were kept.
+        :raises ValueError: if there is no such way.
+        """
+        check_is_fitted(self)
+        seed = tf.constant(check_random_state(random_state).randint(2**31 - 1, size=2), tf.int32)
+        if self._is_along(along):
+            options: dict[str, Any] = {"num_chains": n_chains, "seed": seed, "generator": self.generator}
+            both = trajectory_bracket(self._path(), n_temps, **options)
+        else:
+            config = evaluation.EvidenceConfig(final_ais_betas=str(n_temps), ais_chains=n_chains)
+            both = evaluation.bracket(self._model, self._base_b, seed, config, self.generator)
+        lower, upper = (evaluation.annealing(result) for result in both)
+        self._lower = stronger(self._lower, lower)
+        known = Evidence(evaluation.tracking(self._model, self._observed), self._lower, upper)
+        self._verdict = judge(known, was_refuted=self.evidence_.is_refuted)
+        return both
+
+    def transform(self, X: ArrayLike) -> NDArray[Any]:
+        """P(h = 1 | v = X), [n_samples, n_components], in the float type of X."""
+        check_is_fitted(self)
+        v = self._validated(X, reset=False)
+        return expit(safe_sparse_dot(v, self.components_.T.astype(v.dtype)) + self.intercept_hidden_.astype(v.dtype))
+
+    def score_samples(self, X: ArrayLike, *, return_interval: bool = False) -> Array | tuple[Array, Array, Array]:
+        """log p(x) of rows, [n_samples], nats; all share the error of log Z, of deviation `log_z_std_`. Of Gaussian
+        units that of the density.
+
+        :param return_interval: also the ends, [n_samples] each, that follow from the 95 % interval of log Z.
+        :raises ValueError: if X is not 0 and 1, or not what the visible units can be.
+        """
+        check_is_fitted(self)
+        v = self._validated(X, reset=False)
+        values = np.asarray(v.data if sparse.issparse(v) else v)
+        if self.visible not in ("spin", "gaussian") and not ((values == 0) | (values == 1)).all():
+            raise ValueError(
+                "score_samples needs rows of 0 and 1, of which there is a probability, got values between them; "
+                "binarise X as the model should see it, for example X > 0.5."
+            )
+        log_q = log_probs_unnormalised(self._parameters, v)
+        if return_interval:
+            return log_q - self.log_z_, log_q - self.evidence_.high, log_q - self.evidence_.low
+        return log_q - self.log_z_
+
+    def score(self, X: ArrayLike, y: object = None) -> float:
+        """Mean log-likelihood of binary rows, nats."""
+        return float(np.mean(self.score_samples(X)))
+
+    def gibbs(self, v: ArrayLike) -> NDArray[Any]:
+        """One step of Gibbs sampling from rows v [n_samples, n_features]: h given v, then v given h."""
+        p = self.transform(v)
+        h = self.random_state_.uniform(size=p.shape) < p
+        visible = self._visible
+        noise = self.random_state_.uniform(size=(len(h), visible.num_noise(self.n_features_in_)))
+        rows = visible.draw(h @ self.components_ + self.intercept_visible_, noise)
+        return rows if self.visible in ("spin", "gaussian") else rows.astype(bool)
+
+    def sample(
+        self,
+        n_samples: int = 1,
+        *,
+        burn_in: int = 200,
+        thin: int = 20,
+        along: Along = "temperatures",
+        random_state: int | np.random.RandomState | None = None,
+    ) -> NDArray[Any]:
+        """New rows [n_samples, n_features] by parallel tempering, which goes on from the chains of training.
+
+        :param burn_in: rounds before the first rows, :param thin: and between the next `n_chains` ones.
+        :param along: "temperatures"; or "trajectory", new particles on the parameters that training went through, where
+            a mode was lost that is far at every temperature.
+        :param random_state: None goes on with that of fitting.
+        :raises ValueError: if `n_samples` or `thin` are not positive, or there is no such way.
+        """
+        check_is_fitted(self)
+        rng = self.random_state_ if random_state is None else check_random_state(random_state)
+        seed, model = tf.constant(rng.randint(2**31 - 1, size=2), tf.int32), self._model
+        options: dict[str, Any] = {"burn_in": burn_in, "thin": thin, "jit_compile": self.jit_compile}
+        if self._is_along(along):
+            options |= {"num_chains": self.n_chains, "seed": seed, "generator": self.generator}
+            path = self._path()
+            return tempered(path, distances(path, seed=seed, generator=self.generator), n_samples, **options)
+        chains = model.chains._replace(a=activations(model.rbm, model.chains.v))
+        return sample(
+            model.rbm, chains, model.ladder.beta.numpy(), n_samples, seed=seed, generator=self.generator, **options
+        )
+
+    def impute(
+        self, X: Any, mask: Any, *, n_chains: int = 20, n_steps: int = 200, random_state: int | None = 0
+    ) -> Imputed:
+        """Means of missing values given the others, and their errors: see :func:`conditionals.impute`.
+
+        :param X: [n_samples, n_features]; what it holds where the mask is true does not matter.
+        :param mask: the same shape, true where a value is missing.
+        :param n_chains: where means are not exact. :param n_steps: rounds of each chain.
+        :raises ValueError: if shapes do not fit, or what is observed is not what the visible units can be.
+        """
+        check_is_fitted(self)
+        rng = np.random.default_rng(random_state)
+        rows: Any = X.toarray() if sparse.issparse(X) else X
+        is_missing: Any = mask.toarray() if sparse.issparse(mask) else mask
+        return impute(self._parameters, rows, is_missing, rng=rng, num_chains=n_chains, num_steps=n_steps)
+
+    @property
+    def rbm_(self) -> RBM:
+        """The parameters, for the functions of this package."""
+        check_is_fitted(self)
+        return self._parameters
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.positive_only = self.visible not in ("spin", "gaussian")
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    def _is_along(self, along: Along) -> bool:
+        """Whether to follow the trajectory."""
+        if along not in get_args(Along):
+            raise ValueError(f"along must be one of {', '.join(get_args(Along))}, got {along!r}.")
+        if along == "trajectory" and not self.trajectory_:
+            raise ValueError("along='trajectory' needs parameters along the way; fit with keep_trajectory=True.")
+        return along == "trajectory"
+
+    def _path(self) -> Trajectory:
+        """From independent units to the model; parameters that are no averages are smoothed."""
+        smoothing = 0.0 if self.average else min(evaluation.SMOOTHING, len(self.trajectory_) / 8)
+        beta = evaluation.EvidenceConfig.trajectory_beta
+        return trajectory([*self.trajectory_, self._parameters], base_b=self._base_b, smoothing=smoothing, beta=beta)
+
+    def _check_parameters(self) -> None:
+        at_least = {"n_components": 1, "batch_size": 1, "max_updates": 1, "n_temps": 2, "n_chains": 2}
+        at_least |= {
+            "n_modes": 0,
+            "ais_temps": 2,
+            "patience": 1,
+            "gibbs_steps": 1,
+        }
+        at_least |= {} if self.n_target_chains is None else {"n_target_chains": 0}
+        at_least |= {} if self.eval_every is None else {"eval_every": 1}
+        for name, least in at_least.items():
+            value = getattr(self, name)
+            if not isinstance(value, int | np.integer) or value < least:
+                raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}.")
+        if self.n_iter is not None and self.n_iter < 1:
+            raise ValueError(f"n_iter must be at least 1, or None for max_updates alone, got {self.n_iter!r}.")
+        if self.early_stopping and not 0 < self.validation_fraction < 1:
+            raise ValueError(f"validation_fraction must be between 0 and 1, got {self.validation_fraction!r}.")
+        if self.visible not in UNITS:
+            raise ValueError(f"visible must be one of {', '.join(UNITS)}, got {self.visible!r}.")
+        if self.groups is not None and self.visible != "softmax":
+            raise ValueError(f"groups are of softmax units; give visible='softmax', got {self.visible!r}.")
+
+    @property
+    def evidence_(self) -> Verdict:
+        """What is known of log Z."""
+        if self._verdict is None:
+            known = Evidence(evaluation.tracking(self._model, self._observed))
+            self._verdict = judge(known, was_refuted=self._is_refuted)
+        return self._verdict
+
+    @property
+    def log_z_(self) -> float:
+        """Log Z, nats."""
+        return self.evidence_.log_z
+
+    @property
+    def log_z_std_(self) -> float:
+        """Its standard deviation, nats."""
+        return (self.evidence_.high - self.evidence_.low) / (2 * Z_95)
+
+    def _validated(self, X: Any, *, reset: bool) -> Any:
+        """X as float64 or float32, dense or CSR, after checking that it is in [0, 1]."""
+        validate = functools.partial(validate_data, self, X, accept_sparse="csr", reset=reset, dtype=_FLOATS)
+        X = checked(validate, X, self.visible)
+        check_values(X, self.visible)
+        if not reset and hasattr(self, "_visible") and self._visible != Bernoulli():
+            self._visible.check(X.toarray() if sparse.issparse(X) else X, name="X")
+        return X
+
+    def _units(self, X: Any) -> Visible:
+        """The visible units that all rows of X call for."""
+        config = UnitsConfig(visible=self.visible, learn_variances=self.learn_variances)
+        if config.visible in ("auto", "bernoulli") and self.groups is None:
+            return Bernoulli()
+        groups = self.groups or ()
+        known = blocks(groups, X.shape[1]) if isinstance(groups, int) else groups
+        return choose_units(config, {"X": self._drawn(X)}, known, part="X").visible
+
+    def _held_out(self, X: Any) -> tuple[Any, Any]:
+        """Rows to train with, and binary rows to validate with (None without early stopping)."""
+        if not self.early_stopping or X.shape[0] < _FEW_ROWS:
+            return X, None
+        count = min(round(self.validation_fraction * X.shape[0]), _MOST_HELD_OUT)
+        if not 0 < count < X.shape[0]:
+            raise ValueError(
+                f"early_stopping with validation_fraction={self.validation_fraction} of {X.shape[0]} rows leaves none; "
+                "give more rows or another fraction."
+            )
+        order = self.random_state_.permutation(X.shape[0])
+        valid = self._drawn(X[np.sort(order[:count])])
+        return X[np.sort(order[count:])], valid
+
+    def _drawn(self, rows: Any) -> NDArray[Any]:
+        """Dense rows as the units take them; probabilities of bits are drawn."""
+        return drawn(rows, self.visible, self.random_state_)
+
+    def _new_seed(self) -> tf.Tensor:
+        return tf.constant(self.random_state_.randint(2**31 - 1, size=2), tf.int32)
+
+    def _start(self, X: Any, total: int) -> None:
+        self._decay_steps = total
+        sample = X if X.shape[0] <= _SCORE_ROWS else X[self.random_state_.permutation(X.shape[0])[:_SCORE_ROWS]]
+        data = self._drawn(sample)
+        kind: dict[str, Any] = {"seed": self._new_seed(), "data": data, "clip": 1 / (2 * len(data) + 2)}
+        rbm = initial_rbm(self.n_components, visible=self._visible, **kind)
+        self._base_b = rbm.b.numpy()
+        if self.n_modes and self._visible != Bernoulli():
+            raise ValueError(f"n_modes is for bits, got visible={self.visible!r}; leave it out.")
+        if self.n_modes:
+            rbm = low_rank_rbm(self.n_components, self.n_modes, **kind)
+        ladder, config = linear_ladder(self.n_temps), self._config()
+        self._state = initial_state(rbm, ladder, self.n_chains, seed=self._new_seed(), data=data, config=config)
+        self._verdict = None
+        self._kept = None
+        self._lower = None
+        self._is_refuted = False
+        self._seed = self._new_seed()
+        self.n_updates_ = 0
+        self.trajectory_: list[RBM] = []
+
+    def _train(self, train: Any, valid: Any, total: int, size: int) -> None:
+        """Updates up to `total`, with early stopping if there are rows to validate with."""
+        batches, best, num_worse = minibatches(self.random_state_, train.shape[0], size), None, 0
+        config = evaluation.EvidenceConfig(ais_betas=str(self.ais_temps))
+        watch = None if valid is None else evaluation.Evaluations({"valid": valid}, config)
+        seed = None if valid is None else self._new_seed()
+        every = self.eval_every or evaluation.interval(train.shape[0], size)
+        while self.n_updates_ < total:
+            until = min(total, (self.n_updates_ // every + 1) * every)
+            self._advance(train, batches, min(until - self.n_updates_, _BLOCK), size)
+            if self.n_updates_ < until:
+                continue
+            if watch is not None:
+                by_ais = functools.partial(
+                    evaluation.ais_scalars, self._model, self._base_b, config, seed, self.generator
+                )
+                watch(self._model, self._observed, by_ais)
+                self._verdict = watch.verdict or self.evidence_
+            if self.verbose:
+                print(f"update {self.n_updates_}: {statement(self.evidence_)}", flush=True)
+            if watch is None:
+                continue
+            self.validation_scores_.append((self.n_updates_, watch.choice.log_likelihood))
+            verdict = is_better(watch.choice, Choice() if best is None else best.choice)
+            if verdict:
+                found = self._state, self._observed, self.evidence_, watch.choice
+                best, num_worse = _Best(*found, len(self.trajectory_)), 0
+            else:
+                num_worse = num_worse + 1 if verdict is False else 0
+                if num_worse >= self.patience:
+                    break
+        if best is not None:
+            self._take(best.state, best.observed)
+            self._verdict = best.verdict
+            del self.trajectory_[best.num_nodes :]
+            self._check_again()
+
+    def _check_again(self) -> None:
+        """Judge log Z of the model by a second and a third AIS, for modes that the chains and the first one miss."""
+        model = self._model
+        was_refuted = self.evidence_.is_refuted
+        seed = tf.random.fold_in(self._seed, self.n_updates_)
+        self._lower = evaluation.checked_again(model.rbm, self._base_b, self.ais_temps, seed, self.generator)
+        known = Evidence(evaluation.tracking(model, self._observed), self._lower)
+        self._verdict = judge(known, was_refuted=was_refuted)
+        if is_in_doubt(known, self._verdict):
+            upper = evaluation.reverse(model, self._base_b, self.ais_temps, seed, self.generator)
+            self._verdict = judge(known._replace(reverse=upper), was_refuted=was_refuted)
+
+    def _advance(self, X: Any, batches: Iterator[NDArray[np.int64]], count: int, size: int) -> None:
+        """`count` updates in one compiled call."""
+        data = packed(self._drawn(X[np.concatenate([next(batches) for _ in range(count)])]), _BLOCK * size)
+        index = np.arange(_BLOCK * size, dtype=np.int32).reshape(_BLOCK, size)
+        state, seen = _updates(self._config(), self.jit_compile)(
+            self._state, tf.constant(data), tf.constant(index), tf.constant(count), self._seed
+        )
+        first = self.n_updates_ + 1
+        self._take(state, Observed._make(part.numpy()[count - 1] for part in seen))
+        if self.keep_trajectory and any(map(is_node, range(first, first + count))):
+            self.trajectory_.append(self._parameters)
+
+    def _config(self) -> SMLConfig:
+        return SMLConfig(
+            learning_rate=self.learning_rate,
+            learning_rate_decay=self.learning_rate_decay,
+            schedule=self.schedule,
+            decay_steps=self._decay_steps,
+            method=self.method,
+            target_chains=self.n_target_chains,
+            gibbs_steps=self.gibbs_steps,
+            adaptive=self.adaptive,
+            centred=self.centred,
+            momentum=self.momentum,
+            l2=self.l2,
+            sparsity_target=self.sparsity_target,
+            sparsity_cost=self.sparsity_cost,
+            average=self.average,
+            generator=self.generator,
+        )
+
+    def _take(self, state: SMLState, observed: Observed) -> None:
+        """Make a state that training has reached the model's. Log Z is found when it is asked for.
+
+        :raises ValueError: if it is not finite.
+        """
+        if wrong := not_finite(state, observed):
+            raise ValueError(wrong)
+        self._is_refuted = self._is_refuted if self._verdict is None else self._verdict.is_refuted
+        self._state = state
+        self._observed = observed
+        self._verdict = None
+        self._lower = None
+        self.components_, self.intercept_visible_, self.intercept_hidden_ = (
+            part.numpy().astype(np.float64) for part in self._parameters[:3]
+        )
+        self.flags_ = tuple(flag_names(int(observed.flags)))
+        self.n_updates_ = int(state.step)
+
+    @property
+    def _parameters(self) -> RBM:
+        """Those of the model: the average, if there is one."""
+        return self._state.average or self._state.rbm
+
+    @property
+    def _model(self) -> SMLState:
+        """The state with the parameters of the model and their log Z."""
+        if self._kept is None or int(self._kept.step) != int(self._state.step):
+            options: dict[str, Any] = {"generator": self.generator, "jit_compile": self.jit_compile}
+            self._kept = averaged(self._state, seed=self._seed, **options)
+        return self._kept
+
+
+@functools.lru_cache(maxsize=32)
+def _updates(config: SMLConfig, jit_compile: bool) -> Any:
+    """Compiled once for each configuration, so that estimators can be copied and pickled."""
+    return compiled_updates(config, jit_compile=jit_compile)
+
+
+@functools.lru_cache(maxsize=32)
+def _update(config: SMLConfig, jit_compile: bool) -> Any:
+    """One update with weighted rows [B, n_v], compiled once for each configuration."""
+
+    def run(
+        state: SMLState, rows: tf.Tensor, weights: tf.Tensor, seed: tf.Tensor, rate: tf.Tensor
+    ) -> tuple[SMLState, Observed]:
+        return sml_update(state, tf.cast(rows, weights.dtype), seed=seed, config=config, weights=weights, rate=rate)
+
+    return tf.function(run, jit_compile=jit_compile, autograph=False)

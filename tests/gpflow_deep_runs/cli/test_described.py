@@ -1,0 +1,153 @@
+"""gpflow_deep_runs.cli.described and gpflow_deep_runs.command: what is said before TensorFlow starts."""
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from gpflow_deep_runs.cli.described import FILE, VERBS, answer, descriptions_of, load, stored
+from gpflow_deep_runs.cli.flags import help_text, named_flags
+
+ROOT = Path(__file__).resolve().parents[3]
+
+#: A process in which TensorFlow, pandas and the papers cannot be imported, so that whatever ends it came before them.
+WITHOUT_TENSORFLOW = """
+import runpy, sys
+class Refused:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("tensorflow", "keras", "gpflow", "pandas", "sklearn"):
+            raise SystemExit(f"imports {name}")
+sys.meta_path.insert(0, Refused())
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", WITHOUT_TENSORFLOW, *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+
+
+def test_the_file_describes_the_scripts_as_they_are() -> None:
+    """In a process of its own, since scripts may not be imported here twice."""
+    program = """
+import sys, importlib.util
+from pathlib import Path
+from gpflow_deep_runs.cli.described import FILE, descriptions_of, stored
+found = {}
+for path in sorted(Path("scripts").glob("*.py")):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    found |= descriptions_of(path.stem, module)
+print("EQUAL" if stored(found) == FILE.read_text(encoding="utf-8") else "DIFFERENT")
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.split()[-1] == "EQUAL", f"write {FILE} anew: python -m gpflow_deep_runs.cli.described"
+
+
+@dataclass(frozen=True)
+class Flags:
+    """What it does.
+
+    :param rate: a number.
+    :param kind: a choice.
+    :param sizes: several.
+    :param names: several words.
+    :param is_on: a truth.
+    :param again: a truth or a word.
+    :param path: may be missing.
+    """
+
+    rate: float = 0.5
+    kind: Literal["a", "b"] = "a"
+    sizes: tuple[int, ...] = (3, 4)
+    names: tuple[str, ...] = ()
+    is_on: bool = False
+    again: bool | Literal["auto"] = False
+    path: str | None = None
+
+
+def test_a_description_that_was_stored_shows_the_same_help(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    class Script:
+        @staticmethod
+        def main(flags: Flags) -> None:
+            """Nothing."""
+
+    path = tmp_path / "flags.json"
+    path.write_text(stored(descriptions_of("toy", Script)), encoding="utf-8")
+    monkeypatch.setattr("gpflow_deep_runs.cli.described.FILE", path)
+    (description,) = load().values()
+    assert [flag[2:] for flag in description.flags] == [flag[2:] for flag in named_flags(Flags)]
+    with pytest.raises(SystemExit) as stop:
+        answer(["toy.py", "--help"])
+    assert stop.value.code == 0
+    path.unlink()
+    answer(["toy.py", "--help"])  # nothing is known: the program itself answers
+
+
+def test_help_is_that_of_the_program(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    class Script:
+        @staticmethod
+        def main(flags: Flags) -> None:
+            """Nothing."""
+
+    known = descriptions_of("toy", Script)
+    monkeypatch.setattr("gpflow_deep_runs.cli.described.load", lambda: known)
+    with pytest.raises(SystemExit):
+        answer(["some/folder/toy.py", "--help"])
+    assert capsys.readouterr().out.strip() == help_text(Flags, "toy.py").strip()
+    answer(["toy.py", "--rate=2", "--sizes=1,2", "--is_on"])  # all is right
+    answer(["another.py", "--help"])  # another program
+
+
+@pytest.mark.parametrize(
+    ("script", "flags", "status", "message"),
+    [
+        ("train_dgp.py", ["--help"], 0, "--num_layers"),
+        ("train_dgp.py", ["--runn_dir=a"], 2, "Did you mean: run_dir"),
+        ("track_rbm.py", ["--run_dir=a", "--num_steps=many"], 2, "num_steps"),
+        ("train_darn.py", [], 2, "--run_dir must be given"),
+        (
+            "train_ebp.py",
+            ["--run_dir=a", "--data=tests/conftset.py"],
+            2,
+            "no such file or folder (there is conftest.py)",
+        ),
+        ("compress_network.py", ["--run_dir=a", "--data=nowhere/x.csv"], 2, "nowhere is none, either"),
+        ("compress_with_darn.py", ["encode", "--x=1"], 2, "Unknown command line flag 'x'"),
+        ("predict_dgp.py", ["stray"], 2, "all arguments must be flags"),
+    ],
+)
+def test_before_tensorflow_starts(script: str, flags: list[str], status: int, message: str) -> None:
+    done = run(f"scripts/{script}", *flags)
+    assert (done.returncode, message in done.stdout + done.stderr) == (status, True), done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    if status:
+        assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["--help"], 0, "gpflow-deep VERB --help"),
+        ([], 2, "train a deep Gaussian process"),
+        (["trian"], 2, "did you mean train?"),
+        (["xyz"], 2, "say one of train, predict"),
+    ],
+)
+def test_one_command_for_all(arguments: list[str], status: int, message: str) -> None:
+    done = run("gpflow_deep_runs/command.py", *arguments)
+    assert done.returncode == status
+    assert message in done.stdout + done.stderr
+
+
+def test_each_verb_is_a_script_that_is_described() -> None:
+    names = {key.partition(" ")[0] for key in json.loads(FILE.read_text(encoding="utf-8"))}
+    assert {script for script, _ in VERBS.values()} == names - {"record_atari"}

@@ -1,0 +1,262 @@
+"""Files as people have them: what stands around a table is left out and said, and files of other programs are read."""
+
+import json
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from gpflow_deep_runs.data.spec import TableSpec
+from gpflow_deep_runs.data.tables import apply_schema, read_table, schema_of
+
+N = 60
+RNG = np.random.default_rng(5)
+FRAME = pd.DataFrame(
+    {"kind": RNG.choice(["red", "green"], N), "q": RNG.normal(size=N).round(3), "y": RNG.normal(size=N).round(3)}
+)
+SPEC = TableSpec(target=("y",), missing="impute")
+
+
+def text(frame: pd.DataFrame = FRAME, **options: Any) -> str:
+    return str(frame.to_csv(index=False, **options))
+
+
+def said(path: Path, spec: TableSpec = SPEC) -> str:
+    """The table of columns in one text, after the values were compared with those of the frame."""
+    rows = read_table(path, spec)
+    assert rows.feature_names == ("kind=green", "kind=red", "q")
+    np.testing.assert_array_equal(rows.parts["all"].X[:, 2], FRAME["q"])
+    np.testing.assert_array_equal(rows.parts["all"].Y[:, 0], FRAME["y"])
+    assert rows.schema is not None
+    return "\n".join(" ".join(row) for row in rows.schema.table())
+
+
+TITLE = "Data Source,World Bank,\nLast Updated,2024\n\n"
+AROUND: dict[str, tuple[Callable[[], str], str]] = {
+    "titles": (
+        lambda: "Colours of 2024\n\n" + text(),
+        "2 lines above the header left out, the first 'Colours of 2024'",
+    ),
+    "titles with commas": (lambda: "Report;of the office\n" + text(sep=","), "1 lines above the header"),
+    "titles of a spreadsheet": (lambda: "Colours,,\n,,\n" + text(), "lines above the header left out"),
+    "notes": (lambda: text() + "\nSource: the office, 2024\n", "1 lines at the foot left out, the first 'Source"),
+    "notes of words": (lambda: text() + "these are preliminary figures only\n", "1 lines at the foot"),
+    "notes of a spreadsheet": (lambda: text() + "Source: the office,,\n,,\n", "2 lines at the foot"),
+    "separators at the end": (
+        lambda: "\n".join(f"{line}," for line in text().splitlines()) + "\n",
+        "Unnamed: 3 ignored it has no name and no values",
+    ),
+    "separators at the ends of rows": (
+        lambda: "\n".join(line + "," * (i > 0) for i, line in enumerate(text().splitlines())) + "\n",
+        "Unnamed: 3 ignored it has no name and no values",
+    ),
+    "an index": (lambda: str(FRAME.to_csv()), "Unnamed: 0 ignored"),
+    "an index of names": (
+        lambda: str(FRAME.set_index(pd.Index([f"r{i}" for i in range(N)])).to_csv()),
+        "Unnamed: 0 ignored",
+    ),
+    "names of rows in R": (
+        lambda: "\n".join(line if i == 0 else f"{i},{line}" for i, line in enumerate(text().splitlines())) + "\n",
+        "Unnamed: 0 ignored",
+    ),
+    "white space": (lambda: FRAME.to_string(index=False) + "\n", "white space stands between the columns"),
+}
+
+
+@pytest.mark.parametrize("name", AROUND)
+def test_what_stands_around_a_table(name: str, tmp_path: Path) -> None:
+    content, note = AROUND[name]
+    path = tmp_path / "table.csv"
+    path.write_text(content(), encoding="utf-8")
+    assert note in said(path)
+
+
+def test_a_row_that_was_cut_is_no_note(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text(text()[:-8])
+    with pytest.raises(ValueError, match="fewer values than column names"):
+        read_table(path, SPEC)
+    path.write_text(text().replace("\n", "\nred,\n", 2))
+    with pytest.raises(ValueError, match="fewer values than column names"):
+        read_table(path, SPEC)
+    path.write_text(text() + "Note: a line of words\n" + text().partition("\n")[2])
+    with pytest.raises(ValueError, match=f"row {N} "):
+        read_table(path, SPEC)
+
+
+def test_years_are_names(tmp_path: Path) -> None:
+    values = RNG.normal(size=(N, 3)).round(2)
+    lines = [f"c{i}," + ",".join(map(str, row)) + "," for i, row in enumerate(values)]
+    path = tmp_path / "table.csv"
+    path.write_text('"Data Source","Indicators",\n\n"Country",1960,1961,1962,\n' + "\n".join(lines) + "\n")
+    rows = read_table(path, TableSpec(target=("1962",), ignore=("Country",)))
+    np.testing.assert_array_equal(rows.parts["all"].X, values[:, :2])
+
+
+@pytest.mark.parametrize(("encoding", "word"), [("cp1252", "Größe €"), ("cp1251", "Москва город"), ("utf-16", "naïve")])
+def test_encodings(encoding: str, word: str, tmp_path: Path) -> None:
+    frame = FRAME.assign(kind=np.where(FRAME["kind"] == "red", word, "Новый дом" if encoding == "cp1251" else "b"))
+    path = tmp_path / "table.csv"
+    path.write_bytes(text(frame, sep=";").encode(encoding))
+    rows = read_table(path, SPEC)
+    assert f"kind={word}" in rows.feature_names
+    assert rows.schema is not None
+    assert ("--encoding=NAME" in rows.schema.table()[-2][2]) == (encoding != "utf-16")
+    again = read_table(path, TableSpec(target=("y",), missing="impute", encoding=encoding))
+    assert f"kind={word}" in again.feature_names
+
+
+def test_names_of_a_file_without(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text(text(header=False))
+    spec = TableSpec(target=("y",), names=("kind", "q", "y"))
+    assert "by --names" in said(path, spec)
+    X, _ = apply_schema(schema_of(read_table(path, spec)), path)
+    np.testing.assert_array_equal(X[:, 2], FRAME["q"])
+    (data := tmp_path / "iris.data").write_text(text(FRAME[["q", "y", "kind"]], header=False))
+    assert read_table(data, TableSpec(target=("x2",))).task == "binary"
+
+
+def _stata(path: Path) -> None:
+    FRAME.to_stata(path, write_index=False)
+
+
+def _zst(path: Path) -> None:
+    with pa.CompressedOutputStream(pa.OSFile(str(path), "wb"), "zstd") as stream:
+        stream.write(text().encode())
+
+
+WRITERS: dict[str, Callable[[Path], Any]] = {
+    "t.jsonl": lambda path: path.write_text(FRAME.to_json(orient="records", lines=True)),
+    "t.json": lambda path: path.write_text(json.dumps(FRAME.to_dict("records"))),
+    "t.feather": FRAME.to_feather,
+    "t.dta": _stata,
+    "t.csv.zst": _zst,
+    "t.dat": lambda path: path.write_text(text(sep="\t")),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_files_of_other_programs(name: str, tmp_path: Path) -> None:
+    WRITERS[name](tmp_path / name)
+    said(tmp_path / name)
+
+
+def test_spreadsheets(tmp_path: Path) -> None:
+    pytest.importorskip("openpyxl")
+    path = tmp_path / "t.xlsx"
+    with pd.ExcelWriter(path) as writer:
+        FRAME.to_excel(writer, sheet_name="colours", index=False, startrow=2)
+        writer.sheets["colours"].cell(1, 1, "Colours of 2024")
+        FRAME.assign(y=1.5 * FRAME["y"]).to_excel(writer, sheet_name="more", index=False)
+    assert "the sheet 'colours' of 2" in said(path)
+    more = read_table(path, TableSpec(target=("y",), sheet="more"))
+    np.testing.assert_allclose(more.parts["all"].Y[:, 0], 1.5 * FRAME["y"], rtol=1e-15)
+
+
+def test_damaged_and_absent_files_are_refused_in_one_line(tmp_path: Path) -> None:
+    for name in ("t.xlsx", "t.dta", "t.feather", "t.jsonl", "t.json", "t.csv.zst"):
+        (tmp_path / name).write_bytes(b"{no such file")
+        with pytest.raises(ValueError, match=name) as caught:
+            read_table(tmp_path / name, SPEC)
+        assert "\n" not in str(caught.value)
+    with pytest.raises(ValueError, match="download it first"):
+        read_table("https://example.org/table.csv", SPEC)
+
+
+def test_bombs_are_refused(tmp_path: Path) -> None:
+    zeros = np.zeros(40_000_000, np.int8)
+    pq.write_table(pa.table({"a": zeros, "y": zeros}), parquet := tmp_path / "t.parquet")
+    np.savez_compressed(npz := tmp_path / "t.npz", a=zeros.astype(np.int32), y=zeros)
+    packed = tmp_path / "t.csv.gz"
+    pd.DataFrame({"a": ["x" * 1000] * 200_000, "y": "1"}).to_csv(packed, index=False)
+    for path in (parquet, npz, packed):
+        assert path.stat().st_size < 2_000_000
+        with pytest.raises(ValueError, match="bytes") as caught:
+            read_table(path, TableSpec(target=("y",)))
+        assert "\n" not in str(caught.value)
+    wide = tmp_path / "wide.csv"
+    names = ",".join(f"x{d}" for d in range(200_000))
+    wide.write_text(names + "\n" + ",".join(["1"] * 200_000) + "\n")
+    with pytest.raises(ValueError, match=r"too many columns; give --max_bytes"):
+        read_table(wide, TableSpec(target=("x0",)))
+    small = pd.DataFrame({"a": np.zeros(1000), "y": np.arange(1000.0)})
+    small.to_parquet(path := tmp_path / "small.parquet", index=False)
+    with pytest.raises(ValueError, match="bytes"):
+        read_table(path, TableSpec(target=("y",), max_bytes=100))
+
+
+def test_flags_overrule_what_was_found_out(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text("\ufeffColours of 2024\n\n" + text() + "Source: the office, 2024\nof the town\n")
+    assert "--skip_rows=N leaves out N" in said(path)
+    assert "2 lines at the foot left out" in said(path)
+    spec = TableSpec(target=("y",), missing="impute", skip_rows=2, skip_footer=2, encoding="utf-8")
+    assert "left out by --skip_rows" in said(path, spec)
+    with pytest.raises(ValueError, match="values than column names"):
+        read_table(path, TableSpec(target=("y",), skip_footer=0))
+    with pytest.raises(ValueError, match=r"column names|--target"):
+        read_table(path, TableSpec(target=("y",), skip_rows=0))
+    path.write_text(text() + "a,,\n")
+    assert "--skip_footer=0" in said(path)
+    kept = read_table(path, TableSpec(target=("kind",), missing="impute", skip_footer=0))
+    assert kept.class_names == ("a", "green", "red")
+    cut = read_table(path, TableSpec(target=("y",), skip_footer=11))
+    np.testing.assert_array_equal(cut.parts["all"].Y[:, 0], FRAME["y"][:-10])
+    with pytest.raises(ValueError, match="--skip_rows must be at least 0"):
+        TableSpec(skip_rows=-1)
+    with pytest.raises(ValueError, match="--max_bytes must be at least 1"):
+        TableSpec(max_bytes=0)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n"])
+def test_titles_and_ends_of_lines(end: str, tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_bytes(("\ufeff" + '"Colours\nof 2024"' + end * 2 + text().replace("\n", end)).encode())
+    said(path)
+
+
+def test_what_r_writes(tmp_path: Path) -> None:
+    lines = [f'"{i}" "{row.kind}" {row.q} {row.y}' for i, row in enumerate(FRAME.itertuples(), 1)]
+    path = tmp_path / "table.txt"
+    path.write_text('"kind" "q" "y"\n' + "\n".join(lines) + "\n")
+    assert "Unnamed: 0 ignored" in said(path)
+    path.write_text("kind,q,y\n" + "".join(f"{i % 7},a,1,2\n" for i in range(20)))
+    with pytest.raises(ValueError, match="more values than column names"):
+        read_table(path, SPEC)
+
+
+def test_names_after_tabs_among_spaces(tmp_path: Path) -> None:
+    lines = [f'{row.q:8.3f}   {row.y:.3f}   {i:3d}.\t"{row.kind} one"' for i, row in enumerate(FRAME.itertuples())]
+    (path := tmp_path / "auto.data").write_text("\n".join(lines) + "\n")
+    rows = read_table(path, TableSpec(target=("y",), names=("q", "y", "number", "kind"), ignore=("number",)))
+    assert rows.feature_names == ("q", "kind=green one", "kind=red one")
+    np.testing.assert_array_equal(rows.parts["all"].Y[:, 0], FRAME["y"])
+
+
+def test_new_rows_are_read_as_those_of_training(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_bytes(text(FRAME.assign(kind=np.where(FRAME["kind"] == "red", "дом", "b"))).encode("koi8-r"))
+    rows = read_table(path, TableSpec(target=("y",), encoding="koi8-r"))
+    schema = schema_of(rows)
+    assert type(schema).from_json(json.loads(json.dumps(schema.to_json()))) == schema
+    X, _ = apply_schema(schema, path)
+    np.testing.assert_array_equal(X, rows.parts["all"].X)
+
+
+def test_sheets_and_objects_that_claim_more_than_they_hold(tmp_path: Path) -> None:
+    sheet = b'<worksheet><sheetData><row r="1048576"><c r="XFD1048576"><v>1</v></c></row></sheetData></worksheet>'
+    with zipfile.ZipFile(path := tmp_path / "t.xlsx", "w") as archive:
+        archive.writestr("xl/worksheets/sheet1.xml", sheet)
+    with pytest.raises(ValueError, match="1,048,576 rows and 16,384 columns"):
+        read_table(path, SPEC)
+    lines = "".join(f'{{"a{i}": 1, "y": 2}}\n' for i in range(10_000))
+    (path := tmp_path / "t.jsonl").write_text(lines)
+    with pytest.raises(ValueError, match="10,000 rows, 10,001 columns"):
+        read_table(path, SPEC)

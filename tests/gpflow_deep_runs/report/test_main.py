@@ -1,0 +1,83 @@
+"""`python -m gpflow_deep_runs.report`."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gpflow_deep_runs.report.__main__ import main
+from gpflow_deep_runs.report.results import read, write
+from tests.gpflow_deep_runs.report.example import document
+from tests.gpflow_deep_runs.report.test_entries import NEW, sweep
+
+PAGE = "".join(
+    f"<!-- {marker} -->\n<!-- end -->\n"
+    for marker in ("table: small/scores", "table: small/differences", "commands: small")
+)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    write(tmp_path / "results" / "small.json", document())
+    (tmp_path / "README.md").write_text(PAGE)
+    return tmp_path
+
+
+def test_write_and_check(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([f"--root={project}", "check"]) == 1
+    assert "README.md:3: table small/scores has" in capsys.readouterr().out
+    assert main([f"--root={project}"]) == 0
+    assert capsys.readouterr().out == f"written: {project / 'README.md'}\n"
+    assert "| boston | -2.80 ± 0.06 |" in (project / "README.md").read_text()
+    for command in ("check", "write"):
+        assert main([f"--root={project}", command]) == 0
+        assert capsys.readouterr().out == "the tables are those of results/\n"
+
+
+def test_errors_are_one_line(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = ["--results=small", "--row=boston", "--numbers=gp=a.b"]
+    for arguments, message in (
+        (["run", str(project), *run], f"error: {project}/result.json: no such file or directory.\n"),
+        (["run", str(project), *run[1:]], "error: --results must name the file in results/ that gets the numbers.\n"),
+        (["run", str(project), *run[:2], "--numbers=gp"], "error: --numbers must be NAME=VALUE,NAME=VALUE, got gp.\n"),
+        (["sweep", str(project / "none")], f"error: {project}/none/table.json: no such file or directory.\n"),
+    ):
+        assert main([f"--root={project}", *arguments]) == 2
+        assert capsys.readouterr().err == message
+    (project / "results" / "small.json").write_text("{")
+    assert main([f"--root={project}", "check"]) == 2
+    assert capsys.readouterr().err.startswith(f"error: {project}/results/small.json:1:2: no JSON")
+
+
+def test_a_sweep_is_entered_and_shown(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A new file says which markers it needs; the second time, its tables are written, too."""
+    table = {**sweep(NEW), "sweep": "other"}
+    (project / "runs").mkdir()
+    (project / "runs" / "table.json").write_text(json.dumps(table))
+    (project / "results" / "sweeps").mkdir()
+    (project / "results" / "sweeps" / "other.toml").write_text("")
+    command = [f"--root={project}", "sweep", str(project / "runs"), "--units=loss=nats,hours=h"]
+    assert main(command) == 0
+    markers = [line for line in capsys.readouterr().out.split("\n") if line.startswith("<!--")]
+    assert markers == [f"<!-- table: other/{t} -->" for t in ("loss", "loss_differences", "hours")] + [
+        "<!-- commands: other -->"
+    ]
+    assert read(project / "results" / "other.json").runs[0].command == (
+        "sweep.py results/sweeps/other.toml --data_dir=DATA"
+    )
+    (project / "README.md").write_text("".join(f"{marker}\n<!-- end -->\n" for marker in markers))
+    assert main(command[:-1]) == 0  # the units are in the file
+    assert "| boston | -0.50 ± 0.14 | -0.42 ± 0.17 |" in (project / "README.md").read_text()
+
+
+def test_a_run_is_entered_and_shown(project: Path) -> None:
+    folder = project / "runs" / "k"
+    folder.mkdir(parents=True)
+    provenance = {"command": "x.py", "git_commit": "d" * 40, "git_dirty": False, "start_time": "2026-11-23T00"}
+    (folder / "provenance.json").write_text(json.dumps(provenance))
+    (folder / "result.json").write_text(json.dumps({"a": {"b": -7.125}, "wall_seconds": 3}))
+    numbers = ["--results=small", "--row=energy", "--numbers=gp=a.b", "--machine=ten cores"]
+    assert main([f"--root={project}", "run", str(folder), *numbers]) == 0
+    page = (project / "README.md").read_text()
+    assert "| energy | -2.50 ± 0.04 | -7.12 | |" in page
+    assert "# energy; 3 s; commit ddddddd; ten cores; 2026-11-23\nx.py\n" in page

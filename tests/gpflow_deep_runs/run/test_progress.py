@@ -1,0 +1,172 @@
+"""gpflow_deep_runs.run.progress: a bar in a terminal, a line a minute elsewhere, nothing if that is asked for."""
+
+import contextlib
+import fcntl
+import os
+import struct
+import sys
+import termios
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from gpflow_deep_base.text import duration
+from gpflow_deep_runs.run import fit
+from gpflow_deep_runs.run.progress import Progress, headline
+
+
+class Clock:
+    """Seconds that pass only where a test says so."""
+
+    def __init__(self) -> None:
+        self.seconds = 1000.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def test_a_line_a_minute_with_scalars_speed_and_time_left() -> None:
+    """60 steps a minute: 100 steps from step 20 take 100 s, of which 40 are left after 60."""
+    clock, lines = Clock(), list[str]()
+    with Progress(20, 120, is_shown=True, write=lines.append, clock=clock) as shown:
+        for step in range(21, 121):
+            clock.seconds += 1.0
+            scalars = {}
+            if step % 10 == 0:
+                scalars["train/loss"] = 100.0 / step
+            if step % 25 == 0:
+                scalars["valid/nll_nats"] = 1.23456789
+            shown.advance(step, scalars)
+    assert lines == ["step 80 of 120 (67 %), train/loss 1.25, valid/nll_nats 1.2346, 1 steps/s, 40 s left"]
+
+
+def test_no_line_before_a_minute_and_one_for_each() -> None:
+    """Counted from the last line, not from the start: a long step makes one line, and not two."""
+    clock, lines = Clock(), list[str]()
+    with Progress(0, 100, is_shown=True, write=lines.append, clock=clock) as shown:
+        for step, seconds in enumerate([30, 29, 0.5, 0.5, 200, 59, 1, 60], start=1):
+            clock.seconds += seconds
+            shown.advance(step, {})
+    assert [line.split(" of ")[0] for line in lines] == ["step 4", "step 5", "step 7", "step 8"]
+    assert lines[0] == "step 4 of 100 (4 %), 0.0667 steps/s, 24 min 0 s left"  # 96 steps of 15 s
+
+
+def test_speed_is_that_of_this_process() -> None:
+    """A run that is resumed at step 900 has made 10 steps in a minute, not 910."""
+    clock, lines = Clock(), list[str]()
+    with Progress(900, 1000, is_shown=True, write=lines.append, clock=clock) as shown:
+        clock.seconds += 60.0
+        shown.advance(910, {})
+    assert lines == ["step 910 of 1000 (91 %), 0.167 steps/s, 9 min 0 s left"]
+
+
+def test_nothing_is_known_before_the_first_step() -> None:
+    assert Progress(0, 0, is_shown=False).line().endswith("? left")
+    assert Progress(0, 10, is_shown=False, clock=Clock()).line() == "step 0 of 10 (0 %), 0 steps/s, ? left"
+
+
+def test_a_newer_scalar_of_a_part_takes_the_place_of_the_older() -> None:
+    """Whatever its name: of a longer report only the first tag of each part is shown."""
+    clock, lines = Clock(), list[str]()
+    with Progress(0, 10, is_shown=True, write=lines.append, clock=clock) as shown:
+        shown.advance(1, {"train/loss": 1.0, "valid/nll": 2.0, "valid/error": 9.0})
+        shown.advance(2, {"valid/error": 3.0, "speed": 7.0})
+        shown.advance(3, {"train/loss": 0.5})
+        clock.seconds += 60.0
+        shown.advance(4, {"gradient/norm": 5.0})
+    assert lines[0].split(", ")[1:3] == ["train/loss 0.5", "valid/error 3"]
+
+
+@pytest.mark.parametrize(
+    ("scalars", "tags"),
+    [
+        ({}, []),
+        ({"speed": 1.0, "layer_1/variance": 2.0}, []),
+        ({"train/elbo": 1.0, "train/kl": 2.0}, ["train/elbo"]),
+        ({"valid/rmse": 1.0, "train/elbo": 2.0, "test/rmse": 3.0}, ["train/elbo", "valid/rmse"]),
+        ({"test/rmse": 3.0, "train/elbo": 2.0}, ["train/elbo", "test/rmse"]),
+        ({"gp/train/elbo": 1.0, "gp/valid/rmse": 2.0, "gp/test/rmse": 3.0}, ["gp/train/elbo", "gp/valid/rmse"]),
+        ({"pretrain/loss": 1.0, "invalid/x": 2.0, "latest/y": 3.0}, []),
+    ],
+)
+def test_the_first_scalar_of_training_and_of_validation(scalars: dict[str, float], tags: list[str]) -> None:
+    """That of the test part stands in where there is no validation part."""
+    assert list(headline(scalars)) == tags
+    assert all(headline(scalars)[tag] == scalars[tag] for tag in tags)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.0, "0 s"),
+        (59.4, "59 s"),
+        (59.5, "1 min 0 s"),
+        (185.0, "3 min 5 s"),
+        (3599.4, "59 min 59 s"),
+        (3599.6, "1 h 0 min"),
+        (9600.0, "2 h 40 min"),
+        (360_000.0, "100 h 0 min"),
+    ],
+)
+def test_duration(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+@contextmanager
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Standard error is a terminal; at the end the list holds what was written to it."""
+    master, slave = os.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 150, 0, 0))  # 150 columns
+    written: list[str] = []
+    with open(slave, "w", encoding="utf-8", buffering=1) as file, monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", file)
+        yield written
+        file.flush()
+        os.set_blocking(master, False)
+        pieces = []
+        with contextlib.suppress(BlockingIOError):  # a terminal hands over what was written piece by piece
+            while piece := os.read(master, 1 << 16):
+                pieces.append(piece)
+        written.append(b"".join(pieces).decode())
+    os.close(master)
+
+
+def test_a_bar_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    with terminal(monkeypatch) as written, Progress(0, 40, is_shown=True) as shown:
+        shown.advance(10, {"train/loss": 0.25, "valid/nll_nats": 1.5})
+        shown.advance(30, {"train/loss": 0.125})
+    last = [shown for shown in written[0].split("\r") if shown.strip()][-1]
+    assert "30/40" in last
+    assert "train/loss 0.125, valid/nll_nats 1.5" in last
+    assert "left" not in written[0]  # no line of the other kind
+
+
+def test_what_is_shown_where(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A training: nothing without `progress`, even in a terminal; a bar in it; elsewhere lines, the first after a
+    minute, so that a short run writes nothing."""
+
+    def train(progress: bool) -> None:
+        fit(lambda first, count: None, num_steps=3, progress=progress)
+
+    with terminal(monkeypatch) as quiet:
+        train(False)
+        print("end", file=sys.stderr)
+    assert quiet == ["end\r\n"]
+    with terminal(monkeypatch) as bar:
+        train(True)
+    assert "3/3" in bar[0]
+    for progress in (False, True):
+        train(progress)
+    assert capsys.readouterr().err == ""
+
+
+def test_lines_go_to_standard_error(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    clock = Clock()
+    for is_shown in (False, True):
+        with Progress(0, 2, is_shown=is_shown, clock=clock) as shown:
+            clock.seconds += 61.0
+            shown.advance(1, {"train/loss": 2.0})
+    output, errors = capsys.readouterr()
+    assert output == ""
+    assert errors == "step 1 of 2 (50 %), train/loss 2, 0.0164 steps/s, 1 min 1 s left\n"
