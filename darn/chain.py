@@ -26,13 +26,13 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
+from darn.completion import Completed
 from darn.config import check_plain
 from darn.model import DARN, DARNConfig
 
 __all__ = [
     "Category",
     "Chain",
-    "Completed",
     "Level",
     "as_categories",
     "chain_arrays",
@@ -70,19 +70,6 @@ class Level(NamedTuple):
 
     earlier: list[int]
     is_certain: bool
-
-
-class Completed(NamedTuple):
-    """What the known bits say.
-
-    :ivar probabilities: [N, n_x]: the known bits, and of each missing one the probability that it is 1.
-    :ivar log_known: log p(known bits), [N], nats.
-    :ivar effective: effective number of the draws of a row, [N]; infinite where all states were summed.
-    """
-
-    probabilities: NDArray[np.float64]
-    log_known: NDArray[np.float64]
-    effective: NDArray[np.float64]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -28,16 +28,15 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 from darn.chain import Category, Chain, as_categories, checked_bits, levels_in_order
-from darn.mixture import Member, Mixture
+from darn.mixture import Density, Member, Mixture, num_parameters
 
 __all__ = [
-    "ChainChoice",
-    "ChainTrial",
+    "DensityChoice",
+    "DensityTrial",
     "choose_chain",
     "fit_chain",
     "fit_chow_liu",
     "fit_mixture_of_bernoullis",
-    "mean_of",
 ]
 
 _FIRST = 1.0  # the strength that is tried first
@@ -253,7 +252,7 @@ def fit_mixture_of_bernoullis(
 
 
 @dataclass(frozen=True)
-class ChainTrial:
+class DensityTrial:
     """What was tried.
 
     :ivar name: of the kind and its settings.
@@ -267,7 +266,7 @@ class ChainTrial:
 
 
 @dataclass(frozen=True)
-class ChainChoice:
+class DensityChoice:
     """The best of what was tried.
 
     :ivar model: of it.
@@ -275,14 +274,31 @@ class ChainChoice:
     :ivar trials: from the best to the worst.
     """
 
-    model: Chain | Mixture
+    model: Density
     log_p: NDArray[np.float64]
-    trials: tuple[ChainTrial, ...]
+    trials: tuple[DensityTrial, ...]
 
     @property
     def valid_nats(self) -> float:
         """-log p of the validation rows, nats a row."""
         return float(-self.log_p.mean())
+
+    def with_rival(self, name: str, model: Member, log_p: NDArray[np.float64]) -> DensityChoice:
+        """The choice with one more candidate, and with the mean of it and the best where that is better than both by
+        more than the standard error of the difference.
+
+        :param name: of its kind and settings.
+        :param model: of the same columns.
+        :param log_p: of the same validation rows, [N'], nats.
+        """
+        ours = _Tried(self.trials[0].name, self.model, self.log_p)
+        rival = _Tried(name, model, log_p)
+        trials = [*self.trials, rival.trial]
+        best = min(ours, rival, key=lambda each: each.nats)
+        if (mean := _mean_of(ours, rival)).is_better(best):
+            trials.append(mean.trial)
+            best = mean
+        return DensityChoice(best.model, best.log_p, tuple(sorted(trials, key=lambda trial: trial.valid_nats)))
 
     def table(self) -> str:
         """The candidates, one a line."""
@@ -293,12 +309,16 @@ class ChainChoice:
 @dataclass(frozen=True)
 class _Tried:
     name: str
-    model: Chain | Mixture
+    model: Density
     log_p: NDArray[np.float64]
 
     @property
     def nats(self) -> float:
         return float(-self.log_p.mean())
+
+    @property
+    def trial(self) -> DensityTrial:
+        return DensityTrial(self.name, self.nats, num_parameters(self.model))
 
     def is_better(self, other: _Tried) -> bool:
         """Whether it is better by more than the standard error of the difference."""
@@ -314,7 +334,7 @@ def choose_chain(
     groups: Sequence[Sequence[int]] = (),
     report: Callable[[str], None] = lambda line: None,
     look: Callable[[], None] = lambda: None,
-) -> ChainChoice:
+) -> DensityChoice:
     """The best chain, or mixture, by the validation rows.
 
     :param x: training rows [N, n], zeros and ones.
@@ -416,16 +436,16 @@ class _Search:
             chain = fit_chain(self.rows, strengths, order=order, categories=self.categories)
             self.keep(f"L1 chain, columns {title}, {name}", chain)
 
-    def choice(self) -> ChainChoice:
+    def choice(self) -> DensityChoice:
         """The best, or the mean of the best two where that is better by more than its standard error."""
         self.tried.sort(key=lambda each: each.nats)
         best = self.tried[0]
-        if len(self.tried) > 1 and (mean := mean_of(best, self.tried[1])).is_better(best):
+        if len(self.tried) > 1 and (mean := _mean_of(best, self.tried[1])).is_better(best):
             self._report(f"{mean.nats:9.3f} nats: {mean.name}")
             self.tried.insert(0, mean)
             best = mean
-        trials = [ChainTrial(each.name, each.nats, each.model.num_parameters) for each in self.tried]
-        return ChainChoice(best.model, best.log_p, tuple(trials))
+        trials = [each.trial for each in self.tried]
+        return DensityChoice(best.model, best.log_p, tuple(trials))
 
     def _strength(self, fits: _Fits) -> float:
         """C of the least loss of some columns: steps of a factor as long as that is better, then steps half as long."""
@@ -468,7 +488,7 @@ class _Search:
         return fitted[1], np.full(self.n, strength), f"C = {strength:.3g}"
 
 
-def mean_of(best: _Tried, second: _Tried) -> _Tried:
+def _mean_of(best: _Tried, second: _Tried) -> _Tried:
     """The mixture of two candidates, half of each; the members of mixtures are members of it."""
     members: list[Member] = []
     log_weights: list[float] = []
@@ -480,4 +500,4 @@ def mean_of(best: _Tried, second: _Tried) -> _Tried:
             members.append(each.model)
             log_weights.append(-math.log(2.0))
     log_p = np.logaddexp(best.log_p, second.log_p) - math.log(2.0)
-    return _Tried(f"mean of: {best.name}; {second.name}", Mixture(tuple(members), np.array(log_weights)), log_p)
+    return _Tried(f"half each: {best.name}; {second.name}", Mixture(tuple(members), np.array(log_weights)), log_p)

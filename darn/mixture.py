@@ -19,7 +19,8 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
-from darn.chain import Chain, Completed, chain_arrays, chain_header, chain_of, chain_shapes, checked_bits
+from darn.chain import Chain, chain_arrays, chain_header, chain_of, chain_shapes, checked_bits
+from darn.completion import Completed, completed
 from darn.distribution import log_prob_and_effective
 from darn.model import DARN, DARNConfig
 from darn.serialization import named_variables
@@ -28,7 +29,7 @@ from gpflow_deep_base.container import load_container, save_container
 from gpflow_deep_base.files import PathLike
 from gpflow_deep_base.limits import refuse_damaged
 
-__all__ = ["Density", "Member", "Mixture", "load_density", "member_log_prob", "save_density"]
+__all__ = ["Density", "Member", "Mixture", "load_density", "member_log_prob", "num_parameters", "save_density"]
 
 Member: TypeAlias = Chain | DARN
 Density: TypeAlias = Union[Chain, DARN, "Mixture"]
@@ -98,12 +99,21 @@ class Mixture:
         :param seed: of draws, where a member's states are too many to be summed.
         :raises ValueError: for another shape or other values, or known bits that no row has.
         """
-        each = [_completed(member, x, is_missing, seed) for member in self.members]
-        log_joint = np.stack([part.log_known for part in each]) + self.log_weights[:, None]
-        log_known = np.logaddexp.reduce(log_joint, axis=0)
-        shares = np.exp(log_joint - log_known)
-        mean = np.einsum("mn,mnj->nj", shares, np.stack([part.probabilities for part in each]))
-        return Completed(mean, log_known, np.min([part.effective for part in each], axis=0))
+        mask = np.asarray(is_missing)
+        rows = np.where(mask, 0, np.asarray(x)).astype(np.float64)
+        log_known = np.zeros(len(rows))
+        effective = np.full(len(rows), np.inf)
+        lacks = mask.any(axis=1) if mask.ndim == 2 else np.ones(len(rows), bool)
+        if not lacks.all():
+            log_known[~lacks] = self.log_prob(rows[~lacks])
+        if lacks.any():
+            each = [_completed(member, rows[lacks], mask[lacks], seed) for member in self.members]
+            log_joint = np.stack([part.log_known for part in each]) + self.log_weights[:, None]
+            log_known[lacks] = np.logaddexp.reduce(log_joint, axis=0)
+            shares = np.exp(log_joint - log_known[lacks])
+            rows[lacks] = np.einsum("mn,mnj->nj", shares, np.stack([part.probabilities for part in each]))
+            effective[lacks] = np.min([part.effective for part in each], axis=0)
+        return Completed(rows, log_known, effective)
 
 
 def member_log_prob(member: Member, x: ArrayLike, *, num_samples: int = 1000, seed: int = 0) -> NDArray[np.float64]:
@@ -124,11 +134,11 @@ def member_log_prob(member: Member, x: ArrayLike, *, num_samples: int = 1000, se
     return np.concatenate(parts).astype(np.float64) if parts else np.zeros(0)
 
 
-def num_parameters(member: Member) -> int:
+def num_parameters(density: Density) -> int:
     """Numbers that make the model, but for those that are zero in a chain."""
-    if isinstance(member, Chain):
-        return member.num_parameters
-    return sum(math.prod(variable.shape) for variable in member.trainable_variables)
+    if isinstance(density, Chain | Mixture):
+        return density.num_parameters
+    return sum(math.prod(variable.shape) for variable in density.trainable_variables)
 
 
 def save_density(density: Density, path: PathLike) -> None:
@@ -236,4 +246,4 @@ def _drawn(member: Member, num: int, seed: int) -> NDArray[np.uint8]:
 def _completed(member: Member, x: ArrayLike, is_missing: ArrayLike, seed: int) -> Completed:
     if isinstance(member, Chain):
         return member.complete(x, is_missing, seed=seed)
-    raise NotImplementedError
+    return completed(member, x, is_missing, seed=seed)

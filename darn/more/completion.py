@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -34,12 +34,25 @@ from darn.model.model import DARN
 from darn.more.distribution import MAX_EXACT_UNITS
 from gpflow_deep_base.seeds import Seed, as_seed
 
-__all__ = ["complete"]
+__all__ = ["Completed", "complete", "completed"]
 
 _NUMBERS = 2**21  # of one block of rows times draws times units, or rows times states times columns
 _DRAWS = 250  # of a row at a time
 _LIMIT = 4.0  # of the encoder's logits: it was trained on whole rows and is too sure of others
 _FROM_PRIOR = 0.2  # e: no state is ruled out
+
+
+class Completed(NamedTuple):
+    """What the known bits say.
+
+    :ivar probabilities: [N, n_x]: the known bits, and of each missing one the probability that it is 1.
+    :ivar log_known: log p(known bits), [N], nats; estimated where the probabilities are.
+    :ivar effective: effective number of the draws of a row, [N]; infinite where all states were summed.
+    """
+
+    probabilities: NDArray[np.float64]
+    log_known: NDArray[np.float64]
+    effective: NDArray[np.float64]
 
 
 def complete(
@@ -66,6 +79,32 @@ def complete(
     :raises ValueError: if x and the mask do not fit the model or each other, a number is out of range, or for a row of
         a mixture over orders (EoNADE) with too many missing bits to sum over.
     """
+    settings: dict[str, Any] = {"seed": seed, "max_exact_bits": max_exact_bits}
+    found = completed(model, x, is_missing, min_effective=min_effective, max_samples=max_samples, **settings)
+    if (is_small := found.effective < min_effective).any():
+        warnings.warn(
+            f"missing bits of {is_small.sum()} of {len(is_small)} rows have fewer than {min_effective:g} effective "
+            f"samples after {max_samples} draws ({found.effective.min():.1f} at the least): their probabilities may be "
+            "off; give a larger max_samples.",
+            stacklevel=2,
+        )
+    return found.probabilities
+
+
+def completed(
+    model: DARN,
+    x: ArrayLike,
+    is_missing: ArrayLike,
+    *,
+    seed: Seed = 0,
+    max_exact_bits: int = MAX_EXACT_UNITS,
+    min_effective: float = 200.0,
+    max_samples: int = 32_000,
+) -> Completed:
+    """As :func:`complete` without its warning, and how probable the known bits are: NaN for rows that lack nothing.
+
+    Parameters and errors as there.
+    """
     mask = np.asarray(is_missing)
     if mask.dtype != bool or mask.shape != np.shape(x):
         raise ValueError(
@@ -79,34 +118,31 @@ def complete(
         )
     rows = check_data(np.where(mask, 0, np.asarray(x)), model.config, "x").astype(np.float64)
     numbers, found = mask.sum(axis=1), rows.copy()
+    log_known, effective = np.full(len(rows), np.nan), np.full(len(rows), np.inf)
     if model.config.visible_conditional == "factorial" and model.num_hidden <= max_exact_bits:
-        return np.where(mask, _summed_over_units(model, rows, mask), rows)
+        means, log_known = _summed_over_units(model, rows, mask)
+        return Completed(np.where(mask, means, rows), np.where(numbers > 0, log_known, np.nan), effective)
     is_exact = numbers + model.num_hidden <= max_exact_bits
     for number in np.unique(numbers[is_exact & (numbers > 0)]):
         part = is_exact & (numbers == number)
-        found[part] = _enumerated(model, rows[part], mask[part])
+        found[part], log_known[part] = _enumerated(model, rows[part], mask[part])
     if (others := np.flatnonzero(~is_exact & (numbers > 0))).size:
         if model.decoders[0].conditional.is_mixture:
             raise ValueError(
                 "missing bits of a mixture over orders (eonade, orders above 1) cannot be drawn in order, and are too "
                 f"many to be summed over in {len(others)} rows; use another model."
             )
-        found[others], effective = _sampled(model, rows[others], mask[others], seed, min_effective, max_samples)
-        if (is_small := effective < min_effective).any():
-            warnings.warn(
-                f"missing bits of {is_small.sum()} of {len(rows)} rows have fewer than {min_effective:g} effective "
-                f"samples after {max_samples} draws ({effective.min():.1f} at the least): their probabilities may be "
-                "off; give a larger max_samples.",
-                stacklevel=2,
-            )
-    return found
+        parts = _sampled(model, rows[others], mask[others], seed, min_effective, max_samples)
+        found[others], log_known[others], effective[others] = parts
+    return Completed(found, log_known, effective)
 
 
-def _summed_over_units(model: DARN, rows: NDArray, mask: NDArray) -> NDArray[np.float64]:
-    """E[p(x_j = 1 | h) | x_known] of a factorial decoder by all states of h, [N, n_x]."""
+def _summed_over_units(model: DARN, rows: NDArray, mask: NDArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """E[p(x_j = 1 | h) | x_known] of a factorial decoder by all states of h, [N, n_x], and log p(x_known), [N]."""
     if not model.config.hidden:
-        logits = model.visible_logits(tf.constant(rows, model.dtype), ())
-        return tf.sigmoid(logits).numpy().astype(np.float64)
+        logits = model.visible_logits(tf.constant(rows, model.dtype), ()).numpy().astype(np.float64)
+        log_p = np.where(mask, 0.0, rows * logits - np.logaddexp(0.0, logits)).sum(axis=1)
+        return 1.0 / (1.0 + np.exp(-logits)), log_p
     known, ones = (tf.constant(part, model.dtype) for part in (~mask, rows * ~mask))
     states = all_states(model.num_hidden)
     size = max(1, _NUMBERS // max(len(rows), model.config.visible))
@@ -120,36 +156,37 @@ def _summed_over_units(model: DARN, rows: NDArray, mask: NDArray) -> NDArray[np.
         log_p += model.log_prior(h)
         w = sums.weigh(log_p.numpy())
         sums.total += w @ tf.sigmoid(a).numpy()
-    return sums.mean
+    return sums.mean, sums.log_sum
 
 
-def _enumerated(model: DARN, rows: NDArray, mask: NDArray) -> NDArray[np.float64]:
-    """By p(x) of each row with all values of its missing bits, of which all rows have equally many, [N, n_x]."""
+def _enumerated(model: DARN, rows: NDArray, mask: NDArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """By p(x) of each row with all values of its missing bits, of which all rows have equally many, [N, n_x]; and
+    log p(x_known), [N]."""
     places = np.nonzero(mask)[1].reshape(len(rows), -1)
     values = all_states(places.shape[1])
-    size, found = max(1, _NUMBERS // (len(values) * rows.shape[1])), rows.copy()
+    size, found, log_known = max(1, _NUMBERS // (len(values) * rows.shape[1])), rows.copy(), np.zeros(len(rows))
     for start in range(0, len(rows), size):
         part = slice(start, start + size)
         filled = np.repeat(rows[part, None], len(values), axis=1)
         np.put_along_axis(filled, places[part, None], np.broadcast_to(values, (len(filled), *values.shape)), axis=2)
         log_p = exact_log_likelihood(model, filled.reshape(-1, rows.shape[1])).reshape(filled.shape[:2])
+        log_known[part] = np.logaddexp.reduce(log_p, axis=1)
         w = np.exp(log_p - log_p.max(axis=1, keepdims=True))
         np.put_along_axis(found[part], places[part], w @ values / w.sum(axis=1, keepdims=True), axis=1)
-    return found
+    return found, log_known
 
 
-def _sampled(
-    model: DARN, rows: NDArray, mask: NDArray, seed: Seed, least: float, most: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """By draws, [N, n_x], and the effective number of these, [N]."""
+def _sampled(model: DARN, rows: NDArray, mask: NDArray, seed: Seed, least: float, most: int) -> Completed:
+    """By draws."""
     draws = min(_DRAWS, most)
     size = max(1, _NUMBERS // (draws * max(model.config.visible, *model.config.hidden, draws)))
-    found, effective = rows.copy(), np.zeros(len(rows))
+    found, log_known, effective = rows.copy(), np.zeros(len(rows)), np.zeros(len(rows))
     for start in range(0, len(rows), size):
         part = slice(start, start + size)
         sums = _block(model, rows[part], mask[part], tf.random.fold_in(as_seed(seed), start), draws, least, most)
         found[part], effective[part] = np.where(mask[part], sums.mean, rows[part]), sums.effective
-    return found, effective
+        log_known[part] = sums.log_sum - np.log(sums.count)
+    return Completed(found, log_known, effective)
 
 
 def _block(model: DARN, rows: NDArray, mask: NDArray, seed: tf.Tensor, draws: int, least: float, most: int) -> _Sums:
@@ -229,10 +266,12 @@ class _Sums:
     """Sums over draws of N rows with weights that are given by their logarithms.
 
     :ivar total: of w x, [N, n_x], to be added to after :meth:`weigh`.
+    :ivar count: draws of each row, [N].
     """
 
     def __init__(self, N: int, n_x: int) -> None:
         self.total = np.zeros([N, n_x])
+        self.count = np.zeros(N)
         self._largest, self._weights, self._squares = np.full(N, -np.inf), np.zeros(N), np.zeros(N)
 
     def weigh(self, log_w: NDArray, at: Any = slice(None)) -> NDArray[np.float64]:
@@ -240,6 +279,7 @@ class _Sums:
         largest = np.maximum(self._largest[at], log_w.max(axis=1))
         w, scale = np.exp(log_w - largest[:, None]), np.exp(self._largest[at] - largest)
         self._largest[at] = largest
+        self.count[at] += log_w.shape[1]
         self.total[at] *= scale[:, None]
         self._weights[at] = scale * self._weights[at] + w.sum(axis=1)
         self._squares[at] = scale**2 * self._squares[at] + np.square(w).sum(axis=1)
@@ -249,6 +289,12 @@ class _Sums:
     def mean(self) -> NDArray[np.float64]:
         """sum w x / sum w, [N, n_x]."""
         return self.total / self._weights[:, None]
+
+    @property
+    def log_sum(self) -> NDArray[np.float64]:
+        """log sum w, [N]."""
+        found: NDArray[np.float64] = self._largest + np.log(self._weights)
+        return found
 
     @property
     def effective(self) -> NDArray[np.float64]:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from darn import DARN, DARNConfig, Trainer, TrainingConfig, complete, exact_log_likelihood
+from darn.completion import completed
 
 N_X = 10
 KINDS: dict[str, dict[str, Any]] = {
@@ -80,6 +81,22 @@ def test_more_are_drawn_until_the_draws_suffice(kind: str, rng: np.random.Genera
     expected = enumerated(kind, x, mask)
     np.testing.assert_allclose(found, expected, atol=0.11)
     assert np.sqrt(np.square(found - expected)[mask].mean()) < 0.02
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "orders"])
+@pytest.mark.parametrize("is_exact", [True, False])
+def test_how_probable_the_known_bits_are(kind: str, is_exact: bool, rng: np.random.Generator) -> None:
+    """A mean of draws with 2,000 effective ones has a standard error of at most 1 / sqrt(2,000) of its value: beyond
+    six of it once in 5e8 of 20 rows."""
+    x = rows()[:20]
+    mask = rng.uniform(size=x.shape) < 0.4
+    found = completed(trained(kind), x, mask, max_exact_bits=16 if is_exact else 0, min_effective=2000)
+    p = probabilities(kind)
+    for row, missing, log_known in zip(x, mask, found.log_known, strict=True):
+        if missing.any():
+            expected = np.log(p[((every_row() == row) | missing).all(axis=1)].sum())
+            assert log_known == pytest.approx(expected, abs=1e-9 if is_exact else 6.0 / np.sqrt(2000.0))
+    np.testing.assert_array_equal(np.isnan(found.log_known), ~mask.any(axis=1))
 
 
 def test_an_encoder_that_is_sure_of_the_wrong_code_is_no_harm(rng: np.random.Generator) -> None:
