@@ -1,4 +1,5 @@
-"""`DARNDensity`: a DARN as a scikit-learn estimator, whose architecture validation rows choose."""
+"""`DARNDensity`: a density of bits as a scikit-learn estimator: a DARN, a chain of logistic regressions, or both, as
+validation rows choose."""
 
 from __future__ import annotations
 
@@ -15,9 +16,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from darn.model.config import check_plain
 from darn.model.model import DARN, DARNConfig
+from darn.more.chain import Chain
 from darn.more.completion import complete
-from darn.more.distribution import log_prob_and_effective, warn_of_few
+from darn.more.mixture import Density, Mixture, drawn, member_log_prob, name_of
 from darn.train.candidates import OPTIMIZER, as_sizes
+from darn.train.chain_fitting import DensityChoice, choose_chain
 from darn.train.fitting import Course
 from darn.train.optimization import TrainingConfig
 from darn.train.selection import Choice, SearchConfig, choose
@@ -25,19 +28,25 @@ from darn.train.training import Trainer
 
 __all__ = ["DARNDensity"]
 
-_MAX_SUMMED_UNITS = 12  # whose 2^12 states take about as long as 4,000 importance samples
-_BLOCK = 1000  # rows at a time
-
 
 class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, BaseEstimator):  # type: ignore[misc]
-    """Density of rows of bits: a DARN with a linear autoregressive decoder (Gregor et al., 2014, Section 5.1).
+    """Density of rows of bits, chosen by validation rows: a DARN with a linear autoregressive decoder (Gregor et al.,
+    2014, Section 5.1), a chain of logistic regressions (`darn.Chain`), or the mean of both.
 
     Of `hidden`, `units`, `learning_rate` and `weight_decay`, validation rows choose what is None, see `darn.choose`;
-    what is given stays. Where all are given nothing is chosen, and training takes seconds.
+    what is given stays, and the density is a DARN then. Where all are given nothing is chosen, and training takes
+    seconds. So does a chain alone.
+
+    Samples of bits that stand for categories may be impossible rows, with two levels of a category or none, unless
+    `categories` says which columns belong together.
 
     :param hidden: stochastic units of each layer, or one whole number; () for none.
     :param units: deterministic units between stochastic layers, likewise. :param learning_rate: of RMSProp.
     :param weight_decay: decoupled, in units of the learning rate.
+    :param architecture: "auto" tries chains and, if `categories` is not given, DARNs, see above; "chain" chains alone;
+        "darn" DARNs alone. A chain has a likelihood of its own for each column, see :meth:`score_samples`.
+    :param categories: columns of each category, as [(0, 1, 2), (5, 6)]: of its levels at most one is 1, or exactly one
+        if that is so in all rows. Each is one variable of a chain, and no sample is impossible. DARNs have free bits.
     :param visible_conditional: how columns depend on each other given the stochastic units: "linear", "factorial",
         "nade", "made" or "eonade", as in `DARNConfig`. A MADE is often the better density.
     :param conditional_units: tanh units of NADE, MADE and EoNADE; None: 100.
@@ -55,11 +64,14 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
     :param dtype: of the computations, "float32" or "float64".
     :param random_state: of all that is random.
 
-    Fitted attributes: `model_` (the `DARN`), `choice_` (the `Choice`; None if nothing was chosen), `valid_nats_`
-    (description length of the validation rows, nats a row), `n_steps_`, `n_features_in_`.
+    Fitted attributes: `model_` (a `DARN`, a `Chain` or a `Mixture`, for `darn.save_density`), `density_choice_` (the
+    `DensityChoice` among chains and the DARN, whose `table()` has all of them; None if there were only DARNs),
+    `choice_` (the `Choice` among DARNs; None if there was none), `valid_nats_` (of the validation rows, nats a row:
+    -log p, or of a DARN alone the description length), `n_steps_` of the DARN, `n_features_in_`.
     """
 
-    model_: DARN
+    model_: Density
+    density_choice_: DensityChoice | None
     choice_: Choice | None
 
     def __init__(
@@ -69,6 +81,8 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         *,
         learning_rate: float | None = None,
         weight_decay: float | None = None,
+        architecture: str = "auto",
+        categories: Sequence[Sequence[int]] | None = None,
         visible_conditional: str = "linear",
         conditional_units: int | None = None,
         orders: int | None = None,
@@ -87,6 +101,8 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         self.units = units
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
+        self.architecture = architecture
+        self.categories = categories
         self.visible_conditional = visible_conditional
         self.conditional_units = conditional_units
         self.orders = orders
@@ -118,29 +134,43 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         seed, order = int(random.randint(2**31 - 1)), random.permutation(len(x))
         num_valid = min(max(1, round(self.validation_fraction * len(x))), len(x) - 1)
         x, valid = x[order[num_valid:]], x[order[:num_valid]]
-        model, training = self._configs(x, valid, seed)
-        trainer = Trainer(DARN(model, seed=seed, data=x), training, num_data=len(x))
-        course = Course(trainer, x, valid, seed=seed, batch_size=self.batch_size)
-        if self.choice_ is not None and training.cosine is not None:
-            course.advance(training.cosine)
-        else:
-            course.advance(self.max_steps, self.patience)
-        self.model_, self.valid_nats_, self.n_steps_ = course.best(), course.best_value, course.best_step
+        has_chains, has_darn = self._kinds()
+        self.choice_ = self.density_choice_ = None
+        self.n_steps_ = 0
         self._seed = seed
+        if has_chains:
+            self.density_choice_ = choose_chain(x, valid, seed=seed, groups=self.categories or ())
+        if has_darn:
+            course = self._trained(x, valid, seed)
+            self.model_, self.valid_nats_, self.n_steps_ = course.best(), course.best_value, course.best_step
+            if self.density_choice_ is not None:
+                log_p = member_log_prob(self.model_, valid, num_samples=self.num_samples, seed=seed)
+                self.density_choice_ = self.density_choice_.with_rival(name_of(self.model_), self.model_, log_p)
+        if self.density_choice_ is not None:
+            self.model_, self.valid_nats_ = self.density_choice_.model, self.density_choice_.valid_nats
         return self
 
-    def score_samples(self, X: ArrayLike) -> NDArray[np.float64]:
-        """log p(x) of each row in nats, [N]: exact for at most 12 stochastic units, else by importance sampling with
-        noise that all rows share, so that the rows beside a row do not change it. A warning says if less than 50 of
-        the samples count (median of the rows), or than half of them.
+    def score_samples(self, X: ArrayLike, by_column: bool = False) -> NDArray[np.float64]:
+        """log p(x) of each row in nats, [N]: exact for chains and at most 12 stochastic units, else by importance
+        sampling with noise that all rows share, so that the rows beside a row do not change it. A warning says if less
+        than 50 of the samples count (median of the rows), or than half of them.
+
+        :param X: [N, n_x].
+        :param by_column: of a chain, [N, n_x]: log p(x_j | the columns before it), whose sum is log p(x). The lowest
+            one says which value of an odd row is to blame.
+        :raises ValueError: for other rows, or columns of another model than a chain.
         """
         x = self._fitted_bits(X)
-        settings: dict[str, Any] = {"num_samples": self.num_samples, "max_exact_units": _MAX_SUMMED_UNITS}
-        blocks = [x[start : start + _BLOCK] for start in range(0, len(x), _BLOCK)]
-        found = [log_prob_and_effective(self.model_, block, seed=self._seed, **settings) for block in blocks]
-        log_p, effective = (np.concatenate([each.numpy() for each in part]) for part in zip(*found, strict=True))
-        warn_of_few(effective, self.num_samples)
-        return log_p.astype(np.float64)
+        if by_column and not isinstance(self.model_, Chain):
+            raise ValueError(
+                f"by_column is for a chain, got a {type(self.model_).__name__}, whose log p is no sum over columns; "
+                "give architecture='chain'."
+            )
+        if isinstance(self.model_, Chain):
+            return self.model_.log_prob_by_column(x) if by_column else self.model_.log_prob(x)
+        if isinstance(self.model_, Mixture):
+            return self.model_.log_prob(x, num_samples=self.num_samples, seed=self._seed)
+        return member_log_prob(self.model_, x, num_samples=self.num_samples, seed=self._seed)
 
     def score(self, X: ArrayLike, y: Any = None) -> float:
         """Mean of `score_samples`: nats a row; higher is better, so it serves cross-validation."""
@@ -155,21 +185,23 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         if n_samples < 1:
             raise ValueError(f"n_samples must be at least 1, got {n_samples}.")
         random = check_random_state(self.random_state if random_state is None else random_state)
-        return self.model_.sample(n_samples, int(random.randint(2**31 - 1))).x.numpy().astype(np.uint8)
+        return drawn(self.model_, n_samples, int(random.randint(2**31 - 1)))
 
     def transform(self, X: ArrayLike) -> NDArray[Any]:
-        """The code h of each row: the more probable value of each stochastic unit by q(h | x), from the bottom up,
-        [N, n_h].
+        """The code h of each row: the more probable value of each stochastic unit of the DARNs in the model by
+        q(h | x), from the bottom up, [N, n_h]. A chain has none: architecture="darn" gives a code.
         """
         x = self._fitted_bits(X)
-        noise = tuple(tf.zeros([len(x), n], self.model_.dtype) for n in self.model_.config.hidden)
-        h = self.model_.encode(tf.constant(x, self.model_.dtype), noise).h
-        return np.concatenate([bits.numpy() for bits in h], axis=1) if h else np.zeros([len(x), 0], self.dtype)
+        codes = [np.zeros([len(x), 0], self.dtype)]
+        for model in self._darns():
+            noise = tuple(tf.zeros([len(x), n], model.dtype) for n in model.config.hidden)
+            codes += [bits.numpy() for bits in model.encode(tf.constant(x, model.dtype), noise).h]
+        return np.concatenate(codes, axis=1)
 
     def complete(self, X: ArrayLike, mask: ArrayLike | None = None) -> NDArray[np.float64]:
         """The known bits, and of each missing one the probability that it is 1 given the known ones, [N, n_x].
 
-        See `darn.complete` for where these are exact.
+        See `darn.complete` and `darn.Chain.complete` for where these are exact.
 
         :param X: [N, n_x]; what stands where bits are missing does not matter.
         :param mask: booleans [N, n_x], True where a bit is missing; None: where X is NaN or masked.
@@ -187,7 +219,10 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
             )
         if hasattr(mask, "columns"):
             validate_data(self, mask, reset=False, skip_check_array=True)  # its names
-        return complete(self.model_, self._as_bits(np.where(is_missing, 0, x)), is_missing, seed=self._seed)
+        rows = self._as_bits(np.where(is_missing, 0, x))
+        if isinstance(self.model_, DARN):
+            return complete(self.model_, rows, is_missing, seed=self._seed)
+        return self.model_.complete(rows, is_missing, seed=self._seed).probabilities
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -199,7 +234,42 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
     @property
     def _n_features_out(self) -> int:
         """Columns of :meth:`transform`, which scikit-learn names darndensity0, darndensity1, ..."""
-        return sum(self.model_.config.hidden)
+        return sum(sum(model.config.hidden) for model in self._darns())
+
+    def _darns(self) -> list[DARN]:
+        """Those in the model."""
+        members = self.model_.members if isinstance(self.model_, Mixture) else (self.model_,)
+        return [member for member in members if isinstance(member, DARN)]
+
+    def _kinds(self) -> tuple[bool, bool]:
+        """Whether chains are tried, and DARNs."""
+        own = ("hidden", "units", "learning_rate", "weight_decay", "conditional_units", "orders")
+        given = [name for name in own if getattr(self, name) is not None]
+        if self.visible_conditional != "linear":
+            given.append("visible_conditional")
+        if self.architecture not in ("auto", "chain", "darn"):
+            raise ValueError(f"architecture must be 'auto', 'chain' or 'darn', got {self.architecture!r}.")
+        if self.architecture == "chain" and given:
+            raise ValueError(f"{given[0]} is for a DARN, got architecture='chain'; leave one of them out.")
+        is_darn = self.architecture == "darn" or bool(given)
+        if is_darn and self.categories:
+            because = f"{given[0]} is given" if given else "architecture='darn'"
+            raise ValueError(
+                f"categories are variables of a chain, and it is a DARN with free bits, as {because}; leave one of "
+                "them out."
+            )
+        return not is_darn, is_darn or (self.architecture == "auto" and not self.categories)
+
+    def _trained(self, x: NDArray, valid: NDArray, seed: int) -> Course:
+        """A DARN, chosen where nothing else is given."""
+        model, training = self._configs(x, valid, seed)
+        trainer = Trainer(DARN(model, seed=seed, data=x), training, num_data=len(x))
+        course = Course(trainer, x, valid, seed=seed, batch_size=self.batch_size)
+        if self.choice_ is not None and training.cosine is not None:
+            course.advance(training.cosine)
+        else:
+            course.advance(self.max_steps, self.patience)
+        return course
 
     def _configs(self, x: NDArray, valid: NDArray, seed: int) -> tuple[DARNConfig, TrainingConfig]:
         sizes = {name: getattr(self, name) for name in ("hidden", "units")}
@@ -210,7 +280,6 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         is_chosen = None in (*model.values(), *training.values())
         own = ("visible_conditional", "conditional_units", "orders", "dtype")
         model |= {name: value for name in own if (value := getattr(self, name)) is not None}
-        self.choice_ = None
         if is_chosen:
             search = SearchConfig(
                 candidates=self.candidates,

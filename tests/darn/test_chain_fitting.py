@@ -6,9 +6,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from darn.chain import Category, as_categories
-from darn.chain_fitting import choose_chain, fit_chain, fit_chow_liu, fit_mixture_of_bernoullis
-from darn.mixture import Mixture
+from darn.more.chain import Category, as_categories
+from darn.more.mixture import Mixture
+from darn.train.chain_fitting import choose_chain, fit_chain, fit_chow_liu, fit_mixture_of_bernoullis
 
 N = 8
 
@@ -208,7 +208,7 @@ def test_a_choice_can_be_interrupted() -> None:
 
 
 def test_large_tables_are_fitted_to_some_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("darn.chain_fitting._MAX_WORK", 400.0)
+    monkeypatch.setattr("darn.train.chain_fitting._MAX_WORK", 400.0)
     lines: list[str] = []
     choose_chain(clusters(400, 0), clusters(50, 1), report=lines.append)
     number = int(lines[0].split()[4])

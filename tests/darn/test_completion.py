@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from darn import DARN, DARNConfig, Trainer, TrainingConfig, complete, exact_log_likelihood
-from darn.completion import completed
+from darn.more.completion import completed
 
 N_X = 10
 KINDS: dict[str, dict[str, Any]] = {

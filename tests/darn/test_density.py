@@ -19,6 +19,8 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import darn
 from darn import DARNConfig, DARNDensity, TrainingConfig
+from darn.more.chain import as_categories
+from darn.train.chain_fitting import fit_chain
 
 N_X = 5
 TINY = DARNDensity(hidden=3, units=4, learning_rate=0.01, weight_decay=0.0, max_steps=50)
@@ -175,6 +177,92 @@ def test_scikit_learn_checks_it(global_generator: None) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         check_estimator(estimator)
+
+
+def test_chains_and_a_darn_are_tried_and_the_best_is_taken(bits: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = SimpleNamespace(model=DARNConfig(N_X, (2,), (2,)), training=TrainingConfig())
+    monkeypatch.setattr("darn.train.density.choose", lambda *rows, **how: chosen)
+    density = DARNDensity(max_steps=25).fit(bits)
+    choice = density.density_choice_
+    assert choice is not None
+    assert density.choice_ is chosen
+    assert density.n_steps_ == 25
+    names = [trial.name for trial in choice.trials]
+    assert {name.split(",")[0] for name in names} >= {"tree of Chow and Liu", "L1 chain", "DARN"}
+    values = [trial.valid_nats for trial in choice.trials]
+    assert values == sorted(values)
+    assert density.valid_nats_ == values[0]
+    assert np.exp(density.score_samples(every_row())).sum() == pytest.approx(1.0, abs=1e-5)
+    again = DARNDensity(max_steps=25).fit(bits)
+    np.testing.assert_array_equal(again.score_samples(bits), density.score_samples(bits))
+    chain = DARNDensity(architecture="chain").fit(bits)
+    assert chain.density_choice_ is not None
+    assert {trial.name for trial in chain.density_choice_.trials} < set(names)
+    assert density.valid_nats_ <= chain.valid_nats_
+    alone = DARNDensity(architecture="darn", max_steps=25).fit(bits)
+    assert alone.density_choice_ is None
+    assert isinstance(alone.model_, darn.DARN)
+
+
+def test_a_mean_of_a_chain_and_a_darn_does_all_that_they_do(bits: np.ndarray, fitted: DARNDensity) -> None:
+    density = DARNDensity(architecture="chain").fit(bits)
+    darn_model = fitted.model_
+    assert isinstance(darn_model, darn.DARN)
+    chain = fit_chain(bits, 1.0)
+    density.model_ = darn.Mixture((chain, darn_model), np.log([0.5, 0.5]))
+    rows = every_row()
+    log_p = density.score_samples(rows)
+    np.testing.assert_allclose(np.exp(log_p), (np.exp(chain.log_prob(rows)) + np.exp(fitted.score_samples(rows))) / 2)
+    assert density.sample(9).shape == (9, N_X)
+    np.testing.assert_array_equal(density.transform(rows), fitted.transform(rows))
+    mask = np.arange(N_X) < 2 + 0 * rows
+    found = density.complete(rows, mask)
+    p = np.exp(log_p).reshape(4, 8)  # the first two bits, and the others
+    np.testing.assert_allclose(found[:8, 0], p[2:].sum(axis=0) / p.sum(axis=0), rtol=1e-5)
+    with pytest.raises(ValueError, match="by_column is for a chain, got a Mixture"):
+        density.score_samples(rows, by_column=True)
+
+
+def test_categories_are_variables_of_a_chain(rng: np.random.Generator) -> None:
+    """No sample of 100,000 is an impossible row, and the value that is to blame for an odd row is known."""
+    first = rng.integers(0, 3, 500)
+    second = np.where(rng.uniform(size=500) < 0.95, first, rng.integers(0, 3, 500))
+    x = np.concatenate([np.eye(3)[first], np.eye(3)[second], rng.integers(0, 2, (500, 2))], axis=1)
+    density = DARNDensity(categories=[(0, 1, 2), (3, 4, 5)]).fit(x)
+    assert density.choice_ is None
+    assert density.n_steps_ == 0
+    drawn = density.sample(100_000)
+    np.testing.assert_array_equal(drawn[:, :3].sum(axis=1), 1)
+    np.testing.assert_array_equal(drawn[:, 3:6].sum(axis=1), 1)
+    assert density.score_samples(np.ones([1, 8]))[0] == -np.inf
+    found = density.complete(x, np.arange(8) < 3 + 0 * x.astype(int))
+    np.testing.assert_allclose(found[:, :3].sum(axis=1), 1.0, atol=1e-12)
+    assert density.transform(x).shape == (500, 0)
+    density.model_ = fit_chain(x.astype(int), 10.0, categories=as_categories([(0, 1, 2), (3, 4, 5)], x))
+    odd = np.array([[1, 0, 0, 0, 0, 1, 0, 0]])
+    by_column = density.score_samples(odd, by_column=True)
+    np.testing.assert_allclose(by_column.sum(axis=1), density.score_samples(odd))
+    assert by_column[0].argmin() in (3, 4, 5)
+
+
+def test_kinds_that_do_not_fit_are_refused(bits: np.ndarray) -> None:
+    for settings, message in (
+        ({"architecture": "tree"}, "architecture must be 'auto', 'chain' or 'darn', got 'tree'"),
+        ({"architecture": "chain", "hidden": 3}, "hidden is for a DARN, got architecture='chain'"),
+        ({"architecture": "darn", "categories": [(0, 1)]}, "as architecture='darn'; leave one"),
+        ({"categories": [(0, 1)], "visible_conditional": "made"}, "as visible_conditional is given; leave one"),
+        ({"categories": [(0, 1)]}, r"the columns \(0, 1\) must be one category"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            DARNDensity(**settings).fit(bits)
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+def test_a_chain_is_a_citizen_too(global_generator: None) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        check_estimator(DARNDensity(architecture="chain", threshold=0.0, dtype="float64"))
 
 
 @pytest.mark.slow

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from darn.chain import Category, Chain
-from darn.mixture import Density, Mixture, load_density, member_log_prob, save_density
-from darn.model import DARN, DARNConfig
+from darn.model.model import DARN, DARNConfig
+from darn.more.chain import Category, Chain
+from darn.more.mixture import Density, Mixture, load_density, member_log_prob, save_density
 from gpflow_deep_base.container import load_container, save_container
 
 N = 6

@@ -10,7 +10,7 @@ variable: of them at most one is 1, or exactly one. p(level | before) is a produ
 and the last level of a category that is never missing is certain if no other one is (continuation ratios; Tutz, 1991).
 So probabilities of a category sum to 1, and no sample has two levels.
 
-    chain = fit_chain(x, strength=0.3)         # see `darn.chain_fitting`
+    chain = fit_chain(x, strength=0.3)         # see `darn.train.chain_fitting`
     chain.log_prob(x)                          # nats, exact
     chain.sample(100, seed=1)
     chain.complete(x, is_missing)
@@ -26,9 +26,9 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
-from darn.completion import Completed
-from darn.config import check_plain
-from darn.model import DARN, DARNConfig
+from darn.model.config import Precision, check_plain
+from darn.model.model import DARN, DARNConfig
+from darn.more.completion import Completed
 
 __all__ = [
     "Category",
@@ -181,7 +181,7 @@ class Chain:
             )
         return Completed(rows, log_known, effective)
 
-    def as_darn(self, dtype: str = "float32") -> DARN:
+    def as_darn(self, dtype: Precision = "float32") -> DARN:
         """The same density as a DARN without stochastic units, whose columns are those of :attr:`order`.
 
         log p(x) is `chain.as_darn().log_prob(x[:, chain.order])`; `darn.encode` codes these rows. What is certain in a

@@ -27,8 +27,8 @@ from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
-from darn.chain import Category, Chain, as_categories, checked_bits, levels_in_order
-from darn.mixture import Density, Member, Mixture, num_parameters
+from darn.more.chain import Category, Chain, as_categories, checked_bits, levels_in_order
+from darn.more.mixture import Density, Member, Mixture, num_parameters
 
 __all__ = [
     "DensityChoice",
@@ -54,9 +54,9 @@ _LEAST_GAIN = 1e-4  # nats a row, of a step of EM
 
 def fit_chain(
     x: ArrayLike,
-    strength: float | Sequence[float] = 0.3,
+    strength: ArrayLike = 0.3,
     *,
-    order: Sequence[int] | None = None,
+    order: ArrayLike | None = None,
     categories: Sequence[Category] = (),
 ) -> Chain:
     """The chain whose conditionals are logistic regressions with an L1 penalty.

@@ -16,20 +16,29 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, Union
 
 import numpy as np
-import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
-from darn.chain import Chain, chain_arrays, chain_header, chain_of, chain_shapes, checked_bits
-from darn.completion import Completed, completed
-from darn.distribution import log_prob_and_effective
-from darn.model import DARN, DARNConfig
-from darn.serialization import named_variables
-from darn.shapes import variable_shapes
+from darn.model.model import DARN, DARNConfig
+from darn.model.serialization import named_variables
+from darn.model.shapes import variable_shapes
+from darn.more.chain import Chain, chain_arrays, chain_header, chain_of, chain_shapes, checked_bits
+from darn.more.completion import Completed, completed
+from darn.more.distribution import log_prob_and_effective, warn_of_few
 from gpflow_deep_base.container import load_container, save_container
 from gpflow_deep_base.files import PathLike
 from gpflow_deep_base.limits import refuse_damaged
 
-__all__ = ["Density", "Member", "Mixture", "load_density", "member_log_prob", "num_parameters", "save_density"]
+__all__ = [
+    "Density",
+    "Member",
+    "Mixture",
+    "drawn",
+    "load_density",
+    "member_log_prob",
+    "name_of",
+    "num_parameters",
+    "save_density",
+]
 
 Member: TypeAlias = Chain | DARN
 Density: TypeAlias = Union[Chain, DARN, "Mixture"]
@@ -88,7 +97,7 @@ class Mixture:
         for number, member in enumerate(self.members):
             if count := int(np.sum(drawn_of == number)):
                 key = int(np.random.default_rng([seed, 4, number]).integers(2**31 - 1))
-                rows[drawn_of == number] = _drawn(member, count, key)
+                rows[drawn_of == number] = drawn(member, count, key)
         return rows
 
     def complete(self, x: ArrayLike, is_missing: ArrayLike, *, seed: int = 0) -> Completed:
@@ -130,8 +139,32 @@ def member_log_prob(member: Member, x: ArrayLike, *, num_samples: int = 1000, se
     rows = checked_bits(x, _width(member))
     how: dict[str, Any] = {"num_samples": num_samples, "seed": seed, "max_exact_units": _MAX_SUMMED_UNITS}
     blocks = [rows[start : start + _BLOCK] for start in range(0, len(rows), _BLOCK)]
-    parts = [log_prob_and_effective(member, block, **how)[0].numpy() for block in blocks]
-    return np.concatenate(parts).astype(np.float64) if parts else np.zeros(0)
+    if not blocks:
+        return np.zeros(0)
+    found = [log_prob_and_effective(member, block, **how) for block in blocks]
+    log_p, effective = (np.concatenate([each.numpy() for each in part]) for part in zip(*found, strict=True))
+    warn_of_few(effective, num_samples)
+    return log_p.astype(np.float64)
+
+
+def drawn(density: Density, num: int, seed: int) -> NDArray[np.uint8]:
+    """Independent draws of rows, [num, n].
+
+    :param density: a chain, a DARN or a mixture.
+    :param num: of rows.
+    :param seed: the same gives the same rows.
+    """
+    if isinstance(density, DARN):
+        return np.asarray(density.sample(num, seed).x.numpy().astype(np.uint8))
+    return density.sample(num, seed)
+
+
+def name_of(model: DARN) -> str:
+    """What kind of DARN it is, in words."""
+    config = model.config
+    hidden, units = (", ".join(map(str, sizes)) or "no" for sizes in (config.hidden, config.units))
+    kind = f"{config.visible_conditional} decoder"
+    return f"DARN, {hidden} stochastic and {units} deterministic units, {kind}"
 
 
 def num_parameters(density: Density) -> int:
@@ -235,12 +268,6 @@ def _darn_of(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> DARN:
 
 def _width(member: Member) -> int:
     return member.num_columns if isinstance(member, Chain) else member.config.visible
-
-
-def _drawn(member: Member, num: int, seed: int) -> NDArray[np.uint8]:
-    if isinstance(member, Chain):
-        return member.sample(num, seed)
-    return np.asarray(tf.cast(member.sample(num, seed).x, tf.uint8).numpy())
 
 
 def _completed(member: Member, x: ArrayLike, is_missing: ArrayLike, seed: int) -> Completed:
