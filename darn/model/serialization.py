@@ -7,10 +7,12 @@ model = load_darn("darn.npz")
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
 from darn.model.model import DARN, DARNConfig
 from darn.model.shapes import Shape, variable_shapes
@@ -18,7 +20,7 @@ from gpflow_deep_base.container import load_container, save_container
 from gpflow_deep_base.files import PathLike
 from gpflow_deep_base.limits import refuse_damaged
 
-__all__ = ["load_darn", "named_variables", "save_darn"]
+__all__ = ["darn_of", "load_darn", "named_variables", "save_darn"]
 
 _KIND = "a saved DARN"
 _VERSION = 1
@@ -67,15 +69,28 @@ def load_darn(path: PathLike, *, max_bytes: int | None = None) -> DARN:
     :raises ValueError: if it is missing, damaged, another kind of file, or takes more.
     """
     stored = load_container(path, kind=_KIND, versions=(_VERSION,), expected=_shapes, max_bytes=max_bytes)
-    model = DARN(_config(stored.header))
+    try:
+        return darn_of(_config(stored.header), stored.arrays)
+    except ValueError as error:
+        refuse_damaged(path, _KIND, error)
+
+
+def darn_of(config: DARNConfig, arrays: Mapping[str, NDArray[Any]]) -> DARN:
+    """The model of a configuration and its variables by name.
+
+    :param config: of the model.
+    :param arrays: of the shapes of :func:`darn.model.shapes.variable_shapes`.
+    :raises ValueError: if an array has another type, is not finite, or has no orders where there must be some.
+    """
+    model = DARN(config)
     for name, variable in named_variables(model).items():
-        array = stored.arrays[name]
+        array = arrays[name]
         if array.dtype != variable.dtype.as_numpy_dtype:
-            refuse_damaged(path, _KIND, f"its array {name} must be of {variable.dtype.name}, got {array.dtype}")
+            raise ValueError(f"its array {name} must be of {variable.dtype.name}, got {array.dtype}")
         if not np.isfinite(array).all():
-            refuse_damaged(path, _KIND, f"its array {name} has NaN or infinity")
+            raise ValueError(f"its array {name} has NaN or infinity")
         if name.endswith("/orders") and not np.array_equal(np.sort(array), np.sort(variable.numpy())):
-            refuse_damaged(path, _KIND, f"its array {name} must be orders of the units, each of them once")
+            raise ValueError(f"its array {name} must be orders of the units, each of them once")
         variable.assign(array)
     return model
 

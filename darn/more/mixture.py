@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from darn.model.model import DARN, DARNConfig
-from darn.model.serialization import named_variables
+from darn.model.serialization import darn_of, named_variables
 from darn.model.shapes import variable_shapes
 from darn.more.chain import Chain, chain_arrays, chain_header, chain_of, chain_shapes, checked_bits
 from darn.more.completion import Completed, completed
@@ -154,9 +154,9 @@ def drawn(density: Density, num: int, seed: int) -> NDArray[np.uint8]:
     :param num: of rows.
     :param seed: the same gives the same rows.
     """
-    if isinstance(density, DARN):
-        return np.asarray(density.sample(num, seed).x.numpy().astype(np.uint8))
-    return density.sample(num, seed)
+    found: Any = density.sample(num, seed)
+    rows: NDArray[np.uint8] = found.x.numpy().astype(np.uint8) if isinstance(density, DARN) else found
+    return rows
 
 
 def name_of(model: DARN) -> str:
@@ -215,7 +215,7 @@ def load_density(path: PathLike, *, max_bytes: int | None = None) -> Density:
         for number, header in enumerate(stored.header["members"]):
             start = f"{number}/"
             arrays = {name.removeprefix(start): a for name, a in stored.arrays.items() if name.startswith(start)}
-            members.append(chain_of(header["chain"], arrays) if "chain" in header else _darn_of(header, arrays))
+            members.append(chain_of(header["chain"], arrays) if "chain" in header else darn_of(_config(header), arrays))
         if len({_width(member) for member in members}) != 1:
             raise ValueError("its members must have the same columns")
         if not stored.header["is_mixture"]:
@@ -252,18 +252,6 @@ def _config(header: dict[str, Any]) -> DARNConfig:
     if set(header) != {"config"}:
         raise ValueError("each member must be a chain or a configuration")
     return DARNConfig.from_json(json.dumps(header["config"]))
-
-
-def _darn_of(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> DARN:
-    model = DARN(_config(header))
-    for name, variable in named_variables(model).items():
-        array = arrays[name]
-        if array.dtype != variable.dtype.as_numpy_dtype or not np.isfinite(array).all():
-            raise ValueError(f"its array {name} must be finite numbers of {variable.dtype.name}")
-        if name.endswith("/orders") and not np.array_equal(np.sort(array), np.sort(variable.numpy())):
-            raise ValueError(f"its array {name} must be orders of the units, each of them once")
-        variable.assign(array)
-    return model
 
 
 def _width(member: Member) -> int:

@@ -75,10 +75,10 @@ def fit_chain(
     n = rows.shape[1]
     places = np.arange(n) if order is None else np.asarray(order)
     if not len(rows) or not np.array_equal(np.sort(places), np.arange(n)):
-        raise ValueError(f"x must have rows, and order each of its {n} columns once, got {rows.shape} and {order}.")
+        raise ValueError(f"x must have rows, and order each of its {n} columns once, got {rows.shape} and {order!r}.")
     strengths = np.broadcast_to(np.asarray(strength, np.float64), [n])
     if not (strengths > 0).all():
-        raise ValueError(f"strength must be positive, got {strength}.")
+        raise ValueError(f"strength must be positive, got {strength!r}.")
     fits = _Fits(rows, places, categories)
     return fits.chain({j: fits.column(j, float(strengths[j])) for j in range(n)})
 
