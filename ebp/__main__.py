@@ -28,7 +28,7 @@ __all__ = ["main", "read_rows"]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; errors are one line and code 2."""
     parser = argparse.ArgumentParser("python -m ebp", description="Labels of new rows by a packed network.")
-    parser.add_argument("network", help="file of ebp.export_network, or of train_ebp.py --export")
+    parser.add_argument("network", help="file of ebp.export_network, or of gpflow-deep ebp --export")
     parser.add_argument("data", help="rows of numbers: .npy, .npz with an array X, or .csv")
     parser.add_argument("--output", help="file to write, a label a line under the name label; printed if not given")
     parser.add_argument("--engine", default="auto", help="auto, numba or numpy")

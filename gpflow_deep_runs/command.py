@@ -7,7 +7,7 @@ import importlib
 import importlib.metadata
 import sys
 
-from gpflow_deep_runs.cli.described import VERBS
+from gpflow_deep_runs.verbs import VERBS
 
 __all__ = ["main"]
 

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 """Train a network by Bayesian compression, remove its superfluous units, and write it in as few bytes as it needs.
 
-    compress_network.py --run_dir=runs/first
-    compress_network.py --run_dir=runs/300 --network=lenet300 --dataset=mnist --data_dir=DATA --shift=1 \\
+    gpflow-deep compress --run_dir=runs/first
+    gpflow-deep compress --run_dir=runs/300 --network=lenet300 --dataset=mnist --data_dir=DATA --shift=1 \\
         --pretrain_epochs=12 --epochs=12 --warmup=1 --kl_weight=0.2 --polish_epochs=6 --polish_kl=0.1 \\
         --shrink_every=2 --learning_rate=5e-4 --scale_speed=16 --initial_log_std=-4 --decay_from=0.3
-    compress_network.py --run_dir=runs/caffe --network=lenet5 --prior=gnj --dataset=mnist --data_dir=DATA --shift=1 \\
+    gpflow-deep compress --run_dir=runs/caffe --network=lenet5 --prior=gnj --dataset=mnist --data_dir=DATA --shift=1 \\
         --pretrain_epochs=5 --epochs=30 --warmup=1 --polish_epochs=24 --polish_kl=0.05 --shrink_every=1 \\
         --learning_rate=1e-3 --decay_from=0.55 --scale_speed=12 --initial_log_std=-4 --tune_steps=1000 --tolerance=0.05
-    compress_network.py --run_dir=runs/table --network=mine.keras --data=flowers.csv --target=kind
-    compress_network.py --run_dir=runs/first --resume
+    gpflow-deep compress --run_dir=runs/table --network=mine.keras --data=flowers.csv --target=kind
+    gpflow-deep compress --run_dir=runs/first --resume
 
 VGG on CIFAR-10 needs a GPU: --network=vgg --vgg_normalization --dataset=cifar10 --shift=4 --flip --pretrain_epochs=100
 --epochs=200 --warmup=20. With several, --strategy=mirrored: each takes its part of every batch, and the results are

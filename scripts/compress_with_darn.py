@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Compress binary data without loss by a model that train_darn.py trained, and restore them.
+"""Compress binary data without loss by a model that gpflow-deep darn trained, and restore them.
 
-    compress_with_darn.py encode --model=runs/mnist --input=images.npy --output=images.darn --check
-    compress_with_darn.py encode --model=runs/mnist --dataset=binarized_mnist --data_dir=DATA --output=test.darn
-    compress_with_darn.py decode --model=runs/mnist --input=images.darn --output=restored.npy
+    gpflow-deep codec encode --model=runs/mnist --input=images.npy --output=images.darn --check
+    gpflow-deep codec encode --model=runs/mnist --dataset=binarized_mnist --data_dir=DATA --output=test.darn
+    gpflow-deep codec decode --model=runs/mnist --input=images.darn --output=restored.npy
 
 --model is the run's folder or a darn.npz. Input: .npy or .csv[.gz] [N, n_x] of zeros and ones, or .npz with one of X,
 train, valid and test (chosen by --part; packed bits are recognised by `n_features`); or, if --model is the folder of a
@@ -42,7 +42,7 @@ from gpflow_deep_base.text import aligned
 class Codec:
     """Which model, and how it is used.
 
-    :param model: folder of a run of train_darn.py, or the file of a model.
+    :param model: folder of a run of gpflow-deep darn, or the file of a model.
     :param output: file to write; it is replaced if it exists.
     :param batch_size: images computed at a time; the file does not depend on it.
     :param bit_planes: data are grey levels, as many bits a pixel as the model was trained with.
@@ -73,7 +73,7 @@ class Codec:
 
 @dataclass(frozen=True)
 class Encode:
-    """Compress binary data without loss by a model that train_darn.py trained.
+    """Compress binary data without loss by a model that gpflow-deep darn trained.
 
     :param input: file with the data: .npy, .npz, .csv or .csv.gz, or a table as in training; in place of --dataset.
     :param part: which array of an .npz file, or which part of --dataset; test if this is not given.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Draw log Z over training of several runs of track_rbm.py side by side, as Figure 3 of Desjardins et al. (2011).
+"""Draw log Z over training of several runs of gpflow-deep rbm side by side, as Figure 3 of Desjardins et al. (2011).
 
-    plot_rbm_runs.py --runs=runs/a,runs/b --output=figure3.png
+    gpflow-deep rbm-plot --runs=runs/a,runs/b --output=figure3.png
 
 One panel for each run: the tracked log Z with its 95 % interval, AIS with 3 standard deviations, and exact values, as
 far as the run has them (`--ais_every`, `--exact_every`), all in nats.
@@ -21,7 +21,7 @@ from rbm_tracking import report
 
 @dataclass(frozen=True)
 class Flags:
-    """Draw log Z over training of several runs of track_rbm.py side by side, all in nats.
+    """Draw log Z over training of several runs of gpflow-deep rbm side by side, all in nats.
 
     :param runs: folders of the runs, with commas between them.
     :param output: PNG file to write; it is replaced if it exists.
@@ -43,10 +43,10 @@ def main(flags: Flags) -> None:
             records = read_jsonl(Path(run) / "scalars.jsonl")
             settings = (Path(run) / "flags.txt").read_text(encoding="utf-8")
         except OSError as error:
-            raise ValueError(f"{run} is not the folder of a run of track_rbm.py ({error}); check --runs.") from error
+            raise ValueError(f"{run} is not the folder of a run of gpflow-deep rbm ({error}); check --runs.") from error
         curves = report.log_z_curves(records)
         if "tracked" not in curves:
-            raise ValueError(f"{run} has no tracked log Z; it must be a run of track_rbm.py with --track.")
+            raise ValueError(f"{run} has no tracked log Z; it must be a run of gpflow-deep rbm with --track.")
         title = report.title(settings)
         panels[title if title not in panels else f"{title} ({len(panels) + 1})"] = curves
     plots.lines(flags.output, panels, xlabel="update", ylabel="nats")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Predict the rows of a table with a model that train_dgp.py trained.
+"""Predict the rows of a table with a model that gpflow-deep train trained.
 
-    predict_dgp.py --run_dir=runs/houses --data=new_houses.csv --output=predictions.csv
+    gpflow-deep predict --run_dir=runs/houses --data=new_houses.csv --output=predictions.csv
 
 The output has one row for each row of --data, in the same order. Regression and counts: `mean` and `std` of the target,
 and the limits `lower` and `upper` of its central 95%: quantiles of the mixture that the deep GP predicts, whatever its
@@ -28,7 +28,7 @@ from gpflow_deep_base.files import atomic_path
 
 @dataclass(frozen=True)
 class Flags:
-    """Predict the rows of a table with a model that train_dgp.py trained.
+    """Predict the rows of a table with a model that gpflow-deep train trained.
 
     :param run_dir: folder of the run.
     :param data: table with the columns of the training data: .csv, .tsv or .txt (also packed), .parquet or .npz.

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Predict the labels of new rows with a network that train_ebp.py trained.
+"""Predict the labels of new rows with a network that gpflow-deep ebp trained.
 
-    predict_ebp.py --run_dir=runs/own --data=new.csv --output=predictions.csv
-    predict_ebp.py --run_dir=runs/texts --data=new.jsonl
+    gpflow-deep ebp-predict --run_dir=runs/own --data=new.csv --output=predictions.csv
+    gpflow-deep ebp-predict --run_dir=runs/texts --data=new.jsonl
 
 The output has one row for each row of --data, in the same order: `label`, the most probable one, and the probability of
 each, by the mean over the posterior (EBP-P) of the network of the first seed and fold. Its probabilities are calibrated
@@ -30,7 +30,7 @@ from gpflow_deep_base.files import atomic_path
 
 @dataclass(frozen=True)
 class Flags:
-    """Predict the labels of new rows with a network that train_ebp.py trained.
+    """Predict the labels of new rows with a network that gpflow-deep ebp trained.
 
     :param run_dir: folder of the run.
     :param data: rows like those of the training data: a table, documents (.jsonl) or a sparse matrix (.npz).
@@ -85,7 +85,7 @@ def model_file(folder: Path, weights: str | None) -> Path:
     found = {path.stem.removeprefix("model_"): path for path in sorted(folder.glob("model_*.npz"))}
     if not found:
         raise ValueError(
-            f"--run_dir must be a run of train_ebp.py whose first fold is done, {folder} has no model_*.npz."
+            f"--run_dir must be a run of gpflow-deep ebp whose first fold is done, {folder} has no model_*.npz."
         )
     if weights is None:
         order = first_weights(folder / "flags.txt")

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Record edge images of Atari 2600 games under random play, for train_darn.py.
+"""Record edge images of Atari 2600 games under random play, for gpflow-deep darn.
 
     record_atari.py --game=freeway --num_frames=10000 --output=freeway.npz
-    train_darn.py --run_dir=runs/freeway --data=freeway.npz --use_local --visible_conditional=local --hidden=300
+    gpflow-deep darn --run_dir=runs/freeway --data=freeway.npz --use_local --visible_conditional=local --hidden=300
 
 Needs `pip install ale-py`, which brings the games along. A million frames of play (10,000 that are kept) take minutes.
 An output that already holds just these frames is left as it is.
@@ -18,7 +18,7 @@ from gpflow_deep_runs.data.sets import atari
 
 @dataclass(frozen=True)
 class Flags:
-    """Record edge images of Atari 2600 games under random play, for train_darn.py.
+    """Record edge images of Atari 2600 games under random play, for gpflow-deep darn.
 
     :param output: file to write, .npz; a .json file beside it says how the frames were recorded.
     :param game: name of the game; those of the paper are freeway, pong, space_invaders, riverraid and seaquest.

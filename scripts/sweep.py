@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Run data sets x splits x seeds x settings from one file, as local processes, and tabulate their results.
 
-    sweep.py results/sweeps/uci.toml --data_dir=DATA --jobs=4
-    sweep.py results/sweeps/uci.toml --dry_run
-    sweep.py results/sweeps/uci.toml --table_only
+    gpflow-deep sweep results/sweeps/uci.toml --data_dir=DATA --jobs=4
+    gpflow-deep sweep results/sweeps/uci.toml --dry_run
+    gpflow-deep sweep results/sweeps/uci.toml --table_only
 
 The file names a script that trains, flags of all runs, axes (every combination is run), settings (with each of which),
 and what to tabulate; docs/sweeps.md explains it. Each run is a usual run of the script in a folder of its own. Ctrl-C

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Train a restricted Boltzmann machine while its log partition function is tracked at every update.
 
-    track_rbm.py --run_dir=runs/mnist --dataset=mnist --data_dir=DATA --hidden=500 --adaptive
-    track_rbm.py --run_dir=runs/own --data=table.csv
-    track_rbm.py --run_dir=runs/own --resume --num_steps=50000
+    gpflow-deep rbm --run_dir=runs/mnist --dataset=mnist --data_dir=DATA --hidden=500 --adaptive
+    gpflow-deep rbm --run_dir=runs/own --data=table.csv
+    gpflow-deep rbm --run_dir=runs/own --resume --num_steps=50000
 
 Every log-likelihood is in nats per row. Ctrl-C saves a checkpoint. The folder of the run gets:
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Train a deep autoregressive network (DARN) on binary data, and report its likelihood.
 
-    train_darn.py --run_dir=runs/own --data=table.csv
-    train_darn.py --run_dir=runs/adult --dataset=adult --data_dir=DATA
-    train_darn.py --run_dir=runs/digits --hidden=500 --visible_conditional=factorial --strategy=mirrored
+    gpflow-deep darn --run_dir=runs/own --data=table.csv
+    gpflow-deep darn --run_dir=runs/adult --dataset=adult --data_dir=DATA
+    gpflow-deep darn --run_dir=runs/digits --hidden=500 --visible_conditional=factorial --strategy=mirrored
 
 Without --hidden, the number of stochastic units, and what is not given of --units, --learning_rate and --weight_decay,
 are chosen by the validation rows first. The model with their best description length is reported. Ctrl-C saves a

@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
 """Train a deep Gaussian process on a data set or your own table, and a single-layer GP beside it.
 
-    train_dgp.py --run_dir=runs/houses --data=houses.csv --target=price --num_layers=3
-    train_dgp.py --run_dir=runs/houses --resume --num_steps=20000
-    train_dgp.py --run_dir=runs/mnist --dataset=mnist --data_dir=DATA --kernel=convolutional --num_layers=1 --stride=2
-    train_dgp.py --run_dir=runs/taxi --stream --stream_preset=taxi --data="trips/*.csv" --strategy=mirrored
+    gpflow-deep train --run_dir=runs/houses --data=houses.csv --target=price --num_layers=3
+    gpflow-deep train --run_dir=runs/houses --resume --num_steps=20000
+    gpflow-deep train --run_dir=runs/mnist --dataset=mnist --data_dir=DATA --kernel=convolutional \\
+        --num_layers=1 --stride=2
+    gpflow-deep train --run_dir=runs/taxi --stream --stream_preset=taxi --data="trips/*.csv" --strategy=mirrored
 
 Inputs (and regression targets) are standardised with the training part; every reported number is in the units of the
 data. The learning rate falls to 0 over the last half of the steps, or after the bound has stopped rising, and
 training ends. Scores choose nothing: the last parameters are reported. Ctrl-C saves a checkpoint. The folder gets:
 
     result.json             scores of the deep GP and of what it is compared with
-    model.npz, inputs.json  the trained model and how its inputs are made, for predict_dgp.py
+    model.npz, inputs.json  the trained model and how its inputs are made, for gpflow-deep predict
     scalars.jsonl, tensorboard/, plots/, checkpoints/, gp/ (the same for the single-layer GP)
 
 --posterior=sghmc: a chain follows, and its samples predict. --stream: files larger than memory, see docs/scaling.md.

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Train networks of sign neurons by expectation backpropagation, and the paper's rivals beside them.
 
-    train_ebp.py --run_dir=runs/first
-    train_ebp.py --run_dir=runs/i6 --dataset=reuters_i6 --data_dir=DATA --weights=real,binary --num_seeds=10 \\
+    gpflow-deep ebp --run_dir=runs/first
+    gpflow-deep ebp --run_dir=runs/i6 --dataset=reuters_i6 --data_dir=DATA --weights=real,binary --num_seeds=10 \\
         --methods=ebp,bp_ce,bp_mse,bp_clipped,arow
-    train_ebp.py --run_dir=runs/mnist --dataset=mnist --data_dir=DATA --hidden=500,500 --epochs=10 --export=mnist.ebp
-    train_ebp.py --run_dir=runs/own --data=table.csv --target=kind
-    train_ebp.py --run_dir=runs/texts --data=reviews.jsonl
-    train_ebp.py --run_dir=runs/first --resume
+    gpflow-deep ebp --run_dir=runs/mnist --dataset=mnist --data_dir=DATA --hidden=500,500 --epochs=10 --export=mnist.ebp
+    gpflow-deep ebp --run_dir=runs/own --data=table.csv --target=kind
+    gpflow-deep ebp --run_dir=runs/texts --data=reviews.jsonl
+    gpflow-deep ebp --run_dir=runs/first --resume
 
 Networks are trained for each seed and each fold of a cross-validation (or the standard split of the data), and tested
 after every epoch: EBP-D is the network of the most probable weights, EBP-P the mean over the posterior. Nothing is
@@ -20,8 +20,9 @@ The folder of the run gets:
     result.json   errors of all methods, seeds, folds and epochs, and their means
     units.jsonl   what each epoch of a network, or each rival, gave on each fold, a JSON line each
     coding.json   how inputs are coded for the network of the first seed and fold, which --export writes
-    model_binary.npz, ...   this network of each kind of --weights, for predict_ebp.py; its probabilities are calibrated
-                  by the test rows of its fold; columns.json, words.json: how columns or documents become inputs
+    model_binary.npz, ...   this network of each kind of --weights, for gpflow-deep ebp-predict; its probabilities are
+                  calibrated by the test rows of its fold; columns.json, words.json: how columns or documents become
+                  inputs
     plots/        the table as a bar chart
     scalars.jsonl, tensorboard/, checkpoints/
 """

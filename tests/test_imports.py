@@ -119,6 +119,7 @@ def test_the_check_leaves_other_imports_alone(source: str) -> None:
 # Inside the repository
 
 FLOORS = {
+    "verbs": 0,
     "report": 1,
     "data": 1,
     "run": 2,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpflow_deep_runs.cli.described import VERBS
+from gpflow_deep_runs.verbs import VERBS
 from tests.distributions import PACKAGES, ROOT, SCRIPTS, Distributions, build
 
 VERSION = re.search(r'^__version__ = "(.*?)"', (ROOT / "gpflow_deep" / "__init__.py").read_text("utf-8"), re.M)

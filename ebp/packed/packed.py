@@ -1,6 +1,6 @@
 """Networks of binary weights in a small file of packed bits, run by XNOR and bit counting with integer sums only.
 
-    network = PackedNetwork.load("net.ebp")     # of `ebp.export_network` or `train_ebp.py --export`
+    network = PackedNetwork.load("net.ebp")     # of `ebp.export_network` or `gpflow-deep ebp --export`
     network.predict(X)                          # names of classes of raw rows, if the file has both; see `predict`
 
 With v and a neuron's weights w in {-1, +1}^K held as bits, their product is the integer s = K - 2 popcount(v xor w).

@@ -18,24 +18,12 @@ from typing import Any, Literal, NoReturn, get_args, get_origin, get_type_hints
 
 from gpflow_deep_base.files import write_text
 from gpflow_deep_runs.cli.flags import Description, HelpWanted, NamedFlag, describe, read, words_beside_bool
+from gpflow_deep_runs.verbs import VERBS
 
-__all__ = ["FILE", "VERBS", "answer", "descriptions_of", "load", "stored"]
+__all__ = ["FILE", "answer", "descriptions_of", "load", "stored"]
 
 FILE = Path(__file__).parent / "flags.json"
 
-VERBS: Mapping[str, tuple[str, str]] = {
-    "train": ("train_dgp", "train a deep Gaussian process on a table or a data set"),
-    "predict": ("predict_dgp", "predict new rows with it"),
-    "rbm": ("track_rbm", "train a restricted Boltzmann machine and track its log Z"),
-    "rbm-plot": ("plot_rbm_runs", "draw the log Z of several such runs"),
-    "darn": ("train_darn", "train a deep autoregressive network on rows of bits"),
-    "codec": ("compress_with_darn", "files of bits made smaller by such a network"),
-    "ebp": ("train_ebp", "train networks by expectation backpropagation"),
-    "ebp-predict": ("predict_ebp", "predict new rows with them"),
-    "compress": ("compress_network", "make a Keras network small"),
-    "sweep": ("sweep", "train with many settings and seeds"),
-}
-"""What `gpflow-deep VERB` calls: the name of the script, and what it does."""
 
 #: Flags that name a file to read. Patterns with `*`, `?` or `[` are left to the program.
 _INPUTS = ("data", "file", "model", "pretrained")

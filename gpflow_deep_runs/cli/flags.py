@@ -110,7 +110,7 @@ def group(*, prefix: str = "", omit: Sequence[str] = (), **defaults: Any) -> Any
 
 
 def positional() -> Any:
-    """A required field of text that may be given without the name of its flag: `sweep.py FILE`, or `--file=FILE`."""
+    """A required field of text that may be given without the name of its flag: `gpflow-deep sweep FILE`."""
     return dataclasses.field(metadata={"positional": True})
 
 

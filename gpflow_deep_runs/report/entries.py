@@ -1,6 +1,6 @@
 """Numbers of runs as results of record: from the table of a sweep, or the folder of a run.
 
-    document = of_sweep(read_json("runs/uci/table.json"), read_json("results/uci.json"), command="sweep.py uci.toml")
+    document = of_sweep(read_json("runs/uci/table.json"), read_json("results/uci.json"), command="gpflow-deep sweep f")
     document = of_run(document, "runs/k3", row="DGP3", numbers={"rmse": "models.dgp.test.rmse"})
     write("results/uci.json", document)
 
@@ -21,6 +21,7 @@ from typing import Any
 from gpflow_deep_runs.report.cells import cell, fields, is_number
 from gpflow_deep_runs.report.results import parsed
 from gpflow_deep_runs.report.structure import read_json
+from gpflow_deep_runs.verbs import VERBS
 
 __all__ = ["command_of", "of_run", "of_sweep", "quantity"]
 
@@ -211,23 +212,22 @@ def of_run(
 
 
 def command_of(command: str, folder: str) -> str:
-    """The command of a run without what is of one machine: runs/NAME, DATA, no path of the script, no --resume.
+    """The command of a run as `gpflow-deep VERB ...`, without what is of one machine: runs/NAME, DATA, no --resume.
 
     :param folder: name of the run.
     """
     script, *words = shlex.split(command)
+    verb = next((verb for verb, (name, _) in VERBS.items() if name == Path(script).stem), None)
+    kept = [Path(script).name] if verb is None else ["gpflow-deep", verb]
+    words = [word for word in words if word not in ("--resume", "--resume=true", "--resume=auto")]
     named = {"--run_dir": f"runs/{folder}", "--data_dir": "DATA"}
-    kept, words = (
-        [Path(script).name],
-        [word for word in words if word not in ("--resume", "--resume=true", "--resume=auto")],
-    )
     for before, word in zip(["", *words], words, strict=False):
         name = word.partition("=")[0]
         if name in named and "=" in word:
             kept.append(f"{name}={named[name]}")
         else:
             kept.append(named.get(before, word))
-    return shlex.join(kept)
+    return shlex.join(kept) if " " not in kept[0] else " ".join([kept[0], shlex.join(kept[1:])])
 
 
 def _provenance(stored: Mapping[str, Any], folder: Path) -> dict[str, Any]:

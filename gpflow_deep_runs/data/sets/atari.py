@@ -102,7 +102,7 @@ def record_dataset(
     """Play, keep `num_frames` frames and write their edge images, unless `path` already holds just these.
 
     :param path: .npz file.
-    :return: the path, for :func:`load_frames` or `--data` of train_darn.py.
+    :return: the path, for :func:`load_frames` or `--data` of gpflow-deep darn.
     :raises ValueError: see :func:`play`; or if `path` is another file, or a part would be empty.
     """
     path = Path(path)

@@ -9,8 +9,9 @@ from typing import Literal
 
 import pytest
 
-from gpflow_deep_runs.cli.described import FILE, VERBS, answer, descriptions_of, load, stored
+from gpflow_deep_runs.cli.described import FILE, answer, descriptions_of, load, stored
 from gpflow_deep_runs.cli.flags import help_text, named_flags
+from gpflow_deep_runs.verbs import VERBS
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -252,6 +252,8 @@ def test_damaged_provenance_is_refused(run_dir: Path) -> None:
             "train.py --run_dir=runs/k --x='1 2' --data_dir=DATA",
         ),
         ("train.py --run_dir b/c --data_dir /d", "train.py --run_dir runs/k --data_dir DATA"),
+        ("scripts/train_dgp.py --num_steps=5", "gpflow-deep train --num_steps=5"),
+        ("'gpflow-deep train' --num_steps=5 --resume=auto", "gpflow-deep train --num_steps=5"),
     ],
 )
 def test_commands_name_no_place_of_a_machine(command: str, known: str) -> None:

@@ -63,7 +63,7 @@ def test_a_sweep_is_entered_and_shown(project: Path, capsys: pytest.CaptureFixtu
         "<!-- commands: other -->"
     ]
     assert read(project / "results" / "other.json").runs[0].command == (
-        "sweep.py results/sweeps/other.toml --data_dir=DATA"
+        "gpflow-deep sweep results/sweeps/other.toml --data_dir=DATA"
     )
     (project / "README.md").write_text("".join(f"{marker}\n<!-- end -->\n" for marker in markers))
     assert main(command[:-1]) == 0  # the units are in the file
