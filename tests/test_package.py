@@ -95,7 +95,7 @@ def test_requirements(distributions: Distributions) -> None:
     assert "setuptools" not in names
     assert names >= {"pandas", "pyarrow", "matplotlib"}  # the first screen shows a table and a plot
     assert [text.partition(";")[0] for text in of_all if "<" in text.partition(";")[0]] == ["pyarrow<26,>=15"]
-    wanted = {"atari", "docs", "packed", "gpu"}
+    wanted = {"atari", "docs", "excel", "packed", "gpu"}
     of_extra_all = [text for text in required if re.search(r"extra == [\"']all[\"']", text)]
     taken = {extra for text in of_extra_all for extra in re.search(r"\[(.*?)\]", text)[1].split(",")}  # type: ignore[index]
     assert taken == wanted

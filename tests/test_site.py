@@ -9,8 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from gpflow_deep_runs.report.cells import cell
-from gpflow_deep_runs.report.results import read_all
+from gpflow_deep_runs.report.results import cells, read_all
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -102,31 +101,52 @@ def test_docstrings_are_plain_text() -> None:
     assert escaped(lines) == found
 
 
-HEADLINES = {
+HEADLINES: dict[str, list[tuple[str, str, str]]] = {
     "gpflow_deep": [
-        ("kin8nm", "DGP3", "{log_likelihood:.3f}"),
-        ("kin8nm", "DGP3", "{published:.3f}"),
-        ("kin8nm", "SGP, 10,000 steps", "{log_likelihood:.3f}"),
+        ("tabular_rivals/scores|kin8nm|DeepGPRegressor, 2 layers (default)", "log-likelihood", ".2f"),
+        ("tabular_rivals/scores|kin8nm|DeepGPRegressor, 3 layers", "log-likelihood", ".2f"),
+        ("tabular_rivals/scores|kin8nm|DeepGPRegressor, 1 layer", "log-likelihood", ".2f"),
+        ("tabular_rivals/scores|kin8nm|deep ensemble", "log-likelihood", ".2f"),
+        ("tabular_rivals/scores|power|quantile boosting", "RMSE", ".2f"),
+        ("tabular_rivals/scores|power|DeepGPRegressor, 2 layers (default)", "RMSE", ".2f"),
+        ("tabular_rivals/scores|concrete|exact GP", "log-likelihood", ".2f"),
+        ("tabular_rivals/scores|concrete|DeepGPRegressor, 2 layers (default)", "log-likelihood", ".2f"),
     ],
-    "darn": [("darn_codec", "MNIST, 10,000", f"{{{name}:.1f}}") for name in ("bits", "bz2", "lzma")],
-    "rbm_tracking": [(name, "mnist-0.01-1e3", "{rmse:.3f}") for name in ("rbm_accuracy", "rbm_accuracy_paper")],
-    "ebp": [("ebp_text", "20News comp vs HW (10)", f"{{{name}:.2f}}") for name in ("binary_p", "arow", "bp_mse")],
+    "darn": [
+        ("darn_tables/scores|connect4", "NLL", ".1f"),
+        ("darn_tables/scores|connect4", "MADE in place of the linear units", ".1f"),
+        ("darn_codec/bits|MNIST, 10,000", "file, bits a row", ".0f"),
+        ("darn_codec/bits|MNIST, 10,000", "bz2, bits", ".0f"),
+    ],
+    "rbm_tracking": [
+        ("rbm_accuracy/errors|mnist-0.01-1e3", "rmse", ".2f"),
+        ("rbm_accuracy_paper/errors|mnist-0.01-1e3", "rmse", ".2f"),
+        ("rbm_defaults/scores|connect4", "AIS, reverse AIS", ".1f"),
+    ],
+    "ebp": [
+        ("ebp_text/errors|20News comp vs HW (10)|last", "binary P", ".1f"),
+        ("ebp_text/errors|20News comp vs HW (10)|last", "AROW", ".1f"),
+    ],
     "compression": [
-        ("compression_rivals_lenet5", row, template)
-        for row in ("ours, GNJ with moved images, k = 32", "tfmot, pruned by 97 %, 16 clusters")
-        for template in ("{times:.0f}", "{error:.2f}")
+        ("compression_rivals_lenet5/files|ours, GNJ with moved images, k = 32", "times smaller", ".0f"),
+        ("compression_rivals_lenet5/files|ours, GNJ with moved images, k = 32", "test error, %", ".2f"),
+        ("compression_rivals_lenet5/files|tfmot, pruned by 97 %, 16 clusters", "times smaller", ".0f"),
+        ("compression_rivals_lenet5/files|tfmot, pruned by 97 %, 16 clusters", "test error, %", ".2f"),
+        ("compression_lenet5/rates|magnitude, 2,520 weights, 12 values, seed 0", "file, k = 16 (error)", ".0f"),
     ],
 }
-"""What the README's table of the systems shows: files of results/, first cells of rows, templates."""
+"""Of the README's paragraphs on the systems: a table and the first cells of a row, the column, and the format."""
 
 
 @pytest.mark.parametrize("package", HEADLINES)
 def test_figures_of_the_readme_are_those_of_the_results(package: str) -> None:
     readme, stored = (ROOT / "README.md").read_text(encoding="utf-8"), read_all(ROOT / "results")
-    (line,) = (line for line in readme.splitlines() if line.startswith(f"| [`{package}`]"))
-    shown = line.rsplit("|", 2)[1]
-    for name, first, template in HEADLINES[package]:
-        row = next(row for row in stored[name].rows if first in row.values())
-        text = cell([template], row)
-        assert text, f"{name}, {first}: {template}"
-        assert text in shown, f"{name}, {first}: {text}"
+    (paragraph,) = (part for part in re.split(r"\n(?=\*\*)", readme) if f": [`{package}`](" in part)
+    for place, column, spec in HEADLINES[package]:
+        table, *first = place.split("|")
+        name, table = table.split("/")
+        titles, *rows = [list(row) for row in cells(stored[name], table)]
+        (row,) = (row for row in rows if row[: len(first)] == first)
+        (number,) = re.findall(r"-?[\d.]+", row[titles.index(column)])[:1]
+        shown = format(float(number), spec)
+        assert re.search(rf"(?<![\d.]){re.escape(shown)}(?![\d])", paragraph), f"{place}: {column}: {shown}"
