@@ -6,26 +6,30 @@
     gpflow-deep darn --run_dir=runs/digits --hidden=500 --visible_conditional=factorial --strategy=mirrored
 
 Without --hidden, the number of stochastic units, and what is not given of --units, --learning_rate and --weight_decay,
-are chosen by the validation rows first. The model with their best description length is reported. Ctrl-C saves a
-checkpoint. The folder of the run gets:
+are chosen by the validation rows first, and chains of L1-penalised logistic regressions are tried beside the DARN. The
+model with their best description length is reported, and the best density of all. Ctrl-C saves a checkpoint. The folder
+of the run gets:
 
     result.json   description length in bits and nats, negative log-likelihood; what was chosen, and what rejected
     choice.json   what was chosen, for --resume (also of an unfinished choice); darn.npz: the model, for darn.load_darn
+    density.npz   the best of chains, trees, mixtures, the DARN and the mean of two, for darn.load_density; chains.npz
     plots/        description length over training; for images: filters, and samples beside the nearest training images
     scalars.jsonl, tensorboard/, checkpoints/
 """
 
+import dataclasses
 import functools
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import gpflow_deep_runs.early  # noqa: F401 (what is wrong is said before TensorFlow starts)
 from gpflow_deep_runs import cli
 from gpflow_deep_runs.cli.flags import Later, at_least, group
-from gpflow_deep_runs.data import planes, views
+from gpflow_deep_runs.data import bits, planes, views
 from gpflow_deep_runs.data.batches import Minibatches
 from gpflow_deep_runs.data.rows import Rows
 from gpflow_deep_runs.report import plots
@@ -34,6 +38,8 @@ from gpflow_deep_runs.run import Devices, Fitted, Interrupted, Run, Seeds, Setti
 import darn
 import tensorflow as tf
 from darn import pictures, report
+from darn.more.mixture import log_prob, member_log_prob, name_of
+from darn.train.chain_fitting import stored_chains
 from darn.train.fitting import evaluation_interval
 from darn.train.rivals import given
 from darn.train.selection import stored_choice
@@ -43,6 +49,8 @@ from gpflow_deep_base.text import aligned
 REPORT_FLAGS = frozenset({"exact", "final_samples", "is_repeats", "is_rows", "is_samples"})
 """Flags of the final report alone, which may differ when a run is resumed."""
 
+_VALID_SAMPLES = 200  # importance samples of a validation row, where densities are compared
+
 
 @dataclass(frozen=True)
 class Flags:
@@ -51,6 +59,9 @@ class Flags:
     Stochastic and deterministic units, learning rate and weight decay are chosen by the validation rows if --hidden is
     not given; those of the others that are given stay. (Layers of images, grey levels, several devices need --hidden.)
 
+    :param architecture: auto: where --hidden is not given, chains of logistic regressions, trees and mixtures are tried
+        beside the DARN, and the best by the validation rows is kept, too; darn: nothing beside it. Columns of one
+        category are one variable of a chain; samples of a DARN may be impossible rows.
     :param use_local: locally connected layers next to the image, as with --visible_conditional=local: in place of
         --units there, or with --local_stochastic below the layers that --hidden names.
     :param eval_every: steps between evaluations on validation data; about an epoch if this is not given.
@@ -73,6 +84,7 @@ class Flags:
     training: Later[darn.TrainingConfig] = group(optimizer=None, learning_rate=None, weight_decay=None, average=None)
     search: darn.SearchConfig = group()
     final: report.ReportConfig = group()
+    architecture: Literal["auto", "darn"] = "auto"
     use_local: bool = False
     eval_every: int | None = None
     patience: int = 10
@@ -123,7 +135,12 @@ def main(flags: Flags) -> None:
     watched = {part: data.some(part, flags.eval_rows, seeds).X for part in ("train", "valid")}
 
     with open_run(settings, cli.flags.text(flags), data, strategy, name="darn", free=REPORT_FLAGS) as run:
+        chains = None
         if "hidden" not in fields:
+            if flags.architecture == "auto":
+                chains = stored_chains(
+                    run.path / "chains.npz", data.valid.X, functools.partial(chained, flags, data, run)
+                )
             choice = stored_choice(run.path / "choice.json", functools.partial(choose, flags, data, run))
             trainer = new_trainer(flags, data, strategy, choice.model, choice.training)
         last = choice.training.cosine if choice else None
@@ -141,21 +158,28 @@ def main(flags: Flags) -> None:
             max_seconds=run.share_of_seconds(1),
         )
         if run.is_chief:
-            finish(flags, data, run, fitted, watched["train"], choice)
+            finish(flags, data, run, fitted, watched["train"], choice, chains)
 
 
 def _say(line: str) -> None:
     print(line, flush=True)
 
 
+def _look(run: Run) -> None:
+    if run.share_of_seconds(1) == 0:
+        raise Interrupted(0, "max_seconds")
+
+
+def chained(flags: Flags, data: Rows, run: Run) -> darn.DensityChoice:
+    """The best chain, tree or mixture by the validation rows."""
+    how: dict[str, Any] = {"report": _say, "look": functools.partial(_look, run)}
+    return darn.choose_chain(data.train.X, data.valid.X, seed=flags.run.seed, groups=bits.categories(data), **how)
+
+
 def choose(flags: Flags, data: Rows, run: Run, folder: Path) -> darn.Choice:
     """What flags leave open, by the validation rows; what is known on the way is in the folder."""
-
-    def look() -> None:
-        if run.share_of_seconds(1) == 0:
-            raise Interrupted(0, "max_seconds")
-
-    how: dict[str, Any] = {"search": flags.search, "batch_size": flags.run.batch_size, "folder": folder, "look": look}
+    how: dict[str, Any] = {"search": flags.search, "batch_size": flags.run.batch_size, "folder": folder}
+    how |= {"look": functools.partial(_look, run)}
     how |= {"seed": Seeds(flags.run.seed)("choose"), "report": _say}
     how |= {"model": given(flags.model.keywords), "training": given(flags.training.keywords)}
     return darn.choose(data.train.X, data.valid.X, **how)
@@ -172,7 +196,15 @@ def new_trainer(
     return darn.Trainer(made, how, num_data=len(data.train.X), strategy=strategy, jit_compile=flags.jit)
 
 
-def finish(flags: Flags, data: Rows, run: Run, fitted: Fitted, train: Any, choice: darn.Choice | None) -> None:
+def finish(
+    flags: Flags,
+    data: Rows,
+    run: Run,
+    fitted: Fitted,
+    train: Any,
+    choice: darn.Choice | None,
+    chains: darn.DensityChoice | None,
+) -> None:
     """Report the best model: all validation and test rows, and those training rows that were looked at."""
     seeds, best = Seeds(flags.run.seed), darn.load_darn(run.best_file)
     darn.save_darn(best, run.path / "darn.npz")
@@ -183,8 +215,43 @@ def finish(flags: Flags, data: Rows, run: Run, fitted: Fitted, train: Any, choic
     about = {"model": json.loads(best.config.to_json()), **steps, "train_seconds": fitted.seconds}
     about |= {"choice": choice.to_json()} if choice else {}
     notes = [*(choice.notes() if choice else []), *report.notes(found)]
+    if chains is not None:
+        best_density, densities = joined(flags, data, chains, best)
+        darn.save_density(best_density.model, run.path / "density.npz")
+        about |= densities
+        notes += density_notes(best_density, densities, bool(bits.categories(data)))
     text = "\n".join([aligned(report.table(found)), *notes, f"reported: {fitted.summary}"])
     run.finish({**about, **found}, text=text, figures=figures(data, best, run.records(), seeds("samples")))
+
+
+def joined(
+    flags: Flags, data: Rows, chains: darn.DensityChoice, best: darn.DARN
+) -> tuple[darn.DensityChoice, dict[str, Any]]:
+    """The choice with the DARN, and its numbers: all test rows of chains, some where the DARN is in it. With categories
+    the DARN is listed and not taken, for its samples may be impossible rows."""
+    seeds = Seeds(flags.run.seed)
+    log_p = member_log_prob(best, data.valid.X, num_samples=_VALID_SAMPLES, seed=flags.run.seed, warns=False)
+    with_darn = chains.with_rival(name_of(best), best, log_p)
+    chosen = chains if bits.categories(data) else with_darn
+    is_chain = chosen.model is chains.model
+    rows = data.test.X if is_chain else data.some("test", flags.is_rows, seeds).X
+    log_p = log_prob(chosen.model, rows, seed=flags.run.seed)
+    found: dict[str, Any] = {"candidates": [dataclasses.asdict(trial) for trial in with_darn.trials]}
+    found |= {"density": chosen.trials[0].name, "test/density_rows": len(rows)}
+    found |= {"test/density_nll_nats": float(-log_p.mean())}
+    found |= {"test/density_nll_standard_error": float(log_p.std() / math.sqrt(len(log_p)))}
+    return chosen, found
+
+
+def density_notes(chosen: darn.DensityChoice, found: dict[str, Any], has_categories: bool) -> list[str]:
+    """The candidates and the best of them, as lines of text."""
+    value, error, number = (found[f"test/density_{name}"] for name in ("nll_nats", "nll_standard_error", "rows"))
+    trials = tuple(darn.DensityTrial(**trial) for trial in found["candidates"])
+    lines = ["", "densities by the validation rows:", replace(chosen, trials=trials).table()]
+    lines.append(f"density.npz: {found['density']}: {value:.3f} ± {error:.3f} nats on {number} test rows")
+    if has_categories:
+        lines.append("none of its samples is an impossible row; those of the DARN may have two levels of a category")
+    return lines
 
 
 def figures(

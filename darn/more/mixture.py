@@ -34,6 +34,7 @@ __all__ = [
     "Mixture",
     "drawn",
     "load_density",
+    "log_prob",
     "member_log_prob",
     "name_of",
     "num_parameters",
@@ -125,13 +126,16 @@ class Mixture:
         return Completed(rows, log_known, effective)
 
 
-def member_log_prob(member: Member, x: ArrayLike, *, num_samples: int = 1000, seed: int = 0) -> NDArray[np.float64]:
+def member_log_prob(
+    member: Member, x: ArrayLike, *, num_samples: int = 1000, seed: int = 0, warns: bool = True
+) -> NDArray[np.float64]:
     """log p(x) of a chain or a DARN, [N], nats: exact for at most 12 stochastic units, else by importance sampling.
 
     :param member: of which model.
     :param x: zeros and ones, [N, n].
     :param num_samples: importance samples of a row.
     :param seed: of these.
+    :param warns: say if too few of them count, so that log p is low.
     :raises ValueError: for another shape or other values.
     """
     if isinstance(member, Chain):
@@ -143,8 +147,22 @@ def member_log_prob(member: Member, x: ArrayLike, *, num_samples: int = 1000, se
         return np.zeros(0)
     found = [log_prob_and_effective(member, block, **how) for block in blocks]
     log_p, effective = (np.concatenate([each.numpy() for each in part]) for part in zip(*found, strict=True))
-    warn_of_few(effective, num_samples)
+    if warns:
+        warn_of_few(effective, num_samples)
     return log_p.astype(np.float64)
+
+
+def log_prob(density: Density, x: ArrayLike, *, num_samples: int = 1000, seed: int = 0) -> NDArray[np.float64]:
+    """log p(x) of a chain, a DARN or a mixture, [N], nats. Parameters and errors as :meth:`Mixture.log_prob`.
+
+    :param density: of which model.
+    :param x: zeros and ones, [N, n].
+    :param num_samples: importance samples of a row.
+    :param seed: of these.
+    """
+    if isinstance(density, Mixture):
+        return density.log_prob(x, num_samples=num_samples, seed=seed)
+    return member_log_prob(density, x, num_samples=num_samples, seed=seed)
 
 
 def drawn(density: Density, num: int, seed: int) -> NDArray[np.uint8]:

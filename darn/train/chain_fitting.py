@@ -13,11 +13,14 @@ operations.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
+import json
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,7 +31,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 from darn.more.chain import Category, Chain, as_categories, checked_bits, levels_in_order
-from darn.more.mixture import Density, Member, Mixture, num_parameters
+from darn.more.mixture import Density, Member, Mixture, load_density, log_prob, num_parameters, save_density
+from gpflow_deep_base.files import write_text
 
 __all__ = [
     "DensityChoice",
@@ -37,6 +41,7 @@ __all__ = [
     "fit_chain",
     "fit_chow_liu",
     "fit_mixture_of_bernoullis",
+    "stored_chains",
 ]
 
 _FIRST = 1.0  # the strength that is tried first
@@ -354,6 +359,28 @@ def choose_chain(
     search.mixtures()
     search.chains()
     return search.choice()
+
+
+def stored_chains(path: Path, valid: ArrayLike, make: Callable[[], DensityChoice]) -> DensityChoice:
+    """The choice in a file of :func:`darn.save_density` and one of its candidates beside it, as JSON; made and written
+    if there is none.
+
+    :param path: of the model; the other file has the suffix .json.
+    :param valid: validation rows of the choice, [N', n].
+    :param make: makes it.
+    :raises ValueError: if the files hold something else.
+    """
+    table = path.with_suffix(".json")
+    if not table.exists():
+        choice = make()
+        save_density(choice.model, path)
+        write_text(table, json.dumps([dataclasses.asdict(trial) for trial in choice.trials], indent=1))
+    model = load_density(path)
+    try:
+        trials = tuple(DensityTrial(**trial) for trial in json.loads(table.read_text(encoding="utf-8")))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{table} is no table of candidates ({error}); delete it to choose anew.") from error
+    return DensityChoice(model, log_prob(model, valid), trials)
 
 
 class _Search:

@@ -18,7 +18,7 @@ from darn.model.config import check_plain
 from darn.model.model import DARN, DARNConfig
 from darn.more.chain import Chain
 from darn.more.completion import complete
-from darn.more.mixture import Density, Mixture, drawn, member_log_prob, name_of
+from darn.more.mixture import Density, Mixture, drawn, log_prob, member_log_prob, name_of
 from darn.train.candidates import OPTIMIZER, as_sizes
 from darn.train.chain_fitting import DensityChoice, choose_chain
 from darn.train.fitting import Course
@@ -144,7 +144,7 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
             course = self._trained(x, valid, seed)
             self.model_, self.valid_nats_, self.n_steps_ = course.best(), course.best_value, course.best_step
             if self.density_choice_ is not None:
-                log_p = member_log_prob(self.model_, valid, num_samples=self.num_samples, seed=seed)
+                log_p = member_log_prob(self.model_, valid, num_samples=self.num_samples, seed=seed, warns=False)
                 self.density_choice_ = self.density_choice_.with_rival(name_of(self.model_), self.model_, log_p)
         if self.density_choice_ is not None:
             self.model_, self.valid_nats_ = self.density_choice_.model, self.density_choice_.valid_nats
@@ -161,16 +161,15 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         :raises ValueError: for other rows, or columns of another model than a chain.
         """
         x = self._fitted_bits(X)
-        if by_column and not isinstance(self.model_, Chain):
-            raise ValueError(
-                f"by_column is for a chain, got a {type(self.model_).__name__}, whose log p is no sum over columns; "
-                "give architecture='chain'."
-            )
-        if isinstance(self.model_, Chain):
-            return self.model_.log_prob_by_column(x) if by_column else self.model_.log_prob(x)
-        if isinstance(self.model_, Mixture):
-            return self.model_.log_prob(x, num_samples=self.num_samples, seed=self._seed)
-        return member_log_prob(self.model_, x, num_samples=self.num_samples, seed=self._seed)
+        if by_column:
+            if not isinstance(self.model_, Chain):
+                kind = type(self.model_).__name__
+                raise ValueError(
+                    f"by_column is for a chain, got a {kind}, whose log p is no sum over columns; "
+                    "give architecture='chain'."
+                )
+            return self.model_.log_prob_by_column(x)
+        return log_prob(self.model_, x, num_samples=self.num_samples, seed=self._seed)
 
     def score(self, X: ArrayLike, y: Any = None) -> float:
         """Mean of `score_samples`: nats a row; higher is better, so it serves cross-validation."""

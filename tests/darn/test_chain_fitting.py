@@ -2,13 +2,21 @@
 
 import itertools
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from darn.more.chain import Category, as_categories
 from darn.more.mixture import Mixture
-from darn.train.chain_fitting import choose_chain, fit_chain, fit_chow_liu, fit_mixture_of_bernoullis
+from darn.train.chain_fitting import (
+    DensityChoice,
+    choose_chain,
+    fit_chain,
+    fit_chow_liu,
+    fit_mixture_of_bernoullis,
+    stored_chains,
+)
 
 N = 8
 
@@ -194,6 +202,24 @@ def test_a_mean_of_two_is_taken_where_it_is_better_by_more_than_its_error() -> N
     better = choice.with_rival("another", chain, choice.log_p + 5.0)
     assert better.model is chain
     assert better.trials[0].name == "another"
+
+
+def test_a_choice_is_stored_and_made_once(tmp_path: Path) -> None:
+    x, valid = clusters(100, 0), clusters(50, 1)
+    choice = choose_chain(x, valid)
+    first = stored_chains(tmp_path / "chains.npz", valid, lambda: choice)
+
+    def never() -> DensityChoice:
+        raise AssertionError
+
+    again = stored_chains(tmp_path / "chains.npz", valid, never)
+    for stored in (first, again):
+        assert stored.trials == choice.trials
+        np.testing.assert_array_equal(stored.log_p, choice.log_p)
+    for text in ("5", "[{}]", "{"):
+        (tmp_path / "chains.json").write_text(text)
+        with pytest.raises(ValueError, match=r"chains\.json is no table of candidates .* delete it to choose anew"):
+            stored_chains(tmp_path / "chains.npz", valid, never)
 
 
 def test_a_choice_can_be_interrupted() -> None:

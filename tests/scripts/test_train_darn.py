@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from darn import DARN, DARNConfig, Trainer, TrainingConfig, load_darn, report
+from darn import DARN, DARNConfig, Mixture, Trainer, TrainingConfig, load_darn, load_density, report
 from darn.model.description_length import description_length
 from darn.model.likelihood import exact_log_likelihood
+from darn.more.mixture import drawn, log_prob
 from darn.train.rivals import given
 from darn.train.training import MAX_BLOCK
 from gpflow_deep_runs.cli.flags import named_flags, parse, text
@@ -325,11 +326,38 @@ def test_what_is_not_given_is_chosen_and_kept(folder: Path) -> None:
     kl = result["test/kl_bits"]
     assert kl == pytest.approx(result["test/hidden_bits"] + result["test/bits_back_bits"])
     assert "stochastic and 4 deterministic units" in done.out
+    assert log_prob(load_density(folder / "chosen" / "density.npz"), np.zeros([1, result["model"]["visible"]])) < 0
+    names = [trial["name"].split(",")[0] for trial in result["candidates"]]
+    assert {"tree of Chow and Liu", "L1 chain", "DARN"} <= {*names}
+    assert result["density"] == result["candidates"][0]["name"]
+    assert f"density.npz: {result['density']}: {result['test/density_nll_nats']:.3f}" in done.out
     again = call(folder, "chosen", "--num_steps=75", "--resume", *flags)
     assert again.code == 0, again.err
     assert "round 1" in done.out
     assert "round 1" not in again.out
+    assert "L1 chain, columns rare ones first" in done.out.split("round 1")[0]
+    assert "L1 chain, columns rare ones first" not in again.out.split("densities by the validation rows")[0]
     assert result_of(folder, "chosen")["choice"] == choice
+
+
+def test_columns_of_a_category_are_one_variable_of_a_chain(folder: Path) -> None:
+    """The DARN is among the candidates, and not taken: its samples may be impossible rows."""
+    rng = np.random.default_rng(1)
+    kind = rng.choice(["ale", "bun", "cod"], 150)
+    pd.DataFrame({"kind": kind, "size": np.where(kind == "ale", "L", rng.choice(["S", "M"], 150))}).to_csv(
+        folder / "sizes.csv", index=False
+    )
+    flags = ["--data=sizes.csv", "--candidates=1", "--noneighbours", "--nofalling", "--search_steps=25"]
+    done = call(folder, "sizes", "--num_steps=25", *flags, *SMALL)
+    assert done.code == 0, done.err
+    assert "none of its samples is an impossible row; those of the DARN may have two levels" in done.out
+    density = load_density(folder / "sizes" / "density.npz")
+    members = density.members if isinstance(density, Mixture) else (density,)
+    assert not any(isinstance(member, DARN) for member in members)
+    rows = drawn(density, 2000, 0)
+    np.testing.assert_array_equal(rows.reshape(2000, 2, 3).sum(axis=2), 1)
+    names = [trial["name"] for trial in result_of(folder, "sizes")["candidates"]]
+    assert sum(name.startswith("DARN") for name in names) == 1
 
 
 def test_a_choice_with_other_conditionals_and_activations(folder: Path) -> None:
