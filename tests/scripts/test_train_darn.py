@@ -394,7 +394,7 @@ def test_a_time_limit_leaves_a_checkpoint(folder: Path) -> None:
 def test_the_choice_has_a_limit(folder: Path) -> None:
     """--max_seconds interrupts it, and it goes on; --search_total_steps ends it with the best so far."""
     flags = ["--data=patterns.csv", "--units=4", "--weight_decay=0", "--num_steps=25", "--noneighbours"]
-    flags += ["--search_total_steps=1", *[flag for flag in SMALL if "eval_every" not in flag]]
+    flags += ["--architecture=darn", "--search_total_steps=1", *[flag for flag in SMALL if "eval_every" not in flag]]
     done = call(folder, "brief", "--max_seconds=0", *flags)
     assert done.code == 0, done.err
     assert "training was stopped by max_seconds after step 0; continue it with --resume" in done.err
@@ -456,7 +456,7 @@ def test_help_lists_every_flag_with_its_meaning() -> None:
     shown = run("train_darn.py", ["--help"], Path.cwd())
     assert shown.code == 0, shown.err
     for flag in named_flags(Flags):
-        assert re.search(rf"^  --(\[no\])?{flag.name} \(", shown.out, re.MULTILINE), flag.name
+        assert re.search(rf"^  --(\[no\])?{flag.name}(, --{flag.name}=\S+)? \(", shown.out, re.MULTILINE), flag.name
         assert len(flag.help.split()) >= 3, flag.name
 
 
