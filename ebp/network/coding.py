@@ -20,6 +20,7 @@ This module needs NumPy alone; sparse matrices are SciPy's.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, cast, get_args
@@ -70,38 +71,76 @@ def is_sparse(X: Any) -> bool:
 class Moments:
     """What a coding learns from rows; the sum of two is that of all rows of both.
 
-    :ivar num_rows: number of rows.
+    Numbers of any size that float64 holds have them: no square is taken before a column is divided by its size.
+
+    :ivar num_rows: number of rows, or the sum of their weights.
     :ivar mean: of each column, [D].
-    :ivar var: of each column, [D].
+    :ivar deviation: standard deviation of each column, [D].
     :ivar varies: whether the column's values differ, by more than rounding of their sums can tell, [D].
     """
 
-    num_rows: int
+    num_rows: float
     mean: NDArray[np.float64]
-    var: NDArray[np.float64]
+    deviation: NDArray[np.float64]
     varies: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, X: Any) -> Moments:
-        """Those of rows X [N, D], N >= 1, an array or a SciPy sparse matrix."""
+    def of(cls, X: Any, weight: NDArray[np.float64] | None = None) -> Moments:
+        """Those of rows.
+
+        :param X: [N, D], N >= 1, an array or a SciPy sparse matrix.
+        :param weight: how often each row counts, [N]; None, or zeros only: once.
+        """
+        num_rows = X.shape[0]
+        if weight is None or not np.any(weight > 0):
+            weight = np.ones(num_rows)
+        total = float(np.sum(weight))
         if is_sparse(X):
-            X = X.astype(np.float64)
-            mean, square = (np.asarray(part.mean(axis=0)).reshape(-1) for part in (X, X.multiply(X)))
+            X = X.tocoo()
+            largest = np.zeros(X.shape[1])
+            np.maximum.at(largest, X.col, np.abs(X.data, dtype=np.float64))
+            unit = _power_of_two(largest)
+            scaled = X.data / unit[X.col]
+            share = weight[X.row] / total
+            mean = np.bincount(X.col, share * scaled, X.shape[1])
+            square = np.bincount(X.col, share * scaled**2, X.shape[1])
             var = np.maximum(square - mean**2, 0.0)
-            return cls(X.shape[0], mean, var, var > 1e-12 * square)
-        X = np.asarray(X, np.float64)
-        mean = X.mean(axis=0)
-        var = np.square(X - mean).mean(axis=0)
-        return cls(len(X), mean, var, var > (1e-13 * mean) ** 2)
+            varies = var > 1e-12 * square
+        else:
+            X = np.asarray(X, np.float64)
+            unit = _power_of_two(np.max(np.abs(X), axis=0))
+            scaled = X / unit
+            is_plain = np.all(weight == weight[0])
+            mean = scaled.mean(axis=0) if is_plain else weight @ scaled / total
+            square = np.square(scaled - mean)
+            var = square.mean(axis=0) if is_plain else weight @ square / total
+            varies = var > (1e-13 * mean) ** 2
+        return cls(total, mean * unit, np.sqrt(var) * unit, varies)
 
     def __add__(self, other: Moments) -> Moments:
         """Those of all rows."""
         num_rows = self.num_rows + other.num_rows
-        part, distance = other.num_rows / num_rows, other.mean - self.mean
-        mean = self.mean + part * distance
-        var = (1.0 - part) * self.var + part * other.var + part * (1.0 - part) * distance**2
+        part = other.num_rows / num_rows
+        distance = other.mean - self.mean
+        within = np.hypot(math.sqrt(1.0 - part) * self.deviation, math.sqrt(part) * other.deviation)
+        deviation = np.hypot(within, math.sqrt(part * (1.0 - part)) * distance)
         differs = np.abs(distance) > 1e-12 * (np.abs(self.mean) + np.abs(other.mean))
-        return Moments(num_rows, mean, var, self.varies | other.varies | differs)
+        return Moments(num_rows, self.mean + part * distance, deviation, self.varies | other.varies | differs)
+
+    @property
+    def scale(self) -> NDArray[np.float64]:
+        """Standard deviations, 1 where a column does not vary, [D]."""
+        return np.where(self.varies & (self.deviation > 0), self.deviation, 1.0)
+
+    def standardised(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Rows [N, D] of mean 0 and standard deviation 1; columns that do not vary become 0."""
+        return np.where(self.varies, (X - self.mean) / self.scale, 0.0)
+
+
+def _power_of_two(largest: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The power of two below each positive number, so that a division by it is exact; 1 for 0."""
+    _, exponent = np.frexp(np.where(largest > 0, largest, 1.0))
+    return np.ldexp(1.0, exponent - 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,9 +172,15 @@ class InputCoding:
         """
         if kind not in get_args(Kind):
             raise ValueError(f"input_coding must be one of {', '.join(get_args(Kind))}, got {kind!r}.")
-        var = np.full_like(moments.var, moments.var.mean()) if kind in ("common", "centred") else moments.var
-        deviation = np.sqrt(np.sqrt(var)) if kind == "root" else np.sqrt(var)
-        factor = np.divide(1.0, deviation, out=np.zeros_like(var), where=moments.varies)
+        deviation = moments.deviation
+        if kind in ("common", "centred"):
+            unit = _power_of_two(np.max(deviation, keepdims=True))
+            deviation = np.full_like(deviation, unit * np.sqrt(np.mean(np.square(deviation / unit))))
+        elif kind == "root":
+            deviation = np.sqrt(deviation)
+        # A column whose standard deviation has no inverse in float64 is one that does not vary.
+        is_used = moments.varies & (deviation > 1.0 / np.finfo(np.float64).max)
+        factor = np.divide(1.0, deviation, out=np.zeros_like(deviation), where=is_used)
         return cls(cast(Kind, kind), moments.mean, factor)
 
     def transform(self, X: Any) -> Any:
@@ -146,11 +191,12 @@ class InputCoding:
         if X.ndim != 2 or X.shape[1] != len(self.mean):
             raise ValueError(f"inputs must be of shape [N, {len(self.mean)}], got {list(X.shape)}.")
         if is_sparse(X) and self.kind in _SPARSE:
-            X = X.tocsr().astype(np.float32, copy=True)
-            if self.kind != "raw":
-                X.data = _rounded(X.data * self.factor[X.indices])
-                X.eliminate_zeros()
-            return X
+            X = X.tocsr()
+            if self.kind == "raw":
+                return X.astype(np.float32, copy=True)
+            coded = type(X)((_rounded(X.data * self.factor[X.indices]), X.indices.copy(), X.indptr.copy()), X.shape)
+            coded.eliminate_zeros()
+            return coded
         if is_sparse(X):
             if X.shape[0] * X.shape[1] > _MAX_DENSE:
                 raise ValueError(

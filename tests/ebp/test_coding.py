@@ -127,7 +127,7 @@ def test_moments_of_parts_are_those_of_all(sparse: bool, X: np.ndarray) -> None:
     found, expected = parts[0] + parts[1] + parts[2], Moments.of(rows)
     assert found.num_rows == 50
     np.testing.assert_allclose(found.mean, X.mean(axis=0), rtol=1e-12)
-    np.testing.assert_allclose(found.var, X.var(axis=0), rtol=1e-10, atol=1e-15)
+    np.testing.assert_allclose(found.deviation, X.std(axis=0), rtol=1e-10, atol=1e-15)
     np.testing.assert_array_equal(found.varies, expected.varies)
     np.testing.assert_array_equal(found.varies, X.std(axis=0) > 0)
 
@@ -139,3 +139,29 @@ def test_a_column_far_from_zero_varies(rng: np.random.Generator) -> None:
     np.testing.assert_allclose(coded, (X - X.mean()) / X.std(), atol=2.0**-8)
     parts = Moments.of(X[:1]) + Moments.of(X[1:2])
     assert parts.varies.all()
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("factor", [1e-300, 1e-200, 1e200, 1e300])
+def test_columns_of_any_size_are_coded_alike(factor: float, sparse: bool, rng: np.random.Generator) -> None:
+    """No square is taken before a column is divided by its size."""
+    X = rng.normal(size=(40, 3)) * (rng.random((40, 3)) < 0.7)
+    kinds = ["scaled", "common"] if sparse else ["scaled", "common", "zscore", "centred", "sign"]
+    rows = scipy.sparse.csr_matrix(X) if sparse else X
+    for kind in kinds:
+        expected = InputCoding.fit(kind, rows).transform(rows)
+        found = InputCoding.fit(kind, rows * factor).transform(rows * factor)
+        difference = found - expected
+        assert np.max(np.abs(difference.toarray() if sparse else difference)) <= 2.0**-8
+    parts = Moments.of(rows[:10] * factor) + Moments.of(rows[10:] * factor)
+    np.testing.assert_allclose(parts.deviation, X.std(axis=0) * factor, rtol=1e-12)
+
+
+def test_weighted_moments_are_those_of_repeated_rows(rng: np.random.Generator) -> None:
+    X, weight = rng.normal(size=(20, 3)), rng.integers(0, 4, 20).astype(float)
+    expected = Moments.of(np.repeat(X, weight.astype(int), axis=0))
+    for rows in (X, scipy.sparse.csr_matrix(X)):
+        found = Moments.of(rows, weight)
+        assert found.num_rows == expected.num_rows
+        np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-12)
+        np.testing.assert_allclose(found.deviation, expected.deviation, rtol=1e-10)
