@@ -30,7 +30,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "check_second_order",
             "check_whole_numbers",
             "layer_widths",
-            "standardised",
         ]
     },
 )

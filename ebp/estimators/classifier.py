@@ -26,7 +26,7 @@ from ..network.prepared import prepare
 from ..network.training import fit_chunk, fit_epoch
 from .calibration import Calibration, Scored, fit_calibration, log_loss, log_probabilities
 from .continual import Stream
-from .estimators import check_classes, check_whole_numbers, layer_widths, start_classes, weight_of_rows
+from .estimators import check_classes, check_groups, check_whole_numbers, layer_widths, start_classes, weight_of_rows
 from .recency import Recency
 
 __all__ = ["EBPClassifier"]
@@ -57,10 +57,9 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         most probable weights) or "vote" (`num_votes` networks drawn from the posterior).
     :param num_votes: networks of "vote".
     :param calibrate: fit a scale of mu / sigma, and for two classes an offset, to scores of rows before these were
-        learned, see `ebp.estimators.calibration`. For that, `fit` holds back the last eighth of the rows of each class
-        (2,000 at
-        most) until the last pass, also from the coding of the inputs; `partial_fit` takes its last 1,000 rows. For
-        `output="probabilistic"` only.
+        learned, see `ebp.estimators.calibration`. For that, `fit` holds back an eighth of the rows of each class (2,000
+        at most), drawn by the seed, until the last pass, also from the coding of the inputs; `partial_fit` takes its
+        last 1,000 rows. For `output="probabilistic"` only.
     :param softmax: one softmax over the classes in place of one sign neuron for each. It has no code for classes that
         are absent, so in `partial_fit` these are forgotten, and it learns more slowly on most data.
     :param memory: how many rows of each class `partial_fit` keeps, drawn from all rows so far. Once a class is absent
@@ -71,7 +70,7 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         sparse, divide it by the root of its standard deviation: `InputCoding` "zscore", or "root". A column that does
         not vary in the training data is set to 0. `partial_fit` uses the data seen so far.
     :param dtype: of the computations, "float32" or "float64".
-    :param random_state: of the start, of the order of the examples, and of the votes.
+    :param random_state: of the start, of the order of the examples, of those that are held back, and of the votes.
 
     Fitted attributes: `classes_`, `network_` (the `EBPNetwork`), `coding_` (the `InputCoding` of its inputs),
     `calibration_` (the `Calibration`; None without one), `n_features_in_`, `n_epochs_` (passes so far).
@@ -119,15 +118,24 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.dtype = dtype
         self.random_state = random_state
 
-    def fit(self, X: Matrix, y: ArrayLike, sample_weight: ArrayLike | None = None) -> EBPClassifier:
+    def fit(
+        self, X: Matrix, y: ArrayLike, sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None
+    ) -> EBPClassifier:
         """Train from the prior.
 
         :param X: [N, D], dense or sparse, finite.
         :param y: [N], labels of at least two classes.
         :param sample_weight: how often each row counts, [N], not negative; None: once.
+        :param groups: of each row its group, [N], such as the person or the day it is of: rows that are held back are
+            whole groups, where the rows of one resemble each other; None: single rows.
         """
         X, y = self._check(X, y, reset=True)
-        held = held_rows(y) if self._holds_back() else np.zeros(0, np.intp)
+        self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        if groups is not None:
+            check_groups(np.asarray(groups), X.shape[0])
+        held = np.zeros(0, np.intp)
+        if self._holds_back():
+            held = held_rows(len(y), self._seed, strata=y, groups=groups)
         others = np.setdiff1d(np.arange(len(y)), held)
         self._start(X[others], np.unique(y))  # the coding, too, is as for rows that were never seen
         weight = self._weight(X, y, sample_weight)
@@ -185,6 +193,7 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         encode_labels(y, known)  # what is wrong is found before anything is learned
         weight_of_rows(X, sample_weight)
         if is_first:
+            self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
             self._start(X, known)
             self.n_epochs_ = 0
         elif self.standardise:
@@ -270,7 +279,6 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if len(classes) < 2:
             raise ValueError(f"y must have at least two classes, got 1 class: {classes.tolist()}.")
         self.classes_ = classes
-        self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         self._moments = Moments.of(X)
         kind = "raw" if not self.standardise else "root" if scipy.sparse.issparse(X) else "zscore"
         self.coding_ = InputCoding.of(kind, self._moments)

@@ -12,7 +12,14 @@ from sklearn.utils.validation import _check_sample_weight
 
 from ..network.second_order import UNITS
 
-__all__ = ["batches", "check_classes", "check_second_order", "check_whole_numbers", "layer_widths", "standardised"]
+__all__ = [
+    "batches",
+    "check_classes",
+    "check_groups",
+    "check_second_order",
+    "check_whole_numbers",
+    "layer_widths",
+]
 __all__ += ["start_classes", "weight_of_rows"]
 
 Array = NDArray[np.float64]
@@ -55,8 +62,16 @@ def check_whole_numbers(estimator: Any, *names: str, least: int = 1, other: str 
 def check_second_order(estimator: Any) -> None:
     """Raises ValueError if a setting of an estimator of second order is out of range."""
     check_whole_numbers(estimator, "epochs", "batch_size", "num_networks")
+    if hasattr(estimator, "max_count"):
+        check_whole_numbers(estimator, "max_count", other="auto")
     if estimator.units not in UNITS:
         raise ValueError(f"units must be one of {', '.join(map(repr, UNITS))}, got {estimator.units!r}.")
+
+
+def check_groups(groups: NDArray[Any], num_rows: int) -> None:
+    """Raises ValueError if groups are not one for each row."""
+    if groups.shape != (num_rows,):
+        raise ValueError(f"groups must name a group for each of {num_rows} rows, got shape {list(groups.shape)}.")
 
 
 def start_classes(classes: ArrayLike | None) -> NDArray[Any]:
@@ -86,11 +101,6 @@ def weight_of_rows(X: Any, sample_weight: ArrayLike | None) -> Array | None:
     if sample_weight is None:
         return None
     return np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True))
-
-
-def standardised(scaler: Any, X: Array) -> Array:
-    """`X` by a `StandardScaler`; columns that did not vary become 0."""
-    return np.where(scaler.var_ > 0, scaler.transform(X), 0.0)
 
 
 def batches(

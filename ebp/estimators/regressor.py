@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -11,24 +12,27 @@ import numpy as np
 import scipy.special
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin, clone
-from sklearn.preprocessing import StandardScaler
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ..network.coding import Moments
 from ..network.noise import Noise
+from ..network.passes import Passes, chosen_passes, held_rows
 from ..network.second_order import Gaussian, batch_update, forward, initial_posterior
-from .estimators import batches, check_second_order, layer_widths, standardised, weight_of_rows
+from .estimators import batches, check_groups, check_second_order, layer_widths, weight_of_rows
 
 __all__ = ["EBPRegressor"]
 
 Array = NDArray[np.float64]
 
-#: After so many rows, or after three passes over more, the posterior keeps the weight of that many.
-MEMORY_ROWS, MEMORY_PASSES = 5_000, 3
+#: `partial_fit` keeps its first rows until it has so many, and learns them anew with each call, as one row or two do
+#: not tell the scale of the targets.
+FIRST_ROWS = 30
 
-#: early_stopping holds back one row of so many, tries this number of passes, then twice as many, and so on, and ends
-#: after so many trials without an improvement.
-ROWS_PER_HELD, FIRST_TRIED, PATIENCE = 8, 10, 2
+#: Mean squared error on the training data, over that of the mean, from which on a fit has failed. Of targets that are
+#: noise it is a little above 1, as the last layer's means scatter within their deviations.
+MAX_TRAINING_ERROR = 1.25
 
 #: Rows whose predictions are made at a time.
 CHUNK_ROWS = 4096
@@ -37,6 +41,41 @@ CHUNK_ROWS = 4096
 class _Network(NamedTuple):
     posterior: Gaussian
     noise: Noise
+
+
+class _Rows(NamedTuple):
+    """Inputs [N, D], targets [N, Q] in their units, and weights [N] or None."""
+
+    X: Array
+    y: Array
+    weight: Array | None
+
+    def part(self, rows: NDArray[np.intp]) -> _Rows:
+        return _Rows(self.X[rows], self.y[rows], None if self.weight is None else self.weight[rows])
+
+    def then(self, others: _Rows) -> _Rows:
+        weights = [np.ones(len(part.X)) if part.weight is None else part.weight for part in (self, others)]
+        return _Rows(np.vstack([self.X, others.X]), np.vstack([self.y, others.y]), np.concatenate(weights))
+
+    @property
+    def count(self) -> float:
+        """How many rows these are."""
+        return float(len(self.X) if self.weight is None else np.sum(self.weight))
+
+
+class _Trial(NamedTuple):
+    """A regressor that learns a part of the rows, see `passes.Trial`."""
+
+    model: EBPRegressor
+    learned: _Rows
+    held: _Rows
+
+    def next_pass(self) -> None:
+        self.model._next_pass(self.learned)
+
+    def score(self) -> float:
+        log_density = self.model.log_density(self.held.X, self.held.y)
+        return float(np.average(log_density, weights=self.held.weight))
 
 
 class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -51,19 +90,22 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     :param early_stopping: choose how many passes, `epochs` at most, by rows that are held back: a network that learns
         seven eighths of the rows is tried after 10, 20, 40, ... passes. Then all rows are learned with the number of
         passes whose log density was the best. Where the noise is small hundreds may be right, so give more `epochs`.
+    :param max_count: how often a row may count in the posterior of `fit`: after so many passes, older ones are
+        forgotten at the rate at which new ones come. "auto": 1, 3 or 8, by the log density of an eighth of the rows, of
+        networks that learned the others; 3 for more than 5,000 rows.
     :param batch_size: rows whose changes are added.
     :param num_networks: networks of different starts, whose predictions are mixed.
     :param random_state: of the starts, of the order of the rows, and of those that are held back.
 
-    Fitted attributes: `networks_`, `n_features_in_`, `n_epochs_` (passes so far), `n_samples_seen_`, and
-    `noise_std_`, standard deviation of the noise in the units of y.
+    Fitted attributes: `networks_`, `n_features_in_`, `n_epochs_` (passes so far), `n_samples_seen_`, `count_` (how
+    often a row counts at most in `fit`), and `noise_std_`, standard deviation of the noise in the units of y.
 
-    Passes repeat the same rows, so the posterior would grow ever surer, and stop to learn: in `fit`, it rests on the
-    last 5,000 rows or three passes, whichever are more, and forgets what is older at that rate. `partial_fit` forgets
-    nothing.
+    A posterior that counts each row 40 times is sure of what is noise, see `ebp.network.passes`. `partial_fit` makes one pass
+    and forgets nothing.
 
-    Inputs and targets are standardised by the training data; in `partial_fit`, inputs by the data so far and targets by
-    the first call, so give that one some tens of rows. With a sample weight w a row's log P(y) counts w times.
+    Inputs and targets are standardised by the training data, in `partial_fit` by the data so far: as the scale of the
+    targets changes, the last layer is put into the new units. The first 30 rows are kept, and learned anew with each
+    call, until there are so many. With a sample weight w a row's log P(y) counts w times.
     """
 
     def __init__(
@@ -73,6 +115,7 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         units: str = "relu",
         epochs: int = 40,
         early_stopping: bool = False,
+        max_count: int | str = "auto",
         batch_size: int = 10,
         num_networks: int = 1,
         random_state: Any = 0,
@@ -81,48 +124,76 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.units = units
         self.epochs = epochs
         self.early_stopping = early_stopping
+        self.max_count = max_count
         self.batch_size = batch_size
         self.num_networks = num_networks
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> EBPRegressor:
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None
+    ) -> EBPRegressor:
         """Train from the prior, in `epochs` passes.
 
-        :param X: [N, D], finite. :param y: [N] or [N, Q], finite.
+        :param X: [N, D], finite.
+        :param y: [N] or [N, Q], finite.
         :param sample_weight: how often each row counts, [N], not negative; None: once.
+        :param groups: of each row its group, [N]: rows that are held back are whole groups; None: single rows.
+
+        Warns (`ConvergenceWarning`) if the predictions for the training data are worse than the mean of y.
         """
-        X, y, weight = self._check(X, y, sample_weight, reset=True)
+        rows = self._check(X, y, sample_weight, reset=True)
         self._seed = self._drawn_seed()
-        epochs = self._best_epochs(X, y, weight) if self.early_stopping else self.epochs
-        self._start(X, y, weight)
-        for _ in range(epochs):
-            self._next_pass(X, y, weight)
+        chosen = self._chosen_passes(rows, groups)
+        self.count_ = chosen.count
+        self._start(rows)
+        for _ in range(chosen.epochs):
+            self._next_pass(rows)
+        self._first = None
+        self._warn_if_worse_than_the_mean(rows)
         return self
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> EBPRegressor:
-        """One pass over new data, from the posterior of the data before."""
+        """One pass over new data, from the posterior of the data before.
+
+        :param X: [N, D], finite.
+        :param y: [N] or [N, Q], finite.
+        :param sample_weight: how often each row counts, [N], not negative; None: once.
+        :raises ValueError: if y has another number of targets than in the first call.
+        """
         is_first = not hasattr(self, "networks_")
-        X, y, weight = self._check(X, y, sample_weight, reset=is_first)
+        rows = self._check(X, y, sample_weight, reset=is_first)
         if is_first:
             self._seed = self._drawn_seed()
-            self._start(X, y, weight)
-        elif y.shape[1] != len(self._center):
-            raise ValueError(f"y must have {len(self._center)} targets as in the first call, got {y.shape[1]}.")
+            self._start(rows)
+            self._first = rows
+        elif rows.y.shape[1] != len(self._targets.mean):
+            raise ValueError(
+                f"y must have {len(self._targets.mean)} targets as in the first call, got {rows.y.shape[1]}."
+            )
+        elif self._first is not None and len(self._first.X) < FIRST_ROWS:
+            # Too few rows so far to know the scales by: all of them are learned anew, as if they came together.
+            num_epochs = self.n_epochs_
+            self._first = self._first.then(rows)
+            self._start(self._first)
+            self.n_epochs_ = num_epochs
+            rows = self._first
         else:
-            self._scaler.partial_fit(X, sample_weight=weight)
-            self.n_samples_seen_ += len(X)
-            self._count += _count(X, weight)
-        self._pass(X, y, weight)
+            self._first = None
+            self._inputs += Moments.of(rows.X, rows.weight)
+            self._change_units(self._targets + Moments.of(rows.y, rows.weight))
+            self.n_samples_seen_ += len(rows.X)
+            self._count += rows.count
+        self._pass(rows)
         return self
 
     def predict(self, X: ArrayLike, return_std: bool = False) -> Any:
         """Means of the predictions, [N] or [N, Q]; with `return_std` also their standard deviations, noise included."""
         means, variances = self._moments(X)
         mean = means.mean(axis=0)
-        found = [mean * self._scale + self._center]
+        found = [mean * self._targets.scale + self._targets.mean]
         if return_std:
             variance = variances.mean(axis=0) + np.square(means - mean).mean(axis=0)
-            found.append(np.sqrt(variance) * self._scale)
+            found.append(np.sqrt(variance) * self._targets.scale)
         found = [part[:, 0] if self._is_single else part for part in found]
         return tuple(found) if return_std else found[0]
 
@@ -133,16 +204,16 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         y = y[:, None] if y.ndim == 1 else y
         if y.shape != means.shape[1:]:
             raise ValueError(f"y must have the shape of the predictions, {list(means.shape[1:])}, got {list(y.shape)}.")
-        z2 = np.square((y - self._center) / self._scale - means) / variances
+        z2 = np.square((y - self._targets.mean) / self._targets.scale - means) / variances
         each = -0.5 * np.sum(z2 + np.log(2.0 * math.pi * variances), axis=2)
         mixed = scipy.special.logsumexp(each, axis=0) - math.log(len(each))
-        return np.asarray(mixed - np.sum(np.log(self._scale)))
+        return np.asarray(mixed - np.sum(np.log(self._targets.scale)))
 
     @property
     def noise_std_(self) -> Any:
         """Standard deviation of the noise, a number or [Q]."""
         check_is_fitted(self, "networks_")
-        std = np.sqrt(np.mean([network.noise.variance for network in self.networks_], axis=0)) * self._scale
+        std = np.sqrt(np.mean([network.noise.variance for network in self.networks_], axis=0)) * self._targets.scale
         return float(std[0]) if self._is_single else std
 
     def __sklearn_tags__(self) -> Any:
@@ -153,9 +224,7 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     # Private.
 
-    def _check(
-        self, X: Any, y: Any, sample_weight: ArrayLike | None, *, reset: bool
-    ) -> tuple[Array, Array, Array | None]:
+    def _check(self, X: Any, y: Any, sample_weight: ArrayLike | None, *, reset: bool) -> _Rows:
         X, y = validate_data(
             self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, reset=reset, ensure_min_samples=1
         )
@@ -166,84 +235,111 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if reset:
             self._is_single = np.ndim(y) == 1
         y = np.asarray(y, np.float64)
-        return X, y[:, None] if y.ndim == 1 else y, weight
+        return _Rows(X, y[:, None] if y.ndim == 1 else y, weight)
 
     def _drawn_seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
-    def _start(self, X: Array, y: Array, weight: Array | None) -> None:
-        self._scaler = StandardScaler().fit(X, sample_weight=weight)
-        self._center = np.average(y, axis=0, weights=weight)
-        scale = np.sqrt(np.average(np.square(y - self._center), axis=0, weights=weight))
-        self._scale = np.where(scale > 0, scale, 1.0)
-        self.n_epochs_, self.n_samples_seen_ = 0, len(X)
-        self._count = _count(X, weight)
-        sizes = (X.shape[1], *layer_widths(self.hidden), y.shape[1])
+    def _start(self, rows: _Rows) -> None:
+        self._inputs = Moments.of(rows.X, rows.weight)
+        self._targets = Moments.of(rows.y, rows.weight)
+        self.n_epochs_, self.n_samples_seen_ = 0, len(rows.X)
+        self._count = rows.count
+        sizes = (rows.X.shape[1], *layer_widths(self.hidden), rows.y.shape[1])
         self.networks_ = [
-            _Network(initial_posterior(sizes, self._rng(number, "start")), Noise.start(y.shape[1]))
+            _Network(initial_posterior(sizes, self._rng(number, "start")), Noise.start(rows.y.shape[1]))
             for number in range(self.num_networks)
         ]
+
+    def _change_units(self, targets: Moments) -> None:
+        """Put the last layers and the noise into units in which all targets so far have mean 0 and deviation 1."""
+        old = self._targets
+        ratio = old.scale / targets.scale
+        shift = (old.mean - targets.mean) / targets.scale
+        for number, (posterior, noise) in enumerate(self.networks_):
+            mean, gain = posterior.mean[-1] * ratio, posterior.gain[-1]
+            mean[-1] += math.sqrt(len(mean)) * shift
+            # The variances of the weights, too, are in new units. Where the units grow, lambda stays what it was: what
+            # was learned while all targets were alike must not be thought to be known for sure.
+            gain = np.maximum(np.minimum(gain, (1.0 + gain) / ratio**2 - 1.0), 0.0)
+            posterior = Gaussian((*posterior.mean[:-1], mean), (*posterior.gain[:-1], gain))
+            self.networks_[number] = _Network(posterior, noise._replace(rate=noise.rate * ratio**2))
+        self._targets = targets
 
     def _rng(self, network: int, purpose: int | str) -> np.random.Generator:
         """Random numbers of a network: of its start, or of the order of the rows in a pass."""
         key = [0] if purpose == "start" else [1, int(purpose)]
         return np.random.default_rng([self._seed, network, *key])
 
-    def _best_epochs(self, X: Array, y: Array, weight: Array | None) -> int:
-        """How many passes give rows that are held back the best log density: 10, 20, 40, ... or `epochs`.
+    def _chosen_passes(self, rows: _Rows, groups: ArrayLike | None) -> Passes:
+        """How many passes, and how often a row may count."""
+        known = np.arange(len(rows.X)) if rows.weight is None else np.flatnonzero(rows.weight > 0)
+        if groups is not None:
+            groups = np.asarray(groups)
+            check_groups(groups, len(rows.X))
+            groups = groups[known]
 
-        It ends where `PATIENCE` numbers of passes one after the other were no better than the best before.
-        """
-        rows = np.arange(len(X)) if weight is None else np.flatnonzero(weight > 0)
-        if len(rows) == 1:
-            return self.epochs
-        order = np.random.default_rng([self._seed, 2]).permutation(rows)
-        held, rest = np.split(order, [max(1, len(rows) // ROWS_PER_HELD)])
-        of_held, of_rest = (None if weight is None else weight[part] for part in (held, rest))
-        trial = clone(self)
-        trial._seed, trial._is_single, trial.n_features_in_ = self._seed, self._is_single, X.shape[1]
-        trial._start(X[rest], y[rest], of_rest)
-        found: list[tuple[float, int]] = []
-        for number in range(1, self.epochs + 1):
-            trial._next_pass(X[rest], y[rest], of_rest)
-            if number == self.epochs or number == FIRST_TRIED * 2 ** len(found):
-                log_density = trial.log_density(X[held], y[held])
-                found.append((float(np.average(log_density, weights=of_held)), number))
-                if len(found) > PATIENCE and max(found[-PATIENCE:])[0] <= max(found[:-PATIENCE])[0]:
-                    break
-        return max(found)[1]
+        def start(count: int) -> _Trial:
+            held = held_rows(len(known), self._seed, groups=groups, at_least=1)
+            learned = rows.part(np.delete(known, held))
+            trial = clone(self)
+            trial._seed, trial._is_single, trial.n_features_in_ = self._seed, self._is_single, rows.X.shape[1]
+            trial.count_ = count
+            trial._start(learned)
+            return _Trial(trial, learned, rows.part(known[held]))
 
-    def _next_pass(self, X: Array, y: Array, weight: Array | None) -> None:
-        """A pass of `fit`, which forgets what is older than the memory."""
-        memory = max(MEMORY_ROWS, MEMORY_PASSES * len(X))
-        is_full = self.n_epochs_ * len(X) >= memory
-        self._pass(X, y, weight, forgotten=1.0 / memory if is_full else 0.0)
+        return chosen_passes(
+            start,
+            self.epochs,
+            len(known),
+            count=None if self.max_count == "auto" else int(self.max_count),
+            early_stopping=bool(self.early_stopping),
+        )
 
-    def _pass(self, X: Array, y: Array, weight: Array | None, forgotten: float = 0.0) -> None:
+    def _next_pass(self, rows: _Rows) -> None:
+        """A pass of `fit`, which forgets what is older than `count_` passes."""
+        is_full = self.n_epochs_ >= self.count_
+        self._pass(rows, forgetting=1.0 / (self.count_ * rows.count) if is_full else 0.0)
+
+    def _pass(self, rows: _Rows, forgetting: float = 0.0) -> None:
         """One pass over the data, by every network in an order of its own.
 
-        :param forgotten: part of h and lambda that is forgotten with each row.
+        :param forgetting: rate at which h and lambda are forgotten, per row of weight 1.
         """
-        X, y = standardised(self._scaler, X), (y - self._center) / self._scale
+        X, y = self._inputs.standardised(rows.X), (rows.y - self._targets.mean) / self._targets.scale
         for number, (posterior, noise) in enumerate(self.networks_):
             order = self._rng(number, self.n_epochs_).permutation(len(X))
-            for rows, importance in batches(order, self.batch_size, weight):
+            for batch, importance in batches(order, self.batch_size, rows.weight):
                 posterior, last, _ = batch_update(
                     posterior,
-                    X[rows],
-                    functools.partial(noise.derivatives, y[rows]),
+                    X[batch],
+                    functools.partial(noise.derivatives, y[batch]),
                     self.units,
                     importance,
-                    kept=(1.0 - forgotten) ** len(rows),
+                    kept=math.exp(-forgetting * (len(batch) if importance is None else float(np.sum(importance)))),
                 )
-                noise = noise.after(y[rows], last.mu, last.sigma2, importance, self._count)
+                noise = noise.after(y[batch], last.mu, last.sigma2, importance, self._count)
             self.networks_[number] = _Network(posterior, noise)
         self.n_epochs_ += 1
+
+    def _warn_if_worse_than_the_mean(self, rows: _Rows) -> None:
+        """Look at the errors on the training data, as a fit that has failed must say so."""
+        means, _ = self._moments(rows.X)
+        errors = np.square((rows.y - self._targets.mean) / self._targets.scale - means.mean(axis=0))
+        parts = np.average(errors, axis=0, weights=rows.weight)[self._targets.varies]
+        if len(parts) and (not np.all(np.isfinite(parts)) or np.max(parts) > MAX_TRAINING_ERROR):
+            warnings.warn(
+                f"the fit has failed: the mean squared error on the training data is {np.max(parts):.3g} times that of "
+                "the mean of y. Look for a few targets or inputs that are far from all others, and take logarithms of "
+                "y, clip them, or drop them; or give a larger hidden.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
 
     def _moments(self, X: Any) -> tuple[Array, Array]:
         """Means and variances of the targets by each network, noise included and in standardised units, [S, N, Q]."""
         check_is_fitted(self, "networks_")
-        X = standardised(self._scaler, validate_data(self, X, dtype=np.float64, reset=False))
+        X = self._inputs.standardised(validate_data(self, X, dtype=np.float64, reset=False))
         means, variances = [], []
         for posterior, noise in self.networks_:
             last = [
@@ -253,8 +349,3 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             means.append(np.concatenate([layer.mu for layer in last]))
             variances.append(np.concatenate([layer.sigma2 for layer in last]) + noise.variance)
         return np.array(means), np.array(variances)
-
-
-def _count(X: Array, weight: Array | None) -> float:
-    """How many rows these are."""
-    return float(len(X) if weight is None else np.sum(weight))

@@ -1,6 +1,8 @@
 """`EBPRegressor`: scikit-learn's checks, intervals that cover what they say, streams, several targets and networks."""
 
+import dataclasses
 import pickle
+import warnings
 from typing import Any
 
 import numpy as np
@@ -8,6 +10,7 @@ import pytest
 from scipy import stats
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from ebp import EBPRegressor
@@ -116,8 +119,10 @@ def test_a_weight_counts_rows(rng: np.random.Generator) -> None:
     X, y = waves(rng, 60, 0.1)
     wrong = y.copy()
     wrong[40:] += 100.0
-    one = EBPRegressor(5, batch_size=100).fit(X, wrong, sample_weight=np.r_[np.ones(40), np.full(20, 1e-9)])
-    other = EBPRegressor(5, batch_size=100).fit(X[:40], y[:40])
+    one = EBPRegressor(5, batch_size=100, epochs=10, max_count=3).fit(
+        X, wrong, sample_weight=np.r_[np.ones(40), np.full(20, 1e-9)]
+    )
+    other = EBPRegressor(5, batch_size=100, epochs=10, max_count=3).fit(X[:40], y[:40])
     np.testing.assert_allclose(one.predict(X), other.predict(X), rtol=1e-4)
 
 
@@ -141,9 +146,9 @@ def test_early_stopping_finds_the_number_of_passes() -> None:
     X, y = waves(rng, 200, 0.01)
     assert EBPRegressor(20, epochs=40, early_stopping=True).fit(X, y).n_epochs_ > 10
     X_noise, y_noise = rng.normal(size=(560, 10)), rng.normal(size=560)
-    early = EBPRegressor(20, epochs=80, early_stopping=True).fit(X_noise[:60], y_noise[:60])
+    early = EBPRegressor(20, epochs=80, max_count=40, early_stopping=True).fit(X_noise[:60], y_noise[:60])
     assert early.n_epochs_ == 10
-    plain, late = (EBPRegressor(20, epochs=epochs).fit(X_noise[:60], y_noise[:60]) for epochs in (10, 80))
+    plain, late = (EBPRegressor(20, epochs=epochs, max_count=40).fit(X_noise[:60], y_noise[:60]) for epochs in (10, 80))
     np.testing.assert_array_equal(early.predict(X_noise), plain.predict(X_noise))  # the number is all that is chosen
     assert np.mean(early.log_density(X_noise[60:], y_noise[60:]) - late.log_density(X_noise[60:], y_noise[60:])) > 0.2
 
@@ -153,3 +158,168 @@ def test_early_stopping_of_rows_without_weight() -> None:
     weight = np.where(np.arange(30) < 3, 1.0, 0.0)
     EBPRegressor(5, epochs=20, early_stopping=True).fit(X, y, sample_weight=weight)
     assert EBPRegressor(5, epochs=3, early_stopping=True).fit(X[:1], y[:1]).n_epochs_ == 3
+
+
+# Tables that nobody tuned for.
+
+
+def hull(rng: np.random.Generator, num_rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """As of the resistance of hulls: a grid of shapes, and a resistance from 0 to 60 that grows exponentially."""
+    X = rng.choice([-1.0, -0.5, 0.0, 0.5, 1.0], size=(num_rows, 6))
+    X[:, 5] = rng.choice(np.linspace(0.125, 0.45, 14), size=num_rows)
+    y = 0.02 * np.exp(17.5 * X[:, 5]) * (1 + 0.1 * X[:, 0] - 0.05 * X[:, 1] * X[:, 2])
+    return X, y + 0.02 * rng.normal(size=num_rows)
+
+
+def exponential(rng: np.random.Generator, num_rows: int) -> tuple[np.ndarray, np.ndarray]:
+    X = rng.uniform(0, 1, (num_rows, 4))
+    return X, np.exp(8 * X[:, 0]) * (1 + 0.02 * rng.normal(size=num_rows))
+
+
+def log_normal(rng: np.random.Generator, num_rows: int) -> tuple[np.ndarray, np.ndarray]:
+    X = rng.normal(size=(num_rows, 6))
+    return X, np.exp(2 * X[:, 0] + 0.3 * rng.normal(size=num_rows))
+
+
+def heavy_tails(rng: np.random.Generator, num_rows: int) -> tuple[np.ndarray, np.ndarray]:
+    X = rng.normal(size=(num_rows, 5))
+    return X, X[:, 0] + 0.5 * np.abs(X[:, 1]) + 0.3 * rng.standard_t(1.5, num_rows)
+
+
+def one_huge_target(rng: np.random.Generator, num_rows: int) -> tuple[np.ndarray, np.ndarray]:
+    X = rng.normal(size=(num_rows, 5))
+    y = X[:, 0] + 0.1 * rng.normal(size=num_rows)
+    y[7] = 1e4
+    return X, y
+
+
+def heavy_inputs(rng: np.random.Generator, num_rows: int) -> tuple[np.ndarray, np.ndarray]:
+    X = rng.standard_t(1.2, size=(num_rows, 5))
+    return X, np.sin(np.clip(X[:, 0], -5, 5)) + 0.1 * rng.normal(size=num_rows)
+
+
+@pytest.mark.parametrize("table", [hull, exponential, log_normal, heavy_tails, one_huge_target, heavy_inputs])
+@pytest.mark.parametrize("units", ["relu", "sign"])
+def test_no_table_makes_it_explode(table: Any, units: str) -> None:
+    """Training errors are at most those of the mean, but for the scatter of last layers that learn nothing (a tenth).
+
+    With unbounded updates, log-normal targets have a test error of 14 times the mean's, and hulls 27 to 223 units.
+    """
+    for seed in range(3):
+        X, y = table(np.random.default_rng(seed), 300)
+        model = EBPRegressor(units=units, max_count=8).fit(X, y)
+        assert np.sqrt(np.mean((model.predict(X) - y) ** 2)) < 1.1 * np.std(y)
+        inner = np.max(np.abs(X - X.mean(axis=0)) / X.std(axis=0), axis=1) < 4  # rows among those that were learned
+        other_X, other_y = table(np.random.default_rng(100 + seed), 300)
+        among = np.all((other_X >= X[inner].min(axis=0)) & (other_X <= X[inner].max(axis=0)), axis=1)
+        errors = model.predict(other_X[among]) - other_y[among]
+        assert np.sqrt(np.mean(errors**2)) < 1.5 * np.std(np.r_[y, other_y])
+
+
+def test_a_fit_that_fails_says_so(rng: np.random.Generator) -> None:
+    X, y = waves(rng, 60, 0.1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = EBPRegressor(5, epochs=2).fit(X, y)
+    posterior, _ = model.networks_[0]
+    model.networks_ = [
+        model.networks_[0]._replace(posterior=posterior._replace(mean=(*posterior.mean[:-1], posterior.mean[-1] + 9.0)))
+    ]
+    with pytest.warns(ConvergenceWarning, match="the fit has failed: the mean squared error on the training data is"):
+        model._warn_if_worse_than_the_mean(model._check(X, y, None, reset=False))
+
+
+def test_a_row_counts_once_where_it_says_nothing() -> None:
+    """200 rows of 20 inputs and targets that are noise: 90 % intervals of new rows cover 90 %, and R^2 is about 0.
+
+    The noise's size is known to 5 % from 200 rows, which moves the coverage by 2 %; five tables of 1,000 rows each.
+    """
+    covered, explained = [], []
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        X, y = rng.normal(size=(1200, 20)), rng.normal(size=1200)
+        model = EBPRegressor().fit(X[:200], y[:200])
+        mean, std = model.predict(X[200:], return_std=True)
+        covered.append(np.mean(np.abs(mean - y[200:]) < stats.norm.ppf(0.95) * std))
+        explained.append(1 - np.mean((mean - y[200:]) ** 2) / np.var(y[200:]))
+    assert 0.85 < np.mean(covered) < 0.95  # 0.47 if 40 passes count as 25 rows each
+    assert np.mean(explained) > -0.15  # -0.57
+
+
+def test_a_table_in_an_order() -> None:
+    """Sorted by an input or by the target: the same rows, as good predictions."""
+    X, y = waves(np.random.default_rng(3), 400, 0.2)
+    X_test, y_test = waves(np.random.default_rng(4), 1000, 0.2)
+    scores = [
+        EBPRegressor().fit(X[order], y[order]).log_density(X_test, y_test).mean()
+        for order in (np.arange(400), np.argsort(X[:, 0]), np.argsort(y))
+    ]
+    assert np.ptp(scores) < 0.05
+
+
+def test_groups_are_held_back_as_a_whole(rng: np.random.Generator) -> None:
+    """Each row stands eight times in the table: single rows held back would be known by heart."""
+    X, y = rng.normal(size=(40, 10)), rng.normal(size=40)
+    X, y, groups = np.repeat(X, 8, axis=0), np.repeat(y, 8), np.repeat(np.arange(40), 8)
+    assert EBPRegressor().fit(X, y, groups=groups).count_ == 1
+    assert EBPRegressor().fit(X, y).count_ == 8
+    with pytest.raises(ValueError, match=r"groups must name a group for each of 320 rows, got shape \[40\]"):
+        EBPRegressor().fit(X, y, groups=np.arange(40))
+    with pytest.raises(ValueError, match="groups must be at least two"):
+        EBPRegressor().fit(X, y, groups=np.zeros(320))
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 50])
+def test_the_first_call_fixes_no_scale(chunk: int) -> None:
+    """Prices of 1e5 with a deviation of 2e4, of which inputs tell nearly all, row by row."""
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(600, 3))
+    y = 1e5 + 2e4 * (X[:, 0] + 0.1 * rng.normal(size=600))
+    model = EBPRegressor(20)
+    for start in range(0, 400, chunk):
+        model.partial_fit(X[start : start + chunk], y[start : start + chunk])
+    mean, std = model.predict(X[400:], return_std=True)
+    assert np.sqrt(np.mean((mean - y[400:]) ** 2)) < 0.4 * 2e4  # 1.0 with the scale of the first row
+    assert np.mean(np.abs(mean - y[400:]) < 3 * std) > 0.95
+
+
+def test_targets_that_begin_to_vary_late() -> None:
+    """A hundred equal ones, then prices; and the other way round: a hundred far apart, then near each other."""
+    rng = np.random.default_rng(6)
+    X = rng.normal(size=(1200, 3))
+    signal = X[:, 0] + 0.1 * rng.normal(size=1200)
+    for y in (
+        np.where(np.arange(1200) < 100, 7.0, 1e5 + 2e4 * signal),
+        np.where(np.arange(1200) < 100, 1e3, 1.0) * signal,
+    ):
+        model = EBPRegressor(20)
+        for start in range(0, 1000, 20):
+            model.partial_fit(X[start : start + 20], y[start : start + 20])
+        scale = np.std(y[:1000])
+        assert np.sqrt(np.mean((model.predict(X[1000:]) - y[1000:]) ** 2)) < 0.5 * scale
+
+
+def test_new_units_change_no_prediction(rng: np.random.Generator) -> None:
+    """The last layer in other units predicts the same means; where the units shrink, the same deviations, too."""
+    X, y = waves(rng, 200, 0.2)
+    model = EBPRegressor(10, epochs=3).fit(X, y)
+    mean, std = model.predict(X, return_std=True)
+    old = model._targets
+    for factor in (0.8, 3.0):
+        other = pickle.loads(pickle.dumps(model))
+        other._change_units(dataclasses.replace(old, mean=old.mean + 5.0, deviation=old.deviation * factor))
+        new_mean, new_std = other.predict(X, return_std=True)
+        np.testing.assert_allclose(new_mean, mean, rtol=1e-9)
+        assert np.all(new_std >= std * (1 - 1e-9))
+        if factor < 1:
+            np.testing.assert_allclose(new_std, std, rtol=1e-9)
+
+
+@pytest.mark.parametrize("factor", [1e-200, 1e-30, 1e200])
+def test_targets_and_inputs_of_any_size(factor: float, rng: np.random.Generator) -> None:
+    X, y = waves(rng, 60, 0.1)
+    plain = EBPRegressor(5, epochs=3).fit(X, y)
+    mean, std = plain.predict(X, return_std=True)
+    scaled_mean, scaled_std = EBPRegressor(5, epochs=3).fit(X / factor, y * factor).predict(X / factor, return_std=True)
+    np.testing.assert_allclose(scaled_mean / factor, mean, rtol=1e-6)
+    np.testing.assert_allclose(scaled_std / factor, std, rtol=1e-6)

@@ -1,0 +1,77 @@
+"""`ebp.network.passes`: held rows are drawn by the seed, and what is chosen is what they say."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from ebp.network.passes import MAX_HELD, MAX_TRIED_ROWS, Passes, chosen_passes, held_rows
+
+
+class Told(NamedTuple):
+    """A trial with the scores that a table tells, [passes], by how often a row counts."""
+
+    scores: list[float]
+    num_passes: list[int]
+
+    def next_pass(self) -> None:
+        self.num_passes[0] += 1
+
+    def score(self) -> float:
+        return self.scores[self.num_passes[0] - 1]
+
+
+def choice(scores: dict[int, list[float]], epochs: int, num_rows: int = 100, **options: object) -> Passes:
+    arguments = {"count": None, "early_stopping": False} | options
+    return chosen_passes(lambda count: Told(scores[count], [0]), epochs, num_rows, **arguments)  # type: ignore[arg-type]
+
+
+def test_the_best_score_is_chosen() -> None:
+    """The last of each count; with early stopping, those after 10, 20, 40, ... passes, until two were no better."""
+    scores = {count: [0.0] * 90 for count in (1, 3, 8)}
+    scores[3][89] = 1.0
+    assert choice(scores, 90) == Passes(90, 3)
+    scores[8][19] = 2.0
+    scores[8][88] = 9.0  # never looked at
+    assert choice(scores, 90, early_stopping=True) == Passes(20, 8)
+    assert choice(scores, 90, early_stopping=True, count=1) == Passes(10, 1)
+    assert choice(scores, 90, count=5) == Passes(90, 5)
+
+
+def test_what_is_no_number_is_never_chosen() -> None:
+    assert choice({1: [0.0], 3: [np.nan], 8: [np.inf]}, 1) == Passes(1, 1)
+    assert choice({1: [-3.0] * 8, 3: [np.nan] * 8, 8: [-np.inf] * 8}, 8) == Passes(8, 1)
+
+
+def test_few_passes_and_many_rows() -> None:
+    """With two passes a row counts once or twice; of many rows nothing is tried."""
+    assert choice({1: [0.0, 0.0], 2: [0.0, 1.0]}, 2) == Passes(2, 2)
+    assert choice({}, 40, num_rows=MAX_TRIED_ROWS + 1) == Passes(40, 3)
+    assert choice({}, 40, num_rows=1) == Passes(40, 1)
+
+
+def test_held_rows_are_an_eighth_of_each_class_wherever_they_are() -> None:
+    """In a file sorted by class or by anything else, any row is as likely: 5 standard errors of 400 seeds."""
+    y = np.repeat([0, 1, 2], [80, 16, 7])
+    times = np.zeros(len(y))
+    for seed in range(400):
+        held = held_rows(len(y), seed, strata=y)
+        assert np.bincount(y[held], minlength=3).tolist() == [10, 2, 0]
+        times[held] += 1
+    assert np.all(np.abs(times[:96] / 400 - 1 / 8) < 5 * np.sqrt(1 / 8 * 7 / 8 / 400))
+    np.testing.assert_array_equal(held_rows(len(y), 3, strata=y), held_rows(len(y), 3, strata=y))
+    assert len(held_rows(10**5, 0)) == MAX_HELD
+    assert len(held_rows(5, 0, at_least=1)) == 1
+
+
+def test_groups_stay_together() -> None:
+    """About an eighth of the rows; no class as a whole, though it is of one group."""
+    groups = np.repeat(np.arange(40), 5)
+    y = np.where(groups == 7, 1, 0)
+    for seed in range(50):
+        held = held_rows(200, seed, strata=y, groups=groups)
+        assert not set(groups[held]) & set(np.delete(groups, held))
+        assert len(held) == 25
+        assert not np.any(y[held])
+    with pytest.raises(ValueError, match="groups must be at least two"):
+        held_rows(200, 0, groups=np.zeros(200))
