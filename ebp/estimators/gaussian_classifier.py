@@ -133,7 +133,7 @@ class EBPGaussianClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         self._start(X, np.unique(y), weight)
         chosen = self._chosen_passes(X, y, weight, groups)
-        self.count_ = chosen.count
+        self.count_ = chosen.max_count
         for _ in range(chosen.epochs):
             self._next_pass(X, y, weight)
         return self
@@ -188,7 +188,8 @@ class EBPGaussianClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     def _start(self, X: Array, classes: NDArray[Any], weight: Array | None) -> None:
         if len(classes) < 2:
             raise ValueError(f"y must have at least two classes, got 1 class: {classes.tolist()}.")
-        self.classes_, self.n_epochs_ = classes, 0
+        self.classes_ = classes
+        self.n_epochs_: int = 0
         self._inputs = Moments.of(X, weight)
         sizes = (X.shape[1], *layer_widths(self.hidden), 1 if len(classes) == 2 else len(classes))
         self.posteriors_ = [

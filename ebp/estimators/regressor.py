@@ -58,7 +58,7 @@ class _Rows(NamedTuple):
         return _Rows(np.vstack([self.X, others.X]), np.vstack([self.y, others.y]), np.concatenate(weights))
 
     @property
-    def count(self) -> float:
+    def total(self) -> float:
         """How many rows these are."""
         return float(len(self.X) if self.weight is None else np.sum(self.weight))
 
@@ -100,8 +100,8 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     Fitted attributes: `networks_`, `n_features_in_`, `n_epochs_` (passes so far), `n_samples_seen_`, `count_` (how
     often a row counts at most in `fit`), and `noise_std_`, standard deviation of the noise in the units of y.
 
-    A posterior that counts each row 40 times is sure of what is noise, see `ebp.network.passes`. `partial_fit` makes one pass
-    and forgets nothing.
+    A posterior that counts each row 40 times is sure of what is noise, see `ebp.network.passes`. `partial_fit` makes
+    one pass and forgets nothing.
 
     Inputs and targets are standardised by the training data, in `partial_fit` by the data so far: as the scale of the
     targets changes, the last layer is put into the new units. The first 30 rows are kept, and learned anew with each
@@ -144,11 +144,11 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         rows = self._check(X, y, sample_weight, reset=True)
         self._seed = self._drawn_seed()
         chosen = self._chosen_passes(rows, groups)
-        self.count_ = chosen.count
+        self.count_ = chosen.max_count
         self._start(rows)
         for _ in range(chosen.epochs):
             self._next_pass(rows)
-        self._first = None
+        self._first: _Rows | None = None
         self._warn_if_worse_than_the_mean(rows)
         return self
 
@@ -172,17 +172,15 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             )
         elif self._first is not None and len(self._first.X) < FIRST_ROWS:
             # Too few rows so far to know the scales by: all of them are learned anew, as if they came together.
-            num_epochs = self.n_epochs_
             self._first = self._first.then(rows)
-            self._start(self._first)
-            self.n_epochs_ = num_epochs
+            self._start(self._first, epochs=self.n_epochs_)
             rows = self._first
         else:
             self._first = None
             self._inputs += Moments.of(rows.X, rows.weight)
             self._change_units(self._targets + Moments.of(rows.y, rows.weight))
             self.n_samples_seen_ += len(rows.X)
-            self._count += rows.count
+            self._count += rows.total
         self._pass(rows)
         return self
 
@@ -240,11 +238,12 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _drawn_seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
-    def _start(self, rows: _Rows) -> None:
+    def _start(self, rows: _Rows, epochs: int = 0) -> None:
         self._inputs = Moments.of(rows.X, rows.weight)
         self._targets = Moments.of(rows.y, rows.weight)
-        self.n_epochs_, self.n_samples_seen_ = 0, len(rows.X)
-        self._count = rows.count
+        self.n_epochs_: int = epochs
+        self.n_samples_seen_: int = len(rows.X)
+        self._count: float = rows.total
         sizes = (rows.X.shape[1], *layer_widths(self.hidden), rows.y.shape[1])
         self.networks_ = [
             _Network(initial_posterior(sizes, self._rng(number, "start")), Noise.start(rows.y.shape[1]))
@@ -299,7 +298,7 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _next_pass(self, rows: _Rows) -> None:
         """A pass of `fit`, which forgets what is older than `count_` passes."""
         is_full = self.n_epochs_ >= self.count_
-        self._pass(rows, forgetting=1.0 / (self.count_ * rows.count) if is_full else 0.0)
+        self._pass(rows, forgetting=1.0 / (self.count_ * rows.total) if is_full else 0.0)
 
     def _pass(self, rows: _Rows, forgetting: float = 0.0) -> None:
         """One pass over the data, by every network in an order of its own.

@@ -40,11 +40,12 @@ FIRST_TRIED, TRIAL_PATIENCE = 10, 2
 class Passes(NamedTuple):
     """What a fit does.
 
-    :ivar epochs: passes. :ivar count: how often a row counts at most.
+    :ivar epochs: passes.
+    :ivar max_count: how often a row counts at most.
     """
 
     epochs: int
-    count: int
+    max_count: int
 
 
 class Trial(Protocol):
