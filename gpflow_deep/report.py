@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .judge import evaluation
-from .judge.evaluation import Evaluation, evaluate
+from .judge.evaluation import Evaluation, coverage_in_words, evaluate
 from .judge.forecasts import LinearModel
 from .layers import LatentVariableLayer, SVGPLayer
 from .model.deep_gp import DeepGP
@@ -162,6 +162,7 @@ def summary(
 
     :param train: and `test`: rows in the units of the data; with both, "warning" says so if the model is worse on the
         test rows than the simplest model, see `fitting.worse_than_simplest`.
+    :return: "calibration" among it, where intervals on the test rows hold far more or fewer rows than they should.
     """
     found = {
         "num_layers": depth(trainer.model),
@@ -172,10 +173,13 @@ def summary(
     }
     if isinstance(trainer, SampledTrainer) and trainer.model.is_sampled:
         found["chain"] = trainer.about()
+    name = title(depth(trainer.model))
+    can_have_tails = isinstance(trainer.model.likelihood, gpflow.likelihoods.StudentT)
+    if "test" in final.judged and (words := coverage_in_words(final.judged["test"], can_have_tails=can_have_tails)):
+        found["calibration"] = f"{name}: {words}"
     if train is not None and test is not None:
         log_density = final.scores["test"]["log_likelihood_nats"]
         if words := worse_than_simplest(trainer.model.likelihood, log_density, train, test):
-            name = title(depth(trainer.model))
             found["warning"] = f"{name}: {words} on the test rows; train it for more steps, or give it other settings."
     return found
 
@@ -250,12 +254,12 @@ def text(
 ) -> list[list[list[str]] | str]:
     """What the end of a run says: tables as cells, and lines of text.
 
-    :param models: as in `table`, and "warning" of those that are worse than the simplest model.
+    :param models: as in `table`, "warning" of those that are worse than the simplest model, and "calibration".
     :param judged: of the test rows, by the names of the models.
     """
     named = {title(m["num_layers"]) if "num_layers" in m else name: judged[name] for name, m in models.items()}
-    warnings = [m["warning"] for m in models.values() if "warning" in m]
-    return [table(models), caption(task, target_names), evaluation.table(named), JUDGED, *warnings]
+    said = [m[kind] for kind in ("calibration", "warning") for m in models.values() if kind in m]
+    return [table(models), caption(task, target_names), evaluation.table(named), JUDGED, *said]
 
 
 def caption(task: Task, target_names: Sequence[str]) -> str:

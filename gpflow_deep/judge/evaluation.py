@@ -31,6 +31,7 @@ __all__ = [
     "Evaluation",
     "Score",
     "confidence_bins",
+    "coverage_in_words",
     "evaluate",
     "expected_calibration_error",
     "label_scores",
@@ -43,6 +44,8 @@ Array = NDArray[np.float64]
 COVERAGES = (0.5, 0.9, 0.95)
 """Probabilities of the central intervals."""
 
+#: Share of rows within the central 50% intervals from which on, and up to which, something is said.
+TOO_WIDE, TOO_NARROW = 0.6, 0.4
 NUM_BINS = 15
 BATCH_ROWS = 10_000
 _NUM_RESAMPLES = 200
@@ -118,6 +121,23 @@ def evaluate(
         rows.append(_rows(forecaster.forecast(X[part], Y[part]), forecaster.task, Y[part], coverages))
     joined = _Rows._make(None if values[0] is None else np.concatenate(values) for values in zip(*rows, strict=True))
     return _of_labels(joined) if forecaster.task != "regression" else _of_numbers(joined, coverages)
+
+
+def coverage_in_words(found: Evaluation, *, can_have_tails: bool = False) -> str | None:
+    """What the share of rows within the central intervals of 50% says, and what to try.
+
+    :param can_have_tails: whether the noise of the model is one with tails already.
+    :return: None if that share is between 40 and 60%, or not three standard errors away from 50%, or not known.
+    """
+    half = (found.coverage or {}).get(0.5)
+    if half is None or TOO_NARROW < half.value < TOO_WIDE or abs(half.value - 0.5) <= 3 * half.error:
+        return None
+    share = f"central 50% intervals hold {half.value:.0%} of the rows"
+    if half.value < 0.5:
+        return f"{share}: predictions are too sure; try fewer steps, more training rows or fewer layers."
+    if can_have_tails:
+        return f"{share}: the noise that was learned is too wide; train it for more steps."
+    return f'{share}: the noise has heavier tails than a Gaussian; try likelihood="studentt" (--likelihood=studentt).'
 
 
 class _Rows(NamedTuple):

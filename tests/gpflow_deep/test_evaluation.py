@@ -10,7 +10,7 @@ from gpflow.likelihoods import Bernoulli, StudentT
 from scipy import stats
 
 from gpflow_deep.judge import evaluation
-from gpflow_deep.judge.evaluation import evaluate, expected_calibration_error, label_scores
+from gpflow_deep.judge.evaluation import coverage_in_words, evaluate, expected_calibration_error, label_scores
 from gpflow_deep.judge.forecasts import Forecast, LinearModel
 from gpflow_deep.judge.predictive import gaussian
 from gpflow_deep.train import presets
@@ -64,6 +64,29 @@ def test_standard_errors_are_the_spread_over_samples(rng):
 def test_too_wide_intervals_are_seen(rng):
     found: Any = evaluate(Known(2.0), _rows(rng))
     assert found.coverage[0.5].value > 0.5 + 10 * found.coverage[0.5].error
+
+
+@pytest.mark.parametrize(
+    ("factor", "can_have_tails", "said"),
+    [
+        (2.0, False, 'hold 82% of the rows: the noise has heavier tails than a Gaussian; try likelihood="studentt"'),
+        (2.0, True, "the noise that was learned is too wide"),
+        (0.5, False, "of the rows: predictions are too sure"),
+    ],
+)
+def test_wrong_coverage_is_said_in_words(rng, factor, can_have_tails, said):
+    """Twice as wide: P(|z| < 1.349) = 0.8227, half as wide: P(|z| < 0.337) = 0.2641, to 0.001."""
+    X = rng.normal(size=(200_000, 1))
+    found = evaluate(Known(factor), (X, X + 0.5 * rng.normal(size=(200_000, 1))))
+    assert said in (coverage_in_words(found, can_have_tails=can_have_tails) or "")
+
+
+def test_nothing_is_said_of_right_coverage_of_few_rows_and_of_labels(rng):
+    assert coverage_in_words(evaluate(Known(), _rows(rng))) is None
+    few = evaluate(Known(2.0), _rows(rng, 4))  # all four within: an error of 0, or less than three errors away
+    few = few._replace(coverage={0.5: evaluation.Score(0.75, 0.25)})
+    assert coverage_in_words(few) is None
+    assert coverage_in_words(few._replace(coverage=None)) is None
 
 
 def test_another_unit_of_the_target(rng):

@@ -1,5 +1,6 @@
 """`gpflow_deep.report`: which rows a score is of, the linear model against plain least squares, arrays and cells."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import gpflow
@@ -8,6 +9,7 @@ import pytest
 from scipy import stats
 
 from gpflow_deep import ModelConfig, Predictor, Scale, Units, diagnose, report
+from gpflow_deep.judge import evaluation
 from tests.gpflow_deep import oracles
 from tests.gpflow_deep.builders import make_data, make_model
 
@@ -59,6 +61,20 @@ def test_final_scores_are_of_all_rows_and_its_scalars_of_those_that_were_watched
         np.testing.assert_array_equal(found.predicted[name].mean, predictor.evaluate(X, Y).mean)
     assert found.scalars["test/rmse"] != pytest.approx(found.scores["test"]["rmse"], rel=1e-3)
     assert found.scalars.items() >= report.layer_scalars(predictor.model).items()
+
+
+def test_a_summary_says_what_is_wrong_with_the_intervals_and_text_ends_with_it(rng: np.random.Generator) -> None:
+    predictor, parts = _trained(rng)
+    X = np.tile(parts["test"][0][:1], (50, 1))
+    (mean,) = set(np.round(predictor.predict(X).mean[:, 0], 9))
+    final = report.Watch(predictor, {"test": (X, np.full((50, 1), mean))}).final()
+    trainer = SimpleNamespace(model=predictor.model, course=None, seconds=1.0)
+    found = report.summary(trainer, final)  # type: ignore[arg-type]
+    assert found["calibration"].startswith("GP (1 layer): central 50% intervals hold 100% of the rows: the noise has")
+    *_, last = report.text({"dgp": found}, {"dgp": final.judged["test"]}, "regression", ["y"])
+    assert last == found["calibration"]
+    right = {"test": final.judged["test"]._replace(coverage={0.5: evaluation.Score(0.5, 0.07)})}
+    assert "calibration" not in report.summary(trainer, final._replace(judged=right))  # type: ignore[arg-type]
 
 
 def test_rows_to_look_at_are_drawn_once_for_each_part(rng: np.random.Generator) -> None:
