@@ -1,6 +1,7 @@
 """`.bcz` files and files for other programs.
 
 container, contents           what is written and read
+checking                      what is written is read again first
 chain_coding, graph_coding, layer_coding, kernel_coding   its parts
 context_coding, context_model arithmetic coding with mixed contexts
 random_coding, random_numbers, miracle   minimal random codes (Havasi et al., 2018)
@@ -14,6 +15,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submodules=[
         "chain_coding",
+        "checking",
         "container",
         "contents",
         "context_coding",

@@ -52,19 +52,22 @@ import os
 import struct
 import zlib
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import keras
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gpflow_deep_base.files import write_bytes
+from gpflow_deep_base.limits import one_line
 
-from ..graph.graph import Graph, bypassed, graph_of, kernel_variables, layers_of
+from ..graph.graph import Graph, graph_of, kernel_variables, layers_of
 from ..graph.neighbours import strides_of
 from ..graph.rebuild import copy_of
-from ..graph.supported import IDLE_IN_FILES, STORED
+from ..graph.supported import STORED
 from ..rounding.bits import MAX_SIGNIFICANT
 from .chain_coding import chain_bytes, fits_chain
+from .checking import check_content
 from .contents import (
     BIASES,
     IS_CHAIN,
@@ -81,25 +84,28 @@ from .contents import (
     read_bcz,
     stored_weights,
 )
-from .graph_coding import check_layer, graph_bytes
+from .graph_coding import check_call, check_layer, for_files, graph_bytes, without_masks
 from .kernel_coding import Kernel, Raw, integers_bytes, kernel_bytes
 from .random_coding import RandomCode, code_bytes
 
 __all__ = [
     "MAX_WEIGHTS",
     "Contents",
+    "Encoded",
     "Kernel",
     "Raw",
     "StoredLayer",
     "bcz_bytes",
     "check_storable",
     "coded_variables",
+    "encode",
     "kernels_of",
     "kinds",
     "load_bcz",
     "read_bcz",
     "save_bcz",
     "with_kernels",
+    "write_encoded",
 ]
 
 
@@ -118,9 +124,10 @@ def check_storable(model: keras.Model) -> None:
 
 
 def _stored_graph(model: keras.Model) -> Graph:
-    graph = bypassed(graph_of(model), lambda node: type(node.layer) in IDLE_IN_FILES)
+    graph = without_masks(for_files(graph_of(model)))
     for node in graph.nodes:
         check_layer(node.name, node.layer)
+        check_call(node)
     return graph
 
 
@@ -157,6 +164,9 @@ def save_bcz(
 ) -> int:
     """Write a network to a file, in one piece: a file is whole or absent.
 
+    What is to be written is read again first: weights, layers and calls, and outputs for random inputs must be those of
+    the network, or what is at `path` stays as it was.
+
     :param model: Sequential or functional, of the layers in :func:`kinds`.
     :param kernels: weights, one for each of :func:`kernels_of`; None: as they are, in float32; or a random code of all
         kernels and biases.
@@ -164,12 +174,38 @@ def save_bcz(
     :param entropy_coded: arithmetic coding for each kernel where that makes the file smaller; False: fields of equal
         size, which can be read at any place.
     :return: size of the file in bytes.
-    :raises ValueError: if the network cannot be held (see :func:`check_storable`), numbers or shapes differ, or a value
-        is NaN.
+    :raises ValueError: if the network cannot be held (see :func:`check_storable`), numbers or shapes differ, a value is
+        NaN, or the file would not give back the network.
     """
-    content = bcz_bytes(model, kernels, biases=biases, entropy_coded=entropy_coded)
-    write_bytes(path, content)
-    return len(content)
+    encoded = encode(model, kernels, biases=biases, entropy_coded=entropy_coded)
+    write_encoded(path, encoded)
+    return len(encoded.content)
+
+
+class Encoded(NamedTuple):
+    """A file that is not written yet.
+
+    :ivar content: its bytes. :ivar model: whose layers it has. :ivar values: the weights in it, in order.
+    """
+
+    content: bytes
+    model: keras.Model
+    values: list[NDArray[np.float32]]
+
+
+def write_encoded(path: str | os.PathLike[str], encoded: Encoded) -> None:
+    """Write a file if it gives back its network.
+
+    :raises ValueError: if it does not; what is at `path` stays as it was.
+    """
+    try:
+        check_content(encoded.content, encoded.model, encoded.values)
+    except Exception as error:  # whatever a reader may stumble over
+        raise ValueError(
+            f"the network {encoded.model.name} would not come back from a .bcz file ({one_line(error)}); "
+            f"{os.fspath(path)} stays as it was. Write it as a .keras file."
+        ) from error
+    write_bytes(path, encoded.content)
 
 
 def bcz_bytes(
@@ -179,24 +215,39 @@ def bcz_bytes(
     biases: str | int = "float32",
     entropy_coded: bool = True,
 ) -> bytes:
-    """What :func:`save_bcz` writes."""
+    """What :func:`save_bcz` writes, without reading it again."""
+    return encode(model, kernels, biases=biases, entropy_coded=entropy_coded).content
+
+
+def encode(
+    model: keras.Model,
+    kernels: Sequence[Kernel] | RandomCode | None = None,
+    *,
+    biases: str | int = "float32",
+    entropy_coded: bool = True,
+) -> Encoded:
+    """What :func:`save_bcz` writes, and what has to come back of it."""
     graph = _stored_graph(model)
     if isinstance(kernels, RandomCode):
-        return _random_bytes(graph, kernels)
+        return _random_code(model, graph, kernels)
     codes: Sequence[Kernel] = [Raw(kernel) for kernel in kernels_of(model)] if kernels is None else kernels
     for (layer, _), values in zip(kernel_variables(model), _values(model, codes), strict=True):
         if not np.all(np.isfinite(values)):
             raise ValueError(f"weights of layer {layer.name!r} must be finite; check that training did not diverge.")
     out, strides, queue = bytearray(_layers_bytes(graph, _bias_number(biases))), strides_of(graph), iter(codes)
+    stored: list[NDArray[np.float32]] = []
     for node in layers_of(graph):
         weights = stored_weights(node.layer)
         kind = biases if has_bias([variable.shape for variable in weights]) else "float32"
         for variable in weights:
             if len(variable.shape) > 1:
-                out += kernel_bytes(next(queue), entropy_coded, strides.get(node.name, (0, 0)))
+                code = next(queue)
+                stored.append(np.asarray(code.values, np.float32))
+                out += kernel_bytes(code, entropy_coded, strides.get(node.name, (0, 0)))
             else:
-                out += _vector_bytes(_rounded(node.name, variable, kind), kind)
-    return _with_head(bytes(out), VERSION_OF_VALUES)
+                stored.append(_rounded(node.name, variable, kind))
+                out += _vector_bytes(stored[-1], kind)
+    return Encoded(_with_head(bytes(out), VERSION_OF_VALUES), model, stored)
 
 
 def coded_variables(model: keras.Model) -> list[keras.Variable]:
@@ -218,7 +269,7 @@ def _split(graph: Graph) -> tuple[list[keras.Variable], list[keras.Variable]]:
     return coded, others
 
 
-def _random_bytes(graph: Graph, code: RandomCode) -> bytes:
+def _random_code(model: keras.Model, graph: Graph, code: RandomCode) -> Encoded:
     """A file whose kernels and biases are a random code."""
     coded, others = _split(graph)
     shapes = tuple(tuple(variable.shape) for variable in coded)
@@ -227,7 +278,10 @@ def _random_bytes(graph: Graph, code: RandomCode) -> bytes:
     out = _layers_bytes(graph, RANDOM_CODE) + b"".join(
         _vector_bytes(np.asarray(v, np.float32), "float32") for v in others
     )
-    return _with_head(out + code_bytes(code), VERSION_OF_CODES)
+    values = {id(variable): value for variable, value in zip(coded, code.values(), strict=True)}
+    weights = [variable for node in layers_of(graph) for variable in stored_weights(node.layer)]
+    stored = [np.asarray(values.get(id(variable), variable), np.float32) for variable in weights]
+    return Encoded(_with_head(out + code_bytes(code), VERSION_OF_CODES), model, stored)
 
 
 def _layers_bytes(graph: Graph, kind: int) -> bytes:

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import struct
+import sys
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,9 +34,11 @@ __all__ = [
     "VERSION_OF_VALUES",
     "Contents",
     "StoredLayer",
+    "contents_of",
     "has_bias",
     "is_coded",
     "load_bcz",
+    "network_of",
     "read_bcz",
     "stored_weights",
 ]
@@ -103,7 +106,7 @@ def load_bcz(path: str | os.PathLike[str], *, max_weights: int = MAX_WEIGHTS) ->
     """
     found = read_bcz(path, max_weights=max_weights)
     try:
-        return _built(found)
+        return network_of(found)
     except _IMPOSSIBLE as error:
         raise _impossible(path, error) from error
 
@@ -147,6 +150,14 @@ def stored_weights(layer: keras.Layer) -> list[keras.Variable]:
 def has_bias(shapes: Sequence[Sequence[int]]) -> bool:
     """Whether weights of these shapes are a kernel and its bias."""
     return [len(shape) > 1 for shape in shapes] == [True, False]
+
+
+def contents_of(content: bytes) -> Contents:
+    """What is in the bytes of a file that was just written; of any size.
+
+    :raises ValueError: if they are none of such a file.
+    """
+    return _parsed(Reader(content[9:]), content[4], sys.maxsize, len(content))
 
 
 def _parsed(reader: Reader, version: int, max_weights: int, num_bytes: int) -> Contents:
@@ -239,8 +250,8 @@ def _read_vector(reader: Reader, count: int, kind: str | int) -> NDArray[np.floa
 _INITIALIZERS = ("kernel", "depthwise", "pointwise", "embeddings", "recurrent", "alpha")
 
 
-def _built(found: Contents) -> keras.Model:
-    """The network, without drawing initial weights that would be overwritten."""
+def network_of(found: Contents) -> keras.Model:
+    """The network, without drawing initial weights that would be overwritten; it can be made once."""
     kept = []
     for layer in found.layers:
         for name in (f"{part}_initializer" for part in _INITIALIZERS):

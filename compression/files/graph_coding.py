@@ -8,27 +8,98 @@ import inspect
 import json
 import math
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import keras
 import numpy as np
 
-from ..graph.graph import Graph, Node, Ref, Tensor, layers_of
+from gpflow_deep_base.limits import one_line
+
+from ..graph.graph import Graph, Node, Ref, Tensor, bypassed, layers_of
 from ..graph.rebuild import statistics_of
-from ..graph.supported import ACTIVATIONS, STORED, activation_name
+from ..graph.supported import ACTIVATIONS, IDLE_IN_FILES, STORED, activation_name
 from .chain_coding import MAX_AXES, MAX_LAYERS
 from .kernel_coding import Reader, leb
 
-__all__ = ["check_layer", "graph_bytes", "read_graph"]
+__all__ = ["check_call", "check_layer", "for_files", "graph_bytes", "outline", "read_graph", "without_masks"]
 
 _MAX_TEXT = 2**22
 _TYPES = ("float32", "float16", "int32", "int64", "uint8", "bool")
 _TRAINING = ("_initializer", "_regularizer", "_constraint")
 _LEFT_OUT = ("name", "trainable", "dtype", "autocast", "seed", "unroll", "dropout", "recurrent_dropout", "synchronized")
 _FORBIDDEN = ("weights", "lora", "quantization", "gptq", "awq")
+_MASKS = ("mask", "query_mask", "value_mask", "key_mask")
+"""Arguments that Keras fills with the masks of the tensors of a call."""
 _Json = dict[str, Any]
+
+
+def for_files(graph: Graph) -> Graph:
+    """The graph without the layers that do nothing at test time."""
+    return bypassed(graph, lambda node: type(node.layer) in IDLE_IN_FILES)
+
+
+def without_masks(graph: Graph) -> Graph:
+    """The graph without the operations that compute masks, which Keras adds when it calls layers."""
+    operations = {number for node in graph.nodes if not _is_layer(node) for number in node.outputs}
+    nodes = []
+    for node in graph.nodes:
+        kwargs = {
+            key: value
+            for key, value in node.kwargs.items()
+            if key not in _MASKS or not operations.intersection(_numbers(value))
+        }
+        nodes.append(node._replace(kwargs=kwargs))
+    used = set(graph.output_numbers)
+    kept = []
+    for node in reversed(nodes):
+        if _is_layer(node) or used.intersection(node.outputs):
+            used.update(node.sources)
+            kept.append(node)
+    return graph._replace(nodes=kept[::-1])
+
+
+def _is_layer(node: Node) -> bool:
+    return isinstance(node.layer, keras.Layer)
+
+
+def _numbers(part: Any) -> set[int]:
+    return {each.number for each in keras.tree.flatten(part) if isinstance(each, Ref)}
+
+
+def check_call(node: Node) -> None:
+    """Refuse a call with an argument that no file can hold.
+
+    :raises ValueError: naming the layer.
+    """
+    if unknown := set(node.kwargs) - _arguments_of(type(node.layer)):
+        raise ValueError(f"layer {node.name!r} is called with {sorted(unknown)[0]}=, which a file cannot hold.")
+    numbers = {number: number for number in node.sources}
+    try:
+        _plain((list(node.args), node.kwargs), numbers)
+    except ValueError as error:
+        raise ValueError(f"layer {node.name!r} {error}") from error
+
+
+def _arguments_of(kind: type) -> set[str]:
+    """Arguments that a call of a kind of layer may have."""
+    return set(inspect.signature(kind.call).parameters) - {"self", "training", "args", "kwargs"}  # type: ignore[attr-defined]
+
+
+def outline(graph: Graph) -> Any:
+    """What a graph is, without names and weights: two graphs are the same if these are equal."""
+    renumbered = {number: new for new, number in enumerate(graph.input_numbers)}
+    places: dict[str, int] = {}
+    calls: list[Any] = []
+    for node in graph.nodes:
+        args, kwargs = _plain((list(node.args), node.kwargs), renumbered, str)
+        renumbered |= {number: len(renumbered) + i for i, number in enumerate(node.outputs)}
+        settings = _settings(node.layer) if _is_layer(node) else {}
+        place = places.setdefault(node.name, len(places))
+        calls.append([type(node.layer).__name__, place, settings, args, kwargs, len(node.outputs)])
+    inputs = [[list(graph.tensors[number].shape[1:]), graph.tensors[number].dtype] for number in graph.input_numbers]
+    return [inputs, _plain(graph.inputs, renumbered), _plain(graph.outputs, renumbered), calls]
 
 
 def check_layer(name: str, layer: Any) -> None:
@@ -108,9 +179,9 @@ def read_graph(reader: Reader, max_weights: int) -> tuple[Graph, list[list[tuple
         first = len(tensors)
         tensors += [Tensor((), "") for _ in range(count)]
         kwargs = {str(key): _referring(value, first) for key, value in dict(kwargs).items()}
-        if set(kwargs) - {"mask", "query", "value", "key"}:
-            raise ValueError("a call has an argument that is not known")
         layer, outputs = layers[index], tuple(range(first, first + count))
+        if set(kwargs) - _arguments_of(type(layer)):
+            raise ValueError("a call has an argument that is not known")
         nodes.append(Node(layer, layer.name, tuple(_referring(args, first)), kwargs, outputs))
     inputs, outputs = (_referring(content[name], len(tensors)) for name in ("takes", "gives"))
     graph = Graph("network", inputs, outputs, nodes, tensors)
@@ -205,17 +276,22 @@ def _tensor(shape: list[int | None], dtype: str, name: str) -> Tensor:
     return Tensor((None, *shape), dtype, str(name))
 
 
-def _plain(part: Any, numbers: Mapping[int, int]) -> Any:
-    """Arguments for JSON: a tensor is {"#": number}."""
+def _plain(part: Any, numbers: Mapping[int, int], other: Callable[[Any], Any] | None = None) -> Any:
+    """Arguments for JSON: a tensor is {"#": number}.
+
+    :param other: makes something of what is no number, word or list; None: such a part is an error.
+    """
     if isinstance(part, Ref):
         return {"#": numbers[part.number]}
     if isinstance(part, list | tuple):
-        return [_plain(each, numbers) for each in part]
+        return [_plain(each, numbers, other) for each in part]
     if isinstance(part, dict):
-        return {str(key): _plain(value, numbers) for key, value in part.items()}
-    if part is not None and not isinstance(part, bool | int | float | str):
-        raise ValueError(f"a layer is called with {part!r}, which a file cannot hold.")
-    return part
+        return {str(key): _plain(value, numbers, other) for key, value in part.items()}
+    if part is None or isinstance(part, bool | int | float | str):
+        return part
+    if other is None:
+        raise ValueError(f"is called with {one_line(repr(part))}, which a file cannot hold.")
+    return other(part)
 
 
 def _referring(part: Any, count: int) -> Any:

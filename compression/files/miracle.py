@@ -28,12 +28,10 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from gpflow_deep_base.files import write_bytes
-
 from ..graph.graph import kernel_variables
 from ..graph.rebuild import copy_of
 from ..train.held_out import endless, losses_of
-from .container import bcz_bytes, check_storable, coded_variables
+from .container import bcz_bytes, check_storable, coded_variables, save_bcz
 from .random_coding import (
     MAX_BITS,
     MAX_BLOCK,
@@ -133,9 +131,8 @@ def random_code(
     code, kl = _coded(posterior, code, lambda count: run(batches, tf.constant(count)), then)
     for variable, value in zip(posterior.variables, code.values(), strict=True):
         variable.assign(value)
-    content = bcz_bytes(model, code)
-    write_bytes(path, content)
-    return CodedFile(Path(path), len(content), model, code, kl / math.log(2))
+    num_written = save_bcz(path, model, code)
+    return CodedFile(Path(path), num_written, model, code, kl / math.log(2))
 
 
 def _sharing(model: keras.Model, sharing: Mapping[str, int]) -> tuple[int, ...]:

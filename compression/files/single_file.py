@@ -12,14 +12,12 @@ from typing import NamedTuple
 import keras
 import numpy as np
 
-from gpflow_deep_base.files import write_bytes
-
 from ..graph.ordering import ordered
 from ..graph.sizes import Size, size_of
 from ..rounding.bits import FixedPoint, search_bits
 from ..rounding.codebook import Codebook, codebook
 from ..rounding.rates import Rates, paper_rates
-from .container import Kernel, bcz_bytes, kernels_of, load_bcz, with_kernels
+from .container import Encoded, Kernel, encode, kernels_of, load_bcz, with_kernels, write_encoded
 from .pack import error_of_kernels
 
 __all__ = ["PackedFile", "load", "pack"]
@@ -75,7 +73,7 @@ def pack(
     :param original: the network that sizes are compared with; `model` if not given.
     :param seed: of k-means.
     :raises ValueError: if `max_rise` is no such number, `validate` gives no finite number for `model`, or the network
-        has a layer that no file can hold, naming it.
+        has a layer that no file can hold, naming it, or would not come back; then the file stays as it was.
     """
     if not 0 <= max_rise < float("inf"):
         raise ValueError(f"max_rise must be finite and at least 0, got {max_rise}.")
@@ -94,10 +92,10 @@ def pack(
     if (books := _codebooks(kernels, error_of, most, seed)) is not None:
         choices["codebooks"] = books
     place = Path(path)
-    contents = {name: _smallest(model, codes, biases, validate, most) for name, codes in choices.items()}
-    coding = min(contents, key=lambda name: len(contents[name]))
-    num_bytes = len(contents[coding])
-    write_bytes(place, contents[coding])
+    files = {name: _smallest(model, codes, biases, validate, most) for name, codes in choices.items()}
+    coding = min(files, key=lambda name: len(files[name].content))
+    num_bytes = len(files[coding].content)
+    write_encoded(place, files[coding])
     bits = [_bits(code) for code in choices[coding]]
     return PackedFile(
         path=place,
@@ -117,7 +115,7 @@ def _smallest(
     biases: str,
     validate: Callable[[keras.Model], float],
     most: float,
-) -> bytes:
+) -> Encoded:
     """A file of these kernels, with the coarsest biases, of significant bits or in `biases`, that do no harm."""
     best: str | int = biases
     for significant in range(_START, -1, -1):
@@ -125,7 +123,7 @@ def _smallest(
             break
         best = significant
     choices = {biases, best}
-    return min((bcz_bytes(model, codes, biases=choice) for choice in choices), key=len)
+    return min((encode(model, codes, biases=choice) for choice in choices), key=lambda each: len(each.content))
 
 
 def _codebooks(

@@ -15,7 +15,7 @@ from .kinds import is_mixing, kind_of
 from .place_inputs import PlaceInputs
 from .select_inputs import SelectInputs
 
-__all__ = ["Rebuilt", "copied", "copy_of", "copy_weights", "rebuild", "statistics_of", "values_of"]
+__all__ = ["Rebuilt", "copied", "copy_of", "copy_weights", "rebuild", "statistics_of"]
 
 _NOTHING = np.zeros(0, np.int64)
 
@@ -72,11 +72,6 @@ def copy_of(model: keras.Model) -> keras.Model:
     for node in layers_of(graph):
         copy_weights(node.layer, layers[node.name], None)
     return new
-
-
-def values_of(model: keras.Model) -> list[np.ndarray]:
-    """All weights, layer by layer in the order of the calls, which does not depend on names or on how it was made."""
-    return [np.asarray(variable) for node in layers_of(graph_of(model)) for variable in node.layer.weights]
 
 
 class _Part(NamedTuple):

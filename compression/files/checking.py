@@ -1,0 +1,80 @@
+"""A file is parsed and compared with its network before it takes the place of another one.
+
+What is compared: each weight, bit for bit; the layers, their settings and the arguments of each call; and the outputs
+for random inputs, where there is room for these.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+from numpy.typing import NDArray
+
+from ..graph.graph import Graph, graph_of, layers_of
+from .contents import contents_of, network_of, stored_weights
+from .graph_coding import for_files, outline
+
+__all__ = ["check_content"]
+
+_EXAMPLES = 2
+_OPEN_SIZE = 32  # of an axis that a network leaves open
+_MAX_NUMBERS = 2**20  # of all inputs of a probe
+_TOLERANCE = 1e-4  # of the largest output: the same float32 operations, hardly ever in another order
+_TOLERANCE_OF_HALVES = 1e-2  # layers without weights that compute in half precision do so in float32 in a file
+
+
+def check_content(content: bytes, model: keras.Model, values: Sequence[NDArray[np.float32]]) -> None:
+    """Refuse the content of a file that does not give back its network.
+
+    :param model: the network; its graph and settings count, not its weights.
+    :param values: its weights, in the order of a file.
+    :raises ValueError: saying what differs.
+    """
+    found = contents_of(content)
+    weights = [part for each in found.weights for part in (each.kernel, each.bias) if part is not None]
+    if len(weights) != len(values) or any(a.tobytes() != b.tobytes() for a, b in zip(weights, values, strict=True)):
+        raise ValueError("weights differ")
+    network, graph = network_of(found), for_files(graph_of(model))
+    if outline(graph_of(network)) != outline(graph):
+        raise ValueError("layers or calls differ, such as a mask that is given by hand")
+    _check_outputs(model, network, graph)
+
+
+def _check_outputs(model: keras.Model, network: keras.Model, graph: Graph) -> None:
+    """Outputs for random inputs, with the weights of `model` in both."""
+    inputs = _probe(graph)
+    if inputs is None or any(getattr(node.layer, "stateful", False) for node in graph.nodes):
+        return
+    try:
+        expected = model(inputs, training=False)
+    except Exception:  # random inputs are none for this network
+        return
+    kept = network.get_weights()
+    for node, other in zip(layers_of(graph), layers_of(graph_of(network)), strict=True):
+        other.layer.set_weights([np.asarray(each) for each in stored_weights(node.layer)])
+    outputs = network(inputs, training=False)
+    network.set_weights(kept)
+    halves = any(getattr(node.layer, "compute_dtype", "float32") != "float32" for node in graph.nodes)
+    for a, b in zip(keras.tree.flatten(expected), keras.tree.flatten(outputs), strict=True):
+        x, y = np.asarray(a, np.float64), np.asarray(b, np.float64)
+        scale = float(np.max(np.abs(x), initial=0.0, where=np.isfinite(x)))
+        tolerance = (_TOLERANCE_OF_HALVES if halves else _TOLERANCE) * (scale or 1.0)
+        if x.shape != y.shape or not np.allclose(x, y, rtol=0.0, atol=tolerance, equal_nan=True):
+            raise ValueError("outputs for random inputs differ")
+
+
+def _probe(graph: Graph) -> Any:
+    """Random inputs, nested as the model takes them; None if they were too large."""
+    rng = np.random.default_rng(0)
+    values: dict[int, np.ndarray] = {}
+    for number in graph.input_numbers:
+        first, *sizes = graph.tensors[number].shape
+        shape = (first or _EXAMPLES, *(size or _OPEN_SIZE for size in sizes))
+        dtype = graph.tensors[number].dtype
+        if math.prod(shape) > _MAX_NUMBERS:
+            return None
+        drawn = rng.normal(size=shape) if "float" in dtype else rng.integers(0, 2, shape)
+        values[number] = drawn.astype("float32" if "float" in dtype else dtype)
+    return keras.tree.map_structure(lambda ref: values[ref.number], graph.inputs)

@@ -1,0 +1,226 @@
+"""A file is put in place only if it gives back its network: every layer with every argument of its call."""
+
+import inspect
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+import pytest
+
+from compression.files.container import check_storable, load_bcz, save_bcz
+from compression.files.single_file import pack
+from compression.graph.supported import STORED
+
+LAYERS = keras.layers
+
+
+class Case(NamedTuple):
+    """How a layer is made and called: settings, shapes of its inputs, and whether it takes a list of them."""
+
+    settings: Mapping[str, Any] = {}
+    shapes: tuple[tuple[int, ...], ...] = ((4,),)
+    is_list: bool = False
+    dtype: str = "float32"
+
+
+_LINE, _IMAGE, _VOLUME = ((6, 3),), ((6, 6, 3),), ((4, 4, 4, 3),)
+_BY_RANK = {"1D": _LINE, "2D": _IMAGE, "3D": _VOLUME}
+_PAIR = ((5, 3), (5, 3))
+_CASES = {
+    "Dense": Case({"units": 2}),
+    "Activation": Case({"activation": "relu"}),
+    "SelectInputs": Case({"indices": [0, 2]}),
+    "PlaceInputs": Case({"indices": [1, -1, 0]}),
+    "Rescaling": Case({"scale": 0.5, "offset": 1.0}),
+    "RepeatVector": Case({"n": 3}),
+    "EinsumDense": Case({"equation": "ab,bc->ac", "output_shape": 3}),
+    "Embedding": Case({"input_dim": 7, "output_dim": 2}, dtype="int32"),
+    "Dot": Case({"axes": 1}, ((4,), (4,)), is_list=True),
+    "GroupNormalization": Case({"groups": 2}),
+    "Normalization": Case({"mean": 1.0, "variance": 2.0}),
+    "Resizing": Case({"height": 3, "width": 3}, _IMAGE),
+    "CenterCrop": Case({"height": 3, "width": 3}, _IMAGE),
+    "Reshape": Case({"target_shape": (2, 2)}),
+    "Permute": Case({"dims": (2, 1)}, _LINE),
+    "LSTM": Case({"units": 3}, _LINE),
+    "GRU": Case({"units": 3}, _LINE),
+    "SimpleRNN": Case({"units": 3}, _LINE),
+    "MultiHeadAttention": Case({"num_heads": 2, "key_dim": 2}, _PAIR),
+    "GroupedQueryAttention": Case({"head_dim": 2, "num_query_heads": 2, "num_key_value_heads": 1}, _PAIR),
+    "Attention": Case({}, _PAIR, is_list=True),
+    "AdditiveAttention": Case({}, _PAIR, is_list=True),
+    "Masking": Case({}, _LINE),
+    "Flatten": Case({}, _LINE),
+}
+_ATTENTION = ("MultiHeadAttention", "GroupedQueryAttention", "Attention", "AdditiveAttention")
+_RECURRENT = ("LSTM", "GRU", "SimpleRNN")
+
+
+def case_of(kind: str) -> Case:
+    if kind in _CASES:
+        return _CASES[kind]
+    if kind in ("Add", "Subtract", "Multiply", "Average", "Maximum", "Minimum", "Concatenate"):
+        return Case({}, ((4,), (4,)), is_list=True)
+    if kind.startswith("Average"):
+        return Case({"pool_size": 2}, _BY_RANK[kind[-2:]])
+    shapes = next((shapes for rank, shapes in _BY_RANK.items() if rank in kind), ((4,),))
+    if "Conv" in kind:
+        sizes = {"kernel_size": 2} if "Depthwise" in kind else {"filters": 4, "kernel_size": 2}
+        return Case(sizes, shapes)
+    return Case({}, shapes)
+
+
+def arguments_of(kind: str) -> list[str]:
+    """Arguments of a call besides the first; what a model says of `training` overrides that of a call."""
+    names = list(inspect.signature(STORED[kind].call).parameters)[1:]
+    required = ("value",) if kind in _ATTENTION[:2] else ()
+    return [name for name in names[1:] if name not in ("training", *required)]
+
+
+CALLS = [(kind, (name,)) for kind in STORED for name in arguments_of(kind)]
+CALLS += [(kind, tuple(arguments_of(kind))) for kind in STORED if len(arguments_of(kind)) != 1]
+
+
+def network_of(kind: str, names: tuple[str, ...]) -> keras.Model:
+    """One layer, called with these arguments, with random weights."""
+    case, rng = case_of(kind), np.random.default_rng(0)
+    inputs = [keras.Input(shape, dtype=case.dtype) for shape in case.shapes]
+    steps = case.shapes[0][0]
+    layer = STORED[kind](**case.settings)
+    first = list(inputs) if case.is_list else inputs[0]
+    more: dict[str, Any] = {}
+    for name in names:
+        if name in ("return_attention_scores", "use_causal_mask"):
+            more[name] = True
+            continue
+        if name == "initial_state":
+            states = [keras.Input([3]) for _ in range(2 if kind == "LSTM" else 1)]
+            inputs += states
+            more[name] = states
+            continue
+        if name == "key":
+            inputs.append(keras.Input(case.shapes[1]))
+            more[name] = inputs[-1]
+            continue
+        shape: tuple[int, ...] = (steps, steps) if name == "attention_mask" else (steps,)
+        if kind in ("Softmax", "BatchNormalization"):
+            shape = case.shapes[0] if kind == "Softmax" else ()
+        masks = [keras.Input(shape, dtype="bool") for _ in range(2 if case.is_list else 1)]
+        inputs += masks
+        more[name] = masks if case.is_list else masks[0]
+    outputs = layer(*inputs[:2], **more) if kind in _ATTENTION[:2] else layer(first, **more)
+    model = keras.Model(inputs if len(inputs) > 1 else inputs[0], outputs)
+    for variable in model.weights:
+        variable.assign(np.abs(rng.normal(size=variable.shape)) + 0.1)
+    return model
+
+
+def values_for(model: keras.Model, rng: np.random.Generator) -> list[np.ndarray]:
+    numbers = {"bool": lambda shape: rng.integers(0, 2, shape) > 0, "int32": lambda shape: rng.integers(0, 7, shape)}
+    return [
+        np.asarray(numbers.get(each.dtype, lambda shape: rng.normal(size=shape))((3, *each.shape[1:])), each.dtype)
+        for each in model.inputs
+    ]
+
+
+def outputs_of(model: keras.Model, values: list[np.ndarray]) -> list[np.ndarray]:
+    given = values if len(values) > 1 else values[0]
+    return [np.asarray(part) for part in keras.tree.flatten(model(given, training=False))]
+
+
+@pytest.mark.parametrize(("kind", "names"), CALLS)
+def test_every_layer_with_every_argument_comes_back(
+    kind: str, names: tuple[str, ...], tmp_path: Path, rng: np.random.Generator
+) -> None:
+    """It comes back with equal outputs; none of them needs to be refused."""
+    path = tmp_path / "n.bcz"
+    path.write_bytes(b"old")
+    model = network_of(kind, names)
+    save_bcz(path, model)
+    loaded = load_bcz(path)
+    values = values_for(model, rng)
+    before, after = outputs_of(model, values), outputs_of(loaded, values)
+    assert len(before) == len(after) >= 1
+    assert np.ptp(before[0]) > 0
+    for a, b in zip(before, after, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def decoder() -> keras.Model:
+    """An encoder's states are those that a decoder begins with."""
+    e, d = keras.Input((5, 6)), keras.Input((5, 6))
+    _, h, c = LAYERS.LSTM(8, return_state=True)(e)
+    return keras.Model([e, d], LAYERS.Dense(6)(LAYERS.LSTM(8, return_sequences=True)(d, initial_state=[h, c])))
+
+
+def test_an_encoder_and_its_decoder(tmp_path: Path, rng: np.random.Generator) -> None:
+    model = decoder()
+    packed = pack(model, tmp_path / "n.bcz", validate=lambda network: float(len(network.weights)))
+    assert packed.bytes == (tmp_path / "n.bcz").stat().st_size
+    save_bcz(tmp_path / "n.bcz", model)
+    values = values_for(model, rng)
+    np.testing.assert_array_equal(outputs_of(load_bcz(tmp_path / "n.bcz"), values)[0], outputs_of(model, values)[0])
+
+
+@pytest.mark.parametrize("first", [LAYERS.Embedding(9, 4, mask_zero=True), LAYERS.Masking()])
+def test_masks_that_keras_makes_are_made_again(first: keras.Layer, tmp_path: Path, rng: np.random.Generator) -> None:
+    is_words = isinstance(first, LAYERS.Embedding)
+    inputs = keras.Input((6,) if is_words else (6, 4), dtype="int32" if is_words else "float32")
+    model = keras.Model(inputs, LAYERS.Dense(2)(LAYERS.GRU(3)(LAYERS.LSTM(5, return_sequences=True)(first(inputs)))))
+    save_bcz(tmp_path / "n.bcz", model)
+    x = rng.integers(0, 9, (4, 6)).astype("int32") if is_words else rng.normal(size=(4, 6, 4)).astype("float32")
+    x[:, 3:] = 0
+    loaded = load_bcz(tmp_path / "n.bcz")
+    np.testing.assert_array_equal(loaded(x), model(x))
+    x[:, 3] = 1
+    assert np.ptp(np.asarray(loaded(x)) - np.asarray(model(x))) == 0
+
+
+def test_a_mask_that_keras_would_not_make_is_refused_and_the_old_file_stays(tmp_path: Path) -> None:
+    inputs = keras.Input((6,), dtype="int32")
+    mask = keras.ops.not_equal(inputs, 3)
+    model = keras.Model(inputs, LAYERS.LSTM(3)(LAYERS.Embedding(9, 4)(inputs), mask=mask))
+    path = tmp_path / "n.bcz"
+    path.write_bytes(b"old")
+    with pytest.raises(ValueError, match=r"would not come back.*n\.bcz stays as it was"):
+        save_bcz(path, model)
+    with pytest.raises(ValueError, match="would not come back"):
+        pack(model, path, validate=lambda network: float(len(network.weights)))
+    assert path.read_bytes() == b"old"
+    assert [each.name for each in tmp_path.iterdir()] == ["n.bcz"]
+
+
+@pytest.mark.parametrize("part", ["weights", "calls", "outputs"])
+def test_what_differs_is_said(part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader that gives back another network: the writer asks it, and the old file stays."""
+    from compression.files import checking
+
+    def other(content: bytes) -> Any:
+        found = read(content)
+        if part == "weights":
+            found.weights[0].kernel[0, 0] += 1
+        if part == "calls":
+            found.graph.nodes[-1].kwargs["mask"] = None
+        if part == "outputs":
+            found.layers[0].activation = keras.activations.exponential
+        return found
+
+    read = checking.contents_of
+    monkeypatch.setattr(checking, "contents_of", other)
+    inputs = keras.Input((4,))
+    hidden = LAYERS.Dense(3, "relu")(inputs)
+    model = keras.Model(inputs, LAYERS.Add()([LAYERS.Dense(3)(hidden), hidden]))
+    (tmp_path / "n.bcz").write_bytes(b"old")
+    with pytest.raises(ValueError, match="would not come back"):
+        save_bcz(tmp_path / "n.bcz", model)
+    assert (tmp_path / "n.bcz").read_bytes() == b"old"
+
+
+def test_arguments_that_are_no_tensors_are_refused_by_name() -> None:
+    inputs = keras.Input((5, 3))
+    state = np.ones((1, 4), np.float32)
+    model = keras.Model(inputs, LAYERS.GRU(4, name="gru")(inputs, initial_state=[keras.ops.convert_to_tensor(state)]))
+    with pytest.raises(ValueError, match="layer 'gru' is called with"):
+        check_storable(model)
