@@ -23,7 +23,7 @@ PYTEST := $(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --du
 
 # Train the first model; if it was interrupted, continue it.
 train: .venv/.installed
-	$(BIN)/python scripts/train_dgp.py --run_dir=$(RUN_DIR) $(if $(wildcard $(RUN_DIR)/flags.txt),--resume) $(TRAIN_FLAGS)
+	$(BIN)/python scripts/train_dgp.py --run_dir=$(RUN_DIR) --resume=auto $(TRAIN_FLAGS)
 
 # All tests but the slow ones: less than 10 minutes on two cores.
 test: .venv/.installed
