@@ -51,7 +51,7 @@ were of programs before the first release, and are refused.
 import os
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import keras
@@ -97,6 +97,7 @@ __all__ = [
     "StoredLayer",
     "bcz_bytes",
     "check_storable",
+    "check_storable_later",
     "coded_variables",
     "encode",
     "kernels_of",
@@ -123,10 +124,19 @@ def check_storable(model: keras.Model) -> None:
     _stored_graph(model)
 
 
-def _stored_graph(model: keras.Model) -> Graph:
+def check_storable_later(model: keras.Model, float_later: Collection[str]) -> None:
+    """The same of a network before it is trained.
+
+    :param float_later: kinds of layers that training makes compute in float32.
+    :raises ValueError: as :func:`check_storable`.
+    """
+    _stored_graph(model, float_later)
+
+
+def _stored_graph(model: keras.Model, float_later: Collection[str] = ()) -> Graph:
     graph = without_masks(for_files(graph_of(model)))
     for node in graph.nodes:
-        check_layer(node.name, node.layer)
+        check_layer(node.name, node.layer, is_float_later=type(node.layer).__name__ in float_later)
         check_call(node)
     return graph
 

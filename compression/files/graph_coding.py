@@ -102,17 +102,28 @@ def outline(graph: Graph) -> Any:
     return [inputs, _plain(graph.inputs, renumbered), _plain(graph.outputs, renumbered), calls]
 
 
-def check_layer(name: str, layer: Any) -> None:
+def check_layer(name: str, layer: Any, *, is_float_later: bool = False) -> None:
     """Refuse a layer that no file can hold.
 
-    :raises ValueError: naming the layer.
+    :param is_float_later: whether it will compute in float32 when it is written.
+    :raises ValueError: naming the layer and the cause.
     """
-    if type(layer) not in STORED.values():
+    kind = type(layer).__name__
+    if not isinstance(layer, keras.Layer):
+        instead = f"; keras.layers.{kind} in its place would do" if kind in STORED else ""
         raise ValueError(
-            f"layer {name!r} is a {type(layer).__name__}, and files hold layers of Keras without code of their own: "
+            f"{name!r} is the operation {kind} of keras.ops (or of +, [...] and the like) on numbers or a tensor, "
+            f"and files hold layers only{instead}."
+        )
+    if type(layer) not in STORED.values():
+        what = f"a {kind}"
+        if kind in STORED:
+            what += f" of {type(layer).__module__}, another class than keras.layers.{kind}"
+        raise ValueError(
+            f"layer {name!r} is {what}, and files hold layers of Keras without code of their own: "
             f"{', '.join(sorted(STORED))}."
         )
-    if layer.weights and layer.compute_dtype != "float32":
+    if layer.weights and layer.compute_dtype != "float32" and not is_float_later:
         raise ValueError(f"layer {name!r} must compute in float32, got {layer.compute_dtype}.")
     if activation_name(layer) == "":
         shown = getattr(layer.activation, "__name__", repr(layer.activation))

@@ -14,12 +14,13 @@ from .kinds import is_convolution, kind_of, weighted_layers, whole_layers
 from .rebuild import copied
 from .supported import IDLE
 
-__all__ = ["compress", "folded_weights"]
+__all__ = ["BAYESIAN", "compress", "folded_weights"]
 
 LOG = logging.getLogger(__name__)
 
 _PRIORS = ("ghs", "gnj", "svd")
-_BAYESIAN = ("Dense", "Conv1D", "Conv2D", "Conv3D", "Conv2DTranspose")
+BAYESIAN = ("Dense", "Conv1D", "Conv2D", "Conv3D", "Conv2DTranspose")
+"""Kinds of layers that become Bayesian."""
 _SEPARABLE: dict[type, tuple[type, type]] = {
     keras.layers.SeparableConv1D: (keras.layers.DepthwiseConv1D, keras.layers.Conv1D),
     keras.layers.SeparableConv2D: (keras.layers.DepthwiseConv2D, keras.layers.Conv2D),
@@ -72,7 +73,7 @@ def compress(
     names = [node.name for node in weighted_layers(graph)]
     if bayesian := [node.name for node in weighted_layers(graph) if isinstance(node.layer, BayesianLayer)]:
         raise ValueError(f"the layers {bayesian} are Bayesian already; compress() takes a plain model.")
-    chosen = [node for node in weighted_layers(graph) if type(node.layer).__name__ in _BAYESIAN]
+    chosen = [node for node in weighted_layers(graph) if type(node.layer).__name__ in BAYESIAN]
     if not chosen:
         raise ValueError(f"the model {model.name} has no Dense layer and no convolution; there is nothing to compress.")
     caps = std_cap if isinstance(std_cap, Mapping) else dict.fromkeys(names, std_cap)
@@ -168,7 +169,7 @@ def _folded(graph: Graph) -> tuple[Graph, _Weights]:
     consumers = graph.consumers()
     for node in graph.nodes:
         layer = node.layer
-        if type(layer).__name__ in _BAYESIAN and kind_of(graph, node) == "weighted":
+        if type(layer).__name__ in BAYESIAN and kind_of(graph, node) == "weighted":
             bias = np.asarray(layer.bias, np.float64) if layer.use_bias else np.zeros(_units(layer))
             weights[node.name] = [np.asarray(layer.kernel, np.float64), bias]
             if layer.activation is keras.activations.linear:

@@ -24,7 +24,8 @@ from typing import Any, Literal
 import keras
 import numpy as np
 
-from ..files.container import kernels_of
+from ..files.container import check_storable_later, kernels_of
+from ..graph.convert import BAYESIAN
 from ..graph.graph import graph_of
 from ..graph.rebuild import copy_of
 from ..graph.shrink import NothingLeftError, shrink
@@ -79,6 +80,8 @@ def fit(
 ) -> keras.Model:
     """A smaller plain model that does what a trained one does; `model` is not changed.
 
+    A warning says before the first step, and why, if `pack` will not write the result.
+
     :param model: a trained Sequential or functional model, see `compress`.
     :param x: inputs [N, ...], of several inputs nested as the model takes them; or a finite `tf.data.Dataset` of
         batches of inputs and targets, without `y`.
@@ -113,6 +116,7 @@ def fit(
     graph_of(model)
     if method not in ("bayesian", "magnitude"):
         raise ValueError(f'method must be "bayesian" or "magnitude", got {method!r}.')
+    _warn_if_no_file(model, method)
     data = examples_of(x, y, validation_data, validation_split, batch_size)
     steps = max(1, math.ceil(data.num_train / batch_size))
     epochs = min(max(20, math.ceil(STEPS / steps)), 500) if epochs is None else epochs
@@ -143,6 +147,16 @@ def fit(
         **options,
     )
     return fit_recipe(config, training, model, choices, functools.partial(_checked, training.values_of), **settings)
+
+
+def _warn_if_no_file(model: keras.Model, method: str) -> None:
+    """Before the first step, as training may take hours."""
+    try:
+        check_storable_later(model, BAYESIAN if method == "bayesian" else ())
+    except ValueError as error:
+        LOG.warning(
+            "pack() will refuse what fit() makes of this network; save it as a .keras file. The cause: %s", error
+        )
 
 
 def fit_recipe(

@@ -315,8 +315,14 @@ def test_networks_that_a_file_cannot_hold_are_refused_by_name() -> None:
     with pytest.raises(ValueError, match="must be a built Sequential or functional model"):
         check_storable(keras.Sequential([layers.Dense(3)]))
     inputs = keras.Input([4])
-    with pytest.raises(ValueError, match="is a Exp"):
+    with pytest.raises(ValueError, match=r"is the operation Exp of keras\.ops"):
         check_storable(keras.Model(inputs, keras.ops.exp(inputs)))
+    with pytest.raises(ValueError, match=r"the operation ReLU .* keras\.layers\.ReLU in its place"):
+        check_storable(keras.Model(inputs, keras.activations.relu(inputs)))
+    with pytest.raises(ValueError, match=r"'add' is the operation Add .* on numbers"):
+        check_storable(keras.Model(inputs, keras.ops.add(inputs, 3.0)))
+    with pytest.raises(ValueError, match=r"is a Dense of tests\.compression\.test_container, another class"):
+        check_storable(sequential(type("Dense", (layers.Dense,), {"__module__": __name__})(2)))
 
 
 def test_a_network_that_was_loaded_is_the_same_chain(tmp_path: Path, rng: np.random.Generator) -> None:

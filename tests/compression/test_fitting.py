@@ -242,3 +242,38 @@ def test_shared_values_are_kept_and_biases_are_coarse(rng: np.random.Generator, 
 
 def difference(a: keras.Model, b: keras.Model, x: np.ndarray) -> float:
     return float(np.abs(np.asarray(a(x)) - np.asarray(b(x))).max())
+
+
+class Doubled(keras.layers.Layer):
+    """Code that no file holds."""
+
+    def call(self, x: tf.Tensor) -> tf.Tensor:
+        return 2 * x
+
+
+@pytest.mark.parametrize("method", ["bayesian", "magnitude"])
+@pytest.mark.parametrize(
+    ("part", "cause"),
+    [("layer", "'mine' is a Doubled"), ("operation", "the operation Mean of keras.ops"), ("nothing", "")],
+)
+def test_it_is_said_before_the_first_step_that_no_file_can_hold_the_network(
+    part: str, cause: str, method: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The warning comes before examples are looked at: there are none here."""
+    inputs = keras.Input([6, 3])
+    x = keras.layers.Dense(4, "relu", dtype="float32" if method == "magnitude" else "mixed_float16")(inputs)
+    x = Doubled(name="mine", dtype="float32")(x) if part == "layer" else x
+    x = keras.ops.mean(x, axis=1) if part == "operation" else keras.layers.GlobalAveragePooling1D()(x)
+    model = keras.Model(inputs, keras.layers.Dense(1)(x))
+    with pytest.raises(ValueError, match="first_step"):
+        bc.fit(model, _Stop(), loss="mse", method=method)
+    said = [record.getMessage() for record in caplog.records if "pack() will refuse" in record.getMessage()]
+    assert len(said) == (part != "nothing")
+    assert all(cause in each for each in said)
+
+
+class _Stop:
+    """Examples that must not be asked for before the warning."""
+
+    def __getattribute__(self, name: str) -> object:
+        raise ValueError("first_step")
