@@ -25,6 +25,16 @@ def test_there_are_results() -> None:
     assert names <= stored.keys()
 
 
+def test_attempts_have_three_texts_of_one_line() -> None:
+    attempts = read_json(ROOT / "docs" / "results" / "attempts.json")
+    assert attempts
+    for attempt in attempts:
+        assert list(attempt) == ["system", "tried", "outcome"]
+        for text in attempt.values():
+            assert text.strip() == text != ""
+            assert len(text.splitlines()) == 1
+
+
 def test_the_sweep_of_uci_fits_its_results() -> None:
     """What `python -m gpflow_deep_runs.report sweep runs/uci` does, with the scores -k and k for the k-th run of the
     file."""
