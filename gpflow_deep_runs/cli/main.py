@@ -15,6 +15,8 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from logging import WARNING, LogRecord
+from logging import Formatter as PythonFormatter
 from pathlib import Path
 from typing import Any, NoReturn, get_type_hints
 
@@ -48,7 +50,13 @@ def run(main: Main | Mapping[str, Main], *, explain: Explain = lambda error: Non
         absl_flags.FLAGS.mark_as_parsed()  # absl's own are among those of _parsed
         return command, flags
 
-    app.run(lambda given: _guarded(given[0], given[1], _program(sys.argv), explain), flags_parser=flags_parser)
+    def program(given: Any) -> int:
+        command, flags = given
+        if not absl_flags.FLAGS.log_dir:  # a file of logs keeps absl's times and places
+            logging.get_absl_handler().setFormatter(_Words())
+        return _guarded(command, flags, _program(sys.argv), explain)
+
+    app.run(program, flags_parser=flags_parser)
     raise AssertionError("absl's app.run exits")
 
 
@@ -64,6 +72,16 @@ def call(main: Main | Mapping[str, Main], argv: Sequence[str], *, explain: Expla
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 0
     return _guarded(command, flags, _program(argv), explain)
+
+
+class _Words(PythonFormatter):
+    """Log lines as users read them: "warning: ..."; what is worth no warning has no word before it."""
+
+    def format(self, record: LogRecord) -> str:
+        text = record.getMessage()
+        if record.exc_info:
+            text = f"{text}\n{self.formatException(record.exc_info)}"
+        return f"{record.levelname.lower()}: {text}" if record.levelno >= WARNING else text
 
 
 def _program(argv: Sequence[str]) -> str:
