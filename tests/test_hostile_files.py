@@ -26,7 +26,17 @@ import ebp
 from compression import load_bcz
 from compression.files.container import kernels_of, save_bcz
 from compression.rounding.codebook import codebook
-from darn import DARN, DARNConfig, load_darn, save_darn
+from darn import (
+    DARN,
+    DARNConfig,
+    Mixture,
+    as_categories,
+    fit_chain,
+    load_darn,
+    load_density,
+    save_darn,
+    save_density,
+)
 from darn.codec.coding import decode, encode, read_header
 from darn.codec.integer_model import IntegerModel
 from gpflow_deep import DeepGP, SVGPLayer
@@ -63,6 +73,13 @@ def _model(path: Path) -> None:
 
 def _darn(path: Path) -> None:
     save_darn(DARN(DARNConfig(visible=VISIBLE, hidden=(4,))), path)
+
+
+def _density(path: Path) -> None:
+    """A chain with a category, and a DARN."""
+    x = np.eye(VISIBLE, dtype=int)[np.random.default_rng(0).integers(0, VISIBLE, 50)]
+    chain = fit_chain(x, 1.0, categories=as_categories([(0, 1, 2)], x))
+    save_density(Mixture((chain, DARN(DARNConfig(visible=VISIBLE, hidden=(4,)))), np.log([0.5, 0.5])), path)
 
 
 def _rbm(path: Path) -> None:
@@ -143,6 +160,7 @@ _NPZ: dict[str, Change] = {"bytes": changed_bytes, "structure": zip_structure, "
 FORMATS = {
     "deep GP": Format(".npz", _model, load_model, _CONTAINER),
     "DARN": Format(".npz", _darn, load_darn, _CONTAINER),
+    "density": Format(".npz", _density, load_density, _CONTAINER),
     "RBM": Format(".npz", _rbm, load_rbm, _CONTAINER),
     "EBP": Format(
         ".ebp",
