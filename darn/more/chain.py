@@ -158,6 +158,7 @@ class Chain:
                 f"is_missing must be booleans of the shape of x, {np.shape(x)}, got {mask.dtype} {mask.shape}."
             )
         rows = checked_bits(np.where(mask, 0, np.asarray(x)), self.num_columns).astype(np.float64)
+        mask = self._still_missing(rows, mask)
         log_known = np.zeros(len(rows))
         effective = np.full(len(rows), np.inf)
         # Rows that lack the same columns have the same states.
@@ -235,6 +236,21 @@ class Chain:
             known = rows[~missing, j] > 0
             log_w[~missing] -= np.logaddexp(0.0, np.where(known, -a[~missing], a[~missing]))
         return log_w
+
+    def _still_missing(self, rows: NDArray[np.float64], mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """What is missing without what a category's known levels say: the other levels are 0 beside a known 1, and the
+        only missing level is 1 where one must be and all others are 0. These are filled in `rows`."""
+        left = mask.copy()
+        for columns, is_always in self.categories:
+            part = np.ix_(np.arange(len(rows)), columns)
+            is_missing = mask[part]
+            has_one = (rows[part] * ~is_missing).any(axis=1)
+            left[part] &= ~has_one[:, None]
+            if is_always:
+                is_implied = ~has_one & (is_missing.sum(axis=1) == 1)
+                rows[part] = np.where(is_implied[:, None] & is_missing, 1.0, rows[part])
+                left[part] &= ~is_implied[:, None]
+        return left
 
     def _states(self, columns: NDArray[np.intp]) -> NDArray[np.float64] | None:
         """All that the missing columns can be, [S, number of columns]; None if there are too many."""

@@ -34,7 +34,7 @@ from darn.model.model import DARN
 from darn.more.distribution import MAX_EXACT_UNITS
 from gpflow_deep_base.seeds import Seed, as_seed
 
-__all__ = ["Completed", "complete", "completed"]
+__all__ = ["Completed", "complete", "completed", "warn_of_few_draws"]
 
 _NUMBERS = 2**21  # of one block of rows times draws times units, or rows times states times columns
 _DRAWS = 250  # of a row at a time
@@ -81,14 +81,24 @@ def complete(
     """
     settings: dict[str, Any] = {"seed": seed, "max_exact_bits": max_exact_bits}
     found = completed(model, x, is_missing, min_effective=min_effective, max_samples=max_samples, **settings)
+    warn_of_few_draws(found, min_effective, max_samples)
+    return found.probabilities
+
+
+def warn_of_few_draws(found: Completed, min_effective: float = 200.0, max_samples: int = 32_000) -> None:
+    """Warn of rows that have fewer effective draws than they should.
+
+    :param found: of all rows.
+    :param min_effective: as of :func:`complete`.
+    :param max_samples: likewise.
+    """
     if (is_small := found.effective < min_effective).any():
         warnings.warn(
             f"missing bits of {is_small.sum()} of {len(is_small)} rows have fewer than {min_effective:g} effective "
             f"samples after {max_samples} draws ({found.effective.min():.1f} at the least): their probabilities may be "
             "off; give a larger max_samples.",
-            stacklevel=2,
+            stacklevel=3,
         )
-    return found.probabilities
 
 
 def completed(

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from darn.model.config import check_plain
 from darn.model.model import DARN, DARNConfig
 from darn.more.chain import Chain
-from darn.more.completion import complete
+from darn.more.completion import complete, warn_of_few_draws
 from darn.more.mixture import Density, Mixture, drawn, log_prob, member_log_prob, name_of
 from darn.train.candidates import OPTIMIZER, as_sizes
 from darn.train.chain_fitting import DensityChoice, choose_chain
@@ -221,7 +221,9 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         rows = self._as_bits(np.where(is_missing, 0, x))
         if isinstance(self.model_, DARN):
             return complete(self.model_, rows, is_missing, seed=self._seed)
-        return self.model_.complete(rows, is_missing, seed=self._seed).probabilities
+        found = self.model_.complete(rows, is_missing, seed=self._seed)
+        warn_of_few_draws(found)
+        return found.probabilities
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -107,6 +107,21 @@ def test_a_missing_category_is_a_distribution_over_its_levels() -> None:
     np.testing.assert_allclose(found[:, [1, 4, 5]].sum(axis=1), 1.0, atol=1e-12)
 
 
+def test_known_levels_say_what_the_others_are() -> None:
+    """Other levels are 0 beside a 1, and the last one is 1 where one must be; nothing is drawn for that."""
+    chain = made(*CATEGORIES)
+    x = np.zeros([3, N], int)
+    x[:, 1] = 1
+    x[2, 2] = 1
+    mask = np.zeros(x.shape, bool)
+    mask[0, [4, 5]] = True
+    mask[1, 1] = True
+    mask[2, 6] = True
+    found = chain.complete(x, mask)
+    np.testing.assert_array_equal(found.probabilities, x)
+    np.testing.assert_allclose(found.log_known, chain.log_prob(x))
+
+
 @pytest.mark.parametrize("is_exact", [True, False])
 def test_known_bits_that_no_row_has_are_refused(is_exact: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not is_exact:
