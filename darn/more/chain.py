@@ -242,7 +242,7 @@ class Chain:
         only missing level is 1 where one must be and all others are 0. These are filled in `rows`."""
         left = mask.copy()
         for columns, is_always in self.categories:
-            part = np.ix_(np.arange(len(rows)), columns)
+            part = np.ix_(np.arange(len(rows)), np.array(columns))
             is_missing = mask[part]
             has_one = (rows[part] * ~is_missing).any(axis=1)
             left[part] &= ~has_one[:, None]
