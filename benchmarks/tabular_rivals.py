@@ -15,6 +15,7 @@ Seconds are CPU time of the process in the fit, with what it chooses by held-out
     quantile_boosting scikit-learn's HistGradientBoostingRegressor for 22 quantiles, which have no density, and the mean
     deep_ensemble     five networks of two layers of 100 ReLU with mean and variance (Lakshminarayanan et al., 2017), in
                       Keras, epochs and one of three learning rates chosen by a tenth of the rows
+    deep_gp           DeepGPRegressor without arguments: depth, kernel, inducing inputs and likelihood by the rows
     deep_gp_1, deep_gp_2, deep_gp_3   DeepGPRegressor with one, two and three layers, else its defaults
     sigma_points      DeepGPRegressor with posterior="sigma_points" and at most 1,500 steps
 
@@ -209,7 +210,7 @@ def train_ensemble(
     return network, float(np.mean(mixture(mean, variance, parts[1][1][:, 0]).log_density))
 
 
-def fit_deep_gp(num_layers: int, **settings: Any) -> Callable[[Array, Array, int], Any]:
+def fit_deep_gp(num_layers: int | str, **settings: Any) -> Callable[[Array, Array, int], Any]:
     """The estimator with its defaults, but for these."""
 
     def fit(X: Array, y: Array, seed: int) -> Any:
@@ -223,6 +224,7 @@ MODELS: dict[str, Callable[[Array, Array, int], Any]] = {
     "gpr": fit_gpr,
     "ngboost": fit_ngboost,
     "deep_ensemble": fit_deep_ensemble,
+    "deep_gp": fit_deep_gp("auto"),
     "deep_gp_1": fit_deep_gp(1),
     "deep_gp_2": fit_deep_gp(2),
     "deep_gp_3": fit_deep_gp(3),

@@ -33,6 +33,7 @@ from .posteriors.sampling import Sampler as Sampler
 from .posteriors.sampling_config import SamplingConfig as SamplingConfig
 from .posteriors.sigma_points import DeepSigmaPointProcess as DeepSigmaPointProcess
 from .posteriors.sigma_points import SigmaPoints as SigmaPoints
+from .train.choice import Choice as Choice
 from .train.config import ModelConfig as ModelConfig
 from .train.course import TrainingConfig as TrainingConfig
 from .train.estimators import DeepGPClassifier as DeepGPClassifier

@@ -52,10 +52,10 @@ def own_arguments() -> argparse.Namespace:
 
 
 def settings(own: argparse.Namespace, rate: float) -> tuple[ModelConfig, TrainingConfig, int]:
-    """Of the estimator, but for what is given; and the largest number of steps."""
+    """Of the estimator, two layers, but for what is given; and the largest number of steps."""
     parameters = DeepGPRegressor().get_params()
     model, course = (
-        {field.name: parameters[field.name] for field in fields(kind) if field.name in parameters}
+        {field.name: parameters[field.name] for field in fields(kind) if parameters.get(field.name, "auto") != "auto"}
         for kind in (ModelConfig, TrainingConfig)
     )
     if own.preset == "paper2017":

@@ -4,6 +4,7 @@ config, presets          which model; the appendix of the paper is `paper2017`
 training, course         steps by Adam and natural gradients; how the learning rate falls
 fitting                  stopping rules, held-out rows
 estimators               scikit-learn's interface (estimator_base)
+selection                kernel, inducing inputs, depth and likelihood, chosen by the rows (choice: what was tried)
 predictor                a trained model with the units of its data
 sampled_training         a chain after training; kl_weight: of sigma points
 images                   models of images
@@ -14,6 +15,7 @@ import lazy_loader
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submodules=[
+        "choice",
         "config",
         "course",
         "estimator_base",
@@ -24,6 +26,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "predictor",
         "presets",
         "sampled_training",
+        "selection",
         "training",
     ],
 )

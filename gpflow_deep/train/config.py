@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
-from gpflow.kernels import SquaredExponential
+from gpflow.kernels import Kernel, Linear, Matern32, Matern52, SquaredExponential
 from gpflow.likelihoods import Bernoulli, Gaussian, Likelihood, MultiClass, Poisson, Softmax, StudentT
 from numpy.typing import NDArray
 
@@ -25,7 +25,17 @@ from ..posteriors.sigma_points import KL_WEIGHT, NUM_POINTS
 from .images import PatchConfig, convolutional, shape_of_images
 from .presets import modern, paper2017, with_global_inducing, with_sigma_points
 
-__all__ = ["LIKELIHOODS", "ModelConfig"]
+__all__ = ["KERNELS", "LIKELIHOODS", "LINEAR", "KernelName", "ModelConfig", "make_kernel"]
+
+#: Stationary kernels by name.
+KERNELS: dict[str, type[SquaredExponential | Matern52 | Matern32]] = {
+    "squared_exponential": SquaredExponential,
+    "matern52": Matern52,
+    "matern32": Matern32,
+}
+
+#: Behind the name of a kernel: the last layer's has a linear part, too.
+LINEAR = "+linear"
 
 #: The likelihoods of each task; "auto" is the first one, but for latent variables.
 LIKELIHOODS: dict[Task, tuple[str, ...]] = {
@@ -35,6 +45,16 @@ LIKELIHOODS: dict[Task, tuple[str, ...]] = {
 }
 
 Posterior = Literal["gaussian", "sghmc", "global", "sigma_points"]
+
+KernelName = Literal[
+    "squared_exponential",
+    "matern52",
+    "matern32",
+    "squared_exponential+linear",
+    "matern52+linear",
+    "matern32+linear",
+    "convolutional",
+]
 
 _PRESETS = {"paper2017": paper2017, "modern": modern}
 
@@ -70,7 +90,8 @@ class ModelConfig:
         global is one that is correlated across layers; sigma_points is Gaussian, trained by the predictive density.
     :param sigma_points: how many points the mixture of sigma_points has. :param kl_weight: of the KL in its objective;
         chosen by held-out rows if not given.
-    :param kernel: squared_exponential of a layer's inputs; or convolutional, of patches of images: a weighted mean over
+    :param kernel: of a layer's inputs; with "+linear" the last layer has a linear kernel beside it, for a trend. Or
+        convolutional, of patches of images: a weighted mean over
         the patches in the last layer, images of the patches' responses in the layers below.
     :param image_shape: height and width, and channels if there are several, of the images that are the rows; those of
         known data sets if not given.
@@ -101,7 +122,7 @@ class ModelConfig:
     posterior: Posterior = "gaussian"
     sigma_points: int = NUM_POINTS
     kl_weight: float | None = None
-    kernel: Literal["squared_exponential", "convolutional"] = "squared_exponential"
+    kernel: KernelName = "squared_exponential"
     image_shape: tuple[int, ...] = ()
     patch: int = 5
     stride: int | None = None
@@ -161,8 +182,8 @@ class ModelConfig:
             raise ValueError("num_importance_samples above 1 cannot have natgrad, whose steps are those of one sample.")
 
     def _check_kernel(self) -> None:
-        if self.kernel not in ("squared_exponential", "convolutional"):
-            raise ValueError(f"kernel must be one of squared_exponential, convolutional, got {self.kernel!r}.")
+        if self.kernel not in get_args(KernelName):
+            raise ValueError(f"kernel must be one of {', '.join(get_args(KernelName))}, got {self.kernel!r}.")
         names = _DENSE_ONLY if self.is_convolutional else _OF_IMAGES
         if changed := [name for name in names if getattr(self, name) != getattr(ModelConfig, name)]:
             other = "squared_exponential" if self.is_convolutional else "convolutional"
@@ -309,16 +330,30 @@ class ModelConfig:
             raise ValueError(f"likelihood must be chosen to build a model, got {self.likelihood}; call for_task.")
         return makers[self.likelihood]()
 
-    def _kernels(self, input_dim: int) -> list[SquaredExponential] | None:
+    def _kernels(self, input_dim: int) -> list[Kernel] | None:
         """One kernel for each layer, or None for those of the preset."""
-        if self.lengthscale is None and self.kernel_variance is None and self.ard:
+        is_usual = self.kernel == "squared_exponential"
+        if is_usual and self.lengthscale is None and self.kernel_variance is None and self.ard:
             return None
         hidden_dim = min(30, input_dim) if self.hidden_dim is None else self.hidden_dim
         dims = [input_dim] + [hidden_dim + (input_dim if self.input_propagation else 0)] * (self.num_layers - 1)
         kernels = []
-        for dim in dims:
+        for number, dim in enumerate(dims, start=1):
             value = _PRESETS[self.preset].starting_lengthscale(dim) if self.lengthscale is None else self.lengthscale
-            variance = 1.0 if self.kernel_variance is None else self.kernel_variance
+            name = self.kernel if number == self.num_layers else self.kernel.removesuffix(LINEAR)
             lengthscales = np.full(dim, value) if self.ard else value
-            kernels.append(SquaredExponential(variance=variance, lengthscales=lengthscales))
+            variance = 1.0 if self.kernel_variance is None else self.kernel_variance
+            kernels.append(make_kernel(name, dim, lengthscales=lengthscales, variance=variance))
         return kernels
+
+
+def make_kernel(
+    name: str, num_inputs: int, *, lengthscales: NDArray[Any] | float = 1.0, variance: float = 1.0
+) -> Kernel:
+    """A kernel by its name, with a linear part of variance 0.1 / D if the name has one.
+
+    :param name: as in `ModelConfig`, not convolutional. :param num_inputs: D.
+    :param lengthscales: of the stationary part, [D] or one. :param variance: of the stationary part.
+    """
+    kernel = KERNELS[name.removesuffix(LINEAR)](variance=variance, lengthscales=lengthscales)
+    return kernel + Linear(variance=0.1 / num_inputs) if name.endswith(LINEAR) else kernel

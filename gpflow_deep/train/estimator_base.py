@@ -21,10 +21,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ..model.deep_gp import NUM_PREDICT_SAMPLES
 from ..posteriors.sampling import SamplingConfig
 from ..posteriors.sigma_points import NUM_POINTS
+from .choice import FREE
 from .config import ModelConfig
 from .course import TrainingConfig
 from .fitting import Fitted, count_rows, fit, pass_over, start, worse_than_simplest
 from .predictor import Predictor, float_type
+from .selection import can_choose, fit_chosen
 from .training import Trainer
 
 __all__ = ["DeepGPEstimator"]
@@ -39,15 +41,19 @@ _OF_TRAINING = ("num_importance_samples", "batch_size", "max_iter", "n_iter_no_c
 _COUNTS = (*_SIZES, *_OF_TRAINING, "patch", "stride", "channels", "sigma_points")
 _NUMBERS = ("learning_rate", "tol", "validation_fraction", "kl_weight")
 _OPTIONAL = ("hidden_dim", "learning_rate", "stride", "kl_weight")
+_CHOSEN = ("num_layers", "num_inducing")
 
 
 class DeepGPEstimator(BaseEstimator):
     """What both estimators have: parameters, training, and the way to a file.
 
-    :param num_layers: number of layers; 1 is a sparse variational GP.
-    :param num_inducing: number of inducing inputs of every layer.
-    :param likelihood: as in `ModelConfig`; auto: Gaussian (Student's t with latent variables), Bernoulli for two
-        classes, robust-max for more.
+    :param num_layers: number of layers; 1 is a GP, exact or by inducing inputs. "auto" for numbers: the single layer
+        unless held-out rows say that two or three are better, see `selection`; two for labels.
+    :param num_inducing: number of inducing inputs of every layer. "auto": a single layer has one at each of up to 1,000
+        rows, and of more rows 100 to 400, for as long as its bound rises; deeper models have 100.
+    :param likelihood: as in `ModelConfig`. "auto": Gaussian, or Student's t where intervals are too wide in the middle
+        and held-out rows agree; Gaussian if `num_layers` is given and above 1 (Student's t with latent variables);
+        Bernoulli for two classes, robust-max for more.
     :param hidden_dim: outputs of the inner layers; min(30, inputs) if None.
     :param preset: starting values, as in `ModelConfig`.
     :param natgrad: natural gradients for the last layer, Adam for the rest; or else Adam for all.
@@ -55,7 +61,9 @@ class DeepGPEstimator(BaseEstimator):
         "global" is a variational one that is correlated across layers; "sigma_points" is Gaussian, trained by the
         predictive density, for thousands of noisy rows.
     :param sampling: how they are drawn, a `SamplingConfig`; its defaults if None.
-    :param kernel: "squared_exponential", or "convolutional" for rows that are images; pixels are not standardised then.
+    :param kernel: "squared_exponential", "matern52" or "matern32", each also as "...+linear" with a linear part, or
+        "convolutional" for rows that are images; pixels are not standardised then. "auto": by the marginal likelihood,
+        or bound, of a single layer; squared exponential for labels.
     :param image_shape: height and width, and channels if there are several, of the images; with that kernel only, as
         are :param patch: height and width of a patch, :param stride: distance of neighbouring patches,
         :param channels: of the images between layers, and :param places: whether the response to a patch may depend on
@@ -69,15 +77,17 @@ class DeepGPEstimator(BaseEstimator):
     :param learning_rate: step size of Adam; it falls to 0 over the last half of the steps. 0.03 for minibatches, and
         0.01 for steps with all rows, if None; 0.01 in `partial_fit`.
     :param batch_size: rows of a minibatch.
-    :param max_iter: largest number of steps.
+    :param max_iter: largest number of steps, or iterations of L-BFGS of a single layer with Gaussian noise.
     :param tol: rise of the smoothed bound (or of the held-out log density) that counts, nats per row.
     :param n_iter_no_change: windows of 100 steps without such a rise, after which the learning rate falls to 0.
     :param early_stopping: hold out rows, end when their log density has stopped rising, and keep the best parameters.
     :param validation_fraction: of the rows, held out with `early_stopping`.
     :param random_state: number or generator for held-out rows, inducing inputs, batches and draws; None for new ones in
         every fit.
-    :param verbose: print a line of progress every 100 steps, and for every part of a stream.
+    :param verbose: 0 prints nothing; 1 prints what is tried and chosen, a line for every 100 steps of the last training
+        and for every part of a stream; 2 also for the steps of candidates.
 
+    :ivar choice_: what was tried and taken, a `Choice`, which prints as a table; None if nothing was to be chosen.
     :ivar predictor_: the trained model in the units of the data, a `Predictor`. :ivar n_iter_: steps made.
     :ivar bounds_: mean bound of each window of 100 steps of `fit`, nats per row.
     :ivar validation_scores_: mean log density of the held-out rows after each window; empty without them.
@@ -88,9 +98,9 @@ class DeepGPEstimator(BaseEstimator):
 
     def __init__(
         self,
-        num_layers: int = 2,
+        num_layers: int | str = "auto",
         *,
-        num_inducing: int = 100,
+        num_inducing: int | str = "auto",
         likelihood: str = "auto",
         hidden_dim: int | None = None,
         preset: str = "modern",
@@ -108,7 +118,7 @@ class DeepGPEstimator(BaseEstimator):
         validation_fraction: float = 0.1,
         random_state: int | np.random.RandomState | None = 0,
         verbose: bool | int = False,
-        kernel: str = "squared_exponential",
+        kernel: str = "auto",
         image_shape: Sequence[int] | None = None,
         patch: int = 5,
         stride: int | None = None,
@@ -155,25 +165,48 @@ class DeepGPEstimator(BaseEstimator):
         """Train on checked arrays, [N, D] and [N, P]."""
         self._check_parameters()
         seed = self._new_seed()
-        fitted = fit(
-            self._config(),
-            X,
-            Y,
-            training=self._training(),
-            max_iter=self.max_iter,
-            batch_size=self.batch_size,
-            validation_fraction=self.validation_fraction if self.early_stopping else 0.0,
-            class_names=class_names,
-            seed=seed,
-            show=print if self.verbose else None,
-            sampling=SamplingConfig() if self.sampling is None else self.sampling,
-        )
+        fitted = self._fitted(X, Y, class_names, seed)
         self._keep(fitted.predictor, fitted.trainer, seed)
         self.n_iter_ = fitted.num_steps
         self.kl_weight_ = fitted.kl_weight
         self.trust_ = {} if fitted.sampler is None else fitted.sampler.trust()
         self.bounds_, self.validation_scores_ = np.array(fitted.bounds), np.array(fitted.scores)
+        self.choice_ = fitted.choice
         self._warn_if_poor(fitted, X, Y)
+
+    def _fitted(self, X: Array, Y: Array, class_names: Sequence[str], seed: int) -> Fitted:
+        """The model that is asked for; the data choose the rest where they can."""
+        config = self._config()
+        validation_fraction = self.validation_fraction if self.early_stopping else 0.0
+        show = print if self.verbose else None
+        is_single = config.num_layers == 1 and self.likelihood in ("auto", "gaussian")
+        free = [name for name in FREE if getattr(self, name) == "auto"]
+        if (is_single or free) and not self.early_stopping and can_choose(config, len(class_names)):
+            return fit_chosen(
+                config,
+                free,
+                X,
+                Y,
+                training=self._training(),
+                max_iter=self.max_iter,
+                batch_size=self.batch_size,
+                seed=seed,
+                show=show,
+                show_steps=self.verbose > 1,
+            )
+        return fit(
+            config,
+            X,
+            Y,
+            training=self._training(),
+            max_iter=self.max_iter,
+            batch_size=self.batch_size,
+            validation_fraction=validation_fraction,
+            class_names=class_names,
+            seed=seed,
+            show=show,
+            sampling=SamplingConfig() if self.sampling is None else self.sampling,
+        )
 
     def _partial_fit(self, X: Array, Y: Array, class_names: Sequence[str] = ()) -> None:
         """One pass over checked arrays, from the first of which the model is made."""
@@ -203,8 +236,11 @@ class DeepGPEstimator(BaseEstimator):
         for names, kind, what in ((_COUNTS, numbers.Integral, "whole number"), (_NUMBERS, numbers.Real, "number")):
             for name in names:
                 value, is_optional = getattr(self, name), name in _OPTIONAL
+                if name in _CHOSEN and isinstance(value, str) and value == "auto":
+                    continue
                 if not ((isinstance(value, kind) and not isinstance(value, bool)) or (value is None and is_optional)):
-                    raise TypeError(f"{name} must be a {what}{' or None' if is_optional else ''}, got {value!r}.")
+                    other = " or None" if is_optional else " or 'auto'" if name in _CHOSEN else ""
+                    raise TypeError(f"{name} must be a {what}{other}, got {value!r}.")
 
     def _refuse(self, arguments: dict[str, Any], taken: str = "fit takes X and y") -> None:
         """A clear word on what is not taken; `sample_weight=None` is what some callers say for no weights."""
@@ -215,9 +251,10 @@ class DeepGPEstimator(BaseEstimator):
             )
 
     def _config(self) -> ModelConfig:
+        """With the usual number or name for what is chosen by the data, if it is."""
         return ModelConfig(
-            num_layers=self.num_layers,
-            num_inducing=self.num_inducing,
+            num_layers=2 if self.num_layers == "auto" else int(self.num_layers),
+            num_inducing=100 if self.num_inducing == "auto" else int(self.num_inducing),
             num_samples=self.num_samples,
             num_predict_samples=self.num_predict_samples,
             preset=self.preset,  # type: ignore[arg-type]
@@ -227,7 +264,7 @@ class DeepGPEstimator(BaseEstimator):
             kl_weight=self.kl_weight,
             hidden_dim=self.hidden_dim,
             likelihood=self.likelihood,  # type: ignore[arg-type]
-            kernel=self.kernel,  # type: ignore[arg-type]
+            kernel="squared_exponential" if self.kernel == "auto" else self.kernel,  # type: ignore[arg-type]
             image_shape=() if self.image_shape is None else tuple(self.image_shape),
             patch=self.patch,
             stride=self.stride,

@@ -31,6 +31,7 @@ from ..model.likelihoods import task_of
 from ..model.scaling import Units
 from ..model.scores import Task
 from ..posteriors.sampling import Sampler, SamplingConfig
+from .choice import Choice
 from .config import ModelConfig
 from .course import WINDOW, TrainingConfig, has_settled
 from .kl_weight import KLWeight, best_kl_weight, stored_kl_weight
@@ -40,6 +41,8 @@ from .training import Trainer, clear_errors
 __all__ = [
     "Fitted",
     "Part",
+    "batches",
+    "check_counts",
     "choose_kl_weight",
     "count_rows",
     "draws",
@@ -70,6 +73,7 @@ class Fitted(NamedTuple):
     :ivar scores: mean log density of the held-out rows after each window, nats per row; empty without such rows.
     :ivar sampler: with `posterior="sghmc"` the chain, from whose samples the model predicts.
     :ivar kl_weight: with `posterior="sigma_points"` how the weight of the KL was chosen, unless it was given.
+    :ivar choice: of `selection.fit_chosen`: what was tried, and what was taken.
     """
 
     predictor: Predictor
@@ -80,6 +84,7 @@ class Fitted(NamedTuple):
     scores: tuple[float, ...]
     sampler: Sampler | None = None
     kl_weight: KLWeight | None = None
+    choice: Choice | None = None
 
 
 def fit(
@@ -110,9 +115,7 @@ def fit(
     :raises ValueError: if settings do not fit each other or the data.
     :raises FloatingPointError: if a step fails; nothing is left to use then.
     """
-    for name, count in {"max_iter": max_iter, "batch_size": batch_size}.items():
-        if count < 1:
-            raise ValueError(f"{name} must be at least 1, got {count}.")
+    check_counts(max_iter, batch_size)
     if not 0 <= validation_fraction < 1:
         raise ValueError(f"validation_fraction must be at least 0 and less than 1, got {validation_fraction}.")
     order = np.random.default_rng([seed, 0]).permutation(len(X))
@@ -126,7 +129,7 @@ def fit(
         chosen = choose_kl_weight(config, X[rows], Y[rows], **options, batch_size=batch_size, show=show)
         config = dataclasses.replace(config, kl_weight=chosen.kl_weight)
     predictor, trainer = start(config, X[rows], Y[rows], **options)
-    batch_at = _batches(predictor.units.transform(X[rows], Y[rows]), batch_size, seed)
+    batch_at = batches(predictor.units.transform(X[rows], Y[rows]), batch_size, seed)
 
     def score() -> float:
         return predictor.score(X[held_out], Y[held_out])["log_likelihood_nats"]
@@ -138,6 +141,13 @@ def fit(
         sampler = sample(predictor, X[rows], Y[rows], sampling, batch_size=batch_size, seed=seed, show=show)
     seen = tuple(course.bounds), tuple(scores)
     return Fitted(predictor, trainer, num_steps, course.is_settled, *seen, sampler, chosen)
+
+
+def check_counts(max_iter: int, batch_size: int) -> None:
+    """:raises ValueError: if one of them is not positive."""
+    for name, count in {"max_iter": max_iter, "batch_size": batch_size}.items():
+        if count < 1:
+            raise ValueError(f"{name} must be at least 1, got {count}.")
 
 
 def choose_kl_weight(
@@ -303,7 +313,7 @@ def pass_over(
     """
     if batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, got {batch_size}.")
-    batch_at = _batches(predictor.units.transform(X, Y), batch_size, seed, first)
+    batch_at = batches(predictor.units.transform(X, Y), batch_size, seed, first)
     count = -(-len(X) // batch_size)
     trainer.advance(batch_at, first, count, draws(seed))
     trainer.scalars()
@@ -315,7 +325,7 @@ def draws(seed: int) -> tf.Tensor:
     return tf.constant([seed, 2], tf.int32)
 
 
-def _batches(
+def batches(
     arrays: tuple[NDArray[Any], NDArray[Any]], batch_size: int, seed: int, first: int = 0
 ) -> Callable[[int], RegressionData]:
     """Minibatches of arrays by step, counted from `first`."""

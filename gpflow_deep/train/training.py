@@ -82,9 +82,22 @@ class Trainer:
         self.course = None if num_steps is None else Course(config, num_steps, num_data=rows)
         is_small = data is not None and strategy is None and len(data[0]) <= MAX_ROWS
         self._data = data if is_small else None
+        self._config = config
         self._bound: tf.Tensor | None = None
         self._num_steps, self._learning_rate = 0, -1.0
         self._step = make_train_step(model, self.optimizer, natgrad_gamma=gamma, strategy=strategy)
+
+    def restart(self, num_steps: int, *, num_data: float) -> None:
+        """Begin another course at step 0 without the optimiser's memory; the compiled step and the parameters stay.
+
+        :param num_steps: as of the constructor. :param num_data: rows that the bound is of.
+        """
+        for variable in self.optimizer.variables:
+            variable.assign(tf.zeros_like(variable))
+        self.course = Course(self._config, num_steps, num_data=num_data)
+        self._bound = None
+        self._num_steps = 0
+        self._learning_rate = -1.0
 
     @property
     def max_steps(self) -> int | None:

@@ -1,0 +1,63 @@
+"""What was tried before a model was taken, and which one it is: a table that is printed and kept."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from .config import ModelConfig
+
+__all__ = ["FREE", "Candidate", "Choice"]
+
+FREE = ("num_layers", "num_inducing", "kernel", "likelihood")
+"""What can be chosen."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A line of the table.
+
+    :param name: what was tried.
+    :param score: mean log density of held-out or left-out rows, nats per row in the units of the targets; the marginal
+        likelihood or bound per row where `error` is None; None if it was not tried.
+    :param error: standard error of the score.
+    :param cpu_seconds: of the process.
+    :param note: what became of it.
+    """
+
+    name: str
+    score: float | None
+    error: float | None
+    cpu_seconds: float
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was tried and what was taken; printed as a table.
+
+    :param candidates: in the order in which they were tried. :param config: the model that was taken.
+    :param judged_by: which rows give the scores. :param advice: diagnoses in words, each with the argument to try.
+    """
+
+    candidates: tuple[Candidate, ...]
+    config: ModelConfig
+    judged_by: str
+    advice: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain numbers and words."""
+        kept = {name: getattr(self.config, name) for name in FREE}
+        rows = [dataclasses.asdict(candidate) for candidate in self.candidates]
+        return {"candidates": rows, "chosen": kept, "judged_by": self.judged_by, "advice": list(self.advice)}
+
+    def __str__(self) -> str:
+        cells = [("candidate", "nats per row", "CPU s", "")]
+        for row in self.candidates:
+            score = "-" if row.score is None else f"{row.score:.3f}"
+            score += "" if row.error is None else f" ± {row.error:.3f}"
+            cells.append((row.name, score, f"{row.cpu_seconds:.1f}", row.note))
+        widths = [max(len(line[column]) for line in cells) for column in range(3)]
+        lines = ["  ".join([*map(str.ljust, line[:3], widths), line[3]]).rstrip() for line in cells]
+        return "\n".join([*lines, f"nats per row: {self.judged_by}", *self.advice])

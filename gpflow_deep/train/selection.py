@@ -1,0 +1,943 @@
+"""Which deep GP for a table of numbers: kernel, inducing inputs, depth and noise, chosen by the rows.
+
+    fitted = fit_chosen(ModelConfig(preset="modern"), FREE, X, Y)   # to a Predictor
+    print(fitted.choice)                                            # candidates, scores, CPU seconds
+
+1. A single layer with Gaussian noise comes first: its marginal likelihood (up to `EXACT_ROWS` rows), or the collapsed
+   bound of Titsias (2009), by L-BFGS, from two starts (much noise, hardly any) for each kernel, of which the one with
+   the highest value is taken. Kernels are raced on `RACE_ROWS` rows first. Exact ones are judged by leave-one-out:
+
+       p(y_n | y_-n) = N(y_n - a_n / B_nn, 1 / B_nn),   B = (K + s I)^-1, a = B y  (Rasmussen and Williams 2006, 5.12)
+
+2. Deeper models start with its kernel and noise, and are trained on a part of the rows: for a twelfth of the steps, a
+   quarter, and all of them, as long as they are not behind. One is taken only if the other rows gain more than a
+   standard error by it; then it goes on with all rows.
+   Of up to `EXACT_ROWS` rows none is tried if the leave-one-out residuals of the single layer look Gaussian.
+3. A Student's t likelihood is tried where the central halves of the predictive distributions hold too many rows.
+4. What was chosen is fitted to all rows. A single layer gets more inducing inputs for as long as its bound rises.
+
+Everything is a function of the rows and the seed; CPU seconds are told and choose nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, get_args
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+from gpflow.likelihoods import Gaussian
+from numpy.typing import NDArray
+from scipy.linalg import cho_solve, cholesky, lapack, solve_triangular
+from scipy.optimize import minimize
+
+from ..model.initialization import inducing_inputs
+from ..model.scaling import Units
+from ..posteriors.collapsed import MAX_ROWS, fit_collapsed
+from ..posteriors.noise import ABOVE_BOUND, has_noise
+from .choice import Candidate, Choice
+from .config import KERNELS, LINEAR, KernelName, ModelConfig, make_kernel
+from .course import TrainingConfig
+from .fitting import Fitted, batches, check_counts, draws, fit, train
+from .predictor import Predictor
+from .presets import modern
+from .training import Trainer
+
+__all__ = [
+    "CANDIDATES",
+    "SingleLayer",
+    "can_choose",
+    "collapsed_bound",
+    "fit_chosen",
+    "leave_one_out",
+    "log_marginal_likelihood",
+    "search_exact",
+    "search_sparse",
+]
+
+Array = NDArray[np.float64]
+Show = Callable[[str], None] | None
+
+CANDIDATES: tuple[KernelName, ...] = tuple(name for name in get_args(KernelName) if name != "convolutional")
+"""Kernels."""
+
+EXACT_ROWS = 1000
+"""Up to so many rows are inducing inputs themselves: an evaluation takes O(N^3)."""
+
+RACE_ROWS = 200
+"""Rows on which all kernels are tried."""
+
+MIDDLE = 25
+"""Iterations of L-BFGS after which candidates are compared."""
+
+LEAST_NOISE = 1e-8
+"""Lower bound of the variance of Gaussian noise, in units of the variance of the targets."""
+
+NO_NOISE = 1e-3
+"""With less noise, in units of the variance of the targets, long tails are of interpolation and not of the noise."""
+
+NUM_INDUCING = 100
+"""Inducing inputs to begin with, and of deep models."""
+
+MAX_INDUCING = 400
+"""The most inducing inputs that are chosen."""
+
+MAX_WORK = 5e8
+"""The most of N M^2, to which an evaluation is proportional, that is chosen."""
+
+SMALL_BATCH = 250
+"""The most rows of a minibatch of models that are trained by steps where the single layer is exact."""
+
+LARGE_BATCH = 500
+"""The same for larger tables: with more rows the same seconds bring less."""
+
+HOPELESS = 0.5
+"""Nats per row: a model that is so much behind at the first look is given up."""
+
+RISE = 0.02
+"""Of the bound, nats per row, that twice as many inducing inputs have to bring."""
+
+_STARTS = (0.1, 1e-3)
+_JITTER_FACTOR = float(np.finfo(np.float64).eps)
+_FAILED = 1e25
+_MINUTE = 60.0
+
+
+# The single layer: values and gradients with respect to the logarithms of its parameters.
+
+
+@dataclass(frozen=True)
+class SingleLayer:
+    """A GP with Gaussian noise for standardised rows.
+
+    :param kernel: as in `ModelConfig`. :param theta: logarithms of kernel variance, lengthscales [D], noise and, with a
+        linear part, its variance. :param Z: inducing inputs [M, D]; None if it is exact.
+    :param value: marginal likelihood, or bound, nats per row and target. :param evaluations: of it, in all.
+    """
+
+    kernel: KernelName
+    theta: Array
+    Z: Array | None
+    value: float
+    evaluations: int
+
+    @property
+    def has_linear(self) -> bool:
+        """Whether the kernel has a linear part."""
+        return self.kernel.endswith(LINEAR)
+
+    @property
+    def lengthscales(self) -> Array:
+        """Of the stationary part, [D]."""
+        return np.exp(self.theta[1 : self.num_inputs + 1])
+
+    @property
+    def num_inputs(self) -> int:
+        """D."""
+        return len(self.theta) - 2 - self.has_linear
+
+    @property
+    def variance(self) -> float:
+        """Of the stationary part."""
+        return float(np.exp(self.theta[0]))
+
+    @property
+    def linear(self) -> float:
+        """Variance of the linear part; 0 without."""
+        return float(np.exp(self.theta[-1])) if self.has_linear else 0.0
+
+    @property
+    def noise(self) -> float:
+        """Variance of the noise."""
+        return float(np.exp(self.theta[1 + self.num_inputs]))
+
+    def predict(self, X: Array, Y: Array, X_new: Array) -> tuple[Array, Array]:
+        """Mean [n, P] and variance [n] of targets at X_new [n, D], by rows X [N, D] and Y [N, P]."""
+        prior = self.variance + self.linear * np.sum(np.square(X_new), axis=1)
+        if self.Z is None:
+            K = self._covariance(X, X) + self.noise * np.eye(len(X))
+            root = cholesky(K, lower=True)
+            A = solve_triangular(root, self._covariance(X, X_new), lower=True)
+            return A.T @ solve_triangular(root, Y, lower=True), prior - np.sum(A * A, axis=0) + self.noise
+        M = len(self.Z)
+        root = cholesky(self._covariance(self.Z, self.Z) + _jitter(M) * np.eye(M), lower=True)
+        A, A_new = (solve_triangular(root, self._covariance(self.Z, rows), lower=True) for rows in (X, X_new))
+        root_B = cholesky(np.eye(M) + A @ A.T / self.noise, lower=True)
+        C = solve_triangular(root_B, A_new, lower=True)
+        mean = C.T @ solve_triangular(root_B, A @ Y, lower=True) / self.noise
+        return mean, prior - np.sum(A_new * A_new, axis=0) + np.sum(C * C, axis=0) + self.noise
+
+    def _covariance(self, A: Array, B: Array) -> Array:
+        values, _ = _stationary(self.kernel, _squares(A / self.lengthscales, B / self.lengthscales))
+        return self.variance * values + self.linear * A @ B.T
+
+
+def _jitter(num_inducing: int) -> float:
+    """That of `SVGPLayer.factors`."""
+    return max(float(gpflow.default_jitter()), num_inducing * _JITTER_FACTOR)
+
+
+def _squares(A: Array, B: Array) -> Array:
+    """|a - b|^2, [N, M], of rows A [N, D] and B [M, D]."""
+    squares = np.sum(A * A, axis=1)[:, None] + np.sum(B * B, axis=1) - 2 * A @ B.T
+    return np.maximum(squares, 0.0)
+
+
+def _stationary(kernel: str, squares: Array) -> tuple[Array, Array]:
+    """Correlations at squared distances in lengthscales, and their derivatives with respect to these."""
+    if kernel.startswith("squared_exponential"):
+        values = np.exp(-0.5 * squares)
+        return values, -0.5 * values
+    if kernel.startswith("matern52"):
+        scaled = np.sqrt(5 * squares)
+        decay = np.exp(-scaled)
+        return (1 + scaled + 5 / 3 * squares) * decay, -5 / 6 * (1 + scaled) * decay
+    scaled = np.sqrt(3 * squares)
+    decay = np.exp(-scaled)
+    return (1 + scaled) * decay, -1.5 * decay
+
+
+def log_marginal_likelihood(theta: Array, kernel: str, X: Array, Y: Array) -> tuple[float, Array]:
+    """log p(Y | X) of an exact GP, nats, and its gradient: d/dK = (a a' - P K^-1) / 2 with a = K^-1 Y.
+
+    :param theta: as of `SingleLayer`. :param X: [N, D]. :param Y: [N, P].
+    :return: minus `_FAILED` where the factorisation fails.
+    """
+    (N, D), P = X.shape, Y.shape[1]
+    A = X / np.exp(theta[1 : D + 1])
+    squares = _squares(A, A)
+    np.fill_diagonal(squares, 0.0)
+    values, slopes = _stationary(kernel, squares)
+    variance, noise = np.exp(theta[0]), np.exp(theta[D + 1])
+    K = values = variance * values
+    linear = None
+    if kernel.endswith(LINEAR):
+        linear = np.exp(theta[-1]) * X @ X.T
+        K = values + linear
+    K = K + noise * np.eye(N)
+    try:
+        root = cholesky(K, lower=True, overwrite_a=True, check_finite=False)
+    except np.linalg.LinAlgError:
+        return -_FAILED, np.zeros_like(theta)
+    a = cho_solve((root, True), Y, check_finite=False)
+    value = -0.5 * np.sum(Y * a) - P * np.sum(np.log(np.diag(root))) - 0.5 * N * P * np.log(2 * np.pi)
+    G = 0.5 * (a @ a.T - P * _inverse(root))
+    gradient = np.zeros_like(theta)
+    gradient[0] = np.sum(G * values)
+    W = G * (variance * slopes)
+    gradient[1 : D + 1] = -4 * (W.sum(axis=1) @ (A * A) - np.sum(A * (W @ A), axis=0))
+    gradient[D + 1] = noise * np.trace(G)
+    if linear is not None:
+        gradient[-1] = np.sum(G * linear)
+    return float(value), gradient
+
+
+def _inverse(root: Array) -> Array:
+    """(L L')^-1 of a lower L."""
+    lower, _ = lapack.dpotri(root, lower=1)
+    lower = np.tril(lower)
+    return lower + np.tril(lower, -1).T
+
+
+def leave_one_out(single: SingleLayer, X: Array, Y: Array) -> tuple[Array, Array]:
+    """Residuals in units of their standard deviations, and log densities in nats, each [N, P], of every row given all
+    others by an exact GP."""
+    K = single._covariance(X, X) + single.noise * np.eye(len(X))
+    root = cholesky(K, lower=True)
+    variance = 1 / np.diag(_inverse(root))[:, None]
+    residuals = cho_solve((root, True), Y) * np.sqrt(variance)
+    return residuals, -0.5 * (np.log(2 * np.pi * variance) + np.square(residuals))
+
+
+def collapsed_bound(packed: Array, kernel: str, X: Array, Y: Array, num_inducing: int) -> tuple[float, Array]:
+    """The bound of `collapsed`, nats, and its gradient.
+
+    With A = L^-1 Kuf, B = I + A A' / s, b = (Qff + s I)^-1 Y and T = Kuu^-1 Kuf:
+
+        d/dKuf = T b b' + P / s L^-T (I - B^-1) A
+        d/dKuu = -(T b b' T' + P L^-T (I - B^-1) (B - I) L^-1) / 2
+
+    :param packed: theta as of `SingleLayer`, and behind it Z [M, D]. :param num_inducing: M.
+    :return: minus `_FAILED` where a factorisation fails.
+    """
+    (N, D), P, M = X.shape, Y.shape[1], num_inducing
+    theta, Z = packed[: -M * D], packed[-M * D :].reshape(M, D)
+    scales, variance, noise = np.exp(theta[1 : D + 1]), np.exp(theta[0]), np.exp(theta[D + 1])
+    linear = np.exp(theta[-1]) if kernel.endswith(LINEAR) else 0.0
+    scaled, scaled_Z = X / scales, Z / scales
+    squares = _squares(scaled_Z, scaled_Z)
+    np.fill_diagonal(squares, 0.0)
+    values_u, slopes_u = _stationary(kernel, squares)
+    values_f, slopes_f = _stationary(kernel, _squares(scaled_Z, scaled))
+    Kuu = variance * values_u + linear * Z @ Z.T + _jitter(M) * np.eye(M)
+    Kuf = variance * values_f
+    if linear:
+        Kuf += linear * Z @ X.T
+    identity = np.eye(M)
+    try:
+        root = cholesky(Kuu, lower=True, check_finite=False)
+        A = solve_triangular(root, Kuf, lower=True, check_finite=False)
+        B = identity + A @ A.T / noise
+        root_B = cholesky(B, lower=True, check_finite=False)
+    except np.linalg.LinAlgError:
+        return -_FAILED, np.zeros_like(packed)
+    c = solve_triangular(root_B, A @ Y, lower=True) / noise
+    gap = N * variance + linear * np.sum(X * X) - noise * (np.trace(B) - M)  # tr(Kff - Qff)
+    value = 0.5 * np.sum(c * c) - 0.5 / noise * np.sum(Y * Y) - P * np.sum(np.log(np.diag(root_B)))
+    value -= 0.5 * N * P * np.log(2 * np.pi * noise) + 0.5 * P / noise * gap
+    # Derivatives with respect to Kuf, Kuu and the noise.
+    b = (Y - A.T @ solve_triangular(root_B, c, lower=True, trans=1)) / noise
+    inverse_B = cho_solve((root_B, True), identity)
+    H = solve_triangular(root, identity - inverse_B, lower=True, trans=1)
+    Tb = solve_triangular(root, A @ b, lower=True, trans=1)
+    Gf = P / noise * (H @ A) + Tb @ b.T
+    Gu = -0.5 * (Tb @ Tb.T + P * solve_triangular(root, (H @ (B - identity)).T, lower=True, trans=1).T)
+    Gu = 0.5 * (Gu + Gu.T)
+    trace = (N - M + np.trace(inverse_B)) / noise
+    slope = 0.5 * np.sum(b * b) - 0.5 * P * trace + 0.5 * P / noise**2 * gap
+    # Those with respect to the parameters.
+    gradient = np.zeros_like(packed)
+    gradient[0] = variance * (np.sum(Gf * values_f) + np.sum(Gu * values_u) - 0.5 * P * N / noise)
+    Wf, Wu = Gf * (variance * slopes_f), Gu * (variance * slopes_u)
+    sums_f, sums_u = Wf.sum(axis=1)[:, None], Wu.sum(axis=1)[:, None]
+    moved_f, moved_u = Wf @ scaled, Wu @ scaled_Z
+    of_f = sums_f.T @ scaled_Z**2 + Wf.sum(axis=0) @ scaled**2 - 2 * np.sum(scaled_Z * moved_f, axis=0)
+    of_u = 2 * (sums_u.T @ scaled_Z**2 - np.sum(scaled_Z * moved_u, axis=0))
+    gradient[1 : D + 1] = -2 * (of_f + of_u)[0]
+    gradient[D + 1] = noise * slope
+    dZ = (2 * (sums_f * scaled_Z - moved_f) + 4 * (sums_u * scaled_Z - moved_u)) / scales
+    if linear:
+        dZ += linear * (Gf @ X + 2 * Gu @ Z)
+        of_linear = np.sum(Gf * (Z @ X.T)) + np.sum(Gu * (Z @ Z.T)) - 0.5 * P / noise * np.sum(X * X)
+        gradient[len(theta) - 1] = linear * of_linear
+    gradient[-M * D :] = dZ.ravel()
+    return float(value), gradient
+
+
+# The search for a single layer.
+
+
+def _first_theta(kernel: str, num_inputs: int, noise: float) -> Array:
+    """Kernel variance 1, lengthscales sqrt(D), so that two rows are about a lengthscale apart."""
+    theta = [0.0, *[0.5 * np.log(num_inputs)] * num_inputs, np.log(noise)]
+    return np.array(theta + ([np.log(0.1 / num_inputs)] if kernel.endswith(LINEAR) else []))
+
+
+def _limits(kernel: str, num_inputs: int) -> list[tuple[float, float]]:
+    """Of theta."""
+    limits = [(-14.0, 14.0), *[(-5.0, 12.0)] * num_inputs, (float(np.log(ABOVE_BOUND * LEAST_NOISE)), 3.0)]
+    return limits + ([(-20.0, 10.0)] if kernel.endswith(LINEAR) else [])
+
+
+def _climb(
+    value: Callable[[Array], tuple[float, Array]],
+    begin: Array,
+    limits: Sequence[tuple[float | None, float | None]],
+    count: int,
+    max_iter: int,
+    tolerance: float,
+) -> tuple[Array, float, int]:
+    """L-BFGS on the mean over `count` numbers: the best point, its value, and how often it was asked for."""
+
+    def loss(x: Array) -> tuple[float, Array]:
+        found, gradient = value(x)
+        return -found / count, -gradient / count
+
+    options = {"maxiter": max_iter, "ftol": tolerance, "gtol": 1e-5}
+    result = minimize(loss, begin, jac=True, method="L-BFGS-B", bounds=limits, options=options)
+    return np.asarray(result.x), -float(result.fun), int(result.nfev)
+
+
+def search_exact(
+    X: Array, Y: Array, kernels: Sequence[KernelName], *, max_iter: int = 500, seed: int = 0
+) -> SingleLayer:
+    """The exact GP with the highest marginal likelihood over kernels and starts, or another one of which the rows say,
+    left out one by one, that it is better by more than a standard error.
+
+    After the race the best kernels of each start go on with all rows, those with hardly any noise from the start again:
+    a solution with little noise may need all rows to be seen. Two are climbed to the end, the best by either measure.
+
+    :param X: standardised inputs [N, D]. :param Y: standardised targets [N, P].
+    """
+    raced = sorted(_race(X, Y, kernels, max_iter=max_iter, seed=seed).items(), key=lambda each: -each[1].value)
+    begins = []
+    for noise in _STARTS:
+        of_start = [single for (_, begun_with), single in raced if begun_with == noise][:2]
+        for single in of_start:
+            if noise == min(_STARTS) and len(X) > RACE_ROWS:
+                single = dataclasses.replace(single, theta=_first_theta(single.kernel, X.shape[1], noise))
+            begins.append(_climb_exact(single, X, Y, min(max_iter, MIDDLE)))
+    best = max(begins, key=lambda each: each.value)
+    left_out = [leave_one_out(each, X, Y)[1].sum(axis=1) for each in begins]
+    other = begins[int(np.argmax([scores.mean() for scores in left_out]))]
+    ends = [_climb_exact(each, X, Y, max_iter) for each in ([best] if other is best else [best, other])]
+    best = max(ends, key=lambda each: each.value)
+    for other in ends:
+        if other is not best and len(X) > 1:
+            gain, error = _gain(*(leave_one_out(each, X, Y)[1].sum(axis=1) for each in (other, best)))
+            best = other if gain > error else best
+    return best
+
+
+def _race(
+    X: Array, Y: Array, kernels: Sequence[KernelName], *, max_iter: int, seed: int
+) -> dict[tuple[str, float], SingleLayer]:
+    """Exact GPs of some rows after few iterations: the best of each stationary kernel and start."""
+    rows = np.sort(np.random.default_rng([seed, 3]).permutation(len(X))[:RACE_ROWS])
+    raced: dict[tuple[str, float], SingleLayer] = {}
+    for kernel in kernels:
+        for noise in _STARTS:
+            begin = SingleLayer(kernel, _first_theta(kernel, X.shape[1], noise), None, 0.0, 0)
+            tried = _climb_exact(begin, X[rows], Y[rows], min(max_iter, MIDDLE), tolerance=1e-5)
+            key = (kernel.removesuffix(LINEAR), noise)
+            if key not in raced or tried.value > raced[key].value:
+                raced[key] = tried
+    return raced
+
+
+def _climb_exact(begin: SingleLayer, X: Array, Y: Array, max_iter: int, tolerance: float = 1e-8) -> SingleLayer:
+    theta, value, count = _climb(
+        lambda theta: log_marginal_likelihood(theta, begin.kernel, X, Y),
+        begin.theta,
+        _limits(begin.kernel, X.shape[1]),
+        Y.size,
+        max_iter,
+        tolerance,
+    )
+    return SingleLayer(begin.kernel, theta, None, value, begin.evaluations + count)
+
+
+def search_sparse(
+    X: Array, Y: Array, kernels: Sequence[KernelName], num_inducing: int, *, max_iter: int = 200, seed: int = 0
+) -> SingleLayer:
+    """The sparse GP with the highest collapsed bound over kernels.
+
+    :param X: standardised inputs [N, D]. :param Y: standardised targets [N, P]. :param num_inducing: M.
+    """
+    raced = _race(X, Y, kernels, max_iter=max_iter, seed=seed).values()
+    Z = inducing_inputs(X, num_inducing, seed=seed)
+    begins = []
+    for kernel in KERNELS:
+        if of_kernel := [each for each in raced if each.kernel.removesuffix(LINEAR) == kernel]:
+            best = max(of_kernel, key=lambda each: each.value)
+            theta, position = best.theta.copy(), 1 + X.shape[1]
+            theta[position] = max(
+                theta[position], np.log(0.01)
+            )  # what inducing inputs do not explain is noise at first
+            begins.append(dataclasses.replace(best, theta=theta, Z=Z))
+    tried = [climb_sparse(each, X, Y, min(max_iter, MIDDLE)) for each in begins] if len(begins) > 1 else begins
+    return climb_sparse(max(tried, key=lambda each: each.value), X, Y, max_iter)
+
+
+def climb_sparse(begin: SingleLayer, X: Array, Y: Array, max_iter: int, tolerance: float = 2e-6) -> SingleLayer:
+    """L-BFGS on the collapsed bound from where a sparse single layer is."""
+    assert begin.Z is not None  # of mypy: it is sparse
+    M, D = begin.Z.shape
+    packed, value, count = _climb(
+        lambda packed: collapsed_bound(packed, begin.kernel, X, Y, M),
+        np.concatenate([begin.theta, begin.Z.ravel()]),
+        [*_limits(begin.kernel, D), *[(None, None)] * (M * D)],
+        Y.size,
+        max_iter,
+        tolerance,
+    )
+    theta, Z = packed[: -M * D], packed[-M * D :].reshape(M, D)
+    return SingleLayer(begin.kernel, theta, Z, value, begin.evaluations + count)
+
+
+def grow(single: SingleLayer, X: Array, Y: Array, max_inducing: int, *, max_iter: int, seed: int) -> SingleLayer:
+    """Twice as many inducing inputs, from rows that the others say least about, while the bound rises by `RISE`."""
+    most = min(max_inducing, len(X), int(np.sqrt(MAX_WORK / len(X))))
+    while single.Z is not None and 2 * len(single.Z) <= most:
+        rng = np.random.default_rng([seed, len(single.Z)])
+        some = X[rng.permutation(len(X))[: 10 * len(single.Z)]]
+        root = cholesky(
+            single._covariance(single.Z, single.Z) + _jitter(len(single.Z)) * np.eye(len(single.Z)), lower=True
+        )
+        explained = np.sum(np.square(solve_triangular(root, single._covariance(single.Z, some), lower=True)), axis=0)
+        left = single.variance + single.linear * np.sum(np.square(some), axis=1) - explained
+        chosen = np.argsort(-left, kind="stable")[: len(single.Z)]
+        begin = dataclasses.replace(single, Z=np.concatenate([single.Z, some[chosen]]))
+        larger = climb_sparse(begin, X, Y, max_iter)
+        if larger.value - single.value < RISE:
+            return larger if larger.value > single.value else single
+        single = larger
+    return single
+
+
+# Deep models, and others that are trained by steps.
+
+
+class _Trained:
+    """A model by steps that is trained on several parts of the rows in turn: the step is compiled once.
+
+    :param config: the model. :param rows: X [N, D] and Y [N, P] in the units of the model.
+    :param noise: variance of Gaussian noise to start with.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        rows: tuple[Array, Array],
+        units: Units,
+        noise: float,
+        training: TrainingConfig,
+        *,
+        batch_size: int,
+        seed: int,
+    ) -> None:
+        self.config, self._rows, self._noise = config, rows, noise
+        self._training, self._batch_size, self._seed = training, batch_size, seed
+        self.model = self._new(np.arange(batch_size))
+        self.model.num_data = tf.Variable(1, dtype=gpflow.default_float(), trainable=False, name="num_data")
+        self.predictor = Predictor(self.model, units, target_names=_names(rows[1]))
+        self.trainer: Trainer | None = None
+        self.num_steps = 0
+
+    def _new(self, part: NDArray[Any]) -> Any:
+        X, Y = (array[part] for array in self._rows)
+        model = self.config.build(X, Y, seed=self._seed)
+        if has_noise(model):
+            model.likelihood.variance.assign(max(self._noise, 1e-4))
+        return model
+
+    def run(self, part: NDArray[Any], num_steps: int, *, anew: bool, show: Show = None) -> list[float]:
+        """Train on the rows with these numbers, from the start or from where the model is; the mean bounds of windows.
+
+        :raises FloatingPointError: if a step fails.
+        """
+        if anew:
+            gpflow.utilities.multiple_assign(self.model, gpflow.utilities.parameter_dict(self._new(part)))
+        self.model.num_data.assign(len(part))
+        if self.trainer is None:
+            self.trainer = Trainer(self.model, self._training, num_steps=num_steps)
+        else:
+            self.trainer.restart(num_steps, num_data=len(part))
+        X, Y = (array[part] for array in self._rows)
+        made, _ = train(self.trainer, batches((X, Y), self._batch_size, self._seed), draws(self._seed), show=show)
+        self.num_steps += made
+        assert self.trainer.course is not None  # of mypy: num_steps was given
+        return self.trainer.course.bounds
+
+    def log_densities(self, part: NDArray[Any], Y: Array) -> Array:
+        """Of rows with these numbers, [n], nats in the units of the data."""
+        X = self.predictor.units.x.inverse_transform(self._rows[0][part])
+        return np.asarray(self.predictor.predict(X, Y[part]).log_density, np.float64)
+
+
+def _names(Y: Array) -> list[str]:
+    return [f"y{p}" for p in range(Y.shape[1])] if Y.shape[1] > 1 else ["y"]
+
+
+# The choice.
+
+
+def can_choose(config: ModelConfig, num_classes: int = 0) -> bool:
+    """Whether a single layer by L-BFGS can come first: numbers as targets, kernels of vectors, float64, and a posterior
+    that a bound trains by Adam."""
+    is_plain = config.posterior == "gaussian" and not config.latent_dim and not config.is_convolutional
+    is_real = num_classes == 0 and config.likelihood in ("auto", "gaussian", "studentt")
+    is_usual = config.preset == "modern" and not config.natgrad and not config.input_propagation
+    is_free = config.lengthscale is None and config.kernel_variance is None and config.ard
+    return is_plain and is_real and is_usual and is_free and gpflow.default_float() == np.float64
+
+
+def fit_chosen(
+    config: ModelConfig,
+    free: Collection[str],
+    X: NDArray[Any],
+    Y: NDArray[Any],
+    *,
+    training: TrainingConfig = TrainingConfig(),
+    max_iter: int = 5000,
+    batch_size: int = 1000,
+    validation_fraction: float = 0.0,
+    seed: int = 0,
+    show: Show = None,
+    show_steps: bool = False,
+) -> Fitted:
+    """Choose a model for rows in memory, and fit it to all of them.
+
+    :param config: what is not free; with `can_choose`. :param free: some of `FREE`.
+    :param X: inputs [N, D] in the units of the data. :param Y: numbers [N, P].
+    :param show_steps: whether `show` gets lines while models are trained, too; the rest as `fitting.fit`.
+    :return: with `choice`.
+    :raises ValueError: as `fitting.fit`. :raises FloatingPointError: likewise.
+    """
+    check_counts(max_iter, batch_size)
+    if config.likelihood != "auto":
+        config = config.for_task("regression")
+    return _Search(
+        dataclasses.replace(config, likelihood="gaussian") if config.likelihood == "auto" else config,
+        frozenset(free),
+        np.asarray(X, np.float64),
+        np.asarray(Y, np.float64),
+        _Course(training, max_iter, batch_size, validation_fraction, seed),
+        show,
+        show_steps,
+    ).fit()
+
+
+@dataclass(frozen=True)
+class _Course:
+    """How models are trained, as in `fitting.fit`."""
+
+    training: TrainingConfig
+    max_iter: int
+    batch_size: int
+    validation_fraction: float
+    seed: int
+
+
+class _Search:
+    """One search: the rows, and what was tried so far."""
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        free: frozenset[str],
+        X: Array,
+        Y: Array,
+        course: _Course,
+        show: Show,
+        show_steps: bool,
+    ) -> None:
+        self.config, self.free, self.X, self.Y, self.course = config, free, X, Y, course
+        self.units = Units.fit(X, Y, "gaussian")
+        self.x, self.y = self.units.transform(X, Y)
+        self.show, self.show_steps = show, show if show_steps else None
+        self.candidates: list[Candidate] = []
+        self.advice: list[str] = []
+        self.began = time.process_time()
+        is_small = len(X) <= EXACT_ROWS if "num_inducing" in free else config.num_inducing >= len(X)
+        self.is_exact = is_small and len(X) <= 2 * EXACT_ROWS
+        self.num_inducing = NUM_INDUCING if "num_inducing" in free else config.num_inducing
+        self.num_inducing = min(self.num_inducing, len(X))
+
+    def fit(self) -> Fitted:
+        """Choose, and fit."""
+        if self.config.num_layers > 1 and "num_layers" not in self.free:
+            return self._deep_as_asked()
+        if self.config.likelihood != "gaussian":
+            return self._deep_as_asked()
+        folds = self._folds() if self._has_rivals() else []
+        single = self._single(folds[0][0] if folds and not self.is_exact else np.arange(len(self.X)))
+        residuals, scores = self._judge(single, folds)
+        best: _Trained | None = None
+        if folds:
+            best, scores, residuals = self._rivals(single, folds, scores, residuals)
+        fitted = self._finish_single(single) if best is None else self._finish(best)
+        return self._told(fitted, residuals)
+
+    # What is tried.
+
+    def _has_rivals(self) -> bool:
+        return bool(self.free & {"num_layers", "likelihood"}) and len(self.X) >= 10
+
+    def _folds(self) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+        """Rows to train on, and rows that are held out: of many rows once a tenth, of few a fifth, up to five times."""
+        N = len(self.X)
+        order = np.random.default_rng([self.course.seed, 0]).permutation(N)
+        count, size = (1, min(N // 10, 2000)) if N > EXACT_ROWS else (int(np.clip(-(-100 // N), 1, 5)), N // 5)
+        parts = [order[k * size : (k + 1) * size] for k in range(count)]
+        return [(np.sort(np.setdiff1d(order, part)), np.sort(part)) for part in parts]
+
+    def _kernels(self) -> Sequence[KernelName]:
+        return CANDIDATES if "kernel" in self.free else (self.config.kernel,)
+
+    def _single(self, part: NDArray[Any]) -> SingleLayer:
+        rows = part
+        if len(rows) > MAX_ROWS:
+            rows = np.sort(np.random.default_rng([self.course.seed, 4]).choice(part, MAX_ROWS, replace=False))
+        x, y, seed = self.x[rows], self.y[rows], self.course.seed
+        max_iter = min(self.course.max_iter, 200)
+        if self.is_exact:
+            return search_exact(x, y, self._kernels(), max_iter=max_iter, seed=seed)
+        return search_sparse(x, y, self._kernels(), self.num_inducing, max_iter=max_iter, seed=seed)
+
+    def _judge(self, single: SingleLayer, folds: list[tuple[NDArray[Any], NDArray[Any]]]) -> tuple[Array | None, Array]:
+        """Standardised residuals [n, P], and log densities [n], nats, of left-out or held-out rows; none without."""
+        name = self._name(dataclasses.replace(self.config, num_layers=1, kernel=single.kernel), single)
+        if self.is_exact:
+            residuals, scores = leave_one_out(single, self.x, self.y)
+            self._add(name, scores.sum(axis=1) - self.units.y.log_volume, "left out one by one")
+        elif folds:
+            residuals, scores = self._held_out(single, folds)
+            self._add(name, scores.sum(axis=1) - self.units.y.log_volume, "held out")
+        else:
+            value = single.value * self.y.shape[1] - self.units.y.log_volume
+            self._add(name, None, "the bound", value=value)
+            return None, np.zeros(0)
+        return residuals, scores.sum(axis=1) - self.units.y.log_volume
+
+    def _held_out(self, single: SingleLayer, folds: list[tuple[NDArray[Any], NDArray[Any]]]) -> tuple[Array, Array]:
+        parts = []
+        for rows, held in folds:
+            mean, variance = single.predict(self.x[rows], self.y[rows], self.x[held])
+            residuals = (self.y[held] - mean) / np.sqrt(variance)[:, None]
+            parts.append((residuals, -0.5 * (np.log(2 * np.pi * variance)[:, None] + np.square(residuals))))
+        residuals, scores = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return residuals, scores
+
+    def _rivals(
+        self,
+        single: SingleLayer,
+        folds: list[tuple[NDArray[Any], NDArray[Any]]],
+        scores: Array,
+        residuals: Array | None,
+    ) -> tuple[_Trained | None, Array, Array | None]:
+        """The best of deeper models and other likelihoods; None for the single layer."""
+        best: _Trained | None = None
+        assert residuals is not None  # of mypy: there are folds
+        if self.is_exact:
+            looks_gaussian = not is_long_tailed(residuals)
+            _, by_row = self._held_out(single, folds)
+            scores = by_row.sum(axis=1) - self.units.y.log_volume
+            if looks_gaussian:
+                self._skip("deeper models", "not tried: the residuals of the single layer look Gaussian")
+                return None, scores, residuals
+        base = dataclasses.replace(self.config, num_layers=1, kernel=single.kernel, num_inducing=self._num_deep())
+        if "num_layers" in self.free:
+            for num_layers in (2, 3):
+                if num_layers == 3 and (best is None or self.is_exact):
+                    break
+                config = dataclasses.replace(base, num_layers=num_layers)
+                tried, found = self._try(config, single, folds, scores)
+                if tried is None:
+                    break
+                best, scores = tried, found
+        if "likelihood" in self.free:
+            inside = self._inside(best, folds, residuals)
+            if single.noise > NO_NOISE and inside > 0.5 + max(0.05, 2 * 0.5 / np.sqrt(len(residuals))):
+                config = dataclasses.replace(base if best is None else best.config, likelihood="studentt")
+                tried, found = self._try(config, single, folds, scores)
+                if tried is not None:
+                    best, scores = tried, found
+        return best, scores, residuals
+
+    def _inside(self, best: _Trained | None, folds: list[tuple[NDArray[Any], NDArray[Any]]], residuals: Array) -> float:
+        """Share of rows within the central halves of their predictive distributions."""
+        if best is None or len(folds) > 1:
+            return float(np.mean(np.abs(residuals) < 0.6745))
+        held = folds[0][1]
+        low, high = best.predictor.quantiles(self.X[held], (0.25, 0.75))
+        return float(np.mean((low < self.Y[held]) & (self.Y[held] < high)))
+
+    def _num_deep(self) -> int:
+        return min(self.num_inducing, NUM_INDUCING) if "num_inducing" in self.free else self.num_inducing
+
+    def _steps(self) -> int:
+        """Of a model that is trained by steps, in all: the more, the more rows there are."""
+        return min(self.course.max_iter, 1500 + min(len(self.X) // 4, 1500))
+
+    def _try(
+        self,
+        config: ModelConfig,
+        single: SingleLayer,
+        folds: list[tuple[NDArray[Any], NDArray[Any]]],
+        scores: Array,
+    ) -> tuple[_Trained | None, Array]:
+        """Train a model for so long as it takes to see whether it is ahead; None if it is not, by a standard error.
+
+        With one part held out there are looks after a twelfth and a quarter of the steps, and at the end.
+        """
+        began, steps = time.process_time(), self._steps()
+        rows, held = folds[0]
+        most = min(self.course.batch_size, SMALL_BATCH if self.is_exact else LARGE_BATCH)
+        batch_size = min(most, len(rows))
+        self._warn_of_time(config, steps, batch_size, len(folds))
+        training = self.course.training
+        if training.learning_rate is None:
+            training = dataclasses.replace(training, learning_rate=0.02 if self.is_exact else 0.03)
+        options: dict[str, Any] = {"batch_size": batch_size, "seed": self.course.seed}
+        tried = _Trained(config, (self.x, self.y), self.units, single.noise, training, **options)
+        looks = [max(steps // 12, 1), steps // 4, steps] if len(folds) == 1 else []
+        try:
+            parts = []
+            for part, others in folds if not looks else []:
+                tried.run(part, max(steps // 3, 1), anew=True, show=self.show_steps)
+                parts.append(tried.log_densities(others, self.Y))
+                gain, error = _gain(np.concatenate(parts), scores[: sum(map(len, parts))])
+                if gain < -error:  # it is behind: other parts are not tried
+                    break
+            for number, look in enumerate(looks):
+                if look > tried.num_steps:
+                    tried.run(rows, look - tried.num_steps, anew=number == 0, show=self.show_steps)
+                parts = [tried.log_densities(held, self.Y)]
+                gain, error = _gain(parts[0], scores)
+                is_behind = gain < -(HOPELESS if number == 0 else error)
+                if gain > error or is_behind or config.num_layers > 2:
+                    break
+            found = np.concatenate(parts)
+        except FloatingPointError as failure:
+            self._skip(self._name(config), f"failed: {failure}", began)
+            return None, scores
+        words = f"{gain:+.3f} ± {error:.3f} against the best before"
+        self._add(self._name(config), found, f"held out, {words}", began=began)
+        return (tried, found) if gain > error else (None, scores)
+
+    # The end.
+
+    def _finish_single(self, single: SingleLayer) -> Fitted:
+        """All rows, more inducing inputs where they help, and the best q(u)."""
+        began, max_iter = time.process_time(), min(self.course.max_iter, 2 * MIDDLE)
+        if not self.is_exact:
+            rows = np.sort(np.random.default_rng([self.course.seed, 4]).permutation(len(self.X))[:MAX_ROWS])
+            x, y = self.x[rows], self.y[rows]
+            before = single.evaluations
+            if self._has_rivals():
+                single = climb_sparse(single, x, y, max_iter)
+            if "num_inducing" in self.free:
+                single = grow(single, x, y, MAX_INDUCING, max_iter=max_iter, seed=self.course.seed)
+            if single.evaluations > before:
+                assert single.Z is not None  # of mypy: it is sparse
+                value = single.value * self.y.shape[1] - self.units.y.log_volume
+                self._add(f"all rows, M={len(single.Z)}", None, "the bound", value=value, began=began)
+        config = dataclasses.replace(
+            self.config,
+            num_layers=1,
+            kernel=single.kernel,
+            num_inducing=len(self.X) if single.Z is None else len(single.Z),
+        )
+        predictor = Predictor(build_single(single, self.x, self.y, config), self.units, target_names=_names(self.y))
+        trainer = Trainer(predictor.model, self.course.training)
+        if single.noise <= 2 * LEAST_NOISE:
+            self.advice.append("the noise is at its lower bound: these targets are taken to have none.")
+        bounds = (single.value * self.y.shape[1],)
+        self.chosen = config
+        self.noise = single.noise
+        return Fitted(predictor, trainer, max(single.evaluations, 1), True, bounds, ())
+
+    def _finish(self, best: _Trained) -> Fitted:
+        """Train what was chosen on, with all rows."""
+        began, before, steps = time.process_time(), best.num_steps, self._steps()
+        steps = max(steps - before, steps // 2, 1)
+        bounds = best.run(np.arange(len(self.X)), steps, anew=False, show=self.show)
+        assert best.trainer is not None  # of mypy: it was trained
+        assert best.trainer.course is not None
+        is_settled = best.trainer.course.is_settled
+        value = bounds[-1] if bounds else None  # of whole windows
+        note = f"the bound in standard units, {best.num_steps - before} steps"
+        self._add("all rows", None, note, value=value, began=began)
+        self.chosen = best.config
+        return Fitted(best.predictor, best.trainer, best.num_steps, is_settled, tuple(bounds), ())
+
+    def _deep_as_asked(self) -> Fitted:
+        """The depth and the likelihood are given: at most the kernel is chosen, by the single layer."""
+        config = dataclasses.replace(self.config, num_inducing=self._num_deep())
+        if "kernel" in self.free:
+            rows = np.random.default_rng([self.course.seed, 5]).permutation(len(self.X))[:EXACT_ROWS]
+            single = search_exact(self.x[rows], self.y[rows], self._kernels(), max_iter=100, seed=self.course.seed)
+            config = dataclasses.replace(config, kernel=single.kernel)
+            self._add(f"kernel={single.kernel}", None, "marginal likelihood", value=single.value)
+        course, began = self.course, time.process_time()
+        fitted = fit(
+            config,
+            self.X,
+            self.Y,
+            training=course.training,
+            max_iter=course.max_iter,
+            batch_size=course.batch_size,
+            validation_fraction=course.validation_fraction,
+            seed=course.seed,
+            show=self.show,
+        )
+        value = fitted.bounds[-1] if fitted.bounds else None
+        self._add(self._name(config), None, "the bound in standard units", value=value, began=began)
+        self.chosen = config
+        return self._told(fitted, None)
+
+    def _told(self, fitted: Fitted, residuals: Array | None) -> Fitted:
+        is_gaussian = self.chosen.likelihood == "gaussian"
+        if residuals is not None and is_gaussian and self.chosen.num_layers == 1:
+            inside = float(np.mean(np.abs(residuals) < 0.6745))
+            error = 0.5 / np.sqrt(residuals.size)
+            if self.noise > NO_NOISE and abs(inside - 0.5) > max(0.1, 3 * error):
+                words = "too wide in the middle" if inside > 0.5 else "too narrow"
+                self.advice.append(
+                    f"central 50 % intervals hold {100 * inside:.0f} % of left-out rows: they are {words}; "
+                    "try likelihood='studentt', or more layers."
+                )
+        judged = (
+            "of left-out rows; of bounds, training rows" if self.is_exact else "of held-out rows; of bounds, training"
+        )
+        choice = Choice(tuple(self.candidates), self.chosen, judged, tuple(self.advice))
+        fitted.predictor.schema["choice"] = choice.to_json()
+        if self.show is not None:
+            self.show(str(choice))
+        return fitted._replace(choice=choice)
+
+    # Words.
+
+    def _name(self, config: ModelConfig, single: SingleLayer | None = None) -> str:
+        count = len(self.X) if single is not None and single.Z is None else config.num_inducing
+        count = len(single.Z) if single is not None and single.Z is not None else count
+        depth = "1 layer" if config.num_layers == 1 else f"{config.num_layers} layers"
+        return f"{depth}, {config.kernel}, M={count}, {config.likelihood}"
+
+    def _add(
+        self,
+        name: str,
+        scores: Array | None,
+        note: str,
+        *,
+        value: float | None = None,
+        began: float | None = None,
+    ) -> None:
+        error = None
+        if scores is not None:
+            value = float(scores.mean())
+            error = float(scores.std() / np.sqrt(len(scores)))
+        seconds = time.process_time() - (self.began if began is None else began)
+        self.candidates.append(Candidate(name, value, error, seconds, note))
+        if self.show is not None:
+            shown = "" if value is None else f": {value:.3f} nats per row"
+            self.show(f"{name}{shown} ({note}), {seconds:.1f} CPU s")
+
+    def _skip(self, name: str, note: str, began: float | None = None) -> None:
+        seconds = 0.0 if began is None else time.process_time() - began
+        self.candidates.append(Candidate(name, None, None, seconds, note))
+
+    def _warn_of_time(self, config: ModelConfig, steps: int, batch_size: int, folds: int) -> None:
+        """A guess from the products with the covariances of the inner outputs, which cost most."""
+        hidden = min(30, self.x.shape[1]) if config.hidden_dim is None else config.hidden_dim
+        products = batch_size * config.num_inducing**2 * (1 + hidden * (config.num_layers - 1))
+        seconds = steps * max(folds / 3, 1) * (0.004 + 2.5e-10 * products)
+        if seconds > _MINUTE and self.show is not None:
+            self.show(f"{self._name(config)} may take about {seconds / 60:.0f} min of a core")
+
+
+def _gain(scores: Array, others: Array) -> tuple[float, float]:
+    """Mean of the paired differences, and its standard error."""
+    difference = scores - others
+    return float(difference.mean()), float(difference.std(ddof=1) / np.sqrt(len(difference)))
+
+
+def is_long_tailed(residuals: Array) -> bool:
+    """Whether the excess kurtosis of standardised residuals is more than two standard errors, sqrt(24 / n), above that
+    of a Gaussian: a stationary kernel and one noise do not fit the rows everywhere."""
+    z = residuals.ravel()
+    spread = np.mean(np.square(z - z.mean()))
+    if not spread > 0:
+        return False
+    excess = np.mean((z - z.mean()) ** 4) / spread**2 - 3
+    return bool(excess > 2 * np.sqrt(24 / len(z)))
+
+
+def build_single(single: SingleLayer, X: Array, Y: Array, config: ModelConfig) -> Any:
+    """The model of a single layer, with the best q(u) for standardised rows X [N, D], Y [N, P]."""
+    kernel = make_kernel(single.kernel, single.num_inputs, lengthscales=single.lengthscales, variance=single.variance)
+    if single.has_linear:
+        kernel.kernels[1].variance.assign(single.linear)
+    noise = Gaussian(variance=single.noise, variance_lower_bound=LEAST_NOISE)
+    Z = X if single.Z is None else single.Z
+    model = modern(X, Y, 1, Z=Z, kernels=[kernel], likelihood=noise)
+    model.num_data = tf.Variable(len(X), dtype=gpflow.default_float(), trainable=False, name="num_data")
+    model.num_samples = config.num_samples
+    model.num_predict_samples = config.num_predict_samples
+    fit_collapsed(model, X, Y, max_iter=0)
+    return model

@@ -1,0 +1,235 @@
+"""`gpflow_deep.train.selection`: values and gradients beside GPflow's, and that the rows decide as they should."""
+
+import warnings
+from typing import Any
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from numpy.typing import NDArray
+from scipy.optimize import approx_fprime
+from scipy.stats import norm
+from sklearn.exceptions import ConvergenceWarning
+
+from gpflow_deep import Choice, DeepGPRegressor, ModelConfig, Predictor, Trainer, TrainingConfig, modern
+from gpflow_deep.model.scaling import Units
+from gpflow_deep.train import selection
+from gpflow_deep.train.config import LINEAR, KernelName, make_kernel
+from gpflow_deep.train.selection import CANDIDATES, SingleLayer
+
+Array = NDArray[np.float64]
+
+
+def rows(rng: np.random.Generator, num_rows: int = 30, num_targets: int = 2) -> tuple[Array, Array]:
+    X = rng.normal(size=(num_rows, 3))
+    return X, np.sin(X @ rng.normal(size=(3, num_targets))) + 0.1 * rng.normal(size=(num_rows, num_targets))
+
+
+def theta_of(kernel: KernelName, rng: np.random.Generator) -> Array:
+    return (
+        0.3 * rng.normal(size=5 + kernel.endswith(LINEAR)) - np.array([0, 0, 0, 0, 2, 2])[: 5 + kernel.endswith(LINEAR)]
+    )
+
+
+def gpflow_kernel(single: SingleLayer) -> gpflow.kernels.Kernel:
+    kernel = make_kernel(single.kernel, 3, lengthscales=single.lengthscales, variance=single.variance)
+    if single.has_linear:
+        kernel.kernels[1].variance.assign(single.linear)
+    return kernel
+
+
+@pytest.mark.parametrize("kernel", CANDIDATES)
+def test_the_marginal_likelihood_is_gpflows_and_has_its_gradient(kernel: KernelName, rng: np.random.Generator) -> None:
+    X, Y = rows(rng)
+    theta = theta_of(kernel, rng)
+    value, gradient = selection.log_marginal_likelihood(theta, kernel, X, Y)
+    single = SingleLayer(kernel, theta, None, value, 0)
+    model = gpflow.models.GPR((X, Y), gpflow_kernel(single), noise_variance=single.noise)
+    np.testing.assert_allclose(value, float(model.log_marginal_likelihood()), rtol=1e-9)
+    numbers = approx_fprime(theta, lambda x: selection.log_marginal_likelihood(x, kernel, X, Y)[0], 1e-6)
+    np.testing.assert_allclose(gradient, numbers, atol=1e-5 * np.abs(gradient).max())  # of differences: eps / 1e-6
+
+
+@pytest.mark.parametrize("kernel", CANDIDATES)
+def test_the_collapsed_bound_is_gpflows_and_has_its_gradient(kernel: KernelName, rng: np.random.Generator) -> None:
+    X, Y = rows(rng)
+    theta, Z = theta_of(kernel, rng), rng.normal(size=(6, 3))
+    packed = np.concatenate([theta, Z.ravel()])
+    value, gradient = selection.collapsed_bound(packed, kernel, X, Y, 6)
+    single = SingleLayer(kernel, theta, Z, value, 0)
+    model = gpflow.models.SGPR((X, Y), gpflow_kernel(single), Z, noise_variance=single.noise)
+    np.testing.assert_allclose(value, float(model.elbo()), rtol=1e-9)
+    numbers = approx_fprime(packed, lambda x: selection.collapsed_bound(x, kernel, X, Y, 6)[0], 1e-6)
+    np.testing.assert_allclose(gradient, numbers, atol=1e-5 * np.abs(gradient).max())
+
+
+def test_leave_one_out_is_what_the_other_rows_say(rng: np.random.Generator) -> None:
+    X, Y = rows(rng, 12)
+    single = SingleLayer("matern52+linear", theta_of("matern52+linear", rng), None, 0.0, 0)
+    residuals, log_densities = selection.leave_one_out(single, X, Y)
+    for n in range(12):
+        others = np.arange(12) != n
+        mean, variance = single.predict(X[others], Y[others], X[n : n + 1])
+        np.testing.assert_allclose(residuals[n], (Y[n] - mean[0]) / np.sqrt(variance[0]), rtol=1e-8)
+        np.testing.assert_allclose(log_densities[n], norm.logpdf(Y[n], mean[0], np.sqrt(variance[0])), rtol=1e-8)
+
+
+@pytest.mark.parametrize("num_inducing", [None, 9])
+def test_the_model_predicts_as_the_search_does(num_inducing: int | None, rng: np.random.Generator) -> None:
+    X, Y = rows(rng)
+    Z = None if num_inducing is None else X[:num_inducing] + 0.1
+    single = SingleLayer("matern32+linear", theta_of("matern32+linear", rng), Z, 0.0, 0)
+    model = selection.build_single(single, X, Y, ModelConfig(num_layers=1, preset="modern"))
+    X_new = rng.normal(size=(20, 3))
+    mean, variance = model.predict_y(tf.constant(X_new))
+    expected_mean, expected_variance = single.predict(X, Y, X_new)
+    # An inducing input at each row has GPflow's jitter, 1e-6, on a diagonal of about 1, and the noise is about 0.1.
+    np.testing.assert_allclose(mean, expected_mean, atol=1e-4)
+    np.testing.assert_allclose(variance, np.tile(expected_variance[:, None], 2), rtol=1e-4)
+
+
+def test_a_rough_function_gets_a_rough_kernel(rng: np.random.Generator) -> None:
+    X = np.sort(rng.uniform(0, 10, (150, 1)), axis=0)
+    smooth = np.sin(2 * X) + 0.01 * rng.normal(size=X.shape)
+    covariance = gpflow.kernels.Matern32()(X).numpy()
+    rough = np.linalg.cholesky(covariance + 1e-8 * np.eye(150)) @ rng.normal(size=(150, 1))
+    kernels = [selection.search_exact(X, Y, CANDIDATES).kernel for Y in (smooth, rough)]
+    assert kernels[0].startswith("squared_exponential")
+    assert kernels[1].startswith("matern32")
+
+
+def test_the_search_ends_no_lower_than_from_any_start(rng: np.random.Generator) -> None:
+    """Little noise and short lengthscales are another solution than much noise: both are tried."""
+    X = np.sort(rng.uniform(0, 1, (20, 1)), axis=0)
+    Y = np.where(X > 0.5, 1.0, -1.0)
+    found = selection.search_exact(X, Y, ["matern32"])
+    for noise in selection._STARTS:
+        begin = SingleLayer("matern32", selection._first_theta("matern32", 1, noise), None, 0.0, 0)
+        assert found.value >= selection._climb_exact(begin, X, Y, 500).value - 1e-6
+    assert found.noise < 1e-6
+
+
+def test_more_inducing_inputs_only_where_they_help(rng: np.random.Generator) -> None:
+    X = rng.uniform(0, 20, (300, 1))
+    wavy, straight = np.sin(3 * X), X / 6
+    counts = []
+    for Y in (wavy, straight):
+        noisy = Y + 0.1 * rng.normal(size=Y.shape)
+        single = selection.search_sparse(X, noisy, ["squared_exponential"], 8, max_iter=50)
+        grown = selection.grow(single, X, noisy, 64, max_iter=50, seed=0)
+        assert grown.value >= single.value
+        assert grown.Z is not None
+        counts.append(len(grown.Z))
+    assert counts[0] >= 32
+    assert counts[1] <= 16
+
+
+def test_long_tails_are_seen(rng: np.random.Generator) -> None:
+    """Excess kurtosis of 4,000 Gaussian numbers is above 2 standard errors once in 40 seeds; of Student's t with 4
+    degrees of freedom it has no end."""
+    gaussian = [selection.is_long_tailed(rng.normal(size=(4000, 1))) for _ in range(40)]
+    assert sum(gaussian) <= 5  # of Binomial(40, 0.023): more happens once in 2,000
+    assert all(selection.is_long_tailed(rng.standard_t(4, size=(4000, 1))) for _ in range(10))
+    assert not selection.is_long_tailed(np.zeros([5, 1]))
+
+
+def test_an_exact_line_is_learnt_and_said_to_have_no_noise(rng: np.random.Generator) -> None:
+    """The sum of three equal columns, which stationary kernels only approach: least squares fits it exactly."""
+    column = rng.normal(size=(60, 1))
+    X = 50 + 10 * np.repeat(column, 3, axis=1)
+    model = DeepGPRegressor().fit(X, X.sum(axis=1))
+    X_new = 50 + 10 * np.repeat(rng.normal(size=(40, 1)), 3, axis=1)
+    np.testing.assert_allclose(model.predict(X_new), X_new.sum(axis=1), rtol=1e-6)
+    choice = model.choice_
+    assert isinstance(choice, Choice)
+    assert choice.config.kernel.endswith(LINEAR)
+    assert choice.config.num_layers == 1
+    assert float(model.predictor_.model.likelihood.variance.numpy()) < 2 * selection.LEAST_NOISE
+    assert any("noise is at its lower bound" in line for line in choice.advice)
+
+
+def test_few_noisy_rows_have_one_layer_and_a_table(
+    rng: np.random.Generator, capsys: pytest.CaptureFixture[str], tmp_path: Any
+) -> None:
+    X = rng.normal(size=(20, 2))
+    y = 100 + 10 * X[:, 0] + 5 * rng.normal(size=20)
+    model = DeepGPRegressor(verbose=1).fit(X, y)
+    text = capsys.readouterr().out
+    assert model.choice_ is not None
+    assert str(model.choice_) in text
+    assert "1 layer" in text
+    assert model.choice_.config.num_layers == 1
+    assert all(row.cpu_seconds >= 0 for row in model.choice_.candidates)
+    model.predictor_.save(tmp_path)
+    assert Predictor.load(tmp_path).schema["choice"] == model.choice_.to_json()
+    again = DeepGPRegressor().fit(X, y)
+    assert capsys.readouterr().out == ""
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
+def test_what_is_asked_for_is_fitted(rng: np.random.Generator) -> None:
+    X, Y = rows(rng, 40, 1)
+    model = DeepGPRegressor(1, num_inducing=7, kernel="matern52", likelihood="gaussian", max_iter=20).fit(X, Y[:, 0])
+    layer = model.predictor_.model.layers[0]
+    assert layer.inducing_variable.Z.shape == (7, 3)
+    assert type(layer.kernel) is gpflow.kernels.Matern52
+    assert len(model.predictor_.model.layers) == 1
+    units = Units.fit(X, Y, "gaussian")
+    x, y = units.transform(X, Y)
+    start = selection.search_sparse(x, y, ["matern52"], 7, max_iter=1)
+    assert model.bounds_[-1] > start.value
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        deep = DeepGPRegressor(2, num_inducing=5, max_iter=2).fit(X, Y[:, 0])
+    assert len(deep.predictor_.model.layers) == 2
+    assert deep.choice_ is not None
+    assert deep.choice_.config.kernel in CANDIDATES
+
+
+def test_one_step_of_another_likelihood(rng: np.random.Generator) -> None:
+    """Fewer steps than a window; nothing is known of the bound then."""
+    X = rng.normal(size=(60, 1))
+    y = rng.standard_t(1.5, size=60)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = DeepGPRegressor(1, num_inducing=4, kernel="matern32", max_iter=1, num_predict_samples=4).fit(X, y)
+    assert model.choice_ is not None
+    assert [row.name.endswith("studentt") for row in model.choice_.candidates[:2]] == [False, True]
+    assert np.all(np.isfinite(model.log_density(X, y)))
+
+
+@pytest.mark.slow
+def test_depth_is_taken_where_held_out_rows_are_clearly_better(rng: np.random.Generator) -> None:
+    """Waves that are fast on one side and slow on the other: a stationary kernel has one lengthscale for both."""
+    X = rng.uniform(-1, 1, (400, 1))
+    y = np.where(X[:, 0] > 0, np.sin(40 * X[:, 0]), np.sin(2 * X[:, 0])) + 0.02 * rng.normal(size=400)
+    model = DeepGPRegressor(likelihood="gaussian").fit(X, y)
+    assert model.choice_ is not None
+    tried = [row for row in model.choice_.candidates if row.name.startswith("2 layers")]
+    assert len(tried) == 1
+    assert tried[0].error is not None
+    is_ahead = float(tried[0].note.split()[2]) > float(tried[0].note.split()[4])
+    assert (model.choice_.config.num_layers == 2) == is_ahead
+
+
+def test_a_gain_is_judged_by_paired_differences() -> None:
+    others = np.linspace(-5, 5, 100)
+    gain, error = selection._gain(others + np.tile([0.0, 0.2], 50), others)
+    np.testing.assert_allclose([gain, error], [0.1, 0.1 / np.sqrt(99)])
+
+
+def test_a_course_begins_again(rng: np.random.Generator) -> None:
+    """With the first parameters the same steps again, bit for bit."""
+    X, Y = rows(rng, 30, 1)
+    model = modern(X, Y, 2, num_inducing=5)
+    trainer = Trainer(model, TrainingConfig(learning_rate=0.05), num_steps=4)
+    first = gpflow.utilities.deepcopy(gpflow.utilities.parameter_dict(model))
+    ends = []
+    for _ in range(2):
+        trainer.advance(lambda step: (X, Y), 0, 4, tf.constant([0, 1]))
+        ends.append([value.numpy().copy() for value in gpflow.utilities.parameter_dict(model).values()])
+        gpflow.utilities.multiple_assign(model, first)
+        trainer.restart(4, num_data=30)
+    for one, other in zip(*ends, strict=True):
+        np.testing.assert_array_equal(one, other)
