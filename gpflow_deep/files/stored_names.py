@@ -199,6 +199,8 @@ def _found(name: str) -> Any:
         except ImportError:
             return None
     found: Any = sys.modules.get(module_name)
+    if module_name.split(".")[0] in _OWN_PACKAGES and qualname in getattr(found, "__all__", ()):
+        return getattr(found, qualname)  # of own packages, which import their parts when these are used
     for part in qualname.split("."):
         found = vars(found).get(part) if hasattr(found, "__dict__") else None  # a module's __getattr__ may import
     return found
