@@ -43,9 +43,10 @@ __all__ = [
     "table",
     "text",
     "title",
+    "verdict",
 ]
 
-JUDGED = "test rows: mean ± standard error over rows; the shares of targets within central intervals"
+JUDGED = "test rows: mean ± standard error; shares of targets in central intervals"
 HEADERS = {"log_likelihood_nats": "log-likelihood", "rmse": "RMSE", "accuracy": "accuracy", "auc": "AUC"}
 MAX_SINGLE_LENGTHSCALES = 10
 
@@ -259,7 +260,52 @@ def text(
     """
     named = {title(m["num_layers"]) if "num_layers" in m else name: judged[name] for name, m in models.items()}
     said = [m[kind] for kind in ("calibration", "warning") for m in models.values() if kind in m]
-    return [table(models), caption(task, target_names), evaluation.table(named), JUDGED, *said]
+    seconds = [m["train_seconds"] for m in models.values()]
+    return [_scores(named, seconds), caption(task, target_names), JUDGED, verdict(models, judged), *said]
+
+
+def _scores(named: Mapping[str, Evaluation], seconds: Sequence[float]) -> list[list[str]]:
+    """Scores of the test rows as the cells of a table of at most 80 characters, with a line of headers."""
+    kinds = {"log_density": "nats a row", "rmse": "RMSE", "error": "error"}
+    shown = [kind for kind in kinds if any(getattr(found, kind) is not None for found in named.values())]
+    has_numbers = any(found.coverage for found in named.values())
+    others = ["CRPS", "50%", "90%"] if has_numbers else ["calibration error"]
+    lines = [["", *(kinds[kind] for kind in shown), *others, "seconds"]]
+    for (name, found), time_taken in zip(named.items(), seconds, strict=True):
+        scores = [getattr(found, kind) for kind in shown]
+        cells = ["" if score is None else f"{score.value:.4g} ± {score.error:.2g}" for score in scores]
+        if has_numbers:
+            cells.append("" if found.crps is None else f"{found.crps.value:.4g}")
+            cells += ["" if found.coverage is None else f"{found.coverage[level].value:.0%}" for level in (0.5, 0.9)]
+        else:
+            score = found.calibration_error
+            cells.append("" if score is None else f"{score.value:.2g}")
+        lines.append([name, *cells, f"{time_taken:.1f}"])
+    return lines
+
+
+def verdict(models: Mapping[str, Mapping[str, Any]], judged: Mapping[str, Evaluation]) -> str:
+    """One line on the last of some models beside the best of the others, and whether its training settled.
+
+    :param models: and `judged`, as in :func:`text`.
+    """
+    *others, last = [title(m["num_layers"]) if "num_layers" in m else name for name, m in models.items()]
+    names = dict(zip([*others, last], judged, strict=True))
+    parts = []
+    if others:
+        best = max(others, key=lambda other: judged[names[other]].log_density.value)
+        score = evaluation.difference(judged[names[last]], judged[names[best]])
+        if score is not None:
+            how = "better" if score.value > 0 else "worse"
+            clear = "" if abs(score.value) > 2 * score.error else " (within two standard errors)"
+            parts.append(f"{abs(score.value):.3f} ± {score.error:.2g} nats a row {how} than {best}{clear}")
+    found = models[names[last]]
+    if "num_steps" in found:
+        is_settled = found.get("is_settled", False)
+        parts.append(
+            f"{'settled' if is_settled else 'not settled, more steps may help,'} after {found['num_steps']} steps"
+        )
+    return f"{last}: {'; '.join(parts)}." if parts else ""
 
 
 def caption(task: Task, target_names: Sequence[str]) -> str:

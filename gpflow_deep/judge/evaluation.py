@@ -32,6 +32,7 @@ __all__ = [
     "Score",
     "confidence_bins",
     "coverage_in_words",
+    "difference",
     "evaluate",
     "expected_calibration_error",
     "label_scores",
@@ -64,6 +65,7 @@ class Evaluation(NamedTuple):
     :ivar coverage: probability of a central interval -> share of targets in it.
     :ivar pit: probability integral transforms [N, P] of numbers (of counts, the middle of their steps).
     :ivar confidence: of labels: probability of the most probable one, [N], and `is_right`, whether it is the label.
+    :ivar log_densities: of each row, [N], nats.
     """
 
     num_rows: int
@@ -76,6 +78,7 @@ class Evaluation(NamedTuple):
     pit: Array | None = None
     confidence: Array | None = None
     is_right: NDArray[np.bool_] | None = None
+    log_densities: Array | None = None
 
     @property
     def pit_distance(self) -> float | None:
@@ -171,7 +174,10 @@ def _of_numbers(rows: _Rows, coverages: tuple[float, ...]) -> Evaluation:
     square = _mean(rows.square)
     rmse = float(np.sqrt(square.value))
     scores = Evaluation(
-        len(rows.log_density), _mean(rows.log_density), Score(rmse, square.error / (2 * rmse) if rmse else 0.0)
+        len(rows.log_density),
+        _mean(rows.log_density),
+        Score(rmse, square.error / (2 * rmse) if rmse else 0.0),
+        log_densities=rows.log_density,
     )
     if rows.inside is None or rows.crps is None:
         return scores
@@ -194,7 +200,18 @@ def _of_labels(rows: _Rows) -> Evaluation:
         calibration_error=calibration,
         confidence=confidence,
         is_right=is_right,
+        log_densities=rows.log_density,
     )
+
+
+def difference(found: Evaluation, other: Evaluation) -> Score | None:
+    """Mean log density of one model minus that of another on the same rows, nats a row, with its paired error.
+
+    :return: None if they were not judged on equally many rows.
+    """
+    if found.log_densities is None or other.log_densities is None or found.num_rows != other.num_rows:
+        return None
+    return _mean(found.log_densities - other.log_densities)
 
 
 def expected_calibration_error(confidence: Array, is_right: NDArray[np.bool_], *, num_bins: int = NUM_BINS) -> float:

@@ -10,6 +10,7 @@ from scipy import stats
 
 from gpflow_deep import ModelConfig, Predictor, Scale, Units, diagnose, report
 from gpflow_deep.judge import evaluation
+from gpflow_deep_base.text import aligned
 from tests.gpflow_deep import oracles
 from tests.gpflow_deep.builders import make_data, make_model
 
@@ -207,6 +208,39 @@ def test_table_of_models() -> None:
         ["", "test accuracy", "test AUC", "steps", "seconds"],
         ["deep GP (2 layers)", "0.5000", "0.7500", "1", "1.0"],
     ]
+
+
+def _judged(rng: np.random.Generator, shift: float, num_rows: int = 200) -> evaluation.Evaluation:
+    X = np.linspace(-1.0, 1.0, num_rows)[:, None]
+    noise = np.random.default_rng(0).normal(size=(num_rows, 1))
+    predictor, _ = _trained(rng)
+    return report.evaluate(predictor, (np.tile(X, 2), -40.0 + 7.0 * (noise + shift)))
+
+
+def test_the_end_of_a_run_is_one_table_of_80_columns_and_a_verdict(rng: np.random.Generator) -> None:
+    """The difference is paired: of the same rows."""
+    judged = {"linear": _judged(np.random.default_rng(1), 0.6), "gp": _judged(np.random.default_rng(1), 0.3)}
+    judged["dgp"] = _judged(np.random.default_rng(1), 0.0)
+    models: dict[str, Any] = {
+        "linear": {"train_seconds": 0.04},
+        "gp": {"num_layers": 1, "num_steps": 10, "train_seconds": 7.26},
+        "dgp": {"num_layers": 3, "num_steps": 20_000, "train_seconds": 12_345.6, "is_settled": False},
+    }
+    table, *lines = report.text(models, judged, "regression", ["progression"])
+    assert not isinstance(table, str)
+    assert [row[0] for row in table] == ["", "linear", "GP (1 layer)", "deep GP (3 layers)"]
+    assert len({len(row) for row in table}) == 1
+    assert all(len(line) <= 80 for line in aligned(table).splitlines())
+    assert all(len(line) <= 80 for line in map(str, lines[:2]))
+    paired = judged["dgp"].log_densities - judged["gp"].log_densities  # type: ignore[operator]
+    shown = f"{abs(paired.mean()):.3f} ± {paired.std(ddof=1) / np.sqrt(200):.2g}"
+    how = "better" if paired.mean() > 0 else "worse"
+    said = f"deep GP (3 layers): {shown} nats a row {how} than GP (1 layer)"
+    assert lines[2].startswith(said)  # type: ignore[union-attr]
+    assert lines[2].endswith("not settled, more steps may help, after 20000 steps.")  # type: ignore[union-attr]
+    settled = report.verdict({"dgp": {**models["dgp"], "is_settled": True}}, {"dgp": judged["dgp"]})
+    assert settled == "deep GP (3 layers): settled after 20000 steps."
+    assert evaluation.difference(judged["dgp"], _judged(rng, 0.0, 7)) is None
 
 
 def test_latent_variables_are_no_layer_of_a_title(rng: np.random.Generator) -> None:
