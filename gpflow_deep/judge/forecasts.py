@@ -66,9 +66,10 @@ class LinearModel:
     task: Task = "regression"
 
     @classmethod
-    def fit(cls, X: NDArray[Any], Y: NDArray[Any]) -> LinearModel:
+    def fit(cls, X: NDArray[Any], Y: NDArray[Any], *, least_share: float = 0.0) -> LinearModel:
         """Of inputs [N, D] and targets [N, P] in any units.
 
+        :param least_share: of the variance of the targets that the variance has at least.
         :raises ValueError: if the rows are fitted exactly, so that there is no variance.
         """
         X, Y = np.asarray(X, np.float64), np.asarray(Y, np.float64)
@@ -78,6 +79,7 @@ class LinearModel:
         slopes = found[:-1] / spread[:, None]
         weights = np.concatenate([slopes, found[-1:] - center @ slopes], axis=0)
         variance = np.mean(np.square(Y - _with_one(X) @ weights), axis=0)
+        variance = np.maximum(variance, least_share * np.var(Y, axis=0))
         if not np.all(variance > _LEAST_SHARE * np.mean(np.square(Y), axis=0)):
             raise ValueError("least squares fits the training rows exactly, so it has no likelihood; leave it out.")
         return cls(weights, variance)

@@ -95,6 +95,9 @@ SMALL_BATCH = 250
 LARGE_BATCH = 500
 """The same for larger tables: with more rows the same seconds bring less."""
 
+UNSETTLED = 0.05
+"""Rise of the bound over the last two windows, nats per row, that is told."""
+
 HOPELESS = 0.5
 """Nats per row: a model that is so much behind at the first look is given up."""
 
@@ -823,6 +826,12 @@ class _Search:
         value = bounds[-1] if bounds else None  # of whole windows
         note = f"the bound in standard units, {best.num_steps - before} steps"
         self._add("all rows", None, note, value=value, began=began)
+        if len(bounds) > 2 and bounds[-1] - bounds[-3] > UNSETTLED:
+            rise = bounds[-1] - bounds[-3]
+            self.advice.append(
+                f"the bound still rose by {rise:.2f} nats per row over the last 200 steps: give "
+                f"num_layers={best.config.num_layers} for max_iter={self.course.max_iter} steps."
+            )
         self.chosen = best.config
         return Fitted(best.predictor, best.trainer, best.num_steps, is_settled, tuple(bounds), ())
 

@@ -100,7 +100,6 @@ def test_simplest_models(rng: np.random.Generator) -> None:
         return float(np.mean(density(X, Y)))
 
     np.testing.assert_allclose(baseline(gpflow.likelihoods.StudentT(), X, Y), linear)
-    assert fitting.simplest_model(gpflow.likelihoods.Gaussian(), X, X[:, :1]) is None
     labels = np.array([0.0, 0.0, 0.0, 1.0])[:, None]
     frequencies = (3 * np.log(0.75) + np.log(0.25)) / 4
     np.testing.assert_allclose(baseline(gpflow.likelihoods.Bernoulli(), X[:4], labels), frequencies)
@@ -123,3 +122,19 @@ def test_fit_is_a_function_of_data_and_seed(rng: np.random.Generator, eagerly: N
     assert lines[0].startswith("step 4 of at most 4: bound ")
     scaled = fitting.fit(SMALL, 100 * X + 7, 1000 * Y - 3, **options, seed=1).predictor
     np.testing.assert_allclose(scaled.predict(100 * X + 7).mean, 1000 * means[0] - 3, rtol=1e-6, atol=1e-4)
+
+
+def test_least_squares_that_is_exact_is_a_rival_too(rng: np.random.Generator) -> None:
+    """It errs by a hundredth of a standard deviation then; with as many weights as rows it says nothing."""
+    X = rng.normal(size=(40, 3))
+    Y = 5 + 2 * X.sum(axis=1, keepdims=True)
+    likelihood = gpflow.likelihoods.Gaussian()
+    expected = -0.5 * np.log(2 * np.pi * 1e-4 * Y.var())
+    assert fitting.worse_than_simplest(likelihood, expected + 0.01, (X, Y), (X, Y)) is None
+    words = fitting.worse_than_simplest(likelihood, expected - 0.01, (X, Y), (X, Y))
+    assert words is not None
+    assert words.startswith("worse than least squares")
+    few = (X[:4], Y[:4])
+    assert fitting.worse_than_simplest(likelihood, -100.0, few, few) is None
+    constant = (X, np.ones_like(Y))
+    assert fitting.worse_than_simplest(likelihood, -100.0, constant, constant) is None
