@@ -63,6 +63,7 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
     :param threshold: bits are X > threshold; None: X are zeros and ones.
     :param dtype: of the computations, "float32" or "float64".
     :param random_state: of all that is random.
+    :param verbose: 0 prints nothing; 1 what is tried, its cost and what is chosen; 2 also each round of the search.
 
     Fitted attributes: `model_` (a `DARN`, a `Chain` or a `Mixture`, for `darn.save_density`), `density_choice_` (the
     `DensityChoice` among chains and the DARN, whose `table()` has all of them; None if there were only DARNs),
@@ -96,6 +97,7 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         threshold: float | None = None,
         dtype: str = "float32",
         random_state: Any = 0,
+        verbose: int = 0,
     ) -> None:
         self.hidden = hidden
         self.units = units
@@ -116,6 +118,7 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         self.threshold = threshold
         self.dtype = dtype
         self.random_state = random_state
+        self.verbose = verbose
 
     def fit(self, X: ArrayLike, y: Any = None) -> DARNDensity:
         """Choose, train until validation rows say stop, and keep the best parameters.
@@ -139,6 +142,7 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         self.n_steps_ = 0
         self._seed = seed
         if has_chains:
+            self._say(1, f"trying chains of logistic regressions, trees and mixtures on {len(x):,} rows")
             self.density_choice_ = choose_chain(x, valid, seed=seed, groups=self.categories or ())
         if has_darn:
             course = self._trained(x, valid, seed)
@@ -148,6 +152,7 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
                 self.density_choice_ = self.density_choice_.with_rival(name_of(self.model_), self.model_, log_p)
         if self.density_choice_ is not None:
             self.model_, self.valid_nats_ = self.density_choice_.model, self.density_choice_.valid_nats
+            self._say(1, self.density_choice_.table())
         return self
 
     def score_samples(self, X: ArrayLike, by_column: bool = False) -> NDArray[np.float64]:
@@ -242,6 +247,10 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         members = self.model_.members if isinstance(self.model_, Mixture) else (self.model_,)
         return [member for member in members if isinstance(member, DARN)]
 
+    def _say(self, level: int, text: str) -> None:
+        if self.verbose >= level:
+            print(text, flush=True)
+
     def _kinds(self) -> tuple[bool, bool]:
         """Whether chains are tried, and DARNs."""
         own = ("hidden", "units", "learning_rate", "weight_decay", "conditional_units", "orders")
@@ -288,7 +297,14 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
                 search_patience=self.patience,
                 search_total_steps=self.search_total_steps,
             )
+            self._say(
+                1,
+                f"trying DARNs: {self.candidates} candidates and more beside the best, {self.search_total_steps:,} "
+                f"steps together, then up to {self.max_steps:,} steps of what is chosen: minutes; "
+                "architecture='chain' takes seconds",
+            )
             how: dict[str, Any] = {"search": search, "batch_size": self.batch_size}
+            how["report"] = lambda line: self._say(2, line)
             self.choice_ = choose(x, valid, seed=seed, model=model, training=training, **how)
             return self.choice_.model, self.choice_.training
         return DARNConfig(visible=x.shape[1], **model), TrainingConfig(**OPTIMIZER, **training)

@@ -18,7 +18,7 @@ from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils.estimator_checks import check_estimator
 
 import darn
-from darn import DARNConfig, DARNDensity, TrainingConfig
+from darn import DARN, DARNConfig, DARNDensity, TrainingConfig
 from darn.more.chain import as_categories
 from darn.train.chain_fitting import fit_chain
 
@@ -35,6 +35,11 @@ def bits() -> np.ndarray:
 @pytest.fixture(scope="module")
 def fitted(bits: np.ndarray) -> DARNDensity:
     return clone(TINY).fit(bits)
+
+
+def darn_of(density: DARNDensity) -> DARN:
+    assert isinstance(density.model_, DARN)
+    return density.model_
 
 
 def every_row() -> np.ndarray:
@@ -66,7 +71,7 @@ def test_the_code_is_the_more_probable_value_of_each_unit(fitted: DARNDensity) -
     h = fitted.transform(rows)
     assert h.shape == (32, 3)
     x = tf.constant(rows, tf.float32)
-    (logits,) = fitted.model_.encoder_logits(x, (tf.constant(h),))
+    (logits,) = darn_of(fitted).encoder_logits(x, (tf.constant(h),))
     np.testing.assert_array_equal(h, (logits > 0).numpy())
 
 
@@ -78,8 +83,8 @@ def test_the_same_seed_is_the_same_model(fitted: DARNDensity, bits: np.ndarray) 
 def test_the_architecture_is_chosen_if_not_given(bits: np.ndarray) -> None:
     density = DARNDensity(units=4, weight_decay=0.0, learning_rate=0.01, candidates=1, max_steps=25).fit(bits)
     assert density.choice_ is not None
-    assert density.model_.config.hidden == density.choice_.model.hidden
-    assert density.model_.config.visible_conditional == "linear"
+    assert darn_of(density).config.hidden == density.choice_.model.hidden
+    assert darn_of(density).config.visible_conditional == "linear"
 
 
 @pytest.mark.parametrize("given", [("hidden", 3), ("units", 4), ("learning_rate", 0.01), ("weight_decay", 0.1)])
@@ -115,7 +120,7 @@ def test_a_made_and_its_orders(bits: np.ndarray) -> None:
 def test_missing_bits_are_those_of_the_mask_or_nan(fitted: DARNDensity, bits: np.ndarray) -> None:
     x, mask = bits[:20], np.random.default_rng(1).uniform(size=(20, N_X)) < 0.4
     found = fitted.complete(x, mask)
-    expected = darn.complete(fitted.model_, x, mask)
+    expected = darn.complete(darn_of(fitted), x, mask)
     np.testing.assert_array_equal(found, expected)
     holes = np.where(mask, np.nan, x)
     np.testing.assert_array_equal(fitted.complete(holes), found)
@@ -180,7 +185,7 @@ def test_scikit_learn_checks_it(global_generator: None) -> None:
 
 
 def test_chains_and_a_darn_are_tried_and_the_best_is_taken(bits: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen = SimpleNamespace(model=DARNConfig(N_X, (2,), (2,)), training=TrainingConfig())
+    chosen: Any = SimpleNamespace(model=DARNConfig(N_X, (2,), (2,)), training=TrainingConfig())
     monkeypatch.setattr("darn.train.density.choose", lambda *rows, **how: chosen)
     density = DARNDensity(max_steps=25).fit(bits)
     choice = density.density_choice_
@@ -297,14 +302,40 @@ def test_masked_cells_are_missing_or_refused(fitted: DARNDensity, bits: np.ndarr
     for call in (fitted.score_samples, fitted.transform, clone(TINY).fit):
         with pytest.raises(ValueError, match=f"X must have no masked cells, got {1 + N_X}"):
             call(x)
-    for call in (lambda: darn.encode(fitted.model_, x), lambda: fitted.model_.log_prob(x)):
+    for call in (lambda: darn.encode(darn_of(fitted), x), lambda: darn_of(fitted).log_prob(x)):
         with pytest.raises(ValueError, match=f"must have no masked cells, got {1 + N_X}"):
             call()
     with pytest.raises(ValueError, match=r"images must be a dense array, got a sparse .*; give images.toarray\(\)"):
-        darn.encode(fitted.model_, csr_matrix(bits))
+        darn.encode(darn_of(fitted), csr_matrix(bits))
 
 
 def test_the_columns_of_the_code_have_names(fitted: DARNDensity, bits: np.ndarray) -> None:
     assert list(fitted.get_feature_names_out()) == ["darndensity0", "darndensity1", "darndensity2"]
     framed = clone(TINY).fit(bits).set_output(transform="pandas").transform(bits)
     assert list(framed.columns) == ["darndensity0", "darndensity1", "darndensity2"]
+
+
+def test_what_is_tried_and_chosen_is_said_where_it_is_asked_for(
+    bits: np.ndarray, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also the search of DARNs, before it begins."""
+    DARNDensity(architecture="chain").fit(bits)
+    assert capsys.readouterr().out == ""
+    density = DARNDensity(architecture="chain", verbose=1).fit(bits)
+    said = capsys.readouterr().out
+    assert said.startswith("trying chains of logistic regressions, trees and mixtures on 180 rows\n")
+    assert density.density_choice_ is not None
+    assert said.endswith(f"{density.density_choice_.table()}\n")
+    quick: dict[str, Any] = {
+        "candidates": 2,
+        "search_total_steps": 100,
+        "max_steps": 50,
+        "units": 4,
+        "learning_rate": 0.01,
+    }
+    DARNDensity(architecture="darn", weight_decay=0.0, verbose=2, **quick).fit(bits)
+    first, *rounds = capsys.readouterr().out.splitlines()
+    assert first.startswith(
+        "trying DARNs: 2 candidates and more beside the best, 100 steps together, then up to 50 steps"
+    )
+    assert rounds
