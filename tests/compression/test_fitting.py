@@ -4,7 +4,7 @@ import logging
 import math
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import keras
 import numpy as np
@@ -257,7 +257,7 @@ class Doubled(keras.layers.Layer):
     [("layer", "'mine' is a Doubled"), ("operation", "the operation Mean of keras.ops"), ("nothing", "")],
 )
 def test_it_is_said_before_the_first_step_that_no_file_can_hold_the_network(
-    part: str, cause: str, method: str, caplog: pytest.LogCaptureFixture
+    part: str, cause: str, method: Literal["bayesian", "magnitude"], caplog: pytest.LogCaptureFixture
 ) -> None:
     """The warning comes before examples are looked at: there are none here."""
     inputs = keras.Input([6, 3])

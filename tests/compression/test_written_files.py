@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from compression.files.container import check_storable, load_bcz, save_bcz
+from compression.files.contents import contents_of
 from compression.files.single_file import pack
 from compression.graph.supported import STORED
 
@@ -74,12 +75,13 @@ def case_of(kind: str) -> Case:
 
 def arguments_of(kind: str) -> list[str]:
     """Arguments of a call besides the first; what a model says of `training` overrides that of a call."""
-    names = list(inspect.signature(STORED[kind].call).parameters)[1:]
+    layer: Any = STORED[kind]
+    names = list(inspect.signature(layer.call).parameters)[1:]
     required = ("value",) if kind in _ATTENTION[:2] else ()
     return [name for name in names[1:] if name not in ("training", *required)]
 
 
-CALLS = [(kind, (name,)) for kind in STORED for name in arguments_of(kind)]
+CALLS: list[tuple[str, tuple[str, ...]]] = [(kind, (name,)) for kind in STORED for name in arguments_of(kind)]
 CALLS += [(kind, tuple(arguments_of(kind))) for kind in STORED if len(arguments_of(kind)) != 1]
 
 
@@ -207,7 +209,7 @@ def test_what_differs_is_said(part: str, tmp_path: Path, monkeypatch: pytest.Mon
             found.layers[0].activation = keras.activations.exponential
         return found
 
-    read = checking.contents_of
+    read = contents_of
     monkeypatch.setattr(checking, "contents_of", other)
     inputs = keras.Input((4,))
     hidden = LAYERS.Dense(3, "relu")(inputs)

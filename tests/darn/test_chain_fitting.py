@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -165,7 +166,7 @@ def test_the_choice_is_not_behind_its_rivals_on_other_rows(kind: Callable[[int, 
     """Within 0.1 nats of the best of an L1 chain, a tree and a mixture, each with its best setting of the test rows."""
     x, valid, test = kind(600, 0), kind(300, 1), kind(5000, 2)
     choice = choose_chain(x, valid)
-    rivals = [fit_chain(x, C) for C in (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)]
+    rivals: list[Any] = [fit_chain(x, C) for C in (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)]
     rivals += [fit_chow_liu(x), *(fit_mixture_of_bernoullis(x, members) for members in (1, 2, 3, 4, 8))]
     best = min(-rival.log_prob(test).mean() for rival in rivals)
     assert -choice.model.log_prob(test).mean() < best + 0.1
@@ -182,7 +183,8 @@ def test_the_choice_is_the_best_of_its_table_and_depends_on_the_seed_alone() -> 
     assert choice.valid_nats == values[0]
     np.testing.assert_allclose(choice.model.log_prob(valid), choice.log_p)
     assert len(choice.table().splitlines()) == 1 + len(values)
-    assert (choice.model.sample(500)[:, :3].sum(axis=1) == 1).all()
+    model: Any = choice.model
+    assert (model.sample(500)[:, :3].sum(axis=1) == 1).all()
 
 
 def test_a_mean_of_two_is_taken_where_it_is_better_by_more_than_its_error() -> None:
