@@ -24,6 +24,8 @@ class Candidate:
     :param error: standard error of the score.
     :param cpu_seconds: of the process.
     :param note: what became of it.
+    :param gain: over the best before, mean of the paired differences, nats per row; None where nothing was compared.
+    :param gain_error: its standard error; the candidate is taken if the gain is larger.
     """
 
     name: str
@@ -31,6 +33,8 @@ class Candidate:
     error: float | None
     cpu_seconds: float
     note: str = ""
+    gain: float | None = None
+    gain_error: float | None = None
 
 
 @dataclass(frozen=True)

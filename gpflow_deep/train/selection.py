@@ -9,11 +9,11 @@
 
        p(y_n | y_-n) = N(y_n - a_n / B_nn, 1 / B_nn),   B = (K + s I)^-1, a = B y  (Rasmussen and Williams 2006, 5.12)
 
-2. Deeper models start with its kernel and noise, and are trained on a part of the rows: for a twelfth of the steps, a
-   quarter, and all of them, as long as they are not behind. One is taken only if the other rows gain more than a
-   standard error by it; then it goes on with all rows.
-   Of up to `EXACT_ROWS` rows none is tried if the leave-one-out residuals of the single layer look Gaussian.
-3. A Student's t likelihood is tried where the central halves of the predictive distributions hold too many rows.
+2. A Student's t likelihood is tried where the central halves of the predictions hold too many rows.
+3. Deeper models start with the kernel, likelihood and noise found so far, and are trained on a part of the rows: for a
+   twelfth of the steps, a quarter, and all of them, as long as they are not behind. One is taken only if the other rows
+   gain more than a standard error by it; then it goes on with all rows. Of up to `EXACT_ROWS` rows none is tried if the
+   leave-one-out residuals of the single layer look Gaussian.
 4. What was chosen is fitted to all rows. A single layer gets more inducing inputs for as long as its bound rises.
 
 Everything is a function of the rows and the seed; CPU seconds are told and choose nothing.
@@ -704,31 +704,22 @@ class _Search:
                 self._skip("deeper models", "not tried: the residuals of the single layer look Gaussian")
                 return None, scores, residuals
         base = dataclasses.replace(self.config, num_layers=1, kernel=single.kernel, num_inducing=self._num_deep())
+        if "likelihood" in self.free:
+            inside = float(np.mean(np.abs(residuals) < 0.6745))
+            if single.noise > NO_NOISE and inside > 0.5 + max(0.05, 2 * 0.5 / np.sqrt(len(residuals))):
+                tried, found = self._try(dataclasses.replace(base, likelihood="studentt"), single, folds, scores)
+                if tried is not None:
+                    best, scores, base = tried, found, tried.config
         if "num_layers" in self.free:
             for num_layers in (2, 3):
-                if num_layers == 3 and (best is None or self.is_exact):
+                if num_layers == 3 and self.is_exact:
                     break
                 config = dataclasses.replace(base, num_layers=num_layers)
                 tried, found = self._try(config, single, folds, scores)
                 if tried is None:
                     break
                 best, scores = tried, found
-        if "likelihood" in self.free:
-            inside = self._inside(best, folds, residuals)
-            if single.noise > NO_NOISE and inside > 0.5 + max(0.05, 2 * 0.5 / np.sqrt(len(residuals))):
-                config = dataclasses.replace(base if best is None else best.config, likelihood="studentt")
-                tried, found = self._try(config, single, folds, scores)
-                if tried is not None:
-                    best, scores = tried, found
         return best, scores, residuals
-
-    def _inside(self, best: _Trained | None, folds: list[tuple[NDArray[Any], NDArray[Any]]], residuals: Array) -> float:
-        """Share of rows within the central halves of their predictive distributions."""
-        if best is None or len(folds) > 1:
-            return float(np.mean(np.abs(residuals) < 0.6745))
-        held = folds[0][1]
-        low, high = best.predictor.quantiles(self.X[held], (0.25, 0.75))
-        return float(np.mean((low < self.Y[held]) & (self.Y[held] < high)))
 
     def _num_deep(self) -> int:
         return min(self.num_inducing, NUM_INDUCING) if "num_inducing" in self.free else self.num_inducing
@@ -780,7 +771,7 @@ class _Search:
             self._skip(self._name(config), f"failed: {failure}", began)
             return None, scores
         words = f"{gain:+.3f} ± {error:.3f} against the best before"
-        self._add(self._name(config), found, f"held out, {words}", began=began)
+        self._add(self._name(config), found, f"held out, {words}", began=began, gain=(gain, error))
         return (tried, found) if gain > error else (None, scores)
 
     # The end.
@@ -896,13 +887,14 @@ class _Search:
         *,
         value: float | None = None,
         began: float | None = None,
+        gain: tuple[float, float] | None = None,
     ) -> None:
         error = None
         if scores is not None:
             value = float(scores.mean())
             error = float(scores.std() / np.sqrt(len(scores)))
         seconds = time.process_time() - (self.began if began is None else began)
-        self.candidates.append(Candidate(name, value, error, seconds, note))
+        self.candidates.append(Candidate(name, value, error, seconds, note, *(gain or (None, None))))
         if self.show is not None:
             shown = "" if value is None else f": {value:.3f} nats per row"
             self.show(f"{name}{shown} ({note}), {seconds:.1f} CPU s")
