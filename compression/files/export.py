@@ -6,6 +6,7 @@ import io
 import os
 import uuid
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import tensorflow as tf
 from numpy.typing import ArrayLike
 
 from compression.graph.graph import graph_of
+from compression.graph.portable import portable
 from compression.graph.supported import IDLE_IN_FILES
 from gpflow_deep_base.files import atomic_path, write_bytes
 
@@ -32,9 +34,9 @@ __all__ = [
 TFLITE_KINDS = ("float32", "float16", "int8")
 
 
-def export_all(path: str | os.PathLike[str], model: keras.Model, representative: ArrayLike) -> None:
+def export_all(path: str | os.PathLike[str], model: keras.Model, representative: Any) -> None:
     """Write a network in every form: `saved_model/`, `KIND.tflite` for each of `TFLITE_KINDS`, `weights.npz` and
-    `network.keras`, and `network.onnx` where the package tf2onnx is installed.
+    `network.keras`, which loads without this package, and `network.onnx` where the package tf2onnx is installed.
 
     :param path: a folder that does not exist yet, or is empty.
     :param representative: typical inputs for int8, see :func:`export_tflite`.
@@ -48,7 +50,7 @@ def export_all(path: str | os.PathLike[str], model: keras.Model, representative:
     for kind in TFLITE_KINDS:
         export_tflite(folder / f"{kind}.tflite", model, kind=kind, representative=representative)
     export_npz(folder / "weights.npz", model)
-    model.save(folder / "network.keras")
+    portable(model).save(folder / "network.keras")
     if importlib.util.find_spec("tf2onnx") is not None:
         export_onnx(folder / "network.onnx", model)
 
@@ -80,30 +82,29 @@ def export_tflite(
     model: keras.Model,
     *,
     kind: str = "float32",
-    representative: ArrayLike | None = None,
+    representative: Any = None,
 ) -> int:
     """Write a TensorFlow Lite file.
 
     :param kind: "float32"; "float16", which halves the file and not the time; or "int8", in which weights and
-        activations are 8-bit integers and inputs and outputs stay float32.
-    :param representative: for int8, 100 or more typical inputs [n, ...]: the ranges of activations come from them.
+        activations are 8-bit integers and inputs and outputs stay as they are.
+    :param representative: for int8, 100 or more typical inputs [n, ...], of several inputs nested as the model takes
+        them: the ranges of activations come from them.
     :return: size of the file in bytes.
     :raises ValueError: if the kind is not known, or int8 has no representative inputs of the network's shape.
     """
     if kind not in TFLITE_KINDS:
         raise ValueError(f"kind must be one of {', '.join(TFLITE_KINDS)}, got {kind!r}.")
+    model = _flat(model)
+    examples = _examples(model, representative) if kind == "int8" else []
     converter = tf.lite.TFLiteConverter.from_keras_model(model)
     if kind != "float32":
         converter.optimizations = [tf.lite.Optimize.DEFAULT]
     if kind == "float16":
         converter.target_spec.supported_types = [tf.float16]
     if kind == "int8":
-        shape = tuple(model.inputs[0].shape[1:])
-        examples = None if representative is None else np.asarray(representative, np.float32)
-        if examples is None or examples.shape[1:] != shape or len(examples) == 0:
-            got = None if examples is None else examples.shape
-            raise ValueError(f"int8 needs representative inputs of shape (n, {', '.join(map(str, shape))}), got {got}.")
-        converter.representative_dataset = lambda: ([example[None]] for example in examples)
+        count = len(examples[0])
+        converter.representative_dataset = lambda: ([each[i : i + 1] for each in examples] for i in range(count))
         converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
     with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Statistics for quantized inputs were expected")
@@ -112,35 +113,74 @@ def export_tflite(
     return len(content)
 
 
+def _flat(model: keras.Model) -> keras.Model:
+    """The same network with a list of inputs in place of what they are nested in."""
+    return model if len(model.inputs) == 1 else keras.Model(model.inputs, model.outputs, name=model.name)
+
+
+def _examples(model: keras.Model, representative: Any) -> list[np.ndarray]:
+    """Representative inputs, one array for each input of the network, of its type.
+
+    :raises ValueError: if numbers or shapes differ.
+    """
+    given = [] if representative is None else [representative]
+    if len(model.inputs) > 1 and isinstance(representative, list | tuple | dict):
+        given = keras.tree.flatten(representative)
+    if len(given) == len(model.inputs):
+        arrays = [np.asarray(part, each.dtype) for part, each in zip(given, model.inputs, strict=True)]
+        fits = all(_has_shape(part, each.shape) for part, each in zip(arrays, model.inputs, strict=True))
+        if fits and len({len(part) for part in arrays}) == 1 and len(arrays[0]):
+            return arrays
+    wanted = " and ".join(f"(n, {', '.join(map(str, each.shape[1:]))})" for each in model.inputs)
+    got = " and ".join(str(np.shape(part)) for part in given) or "none"
+    raise ValueError(f"int8 needs representative inputs of shape {wanted}, got {got}.")
+
+
+def _has_shape(array: np.ndarray, shape: tuple[int | None, ...]) -> bool:
+    sizes = zip(array.shape[1:], shape[1:], strict=False)
+    return array.ndim == len(shape) and all(wanted in (None, size) for size, wanted in sizes)
+
+
 def export_onnx(path: str | os.PathLike[str], model: keras.Model) -> int:
-    """Write an ONNX file by `keras.Model.export`, for ONNX Runtime and others; for networks with one input.
+    """Write an ONNX file by `keras.Model.export`, for ONNX Runtime and others; its inputs have the network's names.
 
     :return: size of the file in bytes.
     :raises ValueError: if the package tf2onnx is not installed.
     """
     if importlib.util.find_spec("tf2onnx") is None:
         raise ValueError("an ONNX file needs the package tf2onnx: pip install tf2onnx")
-    shape = model.inputs[0].shape[1:]
-    model(np.zeros((1, *(size or 32 for size in shape)), model.inputs[0].dtype))  # Keras wants it to have been called
+    model = _flat(model)
+    zeros = [np.zeros((1, *(size or 32 for size in each.shape[1:])), each.dtype) for each in model.inputs]
+    model(zeros if len(zeros) > 1 else zeros[0])  # Keras wants it to have been called
     with atomic_path(path) as temporary, warnings.catch_warnings():
         warnings.filterwarnings("ignore", "In the future `np.object`", FutureWarning)
         model.export(str(temporary), format="onnx", verbose=False)
     return os.path.getsize(path)
 
 
-def tflite_outputs(path: str | os.PathLike[str], X: ArrayLike) -> np.ndarray:
-    """Outputs of a TensorFlow Lite file for inputs [n, ...], one at a time.
+def tflite_outputs(path: str | os.PathLike[str], X: ArrayLike | Mapping[str, ArrayLike]) -> np.ndarray:
+    """Outputs of a TensorFlow Lite file for inputs [n, ...], one at a time; of several outputs the first.
 
     By `tf.lite.Interpreter`, which TensorFlow is going to remove; the package ai-edge-litert has the same class.
+
+    :param X: the inputs; of several inputs a dictionary by the names of the network's.
+    :raises ValueError: if inputs are missing or unknown.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"[\s\S]*tf.lite.Interpreter is deprecated")
         interpreter = tf.lite.Interpreter(model_path=os.fspath(path))
     interpreter.allocate_tensors()
-    source, target = interpreter.get_input_details()[0]["index"], interpreter.get_output_details()[0]["index"]
+    sources = interpreter.get_input_details()
+    names = [str(each["name"]).removeprefix("serving_default_").rpartition(":")[0] for each in sources]
+    given = X if isinstance(X, Mapping) else dict.fromkeys(names[:1], X)
+    if set(given) != set(names):
+        raise ValueError(f"{os.fspath(path)} has the inputs {sorted(names)}, got {sorted(given)}.")
+    arrays = [np.asarray(given[name], each["dtype"]) for name, each in zip(names, sources, strict=True)]
+    target = interpreter.get_output_details()[0]["index"]
     outputs = []
-    for example in np.asarray(X, np.float32):
-        interpreter.set_tensor(source, example[None])
+    for i in range(len(arrays[0])):
+        for each, array in zip(sources, arrays, strict=True):
+            interpreter.set_tensor(each["index"], array[i : i + 1])
         interpreter.invoke()
         outputs.append(interpreter.get_tensor(target)[0])
     return np.array(outputs)

@@ -8,6 +8,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import keras
+import numpy as np
+
+from .place_inputs import PlaceInputs
+from .select_inputs import SelectInputs
 
 __all__ = [
     "Graph",
@@ -223,7 +227,32 @@ class _Reader:
             known.update((id(output), ref) for output, ref in zip(call.outputs, refs, strict=True))
             numbers = tuple(ref.number for ref in refs)
             operation, args = _as_layer(operation, args, kwargs, [self.tensors[number] for number in numbers])
+            operation, args = self._as_view(operation, args, kwargs)
             self.nodes.append(Node(operation, self._name(operation, prefix), args, kwargs, numbers))
+
+    def _as_view(self, operation: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, tuple[Any, ...]]:
+        """The layer of this package that does what operations of `compression.graph.portable` do; else the same."""
+        kind = "" if isinstance(operation, keras.Layer) or kwargs else type(operation).__name__
+        view: keras.Layer | None = None
+        if kind == "Take" and operation.axis == -1 and len(args) == 2 and isinstance(args[0], Ref):
+            indices = _constant(args[1])
+            if indices.ndim == 1 and indices.size and indices.dtype.kind == "i" and indices.min() >= 0:
+                view = SelectInputs(indices, name=operation.name)
+        last = self.nodes[-1] if self.nodes else None
+        if kind == "Where" and last is not None and isinstance(last.layer, SelectInputs) and len(args) == 3:
+            is_kept, fill = _constant(args[0]), _constant(args[2])
+            shape = last.layer.indices.shape
+            if args[1] == Ref(last.outputs[0]) and is_kept.dtype == bool and is_kept.shape == fill.shape == shape:
+                view = PlaceInputs(np.where(is_kept, last.layer.indices, -1), name=operation.name)
+                args = last.args
+                self.nodes.pop()
+        if view is None:
+            return operation, args
+        tensor = self.tensors[args[0].number]
+        view(keras.Input(tensor.shape[1:], dtype=tensor.dtype))
+        if isinstance(view, PlaceInputs):
+            view.fill.assign(np.where(is_kept, 0.0, fill))
+        return view, args[:1]
 
     def _inline(self, inner: keras.Model, call: Any, args: Any, known: dict[int, Ref]) -> None:
         struct = getattr(inner, "_functional", inner)
@@ -268,6 +297,12 @@ def _is_nested(operation: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any])
 def _by_id(tensors: Any, refs: Any) -> dict[int, Ref]:
     flat = zip(keras.tree.flatten(tensors), keras.tree.flatten(refs), strict=True)
     return {id(tensor): ref for tensor, ref in flat}
+
+
+def _constant(part: Any) -> np.ndarray:
+    """A list or array of numbers in the arguments of a call; empty for anything else."""
+    is_plain = isinstance(part, np.ndarray) or (isinstance(part, list) and all(isinstance(x, int) for x in part))
+    return np.asarray(part) if is_plain else np.zeros(0)
 
 
 _OPERATORS: dict[str, Callable[..., keras.Layer]] = {

@@ -27,6 +27,7 @@ import numpy as np
 from ..files.container import check_storable_later, kernels_of
 from ..graph.convert import BAYESIAN
 from ..graph.graph import graph_of
+from ..graph.portable import portable
 from ..graph.rebuild import copy_of
 from ..graph.shrink import NothingLeftError, shrink
 from ..layers.thresholds import Thresholds, checked_thresholds
@@ -110,7 +111,8 @@ def fit(
     :param seed: of the noise. Set Keras' seed for the order of the examples: `keras.utils.set_random_seed`.
     :param verbose: for `keras.Model.fit`.
     :param settings: of the Bayesian layers, such as `scale_speed`.
-    :return: the plain model, compiled with loss and metrics. Write it with `pack`.
+    :return: the plain model, of layers and operations of Keras alone, compiled with loss and metrics. Write it with
+        `pack`, or save it as a .keras file.
     :raises ValueError: if the model cannot be compressed, there are no validation data, or nothing is left.
     """
     graph_of(model)
@@ -146,7 +148,11 @@ def fit(
         last_epochs=last_epochs,
         **options,
     )
-    return fit_recipe(config, training, model, choices, functools.partial(_checked, training.values_of), **settings)
+    small = fit_recipe(config, training, model, choices, functools.partial(_checked, training.values_of), **settings)
+    plain = portable(small)
+    if plain is not small:
+        training.compile(plain)
+    return plain
 
 
 def _warn_if_no_file(model: keras.Model, method: str) -> None:

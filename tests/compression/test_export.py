@@ -1,6 +1,8 @@
 """Exported networks against the Keras model they come from."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import keras
@@ -8,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import compression as bc
 from compression.files.export import (
     TFLITE_KINDS,
     export_all,
@@ -18,7 +21,10 @@ from compression.files.export import (
     is_new_folder,
     tflite_outputs,
 )
+from compression.graph.graph import graph_of
+from compression.graph.place_inputs import PlaceInputs
 from compression.graph.select_inputs import SelectInputs
+from tests.processes import LIMIT_SECONDS
 
 
 @pytest.fixture(scope="module")
@@ -126,6 +132,99 @@ def test_onnx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Ge
     x = rng.normal(size=(4, 6)).astype("float32")
     (found,) = pytest.importorskip("onnx.reference").ReferenceEvaluator(graph).run(None, {graph.graph.input[0].name: x})
     np.testing.assert_allclose(found, model(x), atol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def mixed() -> keras.Model:
+    """Numbers and words, by name."""
+    numbers, words = keras.Input([8], name="numbers"), keras.Input([5], dtype="int32", name="a_word")
+    embedded = keras.layers.GlobalAveragePooling1D()(keras.layers.Embedding(9, 6)(words))
+    hidden = keras.layers.Concatenate()([keras.layers.Dense(6, "relu")(numbers), embedded])
+    model = keras.Model({"numbers": numbers, "a_word": words}, keras.layers.Dense(3)(hidden))
+    rng = np.random.default_rng(1)
+    model.set_weights([rng.normal(size=w.shape) for w in model.get_weights()])
+    return model
+
+
+@pytest.fixture
+def rows(rng: np.random.Generator) -> dict[str, np.ndarray]:
+    numbers = rng.normal(size=(20, 8)).astype(np.float32)
+    return {"numbers": numbers, "a_word": rng.integers(0, 9, (20, 5)).astype(np.int32)}
+
+
+@pytest.mark.parametrize("kind", TFLITE_KINDS)
+def test_tflite_takes_several_inputs_and_integers(
+    kind: str, tmp_path: Path, mixed: keras.Model, rows: dict[str, np.ndarray]
+) -> None:
+    """float16 keeps 11 bits of a weight; int8 is off by some percent of the range of the outputs."""
+    export_tflite(tmp_path / "n.tflite", mixed, kind=kind, representative=rows)
+    found, expected = tflite_outputs(tmp_path / "n.tflite", rows), np.asarray(mixed(rows))
+    most = {"float32": 1e-6, "float16": 2e-3, "int8": 0.05}[kind]
+    assert np.abs(found - expected).max() < most * np.ptp(expected)
+    with pytest.raises(ValueError, match=r"has the inputs \['a_word', 'numbers'\], got \['numbers'\]"):
+        tflite_outputs(tmp_path / "n.tflite", {"numbers": rows["numbers"]})
+
+
+def test_int8_says_which_inputs_it_needs(tmp_path: Path, mixed: keras.Model, rows: dict[str, np.ndarray]) -> None:
+    short = {**rows, "numbers": rows["numbers"][:5]}
+    for wrong in (None, rows["numbers"], short):
+        with pytest.raises(ValueError, match=r"of shape \(n, 5\) and \(n, 8\), got"):
+            export_tflite(tmp_path / "n", mixed, kind="int8", representative=wrong)
+
+
+def test_onnx_takes_several_inputs_and_integers(
+    tmp_path: Path, mixed: keras.Model, rows: dict[str, np.ndarray]
+) -> None:
+    pytest.importorskip("tf2onnx")
+    onnx = pytest.importorskip("onnx")
+    export_onnx(tmp_path / "n.onnx", mixed)
+    evaluator = pytest.importorskip("onnx.reference").ReferenceEvaluator(onnx.load(tmp_path / "n.onnx"))
+    np.testing.assert_allclose(evaluator.run(None, rows)[0], mixed(rows), atol=1e-5)
+
+
+def cut(rng: np.random.Generator) -> keras.Model:
+    """A network with inputs selected and constants placed."""
+    inputs = keras.Input([6])
+    hidden = SelectInputs([0, 3, 5])(inputs)
+    place = PlaceInputs([2, -1, 0, 1])
+    model = keras.Model(inputs, keras.layers.Dense(3)(place(keras.layers.Dense(3, "relu")(hidden))))
+    model.set_weights([rng.normal(size=w.shape) for w in model.get_weights()])
+    place.fill.assign([0.0, 0.7, 0.0, 0.0])
+    return model
+
+
+_ALONE = """
+import sys
+import keras, numpy as np
+model = keras.models.load_model(sys.argv[1])
+assert not [name for name in sys.modules if name.split(".")[0] == "compression"]
+np.save(sys.argv[2], np.asarray(model(np.load(sys.argv[3]))))
+"""
+
+
+def test_a_portable_network_loads_without_this_package(tmp_path: Path, rng: np.random.Generator) -> None:
+    model, X = cut(rng), rng.normal(size=(7, 6)).astype(np.float32)
+    bc.portable(model).save(tmp_path / "n.keras")
+    np.save(tmp_path / "x.npy", X)
+    names = [str(tmp_path / name) for name in ("n.keras", "y.npy", "x.npy")]
+    subprocess.run([sys.executable, "-c", _ALONE, *names], check=True, timeout=LIMIT_SECONDS)
+    np.testing.assert_allclose(np.load(tmp_path / "y.npy"), model(X), rtol=1e-6, atol=1e-6)
+
+
+def test_a_portable_network_is_read_as_the_one_it_was(tmp_path: Path, rng: np.random.Generator) -> None:
+    """Layers, weights and files are the same again, and a network without such layers is given back itself."""
+    model = cut(rng)
+    copy = bc.portable(model)
+    kinds = [type(node.layer).__name__ for node in graph_of(model).nodes]
+    assert [type(node.layer).__name__ for node in graph_of(copy).nodes] == kinds
+    assert not {type(layer).__name__ for layer in copy.layers} & {"SelectInputs", "PlaceInputs"}
+    for network, name in ((model, "a.bcz"), (copy, "b.bcz")):
+        bc.save_bcz(tmp_path / name, network)
+    X = rng.normal(size=(7, 6)).astype(np.float32)
+    for name in ("a.bcz", "b.bcz"):
+        np.testing.assert_array_equal(bc.load(tmp_path / name)(X), model(X))
+    plain = keras.Sequential([keras.Input([4]), keras.layers.Dense(2)])
+    assert bc.portable(plain) is plain
 
 
 def test_new_folders_are_absent_or_empty(tmp_path: Path) -> None:

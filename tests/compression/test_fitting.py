@@ -13,6 +13,7 @@ import tensorflow as tf
 
 import compression as bc
 from compression.files.container import kernels_of
+from compression.graph.graph import graph_of
 from compression.graph.ordering import ordered
 from compression.train.likelihood import LearntNoise, likelihood_of
 from compression.train.schedule import RecipeConfig
@@ -64,6 +65,8 @@ def test_a_regression_gets_small_and_stays_good(
     assert small.count_params() < 0.5 * model.count_params()
     assert f"KL of weight 1: {small.count_params()} of {model.count_params()} parameters are left" in caplog.text
     assert error(small, X, Y) < error(model, X, Y) + 0.01
+    assert isinstance(graph_of(small).nodes[0].layer, bc.SelectInputs)
+    assert {type(part).__module__.split(".")[0] for part in small.operations} == {"keras"}
     assert set(small.evaluate(X, Y, verbose=0, return_dict=True)) == {"loss", "mae"}
 
     packed = bc.pack(small, tmp_path / "n.bcz", validate=lambda m: error(m, X, Y), max_rise=1e-3, original=model)
