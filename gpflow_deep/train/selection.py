@@ -11,9 +11,9 @@
 
 2. A Student's t likelihood is tried where the central halves of the predictions hold too many rows.
 3. Deeper models start with the kernel, likelihood and noise found so far, and are trained on a part of the rows: for a
-   twelfth of the steps, a quarter, and all of them, as long as they are not behind. One is taken only if the other rows
-   gain more than a standard error by it; then it goes on with all rows. Of up to `EXACT_ROWS` rows none is tried if the
-   leave-one-out residuals of the single layer look Gaussian.
+   twelfth of the steps (a quarter where the single layer is exact), three times (twice) as many, and all of them, as
+   long as they are not behind. One is taken only if the other rows gain more than a standard error by it; then it goes
+   on with all rows. Of up to `EXACT_ROWS` rows none is tried if left-out residuals of the single layer look Gaussian.
 4. What was chosen is fitted to all rows. A single layer gets more inducing inputs for as long as its bound rises.
 
 Everything is a function of the rows and the seed; CPU seconds are told and choose nothing.
@@ -737,7 +737,8 @@ class _Search:
     ) -> tuple[_Trained | None, Array]:
         """Train a model for so long as it takes to see whether it is ahead; None if it is not, by a standard error.
 
-        With one part held out there are looks after a twelfth and a quarter of the steps, and at the end.
+        With one part held out there are looks after a twelfth and a quarter of the steps, and at the end; of small
+        tables, whose steps are quick, after a quarter and a half.
         """
         began, steps = time.process_time(), self._steps()
         rows, held = folds[0]
@@ -749,7 +750,8 @@ class _Search:
             training = dataclasses.replace(training, learning_rate=0.02 if self.is_exact else 0.03)
         options: dict[str, Any] = {"batch_size": batch_size, "seed": self.course.seed}
         tried = _Trained(config, (self.x, self.y), self.units, single.noise, training, **options)
-        looks = [max(steps // 12, 1), steps // 4, steps] if len(folds) == 1 else []
+        shares = (4, 2, 1) if self.is_exact else (12, 4, 1)
+        looks = [max(steps // share, 1) for share in shares] if len(folds) == 1 else []
         try:
             parts = []
             for part, others in folds if not looks else []:
