@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .files.pack import Packed
+from .graph.graph import graph_of
 from .graph.select_inputs import SelectInputs
 from .graph.sizes import size_of
 from .rounding.bits import layer_bits, significant_bits
@@ -162,14 +163,14 @@ def input_mask(model: keras.Model) -> NDArray[np.float64] | None:
     if len(shape) != 3:
         return None
     kept = np.ones(math.prod(shape))
-    for layer in model.layers:
+    for layer in (node.layer for node in graph_of(model).nodes):
         if isinstance(layer, SelectInputs):
             chosen = np.zeros_like(kept)
             chosen[np.flatnonzero(kept)[layer.indices]] = 1.0
             kept = chosen
         elif isinstance(layer, keras.layers.Dense):
             return kept.reshape(shape).mean(axis=-1)
-        elif not isinstance(layer, keras.layers.InputLayer | keras.layers.Flatten):
+        elif not isinstance(layer, keras.layers.Flatten):
             return None
     return None
 

@@ -167,9 +167,10 @@ def test_mask_of_inputs_follows_two_selections() -> None:
     """Of 2 x 2 pixels with 2 channels: pixels 0 and 1 whole, the second channel of pixel 3; of these not the first."""
     layers = [keras.layers.Flatten(), bc.SelectInputs([0, 1, 2, 3, 7]), bc.SelectInputs([1, 2, 3, 4])]
     model = keras.Sequential([keras.Input([2, 2, 2]), *layers, keras.layers.Dense(2)])
-    mask = input_mask(model)
-    assert mask is not None
-    np.testing.assert_array_equal(mask, [[0.5, 1.0], [0.0, 0.5]])
+    for network in (model, bc.portable(model)):
+        mask = input_mask(network)
+        assert mask is not None
+        np.testing.assert_array_equal(mask, [[0.5, 1.0], [0.0, 0.5]])
 
 
 def test_no_mask_of_convolutions_and_tables() -> None:
