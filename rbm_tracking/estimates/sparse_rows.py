@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
+from rbm_tracking.model import random
 from rbm_tracking.model.rbm import RBM
 from rbm_tracking.model.visible import Bernoulli
 
@@ -105,6 +106,9 @@ def log_ratios(a: Floats, old: np.float32, new: np.float32, total: NDArray[np.fl
 
 def uniform(key: NDArray[np.uint32], shape: tuple[int, ...], generator: str) -> Floats:
     """`random.uniform` in float32, the same numbers."""
+    if generator == "philox":
+        numbers: Floats = random.uniform(tf.constant(key.view(np.int32)), shape, generator=generator).numpy()
+        return numbers
     noise = np.empty((1, int(np.prod(shape))), np.float32)
     (kernels.noise_hash if generator == "hash" else kernels.noise_threefry)(key, noise)
     return noise.reshape(shape)

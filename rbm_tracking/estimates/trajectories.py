@@ -23,7 +23,7 @@ import itertools
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -52,6 +52,7 @@ __all__ = [
     "between",
     "distances",
     "first_states",
+    "half_precision",
     "is_node",
     "keep_in",
     "load_nodes",
@@ -72,6 +73,11 @@ def is_node(step: int, *, first: int = 10, ratio: float = 1.15) -> bool:
     """Whether to keep the parameters after this update: at even distances in its logarithm, from `first` on."""
     nearest = round(np.log(max(step, first) / first) / np.log(ratio))
     return step >= first and step in {round(first * ratio**k) for k in (nearest - 1, nearest, nearest + 1)}
+
+
+def half_precision(rbm: RBM) -> RBM:
+    """With W in float16: parameters along the way only mark a path, on which any point is right."""
+    return rbm._replace(W=tf.cast(rbm.W, tf.float16))
 
 
 def trajectory(
@@ -132,7 +138,13 @@ def _smoothed(nodes: Sequence[RBM], k: int, width: float) -> RBM:
 
 
 def distances(
-    path: Trajectory, *, num_chains: int = 100, num_steps: int = 3, seed: tf.Tensor, generator: str = "threefry"
+    path: Trajectory,
+    *,
+    num_chains: int = 100,
+    num_steps: int = 3,
+    seed: tf.Tensor,
+    generator: str = "threefry",
+    jit_compile: bool = True,
 ) -> Array:
     """How far each RBM is from the next, [K - 1]: the mean over both ends of the standard deviation of the change of
     log q~ over particles, nats.
@@ -140,10 +152,11 @@ def distances(
     :param num_steps: with which particles are led from one RBM to the next.
     """
     v = first_states(path[0], num_chains, seed, generator)
+    options: dict[str, Any] = {"generator": generator, "jit_compile": jit_compile}
     found = []
     for k, (old, new) in enumerate(itertools.pairwise(path)):
         before = _spread_between(old, new, v)
-        v, _ = anneal(old, new, num_steps, v, seed=seed, start=num_steps * k, generator=generator)
+        v, _ = anneal(old, new, num_steps, v, seed=seed, start=num_steps * k, **options)
         found.append(0.5 * (before + _spread_between(old, new, v)))
     return np.array(found)
 
@@ -161,7 +174,13 @@ def allotted(lengths: ArrayLike, num_steps: int) -> NDArray[np.int64]:
 
 
 def annealed(
-    path: Trajectory, steps: ArrayLike, *, num_chains: int = 100, seed: tf.Tensor, generator: str = "threefry"
+    path: Trajectory,
+    steps: ArrayLike,
+    *,
+    num_chains: int = 100,
+    seed: tf.Tensor,
+    generator: str = "threefry",
+    jit_compile: bool = True,
 ) -> AISResult:
     """Log Z of the last RBM from below: annealed importance sampling along the path.
 
@@ -169,19 +188,26 @@ def annealed(
     :param num_chains: at least 2. :param seed: int32 [2].
     :raises ValueError: if the weights are not finite.
     """
-    v, change = _along(path, np.asarray(steps), first_states(path[0], num_chains, seed, generator), seed, generator)
+    v = first_states(path[0], num_chains, seed, generator)
+    v, change = _along(path, np.asarray(steps), v, seed, generator, jit_compile)
     return result_of(_log_z_start(path) + change, path[-1].visible.stored(v.numpy()))
 
 
 def reverse_annealed(
-    path: Trajectory, steps: ArrayLike, samples: ArrayLike, *, seed: tf.Tensor, generator: str = "threefry"
+    path: Trajectory,
+    steps: ArrayLike,
+    samples: ArrayLike,
+    *,
+    seed: tf.Tensor,
+    generator: str = "threefry",
+    jit_compile: bool = True,
 ) -> AISResult:
     """Log Z of the last RBM from above: its samples [C, n_v] are annealed to independent units.
 
     Other arguments and errors as for :func:`annealed`; of samples, see `ais.reverse_ais`.
     """
     v = tf.constant(path[-1].visible.check(samples, n_v=path[-1].b.shape[0], name="samples"), path[-1].W.dtype)
-    v, change = _along(path[::-1], np.asarray(steps)[::-1], v, seed, generator)
+    v, change = _along(path[::-1], np.asarray(steps)[::-1], v, seed, generator, jit_compile)
     return result_of(_log_z_start(path) - change, path[-1].visible.stored(v.numpy()), is_reverse=True)
 
 
@@ -259,13 +285,14 @@ _piece_compiled = tf.function(_piece_plain, autograph=False, jit_compile=True)
 
 
 def _along(
-    path: Trajectory, steps: NDArray[np.integer], v: tf.Tensor, seed: tf.Tensor, generator: str
+    path: Trajectory, steps: NDArray[np.integer], v: tf.Tensor, seed: tf.Tensor, generator: str, jit_compile: bool
 ) -> tuple[tf.Tensor, Array]:
     if steps.shape != (len(path) - 1,) or (steps < 1).any():
         raise ValueError(f"steps must be {len(path) - 1} positive numbers, one for each piece, got {steps.tolist()}.")
+    options: dict[str, Any] = {"generator": generator, "jit_compile": jit_compile}
     total, begins = np.zeros(v.shape[0]), np.cumsum([1, *steps])
     for old, new, count, begin in zip(path[:-1], path[1:], steps, begins[:-1], strict=True):
-        v, change = anneal(old, new, int(count), v, seed=seed, start=int(begin), generator=generator)
+        v, change = anneal(old, new, int(count), v, seed=seed, start=int(begin), **options)
         total += change.numpy()
     return v, total
 
@@ -288,12 +315,10 @@ def _spread_between(old: RBM, new: RBM, v: tf.Tensor) -> float:
 
 
 def keep_in(folder: str | os.PathLike[str]) -> Callable[[SavedRBM], None]:
-    """A function that writes parameters along the way to `folder`, a file for each update, W in half precision: they
-    only mark a path, on which any point is right."""
+    """A function that writes parameters along the way to `folder`, a file for each update, in half precision."""
 
     def keep(saved: SavedRBM) -> None:
-        half = saved.rbm._replace(W=tf.cast(saved.rbm.W, tf.float16))
-        save_rbm(saved._replace(rbm=half), Path(folder) / f"step_{saved.step:09d}.npz")
+        save_rbm(saved._replace(rbm=half_precision(saved.rbm)), Path(folder) / f"step_{saved.step:09d}.npz")
 
     return keep
 

@@ -60,7 +60,8 @@ def tempered(
     :param lengths: of :func:`distances`. :param num_chains: particles at each level.
     :param burn_in: rounds before the first sample; :param thin: rounds between samples of a particle.
     """
-    levels, v = _levels(path, np.asarray(lengths, np.float64), spacing, num_chains, seed, generator)
+    lengths = np.asarray(lengths, np.float64)
+    levels, v = _levels(path, lengths, spacing, num_chains, seed, generator, jit_compile)
     rounds = compiled_rounds(levels, seed=seed, generator=generator, jit_compile=jit_compile)
     v, done = rounds(v, tf.constant(1), tf.constant(burn_in)), burn_in + 1
     taken: list[NDArray[Any]] = []
@@ -89,17 +90,24 @@ def compiled_rounds(
 
 
 def _levels(
-    path: Trajectory, lengths: Array, spacing: float, num_chains: int, seed: tf.Tensor, generator: str
+    path: Trajectory,
+    lengths: Array,
+    spacing: float,
+    num_chains: int,
+    seed: tf.Tensor,
+    generator: str,
+    jit_compile: bool,
 ) -> tuple[list[RBM], list[tf.Tensor]]:
     """RBMs at even distances on the path, and particles that were led to each."""
     ends = np.concatenate([[0.0], np.cumsum(np.maximum(lengths, 1e-9))])
     count = max(2, int(np.ceil(ends[-1] / spacing)) + 1)
     positions = np.interp(np.linspace(0.0, ends[-1], count), ends, np.arange(len(path)))
+    options: dict[str, Any] = {"generator": generator, "jit_compile": jit_compile}
     levels, particles = [path[0]], [first_states(path[0], num_chains, seed, generator)]
     for i, position in enumerate(positions[1:], start=1):
         k = min(int(position), len(path) - 2)
         levels.append(between(path[k], path[k + 1], tf.constant(position - k, path[0].W.dtype)))
-        led, _ = anneal(levels[-2], levels[-1], 20, particles[-1], seed=seed, start=20 * i, generator=generator)
+        led, _ = anneal(levels[-2], levels[-1], 20, particles[-1], seed=seed, start=20 * i, **options)
         particles.append(led)
     return levels, particles
 
@@ -131,15 +139,17 @@ def trajectory_bracket(
     seed: tf.Tensor,
     samples: ArrayLike | None = None,
     generator: str = "threefry",
+    jit_compile: bool = True,
 ) -> Bracket:
     """Log Z of the last RBM from below and from above, with `num_steps` steps along the path in each direction.
 
     :param samples: of the last RBM, [C', n_v]; by default :func:`tempered` ones.
     """
     pilot, forward, sample_seed, reverse = tf.unstack(tf.random.experimental.stateless_split(seed, 4))
-    lengths = distances(path, num_chains=num_chains, seed=pilot, generator=generator)
+    options: dict[str, Any] = {"generator": generator, "jit_compile": jit_compile}
+    lengths = distances(path, num_chains=num_chains, seed=pilot, **options)
     steps = allotted(lengths, max(num_steps, len(lengths)))
-    lower = annealed(path, steps, num_chains=num_chains, seed=forward, generator=generator)
+    lower = annealed(path, steps, num_chains=num_chains, seed=forward, **options)
     if samples is None:
-        samples = tempered(path, lengths, num_chains, seed=sample_seed, generator=generator)
-    return Bracket(lower, reverse_annealed(path, steps, samples, seed=reverse, generator=generator))
+        samples = tempered(path, lengths, num_chains, seed=sample_seed, **options)
+    return Bracket(lower, reverse_annealed(path, steps, samples, seed=reverse, **options))

@@ -9,6 +9,8 @@ What each source may say, in nats and with a probability of 95 %:
 - forward AIS, E[w] = Z: by Markov's inequality it is above log Z + x with a probability of at most exp(-x), whatever
   its effective sample size, so that log Z >= AIS - log 20. It is an estimate where its weights are even;
 - reverse AIS from exact samples, E[1 / w] = 1 / Z: the same from above. Its samples are those of the chains;
+- AIS on another path, that of training, is the same from below. It does not share the failures of temperatures: behind
+  a first-order transition all that walks through temperatures is wrong together, and agrees;
 - a row: q~(v) <= Z. The exact log Z, where it is at hand, ends the matter.
 
 A mode that is missed makes the filter, AIS and reverse AIS too low, and stays missed. A filter that was refuted by a
@@ -72,13 +74,15 @@ class Annealing(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """What is known of log Z at a step; None where nothing is. `highest_log_q`: the largest log q~(v) of a row."""
+    """What is known of log Z at a step; None where nothing is. `highest_log_q`: the largest log q~(v) of a row.
+    `along`: AIS along the parameters of training, a path of its own."""
 
     tracked: Tracking | None = None
     ais: Annealing | None = None
     reverse: Annealing | None = None
     exact: float | None = None
     highest_log_q: float = -math.inf
+    along: Annealing | None = None
 
 
 class Verdict(NamedTuple):
@@ -100,7 +104,9 @@ def judge(evidence: Evidence, *, was_refuted: bool = False) -> Verdict:
     :param was_refuted: `is_refuted` of the verdict before.
     :raises ValueError: if there is no evidence at all.
     """
-    tracked, ais, reverse, exact, row = evidence
+    if evidence.along is not None:
+        evidence = evidence._replace(ais=stronger(evidence.ais, evidence.along))
+    tracked, ais, reverse, exact, row, _ = evidence
     if tracked is None and ais is None and reverse is None and exact is None:
         raise ValueError("a verdict on log Z needs the filter, AIS, reverse AIS or the exact value, got none of them.")
     reasons = _refutations(evidence)
@@ -186,7 +192,7 @@ def _reach(annealing: Annealing) -> float:
 
 def _refutations(evidence: Evidence) -> list[str]:
     """Why the chains miss a mode, or the filter is wrong for another reason, by the evidence of this step."""
-    tracked, ais, reverse, exact, row = evidence
+    tracked, ais, reverse, exact, row, _ = evidence
     found = []
     if ais is not None and reverse is not None and is_inverted(ais, reverse):
         gap = ais.log_z - reverse.log_z
@@ -210,7 +216,7 @@ def _refutations(evidence: Evidence) -> list[str]:
 
 def _is_cleared(evidence: Evidence) -> bool:
     """Whether an AIS with even weights, or the exact value, agrees with the filter."""
-    tracked, ais, _, exact, _ = evidence
+    tracked, ais, exact = evidence.tracked, evidence.ais, evidence.exact
     if tracked is None:
         return False
     if exact is not None:
@@ -269,11 +275,15 @@ def _span(evidence: Evidence, is_refuted: bool) -> tuple[_Span | None, list[str]
             return _Span(below, below - reach, max(below + reach, reverse.log_z + _reach(reverse))), []
         return _Span(value, below - reach, value + half), [f"AIS is {gap:.1f} nats below the filter"]
     half, value = min(halves)
-    if ais is None or is_even(ais) or ais.log_z <= value + half:
+    names = {"AIS": ais, "AIS along the parameters of training": evidence.along}
+    uneven = {name: each.log_z for name, each in names.items() if each is not None and not is_even(each)}
+    name = max(uneven, key=lambda each: uneven[each], default="")
+    if not name or uneven[name] <= value + half:
         return _Span(value, value - half, value + half), []
-    gap = ais.log_z - value - half
-    odd = [f"AIS, of few effective chains, is {gap:.1f} nats above what the filter allows"] if gap > AGREES else []
-    return _Span(value, value - half, ais.log_z), odd
+    gap = uneven[name] - value - half
+    rest = "the filter allows" if ais is None or not is_even(ais) else "the filter and AIS allow"
+    odd = [f"{name}, of few effective chains, is {gap:.1f} nats above what {rest}"] if gap > AGREES else []
+    return _Span(value, value - half, uneven[name]), odd
 
 
 # Which evaluation is the best

@@ -232,8 +232,9 @@ def _compiled(config: SMLConfig, jit_compile: bool) -> Callable[..., tuple[SMLSt
         ) -> tuple[tf.Tensor, SMLState, tf.Tensor, tf.Tensor]:
             batch = tf.cast(tf.gather(data, rows[i]), state.rbm.W.dtype)
             state, observed = sml_update(state, batch, seed=seed, config=config, rate=rates[i])
-            scalars = tf.tensor_scatter_nd_update(scalars, [[i]], [tf.stack(observed[:-1])])
-            swap_rates = tf.tensor_scatter_nd_update(swap_rates, [[i]], [observed.swap_rate])
+            is_row = tf.equal(tf.range(size), i)[:, None]  # XLA compiles a scatter for long
+            scalars = tf.where(is_row, tf.stack(observed[:-1]), scalars)
+            swap_rates = tf.where(is_row, observed.swap_rate, swap_rates)
             return i + 1, state, scalars, swap_rates
 
         _, state, scalars, swap_rates = tf.while_loop(

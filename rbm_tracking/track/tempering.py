@@ -167,27 +167,23 @@ def swap(
     v, a, level = chains
     num_temps, num_chains = level.shape
     log_q = softplus_sum(a, tf.gather(beta, level))
-    d_upper: list[tf.Tensor] = [None] * (num_temps - 1)
-    d_lower: list[tf.Tensor] = [None] * (num_temps - 1)
-    acceptance: list[tf.Tensor] = [None] * (num_temps - 1)
+    d_upper = d_lower = tf.zeros([num_temps - 1, num_chains], a.dtype)
     for parity in (1, 0):  # counted from 0, the paper's even pairs are the odd ones
-        pairs = range(parity, num_temps - 1, 2)
-        partner = tf.constant(_partners(num_temps, pairs), tf.int32)
+        is_pair = tf.constant(np.arange(num_temps - 1) % 2 == parity)[:, None]
+        partner = tf.constant(_partners(num_temps, range(parity, num_temps - 1, 2)), tf.int32)
         log_q_partner = softplus_sum(a, tf.gather(beta, tf.gather(partner, level)))
         difference = at_level(log_q_partner - log_q, level)
+        d_upper = tf.where(is_pair, difference[:-1], d_upper)
+        d_lower = tf.where(is_pair, -difference[1:], d_lower)
         key = key_at(seed, step, _FIRST_SWAP_SITE + parity)
         log_noise = tf.math.log(uniform(key, (num_temps - 1, num_chains), a.dtype, generator))
         is_active = tf.constant(True) if scheme == "even_odd" else tf.equal(step % 2, parity)
-        accepted = [tf.zeros([num_chains], tf.bool)] * num_temps
-        for i in pairs:
-            d_upper[i], d_lower[i] = difference[i], -difference[i + 1]
-            log_ratio = swap_log_ratio(d_upper[i], d_lower[i])
-            acceptance[i] = tf.reduce_mean(tf.exp(tf.minimum(log_ratio, 0.0)))
-            accepted[i] = accepted[i + 1] = (log_noise[i] < log_ratio) & is_active
-        is_accepted = _of_slot(tf.stack(accepted), level)
+        accepted = is_pair & (log_noise < swap_log_ratio(d_upper, d_lower)) & is_active
+        is_accepted = _of_slot(tf.pad(accepted, [[0, 1], [0, 0]]) | tf.pad(accepted, [[1, 0], [0, 0]]), level)
         log_q = tf.where(is_accepted, log_q_partner, log_q)
         level = tf.where(is_accepted, tf.gather(partner, level), level)
-    swaps = Swaps(tf.stack(d_upper), tf.stack(d_lower), tf.stack(acceptance), log_q)
+    acceptance = tf.reduce_mean(tf.exp(tf.minimum(swap_log_ratio(d_upper, d_lower), 0.0)), axis=1)
+    swaps = Swaps(d_upper, d_lower, acceptance, log_q)
     return Chains(v, a, level), swaps
 
 

@@ -177,7 +177,8 @@ def predict(
     padding = [[0, 1]]
     mean = tf.linalg.matvec(transition, mean) + tf.pad(gain * value, padding)
     cov = tf.linalg.matmul(transition, tf.linalg.matmul(cov, transition, transpose_b=True))
-    return state._replace(mean=mean, cov=cov + tf.linalg.diag(tf.pad(gain * variance, padding)))
+    noise = tf.eye(size, dtype=tf.float64) * tf.pad(gain * variance, padding)
+    return state._replace(mean=mean, cov=cov + noise)
 
 
 def anchor(state: TrackerState, log_z_last: tf.Tensor) -> TrackerState:
@@ -205,9 +206,13 @@ def update(
     H = tf.constant(H)
     factor = inflation(state.health) if factor is None else factor
     health = _observe(state, bridges, swap_rate, H, factor)
-    mean, cov = state.mean, state.cov
-    for i in range(num_bridges):
-        mean, cov = _measure(mean, cov, H[i], bridges.value[i], factor * bridges.variance[i])
+
+    # a loop of the graph: unrolled, it is most of what there is to compile
+    def condition(i: tf.Tensor, mean: tf.Tensor, cov: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        return i + 1, *_measure(mean, cov, H[i], bridges.value[i], factor * bridges.variance[i])
+
+    start = tf.constant(0), state.mean, state.cov
+    _, mean, cov = tf.while_loop(lambda i, *_: i < num_bridges, condition, start)
     return TrackerState(mean, 0.5 * (cov + tf.transpose(cov)), health)
 
 

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from rbm_tracking import evaluation
 from rbm_tracking.estimates.ais import Bracket
-from rbm_tracking.estimates.trajectories import Trajectory, distances, is_node, trajectory
+from rbm_tracking.estimates.trajectories import Trajectory, distances, half_precision, is_node, trajectory
 from rbm_tracking.estimates.trajectory_tempering import tempered, trajectory_bracket
 from rbm_tracking.model.conditionals import Imputed, impute
 from rbm_tracking.model.groups import blocks
@@ -54,6 +54,8 @@ _BLOCK = 100  # updates in one compiled call
 _SCORE_ROWS = 5000
 _MOST_HELD_OUT = 10_000  # rows, dense
 _FEW_ROWS = 10  # below it none is set aside
+_MOST_WEIGHTS, _MOST_UPDATES = 20_000, 10_000  # up to both a graph is done before XLA has compiled it
+_FINE, _COARSE = 1.15, 1.5  # ratios of the updates of parameters along the way; coarse where they only check log Z
 
 Array = NDArray[np.float64]
 Along = Literal["temperatures", "trajectory"]
@@ -64,7 +66,7 @@ class _Best(NamedTuple):
     observed: Observed
     verdict: Verdict
     choice: Choice
-    num_nodes: int  # of the trajectory
+    num_nodes: int  # of the parameters along the way
 
 
 class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -113,9 +115,12 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         best parameters. Fewer than 10 rows are all trained with. `eval_every=None`: ten passes, from 50 to 500 updates.
     :param ais_temps: temperatures of AIS with 100 chains, which with early stopping checks log Z wherever parameters
         are about to become the best, or the filter doubts itself. At the end an AIS of three times as many checks it
-        again, and one of 0.3 times as many with 1,000 chains or more, which find modes that slow chains miss.
-    :param generator: of the noise, "threefry" or "hash", see `rbm_tracking.model.random`.
-    :param jit_compile: compile with XLA: takes some seconds for each new shape, and is several times faster then.
+        again, one of 0.3 times as many with 1,000 chains or more, which find modes that slow chains miss, and one along
+        parameters that training went through, which finds modes that are out of reach of all temperatures.
+    :param generator: of the noise, "philox", "threefry" or "hash", see `rbm_tracking.model.random`. None: "threefry"
+        with XLA and "philox" without.
+    :param jit_compile: compile with XLA, which takes ten to twenty seconds for each new shape, and updates are up to
+        three times as fast then. None: where that pays, for more than 20,000 weights or 10,000 updates.
     :param random_state: seed or `np.random.RandomState`; decides everything that is random.
 
     Attributes after fitting: `components_` [n_components, n_features], `intercept_hidden_`, `intercept_visible_`;
@@ -131,6 +136,9 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     _verdict: Verdict | None
     _kept: SMLState | None  # with the model's log Z
     _lower: Annealing | None  # what AIS says of the model's log Z
+    _jit: bool  # whether to compile with XLA
+    _generator: Generator
+    _along: Annealing | None  # and AIS along the parameters of training
 
     def __init__(
         self,
@@ -164,8 +172,8 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         eval_every: int | None = None,
         patience: int = 10,
         ais_temps: int = 1000,
-        generator: Generator = "threefry",
-        jit_compile: bool = True,
+        generator: Generator | None = None,
+        jit_compile: bool | None = None,
         verbose: bool = False,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
@@ -244,7 +252,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         config, dtype = self._config(), self._state.rbm.W.dtype
         config = dataclasses.replace(config, schedule="constant") if config.schedule in FALLING else config
         rate = learning_rate_at(config, self._state.step, dtype)
-        state, seen = _update(without_rate(config), self.jit_compile)(
+        state, seen = _update(without_rate(config), self._jit)(
             self._state, tf.constant(padded), tf.constant(weights, dtype), self._seed, rate
         )
         self._take(state, Observed._make(part.numpy() for part in seen))
@@ -270,14 +278,14 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         check_is_fitted(self)
         seed = tf.constant(check_random_state(random_state).randint(2**31 - 1, size=2), tf.int32)
         if self._is_along(along):
-            options: dict[str, Any] = {"num_chains": n_chains, "seed": seed, "generator": self.generator}
-            both = trajectory_bracket(self._path(), n_temps, **options)
+            options: dict[str, Any] = {"num_chains": n_chains, "seed": seed, "generator": self._generator}
+            both = trajectory_bracket(self._path(self.trajectory_), n_temps, jit_compile=self._jit, **options)
         else:
             config = evaluation.EvidenceConfig(final_ais_betas=str(n_temps), ais_chains=n_chains)
-            both = evaluation.bracket(self._model, self._base_b, seed, config, self.generator)
+            both = evaluation.bracket(self._model, self._base_b, seed, config, self._generator, jit_compile=self._jit)
         lower, upper = (evaluation.annealing(result) for result in both)
         self._lower = stronger(self._lower, lower)
-        known = Evidence(evaluation.tracking(self._model, self._observed), self._lower, upper)
+        known = Evidence(evaluation.tracking(self._model, self._observed), self._lower, upper, along=self._along)
         self._verdict = judge(known, was_refuted=self.evidence_.is_refuted)
         return both
 
@@ -340,15 +348,14 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         check_is_fitted(self)
         rng = self.random_state_ if random_state is None else check_random_state(random_state)
         seed, model = tf.constant(rng.randint(2**31 - 1, size=2), tf.int32), self._model
-        options: dict[str, Any] = {"burn_in": burn_in, "thin": thin, "jit_compile": self.jit_compile}
+        noise: dict[str, Any] = {"seed": seed, "generator": self._generator, "jit_compile": self._jit}
+        rounds: dict[str, Any] = {"burn_in": burn_in, "thin": thin}
         if self._is_along(along):
-            options |= {"num_chains": self.n_chains, "seed": seed, "generator": self.generator}
-            path = self._path()
-            return tempered(path, distances(path, seed=seed, generator=self.generator), n_samples, **options)
+            path = self._path(self.trajectory_)
+            lengths = distances(path, **noise)
+            return tempered(path, lengths, n_samples, num_chains=self.n_chains, **rounds, **noise)
         chains = model.chains._replace(a=activations(model.rbm, model.chains.v))
-        return sample(
-            model.rbm, chains, model.ladder.beta.numpy(), n_samples, seed=seed, generator=self.generator, **options
-        )
+        return sample(model.rbm, chains, model.ladder.beta.numpy(), n_samples, **rounds, **noise)
 
     def impute(
         self, X: Any, mask: Any, *, n_chains: int = 20, n_steps: int = 200, random_state: int | None = 0
@@ -391,11 +398,10 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             raise ValueError("along='trajectory' needs parameters along the way; fit with keep_trajectory=True.")
         return along == "trajectory"
 
-    def _path(self) -> Trajectory:
-        """From independent units to the model; parameters that are no averages are smoothed."""
-        smoothing = 0.0 if self.average else min(evaluation.SMOOTHING, len(self.trajectory_) / 8)
-        beta = evaluation.EvidenceConfig.trajectory_beta
-        return trajectory([*self.trajectory_, self._parameters], base_b=self._base_b, smoothing=smoothing, beta=beta)
+    def _path(self, nodes: list[RBM], beta: float = evaluation.EvidenceConfig.trajectory_beta) -> Trajectory:
+        """From independent units over nodes to the model; parameters that are no averages are smoothed."""
+        smoothing = 0.0 if self.average else min(evaluation.SMOOTHING, len(nodes) / 8)
+        return trajectory([*nodes, self._parameters], base_b=self._base_b, smoothing=smoothing, beta=beta)
 
     def _check_parameters(self) -> None:
         at_least = {"n_components": 1, "batch_size": 1, "max_updates": 1, "n_temps": 2, "n_chains": 2}
@@ -479,6 +485,10 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def _start(self, X: Any, total: int) -> None:
         self._decay_steps = total
+        is_long = total > _MOST_UPDATES or self.n_components * X.shape[1] > _MOST_WEIGHTS
+        self._jit = is_long if self.jit_compile is None else self.jit_compile
+        best: Generator = "threefry" if self._jit else "philox"
+        self._generator = best if self.generator is None else self.generator
         sample = X if X.shape[0] <= _SCORE_ROWS else X[self.random_state_.permutation(X.shape[0])[:_SCORE_ROWS]]
         data = self._drawn(sample)
         kind: dict[str, Any] = {"seed": self._new_seed(), "data": data, "clip": 1 / (2 * len(data) + 2)}
@@ -493,6 +503,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self._verdict = None
         self._kept = None
         self._lower = None
+        self._along = None
         self._is_refuted = False
         self._seed = self._new_seed()
         self.n_updates_ = 0
@@ -505,14 +516,24 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         watch = None if valid is None else evaluation.Evaluations({"valid": valid}, config)
         seed = None if valid is None else self._new_seed()
         every = self.eval_every or evaluation.interval(train.shape[0], size)
+        nodes: list[RBM] = []
         while self.n_updates_ < total:
             until = min(total, (self.n_updates_ // every + 1) * every)
+            first = self.n_updates_ + 1
             self._advance(train, batches, min(until - self.n_updates_, _BLOCK), size)
+            if self._is_kept(first, has_check=watch is not None):
+                nodes.append(half_precision(self._parameters))
             if self.n_updates_ < until:
                 continue
             if watch is not None:
                 by_ais = functools.partial(
-                    evaluation.ais_scalars, self._model, self._base_b, config, seed, self.generator
+                    evaluation.ais_scalars,
+                    self._model,
+                    self._base_b,
+                    config,
+                    seed,
+                    self._generator,
+                    jit_compile=self._jit,
                 )
                 watch(self._model, self._observed, by_ais)
                 self._verdict = watch.verdict or self.evidence_
@@ -524,7 +545,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             verdict = is_better(watch.choice, Choice() if best is None else best.choice)
             if verdict:
                 found = self._state, self._observed, self.evidence_, watch.choice
-                best, num_worse = _Best(*found, len(self.trajectory_)), 0
+                best, num_worse = _Best(*found, len(nodes)), 0
             else:
                 num_worse = num_worse + 1 if verdict is False else 0
                 if num_worse >= self.patience:
@@ -532,32 +553,45 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         if best is not None:
             self._take(best.state, best.observed)
             self._verdict = best.verdict
-            del self.trajectory_[best.num_nodes :]
-            self._check_again()
+            del nodes[best.num_nodes :]
+            self._check_again(nodes)
+        self.trajectory_ = nodes if self.keep_trajectory else []
 
-    def _check_again(self) -> None:
-        """Judge log Z of the model by a second and a third AIS, for modes that the chains and the first one miss."""
+    def _is_kept(self, first: int, *, has_check: bool) -> bool:
+        """Whether to keep the parameters after updates from `first` on: all of the way, or a few to check log Z by."""
+        if not (self.keep_trajectory or has_check):
+            return False
+        ratio = _FINE if self.keep_trajectory else _COARSE
+        return any(is_node(step, ratio=ratio) for step in range(first, self.n_updates_ + 1))
+
+    def _check_again(self, nodes: list[RBM]) -> None:
+        """Judge log Z of the model by more AIS, for modes that the chains and the first one miss: of more temperatures,
+        of more chains, and along the parameters that training went through."""
         model = self._model
         was_refuted = self.evidence_.is_refuted
         seed = tf.random.fold_in(self._seed, self.n_updates_)
-        self._lower = evaluation.checked_again(model.rbm, self._base_b, self.ais_temps, seed, self.generator)
-        known = Evidence(evaluation.tracking(model, self._observed), self._lower)
+        options: dict[str, Any] = {"generator": self._generator, "jit_compile": self._jit}
+        self._lower = evaluation.checked_again(model.rbm, self._base_b, self.ais_temps, seed, **options)
+        self._along = evaluation.along_training(
+            self._path(nodes, beta=1.0),
+            max(2, self.ais_temps // 4),
+            tf.random.fold_in(seed, 1),
+            **options,
+        )
+        known = Evidence(evaluation.tracking(model, self._observed), self._lower, along=self._along)
         self._verdict = judge(known, was_refuted=was_refuted)
         if is_in_doubt(known, self._verdict):
-            upper = evaluation.reverse(model, self._base_b, self.ais_temps, seed, self.generator)
+            upper = evaluation.reverse(model, self._base_b, self.ais_temps, seed, **options)
             self._verdict = judge(known._replace(reverse=upper), was_refuted=was_refuted)
 
     def _advance(self, X: Any, batches: Iterator[NDArray[np.int64]], count: int, size: int) -> None:
         """`count` updates in one compiled call."""
         data = packed(self._drawn(X[np.concatenate([next(batches) for _ in range(count)])]), _BLOCK * size)
         index = np.arange(_BLOCK * size, dtype=np.int32).reshape(_BLOCK, size)
-        state, seen = _updates(self._config(), self.jit_compile)(
+        state, seen = _updates(self._config(), self._jit)(
             self._state, tf.constant(data), tf.constant(index), tf.constant(count), self._seed
         )
-        first = self.n_updates_ + 1
         self._take(state, Observed._make(part.numpy()[count - 1] for part in seen))
-        if self.keep_trajectory and any(map(is_node, range(first, first + count))):
-            self.trajectory_.append(self._parameters)
 
     def _config(self) -> SMLConfig:
         return SMLConfig(
@@ -575,7 +609,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             sparsity_target=self.sparsity_target,
             sparsity_cost=self.sparsity_cost,
             average=self.average,
-            generator=self.generator,
+            generator=self._generator,
         )
 
     def _take(self, state: SMLState, observed: Observed) -> None:
@@ -590,6 +624,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self._observed = observed
         self._verdict = None
         self._lower = None
+        self._along = None
         self.components_, self.intercept_visible_, self.intercept_hidden_ = (
             part.numpy().astype(np.float64) for part in self._parameters[:3]
         )
@@ -605,7 +640,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def _model(self) -> SMLState:
         """The state with the parameters of the model and their log Z."""
         if self._kept is None or int(self._kept.step) != int(self._state.step):
-            options: dict[str, Any] = {"generator": self.generator, "jit_compile": self.jit_compile}
+            options: dict[str, Any] = {"generator": self._generator, "jit_compile": self._jit}
             self._kept = averaged(self._state, seed=self._seed, **options)
         return self._kept
 

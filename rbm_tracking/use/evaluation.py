@@ -21,7 +21,7 @@ import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
 from rbm_tracking.estimates import ais
-from rbm_tracking.estimates.trajectories import trajectory
+from rbm_tracking.estimates.trajectories import Trajectory, allotted, annealed, distances, trajectory
 from rbm_tracking.estimates.trajectory_tempering import trajectory_bracket
 from rbm_tracking.model import exact
 from rbm_tracking.model.rbm import RBM, base_rate_biases, log_prob_unnormalised
@@ -52,6 +52,7 @@ __all__ = [
     "Evaluations",
     "EvidenceConfig",
     "ais_scalars",
+    "along_training",
     "annealing",
     "bracket",
     "checked_again",
@@ -105,7 +106,8 @@ class EvidenceConfig:
             raise ValueError(f"ais_chains must be at least 2, got {self.ais_chains}.")
 
 
-_ROUNDS, _IN_A_ROUND = 4, 10  # of short AIS at the end
+_ROUNDS = 4  # of AIS at the end
+_IN_A_ROUND = 10  # AIS with few temperatures in each
 _BURN_IN, _THIN = 200, 50  # rounds of parallel tempering before reverse AIS in training
 
 # In training
@@ -204,6 +206,7 @@ def ais_scalars(
     generator: str = "threefry",
     *,
     is_reverse: bool = False,
+    jit_compile: bool = True,
 ) -> dict[str, float]:
     """Log Z by AIS with `ais_betas`, its standard error, and the effective number of chains.
 
@@ -216,9 +219,10 @@ def ais_scalars(
     if is_reverse:
         betas = config.ais_betas
         rounds: dict[str, Any] = {"burn_in": _BURN_IN, "thin": _THIN}
-        found = _reverse_ais(state, base_b, betas, config, tf.random.fold_in(at_step, 1), generator, **rounds)
+        own = tf.random.fold_in(at_step, 1)
+        found = _reverse_ais(state, base_b, betas, config, own, generator, jit_compile, **rounds)
     else:
-        found = _ais(state.rbm, base_b, config.ais_betas, config, at_step, generator)
+        found = _ais(state.rbm, base_b, config.ais_betas, config, at_step, generator, jit_compile)
     return {
         f"{name}/log_z_nats": found.log_z,
         f"{name}/log_z_std_nats": found.standard_error,
@@ -315,7 +319,13 @@ def final(
 
 
 def bracket(
-    state: SMLState, base_b: ArrayLike, seed: tf.Tensor, config: EvidenceConfig, generator: str = "threefry"
+    state: SMLState,
+    base_b: ArrayLike,
+    seed: tf.Tensor,
+    config: EvidenceConfig,
+    generator: str = "threefry",
+    *,
+    jit_compile: bool = True,
 ) -> ais.Bracket:
     """AIS from below, and from above by samples of parallel tempering that start from the particles of `state`.
 
@@ -324,12 +334,19 @@ def bracket(
     """
     forward_seed, *seeds = tf.unstack(tf.random.experimental.stateless_split(seed, 3))
     betas = config.final_ais_betas
-    lower = _ais(state.rbm, base_b, betas, config, forward_seed, generator)
-    return ais.Bracket(lower, _reverse_ais(state, base_b, betas, config, seeds, generator))
+    lower = _ais(state.rbm, base_b, betas, config, forward_seed, generator, jit_compile)
+    return ais.Bracket(lower, _reverse_ais(state, base_b, betas, config, seeds, generator, jit_compile))
 
 
 def checked_again(
-    rbm: RBM, base_b: ArrayLike, num_temps: int, seed: tf.Tensor, generator: str = "threefry", *, num_chains: int = 100
+    rbm: RBM,
+    base_b: ArrayLike,
+    num_temps: int,
+    seed: tf.Tensor,
+    generator: str = "threefry",
+    *,
+    num_chains: int = 100,
+    jit_compile: bool = True,
 ) -> Annealing:
     """Log Z from below by long AIS of few chains and by short AIS of many, where a mode may be out of reach of either.
 
@@ -342,7 +359,8 @@ def checked_again(
     :param seed: int32 [2].
     :param num_chains: of one AIS; the short ones are ten in a round.
     """
-    options: dict[str, Any] = {"num_chains": num_chains, "base_b": base_b, "generator": generator}
+    options: dict[str, Any] = {"num_chains": num_chains, "generator": generator, "jit_compile": jit_compile}
+    options["base_b"] = base_b
     long_seed, short_seed = tf.unstack(tf.random.experimental.stateless_split(seed, 2))
     long = annealing(ais.ais(rbm, ais.linear_schedule(3 * num_temps), seed=long_seed, **options))
     betas = ais.linear_schedule(max(2, 3 * num_temps // 10))
@@ -355,8 +373,39 @@ def checked_again(
     return stronger(long, short)
 
 
+def along_training(
+    path: Trajectory,
+    num_steps: int,
+    seed: tf.Tensor,
+    generator: str = "threefry",
+    *,
+    num_chains: int = 100,
+    jit_compile: bool = True,
+) -> Annealing:
+    """Log Z of the last RBM from below, by AIS along those that training went through, of four times as many chains.
+
+    In training modes appear one after the other, where cooling meets them all at once behind a first-order transition:
+    this path is independent of all that goes through temperatures. A path at beta < 1 would end in such a cooling.
+
+    :param path: of `trajectories.trajectory`, at beta = 1.
+    :param num_steps: along it, at least one for each of its pieces.
+    :param seed: int32 [2].
+    """
+    options: dict[str, Any] = {"num_chains": num_chains, "generator": generator, "jit_compile": jit_compile}
+    pilot, *seeds = tf.unstack(tf.random.experimental.stateless_split(seed, 1 + _ROUNDS))
+    lengths = distances(path, seed=pilot, **options)
+    steps = allotted(lengths, max(num_steps, len(lengths)))
+    return annealing(ais.pooled([annealed(path, steps, seed=each, **options) for each in seeds]))
+
+
 def reverse(
-    state: SMLState, base_b: ArrayLike, num_temps: int, seed: tf.Tensor, generator: str = "threefry"
+    state: SMLState,
+    base_b: ArrayLike,
+    num_temps: int,
+    seed: tf.Tensor,
+    generator: str = "threefry",
+    *,
+    jit_compile: bool = True,
 ) -> Annealing:
     """Log Z from above, from the particles of `state` after some rounds of parallel tempering.
 
@@ -365,7 +414,7 @@ def reverse(
     :param seed: int32 [2].
     """
     config = EvidenceConfig(ais_betas=str(num_temps))
-    scalars = ais_scalars(state, base_b, config, seed, generator, is_reverse=True)
+    scalars = ais_scalars(state, base_b, config, seed, generator, is_reverse=True, jit_compile=jit_compile)
     return _logged(scalars, config, "reverse_ais")
 
 
@@ -389,9 +438,16 @@ def schedule(betas: str) -> NDArray[np.float64]:
 
 
 def _ais(
-    rbm: RBM, base_b: ArrayLike, betas: str, config: EvidenceConfig, seed: tf.Tensor, generator: str
+    rbm: RBM,
+    base_b: ArrayLike,
+    betas: str,
+    config: EvidenceConfig,
+    seed: tf.Tensor,
+    generator: str,
+    jit_compile: bool,
 ) -> ais.AISResult:
-    return ais.ais(rbm, schedule(betas), num_chains=config.ais_chains, seed=seed, base_b=base_b, generator=generator)
+    options: dict[str, Any] = {"base_b": base_b, "generator": generator, "jit_compile": jit_compile}
+    return ais.ais(rbm, schedule(betas), num_chains=config.ais_chains, seed=seed, **options)
 
 
 def _reverse_ais(
@@ -401,6 +457,7 @@ def _reverse_ais(
     config: EvidenceConfig,
     seed: tf.Tensor | Sequence[tf.Tensor],
     generator: str,
+    jit_compile: bool,
     **rounds: Any,
 ) -> ais.AISResult:
     """From samples of parallel tempering, which starts at the particles.
@@ -410,8 +467,9 @@ def _reverse_ais(
     own = tf.unstack(tf.random.experimental.stateless_split(seed, 2)) if tf.is_tensor(seed) else seed
     chains = state.chains._replace(a=tf.linalg.matmul(state.chains.v, state.rbm.W, transpose_b=True) + state.rbm.c)
     beta = state.ladder.beta.numpy()
-    samples = sample(state.rbm, chains, beta, config.ais_chains, seed=own[0], generator=generator, **rounds)
-    return ais.reverse_ais(state.rbm, schedule(betas), samples, seed=own[1], base_b=base_b, generator=generator)
+    options: dict[str, Any] = {"generator": generator, "jit_compile": jit_compile}
+    samples = sample(state.rbm, chains, beta, config.ais_chains, seed=own[0], **rounds, **options)
+    return ais.reverse_ais(state.rbm, schedule(betas), samples, seed=own[1], base_b=base_b, **options)
 
 
 def _logged(scalars: Mapping[str, float], config: EvidenceConfig, name: str = "ais") -> Annealing:

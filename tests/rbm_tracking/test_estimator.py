@@ -13,7 +13,10 @@ from sklearn.preprocessing import Binarizer
 from sklearn.utils.estimator_checks import check_estimator
 from sklearn.utils.validation import validate_data
 
+from rbm_tracking import evaluation
+from rbm_tracking.estimates.trajectories import Trajectory
 from rbm_tracking.model.exact import log_likelihood_exact, log_z_exact, moments_exact
+from rbm_tracking.track.evidence import Annealing
 from rbm_tracking.track.learning import _compiled, sml_update
 from rbm_tracking.use.estimator import TrackedRBM, _update
 from rbm_tracking.use.estimator_rows import minibatches
@@ -206,6 +209,28 @@ def test_the_score_is_that_of_the_evidence(X: np.ndarray) -> None:
     assert model.evidence_.high - model.evidence_.low <= verdict.high - verdict.low
     assert model.evidence_.high <= both.upper.interval[1]
     np.testing.assert_allclose(model.score_samples(X), log_likelihood_exact(model.rbm_, X) + exact - model.log_z_)
+
+
+def test_the_end_of_fit_looks_along_training(X: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the parameters on the way to the best ones, which are not kept unless they are asked for."""
+    paths: list[Trajectory] = []
+
+    def higher(path: Trajectory, *arguments: Any, **options: Any) -> Annealing:
+        paths.append(path)
+        return Annealing(log_z_exact(path[-1]) + 2, 0.05, 80.0, 100)
+
+    monkeypatch.setattr(evaluation, "along_training", higher)
+    model = small(early_stopping=True, max_updates=200, eval_every=50, ais_temps=100).fit(X)
+    np.testing.assert_array_equal(paths[0][-1].W, model.rbm_.W)
+    sizes = [float(tf.reduce_sum(rbm.W**2)) for rbm in paths[0][:-1]]
+    assert len(sizes) > 3
+    assert sizes == sorted(sizes)
+    assert model.trajectory_ == []
+    exact = log_z_exact(model.rbm_)
+    assert model.evidence_.is_refuted
+    assert model.evidence_.low <= exact + 2 <= model.evidence_.high
+    model.bracket(50)
+    assert model.evidence_.is_refuted
 
 
 @pytest.mark.slow

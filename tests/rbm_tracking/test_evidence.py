@@ -347,3 +347,23 @@ def test_a_recorded_run_whose_chains_may_miss_a_mode_is_not_trusted() -> None:
     assert statement(verdict).endswith("with doubts")
     within = judge(Evidence(tracked, ais._replace(log_z=94.5)))
     assert (within.is_trusted, within.high) == (True, 94.5)
+
+
+def test_ais_along_training_counts_where_temperatures_agree_and_are_wrong() -> None:
+    """The filter and AIS through temperatures walk one path, and miss a mode together."""
+    known = Evidence(Tracking(10.0, 0.1), Annealing(10.05, 0.05, 80.0, 100))
+    alone = judge(known)
+    even = Annealing(11.5, 0.05, 80.0, 100)
+    refuted = judge(known._replace(along=even))
+    assert alone.is_trusted
+    assert alone.high < 11.2
+    assert refuted.is_refuted
+    assert refuted.low <= 11.5 <= refuted.high
+    assert refuted.reasons == ("AIS, a lower bound, is 1.5 nats above the filter",)
+    few = judge(known._replace(along=Annealing(12.0, 0.6, 3.0, 400)))
+    assert few.high == 12.0
+    assert not few.is_trusted
+    assert len(few.reasons) == 1
+    assert "AIS along the parameters of training, of few effective chains" in few.reasons[0]
+    assert judge(known._replace(along=Annealing(9.0, 0.6, 3.0, 400))) == alone  # a lower bound that is lower
+    assert judge(Evidence(along=even)) == judge(Evidence(ais=even))

@@ -27,6 +27,33 @@ def test_threefry_has_the_published_answers(
     assert tuple(int(word) for word in random.threefry(*words)) == expected
 
 
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        ((0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
+        ((0xA4093822, 0x299F31D0), None),
+    ],
+)
+def test_philox_is_the_published_function(key: tuple[int, int], expected: tuple[int, ...] | None) -> None:
+    """Of the counters 0, 1, ...: by the answer in Random123, and by ten rounds in Python."""
+    bits = random.random_bits(tf.bitcast(tf.constant(key, tf.uint32), tf.int32), (3, 4), "philox").numpy()
+    if expected is not None:
+        assert tuple(bits[0]) == expected
+    for counter, row in enumerate(bits.tolist()):
+        assert row == philox(counter, key)
+
+
+def philox(counter: int, key: tuple[int, int]) -> list[int]:
+    """Philox-4x32-10 of (counter, 0, 0, 0)."""
+    x, (k0, k1) = [counter, 0, 0, 0], key
+    for _ in range(10):
+        first, second = 0xD2511F53 * x[0], 0xCD9E8D57 * x[2]
+        mask = 0xFFFFFFFF
+        x = [(second >> 32) ^ x[1] ^ k0, second & mask, (first >> 32) ^ x[3] ^ k1, first & mask]
+        k0, k1 = (k0 + 0x9E3779B9) & mask, (k1 + 0xBB67AE85) & mask
+    return x
+
+
 def test_bits_are_those_of_the_counters_from_0(seed: tf.Tensor) -> None:
     """Number i is the first word of Threefry of the counter (i, 0), whatever the shape."""
     key = tf.bitcast(seed, tf.uint32)
@@ -107,5 +134,5 @@ def test_bernoulli_has_its_means(seed: tf.Tensor, generator: str) -> None:
 
 
 def test_unknown_generator_is_refused(seed: tf.Tensor) -> None:
-    with pytest.raises(ValueError, match=r"generator must be one of threefry, hash, got 'mt19937'"):
+    with pytest.raises(ValueError, match=r"generator must be one of threefry, hash, philox, got 'mt19937'"):
         random.uniform(seed, (2,), generator="mt19937")
