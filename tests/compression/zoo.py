@@ -5,6 +5,8 @@ from collections.abc import Callable
 import keras
 import numpy as np
 
+from compression.graph.graph import graph_of, layers_of
+
 layers = keras.layers
 
 
@@ -236,29 +238,61 @@ APPLICATIONS: dict[str, Callable[[], keras.Model]] = {
 }
 
 
+_ROWS_OF_STATISTICS = 64
+_SHALLOW = 10
+
+
 def randomise(model: keras.Model, rng: np.random.Generator) -> keras.Model:
-    """Weights that keep signals at their size, and statistics of normalisation that are not the first ones."""
+    """Weights that keep signals at their size, and statistics of batch normalisation from random inputs.
+
+    Biases are the same for all inputs, and drown what differs if many layers without normalisation add theirs.
+    """
+    parts = [node.layer for node in layers_of(graph_of(model))]
+    num_kernels = sum(1 for layer in parts if any(variable.name == "kernel" for variable in layer.weights))
+    is_deep = num_kernels > _SHALLOW and not any(map(_is_batch_normalisation, parts))
+    spread = 0.03 if is_deep else 0.3
     for variable in model.weights:
         shape = tuple(variable.shape)
         if "variance" in variable.name or variable.name == "gamma":
             value = np.exp(0.3 * rng.normal(size=shape))
         elif len(shape) > 1:
-            value = rng.normal(size=shape) * np.sqrt(1.5 / max(1, np.prod(shape[:-1])))
+            value = rng.normal(size=shape) * np.sqrt(2.0 / max(1, np.prod(shape[:-1])))
         elif variable.name != "count":
-            value = 0.3 * rng.normal(size=shape)
+            value = spread * rng.normal(size=shape)
         else:
             continue
         variable.assign(value.astype(variable.dtype))
+    set_statistics(model, inputs_of(model, rng, _ROWS_OF_STATISTICS))
     return model
 
 
+def set_statistics(model: keras.Model, x: object) -> None:
+    """Means and variances of batch normalisation become those of these inputs, or signals die out in deep networks."""
+    normalisations = [node.layer for node in layers_of(graph_of(model)) if _is_batch_normalisation(node.layer)]
+    momenta = [layer.momentum for layer in normalisations]
+    for layer in normalisations:
+        layer.momentum = 0.0
+    if normalisations:
+        model(x, training=True)
+    for layer, momentum in zip(normalisations, momenta, strict=True):
+        layer.momentum = momentum
+
+
+def _is_batch_normalisation(layer: object) -> bool:
+    return isinstance(layer, layers.BatchNormalization)
+
+
 def inputs_of(model: keras.Model, rng: np.random.Generator, rows: int = 4) -> object:
-    """Random inputs of a model, nested as it takes them."""
+    """Random inputs of a model, nested as it takes them: each row has means of its own, which pooling leaves in place;
+    a network that rescales gets pixels from 0 to 255."""
+    takes_pixels = any(isinstance(node.layer, layers.Rescaling) for node in graph_of(model).nodes)
 
     def one(tensor: keras.KerasTensor) -> np.ndarray:
         shape = (rows, *(9 if size is None else size for size in tensor.shape[1:]))
-        return (
-            rng.integers(0, 11, shape).astype("int32") if "int" in tensor.dtype else rng.normal(size=shape).astype("f4")
-        )
+        if "int" in tensor.dtype:
+            return rng.integers(0, 11, shape).astype("int32")
+        means = rng.normal(size=(rows, *(1 for _ in shape[2:]), *shape[-1:])[: len(shape)])
+        values = means + rng.normal(size=shape)
+        return (np.clip(127.5 + 60.0 * values, 0.0, 255.0) if takes_pixels else values).astype("float32")
 
     return keras.tree.map_structure(one, getattr(model, "_functional", model)._inputs_struct)
