@@ -9,7 +9,7 @@ it is linear in the gradient, so that its mean given F will do:
 
     d / dh E[ f(h) | F ] at h = h_k,   E[ f(h) | F ] = m(h) + C(h, H) C(H, H)^-1 (F - m(H))
 
-Noise between layers and jitter are other numbers at each input, and have no slope.
+Noise between layers is another number at each input, and has no slope.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from typing import Any
 import tensorflow as tf
 
 from .latent import LatentVariableLayer
-from .moments import LayerMoments
-from .numerics import robust_cholesky
+from .moments import LayerMoments, root_of_joint
 from .svgp import LayerFactors, SVGPLayer
 
 __all__ = ["joint_draw"]
@@ -43,7 +42,7 @@ def joint_draw(layer: Any, factors: Any, H: tf.Tensor, noise: tf.Tensor) -> tf.T
             f"{layer.label}, {type(layer).__name__}, must be one of GPs of its inputs to have num_importance_samples > "
             "1 of latent variables below it; put the latent variables above it, or take one sample."
         )
-    root = robust_cholesky(cov, label=f"{layer.label}: joint covariance of the outputs for the samples of a row")
+    root = root_of_joint(cov, label=f"{layer.label}: joint covariance of the outputs for the samples of a row")
     eps = tf.linalg.matrix_transpose(noise)[..., None]  # [R, L, K, 1]
     drawn = mean + tf.linalg.matrix_transpose(tf.matmul(root, eps)[..., 0])
     alpha = tf.stop_gradient(tf.linalg.triangular_solve(root, eps, adjoint=True))

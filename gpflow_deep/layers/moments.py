@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
-from gpflow.config import default_jitter
 
 from .numerics import robust_cholesky
 
@@ -21,7 +21,18 @@ __all__ = [
     "no_kl",
     "outputs_covariance",
     "prepend_certain",
+    "root_of_joint",
+    "root_of_variance",
 ]
+
+#: Below this variance the slope of its root stays finite; float32 rounds away more than this.
+SMALLEST_SMOOTH = 1e-12
+
+#: What the first attempt to factorise a joint covariance of a draw adds, in roundings of its mean variance.
+JOINT_ROUNDING = 100.0
+
+#: Added to the joint covariance of a certain layer: its draws move by 1e-15, and slopes of its factor stay finite.
+LEAST_JOINT = 1e-30
 
 
 class LayerMoments(NamedTuple):
@@ -55,11 +66,37 @@ def draw(moments: LayerMoments, noise: tf.Tensor, *, full_cov: bool, label: str)
     """
     mean, cov = moments
     if not full_cov:
-        return mean + tf.sqrt(tf.maximum(cov, 0.0) + default_jitter()) * noise
-    root = robust_cholesky(cov, label=f"{label}: joint covariance of the outputs at the given inputs")
+        return mean + root_of_variance(cov) * noise
+    root = root_of_joint(cov, label=f"{label}: joint covariance of the outputs at the given inputs")
     wide = tf.broadcast_to(noise, tf.broadcast_dynamic_shape(tf.shape(noise), tf.shape(mean)))
     drawn = tf.matmul(root, tf.linalg.matrix_transpose(wide)[..., None])[..., 0]  # [S, L, N]
     return mean + tf.linalg.matrix_transpose(drawn)
+
+
+def root_of_variance(variance: tf.Tensor) -> tf.Tensor:
+    """Standard deviations: exactly the roots of variances from `SMALLEST_SMOOTH` on, 0 for variances of 0 or less
+    (which rounding makes), and `variance / sqrt(SMALLEST_SMOOTH)` between, whose slope is finite.
+    """
+    variance = tf.maximum(variance, 0.0)
+    return variance / tf.sqrt(tf.maximum(variance, tf.constant(_smallest_smooth(variance.dtype), variance.dtype)))
+
+
+def root_of_joint(cov: tf.Tensor, *, label: str) -> tf.Tensor:
+    """Cholesky factor of the joint covariance [..., N, N] of a draw, which gets no more variance than its own rounding
+    needs: `JOINT_ROUNDING` units in the last place of its mean variance at first, and ten times that where it fails.
+
+    :param label: what is factorised, for errors.
+    """
+    eps = float(np.finfo(cov.dtype.as_numpy_dtype).eps)
+    scale = tf.reduce_mean(tf.maximum(tf.linalg.diag_part(tf.stop_gradient(cov)), 0.0))
+    jitter = tf.maximum(JOINT_ROUNDING * eps * scale, tf.constant(LEAST_JOINT, cov.dtype))
+    # What remains of a certain layer is the rounding of the variances that were subtracted from each other.
+    rounding = JOINT_ROUNDING * _smallest_smooth(cov.dtype)
+    return robust_cholesky(cov, label=label, jitter=jitter, allowed_jitter=rounding)
+
+
+def _smallest_smooth(dtype: tf.DType) -> float:
+    return max(SMALLEST_SMOOTH, float(np.finfo(dtype.as_numpy_dtype).eps))
 
 
 def outputs_covariance(moments: LayerMoments, *, full_cov: bool, full_output_cov: bool) -> tf.Tensor:

@@ -60,27 +60,34 @@ def robust_cholesky(
     K: tf.Tensor,
     *,
     label: str,
-    jitter: float | None = None,
+    jitter: float | tf.Tensor | None = None,
+    allowed_jitter: float = 0.0,
     details: Sequence[tuple[str, tf.Tensor]] = (),
 ) -> tf.Tensor:
     """Cholesky factor of `K + jitter I`, with the jitter multiplied by ten for as long as the factorisation fails.
 
-    The first attempt uses GPflow's `default_jitter()` and costs nothing extra. Later attempts stop at
-    `MAX_JITTER_FACTOR` times the mean diagonal. The gradient is that of the attempt which succeeded.
+    The first attempt uses GPflow's `default_jitter()` unless `jitter` is given, and costs nothing extra. Later attempts
+    stop at `MAX_JITTER_FACTOR` times the mean diagonal, or at `allowed_jitter` if that is more. The gradient is that of
+    the attempt which succeeded.
 
     :param K: symmetric matrices, [..., M, M].
     :param label: what is factorised, for the error message, e.g. `"layer 1: covariance of the inducing outputs"`.
-    :param jitter: the first jitter to add; `default_jitter()` if None.
+    :param jitter: the first jitter to add, a number or [], without a gradient; `default_jitter()` if None.
+    :param allowed_jitter: tried whatever the diagonal is: of matrices that are nothing but rounding, it says little.
     :param details: pairs (name, tensor) that the error message reports, e.g. lengthscales.
     :raises tf.errors.InvalidArgumentError: if no attempt succeeds. The message has the label, the last jitter, the
         condition number, the range of the diagonal and `details`.
     """
-    first_jitter = tf.constant(default_jitter() if jitter is None else jitter, K.dtype)
+    first_jitter = tf.convert_to_tensor(default_jitter() if jitter is None else jitter, K.dtype)
 
     @tf.custom_gradient
     def factorise(K: tf.Tensor) -> tuple[tf.Tensor, object]:
         attempt = tf.linalg.cholesky(add_diagonal(K, first_jitter))
-        L = tf.cond(_all_finite(_lower(attempt)), lambda: attempt, lambda: _escalate(K, first_jitter, label, details))
+        L = tf.cond(
+            _all_finite(_lower(attempt)),
+            lambda: attempt,
+            lambda: _escalate(K, first_jitter, allowed_jitter, label, details),
+        )
 
         def gradient(dL: tf.Tensor) -> tf.Tensor:
             # K = L L':  dK = L^-T Phi(L' dL) L^-1, Phi takes the lower triangle and halves its diagonal.
@@ -97,11 +104,18 @@ def robust_cholesky(
     return factorise(K)
 
 
-def _escalate(K: tf.Tensor, first_jitter: tf.Tensor, label: str, details: Sequence[tuple[str, tf.Tensor]]) -> tf.Tensor:
+def _escalate(
+    K: tf.Tensor,
+    first_jitter: tf.Tensor,
+    allowed_jitter: float,
+    label: str,
+    details: Sequence[tuple[str, tf.Tensor]],
+) -> tf.Tensor:
     """Try ten times the jitter until the factor of K is finite or the limit is passed."""
     diagonal = tf.linalg.diag_part(K)
     ten = tf.constant(10.0, K.dtype)
     limit = tf.maximum(MAX_JITTER_FACTOR * tf.reduce_mean(diagonal), ten * first_jitter)
+    limit = tf.maximum(limit, tf.constant(allowed_jitter, K.dtype))
 
     def failed(jitter: tf.Tensor, L: tf.Tensor) -> tf.Tensor:
         return tf.logical_and(tf.logical_not(_all_finite(_lower(L))), jitter * ten <= limit)

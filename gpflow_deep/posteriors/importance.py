@@ -13,8 +13,8 @@ at (x_n, w_nk) given what is drawn below. sum_n L_n(K) - KL[q(u) || p(u)] is a b
 The second line asks for one f at the K inputs (x_n, w_nk) of a row: the inner layers are drawn jointly over them, by
 K x K covariances (`joint_outputs`). With other draws for each k, the functions would be averaged within the logarithm,
 too, and the sum be no bound: it may pass the evidence. Rows have draws of their own, as each has its own expectation.
-Layers below the latent variables read one input for all k, and are drawn once. The noise between layers, and jitter,
-differ between the k: they are further latent variables of the row, with q = p, and so without a weight.
+Layers below the latent variables read one input for all k, and are drawn once. The noise between layers differs
+between the k: it is a further latent variable of the row, with q = p, and so without a weight.
 
 L_n(K) rises with K to E_f[log p(y_n | f)]. Its gradient with respect to q(w_n) is the doubly reparametrised one (Tucker
 et al. 2019): with normalised weights v_k, sum_k v_k^2 d log(p(y | f, w_k) p(w_k) / q(w_k)) / d w_k, in which q itself

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-#: GPflow's default jitter: on the diagonal of every factorised matrix and under the square root of every draw.
+#: GPflow's default jitter: on the diagonal of every Kuu that is factorised.
 JITTER = 1e-6
 
 
@@ -86,7 +86,7 @@ class Layer:
     def draw(self, X: np.ndarray, eps: np.ndarray) -> np.ndarray:
         """Outputs [N, propagated + P] at X [N, D] from noise [N, P], independently at every point."""
         mean, cov = self.latent(X)
-        root = np.sqrt(np.diagonal(cov, axis1=1, axis2=2).T + JITTER)
+        root = np.sqrt(np.diagonal(cov, axis1=1, axis2=2).T)
         f = mean + root * eps + np.asarray(self.mean_function(X))
         return np.concatenate([X[:, : self.propagated], f], axis=1)
 
