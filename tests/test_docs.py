@@ -1,4 +1,4 @@
-"""The documentation against the code: each command that is shown has flags that its script knows."""
+"""The documentation against the code: each command that is shown, by verb or script, has flags that it knows."""
 
 import importlib.util
 import inspect
@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpflow_deep_runs.cli.flags import NamedFlag, named_flags
+from gpflow_deep_runs.verbs import VERBS
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = {path.name: path for path in sorted((ROOT / "scripts").glob("*.py"))}
@@ -18,7 +19,12 @@ PAGES = [
     *sorted(path for path in [*ROOT.glob("*.md"), *ROOT.glob("*/*.md")] if "." not in path.parent.name),
     *sorted((ROOT / "docs").glob("*/*.md")),
 ]
-COMMAND = re.compile(rf"\b({'|'.join(map(re.escape, SCRIPTS))})\b((?:\\\n|[^\n`#|;])*)")
+NAMES = {f"gpflow-deep {verb}": f"{script}.py" for verb, (script, _) in VERBS.items()} | {
+    name: name for name in SCRIPTS
+}
+"""Scripts by what a page calls them."""
+_LONGEST_FIRST = sorted(NAMES, key=len, reverse=True)
+COMMAND = re.compile(rf"\b({'|'.join(map(re.escape, _LONGEST_FIRST))})(?![\w-])((?:\\\n|[^\n`#|;])*)")
 FLAG = re.compile(r"(?<![\w-])--([a-z][a-z0-9_]*)")
 OF_ABSL = {"flagfile", "verbosity", "help", "helpfull"}
 
@@ -40,14 +46,18 @@ def flags_of(script: str) -> set[str]:
 def commands(text: str) -> Iterator[tuple[int, str, list[str]]]:
     """Line, script and names of flags of each command, continued lines joined."""
     for match in COMMAND.finditer(text):
-        yield text[: match.start()].count("\n") + 1, match[1], FLAG.findall(match[2])
+        yield text[: match.start()].count("\n") + 1, NAMES[match[1]], FLAG.findall(match[2])
 
 
 def test_commands_are_found() -> None:
-    text = "run `train_darn.py --hidden=3 --nojit` or\ntrain_dgp.py --run_dir=x \\\n  --num_steps=3  # --not_this\n"
+    text = (
+        "run `train_darn.py --hidden=3 --nojit` or\ngpflow-deep train --run_dir=x \\\n  --num_steps=3  # --not_this\n"
+        "gpflow-deep ebp-predict --output=y.csv\n"
+    )
     assert [found[1:] for found in commands(text)] == [
         ("train_darn.py", ["hidden", "nojit"]),
         ("train_dgp.py", ["run_dir", "num_steps"]),
+        ("predict_ebp.py", ["output"]),
     ]
 
 

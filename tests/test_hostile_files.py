@@ -25,6 +25,8 @@ import tensorflow as tf
 import ebp
 from compression import load_bcz
 from compression.files.container import kernels_of, save_bcz
+from compression.files.kernel_coding import Reader, leb
+from compression.rounding.bits import fixed_point
 from compression.rounding.codebook import codebook
 from darn import (
     DARN,
@@ -100,6 +102,26 @@ def _bcz(path: Path) -> None:
     save_bcz(path, network, [codebook(np.asarray(kernel), 4) for kernel in kernels_of(network)])
 
 
+def _bcz_graph(path: Path) -> None:
+    inputs = keras.Input([5, 3])
+    hidden = keras.layers.LayerNormalization()(keras.layers.LSTM(4)(inputs))
+    hidden = keras.layers.Add()([hidden, keras.layers.Dense(4, "relu")(hidden)])
+    network = keras.Model(inputs, keras.layers.Dense(2)(hidden))
+    save_bcz(path, network, [fixed_point(np.asarray(kernel), 5) for kernel in kernels_of(network)], biases=6)
+
+
+def _bcz_text(content: bytes, draw: random.Random) -> bytes:
+    """Another text of layers before the same numbers."""
+    reader = Reader(content[10:])
+    packed = reader.take(reader.integer())
+    text = json.dumps(changed_json(json.loads(zlib.decompress(packed)), draw)).encode()
+    if draw.random() < 0.2:
+        text = text.replace(b"1", draw.choice((b"1e400", b"NaN", b"-1", b"999999999", b"0")), draw.randrange(1, 3))
+    packed = zlib.compress(text, 9)
+    payload = content[9:10] + leb(len(packed)) + packed + content[10 + reader.position :]
+    return content[:5] + _crc32(payload) + payload
+
+
 _CODER: list[IntegerModel] = []
 
 
@@ -170,6 +192,12 @@ FORMATS = {
     ),
     "compressed network": Format(
         ".bcz", _bcz, load_bcz, {"bytes": changed_bytes, "resealed": with_checksum(5, _crc32)}
+    ),
+    "compressed graph": Format(
+        ".bcz",
+        _bcz_graph,
+        load_bcz,
+        {"resealed": with_checksum(5, _crc32), "structure": _bcz_text},
     ),
     "coded bits": Format(
         ".darn",

@@ -2,6 +2,7 @@
 
 container, contents           what is written and read
 checking                      what is written is read again first
+costs                         what reading may take
 chain_coding, graph_coding, layer_coding, kernel_coding   its parts
 context_coding, context_model arithmetic coding with mixed contexts
 random_coding, random_numbers, miracle   minimal random codes (Havasi et al., 2018)
@@ -20,6 +21,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "contents",
         "context_coding",
         "context_model",
+        "costs",
         "export",
         "graph_coding",
         "kernel_coding",

@@ -1,11 +1,12 @@
 """Networks that are short chains of layers in a `.bcz` file: the short form of the layers, see `container`."""
 
-import math
-
 import keras
+
+from gpflow_deep_base.limits import Budget
 
 from ..graph.graph import Graph, Node, Ref, Tensor, is_chain
 from ..graph.supported import problem
+from .costs import take_input, take_time, take_weights
 from .kernel_coding import Reader, leb
 from .layer_coding import layer_bytes, read_layer
 
@@ -35,20 +36,22 @@ def chain_bytes(graph: Graph) -> bytes:
     return leb(len(sizes)) + b"".join(map(leb, sizes)) + leb(len(graph.nodes)) + layers
 
 
-def read_chain(reader: Reader, max_weights: int) -> tuple[Graph, list[list[tuple[int, ...]]]]:
+def read_chain(reader: Reader, budget: Budget) -> tuple[Graph, list[list[tuple[int, ...]]]]:
     """What :func:`chain_bytes` wrote: layers without weights, and the shapes of the weights of each.
 
-    :raises ValueError: if there are more than `max_weights`, or if the content is impossible.
+    :raises ValueError: if that takes more than the budget, or if the content is impossible.
     """
     axes = reader.at_most(MAX_AXES, "axes")
     shape: tuple[int | None, ...] = tuple(reader.integer() or None for _ in range(axes))
-    tensors, nodes, shapes, left = [Tensor((None, *shape), "float32")], list[Node](), [], max_weights
-    for number in range(reader.at_most(MAX_LAYERS, "layers")):
+    take_input(budget, shape)
+    tensors, nodes, shapes = [Tensor((None, *shape), "float32")], list[Node](), list[list[tuple[int, ...]]]()
+    count = reader.at_most(MAX_LAYERS, "layers")
+    take_time(budget, "", count)
+    for number in range(count):
         layer = read_layer(reader, int(shape[-1] or 0))
         shapes.append(_weight_shapes(layer, shape))
-        left -= sum(math.prod(each) for each in shapes[-1])
-        if left < 0:
-            raise ValueError(f"it has more than max_weights={max_weights:,} weights")
+        take_time(budget, "", len(shapes[-1]))
+        take_weights(budget, shapes[-1])
         shape = tuple(layer.compute_output_shape((None, *shape)))[1:]
         tensors.append(Tensor((None, *shape), "float32"))
         nodes.append(Node(layer, layer.name, (Ref(number),), {}, (number + 1,)))

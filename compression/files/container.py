@@ -49,8 +49,6 @@ were of programs before the first release, and are refused.
 """
 
 import os
-import struct
-import zlib
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
@@ -59,6 +57,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gpflow_deep_base.files import write_bytes
+from gpflow_deep_base.frame import framed
 from gpflow_deep_base.limits import one_line
 
 from ..graph.graph import Graph, graph_of, kernel_variables, layers_of
@@ -72,7 +71,6 @@ from .contents import (
     BIASES,
     IS_CHAIN,
     MAGIC,
-    MAX_WEIGHTS,
     RANDOM_CODE,
     VERSION_OF_CODES,
     VERSION_OF_VALUES,
@@ -89,7 +87,6 @@ from .kernel_coding import Kernel, Raw, integers_bytes, kernel_bytes
 from .random_coding import RandomCode, code_bytes
 
 __all__ = [
-    "MAX_WEIGHTS",
     "Contents",
     "Encoded",
     "Kernel",
@@ -257,7 +254,7 @@ def encode(
             else:
                 stored.append(_rounded(node.name, variable, kind))
                 out += _vector_bytes(stored[-1], kind)
-    return Encoded(_with_head(bytes(out), VERSION_OF_VALUES), model, stored)
+    return Encoded(framed(MAGIC, VERSION_OF_VALUES, bytes(out)), model, stored)
 
 
 def coded_variables(model: keras.Model) -> list[keras.Variable]:
@@ -291,17 +288,13 @@ def _random_code(model: keras.Model, graph: Graph, code: RandomCode) -> Encoded:
     values = {id(variable): value for variable, value in zip(coded, code.values(), strict=True)}
     weights = [variable for node in layers_of(graph) for variable in stored_weights(node.layer)]
     stored = [np.asarray(values.get(id(variable), variable), np.float32) for variable in weights]
-    return Encoded(_with_head(out + code_bytes(code), VERSION_OF_CODES), model, stored)
+    return Encoded(framed(MAGIC, VERSION_OF_CODES, out + code_bytes(code)), model, stored)
 
 
 def _layers_bytes(graph: Graph, kind: int) -> bytes:
     """Flags and layers."""
     is_chain = fits_chain(graph)
     return bytes([kind | IS_CHAIN * is_chain]) + (chain_bytes(graph) if is_chain else graph_bytes(graph))
-
-
-def _with_head(content: bytes, version: int) -> bytes:
-    return MAGIC + bytes([version]) + struct.pack("<I", zlib.crc32(content)) + content
 
 
 def _bias_number(biases: str | int) -> int:

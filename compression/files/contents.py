@@ -1,23 +1,23 @@
 """`.bcz` files read again: see `compression.files.container` for what is in them."""
 
-import json
 import math
 import os
-import struct
 import sys
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import keras
 import numpy as np
-import tensorflow as tf
 from numpy.typing import NDArray
+
+from gpflow_deep_base.frame import unframed
+from gpflow_deep_base.limits import Budget, refuse_damaged
 
 from ..graph.graph import Graph, layers_of, model_of
 from ..rounding.bits import MAX_SIGNIFICANT
 from .chain_coding import read_chain
+from .costs import budget_for, take_draws
 from .graph_coding import read_graph
 from .kernel_coding import SCHEMES, Reader, read_integers, read_kernel
 from .random_coding import read_code
@@ -26,7 +26,6 @@ __all__ = [
     "BIASES",
     "IS_CHAIN",
     "MAGIC",
-    "MAX_WEIGHTS",
     "RANDOM_CODE",
     "RANDOM_NAME",
     "VERSIONS",
@@ -45,10 +44,8 @@ __all__ = [
 
 VERSION_OF_VALUES, VERSION_OF_CODES = VERSIONS = (4, 5)
 """Of the format: of files without and with a random code, which are the same otherwise."""
-MAX_WEIGHTS = 2**27
-"""Weights that `load_bcz` makes room for unless it is told otherwise: 0.5 GiB."""
-
 MAGIC = b"\x89BCZ"
+WHAT = "a .bcz network"
 IS_CHAIN = 0x80
 """Of the flags: the layers are a chain."""
 BIASES = ("float32", "float16")
@@ -94,52 +91,32 @@ class Contents(NamedTuple):
     graph: Graph
 
 
-def load_bcz(path: str | os.PathLike[str], *, max_weights: int = MAX_WEIGHTS) -> keras.Model:
+def load_bcz(path: str | os.PathLike[str], *, max_bytes: int | None = None) -> keras.Model:
     """Read the network in a file: a plain Keras model in float32.
 
     A file from somebody else runs no code. What it says of sizes is checked before room is made for them.
 
-    :param max_weights: the largest number of weights of all layers together.
-    :raises ValueError: if the file is none of this format, is of an unknown version, truncated or damaged, or has more
-        weights.
+    :param max_bytes: that reading may take, time for layers counted as bytes; 100 MB and 256 times the length of the
+        file if not given, which refuses files of less than 3/4 of a bit for each of 4 million weights or more.
+    :raises ValueError: if the file is none of this format, is of an unknown version, truncated or damaged, or takes
+        more.
     :raises OSError: if there is no such file.
     """
-    found = read_bcz(path, max_weights=max_weights)
+    found = read_bcz(path, max_bytes=max_bytes)
     try:
         return network_of(found)
-    except _IMPOSSIBLE as error:
-        raise _impossible(path, error) from error
+    except Exception as error:  # of whatever Keras makes of it
+        refuse_damaged(path, WHAT, error)
 
 
-def read_bcz(path: str | os.PathLike[str], *, max_weights: int = MAX_WEIGHTS) -> Contents:
+def read_bcz(path: str | os.PathLike[str], *, max_bytes: int | None = None) -> Contents:
     """What is in a file, without making a network of it. Parameters and errors as for `load_bcz`."""
     content = Path(path).read_bytes()
-    if content[: len(MAGIC)] != MAGIC:
-        raise ValueError(f"{path} is not a .bcz file: it starts with {content[:4]!r}, not with {MAGIC!r}.")
-    if len(content) < 9:
-        raise ValueError(f"{path} is truncated: it has {len(content)} bytes, too few for a header; get it again.")
-    version = content[4]
-    if version not in VERSIONS:
-        raise ValueError(
-            f"{path} has version {version} of the format, and this program reads versions "
-            f"{' and '.join(map(str, VERSIONS))}; use the program that wrote it."
-        )
-    if struct.unpack("<I", content[5:9])[0] != zlib.crc32(content[9:]):
-        raise ValueError(f"{path} is truncated or damaged: its checksum does not match; get it again.")
+    budget = budget_for(len(content), max_bytes)
     try:
-        return _parsed(Reader(content[9:]), version, max_weights, len(content))
-    except _IMPOSSIBLE as error:
-        raise _impossible(path, error) from error
-
-
-_IMPOSSIBLE = (
-    *(ValueError, IndexError, TypeError, KeyError, AttributeError, OverflowError, RecursionError, NotImplementedError),
-    *(struct.error, json.JSONDecodeError, tf.errors.OpError),
-)
-
-
-def _impossible(path: str | os.PathLike[str], error: Exception) -> ValueError:
-    return ValueError(f"{path} has a matching checksum but impossible content ({error}); write it again.")
+        return _parsed(content, budget)
+    except Exception as error:
+        refuse_damaged(path, WHAT, error)
 
 
 def stored_weights(layer: keras.Layer) -> list[keras.Variable]:
@@ -157,24 +134,31 @@ def contents_of(content: bytes) -> Contents:
 
     :raises ValueError: if they are none of such a file.
     """
-    return _parsed(Reader(content[9:]), content[4], sys.maxsize, len(content))
+    return _parsed(content, Budget(sys.maxsize))
 
 
-def _parsed(reader: Reader, version: int, max_weights: int, num_bytes: int) -> Contents:
+def _parsed(content: bytes, budget: Budget) -> Contents:
     """Layers, then weights: a size that the file cannot fill is refused before there is room for it."""
+    version, payload = unframed(content, magic=MAGIC, versions=VERSIONS)
+    reader = Reader(payload)
     flags = reader.take(1)[0]
     biases = _bias_type(flags & ~IS_CHAIN, version)
     read_layers = read_chain if flags & IS_CHAIN else read_graph
-    graph, shapes = read_layers(reader, max_weights)
+    graph, shapes = read_layers(reader, budget)
     layers, weights = [node.layer for node in layers_of(graph)], list[StoredLayer]()
     if biases == RANDOM_NAME:
+        for layer_shapes in shapes:
+            take_draws(budget, layer_shapes)
         weights = _read_random(reader, layers, shapes)
     else:
         for layer, layer_shapes in zip(layers, shapes, strict=True):
             weights += _read_weights(reader, layer, layer_shapes, biases)
     reader.finish()
+    for part in (part for each in weights for part in (each.kernel, each.bias) if part is not None):
+        if not np.all(np.isfinite(part)):
+            raise ValueError("a weight is not finite")
     input_shape = graph.tensors[graph.input_numbers[0]].shape[1:]
-    return Contents(version, num_bytes, biases, input_shape, layers, weights, graph)
+    return Contents(version, len(content), biases, input_shape, layers, weights, graph)
 
 
 def _bias_type(number: int, version: int) -> str | int:
@@ -247,21 +231,22 @@ def _read_vector(reader: Reader, count: int, kind: str | int) -> NDArray[np.floa
     return reader.array({"float32": "f4", "float16": "f2"}[kind], count).astype(np.float32)
 
 
-_INITIALIZERS = ("kernel", "depthwise", "pointwise", "embeddings", "recurrent", "alpha")
-
-
 def network_of(found: Contents) -> keras.Model:
     """The network, without drawing initial weights that would be overwritten; it can be made once."""
     kept = []
     for layer in found.layers:
-        for name in (f"{part}_initializer" for part in _INITIALIZERS):
-            if name in vars(layer):
-                kept.append((layer, name, getattr(layer, name)))
-                setattr(layer, name, keras.initializers.Zeros())
+        for part in (layer, *(getattr(layer, name) for name in _PARTS if hasattr(layer, name))):
+            for name in [name for name in vars(part) if name.endswith("_initializer")]:
+                kept.append((part, name, getattr(part, name)))
+                setattr(part, name, keras.initializers.Zeros())
     model = model_of(found.graph)
-    for layer, name, value in kept:
-        setattr(layer, name, value)
+    for part, name, value in kept:
+        setattr(part, name, value)
     stored = iter([part for each in found.weights for part in (each.kernel, each.bias) if part is not None])
     for layer in found.layers:
         layer.set_weights([next(stored) for _ in stored_weights(layer)])
     return model
+
+
+_PARTS = ("cell",)
+"""Of layers, those that draw weights of their own."""

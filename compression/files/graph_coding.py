@@ -15,17 +15,23 @@ from typing import Any
 import keras
 import numpy as np
 
-from gpflow_deep_base.limits import one_line
+from gpflow_deep_base.limits import Budget, one_line
 
 from ..graph.graph import Graph, Node, Ref, Tensor, bypassed, layers_of
 from ..graph.rebuild import statistics_of
 from ..graph.supported import ACTIVATIONS, IDLE_IN_FILES, STORED, activation_name
 from .chain_coding import MAX_AXES, MAX_LAYERS
+from .costs import take_input, take_time, take_weights
 from .kernel_coding import Reader, leb
 
 __all__ = ["check_call", "check_layer", "for_files", "graph_bytes", "outline", "read_graph", "without_masks"]
 
 _MAX_TEXT = 2**22
+_FREE_TEXT, _PER_PACKED = 2**16, 100
+"""Of a text, how long it may be, and how many times longer than its compressed form."""
+_PER_CHARACTER = 40  # bytes of the objects that are made of it
+_MAX_NAME = 200
+_MAX_OUTPUTS = 16
 _TYPES = ("float32", "float16", "int32", "int64", "uint8", "bool")
 _TRAINING = ("_initializer", "_regularizer", "_constraint")
 _LEFT_OUT = ("name", "trainable", "dtype", "autocast", "seed", "unroll", "dropout", "recurrent_dropout", "synchronized")
@@ -160,33 +166,47 @@ def graph_bytes(graph: Graph) -> bytes:
         "calls": calls,
     }
     text = json.dumps(content, separators=(",", ":"), allow_nan=False).encode()
-    if len(text) > _MAX_TEXT:
-        raise ValueError(f"the network has too many layers for a file: {len(text)} bytes of settings.")
     packed = zlib.compress(text, 9)
+    if len(text) > _longest(len(packed)):
+        raise ValueError(f"the network has too many layers for a file: {len(text)} bytes of settings.")
     return leb(len(packed)) + packed
 
 
-def read_graph(reader: Reader, max_weights: int) -> tuple[Graph, list[list[tuple[int, ...]]]]:
+def _longest(num_packed: int) -> int:
+    """Bytes of a text that is compressed to so many."""
+    return min(_MAX_TEXT, _FREE_TEXT + _PER_PACKED * num_packed)
+
+
+def read_graph(reader: Reader, budget: Budget) -> tuple[Graph, list[list[tuple[int, ...]]]]:
     """What :func:`graph_bytes` wrote: layers without weights, and the shapes of the weights of each, once.
 
-    :raises ValueError: if there are more than `max_weights`, or if the content is impossible.
+    :raises ValueError: if that takes more than the budget, or if the content is impossible.
     """
     packed, unpacker = reader.take(reader.integer()), zlib.decompressobj()
     try:
-        text = unpacker.decompress(packed, _MAX_TEXT)
+        text = unpacker.decompress(packed, _longest(len(packed)))
     except zlib.error as error:
         raise ValueError(f"its layers are not compressed text ({error})") from error
     if not unpacker.eof or unpacker.unused_data:
         raise ValueError("its text of layers is too long or does not end")
-    content = json.loads(text)
+    budget.take(_PER_CHARACTER * len(text), "the text of layers")
+    content = json.loads(text, parse_constant=_no_number)
     if len(content["layers"]) > MAX_LAYERS or len(content["calls"]) > 4 * MAX_LAYERS:
         raise ValueError(f"it has {len(content['layers'])} layers, and {MAX_LAYERS} are possible")
+    for kind, *_ in content["layers"]:
+        take_time(budget, str(kind), 1)
+    take_time(budget, "", max(0, len(content["calls"]) - len(content["layers"])))
     tensors = [_tensor(*found) for found in content["inputs"]]
+    for tensor in tensors:
+        take_input(budget, tensor.shape)
+        take_time(budget, "", 1)
     layers = [_layer(*found) for found in content["layers"]]
     nodes = list[Node]()
     for index, args, kwargs, count in content["calls"]:
-        if not 0 <= index < len(layers) or not 1 <= count <= 16:
+        if not 0 <= index < len(layers):
             raise ValueError("a call has no such layer")
+        if not 1 <= count <= _MAX_OUTPUTS:
+            raise ValueError(f"a call has {count} outputs")
         first = len(tensors)
         tensors += [Tensor((), "") for _ in range(count)]
         kwargs = {str(key): _referring(value, first) for key, value in dict(kwargs).items()}
@@ -198,13 +218,12 @@ def read_graph(reader: Reader, max_weights: int) -> tuple[Graph, list[list[tuple
     graph = Graph("network", inputs, outputs, nodes, tensors)
     # Keras keeps variables without values in a list of the thread, and gives them some when it can.
     with ThreadPoolExecutor(1) as thread:
-        return graph, thread.submit(_weight_shapes, graph, max_weights).result()
+        return graph, thread.submit(_weight_shapes, graph, budget).result()
 
 
-def _weight_shapes(graph: Graph, max_weights: int) -> list[list[tuple[int, ...]]]:
+def _weight_shapes(graph: Graph, budget: Budget) -> list[list[tuple[int, ...]]]:
     """Shapes of the weights of each layer; the layers are tried on shapes alone, without room for weights."""
     shapes: dict[str, list[tuple[int, ...]]] = {}
-    left = max_weights
     probes: dict[str, keras.Layer] = {}
     with keras.StatelessScope(initialize_variables=False):
         found: dict[int, Any] = {}
@@ -216,6 +235,8 @@ def _weight_shapes(graph: Graph, max_weights: int) -> list[list[tuple[int, ...]]
             args, kwargs = keras.tree.map_structure(
                 lambda part: found[part.number] if isinstance(part, Ref) else part, (node.args, node.kwargs)
             )
+            if isinstance(node.layer, keras.layers.Normalization):  # its statistics get the shape of its input
+                take_input(budget, keras.tree.flatten((args, kwargs))[0].shape)
             outputs = keras.tree.flatten(probes[node.name](*args, **kwargs))
             found.update(zip(node.outputs, outputs, strict=True))
             if node.name not in shapes:
@@ -223,9 +244,8 @@ def _weight_shapes(graph: Graph, max_weights: int) -> list[list[tuple[int, ...]]
                 if any(variable.dtype != "float32" for variable in weights):
                     raise ValueError("a layer has weights that are not float32")
                 shapes[node.name] = [tuple(variable.shape) for variable in weights]
-                left -= sum(math.prod(shape) for shape in shapes[node.name])
-            if left < 0:
-                raise ValueError(f"it has more than max_weights={max_weights:,} weights")
+                take_weights(budget, shapes[node.name])
+            take_time(budget, type(node.layer).__name__, len(shapes[node.name]))
     return list(shapes.values())
 
 
@@ -265,6 +285,13 @@ def _check_setting(key: str, value: Any) -> None:
     for part in keras.tree.flatten(value) if isinstance(value, list) else [value]:
         if part is not None and not isinstance(part, bool | int | float | str):
             raise ValueError(f"{key} is {part!r}")
+        if isinstance(part, float) and not math.isfinite(part):
+            raise ValueError(f"{key} is {part}")
+
+
+def _no_number(name: str) -> None:
+    """For JSON: NaN and the infinities are none."""
+    raise ValueError(f"{name} is no number of JSON")
 
 
 def _layer(kind: str, name: str, settings: Mapping[str, Any]) -> keras.Layer:
@@ -274,6 +301,8 @@ def _layer(kind: str, name: str, settings: Mapping[str, Any]) -> keras.Layer:
         raise ValueError(f"a layer {kind} has the setting {sorted(unknown)[0]!r}")
     for key, value in settings.items():
         _check_setting(key, value)
+    if not str(name).isprintable() or len(str(name)) > _MAX_NAME:
+        raise ValueError(f"a layer has the name {one_line(name)}")
     return STORED[kind](**{key: _tuples(value) for key, value in settings.items()}, name=str(name))
 
 

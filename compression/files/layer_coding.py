@@ -68,7 +68,7 @@ def read_layer(reader: Reader, num_inputs: int) -> keras.Layer:
         code, use_bias = reader.digits(_RADIX, 2)
         return keras.layers.Dense(units, activation=ACTIVATIONS[code], use_bias=bool(use_bias))
     if kind is keras.layers.Conv2D:
-        filters, *sizes = (reader.integer() for _ in range(5))
+        filters, *sizes = _sizes(reader, 5)
         code, use_bias, padding = reader.digits(_RADIX, 2, 2)
         return keras.layers.Conv2D(
             filters,
@@ -79,7 +79,7 @@ def read_layer(reader: Reader, num_inputs: int) -> keras.Layer:
             use_bias=bool(use_bias),
         )
     if kind in (keras.layers.MaxPooling2D, keras.layers.AveragePooling2D):
-        sizes = [reader.integer() for _ in range(4)]
+        sizes = _sizes(reader, 4)
         (padding,) = reader.digits(2)
         return kind(tuple(sizes[:2]), strides=tuple(sizes[2:]), padding=_PADDINGS[padding])
     if kind is keras.layers.Activation:
@@ -89,7 +89,17 @@ def read_layer(reader: Reader, num_inputs: int) -> keras.Layer:
         return kind(np.flatnonzero(np.unpackbits(mask)[:num_inputs]).tolist())
     names = () if code == CHAIN_LAYERS.index(keras.layers.ReLU) else _NUMBERS.get(kind, ())
     values = {name: float(reader.array("f8", 1)[0]) for name in names}
+    if any(np.isnan(value) or value == -np.inf for value in values.values()):
+        raise ValueError(f"a layer {kind.__name__} has numbers {list(values.values())}")
     return kind(**{name: None if value == np.inf else value for name, value in values.items()})
+
+
+def _sizes(reader: Reader, count: int) -> list[int]:
+    """Sizes of a window and its steps."""
+    sizes = [reader.integer() for _ in range(count)]
+    if min(sizes) < 1:
+        raise ValueError(f"a window and its steps have sizes {sizes}")
+    return sizes
 
 
 _NUMBERS: dict[type, tuple[str, ...]] = {

@@ -36,6 +36,8 @@ from darn.codec.integer_layers import Bits
 from darn.codec.integer_model import IntegerModel
 from darn.model.config import check_plain
 from darn.model.model import DARN
+from darn.more.chain import Chain
+from darn.more.mixture import Mixture
 
 __all__ = ["FILE_VERSION", "Header", "decode", "encode", "read_header"]
 
@@ -72,10 +74,11 @@ class Header(NamedTuple):
     code_start: int
 
 
-def encode(model: DARN | IntegerModel, images: ArrayLike, *, batch_size: int = _MAX_ROUND) -> bytes:
+def encode(model: DARN | Chain | IntegerModel, images: ArrayLike, *, batch_size: int = _MAX_ROUND) -> bytes:
     """Code images.
 
-    :param model: the trained model, or its integer form, which takes some time to make and can be used again.
+    :param model: the trained model, or its integer form, which takes some time to make and can be used again. A chain
+        is coded as a DARN without stochastic units, whose columns are in the chain's order.
     :param images: [N, n_x] of zeros and ones, or booleans.
     :param batch_size: images in a matrix product. Neither it nor the number of threads changes a bit of the result.
     :raises ValueError: if the images have another shape or other values, the model cannot be coded, or the package
@@ -84,6 +87,8 @@ def encode(model: DARN | IntegerModel, images: ArrayLike, *, batch_size: int = _
     _check_size(batch_size)
     integer = _integer_model(model)
     rows = _checked_images(images, integer.visible)
+    if isinstance(model, Chain):
+        rows = np.ascontiguousarray(rows[:, model.order])
     growths = _GROWTHS if len(rows) <= _FEW else _lasting(integer, rows[:_FEW], batch_size)
     codes = (found for growth in growths if (found := _coded(integer, rows, growth, batch_size)))
     growth, code = min(itertools.islice(codes, None if len(rows) <= _FEW else 1), key=lambda found: len(found[1]))
@@ -91,7 +96,7 @@ def encode(model: DARN | IntegerModel, images: ArrayLike, *, batch_size: int = _
     return head + _crc(head, code) + code
 
 
-def decode(model: DARN | IntegerModel, data: bytes, *, batch_size: int = _MAX_ROUND) -> Bits:
+def decode(model: DARN | Chain | IntegerModel, data: bytes, *, batch_size: int = _MAX_ROUND) -> Bits:
     """The images that :func:`encode` coded with the same model, [N, n_x] of zeros and ones.
 
     :param batch_size: as for :func:`encode`, and not necessarily the same.
@@ -120,7 +125,7 @@ def decode(model: DARN | IntegerModel, data: bytes, *, batch_size: int = _MAX_RO
     rows = np.unpackbits(np.concatenate(parts[::-1]), axis=1, count=integer.visible)
     if stack.to_bytes() != _check_bytes(rows):
         raise ValueError("the decoded images have another checksum than those that were coded: the file is damaged.")
-    return rows
+    return rows[:, np.argsort(model.order)] if isinstance(model, Chain) else rows
 
 
 def read_header(data: bytes) -> Header:
@@ -239,7 +244,11 @@ def _check_bytes(rows: Bits) -> bytes:
     return digest[: _CHECK_BYTES - 1] + bytes([digest[_CHECK_BYTES - 1] | 128])
 
 
-def _integer_model(model: DARN | IntegerModel) -> IntegerModel:
+def _integer_model(model: DARN | Chain | IntegerModel) -> IntegerModel:
+    if isinstance(model, Mixture):
+        raise ValueError("a mixture of several densities cannot be coded; give one of its members.")
+    if isinstance(model, Chain):
+        return IntegerModel(model.as_darn("float64"))
     return model if isinstance(model, IntegerModel) else IntegerModel(model)
 
 

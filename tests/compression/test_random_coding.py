@@ -190,7 +190,7 @@ def test_damaged_files_are_refused_or_other_networks(
         with pytest.raises(ValueError, match="truncated or damaged"):
             load_bcz(path)
         signed(content[9:length])
-        with pytest.raises(ValueError, match="impossible content"):
+        with pytest.raises(ValueError, match=r"cannot be read as a \.bcz network"):
             load_bcz(path)
     signed(content[9:], version=4)
     with pytest.raises(ValueError, match="the type 26 of biases is not known"):
@@ -202,10 +202,10 @@ def test_damaged_files_are_refused_or_other_networks(
         try:
             assert load_bcz(path).count_params() < 10**6
         except ValueError as error:
-            assert "impossible content" in str(error)  # noqa: PT017  others are other networks
-    huge = bytes([0x80 | 26]) + b"\1" + leb(10**3) + leb(1) + b"\0" + leb(10**4) + leb(1)  # Dense(10**4) of 10**3
-    signed(huge + bytes([11, 5, 5, 9, 9]) + bytes(7))
-    with pytest.raises(ValueError, match="5 blocks of 10000000 weights"):
+            assert "cannot be read as a .bcz network" in str(error)  # noqa: PT017  others are other networks
+    huge = bytes([0x80 | 26]) + b"\1" + leb(10**3) + leb(1) + b"\0" + leb(2000) + leb(0)  # Dense(2000) of 10**3
+    signed(huge + bytes([11, 5, 5, 9]) + bytes(7))
+    with pytest.raises(ValueError, match="5 blocks of 2000000 weights"):
         load_bcz(path)
 
 
