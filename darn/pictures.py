@@ -43,7 +43,8 @@ def glance(
 def pictures(model: DARN, seed: tf.Tensor, train: Rows, shape: tuple[int, int]) -> dict[str, NDArray]:
     """Samples [n, H, W], the training image nearest to each, and the probabilities that they were drawn with.
 
-    :param train: [N, H W]. :param shape: H and W.
+    :param train: [N, H W].
+    :param shape: H and W.
     """
     sampled = model.sample(6 if math.prod(shape) > MAX_PIXELS else 40, seed)
     shown = (sampled.probs if model.config.observations == "intensities" else sampled.x).numpy()

@@ -37,8 +37,10 @@ def tags(task: Task, parts: Iterable[str]) -> list[str]:
 class Intervals(NamedTuple):
     """Predicted targets beside the true ones, in the units of the data.
 
-    :ivar Y: true targets [N, P]. :ivar mean: predicted means [N, P]; and limits `lower` and `upper` [N, P].
-    :ivar interval: what the limits are, see `Predicted.interval`. :ivar names: of the targets.
+    :ivar Y: true targets [N, P].
+    :ivar mean: predicted means [N, P]; and limits `lower` and `upper` [N, P].
+    :ivar interval: what the limits are, see `Predicted.interval`.
+    :ivar names: of the targets.
     """
 
     Y: NDArray[Any]
@@ -148,7 +150,8 @@ def drawings(
 
     The kinds are "lines", "histograms", "confusion_matrix", "predicted_vs_true" and "fit_1d".
 
-    :param judged: and `predicted`: of the test rows. :param rng: chooses some of them, where there are many.
+    :param judged: and `predicted`: of the test rows.
+    :param rng: chooses some of them, where there are many.
     :param input_name: of the only input.
     """
     title, names, (X, Y) = report.title(report.depth(predictor.model)), predictor.target_names, test

@@ -61,7 +61,8 @@ class Final(NamedTuple):
 
     :ivar scores: of all rows of each part, by name of the part: "log_likelihood_nats", "rmse", "crps", and so on.
     :ivar scalars: to log: as `scalars` gives them, of the rows to look at during training.
-    :ivar predicted: of all rows of each part. :ivar judged: all rows of each part, as `evaluate` judges them.
+    :ivar predicted: of all rows of each part.
+    :ivar judged: all rows of each part, as `evaluate` judges them.
     """
 
     scores: dict[str, dict[str, float]]

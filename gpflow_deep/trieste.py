@@ -60,8 +60,10 @@ class TriesteModel:
     Parameters change in place, so that compiled acquisition functions follow them. With the same number of inducing
     inputs throughout, more data make no other model: take as many as there will be rows, or some tens per input.
 
-    :param model: which is trained on. :param units: of the data; None if the model takes them as they are.
-    :param train: what `optimize` does. :param num_features: of drawn functions, see `DeepGP.sample_functions`.
+    :param model: which is trained on.
+    :param units: of the data; None if the model takes them as they are.
+    :param train: what `optimize` does.
+    :param num_features: of drawn functions, see `DeepGP.sample_functions`.
     """
 
     def __init__(

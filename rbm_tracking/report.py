@@ -163,7 +163,8 @@ def table(result: Mapping[str, Any], ais_chains: int) -> list[list[str]]:
 def notes(result: Mapping[str, Any], errors: Mapping[str, Any]) -> list[str]:
     """What else there is to say about a run, as lines of text.
 
-    :param result: of `evaluation.final`. :param errors: of :func:`logged_errors`.
+    :param result: of `evaluation.final`.
+    :param errors: of :func:`logged_errors`.
     """
     lines = ["log-likelihoods: nats per row, mean over the rows"]
     lines += [f"why: {reason}" for reason in result.get("evidence", {}).get("reasons", ())]

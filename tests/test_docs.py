@@ -1,5 +1,6 @@
 """The documentation against the code: each command that is shown, by verb or script, has flags that it knows."""
 
+import ast
 import importlib.util
 import inspect
 import re
@@ -71,3 +72,28 @@ def test_flags_of_documented_commands_exist(script: str) -> None:
                 unknown += [f"{page.relative_to(ROOT)}:{line}: --{flag}" for flag in flags if flag not in known]
     assert seen > 0
     assert not unknown
+
+
+FIELD_WITHIN_A_LINE = re.compile(r"\S +:(?:param|ivar|raises|return|returns)\b[^:\n`]*:(?:\s|$)", re.MULTILINE)
+PACKAGES = (
+    "gpflow_deep",
+    "darn",
+    "rbm_tracking",
+    "ebp",
+    "compression",
+    "gpflow_deep_base",
+    "gpflow_deep_runs",
+    "scripts",
+)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_each_field_of_a_docstring_has_a_line(package: str) -> None:
+    """Of two on one line, the second one vanishes on the site."""
+    wrong = []
+    for path in sorted((ROOT / package).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                text = ast.get_docstring(node, clean=False) or ""
+                wrong += [f"{path.relative_to(ROOT)}: {found[0]}" for found in FIELD_WITHIN_A_LINE.finditer(text)]
+    assert not wrong

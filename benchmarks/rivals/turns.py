@@ -27,8 +27,12 @@ NUM_DRAWS = 100
 class Data:
     """Rows with mean 0 and standard deviation 1 in the training part.
 
-    :ivar X: [N, D]. :ivar Y: [N, 1]. :ivar X_test: [n, D]. :ivar Y_test: [n, 1].
-    :ivar Z: centres of k-means, [M, D]. :ivar log_scale: logarithm of the standard deviation of y in its own units.
+    :ivar X: [N, D].
+    :ivar Y: [N, 1].
+    :ivar X_test: [n, D].
+    :ivar Y_test: [n, 1].
+    :ivar Z: centres of k-means, [M, D].
+    :ivar log_scale: logarithm of the standard deviation of y in its own units.
     """
 
     X: np.ndarray
@@ -76,7 +80,8 @@ def report(**values: Any) -> None:
 class Clock:
     """CPU seconds of this process in its turns. The first step, which may compile, is counted apart.
 
-    :param score: log-likelihood of the test rows in nats. :param steps: of a turn.
+    :param score: log-likelihood of the test rows in nats.
+    :param steps: of a turn.
     """
 
     def __init__(self, score: Callable[[], float], steps: int) -> None:
@@ -120,7 +125,8 @@ def log_mean_exp(values: np.ndarray) -> np.ndarray:
 def mean_log_density(means: np.ndarray, variances: np.ndarray, data: Data) -> float:
     """Mean log density of the test rows under mixtures of normal distributions, nats in the units of y.
 
-    :param means: [S, n], in the units of the model. :param variances: [S, n], those of the noise included.
+    :param means: [S, n], in the units of the model.
+    :param variances: [S, n], those of the noise included.
     """
     residuals = data.Y_test[:, 0] - means
     terms = -0.5 * (np.log(2 * np.pi * variances) + np.square(residuals) / variances)

@@ -192,7 +192,9 @@ def save_bcz(
 class Encoded(NamedTuple):
     """A file that is not written yet.
 
-    :ivar content: its bytes. :ivar model: whose layers it has. :ivar values: the weights in it, in order.
+    :ivar content: its bytes.
+    :ivar model: whose layers it has.
+    :ivar values: the weights in it, in order.
     """
 
     content: bytes

@@ -58,10 +58,12 @@ RANDOM_CODE = len(BIASES) + MAX_SIGNIFICANT + 1
 class StoredLayer(NamedTuple):
     """The weights of one layer in a file, or one of them if it has several kernels or other weights.
 
-    :ivar kind: of the layer. :ivar shape: of its kernel.
+    :ivar kind: of the layer.
+    :ivar shape: of its kernel.
     :ivar coding: one of `compression.files.kernel_coding.SCHEMES`, or "random code".
     :ivar bytes: of kernel and bias in the file; of a random code their share of it.
-    :ivar kernel: float32. :ivar bias: float32, or None.
+    :ivar kernel: float32.
+    :ivar bias: float32, or None.
     """
 
     kind: str
@@ -75,10 +77,12 @@ class StoredLayer(NamedTuple):
 class Contents(NamedTuple):
     """What is in a file.
 
-    :ivar version: of the format. :ivar bytes: of the file.
+    :ivar version: of the format.
+    :ivar bytes: of the file.
     :ivar biases: their type, one of `BIASES`, "random code", or their significant bits.
     :ivar input_shape: of the first input, without the axis of examples; None for a size that is open.
-    :ivar layers: all layers, without weights. :ivar weights: of the layers that have some, in order.
+    :ivar layers: all layers, without weights.
+    :ivar weights: of the layers that have some, in order.
     :ivar graph: the calls of the layers.
     """
 

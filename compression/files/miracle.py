@@ -63,8 +63,11 @@ _LAST_RATE = 0.1  # of the learning rate
 class CodedFile(NamedTuple):
     """A network that was written as a random code.
 
-    :ivar path: of the file. :ivar bytes: its size. :ivar model: what the file gives back.
-    :ivar code: what it holds. :ivar kl_bits: KL(q || p) of each block when it was coded, in bits, [B].
+    :ivar path: of the file.
+    :ivar bytes: its size.
+    :ivar model: what the file gives back.
+    :ivar code: what it holds.
+    :ivar kl_bits: KL(q || p) of each block when it was coded, in bits, [B].
     """
 
     path: Path
@@ -104,7 +107,8 @@ def random_code(
     :param loss: any Keras loss; of several outputs as for `keras.Model.compile`.
     :param num_bytes: of the file, at most.
     :param block_bits: C, from 1 to 24. More is nearer to the posterior at the same size; time and memory grow by 2^C.
-    :param epochs: of the posterior. :param code_epochs: between the blocks, in all.
+    :param epochs: of the posterior.
+    :param code_epochs: between the blocks, in all.
     :param batch_size: examples in a step, of arrays.
     :param learning_rate: of Adam; it falls to a tenth over all steps, half a cosine.
     :param sharing: names of layers, and how many weights of the kernel share one, in random places (Chen et al., 2015).

@@ -85,8 +85,10 @@ class PackConfig:
 class PackedNetwork(NamedTuple):
     """A network that came out; the plain one before and the masked one have no file.
 
-    :ivar valid_percent: error on the part "valid". :ivar test_percent: on "test".
-    :ivar file: what was read again before it was measured. :ivar bytes: its size.
+    :ivar valid_percent: error on the part "valid".
+    :ivar test_percent: on "test".
+    :ivar file: what was read again before it was measured.
+    :ivar bytes: its size.
     :ivar file_rate: how many times smaller the file is than the original network in float32, biases included.
     """
 
@@ -106,9 +108,11 @@ class Packed(NamedTuple):
     :ivar architecture: kept filters of convolutions and kept inputs of dense layers, as in Table 1.
     :ivar kept_weights: weights left in each layer, without biases.
     :ivar original: size of the network before.
-    :ivar thresholds: by name of layer. :ivar scores: by name of layer, what was compared with them.
+    :ivar thresholds: by name of layer.
+    :ivar scores: by name of layer, what was compared with them.
     :ivar variances: posterior variances of the weights that are left and not 0, a vector for each layer.
-    :ivar codes: rounded kernels by "rule" and "search". :ivar chosen: the one of these two that is in fixed.bcz.
+    :ivar codes: rounded kernels by "rule" and "search".
+    :ivar chosen: the one of these two that is in fixed.bcz.
     :ivar rates: as the paper counts them, by "rule" and "search".
     """
 

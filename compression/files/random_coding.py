@@ -52,7 +52,8 @@ _MANTISSA = 8
 class RandomCode(NamedTuple):
     """What a file says of weights.
 
-    :ivar seed: of the draws, 0 or more and below 2**31. :ivar block_bits: C, from 1 to `MAX_BITS`.
+    :ivar seed: of the draws, 0 or more and below 2**31.
+    :ivar block_bits: C, from 1 to `MAX_BITS`.
     :ivar scales: of the prior of each kernel and bias, see :func:`scale_of`.
     :ivar sharing: for each kernel and bias, how many of its weights share one on average, 1 or more.
     :ivar indices: of each block the number of its draw, [B].
@@ -117,7 +118,9 @@ def index_log_weights(
 ) -> NDArray[np.float64]:
     """log q(w_k) / p(w_k) of the draws of a block, up to a constant, [2**bits].
 
-    :param mean: of q, [n]. :param std: of q, [n]. :param scale: of the prior, [n].
+    :param mean: of q, [n].
+    :param std: of q, [n].
+    :param scale: of the prior, [n].
     """
     a = 0.5 - 0.5 * np.square(scale / std)
     b = mean * scale / np.square(std)

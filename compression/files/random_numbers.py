@@ -88,7 +88,8 @@ def chosen_normals(
 ) -> NDArray[np.int64]:
     """Normal numbers of one candidate of each of some blocks, one block after the other, in units of 1 / UNIT.
 
-    :param block: the number of the first. :param indices: the candidates, [B].
+    :param block: the number of the first.
+    :param indices: the candidates, [B].
     :param ends: where the numbers of each block end, [B].
     """
     out = np.zeros(ends[-1], np.int64)

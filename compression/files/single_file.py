@@ -32,8 +32,10 @@ _SHARED = 32  # values of a layer
 class PackedFile(NamedTuple):
     """What is in a file, and what it costs.
 
-    :ivar path: of the file. :ivar bytes: its size.
-    :ivar error: `validate` of what the file gives back. :ivar error_before: of the network that was given.
+    :ivar path: of the file.
+    :ivar bytes: its size.
+    :ivar error: `validate` of what the file gives back.
+    :ivar error_before: of the network that was given.
     :ivar coding: "fixed point" or "codebooks", whichever is smaller.
     :ivar bits: of a weight of each layer, before entropy coding.
     :ivar rates: as the paper counts them, against `original`.

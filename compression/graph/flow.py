@@ -44,7 +44,8 @@ def flow_of(
     there one of these inputs stands for all.
 
     :param kinds: of the calls, see `compression.graph.kinds`.
-    :param kernels: of the layers of the kind "weighted", [..., inputs, outputs]. :param biases: of the same.
+    :param kernels: of the layers of the kind "weighted", [..., inputs, outputs].
+    :param biases: of the same.
     """
     varies = [np.ones(num_channels(graph, number), bool) for number in range(len(graph.tensors))]
     flow = Flow(varies, [np.zeros(v.size) for v in varies], dict(kernels), dict(biases), {})

@@ -48,7 +48,8 @@ class Node(NamedTuple):
 
     :ivar layer: the layer, or one of Keras' operations.
     :ivar name: of the layer; unique for each layer of a graph.
-    :ivar args: of the call, nested as Keras has it, with `Ref` for tensors. :ivar kwargs: the same.
+    :ivar args: of the call, nested as Keras has it, with `Ref` for tensors.
+    :ivar kwargs: the same.
     :ivar outputs: numbers of the tensors that it makes.
     """
 

@@ -77,7 +77,8 @@ def copy_of(model: keras.Model) -> keras.Model:
 class _Part(NamedTuple):
     """Where the channels of a tensor of the old graph are in the new one.
 
-    :ivar tensor: the new one. :ivar places: for each old channel its place there, or -1.
+    :ivar tensor: the new one.
+    :ivar places: for each old channel its place there, or -1.
     :ivar is_view: whether places may be in any order, and several channels at one.
     """
 

@@ -15,7 +15,8 @@ __all__ = ["Size", "multiplications_of", "size_of", "weights_of"]
 class Size(NamedTuple):
     """How large a network is.
 
-    :ivar weights: numbers in kernels, all weights with two or more axes. :ivar parameters: all numbers.
+    :ivar weights: numbers in kernels, all weights with two or more axes.
+    :ivar parameters: all numbers.
     :ivar multiplications: products of a weight and a number in convolutions and dense layers, for one example; None if
         that depends on the example, such as the size of an image.
     """

@@ -41,7 +41,8 @@ _WORST = 1e30
 def size_left(model: keras.Model, thresholds: dict[str, float], *, kind: SizeKind = "weights") -> int:
     """Weights or multiplications of the network that :func:`compression.shrink` would leave, without making it.
 
-    :param thresholds: by name of each Bayesian layer. :return: 0 if nothing is left.
+    :param thresholds: by name of each Bayesian layer.
+    :return: 0 if nothing is left.
     :raises ValueError: if multiplications depend on the example, such as on the size of an image.
     """
     return _size_function(model, kind)(thresholds)

@@ -73,7 +73,8 @@ class KLWarmup(keras.callbacks.Callback):
 class Falling(keras.callbacks.Callback):
     """The learning rate falls to 0 from a part `start` of the epochs on, unless the optimizer has its own schedule.
 
-    :param epochs: in all. :param decay: "cosine" for half a cosine, "linear" or "none".
+    :param epochs: in all.
+    :param decay: "cosine" for half a cosine, "linear" or "none".
     """
 
     def __init__(self, epochs: int, start: float = 0.5, decay: str = "cosine") -> None:

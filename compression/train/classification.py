@@ -109,7 +109,9 @@ def taught_loss(told: tf.Tensor, outputs: tf.Tensor, temperature: float) -> tf.T
 
     The cross-entropy of both at a temperature, times its square, so that gradients stay as large as those of labels.
 
-    :param told: the teacher's logits [B, K]. :param outputs: logits [B, K]. :param temperature: they are divided by it.
+    :param told: the teacher's logits [B, K].
+    :param outputs: logits [B, K].
+    :param temperature: they are divided by it.
     """
     wanted = tf.nn.softmax(told / temperature)
     return temperature**2 * tf.nn.softmax_cross_entropy_with_logits(wanted, outputs / temperature)

@@ -91,7 +91,8 @@ def fit(
         likelihood and mean absolute errors for a Laplace one, whose width is learnt; cross-entropies and the Poisson
         loss are likelihoods; any other loss is taken for a negative log-likelihood in nats per example. So is, of
         several outputs, the sum of their losses: one for all, or a list or dictionary of one for each.
-    :param metrics: as for `keras.Model.compile`. :param optimizer: of all phases, with its learning rate, which falls
+    :param metrics: as for `keras.Model.compile`.
+    :param optimizer: of all phases, with its learning rate, which falls
         to 0 over the last phase, and over the second half of the Bayesian one.
     :param validation_data: inputs and targets, or a Dataset, by which units to remove and the last epoch are chosen.
     :param validation_split: share of the examples, the last ones, that is set aside if there are none.

@@ -90,7 +90,8 @@ def _shapes(part: Any) -> str:
 def endless(x: Any, y: Any, batch_size: int, seed: int) -> tuple[tf.data.Dataset, int, int]:
     """Batches of inputs and targets without end, the number of examples, and of the batches of one pass over them.
 
-    :param x: arrays, in a new order in each pass; or a Dataset that ends, without `y`. :param seed: of the order.
+    :param x: arrays, in a new order in each pass; or a Dataset that ends, without `y`.
+    :param seed: of the order.
     :raises ValueError: if numbers of examples differ, or a Dataset does not end.
     """
     if isinstance(x, tf.data.Dataset):
@@ -137,7 +138,8 @@ def loss_of(loss: Any, valid: tuple[Any, Any]) -> Callable[[keras.Model], np.nda
 def losses_of(loss: Any, model: keras.Model, outputs: Any) -> list[Any]:
     """One loss for each output, in the order of `keras.tree.flatten`.
 
-    :param loss: as for `keras.Model.compile`. :param outputs: of the model, nested as it gives them.
+    :param loss: as for `keras.Model.compile`.
+    :param outputs: of the model, nested as it gives them.
     :raises ValueError: if there are more or fewer than outputs.
     """
     count = len(keras.tree.flatten(outputs))

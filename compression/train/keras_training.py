@@ -33,8 +33,10 @@ class KerasTraining(NamedTuple):
     """What all phases of a training by Keras are told.
 
     :ivar values_of: the validation loss of a network, on parts of the data.
-    :ivar optimizer: each phase has a copy of it. :ivar loss, metrics: as for `keras.Model.compile`.
-    :ivar callbacks, verbose: for `keras.Model.fit`. :ivar seed: of the noise.
+    :ivar optimizer: each phase has a copy of it.
+    :ivar loss, metrics: as for `keras.Model.compile`.
+    :ivar callbacks, verbose: for `keras.Model.fit`.
+    :ivar seed: of the noise.
     """
 
     data: TrainingData
@@ -74,7 +76,8 @@ class KerasTraining(NamedTuple):
     ) -> keras.Model:
         """The plain network that all other phases leave of a trained one, which stays as it is.
 
-        :param config: its learning rate is that of the optimizer. :param checked: see `compression.train.phases.looks`.
+        :param config: its learning rate is that of the optimizer.
+        :param checked: see `compression.train.phases.looks`.
         :param settings: of the Bayesian layers.
         """
         data, likelihood = self.data, likelihood_of(self.loss, model.output_shape)

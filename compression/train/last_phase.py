@@ -91,7 +91,8 @@ def train_last(
 ) -> None:
     """Train a plain classifier for `config.last_epochs` epochs of "train", with a rate that falls to 0.
 
-    :param parts: "valid" decides which epoch is kept. :param seed: of order and shifts.
+    :param parts: "valid" decides which epoch is kept.
+    :param seed: of order and shifts.
     :param log: is called after each epoch with the number of finished ones and its scalars.
     :param teacher: with `config.last_teacher`, what the network learns to say of each image as it is moved.
     """

@@ -103,7 +103,8 @@ def place_bits(is_kept: NDArray[np.bool_], strides: tuple[int, int] = (0, 0)) ->
 
     Places are alike if their rows, their columns, and the weights around them in an image are about as full.
 
-    :param is_kept: [K, N], inputs and units. :param strides: as in `compression.files.context_coding`.
+    :param is_kept: [K, N], inputs and units.
+    :param strides: as in `compression.files.context_coding`.
     :return: [K, N].
     """
     kept = is_kept.astype(np.float32)

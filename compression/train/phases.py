@@ -42,7 +42,8 @@ def bayesian_form(
 ) -> keras.Model:
     """The network around whose weights the Bayesian phase begins; `model` is not changed.
 
-    :param seed: of the noise. :param settings: of its layers, before those of `config`; see :func:`compress`.
+    :param seed: of the noise.
+    :param settings: of its layers, before those of `config`; see :func:`compress`.
     """
     options: dict[str, Any] = {"scale_speed": config.scale_speed, "initial_log_std": config.initial_log_std}
     if config.prior != "ghs":
@@ -100,7 +101,8 @@ def cut(
 ) -> Cut | None:
     """Remove what is pruned for good, unless by one of the thresholds more than this part of the weights is left.
 
-    :param optimizer: built for `model`; its state goes along. :param thresholds: the last of them decide.
+    :param optimizer: built for `model`; its state goes along.
+    :param thresholds: the last of them decide.
     :raises ValueError: as :func:`compression.shrink_bayesian`, such as where nothing is left.
     """
     for of in thresholds:

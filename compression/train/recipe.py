@@ -46,7 +46,8 @@ class Recipe:
 
     :ivar model: the network as it is now: the one that was given, Bayesian from the first of `epochs` on.
     :ivar original: size of the network that was given.
-    :ivar parts: the examples as tensors. :ivar seconds: spent in epochs, those before a restart included.
+    :ivar parts: the examples as tensors.
+    :ivar seconds: spent in epochs, those before a restart included.
     :ivar plain_percent: errors on "valid" and "test" of the plain network that became Bayesian; NaN before.
 
     :param model: a classifier that :func:`compress` can take; it is trained in the plain phase.

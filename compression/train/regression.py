@@ -38,8 +38,10 @@ _ROWS = 1000  # in one call of the network
 class Regression(NamedTuple):
     """What came out.
 
-    :ivar packed: the file. :ivar plain: error of the network before, by part, in percent of the variance.
-    :ivar shrunk: of the small one in float32. :ivar file: of what the file gives back.
+    :ivar packed: the file.
+    :ivar plain: error of the network before, by part, in percent of the variance.
+    :ivar shrunk: of the small one in float32.
+    :ivar file: of what the file gives back.
     """
 
     packed: PackedFile
@@ -65,7 +67,8 @@ def compress_regression(
     `last_epochs` there are half as many as `epochs`.
 
     :param parts: inputs and targets [n, P] of "train", "valid" (to choose by) and "test" (to report).
-    :param path: of the file; its folder is made. :param files: its `tolerance` is what rounding may add, in percent.
+    :param path: of the file; its folder is made.
+    :param files: its `tolerance` is what rounding may add, in percent.
     :param seed: of noise and order, also for TensorFlow as a whole.
     :raises ValueError: as :func:`check_targets`, `fit` and `pack`, or of settings that do not go together.
     """

@@ -183,7 +183,8 @@ def last_rate_at(config: RecipeConfig, step: tf.Tensor, steps_per_epoch: int) ->
 def falling(progress: tf.Tensor | float, *, decay: str = "cosine", decay_from: float) -> tf.Tensor:
     """Factor of the learning rate when this part of the steps, 0 to 1, is done: 1 at first, 0 in the end.
 
-    :param decay: "none", "linear" or "cosine". :param decay_from: part of the steps after which it begins to fall.
+    :param decay: "none", "linear" or "cosine".
+    :param decay_from: part of the steps after which it begins to fall.
     """
     if decay == "none" or decay_from == 1.0:
         return tf.ones([])

@@ -44,8 +44,10 @@ def epoch_function(
     between 0 and 1; both as the network was when it saw the batch.
 
     :param optimizer: built for the trainable variables of `model`.
-    :param learning_rate: of a step. :param kl_weight: of a step; not used for a plain network.
-    :param shift: see :func:`shifted`; 0 for none. :param flip: see :func:`flipped`. Inputs have to be images for them.
+    :param learning_rate: of a step.
+    :param kl_weight: of a step; not used for a plain network.
+    :param shift: see :func:`shifted`; 0 for none.
+    :param flip: see :func:`flipped`. Inputs have to be images for them.
     :param strategy: of `tf.distribute`: its replicas share the rows of each batch, and do what one device does with all
         of them. Model and optimizer have to be made in its scope.
     :param teach: (inputs, outputs) to the loss of a batch, [], in place of the mean negative log-likelihood of labels,

@@ -62,8 +62,10 @@ _MIN_BITS = 1.3e-6  # what a bit of probability 1 - 2^-20 takes
 class Header(NamedTuple):
     """What a file says about itself.
 
-    :ivar version: of the format. :ivar model: first bytes of `IntegerModel.digest`.
-    :ivar growth: images of a round, in 64ths of the number of images before it. :ivar num_images: N.
+    :ivar version: of the format.
+    :ivar model: first bytes of `IntegerModel.digest`.
+    :ivar growth: images of a round, in 64ths of the number of images before it.
+    :ivar num_images: N.
     :ivar code_start: where the code begins.
     """
 

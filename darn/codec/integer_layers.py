@@ -55,9 +55,12 @@ class _Own(Protocol):
 class IntegerLayer:
     """Bits given parents, as `layers.Layer`: numbers [n, B], bits first.
 
-    :ivar n: number of bits. :ivar is_sequential: whether bits depend on the bits before them.
+    :ivar n: number of bits.
+    :ivar is_sequential: whether bits depend on the bits before them.
 
-    :param layer: of a model. :param shifts: what is subtracted from the parents, [n_parents]. :param scales: what they
+    :param layer: of a model.
+    :param shifts: what is subtracted from the parents, [n_parents].
+    :param scales: what they
         are multiplied by then.
     :raises ValueError: if the conditional cannot be coded, or weights are too large.
     """

@@ -26,8 +26,10 @@ FORMAT_VERSION = 2
 class IntegerModel:
     """The integer form of a trained DARN.
 
-    :ivar visible: number of visible units. :ivar wiring: which layers see which.
-    :ivar decoders: p(x | h), p(h^1 | h^2, ...), ..., p(h^L). :ivar encoders: q(h^1 | x), q(h^2 | h^1, ...), ....
+    :ivar visible: number of visible units.
+    :ivar wiring: which layers see which.
+    :ivar decoders: p(x | h), p(h^1 | h^2, ...), ..., p(h^L).
+    :ivar encoders: q(h^1 | x), q(h^2 | h^1, ...), ....
     :ivar digest: 32 bytes, which differ between models that code differently.
 
     :raises ValueError: if the model is not for binary data, is a mixture over orders of the bits, or has weights that

@@ -121,8 +121,10 @@ def relu_units(a: Exact) -> Exact:
 class Sums:
     """a = K' v + c: exact sums of integer inputs v [n_in, B] with rounded weights, in units of 2^-bits.
 
-    :ivar bits: of the result. :ivar limit: of any sum, in units of 2^-bits.
-    :ivar kernel: K', [n_out, n_in], an array or a sparse matrix; None without inputs. :ivar constant: [n_out, 1].
+    :ivar bits: of the result.
+    :ivar limit: of any sum, in units of 2^-bits.
+    :ivar kernel: K', [n_out, n_in], an array or a sparse matrix; None without inputs.
+    :ivar constant: [n_out, 1].
 
     :param kernel: weights [n_in, n_out], an array or a sparse matrix, or None without inputs.
     :param constant: [n_out].

@@ -22,8 +22,10 @@ def bits_per_image(
 ) -> dict[str, float]:
     """Bits an image of a file, and what else these images would take.
 
-    :param images: [N, n_x] of zeros and ones. :param data: what `coding.encode` made of them.
-    :param model: the model that was coded with. :param seed: int32 [2].
+    :param images: [N, n_x] of zeros and ones.
+    :param data: what `coding.encode` made of them.
+    :param model: the model that was coded with.
+    :param seed: int32 [2].
     :param num_samples: draws of h for the expected description length; 0 leaves it out.
     :return: "file"; "description length"; "raw", one bit for each unit; and "zlib", "bz2", "lzma" at their strongest,
         with eight units in a byte.

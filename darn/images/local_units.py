@@ -63,7 +63,9 @@ class LocalUnitsConditional(Conditional):
 
     :ivar layer: `PeriodicLayer` of stride 1, of whose weights :meth:`matrices` uses those of earlier units.
 
-    :param shape: H, W and C. :param kernel: k, odd. :param period: P of the weight sharing.
+    :param shape: H, W and C.
+    :param kernel: k, odd.
+    :param period: P of the weight sharing.
     """
 
     def __init__(

@@ -125,8 +125,10 @@ def _convolved(x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
 class PixelCNNConditional(Conditional):
     """Pixels that see all earlier pixels within reach of L gated layers.
 
-    :ivar layers: the `GatedLayer`s. :ivar hidden: variable [1, 1, F, F] with its bias `hidden_bias` [F], before
-        rectifiers; :ivar last: variable [1, 1, F, 1], from these to the logits.
+    :ivar layers: the `GatedLayer`s.
+    :ivar hidden: variable [1, 1, F, F] with its bias `hidden_bias` [F], before
+        rectifiers;
+    :ivar last: variable [1, 1, F, 1], from these to the logits.
     :ivar bias: of each pixel, variable [n].
 
     Offsets are K maps of the image, [..., n K] with K last.

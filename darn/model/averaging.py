@@ -15,7 +15,8 @@ _EVERY_STEP, _EVERY = 100, 10  # means move at each of the first steps, later at
 def move_means(means: Sequence[tf.Variable], variables: Sequence[tf.Variable], step: tf.Tensor, average: float) -> None:
     """Move running means: at each of the first 100 steps, then at each tenth one for ten of them.
 
-    :param step: number of the step just made, []. :param average: decay; after t steps it is at most t / (t + 10), so
+    :param step: number of the step just made, [].
+    :param average: decay; after t steps it is at most t / (t + 10), so
         that early means forget faster.
     """
     step = tf.cast(step, tf.int32)

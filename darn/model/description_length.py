@@ -33,7 +33,10 @@ _CHUNK_NUMBERS = 2**24  # float numbers of the largest intermediate result of on
 class DescriptionLength(NamedTuple):
     """Expected code lengths of each row, [N], in the unit that was asked for.
 
-    :ivar total: L(x). :ivar hidden: E[-log p(h)]. :ivar bits_back: E[log q(h | x)], negative. :ivar visible:
+    :ivar total: L(x).
+    :ivar hidden: E[-log p(h)].
+    :ivar bits_back: E[log q(h | x)], negative.
+    :ivar visible:
         E[-log p(x | h)]. total = hidden + bits_back + visible.
     """
 
@@ -51,7 +54,8 @@ class DescriptionLength(NamedTuple):
 def code_lengths(model: DARN, x: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """-log p(h), log q(h | x) and -log p(x | h) for one draw h ~ q(h | x), [B] each, nats; without checks.
 
-    :param x: [B, n_x] in the model's dtype. :param seed: int32 [2].
+    :param x: [B, n_x] in the model's dtype.
+    :param seed: int32 [2].
     """
     encoded = model.encode(x, model.encoder_noise(tf.shape(x)[0], seed), threshold)
     visible = -model.log_visible(x, encoded.h)

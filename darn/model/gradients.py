@@ -55,7 +55,8 @@ class Estimate(NamedTuple):
     """A sampled description length; everything in nats, [B].
 
     :ivar loss: to be averaged and minimised; its gradient is the estimator's.
-    :ivar prior: -log p(h). :ivar bits_back: log q(h | x), which bits-back coding returns (negative).
+    :ivar prior: -log p(h).
+    :ivar bits_back: log q(h | x), which bits-back coding returns (negative).
     :ivar visible: -log p(x | h). loss = prior + bits_back + visible in value.
     :ivar q: P(h = 1) of the units of each layer, [B, n_l].
     :ivar logits: of q, [B, n_l] for each layer; of all samples, [K B, n_l], for "rloo".

@@ -40,7 +40,8 @@ def forward(
 class DenseNetwork(tf.Module):
     """Deterministic layers (Eq. 9), then a linear map to logits, without a bias: the conditional has it.
 
-    :ivar kernels: variables [n_in, n_1], ..., [n_m, n_out]. :ivar biases: of the deterministic layers.
+    :ivar kernels: variables [n_in, n_1], ..., [n_m, n_out].
+    :ivar biases: of the deterministic layers.
     """
 
     def __init__(

@@ -37,7 +37,8 @@ class ImportanceEstimate(NamedTuple):
 
     :ivar log_likelihood: of each row, the mean over the repeats, [N].
     :ivar repeats: mean over the rows of each repeat, [R].
-    :ivar mean: of the repeats. :ivar interval: its 95 % confidence interval, Student's t with R - 1 degrees of freedom;
+    :ivar mean: of the repeats.
+    :ivar interval: its 95 % confidence interval, Student's t with R - 1 degrees of freedom;
         it holds the noise of sampling only, not the rows'.
     :ivar effective: number of samples of equal weight that are worth as much as the S of one repeat, (sum w)^2 over
         sum w^2, of each row, the mean over the repeats, [N]. Where it is a few, so are the states that count: the
@@ -111,7 +112,8 @@ def importance_log_likelihood(
 
     :param x: [N, n_x].
     :param seed: repeats and rows have noise of their own.
-    :param num_samples: S of one repeat. :param repeats: R, at least 2 for an interval.
+    :param num_samples: S of one repeat.
+    :param repeats: R, at least 2 for an interval.
     :param batch_size: rows at a time.
     :param jit_compile: compile with XLA, which pays for large S.
     :raises ValueError: if x does not fit the model, or a number is out of range.

@@ -16,7 +16,8 @@ Module = TypeVar("Module", bound=tf.Module)
 def with_values(module: Module, variables: Sequence[tf.Variable], values: Sequence[tf.Tensor]) -> Module:
     """What `module` would be if its `variables` had these values; neither it nor they are changed.
 
-    :param variables: of `module` or of the modules in it. :param values: of their shapes and dtypes.
+    :param variables: of `module` or of the modules in it.
+    :param values: of their shapes and dtypes.
     :return: modules of the same classes, which hold `values` in place of `variables` and share all else.
     :raises ValueError: if the numbers of variables and values differ.
     """

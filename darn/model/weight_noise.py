@@ -97,8 +97,11 @@ class WeightNoise(tf.Module):
     ) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
         """Gradients of the objective with respect to the means and to the log-variances.
 
-        :param mu: means. :param g: gradients of the mean description length at the drawn weights.
-        :param eps: what `draw` gave. :param num_data: N. :param batch_size: B.
+        :param mu: means.
+        :param g: gradients of the mean description length at the drawn weights.
+        :param eps: what `draw` gave.
+        :param num_data: N.
+        :param batch_size: B.
         """
         d_mean, d_log_variance = [], []
         for mean, gradient, e, rho in zip(mu, g, eps, self.log_variances, strict=True):

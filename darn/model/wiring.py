@@ -21,7 +21,8 @@ Bits = TypeVar("Bits")
 class Wiring:
     """The layers of a model.
 
-    :param sizes: units of each layer, the visible one first. :param skip: layers see all layers beyond them.
+    :param sizes: units of each layer, the visible one first.
+    :param skip: layers see all layers beyond them.
     """
 
     sizes: tuple[int, ...]

@@ -170,7 +170,8 @@ def _sampled(model: Model, x: tf.Tensor, num_samples: int, seed: tf.Tensor) -> t
 class DARNDistribution(tfp.distributions.Distribution):
     """A DARN as a distribution of TensorFlow Probability: event shape [n_x], no batch shape.
 
-    :param num_samples: of :func:`log_prob`, for more than 16 stochastic units. :param seed: of these.
+    :param num_samples: of :func:`log_prob`, for more than 16 stochastic units.
+    :param seed: of these.
     :param validate_args: also check values within graphs.
     """
 

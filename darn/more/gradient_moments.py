@@ -23,7 +23,9 @@ _MAX_PAIR_UNITS = 12  # DisARM: 3^12 outcomes of a pair
 class GradientMoments(NamedTuple):
     """Of one estimator of the gradient with respect to the logits of the first encoder layer, each [B, n].
 
-    :ivar exact: the gradient of the expected description length, nats. :ivar mean: of the estimator. :ivar variance: of
+    :ivar exact: the gradient of the expected description length, nats.
+    :ivar mean: of the estimator.
+    :ivar variance: of
         the estimator, by coordinate.
     """
 

@@ -36,7 +36,8 @@ class MADEConditional(Conditional):
     TFP applies its masks as Keras constraints, that is after each step of a Keras optimizer; here they are applied in
     every forward pass, so that neither other optimizers nor weight noise can break the order.
 
-    :ivar kernels: variables [n, H_1], [H_1, H_2], ..., [H_m, n]. :ivar biases: of the hidden layers.
+    :ivar kernels: variables [n, H_1], [H_1, H_2], ..., [H_m, n].
+    :ivar biases: of the hidden layers.
     :ivar masks: of the kernels, with one order.
     :ivar degrees: with K > 1 orders, variable, int32 [K, n + H_1 + ...]: the place of each bit in an order, from 1, and
         how many of the first bits each hidden unit sees. The first order is 1, 2, ..., n.

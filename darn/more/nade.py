@@ -30,7 +30,9 @@ __all__ = ["EoNADEConditional", "NADEConditional"]
 class NADEConditional(Conditional):
     """a_j = b_j + V_j' sigmoid(c + sum_{k<j} W_k h_k) + offset_j.
 
-    :ivar W: [n, units], what each known bit adds to the hidden units. :ivar V: [n, units]. :ivar c: [units].
+    :ivar W: [n, units], what each known bit adds to the hidden units.
+    :ivar V: [n, units].
+    :ivar c: [units].
 
     The density holds n x units numbers for each example; the sampler adds one row a bit.
     """
@@ -77,7 +79,9 @@ class EoNADEConditional(Conditional):
     each example and scales the log-probability of the unknown bits by n / (n - d + 1), which is unbiased for the mean
     log-probability over all orders.
 
-    :ivar W: [n, units], of the known bits' values. :ivar U: [n, units], that they are known. :ivar V: [n, units].
+    :ivar W: [n, units], of the known bits' values.
+    :ivar U: [n, units], that they are known.
+    :ivar V: [n, units].
     :ivar orders: variable, int32 [num_orders, n]; the first is 0, 1, ..., n - 1.
     """
 

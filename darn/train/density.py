@@ -41,7 +41,8 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
     `categories` says which columns belong together.
 
     :param hidden: stochastic units of each layer, or one whole number; () for none.
-    :param units: deterministic units between stochastic layers, likewise. :param learning_rate: of RMSProp.
+    :param units: deterministic units between stochastic layers, likewise.
+    :param learning_rate: of RMSProp.
     :param weight_decay: decoupled, in units of the learning rate.
     :param architecture: "auto" tries chains and, if `categories` is not given, DARNs, see above; "chain" chains alone;
         "darn" DARNs alone. A chain has a likelihood of its own for each column, see :meth:`score_samples`.

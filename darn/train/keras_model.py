@@ -32,7 +32,8 @@ class KerasDARN(tf.keras.Model):  # type: ignore[misc]
 
     :ivar darn: the model.
 
-    :param darn: a model. :param estimator: of the gradient through bits, see `gradients`.
+    :param darn: a model.
+    :param estimator: of the gradient through bits, see `gradients`.
     :param entropy: "sampled" or "exact", see `gradients`.
     :param seed: of the noise of training and of `evaluate`.
     :raises ValueError: if the estimator does not fit the model.

@@ -87,7 +87,9 @@ class TrainingConfig:
 class LearningRate(tf.keras.optimizers.schedules.LearningRateSchedule):  # type: ignore[misc]
     """A learning rate that rises from 0, halves again and again, and falls to 0 along a cosine: what is given of these.
 
-    :param initial: without any of these. :param half_life: of its halving. :param warm_up: steps of the rise.
+    :param initial: without any of these.
+    :param half_life: of its halving.
+    :param warm_up: steps of the rise.
     :param cosine: step at which it is 0.
     """
 
@@ -153,7 +155,8 @@ def make_optimizer(
 
     :param name: "rmsprop", with Graves' centred second moments (decay 0.95, 1e-4 inside the root), or "adam".
     :param half_life: steps after which the learning rate has halved; None for a constant rate.
-    :param warm_up: steps over which it rises from 0. :param cosine: step at which it has fallen to 0, or None.
+    :param warm_up: steps over which it rises from 0.
+    :param cosine: step at which it has fallen to 0, or None.
     :param momentum: of RMSProp, 0.9 in the paper; beta_1 of Adam.
     :param weight_decay: decoupled decay of all variables, in units of the learning rate; None for none.
     :raises ValueError: if the name is not known or a number is out of range.

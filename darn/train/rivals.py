@@ -38,8 +38,10 @@ _FOR_THE_LAST = 0.2  # of the steps of a search: for the rival without stochasti
 class Trial:
     """What a candidate reached.
 
-    :ivar round: in which it was left out, from 1. :ivar is_done: not left out, but trained to the end.
-    :ivar steps: that it made. :ivar best_step: of its best evaluation.
+    :ivar round: in which it was left out, from 1.
+    :ivar is_done: not left out, but trained to the end.
+    :ivar steps: that it made.
+    :ivar best_step: of its best evaluation.
     :ivar valid_nats: description length of the validation rows there; infinite if training diverged.
     :ivar kl_nats: of it, what the stochastic units carry: E[log q(h | x) - log p(h)].
     """
@@ -82,8 +84,11 @@ class Budget:
 class Maker:
     """Makes what a candidate is trained with.
 
-    :ivar x: training rows. :ivar valid: validation rows. :ivar fields: of `DARNConfig` that are given. :ivar
-        training_fields: of `TrainingConfig`, likewise. :ivar folder: where rivals are kept; None: nowhere.
+    :ivar x: training rows.
+    :ivar valid: validation rows.
+    :ivar fields: of `DARNConfig` that are given. :ivar
+        training_fields: of `TrainingConfig`, likewise.
+    :ivar folder: where rivals are kept; None: nowhere.
     :ivar budget: of the search.
     :ivar look: is called after each evaluation, when all is kept that it may interrupt.
     """

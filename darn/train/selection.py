@@ -161,7 +161,8 @@ def choose(
 ) -> Choice:
     """Choose stochastic units, tanh units, learning rate and weight decay by the description length of `valid`.
 
-    :param x: training rows [N, n_x], zeros and ones. :param valid: validation rows [N', n_x].
+    :param x: training rows [N, n_x], zeros and ones.
+    :param valid: validation rows [N', n_x].
     :param seed: of candidates, initial weights, minibatches and noise; the same gives the same choice.
     :param model: fields of `DARNConfig` that are given; `hidden` and `units` among them are not chosen then.
     :param training: fields of `TrainingConfig` that are given, likewise.

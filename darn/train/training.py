@@ -40,8 +40,12 @@ MAX_BLOCK = 250
 class Observed(NamedTuple):
     """Means over the minibatch of each of K steps, [K], in nats; zero for steps that were not made.
 
-    :ivar objective: what was minimised, with penalties. :ivar prior: -log p(h). :ivar bits_back: log q(h | x). :ivar
-        visible: -log p(x | h). :ivar activity: mean of q over units. :ivar gradient_norm: of the whole gradient; of
+    :ivar objective: what was minimised, with penalties.
+    :ivar prior: -log p(h).
+    :ivar bits_back: log q(h | x). :ivar
+        visible: -log p(x | h).
+    :ivar activity: mean of q over units.
+    :ivar gradient_norm: of the whole gradient; of
         the last step alone.
     """
 
@@ -56,7 +60,8 @@ class Observed(NamedTuple):
 class Trainer(tf.Module):
     """A model with all that changes while it is trained.
 
-    :ivar optimizer: Keras optimizer; its `iterations` count the steps. :ivar noise: `WeightNoise` or None.
+    :ivar optimizer: Keras optimizer; its `iterations` count the steps.
+    :ivar noise: `WeightNoise` or None.
     :ivar averages: running means of the trainable variables; empty without averaging.
 
     :param num_data: N, which weighs the KL of weight noise against the data.

@@ -62,7 +62,8 @@ TYPES = {kind.__name__: kind for kind in (bool, int, float, str)}
 class Encoded(NamedTuple):
     """An object in pieces.
 
-    :ivar node: JSON. :ivar arrays: by the names that it has in the JSON.
+    :ivar node: JSON.
+    :ivar arrays: by the names that it has in the JSON.
     :ivar named: classes and functions in it, by the names that they have in the JSON.
     """
 

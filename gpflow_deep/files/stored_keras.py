@@ -86,7 +86,8 @@ def decode(
 ) -> Any:
     """The layer that `encode` wrote.
 
-    :param values: of its variables. :param trainable: of each of them, as Keras says.
+    :param values: of its variables.
+    :param trainable: of each of them, as Keras says.
     :param trained: as TensorFlow's variables say, which GPflow asks; as Keras says if None.
     :param given: classes and functions by name, beside those that every file may name.
     :raises Refused: if the configuration names something else, or has other variables.

@@ -134,7 +134,10 @@ def find_class(name: str, given: Mapping[str, Any], base: type = tf.Module) -> t
 
 
 def of_given(name: str, given: Mapping[str, Any]) -> Any:
-    """What the caller gives for a name, or None. :param given: what `given_names` returned."""
+    """What the caller gives for a name, or None.
+
+    :param given: what `given_names` returned.
+    """
     return given.get(name, given.get(name.rpartition(":")[2]))
 
 

@@ -38,7 +38,9 @@ SLICE_BYTES = 48 * 2**20
 class FunctionDraws(tf.Module):
     """S functions drawn from a deep GP, as it was then. They can be differentiated, pickled and exported by TensorFlow.
 
-    :ivar num_functions: S. :ivar input_dim: D, or None if the first layer takes any number. :ivar output_dim: P.
+    :ivar num_functions: S.
+    :ivar input_dim: D, or None if the first layer takes any number.
+    :ivar output_dim: P.
     """
 
     def __init__(
@@ -126,7 +128,8 @@ def draw_functions(
 ) -> FunctionDraws:
     """Draw functions of every layer and compose them.
 
-    :param layers: which have a method `sample_functions`. :param seed: int32 [2]; layer l gets `fold_in(seed, l)`.
+    :param layers: which have a method `sample_functions`.
+    :param seed: int32 [2]; layer l gets `fold_in(seed, l)`.
     :param samples: of the inducing outputs, which the functions go through in place of draws from q(u).
     :param members: of each layer the factors of all functions, with known global inducing outputs.
     :param points: of each inner layer noise [S, 1, L] that its functions have at all inputs, see `AtPoints`.

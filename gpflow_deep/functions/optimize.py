@@ -35,10 +35,15 @@ def thompson(
 
     Each function is evaluated at scrambled Sobol points; gradient ascent (L-BFGS-B) goes up from the best of them.
     :param model: a `DeepGP`, its posterior, a `Predictor` or a fitted estimator, of one output, in units of its inputs.
-    :param bounds: lowest and highest value of each input, [D, 2]. :param batch: number of functions, and of points.
-    :param maximize: False for minima. :param seed: of all draws, fresh if None. :param num_candidates: Sobol points.
-    :param num_starts: of them, for ascent of each function. :param max_iter: the most steps of ascent, all together.
-    :raises ValueError: naming what is wrong; and as `DeepGP.sample_functions`. :raises TypeError: for other models.
+    :param bounds: lowest and highest value of each input, [D, 2].
+    :param batch: number of functions, and of points.
+    :param maximize: False for minima.
+    :param seed: of all draws, fresh if None.
+    :param num_candidates: Sobol points.
+    :param num_starts: of them, for ascent of each function.
+    :param max_iter: the most steps of ascent, all together.
+    :raises ValueError: naming what is wrong; and as `DeepGP.sample_functions`.
+    :raises TypeError: for other models.
     """
     if not hasattr(model := getattr(model, "predictor_", model), "sample_functions"):
         raise TypeError(f"model must be a DeepGP, Predictor or fitted estimator, got {type(model).__name__}; fit it.")

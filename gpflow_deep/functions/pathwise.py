@@ -53,7 +53,10 @@ _SLICE_NUMBERS = 6 * 2**20
 class GPFunctions(tf.Module):
     """S draws of L functions of GPs with one kernel and one set of inducing inputs.
 
-    :param prior: g. :param kernel: k. :param inducing: Z. :param coefficients: L^-T (v - L^-1 (g(Z) + e)), [S, M, L].
+    :param prior: g.
+    :param kernel: k.
+    :param inducing: Z.
+    :param coefficients: L^-T (v - L^-1 (g(Z) + e)), [S, M, L].
     """
 
     def __init__(
@@ -85,7 +88,8 @@ class SeparateGPFunctions(tf.Module):
 class _NoisyGPs(tf.Module):
     """The latent functions of a layer, [S, N, L], with noise.
 
-    :param parts: `GPFunctions` of all L latent functions, or of each. :param noise_variances: [L].
+    :param parts: `GPFunctions` of all L latent functions, or of each.
+    :param noise_variances: [L].
     """
 
     def __init__(self, parts: Sequence[Any], noise_variances: tf.Tensor, noise: FunctionNoise, seed: tf.Tensor) -> None:
@@ -132,7 +136,8 @@ def draw_gps(
 ) -> LayerFunctions:
     """Functions of an `SVGPLayer`, as it is now: later changes of its parameters do not change them.
 
-    :param pairs: inducing inputs and kernel, one pair for all latent GPs or one for each. :param W: mixing, [P, L].
+    :param pairs: inducing inputs and kernel, one pair for all latent GPs or one for each.
+    :param W: mixing, [P, L].
     :param values: whitened inducing outputs [S, M, L]; draws from q if None.
     :raises ValueError: naming the layer and what functions cannot be drawn of.
     """
@@ -163,7 +168,8 @@ def draw_separate(
 ) -> LayerFunctions:
     """Functions of a layer with one kernel, through known inducing outputs.
 
-    :param Z: inducing inputs of each function, [S, M, D], or [1, M, D] of all. :param values: whitened, [S, M, L].
+    :param Z: inducing inputs of each function, [S, M, D], or [1, M, D] of all.
+    :param values: whitened, [S, M, L].
     :param Luu: Cholesky factors of k(Z, Z), [S or 1, M, M].
     """
     own, kernel = tf.random.fold_in(seed, 0), layer.kernel

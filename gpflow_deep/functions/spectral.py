@@ -45,7 +45,8 @@ class Term(NamedTuple):
     """One summand of a kernel: `variance` times a product of stationary kernels of variance 1.
 
     :ivar variance: [], or of a linear kernel [] or [D].
-    :ivar factors: the stationary kernels; none for a constant. :ivar is_white: whether it is 0 between rows.
+    :ivar factors: the stationary kernels; none for a constant.
+    :ivar is_white: whether it is 0 between rows.
     :ivar linear: the linear kernel that the term is, or None.
     """
 
@@ -82,8 +83,11 @@ def terms_of(kernel: Kernel) -> list[Term]:
 class PriorFunctions:
     """S draws of L functions: `X slopes + constants + sum over terms of cos(X omega') a + sin(X omega') b`.
 
-    :ivar frequencies: omega of each term, [S, F, D]. :ivar cosines: a, [S, F, L]. :ivar sines: b, [S, F, L].
-    :ivar slopes: [S, D, L], or None. :ivar constants: [S, 1, L], or None.
+    :ivar frequencies: omega of each term, [S, F, D].
+    :ivar cosines: a, [S, F, L].
+    :ivar sines: b, [S, F, L].
+    :ivar slopes: [S, D, L], or None.
+    :ivar constants: [S, 1, L], or None.
     :ivar noise_variance: of the kernel's White terms, [].
     """
 
@@ -113,8 +117,11 @@ def draw_prior(
 ) -> PriorFunctions:
     """Draws from GP(0, kernel), a pure function of the seed.
 
-    :param input_dim: D. :param num_functions: S. :param num_outputs: L, independent given the frequencies.
-    :param num_features: 2 F, of each stationary term. :param seed: int32 [2].
+    :param input_dim: D.
+    :param num_functions: S.
+    :param num_outputs: L, independent given the frequencies.
+    :param num_features: 2 F, of each stationary term.
+    :param seed: int32 [2].
     :raises ValueError: if functions of the kernel cannot be drawn, naming it.
     """
     terms, S, F = terms_of(kernel), num_functions, num_features // 2

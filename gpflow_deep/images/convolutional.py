@@ -104,8 +104,10 @@ class Patches:
 class ConvolutionalLayer(Module):
     """C GPs at the K patches of an image: P = K C outputs, the channels of the first patch first.
 
-    :param kernel: of patches. :param Z: inducing patches [M, h w channels].
-    :param patches: of the images that are the layer's inputs. :param num_channels: C.
+    :param kernel: of patches.
+    :param Z: inducing patches [M, h w channels].
+    :param patches: of the images that are the layer's inputs.
+    :param num_channels: C.
     :param options: of the `SVGPLayer` on patches, such as `q_sqrt_scale` or a `mean_function` of patches.
     """
 

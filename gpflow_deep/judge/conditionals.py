@@ -53,7 +53,8 @@ class Conditional(NamedTuple):
     :ivar parameters: values of the latent functions [K, N, L] -> arrays [K or 1, N, ...].
     :ivar cdf: (y [n, P], these arrays for n rows) -> P(target <= y), [K, n, P].
     :ivar moments: (weights [K], these arrays) -> about the middle and the standard deviation of the mixture, [N, P].
-    :ivar support: the smallest and the largest target. :ivar is_count: targets are 0, 1, 2, ...
+    :ivar support: the smallest and the largest target.
+    :ivar is_count: targets are 0, 1, 2, ...
     :ivar is_joint: a target depends on several latent functions.
     """
 

@@ -217,7 +217,8 @@ def difference(found: Evaluation, other: Evaluation) -> Score | None:
 def expected_calibration_error(confidence: Array, is_right: NDArray[np.bool_], *, num_bins: int = NUM_BINS) -> float:
     """Mean over rows of |accuracy - confidence| of the bin of the row; Guo et al., 2017, Eq. (3).
 
-    :param confidence: probability of the most probable label, [N]. :param is_right: whether it is the label, [N].
+    :param confidence: probability of the most probable label, [N].
+    :param is_right: whether it is the label, [N].
     """
     gaps = np.bincount(confidence_bins(confidence, num_bins), is_right - confidence, num_bins)
     return float(np.abs(gaps).sum() / len(confidence))
@@ -226,7 +227,8 @@ def expected_calibration_error(confidence: Array, is_right: NDArray[np.bool_], *
 def log_loss(log_probabilities: Array, labels: NDArray[np.int64]) -> float:
     """Mean over rows of minus log p(label), nats.
 
-    :param log_probabilities: of each label, [N, C]. :param labels: 0, 1, ... [N].
+    :param log_probabilities: of each label, [N, C].
+    :param labels: 0, 1, ... [N].
     """
     return float(-np.mean(log_probabilities[np.arange(len(labels)), labels]))
 
@@ -235,7 +237,8 @@ def label_scores(log_probabilities: Array, labels: NDArray[np.int64]) -> dict[st
     """What any classifier can be judged by: "error" and "calibration" (`expected_calibration_error`) in percent, and
     "log_loss" in nats.
 
-    :param log_probabilities: of each label, [N, C]. :param labels: 0, 1, ... [N].
+    :param log_probabilities: of each label, [N, C].
+    :param labels: 0, 1, ... [N].
     """
     is_right = log_probabilities.argmax(axis=1) == labels
     return {

@@ -27,7 +27,8 @@ __all__ = ["DeepGPLikelihoodLoss", "LikelihoodLayer"]
 class Density(NamedTuple):
     """p(y | f).
 
-    :ivar likelihood: of GPflow. :ivar float_type: in which it computes.
+    :ivar likelihood: of GPflow.
+    :ivar float_type: in which it computes.
     :ivar seed_generator: of Keras, for likelihoods that integrate by Monte Carlo.
     """
 

@@ -50,7 +50,8 @@ class Predictor:
 
     :param model: trained; its current weights are used.
     :param likelihood: in place of that of the model's `LikelihoodLayer` or loss if None.
-    :param num_samples: number S of draws, where there are inner GP layers. :param seed: of these draws.
+    :param num_samples: number S of draws, where there are inner GP layers.
+    :param seed: of these draws.
     :param batch_rows: rows at a time, with all their draws.
     :raises ValueError: if the model has no GP layer or no likelihood.
     """
@@ -107,7 +108,8 @@ class Predictor:
     def predict(self, X: Any, Y: Any = None) -> Predicted:
         """Mean, standard deviation and the central 95% of the targets, or the probabilities of the labels.
 
-        :param X: [N, ...]. :param Y: targets [N, P] or [N], for log densities; None if they are not known.
+        :param X: [N, ...].
+        :param Y: targets [N, P] or [N], for log densities; None if they are not known.
         """
         components = self.components(X)
         mean, var = self._mixture(*components)
@@ -129,7 +131,8 @@ class Predictor:
     def forecast(self, X: Any, Y: Any) -> Forecast:
         """What `gpflow_deep.judge.evaluation.evaluate` judges.
 
-        :param X: [N, ...]. :param Y: targets [N, P], or labels [N, 1].
+        :param X: [N, ...].
+        :param Y: targets [N, P], or labels [N, 1].
         """
         components = self.components(X)
         found = self._distribution_or_none(*components) if self.task == "regression" else None

@@ -20,7 +20,8 @@ __all__ = ["Weights"]
 class Weights:
     """A weight of a Keras layer for each variable of a module, with its value, type, name and `trainable` flag.
 
-    :param layer: which is being built. :param module: with variables that exist.
+    :param layer: which is being built.
+    :param module: with variables that exist.
     """
 
     def __init__(self, layer: keras.Layer, module: tf.Module) -> None:

@@ -38,7 +38,8 @@ _SLICE_NUMBERS = 6 * 2**20
 class GlobalFactors(NamedTuple):
     """Of one draw of the layers below, or with an axis of draws in front of all tensors.
 
-    :ivar Z: inducing inputs U_{l-1}, [M, D]. :ivar Luu: Cholesky factor of k(Z, Z), [M, M].
+    :ivar Z: inducing inputs U_{l-1}, [M, D].
+    :ivar Luu: Cholesky factor of k(Z, Z), [M, M].
     :ivar mean: m, or the whitened inducing outputs themselves, [M, L].
     :ivar root: as in the module's docstring [L, M, M]; [0, M, M] where the inducing outputs are known.
     :ivar kl: KL[q(u_l | U_{l-1}) || p(u_l | U_{l-1})], [], nats.
@@ -54,9 +55,11 @@ class GlobalFactors(NamedTuple):
 class GlobalInducingLayer(Module):
     """L Gaussian processes with one kernel, whose inducing inputs come from the layers below.
 
-    :param kernel: a GPflow kernel, for every output. :param num_latent_gps: L.
+    :param kernel: a GPflow kernel, for every output.
+    :param num_latent_gps: L.
     :param Z: inducing inputs [M, D] of the first such layer; None for the others.
-    :param num_inducing: M, for the others. :param input_dim: D, for the others.
+    :param num_inducing: M, for the others.
+    :param input_dim: D, for the others.
     :param mean_function: m, maps [..., D] to [..., L]; zero by default.
     :param precision: lambda of the first step of training.
     :raises ValueError: if sizes are missing, or the kernel is a multi-output kernel.
@@ -189,7 +192,8 @@ def draw_factors(
 ) -> tuple[Any, ...]:
     """Factors of all layers for one draw of the inducing outputs of all but the last layer.
 
-    :param seed: int32 [2]. :param all_known: of the last layer, too.
+    :param seed: int32 [2].
+    :param all_known: of the last layer, too.
     :param count: number S of draws; all tensors have an axis in front then, of length S, or 1 where they are equal.
     :raises ValueError: if a layer between or behind global ones is of another kind, or not the first has Z.
     """

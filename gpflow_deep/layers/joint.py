@@ -30,7 +30,8 @@ def joint_draw(layer: Any, factors: Any, H: tf.Tensor, noise: tf.Tensor) -> tf.T
     """Outputs [R, K, P] of one draw of the layer for each of R groups of inputs H [R, K, D]: Eq. (15) by their joint
     covariance. Parameters have the gradient of that, and each input that of the mean function through the draws.
 
-    :param factors: of the layer. :param noise: [R, K, L].
+    :param factors: of the layer.
+    :param noise: [R, K, L].
     :raises ValueError: if a layer is not one of GPs of its inputs, such as a convolutional one.
     """
     if not layer.num_latent_gps or isinstance(layer, LatentVariableLayer):

@@ -365,7 +365,9 @@ class SVGPLayer(Module):
     ) -> LayerFunctions:
         """Draws of the outputs as functions, by Matheron's rule: see `pathwise`.
 
-        :param num_functions: S. :param seed: int32 [2]. :param num_features: even; of each latent GP.
+        :param num_functions: S.
+        :param seed: int32 [2].
+        :param num_features: even; of each latent GP.
         :param noise: how they have the noise between layers.
         :param values: whitened inducing outputs of the functions, [S, M, L]; draws from q if None.
         :return: inputs [N, D] or [S, N, D], and integers that tell the model's inputs apart -> outputs [S, N, P].
@@ -422,7 +424,8 @@ class SVGPLayer(Module):
         """`cache` for K known values of the whitened inducing outputs: the same with an axis of K in front, of length 1
         where the K do not differ.
 
-        :param values: [K, M, L]. :param dtype: and errors as in `cache`.
+        :param values: [K, M, L].
+        :param dtype: and errors as in `cache`.
         """
         Luu = self.factors().Luu
         dtype, _, inverse = self._inverse(Luu, dtype)

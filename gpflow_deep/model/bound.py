@@ -44,10 +44,14 @@ def expected_log_likelihood(
 ) -> tf.Tensor:
     """Unbiased estimate of the likelihood's part of the bound for all `num_data` points, [], nats.
 
-    :param data: a minibatch (X [B, D], Y [B, Q]). :param factors: of each layer.
-    :param integrator: of the inner layers. :param num_samples: S. :param num_importance_samples: K, see `importance`;
+    :param data: a minibatch (X [B, D], Y [B, Q]).
+    :param factors: of each layer.
+    :param integrator: of the inner layers.
+    :param num_samples: S.
+    :param num_importance_samples: K, see `importance`;
         without latent variables they change nothing.
-    :param seed: int32 [2], of the draws. :param likelihood_seed: of likelihoods that draw themselves.
+    :param seed: int32 [2], of the draws.
+    :param likelihood_seed: of likelihoods that draw themselves.
     :param num_data: N; the rows of the batch if None.
     :param noise: the draws themselves, equally weighted, in place of those from `seed`.
     :param is_predictive: logs of predicted densities in place of expectations of log densities.

@@ -99,7 +99,8 @@ def residual_variance(X: np.ndarray, Y: np.ndarray) -> float:
     A model that starts with less noise than there is follows the noise first and has to find its way back; one that
     starts here is about as good as least squares from its first steps on.
 
-    :param X: training inputs [N, D], or a sample of them. :param Y: targets [N, P]. Both finite, in the model's units.
+    :param X: training inputs [N, D], or a sample of them.
+    :param Y: targets [N, P]. Both finite, in the model's units.
     :return: positive, in the squared units of Y. The variance of y where least squares has no residuals, because it has
         as many weights as rows.
     """

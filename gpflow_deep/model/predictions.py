@@ -30,9 +30,13 @@ Results = Sequence[tf.Tensor]
 class Predictions:
     """All predictions with given factors and given seeds. N rows, D inputs, S components, P latent functions.
 
-    :param layers: of the model. :param factors: of each layer. :param likelihood: of the model.
-    :param integrator: supplies the draws of the inner layers. :param num_samples: S, where the integrator lets choose.
-    :param seed: int32 [2], of the draws. :param likelihood_seed: int32 [2], of likelihoods that draw themselves.
+    :param layers: of the model.
+    :param factors: of each layer.
+    :param likelihood: of the model.
+    :param integrator: supplies the draws of the inner layers.
+    :param num_samples: S, where the integrator lets choose.
+    :param seed: int32 [2], of the draws.
+    :param likelihood_seed: int32 [2], of likelihoods that draw themselves.
     """
 
     layers: Sequence[Layer]

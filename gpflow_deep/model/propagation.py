@@ -57,8 +57,10 @@ class Propagation(NamedTuple):
 class Step(NamedTuple):
     """One layer of the chain.
 
-    :ivar layer: which. :ivar inputs: what it reads: X [N, D], or draws of the layer below [S, N, D].
-    :ivar moments: `layer.latent_moments` of them. :ivar sample: its draws [S, N, P]; None without noise for them.
+    :ivar layer: which.
+    :ivar inputs: what it reads: X [N, D], or draws of the layer below [S, N, D].
+    :ivar moments: `layer.latent_moments` of them.
+    :ivar sample: its draws [S, N, P]; None without noise for them.
     """
 
     layer: Layer

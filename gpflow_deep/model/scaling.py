@@ -117,7 +117,8 @@ class Scale:
 class Units:
     """Between the units of the data and those of the model.
 
-    :param x: scale of the inputs. :param y: scale of the targets; changes nothing for counts and labels.
+    :param x: scale of the inputs.
+    :param y: scale of the targets; changes nothing for counts and labels.
     """
 
     x: Scale
@@ -135,7 +136,8 @@ class Units:
     ) -> Units:
         """Standardised inputs, and standardised targets where the likelihood is one of real numbers.
 
-        :param X: training inputs [N, D] in the units of the data. :param Y: training targets [N, P], likewise.
+        :param X: training inputs [N, D] in the units of the data.
+        :param Y: training targets [N, P], likewise.
         :param likelihood: as in `ModelConfig`, not "auto".
         :param standardise: False keeps the inputs as they are, such as pixels.
         :param known: scales of X and Y in place of theirs, if they are a sample of the training part.

@@ -57,7 +57,10 @@ def gaussian_mixture_crps(
 
     Grimit et al., "The continuous ranked probability score for circular variables ...", 2006, Eq. (5).
 
-    :param weights: [S], their sum is 1. :param means: [S, N, P]. :param variances: [S, N, P]. :param Y: [N, P].
+    :param weights: [S], their sum is 1.
+    :param means: [S, N, P].
+    :param variances: [S, N, P].
+    :param Y: [N, P].
     :return: [N, P].
     """
 

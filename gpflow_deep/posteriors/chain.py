@@ -28,7 +28,10 @@ LARGEST_NOISE = 0.5
 class ChainState(NamedTuple):
     """Where a chain is, all of one shape.
 
-    :ivar z: position. :ivar momentum: p, in units of z per step. :ivar variance: V. :ivar gradient: the last g.
+    :ivar z: position.
+    :ivar momentum: p, in units of z per step.
+    :ivar variance: V.
+    :ivar gradient: the last g.
     """
 
     z: tf.Tensor
@@ -54,8 +57,10 @@ def move(
 ) -> ChainState:
     """One step.
 
-    :param gradient: g at `state.z`. :param eps: standard-normal noise of the same shape.
-    :param step_size: h. :param friction: the smallest alpha.
+    :param gradient: g at `state.z`.
+    :param eps: standard-normal noise of the same shape.
+    :param step_size: h.
+    :param friction: the smallest alpha.
     :param weight: of this step in the average V; 0 leaves V as it is. [].
     :param temperature: T.
     """
@@ -70,8 +75,10 @@ def move(
 class Trust(NamedTuple):
     """How far samples of many quantities can be trusted.
 
-    :ivar effective: effective sample size, the median over the quantities, and :ivar least_effective: the smallest.
-    :ivar r_hat: split R-hat (Gelman et al. 2013), the median, and :ivar largest_r_hat: the largest; near 1 if both
+    :ivar effective: effective sample size, the median over the quantities, and
+    :ivar least_effective: the smallest.
+    :ivar r_hat: split R-hat (Gelman et al. 2013), the median, and
+    :ivar largest_r_hat: the largest; near 1 if both
         halves of the samples have the same mean.
     """
 

@@ -47,8 +47,11 @@ def fit_collapsed(model: DeepGP, X: NDArray[Any], Y: NDArray[Any], *, max_iter: 
     Only what is trainable changes, and q(u). Where a factorisation fails on the way, the last parameters with which it
     did not are those that are kept.
 
-    :param model: with `has_collapsed_bound`. :param X: all training inputs [N, D]. :param Y: targets [N, P]; both in
-        the units of the model. :param max_iter: iterations of L-BFGS; 0 only finds q(u).
+    :param model: with `has_collapsed_bound`.
+    :param X: all training inputs [N, D].
+    :param Y: targets [N, P]; both in
+        the units of the model.
+    :param max_iter: iterations of L-BFGS; 0 only finds q(u).
     :return: the bound, nats of all rows.
     :raises ValueError: if the model has no collapsed bound.
     """

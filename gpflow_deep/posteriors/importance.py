@@ -47,7 +47,9 @@ def joint_outputs(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Means and variances of the last layer, [S K, B, P], where K consecutive draws of a row are of one function.
 
-    :param layers: of which one has latent variables. :param factors: of each. :param X: [B, D].
+    :param layers: of which one has latent variables.
+    :param factors: of each.
+    :param X: [B, D].
     :param noise: of the inner layers, with w as that of latent variables: [S K, B or 1, L]. Layers below the latent
         variables take that of the first of K.
     :raises ValueError: if a layer above latent variables is not one of GPs of its inputs.
@@ -72,8 +74,12 @@ def joint_outputs(
 class Weighting:
     """What latent variables add to the terms of a bound.
 
-    :param layers: of the model. :param noise: of the inner layers, [S K, B or 1, L] each; K consecutive ones belong
-        together. :param X: rows of the data [B, D]. :param Y: targets [B, P]. :param num_importance_samples: K.
+    :param layers: of the model.
+    :param noise: of the inner layers, [S K, B or 1, L] each; K consecutive ones belong
+        together.
+    :param X: rows of the data [B, D].
+    :param Y: targets [B, P].
+    :param num_importance_samples: K.
     :ivar noise: the same, with draws of q(w_n) in place of the noise of latent variables.
     """
 

@@ -34,7 +34,8 @@ def cached_factors(
     """As `DeepGP.cached_factors`.
 
     :param samples: to predict from; None without.
-    :param num_draws: of global inducing outputs. :param seed: int32 [2], of them.
+    :param num_draws: of global inducing outputs.
+    :param seed: int32 [2], of them.
     """
     if samples is not None:
         return samples.cache(layers, dtype=dtype)

@@ -50,8 +50,10 @@ def fit_noise(
 ) -> float:
     """Lower the noise to its best value for the rows of the last minibatches, if that is lower.
 
-    :param model: with `has_noise`. :param batch_at: minibatch (X [B, D], Y [B, P]) of a step, in the units of the
-        model; with a strategy distributed. :param step: the last one. So many before it are taken, too, as have as many
+    :param model: with `has_noise`.
+    :param batch_at: minibatch (X [B, D], Y [B, P]) of a step, in the units of the
+        model; with a strategy distributed.
+    :param step: the last one. So many before it are taken, too, as have as many
         rows as there are to train with, or `ROWS`.
     :return: the variance of the noise.
     """

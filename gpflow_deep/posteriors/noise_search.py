@@ -23,7 +23,8 @@ FIRST, ON, BACK = -np.log(2.0), 2.0, -0.4
 class NoiseSearch(tf.Module):
     """Variances that are tried one after the other; what changes are variables.
 
-    :param variance: of the noise, the parameter that is moved. :param lower: its lower bound.
+    :param variance: of the noise, the parameter that is moved.
+    :param lower: its lower bound.
     """
 
     def __init__(self, variance: Parameter, lower: float) -> None:

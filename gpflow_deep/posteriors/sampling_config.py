@@ -42,7 +42,8 @@ class SamplingConfig:
     :param hyper_steps: steps of the chain during which hyperparameters move; 0 leaves them as training found them.
     :param hyper_rate: step size of Adam for hyperparameters.
     :param window: steps whose states hyperparameters are fitted to, and held-out rows are scored with.
-    :param step_size: h, in standard deviations of q. :param friction: the smallest alpha.
+    :param step_size: h, in standard deviations of q.
+    :param friction: the smallest alpha.
     :param held_out: share of the rows that decide about temperature and hyperparameters.
     """
 

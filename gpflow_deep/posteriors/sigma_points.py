@@ -48,7 +48,8 @@ class SigmaPoints(tf.Module):
 
     They start at Sobol points with mean 0 and covariance I, equally weighted.
 
-    :ivar points: of each inner layer, parameters [S, L]. :ivar logits: of the weights, parameter [S].
+    :ivar points: of each inner layer, parameters [S, L].
+    :ivar logits: of the weights, parameter [S].
 
     :param dims: numbers L of latent GPs of the inner layers.
     :param num_points: number S of nodes.

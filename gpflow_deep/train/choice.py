@@ -41,8 +41,10 @@ class Candidate:
 class Choice:
     """What was tried and what was taken; printed as a table.
 
-    :param candidates: in the order in which they were tried. :param config: the model that was taken.
-    :param judged_by: which rows give the scores. :param advice: diagnoses in words, each with the argument to try.
+    :param candidates: in the order in which they were tried.
+    :param config: the model that was taken.
+    :param judged_by: which rows give the scores.
+    :param advice: diagnoses in words, each with the argument to try.
     """
 
     candidates: tuple[Candidate, ...]

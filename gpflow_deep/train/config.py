@@ -88,7 +88,8 @@ class ModelConfig:
         regression with latent variables, which leave it outliers only.
     :param posterior: of the inducing values: gaussian is what training finds; sghmc are samples, drawn from there on;
         global is one that is correlated across layers; sigma_points is Gaussian, trained by the predictive density.
-    :param sigma_points: how many points the mixture of sigma_points has. :param kl_weight: of the KL in its objective;
+    :param sigma_points: how many points the mixture of sigma_points has.
+    :param kl_weight: of the KL in its objective;
         chosen by held-out rows if not given.
     :param kernel: of a layer's inputs; with "+linear" the last layer has a linear kernel beside it, for a trend. Or
         convolutional, of patches of images: a weighted mean over
@@ -352,8 +353,10 @@ def make_kernel(
 ) -> Kernel:
     """A kernel by its name, with a linear part of variance 0.1 / D if the name has one.
 
-    :param name: as in `ModelConfig`, not convolutional. :param num_inputs: D.
-    :param lengthscales: of the stationary part, [D] or one. :param variance: of the stationary part.
+    :param name: as in `ModelConfig`, not convolutional.
+    :param num_inputs: D.
+    :param lengthscales: of the stationary part, [D] or one.
+    :param variance: of the stationary part.
     """
     kernel = KERNELS[name.removesuffix(LINEAR)](variance=variance, lengthscales=lengthscales)
     return kernel + Linear(variance=0.1 / num_inputs) if name.endswith(LINEAR) else kernel

@@ -71,7 +71,8 @@ class Course(tf.Module):
 
     :ivar bounds: mean bound of each window that was seen by this object, nats per row.
 
-    :param num_steps: the most steps. :param num_data: rows that a bound is of.
+    :param num_steps: the most steps.
+    :param num_data: rows that a bound is of.
     """
 
     def __init__(self, config: TrainingConfig, num_steps: int, *, num_data: float = 1.0) -> None:

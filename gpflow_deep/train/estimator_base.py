@@ -65,10 +65,14 @@ class DeepGPEstimator(BaseEstimator):
         "convolutional" for rows that are images; pixels are not standardised then. "auto": by the marginal likelihood,
         or bound, of a single layer; squared exponential for labels.
     :param image_shape: height and width, and channels if there are several, of the images; with that kernel only, as
-        are :param patch: height and width of a patch, :param stride: distance of neighbouring patches,
-        :param channels: of the images between layers, and :param places: whether the response to a patch may depend on
+        are
+    :param patch: height and width of a patch,
+    :param stride: distance of neighbouring patches,
+        :param channels: of the images between layers, and
+    :param places: whether the response to a patch may depend on
         its place. See `ModelConfig`.
-    :param sigma_points: of `posterior="sigma_points"`: how many; :param kl_weight: of the KL in its objective; a tenth
+    :param sigma_points: of `posterior="sigma_points"`: how many;
+    :param kl_weight: of the KL in its objective; a tenth
         of the rows chooses it if None, see `fitting.choose_kl_weight`.
     :param latent_dim: latent variables of each row, for targets on several branches and noise of any form; 0 for none.
     :param num_importance_samples: samples of them for each row and step of training; see `ModelConfig`.
@@ -88,12 +92,14 @@ class DeepGPEstimator(BaseEstimator):
         and for every part of a stream; 2 also for the steps of candidates.
 
     :ivar choice_: what was tried and taken, a `Choice`, which prints as a table; None if nothing was to be chosen.
-    :ivar predictor_: the trained model in the units of the data, a `Predictor`. :ivar n_iter_: steps made.
+    :ivar predictor_: the trained model in the units of the data, a `Predictor`.
+    :ivar n_iter_: steps made.
     :ivar bounds_: mean bound of each window of 100 steps of `fit`, nats per row.
     :ivar validation_scores_: mean log density of the held-out rows after each window; empty without them.
     :ivar kl_weight_: how the weight of the KL was chosen, a `KLWeight`; None if it was given, or not needed.
     :ivar trust_: effective sample sizes and split R-hat of the samples, see `Sampler.trust`; empty without samples.
-    :ivar n_features_in_: inputs. :ivar feature_names_in_: their names, if X was a data frame.
+    :ivar n_features_in_: inputs.
+    :ivar feature_names_in_: their names, if X was a data frame.
     """
 
     def __init__(

@@ -71,7 +71,8 @@ Part = tuple[NDArray[Any], NDArray[Any]]
 class Fitted(NamedTuple):
     """A trained model in the units of the data, with what changes while it is trained.
 
-    :ivar num_steps: steps made. :ivar is_settled: whether the model settled before `max_iter`.
+    :ivar num_steps: steps made.
+    :ivar is_settled: whether the model settled before `max_iter`.
     :ivar bounds: mean bound of each window of 100 steps, nats per row.
     :ivar scores: mean log density of the held-out rows after each window, nats per row; empty without such rows.
     :ivar sampler: with `posterior="sghmc"` the chain, from whose samples the model predicts.
@@ -107,8 +108,10 @@ def fit(
     """Standardise, start from the data, and train; with `posterior="sghmc"` sample the posterior from there on, with
     "sigma_points" choose the weight of the KL first if it is not given.
 
-    :param X: inputs [N, D] in the units of the data. :param Y: numbers [N, P], or labels 0, 1, ... [N, 1].
-    :param max_iter: the most steps. :param batch_size: rows of a minibatch; all rows if there are fewer.
+    :param X: inputs [N, D] in the units of the data.
+    :param Y: numbers [N, P], or labels 0, 1, ... [N, 1].
+    :param max_iter: the most steps.
+    :param batch_size: rows of a minibatch; all rows if there are fewer.
     :param validation_fraction: of the rows that are held out to decide when the model has settled and which of its
         parameters are kept; 0 for none.
     :param class_names: of the labels; empty for a regression.
@@ -170,8 +173,11 @@ def choose_kl_weight(
     Weights, and a Gaussian posterior beside, are trained on the other rows for a quarter of the steps, at least 500.
     Warns if the Gaussian posterior is the better one.
 
-    :param config: with `posterior="sigma_points"`. :param X: [N, D], and :param Y: [N, P], in the units of the data.
-    :param held_out: share of the rows. :param max_iter: steps of the training to come; and others as in `fit`.
+    :param config: with `posterior="sigma_points"`.
+    :param X: [N, D], and
+    :param Y: [N, P], in the units of the data.
+    :param held_out: share of the rows.
+    :param max_iter: steps of the training to come; and others as in `fit`.
     :param path: of a file that keeps the choice; what it holds is not chosen again.
     :raises ValueError: as `fit`; if there is only one row; if the file holds something else.
     """
@@ -210,9 +216,13 @@ def sample(
 ) -> Sampler:
     """Sample the posterior of a trained model, which predicts from the samples in the end.
 
-    :param predictor: as `fit` made it. :param X: all training rows [N, D], and :param Y: [N, P], in the units of the
-        data. :param batch_size: and the others as in `fit`.
-    :raises ValueError: as `Sampler`. :raises FloatingPointError: if a step fails.
+    :param predictor: as `fit` made it.
+    :param X: all training rows [N, D], and
+    :param Y: [N, P], in the units of the
+        data.
+    :param batch_size: and the others as in `fit`.
+    :raises ValueError: as `Sampler`.
+    :raises FloatingPointError: if a step fails.
     """
     options: dict[str, Any] = {"batch_size": batch_size, "seed": seed}
     sampler = Sampler(predictor.model, *predictor.units.transform(X, Y), sampling, **options)
@@ -260,7 +270,8 @@ def train(
 ) -> tuple[int, list[float]]:
     """Train to the end of the trainer's course.
 
-    :param trainer: with `num_steps`. :param batch_at: minibatch of a step, in the model's units.
+    :param trainer: with `num_steps`.
+    :param batch_at: minibatch of a step, in the model's units.
     :param seed: of the draws, int32 [2].
     :param score: log density of held-out rows by the current parameters, nats per row; the model has also settled when
         it has stopped rising, and the parameters of the best one are those that the model has in the end.
@@ -311,8 +322,10 @@ def pass_over(
 
     `num_data` of the model has to count these rows already; see `count_rows`.
 
-    :param X: inputs [n, D] in the units of the data. :param Y: targets [n, P], likewise.
-    :param first: number of the first step. :return: number of steps.
+    :param X: inputs [n, D] in the units of the data.
+    :param Y: targets [n, P], likewise.
+    :param first: number of the first step.
+    :return: number of steps.
     """
     if batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, got {batch_size}.")
@@ -366,7 +379,8 @@ def simplest_model(likelihood: Likelihood, X: NDArray[Any], Y: NDArray[Any]) -> 
     """The simplest model for the targets of a likelihood, fitted to rows: least squares with Gaussian noise for real
     targets, one rate for counts, the frequencies of labels.
 
-    :param X: inputs [N, D]. :param Y: targets [N, P], in the units of the data.
+    :param X: inputs [N, D].
+    :param Y: targets [N, P], in the units of the data.
     :return: its log density in nats, [n], of rows X [n, D], Y [n, P]; None if least squares has as many weights as
         rows, or targets do not vary. Where it is exact it errs by a hundredth of the targets' standard deviation.
     """

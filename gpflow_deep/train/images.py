@@ -116,11 +116,14 @@ def convolutional(
     :param Y: training targets [N, Q]; for classification labels 0, 1, ... in one column.
     :param image_shape: height, width and, unless it is 1, channels.
     :param num_layers: 1 for the last layer alone; each further one is a `ConvolutionalLayer` before it.
-    :param config: patches, channels and kernels. :param num_inducing: M, inducing patches of every layer.
+    :param config: patches, channels and kernels.
+    :param num_inducing: M, inducing patches of every layer.
     :param likelihood: any GPflow likelihood; Gaussian of variance 0.1 if None.
-    :param num_samples: S of the bound. :param num_data: size N of the training set; the rows of X if None.
+    :param num_samples: S of the bound.
+    :param num_data: size N of the training set; the rows of X if None.
     :param precision: "full" for the model's float type throughout; else the last layer's sums over patches and the
-        products with the covariances of q(u) are in float32. :param seed: of the inducing patches.
+        products with the covariances of q(u) are in float32.
+    :param seed: of the inducing patches.
     :raises ValueError: if the arrays do not fit, or patches do not fit into the images.
     """
     X, Y = finite_matrix("X", X), finite_matrix("Y", Y)
@@ -148,7 +151,8 @@ def convolutional(
 class _Found(NamedTuple):
     """What the patches of some images tell.
 
-    :ivar sample: patches drawn at random, [n, A]. :ivar distinct: M of them that differ, [M, A].
+    :ivar sample: patches drawn at random, [n, A].
+    :ivar distinct: M of them that differ, [M, A].
     :ivar places: row and column of the first pixel of each, [M, 2].
     :ivar lengthscale: root of half the mean squared distance of distinct patches.
     """

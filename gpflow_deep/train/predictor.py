@@ -129,7 +129,8 @@ class Predictor:
 
         Compiled once and factorised at each call. `predict` says more, from factors that are faster for many rows.
 
-        :param X: [N, D]. :param Y: targets [N, P], or labels [N, 1].
+        :param X: [N, D].
+        :param Y: targets [N, P], or labels [N, 1].
         :raises FloatingPointError: if a factorisation fails.
         """
         with clear_errors("prediction failed: "):
@@ -166,7 +167,8 @@ class Predictor:
     def predict(self, X: NDArray[Any], Y: NDArray[Any] | None = None, *, num_samples: int | None = None) -> Predicted:
         """All that the model says about new rows: one factorisation, and one pass through the layers.
 
-        :param X: [N, D]. :param Y: targets [N, P] or labels [N, 1], for log densities; None if they are not known.
+        :param X: [N, D].
+        :param Y: targets [N, P] or labels [N, 1], for log densities; None if they are not known.
         :param num_samples: draws of the inner layers; the model's `num_predict_samples` if None.
         :raises FloatingPointError: if a factorisation fails.
         """
@@ -178,7 +180,8 @@ class Predictor:
     ) -> NDArray[np.float64]:
         """Quantiles [levels, N, P] of the targets at X [N, D], in the units of the data.
 
-        :param levels: probabilities between 0 and 1. :param num_samples: as in `predict`.
+        :param levels: probabilities between 0 and 1.
+        :param num_samples: as in `predict`.
         :raises ValueError: if the targets are labels, or the likelihood has no distribution function.
         """
         parts = [self._distribution(part) for part, _ in self._passes(X, None, num_samples)]
@@ -221,7 +224,8 @@ class Predictor:
         """What `gpflow_deep.judge.evaluation.evaluate` judges: means, log densities and distributions, of all rows at
         once.
 
-        :param X: [N, D]. :param Y: targets [N, P], or labels [N, 1].
+        :param X: [N, D].
+        :param Y: targets [N, P], or labels [N, 1].
         """
         with clear_errors("prediction failed: "):
             ((part, _),) = self._passes(X, Y, None, batch_rows=max(len(X), 1))

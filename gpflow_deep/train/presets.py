@@ -216,7 +216,8 @@ def with_sigma_points(
 ) -> DeepSigmaPointProcess:
     """A model with the same layers and likelihood that is trained by the density it predicts, see `sigma_points`.
 
-    :param model: a deep GP; its layers become those of the new one. :param num_points: sigma points of its mixture.
+    :param model: a deep GP; its layers become those of the new one.
+    :param num_points: sigma points of its mixture.
     :param kl_weight: of the KL in the objective.
     :raises ValueError: if the layers have latent variables or global inducing outputs, or a number is out of range.
     """

@@ -25,7 +25,8 @@ __all__ = ["SampledTrainer", "SamplingConfig", "trainer_for"]
 class SampledTrainer:
     """A `Trainer` with a chain behind it: the members of a `Trainer`.
 
-    :param trainer: with `num_steps`. :param sampler: of the same model.
+    :param trainer: with `num_steps`.
+    :param sampler: of the same model.
     :raises ValueError: if the trainer has no `num_steps`, so that sampling would never begin.
     """
 

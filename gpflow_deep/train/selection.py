@@ -117,9 +117,12 @@ _MINUTE = 60.0
 class SingleLayer:
     """A GP with Gaussian noise for standardised rows.
 
-    :param kernel: as in `ModelConfig`. :param theta: logarithms of kernel variance, lengthscales [D], noise and, with a
-        linear part, its variance. :param Z: inducing inputs [M, D]; None if it is exact.
-    :param value: marginal likelihood, or bound, nats per row and target. :param evaluations: of it, in all.
+    :param kernel: as in `ModelConfig`.
+    :param theta: logarithms of kernel variance, lengthscales [D], noise and, with a
+        linear part, its variance.
+    :param Z: inducing inputs [M, D]; None if it is exact.
+    :param value: marginal likelihood, or bound, nats per row and target.
+    :param evaluations: of it, in all.
     """
 
     kernel: KernelName
@@ -207,7 +210,9 @@ def _stationary(kernel: str, squares: Array) -> tuple[Array, Array]:
 def log_marginal_likelihood(theta: Array, kernel: str, X: Array, Y: Array) -> tuple[float, Array]:
     """log p(Y | X) of an exact GP, nats, and its gradient: d/dK = (a a' - P K^-1) / 2 with a = K^-1 Y.
 
-    :param theta: as of `SingleLayer`. :param X: [N, D]. :param Y: [N, P].
+    :param theta: as of `SingleLayer`.
+    :param X: [N, D].
+    :param Y: [N, P].
     :return: minus `_FAILED` where the factorisation fails.
     """
     (N, D), P = X.shape, Y.shape[1]
@@ -264,7 +269,8 @@ def collapsed_bound(packed: Array, kernel: str, X: Array, Y: Array, num_inducing
         d/dKuf = T b b' + P / s L^-T (I - B^-1) A
         d/dKuu = -(T b b' T' + P L^-T (I - B^-1) (B - I) L^-1) / 2
 
-    :param packed: theta as of `SingleLayer`, and behind it Z [M, D]. :param num_inducing: M.
+    :param packed: theta as of `SingleLayer`, and behind it Z [M, D].
+    :param num_inducing: M.
     :return: minus `_FAILED` where a factorisation fails.
     """
     (N, D), P, M = X.shape, Y.shape[1], num_inducing
@@ -364,7 +370,8 @@ def search_exact(
     After the race the best kernels of each start go on with all rows, those with hardly any noise from the start again:
     a solution with little noise may need all rows to be seen. Two are climbed to the end, the best by either measure.
 
-    :param X: standardised inputs [N, D]. :param Y: standardised targets [N, P].
+    :param X: standardised inputs [N, D].
+    :param Y: standardised targets [N, P].
     """
     raced = sorted(_race(X, Y, kernels, max_iter=max_iter, seed=seed).items(), key=lambda each: -each[1].value)
     begins = []
@@ -425,7 +432,9 @@ def search_sparse(
 ) -> SingleLayer:
     """The sparse GP with the highest collapsed bound over kernels.
 
-    :param X: standardised inputs [N, D]. :param Y: standardised targets [N, P]. :param num_inducing: M.
+    :param X: standardised inputs [N, D].
+    :param Y: standardised targets [N, P].
+    :param num_inducing: M.
     """
     raced = _race(X, Y, kernels, max_iter=max_iter, seed=seed).values()
     Z = inducing_inputs(X, num_inducing, seed=seed)
@@ -484,7 +493,8 @@ def grow(single: SingleLayer, X: Array, Y: Array, max_inducing: int, *, max_iter
 class _Trained:
     """A model by steps that is trained on several parts of the rows in turn: the step is compiled once.
 
-    :param config: the model. :param rows: X [N, D] and Y [N, P] in the units of the model.
+    :param config: the model.
+    :param rows: X [N, D] and Y [N, P] in the units of the model.
     :param noise: variance of Gaussian noise to start with.
     """
 
@@ -571,11 +581,14 @@ def fit_chosen(
 ) -> Fitted:
     """Choose a model for rows in memory, and fit it to all of them.
 
-    :param config: what is not free; with `can_choose`. :param free: some of `FREE`.
-    :param X: inputs [N, D] in the units of the data. :param Y: numbers [N, P].
+    :param config: what is not free; with `can_choose`.
+    :param free: some of `FREE`.
+    :param X: inputs [N, D] in the units of the data.
+    :param Y: numbers [N, P].
     :param show_steps: whether `show` gets lines while models are trained, too; the rest as `fitting.fit`.
     :return: with `choice`.
-    :raises ValueError: as `fitting.fit`. :raises FloatingPointError: likewise.
+    :raises ValueError: as `fitting.fit`.
+    :raises FloatingPointError: likewise.
     """
     check_counts(max_iter, batch_size)
     if config.likelihood != "auto":

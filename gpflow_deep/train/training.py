@@ -44,7 +44,9 @@ class Trainer:
     value given everything else, see `fit_noise`; or, from 100 steps on, climbs the collapsed bound of a single layer by
     L-BFGS, in a tenth as many iterations as there were steps, see `fit_collapsed`.
 
-    :ivar model: the deep GP. :ivar optimizer: Keras' Adam. :ivar seconds: spent in `advance`, a variable.
+    :ivar model: the deep GP.
+    :ivar optimizer: Keras' Adam.
+    :ivar seconds: spent in `advance`, a variable.
     :ivar course: when the learning rate falls and training ends; None without `num_steps`.
 
     :param num_steps: the most steps, of which the last ones have a falling learning rate, see `TrainingConfig`; every
@@ -90,7 +92,8 @@ class Trainer:
     def restart(self, num_steps: int, *, num_data: float) -> None:
         """Begin another course at step 0 without the optimiser's memory; the compiled step and the parameters stay.
 
-        :param num_steps: as of the constructor. :param num_data: rows that the bound is of.
+        :param num_steps: as of the constructor.
+        :param num_data: rows that the bound is of.
         """
         for variable in self.optimizer.variables:
             variable.assign(tf.zeros_like(variable))
@@ -180,7 +183,8 @@ class Trainer:
 def clear_errors(what: str = "", cure: str = "") -> Iterator[None]:
     """Within a `with` statement a failed check of TensorFlow becomes a `FloatingPointError` with its own words.
 
-    :param what: goes before them. :param cure: goes behind them.
+    :param what: goes before them.
+    :param cure: goes behind them.
     """
     try:
         yield

@@ -89,7 +89,8 @@ def constant_columns(rows: Bits) -> tuple[int, ...]:
 def as_bits(rows: NDArray[Any], names: Sequence[str], what: str) -> Bits:
     """The rows as uint8.
 
-    :param names: of the columns; () stands for "x0", "x1", ... :param what: the rows' name in the error.
+    :param names: of the columns; () stands for "x0", "x1", ...
+    :param what: the rows' name in the error.
     :raises ValueError: naming the first row and column that are not 0 or 1.
     """
     if rows.dtype.kind not in "biuf":

@@ -148,7 +148,9 @@ def style_of(column: Column) -> Style:
 def misfit(what: str, column: Column, text: str, row: int, count: int, *, more: str = "") -> str:
     """The message for cells that are not of their column's kind.
 
-    :param text: the first of them, in row `row`; :param count: how many there are; :param more: another cure.
+    :param text: the first of them, in row `row`;
+    :param count: how many there are;
+    :param more: another cure.
     """
     written = column.date_format or (f"with {column.unit!r}" if column.unit else "")
     if column.kind == "number" and column.decimal == ",":

@@ -73,7 +73,8 @@ class Vectoriser:
     """From documents to rows: presence or counts of known words, by scikit-learn's `CountVectorizer`.
 
     :param words: what the columns count, D different words or runs of words.
-    :param ngrams: longest run of words. :param counts: counts in place of presence.
+    :param ngrams: longest run of words.
+    :param counts: counts in place of presence.
     :raises ValueError: if words are no different texts, or `ngrams` is out of range.
     """
 

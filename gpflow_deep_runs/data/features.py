@@ -144,7 +144,8 @@ class Feature:
     def check_known(self, values: NDArray[Any], where: str, first_row: int = 0) -> None:
         """Refuse levels that are none of those of a category.
 
-        :param values: cells of the column. :param first_row: number of the first of them in what `where` names.
+        :param values: cells of the column.
+        :param first_row: number of the first of them in what `where` names.
         :raises ValueError: naming the column, the first such row and its value, and the flag that reads it.
         """
         if self.column.kind != "category":

@@ -40,7 +40,8 @@ def forced_columns(
     """What the flags --ignore, --categorical, --numeric and --dates say about columns.
 
     :param names: of all columns of the table.
-    :param numeric: NAME, NAME:point or NAME:comma each; :param dates: NAME or NAME:HOW each. A value that is the whole
+    :param numeric: NAME, NAME:point or NAME:comma each;
+    :param dates: NAME or NAME:HOW each. A value that is the whole
         name of a column is that column.
     :raises ValueError: naming the flag: a column that is not there or is in two flags, or an unknown manner.
     """
@@ -68,7 +69,8 @@ def forced_columns(
 def zone_of(forced: Forced | None, what: str, *, is_zoned: bool) -> Zone:
     """Which clock the moments of a column are read by.
 
-    :param what: the column, for the error. :param is_zoned: whether they have a time zone.
+    :param what: the column, for the error.
+    :param is_zoned: whether they have a time zone.
     :raises ValueError: if the local clock is wanted of moments without a zone.
     """
     is_local = forced is not None and forced.how == LOCAL

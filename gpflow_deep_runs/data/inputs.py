@@ -44,7 +44,8 @@ def read(
 ) -> tuple[Any, NDArray[Any] | None]:
     """Raw inputs [N, D] of new rows, and the numbers of their classes [N], or None where labels are absent.
 
-    :param folder: of :func:`keep`. :param num_columns: D of a sparse matrix.
+    :param folder: of :func:`keep`.
+    :param num_columns: D of a sparse matrix.
     :param new: of a table: what differs from training.
     :param keys: of documents and sparse matrices: `target` and `features` as in `documents.read_documents`.
     :raises ValueError: as `tables.apply_schema` and `documents.read_new`.

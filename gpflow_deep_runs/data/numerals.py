@@ -67,7 +67,10 @@ def plain_numbers(values: pa.ChunkedArray | pa.Array, missing: Sequence[str] = M
 
 
 def _without_nan(values: pa.ChunkedArray | pa.Array) -> NDArray[np.float64]:
-    """Texts as numbers. :raises pa.ArrowInvalid: if one is neither a number nor "nan", such as "nan(1)"."""
+    """Texts as numbers.
+
+    :raises pa.ArrowInvalid: if one is neither a number nor "nan", such as "nan(1)".
+    """
     found = np.array(pc.cast(values, pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
     is_nan = np.isnan(found)
     if is_nan.any():

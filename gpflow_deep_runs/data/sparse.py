@@ -96,7 +96,8 @@ def labels_of(
 ) -> list[Any]:
     """A label for each row.
 
-    :param arrays: those beside the matrix. :param file: where they are, else; see `TextSpec.labels`.
+    :param arrays: those beside the matrix.
+    :param file: where they are, else; see `TextSpec.labels`.
     :param target: name of their array; one of :data:`LABELS` if it is empty.
     :raises ValueError: if there are none, or they do not fit.
     """

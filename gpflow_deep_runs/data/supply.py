@@ -119,7 +119,8 @@ class Supply:
 
         :param train: the training rows in memory, transformed; of no meaning for a stream.
         :param transform: of X and Y of some rows of the stream, for example standardisation.
-        :param batch_size: rows in a batch of one lane. :param lane: see `BatchReader`, and so `num_lanes`.
+        :param batch_size: rows in a batch of one lane.
+        :param lane: see `BatchReader`, and so `num_lanes`.
         :raises ValueError: if there are fewer rows than in a batch of several lanes or of a stream.
         """
         if self.stream is None:

@@ -114,7 +114,9 @@ def parsed(
 def look(found: Parsed, columns: Iterable[Column], *, targets: Sequence[str] = ()) -> Survey:
     """Count what has to be known of some rows.
 
-    :param found: their cells. :param columns: how they were read. :param targets: the columns to predict.
+    :param found: their cells.
+    :param columns: how they were read.
+    :param targets: the columns to predict.
     :raises ValueError: naming a column of more than `MAX_COUNTED` levels.
     """
     facts = {

@@ -78,9 +78,11 @@ def read_table(source: Any, spec: TableSpec = TableSpec()) -> Rows:
 class Encoded(NamedTuple):
     """What :func:`encode_table` makes of a table.
 
-    :ivar schema: what was found out. :ivar X: inputs [n, D], NaN where a value is missing.
+    :ivar schema: what was found out.
+    :ivar X: inputs [n, D], NaN where a value is missing.
     :ivar Y: targets [n, P] or labels [n, 1]; None without targets.
-    :ivar kept: numbers of the n rows in the table. :ivar notes: what is to be said of the others.
+    :ivar kept: numbers of the n rows in the table.
+    :ivar notes: what is to be said of the others.
     """
 
     schema: Schema

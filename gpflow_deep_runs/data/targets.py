@@ -30,7 +30,9 @@ _CLASS_FRACTION = 0.05
 def task_of(columns: Sequence[Column], survey: Survey, task: Task | None, where: str) -> Task:
     """What the targets are.
 
-    :param columns: how each is read. :param survey: of their cells. :param task: what the user says, if anything.
+    :param columns: how each is read.
+    :param survey: of their cells.
+    :param task: what the user says, if anything.
     :raises ValueError: naming the target: it does not vary, it is a date, or its values are not those of the task.
     """
     for column in columns:
@@ -67,7 +69,8 @@ def encoded(
 ) -> NDArray[Any]:
     """Targets of a regression, float64 [n, P] with NaN where missing, or labels, int64 [n, 1] with -1 where missing.
 
-    :param found: cells of the columns. :param classes: names of the labels 0, 1, ...; () in regression.
+    :param found: cells of the columns.
+    :param classes: names of the labels 0, 1, ...; () in regression.
     :param first_row: number of the first row in what `where` names, for errors.
     :raises ValueError: naming the first label that is none of the classes.
     """

@@ -45,7 +45,8 @@ def usable(
     """Read the cells of a table, or of a block of its rows.
 
     :param columns: how each column is read, the targets among them; the table may have others.
-    :param where: the file, for errors. :param first_row: number of the first row of `table` in it.
+    :param where: the file, for errors.
+    :param first_row: number of the first row of `table` in it.
     :raises ValueError: naming a cell that is not of its column's kind, unless `spec` leaves such rows out.
     """
     is_imputed, is_dropping = spec.missing == "impute", spec.bad_rows == "drop"

@@ -73,7 +73,8 @@ def load(
     :param texts: of "text": how documents of `source.data` become rows.
     :param default: the data set if `source` names nothing.
     :param split: of "supervised": see `rows.divide`; None leaves the rows in one part "all", for `Rows.folds`.
-    :param valid_fraction: of "supervised": see `rows.divide`. :param seed: likewise.
+    :param valid_fraction: of "supervised": see `rows.divide`.
+    :param seed: likewise.
     :param num_valid: of "images": training images to set aside for validation, but at most a tenth of them; which ones
         depends on the data set only.
     :param max_images: of "images": use only so many training images (before some are set aside) and test images.

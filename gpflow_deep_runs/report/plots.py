@@ -146,7 +146,9 @@ class Histogram(NamedTuple):
 def histograms(path: str | os.PathLike[str], panels: Mapping[str, Histogram], *, xlabel: str) -> None:
     """Draw histograms side by side.
 
-    :param path: the PNG file. :param panels: title to histogram. :param xlabel: what is counted, with its unit.
+    :param path: the PNG file.
+    :param panels: title to histogram.
+    :param xlabel: what is counted, with its unit.
     """
     figure, axes = _figure(len(panels))
     for axis, (title, (counts, edges, marks)) in zip(axes, panels.items(), strict=True):

@@ -28,8 +28,10 @@ def write_final(
 ) -> None:
     """Write it, in a run of its own beside that of the steps, made anew each time.
 
-    :param hparams: settings by name, for the table of the hparams plugin. :param numbers: its metrics, tag -> value.
-    :param text: the report. :param images: tag -> PNG file.
+    :param hparams: settings by name, for the table of the hparams plugin.
+    :param numbers: its metrics, tag -> value.
+    :param text: the report.
+    :param images: tag -> PNG file.
     """
     folder = run.tensorboard_dir / "final"
     for path in folder.glob(EVENTS):

@@ -96,14 +96,16 @@ def fit(
     Calls of `advance` end at multiples of at most `steps_per_call`, where something is due, and at `num_steps`.
 
     :param advance: `(first, count)` makes these steps, whose batches and noise are functions of their numbers.
-    :param scalars: what to log of what `advance` returned. :param evaluate: what to log of an evaluation after a step.
+    :param scalars: what to log of what `advance` returned.
+    :param evaluate: what to log of an evaluation after a step.
     :param also: pairs (every, function of the step): more scalars to log.
     :param rule: which evaluation is the best so far, by the scalars of its step.
     :param best: with `first` continues an earlier call.
     :param patience: stop after so many evaluations in a row that were no better; None: never.
     :param is_done: whether so many steps are all that have to be made; the last of them is treated like `num_steps`.
     :param keep: called when the evaluation is the best so far: the place to store the model.
-    :param log: gets the scalars of a step. :param save: gets the step and the best: the place for a checkpoint.
+    :param log: gets the scalars of a step.
+    :param save: gets the step and the best: the place for a checkpoint.
     :param agree: what all workers take for the evaluation, so that they stop together.
     :param progress: show a bar on standard error if that is a terminal, else a line a minute.
     :param max_seconds: stop after the call that exceeds this many seconds of wall time.

@@ -17,7 +17,8 @@ def write_rows(
 
     :param rows: values by name; they may be computed while this is called.
     :param output: JSON file: {"metrics": rows, "provenance": as `provenance` has it}; none if not given.
-    :param data: checksum of the data, or what checks them. :param extra: further entries of the provenance.
+    :param data: checksum of the data, or what checks them.
+    :param extra: further entries of the provenance.
     :return: the rows.
     """
     found: list[dict[str, Any]] = []

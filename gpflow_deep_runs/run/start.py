@@ -240,9 +240,11 @@ class Run:
 
         :param advance: `(first, count)` makes these steps; what it returns goes to `scalars`.
         :param state: gives all that changes, by name, for checkpoints.
-        :param scalars: what to log of the last steps. :param evaluate: what to log of an evaluation after a step. Of
+        :param scalars: what to log of the last steps.
+        :param evaluate: what to log of an evaluation after a step. Of
             what they log, the first scalars of train/ and valid/ are shown beside the progress.
-        :param rule: which evaluation is the best. :param patience: stop after so many in a row that were no better.
+        :param rule: which evaluation is the best.
+        :param patience: stop after so many in a row that were no better.
         :param is_done: whether so many steps are all that have to be made.
         :param keep: writes the model, which is the best so far, to a file.
         :param show: pictures and histograms at evaluations, for TensorBoard.

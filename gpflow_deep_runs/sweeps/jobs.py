@@ -56,7 +56,8 @@ class Report(NamedTuple):
     :ivar done: runs with a result, those of earlier starts among them.
     :ivar failed: run -> the last line of its error; started again only with `retry`.
     :ivar stopped: run -> by what it was stopped from outside; continued by the next start.
-    :ivar left: runs that were not started. :ivar signal: what stopped the sweep, such as "SIGINT", or None.
+    :ivar left: runs that were not started.
+    :ivar signal: what stopped the sweep, such as "SIGINT", or None.
     """
 
     done: Sequence[str]
@@ -85,7 +86,8 @@ def work(
 
     :param jobs: how many run at a time.
     :param retry: also start again what has failed.
-    :param say: gets a line about each event. :param show: gets the status again and again.
+    :param say: gets a line about each event.
+    :param show: gets the status again and again.
     :param after: called after each run that is done.
     :raises ValueError: if `jobs` is less than 1.
     """

@@ -185,7 +185,8 @@ def annealed(
     """Log Z of the last RBM from below: annealed importance sampling along the path.
 
     :param steps: between neighbours, [K - 1], see :func:`allotted`.
-    :param num_chains: at least 2. :param seed: int32 [2].
+    :param num_chains: at least 2.
+    :param seed: int32 [2].
     :raises ValueError: if the weights are not finite.
     """
     v = first_states(path[0], num_chains, seed, generator)

@@ -57,8 +57,10 @@ def tempered(
     Levels lie at distances of `spacing` on it, at which about two swaps in five are accepted; the first level, of
     independent units, is drawn anew in each round. Particles are led to their levels along the path.
 
-    :param lengths: of :func:`distances`. :param num_chains: particles at each level.
-    :param burn_in: rounds before the first sample; :param thin: rounds between samples of a particle.
+    :param lengths: of :func:`distances`.
+    :param num_chains: particles at each level.
+    :param burn_in: rounds before the first sample;
+    :param thin: rounds between samples of a particle.
     """
     lengths = np.asarray(lengths, np.float64)
     levels, v = _levels(path, lengths, spacing, num_chains, seed, generator, jit_compile)

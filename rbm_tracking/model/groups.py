@@ -65,7 +65,8 @@ def blocks(size: int, n_v: int) -> Groups:
 def softmax(rows: ArrayLike, groups: Sequence[Sequence[int]], *, check: bool = True) -> Visible:
     """Units of these groups; those that have a 1 in every row have one in all rows to come. Without groups: bits.
 
-    :param rows: [N, n_v]. :param check: whether to check that at most one column of each group is 1.
+    :param rows: [N, n_v].
+    :param check: whether to check that at most one column of each group is 1.
     :raises ValueError: if groups do not fit each other or the rows.
     """
     bits = check_binary(rows)

@@ -34,7 +34,8 @@ def low_rank_rbm(
     """Parameters to start from, of the data's leading modes and the noise of `rbm.initial_rbm`.
 
     :param num_modes: the most modes; fewer if the data have fewer with an eigenvalue above 1, or n_h is smaller.
-    :param seed: int32 [2]. :param data: binary [N, n_v]; of many rows the first 10,000 are used.
+    :param seed: int32 [2].
+    :param data: binary [N, n_v]; of many rows the first 10,000 are used.
     :raises ValueError: if `num_modes` is less than 1, or as of `initial_rbm`.
     """
     if num_modes < 1:

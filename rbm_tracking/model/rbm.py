@@ -118,7 +118,9 @@ def base_rate_biases(data: ArrayLike, *, clip: float = 1e-5, visible: Visible = 
 def energy(rbm: RBM, v: tf.Tensor, h: tf.Tensor, beta: tf.Tensor | float = 1.0) -> tf.Tensor:
     """E_beta(v, h) = -beta (h'Wv + c'h) - b'v - log m(v).
 
-    :param v: [..., n_v]. :param h: [..., n_h]. :param beta: broadcasts against [...].
+    :param v: [..., n_v].
+    :param h: [..., n_h].
+    :param beta: broadcasts against [...].
     :return: [...], nats.
     """
     coupling = tf.reduce_sum(h * activations(rbm, v), axis=-1)
@@ -194,7 +196,8 @@ def gibbs_round(
     """New states v [..., n_v] from the activations a = W v + c [..., n_h] of the old: h ~ q_beta(h | v), then
     v ~ q_beta(v | h).
 
-    :param keys: of the noise of h and of v, int32 [2] each. :param beta: broadcasts against [...].
+    :param keys: of the noise of h and of v, int32 [2] each.
+    :param beta: broadcasts against [...].
     """
     own = tf.convert_to_tensor(beta, a.dtype)[..., None]
     h = bernoulli(keys[0], own * a, generator)

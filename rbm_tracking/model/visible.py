@@ -140,7 +140,8 @@ class Visible(Protocol):
     def moved(self, difference: Any, rate: Any, ops: Ops = NUMPY) -> Visible:
         """The family after a step up the gradient of its own parameters; itself where it has none.
 
-        :param difference: E[v^2] of the data less that of the model, [n_v]. :param rate: learning rate.
+        :param difference: E[v^2] of the data less that of the model, [n_v].
+        :param rate: learning rate.
         """
         ...
 

@@ -88,7 +88,9 @@ def reuse_bias(
     E[(mean phi - E phi)'(step)] = -rate tr Cov(phi) / N. The trace follows from the N x N matrix of inner products of
     the phi(x_n), without forming them.
 
-    :param v: particles [N, n_v]; :param h: their hidden means [N, n_h]; :param rate: learning rate.
+    :param v: particles [N, n_v];
+    :param h: their hidden means [N, n_h];
+    :param rate: learning rate.
     :param offsets: of the centred gradient, which is plain gradient ascent in centred parameters; zeros otherwise.
     :param slopes: phi of further parameters that the step moves, [N, K].
     """

@@ -28,7 +28,8 @@ def take_turns(chains: Chains, target: Chains) -> tuple[Chains, Chains]:
     A permutation of particles that have one distribution leaves it as it is, and modes that particles find at high
     temperatures reach all target chains.
 
-    :param chains: [M, N]. :param target: [1, C].
+    :param chains: [M, N].
+    :param target: [1, C].
     """
     is_top = tf.equal(chains.level, 0)[..., None]
     num_chains = chains.level.shape[1]

@@ -69,7 +69,8 @@ class RBMClassifier(ClassifierMixin, BaseEstimator):
     def fit(self, X: Any, y: ArrayLike) -> "RBMClassifier":
         """Train an RBM of rows and labels, and then its conditional.
 
-        :param X: [n_samples, n_features] of 0 and 1, or probabilities of bits. :param y: [n_samples], classes.
+        :param X: [n_samples, n_features] of 0 and 1, or probabilities of bits.
+        :param y: [n_samples], classes.
         :raises ValueError: if there is one class only, or as `TrackedRBM.fit`.
         """
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=(np.float64, np.float32))
@@ -150,7 +151,8 @@ def discriminate(
 ) -> _Parameters:
     """Parameters after `epochs` passes up the mean of log p(y | v) - l2 |W, U|^2 / 2, by Adam.
 
-    :param X: [N, D], dense or CSR. :param labels: [N], from 0.
+    :param X: [N, D], dense or CSR.
+    :param labels: [N], from 0.
     """
     theta = [np.array(part) for part in parameters]
     first, second = [0 * part for part in theta], [0 * part for part in theta]

@@ -99,7 +99,8 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     :param adaptive: adapt the temperatures to the flow of particles.
     :param centred: use the centred gradient.
     :param momentum: part of the last change of the parameters that is made again.
-    :param l2: weight decay. :param sparsity_target: mean activity that hidden biases are pulled to, by `sparsity_cost`.
+    :param l2: weight decay.
+    :param sparsity_target: mean activity that hidden biases are pulled to, by `sparsity_cost`.
     :param average: decay of the moving average of the parameters, which then are the model's; 0 for none.
     :param n_modes: start from so many leading modes of the data, and not from noise alone.
     :param keep_trajectory: keep parameters along the way in :meth:`fit`, at even distances in the logarithm of the
@@ -271,7 +272,8 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         Reverse AIS starts from samples of parallel tempering, which go on from the chains of training. If its value is
         below that of AIS, beyond their errors, then the chains miss a mode.
 
-        :param n_temps: temperatures, or steps along the trajectory. :param n_chains: chains of each.
+        :param n_temps: temperatures, or steps along the trajectory.
+        :param n_chains: chains of each.
         :param along: "temperatures"; or "trajectory", the parameters that training went through, which were kept.
         :raises ValueError: if there is no such way.
         """
@@ -339,7 +341,8 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     ) -> NDArray[Any]:
         """New rows [n_samples, n_features] by parallel tempering, which goes on from the chains of training.
 
-        :param burn_in: rounds before the first rows, :param thin: and between the next `n_chains` ones.
+        :param burn_in: rounds before the first rows,
+        :param thin: and between the next `n_chains` ones.
         :param along: "temperatures"; or "trajectory", new particles on the parameters that training went through, where
             a mode was lost that is far at every temperature.
         :param random_state: None goes on with that of fitting.
@@ -364,7 +367,8 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
         :param X: [n_samples, n_features]; what it holds where the mask is true does not matter.
         :param mask: the same shape, true where a value is missing.
-        :param n_chains: where means are not exact. :param n_steps: rounds of each chain.
+        :param n_chains: where means are not exact.
+        :param n_steps: rounds of each chain.
         :raises ValueError: if shapes do not fit, or what is observed is not what the visible units can be.
         """
         check_is_fitted(self)

@@ -118,7 +118,8 @@ class Evaluations:
     the best evaluation was.
 
     :ivar store: module with this memory, for checkpoints.
-    :ivar verdict: of the last evaluation; None before the first. :ivar choice: what it is chosen by.
+    :ivar verdict: of the last evaluation; None before the first.
+    :ivar choice: what it is chosen by.
     :ivar news: what to tell the user: that the filter has just been refuted, or cleared again; None if there is none.
 
     :param parts: "valid", which evaluations are chosen by, and others: binary rows.

@@ -42,7 +42,8 @@ TRIP_SECONDS = (10.0, 5 * 3600.0)
 class Selection(NamedTuple):
     """What a preset makes of a block of n rows.
 
-    :ivar X: inputs [n, D]. :ivar Y: targets [n, P].
+    :ivar X: inputs [n, D].
+    :ivar Y: targets [n, P].
     :ivar is_used: [n], which rows belong to the data.
     :ivar is_bad: [n], which of them cannot be read; None if that is to be seen in X and Y.
     """
