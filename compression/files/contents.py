@@ -37,6 +37,7 @@ __all__ = [
     "has_bias",
     "is_coded",
     "load_bcz",
+    "load_own",
     "network_of",
     "read_bcz",
     "stored_weights",
@@ -126,6 +127,11 @@ def read_bcz(path: str | os.PathLike[str], *, max_bytes: int | None = None) -> C
 def stored_weights(layer: keras.Layer) -> list[keras.Variable]:
     """Weights in a file; statistics of `Normalization` are settings."""
     return [] if isinstance(layer, keras.layers.Normalization) else layer.weights
+
+
+def load_own(path: str | os.PathLike[str]) -> keras.Model:
+    """The network in a file that this process has just written, of any size; else as :func:`load_bcz`."""
+    return load_bcz(path, max_bytes=sys.maxsize)
 
 
 def has_bias(shapes: Sequence[Sequence[int]]) -> bool:

@@ -33,7 +33,8 @@ from ..rounding.codebook import Codebook, codebook, fine_tune
 from ..rounding.rate_rounding import rate_search
 from ..rounding.rates import Rates, file_rate, paper_rates
 from ..train.classification import Examples, Parts, error_percent, has_probabilities, nll, parts_of
-from .container import Kernel, check_storable, kernels_of, load_bcz, save_bcz
+from .container import Kernel, check_storable, kernels_of, save_bcz
+from .contents import load_own
 
 __all__ = [
     "PackConfig",
@@ -298,6 +299,6 @@ def _written(
     """Write a network with these kernels, and float16 biases if they are rounded; measure what the file gives back."""
     biases = "float32" if codes is None else "float16"
     size = save_bcz(path, model, codes, biases=biases)
-    loaded = load_bcz(path)
+    loaded = load_own(path)
     rate = file_rate(original.parameters, path)
     return _measured(loaded, parts)._replace(file=path, bytes=size, file_rate=rate)

@@ -18,6 +18,7 @@ from ..rounding.bits import FixedPoint, search_bits
 from ..rounding.codebook import Codebook, codebook
 from ..rounding.rates import Rates, paper_rates
 from .container import Encoded, Kernel, encode, kernels_of, load_bcz, with_kernels, write_encoded
+from .contents import load_own
 from .pack import error_of_kernels
 
 __all__ = ["PackedFile", "load", "pack"]
@@ -102,7 +103,7 @@ def pack(
     return PackedFile(
         path=place,
         bytes=num_bytes,
-        error=float(validate(load_bcz(place))),
+        error=float(validate(load_own(place))),
         error_before=before,
         coding=coding,
         bits=bits,
