@@ -1,13 +1,27 @@
-"""Section 3: rows to files and back, by bits-back coding in exact arithmetic.
+"""Section 3: rows to files and back, by bits-back coding in exact arithmetic; tables to files by themselves.
 
 coding                       files
 bit_stack                    the stack of bits
 integer_sums, integer_layers, integer_model, matrices   the model in integers
 rates                        what general compressors need
+table                        delimited tables to files and back, byte for byte, without a model
+table_columns, table_model   their columns; contexts, mixture and range coder
 """
 
 import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
-    __name__, submodules=["bit_stack", "coding", "integer_layers", "integer_model", "integer_sums", "matrices", "rates"]
+    __name__,
+    submodules=[
+        "bit_stack",
+        "coding",
+        "integer_layers",
+        "integer_model",
+        "integer_sums",
+        "matrices",
+        "rates",
+        "table",
+        "table_columns",
+        "table_model",
+    ],
 )

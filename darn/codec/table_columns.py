@@ -1,0 +1,255 @@
+"""Columns of a delimited table: bytes to cells and back, cells to ranks, and on which columns a column depends."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from .table_model import PARENTS
+
+__all__ = ["LINE_ENDS", "Column", "Layout", "choose_parents", "column_of", "from_differences", "layout_of"]
+
+LINE_ENDS = (b"\n", b"\r\n", b"\r")
+_DELIMITERS = (b",", b"\t", b";", b"|", b" ")
+_SAMPLE = 1 << 16
+_MOST_LEVELS = 1 << 16
+_MOST_COLUMNS = 1024
+_MOST_BYTES = 1 << 30
+_MOST_CANDIDATES = 100
+_MOST_DIGITS = 18
+_WORK = 20_000_000
+_BINS = 1 << 15
+
+
+@dataclass
+class Layout:
+    """How the lines of a file are its rows.
+
+    :ivar delimiter: between cells, one byte.
+    :ivar quote: the byte within two of which delimiters and line ends are text, or none.
+    :ivar line_end: index into LINE_ENDS.
+    :ivar ends: whether the last line has a line end.
+    :ivar width: cells of a row, D.
+    :ivar odd: lines that are no rows, by their index: the first one, which holds names, and those with another number
+        of cells.
+    :ivar columns: the cells of the others, [D] lists.
+    """
+
+    delimiter: bytes
+    quote: bytes
+    line_end: int
+    ends: bool
+    width: int
+    odd: dict[int, bytes] = field(default_factory=dict)
+    columns: list[list[bytes]] = field(default_factory=list)
+
+
+@dataclass
+class Column:
+    """A column as it is coded.
+
+    :ivar cells: texts of its cells, or of the differences between whole numbers.
+    :ivar is_difference: which of them.
+    :ivar levels: the different cells, sorted; empty if the column is coded as text.
+    :ivar ranks: of the cells among the levels, or among all different cells, [N].
+    """
+
+    cells: list[bytes]
+    is_difference: bool
+    levels: list[bytes]
+    ranks: NDArray[np.int32]
+
+
+@njit(nogil=True, cache=True)
+def _outside(content: NDArray[np.uint8], quote: int) -> NDArray[np.bool_]:
+    """Which bytes lie outside of quotes."""
+    outside = np.ones(len(content), np.bool_)
+    inside = False
+    for i in range(len(content)):
+        if content[i] == quote:
+            inside = not inside
+        outside[i] = not inside
+    return outside
+
+
+def _pieces(content: bytes, ends: NDArray[np.int64], length: int) -> list[bytes]:
+    """What lies between marks of `length` bytes."""
+    starts = np.concatenate([[0], ends + length]).tolist()
+    return [content[a:b] for a, b in zip(starts, [*ends.tolist(), len(content)], strict=True)]
+
+
+def _lines(content: bytes, line_end: bytes, quote: bytes) -> list[bytes]:
+    """Lines without their ends; line ends within quotes are text."""
+    if not quote or quote not in content:
+        return content.split(line_end)
+    bytes_ = np.frombuffer(content, np.uint8)
+    is_end = (bytes_ == line_end[0]) & _outside(bytes_, quote[0])
+    if len(line_end) == 2:
+        is_end[:-1] &= bytes_[1:] == line_end[1]
+        is_end[-1] = False
+    return _pieces(content, np.flatnonzero(is_end), len(line_end))
+
+
+def _cells(line: bytes, delimiter: bytes, quote: bytes) -> list[bytes]:
+    """Cells of a line, as they are written."""
+    if not quote or quote not in line:
+        return line.split(delimiter)
+    bytes_ = np.frombuffer(line, np.uint8)
+    return _pieces(line, np.flatnonzero((bytes_ == delimiter[0]) & _outside(bytes_, quote[0])), 1)
+
+
+def layout_of(content: bytes) -> Layout | None:
+    """Delimiter, quotes and line ends under which rows of one width have most bytes; None if the file is no table.
+
+    :param content: of the file.
+    """
+    if 0 in content or not 0 < len(content) < _MOST_BYTES:  # 0 ends a text
+        return None
+    counts = [content.count(line_end) for line_end in LINE_ENDS]
+    counts[0] -= counts[1]
+    counts[2] -= counts[1]
+    line_end = int(np.argmax(counts))
+    best: tuple[int, Layout] | None = None
+    head = content[:_SAMPLE]
+    for quote in (b'"', b"") if b'"' in content else (b"",):
+        lines = _lines(head, LINE_ENDS[line_end], quote)
+        for delimiter in _DELIMITERS:
+            covered: Counter[int] = Counter()
+            for line in lines[: max(1, len(lines) - 1)]:
+                covered[len(_cells(line, delimiter, quote))] += len(line) + 1
+            width, count = max(covered.items(), key=lambda item: (item[1], item[0]))
+            score = count * min(width, 2)
+            if width <= _MOST_COLUMNS and (best is None or score > best[0]):
+                best = score, Layout(delimiter, quote, line_end, False, width)
+    return _filled(best[1], content) if best else None
+
+
+def _filled(layout: Layout, content: bytes) -> Layout:
+    """The layout with its rows."""
+    lines = _lines(content, LINE_ENDS[layout.line_end], layout.quote)
+    layout.ends = lines[-1] == b""
+    if layout.ends:
+        lines.pop()
+    rows = []
+    for i, line in enumerate(lines):
+        cells = _cells(line, layout.delimiter, layout.quote)
+        if i == 0 or len(cells) != layout.width:
+            layout.odd[i] = line
+        else:
+            rows.append(cells)
+    layout.columns = [list(column) for column in zip(*rows, strict=True)]
+    return layout
+
+
+def column_of(cells: list[bytes]) -> Column:
+    """How a column is coded: by ranks where cells recur, else as text; whole numbers by differences where these recur.
+
+    :param cells: of the column, N of them.
+    """
+    distinct = set(cells)
+    values = _whole_numbers(cells) if len(distinct) > 64 else None
+    if values is not None:
+        differences = [b"%d" % (b - a) for a, b in zip([0, *values], values, strict=False)]
+        if len(set(differences)) * 4 < len(distinct):
+            return _ranked(differences, set(differences), True)
+    return _ranked(cells, distinct, False)
+
+
+def from_differences(cells: list[bytes]) -> list[bytes]:
+    """Whole numbers by their differences.
+
+    :param cells: differences, the first from 0.
+    :raises ValueError: if one is not a whole number.
+    """
+    total = 0
+    out = []
+    for cell in cells:
+        if len(cell) > _MOST_DIGITS + 2:
+            raise ValueError("a difference has too many digits")
+        total += int(cell)
+        out.append(b"%d" % total)
+    return out
+
+
+def _whole_numbers(cells: list[bytes]) -> list[int] | None:
+    """Cells as numbers, if each is written as Python writes it."""
+    values = []
+    for cell in cells:
+        if len(cell) > _MOST_DIGITS or not cell.lstrip(b"-").isdigit():
+            return None
+        value = int(cell)
+        if b"%d" % value != cell:
+            return None
+        values.append(value)
+    return values
+
+
+def _ranked(cells: list[bytes], distinct: set[bytes], is_difference: bool) -> Column:
+    levels = sorted(distinct, key=_order)
+    rank = {level: i for i, level in enumerate(levels)}
+    ranks = np.fromiter(map(rank.__getitem__, cells), np.int32, len(cells))
+    if len(levels) > _MOST_LEVELS or 2 * len(levels) > len(cells) + 2:
+        return Column(cells, is_difference, [], ranks)
+    return Column(cells, is_difference, levels, ranks)
+
+
+def _order(level: bytes) -> tuple[bool, float, bytes]:
+    """Numbers by their value, then texts."""
+    try:
+        value = float(level)
+    except ValueError:
+        return True, 0.0, level
+    return (False, value, level) if value == value else (True, 0.0, level)
+
+
+def choose_parents(features: list[NDArray[np.int32]], column: list[int], D: int) -> NDArray[np.int64]:
+    """The features of earlier columns that tell most of a column, each given those before it.
+
+    :param features: dense ranks of each feature, [N]; the first D are the columns.
+    :param column: of each feature.
+    :param D: number of columns.
+    :returns: [D, PARENTS], -1 for none.
+    """
+    parents = np.full((D, PARENTS), -1, np.int64)
+    N = len(features[0])
+    pairs = max(1, 2 * D * len(features))
+    rows = np.linspace(0, N - 1, min(N, max(1000, min(20_000, _WORK // pairs)))).astype(np.int64)
+    sample = [np.unique(feature[rows], return_inverse=True)[1].astype(np.int64) for feature in features]
+    for d in range(D):
+        candidates = [f for f in range(len(features)) if column[f] < d and sample[f].max() > 0]
+        candidates = candidates[-_MOST_CANDIDATES:]
+        if not candidates or sample[d].max() == 0:
+            continue
+        known = np.zeros(len(rows), np.int64)
+        alone = {f: _cost(sample[d], sample[f]) for f in candidates}
+        costs = alone
+        for i in range(min(PARENTS, len(candidates))):
+            if i in (1, 2):
+                near = sorted(candidates, key=lambda f: alone[f])[:24]
+                costs = {f: _cost(sample[d], _joint(known, sample[f])) for f in near}
+            elif i > 2:
+                costs = alone
+            best = min((f for f in costs if f in candidates), key=lambda f: costs[f])
+            parents[d, i] = best
+            candidates.remove(best)
+            known = _joint(known, sample[best])
+    return parents
+
+
+def _joint(a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Ranks of pairs."""
+    inverse: NDArray[np.int64] = np.unique(a * (int(b.max()) + 1) + b, return_inverse=True)[1].astype(np.int64)
+    return inverse
+
+
+def _cost(values: NDArray[np.int64], given: NDArray[np.int64]) -> float:
+    """Bits of values where their context is known: of their entropy, and four for each pair that must be learned."""
+    joint = values * (int(given.max()) + 1) + given
+    _, pairs = np.unique(joint, return_counts=True)
+    counts = np.bincount(given)
+    counts = counts[counts > 0]
+    return float((counts * np.log2(counts)).sum() - (pairs * np.log2(pairs)).sum() + 4 * len(pairs))
