@@ -241,7 +241,10 @@ def pack(flags: Pack) -> None:
 
 def unpack(flags: Unpack) -> None:
     """Write the table that a file holds."""
-    content = table.decode_table(flags.read(), max_bytes=flags.max_bytes)
+    try:
+        content = table.decode_table(flags.read(), max_bytes=flags.max_bytes)
+    except ValueError as error:
+        raise ValueError(f"--input={flags.input}: {error}") from error
     write_bytes(flags.output, content)
     print(f"{flags.output}: {len(content):,} bytes")
 

@@ -41,6 +41,7 @@ from darn import (
 )
 from darn.codec.coding import decode, encode, read_header
 from darn.codec.integer_model import IntegerModel
+from darn.codec.table import decode_table, encode_table
 from gpflow_deep import DeepGP, SVGPLayer
 from gpflow_deep.files.serialization import load_model, save_model
 from gpflow_deep_runs.data.bits import read_bits
@@ -144,6 +145,11 @@ def _coded_anew(content: bytes, draw: random.Random) -> bytes:
     return head + binascii.crc_hqx(code, binascii.crc_hqx(head, 0xFFFF)).to_bytes(2, "little") + code
 
 
+def _coded_table(path: Path) -> None:
+    rows = np.random.default_rng(0).integers(0, 4, (300, 4))
+    path.write_bytes(encode_table(b"a,b,c,d\n" + b"".join(b"%d,%d,%d,x%d\n" % (*row,) for row in rows)))
+
+
 def _table(path: Path) -> None:
     rng = np.random.default_rng(0)
     np.savez(path, X=rng.normal(size=(30, 3)), y=rng.normal(size=30))
@@ -204,6 +210,12 @@ FORMATS = {
         _coded,
         lambda path: decode(_coder(), path.read_bytes()),
         {"bytes": changed_bytes, "resealed": _coded_anew},
+    ),
+    "coded table": Format(
+        ".gdt",
+        _coded_table,
+        lambda path: decode_table(path.read_bytes()),
+        {"bytes": changed_bytes, "resealed": with_checksum(5, _crc32)},
     ),
     "table": Format(".npz", _table, read_source, _NPZ),
     "table of bits": Format(".npz", _bits, read_bits, _NPZ),
