@@ -82,7 +82,7 @@ def test_gives_the_table_back(name: str) -> None:
     strongest = 9 | lzma.PRESET_EXTREME
     assert len(data) <= len(lzma.compress(content, preset=strongest))
     assert len(data) <= len(content) + 20
-    assert encode_table(bytearray(content)) == data
+    assert encode_table(content) == data
 
 
 def as_table(content: bytes) -> bytes | None:
