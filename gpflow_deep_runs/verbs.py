@@ -10,7 +10,7 @@ VERBS: Mapping[str, tuple[str, str]] = {
     "rbm": ("track_rbm", "train a restricted Boltzmann machine and track its log Z"),
     "rbm-plot": ("plot_rbm_runs", "draw the log Z of several such runs"),
     "darn": ("train_darn", "train a deep autoregressive network on rows of bits"),
-    "codec": ("compress_with_darn", "files of bits made smaller by such a network"),
+    "codec": ("compress_with_darn", "tables and files of bits made smaller, and back"),
     "ebp": ("train_ebp", "train networks by expectation backpropagation"),
     "ebp-predict": ("predict_ebp", "predict new rows with them"),
     "compress": ("compress_network", "make a Keras network small"),
