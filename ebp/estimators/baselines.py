@@ -82,9 +82,11 @@ def tuned_rival(
     All rows are scaled to one length, the root of the mean square of those of the training rows.
 
     :param layer_sizes: inputs, hidden layers (which arow has none of), outputs.
-    :param train: X [N, D], dense or sparse, and Y [N, C] of -1 and +1. :param test: likewise.
+    :param train: X [N, D], dense or sparse, and Y [N, C] of -1 and +1.
+    :param test: likewise.
     :param batch_size: of backpropagation; arow takes single examples.
-    :param init_seed: of the weights at the start. :param seed: of the order of the rows and of those set aside.
+    :param init_seed: of the weights at the start.
+    :param seed: of the order of the rows and of those set aside.
     :raises ValueError: for an unknown name; others as for `tuned_errors`.
     """
     if name not in RIVALS:
@@ -128,7 +130,8 @@ def tuned_errors(
 
     :param make: (value, X) -> an untrained learner for the training inputs X.
     :param grid: values to try, in order. Of equally good ones the middle one is taken.
-    :param train: X [N, D], dense or sparse, and Y [N, C] of -1 and +1. :param test: likewise; no choice depends on it.
+    :param train: X [N, D], dense or sparse, and Y [N, C] of -1 and +1.
+    :param test: likewise; no choice depends on it.
     :param valid_fraction: part of the training rows, drawn by `seed`, to set aside for the choice.
     :raises ValueError: if a part would be empty.
     """
@@ -189,8 +192,11 @@ class AROW:
 
     With C > 1 outputs each is one class against the others.
 
-    :param num_inputs: D. :param num_outputs: C. :param r: regularisation, positive.
-    :ivar mu: [D + 1, C], the bias last. :ivar sigma: likewise.
+    :param num_inputs: D.
+    :param num_outputs: C.
+    :param r: regularisation, positive.
+    :ivar mu: [D + 1, C], the bias last.
+    :ivar sigma: likewise.
     :raises ValueError: if `r` is not positive.
     """
 

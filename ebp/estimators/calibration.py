@@ -53,7 +53,8 @@ class Calibration:
 class Scored:
     """Examples that were scored before they were learned.
 
-    :ivar scores: [N, 1] or [N, C], as for `log_probabilities`. :ivar classes: numbers of their classes, [N].
+    :ivar scores: [N, 1] or [N, C], as for `log_probabilities`.
+    :ivar classes: numbers of their classes, [N].
     :ivar weight: of each, [N].
     """
 
@@ -120,7 +121,8 @@ def fit_calibration(scores: ArrayLike, classes: ArrayLike, *, weight: ArrayLike 
 def log_loss(log_p: ArrayLike, classes: ArrayLike) -> float:
     """Mean of -log P(class of the row), in nats.
 
-    :param log_p: logarithms of probabilities, [N, C]. :param classes: number of the class of each row, [N].
+    :param log_p: logarithms of probabilities, [N, C].
+    :param classes: number of the class of each row, [N].
     """
     log_p = np.asarray(log_p)
     return -float(np.mean(log_p[np.arange(len(log_p)), np.asarray(classes, np.intp)]))
@@ -131,7 +133,8 @@ def calibration_error(log_p: ArrayLike, classes: ArrayLike, num_bins: int = 15) 
 
     Rows are put in bins of equal width by the largest probability; see Guo et al. (2017).
 
-    :param log_p: logarithms of probabilities, [N, C]. :param classes: number of the class of each row, [N].
+    :param log_p: logarithms of probabilities, [N, C].
+    :param classes: number of the class of each row, [N].
     """
     p = np.exp(np.asarray(log_p))
     confidence, is_right = p.max(axis=1), p.argmax(axis=1) == np.asarray(classes)

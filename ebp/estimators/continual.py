@@ -16,7 +16,8 @@ __all__ = ["Chunk", "Stream"]
 class Chunk(NamedTuple):
     """Rows to learn.
 
-    :ivar X: rows [M, D], those of the stream and then those of the memory. :ivar numbers: of their classes, [M].
+    :ivar X: rows [M, D], those of the stream and then those of the memory.
+    :ivar numbers: of their classes, [M].
     :ivar weight: of the rows, [M]; None: 1.
     :ivar is_learned: whether the output of a class learns from a row, [M, C]; None: each from all.
     """
@@ -30,7 +31,8 @@ class Chunk(NamedTuple):
 class Stream(NamedTuple):
     """What is known of the rows so far.
 
-    :ivar recency: which classes occurred when. :ivar memory: some rows of each.
+    :ivar recency: which classes occurred when.
+    :ivar memory: some rows of each.
     """
 
     recency: Recency
@@ -48,9 +50,11 @@ class Stream(NamedTuple):
     ) -> tuple[Stream, Chunk]:
         """The state after more rows, and what is to be learned.
 
-        :param X: rows [N, D], an array or a CSR matrix. :param numbers: of their classes, [N].
+        :param X: rows [N, D], an array or a CSR matrix.
+        :param numbers: of their classes, [N].
         :param weight: of the rows, [N]; None: 1.
-        :param size: rows of each class in the memory; 0: none. :param seed: of its choice.
+        :param size: rows of each class in the memory; 0: none.
+        :param seed: of its choice.
         :param has_outputs: whether each class has an output of its own, one class against the others.
 
         Outputs of absent classes learn nothing from the new rows, but for those that enter the memory. With these come

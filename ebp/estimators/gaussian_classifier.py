@@ -38,7 +38,9 @@ Array = NDArray[np.float64]
 def sign_derivatives(y: Array, mu: Array, sigma2: Array) -> Derivatives:
     """log P(y) of y = sign(u + e) with e ~ N(0, 1): log Phi(z), z = y mu / sqrt(1 + sigma2), as Eq. (4.3) has it.
 
-    :param y: -1 and +1, [B, n_L]. :param mu: of u_L, [B, n_L]. :param sigma2: of u_L, [B, n_L].
+    :param y: -1 and +1, [B, n_L].
+    :param mu: of u_L, [B, n_L].
+    :param sigma2: of u_L, [B, n_L].
 
     The noise keeps z bounded: without it, probabilities tend to 0 and 1 as the weights become known.
     """

@@ -18,7 +18,8 @@ class Memory(NamedTuple):
     keys of their class are kept. So what is kept does not depend on how the stream is cut into chunks.
 
     :ivar X: rows [M, D], an array or a CSR matrix; None before the first row.
-    :ivar numbers: of their classes, [M]. :ivar weight: of the rows, [M].
+    :ivar numbers: of their classes, [M].
+    :ivar weight: of the rows, [M].
     :ivar keys: in [0, 1), [M].
     :ivar num_seen: rows of the stream so far.
     """
@@ -34,9 +35,11 @@ class Memory(NamedTuple):
     ) -> tuple[Memory, NDArray[np.bool_]]:
         """The memory after more rows of the stream, and which of these are in it, [N].
 
-        :param X: rows [N, D], an array or a CSR matrix. :param numbers: of their classes, [N].
+        :param X: rows [N, D], an array or a CSR matrix.
+        :param numbers: of their classes, [N].
         :param weight: of the rows, [N]; None: 1.
-        :param size: how many rows of each class are kept. :param seed: of the keys, not negative.
+        :param size: how many rows of each class are kept.
+        :param seed: of the keys, not negative.
         """
         keys = np.random.Generator(np.random.PCG64(seed).advance(self.num_seen)).random(len(numbers))
         keys, numbers = np.concatenate([self.keys, keys]), np.concatenate([self.numbers, numbers])

@@ -65,7 +65,8 @@ class Predictor:
         """The same with probabilities calibrated by rows that the network has not learned; see
         `ebp.estimators.calibration`.
 
-        :param X: raw rows [N, D]. :param numbers: of their classes, [N].
+        :param X: raw rows [N, D].
+        :param numbers: of their classes, [N].
         """
         return replace(self, calibration=fit_calibration(self._scores(X), numbers))
 

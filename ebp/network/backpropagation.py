@@ -39,7 +39,8 @@ class Backpropagation:
     :param batch_size: examples of a step, which descends the gradient of their mean loss.
     :param clipped: score by the network whose weights, but not biases, are replaced by their signs.
     :param seed: of the weights at the start: N(0, 1), but N(0, 0.01) in the first layer, which does better on text.
-    :ivar weights: [n_(l-1), n_l]. :ivar biases: [n_l].
+    :ivar weights: [n_(l-1), n_l].
+    :ivar biases: [n_l].
     :raises ValueError: for an unknown loss, or a learning rate that is not positive.
     """
 
@@ -96,7 +97,8 @@ class Backpropagation:
     def _step(self, x: Array, columns: NDArray[np.intp] | slice, y: Array) -> None:
         """Descend the gradient of the mean loss of a batch.
 
-        :param x: inputs of the batch in some columns, [B, n]; the others are 0. :param columns: their numbers.
+        :param x: inputs of the batch in some columns, [B, n]; the others are 0.
+        :param columns: their numbers.
         """
         first, *others = self.weights
         u = self._inputs(x @ first[columns], others)

@@ -52,8 +52,12 @@ class Convolution:
 class Convolved(NamedTuple):
     """A `Convolution` of images of some shape.
 
-    :ivar height: of its inputs. :ivar width: likewise. :ivar channels: likewise.
-    :ivar size: height and width of a filter. :ivar filters: how many. :ivar pool: see `Convolution`.
+    :ivar height: of its inputs.
+    :ivar width: likewise.
+    :ivar channels: likewise.
+    :ivar size: height and width of a filter.
+    :ivar filters: how many.
+    :ivar pool: see `Convolution`.
     """
 
     height: int
@@ -140,7 +144,8 @@ def flat_sizes(layers: Sequence[Any]) -> tuple[tuple[int, ...], tuple[Convolved 
 def unfolded(X: Any, convolved: Convolved, reshape: Any = np.reshape, concatenate: Any = np.concatenate) -> Any:
     """Images [B, n_in] as a row for each position, [B P, K].
 
-    :param reshape: of X's library, as `tf.reshape` for a tensor. :param concatenate: likewise.
+    :param reshape: of X's library, as `tf.reshape` for a tensor.
+    :param concatenate: likewise.
     """
     rows, columns = convolved.positions
     images = reshape(X, [-1, convolved.height, convolved.width, convolved.channels])
@@ -152,7 +157,8 @@ def unfolded(X: Any, convolved: Convolved, reshape: Any = np.reshape, concatenat
 def pooled(values: Any, convolved: Convolved, reshape: Any = np.reshape, reduce: Any = np.sum) -> Any:
     """Sums over blocks of the outputs [B P, filters], as images [B, n_out]; means with another `reduce`.
 
-    :param reshape: of the library of `values`. :param reduce: likewise.
+    :param reshape: of the library of `values`.
+    :param reduce: likewise.
     """
     height, width, filters = convolved.image
     blocks = reshape(values, [-1, height, convolved.pool, width, convolved.pool, filters])

@@ -30,7 +30,8 @@ PRIOR_SHAPE, PRIOR_VARIANCE = 3.0, 1.0
 class Noise(NamedTuple):
     """Gamma distributions of the precisions of the noise.
 
-    :ivar shape: a, a number. :ivar rate: b of each target, [n_L].
+    :ivar shape: a, a number.
+    :ivar rate: b of each target, [n_L].
     """
 
     shape: float
@@ -49,7 +50,9 @@ class Noise(NamedTuple):
     def derivatives(self, y: Array, mu: Array, sigma2: Array) -> Derivatives:
         """log P(y) = sum over targets of log N(y | mu, sigma2 + n), and its derivatives.
 
-        :param y: [B, n_L]. :param mu: of u_L, [B, n_L]. :param sigma2: of u_L, [B, n_L].
+        :param y: [B, n_L].
+        :param mu: of u_L, [B, n_L].
+        :param sigma2: of u_L, [B, n_L].
         """
         total = sigma2 + self.variance
         by_mu = (y - mu) / total

@@ -125,7 +125,9 @@ def _first_segment(architecture: Architecture, posterior: Posterior) -> _Segment
 def _after_update(architecture: Architecture, now: _Segment, x: tf.Tensor, y: tf.Tensor, slot: tf.Tensor) -> _Segment:
     """One Bayes update; of lazy layers only the means change, and what changes their h is recorded.
 
-    :param x: [1, n_0]. :param y: [1, n_L]. :param slot: number of the update within its segment.
+    :param x: [1, n_0].
+    :param y: [1, n_L].
+    :param slot: number of the update within its segment.
     """
     (h, b), lazy = now.posterior, _lazy_layers(architecture)
     means = [mean if mean.shape.rank else value for mean, value in zip(now.means, h, strict=True)]

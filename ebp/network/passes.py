@@ -76,7 +76,8 @@ def chosen_passes(
     """How many passes, and how often a row may count, that give rows held back the best score.
 
     :param start: from how often a row counts to a network before the first pass.
-    :param epochs: the most passes. :param num_rows: of all rows.
+    :param epochs: the most passes.
+    :param num_rows: of all rows.
     :param count: how often a row may count, or None: to be chosen.
     :param early_stopping: whether to choose the number of passes, too.
     """
@@ -114,7 +115,8 @@ def held_rows(
 ) -> NDArray[np.intp]:
     """Numbers of the rows to hold back, an eighth and not more than `MAX_HELD`, drawn by the seed; sorted.
 
-    :param num_rows: N. :param seed: not negative. The order of the rows has no part in which of them are drawn.
+    :param num_rows: N.
+    :param seed: not negative. The order of the rows has no part in which of them are drawn.
     :param strata: of each row its class, [N]: an eighth of each class, and no class as a whole; None: of all rows.
     :param groups: of each row its group, [N], such as the person or the day it is of: whole groups are held back, so
         that rows that resemble each other are on one side; None: every row is its own.

@@ -77,9 +77,12 @@ class Gaussian(NamedTuple):
 class Moments(NamedTuple):
     """Mean and variance of a unit's output v for inputs u ~ N(mu, sigma2), and their derivatives; all [B, n].
 
-    :ivar mean: <v>. :ivar var: <v^2> - <v>^2.
-    :ivar mean_mu: d mean / d mu. :ivar mean_sigma2: d mean / d sigma2.
-    :ivar var_mu: d var / d mu. :ivar var_sigma2: d var / d sigma2.
+    :ivar mean: <v>.
+    :ivar var: <v^2> - <v>^2.
+    :ivar mean_mu: d mean / d mu.
+    :ivar mean_sigma2: d mean / d sigma2.
+    :ivar var_mu: d var / d mu.
+    :ivar var_sigma2: d var / d sigma2.
     """
 
     mean: Array
@@ -95,7 +98,8 @@ class Layer(NamedTuple):
 
     :ivar v: means of its inputs, with a column of ones for the bias, [B, n_in + 1].
     :ivar v_var: their variances, [B, n_in + 1].
-    :ivar mu: means of u, [B, n_out]. :ivar sigma2: variances of u, [B, n_out].
+    :ivar mu: means of u, [B, n_out].
+    :ivar sigma2: variances of u, [B, n_out].
     :ivar output: moments of its units' outputs; None of the last layer, whose output is u.
     """
 
@@ -158,7 +162,8 @@ def initial_posterior(layer_sizes: Sequence[int], rng: np.random.Generator) -> G
 def forward(posterior: Gaussian, X: Array, units: str) -> list[Layer]:
     """Means and variances of all layers, Eqs. (4.1) and (4.2).
 
-    :param X: [B, n_0]. :param units: of the hidden layers, a key of `UNITS`.
+    :param X: [B, n_0].
+    :param units: of the hidden layers, a key of `UNITS`.
 
     Var(u_j) = sum over i of (<v_i>^2 + Var v_i) s_ij + Var(v_i) m_ij^2, over K.
     """

@@ -62,7 +62,8 @@ def export_network(
     :param network: the trained network; of a classifier, its coding and classes go into the file.
     :param fraction_bits: None if its inputs are -1 and +1; e >= 0 if they are multiples of 2^-e. A coding other than
         "raw" decides it.
-    :param coding: what makes these inputs of raw ones. :param classes: names of the classes.
+    :param coding: what makes these inputs of raw ones.
+    :param classes: names of the classes.
     :param num_votes: 0: the network of the most probable weights, EBP-D; k: k networks drawn from the posterior, whose
         vote tends to EBP-P with k. Their biases are drawn, too.
     :param seed: of the draws; `network.vote(X, k, seed)` is the same vote.

@@ -62,7 +62,8 @@ class PackedNetwork:
     """A network, or several that vote, read from a file of :func:`ebp.export_packed`.
 
     :ivar layer_sizes: numbers of inputs, of neurons of each hidden layer, and of outputs.
-    :ivar num_networks: networks in the file. :ivar has_convolutions: whether layers share weights, see `convolution`.
+    :ivar num_networks: networks in the file.
+    :ivar has_convolutions: whether layers share weights, see `convolution`.
     :ivar fraction_bits: None: coded inputs are -1 and +1; e: they are multiples of 2^-e.
     :ivar coding: the `InputCoding` that makes them of raw inputs, or None if the file has none.
     :ivar classes: names of the classes [C], or None if the file has none.

@@ -74,7 +74,8 @@ class Content:
 def parse(content: bytes, path: Path) -> Content:
     """What a file holds.
 
-    :param content: of :func:`read`. :param path: for messages.
+    :param content: of :func:`read`.
+    :param path: for messages.
     :raises ValueError: if header and content do not fit.
     """
     try:

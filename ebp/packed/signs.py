@@ -259,7 +259,8 @@ def hidden_sums(
     """The sums of a layer, [N, O], whose inputs are the outputs of the one before, +1 where its sums reach thresholds.
 
     :param sums: of the layer before, whole numbers [N, K], in any dtype; below 2^24 if float32.
-    :param engine: "numba" or "numpy". :param with_floats: as in `sign_products`.
+    :param engine: "numba" or "numpy".
+    :param with_floats: as in `sign_products`.
     """
     if engine == "numpy" and with_floats and prefers_floats(layer, len(sums)):
         if sums.dtype == np.float32:

@@ -45,7 +45,10 @@ PUBLISHED: dict[str, dict[str, float]] = {
 class EpochResult:
     """What an epoch of expectation backpropagation gave.
 
-    :ivar method: the kind of weights. :ivar seed: of the run. :ivar fold: number. :ivar epoch: number, from 0.
+    :ivar method: the kind of weights.
+    :ivar seed: of the run.
+    :ivar fold: number.
+    :ivar epoch: number, from 0.
     :ivar seconds: of the training, without the test.
     :ivar errors_percent: of the test rows, by output: "D", "P", "votes".
     :ivar log_loss_nats: of EBP-P's probabilities, mean over the test rows.
@@ -66,9 +69,12 @@ class EpochResult:
 class RivalResult:
     """What tuning and training a rival gave.
 
-    :ivar method: name of the rival. :ivar seed: of the run. :ivar fold: number.
+    :ivar method: name of the rival.
+    :ivar seed: of the run.
+    :ivar fold: number.
     :ivar seconds: of tuning and training.
-    :ivar tuned_value: what was chosen. :ivar is_at_edge: whether it is at an edge of its grid.
+    :ivar tuned_value: what was chosen.
+    :ivar is_at_edge: whether it is at an edge of its grid.
     :ivar errors_percent: of the test rows, after each epoch.
     """
 
@@ -106,7 +112,8 @@ def errors_percent(
 ) -> dict[str, float]:
     """Percentage of wrong rows by each output: "D" (EBP-D), "P" (EBP-P) and, if there are any, "votes".
 
-    :param X: coded inputs [N, D]. :param Y: targets -1 and +1, [N, C].
+    :param X: coded inputs [N, D].
+    :param Y: targets -1 and +1, [N, C].
     :param num_votes: networks to draw from the posterior by `seed`, which vote.
     """
     outputs = {"D": network.deterministic_scores(X), "P": network.predict_scores(X)}
@@ -118,7 +125,8 @@ def errors_percent(
 def probability_scores(network: EBPNetwork, X: Matrix, Y: NDArray[Any]) -> tuple[float, float]:
     """Log loss in nats and expected calibration error in percent of EBP-P's probabilities, Eq. (4.7).
 
-    :param X: coded inputs [N, D]. :param Y: targets -1 and +1, [N, C].
+    :param X: coded inputs [N, D].
+    :param Y: targets -1 and +1, [N, C].
     """
     head = network.architecture.head
     scores = head_scores(head, *map(tf.constant, network.predict_moments(X, dtype=np.float64))).numpy()
