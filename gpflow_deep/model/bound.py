@@ -1,84 +1,81 @@
 """The likelihood's part of the bound, the first sum of Eq. (17): E_q[log p(Y | F)], from minibatches and draws.
 
-N / B sum_b sum_s w_s E[ log p(y_b | f_b) | draw s of the inner layers ]
+    N / B sum_b sum_s w_s E[ log p(y_b | f_b) | draw s of the inner layers ]
 
-or, where the density that is predicted is the objective,
-
-N / B sum_b log sum_s w_s E[ p(y_b | f_b) | node s of the inner layers ]
-
-With latent variables of the rows it is N / B sum_b L_b(K), see `importance`.
+The bound is this sum less the KL of all layers, `DeepGP.elbo`. With latent variables of the rows, another sum is in its
+place, see `posteriors.importance`; and where the density that is predicted is the objective, see
+`posteriors.sigma_points`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from gpflow.base import RegressionData
-from gpflow.likelihoods import Likelihood
 
-from ..layers.protocol import Factors, checked_points
-from ..posteriors.importance import Weighting, has_latents, joint_outputs
-from . import likelihoods, mixture
+from ..layers.protocol import Factors
+from . import likelihoods
 from .propagation import evaluate, last_outputs, rows_per_slice
 from .quadrature import Integrator
 
-__all__ = ["expected_log_likelihood"]
+__all__ = ["Draws", "expected_log_likelihood", "for_all_rows", "weighted_noise"]
 
 
-def expected_log_likelihood(
-    layers: Sequence[Any],
-    likelihood: Likelihood,
-    data: RegressionData,
-    factors: Factors,
-    *,
-    integrator: Integrator,
-    num_samples: int,
-    num_importance_samples: int,
-    seed: tf.Tensor,
-    likelihood_seed: tf.Tensor,
-    num_data: Any = None,
-    noise: Sequence[tf.Tensor] | None = None,
-    is_predictive: bool = False,
-) -> tf.Tensor:
-    """Unbiased estimate of the likelihood's part of the bound for all `num_data` points, [], nats.
+class Draws(NamedTuple):
+    """Draws of the inner layers.
 
+    :ivar noise: eps of Eq. (15) for each of them, [S, B or 1, L].
+    :ivar weights: w_s of the S draws, which sum to one, [S]; None for equal ones.
+    :ivar likelihood_seed: int32 [2], of likelihoods that draw themselves.
+    """
+
+    noise: Sequence[tf.Tensor]
+    weights: tf.Tensor | None
+    likelihood_seed: tf.Tensor
+
+    def mean(self, terms: tf.Tensor) -> tf.Tensor:
+        """sum_s w_s terms[s], [B], of terms [S, B]."""
+        if self.weights is None:
+            return tf.reduce_mean(terms, axis=0)
+        return tf.linalg.matvec(terms, self.weights, transpose_a=True)
+
+
+def expected_log_likelihood(model: Any, data: RegressionData, factors: Factors, draws: Draws) -> tf.Tensor:
+    """Unbiased estimate of the first sum of Eq. (17) for all N points, [], nats.
+
+    :param model: a deep GP, of which layers, likelihood and `num_data` are read.
     :param data: a minibatch (X [B, D], Y [B, Q]).
     :param factors: of each layer.
-    :param integrator: of the inner layers.
-    :param num_samples: S.
-    :param num_importance_samples: K, see `importance`;
-        without latent variables they change nothing.
-    :param seed: int32 [2], of the draws.
-    :param likelihood_seed: of likelihoods that draw themselves.
-    :param num_data: N; the rows of the batch if None.
-    :param noise: the draws themselves, equally weighted, in place of those from `seed`.
-    :param is_predictive: logs of predicted densities in place of expectations of log densities.
+    :param draws: of the inner layers.
     """
-    X, weights = checked_points(data[0], layers[0]), None
-    K = num_importance_samples if has_latents(layers) else 1
-    dims = [layer.num_latent_gps for layer in layers[:-1]]
-    if noise is None:
-        S = integrator.num_components(dims, num_samples * K)
-        noise = integrator.noise(dims, S, tf.shape(X)[0], seed, X.dtype)
-        weights = tf.exp(integrator.log_weights(dims, S, X.dtype))
-    weighting = Weighting(layers, noise, X, tf.convert_to_tensor(data[1]), K) if has_latents(layers) else None
-    if weighting is not None and K > 1:
-        f_mean, f_var = joint_outputs(layers, factors, X, weighting.noise, K)
-    else:
-        noise = noise if weighting is None else weighting.noise
-        f_mean, f_var = evaluate(last_outputs, layers, factors, X, noise, size=rows_per_slice(layers))
-    of = likelihoods.predict_log_density if is_predictive else likelihoods.variational_expectations
-    terms = of(likelihood, X, f_mean, f_var, data[1], likelihood_seed)  # [S, B]
-    if weighting is not None:
-        per_point = weighting.per_row(terms, weights)
-    elif is_predictive:
-        weights = tf.fill(tf.shape(terms)[:1], 1 / tf.cast(tf.shape(terms)[0], X.dtype)) if weights is None else weights
-        per_point = mixture.log_density(weights, terms)
-    elif weights is None:
-        per_point = tf.reduce_mean(terms, axis=0)
-    else:
-        per_point = tf.linalg.matvec(terms, weights, transpose_a=True)
-    scale = 1.0 if num_data is None else tf.cast(num_data, X.dtype) / tf.cast(tf.shape(X)[0], X.dtype)
-    return tf.reduce_sum(per_point) * scale
+    X, Y = data
+    layers = model.layers
+    # Moments of f^L(x_b) given draw s of the inner layers, [S, B, P].
+    f_mean, f_var = evaluate(last_outputs, layers, factors, X, draws.noise, size=rows_per_slice(layers))
+    # E[log p(y_b | f_b) | draw s], [S, B].
+    terms = likelihoods.variational_expectations(model.likelihood, X, f_mean, f_var, Y, draws.likelihood_seed)
+    return for_all_rows(draws.mean(terms), model.num_data)
+
+
+def weighted_noise(
+    integrator: Integrator, dims: Sequence[int], num_draws: int, X: tf.Tensor, seed: tf.Tensor
+) -> tuple[Sequence[tf.Tensor], tf.Tensor]:
+    """`noise` and `weights` of the draws of an integrator for rows X [B, D].
+
+    :param dims: numbers L of latent GPs of the inner layers.
+    :param num_draws: S, where the integrator lets choose.
+    :param seed: int32 [2].
+    """
+    S = integrator.num_components(dims, num_draws)
+    noise = integrator.noise(dims, S, tf.shape(X)[0], seed, X.dtype)
+    return noise, tf.exp(integrator.log_weights(dims, S, X.dtype))
+
+
+def for_all_rows(per_row: tf.Tensor, num_data: Any) -> tf.Tensor:
+    """N / B sum_b of values of the rows of a minibatch [B], []; their sum if N is None."""
+    total = tf.reduce_sum(per_row)
+    if num_data is None:
+        return total
+    return total * (tf.cast(num_data, total.dtype) / tf.cast(tf.shape(per_row)[0], total.dtype))

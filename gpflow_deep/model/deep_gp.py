@@ -32,7 +32,8 @@ from ..functions.pathwise import FunctionNoise
 from ..layers.protocol import Factors, Layer, check_layers, checked_points
 from ..posteriors import members
 from ..posteriors.ensemble import Ensemble, InducingSamples, per_member
-from .bound import expected_log_likelihood
+from ..posteriors.importance import has_latents, importance_weighted
+from .bound import Draws, expected_log_likelihood, weighted_noise
 from .posterior import DeepGPPosterior
 from .predictions import Predictions
 from .propagation import Propagation, propagate
@@ -203,11 +204,18 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
         self, data: RegressionData, factors: Factors, *, seed: Seed, noise: Sequence[tf.Tensor] | None = None
     ) -> tf.Tensor:
         """The likelihood's part of `elbo`, with given factors of the layers: [], nats, for all `num_data` points."""
-        counts = {"num_samples": self.num_samples, "num_importance_samples": self.num_importance_samples}
-        options: dict[str, Any] = {"integrator": self.integrator, "num_data": self.num_data, "noise": noise, **counts}
-        options["is_predictive"] = self.is_predictive
-        seeds = {"seed": seed, "likelihood_seed": self.likelihood_seed(seed)}
-        return expected_log_likelihood(self.layers, self.likelihood, data, factors, **options, **seeds)
+        X = checked_points(data[0], self.layers[0])
+        weights = None
+        if noise is None:
+            num_draws = self.num_samples * (self.num_importance_samples if has_latents(self.layers) else 1)
+            noise, weights = weighted_noise(self.integrator, self._inner_dims, num_draws, X, seed)
+        draws = Draws(noise, weights, self.likelihood_seed(seed))
+        return self._likelihoods_part((X, data[1]), factors, draws)
+
+    def _likelihoods_part(self, data: RegressionData, factors: Factors, draws: Draws) -> tf.Tensor:
+        """The first sum of Eq. (17), or what stands in its place."""
+        bound = importance_weighted if has_latents(self.layers) else expected_log_likelihood
+        return bound(self, data, factors, draws)
 
     @check_shapes("data[0]: [N, D]", "data[1]: [N, Q]", "return: []")
     def training_loss(self, data: RegressionData, *, seed: Seed = None) -> tf.Tensor:

@@ -29,17 +29,42 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from gpflow.base import RegressionData
 
 from ..layers.joint import joint_draw
 from ..layers.latent import LatentVariableLayer
 from ..layers.protocol import Factors
+from ..model import likelihoods
+from ..model.bound import Draws, for_all_rows
+from ..model.propagation import evaluate, last_outputs, rows_per_slice
 
-__all__ = ["Weighting", "has_latents", "joint_outputs"]
+__all__ = ["Weighting", "has_latents", "importance_weighted", "joint_outputs"]
 
 
 def has_latents(layers: Sequence[Any]) -> bool:
     """Whether rows have latent variables."""
     return any(isinstance(layer, LatentVariableLayer) for layer in layers)
+
+
+def importance_weighted(model: Any, data: RegressionData, factors: Factors, draws: Draws) -> tf.Tensor:
+    """N / B sum_b L_b(K), [], nats: what stands in Eq. (17) in the place of the likelihood's part.
+
+    :param model: a deep GP with latent variables, of which layers, likelihood, `num_data` and `num_importance_samples`
+        K are read.
+    :param data: a minibatch (X [B, D], Y [B, Q]).
+    :param factors: of each layer.
+    :param draws: of the inner layers, of which K consecutive ones belong together: S K.
+    """
+    X, Y = data
+    layers = model.layers
+    K = model.num_importance_samples
+    weighting = Weighting(layers, draws.noise, X, tf.convert_to_tensor(Y), K)
+    if K > 1:
+        f_mean, f_var = joint_outputs(layers, factors, X, weighting.noise, K)
+    else:
+        f_mean, f_var = evaluate(last_outputs, layers, factors, X, weighting.noise, size=rows_per_slice(layers))
+    terms = likelihoods.variational_expectations(model.likelihood, X, f_mean, f_var, Y, draws.likelihood_seed)
+    return for_all_rows(weighting.per_row(terms, draws.weights), model.num_data)
 
 
 def joint_outputs(

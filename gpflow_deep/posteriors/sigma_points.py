@@ -23,16 +23,18 @@ from typing import Any
 
 import gpflow
 import tensorflow as tf
-from gpflow.base import MeanAndVariance
+from gpflow.base import MeanAndVariance, RegressionData
 from gpflow.likelihoods import Likelihood
 
 from gpflow_deep_base.seeds import as_seed
 
 from ..layers.global_inducing import is_global
-from ..layers.protocol import Layer, checked_points
+from ..layers.protocol import Factors, Layer, checked_points
+from ..model import likelihoods, mixture
+from ..model.bound import Draws, for_all_rows
 from ..model.deep_gp import NUM_PREDICT_SAMPLES, DeepGP
 from ..model.predictions import Predictions
-from ..model.propagation import Step, propagate
+from ..model.propagation import Step, evaluate, last_outputs, propagate, rows_per_slice
 from ..model.quadrature import Integrator, Sobol
 from .ensemble import Ensemble
 from .importance import has_latents
@@ -88,6 +90,24 @@ class SigmaPoints(tf.Module):
         uniform = tf.random.stateless_uniform([num_points, num_draws], tf.random.fold_in(seed, 0), dtype=ends.dtype)
         chosen = tf.reshape(tf.searchsorted(ends, tf.reshape(uniform, [-1]), side="right"), tf.shape(uniform))
         return [tf.gather(tf.cast(eps, dtype), tf.transpose(chosen)) for eps in self.points]
+
+
+def predicted_log_density(model: Any, data: RegressionData, factors: Factors, draws: Draws) -> tf.Tensor:
+    """N / B sum_b log sum_s w_s E[ p(y_b | f_b) | point s of the inner layers ], [], nats: the first sum above.
+
+    :param model: of which layers, likelihood and `num_data` are read.
+    :param data: a minibatch (X [B, D], Y [B, Q]).
+    :param factors: of each layer.
+    :param draws: the points and their weights.
+    """
+    X, Y = data
+    layers = model.layers
+    f_mean, f_var = evaluate(last_outputs, layers, factors, X, draws.noise, size=rows_per_slice(layers))
+    terms = likelihoods.predict_log_density(model.likelihood, X, f_mean, f_var, Y, draws.likelihood_seed)  # [S, B]
+    weights = draws.weights
+    if weights is None:
+        weights = tf.fill(tf.shape(terms)[:1], 1 / tf.cast(tf.shape(terms)[0], X.dtype))
+    return for_all_rows(mixture.log_density(weights, terms), model.num_data)
 
 
 class _AtAllRows:
@@ -220,6 +240,9 @@ class DeepSigmaPointProcess(DeepGP):
             predict_integrator=points,
         )
         self.kl_weight = kl_weight
+
+    def _likelihoods_part(self, data: RegressionData, factors: Factors, draws: Draws) -> tf.Tensor:
+        return predicted_log_density(self, data, factors, draws)
 
     def _points_of_functions(self, num_functions: int, seed: tf.Tensor) -> list[tf.Tensor]:
         return self.integrator.drawn(num_functions, 1, tf.random.fold_in(seed, 0), self.layers[-1].dtype)
