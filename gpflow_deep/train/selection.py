@@ -165,19 +165,20 @@ class SingleLayer:
         """Mean [n, P] and variance [n] of targets at X_new [n, D], by rows X [N, D] and Y [N, P]."""
         prior = self.variance + self.linear * np.sum(np.square(X_new), axis=1)
         if self.Z is None:
-            K = self._covariance(X, X) + self.noise * np.eye(len(X))
+            K = self.covariance(X, X) + self.noise * np.eye(len(X))
             root = cholesky(K, lower=True)
-            A = solve_triangular(root, self._covariance(X, X_new), lower=True)
+            A = solve_triangular(root, self.covariance(X, X_new), lower=True)
             return A.T @ solve_triangular(root, Y, lower=True), prior - np.sum(A * A, axis=0) + self.noise
         M = len(self.Z)
-        root = cholesky(self._covariance(self.Z, self.Z) + _jitter(M) * np.eye(M), lower=True)
-        A, A_new = (solve_triangular(root, self._covariance(self.Z, rows), lower=True) for rows in (X, X_new))
+        root = cholesky(self.covariance(self.Z, self.Z) + _jitter(M) * np.eye(M), lower=True)
+        A, A_new = (solve_triangular(root, self.covariance(self.Z, rows), lower=True) for rows in (X, X_new))
         root_B = cholesky(np.eye(M) + A @ A.T / self.noise, lower=True)
         C = solve_triangular(root_B, A_new, lower=True)
         mean = C.T @ solve_triangular(root_B, A @ Y, lower=True) / self.noise
         return mean, prior - np.sum(A_new * A_new, axis=0) + np.sum(C * C, axis=0) + self.noise
 
-    def _covariance(self, A: Array, B: Array) -> Array:
+    def covariance(self, A: Array, B: Array) -> Array:
+        """Of the function at A [n, D] and B [m, D], [n, m]."""
         values, _ = _stationary(self.kernel, _squares(A / self.lengthscales, B / self.lengthscales))
         return self.variance * values + self.linear * A @ B.T
 
@@ -254,7 +255,7 @@ def _inverse(root: Array) -> Array:
 def leave_one_out(single: SingleLayer, X: Array, Y: Array) -> tuple[Array, Array]:
     """Residuals in units of their standard deviations, and log densities in nats, each [N, P], of every row given all
     others by an exact GP."""
-    K = single._covariance(X, X) + single.noise * np.eye(len(X))
+    K = single.covariance(X, X) + single.noise * np.eye(len(X))
     root = cholesky(K, lower=True)
     variance = 1 / np.diag(_inverse(root))[:, None]
     residuals = cho_solve((root, True), Y) * np.sqrt(variance)
@@ -474,9 +475,9 @@ def grow(single: SingleLayer, X: Array, Y: Array, max_inducing: int, *, max_iter
         rng = np.random.default_rng([seed, len(single.Z)])
         some = X[rng.permutation(len(X))[: 10 * len(single.Z)]]
         root = cholesky(
-            single._covariance(single.Z, single.Z) + _jitter(len(single.Z)) * np.eye(len(single.Z)), lower=True
+            single.covariance(single.Z, single.Z) + _jitter(len(single.Z)) * np.eye(len(single.Z)), lower=True
         )
-        explained = np.sum(np.square(solve_triangular(root, single._covariance(single.Z, some), lower=True)), axis=0)
+        explained = np.sum(np.square(solve_triangular(root, single.covariance(single.Z, some), lower=True)), axis=0)
         left = single.variance + single.linear * np.sum(np.square(some), axis=1) - explained
         chosen = np.argsort(-left, kind="stable")[: len(single.Z)]
         begin = dataclasses.replace(single, Z=np.concatenate([single.Z, some[chosen]]))
