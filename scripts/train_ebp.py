@@ -111,6 +111,8 @@ def main(flags: Flags) -> None:
         lines = [aligned(report.table(results, published)), *report.notes(results)]
         if comparison.exported is not None:
             lines.append(f"{flags.export}: {comparison.exported.summary}")
+            if comparison.exported.caution is not None:
+                lines.append(f"caution: {comparison.exported.caution}")
         run.finish(
             {
                 "rows": data.sizes["all"],

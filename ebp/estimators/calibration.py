@@ -94,28 +94,36 @@ def fit_calibration(scores: ArrayLike, classes: ArrayLike, *, weight: ArrayLike 
     :param classes: number of the class of each example, [N].
     :param weight: of the examples, [N]; None: 1.
     """
-    scores, classes = np.asarray(scores, np.float64), np.asarray(classes, np.intp)
-    has_offset, rows = scores.shape[1] == 1, np.arange(len(classes))
-    importance = np.ones(len(classes)) if weight is None else np.asarray(weight, np.float64)
-
-    def loss(parameters: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        """Minus the log posterior of log factor and offset, and its gradient."""
-        log_factor, offset = parameters[0], parameters[1] if has_offset else 0.0
-        scaled = PRIOR_SCALE * math.exp(log_factor) * scores
-        log_p = log_probabilities(scaled + offset, are_logits=True)
-        by_logits = np.exp(log_p)
-        by_logits[rows, classes] -= 1.0
-        by_logits = importance[:, None] * (by_logits[:, 1:] if has_offset else by_logits)
-        value = 0.5 * (log_factor / LOG_SCALE_DEVIATION) ** 2 + 0.5 * (offset / OFFSET_DEVIATION) ** 2
-        gradient = [log_factor / LOG_SCALE_DEVIATION**2 + np.sum(by_logits * scaled)]
-        if has_offset:
-            gradient.append(offset / OFFSET_DEVIATION**2 + np.sum(by_logits))
-        return value - float(importance @ log_p[rows, classes]), np.array(gradient)
-
+    scores = np.asarray(scores, np.float64)
+    has_offset = scores.shape[1] == 1
+    importance = np.ones(len(scores)) if weight is None else np.asarray(weight, np.float64)
+    examples = Scored(scores, np.asarray(classes, np.intp), importance)
     limits = [(-_MAX_LOG_SCALE, _MAX_LOG_SCALE), (-_MAX_OFFSET, _MAX_OFFSET)][: 1 + has_offset]
     start = np.zeros(len(limits))
-    best = scipy.optimize.minimize(loss, start, jac=True, method="L-BFGS-B", bounds=limits).x
+    best = scipy.optimize.minimize(_loss, start, (examples,), jac=True, method="L-BFGS-B", bounds=limits).x
     return Calibration(PRIOR_SCALE * math.exp(best[0]), float(best[1]) if has_offset else 0.0)
+
+
+def _loss(parameters: NDArray[np.float64], examples: Scored) -> tuple[float, NDArray[np.float64]]:
+    """Minus the log posterior, but for a constant, and its gradient.
+
+    :param parameters: log of the scale over `PRIOR_SCALE`, and for two classes the offset.
+    """
+    scores, classes, weight = examples.scores, examples.classes, examples.weight
+    rows = np.arange(len(classes))
+    has_offset = len(parameters) == 2
+    log_factor = parameters[0]
+    offset = parameters[1] if has_offset else 0.0
+    scaled = PRIOR_SCALE * math.exp(log_factor) * scores
+    log_p = log_probabilities(scaled + offset, are_logits=True)
+    by_logits = np.exp(log_p)
+    by_logits[rows, classes] -= 1.0
+    by_logits = weight[:, None] * (by_logits[:, 1:] if has_offset else by_logits)
+    value = 0.5 * (log_factor / LOG_SCALE_DEVIATION) ** 2 + 0.5 * (offset / OFFSET_DEVIATION) ** 2
+    gradient = [log_factor / LOG_SCALE_DEVIATION**2 + np.sum(by_logits * scaled)]
+    if has_offset:
+        gradient.append(offset / OFFSET_DEVIATION**2 + np.sum(by_logits))
+    return value - float(weight @ log_p[rows, classes]), np.array(gradient)
 
 
 def log_loss(log_p: ArrayLike, classes: ArrayLike) -> float:

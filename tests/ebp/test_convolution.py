@@ -126,6 +126,7 @@ def test_digits_are_learned() -> None:
     assert passes[0].num_steps == 121
 
 
+@pytest.mark.filterwarnings("ignore:the file has:UserWarning")  # these networks have learned nothing
 @pytest.mark.parametrize("engine", ["numpy", pytest.param("numba", marks=pytest.mark.skipif(not HAS_NUMBA, reason=""))])
 @pytest.mark.parametrize("layers", [(IMAGE, *LAYERS), POOLED])
 @pytest.mark.parametrize("num_votes", [0, 3])

@@ -1,17 +1,20 @@
 """`ebp.packed.packed` and `ebp.packed.export` against float products of the same weights, for every engine, and
 against networks."""
 
+import copy
 import importlib.util
 import itertools
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse
+from sklearn.datasets import load_digits
 
 import ebp
-from ebp.packed.export import Weights, export_checked, export_network, export_packed, packed
+from ebp.packed.export import Exported, Weights, export_checked, export_network, export_packed, packed
 from ebp.packed.packed import PackedNetwork
 from ebp.packed.signs import Layer, sign_products, units
 
@@ -278,6 +281,11 @@ def test_other_weights_cannot_be_packed(tmp_path: Path) -> None:
         export_network(tmp_path / "net", ebp.EBPNetwork((4, 3, 1)), num_votes=-1)
 
 
+#: Networks that have learned nothing lose much.
+UNLEARNED = pytest.mark.filterwarnings("ignore:the file has:UserWarning")
+
+
+@UNLEARNED
 @pytest.mark.parametrize("num_votes", [0, 3])
 def test_checked_export(num_votes: int, tmp_path: Path, rng: np.random.Generator) -> None:
     network = ebp.EBPNetwork((7, 5, 1), seed=2)
@@ -287,7 +295,8 @@ def test_checked_export(num_votes: int, tmp_path: Path, rng: np.random.Generator
     packed = PackedNetwork.load(path)
     assert exported.num_bytes == packed.num_bytes == path.stat().st_size
     assert (exported.num_rows, exported.float_bytes) == (40, 4 * max(1, num_votes) * (35 + 5 + 5 + 1))
-    assert "the same outputs on 40 rows" in exported.summary
+    assert exported.num_votes == num_votes
+    assert exported.agreement == np.mean(packed.predict(X) == network.predict_probabilistic(X))
     expected = network.vote(X, 3, seed=4) if num_votes else network.deterministic_scores(X) * np.sqrt(6)
     np.testing.assert_allclose(packed.vote(X) if num_votes else packed.scores(X), expected, rtol=1e-14)
 
@@ -309,6 +318,70 @@ def test_an_export_that_differs_gets_no_name(
         export_checked(file, ebp.EBPNetwork((7, 5, 1)), X, num_votes=num_votes)
     assert file.read_bytes() == before
     assert list(file.parent.iterdir()) == [file]
+
+
+@pytest.fixture(scope="module")
+def digits() -> tuple[Any, np.ndarray, np.ndarray]:
+    """A classifier of few bits that has learned 700 digits, and the other digits."""
+    X, labels = load_digits(return_X_y=True)
+    model = ebp.EBPClassifier(12, batch_size=10, epochs=2).fit(X[:700], np.array(list("abcdefghij"))[labels[:700]])
+    return model, X[700:], np.array(list("abcdefghij"))[labels[700:]]
+
+
+def test_what_is_exported_is_judged_by_its_labels(digits: Any, tmp_path: Path) -> None:
+    """Each way has the agreement and accuracy of the file; "auto" is the smallest within half a percent of the best."""
+    model, X, y = digits
+    shares = {}
+    for votes in (0, 5, 11):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            exported = export_checked(tmp_path / "net", model, X, y, num_votes=votes)
+        labels = PackedNetwork.load(tmp_path / "net").predict(X)
+        shares[votes] = exported.agreement
+        assert exported.agreement == np.mean(labels == model.predict(X)) < 1.0
+        assert exported.accuracy == np.mean(labels == y)
+        assert exported.accuracy_of_predict == np.mean(model.predict(X) == y)
+        assert f"the label of predict in {100 * exported.agreement:.1f} % of 1097 rows" in exported.summary
+        assert f"{100 * float(exported.accuracy or 0):.1f} % right, predict" in exported.summary
+    expected = min(votes for votes, share in shares.items() if share >= max(shares.values()) - 0.005)
+    with pytest.warns(UserWarning, match="the file has .* % of 1097 rows right, where predict has"):
+        exported = export_checked(tmp_path / "net", model, X, y)
+    assert exported.num_votes == expected
+    assert PackedNetwork.load(tmp_path / "net").num_networks == max(1, expected)
+    with pytest.warns(UserWarning, match=r"other labels than predict in .* \(give y to see how many are wrong\)"):
+        assert export_checked(tmp_path / "net", model, X[:1000], chosen_by=X).num_votes == expected
+    with pytest.raises(ValueError, match=r"y must hold labels as the file gives them, 'a', 'b', 'c', \.\.\., got 3;"):
+        export_checked(tmp_path / "net", model, X[:2], [3, 4])
+    with pytest.raises(ValueError, match=r"y must hold a label for each of 1097 rows, got shape \[2\]"):
+        export_checked(tmp_path / "net", model, X, y[:2])
+    with pytest.raises(ValueError, match="at least one row to look at"):
+        export_checked(tmp_path / "net", model, X[:0])
+
+
+@pytest.mark.parametrize("output", ["deterministic", "vote"])
+def test_a_classifier_that_predicts_what_is_exported(output: str, digits: Any, tmp_path: Path) -> None:
+    model = copy.copy(digits[0]).set_params(output=output, num_votes=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        exported = export_checked(tmp_path / "net", model, *digits[1:])
+    assert exported.agreement == 1.0
+    assert exported.num_votes == (3 if output == "vote" else 0)
+    assert "the label of predict in all 1097 rows" in exported.summary
+
+
+def test_a_loss_is_material_beyond_half_a_percent_and_chance() -> None:
+    """Of 1,000 rows 20 more are wrong: 2 %, with a standard error of 0.4 % if only these differ, 3 % if 90 % differ.
+
+    One row of any number is no more than its standard error.
+    """
+    same = Exported(100, 900, 1000, 0, agreement=0.98, accuracy=0.95, accuracy_of_predict=0.97)
+    assert "95.0 % of 1000 rows right, where predict has 97.0 %" in str(same.caution)
+    assert same._replace(agreement=0.1).caution is None
+    assert same._replace(accuracy=0.966).caution is None
+    assert same._replace(num_rows=40, agreement=0.975, accuracy=0.95, accuracy_of_predict=0.975).caution is None
+    assert same._replace(accuracy=0.98).caution is None
+    assert "other labels than predict in 2.0 %" in str(same._replace(accuracy=None).caution)
+    assert same._replace(accuracy=None, agreement=1.0).caution is None
 
 
 # Codings and names of classes

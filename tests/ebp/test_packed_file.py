@@ -89,6 +89,20 @@ def test_header_that_does_not_fit_the_size(file: Path) -> None:
         PackedNetwork.load(file)
 
 
+@pytest.mark.parametrize(("threshold", "is_refused"), [(-(2**31), True), (-(2**31) + 1, False), (2**31 - 1, False)])
+def test_thresholds_that_cannot_be_negated_are_refused(threshold: int, is_refused: bool, file: Path) -> None:
+    """-(-2^31) is no int32, in which sums are compared."""
+    content = file.read_bytes()[:-32]
+    start = START.size + START.unpack_from(content)[2] + 8 * 60  # behind the coding of 30 inputs
+    start += 20 * 4  # and the bits of 20 neurons of 30 inputs
+    file.write_bytes(sealed(content[:start] + struct.pack("<i", threshold) + content[start + 4 :]))
+    if is_refused:
+        with pytest.raises(ValueError, match="its biases must be finite numbers"):
+            PackedNetwork.load(file)
+    else:
+        assert PackedNetwork.load(file).networks[0][0].numbers[0] == threshold
+
+
 BAD_FIELDS: list[tuple[str, Any]] = [
     ("shapes", []),
     ("shapes", None),

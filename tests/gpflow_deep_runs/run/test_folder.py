@@ -1,5 +1,6 @@
 """gpflow_deep_runs.run.folder: which folders and flags a run accepts, who holds a folder, and what is recorded."""
 
+import dataclasses
 import errno
 import fcntl
 import json
@@ -19,7 +20,8 @@ import tensorflow as tf
 from gpflow_deep_base.files import jsonable
 from gpflow_deep_base.locks import LostFolder, lock
 from gpflow_deep_runs.run import checkpoints, folder
-from gpflow_deep_runs.run.folder import RunDir, check_free, is_resumed, open_folder, provenance
+from gpflow_deep_runs.run.folder import FREE_ON_RESUME, RunDir, check_free, is_resumed, open_folder, provenance
+from gpflow_deep_runs.run.start import Settings
 
 FLAGS = "--batch_size=100\n--dataset=boston\n--nofloat32\n--num_steps=10\n--seed=0\n"
 RECORD = {"data_sha256": "abc", "start_time": "now"}
@@ -149,6 +151,7 @@ def test_resuming_updates_free_flags_and_keeps_a_record(tmp_path: Path) -> None:
         (FLAGS.replace("seed=0", "seed=1"), r"--seed=0 is now --seed=1\."),
         (FLAGS.replace("nofloat32", "float32"), r"--nofloat32 is now --float32\."),
         (FLAGS.replace("--dataset=boston\n", ""), r"--dataset=boston is now \(not set\)\."),
+        (FLAGS + "--learning_rate=0.1\n", r"\(not set\) is now --learning_rate=0\.1\."),
         (FLAGS + "--num_layers=2\n", r"\(not set\) is now --num_layers=2\."),
         (
             FLAGS.replace("100", "50").replace("boston", "energy"),
@@ -163,6 +166,12 @@ def test_resuming_with_other_flags_lists_them(tmp_path: Path, given: str, messag
     assert f"--flagfile={run.flags_file}" in str(info.value)
     assert run.flags_file.read_text() == FLAGS
     assert json.loads(run.provenance_file.read_text()) == RECORD
+
+
+def test_only_when_and_where_a_run_works_is_free() -> None:
+    """What a step computes is not: seed, batch size, and every flag of a paper."""
+    settings = {field.name for field in dataclasses.fields(Settings)} - {"seed", "batch_size"}
+    assert settings | {"data", "data_dir", "flagfile", "threads"} >= FREE_ON_RESUME
 
 
 def test_flags_of_several_lines_and_any_order(tmp_path: Path) -> None:
