@@ -30,7 +30,7 @@ from sklearn.datasets import load_digits
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import train_test_split
 
-from darn import DARNDensity
+from darn import DARN, DARNDensity
 from gpflow_deep_base.files import write_json
 from gpflow_deep_runs.data import views
 from gpflow_deep_runs.run.devices import apply_threads
@@ -100,7 +100,7 @@ def scores(of: Split, seed: int, choose: bool, num_rows: int) -> dict[str, list[
     given: dict[str, Any] = {} if choose else {"learning_rate": 1e-3, "weight_decay": 0.0}
     sizes: dict[str, Any] = {} if choose else {"hidden": 16, "units": 100}
     densities = (
-        DARNDensity(**sizes, **given, random_state=seed),
+        DARNDensity(architecture="darn", **sizes, **given, random_state=seed),
         DARNDensity((), visible_conditional="made", conditional_units=200, **given, random_state=seed),
     )
     mean = (of.train.sum(axis=0) + 0.5) / (len(of.train) + 1)
@@ -109,7 +109,10 @@ def scores(of: Split, seed: int, choose: bool, num_rows: int) -> dict[str, list[
     odd, filled_in = list[NDArray](), list[NDArray]()
     for density in densities:
         start = time.process_time()
-        config, seconds = density.fit(of.train).model_.config, time.process_time() - start
+        model = density.fit(of.train).model_
+        seconds = time.process_time() - start
+        assert isinstance(model, DARN)
+        config = model.config
         odd.append(-density.score_samples(of.test))
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
