@@ -4,6 +4,7 @@ classifier, regressor, gaussian_classifier
 calibration                   probabilities calibrated by predictions before learning
 continual, memory, recency    streams of classes
 predictor                     trained networks for new rows
+row_order                     fits that do not depend on the order of a file
 baselines                     rivals of Section 5
 """
 
@@ -22,6 +23,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "predictor",
         "recency",
         "regressor",
+        "row_order",
     ],
     submod_attrs={
         "estimators": [

@@ -26,8 +26,9 @@ from ..network.prepared import prepare
 from ..network.training import fit_chunk, fit_epoch
 from .calibration import Calibration, Scored, fit_calibration, log_loss, log_probabilities
 from .continual import Stream
-from .estimators import check_classes, check_groups, check_whole_numbers, layer_widths, start_classes, weight_of_rows
+from .estimators import check_classes, check_whole_numbers, group_numbers, layer_widths, start_classes, weight_of_rows
 from .recency import Recency
+from .row_order import row_order
 
 __all__ = ["EBPClassifier"]
 
@@ -70,7 +71,8 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         sparse, divide it by the root of its standard deviation: `InputCoding` "zscore", or "root". A column that does
         not vary in the training data is set to 0. `partial_fit` uses the data seen so far.
     :param dtype: of the computations, "float32" or "float64".
-    :param random_state: of the start, of the order of the examples, of those that are held back, and of the votes.
+    :param random_state: of the start, of the order of the examples, of those that are held back, and of the votes. In
+        what order X and y have the rows makes no difference to `fit`.
 
     Fitted attributes: `classes_`, `network_` (the `EBPNetwork`), `coding_` (the `InputCoding` of its inputs),
     `calibration_` (the `Calibration`; None without one), `n_features_in_`, `n_epochs_` (passes so far).
@@ -130,15 +132,19 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             whole groups, where the rows of one resemble each other; None: single rows.
         """
         X, y = self._check(X, y, reset=True)
+        groups, row_weight = group_numbers(groups, X.shape[0]), weight_of_rows(X, sample_weight)
+        classes, numbers = np.unique(y, return_inverse=True)
+        order = row_order(X, numbers, row_weight, groups)
+        X, y = X[order], y[order]
+        row_weight = None if row_weight is None else row_weight[order]
+        groups = None if groups is None else groups[order]
         self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        if groups is not None:
-            check_groups(np.asarray(groups), X.shape[0])
         held = np.zeros(0, np.intp)
         if self._holds_back():
             held = held_rows(len(y), self._seed, strata=y, groups=groups)
         others = np.setdiff1d(np.arange(len(y)), held)
-        self._start(X[others], np.unique(y))  # the coding, too, is as for rows that were never seen
-        weight = self._weight(X, y, sample_weight)
+        self._start(X[others], classes)  # the coding, too, is as for rows that were never seen
+        weight = self._weight(X, y, row_weight)
         scaled = self._scaled(X)
         data = prepare(self.network_, scaled, self._targets(y))
         epochs = default_epochs(len(y)) if self.epochs == "auto" else int(self.epochs)

@@ -15,9 +15,9 @@ from ..network.second_order import UNITS
 __all__ = [
     "batches",
     "check_classes",
-    "check_groups",
     "check_second_order",
     "check_whole_numbers",
+    "group_numbers",
     "layer_widths",
 ]
 __all__ += ["start_classes", "weight_of_rows"]
@@ -68,10 +68,17 @@ def check_second_order(estimator: Any) -> None:
         raise ValueError(f"units must be one of {', '.join(map(repr, UNITS))}, got {estimator.units!r}.")
 
 
-def check_groups(groups: NDArray[Any], num_rows: int) -> None:
-    """Raises ValueError if groups are not one for each row."""
+def group_numbers(groups: ArrayLike | None, num_rows: int) -> NDArray[np.intp] | None:
+    """Of each row the number of its group, by the names of the groups in order; None if there are none.
+
+    :raises ValueError: if they are not one for each row.
+    """
+    if groups is None:
+        return None
+    groups = np.asarray(groups)
     if groups.shape != (num_rows,):
         raise ValueError(f"groups must name a group for each of {num_rows} rows, got shape {list(groups.shape)}.")
+    return np.unique(groups, return_inverse=True)[1].astype(np.intp)
 
 
 def start_classes(classes: ArrayLike | None) -> NDArray[Any]:

@@ -23,12 +23,13 @@ from .calibration import log_probabilities
 from .estimators import (
     batches,
     check_classes,
-    check_groups,
     check_second_order,
+    group_numbers,
     layer_widths,
     start_classes,
     weight_of_rows,
 )
+from .row_order import row_order
 
 __all__ = ["EBPGaussianClassifier", "sign_derivatives"]
 
@@ -92,7 +93,8 @@ class EBPGaussianClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         networks that learned the others; 3 for more than 5,000 rows.
     :param batch_size: rows whose changes are added.
     :param num_networks: networks of different starts, whose probabilities are averaged.
-    :param random_state: of the starts, of the order of the rows, and of those that are held back.
+    :param random_state: of the starts, of the order of the rows, and of those that are held back. In what order X and
+        y have the rows makes no difference to `fit`.
 
     Fitted attributes: `classes_`, `posteriors_`, `n_features_in_`, `n_epochs_` (passes so far), `count_` (how often a
     row counts at most in `fit`). `partial_fit` makes one pass and forgets nothing.
@@ -131,9 +133,14 @@ class EBPGaussianClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         :param groups: of each row its group, [N]: rows that are held back are whole groups; None: single rows.
         """
         X, y = self._check(X, y, reset=True)
-        weight = weight_of_rows(X, sample_weight)
+        weight, groups = weight_of_rows(X, sample_weight), group_numbers(groups, len(X))
+        classes, numbers = np.unique(y, return_inverse=True)
+        order = row_order(X, numbers, weight, groups)
+        X, y = X[order], y[order]
+        weight = None if weight is None else weight[order]
+        groups = None if groups is None else groups[order]
         self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        self._start(X, np.unique(y), weight)
+        self._start(X, classes, weight)
         chosen = self._chosen_passes(X, y, weight, groups)
         self.count_ = chosen.max_count
         for _ in range(chosen.epochs):
@@ -199,10 +206,10 @@ class EBPGaussianClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             for number in range(self.num_networks)
         ]
 
-    def _chosen_passes(self, X: Array, y: NDArray[Any], weight: Array | None, groups: ArrayLike | None) -> Passes:
+    def _chosen_passes(
+        self, X: Array, y: NDArray[Any], weight: Array | None, groups: NDArray[np.intp] | None
+    ) -> Passes:
         """How many passes, and how often a row may count."""
-        if groups is not None:
-            check_groups(np.asarray(groups), len(X))
 
         def start(count: int) -> _Trial:
             held = held_rows(len(X), self._seed, strata=y, groups=groups)

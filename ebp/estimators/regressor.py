@@ -20,7 +20,8 @@ from ..network.coding import Moments
 from ..network.noise import Noise
 from ..network.passes import Passes, chosen_passes, held_rows
 from ..network.second_order import Gaussian, batch_update, forward, initial_posterior
-from .estimators import batches, check_groups, check_second_order, layer_widths, weight_of_rows
+from .estimators import batches, check_second_order, group_numbers, layer_widths, weight_of_rows
+from .row_order import row_order
 
 __all__ = ["EBPRegressor"]
 
@@ -95,7 +96,8 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         networks that learned the others; 3 for more than 5,000 rows.
     :param batch_size: rows whose changes are added.
     :param num_networks: networks of different starts, whose predictions are mixed.
-    :param random_state: of the starts, of the order of the rows, and of those that are held back.
+    :param random_state: of the starts, of the order of the rows, and of those that are held back. In what order X and
+        y have the rows makes no difference to `fit`.
 
     Fitted attributes: `networks_`, `n_features_in_`, `n_epochs_` (passes so far), `n_samples_seen_`, `count_` (how
     often a row counts at most in `fit`), and `noise_std_`, standard deviation of the noise in the units of y.
@@ -142,6 +144,10 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Warns (`ConvergenceWarning`) if the predictions for the training data are worse than the mean of y.
         """
         rows = self._check(X, y, sample_weight, reset=True)
+        groups = group_numbers(groups, len(rows.X))
+        order = row_order(rows.X, rows.y, rows.weight, groups)
+        rows = rows.part(order)
+        groups = None if groups is None else groups[order]
         self._seed = self._drawn_seed()
         chosen = self._chosen_passes(rows, groups)
         self.count_ = chosen.max_count
@@ -270,13 +276,10 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         key = [0] if purpose == "start" else [1, int(purpose)]
         return np.random.default_rng([self._seed, network, *key])
 
-    def _chosen_passes(self, rows: _Rows, groups: ArrayLike | None) -> Passes:
+    def _chosen_passes(self, rows: _Rows, groups: NDArray[np.intp] | None) -> Passes:
         """How many passes, and how often a row may count."""
         known = np.arange(len(rows.X)) if rows.weight is None else np.flatnonzero(rows.weight > 0)
-        if groups is not None:
-            groups = np.asarray(groups)
-            check_groups(groups, len(rows.X))
-            groups = groups[known]
+        groups = None if groups is None else groups[known]
 
         def start(count: int) -> _Trial:
             held = held_rows(len(known), self._seed, groups=groups, at_least=1)

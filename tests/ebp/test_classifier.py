@@ -255,23 +255,6 @@ def test_softmax(num_classes: int, rng: np.random.Generator) -> None:
 # Rows that are held back.
 
 
-def test_a_table_in_an_order() -> None:
-    """Breast cancer sorted by a column: the same log loss as shuffled, to what networks of other orders differ by.
-
-    Held back from the end of the file, the rows are unlike the others, and the log loss doubles.
-    """
-    X, y = load_breast_cancer(return_X_y=True)
-    losses = []
-    for seed in range(2):
-        order = np.random.default_rng(seed).permutation(len(y))
-        rows, test = order[:400], order[400:]
-        by_radius = rows[np.argsort(X[rows, 0], kind="stable")]
-        models = [EBPClassifier(40, batch_size=10).fit(X[one], y[one]) for one in (rows, by_radius)]
-        losses.append([log_loss_of(model, X[test], y[test]) for model in models])
-    shuffled, in_order = np.mean(losses, axis=0)
-    assert in_order < 1.25 * shuffled
-
-
 def test_groups_are_held_back_as_a_whole(rng: np.random.Generator) -> None:
     """Each row stands ten times with labels that are noise: calibration by copies would believe what was learned."""
     X, y = np.repeat(rng.normal(size=(40, 15)), 10, axis=0), np.repeat(rng.integers(0, 2, 40), 10)

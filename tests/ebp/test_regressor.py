@@ -246,17 +246,6 @@ def test_a_row_counts_once_where_it_says_nothing() -> None:
     assert np.mean(explained) > -0.15  # -0.57
 
 
-def test_a_table_in_an_order() -> None:
-    """Sorted by an input or by the target: the same rows, as good predictions."""
-    X, y = waves(np.random.default_rng(3), 400, 0.2)
-    X_test, y_test = waves(np.random.default_rng(4), 1000, 0.2)
-    scores = [
-        EBPRegressor().fit(X[order], y[order]).log_density(X_test, y_test).mean()
-        for order in (np.arange(400), np.argsort(X[:, 0]), np.argsort(y))
-    ]
-    assert np.ptp(scores) < 0.05
-
-
 def test_groups_are_held_back_as_a_whole(rng: np.random.Generator) -> None:
     """Each row stands eight times in the table: single rows held back would be known by heart."""
     X, y = rng.normal(size=(40, 10)), rng.normal(size=40)
