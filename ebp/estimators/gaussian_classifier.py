@@ -17,8 +17,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..network.coding import Moments
 from ..network.heads import encode_labels
-from ..network.passes import Passes, chosen_passes, held_rows
-from ..network.second_order import Derivatives, batch_update, forward, initial_posterior
+from ..network.passes import Passes, chosen_passes, held_folds
+from ..network.second_order import Derivatives, Gaussian, PassMean, batch_update, forward, initial_posterior
 from .calibration import log_probabilities
 from .estimators import (
     batches,
@@ -70,13 +70,13 @@ class _Trial(NamedTuple):
     def next_pass(self) -> None:
         self.model._next_pass(*self.learned)
 
-    def score(self) -> float:
-        if not len(self.held.X):  # fewer than eight rows of each class
-            return 0.0
+    def scores(self) -> tuple[Array, Array]:
+        num_rows = len(self.held.X)
+        if not num_rows:  # fewer than three rows of each class
+            return np.zeros(0), np.zeros(0)
         numbers = np.searchsorted(self.model.classes_, self.held.y)
-        log_p = self.model.predict_log_proba(self.held.X)[np.arange(len(numbers)), numbers]
-        weight = self.held.weight
-        return float(np.mean(log_p) if weight is None or not np.any(weight) else np.average(log_p, weights=weight))
+        log_p = self.model.predict_log_proba(self.held.X)[np.arange(num_rows), numbers]
+        return log_p, np.ones(num_rows) if self.held.weight is None else self.held.weight
 
 
 class EBPGaussianClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -89,8 +89,8 @@ class EBPGaussianClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     :param units: of the hidden layers: "relu", or "sign" as in the paper.
     :param epochs: passes over the data in `fit`; `partial_fit` makes one.
     :param max_count: how often a row may count in the posterior of `fit`: after so many passes, older ones are
-        forgotten at the rate at which new ones come. "auto": 1, 3 or 8, by the log loss of an eighth of the rows, of
-        networks that learned the others; 3 for more than 5,000 rows.
+        forgotten at the rate at which new ones come. "auto": 1, 3 or 8, by the log loss of rows held back, of
+        networks that learned the others (all rows in turn, of more than 400 as many); 3 for more than 5,000 rows.
     :param batch_size: rows whose changes are added.
     :param num_networks: networks of different starts, whose probabilities are averaged.
     :param random_state: of the starts, of the order of the rows, and of those that are held back. In what order X and
@@ -102,6 +102,9 @@ class EBPGaussianClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     Inputs are dense, and standardised by the data so far. For sparse inputs, many classes that come one after the
     other, and networks of bits there is `EBPClassifier`.
     """
+
+    posteriors_: list[Gaussian]
+    _last: list[Gaussian]
 
     def __init__(
         self,
@@ -145,6 +148,7 @@ class EBPGaussianClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         self.count_ = chosen.max_count
         for _ in range(chosen.epochs):
             self._next_pass(X, y, weight)
+        del self._last
         return self
 
     def partial_fit(
@@ -211,8 +215,7 @@ class EBPGaussianClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     ) -> Passes:
         """How many passes, and how often a row may count."""
 
-        def start(count: int) -> _Trial:
-            held = held_rows(len(X), self._seed, strata=y, groups=groups)
+        def start(count: int, held: NDArray[np.intp]) -> _Trial:
             is_held = np.isin(np.arange(len(X)), held)
             parts = [_Rows(X[rows], y[rows], None if weight is None else weight[rows]) for rows in (~is_held, is_held)]
             trial = clone(self)
@@ -224,6 +227,7 @@ class EBPGaussianClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         return chosen_passes(
             start,
             self.epochs,
+            held_folds(len(X), self._seed, strata=y, groups=groups),
             len(X),
             count=None if self.max_count == "auto" else int(self.max_count),
             early_stopping=False,
@@ -233,20 +237,33 @@ class EBPGaussianClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         """A pass of `fit`, which forgets what is older than `count_` passes."""
         total = float(len(X) if weight is None else np.sum(weight))
         is_full = self.n_epochs_ >= self.count_ and total > 0
-        self._pass(X, y, weight, forgetting=1.0 / (self.count_ * total) if is_full else 0.0)
+        is_first = self.n_epochs_ == 0
+        if not is_first:
+            self.posteriors_ = self._last
+        means = self._pass(X, y, weight, forgetting=1.0 / (self.count_ * total) if is_full else 0.0)
+        self._last = self.posteriors_
+        if not is_first:  # in which the means have a long way to go
+            self.posteriors_ = [mean.of(posterior) for posterior, mean in zip(self._last, means, strict=True)]
 
-    def _pass(self, X: Array, y: NDArray[Any], weight: Array | None, forgetting: float = 0.0) -> None:
+    def _pass(self, X: Array, y: NDArray[Any], weight: Array | None, forgetting: float = 0.0) -> list[PassMean]:
         """One pass over the data, by every network in an order of its own.
 
         :param forgetting: rate at which h and lambda are forgotten, per row of weight 1.
+        :return: of each network the mean over the pass.
         """
         X, (Y, _) = self._inputs.standardised(X), encode_labels(y, self.classes_)
+        posteriors, means = [], []
         for number, posterior in enumerate(self.posteriors_):
+            mean = PassMean()
             order = np.random.default_rng([self._seed, number, 1, self.n_epochs_]).permutation(len(X))
             for rows, importance in batches(order, self.batch_size, weight):
                 derivatives = functools.partial(sign_derivatives, Y[rows])
                 count = len(rows) if importance is None else float(np.sum(importance))
                 kept = math.exp(-forgetting * count)
                 posterior, _, _ = batch_update(posterior, X[rows], derivatives, self.units, importance, kept)
-            self.posteriors_[number] = posterior
+                mean.add(posterior)
+            posteriors.append(posterior)
+            means.append(mean)
+        self.posteriors_ = posteriors
         self.n_epochs_ += 1
+        return means

@@ -18,8 +18,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..network.coding import Moments
 from ..network.noise import Noise
-from ..network.passes import Passes, chosen_passes, held_rows
-from ..network.second_order import Gaussian, batch_update, forward, initial_posterior
+from ..network.passes import Passes, chosen_passes, held_folds
+from ..network.second_order import Gaussian, PassMean, batch_update, forward, initial_posterior
 from .estimators import batches, check_second_order, group_numbers, layer_widths, weight_of_rows
 from .row_order import row_order
 
@@ -74,9 +74,11 @@ class _Trial(NamedTuple):
     def next_pass(self) -> None:
         self.model._next_pass(self.learned)
 
-    def score(self) -> float:
+    def scores(self) -> tuple[Array, Array]:
+        if not len(self.held.X):  # fewer than three rows
+            return np.zeros(0), np.zeros(0)
         log_density = self.model.log_density(self.held.X, self.held.y)
-        return float(np.average(log_density, weights=self.held.weight))
+        return log_density, np.ones(len(log_density)) if self.held.weight is None else self.held.weight
 
 
 class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -89,11 +91,11 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     :param units: of the hidden layers: "relu", or "sign" as in the paper, which is better where the target jumps.
     :param epochs: passes over the data in `fit`; `partial_fit` makes one.
     :param early_stopping: choose how many passes, `epochs` at most, by rows that are held back: a network that learns
-        seven eighths of the rows is tried after 10, 20, 40, ... passes. Then all rows are learned with the number of
+        a part of the rows is tried after 10, 20, 40, ... passes. Then all rows are learned with the number of
         passes whose log density was the best. Where the noise is small hundreds may be right, so give more `epochs`.
     :param max_count: how often a row may count in the posterior of `fit`: after so many passes, older ones are
-        forgotten at the rate at which new ones come. "auto": 1, 3 or 8, by the log density of an eighth of the rows, of
-        networks that learned the others; 3 for more than 5,000 rows.
+        forgotten at the rate at which new ones come. "auto": 1, 3 or 8, by the log density of rows held back, of
+        networks that learned the others (all rows in turn, of more than 400 as many); 3 for more than 5,000 rows.
     :param batch_size: rows whose changes are added.
     :param num_networks: networks of different starts, whose predictions are mixed.
     :param random_state: of the starts, of the order of the rows, and of those that are held back. In what order X and
@@ -109,6 +111,9 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     targets changes, the last layer is put into the new units. The first 30 rows are kept, and learned anew with each
     call, until there are so many. With a sample weight w a row's log P(y) counts w times.
     """
+
+    networks_: list[_Network]
+    _last: list[_Network]
 
     def __init__(
         self,
@@ -155,6 +160,7 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         for _ in range(chosen.epochs):
             self._next_pass(rows)
         self._first: _Rows | None = None
+        del self._last
         self._warn_if_worse_than_the_mean(rows)
         return self
 
@@ -281,8 +287,7 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         known = np.arange(len(rows.X)) if rows.weight is None else np.flatnonzero(rows.weight > 0)
         groups = None if groups is None else groups[known]
 
-        def start(count: int) -> _Trial:
-            held = held_rows(len(known), self._seed, groups=groups, at_least=1)
+        def start(count: int, held: NDArray[np.intp]) -> _Trial:
             learned = rows.part(np.delete(known, held))
             trial = clone(self)
             trial._seed, trial._is_single, trial.n_features_in_ = self._seed, self._is_single, rows.X.shape[1]
@@ -293,6 +298,7 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return chosen_passes(
             start,
             self.epochs,
+            held_folds(len(known), self._seed, groups=groups),
             len(known),
             count=None if self.max_count == "auto" else int(self.max_count),
             early_stopping=bool(self.early_stopping),
@@ -301,15 +307,27 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _next_pass(self, rows: _Rows) -> None:
         """A pass of `fit`, which forgets what is older than `count_` passes."""
         is_full = self.n_epochs_ >= self.count_
-        self._pass(rows, forgetting=1.0 / (self.count_ * rows.total) if is_full else 0.0)
+        is_first = self.n_epochs_ == 0
+        if not is_first:
+            self.networks_ = self._last
+        means = self._pass(rows, forgetting=1.0 / (self.count_ * rows.total) if is_full else 0.0)
+        self._last = self.networks_
+        if not is_first:  # in which the means have a long way to go
+            self.networks_ = [
+                network._replace(posterior=mean.of(network.posterior))
+                for network, mean in zip(self._last, means, strict=True)
+            ]
 
-    def _pass(self, rows: _Rows, forgetting: float = 0.0) -> None:
+    def _pass(self, rows: _Rows, forgetting: float = 0.0) -> list[PassMean]:
         """One pass over the data, by every network in an order of its own.
 
         :param forgetting: rate at which h and lambda are forgotten, per row of weight 1.
+        :return: of each network the mean over the pass.
         """
         X, y = self._inputs.standardised(rows.X), (rows.y - self._targets.mean) / self._targets.scale
+        networks, means = [], []
         for number, (posterior, noise) in enumerate(self.networks_):
+            mean = PassMean()
             order = self._rng(number, self.n_epochs_).permutation(len(X))
             for batch, importance in batches(order, self.batch_size, rows.weight):
                 posterior, last, _ = batch_update(
@@ -321,8 +339,12 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                     kept=math.exp(-forgetting * (len(batch) if importance is None else float(np.sum(importance)))),
                 )
                 noise = noise.after(y[batch], last.mu, last.sigma2, importance, self._count)
-            self.networks_[number] = _Network(posterior, noise)
+                mean.add(posterior)
+            networks.append(_Network(posterior, noise))
+            means.append(mean)
+        self.networks_ = networks
         self.n_epochs_ += 1
+        return means
 
     def _warn_if_worse_than_the_mean(self, rows: _Rows) -> None:
         """Look at the errors on the training data, as a fit that has failed must say so."""

@@ -42,6 +42,7 @@ __all__ = [
     "Gaussian",
     "Layer",
     "Moments",
+    "PassMean",
     "batch_update",
     "forward",
     "initial_posterior",
@@ -72,6 +73,32 @@ class Gaussian(NamedTuple):
     def var(self) -> tuple[Array, ...]:
         """s of each layer."""
         return tuple(1.0 / (1.0 + gain) for gain in self.gain)
+
+
+class PassMean:
+    """The mean over a pass of the means of all weights, after each batch (Polyak and Juditsky, 1992).
+
+    A posterior of single weights does not know how well what they do together is known, such as the constant part of an
+    output. So where older rows are forgotten, that follows the last few rows: on noise it is wrong by half a standard
+    deviation of the targets, by which row came last. Its mean over a pass is not.
+    """
+
+    def __init__(self) -> None:
+        self._total: list[Array] = []
+        self._count = 0
+
+    def add(self, posterior: Gaussian) -> None:
+        """One batch more."""
+        self._total = (
+            [total + mean for total, mean in zip(self._total, posterior.mean, strict=True)]
+            if self._count
+            else list(posterior.mean)
+        )
+        self._count += 1
+
+    def of(self, posterior: Gaussian) -> Gaussian:
+        """With the mean in place of the means of the last batch, and with its precisions."""
+        return Gaussian(tuple(total / self._count for total in self._total), posterior.gain)
 
 
 class Moments(NamedTuple):

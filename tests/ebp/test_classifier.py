@@ -313,12 +313,17 @@ def test_class_weights_find_a_rare_class(rng: np.random.Generator) -> None:
     y = (rng.random(1500) < 0.03).astype(int)
     X = rng.normal(size=(1500, 5)) + 0.8 * y[:, None]
     options: dict[str, Any] = {"hidden": 10, "batch_size": 10, "epochs": 3}
-    plain = EBPClassifier(**options).fit(X, y)
-    balanced = EBPClassifier(class_weight="balanced", **options).fit(X, y)
-    by_hand = EBPClassifier(class_weight={0: 1, 1: 30}, **options).fit(X, y)
-    found = [model.predict(X)[y == 1].mean() for model in (plain, balanced, by_hand)]
-    assert found[0] < 0.6
-    assert min(found[1:]) > 0.7
+    plain, balanced, by_hand = (
+        np.mean(
+            [
+                EBPClassifier(class_weight=weight, random_state=seed, **options).fit(X, y).predict(X)[y == 1].mean()
+                for seed in range(4)
+            ]
+        )
+        for weight in (None, "balanced", {0: 1, 1: 30})
+    )
+    assert plain < 0.6
+    assert min(balanced, by_hand) > 0.7  # the best possible is 0.81
     with pytest.raises(ValueError, match="class_weight must be None or a dictionary of weights, got 'balanced'"):
         EBPClassifier(class_weight="balanced").partial_fit(X, y, classes=[0, 1])
 

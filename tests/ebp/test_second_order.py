@@ -14,6 +14,7 @@ from ebp.network.second_order import (
     UNITS,
     Derivatives,
     Gaussian,
+    PassMean,
     batch_update,
     forward,
     initial_posterior,
@@ -158,3 +159,13 @@ def test_derivatives_of_the_noise_model(rng: np.random.Generator) -> None:
     np.testing.assert_allclose(found.by_mu, (up - down) / (2 * step), atol=1e-8)
     up, down = (stats.norm.logpdf(y, mu, np.sqrt(sigma2 + d + variance)) for d in (step, -step))
     np.testing.assert_allclose(found.by_sigma2, (up - down) / (2 * step), atol=1e-8)
+
+
+def test_the_mean_of_a_pass(rng: np.random.Generator) -> None:
+    means, gain = rng.normal(size=(5, 3, 2)), (rng.random((3, 2)),)
+    mean = PassMean()
+    for one in means:
+        mean.add(Gaussian((one,), gain))
+    found = mean.of(Gaussian((means[-1],), gain))
+    np.testing.assert_allclose(found.mean[0], means.mean(axis=0))
+    np.testing.assert_array_equal(found.gain[0], gain[0])
