@@ -15,16 +15,14 @@ A file is `\\x89BCZ`, the version (1 byte), the CRC-32 of what follows (4 bytes,
                contexts; each other one as float32
 
 A chain is of the layers in `compression.graph.supported.CHAIN_LAYERS`, channels last, without groups and dilation, of
-which
-is said
+which is said
 
     input      number of axes, then each size, 0 for one that the network leaves open
     layers     their number, then for each: its kind (1 byte) and parameters; for a selection of inputs a bit mask
 
 Kinds are places in that list, and 13 for a ReLU with a slope, threshold or maximum; a ReLU with these, LeakyReLU and
 ELU have their numbers as float64. Any other network of the layers in `compression.graph.supported.STORED` is a
-compressed
-text, which the module `compression.files.graph_coding` describes.
+compressed text, which the module `compression.files.graph_coding` describes.
 
 Version 5 has random codes; files without one are written as version 4. The weights of such a file are the vectors that
 are no bias of a kernel, as float32, and then, of all kernels and biases together: how many bits C the number of a draw

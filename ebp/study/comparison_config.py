@@ -27,8 +27,7 @@ class ComparisonConfig:
     :param num_seeds: number of seeds: the first one and those after it.
     :param num_rival_seeds: number of these seeds for all methods but ebp; their tuning takes time.
     :param input_coding: how inputs are coded for networks, learned from training rows, see ebp/network/coding.py; auto
-        chooses
-        by the data.
+        chooses by the data.
     :param softmax: for several classes, a softmax in place of one sign neuron for each class.
     :param dtype: precision of expectation backpropagation.
     :param num_votes: also test, and export, the vote of this many networks drawn from the posterior; 0: no vote is

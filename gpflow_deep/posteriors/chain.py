@@ -75,11 +75,10 @@ def move(
 class Trust(NamedTuple):
     """How far samples of many quantities can be trusted.
 
-    :ivar effective: effective sample size, the median over the quantities, and
+    :ivar effective: effective sample size, the median over the quantities.
     :ivar least_effective: the smallest.
-    :ivar r_hat: split R-hat (Gelman et al. 2013), the median, and
-    :ivar largest_r_hat: the largest; near 1 if both
-        halves of the samples have the same mean.
+    :ivar r_hat: split R-hat (Gelman et al. 2013), the median.
+    :ivar largest_r_hat: the largest; near 1 if both halves of the samples have the same mean.
     """
 
     effective: float

@@ -66,8 +66,8 @@ class Sampler(tf.Module):
     :ivar model: gets `samples`, of which `config.num_kept` are there in the end.
 
     :param model: a trained deep GP, whose q is where the chain starts and what it moves in units of.
-    :param X: all training rows [N, D], and
-    :param Y: [N, Q], in the units of the model.
+    :param X: all training rows [N, D], in the units of the model.
+    :param Y: [N, Q], likewise.
     :param batch_size: rows of a minibatch.
     :param seed: of batches, noise and held-out rows; from 0 to 2**62 - 1.
     :raises ValueError: naming a layer whose distribution is not over inducing outputs; for a model whose objective is

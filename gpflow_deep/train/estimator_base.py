@@ -65,15 +65,14 @@ class DeepGPEstimator(BaseEstimator):
         "convolutional" for rows that are images; pixels are not standardised then. "auto": by the marginal likelihood,
         or bound, of a single layer; squared exponential for labels.
     :param image_shape: height and width, and channels if there are several, of the images; with that kernel only, as
-        are
-    :param patch: height and width of a patch,
-    :param stride: distance of neighbouring patches,
-        :param channels: of the images between layers, and
-    :param places: whether the response to a patch may depend on
-        its place. See `ModelConfig`.
-    :param sigma_points: of `posterior="sigma_points"`: how many;
-    :param kl_weight: of the KL in its objective; a tenth
-        of the rows chooses it if None, see `fitting.choose_kl_weight`.
+        are `patch`, `stride`, `channels` and `places`. See `ModelConfig`.
+    :param patch: height and width of a patch.
+    :param stride: distance of neighbouring patches.
+    :param channels: of the images between layers.
+    :param places: whether the response to a patch may depend on its place.
+    :param sigma_points: of `posterior="sigma_points"`: how many.
+    :param kl_weight: of the KL in its objective; a tenth of the rows chooses it if None, see
+        `fitting.choose_kl_weight`.
     :param latent_dim: latent variables of each row, for targets on several branches and noise of any form; 0 for none.
     :param num_importance_samples: samples of them for each row and step of training; see `ModelConfig`.
     :param num_samples: draws of the inner layers for each row and step of training.

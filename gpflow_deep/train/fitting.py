@@ -4,8 +4,7 @@
     fitted.predictor.predict(X_new), fitted.course.num_steps
 
 The learning rate falls at the end, and training may end early, as `gpflow_deep.train.course` says; on request held-out
-rows
-decide as well. Batches and draws of a step are functions of the seed and its number.
+rows decide as well. Batches and draws of a step are functions of the seed and its number.
 """
 
 from __future__ import annotations
@@ -174,8 +173,8 @@ def choose_kl_weight(
     Warns if the Gaussian posterior is the better one.
 
     :param config: with `posterior="sigma_points"`.
-    :param X: [N, D], and
-    :param Y: [N, P], in the units of the data.
+    :param X: [N, D], in the units of the data.
+    :param Y: [N, P], likewise.
     :param held_out: share of the rows.
     :param max_iter: steps of the training to come; and others as in `fit`.
     :param path: of a file that keeps the choice; what it holds is not chosen again.
@@ -217,9 +216,8 @@ def sample(
     """Sample the posterior of a trained model, which predicts from the samples in the end.
 
     :param predictor: as `fit` made it.
-    :param X: all training rows [N, D], and
-    :param Y: [N, P], in the units of the
-        data.
+    :param X: all training rows [N, D], in the units of the data.
+    :param Y: [N, P], likewise.
     :param batch_size: and the others as in `fit`.
     :raises ValueError: as `Sampler`.
     :raises FloatingPointError: if a step fails.

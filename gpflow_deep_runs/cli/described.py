@@ -2,8 +2,7 @@
 
 The flags of a script are fields of dataclasses of the packages that it uses, so that reading them imports TensorFlow.
 `flags.json`, beside this file, describes the flags of all scripts. `python -m gpflow_deep_runs.cli.described` in a
-checkout
-writes it anew; a test compares it with the scripts.
+checkout writes it anew; a test compares it with the scripts.
 """
 
 from __future__ import annotations

@@ -39,8 +39,7 @@ def run(main: Main | Mapping[str, Main], *, explain: Explain = lambda error: Non
     """Run a script as an absl program: make the flags that `main` takes from the command line, call it, and exit.
 
     :param main: a function of one dataclass, which its annotation names; see `gpflow_deep_runs.cli.flags`. Or several
-        such
-        functions by name: the first argument is the name of one.
+        such functions by name: the first argument is the name of one.
     :param explain: message and exit status of an exception that is not known here, or None.
     """
 

@@ -5,8 +5,7 @@
     Column.from_json(column.to_json()) == column
 
 A plain number is read as Python's `float` reads it, to the last bit. :mod:`gpflow_deep_runs.data.inference` finds out
-what
-the columns of a new table are.
+what the columns of a new table are.
 """
 
 from __future__ import annotations

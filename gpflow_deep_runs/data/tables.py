@@ -5,8 +5,7 @@
     X, Y = apply_schema(Schema.from_json(stored), "new_houses.csv")                      # Y is None without "price"
 
 What each column is follows from its values, see :mod:`gpflow_deep_runs.data.inference`, and what it becomes from that,
-see
-:mod:`gpflow_deep_runs.data.features`. The target decides the task, see :mod:`gpflow_deep_runs.data.targets`.
+see :mod:`gpflow_deep_runs.data.features`. The target decides the task, see :mod:`gpflow_deep_runs.data.targets`.
 """
 
 from __future__ import annotations

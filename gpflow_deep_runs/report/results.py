@@ -24,8 +24,7 @@ A row maps quantities to text, numbers, numbers with their errors (`gpflow_deep_
 these.
 Every table shows all rows, or those that its "rows" names by their first cell; a row shows nothing where it lacks a
 quantity of a cell, and of several templates in a list the first that it can fill. `gpflow_deep_runs.report.pages` puts
-the
-tables into Markdown.
+the tables into Markdown.
 """
 
 import datetime

@@ -1,9 +1,8 @@
 """Kernels of Numba for rows of bits of which few are 1: a product with W is then a sum of some rows of W'.
 
 :mod:`rbm_tracking.estimates.sparse_rows` imports them if Numba is installed. Rows v are kept as the numbers of their
-units
-that are 1, `places` [R, n_v], of which the first `number` [R] are filled. All sums have one order, whatever the machine
-does besides; noise is that of `rbm_tracking.model.random`, a function of the key and of the place of a number.
+units that are 1, `places` [R, n_v], of which the first `number` [R] are filled. All sums have one order, whatever the
+machine does besides; noise is that of `rbm_tracking.model.random`, a function of the key and of the place of a number.
 """
 
 from typing import Any

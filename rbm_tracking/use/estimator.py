@@ -341,8 +341,8 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     ) -> NDArray[Any]:
         """New rows [n_samples, n_features] by parallel tempering, which goes on from the chains of training.
 
-        :param burn_in: rounds before the first rows,
-        :param thin: and between the next `n_chains` ones.
+        :param burn_in: rounds before the first rows.
+        :param thin: rounds between them and the next `n_chains` ones.
         :param along: "temperatures"; or "trajectory", new particles on the parameters that training went through, where
             a mode was lost that is far at every temperature.
         :param random_state: None goes on with that of fitting.
