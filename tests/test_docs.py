@@ -1,17 +1,15 @@
 """The documentation against the code: each command that is shown, by verb or script, has flags that it knows."""
 
 import ast
-import importlib.util
-import inspect
 import re
-import typing
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from gpflow_deep_runs.cli.flags import NamedFlag, named_flags
+from gpflow_deep_runs.cli.described import load
 from gpflow_deep_runs.verbs import VERBS
+from tests.distributions import PACKAGES
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = {path.name: path for path in sorted((ROOT / "scripts").glob("*.py"))}
@@ -27,20 +25,15 @@ NAMES = {f"gpflow-deep {verb}": f"{script}.py" for verb, (script, _) in VERBS.it
 _LONGEST_FIRST = sorted(NAMES, key=len, reverse=True)
 COMMAND = re.compile(rf"\b({'|'.join(map(re.escape, _LONGEST_FIRST))})(?![\w-])((?:\\\n|[^\n`#|;])*)")
 FLAG = re.compile(r"(?<![\w-])--([a-z][a-z0-9_]*)")
+DESCRIBED = load()
+"""Flags of the scripts, without their imports; that these are as the scripts say is a test of `described`."""
 OF_ABSL = {"flagfile", "verbosity", "help", "helpfull"}
 
 
 def flags_of(script: str) -> set[str]:
     """Names on the command line, `no` before those that can be switched off among them."""
-    spec = importlib.util.spec_from_file_location(f"documented_{script[:-3]}", SCRIPTS[script])
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    found: list[NamedFlag] = []
-    for main in getattr(module, "COMMANDS", {"": getattr(module, "main", None)}).values():
-        (parameter,) = inspect.signature(main).parameters
-        found += named_flags(typing.get_type_hints(main)[parameter])
+    described = [description for key, description in DESCRIBED.items() if key.partition(" ")[0] == script[:-3]]
+    found = [flag for description in described for flag in description.flags]
     return OF_ABSL | {flag.name for flag in found} | {f"no{flag.name}" for flag in found if flag.kind is bool}
 
 
@@ -75,19 +68,9 @@ def test_flags_of_documented_commands_exist(script: str) -> None:
 
 
 FIELD_WITHIN_A_LINE = re.compile(r"\S +:(?:param|ivar|raises|return|returns)\b[^:\n`]*:(?:\s|$)", re.MULTILINE)
-PACKAGES = (
-    "gpflow_deep",
-    "darn",
-    "rbm_tracking",
-    "ebp",
-    "compression",
-    "gpflow_deep_base",
-    "gpflow_deep_runs",
-    "scripts",
-)
 
 
-@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.parametrize("package", [*PACKAGES, "scripts"])
 def test_each_field_of_a_docstring_has_a_line(package: str) -> None:
     """Of two on one line, the second one vanishes on the site."""
     wrong = []
