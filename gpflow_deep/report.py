@@ -245,7 +245,7 @@ def table(models: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
     columns = [(part, key) for part in ("valid", "test") for key in HEADERS for m in last if key in m.get(part, {})]
     lines = [["", *(f"{part} {HEADERS[key]}" for part, key in columns), "steps", "seconds"]]
     for name, model in models.items():
-        label = title(model["num_layers"]) if "num_layers" in model else name
+        label = _label(name, model)
         cells = [f"{model[part].get(key, np.nan):.4f}" for part, key in columns]
         lines.append([label, *cells, str(model.get("num_steps", "")), f"{model['train_seconds']:.1f}"])
     return lines
@@ -259,7 +259,7 @@ def text(
     :param models: as in `table`, "warning" of those that are worse than the simplest model, and "calibration".
     :param judged: of the test rows, by the names of the models.
     """
-    named = {title(m["num_layers"]) if "num_layers" in m else name: judged[name] for name, m in models.items()}
+    named = {_label(name, model): judged[name] for name, model in models.items()}
     said = [m[kind] for kind in ("calibration", "warning") for m in models.values() if kind in m]
     seconds = [m["train_seconds"] for m in models.values()]
     return [_scores(named, seconds), caption(task, target_names), JUDGED, verdict(models, judged), *said]
@@ -290,23 +290,29 @@ def verdict(models: Mapping[str, Mapping[str, Any]], judged: Mapping[str, Evalua
 
     :param models: and `judged`, as in :func:`text`.
     """
-    *others, last = [title(m["num_layers"]) if "num_layers" in m else name for name, m in models.items()]
-    names = dict(zip([*others, last], judged, strict=True))
+    *others, last = models
     parts = []
     if others:
-        best = max(others, key=lambda other: judged[names[other]].log_density.value)
-        score = evaluation.difference(judged[names[last]], judged[names[best]])
+        best = max(others, key=lambda name: judged[name].log_density.value)
+        score = evaluation.difference(judged[last], judged[best])
         if score is not None:
             how = "better" if score.value > 0 else "worse"
             clear = "" if abs(score.value) > 2 * score.error else " (within two standard errors)"
-            parts.append(f"{abs(score.value):.3f} ± {score.error:.2g} nats a row {how} than {best}{clear}")
-    found = models[names[last]]
+            parts.append(
+                f"{abs(score.value):.3f} ± {score.error:.2g} nats a row {how} than {_label(best, models[best])}{clear}"
+            )
+    found = models[last]
     if "num_steps" in found:
         is_settled = found.get("is_settled", False)
         parts.append(
             f"{'settled' if is_settled else 'not settled, more steps may help,'} after {found['num_steps']} steps"
         )
-    return f"{last}: {'; '.join(parts)}." if parts else ""
+    return f"{_label(last, found)}: {'; '.join(parts)}." if parts else ""
+
+
+def _label(name: str, model: Mapping[str, Any]) -> str:
+    """What a model is called in tables: a deep GP by its layers, others by their names."""
+    return title(model["num_layers"]) if "num_layers" in model else name
 
 
 def caption(task: Task, target_names: Sequence[str]) -> str:

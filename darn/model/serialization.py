@@ -54,11 +54,20 @@ def save_darn(model: DARN, path: PathLike) -> None:
     :raises OSError: if it cannot be written; what was there before stays.
     """
     arrays = {name: variable.numpy() for name, variable in named_variables(model).items()}
+    check_parameters(arrays)
+    header = {"config": json.loads(model.config.to_json())}
+    save_container(path, kind=_KIND, version=_VERSION, header=header, arrays=arrays)
+
+
+def check_parameters(arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Refuse to write parameters that are NaN or infinite.
+
+    :param arrays: by name.
+    :raises ValueError: naming the first that is not finite.
+    """
     for name, array in arrays.items():
         if not np.isfinite(array).all():
             raise ValueError(f"the parameters {name} must be finite, got NaN or infinity: training has diverged.")
-    header = {"config": json.loads(model.config.to_json())}
-    save_container(path, kind=_KIND, version=_VERSION, header=header, arrays=arrays)
 
 
 def load_darn(path: PathLike, *, max_bytes: int | None = None) -> DARN:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from darn.model.model import DARN, DARNConfig
-from darn.model.serialization import darn_of, named_variables
+from darn.model.serialization import check_parameters, darn_of, named_variables
 from darn.model.shapes import variable_shapes
 from darn.more.chain import Chain, chain_arrays, chain_header, chain_of, chain_shapes, checked_bits
 from darn.more.completion import Completed, completed
@@ -213,9 +213,7 @@ def save_density(density: Density, path: PathLike) -> None:
         arrays |= {f"{number}/{name}": array for name, array in content.items()}
     if isinstance(density, Mixture):
         arrays["log_weights"] = np.asarray(density.log_weights, np.float64)
-    for name, array in arrays.items():
-        if not np.isfinite(array).all():
-            raise ValueError(f"the parameters {name} must be finite, got NaN or infinity: training has diverged.")
+    check_parameters(arrays)
     header = {"members": headers, "is_mixture": isinstance(density, Mixture)}
     save_container(path, kind=_KIND, version=_VERSION, header=header, arrays=arrays)
 

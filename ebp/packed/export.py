@@ -207,8 +207,10 @@ def export_checked(
     num_floats = max(1, num_votes) * sum(int(np.prod(v.shape)) for v in (*network.h, *network.b))
     exported = Exported(size, 4 * num_floats, X.shape[0], num_votes, float(np.mean(labels == wanted)))
     if y is not None:
-        right = (float(np.mean(one == np.asarray(y))) for one in (labels, wanted))
-        exported = exported._replace(accuracy=next(right), accuracy_of_predict=next(right))
+        truth = np.asarray(y)
+        exported = exported._replace(
+            accuracy=float(np.mean(labels == truth)), accuracy_of_predict=float(np.mean(wanted == truth))
+        )
     if exported.caution is not None:
         warnings.warn(exported.caution, stacklevel=2)
     return exported

@@ -90,7 +90,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         table = read_source(_framed(X), spec=spec)
         encoded = encode_table(table, (), spec)
         self.schema_ = encoded.schema.learned(encoded.X, table.where)
-        self.columns_ = [row[:4] for row in self.schema_.table()]
+        self.columns_ = self.schema_.table()
         self.feature_names_in_ = np.array(table.columns.column_names, dtype=object)
         self.n_features_in_ = len(self.feature_names_in_)
         return self

@@ -109,9 +109,10 @@ def problems(root: str | os.PathLike[str]) -> list[str]:
     :raises ValueError: if a file of results or a marker is wrong.
     :raises OSError: if a file cannot be read.
     """
-    stored, texts, found = read_all(Path(root) / "results"), _texts(root), list[str]()
+    stored, texts, summary = read_all(Path(root) / "results"), _texts(root), _summary_rows(root)
+    found = list[str]()
     for path, text in texts.items():
-        for marker, content in _placed(path, _contents, text, stored, _summary_rows(root)):
+        for marker, content in _placed(path, _contents, text, stored, summary):
             shown = text.split("\n")[marker.first + 1 : marker.last]
             if shown != content:
                 at, has, wants = _first_difference(shown, content)
