@@ -7,6 +7,7 @@
     seeds      integer seeds and named streams of random numbers
     stopping   the best evaluation so far, and when to stop looking for a better one
     tracing    compiled functions that belong to one model
+    doors      names of a package that are imported at their first use
     text       aligned tables, times and means with their errors
     quiet      TensorFlow's start without its noise, from the first import of this package on
 

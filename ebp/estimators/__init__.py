@@ -8,9 +8,9 @@ row_order                     fits that do not depend on the order of a file
 baselines                     rivals of Section 5
 """
 
-import lazy_loader
+from gpflow_deep_base.doors import attach
 
-__getattr__, __dir__, __all__ = lazy_loader.attach(
+__getattr__, __dir__, __all__ = attach(
     __name__,
     submodules=[
         "baselines",

@@ -11,9 +11,9 @@ training                whole passes in one graph (loops, online, inputs, prepar
 coding                  inputs as bits or numbers
 """
 
-import lazy_loader
+from gpflow_deep_base.doors import attach
 
-__getattr__, __dir__, __all__ = lazy_loader.attach(
+__getattr__, __dir__, __all__ = attach(
     __name__,
     submodules=[
         "architecture",

@@ -5,9 +5,9 @@ packed_file   their file (packed_write); export
 c_code        a network as C (c_coding, c_text)
 """
 
-import lazy_loader
+from gpflow_deep_base.doors import attach
 
-__getattr__, __dir__, __all__ = lazy_loader.attach(
+__getattr__, __dir__, __all__ = attach(
     __name__,
     submodules=["c_code", "c_coding", "c_text", "export", "packed", "packed_file", "packed_write", "popcount", "signs"],
     submod_attrs={"packed": ["FILE_VERSION", "PackedNetwork"]},

@@ -319,7 +319,7 @@ def test_networks_that_a_file_cannot_hold_are_refused_by_name() -> None:
         check_storable(keras.Model(inputs, keras.ops.exp(inputs)))
     with pytest.raises(ValueError, match=r"the operation ReLU .* keras\.layers\.ReLU in its place"):
         check_storable(keras.Model(inputs, keras.activations.relu(inputs)))
-    with pytest.raises(ValueError, match=r"'add' is the operation Add .* on numbers"):
+    with pytest.raises(ValueError, match=r"'add\w*' is the operation Add .* on numbers"):
         check_storable(keras.Model(inputs, keras.ops.add(inputs, 3.0)))
     with pytest.raises(ValueError, match=r"is a Dense of tests\.compression\.test_container, another class"):
         check_storable(sequential(type("Dense", (layers.Dense,), {"__module__": __name__})(2)))

@@ -184,9 +184,9 @@ def test_help_lists_every_flag_of_both_commands(folder: Path) -> None:
     shown = run(SCRIPT, ["--help"], folder)
     assert shown.code == 0, shown.err
     both = re.split(rf"^{SCRIPT} \w+: ", shown.out, flags=re.MULTILINE)[1:]
-    for kind, about in zip((Encode, Decode), both, strict=True):
+    for kind, about in zip((Encode, Decode, Pack, Unpack), both, strict=True):
         for flag in named_flags(kind):
-            assert re.search(rf"^  --(\[no\])?{flag.name} \(", about, re.MULTILINE), flag.name
+            assert re.search(rf"^  --(\[no\])?{flag.name}[ ,]", about, re.MULTILINE), flag.name
             assert len(flag.help.split()) >= 3, flag.name
     one = call(folder, ["decode", "--help"])
     assert one.code == 0

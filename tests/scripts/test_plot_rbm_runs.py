@@ -45,8 +45,8 @@ def test_draws_a_panel_for_each_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("runs", "message"),
     [
-        ("b", "b has no tracked log Z; it must be a run of track_rbm.py with --track"),
-        ("nothing", "nothing is not the folder of a run of track_rbm.py"),
+        ("b", "b has no tracked log Z; it must be a run of gpflow-deep rbm with --track"),
+        ("nothing", "nothing is not the folder of a run of gpflow-deep rbm"),
         ("", "--runs must name at least one folder, got none"),
     ],
 )

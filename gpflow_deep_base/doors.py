@@ -1,0 +1,33 @@
+"""Doors of packages: names that are imported at their first use, by lazy_loader."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+__all__ = ["attach"]
+
+
+def attach(
+    package_name: str,
+    submodules: Sequence[str] = (),
+    submod_attrs: Mapping[str, Sequence[str]] | None = None,
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """`__getattr__, __dir__, __all__` as `lazy_loader.attach` gives them.
+
+    Where that library is absent, as on a device that has NumPy alone, modules are imported by their full names.
+
+    :param package_name: `__name__` of the package.
+    :param submodules: its modules.
+    :param submod_attrs: names to export, by the module that has them.
+    """
+    try:
+        import lazy_loader
+    except ImportError:
+        return _absent_of(package_name), list, []
+    return lazy_loader.attach(package_name, submodules=submodules, submod_attrs=dict(submod_attrs or {}))  # type: ignore[no-any-return]
+
+
+def _absent_of(package_name: str) -> Callable[[str], Any]:
+    def absent(name: str) -> Any:
+        raise AttributeError(f"{package_name}.{name}: names of the package need lazy_loader; import its module.")
+
+    return absent
