@@ -20,7 +20,7 @@ TEST_ENV := OMP_NUM_THREADS=1 TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=1 
 	TF_FORCE_GPU_ALLOW_GROWTH=true
 PYTEST := $(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --durations=15
 
-.PHONY: train test test-ci test-slow test-install dist golden check format flags results bench docs docs-full clean
+.PHONY: train test test-ci test-slow test-install dist golden check format flags results bench docs notebooks clean
 
 # Train the first model; if it was interrupted, continue it.
 train: .venv/.installed
@@ -78,18 +78,16 @@ results: .venv/.installed
 bench: .venv/.installed-benchmarks
 	@set -e; for script in $(BENCHMARKS); do echo "== $$script"; $(BIN)/python "$$script"; done
 
-# The site in docs/_build/html, with short runs of the notebooks; NOTEBOOKS=off: without their outputs.
-NOTEBOOKS ?= on
-SPHINX := $(TEST_ENV) GPFLOW_DEEP_NOTEBOOKS=$(NOTEBOOKS) $(BIN)/python -m sphinx -W --keep-going -q
+# The site in docs/_build/html. Notebooks have the outputs of `make notebooks`, or none.
 docs: .venv/.installed-docs
-	GPFLOW_DEEP_FAST=1 $(SPHINX) -d docs/_build/doctrees docs docs/_build/html
+	$(TEST_ENV) $(BIN)/python -m sphinx -W --keep-going -q -d docs/_build/doctrees docs docs/_build/html
 
-# The site in docs/_build/full, with complete runs of the notebooks. They are made again only where a notebook changed.
-docs-full: .venv/.installed-docs
-	$(SPHINX) -d docs/_build/doctrees-full docs docs/_build/full
+# Run the notebooks in full, but those whose outputs are newer than their code: hours on two cores for all of them.
+notebooks: .venv/.installed-docs
+	TF_CPP_MIN_LOG_LEVEL=3 $(BIN)/python docs/site_notebooks.py
 
 clean:
-	rm -rf .venv build dist docs/_build docs/api/generated *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv build dist docs/_build/html docs/_build/doctrees docs/api/generated *.egg-info .pytest_cache .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The environment. The stamps are made last, so an installation that was stopped is taken up again. A new package

@@ -1,7 +1,6 @@
-"""The site: make docs. Pages in Markdown, a reference from docstrings, notebooks that are executed.
+"""The site: make docs. Pages in Markdown, a reference from docstrings, notebooks with the outputs of their full runs.
 
-Environment variables: GPFLOW_DEEP_FAST=1 cuts the iterations of the notebooks (`make docs` sets it, `make docs-full`
-does not), GPFLOW_DEEP_NOTEBOOKS=off leaves their outputs out.
+Building it runs no notebook: `make notebooks` does, in full, and `site_notebooks.py` says where outputs are kept.
 """
 
 import os
@@ -62,13 +61,10 @@ suppress_warnings = [
     "myst-nb.lexer",  # of notebooks that are not executed
 ]
 
-nb_execution_mode = "off" if os.environ.get("GPFLOW_DEEP_NOTEBOOKS") == "off" else "cache"
-# The outputs of short and of complete runs are kept apart; they are made again when a notebook changes.
-IS_FAST = os.environ.get("GPFLOW_DEEP_FAST") == "1"
-nb_execution_cache_path = str(DOCS / "_build" / ("notebooks-fast" if IS_FAST else "notebooks-full"))
-nb_execution_timeout = 900
-nb_execution_raise_on_error = True
-nb_execution_show_tb = True
+nb_execution_mode = "off"
+nb_custom_formats = {
+    page.name: ["site_notebooks.read", {"page": str(page)}] for page in (DOCS / "notebooks").glob("[0-9]*.md")
+}
 nb_merge_streams = True
 
 html_theme = "furo"

@@ -4,6 +4,7 @@ A cell that fails is named: `python tests/test_notebooks.py docs/notebooks/05_rb
 length unless GPFLOW_DEEP_FAST is set.
 """
 
+import importlib.util
 import os
 import re
 import subprocess
@@ -107,6 +108,40 @@ def test_a_failing_cell_is_named(tmp_path: Path) -> None:
     assert "bad.md: cell 2, from line 11, failed" in done.stderr
     assert "line 12" in done.stderr
     assert "NameError: name 'b' is not defined" in done.stderr
+
+
+def test_outputs_are_those_of_the_code_that_a_page_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = extension("site_notebooks")
+    (tmp_path / "darn" / "model").mkdir(parents=True)
+    for name in ("__init__.py", "model/__init__.py"):
+        (tmp_path / "darn" / name).write_text("")
+    (tmp_path / "darn" / "__init__.pyi").write_text("from .model.model import DARN as DARN\n")
+    model = tmp_path / "darn" / "model" / "model.py"
+    model.write_text("DARN = 1\n")
+    monkeypatch.setattr(site, "ROOT", tmp_path)
+    page = "# Title\n\n```{code-cell}\n:tags: [x]\n\nimport numpy\nfrom darn import DARN\n```\n"
+    assert site.sources_of(site.code_of(page)[0]) == [tmp_path / "darn" / "__init__.py", model]
+    key = site.key_of(page)
+    assert site.key_of(page + "\nMore text.\n") == key
+    assert site.key_of(page.replace("numpy", "scipy")) != key
+    model.write_text("DARN = 2\n")
+    assert site.key_of(page) != key
+
+
+def test_what_tests_cut_short_is_never_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPFLOW_DEEP_FAST", "1")
+    with pytest.raises(ValueError, match="full runs"):
+        extension("site_notebooks").run(NOTEBOOKS[0])
+    assert "GPFLOW_DEEP_FAST" not in (ROOT / "Makefile").read_text(encoding="utf-8")
+
+
+def extension(name: str) -> types.ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 if __name__ == "__main__":
