@@ -28,6 +28,7 @@ extensions = [
     "sphinx_copybutton",
     "site_pages",
     "site_docstrings",
+    "site_notebooks",
 ]
 source_suffix = {".rst": "restructuredtext", ".md": "myst-nb"}
 exclude_patterns = ["_build", "_templates", "**/.ipynb_checkpoints"]
@@ -45,6 +46,7 @@ nitpick_ignore_regex = [
 
 default_role = "code"
 autodoc_default_options = {"members": True, "member-order": "bysource", "show-inheritance": True}
+autoclass_content = "both"  # of the class and of __init__, which has parameters, too
 autodoc_typehints_format = "short"
 autodoc_inherit_docstrings = False
 autodoc_preserve_defaults = True

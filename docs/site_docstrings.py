@@ -1,20 +1,55 @@
 """Sphinx extension: docstrings are plain text with `code`, fields (`:param x:`) and indented blocks of code.
 
-What reStructuredText would take for something else in them is escaped: |x|, *args, names_. A reference to a name of
-ours leads to its page, by whatever module it is called; one to a name that has no page has to exist.
+A parameter that a docstring does not name gets its text from parameters.toml. What reStructuredText would take for
+something else is escaped: |x|, *args, names_. A reference to a name of ours leads to its page, by whatever module it is
+called; one to a name that has no page has to exist.
 """
 
 import importlib
+import inspect
 import re
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 PACKAGES = ("gpflow_deep", "darn", "rbm_tracking", "ebp", "compression", "gpflow_deep_base", "gpflow_deep_runs")
 CODE = re.compile(r"((?::[\w:]+:)?`[^`]+`|^\s*:\w+[^:`]*:)")
 SPECIAL = re.compile(r"([*|]|(?<=\w)_(?!\w))")
 LIST = re.compile(r"\s*[-*\d]")
 FIELD = re.compile(r":\w+[^:`]*:")
+FIELD_NAME = re.compile(r"^(:(?:param|ivar) \w*[^\W_])_:")
+NAMED = re.compile(r"^:(?:param|ivar) (\w+):", re.MULTILINE)
+TEXTS = tomllib.loads((Path(__file__).resolve().parent / "parameters.toml").read_text(encoding="utf-8"))
+
+
+def missing_texts(package: str, names: Iterable[str], docstring: str) -> dict[str, str]:
+    """Texts of the parameters that a docstring has none of, by name; "" where there is none anywhere.
+
+    :param package: whose words they are.
+    """
+    words = TEXTS["all"] | TEXTS.get(package, {})
+    described = set(NAMED.findall(docstring))
+    return {name: words.get(name, "") for name in names if name not in described}
+
+
+def with_parameters(lines: list[str], texts: dict[str, str]) -> list[str]:
+    """Lines of a docstring with more parameters: behind those that it has, or at its end."""
+    fields = [f":param {name}: {text}." for name, text in texts.items() if text]
+    if not fields:
+        return lines
+    last = max((number for number, line in enumerate(lines) if line.startswith(":param ")), default=None)
+    if last is None:
+        return [*lines, "", *fields]
+    end = last + 1
+    while end < len(lines) and lines[end].startswith(" "):
+        end += 1
+    return [*lines[:end], *fields, *lines[end:]]
 
 
 def escaped(lines: Iterable[str]) -> list[str]:
@@ -27,10 +62,20 @@ def escaped(lines: Iterable[str]) -> list[str]:
         elif indent >= 4 and not is_code and not is_field and not LIST.match(before):
             is_code = True
             found += ["", "::", ""]
+        line = FIELD_NAME.sub(r"\1\\_:", line)  # :ivar bounds_: is no reference
         parts = CODE.split(line)
         found.append(line if is_code else "".join(p if n % 2 else SPECIAL.sub(r"\\\1", p) for n, p in enumerate(parts)))
         before = line
     return found
+
+
+def parameters(thing: Any) -> list[str]:
+    """Names of the parameters of a function or a class; none where Python cannot tell."""
+    try:
+        found = inspect.signature(thing).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    return [each.name for each in found if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
 
 
 def exists(name: str) -> bool:
@@ -60,6 +105,13 @@ def setup(app: Any) -> dict[str, bool]:
     """Called by Sphinx."""
 
     def process(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+        if what in ("function", "method", "class"):
+            is_method = what == "method" and not inspect.ismethod(thing)
+            made_by = inspect.getdoc(thing.__init__) if what == "class" and "__init__" in vars(thing) else None
+            if made_by is None or made_by.splitlines()[:1] == lines[:1]:  # of both docstrings of a class, the last one
+                whole = "\n".join([*lines, inspect.getdoc(thing) or ""])
+                found = missing_texts(name.partition(".")[0], parameters(thing)[is_method:], whole)
+                lines[:] = with_parameters(lines, found)
         lines[:] = escaped(lines)
 
     def skip(app: Any, what: str, name: str, thing: Any, is_skipped: bool, options: Any) -> bool | None:

@@ -130,6 +130,12 @@ def _files(module: str, names: list[str]) -> Iterator[Path]:
 
 def setup(app: Any) -> dict[str, bool]:
     """Called by Sphinx."""
+
+    def outdated(app: Any, env: Any, added: set[str], changed: set[str], removed: set[str]) -> list[str]:
+        """The notebooks, as outputs may have come."""
+        return [name for name in env.found_docs if re.fullmatch(r"notebooks/\d.*", name)]
+
+    app.connect("env-get-outdated", outdated)
     return {"parallel_read_safe": True}
 
 

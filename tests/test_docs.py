@@ -1,9 +1,13 @@
 """The documentation against the code: each command that is shown, by verb or script, has flags that it knows."""
 
 import ast
+import importlib.util
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from types import ModuleType
+from typing import TypeGuard
 
 import pytest
 
@@ -65,6 +69,88 @@ def test_flags_of_documented_commands_exist(script: str) -> None:
                 unknown += [f"{page.relative_to(ROOT)}:{line}: --{flag}" for flag in flags if flag not in known]
     assert seen > 0
     assert not unknown
+
+
+def documented(package: str) -> Iterator[tuple[str, list[str], str]]:
+    """Place, names of parameters and docstring of each public function, method and class that the package exports."""
+    stub = ast.parse((ROOT / package / "__init__.pyi").read_text(encoding="utf-8"))
+    for node in ast.walk(stub):
+        if not isinstance(node, ast.ImportFrom) or not node.module:
+            continue
+        path = (ROOT / package / Path(*node.module.split("."))).with_suffix(".py")
+        exported = {each.name for each in node.names}
+        for found in ast.parse(path.read_text(encoding="utf-8")).body if path.exists() else ():
+            if getattr(found, "name", None) not in exported:
+                continue
+            place = f"{path.relative_to(ROOT)}: {getattr(found, 'name', '')}"
+            if isinstance(found, ast.FunctionDef):
+                yield place, names_of(found), ast.get_docstring(found) or ""
+            elif isinstance(found, ast.ClassDef):
+                yield from documented_of_class(found, place)
+
+
+def documented_of_class(found: ast.ClassDef, place: str) -> Iterator[tuple[str, list[str], str]]:
+    text = ast.get_docstring(found) or ""
+    for each in found.body:
+        if isinstance(each, ast.FunctionDef) and each.name == "__init__":
+            yield place, names_of(each)[1:], f"{text}\n{ast.get_docstring(each) or ''}"
+        elif isinstance(each, ast.FunctionDef) and not each.name.startswith("_"):
+            names, is_static = names_of(each), "staticmethod" in map(ast.unparse, each.decorator_list)
+            if own := ast.get_docstring(each):  # without one it is not shown
+                yield f"{place}.{each.name}", names if is_static else names[1:], own
+    if any("dataclass" in ast.unparse(each) for each in found.decorator_list):
+        fields = [each.target.id for each in found.body if isinstance(each, ast.AnnAssign) and is_name(each.target)]
+        yield place, fields, f"{text}\n{ast.unparse(found)}"
+
+
+def is_name(target: ast.expr) -> TypeGuard[ast.Name]:
+    return isinstance(target, ast.Name) and not target.id.startswith("_")
+
+
+def names_of(function: ast.FunctionDef) -> list[str]:
+    found = function.args
+    return [each.arg for each in [*found.posonlyargs, *found.args, *found.kwonlyargs]]
+
+
+OF_PAPERS = ["gpflow_deep", "darn", "rbm_tracking", "ebp", "compression"]
+
+
+@pytest.mark.parametrize("package", OF_PAPERS)
+def test_each_parameter_of_the_reference_has_a_text(package: str) -> None:
+    missing_texts = site_docstrings().missing_texts
+    without = []
+    for place, names, docstring in documented(package):
+        texts = missing_texts(package, names, docstring)
+        without += [f"{place}: {name}" for name, text in texts.items() if not text]
+    assert not without
+
+
+def test_texts_of_parameters_are_those_of_some() -> None:
+    site = site_docstrings()
+    used = set[tuple[str, str]]()
+    for package in OF_PAPERS:
+        for _, names, docstring in documented(package):
+            for name in site.missing_texts(package, names, docstring):
+                used.add((package if name in site.TEXTS[package] else "all", name))
+    assert {(part, name) for part, words in site.TEXTS.items() for name in words} - used == set()
+
+
+def test_a_missing_parameter_follows_those_that_are_there() -> None:
+    with_parameters = site_docstrings().with_parameters
+    lines = ["What.", "", ":param a: of", "    two lines.", ":return: it."]
+    assert with_parameters(lines, {"X": "inputs", "q": ""}) == [*lines[:4], ":param X: inputs.", lines[4]]
+    assert with_parameters(["What."], {"X": "inputs"}) == ["What.", "", ":param X: inputs."]
+    assert with_parameters(lines, {"q": ""}) == lines
+
+
+@cache
+def site_docstrings() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("site_docstrings", ROOT / "docs" / "site_docstrings.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 FIELD_WITHIN_A_LINE = re.compile(r"\S +:(?:param|ivar|raises|return|returns)\b[^:\n`]*:(?:\s|$)", re.MULTILINE)

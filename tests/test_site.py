@@ -96,8 +96,18 @@ def test_links_of_a_file_lead_on_from_its_page() -> None:
 
 def test_docstrings_are_plain_text() -> None:
     escaped = extension("site_docstrings").escaped
-    lines = ["|x| of *args, `a*b` and log_z_:", "", "    code |x|", "", ":param x: `y_` or y_."]
-    found = [r"\|x\| of \*args, `a*b` and log_z\_:", "", "", "::", "", "    code |x|", "", r":param x: `y_` or y\_."]
+    lines = ["|x| of *args, `a*b` and log_z_:", "", "    code |x|", "", ":param x: `y_` or y_.", ":ivar z_: it."]
+    found = [
+        r"\|x\| of \*args, `a*b` and log_z\_:",
+        "",
+        "",
+        "::",
+        "",
+        "    code |x|",
+        "",
+        r":param x: `y_` or y\_.",
+        r":ivar z\_: it.",
+    ]
     assert escaped(lines) == found
 
 

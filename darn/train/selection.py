@@ -90,6 +90,9 @@ class SearchConfig:
 class Choice:
     """The best candidate, as configurations, and all trials from the best to the worst.
 
+    :ivar model: of the best candidate.
+    :ivar training: how it is trained.
+    :ivar trials: of all candidates.
     :ivar alone: the trial of the same decoder without stochastic units, which shows what these are good for.
     :ivar is_cut: whether the steps were spent before all was tried.
     """
