@@ -20,6 +20,7 @@ from gpflow_deep_base.limits import Budget, one_line
 from ..graph.graph import Graph, Node, Ref, Tensor, bypassed, layers_of
 from ..graph.rebuild import statistics_of
 from ..graph.supported import ACTIVATIONS, IDLE_IN_FILES, STORED, activation_name
+from ..graph.weight_types import weights_problem
 from .chain_coding import MAX_AXES, MAX_LAYERS
 from .costs import take_input, take_time, take_weights
 from .kernel_coding import Reader, leb
@@ -129,6 +130,8 @@ def check_layer(name: str, layer: Any, *, is_float_later: bool = False) -> None:
             f"layer {name!r} is {what}, and files hold layers of Keras without code of their own: "
             f"{', '.join(sorted(STORED))}."
         )
+    if found := weights_problem(layer):
+        raise ValueError(f"layer {name!r} {found}.")
     if layer.weights and layer.compute_dtype != "float32" and not is_float_later:
         raise ValueError(f"layer {name!r} must compute in float32, got {layer.compute_dtype}.")
     if activation_name(layer) == "":

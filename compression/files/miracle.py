@@ -28,8 +28,9 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from ..graph.graph import kernel_variables
+from ..graph.graph import graph_of, kernel_variables
 from ..graph.rebuild import copy_of
+from ..graph.weight_types import check_trainable
 from ..train.held_out import endless, losses_of
 from .container import bcz_bytes, check_storable, coded_variables, save_bcz
 from .random_coding import (
@@ -122,6 +123,7 @@ def random_code(
             f"{block_bits=}, {seed=}, {epochs=}, {code_epochs=}."
         )
     check_storable(model)
+    check_trainable(graph_of(model))
     model = copy_of(model)
     code = _empty_code(model, num_bytes, block_bits, _sharing(model, sharing or {}), seed)
     data, num_train, steps = endless(x, y, batch_size, seed)

@@ -4,6 +4,7 @@ graph, kinds, supported     what is read
 flow, demand                which channels vary and are needed
 shrink, cutting, rebuild    the smaller network (select_inputs, place_inputs, carry)
 convert, normalized         a plain network made Bayesian; folded normalisation
+weight_types                which weights are no plain numbers
 portable                    the same network without layers of this package
 sizes, ordering, neighbours numbers and orders of weights
 """
@@ -30,6 +31,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "shrink",
         "sizes",
         "supported",
+        "weight_types",
     ],
     submod_attrs={
         "graph": [

@@ -13,6 +13,7 @@ from .graph import Graph, Node, Ref, Tensor, bypassed, graph_of, model_of
 from .kinds import is_convolution, kind_of, weighted_layers, whole_layers
 from .rebuild import copied
 from .supported import IDLE
+from .weight_types import check_plain_weights
 
 __all__ = ["BAYESIAN", "compress", "folded_weights"]
 
@@ -68,6 +69,7 @@ def compress(
     if prior not in _PRIORS:
         raise ValueError(f"prior must be one of {sorted(_PRIORS)}, got {prior!r}.")
     given = graph_of(model)
+    check_plain_weights(given)
     numbers = {node.name: number for number, node in enumerate(given.nodes)}
     graph = _separated(bypassed(given, lambda node: type(node.layer) in IDLE))
     names = [node.name for node in weighted_layers(graph)]

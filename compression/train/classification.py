@@ -14,6 +14,7 @@ import tensorflow as tf
 from numpy.typing import ArrayLike
 
 from ..graph.graph import graph_of
+from .held_out import check_finite
 
 __all__ = [
     "Examples",
@@ -129,6 +130,7 @@ def error_percent(model: keras.Model, part: Examples) -> float:
 
 def _examples(name: str, X: ArrayLike | tf.Tensor, labels: ArrayLike | tf.Tensor) -> Examples:
     inputs, values = tf.convert_to_tensor(X, tf.float32), np.asarray(labels)
+    check_finite(f"inputs of {name}", np.asarray(inputs))
     count = len(inputs)
     is_integer = values.dtype.kind in "iu" and values.shape in ((count,), (count, 1))
     if not is_integer or count == 0 or values.min() < 0:

@@ -30,6 +30,7 @@ from ..graph.graph import graph_of
 from ..graph.portable import portable
 from ..graph.rebuild import copy_of
 from ..graph.shrink import NothingLeftError, shrink
+from ..graph.weight_types import check_trainable
 from ..layers.thresholds import Thresholds, checked_thresholds
 from .callbacks import Falling
 from .held_out import examples_of, loss_of, standard_error
@@ -114,9 +115,10 @@ def fit(
     :param settings: of the Bayesian layers, such as `scale_speed`.
     :return: the plain model, of layers and operations of Keras alone, compiled with loss and metrics. Write it with
         `pack`, or save it as a .keras file.
-    :raises ValueError: if the model cannot be compressed, there are no validation data, or nothing is left.
+    :raises ValueError: if the model cannot be compressed, such as a quantised one; data are missing, not finite, or no
+        arrays or Dataset; or nothing is left.
     """
-    graph_of(model)
+    check_trainable(graph_of(model))
     if method not in ("bayesian", "magnitude"):
         raise ValueError(f'method must be "bayesian" or "magnitude", got {method!r}.')
     _warn_if_no_file(model, method)
@@ -219,6 +221,11 @@ def _first_good(
 ) -> keras.Model:
     """The network of the first choice with which the validation loss hardly rises, else that of the lowest one."""
     before = training.values_of(model)
+    if not np.all(np.isfinite(before)):
+        raise ValueError(
+            f"the validation loss of the model is {float(np.mean(before))} before training; train it again, and see "
+            "that the loss fits targets and outputs."
+        )
     most = float(np.mean(before)) + 0.5 * standard_error(before)
     found: list[tuple[float, keras.Model]] = []
     for choice in choices:

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-__all__ = ["TrainingData", "endless", "examples_of", "loss_of", "losses_of", "outputs_of", "standard_error"]
+__all__ = [
+    "TrainingData",
+    "check_finite",
+    "endless",
+    "examples_of",
+    "loss_of",
+    "losses_of",
+    "outputs_of",
+    "standard_error",
+]
 
 _ROWS = 1024
 _CHUNKS = 50
@@ -35,9 +44,9 @@ def examples_of(x: Any, y: Any, validation_data: Any, validation_split: float, b
             raise ValueError("validation_data must be given with a Dataset; a part of arrays would be set aside.")
         if int(x.cardinality()) == tf.data.INFINITE_CARDINALITY:
             raise ValueError("x must be a Dataset that ends, such as one pass over the examples; leave out repeat().")
-        count = sum(_count(batch[0]) for batch in x)
+        count = sum(_counts(x))
         return TrainingData({"x": x, "shuffle": False}, count, _arrays(validation_data))
-    X, Y = _nested(np.asarray, x), _nested(np.asarray, y)
+    X, Y = _checked_arrays("x", x), _checked_arrays("y", y)
     if y is None or not _same_count(X, Y) or _count(X) < 2:
         raise ValueError(f"x and y must have equally many examples, at least 2, got {_shapes(X)} and {_shapes(Y)}.")
     if validation_data is not None:
@@ -54,13 +63,60 @@ def _arrays(data: Any) -> tuple[Any, Any]:
     if isinstance(data, tf.data.Dataset):
         batches = [_nested(np.asarray, (batch[0], batch[1])) for batch in data]
         X, Y = _nested(lambda *parts: np.concatenate(parts), *batches)
+    elif isinstance(data, tuple | list) and len(data) >= 2:
+        X, Y = data[0], data[1]
     else:
-        X, Y = (_nested(np.asarray, part) for part in (data[0], data[1]))
+        raise ValueError(f"validation_data must be inputs and targets, or a Dataset, got a {type(data).__name__}.")
+    X, Y = _checked_arrays("inputs of validation_data", X), _checked_arrays("targets of validation_data", Y)
     if not _same_count(X, Y) or not _count(X):
         raise ValueError(
             f"validation_data must have equally many inputs and targets, got {_shapes(X)} and {_shapes(Y)}."
         )
     return X, Y
+
+
+def _checked_arrays(name: str, data: Any) -> Any:
+    """Arrays of numbers or words, nested as they were.
+
+    :raises ValueError: if they are none, or if a number is NaN or infinite.
+    """
+    if isinstance(data, keras.utils.PyDataset | Iterator):
+        raise ValueError(
+            f"{name} must be arrays or a tf.data.Dataset, got a {type(data).__name__}; put its batches together, or "
+            "wrap it by tf.data.Dataset.from_generator."
+        )
+    arrays = _nested(np.asarray, data)
+    for array in keras.tree.flatten(arrays):
+        check_finite(name, array)
+    return arrays
+
+
+def check_finite(name: str, array: Any) -> None:
+    """Refuse NaN and infinite numbers.
+
+    :raises ValueError: with the number of examples that have some.
+    """
+    if "float" not in array.dtype.name:
+        return
+    is_finite = np.isfinite(array)
+    if not np.all(is_finite):
+        rows = is_finite.reshape(len(array) if np.ndim(array) else 1, -1)
+        bad = int(np.sum(~np.all(rows, axis=1)))
+        raise ValueError(f"{name} must be finite, got NaN or infinite numbers in {bad} of {len(rows)} examples.")
+
+
+def _counts(batches: tf.data.Dataset) -> list[int]:
+    """Examples in each batch, which are looked at.
+
+    :raises ValueError: if a number is NaN or infinite.
+    """
+    counts = []
+    for batch in batches:
+        for name, part in zip(("inputs in x", "targets in x"), batch, strict=False):
+            for array in keras.tree.flatten(part):
+                check_finite(name, np.asarray(array) if isinstance(array, tf.Tensor) else np.zeros(0))
+        counts.append(_count(batch[0]))
+    return counts
 
 
 def _nested(function: Callable[..., Any], *parts: Any) -> Any:
@@ -97,9 +153,9 @@ def endless(x: Any, y: Any, batch_size: int, seed: int) -> tuple[tf.data.Dataset
     if isinstance(x, tf.data.Dataset):
         if int(x.cardinality()) == tf.data.INFINITE_CARDINALITY:
             raise ValueError("x must be a Dataset that ends, such as one pass over the examples; leave out repeat().")
-        counts = [_count(batch[0]) for batch in x]
+        counts = _counts(x)
         return x.map(lambda *batch: batch[:2]).repeat(), sum(counts), len(counts)
-    X, Y = _nested(np.asarray, x), _nested(np.asarray, y)
+    X, Y = _checked_arrays("x", x), _checked_arrays("y", y)
     if y is None or not _same_count(X, Y) or not _count(X):
         raise ValueError(f"x and y must have equally many examples, at least 1, got {_shapes(X)} and {_shapes(Y)}.")
     count = _count(X)

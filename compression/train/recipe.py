@@ -27,7 +27,9 @@ from gpflow_deep_base.files import write_text
 from gpflow_deep_base.seeds import named_seed
 
 from ..files.pack import PackConfig, Packed, PackedNetwork, pack_files
+from ..graph.graph import graph_of
 from ..graph.sizes import size_of
+from ..graph.weight_types import check_trainable
 from ..layers.posterior import bayesian_layers
 from ..layers.thresholds import Thresholds, checked_thresholds, switched_off, thresholds_of
 from .classification import Examples, Parts, check_network, error_percent, parts_of
@@ -235,6 +237,7 @@ class Recipe:
 
     def _check(self) -> None:
         check_network(self.model, self.parts)
+        check_trainable(graph_of(self.model))
         num_train = len(self.parts["train"].X)
         if not 1 <= self.batch_size <= num_train:
             raise ValueError(

@@ -22,10 +22,12 @@ from numpy.typing import ArrayLike, NDArray
 from ..files.container import check_storable
 from ..files.pack import PackConfig
 from ..files.single_file import PackedFile, load, pack
+from ..graph.graph import graph_of
 from ..graph.sizes import size_of
+from ..graph.weight_types import check_trainable
 from ..layers.thresholds import Thresholds, checked_thresholds
 from .fitting import KL_WEIGHTS, fit_recipe
-from .held_out import TrainingData, loss_of
+from .held_out import TrainingData, check_finite, loss_of
 from .keras_training import KerasTraining
 from .phases import check_thresholds
 from .schedule import RecipeConfig
@@ -120,6 +122,7 @@ def check_targets(
     :raises ValueError: if the network does not fit them, or has a layer that no file can hold.
     """
     check_storable(model)
+    check_trainable(graph_of(model))
     return {name: _arrays(model, name, *part) for name, part in parts.items()}
 
 
@@ -143,6 +146,8 @@ def _arrays(
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     inputs, targets = np.asarray(X, np.float32), np.asarray(Y, np.float32)
     targets = targets.reshape(len(targets), -1)
+    check_finite(f"inputs of {name}", inputs)
+    check_finite(f"targets of {name}", targets)
     wanted = [tuple(part.shape[1:]) for part in (model.inputs[0], model.outputs[0])]
     if len(model.inputs) != 1 or len(model.outputs) != 1 or wanted != [inputs.shape[1:], targets.shape[1:]]:
         raise ValueError(

@@ -15,6 +15,7 @@ import compression as bc
 from compression.files.container import kernels_of
 from compression.graph.graph import graph_of
 from compression.graph.ordering import ordered
+from compression.train.classification import parts_of
 from compression.train.likelihood import LearntNoise, likelihood_of
 from compression.train.schedule import RecipeConfig
 
@@ -175,7 +176,7 @@ def test_weights_of_the_kl() -> None:
 
 def test_wrong_arguments_are_refused(data: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
     X, Y = data
-    model = trained(X, Y)
+    model = keras.Sequential([keras.Input((D,)), keras.layers.Dense(1)])
     batches = tf.data.Dataset.from_tensor_slices((X, Y)).batch(40)
     for arguments, options, message in (
         ((batches,), {}, "validation_data must be given with a Dataset"),
@@ -273,6 +274,62 @@ def test_it_is_said_before_the_first_step_that_no_file_can_hold_the_network(
     said = [record.getMessage() for record in caplog.records if "pack() will refuse" in record.getMessage()]
     assert len(said) == (part != "nothing")
     assert all(cause in each for each in said)
+
+
+class _Batches(keras.utils.PyDataset):
+    """Two batches."""
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, index: int) -> tuple[np.ndarray, np.ndarray]:
+        return np.zeros((4, D)), np.zeros((4, 1))
+
+
+def test_data_that_no_training_can_use_are_refused_before_the_first_step() -> None:
+    model = keras.Sequential([keras.Input((D,)), keras.layers.Dense(1)])
+    X, Y = np.zeros((8, D), np.float32), np.zeros((8, 1), np.float32)
+    bad_X, bad_Y = X.copy(), Y.copy()
+    bad_X[3, 2], bad_Y[[1, 5]] = np.inf, np.nan
+    batches = tf.data.Dataset.from_tensor_slices((X, bad_Y)).batch(4)
+    for x, y, valid, message in (
+        (_Batches(), None, (X, Y), "x must be arrays or a tf.data.Dataset, got a _Batches"),
+        ((part for part in [(X, Y)]), None, (X, Y), "x must be arrays or a tf.data.Dataset, got a generator"),
+        (X, Y, _Batches(), "validation_data must be inputs and targets, or a Dataset, got a _Batches"),
+        (bad_X, Y, None, "x must be finite, got NaN or infinite numbers in 1 of 8"),
+        (X, bad_Y, None, "y must be finite, got NaN or infinite numbers in 2 of 8"),
+        (X, Y, (bad_X, Y), "inputs of validation_data must be finite"),
+        (X, Y, batches, "targets of validation_data must be finite"),
+        (batches, None, (X, Y), "targets in x must be finite"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            bc.fit(model, x, y, loss="mse", validation_data=valid)
+    with pytest.raises(ValueError, match="inputs of train must be finite"):
+        parts_of({name: (bad_X, np.zeros(8, int)) for name in ("train", "valid", "test")})
+    model.set_weights([np.full_like(part, np.nan) for part in model.get_weights()])
+    with pytest.raises(ValueError, match="validation loss of the model is nan before training"):
+        bc.fit(model, X, Y, loss="mse", method="magnitude")
+
+
+@pytest.mark.parametrize("kind", ["int8", "LoRA", "bfloat16", "float16", "float64"])
+def test_weights_that_are_no_plain_numbers_are_named_before_the_first_step(kind: str, tmp_path: Path) -> None:
+    layer = keras.layers.Dense(4, name="odd", dtype="float32" if kind in ("int8", "LoRA") else kind)
+    model = keras.Sequential([keras.Input((D,)), layer, keras.layers.Dense(1, dtype="float32")])
+    if kind == "int8":
+        layer.quantize("int8")
+    if kind == "LoRA":
+        layer.enable_lora(2)
+    said = {"int8": "'odd' is quantised .int8.", "LoRA": "'odd' has LoRA weights"}.get(
+        kind, f"of type {kind}, and they"
+    )
+    for method in ("bayesian", "magnitude"):
+        with pytest.raises(ValueError, match=said):
+            bc.fit(model, _Stop(), loss="mse", method=method)  # type: ignore[arg-type]
+    if kind in ("int8", "LoRA"):
+        with pytest.raises(ValueError, match=said):
+            bc.compress(model, num_train=1)
+        with pytest.raises(ValueError, match=said):
+            bc.save_bcz(tmp_path / "n.bcz", model)
 
 
 class _Stop:
