@@ -21,6 +21,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO
 
+import numpy as np
+
 from gpflow_deep_runs.data.libraries import pa
 from gpflow_deep_runs.data.packed import PIECE, Pieces
 
@@ -58,6 +60,8 @@ _NOTE = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _YEAR = re.compile("(?:1[89]|20|21)[0-9]{2}")
+_RULE = re.compile(r"[\s|+]*[-=]{3,}[-=+|:\s]*")
+_MULTIBYTE = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
 _SPACES = " "
 _MARK = codecs.BOM_UTF8
 _LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)")
@@ -241,9 +245,9 @@ def read_text(
 
     def judge(row: pa.csv.InvalidRow) -> str:
         nonlocal num_blank
-        if not row.text.strip() and dialect.delimiter not in row.text:
+        if (not row.text.strip() and dialect.delimiter not in row.text) or _RULE.fullmatch(row.text):
             num_blank += 1
-            return "skip"  # a line of spaces
+            return "skip"  # a line of spaces, or one that is drawn
         ragged.append(row)
         is_foot = _is_note(row, dialect) if skip_footer is None else _SEAL not in row.text
         return "skip" if len(ragged) <= (_MAX_FOOT if skip_footer is None else skip_footer) and is_foot else "error"
@@ -416,6 +420,11 @@ def _decoded(head: bytes, where: str, is_whole: bool, encoding: str = "") -> tup
     try:
         return codecs.getincrementaldecoder(_CODECS[codec])().decode(head, final=is_whole), codec
     except UnicodeDecodeError as error:
+        if codec == "utf-8" and _MULTIBYTE.search(head[: error.start]):
+            raise ValueError(
+                f"{where} is text in UTF-8 up to byte {error.start}, {head[error.start]:#04x}, which is none; mend it, "
+                "or give --encoding=NAME, such as windows-1252, for a file that is all in another encoding."
+            ) from error
         if codec == "utf-8" and (guess := encoding_of(head)):
             return head.decode(guess), guess
         raise ValueError(
@@ -460,7 +469,7 @@ def _rows(text: str, delimiter: str, where: str, is_whole: bool) -> list[tuple[i
     above = 0
     try:
         for row in _long_rows(reader):
-            if any(value.strip() for value in row) or len(row) > 1:
+            if (any(value.strip() for value in row) or len(row) > 1) and not _RULE.fullmatch(delimiter.join(row)):
                 rows.append((above, row))
             above = reader.line_num
             if len(rows) > _HEAD_ROWS:
@@ -475,7 +484,7 @@ def _spaced(
 ) -> list[tuple[int, list[str]]] | None:
     """The rows of a text whose values stand between white space; None if another sign divides it, or nothing does.
 
-    All rows have equally many values; some is a number, and the lines are lined up by several spaces or all numbers. R
+    All rows have equally many values; all are numbers, or one column is, or some are and several spaces line them up. R
     writes names of rows and none above them: then the line of names has one value less.
     """
     if any(len(row) > 1 for delimiter in rows if delimiter != "\t" for _, row in rows[delimiter]):
@@ -498,7 +507,8 @@ def _spaced(
     values = [value for _, row in cells[1:] for value in row]
     is_number = [_NUMBER.fullmatch(value) is not None for value in values]
     is_aligned = any("  " in line.strip() for _, line in lines)
-    return cells if all(is_number) or (is_aligned and any(is_number)) else None
+    is_column = np.all(np.reshape(is_number, (len(cells) - 1, -1)), axis=0).any() and len(cells) > 3
+    return cells if all(is_number) or (is_aligned and any(is_number)) or is_column else None
 
 
 def _delimiter(rows: dict[str, list[tuple[int, list[str]]]], where: str, *, is_known: bool = False) -> tuple[str, int]:

@@ -9,7 +9,7 @@ None of them is guessed at: all are questions to the user, who answers by a flag
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,13 +31,14 @@ __all__ = [
 ]
 
 _HEAD = 100
+_NINES_OF_CODES = (9.0, -9.0, 99.0, -99.0, 999.0, -999.0)
 _REFUSED = (-9.0, -8.0, -7.0, -6.0)
 _NINES = [float("9" * digits) for digits in range(2, 8)]
 _KNOWN = frozenset(
     [
         *_NINES,
         *(-nines for nines in _NINES),
-        *(nines - less for nines in _NINES for less in (1.0, 2.0)),  # refused, does not know
+        *(sign * (nines - less) for nines in _NINES for less in (1.0, 2.0) for sign in (1, -1)),  # refused, unknown
         *(sign * value for sign in (1, -1) for value in (99.9, 99.99, 999.9, 999.99, 9999.9, 9999.99)),
         *(77.0, 88.0, 777.0, 7777.0),
         *(-888.0, -8888.0, -777.0, -200.0, 888.0, 8888.0, -32768.0, 32767.0, 65535.0),
@@ -55,6 +56,8 @@ _DATES = (
 
 _FAR, _MOST_PEELED, _MAX_CODES = 5.0, 6, 50
 _FOOT = 5
+_LEAST_SUMMED = 4
+_CHANCE = 3e-4
 _TOTALS = (
     "total|totals|sum|sums|average|averages|avg|mean|means|median|grand total|subtotal|sub total|overall|all|"
     "gesamt|gesamtsumme|insgesamt|summe|mittelwert|mittel|durchschnitt|somme|moyenne|total général|total general|"
@@ -114,17 +117,19 @@ def _is_apart(value: float, values: NDArray[np.float64], known: frozenset[float]
     if gap <= 0 or spread <= 0:
         return False
     distinct = np.unique(others[:: max(1, len(others) // 10_000)])
-    if len(distinct) < 3:
-        return False
     is_whole = bool((others == np.rint(others)).all())
+    if len(distinct) < 3:  # two codes, such as 1 and 2, and one for what is not known
+        return value in _NINES_OF_CODES and is_whole and spread == 1 and 0 <= low <= 1 and count >= 2
     if value == -1 and low >= 0:  # never, or not known
         return count >= 0.05 * len(values) and len(distinct) >= 5 if is_whole else count >= 2 and len(distinct) >= 10
     if value in _REFUSED and others[~np.isin(others, _REFUSED)].min() >= 0:  # not asked, refused, does not know
         return count >= 2
     if value == 0 and low > 0:  # no measurement is zero
         return 2 <= count < 0.5 * len(values) and gap >= 0.2 * spread and len(distinct) >= 10
-    if value == 9 and high <= 6 and is_whole:  # of a scale of answers
-        return count >= 2 and gap >= 0.75 * spread
+    if value == 9 and is_whole:  # of a scale of answers, perhaps beside 8
+        answers = others[others != 8]
+        if len(answers) and 3 <= answers.max() <= 6:
+            return count >= 2 and 9 - answers.max() >= 0.75 * np.ptp(answers)
     if value in known:
         least = 0.5 if count > 1 else 2.0
         if gap >= least * spread:
@@ -134,8 +139,8 @@ def _is_apart(value: float, values: NDArray[np.float64], known: frozenset[float]
         half = others[others > middle] if value > high else others[others < middle]
         usual = len(half) / max(1, len(np.unique(half)))
         return count >= max(3, 0.02 * len(values), 2 * usual) and gap >= 0.1 * spread
-    is_positive = low > 0 and value > 0
-    if is_positive and np.log(max(value, high) / min(value, high)) < np.log(high / low):  # 1, 10, 100, ...
+    least_positive = others[others > 0].min(initial=np.inf)
+    if value > high > least_positive and low >= 0 and value / high < high / least_positive:  # 1, 10, 100, ...
         return False
     return count >= 2 and gap > _FAR * spread
 
@@ -165,10 +170,11 @@ def check_sentinels(
     equal = np.floor(values) == value if is_date else values == value
     others = values[np.isfinite(values) & ~np.isin(np.floor(values) if is_date else values, candidates)]
     shown, low, high = (_written(number, is_date) for number in (value, others.min(), others.max()))
+    all_asked = ",".join(_written(number, is_date) for number in asked)
     raise ValueError(
         f"column {name!r} of {where} has {shown} in {int(equal.sum())} rows, the first is row {int(equal.argmax())} "
-        f"(from 0), while its other values are from {low} to {high}: give --na_values={shown} if it stands for a "
-        f"missing value, or --keep_value={shown} if it is a value."
+        f"(from 0), while its other values are from {low} to {high}: give --na_values={all_asked} if it stands for a "
+        f"missing value, or --keep_value={all_asked} if it is a value."
     )
 
 
@@ -188,7 +194,17 @@ def check_codes(contents: Contents) -> None:
     :raises ValueError: naming column, row, value and the flags that answer.
     """
     texts = contents.cells.texts
-    if contents.share(matches(texts, "[0-9]+(?:[eE][0-9]+)?")) == 1:
+    if contents.share(matches(texts, "\\+[0-9]{7,}")) == 1:
+        odd, reading = contents.is_value, "with a plus sign"
+    elif contents.share(matches(texts, "[0-2][0-9]\\.[0-5][0-9]")) == 1:
+        odd, reading = matches(texts, "0[1-9]\\..*") & contents.is_value, "with a zero in front"
+        if odd.any():
+            raise ValueError(
+                f"{contents.what} has values such as {contents.example(odd)} (from 0), which may be times of the day, "
+                f"codes, or numbers; give --dates={contents.name}:%H.%M, --categorical={contents.name} or "
+                f"--numeric={contents.name}."
+            )
+    elif contents.share(matches(texts, "[0-9]+(?:[eE][0-9]+)?")) == 1:
         odd = matches(texts, "[0-9]+[eE][0-9]+") & contents.is_value
         reading = "powers of ten"
     elif _is_repeated(contents) and contents.share(matches(texts, "[0-9]{1,3}(?:\\.[0-9]{1,3})?")) == 1:
@@ -278,13 +294,15 @@ def _rows_of(column: pa.Array, texts: pa.Array, chosen: NDArray[np.bool_]) -> ND
 
 
 def names_again(table: pa.Table) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Which rows of a table of texts hold nothing, and which hold the names of the columns; [n] each."""
+    """Which rows of a table of texts hold nothing, or a line drawn by dashes, and which the names; [n] each."""
     is_empty, repeats = np.full((2, len(table)), len(table.column_names) > 1)
     for name in table.column_names:
         if not (is_empty.any() or repeats.any()):
             break
         column = pc.fill_null(one_chunk(table[name]), "")
-        blank = matches(column, "\\s*") if is_empty.any() or name.startswith("Unnamed: ") else is_empty
+        blank = (
+            matches(column, "\\s*|\\s*:?[-=]{3,}:?\\s*") if is_empty.any() or name.startswith("Unnamed: ") else is_empty
+        )
         is_empty &= blank
         if repeats.any():
             is_name = pc.equal(pc.utf8_trim_whitespace(column), name).to_numpy(zero_copy_only=False)
@@ -293,37 +311,76 @@ def names_again(table: pa.Table) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
 
 
 def total_of_numbers(found: Mapping[str, NDArray[Any]]) -> str:
-    """Why the last row seems to sum up those above it: its numbers are the sums or the means; "" if they are not.
+    """Why the last row seems to sum up those above it, as its numbers are one statistic of theirs; "" if they are not.
 
-    All columns of numbers have to agree. A single column does if its last value is the sum and no other is as large.
+    All columns of numbers have to agree; a zero or a missing value says nothing. Sums have to be larger than the values
+    that they sum up. Others must not be values that these columns would have by chance, nor those of another row.
 
     :param found: the cells of columns, [n] each, of which those of numbers are looked at.
     """
-    sums = means = outside = 0
-    num_rows = 0
-    for values in found.values():
-        if values.dtype.kind != "f" or len(values) < 2:
+    numeric = [values for values in found.values() if values.dtype.kind == "f" and len(values) > _LEAST_SUMMED]
+    fitting = dict.fromkeys(_STATISTICS, 1.0)  # the chance that a row agrees that is none
+    is_larger, num_columns = False, 0
+    alike = np.ones(len(numeric[0]) - 1, np.bool_) if numeric else np.zeros(0, np.bool_)
+    for values in numeric:
+        end, above = float(values[-1]), values[:-1]
+        known = above[np.isfinite(above)]
+        if not np.isfinite(end) or end == 0 or len(known) < 2 or known.min() == known.max():
             continue
-        num_rows = len(values) - 1
-        end = float(values[-1])
-        above = values[:-1][np.isfinite(values[:-1])]
-        if not np.isfinite(end) or len(above) < 2 or above.min() == above.max():
-            continue
-        # the error of a sum of rounded numbers: three deviations, each number's is at most half a last digit
-        digit = _half_digit(end)
-        sums_up = abs(above.sum() - end) <= max(3 * digit * np.sqrt(len(above)), 1e-9 * np.abs(above).sum())
-        is_mean = abs(above.mean() - end) <= max(digit, 1e-9 * np.abs(above).mean())
-        if not (sums_up or is_mean):
+        num_columns += 1
+        tolerance = _half_digit(end)
+        is_larger |= bool(end < known.min() or end > known.max())
+        fitting = {
+            name: chance * _share(known, end, 0.0 if name == "numbers" else tolerance)
+            for name, chance in fitting.items()
+            if _agrees(name, known, end, tolerance, may_be_mean="sums" in fitting)
+        }
+        if not fitting:
             return ""
-        sums += sums_up
-        means += is_mean and not sums_up
-        outside += bool(end < above.min() or end > above.max())
-    if num_rows < 4 or not ((outside and sums) or means >= 2):
+        alike &= np.abs(above - end) <= tolerance
+    if not num_columns or alike.any():
         return ""
-    return f"its numbers are the {'sums' if sums >= means else 'means'} of their columns"
+    if "sums" in fitting and is_larger:
+        return "its numbers are the sums of their columns"
+    name = next((name for name, chance in fitting.items() if name != "sums" and chance < _CHANCE), "")
+    return f"its numbers are the {name} of their columns" if name else ""
+
+
+def _share(values: NDArray[np.float64], end: float, tolerance: float) -> float:
+    """The part of some values, or of their range, that is as near to a number; at most 1."""
+    near = float(np.mean(np.abs(values - end) <= tolerance))
+    return min(1.0, max(near, 2 * max(tolerance, _resolution(values)) / float(np.ptp(values))))
+
+
+def _agrees(name: str, values: NDArray[np.float64], end: float, tolerance: float, *, may_be_mean: bool) -> bool:
+    """Whether a number is a statistic of some values; beside sums of other columns, a mean is one, too."""
+    if name == "sums":
+        # the error of a sum of rounded numbers: three deviations, each number's is at most half a last digit
+        digit = tolerance if tolerance < 0.5 else 0.0
+        slack = max(3 * digit * np.sqrt(len(values)), 1e-9 * np.abs(values).sum())
+        is_mean = may_be_mean and abs(values.mean() - end) <= max(digit, 1e-9 * np.abs(values).mean())
+        return bool(abs(abs(values.sum()) - abs(end)) <= slack or is_mean)
+    if name == "numbers":
+        return end == len(values)
+    statistic = _STATISTICS[name]
+    return any(abs(value - end) <= tolerance + 1e-9 * abs(end) for value in statistic(values))
+
+
+_STATISTICS: dict[str, Callable[[NDArray[np.float64]], Sequence[float]]] = {
+    "sums": lambda values: (float(values.sum()),),
+    "means": lambda values: (float(values.mean()),),
+    "medians": lambda values: (float(np.median(values)),),
+    "standard deviations": lambda values: (float(values.std()), float(values.std(ddof=1))),
+    "numbers": lambda values: (float(len(values)),),
+}
 
 
 def _half_digit(value: float) -> float:
-    """Half a unit of the last digit of a number with decimals; 0 of a whole one, which is taken to be exact."""
+    """Half a unit of the last digit of a number."""
     decimals = f"{value:.10g}".partition(".")[2]
-    return 0.5 * 10.0 ** -len(decimals) if decimals and "e" not in decimals else 0.0
+    return 0.5 * 10.0 ** -len(decimals) if "e" not in decimals else 0.0
+
+
+def _resolution(values: NDArray[np.float64]) -> float:
+    """The least half digit of the first of some values."""
+    return min(map(_half_digit, values[:_HEAD].tolist()))

@@ -34,7 +34,7 @@ __all__ = ["MAX_LEVELS", "infer", "infer_columns"]
 _EMPTY_NOTE = "every value is missing"
 _SAMPLE = 1000
 _MIN_DAYS = 5
-_ODD = "^\\s*[0-9]+[eE][0-9]+\\s*$"
+_ODD = "^\\s*(?:[0-9]+[eE][0-9]+|\\+[0-9]{7,}|0[1-9]\\.[0-9]+)\\s*$"
 _LAST_ZERO = "^\\s*[0-9]+\\.[0-9]+0\\s*$"
 _POINT = "[-+]?(?:[0-9]*\\.(?:[0-9]{0,2}|[0-9]{4,})|0*\\.[0-9]{3}|[0-9]{4,}\\.[0-9]{3})"
 
@@ -197,7 +197,7 @@ def _plain(values: pa.ChunkedArray, na_values: Sequence[str]) -> tuple[Sign, NDA
     found = plain_numbers(values, missing_texts(na_values, markers=False))
     if found is None or np.isnan(found).all():
         return None
-    if pc.any(pc.match_substring_regex(values, _ODD)).as_py():  # 1E5 may be a code
+    if pc.any(pc.match_substring_regex(values, _ODD)).as_py():  # 1E5, +4912345 or 09.30 may be none
         return None
     if is_decimal and _has_last_zeros(values):  # 1.10 may be a version
         return None

@@ -140,6 +140,11 @@ def columns_of(
     names = columns.column_names
     named = (*targets, *spec.features)
     for flag, wanted in (("target", targets), ("features", spec.features)):
+        if wanted and delimiter and len(names) == 1:
+            raise ValueError(
+                f"{where} has one column, {names[0][:60]!r}: neither commas, semicolons, tabs, bars nor white space "
+                "divide all its rows alike; write it with one of these, and texts that hold it in quotes."
+            )
         if absent := [name for name in wanted if name not in names]:
             raise ValueError(f"--{flag} must name columns of {where}, got {absent[0]!r}; it has {_quoted(names)}.")
     if twice := [name for name in named if named.count(name) > 1 or name in spec.ignore]:

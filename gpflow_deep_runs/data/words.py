@@ -27,8 +27,8 @@ _WORDS = (
     *(("si", "no"), ("sí", "no"), ("sì", "no"), ("sim", "não"), ("tak", "nie"), ("да", "нет")),
 )
 _ID = re.compile(
-    r"(?i:(?:.*[\s_.-])?(?:id|uuid|guid)|index|idx|rows?|row[\s_]?(?:id|num|no|number|index)|unnamed: \d+)"
-    r"|.*[a-z0-9]I[dD]"
+    r"(?i:(?:.*[\s_.-])?(?:id|uuid|guid)|index|idx|rows?|row[\s_.]?(?:id|num|no|number|index|names?)|unnamed: [\d.]+"
+    r"|level_0|#|n[or]\.?|(?:s|sl|sr|serial|case)[\s_.]*(?:no|nr|number)\.?|obs|observation)|.*[a-z0-9]I[dD]"
 )
 
 

@@ -98,6 +98,23 @@ COLUMNS: dict[str, tuple[list[str], Asked | Read]] = {
     "kilograms and pounds": (chosen("12 kg", "7 lb"), Asked("2 different units")),
     "one text among numbers": (mixed(lambda r: str(r.integers(1, 9)), "unknown", 999), Asked("--na_values=unknown")),
     "1,234 alone": ([f"{v:,}" for v in draws(12).integers(1000, 9999, N)], Read("number", "")),
+    "-998 and -999": (
+        mixed(lambda r: "-998" if r.random() < 0.1 else f"{r.uniform(5, 30):.1f}", "-999"),
+        Asked("--na_values=-999,-998 "),
+    ),
+    "8 and 9 on a scale of five": (
+        mixed(lambda r: "8" if r.random() < 0.1 else str(r.integers(1, 6)), "9"),
+        Asked("--na_values=9 "),
+    ),
+    "1, 2 and 9": (chosen("1", "2", "1", "2", "9"), Asked("--na_values=9 ")),
+    "1, 2 and 3": (chosen("1", "2", "3"), Read("number")),
+    "0, 1 and -1": (chosen("0", "1", "-1"), Read("number")),
+    "installations": (
+        chosen("0", "1+", "100+", "1,000+", "50,000+", "5,000,000+"),
+        Read("number", "'1,000\\+' is 1000"),
+    ),
+    "times with points": ([f"{v:02d}.30" for v in draws(27).integers(0, 24, N)], Asked("--dates=q:%H.%M")),
+    "telephones with a plus": ([f"+49{v}" for v in draws(28).integers(10**7, 10**8, N)], Asked("--numeric=q")),
     "phone numbers": ([f"{a}-{b}-{c}" for a, b, c in draws(13).integers(200, 999, (N, 3))], Asked("--ignore=q")),
 }
 
@@ -130,12 +147,12 @@ def test_one_flag_answers(name: str, tmp_path: Path) -> None:
     frame.to_csv(path := tmp_path / "table.csv", index=False, sep=";")
     with pytest.raises(ValueError, match="--") as caught:
         read_table(path, TableSpec(target=("y",), missing="impute"))
-    flags = re.findall(r"--(na_values|keep_value|categorical|numeric|dates|ignore)=([^\s,;']+)", str(caught.value))
+    flags = re.findall(r"--(na_values|keep_value|categorical|numeric|dates|ignore)=([^\s;']+)", str(caught.value))
     assert flags
     for flag, value in flags:
         if flag == "ignore" or name == "phone numbers" or "FORMAT" in value:
             continue  # no column is left, or the flag needs more than is shown
-        options: dict[str, Any] = {flag: (value.rstrip("."),)}
+        options: dict[str, Any] = {flag: tuple(value.rstrip(".,").split(","))}
         read_table(path, TableSpec(target=("y",), missing="impute", **options))
 
 
@@ -206,6 +223,36 @@ def test_means_at_the_foot() -> None:
     assert "means" in total_of_numbers({str(d): table[:, d] for d in range(3)})
 
 
+@pytest.mark.parametrize(
+    ("what", "digits", "statistic"),
+    [
+        ("means", 0, lambda v: v.mean()),
+        ("medians", 2, np.median),
+        ("standard deviations", 1, np.std),
+        ("standard deviations", 2, lambda v: v.std(ddof=1)),
+        ("sums", 2, lambda v: -v.sum()),
+    ],
+)
+def test_statistics_without_a_word(what: str, digits: int, statistic: Callable[[Any], float]) -> None:
+    rng = draws(29)
+    above = [rng.integers(1, 200, 60).astype(float), rng.uniform(5, 90, 60).round(2)]
+    table = {str(d): np.append(values, round(float(statistic(values)), digits)) for d, values in enumerate(above)}
+    assert what in total_of_numbers(table)
+    assert total_of_numbers({name: np.append(values, values[3:4]) for name, values in table.items()}) == ""
+
+
+def test_last_rows_of_few_values_are_no_statistics() -> None:
+    """Of answers, levels and counts of which most are zero, a last row near all means is nothing unusual."""
+    rng = draws(30)
+    answers = rng.integers(1, 6, (400, 8)).astype(float)
+    answers[-1] = 3
+    bits = (rng.random((400, 30)) < 0.1).astype(float)
+    counts = np.where(rng.random((400, 12)) < 0.8, 0, rng.integers(1, 1000, (400, 12))).astype(float)
+    bits[-1] = counts[-1] = 0
+    for table in (answers[:, :2], bits, counts):
+        assert total_of_numbers({str(d): column for d, column in enumerate(table.T)}) == ""
+
+
 def details(frame: Any, **options: Any) -> dict[str, list[str]]:
     rows = read_table(frame, TableSpec(**{"target": ("y",), **options}))
     assert rows.schema is not None
@@ -258,6 +305,7 @@ SUMMED = {
     "a total in the middle": (sales(every=60, middle="TOTAL,150,99.5\n", foot="N,4,5.5\n" * 20), 1),
     "a mean in the middle": (sales(every=60, middle="mean,15,9.5\n", foot="N,4,5.5\n" * 20), 1),
     "statistics": (sales(foot="min,1,1.2\nmax,29,19.3\nstd,4.2,5.1\n"), 3),
+    "numbers of rows": (sales(foot="Count,60,60\n"), 1),
     "total and mean": (sales(foot="Total,1200,700.50\nMean,20,11.67\n"), 2),
 }
 

@@ -65,6 +65,21 @@ AROUND: dict[str, tuple[Callable[[], str], str]] = {
         lambda: "\n".join(line if i == 0 else f"{i},{line}" for i, line in enumerate(text().splitlines())) + "\n",
         "Unnamed: 0 ignored",
     ),
+    "columns of the index written twice": (
+        lambda: str(FRAME.assign(**{"Unnamed: 0.1": range(N), "Unnamed: 0": range(N)}).to_csv(index=False)),
+        "Unnamed: 0.1 ignored",
+    ),
+    "row names of R data sets": (lambda: str(FRAME.to_csv(index_label="rownames")), "rownames ignored an id"),
+    "numbers of rows": (lambda: str(FRAME.to_csv(index_label="No.")), "No. ignored an id"),
+    "a line of dashes": (lambda: text().replace("\n", "\n---,:---,---:\n", 1), "kind category"),
+    "what psql prints": (
+        lambda: text(sep="|").replace("\n", "\n-----+----+----\n", 1) + f"({N} rows)\n",
+        "1 lines at the foot left out",
+    ),
+    "white space and quotation marks": (
+        lambda: text(FRAME.assign(q=FRAME["q"].astype(str)), sep=" ", quoting=2),
+        "white space stands between the columns",
+    ),
     "white space": (lambda: FRAME.to_string(index=False) + "\n", "white space stands between the columns"),
 }
 
@@ -110,6 +125,16 @@ def test_encodings(encoding: str, word: str, tmp_path: Path) -> None:
     assert ("--encoding=NAME" in rows.schema.table()[-2][2]) == (encoding != "utf-16")
     again = read_table(path, TableSpec(target=("y",), missing="impute", encoding=encoding))
     assert f"kind={word}" in again.feature_names
+
+
+def test_a_text_in_two_encodings_or_of_one_column_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_bytes(text(FRAME.assign(kind="Köln")).encode() + "Köln,1,2\n".encode("latin-1"))
+    with pytest.raises(ValueError, match=r"in UTF-8 up to byte .*0xf6"):
+        read_table(path, SPEC)
+    path.write_text(text().replace(",", "::"))
+    with pytest.raises(ValueError, match="has one column, 'kind::q::y': neither commas"):
+        read_table(path, SPEC)
 
 
 def test_names_of_a_file_without(tmp_path: Path) -> None:
