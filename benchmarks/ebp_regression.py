@@ -28,7 +28,7 @@ from threadpoolctl import threadpool_limits
 from ebp import EBPRegressor
 
 SETS = ("boston", "concrete", "energy", "kin8nm", "naval", "power", "protein")
-MODELS = ("relu", "sign", "five relu", "five sign", "first order", "stopped relu")
+MODELS = ("relu", "five relu", "first order", "stopped relu")
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
@@ -36,7 +36,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     fv = flag_values
     flags.DEFINE_string("data_dir", None, "Folder with uci/NAME.npz: X, y, train_idx, test_idx.", flag_values=fv)
     flags.DEFINE_list("sets", list(SETS), "Data sets.", flag_values=fv)
-    flags.DEFINE_list("models", ["relu", "sign"], f"Some of {', '.join(MODELS)}.", flag_values=fv)
+    flags.DEFINE_list("models", ["relu"], f"Some of {', '.join(MODELS)}.", flag_values=fv)
     flags.DEFINE_integer("splits", 20, "The first splits of each set; protein has 5.", 1, flag_values=fv)
     flags.DEFINE_integer("epochs", 40, "Passes over the training rows.", 1, flag_values=fv)
     flags.DEFINE_integer("threads", 1, "CPU threads of NumPy.", 1, flag_values=fv)
@@ -51,7 +51,7 @@ def scores(model: str, epochs: int, X: Any, y: Any, X_test: Any, y_test: Any) ->
         log_density = scipy.stats.norm.logpdf(y_test, mean, std)
     else:
         networks = 5 if model.startswith("five") else 1
-        options: dict[str, Any] = {"units": model.split()[-1], "epochs": epochs, "num_networks": networks}
+        options: dict[str, Any] = {"epochs": epochs, "num_networks": networks}
         if model.startswith("stopped"):
             options |= {"epochs": 320, "early_stopping": True}
         regressor = EBPRegressor(50, **options).fit(X, y)

@@ -64,7 +64,7 @@ def check_second_order(estimator: Any) -> None:
     check_whole_numbers(estimator, "epochs", "batch_size", "num_networks")
     if hasattr(estimator, "max_count"):
         check_whole_numbers(estimator, "max_count", other="auto")
-    if estimator.units not in UNITS:
+    if hasattr(estimator, "units") and estimator.units not in UNITS:
         raise ValueError(f"units must be one of {', '.join(map(repr, UNITS))}, got {estimator.units!r}.")
 
 

@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from .c_coding import INT32_MAX, input_coding
 from .c_text import array, comment
-from .export import packed
+from .export import packed, print_look
 from .packed import PackedNetwork
 from .packed_write import write
 from .signs import Layer
@@ -109,6 +109,8 @@ def export_c(
     *,
     inputs: Inputs = "float32",
     name: str = "ebp_predict",
+    X: Any = None,
+    y: ArrayLike | None = None,
     **options: Any,
 ) -> str:
     """C99 of a function `int name(const T *x)` that predicts as `PackedNetwork.predict` does.
@@ -117,6 +119,9 @@ def export_c(
     :param path: file to write; None for none.
     :param inputs: type of a raw input: whole numbers ("int8", "uint8", "int16") need no floating point.
     :param name: of the function.
+    :param X: rows to look at, as for `ebp.export_checked`: how many of them `predict` and the function have right is
+        printed; None: none.
+    :param y: their labels, [N]; None: not known.
     :param options: of an `EBPNetwork` or an `EBPClassifier` those of `ebp.export_network`: coding, num_votes, ...
     :return: the source.
     :raises ValueError: if the network cannot be packed, has more than 255 networks, outputs or layers, inputs whose
@@ -133,6 +138,8 @@ def export_c(
     net = network if isinstance(network, PackedNetwork) else packed(network, **options)
     if net is network and options:
         raise ValueError(f"a packed network has all of its options already, got {', '.join(options)}; leave them out.")
+    if net is network and X is not None:
+        raise ValueError("a packed network knows no other predict to be compared with; give the classifier it is of.")
     if net.has_convolutions:
         raise ValueError("a network of convolutions cannot be written as C; run its file by ebp.PackedNetwork.")
     if max(net.num_networks, net.layer_sizes[-1], len(net.layer_sizes) - 1) > 255 or max(net.layer_sizes) > 2**31 - 9:
@@ -140,6 +147,9 @@ def export_c(
     source = _source(net, inputs, name)
     if path is not None:
         write(Path(path), source.encode())
+    if X is not None:
+        looked = {key: options[key] for key in ("coding", "classes", "num_votes") if key in options}
+        print_look(network, net, X, y, **looked)
     return source
 
 

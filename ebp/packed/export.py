@@ -64,8 +64,12 @@ def export_network(
     classes: Any = None,
     num_votes: int = 0,
     seed: int = 0,
+    X: Any = None,
+    y: ArrayLike | None = None,
 ) -> int:
     """Write an `EBPNetwork` of binary weights, or a fitted `EBPClassifier`, to a file.
+
+    Given rows, it prints how many of them `predict` and the file have right; `export_checked` chooses by that, too.
 
     :param network: the trained network; of a classifier, its coding and classes go into the file.
     :param fraction_bits: None if its inputs are -1 and +1; e >= 0 if they are multiples of 2^-e. A coding other than
@@ -75,11 +79,16 @@ def export_network(
     :param num_votes: 0: the network of the most probable weights, EBP-D; k: k networks drawn from the posterior, whose
         vote tends to EBP-P with k. Their biases are drawn, too.
     :param seed: of the draws; `network.vote(X, k, seed)` is the same vote.
+    :param X: rows to look at, as for `export_checked`; None: none.
+    :param y: their labels, likewise; None: not known.
     :return: size of the file in bytes.
     :raises ValueError: if not all weights are binary, or an argument is out of range.
     """
     content = _network_content(network, fraction_bits, coding, classes, num_votes, seed)
     write(Path(path), content)
+    if X is not None:
+        file = PackedNetwork(parse(content, Path(path)))
+        print_look(network, file, X, y, coding=coding, classes=classes, num_votes=num_votes)
     return len(content)
 
 
@@ -89,7 +98,7 @@ def packed(network: Any, **options: Any) -> PackedNetwork:
 
 
 class Exported(NamedTuple):
-    """What `export_checked` wrote, and how it predicts.
+    """What was written, and how it predicts.
 
     :ivar num_bytes: size of the file.
     :ivar float_bytes: size of the same weights and biases as float32 numbers.
@@ -200,20 +209,57 @@ def export_checked(
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(path) as temporary:
-        size = export_network(temporary, network, num_votes=num_votes, seed=seed, **options)
+        export_network(temporary, network, num_votes=num_votes, seed=seed, **options)
         file = PackedNetwork.load(temporary)
         _check_outputs(file, network, coded, num_votes, seed)
-        labels, wanted = file.predict(coded, is_coded=True), _labels(model, X, classes)
-    num_floats = max(1, num_votes) * sum(int(np.prod(v.shape)) for v in (*network.h, *network.b))
-    exported = Exported(size, 4 * num_floats, X.shape[0], num_votes, float(np.mean(labels == wanted)))
-    if y is not None:
-        truth = np.asarray(y)
-        exported = exported._replace(
-            accuracy=float(np.mean(labels == truth)), accuracy_of_predict=float(np.mean(wanted == truth))
-        )
+        exported = _looked_at(model, file, X, coded, y, classes, num_votes)
     if exported.caution is not None:
         warnings.warn(exported.caution, stacklevel=2)
     return exported
+
+
+def print_look(
+    model: Any,
+    file: PackedNetwork,
+    X: Any,
+    y: ArrayLike | None = None,
+    *,
+    coding: InputCoding | None = None,
+    classes: Any = None,
+    num_votes: int = 0,
+) -> None:
+    """Print how the file predicts beside `predict`, and warn if much is lost; parameters as for `export_checked`.
+
+    :param file: what was written of `model`.
+    """
+    network, coding, classes = _parts(model, coding, classes)
+    _check_labels(y, network, X, classes)
+    coded = X if model is network or coding is None else coding.transform(X)
+    exported = _looked_at(model, file, X, coded, y, classes, num_votes)
+    print(exported.summary, flush=True)
+    if exported.caution is not None:
+        warnings.warn(exported.caution, stacklevel=3)
+
+
+def _looked_at(
+    model: Any, file: PackedNetwork, X: Any, coded: Any, y: ArrayLike | None, classes: Any, num_votes: int
+) -> Exported:
+    """What a file predicts beside `predict`.
+
+    :param X: rows as `predict` takes them.
+    :param coded: the same, coded.
+    """
+    labels = file.predict(coded, is_coded=True)
+    wanted = _labels(model, X, classes)
+    network = getattr(model, "network_", model)
+    num_floats = file.num_networks * sum(int(np.prod(v.shape)) for v in (*network.h, *network.b))
+    exported = Exported(file.num_bytes, 4 * num_floats, X.shape[0], num_votes, float(np.mean(labels == wanted)))
+    if y is None:
+        return exported
+    truth = np.asarray(y)
+    return exported._replace(
+        accuracy=float(np.mean(labels == truth)), accuracy_of_predict=float(np.mean(wanted == truth))
+    )
 
 
 def _check_labels(y: ArrayLike | None, network: Any, X: Any, classes: Any) -> None:

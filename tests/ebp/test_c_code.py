@@ -201,6 +201,8 @@ def test_bad_calls(tmp_path: Path, rng: np.random.Generator) -> None:
         ebp.export_c(network, name="3x")
     with pytest.raises(ValueError, match="a packed network has all of its options already, got num_votes"):
         ebp.export_c(network, num_votes=3)
+    with pytest.raises(ValueError, match="a packed network knows no other predict to be compared with"):
+        ebp.export_c(network, X=np.zeros((1, 9)))
     with pytest.raises(ValueError, match="only networks of binary weights"):
         ebp.export_c(ebp.EBPNetwork((3, 1), "real"))
     many, _ = made(rng, (2, 300), 1, "zscore", "float32", tmp_path)

@@ -5,6 +5,7 @@ import copy
 import importlib.util
 import itertools
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -356,6 +357,19 @@ def test_what_is_exported_is_judged_by_its_labels(digits: Any, tmp_path: Path) -
         export_checked(tmp_path / "net", model, X, y[:2])
     with pytest.raises(ValueError, match="at least one row to look at"):
         export_checked(tmp_path / "net", model, X[:0])
+
+
+@pytest.mark.parametrize("way", ["file", "C"])
+def test_every_export_prints_what_it_loses(
+    way: str, digits: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, X, y = digits
+    export = partial(ebp.export_network, tmp_path / "net") if way == "file" else partial(ebp.export_c, inputs="uint8")
+    with pytest.warns(UserWarning, match="the file has .* % of 1097 rows right, where predict has"):
+        export(model, X=X, y=y)
+    right = np.mean(packed(model).predict(X) == y)
+    expected = f"; {100 * right:.1f} % right, predict {100 * np.mean(model.predict(X) == y):.1f} %\n"
+    assert capsys.readouterr().out.endswith(expected)
 
 
 @pytest.mark.parametrize("output", ["deterministic", "vote"])
