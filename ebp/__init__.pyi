@@ -1,5 +1,6 @@
 from .estimators.classifier import EBPClassifier as EBPClassifier
 from .estimators.gaussian_classifier import EBPGaussianClassifier as EBPGaussianClassifier
+from .estimators.one_by_one import OneByOne as OneByOne
 from .estimators.predictor import Predictor as Predictor
 from .estimators.regressor import EBPRegressor as EBPRegressor
 from .network.architecture import Posterior as Posterior

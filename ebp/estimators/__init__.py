@@ -3,6 +3,7 @@
 classifier, regressor, gaussian_classifier
 calibration                   probabilities calibrated by predictions before learning
 continual, memory, recency    streams of classes
+one_by_one                    rows as dictionaries, as river has them
 predictor                     trained networks for new rows
 row_order                     fits that do not depend on the order of a file
 baselines                     rivals of Section 5
@@ -20,6 +21,7 @@ __getattr__, __dir__, __all__ = attach(
         "estimators",
         "gaussian_classifier",
         "memory",
+        "one_by_one",
         "predictor",
         "recency",
         "regressor",

@@ -20,7 +20,7 @@ __all__ = [
     "group_numbers",
     "layer_widths",
 ]
-__all__ += ["start_classes", "weight_of_rows"]
+__all__ += ["is_plain", "start_classes", "weight_of_rows"]
 
 Array = NDArray[np.float64]
 
@@ -98,6 +98,24 @@ def check_classes(estimator: Any, classes: ArrayLike | None) -> None:
             f"classes must stay what they were in the first call, {estimator.classes_.tolist()}, got "
             f"{np.unique(classes).tolist()}; fit a new classifier."
         )
+
+
+def is_plain(estimator: Any, X: Any, y: Any = None) -> bool:
+    """Whether rows need no more of scikit-learn's checks, which take longer than a network learns a row.
+
+    :param X: they do not if it is an array [N, n_features_in_] of finite float64, after a call with such an array.
+    :param y: and this one of whole numbers, truth values or texts, [N]; None: not looked at.
+    """
+    return (
+        type(X) is np.ndarray
+        and X.dtype == np.float64
+        and X.ndim == 2
+        and len(X) > 0
+        and X.shape[1] == getattr(estimator, "n_features_in_", None)
+        and not hasattr(estimator, "feature_names_in_")
+        and bool(np.isfinite(X).all())
+        and (y is None or (type(y) is np.ndarray and y.dtype.kind in "biuU" and y.shape == (len(X),)))
+    )
 
 
 def weight_of_rows(X: Any, sample_weight: ArrayLike | None) -> Array | None:

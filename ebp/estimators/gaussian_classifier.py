@@ -17,14 +17,16 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..network.coding import Moments
 from ..network.heads import encode_labels
+from ..network.joint import MAX_NUMBERS, JointNetwork
 from ..network.passes import Passes, chosen_passes, held_folds
-from ..network.second_order import Derivatives, Gaussian, PassMean, batch_update, forward, initial_posterior
+from ..network.second_order import Derivatives, PassMean, batch_update, forward, initial_posterior
 from .calibration import log_probabilities
 from .estimators import (
     batches,
     check_classes,
     check_second_order,
     group_numbers,
+    is_plain,
     layer_widths,
     start_classes,
     weight_of_rows,
@@ -99,12 +101,17 @@ class EBPGaussianClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     Fitted attributes: `classes_`, `posteriors_`, `n_features_in_`, `n_epochs_` (passes so far), `count_` (how often a
     row counts at most in `fit`). `partial_fit` makes one pass and forgets nothing.
 
+    A stream, which begins with `partial_fit`, has no second pass in which weights could find out what they do
+    together. So with one hidden layer or none, and not too many inputs and units (100 and 50 of them with ten classes),
+    it has a joint posterior of the weights of the last layer, to which the inputs go, too: `ebp.network.joint`. Others
+    learn as `fit` does, and so does `partial_fit` after `fit`.
+
     Inputs are dense, and standardised by the data so far. For sparse inputs, many classes that come one after the
     other, and networks of bits there is `EBPClassifier`.
     """
 
-    posteriors_: list[Gaussian]
-    _last: list[Gaussian]
+    posteriors_: list[Any]
+    _last: list[Any]
 
     def __init__(
         self,
@@ -156,19 +163,25 @@ class EBPGaussianClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     ) -> EBPGaussianClassifier:
         """One pass over new data, from the posterior of the data before.
 
-        :param classes: all classes that will ever occur; needed in the first call.
-        :raises ValueError: if the first call lacks `classes`, or y has a label that is not among them.
+        :param classes: all classes that will ever occur; None in the first call: those that have occurred so far, to
+            which others may come later (with a joint posterior).
+        :raises ValueError: if y has a label that is not among `classes`, or `classes` is missing without a joint
+            posterior.
         """
         is_first = not hasattr(self, "posteriors_")
         X, y = self._check(X, y, reset=is_first)
         weight = weight_of_rows(X, sample_weight)
         if is_first:
             self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-            self._start(X, start_classes(classes), weight)
+            self._start_stream(X, y, classes, weight)
         else:
             check_classes(self, classes)
+            self._learn_names(y)
             self._inputs += Moments.of(X, weight)
-        self._pass(X, y, weight)
+        if self._is_joint:
+            self._learn_stream(X, y, weight)
+        else:
+            self._pass(X, y, weight)
         return self
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
@@ -183,18 +196,29 @@ class EBPGaussianClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     def predict_log_proba(self, X: ArrayLike) -> Array:
         """Logarithms of the probabilities of the classes in nats, [N, C]."""
         check_is_fitted(self, "posteriors_")
-        X = self._inputs.standardised(validate_data(self, X, dtype=np.float64, reset=False))
+        rows: Any = X if is_plain(self, X) else validate_data(self, X, dtype=np.float64, reset=False)
+        X = self._inputs.standardised(rows)
+        if len(self.classes_) == 1:
+            return np.zeros((len(X), 1))
         found = []
         for posterior in self.posteriors_:
-            last = forward(posterior, X, self.units)[-1]
-            found.append(log_probabilities(last.mu / np.sqrt(1.0 + last.sigma2), are_logits=False))
+            if isinstance(posterior, JointNetwork):
+                mu, sigma2 = posterior.moments(X)
+            else:
+                last = forward(posterior, X, self.units)[-1]
+                mu, sigma2 = last.mu, last.sigma2
+            z = mu / np.sqrt(1.0 + sigma2)
+            found.append(log_probabilities(z[:, : _num_outputs(len(self.classes_))], are_logits=False))
+        if len(found) == 1:
+            return found[0]
         return np.asarray(scipy.special.logsumexp(found, axis=0) - math.log(len(found)))
 
     # Private.
 
     def _check(self, X: Any, y: Any, *, reset: bool) -> tuple[Array, NDArray[Any]]:
-        X, y = validate_data(self, X, y, dtype=np.float64, reset=reset)
-        check_classification_targets(y)
+        if reset or not is_plain(self, X, y):
+            X, y = validate_data(self, X, y, dtype=np.float64, reset=reset)
+            check_classification_targets(y)
         check_second_order(self)
         return X, y
 
@@ -203,12 +227,75 @@ class EBPGaussianClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             raise ValueError(f"y must have at least two classes, got 1 class: {classes.tolist()}.")
         self.classes_ = classes
         self.n_epochs_: int = 0
+        self._is_joint = False
+        self._has_spare = False
         self._inputs = Moments.of(X, weight)
-        sizes = (X.shape[1], *layer_widths(self.hidden), 1 if len(classes) == 2 else len(classes))
+        sizes = (X.shape[1], *layer_widths(self.hidden), _num_outputs(len(classes)))
         self.posteriors_ = [
             initial_posterior(sizes, np.random.default_rng([self._seed, number, 0]))
             for number in range(self.num_networks)
         ]
+
+    # Streams.
+
+    def _start_stream(self, X: Array, y: NDArray[Any], classes: ArrayLike | None, weight: Array | None) -> None:
+        """Networks before the first rows of `partial_fit`."""
+        widths = layer_widths(self.hidden)
+        num_units = widths[0] if widths else 0
+        known = np.unique(y) if classes is None else start_classes(classes)
+        size = X.shape[1] + 1 + num_units
+        if len(widths) > 1 or size**2 * (_num_outputs(len(known)) + 1) > MAX_NUMBERS:
+            self._start(X, start_classes(classes), weight)
+            encode_labels(y, self.classes_)
+            return
+        if classes is not None and len(known) < 2:
+            raise ValueError(f"classes must be at least two, got {known.tolist()}; leave it out if others may come.")
+        if len(known) > 1:
+            encode_labels(y, known)
+        self.classes_ = known
+        self.n_epochs_ = 0
+        self._is_joint = True
+        self._has_spare = classes is None
+        self._inputs = Moments.of(X, weight)
+        self.posteriors_ = [
+            JointNetwork.start(
+                X.shape[1],
+                num_units,
+                _num_outputs(len(known)) + self._has_spare,
+                np.random.default_rng([self._seed, number, 0]),
+            )
+            for number in range(self.num_networks)
+        ]
+
+    def _learn_names(self, y: NDArray[Any]) -> None:
+        """Give outputs to labels that occur for the first time, or refuse them.
+
+        A spare output learns that none of the rows so far is of a class that is yet to come; a new class starts as it.
+        """
+        places = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
+        if bool((self.classes_[places] == y).all()):
+            return
+        if not self._has_spare:
+            encode_labels(y, self.classes_)  # raises
+        for name in np.setdiff1d(y, self.classes_):
+            classes = np.union1d(self.classes_, [name])
+            place = int(np.searchsorted(classes, name))
+            self.posteriors_ = [_with_class(network, len(classes), place) for network in self.posteriors_]
+            self.classes_ = classes
+
+    def _learn_stream(self, X: Array, y: NDArray[Any], weight: Array | None) -> None:
+        """New rows, one after the other."""
+        numbers = np.searchsorted(self.classes_, y)
+        num_outputs = _num_outputs(len(self.classes_))
+        first = 1 if num_outputs == 1 else 0  # the class of the first output
+        Y = np.where(numbers[:, None] == np.arange(first, first + num_outputs), 1.0, -1.0)
+        if self._has_spare:
+            Y = np.concatenate([Y, np.full((len(Y), 1), -1.0)], axis=1)
+        rows = self._inputs.standardised(X)
+        self.posteriors_ = [network.after(rows, Y, sign_derivatives, weight) for network in self.posteriors_]
+        self.n_epochs_ += 1
+
+    # Passes of `fit`.
 
     def _chosen_passes(
         self, X: Array, y: NDArray[Any], weight: Array | None, groups: NDArray[np.intp] | None
@@ -267,3 +354,28 @@ class EBPGaussianClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         self.posteriors_ = posteriors
         self.n_epochs_ += 1
         return means
+
+
+def _num_outputs(num_classes: int) -> int:
+    """One for two classes, else one each; none for a single class."""
+    return num_classes - 1 if num_classes <= 2 else num_classes
+
+
+def _with_class(network: JointNetwork, num_classes: int, place: int) -> JointNetwork:
+    """A network of one class more, whose output starts as the spare one, the last.
+
+    :param num_classes: after it.
+    :param place: of the new class among them.
+    """
+    mean, cov = network.mean, network.cov
+    if num_classes == 2:
+        # What is not of the only class so far is of the new one: one output, of the second class.
+        sign = 1.0 if place == 1 else -1.0
+        return network._replace(mean=np.stack([sign * mean[-1], mean[-1]]), cov=np.stack([cov[-1], cov[-1]]))
+    if num_classes == 3:
+        mean = np.stack([-mean[0], mean[0], mean[-1]])
+        cov = np.stack([cov[0], cov[0], cov[-1]])
+    return network._replace(
+        mean=np.insert(mean, place, mean[-1], axis=0),
+        cov=np.insert(cov, place, cov[-1], axis=0),
+    )

@@ -4,7 +4,7 @@ posterior, finite_set   Eqs. (3.5)-(3.7), Appendix D
 forward                 Eqs. (4.1), (4.2); Appendix B
 heads, mills            Eq. (4.3), footnote 4
 backward                Eq. (4.4)
-update                  Eq. (4.5); second_order, noise: its term of second order
+update                  Eq. (4.5); second_order, noise: its term of second order; joint: with all covariances
 network                 Eqs. (4.6), (4.7): EBP-D, EBP-P (architecture)
 convolution             shared weights (shared_weights)
 training                whole passes in one graph (loops, online, inputs, prepared, passes)
@@ -25,6 +25,7 @@ __getattr__, __dir__, __all__ = attach(
         "forward",
         "heads",
         "inputs",
+        "joint",
         "loops",
         "mills",
         "network",

@@ -95,6 +95,9 @@ class Moments:
         if weight is None or not np.any(weight > 0):
             weight = np.ones(num_rows)
         total = float(np.sum(weight))
+        if num_rows == 1 and not is_sparse(X):
+            row = np.array(X[0], np.float64)
+            return cls(total, row, np.zeros_like(row), np.zeros(row.shape, np.bool_))
         if is_sparse(X):
             X = X.tocoo()
             largest = np.zeros(X.shape[1])
