@@ -13,7 +13,7 @@ import keras
 import numpy as np
 from numpy.typing import NDArray
 
-from .files.pack import Packed
+from .files.pack import Packed, PackedNetwork
 from .graph.graph import graph_of
 from .graph.select_inputs import SelectInputs
 from .graph.sizes import size_of
@@ -26,11 +26,15 @@ __all__ = [
     "bit_histograms",
     "details",
     "input_mask",
+    "layers",
     "markdown_row",
+    "metrics",
     "notes",
     "published",
     "score_histograms",
+    "smallest",
     "table",
+    "verdict",
 ]
 
 _MOST = 20.0  # scores beyond are drawn there
@@ -103,6 +107,34 @@ def table(packed: Packed) -> list[list[str]]:
     for name, network in packed.networks.items():
         sizes = ["", ""] if network.file is None else [str(network.bytes), f"{network.file_rate:.1f}"]
         rows.append([name, f"{network.valid_percent:.2f}", f"{network.test_percent:.2f}", *sizes])
+    return rows
+
+
+def smallest(packed: Packed) -> PackedNetwork:
+    """The smallest file among those whose validation error is at most that of the pruned network, or the smallest."""
+    files = [network for network in packed.networks.values() if network.file is not None]
+    good = [network for network in files if network.valid_percent <= packed.networks["shrunk"].valid_percent]
+    return min(good or files, key=lambda network: network.bytes or 0)
+
+
+def verdict(packed: Packed) -> str:
+    """What a packed network comes to, in a sentence."""
+    best = smallest(packed)
+    return f"{best.bytes:,} bytes, {best.file_rate:.0f} times smaller, with {best.test_percent:.2f} % test errors."
+
+
+def metrics(packed: Packed) -> dict[str, float]:
+    """What runs are compared by."""
+    best = smallest(packed)
+    return {"error_percent": best.test_percent, "bytes": float(best.bytes or 0)}
+
+
+def layers(packed: Packed) -> list[list[str]]:
+    """Weights, bits and bytes of each layer that is left, as cells, with a line of headers."""
+    rows = [["layer", "kept", "weights", "bits", "bytes"]]
+    bits = packed.bits[packed.chosen]
+    for number, (kept, weights, b) in enumerate(zip(packed.architecture, packed.kept_weights, bits, strict=True), 1):
+        rows.append([str(number), str(kept), f"{weights:,}", str(b), f"{-(-weights * b // 8):,}"])
     return rows
 
 

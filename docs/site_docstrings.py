@@ -25,7 +25,8 @@ LIST = re.compile(r"\s*[-*\d]")
 FIELD = re.compile(r":\w+[^:`]*:")
 FIELD_NAME = re.compile(r"^(:(?:param|ivar) \w*[^\W_])_:")
 NAMED = re.compile(r"^:(?:param|ivar) (\w+):", re.MULTILINE)
-TEXTS = tomllib.loads((Path(__file__).resolve().parent / "parameters.toml").read_text(encoding="utf-8"))
+DOCS = Path(__file__).resolve().parent
+TEXTS = tomllib.loads((DOCS / "parameters.toml").read_text(encoding="utf-8"))
 
 
 def missing_texts(package: str, names: Iterable[str], docstring: str) -> dict[str, str]:
@@ -64,9 +65,15 @@ def escaped(lines: Iterable[str]) -> list[str]:
             found += ["", "::", ""]
         line = FIELD_NAME.sub(r"\1\\_:", line)  # :ivar bounds_: is no reference
         parts = CODE.split(line)
-        found.append(line if is_code else "".join(p if n % 2 else SPECIAL.sub(r"\\\1", p) for n, p in enumerate(parts)))
+        words = [part if number % 2 else _plain(part, number) for number, part in enumerate(parts)]
+        found.append(line if is_code else "".join(words))
         before = line
     return found
+
+
+def _plain(part: str, number: int) -> str:
+    """What is no code: with its special characters escaped, and apart from code that it follows (`name`s)."""
+    return ("\\ " if number and re.match(r"\w", part) else "") + SPECIAL.sub(r"\\\1", part)
 
 
 def parameters(thing: Any) -> list[str]:
@@ -103,6 +110,8 @@ def is_within(package: str, name: str) -> bool:
 
 def setup(app: Any) -> dict[str, bool]:
     """Called by Sphinx."""
+    listed = "\n".join(path.read_text(encoding="utf-8") for path in (DOCS / "api").glob("*.rst"))
+    pages = set(re.findall(r"^   (\w+\.\w+)$", listed, re.MULTILINE))
 
     def process(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
         if what in ("function", "method", "class"):
@@ -118,8 +127,10 @@ def setup(app: Any) -> dict[str, bool]:
         is_field = type(thing).__name__ == "_tuplegetter"  # of a NamedTuple: in the docstring of the class
         is_of_scikit_learn = re.fullmatch(r"set_\w+_request", name.rpartition(".")[2])
         module = getattr(thing, "__module__", None) or ""
+        short = f"{str(module).partition('.')[0]}.{name.rpartition('.')[2]}"
+        has_page = what == "module" and short in pages  # by the name that its package exports
         is_of_tensorflow = str(module).startswith("tensorflow")  # which it copies into subclasses
-        return True if is_field or is_of_scikit_learn or is_of_tensorflow else None
+        return True if is_field or is_of_scikit_learn or is_of_tensorflow or has_page else None
 
     def resolve(app: Any, env: Any, node: Any, contnode: Any) -> Any:
         """A page of the name that the package exports, or plain text if there is only the name."""

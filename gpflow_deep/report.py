@@ -13,6 +13,9 @@ import gpflow
 import numpy as np
 from numpy.typing import NDArray
 
+from gpflow_deep_base.page import page
+
+from . import pages
 from .judge import evaluation
 from .judge.evaluation import Evaluation, coverage_in_words, evaluate
 from .judge.forecasts import LinearModel
@@ -34,8 +37,11 @@ __all__ = [
     "depth",
     "evaluate",
     "histograms",
+    "html",
+    "label",
     "layer_scalars",
     "linear_baseline",
+    "metrics",
     "notes",
     "num_parameters",
     "scalars",
@@ -186,6 +192,16 @@ def summary(
     return found
 
 
+def metrics(summary: Mapping[str, Any]) -> dict[str, float | None]:
+    """What runs are compared by, of a :func:`summary`: scores of the test rows, and seconds."""
+    test = summary.get("test", {})
+    names = ("rmse", "crps", "coverage_90", "calibration_error")
+    found = {"log_density_nats": test.get("log_likelihood_nats"), **{name: test.get(name) for name in names}}
+    accuracy = test.get("accuracy")
+    found["error_percent"] = None if accuracy is None else 100.0 * (1.0 - accuracy)
+    return {**found, "train_seconds": summary["train_seconds"]}
+
+
 def num_parameters(model: DeepGP) -> int:
     """Numbers that the model is made of, trained or fixed."""
     return sum(int(np.prod(parameter.shape)) for parameter in model.parameters)
@@ -245,9 +261,8 @@ def table(models: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
     columns = [(part, key) for part in ("valid", "test") for key in HEADERS for m in last if key in m.get(part, {})]
     lines = [["", *(f"{part} {HEADERS[key]}" for part, key in columns), "steps", "seconds"]]
     for name, model in models.items():
-        label = _label(name, model)
         cells = [f"{model[part].get(key, np.nan):.4f}" for part, key in columns]
-        lines.append([label, *cells, str(model.get("num_steps", "")), f"{model['train_seconds']:.1f}"])
+        lines.append([label(name, model), *cells, str(model.get("num_steps", "")), f"{model['train_seconds']:.1f}"])
     return lines
 
 
@@ -259,7 +274,7 @@ def text(
     :param models: as in `table`, "warning" of those that are worse than the simplest model, and "calibration".
     :param judged: of the test rows, by the names of the models.
     """
-    named = {_label(name, model): judged[name] for name, model in models.items()}
+    named = {label(name, model): judged[name] for name, model in models.items()}
     said = [m[kind] for kind in ("calibration", "warning") for m in models.values() if kind in m]
     seconds = [m["train_seconds"] for m in models.values()]
     return [_scores(named, seconds), caption(task, target_names), JUDGED, verdict(models, judged), *said]
@@ -299,7 +314,7 @@ def verdict(models: Mapping[str, Mapping[str, Any]], judged: Mapping[str, Evalua
             how = "better" if score.value > 0 else "worse"
             clear = "" if abs(score.value) > 2 * score.error else " (within two standard errors)"
             parts.append(
-                f"{abs(score.value):.3f} ± {score.error:.2g} nats a row {how} than {_label(best, models[best])}{clear}"
+                f"{abs(score.value):.3f} ± {score.error:.2g} nats a row {how} than {label(best, models[best])}{clear}"
             )
     found = models[last]
     if "num_steps" in found:
@@ -307,10 +322,44 @@ def verdict(models: Mapping[str, Mapping[str, Any]], judged: Mapping[str, Evalua
         parts.append(
             f"{'settled' if is_settled else 'not settled, more steps may help,'} after {found['num_steps']} steps"
         )
-    return f"{_label(last, found)}: {'; '.join(parts)}." if parts else ""
+    return f"{label(last, found)}: {'; '.join(parts)}." if parts else ""
 
 
-def _label(name: str, model: Mapping[str, Any]) -> str:
+def html(model: Any, X: Any, y: Any, *, others: Mapping[str, Any] | None = None, heading: str = "") -> str:
+    """A report on a trained model as the text of one HTML file, which needs no network.
+
+        model = gpflow_deep.DeepGPRegressor().fit(X_train, y_train)
+        Path("report.html").write_text(gpflow_deep.report.html(model, X_test, y_test), encoding="utf-8")
+
+    Verdict, scores with their errors, calibration with the band of right probabilities, the function over its most
+    relevant inputs, relevance of all inputs, and residuals.
+
+    :param model: a fitted `DeepGPRegressor` or `DeepGPClassifier`, or a `Predictor`.
+    :param X: inputs [N, D] that the model has not seen; names of a data frame are shown.
+    :param y: targets [N] or [N, P], or labels.
+    :param others: models to compare with on the same rows, by name; whatever `evaluate` takes.
+    :param heading: of the page.
+    :raises ValueError: as `evaluate`.
+    """
+    predictor = getattr(model, "predictor_", model)
+    columns = getattr(X, "columns", getattr(model, "feature_names_in_", None))
+    inputs, targets = np.asarray(X, np.float64), np.asarray(y)
+    if hasattr(model, "classes_"):
+        targets = np.searchsorted(model.classes_, targets)
+    targets = targets.reshape(len(targets), -1)
+    names = [f"x{d}" for d in range(inputs.shape[1])] if columns is None else [str(column) for column in columns]
+    own = title(depth(predictor.model))
+    judged = {name: evaluate(other, (inputs, targets)) for name, other in (others or {}).items()}
+    judged[own] = evaluate(predictor, (inputs, targets))
+    about = {name: {"num_layers": depth(predictor.model)} if name == own else {} for name in judged}
+    can_have_tails = isinstance(predictor.model.likelihood, gpflow.likelihoods.StudentT)
+    said = [verdict(about, judged), coverage_in_words(judged[own], can_have_tails=can_have_tails)]
+    said.append(caption(predictor.task, predictor.target_names))
+    parts = pages.model_parts(predictor, judged, inputs, targets, names)
+    return page(heading or own, "\n".join(filter(None, said)), parts)
+
+
+def label(name: str, model: Mapping[str, Any]) -> str:
     """What a model is called in tables: a deep GP by its layers, others by their names."""
     return title(model["num_layers"]) if "num_layers" in model else name
 

@@ -9,6 +9,7 @@
     tracing    compiled functions that belong to one model
     doors      names of a package that are imported at their first use
     text       aligned tables, times and means with their errors
+    page       a report as one HTML file, with plots as SVG and without the network
     quiet      TensorFlow's start without its noise, from the first import of this package on
 
 Nothing here imports TensorFlow when it is imported.

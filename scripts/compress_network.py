@@ -53,6 +53,7 @@ from compression.train.classification import reshaped
 from compression.train.regression import check_targets, compress_regression, summary
 from gpflow_deep_base import quiet
 from gpflow_deep_base.files import write_text
+from gpflow_deep_base.page import Table
 from gpflow_deep_base.text import aligned
 
 
@@ -104,7 +105,7 @@ def main(flags: Flags) -> None:
     recipe = new_recipe(flags, data, strategy)
     settings = replace(flags.run, num_steps=flags.recipe.num_epochs)
     name = flags.network.name_for(data.name)
-    with open_run(settings, cli.flags.text(flags), data, strategy, name=name) as run:
+    with open_run(settings, cli.flags.text(flags), data, strategy, name=name, changed=cli.flags.changed(flags)) as run:
         print(f"network {name}: {recipe.original.weights} weights, prior {flags.recipe.prior}", flush=True)
         run.fit(
             lambda first, count: recipe.epoch(first),
@@ -136,6 +137,11 @@ def main(flags: Flags) -> None:
             },
             text="\n".join([*report.notes(packed, report.published(name, *of)), aligned(report.table(packed)), row]),
             figures=figures(packed, flags.recipe.prior),
+            verdict=report.verdict(packed),
+            metrics=report.metrics(packed) | {"train_seconds": float(recipe.seconds)},
+            parts=[
+                Table("Layers", report.layers(packed), "Bytes of the numbers of fixed point, before they are coded.")
+            ],
         )
 
 
@@ -155,10 +161,11 @@ def regression(flags: Flags, data: Rows) -> None:
     """One run on targets, which a stopped one begins anew."""
     model, settings = networks.load(str(flags.network.file)), replace(flags.run, num_steps=flags.recipe.num_epochs)
     check_targets(model, data.parts)
-    with open_run(settings, cli.flags.text(flags), data, None, name="own") as run:
+    with open_run(settings, cli.flags.text(flags), data, None, name="own", changed=cli.flags.changed(flags)) as run:
         options: dict[str, Any] = {"files": flags.files, "batch_size": settings.batch_size, "seed": settings.seed}
         found = compress_regression(flags.recipe, model, data.parts, run.path / "files" / "model.bcz", **options)
-        run.finish({**found._asdict(), "packed": found.packed._asdict()}, text=summary(found))
+        of_file = {"bytes": found.packed.bytes}
+        run.finish({**found._asdict(), "packed": found.packed._asdict()}, text=summary(found), metrics=of_file)
 
 
 def new_recipe(flags: Flags, data: Rows, strategy: tf.distribute.Strategy | None) -> Recipe:

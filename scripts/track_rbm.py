@@ -128,7 +128,8 @@ def main(flags: Flags) -> None:
         return {}
 
     every = flags.eval_every or evaluation.interval(len(data.train.X), flags.run.batch_size)
-    with open_run(dataclasses.replace(flags.run, eval_every=every), cli.flags.text(flags), data, name="rbm") as run:
+    about: dict[str, Any] = {"name": "rbm", "changed": cli.flags.changed(flags)}
+    with open_run(dataclasses.replace(flags.run, eval_every=every), cli.flags.text(flags), data, **about) as run:
         fitted = run.fit(
             lambda first, count: trainer.advance(x, minibatches(first, count), seeds("train")),
             state=lambda: {"trainer": trainer.store, "evaluations": evaluations.store},
@@ -176,7 +177,11 @@ def finish(flags: Flags, data: Rows, run: Run, fitted: Fitted, trainer: Trainer)
     about |= {"num_temps": trainer.num_temps, "tracking": errors, "train_seconds": fitted.seconds}
     table, stopped = aligned(report.table(found, flags.log_z.ais_chains)), ", stopped early" * fitted.is_stopped
     text = [table, *report.notes(found, errors), f"reported: update {saved.step} of {fitted.step}{stopped}"]
-    run.finish({**about, **found}, text="\n".join(text), figures=figures(data, trainer, records))
+    best = found.get("evidence", {})
+    metrics = {"log_density_nats": best.get("test_log_likelihood_nats"), "train_seconds": fitted.seconds}
+    verdict = best.get("statement", "")
+    drawn = figures(data, trainer, records)
+    run.finish({**about, **found}, text="\n".join(text), figures=drawn, metrics=metrics, verdict=verdict)
 
 
 def figures(data: Rows, trainer: Trainer, records: list[dict[str, Any]]) -> dict[str, Callable[[Path], None]]:

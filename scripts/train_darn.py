@@ -134,7 +134,8 @@ def main(flags: Flags) -> None:
     minibatches, x = Minibatches(num_data, settings.batch_size, seeds), tf.constant(data.train.X)
     watched = {part: data.some(part, flags.eval_rows, seeds).X for part in ("train", "valid")}
 
-    with open_run(settings, cli.flags.text(flags), data, strategy, name="darn", free=REPORT_FLAGS) as run:
+    about_run: dict[str, Any] = {"name": "darn", "free": REPORT_FLAGS, "changed": cli.flags.changed(flags)}
+    with open_run(settings, cli.flags.text(flags), data, strategy, **about_run) as run:
         chains = None
         if "hidden" not in fields:
             if flags.architecture == "auto":
@@ -221,7 +222,12 @@ def finish(
         about |= densities
         notes += density_notes(best_density, densities, bool(bits.categories(data)))
     text = "\n".join([aligned(report.table(found)), *notes, f"reported: {fitted.summary}"])
-    run.finish({**about, **found}, text=text, figures=figures(data, best, run.records(), seeds("samples")))
+    lengths = [found.get(f"test/{name}_nats") for name in ("exact_nll", "is_nll", "description_length")]
+    nll = next(length for length in lengths if length is not None)
+    metrics = {"log_density_nats": -nll, "train_seconds": fitted.seconds}
+    verdict = notes[0] if notes else f"test description length: {nll:.3f} nats a row"
+    drawn = figures(data, best, run.records(), seeds("samples"))
+    run.finish({**about, **found}, text=text, figures=drawn, metrics=metrics, verdict=verdict)
 
 
 def joined(

@@ -32,7 +32,7 @@ from gpflow_deep_runs.report import plots
 from gpflow_deep_runs.run import Devices, Interrupted, Run, Seeds, Settings, Shown, devices, open_run
 
 from absl import logging
-from gpflow_deep import ModelConfig, Predictor, Scale, TrainingConfig, Units, curves, float_type, report
+from gpflow_deep import ModelConfig, Predictor, Scale, TrainingConfig, Units, curves, float_type, pages, report
 from gpflow_deep.train.fitting import choose_kl_weight
 from gpflow_deep.train.sampled_training import SamplingConfig, trainer_for
 from gpflow_deep_base.text import aligned
@@ -99,7 +99,8 @@ def main(flags: Flags) -> None:
         depths |= {"dgp": config.num_layers} if config.num_layers > 1 else {}
         jobs = {name: new_job(study, num_layers) for name, num_layers in depths.items()}
         settings = replace(flags.run, num_steps=max(job.trainer.max_steps for job in jobs.values()))
-        with open_run(settings, cli.flags.text(flags), data.rows, study.strategy, name=list(jobs)[-1]) as run:
+        about_run: dict[str, Any] = {"name": list(jobs)[-1], "changed": cli.flags.changed(flags)}
+        with open_run(settings, cli.flags.text(flags), data.rows, study.strategy, **about_run) as run:
             if run.is_chief:
                 data.keep(run.path)
                 print(data.description, flush=True)
@@ -109,8 +110,8 @@ def main(flags: Flags) -> None:
                 chosen = choose_kl_weight(config, *data.rows.train, path=run.path / "kl_weight.json", **how)
                 jobs[list(jobs)[-1]].trainer.model.kl_weight = chosen.kl_weight
             for left, (name, job) in zip(range(len(jobs), 0, -1), jobs.items(), strict=True):
-                single = cli.flags.text(replace(flags, model=flags.model.plain(1)))
-                own = run if left == 1 else run.child(name, single)
+                single = replace(flags, model=flags.model.plain(1))
+                own = run if left == 1 else run.child(name, cli.flags.text(single), cli.flags.changed(single))
                 models[name], final = fit(own, job, study, run.share_of_seconds(left))
                 judged[name] = final.judged["test"]
                 if run.is_chief:
@@ -119,7 +120,9 @@ def main(flags: Flags) -> None:
                     result = {**data.about(), **about, "models": models if own is run else {name: models[name]}}
                     text = report.text(models, judged, data.task, data.rows.target_names) if own is run else []
                     table = "\n".join(part if isinstance(part, str) else aligned(part) for part in text)
-                    own.finish(result, text=table, figures=figures(study, job, final, courses))
+                    page = shown(study, job, models, judged, courses) if own is run else {}
+                    drawn = figures(study, job, final, courses)
+                    own.finish(result, text=table, figures=drawn, metrics=report.metrics(models[name]), **page)
 
 
 def prepare(flags: Flags) -> Study:
@@ -183,6 +186,17 @@ def fit(run: Run, job: Job, study: Study, max_seconds: float | None) -> tuple[di
     if "warning" in found:
         logging.warning(found["warning"])
     return {"num_steps": step, "is_finished": trainer.is_done(step), **found}, final()
+
+
+def shown(
+    study: Study, job: Job, models: Mapping[str, Any], judged: Mapping[str, Any], courses: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The verdict on the last model, and what report.html shows of it."""
+    rows, predictor = study.data.rows, job.watch.predictor
+    named = {report.label(name, model): judged[name] for name, model in models.items()}
+    parts: list[Any] = pages.model_parts(predictor, named, *rows.test, rows.feature_names)
+    parts.append(pages.course_part(courses, curves.tags(predictor.task, study.data.parts)))
+    return {"verdict": report.verdict(models, judged), "parts": parts}
 
 
 def figures(study: Study, job: Job, final: report.Final, courses: Mapping[str, Any]) -> dict[str, Any]:

@@ -48,6 +48,7 @@ from ebp.study.comparison import WEIGHTS
 from ebp.study.results import PUBLISHED, written_results
 from gpflow_deep_base import quiet
 from gpflow_deep_base.files import write_json, write_text
+from gpflow_deep_base.page import Table
 from gpflow_deep_base.text import aligned
 
 
@@ -92,7 +93,7 @@ def main(flags: Flags) -> None:
     settings = replace(flags.run, num_steps=len(comparison.units))
     with (
         quiet.without_warnings(),
-        open_run(settings, cli.flags.text(flags), data, name="ebp") as run,
+        open_run(settings, cli.flags.text(flags), data, name="ebp", changed=cli.flags.changed(flags)) as run,
     ):
         coding, num_folds = comparison.fold(0).coding, len(comparison.folds)
         write_json(run.path / "coding.json", coding.to_json())
@@ -128,6 +129,9 @@ def main(flags: Flags) -> None:
             },
             text="\n".join(lines),
             figures=figures(results, published, f"{data.name}, {num_folds} folds"),
+            metrics=report.metrics(results),
+            verdict=report.verdict(results),
+            parts=[Table("Reliability", report.reliability(results), "Of the probabilities after the last epoch.")],
         )
 
 

@@ -96,7 +96,7 @@ def test_links_of_a_file_lead_on_from_its_page() -> None:
 
 def test_docstrings_are_plain_text() -> None:
     escaped = extension("site_docstrings").escaped
-    lines = ["|x| of *args, `a*b` and log_z_:", "", "    code |x|", "", ":param x: `y_` or y_.", ":ivar z_: it."]
+    lines = ["|x| of *args, `a*b` and log_z_:", "", "    code |x|", "", ":param x: `y_` or y_.", ":ivar z_: the `z`s."]
     found = [
         r"\|x\| of \*args, `a*b` and log_z\_:",
         "",
@@ -106,7 +106,7 @@ def test_docstrings_are_plain_text() -> None:
         "    code |x|",
         "",
         r":param x: `y_` or y\_.",
-        r":ivar z\_: it.",
+        r":ivar z\_: the `z`\ s.",
     ]
     assert escaped(lines) == found
 

@@ -16,7 +16,18 @@ from numpy.typing import NDArray
 from ..estimators.baselines import RIVALS
 from ..network.network import EBPNetwork
 
-__all__ = ["Bars", "bars", "notes", "posterior_scalars", "posterior_shapes", "table", "title"]
+__all__ = [
+    "Bars",
+    "bars",
+    "metrics",
+    "notes",
+    "posterior_scalars",
+    "posterior_shapes",
+    "reliability",
+    "table",
+    "title",
+    "verdict",
+]
 
 Results = Mapping[str, Mapping[str, Any]]
 
@@ -44,6 +55,37 @@ def table(results: Results, published: Mapping[str, float] | None = None) -> lis
         seconds = result.get("seconds_per_epoch", result.get("seconds_per_fold"))
         cells.append([title(method), *errors, _cell(_published(published, method)), f"{seconds:.2f}"])
     return cells
+
+
+def metrics(results: Results) -> dict[str, float | None]:
+    """What runs are compared by, of the outputs with probabilities whose log loss is smallest after the last epoch."""
+    best = min((found for found in results.values() if "log_loss_nats" in found), key=lambda f: f["log_loss_nats"])
+    return {
+        "log_density_nats": -best["log_loss_nats"],
+        "error_percent": best["last_percent"],
+        "calibration_error": best["calibration_error_percent"] / 100.0,
+    }
+
+
+def verdict(results: Results) -> str:
+    """The best of our outputs beside the best rival, by their errors after the last epoch."""
+    ours = [name for name in results if name not in RIVALS]
+    rivals = [name for name in results if name in RIVALS]
+    parts = []
+    for names in filter(None, (ours, rivals)):
+        best = min(names, key=lambda name: results[name]["last_percent"])
+        error = _cell(results[best]["last_percent"], results[best]["last_standard_error"])
+        parts.append(f"{title(best)} {error} % errors")
+    return "; best rival: ".join(parts) + "."
+
+
+def reliability(results: Results) -> list[list[str]]:
+    """How far the probabilities can be trusted, as cells of text: log loss and calibration error of each output."""
+    rows = [["", "log loss, nats", "calibration error, %"]]
+    for name, found in results.items():
+        if "log_loss_nats" in found:
+            rows.append([title(name), f"{found['log_loss_nats']:.4f}", f"{found['calibration_error_percent']:.2f}"])
+    return rows
 
 
 def notes(results: Results) -> list[str]:

@@ -42,6 +42,7 @@ __all__ = [
     "Later",
     "NamedFlag",
     "at_least",
+    "changed",
     "describe",
     "group",
     "help_page",
@@ -183,17 +184,28 @@ def words_beside_bool(kind: Any) -> tuple[str, ...]:
 
 def text(flags: Any) -> str:
     """The flags that `parse` would make these of, one a line; without those that are None, --run_dir and --resume."""
-    lines = []
+    return "\n".join(sorted(_line(flag, value) for flag, value in _stored(flags))) + "\n"
+
+
+def changed(flags: Any) -> str:
+    """Those of `text` that are not what they are without being given, one a line."""
+    found = [_line(flag, value) for flag, value in _stored(flags) if value != flag.default]
+    return "".join(f"{line}\n" for line in sorted(found))
+
+
+def _stored(flags: Any) -> Iterator[tuple[NamedFlag, Any]]:
+    """The flags that have a value and belong to the run, not to the folder."""
     for flag in named_flags(type(flags)):
         owner = getattr(flags, flag.group) if flag.group else flags
         value = owner.keywords[flag.field] if isinstance(owner, functools.partial) else getattr(owner, flag.field)
-        if value is None or flag.name in NOT_STORED:
-            continue
-        if isinstance(value, bool):
-            lines.append(f"--{flag.name}" if value else f"--no{flag.name}")
-        else:
-            lines.append(f"--{flag.name}={_listed(value) if isinstance(value, tuple) else value}")
-    return "\n".join(sorted(lines)) + "\n"
+        if value is not None and flag.name not in NOT_STORED:
+            yield flag, value
+
+
+def _line(flag: NamedFlag, value: Any) -> str:
+    if isinstance(value, bool):
+        return f"--{flag.name}" if value else f"--no{flag.name}"
+    return f"--{flag.name}={_listed(value) if isinstance(value, tuple) else value}"
 
 
 def at_least(flags: Any, least: Mapping[str, float]) -> None:

@@ -1,20 +1,27 @@
 """What TensorBoard shows of the end of a run: settings as hparams with the final numbers, the report, figures."""
 
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import tensorflow as tf
 from tensorboard.plugins.hparams import api as hparams_api
 
 from gpflow_deep_runs.run.folder import RunDir
 from gpflow_deep_runs.run.writer import EVENTS, pixels, preformatted
 
-__all__ = ["hparams_of", "numbers_of", "write_final"]
+__all__ = ["METRICS", "hparams_of", "metrics_of", "write_final"]
 
-NO_HEADLINE = {"seconds", "seed", "rows", "steps", "step"}
+METRICS = {
+    "log_density_nats": "Mean log density of test rows (of labels, log probability), nats a row: higher is better.",
+    "rmse": "Root mean square error of test rows, in the units of the target: lower is better.",
+    "error_percent": "Test rows with a wrong label, in percent: lower is better.",
+    "crps": "Continuous ranked probability score of test rows, in the units of the target: lower is better.",
+    "coverage_90": "Share of test rows within the central 90% intervals: right at 0.9.",
+    "calibration_error": "Mean distance of confidence from the share of right labels: lower is better.",
+    "bytes": "Size of the file of the trained model.",
+    "train_seconds": "Seconds of training.",
+}
+"""What runs are compared by, of whatever model, in the order in which TensorBoard shows it."""
 
 
 def write_final(
@@ -29,7 +36,7 @@ def write_final(
     """Write it, in a run of its own beside that of the steps, made anew each time.
 
     :param hparams: settings by name, for the table of the hparams plugin.
-    :param numbers: its metrics, tag -> value.
+    :param numbers: its metrics, tag -> value; see `metrics_of`.
     :param text: the report.
     :param images: tag -> PNG file.
     """
@@ -39,7 +46,7 @@ def write_final(
     with tf.summary.create_file_writer(str(folder)).as_default(step=step):
         hparams_api.hparams(dict(hparams), trial_id="/".join(run.path.parts[-2:]))
         for tag, value in numbers.items():
-            tf.summary.scalar(tag, value)
+            tf.summary.scalar(tag, value, description=METRICS.get(tag.partition("_")[2], ""))
         tf.summary.text("report", preformatted(text))
         for tag, image in images.items():
             tf.summary.image(f"~{tag}", pixels(tag, image)[None])
@@ -63,20 +70,17 @@ def hparams_of(flags: str) -> dict[str, bool | float | str]:
     return found
 
 
-def numbers_of(result: Mapping[str, Any]) -> dict[str, float]:
-    """Numbers of any depth by tag, behind the scalars of the steps; not those in lists, and not seconds and counts."""
-    return {f"~final/{path}": value for path, value in _numbers(result)}
+def metrics_of(metrics: Mapping[str, float | None]) -> dict[str, float]:
+    """Metrics by tag, numbered as TensorBoard sorts them by name: the same tags for all models.
 
-
-def _numbers(result: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, float]]:
-    for key, value in result.items():
-        tag = f"{path}/{key}" if path else str(key)
-        if isinstance(value, Mapping):
-            yield from _numbers(value, tag)
-        elif _is_number(value) and not set(str(key).split("_")) & NO_HEADLINE:
-            yield tag, float(value)
-
-
-def _is_number(value: Any) -> bool:
-    is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    return is_number and math.isfinite(value)
+    :param metrics: names of `METRICS`; what is None has no tag.
+    :raises ValueError: for other names.
+    """
+    if unknown := sorted(set(metrics) - set(METRICS)):
+        raise ValueError(f"metrics may be {', '.join(METRICS)}, got {', '.join(unknown)}.")
+    known = {name: metrics.get(name) for name in METRICS}
+    return {
+        f"~final/{number}_{name}": float(value)
+        for number, (name, value) in enumerate(known.items(), start=1)
+        if value is not None
+    }

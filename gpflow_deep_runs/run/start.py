@@ -12,18 +12,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, Protocol
 
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from gpflow_deep_base.files import make_folder, read_jsonl, sync_file, write_json
+from gpflow_deep_base.files import make_folder, read_jsonl, sync_file, write_json, write_text
 from gpflow_deep_base.locks import Held, lock
+from gpflow_deep_base.page import Part, Picture, Text, page
 from gpflow_deep_base.text import aligned
 from gpflow_deep_runs.report import plots
 from gpflow_deep_runs.run import checkpoints, devices, folder
-from gpflow_deep_runs.run.final import hparams_of, numbers_of, write_final
+from gpflow_deep_runs.run.final import hparams_of, metrics_of, write_final
 from gpflow_deep_runs.run.folder import RunDir
 from gpflow_deep_runs.run.loop import Every, Fitted, fit
 from gpflow_deep_runs.run.selection import Best, Rule, newest
@@ -131,6 +133,7 @@ def open_run(
     *,
     name: str = "run",
     free: Collection[str] = (),
+    changed: str | None = None,
 ) -> Iterator["Run"]:
     """Make or continue the folder of a run, and hold its lock until the end of the `with` statement.
 
@@ -138,6 +141,8 @@ def open_run(
     :param data: what is said about the data; a data set itself will do.
     :param name: what TensorBoard calls the run, such as the name of the model.
     :param free: flags that may differ when the run is resumed, besides `folder.FREE_ON_RESUME`.
+    :param changed: those of `flags` that differ from their defaults, as `cli.flags.changed` gives them, for reports;
+        None: all.
     :raises ValueError: as `folder.open_folder`; if another process has the folder; and for --max_seconds with several
         workers, whose clocks differ.
     """
@@ -145,7 +150,7 @@ def open_run(
     if worker.count > 1 and settings.max_seconds is not None:
         raise ValueError("--max_seconds could stop several workers at different steps; give --num_steps alone.")
     if not worker.is_chief:
-        yield Run(settings, flags, data, RunDir(path, name), strategy)
+        yield Run(settings, flags, data, RunDir(path, name), strategy, changed=changed)
         return
     folder.check_free(path, resume=settings.resume)
     with lock(path) as held:
@@ -156,7 +161,8 @@ def open_run(
         if data.schema is not None:
             write_json(opened.columns_file, data.schema.to_json())
             print(f"\n{aligned(data.schema.table(), is_text=True)}\n\n{_OVERRULED}\n", flush=True)
-        yield Run(settings, flags, data, opened, strategy, versions=folder.versions_text(record), held=held)
+        versions = folder.versions_text(record)
+        yield Run(settings, flags, data, opened, strategy, versions=versions, held=held, changed=changed)
 
 
 class Run:
@@ -172,9 +178,11 @@ class Run:
         *,
         versions: str = "",
         held: Held | None = None,
+        changed: str | None = None,
     ) -> None:
         self.settings = settings
         self.flags = flags
+        self.changed = flags if changed is None else changed
         self.data = data
         self.strategy = strategy
         self._folder = path
@@ -207,16 +215,18 @@ class Run:
         limit = self.settings.max_seconds
         return None if limit is None else max(0.0, limit - (time.monotonic() - self._start)) / count
 
-    def child(self, name: str, flags: str | None = None) -> "Run":
+    def child(self, name: str, flags: str | None = None, changed: str | None = None) -> "Run":
         """A run within the run, in the folder of that name; TensorBoard shows it beside this one.
 
         :param flags: those of the child, one a line, where they differ from those of the run.
+        :param changed: those of them that differ from their defaults.
         """
         path = RunDir(self.path / name, name, home=self.folder.home or self.path)
         for each in (path.checkpoint_dir, path.tensorboard_dir, path.plots_dir) if self.is_chief else ():
             make_folder(each)
         flags = self.flags if flags is None else flags
-        return Run(self.settings, flags, self.data, path, self.strategy, versions=self._versions, held=self._held)
+        options: dict[str, Any] = {"versions": self._versions, "held": self._held, "changed": changed}
+        return Run(self.settings, flags, self.data, path, self.strategy, **options)
 
     def fit(
         self,
@@ -330,13 +340,23 @@ class Run:
                 writer.sync()
 
     def finish(
-        self, result: Mapping[str, Any], *, text: str = "", figures: Mapping[str, Callable[[Path], None]] | None = None
+        self,
+        result: Mapping[str, Any],
+        *,
+        text: str = "",
+        figures: Mapping[str, Callable[[Path], None]] | None = None,
+        metrics: Mapping[str, float | None] = MappingProxyType({}),
+        verdict: str = "",
+        parts: Sequence[Part] = (),
     ) -> None:
-        """Write result.json and the figures, all of it also to TensorBoard with the flags as hparams; print the text.
+        """Write result.json, report.html and the figures; show them in TensorBoard, and print the text.
 
-        :param result: what the run reports; numbers of any depth become metrics of hparams, but seconds and counts.
-        :param text: the report; "" prints nothing, for a child of another run.
+        :param result: what the run reports.
+        :param text: the report; "" prints nothing, for a child of another run, which has no page.
         :param figures: name -> draws it to a file.
+        :param metrics: what runs are compared by, by the names of `final.METRICS`.
+        :param verdict: what it comes to, in a sentence, for the top of report.html.
+        :param parts: what report.html shows between the text and the figures.
         """
         drawn: dict[str, Path] = {}
         if figures and not plots.is_available():
@@ -356,13 +376,28 @@ class Run:
         write_final(
             self.folder,
             int(self._step),
-            hparams=hparams_of(self.flags),
-            numbers=numbers_of(result),
+            hparams=hparams_of(self.changed),
+            numbers=metrics_of(metrics),
             text=text,
             images=drawn,
         )
         if text:
+            self._write_page(verdict, text, parts, drawn)
             print(f"\n{text}\nwritten to {self.path}", flush=True)
+
+    def _write_page(self, verdict: str, text: str, parts: Sequence[Part], drawn: Mapping[str, Path]) -> None:
+        """report.html: what was printed, pictures, and what made it."""
+        figures = [
+            Picture(name.rpartition("/")[2].replace("_", " "), path.read_bytes()) for name, path in drawn.items()
+        ]
+        about = [
+            Text("Settings that differ from their defaults", self.changed or "none\n"),
+            Text("Data", f"{self.data.name}: {self.data.source}\nrows: {dict(self.data.sizes)}\n"),
+            Text("Versions", self._versions),
+        ]
+        shown = [Text("Scores", text), *parts, *figures, *about]
+        content = page(f"{self.data.name}: {self._folder.path.name}", verdict, shown)
+        write_text(self.folder.path / "report.html", content)
 
 
 class _Log:

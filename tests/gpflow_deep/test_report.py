@@ -1,14 +1,16 @@
 """`gpflow_deep.report`: which rows a score is of, the linear model against plain least squares, arrays and cells."""
 
+import re
 from types import SimpleNamespace
 from typing import Any
 
 import gpflow
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
-from gpflow_deep import ModelConfig, Predictor, Scale, Units, diagnose, report
+from gpflow_deep import ModelConfig, Predictor, Scale, Units, diagnose, pages, report
 from gpflow_deep.judge import evaluation
 from gpflow_deep_base.text import aligned
 from tests.gpflow_deep import oracles
@@ -248,3 +250,35 @@ def test_latent_variables_are_no_layer_of_a_title(rng: np.random.Generator) -> N
     config = ModelConfig(num_inducing=4, latent_dim=1, likelihood="gaussian")
     assert report.depth(config.build(X, Y)) == 2
     assert report.title(report.depth(make_model(rng, (2, 1)))) == "GP (1 layer)"
+
+
+def test_a_page_shows_the_model_and_escapes_names(rng: np.random.Generator) -> None:
+    predictor, parts = _trained(rng)
+    X, Y = parts["test"]
+    found = report.html(predictor, pd.DataFrame(X, columns=["<a>", "b"]), Y, others={"the same": predictor})
+    sections = [
+        "Scores",
+        "Calibration",
+        "The function, by its most relevant inputs",
+        "Relevance of inputs",
+        "Residuals",
+    ]
+    assert re.findall("<h2>(.*?)</h2>", found) == sections
+    assert "GP (1 layer): 0.000 ± 0 nats a row worse than the same" in found
+    assert "&lt;a&gt;" in found
+    assert "<a>" not in found
+
+
+def test_dependence_is_the_mean_of_predictions_with_one_input_varied(rng: np.random.Generator) -> None:
+    predictor, parts = _trained(rng)
+    X, _ = parts["test"]
+    found = pages.dependences(predictor, X)
+    assert found[0].relevance >= found[1].relevance
+    first = min(found, key=lambda each: each.column)
+    varied = X.copy()
+    varied[:, 0] = first.grid[3]
+    predicted = predictor.predict(varied)
+    lower, upper, _ = predicted.interval
+    for expected, values in ((predicted.mean, first.mean), (lower, first.low), (upper, first.high)):
+        assert values is not None
+        np.testing.assert_allclose(values[3], expected[:, 0].mean(), rtol=1e-6)

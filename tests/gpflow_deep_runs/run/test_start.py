@@ -4,6 +4,7 @@ process."""
 import json
 import os
 import platform
+import re
 import shutil
 import signal
 import subprocess
@@ -19,7 +20,9 @@ import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from gpflow_deep_base.locks import LostFolder, lock
+from gpflow_deep_base.page import Table
 from gpflow_deep_runs.run import Best, Fitted, Interrupted, Run, Settings, Shown, checkpoints, folder, open_run
+from gpflow_deep_runs.run.final import metrics_of
 from tests.gpflow_deep_runs.run.events import hparams
 from tests.gpflow_deep_runs.run.toy import FLAGS, Data, Toy, fit, settings, train
 from tests.processes import limited
@@ -228,44 +231,35 @@ def test_what_tensorboard_shows_of_a_run(tmp_path: Path) -> None:
         "valid/distance",
     }
     final = tensors(tmp_path / "run" / "tensorboard" / "run" / "final")
-    assert set(final) == {"~final/test/distance", "report"}
+    assert set(final) == {"~final/2_rmse", "report"}
 
 
-def test_flags_are_hparams_and_numbers_of_the_result_their_metrics(tmp_path: Path) -> None:
-    """Numbers of any depth, by their part; no lists, no text, nothing that is not finite, no seconds and no counts."""
+def test_flags_are_hparams_and_scores_of_one_name_for_all_models_their_metrics(tmp_path: Path) -> None:
     flags = "--hidden=5,4\n--jit\n--learning_rate=0.01\n--noprogress\n--prior=\n--seed=3\n"
-    result = {
-        "test": {"rmse": 1.0, "classes": [1, 2], "dgp": {"nll_nats": np.float32(2.0)}, "seconds": 9.0},
-        "models": {"gp": {"test": {"rmse": 3.0}}},
-        "valid_error": 4,
-        "log_z": 5.0,
-        "name": "x",
-        "is_exact": True,
-        "bad": float("nan"),
-        "wall_seconds": 9.0,
-        "best_step": 9,
-        "num_steps": 9,
-    }
-    with open_run(settings(tmp_path / "run"), flags, Data()) as run:
+    metrics: dict[str, float | None] = {"rmse": float(np.float32(2.0)), "log_density_nats": -1.0, "crps": None}
+    with open_run(settings(tmp_path / "run"), flags, Data(), changed="--hidden=5,4\n--noprogress\n") as run:
         fit(run, Toy())
-        run.finish(result, text="table")
+        run.finish({"test": {"rmse": 2.0}}, text="table", metrics=metrics)
     final = tmp_path / "run" / "tensorboard" / "run" / "final"
-    assert hparams(final) == {
-        "hidden": "5,4",
-        "jit": True,
-        "learning_rate": 0.01,
-        "progress": False,
-        "prior": "",
-        "seed": 3.0,
-    }
+    assert hparams(final) == {"hidden": "5,4", "progress": False}
     numbers = {tag: values for tag, values in tensors(final).items() if tag != "report"}
     assert {tag: (step, float(value)) for tag, ((step, value),) in numbers.items()} == {
-        "~final/test/rmse": (6, 1.0),
-        "~final/test/dgp/nll_nats": (6, 2.0),
-        "~final/models/gp/test/rmse": (6, 3.0),
-        "~final/valid_error": (6, 4.0),
-        "~final/log_z": (6, 5.0),
+        "~final/1_log_density_nats": (6, -1.0),
+        "~final/2_rmse": (6, 2.0),
     }
+    with pytest.raises(ValueError, match=r"metrics may be log_density_nats, rmse, .*, got accuracy"):
+        metrics_of({"accuracy": 1.0})
+
+
+def test_a_page_says_what_was_found_and_what_made_it(tmp_path: Path) -> None:
+    parts = [Table("Layers", [["layer", "<b>"], ["1", "&"]])]
+    with open_run(settings(tmp_path / "run"), FLAGS, Data(), changed="--hidden=5\n") as run:
+        fit(run, Toy())
+        run.finish({}, text="the <table>", verdict="a < b", parts=parts)
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    for text in ("a &lt; b", "the &lt;table&gt;", "<th>&lt;b&gt;</th>", "<td>&amp;</td>", "--hidden=5\n", "tensorflow"):
+        assert text in page
+    assert "http" not in re.sub(r"Data</h2>.*?</pre>", "", page, flags=re.DOTALL)
 
 
 def test_figures_are_files_and_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,7 +290,7 @@ def test_the_result_can_be_written_again(tmp_path: Path) -> None:
     second = json.loads((tmp_path / "result.json").read_text())
     assert {**second, "wall_seconds": 0} == {**first, "wall_seconds": 0}
     final = tensors(tmp_path / "tensorboard" / "run" / "final")
-    assert {tag: len(values) for tag, values in final.items()} == {"~final/test/distance": 1, "report": 1}
+    assert {tag: len(values) for tag, values in final.items()} == {"~final/2_rmse": 1, "report": 1}
 
 
 def test_best_file_is_that_of_the_best_evaluation(tmp_path: Path) -> None:

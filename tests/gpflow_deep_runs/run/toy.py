@@ -90,7 +90,9 @@ def train(
         run = opened if child is None else opened.child(child)
         fitted = fit(run, toy, advance=advance or toy.advance, **{"keep": keep, **(options or {})})
         if finish:
-            run.finish({"test": {"distance": toy.evaluate(0)["valid/distance"]}}, text=f"distance {fitted.best.value}")
+            distance = toy.evaluate(0)["valid/distance"]
+            text = f"distance {fitted.best.value}"
+            run.finish({"test": {"distance": distance}}, text=text, metrics={"rmse": distance})
     return toy, fitted
 
 

@@ -1,0 +1,354 @@
+"""A report as one HTML file that needs nothing else: no network, no script, no Matplotlib. Pictures are SVG or PNG.
+
+    curve = Panel("calibration", [Band(p, p - half, p + half, "95% of samples"), Line(p, share, "model")],
+                  xlabel="probability", ylabel="share of rows")
+    text = page("flights", "2 layers are better.", [Table("scores", cells), Panels("calibration", [curve])])
+
+All text is escaped, as names of columns and labels come from files of strangers.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import re
+import struct
+import zlib
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = [
+    "Band",
+    "Bars",
+    "Line",
+    "Panel",
+    "Panels",
+    "Part",
+    "Picture",
+    "Points",
+    "Table",
+    "Text",
+    "page",
+    "png",
+    "smoothed",
+    "svg",
+]
+
+WIDTH, HEIGHT = 380, 250
+LEFT, RIGHT, TOP, BOTTOM = 62, 12, 30, 46
+COLOURS = ("#1f5fa8", "#c2571a", "#2d7d46", "#7a4aa0", "#8a6d1f", "#4b5563")
+"""Of lines and points by their order; each has a contrast of 4.5 with white."""
+MOST_POINTS = 1000
+_NO_TEXT = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
+STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; color: #1b1f24; margin: 2rem auto; padding: 0 1rem; max-width: 1240px; }
+h1 { font-size: 1.5rem; } h2 { font-size: 1.1rem; margin: 2rem 0 .4rem; }
+.verdict { background: #eef4fb; border-left: 4px solid #1f5fa8; padding: .7rem 1rem; white-space: pre-line; }
+.note { color: #4b5563; max-width: 75ch; } .panels { display: flex; flex-wrap: wrap; gap: 1rem; }
+.scroll { overflow-x: auto; } table { border-collapse: collapse; } svg, img { max-width: 100%; height: auto; }
+td, th { padding: .2rem .8rem; text-align: right; border-bottom: 1px solid #d7dce2; white-space: nowrap; }
+td:first-child, th:first-child { text-align: left; } pre { overflow-x: auto; background: #f5f6f8; padding: .7rem 1rem; }
+"""
+
+
+class Table(NamedTuple):
+    """Cells, the first line of which are headers, and a sentence below."""
+
+    title: str
+    rows: Sequence[Sequence[str]]
+    note: str = ""
+
+
+class Text(NamedTuple):
+    """Lines that are shown as they are."""
+
+    title: str
+    text: str
+
+
+class Picture(NamedTuple):
+    """A PNG file: its bytes, and a sentence that says what is to be seen."""
+
+    title: str
+    png: bytes
+    note: str = ""
+
+
+class Line(NamedTuple):
+    """A line through points; `is_faint` for what is behind another one, `is_dashed` for what it is compared with."""
+
+    x: ArrayLike
+    y: ArrayLike
+    label: str = ""
+    is_faint: bool = False
+    is_dashed: bool = False
+
+
+class Band(NamedTuple):
+    """The area between two lines."""
+
+    x: ArrayLike
+    low: ArrayLike
+    high: ArrayLike
+    label: str = ""
+
+
+class Points(NamedTuple):
+    """Points, at most 1,000 of which are drawn, and half the lengths of their error bars."""
+
+    x: ArrayLike
+    y: ArrayLike
+    label: str = ""
+    half: ArrayLike | None = None
+
+
+class Bars(NamedTuple):
+    """Bars of these heights between edges [n + 1], or beside n names, to the right."""
+
+    heights: ArrayLike
+    edges: ArrayLike | None = None
+    names: Sequence[str] = ()
+
+
+class Panel(NamedTuple):
+    """One plot: its marks, and what its axes are, with their units."""
+
+    title: str
+    marks: Sequence[Line | Band | Points | Bars]
+    xlabel: str = ""
+    ylabel: str = ""
+
+
+class Panels(NamedTuple):
+    """Plots side by side, and a sentence that says what is to be seen."""
+
+    title: str
+    panels: Sequence[Panel]
+    note: str = ""
+
+
+Part = Table | Text | Picture | Panels
+
+
+def page(title: str, verdict: str, parts: Iterable[Part]) -> str:
+    """The report as the text of an HTML file.
+
+    :param title: of the page.
+    :param verdict: what it comes to, in a sentence or a few lines.
+    :param parts: in their order; the same title twice makes one section of both.
+    """
+    body, last = [f"<h1>{escape(title)}</h1>"], None
+    if verdict:
+        body.append(f'<p class="verdict">{escape(verdict)}</p>')
+    for part in parts:
+        if part.title != last:
+            body.append(f"<h2>{escape(part.title)}</h2>")
+        last = part.title
+        body.append(_part(part))
+    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escape(title)}</title>'
+    start = f'<!doctype html>\n<html lang="en"><head>{head}<style>{STYLE}</style></head>\n<body>'
+    text = "\n".join([start, *body, "</body></html>\n"])
+    return _NO_TEXT.sub("\ufffd", text)
+
+
+def smoothed(values: ArrayLike, *, share: float = 0.05) -> NDArray[np.float64]:
+    """The mean of each value and its neighbours, a window of this share of all: the course of what is noisy."""
+    y = np.asarray(values, np.float64)
+    half = int(len(y) * share / 2)
+    total = np.concatenate([[0.0], np.cumsum(y)])
+    numbers = np.arange(len(y))
+    reach = np.minimum(half, np.minimum(numbers, len(y) - 1 - numbers))  # as far to the left as to the right
+    return np.asarray((total[numbers + reach + 1] - total[numbers - reach]) / (2 * reach + 1))
+
+
+def png(image: NDArray[np.uint8]) -> bytes:
+    """A PNG file of an image [H, W] of grey values, or [H, W, 3] of colours."""
+    pixels = np.ascontiguousarray(image, np.uint8)
+    height, width = pixels.shape[:2]
+    lines = np.zeros([height, 1 + pixels[0].size], np.uint8)  # each line begins with the number of its filter, 0
+    lines[:, 1:] = pixels.reshape(height, -1)
+
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+    header = struct.pack(">2I5B", width, height, 8, 0 if pixels.ndim == 2 else 2, 0, 0, 0)
+    parts = [chunk(b"IHDR", header), chunk(b"IDAT", zlib.compress(lines.tobytes(), 9)), chunk(b"IEND", b"")]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+
+
+def svg(panel: Panel) -> str:
+    """A plot as an SVG element."""
+    named = next((mark for mark in panel.marks if isinstance(mark, Bars) and mark.edges is None), None)
+    if named is not None:
+        return _named_bars(panel, named)
+    (x0, x1), (y0, y1) = (_range(values) for values in _extent(panel.marks))
+    plot = _Plot(panel, x0, x1, y0, y1, HEIGHT)
+    plot.axes()
+    colour = 0
+    for mark in panel.marks:
+        is_own = not isinstance(mark, Band) and not (isinstance(mark, Line) and (mark.is_faint or mark.is_dashed))
+        plot.mark(mark, COLOURS[colour % len(COLOURS)])
+        colour += is_own
+    return plot.text()
+
+
+class _Plot:
+    """An SVG element in the making: `x` and `y` are places of numbers, in pixels."""
+
+    def __init__(self, panel: Panel, x0: float, x1: float, y0: float, y1: float, height: int, left: int = LEFT) -> None:
+        self.panel, self.left, self.height = panel, left, height
+        self.x0, self.x1, self.y0, self.y1 = x0, x1, y0, y1
+        self.found = [
+            f'<svg viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" role="img" '
+            f'aria-label="{escape(panel.title)}" font-size="11" font-family="system-ui, sans-serif">',
+            f'<text x="4" y="16" font-weight="600">{escape(_short(panel.title, 58))}</text>',
+        ]
+        self.legend: list[tuple[str, str]] = []
+
+    def x(self, value: Any) -> Any:
+        return self.left + (np.asarray(value) - self.x0) / (self.x1 - self.x0) * (WIDTH - self.left - RIGHT)
+
+    def y(self, value: Any) -> Any:
+        return self.height - BOTTOM - (np.asarray(value) - self.y0) / (self.y1 - self.y0) * (self.height - TOP - BOTTOM)
+
+    def axes(self, *, has_y: bool = True) -> None:
+        low, right = self.height - BOTTOM, WIDTH - RIGHT
+        for tick in _ticks(self.x0, self.x1):
+            at = float(self.x(tick))
+            self.found.append(f'<path d="M{at:.1f} {TOP}V{low}" stroke="#e5e7eb"/>')
+            self.found.append(f'<text x="{at:.1f}" y="{low + 14}" text-anchor="middle">{tick:g}</text>')
+        for tick in _ticks(self.y0, self.y1) if has_y else ():
+            at = float(self.y(tick))
+            self.found.append(f'<path d="M{self.left} {at:.1f}H{right}" stroke="#e5e7eb"/>')
+            self.found.append(f'<text x="{self.left - 5}" y="{at + 4:.1f}" text-anchor="end">{tick:g}</text>')
+        middle = (self.left + right) / 2
+        xlabel, ylabel = (escape(_short(label, 56)) for label in (self.panel.xlabel, self.panel.ylabel))
+        self.found.append(f'<text x="{middle}" y="{self.height - 14}" text-anchor="middle">{xlabel}</text>')
+        at = (TOP + low) / 2
+        self.found.append(
+            f'<text x="12" y="{at}" text-anchor="middle" transform="rotate(-90 12 {at})">'
+            f"{ylabel if has_y else ''}</text>"
+        )
+
+    def mark(self, mark: Line | Band | Points | Bars, colour: str) -> None:
+        if isinstance(mark, Line):
+            look = 'stroke-opacity="0.3"' if mark.is_faint else 'stroke-dasharray="5 4"' if mark.is_dashed else ""
+            colour = "#4b5563" if mark.is_dashed else colour
+            self.found.append(f'<path d="{self._path(mark.x, mark.y)}" fill="none" stroke="{colour}" {look}/>')
+        elif isinstance(mark, Band):
+            x = np.concatenate([np.asarray(mark.x), np.asarray(mark.x)[::-1]])
+            y = np.concatenate([np.asarray(mark.low), np.asarray(mark.high)[::-1]])
+            self.found.append(f'<path d="{self._path(x, y)}Z" fill="{colour}" fill-opacity="0.18"/>')
+            colour = f"{colour}55"
+        elif isinstance(mark, Points):
+            self._points(mark, colour)
+        else:
+            edges, zero = np.asarray(mark.edges, np.float64), float(self.y(max(0.0, self.y0)))
+            for left, right, height in zip(edges[:-1], edges[1:], np.asarray(mark.heights), strict=True):
+                a, b, top = float(self.x(left)), float(self.x(right)), float(self.y(height))
+                box = f'x="{a:.1f}" y="{top:.1f}" width="{max(b - a - 1, 0.5):.1f}" height="{max(zero - top, 0):.1f}"'
+                self.found.append(f'<rect {box} fill="{colour}" fill-opacity="0.75"/>')
+        if not isinstance(mark, Bars) and mark.label:
+            self.legend.append((colour, mark.label))
+
+    def _points(self, mark: Points, colour: str) -> None:
+        x, y = np.asarray(mark.x, np.float64), np.asarray(mark.y, np.float64)
+        rows = np.unique(np.linspace(0, len(x) - 1, min(len(x), MOST_POINTS)).astype(int)) if len(x) else []
+        half = None if mark.half is None else np.asarray(mark.half, np.float64)
+        for row in rows:
+            if not (math.isfinite(x[row]) and math.isfinite(y[row])):
+                continue
+            at, up = float(self.x(x[row])), float(self.y(y[row]))
+            self.found.append(f'<circle cx="{at:.1f}" cy="{up:.1f}" r="2" fill="{colour}" fill-opacity="0.6"/>')
+            if half is not None:
+                low, high = float(self.y(y[row] - half[row])), float(self.y(y[row] + half[row]))
+                self.found.append(f'<path d="M{at:.1f} {low:.1f}V{high:.1f}" stroke="{colour}"/>')
+
+    def _path(self, x: ArrayLike, y: ArrayLike) -> str:
+        """Through points that are numbers; where one is none, the line has a gap."""
+        parts, is_down = [], False
+        for a, b in zip(self.x(x), self.y(y), strict=True):
+            if not (math.isfinite(a) and math.isfinite(b)):
+                is_down = False
+                continue
+            parts.append(f"{'L' if is_down else 'M'}{a:.1f} {b:.1f}")
+            is_down = True
+        return "".join(parts)
+
+    def text(self) -> str:
+        for number, (colour, label) in enumerate(self.legend):
+            y = TOP + 10 + 14 * number
+            self.found.append(f'<rect x="{self.left + 6}" y="{y - 8}" width="10" height="8" fill="{colour}"/>')
+            self.found.append(f'<text x="{self.left + 20}" y="{y}">{escape(_short(label, 44))}</text>')
+        return "".join([*self.found, "</svg>"])
+
+
+def _named_bars(panel: Panel, bars: Bars) -> str:
+    heights = np.asarray(bars.heights, np.float64)
+    height, left = TOP + BOTTOM + 20 * len(heights), 150
+    low, high = min(0.0, float(np.min(heights, initial=0.0))), max(0.0, float(np.max(heights, initial=0.0)))
+    plot = _Plot(panel, low, high if high > low else low + 1.0, 0.0, float(max(len(heights), 1)), height, left)
+    plot.axes(has_y=False)
+    for number, (name, value) in enumerate(zip(bars.names, heights, strict=True)):
+        y, a, b = TOP + 20 * number, float(plot.x(min(0.0, value))), float(plot.x(max(0.0, value)))
+        plot.found.append(f'<text x="{left - 6}" y="{y + 14}" text-anchor="end">{escape(_short(name, 22))}</text>')
+        box = f'x="{a:.1f}" y="{y + 3}" width="{max(b - a, 0.5):.1f}" height="14"'
+        plot.found.append(f'<rect {box} fill="{COLOURS[0]}" fill-opacity="0.75"><title>{escape(name)}</title></rect>')
+    return plot.text()
+
+
+def _part(part: Part) -> str:
+    note = "" if isinstance(part, Text) or not part.note else f'<p class="note">{escape(part.note)}</p>'
+    if isinstance(part, Text):
+        return f"<pre>{escape(part.text)}</pre>"
+    if isinstance(part, Picture):
+        content = base64.b64encode(part.png).decode()
+        return f'<img alt="{escape(part.note or part.title)}" src="data:image/png;base64,{content}">{note}'
+    if isinstance(part, Panels):
+        return f'<div class="panels">{"".join(map(svg, part.panels))}</div>{note}'
+    head, *rows = part.rows
+    lines = ["".join(f"<th>{escape(cell)}</th>" for cell in head)]
+    lines += ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows]
+    return f'<div class="scroll"><table>{"".join(f"<tr>{line}</tr>" for line in lines)}</table></div>{note}'
+
+
+def _extent(marks: Sequence[Line | Band | Points | Bars]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """All coordinates, [n] each."""
+    x, y = list[Any](), list[Any]()
+    for mark in marks:
+        x.append(mark.edges if isinstance(mark, Bars) else mark.x)
+        if isinstance(mark, Bars):
+            y += [mark.heights, [0.0]]
+        else:
+            y += [mark.low, mark.high] if isinstance(mark, Band) else [mark.y]
+    return _joined(x), _joined(y)
+
+
+def _joined(values: Sequence[ArrayLike]) -> NDArray[np.float64]:
+    return np.concatenate([np.zeros(0), *(np.ravel(np.asarray(each, np.float64)) for each in values)])
+
+
+def _range(values: NDArray[np.float64]) -> tuple[float, float]:
+    """The least and the largest number with some room; what is not finite has no place."""
+    finite = values[np.isfinite(values)]
+    if not len(finite):
+        return 0.0, 1.0
+    low, high = float(finite.min()), float(finite.max())
+    room = 0.04 * (high - low) or 0.05 * abs(high) or 0.5
+    return low - (room if low != 0 else 0.0), high + room
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Four to nine round numbers between two."""
+    size = 10.0 ** math.floor(math.log10((high - low) / 4))
+    step = next(size * factor for factor in (1, 2, 5, 10) if (high - low) / (size * factor) < 9)
+    first = math.ceil(low / step)
+    return [round(number * step, 12) for number in range(first, math.floor(high / step) + 1)]
+
+
+def _short(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"

@@ -1,0 +1,82 @@
+"""gpflow_deep_base.page: text is escaped, plots hold what they are given, files are whole without the network."""
+
+import io
+import re
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from gpflow_deep_base.page import (
+    Band,
+    Bars,
+    Line,
+    Panel,
+    Panels,
+    Part,
+    Picture,
+    Points,
+    Table,
+    Text,
+    page,
+    png,
+    smoothed,
+    svg,
+)
+
+HOSTILE = '<script>alert("x")</script> & $\\frac{a}$ \x00 "\' '
+
+
+def test_everything_from_strangers_is_escaped() -> None:
+    bars = Panel(HOSTILE, [Bars([1.0, 2.0], names=[HOSTILE, "b"])], HOSTILE, HOSTILE)
+    lines = Panel(HOSTILE, [Line([0, 1], [0, 1], HOSTILE), Points([0], [1], HOSTILE)], HOSTILE, HOSTILE)
+    parts: list[Part] = [
+        Table(HOSTILE, [[HOSTILE], [HOSTILE]], HOSTILE),
+        Text(HOSTILE, HOSTILE),
+        Panels(HOSTILE, [bars, lines]),
+    ]
+    text = page(HOSTILE, HOSTILE, [*parts, Picture(HOSTILE, b"", HOSTILE)])
+    assert "<script" not in text
+    assert "\x00" not in text
+    assert not re.search(r'(src|href)="(?!data:)', text)
+    for panel in (bars, lines):
+        ElementTree.fromstring(svg(panel).replace("\x00", ""))
+
+
+@pytest.mark.parametrize(
+    "marks",
+    [
+        [Line([], [])],
+        [Line([1, 1], [2, 2])],
+        [Line([0, 1, 2], [1, np.nan, 3]), Points([0, np.inf], [1, 2], half=[1, 1])],
+        [Points([1e-300, 1e300], [0, 1])],
+        [Band([0, 1], [0, 0], [1, 1]), Bars([3, 4], [0, 1, 2])],
+        [Bars([], names=[])],
+        [Bars([-1.0, 2.0], names=["a", "b"])],
+    ],
+)
+def test_any_numbers_give_a_plot_without_nan(marks: list[Line | Band | Points | Bars]) -> None:
+    text = svg(Panel("p", marks, "x", "y"))
+    ElementTree.fromstring(text)
+    assert not re.search(r"nan|inf", text)
+
+
+def test_points_are_where_they_should_be() -> None:
+    text = svg(Panel("p", [Points([0.0, 1.0, 2.0], [0.0, 5.0, 10.0])]))
+    at = np.array(re.findall(r'cx="([\d.]+)" cy="([\d.]+)"', text), float)
+    np.testing.assert_allclose(at[1], at[[0, 2]].mean(axis=0), atol=0.1)
+    assert at[0, 0] < at[2, 0]
+    assert at[0, 1] > at[2, 1]
+
+
+def test_a_picture_is_read_back() -> None:
+    from PIL import Image
+
+    for shape in ([5, 7], [5, 7, 3]):
+        image = np.random.default_rng(0).integers(0, 256, shape).astype(np.uint8)
+        np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(png(image)))), image)
+
+
+def test_a_running_mean_of_a_line_is_the_line() -> None:
+    np.testing.assert_allclose(smoothed(np.arange(50.0), share=0.3), np.arange(50.0), atol=1e-12)
+    assert np.std(smoothed(np.tile([-1.0, 1.0], 50), share=0.2)[10:-10]) < 0.2
