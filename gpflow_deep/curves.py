@@ -9,7 +9,7 @@ import gpflow
 import numpy as np
 from numpy.typing import NDArray
 
-from . import report
+from . import pages, report
 from .judge.evaluation import Evaluation, confidence_bins
 from .model.scores import Task
 from .train.fitting import Part
@@ -105,16 +105,18 @@ class Calibration(NamedTuple):
 
 
 def calibration(title: str, judged: Evaluation, *, num_bins: int = 10) -> Calibration | None:
-    """A calibration plot: its line is the diagonal if the model's probabilities are right.
+    """A calibration plot: its line stays in the band about the diagonal if the model's probabilities are right.
 
     Of numbers: probabilities, and the shares of targets below these quantiles. Of labels: mean confidence of the rows
     in bins, the shares of them whose label is right, and their standard errors.
 
     :return: None for likelihoods without a distribution function.
     """
-    right = ((0.0, 1.0), (0.0, 1.0), None, "k--")
+    p, spread = np.linspace(0, 1, 101), None
     if judged.pit is not None:
         pit = np.sort(np.ravel(judged.pit))
+        spread = 1.96 * np.sqrt(p * (1 - p) / len(pit))
+        title = f"{title}: {pages.calibration_in_words(judged)}"
         line: tuple[Any, ...] = (pit, np.arange(1, len(pit) + 1) / len(pit), None, "-")
         axes = ("probability", "share of targets below this quantile")
     elif judged.confidence is not None and judged.is_right is not None:
@@ -124,9 +126,12 @@ def calibration(title: str, judged: Evaluation, *, num_bins: int = 10) -> Calibr
         error = np.sqrt(share * (1 - share) / [len(is_right) for _, is_right in groups])
         line = ([confidence.mean() for confidence, _ in groups], share, error, "o")
         axes = ("confidence", "share of right labels")
+        if (found := judged.calibration_error) is not None:
+            title = f"{title}: calibration error {found.value:.3f} ± {found.error:.2g}"
     else:
         return None
-    return Calibration({title: {"test rows": line, "right probabilities": right}}, *axes)
+    of_right = "right probabilities" if spread is None else "right probabilities, 95% of samples"
+    return Calibration({title: {"test rows": line, of_right: (p, p, spread, "k--")}}, *axes)
 
 
 def pit_histogram(judged: Evaluation, *, num_bins: int = 20) -> tuple[NDArray[np.int64], NDArray[np.float64]] | None:

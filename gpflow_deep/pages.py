@@ -14,7 +14,7 @@ from .judge import evaluation
 from .judge.evaluation import Evaluation, confidence_bins
 from .train.predictor import Predictor
 
-__all__ = ["Dependence", "calibration_parts", "course_part", "dependences", "model_parts"]
+__all__ = ["Dependence", "calibration_in_words", "calibration_parts", "course_part", "dependences", "model_parts"]
 
 Array = NDArray[np.float64]
 MOST_INPUTS = 20
@@ -101,6 +101,17 @@ def calibration_parts(judged: Mapping[str, Evaluation]) -> list[Panels]:
     return [Panels("Calibration", panels, note)]
 
 
+def calibration_in_words(found: Evaluation) -> str:
+    """Whether the distributions of N targets may be right: by Kolmogorov's test at 5%, with the distance."""
+    distance = found.pit_distance
+    if found.pit is None or distance is None:
+        return ""
+    is_right = distance <= 1.36 / np.sqrt(np.size(found.pit))
+    half = 0.5 if found.coverage is None or 0.5 not in found.coverage else found.coverage[0.5].value
+    way = "not calibrated" if abs(half - 0.5) < 0.05 else "too wide" if half > 0.5 else "too narrow"
+    return f"{'calibrated' if is_right else way} (distance {distance:.3f})"
+
+
 def model_parts(
     predictor: Predictor, judged: Mapping[str, Evaluation], X: NDArray[Any], Y: NDArray[Any], names: Sequence[str]
 ) -> list[Table | Panels]:
@@ -147,11 +158,7 @@ def _of_pit(name: str, found: Evaluation) -> list[Panel]:
     count = len(pit)
     p = np.linspace(0, 1, 101)
     half = Z95 * np.sqrt(p * (1 - p) / count)
-    distance = found.pit_distance or 0.0
-    is_right = distance <= 1.36 / np.sqrt(count)  # Kolmogorov's 95% limit
-    half_inside = 0.5 if found.coverage is None else found.coverage[0.5].value
-    way = "" if abs(half_inside - 0.5) < 0.05 else ", too wide" if half_inside > 0.5 else ", too narrow"
-    title = f"{name}: {'calibrated' if is_right else 'not calibrated' + way} (distance {distance:.3f})"
+    title = f"{name}: {calibration_in_words(found)}"
     share = np.searchsorted(pit, p, side="right") / count
     curve: list[Any] = [Band(p, p - half, p + half, "right, 95% of samples"), Line(p, share, "test rows")]
     curve.append(Line([0, 1], [0, 1], "right", is_dashed=True))

@@ -5,6 +5,7 @@ Tags are `part/quantity_unit`. Scores are in the units of the data; log-likeliho
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -50,6 +51,7 @@ __all__ = [
     "text",
     "title",
     "verdict",
+    "warnings",
 ]
 
 JUDGED = "test rows: mean ± standard error; shares of targets in central intervals"
@@ -57,9 +59,14 @@ HEADERS = {"log_likelihood_nats": "log-likelihood", "rmse": "RMSE", "accuracy": 
 MAX_SINGLE_LENGTHSCALES = 10
 
 
-def scalars(predictor: Predictor, parts: Mapping[str, Part]) -> dict[str, float]:
-    """Scores of each part, as "test/rmse", and the scalars of the layers, by the model's current parameters."""
-    return {**_tagged({name: predictor.score(*part) for name, part in parts.items()}), **layer_scalars(predictor.model)}
+def scalars(predictor: Predictor, parts: Mapping[str, Part], input_names: Sequence[str] = ()) -> dict[str, float]:
+    """Scores of each part, as "test/rmse", and the scalars of the layers, by the model's current parameters.
+
+    :param parts: what is scored, by name, in the units of the data.
+    :param input_names: as in :func:`layer_scalars`.
+    """
+    scores = {name: predictor.score(*part) for name, part in parts.items()}
+    return {**_tagged(scores), **layer_scalars(predictor.model, input_names)}
 
 
 class Final(NamedTuple):
@@ -83,6 +90,7 @@ class Watch:
     :param parts: what is scored, by name, in the units of the data.
     :param eval_rows: rows of each part, drawn without replacement, to look at during training.
     :param rng: the generator that draws the rows of a part, by the name of the part.
+    :param input_names: as in :func:`layer_scalars`.
     :raises ValueError: if `eval_rows` is not positive.
     """
 
@@ -93,10 +101,11 @@ class Watch:
         *,
         eval_rows: int = 10_000,
         rng: Callable[[str], np.random.Generator] = lambda name: np.random.default_rng(0),
+        input_names: Sequence[str] = (),
     ) -> None:
         if eval_rows < 1:
             raise ValueError(f"eval_rows must be at least 1, got {eval_rows}.")
-        self.predictor, self.parts = predictor, parts
+        self.predictor, self.parts, self._input_names = predictor, parts, input_names
         self.rows: dict[str, NDArray[np.int64]] = {}
         for name, (X, _) in parts.items():
             chosen = np.arange(len(X)) if len(X) <= eval_rows else rng(name).choice(len(X), eval_rows, replace=False)
@@ -104,7 +113,8 @@ class Watch:
 
     def during(self) -> dict[str, float]:
         """`scalars` of the rows to look at."""
-        return scalars(self.predictor, {n: (X[self.rows[n]], Y[self.rows[n]]) for n, (X, Y) in self.parts.items()})
+        some = {name: (X[self.rows[name]], Y[self.rows[name]]) for name, (X, Y) in self.parts.items()}
+        return scalars(self.predictor, some, self._input_names)
 
     def final(self) -> Final:
         """Scores of all rows, and again of those to look at."""
@@ -117,12 +127,14 @@ class Watch:
             some = Predicted(found.mean[rows], log_density=None if density is None else density[rows])
             scores[name] = {**_with_errors(judged[name]), **self.predictor.scores(Y, found)}
             seen[name] = self.predictor.scores(Y[rows], some)
-        return Final(scores, {**_tagged(seen), **layer_scalars(self.predictor.model)}, predicted, judged)
+        layers = layer_scalars(self.predictor.model, self._input_names)
+        return Final(scores, {**_tagged(seen), **layers}, predicted, judged)
 
 
-def layer_scalars(model: DeepGP) -> dict[str, float]:
+def layer_scalars(model: DeepGP, input_names: Sequence[str] = ()) -> dict[str, float]:
     """KL, conditioning, jitter and hyperparameters of every layer, as "layer_1/kl_nats"; parameters of the likelihood.
 
+    :param input_names: of the inputs of the first layer, by which its lengthscales are called where there are as many.
     :raises FloatingPointError: if a factorisation fails.
     """
     scalars: dict[str, float] = {}
@@ -138,7 +150,11 @@ def layer_scalars(model: DeepGP) -> dict[str, float]:
             scalars[f"{name}/kernel_variance"] = float(np.mean(layer.kernel_variances))
         lengthscales = np.ravel(layer.lengthscales)
         if len(lengthscales) <= MAX_SINGLE_LENGTHSCALES:
-            scalars.update({f"{name}/lengthscale_{d}": float(value) for d, value in enumerate(lengthscales)})
+            tags = [str(d) for d in range(len(lengthscales))]
+            if number == 1 and len(input_names) == len(lengthscales):
+                tags = [re.sub(r"[^\w.-]+", "_", each) for each in input_names]  # as TensorBoard has names
+                tags = tags if len(set(tags)) == len(tags) else [f"{d}_{tag}" for d, tag in enumerate(tags)]
+            scalars.update({f"{name}/lengthscale_{tag}": float(v) for tag, v in zip(tags, lengthscales, strict=True)})
         else:
             for kind in ("min", "mean", "max"):
                 scalars[f"{name}/lengthscale_{kind}"] = float(getattr(np, kind)(lengthscales))
@@ -275,9 +291,14 @@ def text(
     :param judged: of the test rows, by the names of the models.
     """
     named = {label(name, model): judged[name] for name, model in models.items()}
-    said = [m[kind] for kind in ("calibration", "warning") for m in models.values() if kind in m]
+    said = warnings(models)
     seconds = [m["train_seconds"] for m in models.values()]
     return [_scores(named, seconds), caption(task, target_names), JUDGED, verdict(models, judged), *said]
+
+
+def warnings(models: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """What is wrong with intervals, and which models are worse than the simplest one, as lines of text."""
+    return [m[kind] for kind in ("calibration", "warning") for m in models.values() if kind in m]
 
 
 def _scores(named: Mapping[str, Evaluation], seconds: Sequence[float]) -> list[list[str]]:

@@ -152,7 +152,8 @@ def new_job(study: Study, num_layers: int) -> Job:
         model = config.build(*study.train, **sizes, seed=int(seeds.rng("init").integers(2**31)))
     names: Any = {"target_names": rows.target_names, "class_names": rows.class_names}
     predictor = Predictor(model, units, task=data.task, **names, schema=tables.schema_of(rows).to_json())
-    watch = report.Watch(predictor, data.parts, eval_rows=flags.eval_rows, rng=lambda part: seeds.rng(f"eval/{part}"))
+    some: Any = {"eval_rows": flags.eval_rows, "input_names": rows.feature_names}
+    watch = report.Watch(predictor, data.parts, rng=lambda part: seeds.rng(f"eval/{part}"), **some)
     size = data.rows_in_batch(flags.run.batch_size)
     lane: Any = {"seed": flags.run.seed, "transform": units.transform, "lane": worker.index, "num_lanes": worker.count}
     batches = data.batches(study.train, batch_size=worker.batch_size(size), **lane)
@@ -196,7 +197,9 @@ def shown(
     named = {report.label(name, model): judged[name] for name, model in models.items()}
     parts: list[Any] = pages.model_parts(predictor, named, *rows.test, rows.feature_names)
     parts.append(pages.course_part(courses, curves.tags(predictor.task, study.data.parts)))
-    return {"verdict": report.verdict(models, judged), "parts": parts}
+    said = [report.verdict(models, judged), *report.warnings(models)]
+    replaced = ("text", "training", "calibration", "pit")
+    return {"verdict": "\n".join(said), "parts": parts, "replaced": replaced}
 
 
 def figures(study: Study, job: Job, final: report.Final, courses: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpflow_deep_base.files import atomic_path
+from gpflow_deep_base.page import smoothed
 from gpflow_deep_runs.report.images import tiled
 
 __all__ = [
@@ -75,7 +76,11 @@ def training_curves(
             points = [(record["step"], record[tag]) for record in run if record.get(tag) is not None]
             if points:
                 steps, values = zip(*points, strict=True)
-                panel.plot(steps, values, marker="." if len(points) < _FEW_POINTS else None, label=title)
+                if len(points) < _FEW_POINTS:
+                    panel.plot(steps, values, marker=".", label=title)
+                else:  # a running mean, with what was logged behind it
+                    (drawn,) = panel.plot(steps, smoothed(values), label=title)
+                    panel.plot(steps, values, color=drawn.get_color(), alpha=0.25, linewidth=0.7, zorder=1)
                 lows.append((min(values[len(values) // 10 :]), max(values)))
         if tag.endswith("elbo_nats") and lows:  # the first steps are so low that nothing else would be seen
             low, high = min(low for low, _ in lows), max(high for _, high in lows)
@@ -227,8 +232,8 @@ def predicted_vs_true(
         ends = [min(y.min(), m.min()), max(y.max(), m.max())]
         panel.plot(ends, ends, color="black", linewidth=1, zorder=4)
         is_inside = np.mean((Y[:, p] >= lower[:, p]) & (Y[:, p] <= upper[:, p]))
-        title = f"{names[p]}: {100 * is_inside:.0f}% of {len(Y)} test rows inside"
-        panel.set(xlabel="true", ylabel="predicted", title=title)
+        title = f"{interval} holds {100 * is_inside:.0f}% of {len(Y)} test rows"
+        panel.set(xlabel=f"true {names[p]}", ylabel=f"predicted {names[p]}", title=textwrap.fill(title, 40))
         panel.legend()
     _save(figure, path)
 
@@ -315,5 +320,8 @@ def _figure(num_panels: int, size: float = 3.5) -> tuple[Any, list[Any]]:
 
 
 def _save(figure: Any, path: str | os.PathLike[str]) -> None:
+    for text in figure.findobj(lambda artist: hasattr(artist, "set_parse_math")):
+        if not text.get_text().startswith(r"$\mathdefault"):  # names of strangers are no formulas; ticks are
+            text.set_parse_math(False)
     with atomic_path(path) as temporary:
         figure.savefig(temporary, format="png")

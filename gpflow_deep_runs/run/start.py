@@ -348,6 +348,7 @@ class Run:
         metrics: Mapping[str, float | None] = MappingProxyType({}),
         verdict: str = "",
         parts: Sequence[Part] = (),
+        replaced: Collection[str] = (),
     ) -> None:
         """Write result.json, report.html and the figures; show them in TensorBoard, and print the text.
 
@@ -357,6 +358,7 @@ class Run:
         :param metrics: what runs are compared by, by the names of `final.METRICS`.
         :param verdict: what it comes to, in a sentence, for the top of report.html.
         :param parts: what report.html shows between the text and the figures.
+        :param replaced: "text" and names of figures that `parts` take the place of there.
         """
         drawn: dict[str, Path] = {}
         if figures and not plots.is_available():
@@ -382,7 +384,8 @@ class Run:
             images=drawn,
         )
         if text:
-            self._write_page(verdict, text, parts, drawn)
+            kept = {name: path for name, path in drawn.items() if path.stem not in replaced}
+            self._write_page(verdict, "" if "text" in replaced else text, parts, kept)
             print(f"\n{text}\nwritten to {self.path}", flush=True)
 
     def _write_page(self, verdict: str, text: str, parts: Sequence[Part], drawn: Mapping[str, Path]) -> None:
@@ -395,7 +398,7 @@ class Run:
             Text("Data", f"{self.data.name}: {self.data.source}\nrows: {dict(self.data.sizes)}\n"),
             Text("Versions", self._versions),
         ]
-        shown = [Text("Scores", text), *parts, *figures, *about]
+        shown = [*([Text("Scores", text)] if text else []), *parts, *figures, *about]
         content = page(f"{self.data.name}: {self._folder.path.name}", verdict, shown)
         write_text(self.folder.path / "report.html", content)
 

@@ -19,9 +19,28 @@ from gpflow_deep_runs.report.images import tiled
 from gpflow_deep_runs.run.folder import RunDir
 from gpflow_deep_runs.run.progress import headline
 
-__all__ = ["EVENTS", "Shown", "Writer", "pixels", "preformatted"]
+__all__ = ["EVENTS", "Shown", "Writer", "description_of", "pixels", "preformatted"]
 
 HEADLINE = ("headline", "test", "train", "valid")
+PARTS = {"train": "training rows", "valid": "validation rows", "test": "test rows"}
+QUANTITIES = {
+    "elbo_nats": "bound on the log likelihood that training raises, estimated from minibatches; nats, higher is better",
+    "log_likelihood_nats": "mean log density a row; nats, higher is better",
+    "nll_nats": "mean negative log likelihood a row; nats, lower is better",
+    "description_length_nats": "mean description length a row, at least the negative log likelihood; lower is better",
+    "log_loss_nats": "mean of minus the log probability of the right label; nats, lower is better",
+    "rmse": "root mean square error, in the units of the target; lower is better",
+    "accuracy": "share of right labels; higher is better",
+    "error_percent": "wrong labels in percent; lower is better",
+    "kl_nats": "how far the posterior has moved from the prior; nats",
+    "log_z_nats": "log of the partition function; nats",
+    "condition_Kuu": "condition number of the covariance of the inducing outputs; above 1e12 it is close to singular",
+    "jitter": "what was added to the diagonal of that matrix",
+    "noise_variance": "variance of the noise of a layer",
+    "kernel_variance": "variance of the kernel",
+    "steps_per_second": "steps of training in a second",
+}
+"""What the last word of a tag stands for."""
 EVENTS = "events.out.tfevents.*"
 
 
@@ -98,7 +117,7 @@ class Writer:
         """Scalars for TensorBoard alone: what another run of the same flags would not repeat, such as speed."""
         with self._summaries.as_default(step=int(step)):
             for tag, value in scalars.items():
-                tf.summary.scalar(_shown_tag(tag), value)
+                tf.summary.scalar(_shown_tag(tag), value, description=description_of(tag))
         self._summaries.flush()
 
     def sync(self) -> None:
@@ -135,6 +154,18 @@ class Writer:
             self.histogram(step, tag, values)
         for tag, images in shown.images.items():
             self.image(step, tag, tiled(images))
+
+
+def description_of(tag: str) -> str | None:
+    """What TensorBoard says of a scalar: the quantity, and of which rows; None where nothing is known of it."""
+    *parts, last = tag.split("/")
+    text = QUANTITIES.get(last)
+    if text is None and last.startswith("lengthscale_"):
+        text = "distance along this input over which a function changes, in standardised units; long is irrelevant"
+    of = next((PARTS[part] for part in parts if part in PARTS), "")
+    if text is None:
+        return f"Of the {of}." if of else None
+    return f"{text[0].upper()}{text[1:]}{f'; {of}' if of else ''}."
 
 
 def _with_headline(scalars: Mapping[str, float]) -> dict[str, float]:

@@ -64,7 +64,12 @@ def test_calibration_of_numbers() -> None:
     pit = np.array([[0.4], [0.1], [0.2], [0.9]])
     found = curves.calibration("GP", Evaluation(4, ANY, pit=pit))
     assert found is not None
-    x, share, spread, style = found.panels["GP"]["test rows"]
+    (title,) = found.panels
+    assert title == "GP: calibrated (distance 0.350)"  # of four, the limit is 0.68; the largest is 0.75 - 0.4
+    p, _, band, _ = found.panels[title]["right probabilities, 95% of samples"]
+    assert band[50] == pytest.approx(1.96 * 0.5 / 2)
+    assert p[50] == 0.5
+    x, share, spread, style = found.panels[title]["test rows"]
     np.testing.assert_array_equal(x, [0.1, 0.2, 0.4, 0.9])
     np.testing.assert_array_equal(share, [0.25, 0.5, 0.75, 1.0])
     assert (spread, style, found.xlabel) == (None, "-", "probability")
@@ -99,4 +104,5 @@ def test_drawings_of_a_run(trained: tuple[Predictor, Any], rng: np.random.Genera
         "pit": "histograms",
         "predicted_vs_true": "predicted_vs_true",
     }
-    assert list(found["calibration"][1]["panels"]) == ["GP (1 layer)"]
+    (title,) = found["calibration"][1]["panels"]
+    assert title.startswith("GP (1 layer): too narrow (distance")

@@ -108,6 +108,12 @@ def test_layer_scalars_name_what_diagnose_finds(rng: np.random.Generator) -> Non
     assert scalars["layer_2/condition_Kuu"] == layers[1].condition_number
     assert scalars["layer_2/noise_variance"] == pytest.approx(0.02)
     np.testing.assert_allclose(scalars["layer_1/lengthscale_2"], model.layers[0].kernel.lengthscales[2])
+    named = report.layer_scalars(model, ["a", "b c/d", "e"])
+    assert named["layer_1/lengthscale_b_c_d"] == scalars["layer_1/lengthscale_1"]
+    assert set(report.layer_scalars(model, ["a/b", "a b", "e"])) >= {
+        "layer_1/lengthscale_0_a_b",
+        "layer_2/lengthscale_0",
+    }
     np.testing.assert_allclose(scalars["layer_2/kernel_variance"], model.layers[1].kernel.variance)
     assert scalars["likelihood/variance"] == pytest.approx(0.1)
 

@@ -62,6 +62,20 @@ def test_first_steps_of_a_bound_do_not_set_the_scale(tmp_path: Path, drawn: list
     assert low == pytest.approx(values[2] - 0.05 * (10.0 - values[2]))
 
 
+def test_names_of_strangers_are_no_formulas(tmp_path: Path, drawn: list[Any]) -> None:
+    panels = {r"price $ and $\frac": {"a $^$": ([1.0, 2.0], [1.0, 2.0])}}
+    plots.lines(tmp_path / "a.png", panels, xlabel="$$", ylabel="cost in $")
+    assert drawn[0].axes[0].get_title() == r"price $ and $\frac"
+
+
+def test_a_noisy_course_has_its_running_mean_in_front(tmp_path: Path, drawn: list[Any]) -> None:
+    records = {"dgp": [{"step": i, "loss": float(i % 2)} for i in range(100)]}
+    plots.training_curves(tmp_path / "a.png", records, ["loss"])
+    mean, raw = drawn[0].axes[0].lines
+    assert np.ptp(mean.get_ydata()[10:-10]) < 0.5 * np.ptp(raw.get_ydata())
+    assert mean.get_zorder() > raw.get_zorder()
+
+
 def test_no_curve_at_all_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="none of the tags loss, rmse was logged; lower --log_every or --eval_every"):
         plots.training_curves(tmp_path / "a.png", {"dgp": [{"step": 1, "x": 1.0}]}, ["loss", "rmse"])
@@ -132,9 +146,9 @@ def test_predictions_against_the_truth(tmp_path: Path, drawn: list[Any]) -> None
     lower[:1000, 1] = 0.5  # a quarter of the second target is below its interval
     plots.predicted_vs_true(tmp_path / "a.png", Y, mean, lower, upper, names=["fare", "tip"], interval="95% interval")
     first, second = (panel for panel in drawn[0].axes if panel.get_title())
-    assert first.get_title() == "fare: 100% of 4000 test rows inside"
-    assert second.get_title() == "tip: 75% of 4000 test rows inside"
-    assert (first.get_xlabel(), first.get_ylabel()) == ("true", "predicted")
+    assert first.get_title().replace("\n", " ") == "95% interval holds 100% of 4000 test rows"
+    assert second.get_title().replace("\n", " ") == "95% interval holds 75% of 4000 test rows"
+    assert (first.get_xlabel(), first.get_ylabel()) == ("true fare", "predicted fare")
     points = first.lines[0].get_xydata()
     assert len(points) <= 2000
     np.testing.assert_array_equal(points[[0, -1]], [[0.0, 0.0], [3999.0, 3999.0]])

@@ -19,7 +19,7 @@ from tensorboard.plugins.hparams import api_pb2, backend_context, list_session_g
 from gpflow_deep_base.files import read_jsonl
 from gpflow_deep_runs.run.final import write_final
 from gpflow_deep_runs.run.folder import RunDir
-from gpflow_deep_runs.run.writer import Shown, Writer
+from gpflow_deep_runs.run.writer import Shown, Writer, description_of
 from tests.gpflow_deep_runs.run.events import hparams
 
 
@@ -482,3 +482,12 @@ def test_figures_of_the_end_are_shown(tmp_path: Path, rng: np.random.Generator) 
     write_final(run, 3, hparams={}, numbers={}, text="", images={"plots/fit": tmp_path / "fit.png"})
     found = {tag: array for _, tag, array in events(RunDir(tmp_path / "run", "run/final"))}
     np.testing.assert_array_equal(tf.io.decode_png(found["~plots/fit"][2]), pixels)
+
+
+def test_a_tag_says_what_it_is() -> None:
+    assert description_of("models/test/rmse") == (
+        "Root mean square error, in the units of the target; lower is better; test rows."
+    )
+    assert description_of("layer_1/lengthscale_age").startswith("Distance along this input")  # type: ignore[union-attr]
+    assert description_of("valid/own") == "Of the validation rows."
+    assert description_of("own") is None
