@@ -11,6 +11,8 @@ from .files.pack import pack_files as pack_files
 from .files.single_file import PackedFile as PackedFile
 from .files.single_file import load as load
 from .files.single_file import pack as pack
+from .files.weights_file import load_weights as load_weights
+from .files.weights_file import pack_weights as pack_weights
 from .graph.carry import carry_optimizer as carry_optimizer
 from .graph.convert import compress as compress
 from .graph.cutting import Kept as Kept

@@ -26,6 +26,7 @@ import ebp
 from compression import load_bcz
 from compression.files.container import kernels_of, save_bcz
 from compression.files.kernel_coding import Reader, leb
+from compression.files.weights_file import pack_weights, read_weights
 from compression.rounding.bits import fixed_point
 from compression.rounding.codebook import codebook
 from darn import (
@@ -107,8 +108,14 @@ def _bcz_graph(path: Path) -> None:
     inputs = keras.Input([5, 3])
     hidden = keras.layers.LayerNormalization()(keras.layers.LSTM(4)(inputs))
     hidden = keras.layers.Add()([hidden, keras.layers.Dense(4, "relu")(hidden)])
+    hidden = keras.ops.mean(keras.layers.TimeDistributed(keras.layers.Dense(3))(hidden[:, None, ::-1] / 2.0), axis=1)
     network = keras.Model(inputs, keras.layers.Dense(2)(hidden))
     save_bcz(path, network, [fixed_point(np.asarray(kernel), 5) for kernel in kernels_of(network)], biases=6)
+
+
+def _bcz_weights(path: Path) -> None:
+    layers = [keras.layers.Dense(16), keras.layers.BatchNormalization(), keras.layers.Dense(3, dtype="bfloat16")]
+    pack_weights(keras.Sequential([keras.Input([12]), *layers]), path, bits=6)
 
 
 def _bcz_text(content: bytes, draw: random.Random) -> bytes:
@@ -204,6 +211,9 @@ FORMATS = {
         _bcz_graph,
         load_bcz,
         {"resealed": with_checksum(5, _crc32), "structure": _bcz_text},
+    ),
+    "compressed weights": Format(
+        ".bcz", _bcz_weights, read_weights, {"bytes": changed_bytes, "resealed": with_checksum(5, _crc32)}
     ),
     "coded bits": Format(
         ".darn",

@@ -7,6 +7,7 @@ chain_coding, graph_coding, layer_coding, kernel_coding   its parts
 context_coding, context_model arithmetic coding with mixed contexts
 random_coding, random_numbers, miracle   minimal random codes (Havasi et al., 2018)
 pack, single_file             from a network to a file and its numbers
+weights_file                  weights only, of any network
 export                        for TensorFlow Lite, ONNX and Keras
 """
 
@@ -31,5 +32,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "random_coding",
         "random_numbers",
         "single_file",
+        "weights_file",
     ],
 )

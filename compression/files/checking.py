@@ -73,7 +73,7 @@ def _probe(graph: Graph) -> Any:
         first, *sizes = graph.tensors[number].shape
         shape = (first or _EXAMPLES, *(size or _OPEN_SIZE for size in sizes))
         dtype = graph.tensors[number].dtype
-        if math.prod(shape) > _MAX_NUMBERS:
+        if math.prod(shape) > _MAX_NUMBERS or dtype == "string":
             return None
         drawn = rng.normal(size=shape) if "float" in dtype else rng.integers(0, 2, shape)
         values[number] = drawn.astype("float32" if "float" in dtype else dtype)

@@ -36,18 +36,20 @@ highest bit of a byte and are padded to whole bytes at the end of a kernel. The 
     0 raw             float32, little-endian
     1 fixed point     significant and exponent bits (1 byte each), then integers of 1 + e + t bits, plus 2**(e + t)
     2 codebook        k - 1 (1 byte), k float16 centres, then indices of ceil(log2 k) bits
+    9 grid            a step (float16), how many bits b (1 byte), then integers of b bits, plus 2**(b - 1)
     6 codebook        as 2, but the most frequent index (1 byte), then the differences of the indices from it, coded
     7 fixed point     as 1, but the integers coded
+    8 grid            a step (float16), then the integers coded
 
 Coded integers are a matrix of the inputs (all axes but the last) and the outputs of a kernel: its order (1 byte: bit 0
 set if it goes by rows, bit 1 if two integers follow, how many rows before a row its neighbours to the left and above
-are), the number of bytes, and what `compression.files.context_coding` makes of it. Versions 1 to 3, and the schemes 3
-to 5,
-were of programs before the first release, and are refused.
+are), the number of bytes, and what `compression.files.context_coding` makes of it.
+
+Files of weights only, version 6, are in `compression.files.weights_file`.
 """
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import keras
@@ -61,7 +63,7 @@ from gpflow_deep_base.limits import one_line
 from ..graph.graph import Graph, graph_of, kernel_variables, layers_of
 from ..graph.neighbours import strides_of
 from ..graph.rebuild import copy_of
-from ..graph.supported import STORED
+from ..graph.supported import STORED, custom_layers
 from ..rounding.bits import MAX_SIGNIFICANT
 from .chain_coding import chain_bytes, fits_chain
 from .checking import check_content
@@ -92,7 +94,6 @@ __all__ = [
     "StoredLayer",
     "bcz_bytes",
     "check_storable",
-    "check_storable_later",
     "coded_variables",
     "encode",
     "kernels_of",
@@ -119,19 +120,10 @@ def check_storable(model: keras.Model) -> None:
     _stored_graph(model)
 
 
-def check_storable_later(model: keras.Model, float_later: Collection[str]) -> None:
-    """The same of a network before it is trained.
-
-    :param float_later: kinds of layers that training makes compute in float32.
-    :raises ValueError: as :func:`check_storable`.
-    """
-    _stored_graph(model, float_later)
-
-
-def _stored_graph(model: keras.Model, float_later: Collection[str] = ()) -> Graph:
+def _stored_graph(model: keras.Model) -> Graph:
     graph = without_masks(for_files(graph_of(model)))
     for node in graph.nodes:
-        check_layer(node.name, node.layer, is_float_later=type(node.layer).__name__ in float_later)
+        check_layer(node.name, node.layer)
         check_call(node)
     return graph
 
@@ -155,7 +147,8 @@ def with_kernels(
         variable.assign(kernel)
     for node in layers_of(graph_of(new)):
         if has_bias([variable.shape for variable in node.layer.weights]):
-            node.layer.bias.assign(_rounded(node.name, node.layer.bias, biases))
+            bias = node.layer.weights[1]
+            bias.assign(_rounded(node.name, bias, biases))
     return new
 
 
@@ -166,6 +159,7 @@ def save_bcz(
     *,
     biases: str | int = "float32",
     entropy_coded: bool = True,
+    custom_objects: Mapping[str, type] | None = None,
 ) -> int:
     """Write a network to a file, in one piece: a file is whole or absent.
 
@@ -178,12 +172,14 @@ def save_bcz(
     :param biases: "float32", "float16", or a number s from 0 to 23: multiples of 2**-s, coded.
     :param entropy_coded: arithmetic coding for each kernel where that makes the file smaller; False: fields of equal
         size, which can be read at any place.
+    :param custom_objects: layers of the user's own by name, which :func:`load_bcz` has to be given again.
     :return: size of the file in bytes.
     :raises ValueError: if the network cannot be held (see :func:`check_storable`), numbers or shapes differ, a value is
         NaN, or the file would not give back the network.
     """
-    encoded = encode(model, kernels, biases=biases, entropy_coded=entropy_coded)
-    write_encoded(path, encoded)
+    with custom_layers(custom_objects):
+        encoded = encode(model, kernels, biases=biases, entropy_coded=entropy_coded)
+        write_encoded(path, encoded)
     return len(encoded.content)
 
 

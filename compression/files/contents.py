@@ -3,7 +3,7 @@
 import math
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from gpflow_deep_base.frame import unframed
 from gpflow_deep_base.limits import Budget, refuse_damaged
 
 from ..graph.graph import Graph, layers_of, model_of
+from ..graph.supported import custom_layers
 from ..rounding.bits import MAX_SIGNIFICANT
 from .chain_coding import read_chain
 from .costs import budget_for, take_draws
@@ -31,6 +32,7 @@ __all__ = [
     "VERSIONS",
     "VERSION_OF_CODES",
     "VERSION_OF_VALUES",
+    "VERSION_OF_WEIGHTS",
     "Contents",
     "StoredLayer",
     "contents_of",
@@ -45,6 +47,8 @@ __all__ = [
 
 VERSION_OF_VALUES, VERSION_OF_CODES = VERSIONS = (4, 5)
 """Of the format: of files without and with a random code, which are the same otherwise."""
+VERSION_OF_WEIGHTS = 6
+"""Of files without a network, see `compression.files.weights_file`."""
 MAGIC = b"\x89BCZ"
 WHAT = "a .bcz network"
 IS_CHAIN = 0x80
@@ -96,22 +100,30 @@ class Contents(NamedTuple):
     graph: Graph
 
 
-def load_bcz(path: str | os.PathLike[str], *, max_bytes: int | None = None) -> keras.Model:
+def load_bcz(
+    path: str | os.PathLike[str],
+    *,
+    max_bytes: int | None = None,
+    custom_objects: Mapping[str, type] | None = None,
+) -> keras.Model:
     """Read the network in a file: a plain Keras model in float32.
 
-    A file from somebody else runs no code. What it says of sizes is checked before room is made for them.
+    A file from somebody else runs no code but that of `custom_objects`. What it says of sizes is checked before room
+    is made for them.
 
     :param max_bytes: that reading may take, time for layers counted as bytes; 100 MB and 256 times the length of the
         file if not given, which refuses files of less than 3/4 of a bit for each of 4 million weights or more.
+    :param custom_objects: layers of the user's own, by the names under which they were written.
     :raises ValueError: if the file is none of this format, is of an unknown version, truncated or damaged, or takes
         more.
     :raises OSError: if there is no such file.
     """
-    found = read_bcz(path, max_bytes=max_bytes)
-    try:
-        return network_of(found)
-    except Exception as error:  # of whatever Keras makes of it
-        refuse_damaged(path, WHAT, error)
+    with custom_layers(custom_objects):
+        found = read_bcz(path, max_bytes=max_bytes)
+        try:
+            return network_of(found)
+        except Exception as error:  # of whatever Keras makes of it
+            refuse_damaged(path, WHAT, error)
 
 
 def read_bcz(path: str | os.PathLike[str], *, max_bytes: int | None = None) -> Contents:
@@ -149,6 +161,8 @@ def contents_of(content: bytes) -> Contents:
 
 def _parsed(content: bytes, budget: Budget) -> Contents:
     """Layers, then weights: a size that the file cannot fill is refused before there is room for it."""
+    if content[: len(MAGIC) + 1] == MAGIC + bytes([VERSION_OF_WEIGHTS]):
+        raise ValueError("it holds weights only: make the network by its code, and call compression.load_weights")
     version, payload = unframed(content, magic=MAGIC, versions=VERSIONS)
     reader = Reader(payload)
     flags = reader.take(1)[0]
@@ -245,7 +259,7 @@ def network_of(found: Contents) -> keras.Model:
     """The network, without drawing initial weights that would be overwritten; it can be made once."""
     kept = []
     for layer in found.layers:
-        for part in (layer, *(getattr(layer, name) for name in _PARTS if hasattr(layer, name))):
+        for part in layer._flatten_layers():
             for name in [name for name in vars(part) if name.endswith("_initializer")]:
                 kept.append((part, name, getattr(part, name)))
                 setattr(part, name, keras.initializers.Zeros())
@@ -256,7 +270,3 @@ def network_of(found: Contents) -> keras.Model:
     for layer in found.layers:
         layer.set_weights([next(stored) for _ in stored_weights(layer)])
     return model
-
-
-_PARTS = ("cell",)
-"""Of layers, those that draw weights of their own."""

@@ -14,12 +14,23 @@ from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from gpflow_deep_base.limits import Budget, one_line
 
-from ..graph.graph import Graph, Node, Ref, Tensor, bypassed, layers_of
+from ..graph.graph import Graph, Node, Ref, Tensor, bypassed
 from ..graph.rebuild import statistics_of
-from ..graph.supported import ACTIVATIONS, IDLE_IN_FILES, STORED, activation_name
+from ..graph.supported import (
+    ACTIVATIONS,
+    IDLE_IN_FILES,
+    STORED,
+    WRAPPERS,
+    activation_name,
+    is_custom,
+    is_operation,
+    kind_name,
+    kind_named,
+)
 from ..graph.weight_types import weights_problem
 from .chain_coding import MAX_AXES, MAX_LAYERS
 from .costs import take_input, take_time, take_weights
@@ -33,7 +44,8 @@ _FREE_TEXT, _PER_PACKED = 2**16, 100
 _PER_CHARACTER = 40  # bytes of the objects that are made of it
 _MAX_NAME = 200
 _MAX_OUTPUTS = 16
-_TYPES = ("float32", "float16", "int32", "int64", "uint8", "bool")
+_MAX_CONSTANT = 4096  # numbers of an array among the arguments of a call
+_TYPES = ("float32", "float16", "int32", "int64", "uint8", "bool", "string")
 _TRAINING = ("_initializer", "_regularizer", "_constraint")
 _LEFT_OUT = ("name", "trainable", "dtype", "autocast", "seed", "unroll", "dropout", "recurrent_dropout", "synchronized")
 _FORBIDDEN = ("weights", "lora", "quantization", "gptq", "awq")
@@ -84,7 +96,7 @@ def check_call(node: Node) -> None:
         raise ValueError(f"layer {node.name!r} is called with {sorted(unknown)[0]}=, which a file cannot hold.")
     numbers = {number: number for number in node.sources}
     try:
-        _plain((list(node.args), node.kwargs), numbers)
+        _plain([list(node.args), node.kwargs], numbers)
     except ValueError as error:
         raise ValueError(f"layer {node.name!r} {error}") from error
 
@@ -100,40 +112,46 @@ def outline(graph: Graph) -> Any:
     places: dict[str, int] = {}
     calls: list[Any] = []
     for node in graph.nodes:
-        args, kwargs = _plain((list(node.args), node.kwargs), renumbered, str)
+        args, kwargs = _plain([list(node.args), node.kwargs], renumbered, str)
         renumbered |= {number: len(renumbered) + i for i, number in enumerate(node.outputs)}
-        settings = _settings(node.layer) if _is_layer(node) else {}
+        settings = _settings(node.layer)
         place = places.setdefault(node.name, len(places))
         calls.append([type(node.layer).__name__, place, settings, args, kwargs, len(node.outputs)])
     inputs = [[list(graph.tensors[number].shape[1:]), graph.tensors[number].dtype] for number in graph.input_numbers]
     return [inputs, _plain(graph.inputs, renumbered), _plain(graph.outputs, renumbered), calls]
 
 
-def check_layer(name: str, layer: Any, *, is_float_later: bool = False) -> None:
+def check_layer(name: str, layer: Any) -> None:
     """Refuse a layer that no file can hold.
 
-    :param is_float_later: whether it will compute in float32 when it is written.
     :raises ValueError: naming the layer and the cause.
     """
     kind = type(layer).__name__
     if not isinstance(layer, keras.Layer):
-        instead = f"; keras.layers.{kind} in its place would do" if kind in STORED else ""
-        raise ValueError(
-            f"{name!r} is the operation {kind} of keras.ops (or of +, [...] and the like) on numbers or a tensor, "
-            f"and files hold layers only{instead}."
-        )
-    if type(layer) not in STORED.values():
+        if kind_name(layer) is None:
+            raise ValueError(
+                f"{name!r} is the operation {kind} of {type(layer).__module__}, and files hold layers and common "
+                "operations of keras.ops; pack_weights() writes the weights of any network."
+            )
+        try:
+            settings = _settings(layer)
+            for key, value in settings.items():
+                _check_setting(key, value)
+        except (ValueError, NotImplementedError) as error:
+            raise ValueError(f"the operation {name!r} ({kind}) cannot be held by a file: {one_line(error)}.") from error
+        return
+    if kind_name(layer) is None:
         what = f"a {kind}"
         if kind in STORED:
             what += f" of {type(layer).__module__}, another class than keras.layers.{kind}"
         raise ValueError(
-            f"layer {name!r} is {what}, and files hold layers of Keras without code of their own: "
-            f"{', '.join(sorted(STORED))}."
+            f"layer {name!r} is {what}, and files hold layers of Keras without code of their own, and those in "
+            "custom_objects=; pack_weights() writes the weights of any network."
         )
     if found := weights_problem(layer):
         raise ValueError(f"layer {name!r} {found}.")
-    if layer.weights and layer.compute_dtype != "float32" and not is_float_later:
-        raise ValueError(f"layer {name!r} must compute in float32, got {layer.compute_dtype}.")
+    if layer.weights and layer.variable_dtype != "float32":
+        raise ValueError(f"layer {name!r} must have weights in float32, got {layer.variable_dtype}.")
     if activation_name(layer) == "":
         shown = getattr(layer.activation, "__name__", repr(layer.activation))
         raise ValueError(f"layer {name!r} has the activation {shown}; it must be one of {', '.join(ACTIVATIONS)}.")
@@ -142,8 +160,11 @@ def check_layer(name: str, layer: Any, *, is_float_later: bool = False) -> None:
         if not _keys_of(type(layer)).issuperset(settings):
             raise ValueError(f"the settings {sorted(set(settings) - _keys_of(type(layer)))}")
         for key, value in settings.items():
-            _check_setting(key, value)
-    except ValueError as error:
+            if isinstance(layer, WRAPPERS) and key in _INNER:
+                check_layer(value[1], getattr(layer, _inner_name(layer, key)))
+            else:
+                _check_setting(key, value, is_custom(type(layer)))
+    except (ValueError, NotImplementedError) as error:
         raise ValueError(f"layer {name!r} ({type(layer).__name__}) cannot be held by a file: {error}.") from error
 
 
@@ -152,27 +173,36 @@ def graph_bytes(graph: Graph) -> bytes:
 
     :raises ValueError: naming a layer that no file can hold.
     """
-    layers: dict[str, Any] = {node.name: node.layer for node in layers_of(graph)}
+    layers: dict[str, Any] = {}
+    for node in graph.nodes:
+        layers.setdefault(node.name, node.layer)
     names = list(layers)
     tensors = [graph.tensors[number] for number in graph.input_numbers]
     renumbered = {number: new for new, number in enumerate(graph.input_numbers)}
     calls = []
     for node in graph.nodes:
-        args, kwargs = _plain((list(node.args), node.kwargs), renumbered)
+        args, kwargs = _plain([list(node.args), node.kwargs], renumbered)
         renumbered |= {number: len(renumbered) + i for i, number in enumerate(node.outputs)}
         calls.append([names.index(node.name), args, kwargs, len(node.outputs)])
     content = {
         "inputs": [[list(tensor.shape[1:]), tensor.dtype, tensor.name] for tensor in tensors],
         "takes": _plain(graph.inputs, renumbered),
         "gives": _plain(graph.outputs, renumbered),
-        "layers": [[type(layer).__name__, name, _settings(layer)] for name, layer in layers.items()],
+        "layers": [[kind_name(layer), name, _settings(layer)] for name, layer in layers.items()],
         "calls": calls,
+        "shapes": [_shapes_of(layer) for layer in layers.values() if isinstance(layer, keras.Layer)],
     }
     text = json.dumps(content, separators=(",", ":"), allow_nan=False).encode()
     packed = zlib.compress(text, 9)
     if len(text) > _longest(len(packed)):
         raise ValueError(f"the network has too many layers for a file: {len(text)} bytes of settings.")
     return leb(len(packed)) + packed
+
+
+def _shapes_of(layer: keras.Layer) -> list[list[int]]:
+    """Of the weights in a file; statistics of `Normalization` are settings. For readers that make no layers."""
+    is_settings = isinstance(layer, keras.layers.Normalization)
+    return [] if is_settings else [list(variable.shape) for variable in layer.weights]
 
 
 def _longest(num_packed: int) -> int:
@@ -221,7 +251,10 @@ def read_graph(reader: Reader, budget: Budget) -> tuple[Graph, list[list[tuple[i
     graph = Graph("network", inputs, outputs, nodes, tensors)
     # Keras keeps variables without values in a list of the thread, and gives them some when it can.
     with ThreadPoolExecutor(1) as thread:
-        return graph, thread.submit(_weight_shapes, graph, budget).result()
+        shapes = thread.submit(_weight_shapes, graph, budget).result()
+    if "shapes" in content and content["shapes"] != [[[*shape] for shape in each] for each in shapes]:
+        raise ValueError("its weights have other shapes than its layers")
+    return graph, shapes
 
 
 def _weight_shapes(graph: Graph, budget: Budget) -> list[list[tuple[int, ...]]]:
@@ -234,7 +267,8 @@ def _weight_shapes(graph: Graph, budget: Budget) -> list[list[tuple[int, ...]]]:
             found[number] = keras.Input(graph.tensors[number].shape[1:], dtype=graph.tensors[number].dtype)
         for node in graph.nodes:
             if node.name not in probes:
-                probes[node.name] = type(node.layer).from_config(node.layer.get_config())
+                config = node.layer.get_config()
+                probes[node.name] = node.layer if is_operation(node.layer) else type(node.layer).from_config(config)
             args, kwargs = keras.tree.map_structure(
                 lambda part: found[part.number] if isinstance(part, Ref) else part, (node.args, node.kwargs)
             )
@@ -242,6 +276,8 @@ def _weight_shapes(graph: Graph, budget: Budget) -> list[list[tuple[int, ...]]]:
                 take_input(budget, keras.tree.flatten((args, kwargs))[0].shape)
             outputs = keras.tree.flatten(probes[node.name](*args, **kwargs))
             found.update(zip(node.outputs, outputs, strict=True))
+            if is_operation(node.layer):
+                continue
             if node.name not in shapes:
                 weights = probes[node.name].weights
                 if any(variable.dtype != "float32" for variable in weights):
@@ -252,16 +288,52 @@ def _weight_shapes(graph: Graph, budget: Budget) -> list[list[tuple[int, ...]]]:
     return list(shapes.values())
 
 
-def _settings(layer: keras.Layer) -> _Json:
+_INNER = ("layer", "backward_layer")
+"""Settings of wrappers that are layers: their kinds, names and settings."""
+
+
+def _inner_name(layer: keras.Layer, key: str) -> str:
+    """The attribute in which a wrapper has such a layer."""
+    return "forward_layer" if isinstance(layer, keras.layers.Bidirectional) and key == "layer" else key
+
+
+def _inner(layer: keras.Layer) -> _Json:
+    """The layers of a wrapper; the one that goes backwards only if it is not as the other."""
+    is_two_ways = isinstance(layer, keras.layers.Bidirectional)
+    found = {}
+    for key in _INNER[: 2 if is_two_ways else 1]:
+        part = getattr(layer, _inner_name(layer, key))
+        settings = _settings(part)
+        if is_two_ways:
+            settings.pop("zero_output_for_mask", None)  # the wrapper sets it
+        found[key] = [kind_name(part), part.name, settings]
+    if is_two_ways:
+        forward, backward = (found[key][2] for key in _INNER)
+        if {**forward, "go_backwards": True} == backward:
+            del found["backward_layer"]
+    return found
+
+
+def _settings(layer: Any) -> _Json:
     """Settings that are not the defaults; those of training are left out."""
     config, defaults = layer.get_config(), inspect.signature(type(layer)).parameters
+    if isinstance(layer, WRAPPERS):
+        config = {key: value for key, value in config.items() if key not in _INNER} | _inner(layer)
+    if activation_name(layer):
+        config["activation"] = activation_name(layer)
+    if isinstance(layer, _LOOKUPS):
+        config["vocabulary"] = [*layer.get_vocabulary(include_special_tokens=False)]
+        config.pop("vocabulary_size", None)
+        config.pop("vocabulary_dtype", None)
+    if isinstance(layer, keras.layers.Discretization) and config["bin_boundaries"] is not None:
+        config.pop("num_bins")
     if isinstance(layer, keras.layers.Normalization) and layer.input_mean is None:
         config |= statistics_of(layer)
     found = {}
     for key, value in config.items():
         value = _jsonable(value)
         is_default = value == _jsonable(defaults[key].default) if key in defaults else value in (None, False)
-        is_left_out = key in _LEFT_OUT or key.endswith(_TRAINING)
+        is_left_out = (key in _LEFT_OUT and not is_operation(layer)) or key == "name" or key.endswith(_TRAINING)
         if not is_default and not is_left_out:
             found[key] = value
     return found
@@ -277,15 +349,27 @@ def _jsonable(value: Any) -> Any:
 
 def _keys_of(kind: type) -> set[str]:
     """Settings that a file may have of a kind of layer."""
+    if issubclass(kind, keras.Operation) and not issubclass(kind, keras.Layer):
+        return set(inspect.signature(kind).parameters) - {"name", "kwargs"}
     names = set(inspect.signature(kind).parameters) - {"kwargs", *_LEFT_OUT}
+    if kind in _LOOKUPS:
+        names |= {"vocabulary", "oov_method", "salt", "num_oov_indices", "mask_token", "oov_token", "output_mode"}
+    if issubclass(kind, keras.layers.RNN):
+        names.add("zero_output_for_mask")
     return {name for name in names if not name.startswith(_FORBIDDEN) and not name.endswith(_TRAINING)}
 
 
-def _check_setting(key: str, value: Any) -> None:
-    """Refuse what is not a number, a word, or a list of such."""
+_LOOKUPS = (keras.layers.StringLookup, keras.layers.IntegerLookup)
+"""Layers with a vocabulary, which is a list in a file; a word would be the name of another file."""
+
+
+def _check_setting(key: str, value: Any, may_nest: bool = False) -> None:
+    """Refuse what is not a number, a word, or a list of such; or, where it may be, a dictionary."""
+    if key == "vocabulary" and not isinstance(value, list):
+        raise ValueError(f"{key} is {value!r}")
     if key.endswith("activation") and value is not None and value not in ACTIVATIONS:
         raise ValueError(f"{key} is {value!r}")
-    for part in keras.tree.flatten(value) if isinstance(value, list) else [value]:
+    for part in keras.tree.flatten(value) if isinstance(value, dict | list if may_nest else list) else [value]:
         if part is not None and not isinstance(part, bool | int | float | str):
             raise ValueError(f"{key} is {part!r}")
         if isinstance(part, float) and not math.isfinite(part):
@@ -298,15 +382,35 @@ def _no_number(name: str) -> None:
 
 
 def _layer(kind: str, name: str, settings: Mapping[str, Any]) -> keras.Layer:
-    if kind not in STORED:
-        raise ValueError(f"it has a layer of the kind {kind!r}, which is not known")
-    if unknown := set(settings) - _keys_of(STORED[kind]):
+    found = kind_named(str(kind))
+    if found is None:
+        hint = "; give its class in custom_objects=" if str(kind).startswith("custom.") else ""
+        raise ValueError(f"it has a layer of the kind {kind!r}, which is not known{hint}")
+    if not is_custom(found) and (unknown := set(settings) - _keys_of(found)):
         raise ValueError(f"a layer {kind} has the setting {sorted(unknown)[0]!r}")
+    inner = {key: value for key, value in settings.items() if found in WRAPPERS and key in _INNER}
     for key, value in settings.items():
-        _check_setting(key, value)
+        if key not in inner:
+            _check_setting(key, value, is_custom(found))
     if not str(name).isprintable() or len(str(name)) > _MAX_NAME:
         raise ValueError(f"a layer has the name {one_line(name)}")
-    return STORED[kind](**{key: _tuples(value) for key, value in settings.items()}, name=str(name))
+    if is_custom(found):
+        return found.from_config({**settings, "name": str(name)})  # type: ignore[attr-defined, no-any-return]
+    made = {key: _tuples(value) for key, value in settings.items() if key not in inner}
+    made |= {key: _wrapped(*value) for key, value in inner.items()}
+    if issubclass(found, keras.Layer) or "name" in inspect.signature(found).parameters:
+        made["name"] = str(name)
+    layer: keras.Layer = found(**made)
+    if is_operation(layer):
+        layer.name = str(name)
+    return layer
+
+
+def _wrapped(kind: str, name: str, settings: Mapping[str, Any]) -> keras.Layer:
+    """The layer in a wrapper, which is none itself."""
+    if kind_named(str(kind)) is None or kind_named(str(kind)) in WRAPPERS or str(kind).startswith("ops."):
+        raise ValueError(f"a wrapper has a layer of the kind {kind!r}")
+    return _layer(kind, name, settings)
 
 
 def _tuples(value: Any) -> Any:
@@ -326,7 +430,17 @@ def _plain(part: Any, numbers: Mapping[int, int], other: Callable[[Any], Any] | 
     """
     if isinstance(part, Ref):
         return {"#": numbers[part.number]}
-    if isinstance(part, list | tuple):
+    if isinstance(part, slice):
+        return {"slice": [_plain(each, numbers, other) for each in (part.start, part.stop, part.step)]}
+    if part is Ellipsis:
+        return {"...": 0}
+    if isinstance(part, np.ndarray | np.generic) or tf.is_tensor(part):
+        values = np.asarray(part)
+        if values.size <= _MAX_CONSTANT and values.dtype.name in _TYPES[:-1] and np.all(np.isfinite(values)):
+            return {"array": values.tolist(), "type": values.dtype.name}
+    if isinstance(part, tuple):
+        return {"tuple": [_plain(each, numbers, other) for each in part]}
+    if isinstance(part, list):
         return [_plain(each, numbers, other) for each in part]
     if isinstance(part, dict):
         return {str(key): _plain(value, numbers, other) for key, value in part.items()}
@@ -340,6 +454,17 @@ def _plain(part: Any, numbers: Mapping[int, int], other: Callable[[Any], Any] | 
 def _referring(part: Any, count: int) -> Any:
     """The reverse of :func:`_plain`; tensors have to be made before."""
     if isinstance(part, dict):
+        if set(part) == {"slice"}:
+            return slice(*(_referring(each, count) for each in part["slice"]))
+        if set(part) == {"..."}:
+            return Ellipsis
+        if set(part) == {"tuple"}:
+            return tuple(_referring(each, count) for each in part["tuple"])
+        if set(part) == {"array", "type"}:
+            values = np.array(part["array"], part["type"] if part["type"] in _TYPES[:-1] else None)
+            if values.dtype.kind not in "fiub" or values.size > _MAX_CONSTANT:
+                raise ValueError("an argument is no array of numbers")
+            return values
         if set(part) != {"#"}:
             return {key: _referring(value, count) for key, value in part.items()}
         if not 0 <= int(part["#"]) < count:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..rounding.bits import FixedPoint
+from ..rounding.bits import FixedPoint, Grid
 from ..rounding.codebook import Codebook
 from .context_coding import decode_matrix, encode_matrix, most_numbers
 
@@ -30,6 +30,8 @@ SCHEMES = {
     2: "codebook",
     6: "codebook, contexts",
     7: "fixed point, contexts",
+    8: "grid, contexts",
+    9: "grid",
 }
 """Codings of a kernel by their first byte."""
 
@@ -44,7 +46,7 @@ class Raw(NamedTuple):
     values: NDArray[np.float32]
 
 
-Kernel = Raw | FixedPoint | Codebook
+Kernel = Raw | FixedPoint | Grid | Codebook
 """The weights of one layer."""
 
 
@@ -62,6 +64,11 @@ def kernel_bytes(code: Kernel, entropy_coded: bool, strides: tuple[int, int] = (
         plain = b"\1" + head + packed_bytes(unsigned, code.bits)
         coded = _shortest(code.integers, strides) if entropy_coded else None
         return plain if coded is None else min(plain, b"\7" + head + coded, key=len)
+    if isinstance(code, Grid):
+        head = np.array(code.step, "<f2").tobytes()
+        plain = b"\x09" + head + bytes([code.bits]) + packed_bytes(code.integers + 2 ** (code.bits - 1), code.bits)
+        coded = _shortest(code.integers, strides) if entropy_coded else None
+        return plain if coded is None else min(plain, b"\x08" + head + coded, key=len)
     k = len(code.centres)
     head = bytes([k - 1]) + code.centres.astype("<f2").tobytes()
     plain = b"\2" + head + packed_bytes(code.indices, _index_bits(k))
@@ -88,6 +95,18 @@ def read_kernel(reader: "Reader", shape: tuple[int, ...]) -> NDArray[np.float32]
         else:
             integers = _read_contexts(reader, shape)
         return FixedPoint(integers.astype(np.int32).reshape(shape), significant, exponent).values
+    if scheme in (8, 9):
+        step = float(reader.array("f2", 1)[0])
+        if not 0 < step < float("inf"):
+            raise ValueError(f"numbers are multiples of {step}")
+        if scheme == 8:
+            integers = _read_contexts(reader, shape)
+        else:
+            width = reader.take(1)[0]
+            if not 1 <= width <= MAX_BITS:
+                raise ValueError(f"integers have {width} bits")
+            integers = reader.packed(count, width) - 2 ** (width - 1)
+        return Grid(integers.astype(np.int32).reshape(shape), step).values
     if scheme not in (2, 6):
         raise ValueError(f"scheme {scheme} is not known")
     k = reader.take(1)[0] + 1

@@ -1,23 +1,28 @@
 """A plain Keras network as one small file, with as few bits as an error of the user's own allows.
 
 packed = pack(model, "model.bcz", validate=error, max_rise=0.001)
+packed = pack(model, "model.bcz", calibration=X[:4000], bits=3)       # without labels
 model = load("model.bcz")
 """
 
+import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 
 from ..graph.ordering import ordered
 from ..graph.sizes import Size, size_of
-from ..rounding.bits import FixedPoint, search_bits
+from ..graph.supported import custom_layers
+from ..rounding.bits import FixedPoint, Grid, search_bits
 from ..rounding.codebook import Codebook, codebook
+from ..rounding.curvature import Curvature, curvature_of
 from ..rounding.rates import Rates, paper_rates
-from .container import Encoded, Kernel, encode, kernels_of, load_bcz, with_kernels, write_encoded
+from ..rounding.surgeon import fair_step, rounded
+from .container import Encoded, Kernel, check_storable, encode, kernels_of, load_bcz, with_kernels, write_encoded
 from .contents import load_own
 from .pack import error_of_kernels
 
@@ -28,6 +33,10 @@ load = load_bcz
 _START = 8  # significant bits
 _BOOKS = (256, 128, 64, 32, 16, 8, 4, 2)
 _SHARED = 32  # values of a layer
+_BITS = 4.0  # of a weight, if nothing else says where to stop
+_TRIES = 9
+_OCTAVES = 9.0  # of the rate, to both sides of the first try
+_FINE = 1.0  # of the step that is fair where steps are small
 
 
 class PackedFile(NamedTuple):
@@ -35,9 +44,9 @@ class PackedFile(NamedTuple):
 
     :ivar path: of the file.
     :ivar bytes: its size.
-    :ivar error: `validate` of what the file gives back.
-    :ivar error_before: of the network that was given.
-    :ivar coding: "fixed point" or "codebooks", whichever is smaller.
+    :ivar error: `validate` of what the file gives back; NaN without one.
+    :ivar error_before: of the network that was given; NaN without.
+    :ivar coding: "fixed point" or "codebooks", whichever is smaller, or "calibrated".
     :ivar bits: of a weight of each layer, before entropy coding.
     :ivar rates: as the paper counts them, against `original`.
     :ivar file_rate: how many times smaller the file is than the weights and biases of `original` in float32.
@@ -57,59 +66,193 @@ def pack(
     model: keras.Model,
     path: str | os.PathLike[str],
     *,
-    validate: Callable[[keras.Model], float],
+    validate: Callable[[keras.Model], float] | None = None,
     max_rise: float = 0.0,
+    calibration: Any = None,
+    bits: float | None = None,
+    max_bytes: int | None = None,
     original: keras.Model | Size | None = None,
+    custom_objects: Mapping[str, type] | None = None,
     seed: int = 0,
 ) -> PackedFile:
-    """Write a plain network with rounded weights: fixed-point numbers or codebooks, whichever takes fewer bytes.
+    """Write a plain network with rounded weights.
 
-    Bits of each layer, or the size of the codebooks, are the smallest for which the error does not rise by more than
-    `max_rise`; biases are multiples of a power of two, as coarse as that allows. Units of hidden layers are sorted
+    With `validate` alone they are fixed-point numbers or codebooks, whichever takes fewer bytes: bits of each layer, or
+    the size of the codebooks, are the smallest for which the error does not rise by more than `max_rise`.
+
+    With `calibration` they are rounded by what the outputs feel of that and by their bits, see
+    `compression.rounding.surgeon`, as coarsely as `max_rise` and `validate`, `bits` or `max_bytes` allow, all that are
+    given. No labels are needed, nothing is trained, and files are smaller at the same error.
+
+    Biases are multiples of a power of two, as coarse as the error allows, or float16. Units of hidden layers are sorted
     where their order is free. What is measured is what the file gives back.
 
-    :param model: a plain chain, such as `compression.fit` returns; it is not changed.
+    :param model: a plain network, such as `compression.fit` returns; it is not changed.
     :param path: of the file, usually with the ending .bcz; it is replaced if it exists.
     :param validate: the error of a network, the lower the better, on examples that are set aside. It is called some
-        dozens of times.
+        dozens of times, with `calibration` ten to twenty.
     :param max_rise: in the units of `validate`, at least 0.
+    :param calibration: typical inputs, some hundreds or thousands, of several inputs nested as the model takes them.
+    :param bits: of a weight in the file, on average; 4 if there is nothing else to stop at.
+    :param max_bytes: of the file.
     :param original: the network that sizes are compared with; `model` if not given.
-    :param seed: of k-means.
-    :raises ValueError: if `max_rise` is no such number, `validate` gives no finite number for `model`, or the network
-        has a layer that no file can hold, naming it, or would not come back; then the file stays as it was.
+    :param custom_objects: layers of the user's own by name, which `load` has to be given again.
+    :param seed: of k-means, and of random signs by which `calibration` is looked at.
+    :raises ValueError: if a number is out of range, `validate` gives no finite number for `model`, the file cannot be
+        as small as `max_bytes`, or the network has a layer that no file can hold, naming it, or would not come back;
+        then the file stays as it was.
     """
     if not 0 <= max_rise < float("inf"):
         raise ValueError(f"max_rise must be finite and at least 0, got {max_rise}.")
-    before = float(validate(model))
-    if not np.isfinite(before):
-        raise ValueError(f"validate must give a finite number for the network, got {before}.")
-    size = original if isinstance(original, Size) else size_of(model if original is None else original)
-    model = ordered(model)
-    kernels, most = kernels_of(model), before + max_rise
-    copy, biases = with_kernels(model, kernels, biases="float16"), "float16"
-    if not float(validate(copy)) <= most:
-        copy, biases = with_kernels(model, kernels, biases="float32"), "float32"
+    if calibration is None and (validate is None or bits is not None or max_bytes is not None):
+        raise ValueError("pack() needs validate=, or calibration= with validate=, bits= or max_bytes=.")
+    if (bits is not None and not 0 < bits <= 16) or (max_bytes is not None and max_bytes <= 0):
+        raise ValueError(f"bits must be above 0 and at most 16, and max_bytes positive, got {bits=}, {max_bytes=}.")
+    with custom_layers(custom_objects):
+        check_storable(model)
+        before = math.nan if validate is None else float(validate(model))
+        if validate is not None and not math.isfinite(before):
+            raise ValueError(f"validate must give a finite number for the network, got {before}.")
+        size = original if isinstance(original, Size) else size_of(model if original is None else original)
+        model = ordered(model)
+        most = before + max_rise
+        if calibration is not None:
+            stops = _Stops(validate, most, bits, max_bytes)
+            codes, encoded, coding = (
+                *_calibrated(model, curvature_of(model, calibration, seed=seed), stops),
+                "calibrated",
+            )
+        else:
+            assert validate is not None
+            codes, encoded, coding = _searched(model, validate, most, seed)
+        place = Path(path)
+        write_encoded(place, encoded)
+        num_bytes = len(encoded.content)
+        kernel_bits = [_bits(code) for code in codes]
+        return PackedFile(
+            path=place,
+            bytes=num_bytes,
+            error=math.nan if validate is None else float(validate(load_own(place))),
+            error_before=before,
+            coding=coding,
+            bits=kernel_bits,
+            rates=paper_rates(size.weights, [kernel.size for kernel in kernels_of(model)], kernel_bits),
+            file_rate=4 * size.parameters / num_bytes,
+        )
+
+
+def _searched(
+    model: keras.Model, validate: Callable[[keras.Model], float], most: float, seed: int
+) -> tuple[Sequence[Kernel], Encoded, str]:
+    """The smaller one of fixed-point numbers and codebooks."""
+    kernels = kernels_of(model)
+    copy, biases = _with_biases(model, kernels, validate, most)
     error_of = error_of_kernels(copy, lambda network: float(validate(network)))
     points = search_bits(kernels, error_of, start=[_START] * len(kernels), max_error=most)
     choices: dict[str, Sequence[Kernel]] = {"fixed point": points}
     if (books := _codebooks(kernels, error_of, most, seed)) is not None:
         choices["codebooks"] = books
-    place = Path(path)
     files = {name: _smallest(model, codes, biases, validate, most) for name, codes in choices.items()}
     coding = min(files, key=lambda name: len(files[name].content))
-    num_bytes = len(files[coding].content)
-    write_encoded(place, files[coding])
-    bits = [_bits(code) for code in choices[coding]]
-    return PackedFile(
-        path=place,
-        bytes=num_bytes,
-        error=float(validate(load_own(place))),
-        error_before=before,
-        coding=coding,
-        bits=bits,
-        rates=paper_rates(size.weights, [kernel.size for kernel in kernels], bits),
-        file_rate=4 * size.parameters / num_bytes,
-    )
+    return choices[coding], files[coding], coding
+
+
+def _with_biases(
+    model: keras.Model, kernels: Sequence[Any], validate: Callable[[keras.Model], float], most: float
+) -> tuple[keras.Model, str]:
+    """A copy with float16 biases, or float32 ones where these do harm."""
+    copy = with_kernels(model, kernels, biases="float16")
+    if float(validate(copy)) <= most:
+        return copy, "float16"
+    return with_kernels(model, kernels, biases="float32"), "float32"
+
+
+class _Stops(NamedTuple):
+    """How far rounding may go."""
+
+    validate: Callable[[keras.Model], float] | None
+    most: float
+    bits: float | None
+    max_bytes: int | None
+
+
+def _calibrated(model: keras.Model, curvatures: Sequence[Curvature], stops: _Stops) -> tuple[Sequence[Kernel], Encoded]:
+    """Weights rounded by curvature at the highest rate that the error allows, or the lowest of so few bytes.
+
+    :raises ValueError: if the file would be larger than allowed at every rate.
+    """
+    kernels = [np.asarray(kernel, np.float64) for kernel in kernels_of(model)]
+    num_weights = sum(kernel.size for kernel in kernels)
+    biases = "float16"
+    if stops.validate is not None:
+        copy, biases = _with_biases(model, kernels, stops.validate, stops.most)
+        error_of = error_of_kernels(copy, stops.validate)
+    limit = math.inf if stops.max_bytes is None else float(stops.max_bytes)
+    wanted = _BITS if stops.bits is None and stops.max_bytes is None and stops.validate is None else stops.bits
+    if wanted is not None:
+        limit = min(
+            limit, num_weights * wanted / 8 + len(encode(model, [_zeros(w) for w in kernels], biases=biases).content)
+        )
+    middle = math.log2(_first_rate(kernels, curvatures))
+    low, high = middle - _OCTAVES, middle + _OCTAVES
+    best: tuple[list[Grid], Encoded] | None = None
+    for _ in range(_TRIES):
+        rate = (low + high) / 2
+        codes = [_rounded(w, each, 2.0**rate) for w, each in zip(kernels, curvatures, strict=True)]
+        if stops.validate is not None:
+            is_good = error_of(codes) <= stops.most
+            low, high = (rate, high) if is_good else (low, rate)
+            if not is_good:
+                continue
+            best = codes, encode(model, codes, biases=biases)
+        else:
+            encoded = encode(model, codes, biases=biases)
+            is_small = len(encoded.content) <= limit
+            low, high = (low, rate) if is_small else (rate, high)
+            if is_small:
+                best = codes, encoded
+    if best is None:
+        raise ValueError(
+            "no rounding of the weights stays within max_rise; give more, or pack without calibration."
+            if stops.validate is not None
+            else f"the file cannot be as small as {limit:.0f} bytes; allow more."
+        )
+    codes, encoded = best
+    if stops.validate is not None:
+        encoded = _smallest(model, codes, biases, stops.validate, stops.most)
+        if len(encoded.content) > limit:
+            raise ValueError(
+                f"the file has {len(encoded.content)} bytes within max_rise={stops.most:.4g}, and {limit:.0f} are "
+                "allowed; allow more of either."
+            )
+    return codes, encoded
+
+
+def _zeros(kernel: np.ndarray) -> Grid:
+    return Grid(np.zeros(kernel.shape, np.int32), 1.0)
+
+
+def _matrix(kernel: np.ndarray) -> np.ndarray:
+    return kernel.reshape(-1, kernel.shape[-1])
+
+
+def _first_rate(kernels: Sequence[np.ndarray], curvatures: Sequence[Curvature]) -> float:
+    """The rate at which steps are about as large as weights; the mean over layers, by their sizes, of its logarithm."""
+    sizes = [kernel.size for kernel in kernels]
+    logs = []
+    for kernel, each in zip(kernels, curvatures, strict=True):
+        spread = float(np.sqrt(np.mean(np.square(kernel)))) or 1e-3
+        logs.append(2 * math.log(spread / fair_step(each.upper, each.weight_of_units, 1.0)))
+    return math.exp(float(np.average(logs, weights=sizes)))
+
+
+def _rounded(kernel: np.ndarray, curvature: Curvature, rate: float) -> Grid:
+    """A kernel on the grid whose step is fair at this rate, if float16 has such a step."""
+    fair = _FINE * fair_step(curvature.upper, curvature.weight_of_units, rate)
+    largest = float(np.max(np.abs(kernel), initial=0.0)) or 1.0
+    step = float(np.float16(np.clip(fair, max(2.0**-14, largest / 2**15), max(2.0**-14, 2 * largest))))
+    codes = rounded(_matrix(kernel), curvature.upper, step, rate, curvature.weight_of_units)
+    return Grid(codes.reshape(kernel.shape), step)
 
 
 def _smallest(
@@ -149,7 +292,7 @@ def _codebooks(
 
 
 def _bits(code: Kernel) -> int:
-    if isinstance(code, FixedPoint):
+    if isinstance(code, FixedPoint | Grid):
         return code.bits
     assert isinstance(code, Codebook)
     return max(1, (len(code.centres) - 1).bit_length())

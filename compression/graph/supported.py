@@ -3,9 +3,14 @@
 The orders of `CHAIN_LAYERS` and `ACTIVATIONS` are part of the format of `.bcz` files; new ones go to the end.
 """
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import MappingProxyType
 from typing import Any
 
 import keras
+import tensorflow as tf
 
 from .place_inputs import PlaceInputs
 from .select_inputs import SelectInputs
@@ -18,9 +23,16 @@ __all__ = [
     "IDLE_IN_FILES",
     "MERGING",
     "MIXING",
+    "OPERATIONS",
     "POINTWISE",
     "STORED",
+    "WRAPPERS",
     "activation_name",
+    "custom_layers",
+    "is_custom",
+    "is_operation",
+    "kind_name",
+    "kind_named",
     "layer_types",
     "problem",
 ]
@@ -41,6 +53,13 @@ def layer_types(*names: str) -> tuple[type, ...]:
     return tuple(getattr(keras.layers, name) for name in names if hasattr(keras.layers, name))
 
 
+def _of_convnext(name: str) -> tuple[type, ...]:
+    """A layer of `keras.applications` that has no public name, where this version of Keras has it."""
+    from keras.src.applications import convnext
+
+    return (getattr(convnext, name),) if hasattr(convnext, name) else ()
+
+
 def _ranks(name: str) -> tuple[str, ...]:
     return tuple(name.replace("?", rank) for rank in ("1D", "2D", "3D"))
 
@@ -51,6 +70,7 @@ ELEMENTWISE = layer_types("Activation", "ReLU", "LeakyReLU", "ELU", "Rescaling")
 IDLE = (
     *layer_types("Dropout", "SpatialDropout1D", "SpatialDropout2D", "SpatialDropout3D"),
     *layer_types("GaussianDropout", "GaussianNoise", "AlphaDropout", "ActivityRegularization", "Identity"),
+    *_of_convnext("StochasticDepth"),
 )
 """Layers that do nothing at test time. The noise of Bayesian layers takes their place."""
 
@@ -94,10 +114,94 @@ STORED: dict[str, type] = {
         *layer_types("BatchNormalization", "LayerNormalization", "GroupNormalization", "RMSNormalization"),
         *layer_types("UnitNormalization", "Normalization", "Resizing", "CenterCrop", "Reshape", "Permute"),
         *layer_types("LSTM", "GRU", "SimpleRNN", "MultiHeadAttention", "GroupQueryAttention", "Attention"),
-        *layer_types("AdditiveAttention", "Masking"),
+        *layer_types("AdditiveAttention", "Masking", *_ranks("ConvLSTM?"), "CategoryEncoding", "Discretization"),
+        *layer_types("IntegerLookup", "StringLookup", "Hashing", "TimeDistributed", "Bidirectional"),
+        *layer_types("SpectralNormalization"),
+        *_of_convnext("LayerScale"),
     )
 }
 """By name, the layers that a file can hold."""
+
+WRAPPERS = layer_types("TimeDistributed", "Bidirectional", "SpectralNormalization")
+"""Layers that are made of another."""
+
+_OPERATION_NAMES = """
+    ReLU Relu Relu6 Sigmoid Softplus Softsign SoftShrink Silu Squareplus LogSigmoid LeakyRelu HardSigmoid HardSilu
+    Elu Selu Gelu Celu Glu TanhShrink HardTanh HardShrink Threshold Softmax LogSoftmax MaxPool AveragePool OneHot
+    Normalize Cast StopGradient Absolute Abs Exp Exp2 Expm1 Log Log1p Log2 Log10 Sqrt Rsqrt Square Negative Sign Sin
+    Cos Tan Tanh Sinh Cosh Arctan Arctan2 Floor Ceil Round Trunc Reciprocal Erf Isnan Isfinite NanToNum Clip Mean
+    Max Min Amax Amin Sum Prod Var Std Median Any All Argmax Argmin Logsumexp CountNonzero Cumsum Cumprod Add
+    Subtract Multiply Divide DivideNoNan TrueDivide FloorDivide Mod Power Maximum Minimum NotEqual Equal Greater
+    GreaterEqual Less LessEqual LogicalAnd LogicalOr LogicalNot LogicalXor Where Matmul Dot Vdot Inner Tensordot
+    Einsum Hypot Logaddexp GetItem Reshape Ravel Transpose Squeeze ExpandDims Concatenate Stack Hstack Vstack Split
+    Swapaxes Moveaxis Flip Roll Pad Repeat Tile BroadcastTo Take TakeAlongAxis Tril Triu Diff Average ZerosLike
+    OnesLike Sort Argsort DepthToSpace SpaceToDepth
+""".split()  # noqa: SIM905  a list would have one name a line
+
+
+def _operations() -> dict[str, type]:
+    from keras.src.activations import activations
+    from keras.src.ops import core, math, nn  # the classes of operations have no public names
+    from keras.src.ops import numpy as arrays
+
+    there = {name: kind for part in (activations, core, math, nn, arrays) for name, kind in vars(part).items()}
+    return {name: there[name] for name in _OPERATION_NAMES if isinstance(there.get(name), type)}
+
+
+OPERATIONS = _operations()
+"""By name, the operations of `keras.ops` that a file can hold: they compute numbers of tensors, and nothing else."""
+
+_OPERATION, _CUSTOM = "ops.", "custom."
+_NOTHING: Mapping[str, type] = MappingProxyType({})
+_custom: ContextVar[Mapping[str, type]] = ContextVar("custom layers", default=_NOTHING)
+
+
+@contextmanager
+def custom_layers(given: Mapping[str, type] | None) -> Iterator[None]:
+    """While it lasts, files may hold these layers, too.
+
+    :param given: by the names that they have in files; None: those of now.
+    :raises ValueError: if one is no layer.
+    """
+    for name, kind in (given or {}).items():
+        if not isinstance(kind, type) or not issubclass(kind, keras.Layer):
+            raise ValueError(f"custom_objects must be classes of layers by name, got {kind!r} for {name!r}.")
+    token = _custom.set(_custom.get() if given is None else dict(given))
+    try:
+        yield
+    finally:
+        _custom.reset(token)
+
+
+def is_operation(layer: Any) -> bool:
+    """Whether a node of a graph is an operation of `keras.ops`, and no layer."""
+    return isinstance(layer, keras.Operation) and not isinstance(layer, keras.Layer)
+
+
+def kind_name(layer: Any) -> str | None:
+    """What a file calls the kind of a layer or operation; None if it can hold none of these."""
+    kind = type(layer)
+    if is_operation(layer):
+        return _OPERATION + kind.__name__ if OPERATIONS.get(kind.__name__) is kind else None
+    custom = [name for name, each in _custom.get().items() if each is kind]
+    if custom:
+        return _CUSTOM + custom[0]
+    return kind.__name__ if STORED.get(kind.__name__) is kind else None
+
+
+def kind_named(name: str) -> type | None:
+    """The reverse of :func:`kind_name`; None if there is no such kind."""
+    if name.startswith(_OPERATION):
+        return OPERATIONS.get(name.removeprefix(_OPERATION))
+    if name.startswith(_CUSTOM):
+        return _custom.get().get(name.removeprefix(_CUSTOM))
+    return STORED.get(name)
+
+
+def is_custom(kind: type) -> bool:
+    """Whether a kind is one of :func:`custom_layers`."""
+    return kind in _custom.get().values()
+
 
 _CHAIN_SETTINGS: dict[str, tuple[Any, ...]] = {
     "data_format": ("channels_last", None),
@@ -114,7 +218,14 @@ def activation_name(layer: keras.layers.Layer) -> str | None:
     if not hasattr(layer, "activation"):
         return None
     name = getattr(layer.activation, "__name__", "")
-    return name if name in ACTIVATIONS and keras.activations.get(name) is layer.activation else ""
+    if name in ACTIVATIONS and keras.activations.get(name) is layer.activation:
+        return name
+    same = [getattr(part, name, None) for part in (keras.ops, tf.nn, tf.math) if name in _SAME]
+    return name if any(layer.activation is each for each in same) else ""
+
+
+_SAME = ("relu", "relu6", "sigmoid", "tanh", "softplus", "softsign", "selu", "softmax", "silu")
+"""Activations that are the same by `keras.ops` and `tf.nn`, with their defaults."""
 
 
 def problem(layer: keras.layers.Layer) -> str:

@@ -3,8 +3,11 @@
 bits, rates        bits of a layer; the three rates of Table 2
 codebook           Section 5.2 (iii): shared values
 rate_rounding      rounding by rate and posterior variance
+curvature, surgeon rounding by rate and what the outputs feel of it
 """
 
 import lazy_loader
 
-__getattr__, __dir__, __all__ = lazy_loader.attach(__name__, submodules=["bits", "codebook", "rate_rounding", "rates"])
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__, submodules=["bits", "codebook", "curvature", "rate_rounding", "rates", "surgeon"]
+)

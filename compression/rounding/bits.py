@@ -13,9 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 
 __all__ = [
     "FixedPoint",
+    "Grid",
     "exponent_bits",
     "fixed_point",
+    "grid",
     "layer_bits",
+    "on_grid",
     "search_bits",
     "significant_bits",
 ]
@@ -41,6 +44,48 @@ class FixedPoint(NamedTuple):
     def values(self) -> NDArray[np.float32]:
         """The rounded weights; float32 holds them exactly."""
         return np.ldexp(self.integers.astype(np.float64), -self.significant).astype(np.float32)
+
+
+class Grid(NamedTuple):
+    """Weights on a grid of any step: `integers` (int32, of the kernel's shape) times a float16 number above 0."""
+
+    integers: NDArray[np.int32]
+    step: float
+
+    @property
+    def bits(self) -> int:
+        """Bits of one weight, with its sign."""
+        return 1 + int(np.max(np.abs(self.integers), initial=0)).bit_length()
+
+    @property
+    def values(self) -> NDArray[np.float32]:
+        """The rounded weights, in float32."""
+        return (self.integers * np.float64(self.step)).astype(np.float32)
+
+
+def grid(weights: ArrayLike, bits: int) -> Grid | None:
+    """Weights rounded to the nearest of 2**bits - 1 multiples of a step, the largest of which is the largest weight.
+
+    :param weights: finite floats of any shape.
+    :param bits: 2 or more.
+    :return: None if the step is no normal float16 number, and not all weights are 0.
+    """
+    w = np.asarray(weights, np.float64)
+    largest = float(np.max(np.abs(w), initial=0.0))
+    most = 2 ** (bits - 1) - 1
+    step = float(np.float16(largest / most)) if largest else 1.0
+    if not np.finfo(np.float16).tiny <= step < float("inf"):
+        return None
+    return on_grid(w, step, most)
+
+
+def on_grid(weights: ArrayLike, step: float, most: int = 2**31 - 1) -> Grid:
+    """Weights rounded to the nearest multiple of a step.
+
+    :param step: a float16 number above 0.
+    :param most: of steps, of a weight.
+    """
+    return Grid(np.clip(np.rint(np.asarray(weights, np.float64) / step), -most, most).astype(np.int32), step)
 
 
 def significant_bits(variances: ArrayLike) -> NDArray[np.int64]:

@@ -24,8 +24,7 @@ from typing import Any, Literal
 import keras
 import numpy as np
 
-from ..files.container import check_storable_later, kernels_of
-from ..graph.convert import BAYESIAN
+from ..files.container import check_storable, kernels_of
 from ..graph.graph import graph_of
 from ..graph.portable import portable
 from ..graph.rebuild import copy_of
@@ -121,7 +120,7 @@ def fit(
     check_trainable(graph_of(model))
     if method not in ("bayesian", "magnitude"):
         raise ValueError(f'method must be "bayesian" or "magnitude", got {method!r}.')
-    _warn_if_no_file(model, method)
+    _warn_if_no_file(model)
     data = examples_of(x, y, validation_data, validation_split, batch_size)
     steps = max(1, math.ceil(data.num_train / batch_size))
     epochs = min(max(20, math.ceil(STEPS / steps)), 500) if epochs is None else epochs
@@ -158,13 +157,14 @@ def fit(
     return plain
 
 
-def _warn_if_no_file(model: keras.Model, method: str) -> None:
+def _warn_if_no_file(model: keras.Model) -> None:
     """Before the first step, as training may take hours."""
     try:
-        check_storable_later(model, BAYESIAN if method == "bayesian" else ())
+        check_storable(model)
     except ValueError as error:
         LOG.warning(
-            "pack() will refuse what fit() makes of this network; save it as a .keras file. The cause: %s", error
+            "pack() will refuse what fit() makes of this network; use pack_weights() or a .keras file. The cause: %s",
+            error,
         )
 
 

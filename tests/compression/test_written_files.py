@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from compression.files.container import check_storable, load_bcz, save_bcz
 from compression.files.contents import contents_of
@@ -54,6 +55,15 @@ _CASES = {
     "AdditiveAttention": Case({}, _PAIR, is_list=True),
     "Masking": Case({}, _LINE),
     "Flatten": Case({}, _LINE),
+    "CategoryEncoding": Case({"num_tokens": 7, "output_mode": "count"}, dtype="int32"),
+    "Discretization": Case({"bin_boundaries": [-0.5, 0.5]}),
+    "IntegerLookup": Case({"vocabulary": [5, 3]}, dtype="int32"),
+    "StringLookup": Case({"vocabulary": ["a", "b"]}, dtype="string"),
+    "Hashing": Case({"num_bins": 3}, dtype="int32"),
+    "LayerScale": Case({"init_values": 0.5, "projection_dim": 4}),
+    "TimeDistributed": Case({"layer": ("Dense", {"units": 2})}, _LINE),
+    "Bidirectional": Case({"layer": ("GRU", {"units": 3})}, _LINE),
+    "SpectralNormalization": Case({"layer": ("Dense", {"units": 2})}),
 }
 _ATTENTION = ("MultiHeadAttention", "GroupedQueryAttention", "Attention", "AdditiveAttention")
 _RECURRENT = ("LSTM", "GRU", "SimpleRNN")
@@ -67,6 +77,8 @@ def case_of(kind: str) -> Case:
     if kind.startswith("Average"):
         return Case({"pool_size": 2}, _BY_RANK[kind[-2:]])
     shapes = next((shapes for rank, shapes in _BY_RANK.items() if rank in kind), ((4,),))
+    if kind.startswith("ConvLSTM"):
+        return Case({"filters": 2, "kernel_size": 2, "padding": "same"}, ((4, *shapes[0]),))
     if "Conv" in kind:
         sizes = {"kernel_size": 2} if "Depthwise" in kind else {"filters": 4, "kernel_size": 2}
         return Case(sizes, shapes)
@@ -90,23 +102,33 @@ def network_of(kind: str, names: tuple[str, ...]) -> keras.Model:
     case, rng = case_of(kind), np.random.default_rng(0)
     inputs = [keras.Input(shape, dtype=case.dtype) for shape in case.shapes]
     steps = case.shapes[0][0]
-    layer = STORED[kind](**case.settings)
+    settings = dict(case.settings)
+    if "layer" in settings:
+        inner, its_settings = settings["layer"]
+        settings["layer"] = STORED[inner](**its_settings)
+    layer = STORED[kind](**settings)
     first = list(inputs) if case.is_list else inputs[0]
     more: dict[str, Any] = {}
+    shape: tuple[int, ...]
     for name in names:
         if name in ("return_attention_scores", "use_causal_mask"):
             more[name] = True
             continue
         if name == "initial_state":
-            states = [keras.Input([3]) for _ in range(2 if kind == "LSTM" else 1)]
+            shape = (*case.shapes[0][1:-1], 2) if kind.startswith("ConvLSTM") else (3,)
+            states = [keras.Input(shape) for _ in range(1 if kind in ("GRU", "SimpleRNN") else 2)]
             inputs += states
             more[name] = states
+            continue
+        if name == "count_weights":
+            inputs.append(keras.Input(case.shapes[0]))
+            more[name] = inputs[-1]
             continue
         if name == "key":
             inputs.append(keras.Input(case.shapes[1]))
             more[name] = inputs[-1]
             continue
-        shape: tuple[int, ...] = (steps, steps) if name == "attention_mask" else (steps,)
+        shape = (steps, steps) if name == "attention_mask" else (steps,)
         if kind in ("Softmax", "BatchNormalization"):
             shape = case.shapes[0] if kind == "Softmax" else ()
         masks = [keras.Input(shape, dtype="bool") for _ in range(2 if case.is_list else 1)]
@@ -119,15 +141,19 @@ def network_of(kind: str, names: tuple[str, ...]) -> keras.Model:
     return model
 
 
-def values_for(model: keras.Model, rng: np.random.Generator) -> list[np.ndarray]:
-    numbers = {"bool": lambda shape: rng.integers(0, 2, shape) > 0, "int32": lambda shape: rng.integers(0, 7, shape)}
-    return [
-        np.asarray(numbers.get(each.dtype, lambda shape: rng.normal(size=shape))((3, *each.shape[1:])), each.dtype)
-        for each in model.inputs
+def values_for(model: keras.Model, rng: np.random.Generator) -> list[tf.Tensor]:
+    makers = {
+        "bool": lambda shape: rng.integers(0, 2, shape) > 0,
+        "int32": lambda shape: rng.integers(0, 7, shape),
+        "string": lambda shape: rng.choice(["a", "b", "c"], shape),
+    }
+    drawn = [
+        makers.get(each.dtype, lambda shape: rng.normal(size=shape))((3, *each.shape[1:])) for each in model.inputs
     ]
+    return [tf.constant(part, each.dtype) for part, each in zip(drawn, model.inputs, strict=True)]
 
 
-def outputs_of(model: keras.Model, values: list[np.ndarray]) -> list[np.ndarray]:
+def outputs_of(model: keras.Model, values: list[tf.Tensor]) -> list[np.ndarray]:
     given = values if len(values) > 1 else values[0]
     return [np.asarray(part) for part in keras.tree.flatten(model(given, training=False))]
 

@@ -1,0 +1,279 @@
+"""`.bcz` files of weights only: any Keras network, made by the code of its user.
+
+    pack_weights(model, "weights.bcz")               # every number comes back as it was
+    pack_weights(model, "weights.bcz", bits=8)       # kernels on 255 steps each
+    load_weights(same_model, "weights.bcz")
+
+All variables of the model are in the file, in their order: weights, statistics and the states of random numbers; not
+those of optimizers and metrics. So subclassed models, Lambda layers, layers of the user's own, half precision and
+quantised weights are all the same to it. Vocabularies of lookup layers are no variables, and come from the code.
+
+The content of such a file, version 6, is
+
+    names     compressed text, its number of bytes before it: a name for each variable, one a line
+    variables for each: its type (1 byte), its number of axes, its sizes
+    values    for each: a scheme (1 byte) and its data; below 16 those of kernels, see `compression.files.container`
+              16 bytes as they are, little-endian
+              17 their first bytes, then their second ones and so on, compressed; the number of bytes before them
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import sys
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import keras
+import ml_dtypes  # noqa: F401  NumPy learns of bfloat16 and its like
+import numpy as np
+from numpy.typing import NDArray
+
+from gpflow_deep_base.files import write_bytes
+from gpflow_deep_base.frame import framed, unframed
+from gpflow_deep_base.limits import Budget, one_line, refuse_damaged
+
+from ..rounding.bits import grid
+from .contents import MAGIC, VERSION_OF_WEIGHTS, VERSIONS
+from .costs import budget_for, take_time, take_weights
+from .kernel_coding import Reader, kernel_bytes, leb, read_kernel
+
+__all__ = ["StoredVariable", "load_weights", "pack_weights", "read_weights"]
+
+WHAT = "a .bcz file of weights"
+TYPES = (
+    *("float32", "float16", "bfloat16", "float64", "int8", "int16", "int32", "int64"),
+    *("uint8", "uint16", "uint32", "uint64", "bool", "float8_e4m3fn", "float8_e5m2"),
+)
+"""Of variables, by their number in a file; new ones go to the end."""
+
+_PLAIN, _PLANES = 16, 17
+_LARGE = 32  # numbers of a kernel that is worth rounding
+_MAX_AXES = 16
+_MAX_TEXT, _FREE_TEXT, _PER_PACKED = 2**22, 2**16, 100
+_PER_CHARACTER = 40  # bytes of the objects that are made of it
+
+
+class StoredVariable(NamedTuple):
+    """One variable in a file.
+
+    :ivar name: path of the variable, such as "sequential/dense/kernel", without numbers that Keras counts.
+    :ivar values: of its own type and shape.
+    :ivar scheme: how they are written.
+    :ivar bytes: of the file that they take.
+    """
+
+    name: str
+    values: NDArray[np.generic]
+    scheme: int
+    bytes: int
+
+
+def pack_weights(model: keras.Model, path: str | os.PathLike[str], *, bits: int | None = None) -> int:
+    """Write all variables of any built Keras model, as they are or on a few values each.
+
+    What is to be written is read again first; what is at `path` stays as it was if that fails.
+
+    :param model: of any kind, subclassed ones among them; it is not changed.
+    :param path: of the file, usually with the ending .bcz; it is replaced if it exists.
+    :param bits: 2 to 16, of each number of the kernels of floats, that is, variables with two or more axes, which are
+        rounded to multiples of a step; the others, and all of them if not given, stay as they are to the last bit.
+    :return: size of the file in bytes.
+    :raises ValueError: if the model has no variables, or one of a type that no file can hold.
+    """
+    if bits is not None and not 2 <= bits <= 16:
+        raise ValueError(f"bits must be 2 to 16, got {bits}.")
+    variables = _variables(model)
+    arrays = [_array(variable) for variable in variables]
+    parts = [_encoded(array, bits) for array in arrays]
+    names = [_name(variable.path) for variable in variables]
+    text = zlib.compress("\n".join(names).encode(), 9)
+    shapes = b"".join(
+        bytes([TYPES.index(array.dtype.name)]) + leb(array.ndim) + b"".join(map(leb, array.shape)) for array in arrays
+    )
+    payload = leb(len(text)) + text + leb(len(arrays)) + shapes + b"".join(content for content, _ in parts)
+    content = framed(MAGIC, VERSION_OF_WEIGHTS, payload)
+    found = _parsed(content, Budget(sys.maxsize))
+    expected = [values for _, values in parts]
+    same = [a.values.tobytes() == b.tobytes() for a, b in zip(found, expected, strict=True)]
+    if not all(same):
+        raise ValueError(
+            f"the variable {names[same.index(False)]} would not come back from a .bcz file; {os.fspath(path)} stays as "
+            "it was. Write the weights by save_weights()."
+        )
+    write_bytes(path, content)
+    return len(content)
+
+
+def load_weights(model: keras.Model, path: str | os.PathLike[str]) -> None:
+    """Give a model the variables in a file that :func:`pack_weights` wrote; it changes as a whole or not at all.
+
+    A file from somebody else runs no code, and takes no more memory than the model has.
+
+    :param model: a built one, made by the same code as the one that was written.
+    :raises ValueError: if the file is damaged, is none of weights, or is of a model with other variables, naming the
+        first that differs.
+    :raises OSError: if there is no such file.
+    """
+    variables = _variables(model)
+    content = Path(path).read_bytes()
+    try:
+        found = _parsed(content, Budget(sys.maxsize), [(_name(v.path), tuple(v.shape), v.dtype) for v in variables])
+    except Exception as error:
+        refuse_damaged(path, WHAT, error)
+    for variable, stored in zip(variables, found, strict=True):
+        variable.assign(stored.values)
+    for layer in model._flatten_layers():
+        if isinstance(layer, keras.layers.Normalization) and layer.input_mean is None and layer.built:
+            layer.finalize_state()  # it computes with tensors that it makes of its variables
+
+
+def read_weights(path: str | os.PathLike[str], *, max_bytes: int | None = None) -> list[StoredVariable]:
+    """What is in a file, without a model.
+
+    :param max_bytes: as for `compression.load`.
+    :raises ValueError: if the file is none of weights, is damaged, or takes more.
+    :raises OSError: if there is no such file.
+    """
+    content = Path(path).read_bytes()
+    budget = budget_for(len(content), max_bytes)
+    try:
+        return _parsed(content, budget)
+    except Exception as error:
+        refuse_damaged(path, WHAT, error)
+
+
+def _variables(model: keras.Model) -> list[keras.Variable]:
+    """Those of a model, each once."""
+    if not isinstance(model, keras.Layer):
+        raise ValueError(f"model must be a Keras model or layer, got a {type(model).__name__}.")
+    found = list({id(variable): variable for variable in model.variables}.values())
+    if not found or not model.built:
+        raise ValueError(
+            f"the model {model.name} has {len(found)} variables and is not built; call it on examples first, or give "
+            "it an Input."
+        )
+    for variable in found:
+        if variable.dtype not in TYPES:
+            raise ValueError(f"the variable {variable.path} is of type {variable.dtype}, which a file cannot hold.")
+    return found
+
+
+def _array(variable: keras.Variable) -> NDArray[np.generic]:
+    return np.ascontiguousarray(keras.ops.convert_to_numpy(variable.value)).reshape(tuple(variable.shape))
+
+
+def _name(path: str) -> str:
+    """Without the numbers by which Keras tells names apart, and in one line."""
+    return "/".join(one_line(re.sub(r"_\d+$", "", part)) for part in path.split("/"))
+
+
+def _encoded(array: NDArray[np.generic], bits: int | None) -> tuple[bytes, NDArray[np.generic]]:
+    """The scheme and data of a variable, and what comes back of them."""
+    if bits is not None and array.ndim > 1 and array.size > _LARGE and "float" in array.dtype.name:
+        values = np.asarray(array, np.float32)
+        rounded = grid(values, bits) if np.all(np.isfinite(values)) else None
+        if rounded is not None:
+            return kernel_bytes(rounded, True), rounded.values.astype(array.dtype)
+    width = array.dtype.itemsize
+    plain = array.view(f"u{width}").astype(f"<u{width}").tobytes()
+    planes = np.frombuffer(plain, np.uint8).reshape(-1, width).T
+    packed = zlib.compress(np.ascontiguousarray(planes).tobytes(), 9)
+    packed = leb(len(packed)) + packed
+    best = bytes([_PLAIN]) + plain if len(plain) <= len(packed) else bytes([_PLANES]) + packed
+    return best, array
+
+
+def _parsed(
+    content: bytes, budget: Budget, expected: Sequence[tuple[str, tuple[int, ...], str]] | None = None
+) -> list[StoredVariable]:
+    """All variables; sizes are looked at before there is room for them.
+
+    :param expected: name, shape and type of each, which must be those of the file.
+    """
+    if content[: len(MAGIC)] == MAGIC and content[len(MAGIC) : len(MAGIC) + 1] in [bytes([v]) for v in VERSIONS]:
+        raise ValueError("it holds a network, which compression.load makes")
+    reader = Reader(unframed(content, magic=MAGIC, versions=(VERSION_OF_WEIGHTS,))[1])
+    names = _read_names(reader, budget)
+    if reader.integer() != len(names):
+        raise ValueError("it has more or fewer names than variables")
+    if expected is not None and len(expected) != len(names):
+        raise ValueError(
+            f"it has {len(names)} variables, and the model has {len(expected)}; a model that is not built has too few"
+        )
+    heads = [_read_head(reader) for _ in names]
+    for shape, _ in heads:
+        take_weights(budget, [shape])
+    for (shape, kind), name, wanted in zip(heads, names, expected or [], strict=expected is not None):
+        if wanted != (*_same_leaf(name, wanted[0]), shape, kind):
+            raise ValueError(
+                f"it has the variable {name} of shape {shape}, {kind}, where the model has {wanted[0]} of shape "
+                f"{wanted[1]}, {wanted[2]}"
+            )
+    found = []
+    for (shape, kind), name in zip(heads, names, strict=True):
+        start = reader.position
+        scheme = reader.peek()
+        values = _read_values(reader, shape, kind)
+        found.append(StoredVariable(name, values, scheme, reader.position - start))
+    reader.finish()
+    return found
+
+
+def _same_leaf(name: str, wanted: str) -> tuple[str, ...]:
+    """What is wanted, if both are called the same in their layers, which may have any names themselves."""
+    return (wanted,) if name.rsplit("/", 1)[-1] == wanted.rsplit("/", 1)[-1] else ()
+
+
+def _read_names(reader: Reader, budget: Budget) -> list[str]:
+    packed, unpacker = reader.take(reader.integer()), zlib.decompressobj()
+    text = unpacker.decompress(packed, min(_MAX_TEXT, _FREE_TEXT + _PER_PACKED * len(packed)))
+    if not unpacker.eof or unpacker.unused_data:
+        raise ValueError("its text of names is too long or does not end")
+    budget.take(_PER_CHARACTER * len(text), "the text of names")
+    names = text.decode().split("\n")
+    take_time(budget, "", len(names))
+    return [one_line(name) for name in names]
+
+
+def _read_head(reader: Reader) -> tuple[tuple[int, ...], str]:
+    """Shape and type of a variable."""
+    number = reader.take(1)[0]
+    if number >= len(TYPES):
+        raise ValueError(f"the type {number} of variables is not known")
+    axes = reader.at_most(_MAX_AXES, "axes")
+    return tuple(reader.integer() for _ in range(axes)), TYPES[number]
+
+
+def _read_values(reader: Reader, shape: tuple[int, ...], kind: str) -> NDArray[np.generic]:
+    scheme = reader.peek()
+    dtype = np.dtype(kind)
+    if scheme < _PLAIN:
+        if len(shape) < 2 or "float" not in kind:
+            raise ValueError(f"a variable of shape {shape} and type {kind} is a kernel")
+        return read_kernel(reader, shape).astype(dtype)
+    reader.take(1)
+    size = math.prod(shape) * dtype.itemsize
+    if scheme == _PLAIN:
+        plain = reader.take(size)
+    elif scheme == _PLANES:
+        plain = _joined(reader.take(reader.integer()), size, dtype.itemsize)
+    else:
+        raise ValueError(f"scheme {scheme} is not known")
+    words = np.frombuffer(plain, f"<u{dtype.itemsize}").astype(f"u{dtype.itemsize}")
+    if kind == "bool" and np.any(words > 1):
+        raise ValueError("a truth value is neither 0 nor 1")
+    return words.view(dtype).reshape(shape)
+
+
+def _joined(packed: bytes, size: int, width: int) -> bytes:
+    """Numbers of `width` bytes from their first bytes, second bytes and so on."""
+    unpacker = zlib.decompressobj()
+    planes = unpacker.decompress(packed, size + 1)
+    if len(planes) != size or not unpacker.eof or unpacker.unused_data:
+        raise ValueError("a variable has more or fewer bytes than its shape says")
+    return np.ascontiguousarray(np.frombuffer(planes, np.uint8).reshape(width, -1).T).tobytes()

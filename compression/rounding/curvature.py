@@ -1,0 +1,169 @@
+"""How much the outputs of a network feel its weights, from inputs alone: no labels, no training.
+
+    found = curvature_of(model, X)      # by kernel, in the order of a file
+
+If outputs f(x) change by d, that costs E |d|^2 / 2, x from the calibration data. To second order in the weights of one
+layer this is a product (Martens and Grosse, 2015): of E a a', the moments of its inputs a (of a convolution those of
+all its places), and of E g_j^2, what the outputs feel of unit j, where g is the gradient of v' f(x) with respect to
+what the unit gives to its activation, and v are random signs. Kernels of other layers have a diagonal instead: the mean
+square of the gradient of v' f(x) with respect to each weight, smoothed along rows and columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from ..graph.graph import kernel_variables
+from ..graph.rebuild import copy_of
+from .surgeon import upper_factor
+
+__all__ = ["Curvature", "curvature_of"]
+
+_ROWS = 128  # of a batch
+_PLACES = 2048  # of a convolution, of a batch
+_MOST_INPUTS = 6144  # of a layer whose moments are a matrix
+_FULL = (keras.layers.Dense, keras.layers.Conv1D, keras.layers.Conv2D)
+
+
+class Curvature(NamedTuple):
+    """Of one kernel as a matrix of inputs and units, all axes but the last, and the last.
+
+    :ivar upper: of the moments of inputs, see `compression.rounding.surgeon`, [K, K] or [K].
+    :ivar weight_of_units: what the outputs feel of each unit, [N].
+    """
+
+    upper: NDArray[np.float64]
+    weight_of_units: NDArray[np.float64]
+
+
+class _Seen:
+    """What was seen of the inputs and activations of one layer."""
+
+    def __init__(self, layer: keras.Layer) -> None:
+        self.layer = layer
+        self.moments: NDArray[np.float64] | None = None
+        self.count = 0
+        self.given: list[tf.Tensor] = []
+        self.felt: NDArray[np.float64] = np.zeros(int(layer.kernel.shape[-1]))
+        self.before, self.activation = layer.call, layer.activation
+
+    def watch(self) -> None:
+        """Look at what goes in, and at what goes to the activation."""
+
+        def call(inputs: tf.Tensor, *args: Any, **kwargs: Any) -> Any:
+            self._add(inputs)
+            return self.before(inputs, *args, **kwargs)
+
+        def activation(values: tf.Tensor) -> tf.Tensor:
+            self.given.append(values)
+            return values if self.activation is None else self.activation(values)
+
+        self.layer.call, self.layer.activation = call, activation
+
+    def _add(self, inputs: tf.Tensor) -> None:
+        rows = np.asarray(tf.cast(_patches(self.layer, inputs), tf.float32))
+        if len(rows) > _PLACES:
+            rows = rows[np.random.default_rng(self.count).choice(len(rows), _PLACES, replace=False)]
+        product = (rows.T @ rows).astype(np.float64)
+        self.moments = product if self.moments is None else self.moments + product
+        self.count += len(rows)
+
+
+def curvature_of(model: keras.Model, X: Any, *, seed: int = 0) -> list[Curvature]:
+    """What the outputs feel of each kernel of a network, in the order of `kernels_of`.
+
+    :param model: a plain one; it is not changed.
+    :param X: inputs [n, ...], of several inputs nested as the model takes them.
+    :param seed: of the random signs.
+    :raises ValueError: if there are no inputs, or the network makes NaN of them.
+    """
+    copy = copy_of(model)
+    pairs = kernel_variables(copy)
+    seen = {id(layer): _Seen(layer) for layer, variable in pairs if _is_full(layer, variable)}
+    others = [variable for layer, variable in pairs if id(layer) not in seen]
+    squares = [np.zeros(tuple(variable.shape)) for variable in others]
+    for each in seen.values():
+        each.watch()
+    rng, num_rows = np.random.default_rng(seed), 0
+    for batch, rows in _batches(X):
+        for each in seen.values():
+            each.given.clear()
+        with tf.GradientTape() as tape:
+            outputs = keras.tree.flatten(copy(batch, training=False))
+            signs = [rng.choice((-1.0, 1.0), tuple(part.shape)).astype(np.float32) for part in outputs]
+            total = tf.add_n(
+                [
+                    tf.reduce_sum(tf.cast(part, tf.float32) * sign)
+                    for part, sign in zip(outputs, signs, strict=True)
+                    if part.dtype.is_floating
+                ]
+            )
+        if not np.isfinite(float(total)):
+            raise ValueError("the network gives numbers that are not finite on the calibration data.")
+        given = [each.given for each in seen.values()]
+        to_given, to_others = tape.gradient(total, (given, [variable.value for variable in others]))
+        for each, gradients in zip(seen.values(), to_given, strict=True):
+            for gradient in (part for part in gradients if part is not None):
+                flat = np.asarray(gradient, np.float64).reshape(-1, len(each.felt))
+                each.felt += np.sum(np.square(flat), axis=0)
+        for square, gradient in zip(squares, to_others, strict=True):
+            if gradient is not None:
+                square += np.square(np.asarray(tf.convert_to_tensor(gradient), np.float64))
+        num_rows += rows
+    queue = iter(squares)
+    return [
+        _full(seen[id(layer)], num_rows) if id(layer) in seen else _diagonal(next(queue) / num_rows)
+        for layer, _ in pairs
+    ]
+
+
+def _is_full(layer: keras.Layer, variable: keras.Variable) -> bool:
+    """Whether the moments of the inputs of a layer are looked at as a matrix."""
+    is_plain = type(layer) in _FULL and getattr(layer, "groups", 1) == 1
+    is_last = getattr(layer, "data_format", None) in (None, "channels_last")
+    return is_plain and is_last and int(np.prod(variable.shape[:-1])) <= _MOST_INPUTS
+
+
+def _full(seen: _Seen, num_rows: int) -> Curvature:
+    if seen.moments is None:
+        raise ValueError(f"layer {seen.layer.name!r} is not used on the calibration data.")
+    return Curvature(upper_factor(seen.moments / seen.count), seen.felt / num_rows)
+
+
+def _diagonal(squares: NDArray[np.float64]) -> Curvature:
+    """One number for each input and each unit, whose products are as the mean squares on average."""
+    matrix = squares.reshape(-1, squares.shape[-1])
+    mean = float(matrix.mean())
+    if mean == 0:
+        return Curvature(upper_factor(np.ones(len(matrix))), np.full(matrix.shape[1], 1e-12))
+    return Curvature(upper_factor(matrix.mean(axis=1) / mean), matrix.mean(axis=0))
+
+
+def _batches(X: Any) -> Iterator[tuple[Any, int]]:
+    parts = [np.asarray(part) for part in keras.tree.flatten(X)]
+    if not parts or not len(parts[0]):
+        raise ValueError("calibration must have inputs, got none.")
+    for start in range(0, len(parts[0]), _ROWS):
+        rows = [part[start : start + _ROWS] for part in parts]
+        yield keras.tree.pack_sequence_as(X, rows) if isinstance(X, list | tuple | dict) else rows[0], len(rows[0])
+
+
+def _patches(layer: keras.Layer, inputs: tf.Tensor) -> tf.Tensor:
+    """What each unit sees at each place, [places, K], in the order of the kernel."""
+    if isinstance(layer, keras.layers.Dense):
+        return tf.reshape(inputs, [-1, inputs.shape[-1]])
+    images = inputs[:, None] if len(inputs.shape) == 3 else inputs
+    first = (1,) if len(inputs.shape) == 3 else ()
+    size, strides, rates = ((*first, *given) for given in (layer.kernel_size, layer.strides, layer.dilation_rate))
+    padding = layer.padding.upper()
+    if padding == "CAUSAL":
+        images = tf.pad(images, [[0, 0], [0, 0], [rates[1] * (size[1] - 1), 0], [0, 0]])
+        padding = "VALID"
+    found = tf.image.extract_patches(images, [1, *size, 1], [1, *strides, 1], [1, *rates, 1], padding)
+    return tf.reshape(found, [-1, found.shape[-1]])

@@ -1,0 +1,142 @@
+"""Weights rounded without labels and training: by what that does to the outputs of their layer, and by its bits.
+
+    upper = upper_factor(moments)              # of the inputs x of a layer, E x x'
+    integers = rounded(W, upper, step, rate)
+
+Let a weight change by e. The other weights of the same unit can make good for a part of it, and what is left is
+e^2 / 2 [H^-1]_ii with H = E x x' (optimal brain surgeon: Hassibi and Stork, 1993). So inputs are taken one after the
+other: of each weight the value q of the lowest
+
+    c (w - q)^2 / 2 U_ii^2 + rate bits(q)
+
+is taken, where U' U = H^-1, U upper triangular, and c says how much the outputs of the network feel that unit; then all
+later weights of the unit move by -(w - q) / U_ii times their entries of row i of U (Frantar et al., 2022). bits(q) is
+what the coder will need, reckoned from how often q was taken, and from how many weights of the same input and of the
+same unit were not 0 (a rate in the cost: Conzelmann and Bamler, 2025).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["fair_step", "rounded", "upper_factor"]
+
+_DAMPING = 0.01  # of the mean of the diagonal, added to it
+_BLOCK = 64
+_PASSES = 2
+_LEVELS = 8
+_HIGH_RATE = 12 / np.log(2)
+
+
+def upper_factor(moments: ArrayLike) -> NDArray[np.float64]:
+    """U, upper triangular, with U' U the inverse of the moments, which are damped a little.
+
+    :param moments: E x x' of the inputs of a layer, [K, K]; or their diagonal, [K].
+    :return: [K, K] or [K].
+    :raises ValueError: if they are not finite, or are no matrix of moments.
+    """
+    H = np.array(moments, np.float64)
+    if not np.all(np.isfinite(H)):
+        raise ValueError("the inputs of a layer are not finite on the calibration data.")
+    diagonal = np.diagonal(H) if H.ndim == 2 else H
+    damping = _DAMPING * float(np.mean(diagonal)) or 1.0
+    if H.ndim == 1:
+        return np.asarray(1 / np.sqrt(H + damping))
+    H[np.diag_indices(len(H))] += damping
+    # The Cholesky factor of the inverse by one factor of H, whose rows and columns are in reverse order.
+    lower = np.linalg.cholesky(H[::-1, ::-1])
+    inverse = np.linalg.inv(lower)
+    return np.asarray(inverse[::-1, ::-1])
+
+
+def fair_step(upper: NDArray[np.float64], weight_of_units: NDArray[np.float64], rate: float) -> float:
+    """The step at which, if it is small, a bit less of each weight costs as much as `rate` says: c step^2 / 12 U^2.
+
+    :param upper: [K, K] or [K].
+    :param weight_of_units: c, [N].
+    """
+    own = np.diagonal(upper) if upper.ndim == 2 else upper
+    curvature = float(np.exp(-2 * np.mean(np.log(own)))) * max(float(np.mean(weight_of_units)), 1e-30)
+    return float(np.sqrt(_HIGH_RATE * rate / curvature))
+
+
+def rounded(
+    weights: ArrayLike,
+    upper: NDArray[np.float64],
+    step: float,
+    rate: float,
+    weight_of_units: NDArray[np.float64] | None = None,
+) -> NDArray[np.int32]:
+    """Multiples of a step that weights become.
+
+    :param weights: [K, N], inputs and units.
+    :param upper: from :func:`upper_factor`; of a diagonal one no weight makes good for another.
+    :param rate: what a bit is worth.
+    :param weight_of_units: c, [N]; 1 if not given.
+    :return: [K, N].
+    """
+    W = np.asarray(weights, np.float64)
+    c = np.ones(W.shape[1]) if weight_of_units is None else weight_of_units
+    found = np.rint(W / step).astype(np.int64)
+    for _ in range(_PASSES):
+        found = _taken(W, upper, step, rate, np.maximum(c, 1e-3 * float(np.mean(c)) or 1.0), found)
+    return found.astype(np.int32)
+
+
+def _taken(
+    W: NDArray[np.float64],
+    upper: NDArray[np.float64],
+    step: float,
+    rate: float,
+    c: NDArray[np.float64],
+    before: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """One pass, with the bits that `before` says."""
+    table, low = _bits_of_sizes(before)
+    is_zero, is_not = _bits_of_places(before)
+    left, found = W.copy(), np.zeros(W.shape, np.int64)
+    own = np.diagonal(upper) if upper.ndim == 2 else upper
+    high = low + len(table) - 1
+    for start in range(0, len(W), _BLOCK):
+        stop = min(start + _BLOCK, len(W))
+        errors = np.empty((stop - start, W.shape[1]))
+        for i in range(start, stop):
+            # The two nearest values, the one nearer to 0 than these, and 0.
+            below = np.floor(left[i] / step).astype(np.int64)
+            nearer = np.where(below >= 0, below - 1, below + 2)
+            choices = np.clip(np.stack([below, below + 1, nearer, np.zeros_like(below)]), low, high)
+            bits = np.where(choices == 0, is_zero[i], is_not[i] + table[choices - low])
+            costs = 0.5 * c * np.square((left[i] - choices * step) / own[i]) + rate * bits
+            found[i] = np.take_along_axis(choices, np.argmin(costs, axis=0)[None], 0)[0]
+            errors[i - start] = (left[i] - found[i] * step) / own[i]
+            if upper.ndim == 2:
+                left[i + 1 : stop] -= np.outer(upper[i, i + 1 : stop], errors[i - start])
+        if upper.ndim == 2:
+            left[stop:] -= upper[start:stop, stop:].T @ errors
+    return found
+
+
+def _bits_of_sizes(values: NDArray[np.int64]) -> tuple[NDArray[np.float64], int]:
+    """Bits of each value that is not 0 among such, and the value of the first; a little beyond what there is."""
+    low, high = min(int(values.min()), 0) - 2, max(int(values.max()), 0) + 2
+    counts = np.bincount((values - low).ravel(), minlength=high - low + 1).astype(np.float64)
+    counts[-low] = 0.0
+    counts += 0.25
+    return np.asarray(-np.log2(counts / counts.sum())), low
+
+
+def _bits_of_places(values: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Bits that say of each place that it is 0, and that it is not: by how full its row and column are, [K, N] each."""
+    there = values != 0
+    rows, columns = (_level(there.mean(axis=axis, keepdims=True)) for axis in (1, 0))
+    context = rows * _LEVELS + columns
+    seen = np.bincount(context.ravel(), minlength=_LEVELS**2)
+    full = np.bincount(context.ravel(), weights=there.ravel(), minlength=_LEVELS**2)
+    part = ((full + 0.4) / (seen + 0.8))[context]
+    return -np.log2(1 - part), -np.log2(part)
+
+
+def _level(density: NDArray[np.float64]) -> NDArray[np.int64]:
+    """0 for next to nothing to 7 for more than half, in octaves."""
+    return np.clip(np.floor(np.log2(256 * density + 1)), 0, _LEVELS - 1).astype(np.int64)

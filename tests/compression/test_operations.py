@@ -1,0 +1,141 @@
+"""Networks as people write them, with operations, wrappers, lookups and layers of their own, come back from files."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import compression as bc
+from compression.files.graph_coding import graph_bytes
+from compression.graph.graph import graph_of
+
+L, ops = keras.layers, keras.ops
+Make = Callable[[], tuple[keras.Model, Any]]
+
+
+class Scaled(keras.layers.Layer):
+    """A layer of a user's own, with weights and a setting."""
+
+    def __init__(self, start: float, **options: Any) -> None:
+        super().__init__(**options)
+        self.start = start
+
+    def build(self, shape: Any) -> None:
+        self.scale = self.add_weight(shape=(shape[-1], 2), name="scale")
+
+    def call(self, x: Any) -> Any:
+        return ops.matmul(x, self.scale) + self.start
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "start": self.start}
+
+
+def _x(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).normal(size=shape).astype(np.float32)
+
+
+def _words(most: int, *shape: int) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, most, shape).astype(np.int32)
+
+
+def residual() -> tuple[keras.Model, Any]:
+    i = keras.Input((6, 6, 3))
+    x = L.Conv2D(4, 3, padding="same")(i / 127.5 - 1.0)
+    y = L.Conv2D(4, 3, padding="same", activation=tf.nn.relu)(x)
+    x = keras.activations.relu(x + y) * ops.hard_sigmoid(x + 3.0)
+    return keras.Model(i, L.Dense(2)(ops.mean(x, axis=(1, 2)))), _x(2, 6, 6, 3)
+
+
+def sliced() -> tuple[keras.Model, Any]:
+    i = keras.Input((5, 4))
+    x = L.Dense(6)(i[:, ::-1])
+    ends = ops.concatenate([x[:, -1, :], ops.max(x, axis=1), x[..., 2]], axis=-1)
+    centred = ends - ops.convert_to_tensor(np.arange(17, dtype=np.float32))
+    return keras.Model(i, L.Dense(2)(ops.where(centred > 0, centred, 0.1 * centred))), _x(3, 5, 4)
+
+
+def masked() -> tuple[keras.Model, Any]:
+    i = keras.Input((7,), dtype="int32")
+    x = L.Embedding(9, 4, mask_zero=True)(i)
+    x = L.Bidirectional(L.LSTM(3, return_sequences=True), merge_mode="sum")(x)
+    x = L.Bidirectional(L.GRU(3), backward_layer=L.GRU(3, activation="relu", go_backwards=True))(x)
+    return keras.Model(i, L.Dense(2)(x)), _words(9, 3, 7)
+
+
+def wrapped() -> tuple[keras.Model, Any]:
+    i = keras.Input((4, 6, 6, 1))
+    x = L.TimeDistributed(L.Conv2D(2, 3, activation="relu"))(i)
+    x = L.ConvLSTM2D(2, 3)(x)
+    return keras.Model(i, L.SpectralNormalization(L.Dense(3))(L.Flatten()(x))), _x(2, 4, 6, 6, 1)
+
+
+def encoded() -> tuple[keras.Model, Any]:
+    colour, number, word = (keras.Input((1,), dtype=kind) for kind in ("string", "float32", "int32"))
+    x = L.StringLookup(vocabulary=["red", "green"], output_mode="one_hot")(colour)
+    y = L.CategoryEncoding(4, output_mode="one_hot")(L.Discretization([-1.0, 0.0, 1.0])(number))
+    lookup = L.IntegerLookup(output_mode="multi_hot")
+    lookup.adapt(np.array([[4], [7], [7]]))
+    x = L.Dense(2)(L.Concatenate()([ops.cast(part, "float32") for part in (x, y, lookup(word))]))
+    examples = [tf.constant(part) for part in ([["red"], ["blue"]], _x(2, 1), np.array([[7], [1]], np.int32))]
+    return keras.Model([colour, number, word], x), examples
+
+
+def attending() -> tuple[keras.Model, Any]:
+    """A block of a decoder by hand."""
+    i = keras.Input((5, 8))
+    x = i + L.Embedding(5, 8)(ops.convert_to_tensor(np.arange(5)))
+    q, k, v = ops.split(L.Dense(24)(x), 3, axis=-1)
+    weights = ops.softmax(ops.matmul(q, ops.transpose(k, (0, 2, 1))) / 8**0.5, axis=-1)
+    x = L.LayerNormalization()(x + ops.matmul(weights, v))
+    return keras.Model(i, L.Dense(2)(ops.reshape(x, (-1, 40)))), _x(2, 5, 8)
+
+
+def half() -> tuple[keras.Model, Any]:
+    i = keras.Input((6, 3))
+    x = L.LSTM(4, dtype="mixed_float16")(L.BatchNormalization(dtype="mixed_float16")(i))
+    return keras.Model(i, L.Dense(2, dtype="float32")(x)), _x(2, 6, 3)
+
+
+MAKERS: tuple[Make, ...] = (residual, sliced, masked, wrapped, encoded, attending, half)
+
+
+@pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
+def test_networks_with_operations_come_back(make: Make, tmp_path: Path) -> None:
+    model, x = make()
+    bc.save_bcz(tmp_path / "n.bcz", model)
+    loaded = bc.load(tmp_path / "n.bcz")
+    expected = np.asarray(model(x), np.float32)
+    assert np.ptp(expected, axis=0).max() > 1e-3  # outputs depend on inputs
+    is_half = make is half
+    np.testing.assert_allclose(np.asarray(loaded(x)), expected, rtol=0, atol=5e-3 if is_half else 1e-6)
+    assert all(a.compute_dtype == "float32" for a in loaded.layers if a.weights)
+
+
+def test_layers_of_the_users_own_are_held_where_that_is_asked_for(tmp_path: Path) -> None:
+    path, own = tmp_path / "n.bcz", {"scaled": Scaled}
+    i = keras.Input((4, 3))
+    model = keras.Model(i, L.Dense(3)(Scaled(0.25, name="first")(i)))
+    with pytest.raises(ValueError, match="'first' is a Scaled, and files hold"):
+        bc.save_bcz(path, model)
+    bc.save_bcz(path, model, custom_objects=own)
+    with pytest.raises(
+        ValueError, match=r"kind 'custom.scaled', which is not known; give its class in custom_objects="
+    ):
+        bc.load(path)
+    loaded = bc.load(path, custom_objects=own)
+    np.testing.assert_array_equal(loaded(_x(2, 4, 3)), model(_x(2, 4, 3)))
+    assert loaded.get_layer("first").start == 0.25
+    with pytest.raises(ValueError, match="custom_objects must be classes of layers by name"):
+        bc.load(path, custom_objects={"scaled": len})  # type: ignore[dict-item]
+
+
+def test_operations_that_are_none_of_these_are_named() -> None:
+    i = keras.Input((4,))
+    model = keras.Model(i, ops.vectorized_map(lambda row: row * 2, L.Dense(3)(i)))
+    with pytest.raises(ValueError, match="'vectorized_map' is the operation VectorizedMap of"):
+        bc.save_bcz("n.bcz", model)
+    assert graph_bytes(graph_of(keras.Model(i, ops.relu(L.Dense(3)(i)))))

@@ -1,0 +1,133 @@
+"""Rounding by curvature and rate: its parts against explicit ones, and files by each of its stops."""
+
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+import compression as bc
+from compression.rounding.curvature import _patches, curvature_of
+from compression.rounding.surgeon import fair_step, rounded, upper_factor
+
+L = keras.layers
+
+
+def entropy(values: np.ndarray) -> float:
+    """Bits of all values, each by how often it is there."""
+    _, counts = np.unique(values, return_counts=True)
+    return float(-np.sum(counts * np.log2(counts / values.size)))
+
+
+def correlated(rng: np.random.Generator, rows: int, K: int) -> np.ndarray:
+    return rng.normal(size=(rows, 3)) @ rng.normal(size=(3, K)) + 0.1 * rng.normal(size=(rows, K))
+
+
+def test_the_factor_is_that_of_the_inverse(rng: np.random.Generator) -> None:
+    X = rng.normal(size=(40, 7))
+    moments = X.T @ X / 40
+    upper = upper_factor(moments)
+    damped = moments + 0.01 * np.mean(np.diag(moments)) * np.eye(7)
+    np.testing.assert_allclose(upper.T @ upper @ damped, np.eye(7), atol=1e-10)
+    np.testing.assert_array_equal(upper, np.triu(upper))
+    with pytest.raises(ValueError, match="not finite on the calibration data"):
+        upper_factor(np.full((2, 2), np.nan))
+
+
+def test_without_a_rate_and_without_neighbours_it_is_the_nearest(rng: np.random.Generator) -> None:
+    W = rng.normal(size=(30, 9))
+    np.testing.assert_array_equal(rounded(W, upper_factor(np.ones(30)), 0.25, 0.0), np.rint(W / 0.25))
+
+
+def test_outputs_change_less_and_bits_are_fewer_than_by_the_nearest(rng: np.random.Generator) -> None:
+    X, W, step = correlated(rng, 400, 80), rng.normal(size=(80, 50)), 0.5
+    nearest = np.rint(W / step)
+
+    def cost(codes: np.ndarray) -> float:
+        return float(np.mean(np.square(X @ (W - step * codes))))
+
+    upper = upper_factor(X.T @ X / 400)
+    by_curvature = rounded(W, upper, step, 0.0)
+    assert cost(by_curvature) < 0.2 * cost(nearest)
+    by_rate = rounded(W, upper, step, 0.02)
+    assert cost(by_rate) < cost(nearest)
+    assert entropy(by_rate) < 0.85 * entropy(nearest)
+    c = np.where(np.arange(50) < 25, 10.0, 0.1)
+    errors = np.mean(np.square(X @ (W - step * rounded(W, upper, step, 0.02, c))), axis=0)
+    assert np.mean(errors[:25]) < 0.5 * np.mean(errors[25:])  # units that matter more are kept better
+    assert fair_step(upper, c, 0.04) == pytest.approx(2 * fair_step(upper, c, 0.01))
+
+
+@pytest.mark.parametrize(
+    ("layer", "shape"),
+    [
+        (L.Dense(3), (5, 4)),
+        (L.Conv1D(3, 3, padding="causal", dilation_rate=2), (9, 2)),
+        (L.Conv2D(3, (2, 3), strides=2, padding="same"), (7, 8, 2)),
+        (L.Conv2D(3, 3, dilation_rate=2), (9, 9, 2)),
+    ],
+)
+def test_a_layer_is_a_product_with_what_each_unit_sees(
+    layer: keras.Layer, shape: tuple[int, ...], rng: np.random.Generator
+) -> None:
+    x = keras.ops.convert_to_tensor(rng.normal(size=(2, *shape)).astype(np.float32))
+    expected = np.asarray(layer(x)).reshape(-1, 3)
+    np.testing.assert_allclose(_patches(layer, x) @ np.asarray(layer.kernel).reshape(-1, 3), expected, atol=1e-5)
+
+
+def test_what_outputs_feel_of_units(rng: np.random.Generator) -> None:
+    """Of two linear layers it is known: the squares of the weights behind a unit."""
+    i = keras.Input((6,))
+    model = keras.Model(i, L.Dense(3, use_bias=False)(L.Dense(5)(i)))
+    X = rng.normal(size=(600, 6)).astype(np.float32)
+    first, second = curvature_of(model, X)
+    behind = np.sum(np.square(model.layers[-1].get_weights()[0]), axis=1)
+    error = np.sqrt(2 / 600) * behind  # of a mean of squares, at most
+    assert np.all(np.abs(first.weight_of_units - behind) < 5 * error)
+    np.testing.assert_allclose(second.weight_of_units, 1.0)
+    assert first.upper.shape == (6, 6)
+
+
+def network() -> tuple[keras.Model, Any]:
+    """A convolution, a dense layer, and a kernel whose curvature is a diagonal."""
+    rng = np.random.default_rng(0)
+    i = keras.Input((8, 6))
+    x = L.Dense(12, "tanh")(L.Flatten()(L.Conv1D(8, 3, activation="relu")(i)))
+    y = L.GRU(4)(i)
+    model = keras.Model(i, L.Dense(3)(L.Concatenate()([x, y])))
+    for variable in model.trainable_variables:
+        fan_in = max(1, int(np.prod(variable.shape[:-1])))
+        variable.assign(rng.normal(size=variable.shape) / np.sqrt(fan_in))
+    return model, rng.normal(size=(64, 8, 6)).astype(np.float32)
+
+
+def test_files_by_each_stop(tmp_path: Path) -> None:
+    model, X = network()
+    expected = np.asarray(model(X))
+
+    def error(other: keras.Model) -> float:
+        return float(np.mean(np.square(np.asarray(other(X)) - expected)) / np.var(expected))
+
+    path = tmp_path / "n.bcz"
+    by_bits = bc.pack(model, path, calibration=X, bits=5)
+    assert by_bits.coding == "calibrated"
+    assert np.isnan(by_bits.error)
+    assert by_bits.bytes == path.stat().st_size
+    assert error(bc.load(path)) < 0.02
+    small = bc.pack(model, path, calibration=X, max_bytes=by_bits.bytes - 100)
+    assert by_bits.bytes - 300 < small.bytes <= by_bits.bytes - 100
+    good = bc.pack(model, path, calibration=X, validate=error, max_rise=0.02)
+    assert good.error == error(bc.load(path)) <= 0.02
+    before = path.read_bytes()
+    for options, message in (
+        ({}, "needs validate=, or calibration="),
+        ({"bits": 3}, "needs validate=, or calibration="),
+        ({"calibration": X, "bits": 0}, "bits must be above 0 and at most 16"),
+        ({"calibration": X, "max_bytes": 60}, "cannot be as small as 60 bytes"),
+        ({"calibration": X[:0]}, "calibration must have inputs, got none"),
+        ({"calibration": np.full_like(X, np.nan)}, "not finite on the calibration data"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            bc.pack(model, path, **options)  # type: ignore[arg-type]
+    assert path.read_bytes() == before
