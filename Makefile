@@ -26,11 +26,11 @@ PYTEST := $(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --du
 train: .venv/.installed
 	$(BIN)/python scripts/train_dgp.py --run_dir=$(RUN_DIR) --resume=auto $(TRAIN_FLAGS)
 
-# All tests but the slow ones: less than 10 minutes on two cores.
+# All tests but the slow ones: less than 6 minutes on two idle cores; tests/tiers.py says which are slow.
 test: .venv/.installed
 	$(PYTEST)
 
-# The slow tests that every change has to pass: several replicas, scripts that are killed and resumed, READMEs as printed.
+# The slow tests that every change has to pass: whole runs, several replicas, scripts that are killed and resumed.
 test-ci: .venv/.installed
 	$(PYTEST) --runslow -m "ci and slow"
 

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from tests.tiers import load
+
 if TYPE_CHECKING:
     import tensorflow as tf
 
@@ -53,6 +55,7 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    _mark_what_was_measured_as_slow(items)
     if not config.getoption("--runslow"):
         for item in items:
             if item.get_closest_marker("slow"):
@@ -61,6 +64,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if gpu_items and not _has_gpu():
         for item in gpu_items:
             item.add_marker(pytest.mark.skip(reason="needs a GPU"))
+
+
+def _mark_what_was_measured_as_slow(items: list[pytest.Item]) -> None:
+    """As `slow.txt` says, see tiers.py: tests of "ci" are run for every change, those of "nightly" each night."""
+    tiers = load()
+    for item in items:
+        tier = tiers.get(item.nodeid, tiers.get(item.nodeid.split("[")[0]))
+        if tier is not None and not item.get_closest_marker("slow"):
+            item.add_marker(pytest.mark.slow)
+            if tier == "ci":
+                item.add_marker(pytest.mark.ci)
 
 
 def _has_gpu() -> bool:

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf  # loaded here, because pytester unloads what its tests load and TensorFlow cannot load twice
 
+from tests.tiers import load, measured
+
 pytest_plugins = ["pytester"]
 
 MARKERS = "[pytest]\nmarkers =\n    slow\n    gpu\n"
@@ -88,3 +90,22 @@ def test_seeds_repeat_and_differ_between_tests_and_base_seeds(inner: pytest.Pyte
     assert draws() == draws("--base-seed=0") == [first, second]
     assert not {*draws("--base-seed=1")} & {first, second}
     assert not {*draws("--vary-seed")} & {first, second}  # 1 in 2**31 draws the base seed 0
+
+
+def test_tests_that_were_measured_as_slow_exist() -> None:
+    """A line of `slow.txt` of a test that was renamed would make `make test` slow again without a word."""
+    wrong = []
+    for test, tier in load().items():
+        file, _, name = test.partition("::")
+        path = Path(__file__).parent.parent / file
+        text = path.read_text(encoding="utf-8") if path.is_file() else ""
+        if tier not in ("ci", "nightly") or f"def {name.split('[')[0].split('::')[-1]}(" not in text:
+            wrong.append(test)
+    assert not wrong
+
+
+def test_a_report_of_pytest_says_which_tests_are_slow(tmp_path: Path) -> None:
+    report = tmp_path / "report.xml"
+    cases = '<testcase classname="tests.a.test_b" name="{}" time="{}"/>'
+    report.write_text(f"<s>{cases.format('test_c[1]', 1.0)}{cases.format('test_c[2]', 0.7)}{cases.format('x', 0)}</s>")
+    assert measured(report) == {"tests/a/test_b.py::test_c": 1.7, "tests/a/test_b.py::x": 0.0}
