@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The picture of the README, one panel for each system, and that of Bayesian optimisation, from numbers in results/.
+"""Pictures from numbers in results/: one panel for each system, two of these alone, and Bayesian optimisation.
 
 python docs/picture.py
 """
@@ -65,8 +65,8 @@ def rbm(axes: Axes) -> None:
         errors = [value(row(name, setting)["rmse"]) for setting in settings]
         axes.plot(errors, range(len(settings))[::-1], "o", color=color, label=label)
     axes.set_yticks(range(len(settings))[::-1], [setting.replace("-", ", ") for setting in settings])
-    axes.set(title="rbm_tracking", xlabel="rms error of the tracked log Z, nats", xscale="log", xlim=(None, 2e4))
-    axes.legend(loc="upper right")  # framed: its marks are no points
+    axes.set(title="rbm_tracking", xlabel="rms error of log Z, nats (left is better)", xscale="log")
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.12), ncols=2, frameon=False)  # above, as it would hide marks
 
 
 def ebp(axes: Axes) -> None:
@@ -79,12 +79,12 @@ def ebp(axes: Axes) -> None:
         "SpamAssassin (2)": "Spam",
     }
     methods = (("bp_ce", OTHERS, "BP"), ("arow", "black", "AROW"), ("binary_p", OURS, "EBP, binary"))
-    for name, color, label in methods:
+    for shift, (name, color, label) in zip((0.22, 0.0, -0.22), methods, strict=True):
         errors = [value(row("ebp_text", first)[name]) for first in sets]
-        axes.plot(errors, range(len(sets))[::-1], "o", color=color, label=label)
+        axes.plot(errors, np.arange(len(sets))[::-1] + shift, "o", ms=4, color=color, label=label)
     axes.set_yticks(range(len(sets))[::-1], list(sets.values()))
-    axes.set(title="ebp", xlabel="test error, %", xlim=(0, 40))
-    axes.legend(loc="upper right")  # framed: its marks are no points
+    axes.set(title="ebp", xlabel="test error, % (left is better)", xlim=(0, 20))
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.12), ncols=3, frameon=False)
 
 
 def compression(axes: Axes) -> None:
@@ -123,6 +123,10 @@ def main(folder: Path = ROOT / "docs") -> None:
     for name, panel in panels.items():
         panel(every[name])
     figure.savefig(folder / "five_systems.png", dpi=150)
+    for name, panel in {"ebp_errors": ebp, "compression_bytes": compression}.items():
+        figure, alone = plt.subplots(figsize=(4.5, 2.6), layout="constrained")
+        panel(alone)
+        figure.savefig(folder / f"{name}.png", dpi=150)
     figure, axes = plt.subplots(1, 3, figsize=(9, 2.6), layout="constrained")
     for panel, problem in zip(axes, ("Michalewicz 2", "Michalewicz 5", "Hartmann 6"), strict=True):
         regret(panel, problem)

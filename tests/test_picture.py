@@ -13,4 +13,9 @@ def test_pictures_are_drawn_from_the_stored_results(tmp_path: Path) -> None:
     picture = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(picture)
     picture.main(tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {"five_systems.png", "optimisation.png"}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "compression_bytes.png",
+        "ebp_errors.png",
+        "five_systems.png",
+        "optimisation.png",
+    }
