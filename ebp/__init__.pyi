@@ -30,6 +30,8 @@ from .packed.export import export_checked as export_checked
 from .packed.export import export_network as export_network
 from .packed.export import export_packed as export_packed
 from .packed.packed import PackedNetwork as PackedNetwork
+from .packed.rounded import RoundedNetwork as RoundedNetwork
+from .packed.rounded import round_network as round_network
 from .study import report as report
 from .study.comparison import Comparison as Comparison
 from .study.comparison_config import ComparisonConfig as ComparisonConfig

@@ -1,14 +1,27 @@
-"""Trained networks of binary weights as bits and as C.
+"""Trained networks as bits, as whole numbers, and as C.
 
 packed        predictions by counting bits (signs, popcount)
 packed_file   their file (packed_write); export
-c_code        a network as C (c_coding, c_text)
+rounded       real weights in 8, 4 or 2 bits, as far as their posterior allows
+c_code        a network as C (c_coding, c_rounded, c_text)
 """
 
 from gpflow_deep_base.doors import attach
 
 __getattr__, __dir__, __all__ = attach(
     __name__,
-    submodules=["c_code", "c_coding", "c_text", "export", "packed", "packed_file", "packed_write", "popcount", "signs"],
+    submodules=[
+        "c_code",
+        "c_coding",
+        "c_rounded",
+        "c_text",
+        "export",
+        "packed",
+        "packed_file",
+        "packed_write",
+        "popcount",
+        "rounded",
+        "signs",
+    ],
     submod_attrs={"packed": ["FILE_VERSION", "PackedNetwork"]},
 )

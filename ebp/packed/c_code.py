@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -23,10 +24,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .c_coding import INT32_MAX, input_coding
+from .c_rounded import header_of, source_of
 from .c_text import array, comment
-from .export import packed, print_look
+from .export import Exported, packed, print_look
 from .packed import PackedNetwork
 from .packed_write import write
+from .rounded import round_network
 from .signs import Layer
 
 __all__ = ["Inputs", "export_c"]
@@ -107,7 +110,7 @@ def export_c(
     network: Any,
     path: str | os.PathLike[str] | None = None,
     *,
-    inputs: Inputs = "float32",
+    inputs: Inputs | None = None,
     name: str = "ebp_predict",
     X: Any = None,
     y: ArrayLike | None = None,
@@ -115,9 +118,11 @@ def export_c(
 ) -> str:
     """C99 of a function `int name(const T *x)` that predicts as `PackedNetwork.predict` does.
 
-    :param network: a `PackedNetwork`; or an `EBPNetwork` of binary weights or an `EBPClassifier`.
+    :param network: a `PackedNetwork`; or an `EBPNetwork` of binary weights or an `EBPClassifier`. Of an
+        `EBPGaussianClassifier`, whose weights are real, see below.
     :param path: file to write; None for none.
-    :param inputs: type of a raw input: whole numbers ("int8", "uint8", "int16") need no floating point.
+    :param inputs: type of a raw input: whole numbers ("int8", "uint8", "int16") need no floating point; None:
+        "float32".
     :param name: of the function.
     :param X: rows to look at, as for `ebp.export_checked`: how many of them `predict` and the function have right is
         printed; None: none.
@@ -127,14 +132,23 @@ def export_c(
     :raises ValueError: if the network cannot be packed, has more than 255 networks, outputs or layers, inputs whose
         sums may not fit in 32 bits, or a coding that whole numbers cannot do; or if `name` is no name in C.
 
+    Real weights are rounded to `bits=8`, 4 or 2 bits, as far as their posterior allows (`ebp.packed.rounded`), by the
+    rows `X`, which have to be given: training rows are right. Inputs are "uint8" (the default here), "int8" or "int16".
+    The source includes a header that is written beside `path`, and with `probabilities=True` has a function
+    `void name_probabilities(const T *x, uint8_t *p)`, too. All sums and products have 32 bits, and AVR keeps the
+    constants in flash. It predicts as `round_network(model, X, ...)`.
+
     Coded values of real inputs are cut off at 2^24 and at 2^31 / n_in units of 2^-8, where `PackedNetwork` may refuse
     the row; NaN is taken for the least. Shifts of negative numbers have to keep their sign, as with every compiler we
     know of.
     """
-    if inputs not in _TYPES:
-        raise ValueError(f"inputs must be one of {', '.join(_TYPES)}, got {inputs!r}.")
     if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
         raise ValueError(f"name must be one that C takes, such as ebp_predict, got {name!r}.")
+    if hasattr(network, "posteriors_"):
+        return _export_real(network, path, inputs or "uint8", name, X, y, **options)
+    inputs = inputs or "float32"
+    if inputs not in _TYPES:
+        raise ValueError(f"inputs must be one of {', '.join(_TYPES)}, got {inputs!r}.")
     net = network if isinstance(network, PackedNetwork) else packed(network, **options)
     if net is network and options:
         raise ValueError(f"a packed network has all of its options already, got {', '.join(options)}; leave them out.")
@@ -150,6 +164,41 @@ def export_c(
     if X is not None:
         looked = {key: options[key] for key in ("coding", "classes", "num_votes") if key in options}
         print_look(network, net, X, y, **looked)
+    return source
+
+
+def _export_real(
+    model: Any,
+    path: str | os.PathLike[str] | None,
+    inputs: str,
+    name: str,
+    X: Any,
+    y: ArrayLike | None,
+    *,
+    bits: int = 4,
+    probabilities: bool = False,
+) -> str:
+    """`export_c` of an `EBPGaussianClassifier`."""
+    if X is None:
+        raise ValueError("real weights are rounded by rows such as the training rows; give them as X.")
+    X = np.asarray(X)
+    net = round_network(model, X, bits=bits, inputs=inputs)
+    source = source_of(net, name, has_probabilities=probabilities)
+    if path is not None:
+        write(Path(path), source.encode())
+        header = header_of(net, name, has_probabilities=probabilities)
+        write(Path(path).with_name(f"{name}.h"), header.encode())
+    labels, wanted = net.predict(X), model.predict(X)
+    floats = 4 * sum(mean.size for mean in model.posteriors_[0].mean)
+    exported = Exported(net.num_bytes, floats, len(X), 0, float(np.mean(labels == wanted)), f"weights of {bits} bits")
+    if y is not None:
+        truth = np.asarray(y)
+        exported = exported._replace(
+            accuracy=float(np.mean(labels == truth)), accuracy_of_predict=float(np.mean(wanted == truth))
+        )
+    print(exported.summary, flush=True)
+    if exported.caution is not None:
+        warnings.warn(exported.caution, stacklevel=3)
     return source
 
 

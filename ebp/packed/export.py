@@ -105,6 +105,7 @@ class Exported(NamedTuple):
     :ivar num_rows: rows that were looked at.
     :ivar num_votes: 0: the file holds the most probable weights; k: k networks that vote.
     :ivar agreement: share of the rows that have the label of `predict`.
+    :ivar content: what the file holds, in words; "": as `num_votes` says.
     :ivar accuracy: share of the rows that have the right label; None if labels were not given.
     :ivar accuracy_of_predict: the same of `predict`.
     """
@@ -114,6 +115,7 @@ class Exported(NamedTuple):
     num_rows: int
     num_votes: int
     agreement: float
+    content: str = ""
     accuracy: float | None = None
     accuracy_of_predict: float | None = None
 
@@ -122,6 +124,7 @@ class Exported(NamedTuple):
         """All of it in words."""
         ratio = self.float_bytes / self.num_bytes
         content = f"{self.num_votes} networks that vote" if self.num_votes else "the most probable weights"
+        content = self.content or content
         rows = f"all {self.num_rows}" if self.agreement == 1.0 else f"{100.0 * self.agreement:.1f} % of {self.num_rows}"
         text = (
             f"{self.num_bytes} bytes, {ratio:.1f} times less than float32; {content}, with the label of predict in "
@@ -149,6 +152,8 @@ class Exported(NamedTuple):
         lost = round(loss * self.num_rows)
         if lost <= MATERIAL_LOSS * self.num_rows or lost**2 <= round((1.0 - self.agreement) * self.num_rows):
             return None
+        if self.content:
+            return f"the file has {text}. Give more bits, or more rows X to round by."
         return (
             f"the file has {text}. More votes (num_votes=25) tend to predict, in a larger file; or learn with more "
             "hidden units, and judge the network by what is exported: EBPClassifier(output='deterministic')."

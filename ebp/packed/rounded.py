@@ -1,0 +1,289 @@
+"""Networks of real weights for processors without floating point: each weight rounded as far as its posterior allows.
+
+A weight of 8, 4 or 2 bits is one of the odd numbers from 1 - 2^bits to 2^bits - 1, times a step of its neuron. Rounding
+one moves the others: given the rounded ones, the posterior of a neuron's weights has another mean. With the precision P
+of the weights that are not rounded yet and the error e of one of them,
+
+    m_rest -= C_rest,i / C_ii e,    C = P^-1.
+
+`EBPGaussianClassifier` keeps the diagonal of P. What is off it follows from rows: a row with the inputs v, for which
+the neuron is active, adds a multiple of v v', and the multiple is such that the traces agree. Layers are rounded one
+after the other, and each makes good what the ones before it have changed, likewise.
+
+    network = round_network(classifier, X, bits=4, inputs="uint8")
+    network.predict(X)                                           # by whole numbers of 32 bits, as in C
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.optimize
+import scipy.special
+from numpy.typing import NDArray
+
+from ..network.second_order import forward
+
+__all__ = ["BITS", "RANGES", "RoundedLayer", "RoundedNetwork", "round_network"]
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+#: Bits that a weight of a hidden layer may have. Those of the last layer have 8.
+BITS = (8, 4, 2)
+
+#: Types of raw inputs, and what they hold.
+RANGES = {"int8": (-128, 127), "uint8": (0, 255), "int16": (-(2**15), 2**15 - 1)}
+
+#: Largest output of a hidden unit, so that sums of a layer fit in 32 bits.
+MAX_UNIT = 4095
+
+#: Steps that are tried, over the least one that reaches the largest weight.
+STEPS = np.geomspace(0.05, 1.05, 17)
+
+#: Rows by which weights are rounded, at most.
+MAX_ROWS = 4000
+
+INT32_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class RoundedLayer:
+    """Sums q'x + b of whole numbers; of a hidden layer, then (sum >> shift) within 0 and `MAX_UNIT`.
+
+    :ivar codes: c of each weight, q = 2 c + 1 - 2^bits, [n_in, n_out].
+    :ivar bits: of a weight.
+    :ivar biases: b, [n_out].
+    :ivar shift: None of the last layer.
+    """
+
+    codes: Integers
+    bits: int
+    biases: Integers
+    shift: int | None
+
+    def sums(self, values: Integers) -> Integers:
+        """[N, n_out]."""
+        return np.asarray(values @ (2 * self.codes + 1 - 2**self.bits) + self.biases)
+
+    def units(self, values: Integers) -> Integers:
+        """Outputs of a hidden layer, [N, n_out]."""
+        assert self.shift is not None
+        return np.clip(self.sums(values) >> self.shift, 0, MAX_UNIT)
+
+
+@dataclass(frozen=True, eq=False)
+class RoundedNetwork:
+    """A network of whole numbers.
+
+    :ivar inputs: type of a raw input, a key of `RANGES`.
+    :ivar used: numbers of the inputs that are read, [n].
+    :ivar num_inputs: of a row.
+    :ivar layers: the last one has an output for each class, or one for two classes.
+    :ivar classes: names, [C].
+    :ivar multiplier: of the difference to the largest score in `binary_logits`.
+    :ivar cut: bits that are cut off such a difference before, so that the product has 32.
+    """
+
+    inputs: str
+    used: Integers
+    num_inputs: int
+    layers: tuple[RoundedLayer, ...]
+    classes: NDArray[Any]
+    multiplier: int
+    cut: int
+
+    @property
+    def num_bytes(self) -> int:
+        """Of weights and biases in C."""
+        return sum(len(layer.biases) * (-(-len(layer.codes) * layer.bits // 8) + 4) for layer in self.layers)
+
+    def scores(self, X: Any) -> Integers:
+        """Scores of the classes for raw rows [N, num_inputs], [N, C]; of two classes that of the first is 0.
+
+        :raises ValueError: if an input is not a whole number of the type.
+        """
+        X = np.asarray(X)
+        least, most = RANGES[self.inputs]
+        if X.ndim != 2 or X.shape[1] != self.num_inputs:
+            raise ValueError(f"rows must be of shape [N, {self.num_inputs}], got {list(X.shape)}.")
+        if not (np.all(np.rint(X) == X) and np.all(least <= X) and np.all(most >= X)):
+            raise ValueError(f"inputs must be whole numbers from {least} to {most} for {self.inputs}.")
+        values = X.astype(np.int64)[:, self.used]
+        for layer in self.layers[:-1]:
+            values = layer.units(values)
+        scores = self.layers[-1].sums(values)
+        return np.pad(scores, ((0, 0), (1, 0))) if len(self.classes) == 2 else scores
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The class with the largest score, the first of several, [N]."""
+        return np.asarray(self.classes[np.argmax(self.scores(X), axis=1)])
+
+    def predict_proba(self, X: Any) -> Array:
+        """Probabilities as C gives them, in 255 parts of one, [N, C]; they sum to one but for rounding."""
+        scores = self.scores(X)
+        behind = scores.max(axis=1, keepdims=True) - scores
+        power = np.minimum((np.minimum(behind >> self.cut, 65535) * self.multiplier) >> 12, 255)  # sixteenths of a bit
+        parts = HALVES[power & 15] >> (power >> 4)
+        total = parts.sum(axis=1, keepdims=True)
+        return np.asarray((parts * 255 + (total >> 1)) // total / 255.0)
+
+
+#: 2^15 2^(-k / 16).
+HALVES: Integers = np.rint(2.0**15 * 2.0 ** (-np.arange(16) / 16.0)).astype(np.int64)
+
+
+def round_network(model: Any, X: Any, *, bits: int = 4, inputs: str = "uint8") -> RoundedNetwork:
+    """A fitted `EBPGaussianClassifier` of one network of relu units, in whole numbers.
+
+    :param X: rows such as the training rows, by which weights are rounded, [N, D], whole numbers of the type `inputs`.
+    :param bits: of a weight of a hidden layer, one of `BITS`.
+    :param inputs: type of a raw input, a key of `RANGES`.
+    :raises ValueError: if the model is of another kind, or a sum may not fit in 32 bits.
+    """
+    if bits not in BITS:
+        raise ValueError(f"bits must be one of {', '.join(map(str, BITS))}, got {bits!r}.")
+    if inputs not in RANGES:
+        raise ValueError(f"inputs must be one of {', '.join(RANGES)} for real weights, got {inputs!r}.")
+    if len(model.posteriors_) != 1 or not hasattr(model.posteriors_[0], "gain") or model.units != "relu":
+        raise ValueError(
+            "real weights are exported of one network of relu units that was trained by fit; give "
+            "EBPGaussianClassifier(num_networks=1)."
+        )
+    rows = np.asarray(X, np.float64)
+    if len(rows) > MAX_ROWS:
+        rows = rows[np.linspace(0, len(rows) - 1, MAX_ROWS).astype(int)]
+    posterior, moments = model.posteriors_[0], model._inputs
+    scale = np.where(moments.varies, 1.0 / moments.scale, 0.0)
+    used = np.flatnonzero(moments.varies)
+    floats = forward(posterior, moments.standardised(rows), "relu")
+    values = rows[:, used].astype(np.int64)
+    factor = scale[used]  # from a whole number to an input of the layer, but for the part in the bias
+    offset = -moments.mean[used] * scale[used]
+    layers = []
+    for number, (mean, gain) in enumerate(zip(posterior.mean, posterior.gain, strict=True)):
+        is_last = number == len(posterior.mean) - 1
+        if not number:
+            kept = np.append(used, len(mean) - 1)
+            mean, gain = mean[kept], gain[kept]
+        root = np.sqrt(len(posterior.mean[number]))
+        weights = mean[:-1] * factor[:, None] / root
+        biases = (mean[-1] + offset @ mean[:-1]) / root
+        spread = np.maximum(factor, 1e-300)[:, None] / root  # a weight's standard deviation a priori
+        layer, steps = _rounded(
+            _Layer(weights, biases, 1.0 / spread**2, gain[:-1]),
+            floats[number].mu,
+            values,
+            8 if is_last else bits,
+            is_last=is_last,
+        )
+        layers.append(layer)
+        _check_sums(layer, RANGES[inputs] if not number else (0, MAX_UNIT))
+        if not is_last:
+            assert layer.shift is not None
+            values = layer.units(values)
+            factor, offset = steps * 2.0**layer.shift, np.zeros(len(steps))
+    draft = RoundedNetwork(inputs, used, rows.shape[1], tuple(layers), model.classes_, 1, 0)
+    multiplier, cut = _fitted_power(draft.scores(rows), model.predict_proba(rows))
+    return RoundedNetwork(inputs, used, rows.shape[1], tuple(layers), model.classes_, multiplier, cut)
+
+
+class _Layer(NamedTuple):
+    """Real weights of whole numbers as inputs.
+
+    :ivar weights: posterior means, [n_in, n_out].
+    :ivar biases: [n_out].
+    :ivar prior: precisions a priori of the weights to each input, [n_in, 1].
+    :ivar gain: lambda, how much more precise they are than that, [n_in, n_out].
+    """
+
+    weights: Array
+    biases: Array
+    prior: Array
+    gain: Array
+
+
+def _rounded(
+    floats: _Layer, wanted: Array, values: Integers, bits: int, *, is_last: bool
+) -> tuple[RoundedLayer, Array]:
+    """A layer, and the step of each neuron.
+
+    :param wanted: its sums with real weights everywhere, [N, n_out].
+    :param values: inputs of the layer, by layers before that are rounded already, [N, n_in].
+    """
+    weights, biases, prior, gain = floats
+    most = 2**bits - 1
+    rows = np.concatenate([values, np.ones((len(values), 1))], axis=1)
+    largest = np.maximum(np.max(np.abs(weights), axis=0), np.finfo(np.float64).tiny)
+    if is_last:  # scores of classes are compared, so they have one step
+        largest = np.full_like(largest, largest.max())
+    tried: Array = STEPS[:, None] * largest[None] / float(most)  # [T, n_out]
+    found, errors = [], []
+    for output in range(len(biases)):
+        active = np.ones(len(rows)) if is_last else (wanted[:, output] > 0).astype(np.float64)
+        second = rows.T @ (rows * active[:, None])
+        told = float(np.sum(np.diag(second)[:-1] / prior[:, 0]))
+        multiple = max(float(np.sum(gain[:, output])), 1.0) / told if told > 0 else 1.0
+        least = 1e-9 * multiple * np.trace(second) / len(second)
+        P = multiple * second + np.diag(np.append(prior[:, 0], 0.0) + least)
+        target = np.append(weights[:, output], biases[output])
+        # What rounding of the layers before has changed is made good by this one, as far as its posterior allows.
+        missing = active * (wanted[:, output] - rows @ target)
+        target = target + np.linalg.solve(P, multiple * (rows.T @ missing))
+        found.append(_tried_steps(target, P, np.asarray(tried[:, output]), most))
+        errors.append(np.einsum("ti,ij,tj->t", found[-1] - target, P, found[-1] - target))
+    best = np.argmin(errors, axis=1)
+    if is_last:
+        best[:] = np.argmin(np.sum(errors, axis=0))
+    neurons = np.arange(len(biases))
+    steps = tried[best, neurons]
+    chosen = np.stack([found[neuron][best[neuron]] for neuron in neurons], axis=1) / steps  # [n_in + 1, n_out]
+    codes = np.rint((chosen[:-1] + most) / 2.0).astype(np.int64)
+    limited = np.rint(np.clip(chosen[-1], -(2.0**30), 2.0**30)).astype(np.int64)
+    shift = None
+    layer = RoundedLayer(codes, bits, limited, 0)
+    if not is_last:
+        largest_sum = max(1, int(np.quantile(layer.sums(values).max(axis=1), 0.999)))
+        shift = max(0, largest_sum.bit_length() - 12)
+    return RoundedLayer(codes, bits, limited, shift), steps
+
+
+def _tried_steps(target: Array, P: Array, steps: Array, most: int) -> Array:
+    """Weights rounded to odd multiples of each step, the bias last and not rounded, [T, n]."""
+    order = np.append(np.argsort(-np.diag(P)[:-1], kind="stable"), len(P) - 1)
+    covariance = np.linalg.inv(P[np.ix_(order, order)])
+    upper = np.linalg.cholesky(covariance).T  # row i: C_i,rest over the root of C_ii, given those before
+    found = np.tile(target[order], (len(steps), 1))
+    for place in range(len(order) - 1):
+        odd = np.clip(2.0 * np.rint((found[:, place] / steps - 1.0) / 2.0) + 1.0, -most, most)
+        error = (found[:, place] - odd * steps) / upper[place, place]
+        found[:, place:] -= error[:, None] * upper[place, place:]
+        found[:, place] = odd * steps
+    result = np.empty_like(found)
+    result[:, order] = found
+    return result
+
+
+def _check_sums(layer: RoundedLayer, limits: tuple[int, int]) -> None:
+    weights = np.abs(2 * layer.codes + 1 - 2**layer.bits)
+    largest = int(np.max(weights.sum(axis=0) * max(-limits[0], limits[1]) + np.abs(layer.biases)))
+    if largest > INT32_MAX:
+        raise ValueError("sums of a layer may not fit in 32 bits; give inputs of 8 bits, fewer of them, or fewer bits.")
+
+
+def _fitted_power(scores: Integers, probabilities: Array) -> tuple[int, int]:
+    """Multiplier and cut by which powers of two of scores are nearest to probabilities, in nats."""
+    behind = (scores.max(axis=1, keepdims=True) - scores).astype(np.float64)
+    unit = max(1.0, float(np.median(behind.max(axis=1))))
+
+    def loss(log_rate: float) -> float:
+        log_p = scipy.special.log_softmax(-np.exp(log_rate) * behind / unit, axis=1)
+        return -float(np.mean(np.sum(probabilities * log_p, axis=1)))
+
+    rate = np.exp(scipy.optimize.minimize_scalar(loss, bounds=(-5.0, 5.0), method="bounded").x) / unit  # nats
+    sixteenths = 16.0 * rate / np.log(2.0)
+    # Differences of up to 16 bits, times a multiplier of 16 bits, over 2^12.
+    cut = max(0, int(np.ceil(np.log2(256.0 / sixteenths / 65535.0))))
+    return int(np.clip(np.rint(sixteenths * 2.0**cut * 2.0**12), 1, 65535)), cut
