@@ -1,3 +1,4 @@
+from . import design as design
 from . import keras as keras
 from . import report as report
 

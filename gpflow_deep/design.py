@@ -1,0 +1,163 @@
+"""Computer experiments: where to run the simulator next, rows predicted by the others, simulators that feed another.
+
+    predictor = DeepGPRegressor().fit(X, y).predictor_
+    candidates = qmc.LatinHypercube(2).random(500)
+    X_next = candidates[np.argmax(predictive_variance(predictor, candidates))]              # ALM
+    X_next = candidates[np.argmax(variance_reduction(predictor, candidates, reference))]    # ALC
+    X_next = candidates[np.argmax(expected_improvement(predictor, candidates, y.min()))]    # the smallest value
+    values = link([first.sample_functions(64, seed=0), second.sample_functions(64, seed=1)])(X_new)
+
+Everything is in the units of the data, and of the latent functions: without the noise of the likelihood. With several
+targets criteria are the sums over them, each in units of its own standard deviation in the training rows.
+
+References: MacKay (1992), ALM; Cohn (1996), ALC; Jones et al. (1998), expected improvement; Rasmussen and Williams
+(2006), (5.12), rows left out; Sauer et al. (2023), sequential designs for deep GPs; Ming and Guillas (2021), links.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from gpflow.likelihoods import Gaussian
+from numpy.typing import NDArray
+from scipy.linalg import cho_solve, cholesky
+from scipy.stats import norm
+
+from .functions.functions import FunctionDraws
+from .layers.svgp import SVGPLayer
+from .train.predictor import Predictor
+
+__all__ = [
+    "LeftOut",
+    "expected_improvement",
+    "leave_one_out",
+    "link",
+    "predictive_variance",
+    "variance_reduction",
+]
+
+Array = NDArray[np.float64]
+
+
+def predictive_variance(predictor: Predictor, X: Array) -> Array:
+    """Variance of the function at X [n, D], [n], in units of the variance of the targets: ALM."""
+    _, variance = predictor.model.predict_f(_inputs(predictor, X))
+    return np.asarray(variance, np.float64).sum(axis=1)
+
+
+def variance_reduction(predictor: Predictor, X: Array, reference: Array) -> Array:
+    """By how much one more run at X [n, D] lowers the mean variance of the function over the reference inputs: ALC.
+
+    Of Gaussians, to which the mixture of a deep GP has the same moments: mean over r of cov(x, r)^2 / (var(x) + noise).
+    For a single layer this is what a run would do, whatever its value, if hyperparameters stay.
+
+    :param reference: inputs [m, D] over which the variance is averaged, such as a Latin hypercube.
+    :return: [n], in units of the variance of the targets.
+    """
+    n = len(X)
+    both = _inputs(predictor, np.concatenate([X, reference]))
+    _, covariance = predictor.model.predict_f(both, full_cov=True)
+    covariance = np.asarray(covariance, np.float64)  # [P, n + m, n + m]
+    shared = np.square(covariance[:, :n, n:]).mean(axis=2)
+    own = np.diagonal(covariance[:, :n, :n], axis1=1, axis2=2)
+    return np.asarray((shared / (own + _noise(predictor))).sum(axis=0))
+
+
+def expected_improvement(predictor: Predictor, X: Array, best: float, *, maximise: bool = False) -> Array:
+    """E max(best - f(x), 0) at X [n, D], [n], in the units of the target: of each Gaussian of the mixture in closed
+    form, and the mean of these.
+
+    :param best: the lowest value so far.
+    :param maximise: E max(f(x) - best, 0) for the highest value so far.
+    :raises ValueError: if there are several targets.
+    """
+    if len(predictor.target_names) > 1:
+        raise ValueError(f"expected improvement is of one target, got {len(predictor.target_names)}.")
+    means, variances = predictor.model.predict_components(_inputs(predictor, X))
+    weights = np.asarray(predictor.model.component_weights(), np.float64)
+    scale, offset = predictor.units.y.scale[0], predictor.units.y.mean[0]
+    sign = -1.0 if maximise else 1.0
+    deviations = np.sqrt(np.maximum(np.asarray(variances, np.float64)[..., 0], 1e-300))  # [S, n]
+    gain = sign * ((best - offset) / scale - np.asarray(means, np.float64)[..., 0])
+    u = gain / deviations
+    return np.asarray(scale * (weights @ (gain * norm.cdf(u) + deviations * norm.pdf(u))))
+
+
+class LeftOut(NamedTuple):
+    """Of every row, given all others, in the units of the data.
+
+    :ivar mean: [N, P].
+    :ivar std: of the target, with the noise, [N, P].
+    :ivar log_density: of its target, [N], nats.
+    """
+
+    mean: Array
+    std: Array
+    log_density: Array
+
+
+def leave_one_out(predictor: Predictor, X: Array, Y: Array) -> LeftOut:
+    """What a single layer with Gaussian noise says of each row when it has all others, in closed form.
+
+    Hyperparameters stay those of all rows. The GP is exact, whatever inducing inputs the model has.
+
+    :param X: the training rows, [N, D].
+    :param Y: their targets, [N, P], or [N].
+    :raises ValueError: if the model has several layers, another likelihood, or several kernels.
+    """
+    model = predictor.model
+    layer = model.layers[0]
+    is_plain = len(model.layers) == 1 and type(layer) is SVGPLayer and type(model.likelihood) is Gaussian
+    if not is_plain or len({id(kernel) for kernel in layer.latent_kernels}) > 1:
+        raise ValueError(
+            "rows are left out in closed form by one SVGPLayer with one kernel and Gaussian noise, got another model; "
+            "fit DeepGPRegressor(1, likelihood='gaussian'), or use sklearn.model_selection.cross_val_predict."
+        )
+    Y = np.asarray(Y, np.float64).reshape(len(X), -1)
+    x, y = predictor.units.transform(X, Y)
+    y = y - np.asarray(layer.mean_function(x), np.float64)
+    K = np.asarray(layer.latent_kernels[0](x), np.float64) + _noise(predictor) * np.eye(len(x))
+    root = cholesky(K, lower=True)
+    inverse = cho_solve((root, True), np.eye(len(x)))
+    variance = 1 / np.diag(inverse)[:, None]
+    residuals = (inverse @ y) * variance  # y_n less its mean by the others
+    units = predictor.units.y
+    std = np.sqrt(variance) * units.scale
+    log_density = norm.logpdf(residuals * units.scale, scale=std).sum(axis=1)
+    return LeftOut(Y - residuals * units.scale, std, log_density)
+
+
+def link(chain: Sequence[FunctionDraws | Callable[[Any], Any]]) -> Callable[[Any], Array]:
+    """Functions through several emulators: draw s of the first feeds draw s of the second, and so on.
+
+    The spread of the values says what all emulators together do not know.
+
+    :param chain: of each emulator as many `Predictor.sample_functions`; other functions of [S, N, P] or [N, D] may
+        stand between them, such as one that puts further inputs beside the outputs.
+    :return: X [N, D] -> values [S, N, P] of the last one.
+    :raises ValueError: if the chain is empty, or the numbers of draws differ.
+    """
+    counts = {draws.num_functions for draws in chain if isinstance(draws, FunctionDraws)}
+    if len(counts) != 1:
+        raise ValueError(f"a chain needs draws of emulators, equally many of each, got {sorted(counts)} draws.")
+
+    def values(X: Any) -> Array:
+        for step in chain:
+            X = step(X)
+        return np.asarray(X, np.float64)
+
+    return values
+
+
+def _inputs(predictor: Predictor, X: Array) -> Array:
+    if predictor.task != "regression":
+        raise ValueError(f"designs are for targets that are numbers, got a model of {predictor.task} labels.")
+    return np.asarray(predictor.units.x.transform(np.asarray(X, np.float64)))
+
+
+def _noise(predictor: Predictor) -> float:
+    """Variance of the noise of a run, in units of the variance of the targets."""
+    likelihood = predictor.model.likelihood
+    return float(np.asarray(likelihood.variance)) if type(likelihood) is Gaussian else 0.0
