@@ -146,6 +146,8 @@ def draw_prior(
             scale = tf.sqrt(term.variance / F)
             cosines.append(normal(F, seeds[0], scale))
             sines.append(normal(F, seeds[1], scale))
+    if not (frequencies or slopes or constants):  # of White alone the function is 0, but for its noise
+        constants.append(tf.zeros([S, 1, num_outputs], dtype))
     noise = sum((term.variance for term in terms if term.is_white), tf.zeros([], dtype))
     linear, constant = (tf.add_n(parts) if parts else None for parts in (slopes, constants))
     return PriorFunctions(tuple(frequencies), tuple(cosines), tuple(sines), linear, constant, noise)

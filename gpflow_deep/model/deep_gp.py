@@ -116,6 +116,11 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
 
     kernel = _of_last_layer("kernel")
     mean_function = _of_last_layer("mean_function")
+    inducing_variable = _of_last_layer("inducing_variable")
+    q_mu = _of_last_layer("q_mu")
+    q_sqrt = _of_last_layer("q_sqrt")
+    whiten = _of_last_layer("whiten")
+    q_diag = _of_last_layer("q_diag")
 
     # The model.
 

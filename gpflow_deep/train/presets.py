@@ -11,6 +11,7 @@ of the training set.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -38,6 +39,13 @@ __all__ = [
     "with_global_inducing",
     "with_sigma_points",
 ]
+
+
+MAX_VARIANCE = 1e4
+"""Of the first kernel at the rows, in units of the variance of the targets: more is told."""
+
+CHECK_ROWS = 100
+"""Rows at which it is looked at."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +120,8 @@ class Preset:
             is_residual = self.likelihood_variance == "residual"
             likelihood = Gaussian(variance=residual_variance(X, Y) if is_residual else self.likelihood_variance)
         check_targets(likelihood, Y)
+        if kernels is not None:
+            warn_of_scale(kernels[0], X, Y)
         D = X.shape[1]
         Z = finite_matrix("Z", inducing_inputs(X, num_inducing, seed=seed) if Z is None else Z)
         if Z.shape[1] != D:
@@ -242,6 +252,21 @@ def finite_matrix(name: str, value: np.ndarray) -> np.ndarray:
             f"{column}; remove those rows or fill in the values."
         )
     return array
+
+
+def warn_of_scale(kernel: Kernel, X: np.ndarray, Y: np.ndarray) -> None:
+    """Say so if a function of this kernel is far larger at X [N, D] than targets Y [N, Q] are: of a linear kernel on
+    rows that are not standardised."""
+    variance = float(np.mean(kernel(X[:CHECK_ROWS], full_cov=False)))
+    of_targets = float(np.var(Y)) or 1.0
+    if variance > MAX_VARIANCE * of_targets:
+        warnings.warn(
+            f"the first kernel has variance {variance:.1e} at these rows, and the targets have {of_targets:.1e}, so "
+            "that the bound starts very low: standardise the rows, as by gpflow_deep.Units.fit(X, Y, 'gaussian')."
+            "transform(X, Y), or give linear and polynomial kernels a smaller variance.",
+            UserWarning,
+            stacklevel=3,
+        )
 
 
 def num_outputs(likelihood: Likelihood, Y: np.ndarray) -> int:

@@ -54,6 +54,17 @@ def test_autograph_warnings_would_be_seen(log_messages: list[str]) -> None:
     log_messages.clear()
 
 
+def test_svgps_names_are_those_of_the_last_layer(model: DeepGP) -> None:
+    names = ["kernel", "mean_function", "inducing_variable", "q_mu", "q_sqrt", "whiten", "q_diag"]
+    for name in names:
+        assert getattr(model, name) is getattr(model.layers[-1], name), name
+    set_trainable(model.q_mu, False)
+    assert not model.layers[-1].q_mu.trainable
+    model.q_mu.assign(np.ones(model.q_mu.shape))
+    assert np.all(model.layers[-1].q_mu.numpy() == 1)
+    assert not {f".{name}" for name in names} & set(parameter_dict(model))  # no parameter has two homes
+
+
 # Optimisers.
 
 

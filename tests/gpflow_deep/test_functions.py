@@ -16,6 +16,7 @@ from gpflow_deep import (
     DeepGP,
     FeatureLayer,
     Patches,
+    SVGPLayer,
 )
 from gpflow_deep.functions import functions
 from tests.gpflow_deep.builders import make_layer, make_model, random_kernel, random_q, spread_inputs
@@ -132,6 +133,19 @@ def test_other_layers(rng: np.random.Generator) -> None:
     assert_mean_close(np.einsum("snp,smq->snpmq", centred, centred), cov, min_detectable=1.0)
     only = DeepGP([FeatureLayer(lambda F: F @ A, 12)], gpflow.likelihoods.MultiClass(3))
     np.testing.assert_allclose(only.sample_functions(2)(images), np.stack([images @ A] * 2), rtol=1e-12)
+
+
+def test_functions_of_white_noise_alone(rng: np.random.Generator) -> None:
+    """They are 0 but for the noise, of which each has one number, or another one at each input."""
+    kernel = gpflow.kernels.SquaredExponential() * gpflow.kernels.White(0.5) + gpflow.kernels.White(0.25)
+    model = DeepGP([SVGPLayer(kernel, rng.normal(size=(3, 2)))], gaussian())
+    X = rng.normal(size=(4, 2))
+    shared, white = (
+        model.sample_functions(2000, seed=0, noise=kind)(X).numpy()[..., 0] for kind in ("shared", "white")
+    )
+    np.testing.assert_array_equal(shared, np.tile(shared[:, :1], 4))
+    assert_mean_close(white**2, 0.75, min_detectable=0.2)
+    assert_mean_close(white[:, 0] * white[:, 1], 0.0, min_detectable=0.2)
 
 
 def test_float32_models(rng: np.random.Generator) -> None:

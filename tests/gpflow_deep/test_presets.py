@@ -1,6 +1,7 @@
 """Presets: the settings of the publications, and the checks on data."""
 
 import dataclasses
+import warnings
 from typing import Any
 
 import gpflow
@@ -38,6 +39,17 @@ def test_paper_settings(rng: np.random.Generator) -> None:
             assert layer.noise_variance is not None
             np.testing.assert_allclose(layer.noise_variance.numpy(), 1e-5, rtol=1e-6)
     assert model.layers[1].label == "layer 2 of 3"
+
+
+def test_a_kernel_that_is_far_larger_than_the_targets_is_told(rng: np.random.Generator) -> None:
+    """A linear kernel on rows that are not standardised."""
+    X, Y = make_data(rng, 20, 2)
+    kernel = gpflow.kernels.Linear() + gpflow.kernels.White()
+    with pytest.warns(UserWarning, match=r"first kernel has variance .*standardise the rows"):
+        modern(1e4 * X, Y, 1, num_inducing=3, kernels=[kernel])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        modern(X, Y, 1, num_inducing=3, kernels=[kernel])
 
 
 def test_paper_widths_and_projections(rng: np.random.Generator) -> None:
