@@ -29,6 +29,7 @@ from .train.config import ModelConfig
 from .train.fitting import Part, worse_than_simplest
 from .train.predictor import Predicted, Predictor
 from .train.sampled_training import SampledTrainer
+from .train.stored_choice import FoundTrainer
 from .train.training import Trainer, clear_errors
 
 __all__ = [
@@ -180,7 +181,7 @@ def histograms(model: DeepGP) -> dict[str, NDArray[Any]]:
 
 
 def summary(
-    trainer: Trainer | SampledTrainer, final: Final, train: Part | None = None, test: Part | None = None
+    trainer: Trainer | SampledTrainer | FoundTrainer, final: Final, train: Part | None = None, test: Part | None = None
 ) -> dict[str, Any]:
     """What a report says of one model: its size, the seconds of training, and its scores by part.
 
@@ -190,11 +191,13 @@ def summary(
     """
     found = {
         "num_layers": depth(trainer.model),
-        "is_settled": trainer.course is not None and trainer.course.is_settled,
+        "is_settled": trainer.is_settled,
         "train_seconds": float(trainer.seconds),
         "num_parameters": num_parameters(trainer.model),
         **final.scores,
     }
+    if isinstance(trainer, FoundTrainer):
+        found["trained_by"] = "L-BFGS"
     if isinstance(trainer, SampledTrainer) and trainer.model.is_sampled:
         found["chain"] = trainer.about()
     name = title(depth(trainer.model))
@@ -338,7 +341,9 @@ def verdict(models: Mapping[str, Mapping[str, Any]], judged: Mapping[str, Evalua
                 f"{abs(score.value):.3f} ± {score.error:.2g} nats a row {how} than {label(best, models[best])}{clear}"
             )
     found = models[last]
-    if "num_steps" in found:
+    if "trained_by" in found:
+        parts.append(f"fitted by {found['trained_by']}")
+    elif "num_steps" in found:
         is_settled = found.get("is_settled", False)
         parts.append(
             f"{'settled' if is_settled else 'not settled, more steps may help,'} after {found['num_steps']} steps"

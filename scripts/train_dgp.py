@@ -1,18 +1,21 @@
 #!/usr/bin/env python3
 """Train a deep Gaussian process on a data set or your own table, and a single-layer GP beside it.
 
-    gpflow-deep train --run_dir=runs/houses --data=houses.csv --target=price --num_layers=3
+    gpflow-deep train --run_dir=runs/houses --data=houses.csv --target=price
     gpflow-deep train --run_dir=runs/houses --resume --num_steps=20000
     gpflow-deep train --run_dir=runs/mnist --dataset=mnist --data_dir=DATA --kernel=convolutional \\
         --num_layers=1 --stride=2
     gpflow-deep train --run_dir=runs/taxi --stream --stream_preset=taxi --data="trips/*.csv" --strategy=mirrored
 
 Inputs (and regression targets) are standardised with the training part; every reported number is in the units of the
-data. The learning rate falls to 0 over the last half of the steps, or after the bound has stopped rising, and
-training ends. Scores choose nothing: the last parameters are reported. Ctrl-C saves a checkpoint. The folder gets:
+data. Of a table of numbers in memory the rows choose depth, kernel, inducing inputs and likelihood, as far as no flag
+gives them: what was tried is printed, and kept in choice/ for --resume. The learning rate falls to 0 over the last half
+of the steps, or after the bound has stopped rising, and training ends. Scores on the test rows choose nothing: the last
+parameters are reported. Ctrl-C saves a checkpoint. The folder gets:
 
     result.json             scores of the deep GP and of what it is compared with
     model.npz, inputs.json  the trained model and how its inputs are made, for gpflow-deep predict
+    choice/                 what was tried before a model was taken, and where its training began
     scalars.jsonl, tensorboard/, plots/, checkpoints/, gp/ (the same for the single-layer GP)
 
 --posterior=sghmc: a chain follows, and its samples predict. --stream: files larger than memory, see docs/scaling.md.
@@ -25,7 +28,7 @@ from typing import Any, Literal, NamedTuple
 
 import gpflow_deep_runs.early  # noqa: F401 (what is wrong is said before TensorFlow starts)
 from gpflow_deep_runs import cli
-from gpflow_deep_runs.cli.flags import group
+from gpflow_deep_runs.cli.flags import Later, group
 from gpflow_deep_runs.data import supply, tables, views
 from gpflow_deep_runs.data.streams.scan import StreamSpec
 from gpflow_deep_runs.report import plots
@@ -33,15 +36,26 @@ from gpflow_deep_runs.run import Devices, Interrupted, Run, Seeds, Settings, Sho
 
 from absl import logging
 from gpflow_deep import ModelConfig, Predictor, Scale, TrainingConfig, Units, curves, float_type, pages, report
+from gpflow_deep.train.config import KernelName
 from gpflow_deep.train.fitting import choose_kl_weight
 from gpflow_deep.train.sampled_training import SamplingConfig, trainer_for
+from gpflow_deep.train.selection import Begun, begin_chosen, can_choose
+from gpflow_deep.train.stored_choice import FoundTrainer, is_stored, stored_choice
 from gpflow_deep_base.text import aligned
+
+FREE_NUMBERS = ("num_layers", "num_inducing", "kernel")
+"""Settings of a model that the rows choose if no flag gives them; the likelihood has a word for that."""
 
 
 @dataclass(frozen=True)
 class Flags:
     """Train a deep Gaussian process on a data set or your own table, and a single-layer GP beside it.
 
+    :param num_layers: number of layers; 1 is a sparse variational GP. Chosen by the rows if not given, or 2 where they
+        cannot choose: labels, streams, several devices, float32, posteriors and presets that are not the usual ones.
+    :param num_inducing: number of inducing inputs of every layer; chosen likewise, or 100.
+    :param kernel: of a layer's inputs; with "+linear" the last layer has a linear kernel beside it, for a trend. Or
+        convolutional, of patches of images. auto: chosen likewise, or squared_exponential.
     :param eval_rows: rows of each part (drawn once) to look at during training; the end uses all.
     :param standardise: whether to standardise the inputs; auto: all but images.
     :param dtype: what to compute in; float32 is faster on a GPU, but float64 is safer.
@@ -54,9 +68,12 @@ class Flags:
     table: views.TableSpec = group()
     division: supply.Division = group()
     pieces: StreamSpec = group()
-    model: ModelConfig = group(preset="modern")
+    model: Later[ModelConfig] = group(preset="modern", omit=FREE_NUMBERS)
     training: TrainingConfig = group()
     sampling: SamplingConfig = group(prefix="chain_")
+    num_layers: int | None = None
+    num_inducing: int | None = None
+    kernel: Literal["auto", KernelName] = "auto"
     eval_rows: int = 10_000
     standardise: Literal["auto", "yes", "no"] = "auto"
     dtype: Literal["float64", "float32"] = "float64"
@@ -65,10 +82,38 @@ class Flags:
     def __post_init__(self) -> None:
         if unknown := sorted(set(self.compare) - {"gp", "linear"}):
             raise ValueError(f"--compare may list gp and linear, got {', '.join(unknown)}.")
+        _ = self.config  # refuses what does not fit
+
+    @property
+    def free(self) -> list[str]:
+        """What no flag gives."""
+        asked = {"num_layers": self.num_layers, "num_inducing": self.num_inducing}
+        words = {"kernel": self.kernel, "likelihood": self.config.likelihood}
+        free = [name for name, number in asked.items() if number is None]
+        return free + [name for name, word in words.items() if word == "auto"]
+
+    @property
+    def config(self) -> ModelConfig:
+        """The model, with the usual number or name for what no flag gives."""
+        kernel = "squared_exponential" if self.kernel == "auto" else self.kernel
+        num_layers = 2 if self.num_layers is None else self.num_layers
+        num_inducing = 100 if self.num_inducing is None else self.num_inducing
+        return self.model(num_layers=num_layers, num_inducing=num_inducing, kernel=kernel)
+
+    def single(self) -> "Flags":
+        """Of the single layer beside a deeper model."""
+        plain = dict.fromkeys(("posterior", "sigma_points", "kl_weight", "latent_dim", "num_importance_samples"))
+        usual = {name: getattr(ModelConfig, name) for name in plain}
+        model: Any = partial(ModelConfig, **{**self.model.keywords, **usual})
+        return replace(self, model=model, num_layers=1)
 
 
 class Study(NamedTuple):
-    """The data, the model for them, and their units; the training part as the model sees it, and the devices."""
+    """The data, the model for them, and their units; the training part as the model sees it, and the devices.
+
+    :ivar can_choose: whether the rows choose what no flag gives; then `config` has a place-holder for it at first.
+    :ivar begun: what they chose.
+    """
 
     flags: Flags
     data: supply.Supply
@@ -76,6 +121,8 @@ class Study(NamedTuple):
     units: Units
     train: Any
     strategy: Any
+    can_choose: bool
+    begun: Begun | None = None
 
 
 class Job(NamedTuple):
@@ -95,27 +142,28 @@ def main(flags: Flags) -> None:
         if "linear" in flags.compare:
             models["linear"], found = report.linear_baseline(data.rows.train, data.parts, config.likelihood)
             judged["linear"] = found["test"]
-        depths = {"gp": 1} if "gp" in flags.compare or config.num_layers == 1 else {}
-        depths |= {"dgp": config.num_layers} if config.num_layers > 1 else {}
-        jobs = {name: new_job(study, num_layers) for name, num_layers in depths.items()}
+        jobs = new_jobs(study)
         settings = replace(flags.run, num_steps=max(job.trainer.max_steps for job in jobs.values()))
         about_run: dict[str, Any] = {"name": list(jobs)[-1], "changed": cli.flags.changed(flags)}
         with open_run(settings, cli.flags.text(flags), data.rows, study.strategy, **about_run) as run:
             if run.is_chief:
                 data.keep(run.path)
                 print(data.description, flush=True)
+            if study.can_choose:
+                study = chosen(study, run)
+                config, jobs = study.config, new_jobs(study)
             if config.posterior == "sigma_points" and config.kl_weight is None:
                 how: Any = {"max_iter": flags.run.num_steps, "batch_size": flags.run.batch_size, "seed": flags.run.seed}
                 how |= {"training": flags.training, "class_names": data.rows.class_names, "show": print}
-                chosen = choose_kl_weight(config, *data.rows.train, path=run.path / "kl_weight.json", **how)
-                jobs[list(jobs)[-1]].trainer.model.kl_weight = chosen.kl_weight
+                weight = choose_kl_weight(config, *data.rows.train, path=run.path / "kl_weight.json", **how)
+                jobs[list(jobs)[-1]].trainer.model.kl_weight = weight.kl_weight
             for left, (name, job) in zip(range(len(jobs), 0, -1), jobs.items(), strict=True):
-                single = replace(flags, model=flags.model.plain(1))
+                single = flags.single()
                 own = run if left == 1 else run.child(name, cli.flags.text(single), cli.flags.changed(single))
                 models[name], final = fit(own, job, study, run.share_of_seconds(left))
                 judged[name] = final.judged["test"]
                 if run.is_chief:
-                    courses = {report.title(depths[name]): own.records(), **courses}
+                    courses = {report.title(report.depth(job.trainer.model)): own.records(), **courses}
                     about = {"likelihood": config.likelihood, "num_predict_samples": config.num_predict_samples}
                     result = {**data.about(), **about, "models": models if own is run else {name: models[name]}}
                     text = report.text(models, judged, data.task, data.rows.target_names) if own is run else []
@@ -132,33 +180,76 @@ def prepare(flags: Flags) -> Study:
     options: dict[str, Any] = {"seed": flags.run.seed, "kept": kept, "progress": flags.run.progress}
     data = supply.load(flags.source, flags.division, flags.pieces, table=flags.table, default="airline_nyc", **options)
     rows, stream = data.rows, data.stream
-    config = flags.model.for_data(data.task, rows.parts.values(), rows.image_shape)
+    config = flags.config.for_data(data.task, rows.parts.values(), rows.image_shape)
     is_image = config.is_convolutional or rows.name in ("mnist", "rectangles_images")
     is_scaled = {"yes": True, "no": False}.get(flags.standardise, not is_image)
     known = None if stream is None else (Scale(*stream.x_scale), Scale(*stream.y_scale))
     units = Units.fit(*rows.train, config.likelihood, standardise=is_scaled, known=known)
+    is_plain = stream is None and strategy is None and is_scaled and data.task == "regression"
+    can = is_plain and can_choose(flags.config, len(rows.class_names))
     for note in report.notes(config, units, rows.feature_names, len(rows.train.X)):
-        logging.warning(note)
-    return Study(flags, data, config, units, units.transform(*rows.train), strategy)
+        if not (can and "num_inducing" in flags.free and note.startswith("num_inducing")):
+            logging.warning(note)
+    return Study(flags, data, config, units, units.transform(*rows.train), strategy, can)
+
+
+def chosen(study: Study, run: Run) -> Study:
+    """The study with the model that the rows choose, or that they chose when the run began."""
+    flags, rows = study.flags, study.data.rows
+
+    def choose() -> Begun:
+        return begin_chosen(
+            flags.config,
+            flags.free,
+            *rows.train,
+            training=flags.training,
+            max_iter=flags.run.num_steps,
+            batch_size=flags.run.batch_size,
+            seed=flags.run.seed,
+            with_single="gp" in flags.compare,
+            show=partial(print, flush=True),
+        )
+
+    folder = run.path / "choice"
+    is_kept = is_stored(folder)
+    begun = stored_choice(folder, choose, study.config, flags.training)
+    if is_kept:
+        print(begun.choice, flush=True)
+    return study._replace(begun=begun, config=begun.choice.config)
+
+
+def new_jobs(study: Study) -> dict[str, Job]:
+    """The models to train, by name, the last one that of the run; a `ValueError` if settings do not fit."""
+    num_layers = study.config.num_layers
+    depths = {"gp": 1} if "gp" in study.flags.compare or num_layers == 1 else {}
+    depths |= {"dgp": num_layers} if num_layers > 1 else {}
+    return {name: new_job(study, depth) for name, depth in depths.items()}
 
 
 def new_job(study: Study, num_layers: int) -> Job:
     """A new model of so many layers, ready to be trained; a `ValueError` if settings do not fit."""
     flags, data, units = study.flags, study.data, study.units
     rows, worker, seeds = data.rows, devices.worker_of(study.strategy), Seeds(flags.run.seed)
+    begun, is_own = study.begun, num_layers == study.config.num_layers
+    found = None if begun is None else begun.model if is_own else begun.single
     sizes: Any = {"num_classes": len(rows.class_names), "num_data": data.sizes["train"]}
     with devices.scope(study.strategy):
-        config = study.config if num_layers == study.config.num_layers else study.config.plain(num_layers)
-        model = config.build(*study.train, **sizes, seed=int(seeds.rng("init").integers(2**31)))
+        config = study.config if is_own else study.config.plain(num_layers)
+        seed = int(seeds.rng("init").integers(2**31))
+        model = config.build(*study.train, **sizes, seed=seed) if found is None else found.model
     names: Any = {"target_names": rows.target_names, "class_names": rows.class_names}
-    predictor = Predictor(model, units, task=data.task, **names, schema=tables.schema_of(rows).to_json())
+    schema = tables.schema_of(rows).to_json()
+    predictor = Predictor(model, units, task=data.task, **names, schema=schema)
     some: Any = {"eval_rows": flags.eval_rows, "input_names": rows.feature_names}
     watch = report.Watch(predictor, data.parts, rng=lambda part: seeds.rng(f"eval/{part}"), **some)
-    size = data.rows_in_batch(flags.run.batch_size)
+    size = data.rows_in_batch(flags.run.batch_size if begun is None else begun.batch_size)
     lane: Any = {"seed": flags.run.seed, "transform": units.transform, "lane": worker.index, "num_lanes": worker.count}
     batches = data.batches(study.train, batch_size=worker.batch_size(size), **lane)
+    if found is not None and begun is not None and (begun.is_finished or not is_own):
+        return Job(FoundTrainer(model, study.train, seconds=begun.single_seconds), watch, batches)
     options: dict[str, Any] = {"batch_size": flags.run.batch_size, "seed": flags.run.seed, "strategy": study.strategy}
-    how = (flags.training.for_rows(data.sizes["train"], size), flags.sampling, flags.run.num_steps)
+    training = flags.training if begun is None else begun.training
+    how = (training.for_rows(data.sizes["train"], size), flags.sampling, flags.run.num_steps)
     return Job(trainer_for(config.posterior, model, study.train, *how, **options), watch, batches)
 
 

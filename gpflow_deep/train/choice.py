@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,6 +58,17 @@ class Choice:
         kept = {name: getattr(self.config, name) for name in FREE}
         rows = [dataclasses.asdict(candidate) for candidate in self.candidates]
         return {"candidates": rows, "chosen": kept, "judged_by": self.judged_by, "advice": list(self.advice)}
+
+    @staticmethod
+    def from_json(stored: Mapping[str, Any], config: ModelConfig) -> Choice:
+        """What `to_json` gave.
+
+        :param config: for all that was not chosen.
+        :raises KeyError: if something is missing; or `TypeError` or `ValueError`, if it is something else.
+        """
+        candidates = tuple(Candidate(**row) for row in stored["candidates"])
+        chosen = dataclasses.replace(config, **{name: stored["chosen"][name] for name in FREE})
+        return Choice(candidates, chosen, str(stored["judged_by"]), tuple(stored["advice"]))
 
     def __str__(self) -> str:
         cells = [("candidate", "nats per row", "CPU s", "")]

@@ -43,6 +43,11 @@ class SampledTrainer:
         return self.trainer.model
 
     @property
+    def is_settled(self) -> bool:
+        """As of the `Trainer`."""
+        return self.trainer.is_settled
+
+    @property
     def seconds(self) -> float:
         """Spent in `advance`."""
         return float(self.trainer.seconds) + float(self.sampler.seconds)

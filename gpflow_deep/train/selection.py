@@ -13,7 +13,8 @@
 3. Deeper models start with the kernel, likelihood and noise found so far, and are trained on a part of the rows: for a
    twelfth of the steps (a quarter where the single layer is exact), three times (twice) as many, and all of them, as
    long as they are not behind. One is taken only if the other rows gain more than a standard error by it; then it goes
-   on with all rows. Of up to `EXACT_ROWS` rows none is tried if left-out residuals of the single layer look Gaussian.
+   on with all rows. Of up to `EXACT_ROWS` noisy rows none is tried if left-out residuals of the single layer look
+   Gaussian; without noise (a simulator's) one is tried unless these residuals are small.
 4. What was chosen is fitted to all rows. A single layer gets more inducing inputs for as long as its bound rises.
 
 Everything is a function of the rows and the seed; CPU seconds are told and choose nothing.
@@ -25,7 +26,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import gpflow
 import numpy as np
@@ -49,7 +50,9 @@ from .training import Trainer
 
 __all__ = [
     "CANDIDATES",
+    "Begun",
     "SingleLayer",
+    "begin_chosen",
     "can_choose",
     "collapsed_bound",
     "fit_chosen",
@@ -88,6 +91,12 @@ MAX_INDUCING = 400
 
 MAX_WORK = 5e8
 """The most of N M^2, to which an evaluation is proportional, that is chosen."""
+
+SMALL_ERROR = 0.01
+"""Of the single layer for rows left out, in standard deviations of targets without noise: no deeper model is tried."""
+
+HELD_OUT = 60
+"""Rows of a small table on which a deeper model is judged."""
 
 SMALL_BATCH = 250
 """The most rows of a minibatch of models that are trained by steps where the single layer is exact."""
@@ -350,20 +359,33 @@ def _climb(
     count: int,
     max_iter: int,
     tolerance: float,
+    show: Show = None,
 ) -> tuple[Array, float, int]:
-    """L-BFGS on the mean over `count` numbers: the best point, its value, and how often it was asked for."""
+    """L-BFGS on the mean over `count` numbers: the best point, its value, and how often it was asked for.
+
+    :param show: gets a line after every `MIDDLE` iterations.
+    """
+    last, iterations = [np.nan], [0]
 
     def loss(x: Array) -> tuple[float, Array]:
         found, gradient = value(x)
+        last[0] = found / count
         return -found / count, -gradient / count
 
+    def tell(x: Array) -> None:
+        iterations[0] += 1
+        if show is not None and iterations[0] % MIDDLE == 0:
+            show(
+                f"L-BFGS, iteration {iterations[0]} of at most {max_iter}: {last[0]:.4f} nats per row in standard units"
+            )
+
     options = {"maxiter": max_iter, "ftol": tolerance, "gtol": 1e-5}
-    result = minimize(loss, begin, jac=True, method="L-BFGS-B", bounds=limits, options=options)
+    result = minimize(loss, begin, jac=True, method="L-BFGS-B", bounds=limits, options=options, callback=tell)
     return np.asarray(result.x), -float(result.fun), int(result.nfev)
 
 
 def search_exact(
-    X: Array, Y: Array, kernels: Sequence[KernelName], *, max_iter: int = 500, seed: int = 0
+    X: Array, Y: Array, kernels: Sequence[KernelName], *, max_iter: int = 500, seed: int = 0, show: Show = None
 ) -> SingleLayer:
     """The exact GP with the highest marginal likelihood over kernels and starts, or another one of which the rows say,
     left out one by one, that it is better by more than a standard error.
@@ -381,11 +403,11 @@ def search_exact(
         for single in of_start:
             if noise == min(_STARTS) and len(X) > RACE_ROWS:
                 single = dataclasses.replace(single, theta=_first_theta(single.kernel, X.shape[1], noise))
-            begins.append(_climb_exact(single, X, Y, min(max_iter, MIDDLE)))
+            begins.append(_climb_exact(single, X, Y, min(max_iter, MIDDLE), show=show))
     best = max(begins, key=lambda each: each.value)
     left_out = [leave_one_out(each, X, Y)[1].sum(axis=1) for each in begins]
     other = begins[int(np.argmax([scores.mean() for scores in left_out]))]
-    ends = [_climb_exact(each, X, Y, max_iter) for each in ([best] if other is best else [best, other])]
+    ends = [_climb_exact(each, X, Y, max_iter, show=show) for each in ([best] if other is best else [best, other])]
     best = max(ends, key=lambda each: each.value)
     for other in ends:
         if other is not best and len(X) > 1:
@@ -395,7 +417,7 @@ def search_exact(
         # Few rows say little of a trend: the best one gets a linear part if that is better with all rows.
         name = next(kernel for kernel in kernels if kernel == best.kernel + LINEAR)
         theta = np.append(best.theta, _first_theta(name, X.shape[1], 1.0)[-1])
-        linear = _climb_exact(dataclasses.replace(best, kernel=name, theta=theta), X, Y, max_iter)
+        linear = _climb_exact(dataclasses.replace(best, kernel=name, theta=theta), X, Y, max_iter, show=show)
         best = linear if linear.value > best.value else best
     return best
 
@@ -416,7 +438,9 @@ def _race(
     return raced
 
 
-def _climb_exact(begin: SingleLayer, X: Array, Y: Array, max_iter: int, tolerance: float = 1e-8) -> SingleLayer:
+def _climb_exact(
+    begin: SingleLayer, X: Array, Y: Array, max_iter: int, tolerance: float = 1e-8, show: Show = None
+) -> SingleLayer:
     theta, value, count = _climb(
         lambda theta: log_marginal_likelihood(theta, begin.kernel, X, Y),
         begin.theta,
@@ -424,18 +448,27 @@ def _climb_exact(begin: SingleLayer, X: Array, Y: Array, max_iter: int, toleranc
         Y.size,
         max_iter,
         tolerance,
+        show,
     )
     return SingleLayer(begin.kernel, theta, None, value, begin.evaluations + count)
 
 
 def search_sparse(
-    X: Array, Y: Array, kernels: Sequence[KernelName], num_inducing: int, *, max_iter: int = 200, seed: int = 0
+    X: Array,
+    Y: Array,
+    kernels: Sequence[KernelName],
+    num_inducing: int,
+    *,
+    max_iter: int = 200,
+    seed: int = 0,
+    show: Show = None,
 ) -> SingleLayer:
     """The sparse GP with the highest collapsed bound over kernels.
 
     :param X: standardised inputs [N, D].
     :param Y: standardised targets [N, P].
     :param num_inducing: M.
+    :param show: gets lines of progress.
     """
     raced = _race(X, Y, kernels, max_iter=max_iter, seed=seed).values()
     Z = inducing_inputs(X, num_inducing, seed=seed)
@@ -448,11 +481,15 @@ def search_sparse(
                 theta[position], np.log(0.01)
             )  # what inducing inputs do not explain is noise at first
             begins.append(dataclasses.replace(best, theta=theta, Z=Z))
-    tried = [climb_sparse(each, X, Y, min(max_iter, MIDDLE)) for each in begins] if len(begins) > 1 else begins
-    return climb_sparse(max(tried, key=lambda each: each.value), X, Y, max_iter)
+    tried = begins
+    if len(begins) > 1:
+        tried = [climb_sparse(each, X, Y, min(max_iter, MIDDLE), show=show) for each in begins]
+    return climb_sparse(max(tried, key=lambda each: each.value), X, Y, max_iter, show=show)
 
 
-def climb_sparse(begin: SingleLayer, X: Array, Y: Array, max_iter: int, tolerance: float = 2e-6) -> SingleLayer:
+def climb_sparse(
+    begin: SingleLayer, X: Array, Y: Array, max_iter: int, tolerance: float = 2e-6, show: Show = None
+) -> SingleLayer:
     """L-BFGS on the collapsed bound from where a sparse single layer is."""
     assert begin.Z is not None  # of mypy: it is sparse
     M, D = begin.Z.shape
@@ -463,12 +500,15 @@ def climb_sparse(begin: SingleLayer, X: Array, Y: Array, max_iter: int, toleranc
         Y.size,
         max_iter,
         tolerance,
+        show,
     )
     theta, Z = packed[: -M * D], packed[-M * D :].reshape(M, D)
     return SingleLayer(begin.kernel, theta, Z, value, begin.evaluations + count)
 
 
-def grow(single: SingleLayer, X: Array, Y: Array, max_inducing: int, *, max_iter: int, seed: int) -> SingleLayer:
+def grow(
+    single: SingleLayer, X: Array, Y: Array, max_inducing: int, *, max_iter: int, seed: int, show: Show = None
+) -> SingleLayer:
     """Twice as many inducing inputs, from rows that the others say least about, while the bound rises by `RISE`."""
     most = min(max_inducing, len(X), int(np.sqrt(MAX_WORK / len(X))))
     while single.Z is not None and 2 * len(single.Z) <= most:
@@ -481,7 +521,7 @@ def grow(single: SingleLayer, X: Array, Y: Array, max_inducing: int, *, max_iter
         left = single.variance + single.linear * np.sum(np.square(some), axis=1) - explained
         chosen = np.argsort(-left, kind="stable")[: len(single.Z)]
         begin = dataclasses.replace(single, Z=np.concatenate([single.Z, some[chosen]]))
-        larger = climb_sparse(begin, X, Y, max_iter)
+        larger = climb_sparse(begin, X, Y, max_iter, show=show)
         if larger.value - single.value < RISE:
             return larger if larger.value > single.value else single
         single = larger
@@ -517,12 +557,13 @@ class _Trained:
         self.predictor = Predictor(self.model, units, target_names=_names(rows[1]))
         self.trainer: Trainer | None = None
         self.num_steps = 0
+        self.inside: tuple[float, int] | None = None  # held-out targets in the central half, of how many
 
     def _new(self, part: NDArray[Any]) -> Any:
         X, Y = (array[part] for array in self._rows)
         model = self.config.build(X, Y, seed=self._seed)
         if has_noise(model):
-            model.likelihood.variance.assign(max(self._noise, 1e-4))
+            model.likelihood = Gaussian(variance=max(self._noise, 1e-4), variance_lower_bound=LEAST_NOISE)
         return model
 
     def run(self, part: NDArray[Any], num_steps: int, *, anew: bool, show: Show = None) -> list[float]:
@@ -542,6 +583,17 @@ class _Trained:
         self.num_steps += made
         assert self.trainer.course is not None  # of mypy: num_steps was given
         return self.trainer.course.bounds
+
+    @property
+    def noise(self) -> float | None:
+        """Variance of Gaussian noise, in units of the variance of the targets."""
+        return float(self.model.likelihood.variance) if has_noise(self.model) else None
+
+    def share_inside(self, part: NDArray[Any], Y: Array) -> float:
+        """Share of targets of rows with these numbers in the central half of their predictions."""
+        X = self.predictor.units.x.inverse_transform(self._rows[0][part])
+        low, high = self.predictor.quantiles(X, [0.25, 0.75])
+        return float(np.mean((Y[part] > low) & (Y[part] < high)))
 
     def log_densities(self, part: NDArray[Any], Y: Array) -> Array:
         """Of rows with these numbers, [n], nats in the units of the data."""
@@ -592,17 +644,55 @@ def fit_chosen(
     :raises FloatingPointError: likewise.
     """
     check_counts(max_iter, batch_size)
-    if config.likelihood != "auto":
-        config = config.for_task("regression")
-    return _Search(
-        dataclasses.replace(config, likelihood="gaussian") if config.likelihood == "auto" else config,
-        frozenset(free),
-        np.asarray(X, np.float64),
-        np.asarray(Y, np.float64),
-        _Course(training, max_iter, batch_size, validation_fraction, seed),
-        show,
-        show_steps,
-    ).fit()
+    course = _Course(training, max_iter, batch_size, validation_fraction, seed)
+    return _Search(config, free, X, Y, course, show, show_steps).fit()
+
+
+class Begun(NamedTuple):
+    """What was chosen, and how far it is trained.
+
+    :ivar choice: what was tried, and what was taken.
+    :ivar model: in the units of the data: trained to the end if `is_finished`, else where training goes on, or None if
+        it has not begun.
+    :ivar is_finished: whether nothing is left to train: of a single layer with Gaussian noise.
+    :ivar single: the single layer with Gaussian noise, trained to the end; None if it was not asked for.
+    :ivar training: how to go on.
+    :ivar batch_size: likewise.
+    :ivar single_seconds: that fitting the single layer took, of wall time.
+    """
+
+    choice: Choice
+    model: Predictor | None
+    is_finished: bool
+    single: Predictor | None
+    training: TrainingConfig
+    batch_size: int
+    single_seconds: float
+
+
+def begin_chosen(
+    config: ModelConfig,
+    free: Collection[str],
+    X: NDArray[Any],
+    Y: NDArray[Any],
+    *,
+    training: TrainingConfig = TrainingConfig(),
+    max_iter: int = 5000,
+    batch_size: int = 1000,
+    seed: int = 0,
+    with_single: bool = False,
+    show: Show = None,
+) -> Begun:
+    """Choose a model as `fit_chosen` does, and leave what is left of training to the caller.
+
+    :param with_single: whether to fit the single layer, too, where a deeper model with Gaussian noise is chosen or
+        asked for; the rest as of `fit_chosen`.
+    :raises ValueError: as `fitting.fit`.
+    :raises FloatingPointError: likewise.
+    """
+    check_counts(max_iter, batch_size)
+    course = _Course(training, max_iter, batch_size, 0.0, seed)
+    return _Search(config, free, X, Y, course, show, show_steps=False).begin(with_single=with_single)
 
 
 @dataclass(frozen=True)
@@ -622,20 +712,26 @@ class _Search:
     def __init__(
         self,
         config: ModelConfig,
-        free: frozenset[str],
-        X: Array,
-        Y: Array,
+        free: Collection[str],
+        X: NDArray[Any],
+        Y: NDArray[Any],
         course: _Course,
         show: Show,
         show_steps: bool,
     ) -> None:
-        self.config, self.free, self.X, self.Y, self.course = config, free, X, Y, course
-        self.units = Units.fit(X, Y, "gaussian")
-        self.x, self.y = self.units.transform(X, Y)
+        is_open = config.likelihood == "auto"
+        self.config = dataclasses.replace(config, likelihood="gaussian") if is_open else config.for_task("regression")
+        self.free = frozenset(free)
+        self.X, self.Y = np.asarray(X, np.float64), np.asarray(Y, np.float64)
+        self.course = course
+        self.units = Units.fit(self.X, self.Y, "gaussian")
+        self.x, self.y = self.units.transform(self.X, self.Y)
         self.show, self.show_steps = show, show if show_steps else None
+        self.show_climb = show if len(self.X) > RACE_ROWS else None  # of fewer rows it is a matter of a second
         self.candidates: list[Candidate] = []
         self.advice: list[str] = []
         self.began = time.process_time()
+        self.single_seconds = 0.0
         is_small = len(X) <= EXACT_ROWS if "num_inducing" in free else config.num_inducing >= len(X)
         self.is_exact = is_small and len(X) <= 2 * EXACT_ROWS
         self.num_inducing = NUM_INDUCING if "num_inducing" in free else config.num_inducing
@@ -643,18 +739,49 @@ class _Search:
 
     def fit(self) -> Fitted:
         """Choose, and fit."""
-        if self.config.num_layers > 1 and "num_layers" not in self.free:
+        if self._is_asked_for():
             return self._deep_as_asked()
-        if self.config.likelihood != "gaussian":
-            return self._deep_as_asked()
+        single, best, residuals = self._choose()
+        fitted = self._finish_single(single) if best is None else self._finish(best)
+        choice = self._told(fitted.predictor, residuals, best)
+        return fitted._replace(choice=choice)
+
+    def begin(self, *, with_single: bool) -> Begun:
+        """Choose; only a single layer with Gaussian noise is fitted to the end."""
+        training, batch_size = self.course.training, self.course.batch_size
+        if self._is_asked_for():
+            self.chosen = self._with_kernel()
+            finished = None
+            if with_single and self.config.likelihood == "gaussian":
+                self.config = dataclasses.replace(self.chosen, num_layers=1, num_inducing=self.config.num_inducing)
+                asked, self.free = self.chosen, self.free - {"kernel"}
+                finished = self._finish_single(self._single(np.arange(len(self.X)))).predictor
+                self.chosen = asked
+            return Begun(self._told(None, None), None, False, finished, training, batch_size, self.single_seconds)
+        single, best, residuals = self._choose()
+        if best is None:
+            fitted = self._finish_single(single).predictor
+            choice = self._told(fitted, residuals)
+            return Begun(choice, fitted, True, fitted, training, batch_size, self.single_seconds)
+        is_beside = with_single and best.config.num_layers > 1 and best.config.likelihood == "gaussian"
+        finished = self._finish_single(single).predictor if is_beside else None
+        self.chosen = best.config
+        choice = self._told(best.predictor, residuals, best)
+        return Begun(choice, best.predictor, False, finished, *self._way_of(len(self.X)), self.single_seconds)
+
+    def _is_asked_for(self) -> bool:
+        """Whether depth or likelihood are given so that at most the kernel is chosen."""
+        return (self.config.num_layers > 1 and "num_layers" not in self.free) or self.config.likelihood != "gaussian"
+
+    def _choose(self) -> tuple[SingleLayer, _Trained | None, Array | None]:
+        """The single layer, what is better than it, and standardised residuals of left-out rows [n, P]."""
         folds = self._folds() if self._has_rivals() else []
         single = self._single(folds[0][0] if folds and not self.is_exact else np.arange(len(self.X)))
         residuals, scores = self._judge(single, folds)
         best: _Trained | None = None
         if folds:
             best, scores, residuals = self._rivals(single, folds, scores, residuals)
-        fitted = self._finish_single(single) if best is None else self._finish(best)
-        return self._told(fitted, residuals)
+        return single, best, residuals
 
     # What is tried.
 
@@ -662,10 +789,14 @@ class _Search:
         return bool(self.free & {"num_layers", "likelihood"}) and len(self.X) >= 10
 
     def _folds(self) -> list[tuple[NDArray[Any], NDArray[Any]]]:
-        """Rows to train on, and rows that are held out: of many rows once a tenth, of few a fifth, up to five times."""
+        """Rows to train on, and rows that are held out: of many rows once a tenth, of few a fifth, up to five times, so
+        that about `HELD_OUT` rows are judged."""
         N = len(self.X)
         order = np.random.default_rng([self.course.seed, 0]).permutation(N)
-        count, size = (1, min(N // 10, 2000)) if N > EXACT_ROWS else (int(np.clip(-(-100 // N), 1, 5)), N // 5)
+        count, size = 1, min(N // 10, 2000)
+        if N <= EXACT_ROWS:
+            size = N // 5
+            count = int(np.clip(round(HELD_OUT / size), 1, 5))
         parts = [order[k * size : (k + 1) * size] for k in range(count)]
         return [(np.sort(np.setdiff1d(order, part)), np.sort(part)) for part in parts]
 
@@ -673,14 +804,21 @@ class _Search:
         return CANDIDATES if "kernel" in self.free else (self.config.kernel,)
 
     def _single(self, part: NDArray[Any]) -> SingleLayer:
+        began = time.monotonic()
+        single = self._searched(part)
+        self.single_seconds += time.monotonic() - began
+        return single
+
+    def _searched(self, part: NDArray[Any]) -> SingleLayer:
         rows = part
         if len(rows) > MAX_ROWS:
             rows = np.sort(np.random.default_rng([self.course.seed, 4]).choice(part, MAX_ROWS, replace=False))
         x, y, seed = self.x[rows], self.y[rows], self.course.seed
         max_iter = min(self.course.max_iter, 200)
         if self.is_exact:
-            return search_exact(x, y, self._kernels(), max_iter=max_iter, seed=seed)
-        return search_sparse(x, y, self._kernels(), self.num_inducing, max_iter=max_iter, seed=seed)
+            return search_exact(x, y, self._kernels(), max_iter=max_iter, seed=seed, show=self.show_climb)
+        options: dict[str, Any] = {"max_iter": max_iter, "seed": seed, "show": self.show}
+        return search_sparse(x, y, self._kernels(), self.num_inducing, **options)
 
     def _judge(self, single: SingleLayer, folds: list[tuple[NDArray[Any], NDArray[Any]]]) -> tuple[Array | None, Array]:
         """Standardised residuals [n, P], and log densities [n], nats, of left-out or held-out rows; none without."""
@@ -717,7 +855,11 @@ class _Search:
         best: _Trained | None = None
         assert residuals is not None  # of mypy: there are folds
         if self.is_exact:
-            looks_gaussian = not is_long_tailed(residuals)
+            error = self._left_out_error(single)
+            looks_gaussian = single.noise > NO_NOISE and not is_long_tailed(residuals)
+            if single.noise <= NO_NOISE and error < SMALL_ERROR:
+                self._skip("deeper models", f"not tried: the single layer errs by {error:.1g} standard deviations")
+                return None, scores, residuals
             _, by_row = self._held_out(single, folds)
             scores = by_row.sum(axis=1) - self.units.y.log_volume
             if looks_gaussian:
@@ -741,12 +883,26 @@ class _Search:
                 best, scores = tried, found
         return best, scores, residuals
 
+    def _left_out_error(self, single: SingleLayer) -> float:
+        """Root mean squared error of rows left out one by one, in standard deviations of the targets."""
+        residuals, scores = leave_one_out(single, self.x, self.y)
+        log_variances = -2 * scores - np.square(residuals) - np.log(2 * np.pi)
+        return float(np.sqrt(np.mean(np.square(residuals) * np.exp(log_variances))))
+
     def _num_deep(self) -> int:
         return min(self.num_inducing, NUM_INDUCING) if "num_inducing" in self.free else self.num_inducing
 
     def _steps(self) -> int:
         """Of a model that is trained by steps, in all: the more, the more rows there are."""
         return min(self.course.max_iter, 1500 + min(len(self.X) // 4, 1500))
+
+    def _way_of(self, num_rows: int) -> tuple[TrainingConfig, int]:
+        """How a model is trained by steps with so many rows, and rows of a minibatch."""
+        training = self.course.training
+        if training.learning_rate is None:
+            training = dataclasses.replace(training, learning_rate=0.02 if self.is_exact else 0.03)
+        most = min(self.course.batch_size, SMALL_BATCH if self.is_exact else LARGE_BATCH)
+        return training, min(most, num_rows)
 
     def _try(
         self,
@@ -762,12 +918,8 @@ class _Search:
         """
         began, steps = time.process_time(), self._steps()
         rows, held = folds[0]
-        most = min(self.course.batch_size, SMALL_BATCH if self.is_exact else LARGE_BATCH)
-        batch_size = min(most, len(rows))
+        training, batch_size = self._way_of(len(rows))
         self._warn_of_time(config, steps, batch_size, len(folds))
-        training = self.course.training
-        if training.learning_rate is None:
-            training = dataclasses.replace(training, learning_rate=0.02 if self.is_exact else 0.03)
         options: dict[str, Any] = {"batch_size": batch_size, "seed": self.course.seed}
         tried = _Trained(config, (self.x, self.y), self.units, single.noise, training, **options)
         shares = (4, 2, 1) if self.is_exact else (12, 4, 1)
@@ -792,6 +944,8 @@ class _Search:
         except FloatingPointError as failure:
             self._skip(self._name(config), f"failed: {failure}", began)
             return None, scores
+        last = held if looks else folds[len(parts) - 1][1]
+        tried.inside = (tried.share_inside(last, self.Y), self.Y[last].size) if gain > error else None
         words = f"{gain:+.3f} ± {error:.3f} against the best before"
         self._add(self._name(config), found, f"held out, {words}", began=began, gain=(gain, error))
         return (tried, found) if gain > error else (None, scores)
@@ -801,14 +955,16 @@ class _Search:
     def _finish_single(self, single: SingleLayer) -> Fitted:
         """All rows, more inducing inputs where they help, and the best q(u)."""
         began, max_iter = time.process_time(), min(self.course.max_iter, 2 * MIDDLE)
+        begun_at = time.monotonic()
         if not self.is_exact:
             rows = np.sort(np.random.default_rng([self.course.seed, 4]).permutation(len(self.X))[:MAX_ROWS])
             x, y = self.x[rows], self.y[rows]
             before = single.evaluations
             if self._has_rivals():
-                single = climb_sparse(single, x, y, max_iter)
+                single = climb_sparse(single, x, y, max_iter, show=self.show)
             if "num_inducing" in self.free:
-                single = grow(single, x, y, MAX_INDUCING, max_iter=max_iter, seed=self.course.seed)
+                options: dict[str, Any] = {"max_iter": max_iter, "seed": self.course.seed, "show": self.show}
+                single = grow(single, x, y, MAX_INDUCING, **options)
             if single.evaluations > before:
                 assert single.Z is not None  # of mypy: it is sparse
                 value = single.value * self.y.shape[1] - self.units.y.log_volume
@@ -821,11 +977,11 @@ class _Search:
         )
         predictor = Predictor(build_single(single, self.x, self.y, config), self.units, target_names=_names(self.y))
         trainer = Trainer(predictor.model, self.course.training)
-        if single.noise <= 2 * LEAST_NOISE:
-            self.advice.append("the noise is at its lower bound: these targets are taken to have none.")
+        self._say_if_noise_free(single.noise)
         bounds = (single.value * self.y.shape[1],)
         self.chosen = config
         self.noise = single.noise
+        self.single_seconds += time.monotonic() - begun_at
         return Fitted(predictor, trainer, max(single.evaluations, 1), True, bounds, ())
 
     def _finish(self, best: _Trained) -> Fitted:
@@ -839,24 +995,15 @@ class _Search:
         value = bounds[-1] if bounds else None  # of whole windows
         note = f"the bound in standard units, {best.num_steps - before} steps"
         self._add("all rows", None, note, value=value, began=began)
-        if len(bounds) > 2 and bounds[-1] - bounds[-3] > UNSETTLED:
-            rise = bounds[-1] - bounds[-3]
-            self.advice.append(
-                f"the bound still rose by {rise:.2f} nats per row over the last 200 steps: give "
-                f"num_layers={best.config.num_layers} for max_iter={self.course.max_iter} steps."
-            )
+        self._say_if_rising(bounds, f"num_layers={best.config.num_layers} for max_iter={self.course.max_iter} steps")
+        self._say_if_noise_free(best.noise)
         self.chosen = best.config
         return Fitted(best.predictor, best.trainer, best.num_steps, is_settled, tuple(bounds), ())
 
     def _deep_as_asked(self) -> Fitted:
         """The depth and the likelihood are given: at most the kernel is chosen, by the single layer."""
-        config = dataclasses.replace(self.config, num_inducing=self._num_deep())
-        if "kernel" in self.free:
-            rows = np.random.default_rng([self.course.seed, 5]).permutation(len(self.X))[:EXACT_ROWS]
-            single = search_exact(self.x[rows], self.y[rows], self._kernels(), max_iter=100, seed=self.course.seed)
-            config = dataclasses.replace(config, kernel=single.kernel)
-            self._add(f"kernel={single.kernel}", None, "marginal likelihood", value=single.value)
-        course, began = self.course, time.process_time()
+        config, course = self._with_kernel(), self.course
+        began = time.process_time()
         fitted = fit(
             config,
             self.X,
@@ -870,28 +1017,60 @@ class _Search:
         )
         value = fitted.bounds[-1] if fitted.bounds else None
         self._add(self._name(config), None, "the bound in standard units", value=value, began=began)
+        self._say_if_rising(fitted.bounds, f"max_iter={2 * course.max_iter}")
         self.chosen = config
-        return self._told(fitted, None)
+        choice = self._told(fitted.predictor, None)
+        return fitted._replace(choice=choice)
 
-    def _told(self, fitted: Fitted, residuals: Array | None) -> Fitted:
-        is_gaussian = self.chosen.likelihood == "gaussian"
-        if residuals is not None and is_gaussian and self.chosen.num_layers == 1:
-            inside = float(np.mean(np.abs(residuals) < 0.6745))
-            error = 0.5 / np.sqrt(residuals.size)
-            if self.noise > NO_NOISE and abs(inside - 0.5) > max(0.1, 3 * error):
-                words = "too wide in the middle" if inside > 0.5 else "too narrow"
-                self.advice.append(
-                    f"central 50 % intervals hold {100 * inside:.0f} % of left-out rows: they are {words}; "
-                    "try likelihood='studentt', or more layers."
-                )
+    def _with_kernel(self) -> ModelConfig:
+        """The model that is asked for, with the kernel of the best single layer if it is free."""
+        config = dataclasses.replace(self.config, num_inducing=self._num_deep())
+        if "kernel" not in self.free:
+            return config
+        rows = np.random.default_rng([self.course.seed, 5]).permutation(len(self.X))[:EXACT_ROWS]
+        max_iter = min(self.course.max_iter, 100)
+        single = search_exact(self.x[rows], self.y[rows], self._kernels(), max_iter=max_iter, seed=self.course.seed)
+        self._add(f"kernel={single.kernel}", None, "marginal likelihood", value=single.value)
+        return dataclasses.replace(config, kernel=single.kernel)
+
+    def _say_if_rising(self, bounds: Sequence[float], cure: str) -> None:
+        if len(bounds) > 2 and (rise := bounds[-1] - bounds[-3]) > UNSETTLED:
+            words = f"the bound still rose by {rise:.2f} nats per row over the last 200 steps: give {cure}."
+            self.advice.append(words)
+
+    def _say_if_noise_free(self, noise: float | None) -> None:
+        if noise is not None and noise <= 2 * LEAST_NOISE:
+            self.advice.append("the noise is at its lower bound: these targets are taken to have none.")
+
+    def _say_if_miscalibrated(self, inside: float, count: int) -> None:
+        """Of so many left-out targets this share is in the central halves of their predictions."""
+        if abs(inside - 0.5) <= max(0.1, 3 * 0.5 / np.sqrt(count)):
+            return
+        words = "too wide in the middle" if inside > 0.5 else "too narrow"
+        if self.chosen.num_layers == 1 and self.chosen.likelihood == "gaussian":
+            cure = "likelihood='studentt', or num_layers=2"
+        else:
+            cure = "posterior='sigma_points', which is trained by what it predicts"
+        self.advice.append(
+            f"central 50 % intervals hold {100 * inside:.0f} % of {count} left-out targets: they are {words}; "
+            f"try {cure}."
+        )
+
+    def _told(self, predictor: Predictor | None, residuals: Array | None, best: _Trained | None = None) -> Choice:
+        """The choice, said and kept with the model."""
+        if best is not None and best.inside is not None:
+            self._say_if_miscalibrated(*best.inside)
+        elif best is None and residuals is not None and self.noise > NO_NOISE:
+            self._say_if_miscalibrated(float(np.mean(np.abs(residuals) < 0.6745)), residuals.size)
         judged = (
             "of left-out rows; of bounds, training rows" if self.is_exact else "of held-out rows; of bounds, training"
         )
         choice = Choice(tuple(self.candidates), self.chosen, judged, tuple(self.advice))
-        fitted.predictor.schema["choice"] = choice.to_json()
+        if predictor is not None:
+            predictor.schema["choice"] = choice.to_json()
         if self.show is not None:
             self.show(str(choice))
-        return fitted._replace(choice=choice)
+        return choice
 
     # Words.
 

@@ -107,6 +107,11 @@ class Trainer:
         """The most steps that are made; None without `num_steps`."""
         return None if self.course is None else self.course.num_steps
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether the bound stopped rising before the last step."""
+        return self.course is not None and self.course.is_settled
+
     def advance(self, batch_at: Callable[[int], RegressionData], first: int, count: int, seed: tf.Tensor) -> tf.Tensor:
         """Make the steps first, ..., first + count - 1; none from `course.end` on, which settling can bring nearer.
 

@@ -17,6 +17,7 @@ from scipy.special import logsumexp
 
 from gpflow_deep import DeepGP, DeepSigmaPointProcess, Predictor, SampledTrainer, float_type
 from gpflow_deep.model.deep_gp import NUM_PREDICT_SAMPLES
+from gpflow_deep.train import selection
 from gpflow_deep_runs.cli.flags import named_flags, parse, text
 from gpflow_deep_runs.data.rows import Part, Rows
 from gpflow_deep_runs.data.views import Source, TableSpec, load
@@ -31,7 +32,7 @@ SMALL = [
     "--eval_every=2",
     "--log_every=1",
 ]
-HOUSES = ["--data=houses.csv", "--target=price"]
+HOUSES = ["--data=houses.csv", "--target=price", "--num_layers=2"]
 
 
 @pytest.fixture(scope="module")
@@ -237,6 +238,38 @@ def test_other_tasks(name: str, folder: Path) -> None:
         assert ["test/rmse" in line for line in lines_of(folder, name)] == [False, True]
 
 
+@pytest.mark.parametrize("is_deep", [False, True])
+def test_the_rows_choose_once(is_deep: bool, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What no flag gives is chosen when the run begins, told, kept, and taken up as it is by --resume."""
+    arguments = ["--data=line.npz", "--compare=gp" if is_deep else "--compare=", *SMALL[1:]]
+    name = "chosen_deep" if is_deep else "chosen"
+    with monkeypatch.context() as patch:
+        patch.setattr(selection, "is_long_tailed", lambda residuals: is_deep)
+        patch.setattr(selection, "_gain", lambda scores, others: (1.0, 0.1))
+        done = call(folder, name, "--num_steps=4", *arguments)
+    assert done.code == 0, done.err
+    choice = json.loads((folder / name / "choice/choice.json").read_text())
+    chosen = choice["choice"]["chosen"]
+    assert chosen["num_layers"] == 1 + is_deep
+    assert "nats per row: of left-out rows" in done.out
+    result = result_of(folder, name)["models"]
+    assert list(result) == (["gp", "dgp"] if is_deep else ["gp"])
+    assert ("gp" in result and result["gp"]["trained_by"]) == "L-BFGS"
+    first, begun = (Predictor.load(folder / name / part).model for part in ("", "choice/model"))
+    assert type(first.layers[-1].kernel).__name__.lower() in chosen["kernel"].replace("_", "")
+    is_same = np.array_equal(first.layers[-1].q_mu, begun.layers[-1].q_mu)
+    assert is_same != is_deep  # a deep GP is trained on from there
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("chosen anew")
+
+    monkeypatch.setattr("scripts.train_dgp.begin_chosen", refuse)
+    more = call(folder, name, "--resume", "--num_steps=6", *arguments)
+    assert more.code == 0, more.err
+    assert "nats per row: of left-out rows" in more.out
+    assert [line["step"] for line in lines_of(folder, name)] == (list(range(1, 7)) if is_deep else [1])
+
+
 @pytest.mark.slow
 @pytest.mark.ci
 def test_sigma_points_are_of_the_deep_gp_alone(folder: Path) -> None:
@@ -286,7 +319,7 @@ def test_samples_of_the_posterior(folder: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_divergence_is_one_clear_line(folder: Path) -> None:
     done = call(
-        folder, "diverged", "--data=line.npz", "--num_layers=1", "--num_steps=50", "--learning_rate=1e200", *SMALL
+        folder, "diverged", "--data=line.npz", "--num_layers=2", "--num_steps=50", "--learning_rate=1e200", *SMALL
     )
     assert done.code == 1
     assert re.fullmatch(r"train_dgp\.py: error: .*step.*Lower learning_rate.*\n", done.err), done.err
@@ -365,9 +398,10 @@ def test_flags_are_those_of_the_stored_file(folder: Path, regression: Finished) 
     assert text(flags) == (folder / "regression" / "flags.txt").read_text()
     assert flags.compare == ("gp", "linear")
     assert (
-        replace(flags.model, num_inducing=100, num_predict_samples=NUM_PREDICT_SAMPLES)
-        == parse(Flags, ["--run_dir=x"]).model
+        replace(flags.config, num_inducing=100, num_predict_samples=NUM_PREDICT_SAMPLES)
+        == parse(Flags, ["--run_dir=x"]).config
     )
+    assert flags.free == ["kernel", "likelihood"]
     assert [flag.name for flag in named_flags(Flags) if not flag.help] == []
 
 
