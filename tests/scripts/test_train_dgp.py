@@ -254,9 +254,9 @@ def test_the_rows_choose_once(is_deep: bool, folder: Path, monkeypatch: pytest.M
     assert "nats per row: of left-out rows" in done.out
     result = result_of(folder, name)["models"]
     assert list(result) == (["gp", "dgp"] if is_deep else ["gp"])
-    assert ("gp" in result and result["gp"]["trained_by"]) == "L-BFGS"
+    assert result["gp"]["trained_by"] == "L-BFGS"
     first, begun = (Predictor.load(folder / name / part).model for part in ("", "choice/model"))
-    assert type(first.layers[-1].kernel).__name__.lower() in chosen["kernel"].replace("_", "")
+    assert len(first.layers) == len(begun.layers) == chosen["num_layers"]
     is_same = np.array_equal(first.layers[-1].q_mu, begun.layers[-1].q_mu)
     assert is_same != is_deep  # a deep GP is trained on from there
 
