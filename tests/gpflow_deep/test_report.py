@@ -71,7 +71,7 @@ def test_a_summary_says_what_is_wrong_with_the_intervals_and_text_ends_with_it(r
     X = np.tile(parts["test"][0][:1], (50, 1))
     (mean,) = set(np.round(predictor.predict(X).mean[:, 0], 9))
     final = report.Watch(predictor, {"test": (X, np.full((50, 1), mean))}).final()
-    trainer = SimpleNamespace(model=predictor.model, course=None, seconds=1.0)
+    trainer = SimpleNamespace(model=predictor.model, is_settled=False, seconds=1.0)
     found = report.summary(trainer, final)  # type: ignore[arg-type]
     assert found["calibration"].startswith("GP (1 layer): central 50% intervals hold 100% of the rows: the noise has")
     *_, last = report.text({"dgp": found}, {"dgp": final.judged["test"]}, "regression", ["y"])
