@@ -1,34 +1,75 @@
-"""What is in a `.bcz` file: layers, codings, bits and rates.
+"""What is in a `.bcz` file, the same for other programs, and whether both give the same.
 
-python -m compression info model.bcz
+bcz info model.bcz
+bcz export model.bcz --to tflite --output model.tflite
+bcz verify model.bcz --to tflite
+
+`python -m compression` is the same command.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from .files.container import Contents, read_bcz
+from .files.container import Contents, load_bcz, read_bcz
+from .files.contents import MAGIC, VERSION_OF_WEIGHTS
+from .files.kernel_coding import SCHEMES
+from .files.weights_file import StoredVariable, read_weights
 
 __all__ = ["main", "table"]
 
+_ENDINGS = {"tflite": ".tflite", "onnx": ".onnx", "keras": ".keras", "npz": ".npz", "saved_model": ""}
+_ROWS = 3
+_OPEN_SIZE = 32  # of an axis that a network leaves open
+_TOLERANCE = {"tflite": 1e-4, "onnx": 1e-4, "keras": 0.0, "npz": 0.0, "saved_model": 1e-5}
+"""Of the largest output: the same operations by other programs."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; errors are one line and code 2."""
-    parser = argparse.ArgumentParser("bcz", description="What is in a .bcz file: layers, codings, bits and rates.")
-    parser.add_argument("command", choices=["info"], help="what to do")
-    parser.add_argument("file", help="written by compression.pack, save_bcz or compress_network.py")
+    """Run the command; errors are one line and code 2, and what does not give the same is code 1."""
+    parser = argparse.ArgumentParser("bcz", description="What is in a .bcz file, and the same for other programs.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    info = commands.add_parser("info", help="layers, codings, bits and rates")
+    export = commands.add_parser("export", help="write the network for other programs")
+    verify = commands.add_parser("verify", help="read the file, make its network, and compare an export of it")
+    for command in (info, export, verify):
+        command.add_argument("file", help="written by compression.pack, save_bcz or compress_network.py")
+    for command in (export, verify):
+        command.add_argument("--to", choices=_ENDINGS, required=command is export, help="the program or form")
+        command.add_argument("--int8", metavar="NPY", help="tflite in integers, by typical inputs in a NumPy file")
+    export.add_argument("--output", help="where to; the file with another ending if not given")
     flags = parser.parse_args(arguments)
+    if flags.command != "info" and flags.int8 and flags.to != "tflite":
+        parser.error("--int8 goes with --to tflite")
     try:
-        found = read_bcz(flags.file)
+        run: Callable[[Any], int] = {"info": _info, "export": _export, "verify": _verify}[flags.command]
+        return run(flags)
     except (OSError, ValueError) as error:
         print(f"bcz: error: {error}", file=sys.stderr)
         return 2
-    print(f"inputs {found.input_shape}:", *(type(layer).__name__ for layer in found.layers))
-    rows = table(found)
+
+
+def _has_weights_only(path: str) -> bool:
+    with open(path, "rb") as file:
+        return file.read(len(MAGIC) + 1) == MAGIC + bytes([VERSION_OF_WEIGHTS])
+
+
+def _info(flags: Any) -> int:
+    if _has_weights_only(flags.file):
+        rows = _table_of_weights(read_weights(flags.file), os.path.getsize(flags.file))
+        print("weights only: the code of its user makes the network")
+    else:
+        found = read_bcz(flags.file)
+        print(f"inputs {found.input_shape}:", *(type(layer).__name__ for layer in found.layers))
+        rows = table(found)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = (
@@ -37,6 +78,116 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         print("  ".join(cells).rstrip())
     return 0
+
+
+def _export(flags: Any) -> int:
+    output = Path(flags.output) if flags.output else Path(flags.file).with_suffix(_ENDINGS[flags.to])
+    if _has_weights_only(flags.file):
+        if flags.to != "npz":
+            raise ValueError(f"{flags.file} holds weights only, which can be exported to npz.")
+        found = read_weights(flags.file)
+        arrays: dict[str, Any] = {f"{number}_{each.name}": each.values for number, each in enumerate(found)}
+        with open(output, "wb") as file:
+            np.savez_compressed(file, **arrays)
+    else:
+        _written(load_bcz(flags.file), flags.to, output, flags.int8)
+    size = output.stat().st_size if output.is_file() else sum(p.stat().st_size for p in output.rglob("*"))
+    print(f"{output}: {size:,} bytes, {os.path.getsize(flags.file):,} in {flags.file}")
+    return 0
+
+
+def _written(model: Any, kind: str, output: Path, int8: str | None) -> None:
+    """Write a network in one of the forms."""
+    from .files import export
+    from .graph.portable import portable
+
+    if kind == "tflite":
+        examples = None if int8 is None else np.load(int8)
+        export.export_tflite(output, model, kind="float32" if int8 is None else "int8", representative=examples)
+    elif kind == "onnx":
+        export.export_onnx(output, model)
+    elif kind == "npz":
+        export.export_npz(output, model)
+    elif kind == "saved_model":
+        export.export_saved_model(output, model)
+    else:
+        portable(model).save(output)
+
+
+def _verify(flags: Any) -> int:
+    if _has_weights_only(flags.file):
+        found = read_weights(flags.file)
+        print(f"{flags.file}: {len(found)} variables, whole")
+        return 0
+    model = load_bcz(flags.file)
+    inputs = _inputs(model)
+    expected = _outputs(model, inputs)
+    is_finite = all(np.all(np.isfinite(part)) for part in expected)
+    print(f"{flags.file}: whole, {model.count_params():,} weights, outputs {'finite' if is_finite else 'NOT FINITE'}")
+    if flags.to is None:
+        return 0 if is_finite else 1
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "network" + _ENDINGS[flags.to])
+        _written(model, flags.to, path, flags.int8)
+        difference = _difference(model, flags.to, path, inputs, expected)
+    allowed = 0.1 if flags.int8 else _TOLERANCE[flags.to]
+    print(
+        f"{flags.to}: largest difference {difference:.2g} of the largest {'weight' if flags.to == 'npz' else 'output'}"
+    )
+    return 0 if is_finite and difference <= allowed else 1
+
+
+def _inputs(model: Any) -> dict[str, np.ndarray]:
+    """Random inputs by name."""
+    rng = np.random.default_rng(0)
+    found = {}
+    for each in model.inputs:
+        shape = (_ROWS, *(size or _OPEN_SIZE for size in each.shape[1:]))
+        drawn = rng.normal(size=shape) if "float" in each.dtype else rng.integers(0, 2, shape)
+        found[each.name] = drawn.astype(each.dtype)
+    return found
+
+
+def _outputs(model: Any, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
+    import keras
+
+    flat = [inputs[each.name] for each in model.inputs]
+    given = keras.tree.pack_sequence_as(model._inputs_struct, flat) if len(flat) > 1 else flat[0]
+    return [np.asarray(part) for part in keras.tree.flatten(model(given, training=False))]
+
+
+def _difference(model: Any, kind: str, path: Path, inputs: dict[str, np.ndarray], expected: list[np.ndarray]) -> float:
+    """The largest difference of what was exported, over the largest number there is."""
+    import keras
+
+    from .files.export import tflite_outputs
+    from .graph.graph import graph_of, layers_of
+
+    if kind == "npz":
+        with np.load(path) as stored:
+            names = [name for name in stored.files if not name.endswith("/indices")]
+            weights = [np.asarray(variable) for node in layers_of(graph_of(model)) for variable in node.layer.weights]
+            pairs = [(stored[name], weight) for name, weight in zip(names, weights, strict=True)]
+    elif kind == "keras":
+        pairs = list(zip(_outputs(keras.models.load_model(path), inputs), expected, strict=True))
+    elif kind == "saved_model":
+        served = keras.layers.TFSMLayer(path, call_endpoint="serve")
+        flat = list(inputs.values())
+        outputs = served(flat if len(flat) > 1 else flat[0])
+        pairs = list(zip((np.asarray(part) for part in keras.tree.flatten(outputs)), expected, strict=True))
+    elif kind == "tflite":
+        pairs = [(tflite_outputs(path, inputs if len(inputs) > 1 else next(iter(inputs.values()))), expected[0])]
+    else:
+        try:
+            import onnxruntime
+        except ImportError as error:
+            raise ValueError(
+                "to compare an ONNX file takes the package onnxruntime: pip install onnxruntime"
+            ) from error
+        session = onnxruntime.InferenceSession(path)
+        pairs = list(zip(session.run(None, inputs), expected, strict=True))
+    scale = max(float(np.max(np.abs(right), initial=0.0)) for _, right in pairs) or 1.0
+    return max(float(np.max(np.abs(left - right), initial=0.0)) for left, right in pairs) / scale
 
 
 def table(found: Contents) -> list[list[str]]:
@@ -56,6 +207,18 @@ def table(found: Contents) -> list[list[str]]:
     biases = found.biases if isinstance(found.biases, str) else f"in 2**-{found.biases}"
     about = [f"biases {biases}", f"version {found.version}", f"{total:,}", f"{not_zero:,}", ""]
     return [*rows, ["file", *about, *_rates(total, found.bytes)]]
+
+
+def _table_of_weights(found: Sequence[StoredVariable], num_bytes: int) -> list[list[str]]:
+    """Rows of text: a heading, each variable, and all of them."""
+    rows = [["variable", "type", "shape", "coding", "numbers", "bytes", "bits/number", "times smaller"]]
+    for each in found:
+        coding = SCHEMES.get(each.scheme, "as they are" if each.scheme == 16 else "bytes")
+        shape = " x ".join(map(str, each.values.shape)) or "one"
+        rates = _rates(each.values.size, each.bytes)
+        rows.append([each.name, each.values.dtype.name, shape, coding, f"{each.values.size:,}", *rates])
+    total = sum(each.values.size for each in found)
+    return [*rows, ["file", "", "", "", f"{total:,}", *_rates(total, num_bytes)]]
 
 
 def _rates(count: int, num_bytes: int) -> list[str]:
