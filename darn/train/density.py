@@ -33,6 +33,15 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
     """Density of rows of bits, chosen by validation rows: a DARN with a linear autoregressive decoder (Gregor et al.,
     2014, Section 5.1), a chain of logistic regressions (`darn.Chain`), or the mean of both.
 
+        >>> import numpy as np
+        >>> from darn import DARNDensity
+        >>> first = np.random.default_rng(0).integers(0, 2, (200, 1))
+        >>> X = np.concatenate([first, first], axis=1)  # two bits that are equal
+        >>> density = DARNDensity(architecture="chain").fit(X)
+        >>> equal, different = density.score_samples([[1, 1], [1, 0]])
+        >>> bool(equal > different + 2.0)  # nats
+        True
+
     Of `hidden`, `units`, `learning_rate` and `weight_decay`, validation rows choose what is None, see `darn.choose`;
     what is given stays, and the density is a DARN then. Where all are given nothing is chosen, and training takes
     seconds. So does a chain alone.

@@ -47,6 +47,13 @@ def _gives_probabilities(estimator: Any) -> bool:
 class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Classifier trained by expectation backpropagation: no learning rate, real or discrete weights.
 
+        >>> from ebp import EBPClassifier
+        >>> from sklearn.datasets import load_breast_cancer
+        >>> X, y = load_breast_cancer(return_X_y=True)
+        >>> model = EBPClassifier(hidden=20, epochs=2, random_state=0).fit(X[:300], y[:300])
+        >>> bool(model.score(X[300:], y[300:]) > 0.9)
+        True
+
     :param hidden: widths of the hidden layers, or one whole number for one layer; () for a perceptron.
     :param weights: "binary", "ternary", "real", a `WeightPrior`, or one of these for each layer.
     :param epochs: passes over the data in `fit`, or "auto", see `default_epochs`: small data need more of them.

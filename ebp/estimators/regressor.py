@@ -90,6 +90,14 @@ class _Trial(NamedTuple):
 class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Regression by second-order expectation backpropagation, see `ebp.network.second_order`: no learning rate.
 
+        >>> import numpy as np
+        >>> from ebp import EBPRegressor
+        >>> X = np.linspace(-1.0, 1.0, 200)[:, None]
+        >>> model = EBPRegressor(hidden=10, epochs=20, max_count=1, random_state=0).fit(X, X[:, 0] ** 2)
+        >>> mean, std = model.predict(X[:3], return_std=True)
+        >>> mean.shape, std.shape
+        ((3,), (3,))
+
     Each weight has a mean and a precision, the noise a Gamma distribution; all of them are learned row by row.
     Predictions are normal, or mixtures of normals, with the standard deviation of the network and of the noise.
 

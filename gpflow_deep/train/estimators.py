@@ -36,6 +36,17 @@ _PARAMETERS = (DeepGPEstimator.__doc__ or "").split("\n", 1)[-1].strip()
 class DeepGPRegressor(MultiOutputMixin, RegressorMixin, DeepGPEstimator):
     __doc__ = f"""A deep GP for targets that are numbers, [N] or [N, P].
 
+    A step, and the deviation of a new target on it:
+
+        >>> import numpy as np
+        >>> from gpflow_deep import DeepGPRegressor
+        >>> X = np.linspace(-1.0, 1.0, 60)[:, None]
+        >>> y = np.sign(X[:, 0]) + 0.1 * np.sin(40.0 * X[:, 0])
+        >>> model = DeepGPRegressor(num_layers=1, num_inducing=20, kernel="matern52", likelihood="gaussian").fit(X, y)
+        >>> mean, std = model.predict([[-0.5], [0.5]], return_std=True)
+        >>> bool(mean[0] < -0.8 and mean[1] > 0.8 and max(std) < 0.5)
+        True
+
     {_PARAMETERS}
     """
 
@@ -127,6 +138,14 @@ class DeepGPRegressor(MultiOutputMixin, RegressorMixin, DeepGPEstimator):
 
 class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
     __doc__ = f"""A deep GP for labels of two or more classes, [N], of any type.
+
+        >>> import numpy as np
+        >>> from gpflow_deep import DeepGPClassifier
+        >>> X = np.linspace(-1.0, 1.0, 60)[:, None]
+        >>> y = np.where(np.abs(X[:, 0]) < 0.5, "inside", "outside")
+        >>> model = DeepGPClassifier(num_layers=1, num_inducing=10, max_iter=300).fit(X, y)
+        >>> model.predict([[0.0], [0.95]]).tolist()
+        ['inside', 'outside']
 
     {_PARAMETERS}
     :ivar classes_: the labels, in the order of the probabilities.

@@ -74,8 +74,13 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     :meth:`score_samples` are log-likelihoods in nats, not pseudo-likelihoods, since log Z is known at every update:
 
-        rbm = TrackedRBM(n_components=100, random_state=0).fit(X)
-        rbm.score(X_test), rbm.log_z_, rbm.log_z_std_
+        >>> import numpy as np
+        >>> from rbm_tracking import TrackedRBM
+        >>> X = np.random.default_rng(0).integers(0, 2, (100, 6))
+        >>> rbm = TrackedRBM(n_components=4, max_updates=100, batch_size=20, random_state=0).fit(X)
+        >>> log_p = rbm.score_samples(X[:5])  # nats, [5]
+        >>> bool(rbm.evidence_.low < rbm.evidence_.high)  # an interval of log Z
+        True
 
     X holds 0 and 1. Values between them are taken as `BernoulliRBM` takes them, as probabilities (the intensities of
     pixels): fitting draws them anew at each visit, so that the model is one of binary rows; :meth:`transform` uses them

@@ -1,0 +1,35 @@
+"""The estimators and functions that people call first have an example in their docstrings, which runs."""
+
+import doctest
+import importlib
+import inspect
+
+import pytest
+
+FIRST = [
+    "gpflow_deep.DeepGPRegressor",
+    "gpflow_deep.DeepGPClassifier",
+    "darn.DARNDensity",
+    "rbm_tracking.TrackedRBM",
+    "ebp.EBPClassifier",
+    "ebp.EBPRegressor",
+    "compression.fit",
+]
+
+
+def examples(name: str) -> doctest.DocTest:
+    package, _, attribute = name.rpartition(".")
+    text = inspect.getdoc(getattr(importlib.import_module(package), attribute)) or ""
+    return doctest.DocTestParser().get_doctest(text, {}, name, None, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", FIRST)
+def test_an_example_runs(name: str) -> None:
+    example = examples(name)
+    assert example.examples
+    report = list[str]()
+    failed, _ = doctest.DocTestRunner(verbose=False).run(example, out=report.append)
+    assert failed == 0, "".join(report)
