@@ -70,7 +70,8 @@ def _mark_what_was_measured_as_slow(items: list[pytest.Item]) -> None:
     """As `slow.txt` says, see tiers.py: tests of "ci" are run for every change, those of "nightly" each night."""
     tiers = load()
     for item in items:
-        tier = tiers.get(item.nodeid, tiers.get(item.nodeid.split("[")[0]))
+        function = item.nodeid.split("[")[0]
+        tier = tiers.get(item.nodeid) or tiers.get(function) or tiers.get(function.split("::")[0])
         if tier is not None and not item.get_closest_marker("slow"):
             item.add_marker(pytest.mark.slow)
             if tier == "ci":

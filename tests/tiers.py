@@ -1,9 +1,10 @@
 """Which tests are slow, by measurement: `slow.txt` beside this file, which conftest.py reads.
 
-A line is "ci TEST" or "nightly TEST": a test function, or one of its cases, that `make test` leaves to `make test-ci`,
-which every change has to pass, or to `make test-slow`. Write the lines of ci anew from a run of all of them:
+A line is "ci TEST" or "nightly TEST": a file (whose fixture is slow), a test function or one of its cases that
+`make test` leaves to `make test-ci`, which every change has to pass, or to `make test-slow`. The narrowest line counts.
+Add the functions that a run found slow to those of ci:
 
-    pytest --runslow --junitxml=measured.xml -m "not install" && python -m tests.tiers measured.xml
+    make test PYTEST_FLAGS=--junitxml=measured.xml && python -m tests.tiers measured.xml
 """
 
 import re
@@ -39,11 +40,11 @@ def measured(path: Path) -> Counter[str]:
 
 
 def main(report: str, seconds: str = str(SECONDS)) -> None:
-    """Write the lines of ci from a report; those of the night stay."""
-    kept = {test: tier for test, tier in load().items() if tier == "nightly"}
-    whole = {test for test in kept if "[" not in test}
-    slow = {test for test, spent in measured(Path(report)).items() if spent > float(seconds)} - whole
-    lines = sorted([*(f"ci {test}" for test in slow), *(f"nightly {test}" for test in kept)])
+    """Add a line of ci for each function of a report that takes longer and has no line yet."""
+    tiers = load()
+    slow = {test for test, spent in measured(Path(report)).items() if spent > float(seconds)}
+    new = {test: "ci" for test in slow if test not in tiers and test.split("::")[0] not in tiers}
+    lines = sorted(f"{tier} {test}" for test, tier in {**new, **tiers}.items())
     FILE.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
