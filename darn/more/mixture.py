@@ -3,7 +3,7 @@
     both = Mixture((chain, model), np.log([0.5, 0.5]))
     both.log_prob(x)                           # log sum_m w_m p_m(x), nats
     save_density(both, "density.npz")
-    load_density("density.npz")                # a Chain, a DARN or a Mixture
+    load_density("density.npz")                # a Chain, a MaskedNetwork, a DARN or a Mixture
 
 A mixture says of missing bits what its members say, each with its weight and the probability of the known bits.
 """
@@ -21,9 +21,11 @@ from numpy.typing import ArrayLike, NDArray
 from darn.model.model import DARN, DARNConfig
 from darn.model.serialization import check_parameters, darn_of, named_variables
 from darn.model.shapes import variable_shapes
-from darn.more.chain import Chain, chain_arrays, chain_header, chain_of, chain_shapes, checked_bits
+from darn.more.chain import Chain, chain_arrays, chain_header, chain_of, chain_shapes
 from darn.more.completion import Completed, completed
 from darn.more.distribution import log_prob_and_effective, warn_of_few
+from darn.more.masked import MaskedNetwork, network_arrays, network_header, network_of, network_shapes
+from darn.more.ordered import Ordered, checked_bits
 from gpflow_deep_base.container import load_container, save_container
 from gpflow_deep_base.files import PathLike
 from gpflow_deep_base.limits import refuse_damaged
@@ -41,8 +43,8 @@ __all__ = [
     "save_density",
 ]
 
-Member: TypeAlias = Chain | DARN
-Density: TypeAlias = Union[Chain, DARN, "Mixture"]
+Member: TypeAlias = Chain | MaskedNetwork | DARN
+Density: TypeAlias = Union[Chain, MaskedNetwork, DARN, "Mixture"]
 
 _KIND = "a saved density of bits"
 _VERSION = 1
@@ -55,7 +57,7 @@ _MAX_MEMBERS = 1024
 class Mixture:
     """sum_m w_m p_m(x).
 
-    :ivar members: chains and DARNs of the same columns.
+    :ivar members: chains, networks and DARNs of the same columns.
     :ivar log_weights: log w, [M], whose exponentials sum to 1.
     """
 
@@ -129,7 +131,7 @@ class Mixture:
 def member_log_prob(
     member: Member, x: ArrayLike, *, num_samples: int = 1000, seed: int = 0, warns: bool = True
 ) -> NDArray[np.float64]:
-    """log p(x) of a chain or a DARN, [N], nats: exact for at most 12 stochastic units, else by importance sampling.
+    """log p(x) of one model, [N], nats: exact for at most 12 stochastic units, else by importance sampling.
 
     :param member: of which model.
     :param x: zeros and ones, [N, n].
@@ -138,7 +140,7 @@ def member_log_prob(
     :param warns: say if too few of them count, so that log p is low.
     :raises ValueError: for another shape or other values.
     """
-    if isinstance(member, Chain):
+    if isinstance(member, Ordered):
         return member.log_prob(x)
     rows = checked_bits(x, _width(member))
     how: dict[str, Any] = {"num_samples": num_samples, "seed": seed, "max_exact_units": _MAX_SUMMED_UNITS}
@@ -153,7 +155,7 @@ def member_log_prob(
 
 
 def log_prob(density: Density, x: ArrayLike, *, num_samples: int = 1000, seed: int = 0) -> NDArray[np.float64]:
-    """log p(x) of a chain, a DARN or a mixture, [N], nats. Parameters and errors as :meth:`Mixture.log_prob`.
+    """log p(x) of any density, [N], nats. Parameters and errors as :meth:`Mixture.log_prob`.
 
     :param density: of which model.
     :param x: zeros and ones, [N, n].
@@ -168,7 +170,7 @@ def log_prob(density: Density, x: ArrayLike, *, num_samples: int = 1000, seed: i
 def drawn(density: Density, num: int, seed: int) -> NDArray[np.uint8]:
     """Independent draws of rows, [num, n].
 
-    :param density: a chain, a DARN or a mixture.
+    :param density: of which model.
     :param num: of rows.
     :param seed: the same gives the same rows.
     """
@@ -187,7 +189,7 @@ def name_of(model: DARN) -> str:
 
 def num_parameters(density: Density) -> int:
     """Numbers that make the model, but for those that are zero in a chain."""
-    if isinstance(density, Chain | Mixture):
+    if isinstance(density, Ordered | Mixture):
         return density.num_parameters
     return sum(math.prod(variable.shape) for variable in density.trainable_variables)
 
@@ -195,7 +197,7 @@ def num_parameters(density: Density) -> int:
 def save_density(density: Density, path: PathLike) -> None:
     """Write a file that :func:`load_density` reads; it appears under its name only when it is whole.
 
-    :param density: a chain, a DARN or a mixture.
+    :param density: a chain, a network, a DARN or a mixture.
     :param path: of the file; missing folders are made.
     :raises ValueError: if a parameter is not finite.
     :raises OSError: if it cannot be written; what was there before stays.
@@ -207,6 +209,9 @@ def save_density(density: Density, path: PathLike) -> None:
         if isinstance(member, Chain):
             headers.append({"chain": chain_header(member)})
             content = chain_arrays(member)
+        elif isinstance(member, MaskedNetwork):
+            headers.append({"network": network_header(member)})
+            content = network_arrays(member)
         else:
             headers.append({"config": json.loads(member.config.to_json())})
             content = {name: variable.numpy() for name, variable in named_variables(member).items()}
@@ -231,7 +236,7 @@ def load_density(path: PathLike, *, max_bytes: int | None = None) -> Density:
         for number, header in enumerate(stored.header["members"]):
             start = f"{number}/"
             arrays = {name.removeprefix(start): a for name, a in stored.arrays.items() if name.startswith(start)}
-            members.append(chain_of(header["chain"], arrays) if "chain" in header else darn_of(_config(header), arrays))
+            members.append(_member(header, arrays))
         if len({_width(member) for member in members}) != 1:
             raise ValueError("its members must have the same columns")
         if not stored.header["is_mixture"]:
@@ -255,26 +260,36 @@ def _shapes(header: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     shapes: dict[str, tuple[int, ...]] = {}
     for number, member in enumerate(members):
         if not isinstance(member, dict) or len(member) != 1:
-            raise ValueError("each member must be a chain or a configuration")
+            raise ValueError("each member must be a chain, a network or a configuration")
         if isinstance(chain := member.get("chain"), dict):
             each = chain_shapes(chain)
+        elif isinstance(network := member.get("network"), dict):
+            each = network_shapes(network)
         else:
             each = variable_shapes(_config(member))
         shapes |= {f"{number}/{name}": shape for name, shape in each.items()}
     return shapes | ({"log_weights": (len(members),)} if header["is_mixture"] else {})
 
 
+def _member(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Member:
+    if "chain" in header:
+        return chain_of(header["chain"], arrays)
+    if "network" in header:
+        return network_of(header["network"], arrays)
+    return darn_of(_config(header), arrays)
+
+
 def _config(header: dict[str, Any]) -> DARNConfig:
     if set(header) != {"config"}:
-        raise ValueError("each member must be a chain or a configuration")
+        raise ValueError("each member must be a chain, a network or a configuration")
     return DARNConfig.from_json(json.dumps(header["config"]))
 
 
 def _width(member: Member) -> int:
-    return member.num_columns if isinstance(member, Chain) else member.config.visible
+    return member.num_columns if isinstance(member, Ordered) else member.config.visible
 
 
 def _completed(member: Member, x: ArrayLike, is_missing: ArrayLike, seed: int) -> Completed:
-    if isinstance(member, Chain):
+    if isinstance(member, Ordered):
         return member.complete(x, is_missing, seed=seed)
     return completed(member, x, is_missing, seed=seed)

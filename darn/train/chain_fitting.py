@@ -30,8 +30,9 @@ from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
-from darn.more.chain import Category, Chain, as_categories, checked_bits, levels_in_order
+from darn.more.chain import Chain
 from darn.more.mixture import Density, Member, Mixture, load_density, log_prob, num_parameters, save_density
+from darn.more.ordered import Category, as_categories, checked_bits, levels_in_order
 from gpflow_deep_base.files import write_text
 
 __all__ = [

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from darn.more.chain import Category, as_categories
 from darn.more.mixture import Mixture
+from darn.more.ordered import Category, as_categories
 from darn.train.chain_fitting import (
     DensityChoice,
     choose_chain,

@@ -19,7 +19,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import darn
 from darn import DARN, DARNConfig, DARNDensity, TrainingConfig
-from darn.more.chain import as_categories
+from darn.more.ordered import as_categories
 from darn.train.chain_fitting import fit_chain
 
 N_X = 5

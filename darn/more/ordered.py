@@ -1,0 +1,374 @@
+"""Densities of bits whose columns stand in an order, each with a logit that depends on the columns before it.
+
+    log p(x) = sum_j log p(x_j | x of the columns before j),      p(x_j = 1 | ...) = sigmoid(a_j(x of these))
+
+What a chain of logistic regressions (`darn.Chain`) and a masked network (`darn.MaskedNetwork`) share. Columns that are
+the levels of one category are one variable: of them at most one is 1, or exactly one. p(level | before) is a product
+over the levels in their order,
+
+    p(x_j = 1 | no earlier level is 1, before) = sigmoid(a_j),      p(x_j = 1 | an earlier level is 1) = 0,
+
+and the last level of a category that is never missing is certain if no other one is (continuation ratios; Tutz, 1991).
+So probabilities of a category sum to 1, and no sample has two levels.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from darn.model.config import check_plain
+from darn.more.completion import Completed
+
+__all__ = [
+    "Category",
+    "Level",
+    "Ordered",
+    "as_categories",
+    "categories_header",
+    "categories_of",
+    "check_order",
+    "checked_bits",
+    "levels_in_order",
+]
+
+_MAX_STATES = 4096  # of the missing columns of a row that are summed over
+_NUMBERS = 2**22  # of one block of rows times states times columns
+_DRAWS = 250  # of a row at a time
+
+
+class Category(NamedTuple):
+    """Columns that are one variable.
+
+    :ivar columns: of its levels.
+    :ivar is_always: whether exactly one of them is 1, and not at most one.
+    """
+
+    columns: tuple[int, ...]
+    is_always: bool
+
+
+class Level(NamedTuple):
+    """A level of a category in an order of the columns.
+
+    :ivar earlier: columns of the levels before it.
+    :ivar is_certain: whether it is 1 if none of these is.
+    """
+
+    earlier: list[int]
+    is_certain: bool
+
+
+class Ordered(abc.ABC):
+    """A density of n columns of zeros and ones, drawn one after the other.
+
+    :ivar order: the columns in the order in which they are drawn, [n].
+    :ivar categories: columns that are one variable.
+    """
+
+    order: NDArray[np.int32]
+    categories: tuple[Category, ...]
+
+    @property
+    def num_columns(self) -> int:
+        """n."""
+        return len(self.order)
+
+    @property
+    @abc.abstractmethod
+    def num_parameters(self) -> int:
+        """Numbers that are not zero."""
+
+    @abc.abstractmethod
+    def logits(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """a_j(x) of all columns, [N, n]; that of a column does not depend on itself and on those behind it.
+
+        :param x: zeros and ones, [N, n].
+        """
+
+    @abc.abstractmethod
+    def turns(self, rows: NDArray[np.float64]) -> Callable[[int], NDArray[np.float64]]:
+        """A function that is called with each column in the order, and gives a_j(rows), [N]. Between the calls the
+        column of the last one may be filled.
+
+        :param rows: zeros and ones, [N, n].
+        """
+
+    def log_prob_by_column(self, x: ArrayLike) -> NDArray[np.float64]:
+        """log p(x_j | the columns before j), [N, n], nats: the sum over the columns is log p(x).
+
+        Minus infinity in the column that makes a row impossible: a second level of a category, or none of one that is
+        never missing.
+
+        :param x: zeros and ones, [N, n].
+        :raises ValueError: for another shape or other values.
+        """
+        return self._by_column(checked_bits(x, self.num_columns))
+
+    def log_prob(self, x: ArrayLike) -> NDArray[np.float64]:
+        """log p(x) of each row, [N], nats, exact. Parameters and errors as :meth:`log_prob_by_column`."""
+        return self.log_prob_by_column(x).sum(axis=1)
+
+    def sample(self, num: int, seed: int = 0) -> NDArray[np.uint8]:
+        """Independent draws of rows, [num, n]; with categories, none of them impossible.
+
+        :param num: of rows.
+        :param seed: the same gives the same rows.
+        """
+        rows = np.zeros([num, self.num_columns])
+        u = np.random.default_rng([seed, 0]).uniform(size=rows.shape)
+        self._draw(rows, np.ones(rows.shape, bool), u)
+        return rows.astype(np.uint8)
+
+    def complete(
+        self,
+        x: ArrayLike,
+        is_missing: ArrayLike,
+        *,
+        seed: int = 0,
+        min_effective: float = 200.0,
+        max_samples: int = 32_000,
+    ) -> Completed:
+        """Missing bits given the known ones.
+
+        Exact where the missing columns of a row have at most 4,096 states together (a category has as many as levels
+        that are missing, and one more). Else by draws of the missing columns in their order, each with the probability
+        of the known ones as its weight, until their effective number is `min_effective`, or `max_samples` are drawn;
+        then the standard error is about sqrt(p (1 - p) / effective).
+
+        :param x: [N, n]; what stands where bits are missing does not matter.
+        :param is_missing: booleans [N, n].
+        :param seed: of the draws.
+        :param min_effective: as above.
+        :param max_samples: as above.
+        :raises ValueError: for another shape, other values, or known bits that no row has.
+        """
+        mask = np.asarray(is_missing)
+        if mask.dtype != bool or mask.shape != np.shape(x):
+            raise ValueError(
+                f"is_missing must be booleans of the shape of x, {np.shape(x)}, got {mask.dtype} {mask.shape}."
+            )
+        rows = checked_bits(np.where(mask, 0, np.asarray(x)), self.num_columns).astype(np.float64)
+        mask = self._still_missing(rows, mask)
+        log_known = np.zeros(len(rows))
+        effective = np.full(len(rows), np.inf)
+        # Rows that lack the same columns have the same states.
+        patterns, places = np.unique(mask, axis=0, return_inverse=True)
+        places = places.reshape(-1)
+        for number, pattern in enumerate(patterns):
+            part = np.flatnonzero(places == number)
+            columns = np.flatnonzero(pattern)
+            states = self._states(columns)
+            if states is not None:
+                rows[part], log_known[part] = self._summed(rows[part], columns, states)
+                continue
+            for i in part:
+                rng = np.random.default_rng([seed, 1, i])
+                rows[i], log_known[i], effective[i] = self._weighted(rows[i], pattern, rng, min_effective, max_samples)
+        if np.isneginf(log_known).any():
+            row = int(np.flatnonzero(np.isneginf(log_known))[0])
+            raise ValueError(
+                f"the known bits of row {row} are those of no possible row: two levels of one category, or none of one "
+                "that is never missing; correct them, or say by the mask that they are missing."
+            )
+        return Completed(rows, log_known, effective)
+
+    # Private.
+
+    def _by_column(self, rows: NDArray[Any]) -> NDArray[np.float64]:
+        x = rows.astype(np.float64)
+        a = self.logits(x)
+        found: NDArray[np.float64] = x * a - np.logaddexp(0.0, a)
+        for j, level in levels_in_order(self.categories, self.order).items():
+            is_one = x[:, j] > 0
+            has_earlier = x[:, level.earlier].any(axis=1)
+            found[has_earlier, j] = np.where(is_one[has_earlier], -np.inf, 0.0)
+            if level.is_certain:
+                found[~has_earlier, j] = np.where(is_one[~has_earlier], 0.0, -np.inf)
+        return found
+
+    def _draw(self, rows: NDArray[np.float64], is_missing: NDArray[np.bool_], u: NDArray[np.float64]) -> NDArray[Any]:
+        """Fill the missing bits of `rows`, column by column; the log-probability of the known ones by the way, [N]."""
+        log_w = np.zeros(len(rows))
+        levels = levels_in_order(self.categories, self.order)
+        logit = self.turns(rows)
+        for j in self.order:
+            a = logit(int(j))
+            if (level := levels.get(int(j))) is not None:
+                a = np.where(rows[:, level.earlier].any(axis=1), -np.inf, np.inf if level.is_certain else a)
+            with np.errstate(over="ignore"):
+                p = 1.0 / (1.0 + np.exp(-a))
+            missing = is_missing[:, j]
+            rows[missing, j] = u[missing, j] < p[missing]
+            known = rows[~missing, j] > 0
+            log_w[~missing] -= np.logaddexp(0.0, np.where(known, -a[~missing], a[~missing]))
+        return log_w
+
+    def _still_missing(self, rows: NDArray[np.float64], mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """What is missing without what a category's known levels say: the other levels are 0 beside a known 1, and the
+        only missing level is 1 where one must be and all others are 0. These are filled in `rows`."""
+        left = mask.copy()
+        for columns, is_always in self.categories:
+            part = np.ix_(np.arange(len(rows)), np.array(columns))
+            is_missing = mask[part]
+            has_one = (rows[part] * ~is_missing).any(axis=1)
+            left[part] &= ~has_one[:, None]
+            if is_always:
+                is_implied = ~has_one & (is_missing.sum(axis=1) == 1)
+                rows[part] = np.where(is_implied[:, None] & is_missing, 1.0, rows[part])
+                left[part] &= ~is_implied[:, None]
+        return left
+
+    def _states(self, columns: NDArray[np.intp]) -> NDArray[np.float64] | None:
+        """All that the missing columns can be, [S, number of columns]; None if there are too many."""
+        place = {int(column): i for i, column in enumerate(columns)}
+        parts: list[NDArray[np.float64]] = []
+        sharing: list[list[int]] = []
+        for category in self.categories:
+            if levels := [place.pop(column) for column in category.columns if column in place]:
+                parts.append(np.concatenate([np.zeros([1, len(levels)]), np.eye(len(levels))]))
+                sharing.append(levels)
+        for i in place.values():
+            parts.append(np.array([[0.0], [1.0]]))
+            sharing.append([i])
+        number = 1
+        for part in parts:
+            number *= len(part)
+            if number > _MAX_STATES:
+                return None
+        states = np.zeros([number, len(columns)])
+        repeats = number
+        for part, where in zip(parts, sharing, strict=True):
+            repeats //= len(part)
+            states[:, where] = part[np.arange(number) // repeats % len(part)]
+        return states
+
+    def _summed(
+        self, rows: NDArray[np.float64], columns: NDArray[np.intp], states: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        found = rows.copy()
+        log_known = np.zeros(len(rows))
+        size = max(1, _NUMBERS // (len(states) * self.num_columns))
+        for begin in range(0, len(rows), size):
+            part = slice(begin, begin + size)
+            filled = np.repeat(rows[part, None], len(states), axis=1)
+            filled[:, :, columns] = states
+            log_p = self._by_column(filled.reshape(-1, self.num_columns)).sum(axis=1).reshape(filled.shape[:2])
+            log_known[part] = np.logaddexp.reduce(log_p, axis=1)
+            with np.errstate(invalid="ignore"):
+                found[np.ix_(np.arange(len(rows))[part], columns)] = np.exp(log_p - log_known[part, None]) @ states
+        return found, log_known
+
+    def _weighted(
+        self, row: NDArray[np.float64], mask: NDArray[np.bool_], rng: np.random.Generator, least: float, most: int
+    ) -> tuple[NDArray[np.float64], float, float]:
+        """One row by draws: probabilities, log p(known), effective number of draws."""
+        log_w = np.empty(0)
+        drawn = np.empty([0, len(row)], bool)
+        number = min(_DRAWS, most)
+        while True:
+            filled = np.repeat(row[None], number, axis=0)
+            filled[:, mask] = 0.0
+            more = self._draw(filled, np.repeat(mask[None], number, axis=0), rng.uniform(size=filled.shape))
+            log_w = np.concatenate([log_w, more])
+            drawn = np.concatenate([drawn, filled > 0])
+            log_sum = np.logaddexp.reduce(log_w)
+            w = np.exp(log_w - log_sum) if np.isfinite(log_sum) else np.zeros(len(log_w))
+            effective = 1.0 / np.square(w).sum() if w.any() else 0.0
+            if effective >= least or len(log_w) >= most:
+                break
+            number = min(len(log_w), most - len(log_w))
+        return np.where(mask, w @ drawn, row), float(log_sum - np.log(len(log_w))), float(effective)
+
+
+def levels_in_order(categories: Sequence[Category], order: NDArray[Any]) -> dict[int, Level]:
+    """The levels of all categories, by column.
+
+    :param categories: columns that are one variable.
+    :param order: of all columns, [n].
+    """
+    place = np.argsort(order)
+    found = {}
+    for category in categories:
+        levels = sorted(category.columns, key=lambda column: place[column])
+        for i, level in enumerate(levels):
+            found[level] = Level(levels[:i], category.is_always and i + 1 == len(levels))
+    return found
+
+
+def as_categories(groups: Sequence[Sequence[int]], *parts: NDArray[Any]) -> tuple[Category, ...]:
+    """Categories of groups of columns; one is never missing if every row of the parts has one of its levels.
+
+    :param groups: columns of each category.
+    :param parts: zeros and ones, [N, n] each.
+    :raises ValueError: if a group has less than two columns or one that does not exist, two share a column, or a row
+        has two levels of one.
+    """
+    width = parts[0].shape[1]
+    seen: set[int] = set()
+    found = []
+    for group in groups:
+        columns = tuple(int(column) for column in group)
+        if len(columns) < 2 or len({*columns} - seen) < len(columns) or not {*columns} <= set(range(width)):
+            raise ValueError(
+                f"a category must be at least two of the columns 0 to {width - 1} that no other has, got {columns}."
+            )
+        seen |= {*columns}
+        ones = [part[:, columns].sum(axis=1) for part in parts]
+        for counts in ones:
+            if counts.max(initial=0) > 1:
+                raise ValueError(
+                    f"the columns {columns} must be one category, of which at most one is 1 in a row, got "
+                    f"{int(counts.max())} ones in row {int(counts.argmax())}; leave the category out."
+                )
+        found.append(Category(columns, all(counts.min(initial=1) == 1 for counts in ones)))
+    return tuple(found)
+
+
+def checked_bits(x: ArrayLike, width: int) -> NDArray[np.uint8]:
+    """Zeros and ones [N, width].
+
+    :raises ValueError: for another shape or other values.
+    """
+    check_plain(x, "x")
+    rows = np.asarray(x)
+    if rows.ndim != 2 or rows.shape[1] != width:
+        raise ValueError(f"x must be [N, {width}], a column for each of the model, got shape {rows.shape}.")
+    if rows.dtype.kind not in "biuf" or not np.all((rows == 0) | (rows == 1)):
+        raise ValueError(f"x must be 0 or 1 everywhere, got other values (dtype {rows.dtype}); encode it first.")
+    return rows.astype(np.uint8)
+
+
+def categories_header(categories: Sequence[Category]) -> list[dict[str, Any]]:
+    """What a file says about categories."""
+    return [{"columns": [*columns], "is_always": always} for columns, always in categories]
+
+
+def categories_of(header: Any, width: int) -> tuple[Category, ...]:
+    """The categories of :func:`categories_header`.
+
+    :param width: n.
+    :raises ValueError: if it is something else, or no categories of n columns.
+    """
+    try:
+        groups = tuple(Category(tuple(each["columns"]), each["is_always"]) for each in header)
+        are_right = all(type(always) is bool and all(type(c) is int for c in members) for members, always in groups)
+        as_categories([group.columns for group in groups], np.zeros([0, width]))
+    except (TypeError, KeyError) as error:
+        raise ValueError("its categories must be columns and whether one is always 1") from error
+    if not are_right:
+        raise ValueError("its categories must be columns and whether one is always 1")
+    return groups
+
+
+def check_order(order: NDArray[Any], width: int) -> None:
+    """Refuse what is no order of n columns.
+
+    :raises ValueError: if it has not each column once.
+    """
+    if not np.array_equal(np.sort(order), np.arange(width)):
+        raise ValueError("its order must have each column once")
