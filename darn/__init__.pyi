@@ -26,6 +26,7 @@ from .model.sampling import linear_bits as linear_bits
 from .model.serialization import load_darn as load_darn
 from .model.serialization import save_darn as save_darn
 from .model.weight_noise import WeightNoise as WeightNoise
+from .more.blame import blame as blame
 from .more.chain import Chain as Chain
 from .more.completion import complete as complete
 from .more.distribution import DARNDistribution as DARNDistribution
@@ -41,11 +42,11 @@ from .more.nade import NADEConditional as NADEConditional
 from .more.ordered import Category as Category
 from .more.ordered import as_categories as as_categories
 from .report import ReportConfig as ReportConfig
-from .train.chain_fitting import DensityChoice as DensityChoice
-from .train.chain_fitting import DensityTrial as DensityTrial
-from .train.chain_fitting import choose_chain as choose_chain
 from .train.chain_fitting import fit_chain as fit_chain
 from .train.density import DARNDensity as DARNDensity
+from .train.density_choice import DensityChoice as DensityChoice
+from .train.density_choice import DensityTrial as DensityTrial
+from .train.density_choice import choose_density as choose_density
 from .train.keras_model import KerasDARN as KerasDARN
 from .train.network_fitting import NetworkSettings as NetworkSettings
 from .train.network_fitting import fit_network as fit_network

@@ -9,11 +9,11 @@
 
 pack and unpack need no model: unpack gives the table back byte for byte, whatever its columns, quotes and line ends.
 
---model is the run's folder or a darn.npz. Input: .npy or .csv[.gz] [N, n_x] of zeros and ones, or .npz with one of X,
-train, valid and test (chosen by --part; packed bits are recognised by `n_features`); or, if --model is the folder of a
-run on a table, any table with its columns, which become the same bits. Restored data are these bits, written as .npy,
-.npz (array X) or .csv, and not the table (pack does that): encode says so, and how long bz2 and lzma of the table are.
-The file can only be restored with the same model, which it does not hold.
+--model is the run's folder, a darn.npz, or a density.npz that is a chain. Input: .npy or .csv[.gz] [N, n_x] of zeros
+and ones, or .npz with one of X, train, valid and test (chosen by --part; packed bits are recognised by `n_features`);
+or, if --model is the folder of a run on a table, any table with its columns, which become the same bits. Restored
+data are these bits, written as .npy, .npz (array X) or .csv, and not the table (pack does that): encode says so, and
+how long bz2 and lzma of the table are. The file can only be restored with the same model, which it does not hold.
 
 Prints bits per image of the file, of the model's expected description length, and of zlib, bz2 and lzma on the packed
 bits.
@@ -36,7 +36,7 @@ from gpflow_deep_runs.data.bits import read_alike
 from gpflow_deep_runs.run import Devices, Seeds
 
 import numpy as np
-from darn import DARN, IntegerModel, load_darn
+from darn import DARN, Chain, IntegerModel, load_darn, load_density
 from darn.codec import coding, rates, table
 from gpflow_deep_base.files import atomic_path, write_bytes, write_json
 from gpflow_deep_base.text import aligned
@@ -46,7 +46,8 @@ from gpflow_deep_base.text import aligned
 class Codec:
     """Which model, and how it is used.
 
-    :param model: folder of a run of gpflow-deep darn, or the file of a model.
+    :param model: folder of a run of gpflow-deep darn, or the file of a model: darn.npz, or a density.npz that is a
+        chain.
     :param output: file to write; it is replaced if it exists.
     :param batch_size: images computed at a time; the file does not depend on it.
     :param bit_planes: data are grey levels, as many bits a pixel as the model was trained with.
@@ -60,13 +61,23 @@ class Codec:
     def __post_init__(self) -> None:
         at_least(self, {"batch_size": 1, "bit_planes": 1})
 
-    def load(self) -> DARN:
+    def load(self) -> DARN | Chain:
         """The model of a run or a file."""
         path = Path(self.model).expanduser()
         path = path / "darn.npz" if path.is_dir() else path
         if not path.is_file():
             raise ValueError(f"--model must be a file, or the folder of a run that has ended; there is no {path}.")
-        return load_darn(path)
+        try:
+            return load_darn(path)
+        except ValueError as error:
+            try:
+                model = load_density(path)
+            except ValueError:
+                raise error from None
+        if not isinstance(model, DARN | Chain):
+            kind = type(model).__name__
+            raise ValueError(f"--model must be a DARN or a chain, got a {kind} in {path}; give the run's darn.npz.")
+        return model
 
     @property
     def schema(self) -> tables.Schema | None:
@@ -191,13 +202,16 @@ def encode(flags: Encode) -> None:
     """Write the file, and print how long it is."""
     flags.devices.prepare()
     model, images, output, codec = flags.codec.load(), flags.read(), Path(flags.codec.output), flags.codec
-    integer, start = IntegerModel(model), time.perf_counter()
+    # A chain is coded in its own order of the columns.
+    integer = model if isinstance(model, Chain) else IntegerModel(model)
+    start = time.perf_counter()
     data = coding.encode(integer, images, batch_size=codec.batch_size)
     seconds, (num_images, width) = time.perf_counter() - start, images.shape
     with atomic_path(output) as temporary:
         temporary.write_bytes(data)
     seed, num_samples = Seeds(flags.seed)("description_length"), flags.length_samples
-    bits = rates.bits_per_image(images, data, model=model, seed=seed, num_samples=num_samples)
+    plain, rows = (model.as_darn(), images[:, model.order]) if isinstance(model, Chain) else (model, images)
+    bits = rates.bits_per_image(rows, data, model=plain, seed=seed, num_samples=num_samples)
     per_image = f"{1e3 * seconds / num_images:.4f} ms an image"
     print(f"{output}: {len(data)} bytes for {num_images} images of {width} bits; {per_image}")
     print("\n".join([aligned(rates.table(bits)), *rates.notes(bits)]))

@@ -6,13 +6,13 @@
     gpflow-deep darn --run_dir=runs/digits --hidden=500 --visible_conditional=factorial --strategy=mirrored
 
 Without --hidden, the number of stochastic units, and what is not given of --units, --learning_rate and --weight_decay,
-are chosen by the validation rows first, and chains of L1-penalised logistic regressions are tried beside the DARN. The
-model with their best description length is reported, and the best density of all. Ctrl-C saves a checkpoint. The folder
-of the run gets:
+are chosen by the validation rows first, and chains of L1-penalised logistic regressions, masked networks (MADE) and
+mixtures are tried beside the DARN. The model with their best description length is reported, and the best density of
+all. Ctrl-C saves a checkpoint. The folder of the run gets:
 
     result.json   description length in bits and nats, negative log-likelihood; what was chosen, and what rejected
     choice.json   what was chosen, for --resume (also of an unfinished choice); darn.npz: the model, for darn.load_darn
-    density.npz   the best of chains, trees, mixtures, the DARN and the mean of two, for darn.load_density; chains.npz
+    density.npz   the best of chains, networks, trees, mixtures, the DARN and their means, for darn.load_density
     plots/        description length over training; for images: filters, and samples beside the nearest training images
     scalars.jsonl, tensorboard/, checkpoints/
 """
@@ -36,10 +36,11 @@ from gpflow_deep_runs.report import plots
 from gpflow_deep_runs.run import Devices, Fitted, Interrupted, Run, Seeds, Settings, Shown, devices, lowest, open_run
 
 import darn
+import numpy as np
 import tensorflow as tf
 from darn import pictures, report
 from darn.more.mixture import log_prob, member_log_prob, name_of
-from darn.train.chain_fitting import stored_chains
+from darn.train.density_choice import stored_density
 from darn.train.fitting import evaluation_interval
 from darn.train.rivals import given
 from darn.train.selection import stored_choice
@@ -49,6 +50,7 @@ from gpflow_deep_base.text import aligned
 REPORT_FLAGS = frozenset({"exact", "final_samples", "is_repeats", "is_rows", "is_samples"})
 """Flags of the final report alone, which may differ when a run is resumed."""
 
+_ODD_ROWS = 3  # test rows of the lowest log p that are shown
 _VALID_SAMPLES = 200  # importance samples of a validation row, where densities are compared
 
 
@@ -59,9 +61,10 @@ class Flags:
     Stochastic and deterministic units, learning rate and weight decay are chosen by the validation rows if --hidden is
     not given; those of the others that are given stay. (Layers of images, grey levels, several devices need --hidden.)
 
-    :param architecture: auto: where --hidden is not given, chains of logistic regressions, trees and mixtures are tried
-        beside the DARN, and the best by the validation rows is kept, too; darn: nothing beside it. Columns of one
-        category are one variable of a chain; samples of a DARN may be impossible rows.
+    :param architecture: auto: where --hidden is not given, chains of logistic regressions, masked networks, trees and
+        mixtures are tried beside the DARN, and the best by the validation rows is kept, too; darn: nothing beside it,
+        and a longer search. Columns of one category are one variable of a chain or a network; samples of a DARN may be
+        impossible rows.
     :param use_local: locally connected layers next to the image, as with --visible_conditional=local: in place of
         --units there, or with --local_stochastic below the layers that --hidden names.
     :param eval_every: steps between evaluations on validation data; about an epoch if this is not given.
@@ -136,11 +139,11 @@ def main(flags: Flags) -> None:
 
     about_run: dict[str, Any] = {"name": "darn", "free": REPORT_FLAGS, "changed": cli.flags.changed(flags)}
     with open_run(settings, cli.flags.text(flags), data, strategy, **about_run) as run:
-        chains = None
+        densities = None
         if "hidden" not in fields:
             if flags.architecture == "auto":
-                chains = stored_chains(
-                    run.path / "chains.npz", data.valid.X, functools.partial(chained, flags, data, run)
+                densities = stored_density(
+                    run.path / "exact.npz", data.valid.X, functools.partial(choose_density, flags, data, run)
                 )
             choice = stored_choice(run.path / "choice.json", functools.partial(choose, flags, data, run))
             trainer = new_trainer(flags, data, strategy, choice.model, choice.training)
@@ -159,7 +162,7 @@ def main(flags: Flags) -> None:
             max_seconds=run.share_of_seconds(1),
         )
         if run.is_chief:
-            finish(flags, data, run, fitted, watched["train"], choice, chains)
+            finish(flags, data, run, fitted, watched["train"], choice, densities)
 
 
 def _say(line: str) -> None:
@@ -171,15 +174,16 @@ def _look(run: Run) -> None:
         raise Interrupted(0, "max_seconds")
 
 
-def chained(flags: Flags, data: Rows, run: Run) -> darn.DensityChoice:
-    """The best chain, tree or mixture by the validation rows."""
+def choose_density(flags: Flags, data: Rows, run: Run) -> darn.DensityChoice:
+    """The best chain, network, tree or mixture by the validation rows."""
     how: dict[str, Any] = {"report": _say, "look": functools.partial(_look, run)}
-    return darn.choose_chain(data.train.X, data.valid.X, seed=flags.run.seed, groups=bits.categories(data), **how)
+    return darn.choose_density(data.train.X, data.valid.X, seed=flags.run.seed, groups=bits.categories(data), **how)
 
 
 def choose(flags: Flags, data: Rows, run: Run, folder: Path) -> darn.Choice:
     """What flags leave open, by the validation rows; what is known on the way is in the folder."""
-    how: dict[str, Any] = {"search": flags.search, "batch_size": flags.run.batch_size, "folder": folder}
+    search = flags.search.beside_others() if flags.architecture == "auto" else flags.search
+    how: dict[str, Any] = {"search": search, "batch_size": flags.run.batch_size, "folder": folder}
     how |= {"look": functools.partial(_look, run)}
     how |= {"seed": Seeds(flags.run.seed)("choose"), "report": _say}
     how |= {"model": given(flags.model.keywords), "training": given(flags.training.keywords)}
@@ -204,7 +208,7 @@ def finish(
     fitted: Fitted,
     train: Any,
     choice: darn.Choice | None,
-    chains: darn.DensityChoice | None,
+    exact: darn.DensityChoice | None,
 ) -> None:
     """Report the best model: all validation and test rows, and those training rows that were looked at."""
     seeds, best = Seeds(flags.run.seed), darn.load_darn(run.best_file)
@@ -216,8 +220,8 @@ def finish(
     about = {"model": json.loads(best.config.to_json()), **steps, "train_seconds": fitted.seconds}
     about |= {"choice": choice.to_json()} if choice else {}
     notes = [*(choice.notes() if choice else []), *report.notes(found)]
-    if chains is not None:
-        best_density, densities = joined(flags, data, chains, best)
+    if exact is not None:
+        best_density, densities = joined(flags, data, exact, best)
         darn.save_density(best_density.model, run.path / "density.npz")
         about |= densities
         notes += density_notes(best_density, densities, bool(bits.categories(data)))
@@ -231,22 +235,38 @@ def finish(
 
 
 def joined(
-    flags: Flags, data: Rows, chains: darn.DensityChoice, best: darn.DARN
+    flags: Flags, data: Rows, exact: darn.DensityChoice, best: darn.DARN
 ) -> tuple[darn.DensityChoice, dict[str, Any]]:
-    """The choice with the DARN, and its numbers: all test rows of chains, some where the DARN is in it. With categories
+    """The choice with the DARN, and its numbers: of all test rows, or some where the DARN is in it. With categories
     the DARN is listed and not taken, for its samples may be impossible rows."""
     seeds = Seeds(flags.run.seed)
     log_p = member_log_prob(best, data.valid.X, num_samples=_VALID_SAMPLES, seed=flags.run.seed, warns=False)
-    with_darn = chains.with_rival(name_of(best), best, log_p)
-    chosen = chains if bits.categories(data) else with_darn
-    is_chain = chosen.model is chains.model
-    rows = data.test.X if is_chain else data.some("test", flags.is_rows, seeds).X
+    with_darn = exact.with_rival(name_of(best), best, log_p)
+    chosen = exact if bits.categories(data) else with_darn
+    rows = data.test.X if chosen.model is exact.model else data.some("test", flags.is_rows, seeds).X
     log_p = log_prob(chosen.model, rows, seed=flags.run.seed)
     found: dict[str, Any] = {"candidates": [dataclasses.asdict(trial) for trial in with_darn.trials]}
     found |= {"density": chosen.trials[0].name, "test/density_rows": len(rows)}
     found |= {"test/density_nll_nats": float(-log_p.mean())}
     found |= {"test/density_nll_standard_error": float(log_p.std() / math.sqrt(len(log_p)))}
+    found["odd_rows"] = odd_rows(chosen, data, rows[np.argsort(log_p, kind="stable")[:_ODD_ROWS]])
     return chosen, found
+
+
+def odd_rows(chosen: darn.DensityChoice, data: Rows, rows: np.ndarray) -> list[dict[str, Any]]:
+    """Rows with the value of each that fits the others least, and what another one would give."""
+    groups = bits.categories(data)
+    log_p = log_prob(chosen.model, rows)
+    gains = darn.blame(chosen.model, rows, groups=groups)
+    names = data.feature_names or tuple(f"x{j}" for j in range(rows.shape[1]))
+    found = []
+    for row, value, gain in zip(rows, log_p, gains, strict=True):
+        place = int(gain.argmax())
+        # Of a category, the level that the row has.
+        level = next((j for group in groups if place in group for j in group if row[j]), place)
+        about = {"log_p_nats": float(value), "column": names[level], "value": int(row[level])}
+        found.append({**about, "gain_nats": float(gain[place])})
+    return found
 
 
 def density_notes(chosen: darn.DensityChoice, found: dict[str, Any], has_categories: bool) -> list[str]:
@@ -255,6 +275,11 @@ def density_notes(chosen: darn.DensityChoice, found: dict[str, Any], has_categor
     trials = tuple(darn.DensityTrial(**trial) for trial in found["candidates"])
     lines = ["", "densities by the validation rows:", replace(chosen, trials=trials).table()]
     lines.append(f"density.npz: {found['density']}: {value:.3f} ± {error:.3f} nats on {number} test rows")
+    for odd in found["odd_rows"]:
+        lines.append(
+            f"odd test row: {odd['log_p_nats']:.2f} nats, {odd['column']} = {odd['value']} fits the others least: "
+            f"{odd['gain_nats']:.2f} nats more with another value"
+        )
     if has_categories:
         lines.append("none of its samples is an impossible row; those of the DARN may have two levels of a category")
     return lines

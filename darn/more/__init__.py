@@ -1,8 +1,11 @@
 """Other conditionals, and what a trained model answers.
 
 nade, made        NADE, EoNADE, MADE in one order or several
+ordered           densities of columns in an order, some of which are one category
 chain             sparse logistic regressions, one column after the other
+masked            networks with one masked layer (MADE) in plain NumPy
 mixture           means of several densities, and their files
+blame             which value of an odd row is to blame
 completion        missing bits given the others
 distribution      the model as a TensorFlow Probability distribution
 gradient_moments  exact bias and variance of each gradient estimator
@@ -11,5 +14,17 @@ gradient_moments  exact bias and variance of each gradient estimator
 import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
-    __name__, submodules=["chain", "completion", "distribution", "gradient_moments", "made", "mixture", "nade"]
+    __name__,
+    submodules=[
+        "blame",
+        "chain",
+        "completion",
+        "distribution",
+        "gradient_moments",
+        "made",
+        "masked",
+        "mixture",
+        "nade",
+        "ordered",
+    ],
 )

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse
@@ -41,6 +41,8 @@ class Chain(Ordered):
         unless k is before j in the order.
     :ivar categories: columns that are one variable.
     """
+
+    max_states: ClassVar[int] = 1024
 
     order: NDArray[np.int32]
     bias: NDArray[np.float64]

@@ -16,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,8 @@ class MaskedNetwork(Ordered):
     :ivar out: V, [H, n]; zero where the unit sees the column or one behind it.
     :ivar categories: columns that are one variable.
     """
+
+    max_states: ClassVar[int] = 256
 
     order: NDArray[np.int32]
     bias: NDArray[np.float32]

@@ -16,8 +16,10 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, Union
 
 import numpy as np
+import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
+from darn.model.autoregressive import bernoulli_log_prob
 from darn.model.model import DARN, DARNConfig
 from darn.model.serialization import check_parameters, darn_of, named_variables
 from darn.model.shapes import variable_shapes
@@ -29,6 +31,7 @@ from darn.more.ordered import Ordered, checked_bits
 from gpflow_deep_base.container import load_container, save_container
 from gpflow_deep_base.files import PathLike
 from gpflow_deep_base.limits import refuse_damaged
+from gpflow_deep_base.seeds import as_seed
 
 __all__ = [
     "Density",
@@ -37,6 +40,8 @@ __all__ = [
     "drawn",
     "load_density",
     "log_prob",
+    "log_prob_by_column",
+    "log_prob_of_known",
     "member_log_prob",
     "name_of",
     "num_parameters",
@@ -49,6 +54,7 @@ Density: TypeAlias = Union[Chain, MaskedNetwork, DARN, "Mixture"]
 _KIND = "a saved density of bits"
 _VERSION = 1
 _BLOCK = 1000  # rows at a time
+_DRAWS_BY_COLUMN = 16  # of the stochastic units, to share log p(x) among the columns
 _MAX_SUMMED_UNITS = 12  # whose 2^12 states take about as long as 4,000 importance samples
 _MAX_MEMBERS = 1024
 
@@ -86,6 +92,25 @@ class Mixture:
         found: NDArray[np.float64] = np.logaddexp.reduce(np.stack(each) + self.log_weights[:, None], axis=0)
         return found
 
+    def log_prob_by_column(self, x: ArrayLike, *, num_samples: int = 1000, seed: int = 0) -> NDArray[np.float64]:
+        """What each column adds to log p(x), [N, n], nats: the mean of what it adds to log p_m(x), by the probability
+        of each member given the row. The mean of log p_m(x) is higher than log p(x) by at most log M nats, which all
+        columns share alike, so that their sum is log p(x). Parameters and errors as
+        :func:`darn.more.mixture.log_prob_by_column`.
+        """
+        how: dict[str, Any] = {"num_samples": num_samples, "seed": seed}
+        by_member = np.stack([log_prob_by_column(member, x, **how) for member in self.members])
+        log_joint = by_member.sum(axis=2) + self.log_weights[:, None]
+        log_p = np.logaddexp.reduce(log_joint, axis=0)
+        is_possible = np.isfinite(log_p)
+        # Impossible rows: the members' mean, for none of them is more probable.
+        shares = np.exp(np.where(is_possible, log_joint - np.where(is_possible, log_p, 0.0), self.log_weights[:, None]))
+        with np.errstate(invalid="ignore"):
+            terms = np.where(shares[:, :, None] > 0, shares[:, :, None] * by_member, 0.0)
+        found: NDArray[np.float64] = terms.sum(axis=0)
+        excess = np.where(is_possible, found.sum(axis=1) - np.where(is_possible, log_p, 0.0), 0.0)
+        return found - (excess / self.num_columns)[:, None]
+
     def sample(self, num: int, seed: int = 0) -> NDArray[np.uint8]:
         """Independent draws of rows, [num, n], each of one of the members.
 
@@ -103,12 +128,13 @@ class Mixture:
                 rows[drawn_of == number] = drawn(member, count, key)
         return rows
 
-    def complete(self, x: ArrayLike, is_missing: ArrayLike, *, seed: int = 0) -> Completed:
+    def complete(self, x: ArrayLike, is_missing: ArrayLike, *, seed: int = 0, refuses: bool = True) -> Completed:
         """Missing bits given the known ones: the mean of what the members say, weighed by w_m p_m(known bits).
 
         :param x: [N, n]; what stands where bits are missing does not matter.
         :param is_missing: booleans [N, n].
         :param seed: of draws, where a member's states are too many to be summed.
+        :param refuses: raise an error for known bits that no row has; else log p of these is minus infinity.
         :raises ValueError: for another shape or other values, or known bits that no row has.
         """
         mask = np.asarray(is_missing)
@@ -119,10 +145,11 @@ class Mixture:
         if not lacks.all():
             log_known[~lacks] = self.log_prob(rows[~lacks])
         if lacks.any():
-            each = [_completed(member, rows[lacks], mask[lacks], seed) for member in self.members]
+            each = [_completed(member, rows[lacks], mask[lacks], seed, refuses) for member in self.members]
             log_joint = np.stack([part.log_known for part in each]) + self.log_weights[:, None]
             log_known[lacks] = np.logaddexp.reduce(log_joint, axis=0)
-            shares = np.exp(log_joint - log_known[lacks])
+            with np.errstate(invalid="ignore"):
+                shares = np.exp(log_joint - log_known[lacks])
             rows[lacks] = np.einsum("mn,mnj->nj", shares, np.stack([part.probabilities for part in each]))
             effective[lacks] = np.min([part.effective for part in each], axis=0)
         return Completed(rows, log_known, effective)
@@ -165,6 +192,58 @@ def log_prob(density: Density, x: ArrayLike, *, num_samples: int = 1000, seed: i
     if isinstance(density, Mixture):
         return density.log_prob(x, num_samples=num_samples, seed=seed)
     return member_log_prob(density, x, num_samples=num_samples, seed=seed)
+
+
+def log_prob_by_column(
+    density: Density, x: ArrayLike, *, num_samples: int = 1000, seed: int = 0
+) -> NDArray[np.float64]:
+    """log p(x_j | the columns before it), [N, n], nats, whose sum over the columns is log p(x).
+
+    Of a DARN with stochastic units it is the mean of log p(x_j | the columns before it, h) over draws of h given the
+    row. That is higher than log p(x) by what h carries, which all columns share alike, so that their sum is log p(x).
+    Of a mixture, see :meth:`Mixture.log_prob_by_column`.
+
+    :param density: of which model.
+    :param x: zeros and ones, [N, n].
+    :param num_samples: importance samples of a row, for log p(x) of DARNs with more than 12 stochastic units.
+    :param seed: of these.
+    :raises ValueError: for another shape or other values, or a DARN whose columns have several orders.
+    """
+    if isinstance(density, Ordered):
+        return density.log_prob_by_column(x)
+    if isinstance(density, Mixture):
+        return density.log_prob_by_column(x, num_samples=num_samples, seed=seed)
+    if density.decoders[0].conditional.is_mixture:
+        raise ValueError("log p by column is for densities with one order of the columns, and this one has several.")
+    rows = checked_bits(x, _width(density))
+    log_p = member_log_prob(density, rows, num_samples=num_samples, seed=seed)
+    blocks = [_means_by_column(density, rows[i : i + _BLOCK], seed) for i in range(0, len(rows), _BLOCK)]
+    found = np.concatenate([np.zeros(rows[:0].shape), *blocks])
+    return found + ((log_p - found.sum(axis=1)) / rows.shape[1])[:, None]
+
+
+def log_prob_of_known(
+    density: Density, x: ArrayLike, is_missing: NDArray[np.bool_], *, num_samples: int = 1000, seed: int = 0
+) -> NDArray[np.float64]:
+    """log p(known bits) of each row, [N], nats, as exact as completion is; minus infinity where no row has them.
+
+    :param density: of which model.
+    :param x: [N, n]; what stands where bits are missing does not matter.
+    :param is_missing: booleans [N, n].
+    :param num_samples: importance samples of rows that lack nothing, of DARNs with more than 12 stochastic units.
+    :param seed: of draws.
+    :raises ValueError: for another shape or other values.
+    """
+    rows = np.where(is_missing, 0, np.asarray(x))
+    lacks = is_missing.any(axis=1)
+    found = np.zeros(len(rows))
+    found[~lacks] = log_prob(density, rows[~lacks], num_samples=num_samples, seed=seed)
+    if lacks.any():
+        if isinstance(density, Mixture):
+            found[lacks] = density.complete(rows[lacks], is_missing[lacks], seed=seed, refuses=False).log_known
+        else:
+            found[lacks] = _completed(density, rows[lacks], is_missing[lacks], seed, False).log_known
+    return found
 
 
 def drawn(density: Density, num: int, seed: int) -> NDArray[np.uint8]:
@@ -271,6 +350,28 @@ def _shapes(header: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     return shapes | ({"log_weights": (len(members),)} if header["is_mixture"] else {})
 
 
+def _means_by_column(model: DARN, rows: NDArray[np.uint8], seed: int) -> NDArray[np.float64]:
+    """The mean of log p(x_j | the columns before it, h) over draws of h, [B, n], by their importance weights. A draw
+    has the same noise in all rows."""
+    x = tf.constant(rows, model.dtype)
+    visible = model.decoders[0].conditional
+    by_draw: list[NDArray[np.float64]] = []
+    log_w: list[NDArray[np.float64]] = []
+    for number in range(_DRAWS_BY_COLUMN if model.config.hidden else 1):
+        noise = model.encoder_noise(1, tf.random.fold_in(as_seed(seed), number))
+        encoded = model.encode(x, tuple(tf.tile(each, [len(rows), 1]) for each in noise))
+        a = visible.logits(x, model.visible_offset(encoded.h)).numpy().astype(np.float64)
+        by_draw.append(-np.logaddexp(0.0, np.where(rows > 0, -a, a)))
+        log_ratio = np.zeros(len(rows))
+        if model.config.hidden:
+            log_q = tf.add_n([bernoulli_log_prob(h, b) for h, b in zip(encoded.h, encoded.logits, strict=True)])
+            log_ratio = (model.log_prior(encoded.h) - log_q).numpy().astype(np.float64)
+        log_w.append(by_draw[-1].sum(axis=1) + log_ratio)
+    weights = np.exp(np.stack(log_w) - np.logaddexp.reduce(np.stack(log_w), axis=0))
+    found: NDArray[np.float64] = np.einsum("sb,sbn->bn", weights, np.stack(by_draw))
+    return found
+
+
 def _member(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Member:
     if "chain" in header:
         return chain_of(header["chain"], arrays)
@@ -289,7 +390,7 @@ def _width(member: Member) -> int:
     return member.num_columns if isinstance(member, Ordered) else member.config.visible
 
 
-def _completed(member: Member, x: ArrayLike, is_missing: ArrayLike, seed: int) -> Completed:
+def _completed(member: Member, x: ArrayLike, is_missing: ArrayLike, seed: int, refuses: bool) -> Completed:
     if isinstance(member, Ordered):
-        return member.complete(x, is_missing, seed=seed)
+        return member.complete(x, is_missing, seed=seed, refuses=refuses)
     return completed(member, x, is_missing, seed=seed)

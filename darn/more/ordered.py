@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -36,9 +36,9 @@ __all__ = [
     "levels_in_order",
 ]
 
-_MAX_STATES = 4096  # of the missing columns of a row that are summed over
 _NUMBERS = 2**22  # of one block of rows times states times columns
 _DRAWS = 250  # of a row at a time
+_WAYS = 32  # to fill a row, of which one is taken
 
 
 class Category(NamedTuple):
@@ -69,6 +69,9 @@ class Ordered(abc.ABC):
     :ivar order: the columns in the order in which they are drawn, [n].
     :ivar categories: columns that are one variable.
     """
+
+    max_states: ClassVar[int]
+    """Of the missing columns of a row that are summed over."""
 
     order: NDArray[np.int32]
     categories: tuple[Category, ...]
@@ -132,19 +135,21 @@ class Ordered(abc.ABC):
         seed: int = 0,
         min_effective: float = 200.0,
         max_samples: int = 32_000,
+        refuses: bool = True,
     ) -> Completed:
         """Missing bits given the known ones.
 
-        Exact where the missing columns of a row have at most 4,096 states together (a category has as many as levels
-        that are missing, and one more). Else by draws of the missing columns in their order, each with the probability
-        of the known ones as its weight, until their effective number is `min_effective`, or `max_samples` are drawn;
-        then the standard error is about sqrt(p (1 - p) / effective).
+        Exact where the missing columns of a row have at most :attr:`max_states` states together (a category has as many
+        as levels that are missing, and one more). Else by draws of the missing columns in their order, each with the
+        probability of the known ones as its weight, until their effective number is `min_effective`, or `max_samples`
+        are drawn; then the standard error is about sqrt(p (1 - p) / effective).
 
         :param x: [N, n]; what stands where bits are missing does not matter.
         :param is_missing: booleans [N, n].
         :param seed: of the draws.
         :param min_effective: as above.
         :param max_samples: as above.
+        :param refuses: raise an error for known bits that no row has; else log p of these is minus infinity.
         :raises ValueError: for another shape, other values, or known bits that no row has.
         """
         mask = np.asarray(is_missing)
@@ -159,6 +164,7 @@ class Ordered(abc.ABC):
         # Rows that lack the same columns have the same states.
         patterns, places = np.unique(mask, axis=0, return_inverse=True)
         places = places.reshape(-1)
+        drawn: list[NDArray[np.intp]] = []
         for number, pattern in enumerate(patterns):
             part = np.flatnonzero(places == number)
             columns = np.flatnonzero(pattern)
@@ -166,16 +172,42 @@ class Ordered(abc.ABC):
             if states is not None:
                 rows[part], log_known[part] = self._summed(rows[part], columns, states)
                 continue
-            for i in part:
-                rng = np.random.default_rng([seed, 1, i])
-                rows[i], log_known[i], effective[i] = self._weighted(rows[i], pattern, rng, min_effective, max_samples)
-        if np.isneginf(log_known).any():
+            drawn.append(part)
+        if drawn:
+            part = np.sort(np.concatenate(drawn))
+            rngs = [np.random.default_rng([seed, 1, i]) for i in part]
+            found = self._weighted(rows[part], mask[part], rngs, min_effective, max_samples)
+            rows[part], log_known[part], effective[part] = found
+        if refuses and np.isneginf(log_known).any():
             row = int(np.flatnonzero(np.isneginf(log_known))[0])
             raise ValueError(
                 f"the known bits of row {row} are those of no possible row: two levels of one category, or none of one "
                 "that is never missing; correct them, or say by the mask that they are missing."
             )
         return Completed(rows, log_known, effective)
+
+    def fill(self, x: ArrayLike, is_missing: ArrayLike, *, seed: int = 0) -> NDArray[np.uint8]:
+        """Rows whose missing bits are drawn given the known ones, [N, n]: one of some draws of the missing columns in
+        their order, by the probability of the known bits behind them.
+
+        :param x: [N, n]; what stands where bits are missing does not matter.
+        :param is_missing: booleans [N, n].
+        :param seed: of the draws.
+        :raises ValueError: for another shape or other values.
+        """
+        mask = np.asarray(is_missing)
+        rows = checked_bits(np.where(mask, 0, np.asarray(x)), self.num_columns).astype(np.float64)
+        lacks = np.flatnonzero(mask.any(axis=1))
+        rng = np.random.default_rng([seed, 6])
+        size = max(1, _NUMBERS // (_WAYS * self.num_columns))
+        for begin in range(0, len(lacks), size):
+            part = lacks[begin : begin + size]
+            log_w, ways = self._draws(rows[part], mask[part], [rng] * len(part), _WAYS)
+            # Where no way fits the known bits, any one is taken.
+            log_w[np.isneginf(log_w).all(axis=1)] = 0.0
+            places = (log_w + rng.gumbel(size=log_w.shape)).argmax(axis=1)
+            rows[part] = ways[np.arange(len(part)), places]
+        return rows.astype(np.uint8)
 
     # Private.
 
@@ -238,7 +270,7 @@ class Ordered(abc.ABC):
         number = 1
         for part in parts:
             number *= len(part)
-            if number > _MAX_STATES:
+            if number > self.max_states:
                 return None
         states = np.zeros([number, len(columns)])
         repeats = number
@@ -264,25 +296,53 @@ class Ordered(abc.ABC):
         return found, log_known
 
     def _weighted(
-        self, row: NDArray[np.float64], mask: NDArray[np.bool_], rng: np.random.Generator, least: float, most: int
-    ) -> tuple[NDArray[np.float64], float, float]:
-        """One row by draws: probabilities, log p(known), effective number of draws."""
-        log_w = np.empty(0)
-        drawn = np.empty([0, len(row)], bool)
+        self,
+        rows: NDArray[np.float64],
+        mask: NDArray[np.bool_],
+        rngs: Sequence[np.random.Generator],
+        least: float,
+        most: int,
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Rows by draws: probabilities, log p(known), effective numbers of draws. Each row has noise of its own."""
+        found = rows.copy()
+        log_known = np.zeros(len(rows))
+        effective = np.zeros(len(rows))
         number = min(_DRAWS, most)
-        while True:
-            filled = np.repeat(row[None], number, axis=0)
-            filled[:, mask] = 0.0
-            more = self._draw(filled, np.repeat(mask[None], number, axis=0), rng.uniform(size=filled.shape))
-            log_w = np.concatenate([log_w, more])
-            drawn = np.concatenate([drawn, filled > 0])
-            log_sum = np.logaddexp.reduce(log_w)
-            w = np.exp(log_w - log_sum) if np.isfinite(log_sum) else np.zeros(len(log_w))
-            effective = 1.0 / np.square(w).sum() if w.any() else 0.0
-            if effective >= least or len(log_w) >= most:
-                break
-            number = min(len(log_w), most - len(log_w))
-        return np.where(mask, w @ drawn, row), float(log_sum - np.log(len(log_w))), float(effective)
+        size = max(1, _NUMBERS // (_DRAWS * rows.shape[1]))
+        for begin in range(0, len(rows), size):
+            part = slice(begin, begin + size)
+            open_rows = list(range(len(rows)))[part]
+            log_w, drawn = self._draws(rows[part], mask[part], rngs[part], number)
+            for at, i in enumerate(open_rows):
+                weights, bits = log_w[at], drawn[at]
+                while True:
+                    log_sum = np.logaddexp.reduce(weights)
+                    w = np.exp(weights - log_sum) if np.isfinite(log_sum) else np.zeros(len(weights))
+                    effective[i] = 1.0 / np.square(w).sum() if w.any() else 0.0
+                    if effective[i] >= least or len(weights) >= most:
+                        break
+                    one = slice(i, i + 1)
+                    more = min(len(weights), most - len(weights))
+                    more_w, more_bits = self._draws(rows[one], mask[one], rngs[one], more)
+                    weights = np.concatenate([weights, more_w[0]])
+                    bits = np.concatenate([bits, more_bits[0]])
+                found[i] = np.where(mask[i], w @ bits, rows[i])
+                log_known[i] = float(log_sum - np.log(len(weights)))
+        return found, log_known, effective
+
+    def _draws(
+        self,
+        rows: NDArray[np.float64],
+        mask: NDArray[np.bool_],
+        rngs: Sequence[np.random.Generator],
+        number: int,
+    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """So many ways to fill each row: log-probabilities of its known bits, [N, S], and all bits, [N, S, n]."""
+        shape = (len(rows), number, rows.shape[1])
+        u = np.stack([rng.uniform(size=shape[1:]) for rng in rngs]).reshape(-1, shape[2])
+        filled = np.repeat(np.where(mask, 0.0, rows), number, axis=0)
+        log_w = self._draw(filled, np.repeat(mask, number, axis=0), u)
+        return log_w.reshape(shape[:2]), (filled > 0).reshape(shape)
 
 
 def levels_in_order(categories: Sequence[Category], order: NDArray[Any]) -> dict[int, Level]:

@@ -3,7 +3,10 @@
 training, optimization  steps in one graph; RMSProp, Adam
 fitting                 evaluations and the best parameters
 selection               architectures chosen on validation rows (candidates, rivals)
-chain_fitting           chains, trees and mixtures, chosen on validation rows
+chain_fitting           chains, trees and mixtures of independent columns
+network_fitting         masked networks
+density_choice          the best of these, chosen on validation rows
+gaps                    rows with missing bits, filled
 density                 scikit-learn's interface
 keras_model             Keras' interface
 """
@@ -16,8 +19,11 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "candidates",
         "chain_fitting",
         "density",
+        "density_choice",
         "fitting",
+        "gaps",
         "keras_model",
+        "network_fitting",
         "optimization",
         "rivals",
         "selection",

@@ -1,8 +1,9 @@
-"""`DARNDensity`: a density of bits as a scikit-learn estimator: a DARN, a chain of logistic regressions, or both, as
-validation rows choose."""
+"""`DARNDensity`: a density of bits as a scikit-learn estimator: a chain of logistic regressions, a masked network, a
+DARN, or a mean of them, as validation rows choose."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,16 +13,25 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, DensityMixin, TransformerMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from darn.model.config import check_plain
 from darn.model.model import DARN, DARNConfig
-from darn.more.chain import Chain
+from darn.more.blame import blame
 from darn.more.completion import complete, warn_of_few_draws
-from darn.more.mixture import Density, Mixture, drawn, log_prob, member_log_prob, name_of
+from darn.more.mixture import (
+    Density,
+    Mixture,
+    drawn,
+    log_prob,
+    log_prob_by_column,
+    log_prob_of_known,
+    member_log_prob,
+    name_of,
+)
 from darn.train.candidates import OPTIMIZER, as_sizes
-from darn.train.chain_fitting import DensityChoice, choose_chain
+from darn.train.density_choice import KINDS, DensityChoice, choose_density
 from darn.train.fitting import Course
+from darn.train.gaps import filled
 from darn.train.optimization import TrainingConfig
 from darn.train.selection import Choice, SearchConfig, choose
 from darn.train.training import Trainer
@@ -31,7 +41,8 @@ __all__ = ["DARNDensity"]
 
 class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, BaseEstimator):  # type: ignore[misc]
     """Density of rows of bits, chosen by validation rows: a DARN with a linear autoregressive decoder (Gregor et al.,
-    2014, Section 5.1), a chain of logistic regressions (`darn.Chain`), or the mean of both.
+    2014, Section 5.1), a chain of logistic regressions (`darn.Chain`), a masked network (`darn.MaskedNetwork`), trees
+    and mixtures of these, or the mean of several.
 
         >>> import numpy as np
         >>> from darn import DARNDensity
@@ -46,6 +57,9 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
     what is given stays, and the density is a DARN then. Where all are given nothing is chosen, and training takes
     seconds. So does a chain alone.
 
+    Values may be missing (NaN, pd.NA, or masked): rows are scored by their known values, and learnt from, with what is
+    missing drawn three times given the known values, each time by a chain that was fitted to the rows so filled.
+
     Samples of bits that stand for categories may be impossible rows, with two levels of a category or none, unless
     `categories` says which columns belong together.
 
@@ -53,20 +67,23 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
     :param units: deterministic units between stochastic layers, likewise.
     :param learning_rate: of RMSProp.
     :param weight_decay: decoupled, in units of the learning rate.
-    :param architecture: "auto" tries chains and, if `categories` is not given, DARNs, see above; "chain" chains alone;
-        "darn" DARNs alone. A chain has a likelihood of its own for each column, see :meth:`score_samples`.
+    :param architecture: "auto" tries chains, networks and, if `categories` is not given, DARNs, see above; "chain"
+        chains, trees and mixtures alone; "made" networks in place of the chains; "darn" DARNs alone. Each has a
+        likelihood of its own for each column, see :meth:`score_samples`.
     :param categories: columns of each category, as [(0, 1, 2), (5, 6)]: of its levels at most one is 1, or exactly one
-        if that is so in all rows. Each is one variable of a chain, and no sample is impossible. DARNs have free bits.
+        if that is so in all rows. Each is one variable of a chain or a network, and no sample is impossible. DARNs have
+        free bits.
     :param visible_conditional: how columns depend on each other given the stochastic units: "linear", "factorial",
         "nade", "made" or "eonade", as in `DARNConfig`. A MADE is often the better density.
     :param conditional_units: tanh units of NADE, MADE and EoNADE; None: 100.
     :param orders: orders of the columns that MADE and EoNADE average over; None: 1 and 16.
-    :param candidates: how many to choose among, before the neighbours of the best.
-    :param search_total_steps: after so many steps of all candidates together the best so far is chosen; 0 for no limit.
-        The training of what was chosen comes after it.
+    :param candidates: how many DARNs to choose among, before the neighbours of the best; None: 18, or 4 beside other
+        kinds.
+    :param search_total_steps: after so many steps of all DARNs together the best so far is chosen; 0 for no limit;
+        None: 60,000, or 6,000 beside other kinds. The training of what was chosen comes after it.
     :param validation_fraction: share of the rows that choose, and that stop the training.
-    :param max_steps: most steps of the training, and of each candidate; twice as many where validation rows chose a
-        learning rate that falls to 0.
+    :param max_steps: most steps of the training of a DARN, and of each candidate; twice as many where validation rows
+        chose a learning rate that falls to 0.
     :param patience: evaluations in a row without improvement after which training stops.
     :param num_samples: importance samples of each row where the likelihood is not exact, which it is for at most 12
         stochastic units.
@@ -75,8 +92,8 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
     :param random_state: of all that is random.
     :param verbose: 0 prints nothing; 1 what is tried, its cost and what is chosen; 2 also each round of the search.
 
-    Fitted attributes: `model_` (a `DARN`, a `Chain` or a `Mixture`, for `darn.save_density`), `density_choice_` (the
-    `DensityChoice` among chains and the DARN, whose `table()` has all of them; None if there were only DARNs),
+    Fitted attributes: `model_` (a `DARN`, a `Chain`, a `MaskedNetwork` or a `Mixture`, for `darn.save_density`),
+    `density_choice_` (the `DensityChoice` among all kinds, whose `table()` has them; None if there were only DARNs),
     `choice_` (the `Choice` among DARNs; None if there was none), `valid_nats_` (of the validation rows, nats a row:
     -log p, or of a DARN alone the description length), `n_steps_` of the DARN, `n_features_in_`.
     """
@@ -97,8 +114,8 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         visible_conditional: str = "linear",
         conditional_units: int | None = None,
         orders: int | None = None,
-        candidates: int = 18,
-        search_total_steps: int = 60_000,
+        candidates: int | None = None,
+        search_total_steps: int | None = None,
         validation_fraction: float = 0.1,
         max_steps: int = 20_000,
         patience: int = 10,
@@ -130,61 +147,94 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: ArrayLike, y: Any = None) -> DARNDensity:
+    def fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> DARNDensity:
         """Choose, train until validation rows say stop, and keep the best parameters.
 
-        :param X: [N, n_x], at least two rows; zeros and ones, or numbers with `threshold`. Sparse matrices, as those of
-            `OneHotEncoder`, are taken, and held as a byte a bit.
+        :param X: [N, n_x], at least two rows; zeros and ones, or numbers with `threshold`. NaN, pd.NA and masked cells
+            are missing. Sparse matrices, as those of `OneHotEncoder`, are taken, and held as a byte a bit.
         :param y: ignored.
+        :param sample_weight: of the rows, [N]: one of weight 2 counts as two rows. DARNs are trained on as many rows,
+            each as often as its weight says.
         """
-        x = self._bits(X, reset=True)
+        x, is_missing = self._bits(X, reset=True)
+        weights = None if sample_weight is None else _check_sample_weight(sample_weight, x, dtype=np.float64)
         if not 0 < self.validation_fraction < 1:
             raise ValueError(f"validation_fraction must be in (0, 1), got {self.validation_fraction}.")
-        for name in ("candidates", "max_steps", "patience", "batch_size", "num_samples"):
+        numbers = ["max_steps", "patience", "batch_size", "num_samples"]
+        numbers += [] if self.candidates is None else ["candidates"]
+        for name in numbers:
             if not isinstance(value := getattr(self, name), int | np.integer) or value < 1:
                 raise ValueError(f"{name} must be a whole number, at least 1, got {value!r}.")
+        kinds, has_darn = self._kinds()
         random = check_random_state(self.random_state)
         seed, order = int(random.randint(2**31 - 1)), random.permutation(len(x))
         num_valid = min(max(1, round(self.validation_fraction * len(x))), len(x) - 1)
-        x, valid = x[order[num_valid:]], x[order[:num_valid]]
-        has_chains, has_darn = self._kinds()
         self.choice_ = self.density_choice_ = None
         self.n_steps_ = 0
         self._seed = seed
-        if has_chains:
-            self._say(1, f"trying chains of logistic regressions, trees and mixtures on {len(x):,} rows")
-            self.density_choice_ = choose_chain(x, valid, seed=seed, groups=self.categories or ())
+        if is_missing is not None:
+            self._say(1, f"{is_missing.mean():.1%} of the values are missing: they are drawn given the known ones")
+            x = filled(x, is_missing, groups=self.categories or (), weights=weights, seed=seed)
+        parts = [np.sort(part) for part in (order[num_valid:], order[:num_valid])]
+        x, valid = (x[part] for part in parts)
+        x_weights, valid_weights = (None if weights is None else weights[part] for part in parts)
+        for name, part in (("training", x_weights), ("validation", valid_weights)):
+            if part is not None and not part.any():
+                raise ValueError(f"sample_weight must not be 0 of all {name} rows; give another random_state.")
+        if kinds:
+            self._say(1, f"trying trees, mixtures and {' and '.join(kinds)}s on {len(x):,} rows")
+            how: dict[str, Any] = {"weights": x_weights, "valid_weights": valid_weights, "kinds": kinds}
+            how["report"] = lambda line: self._say(2, line)
+            self.density_choice_ = choose_density(x, valid, seed=seed, groups=self.categories or (), **how)
         if has_darn:
-            course = self._trained(x, valid, seed)
+            start = time.process_time()
+            rng = np.random.default_rng([seed, 8])
+            course = self._trained(_resampled(x, x_weights, rng), _resampled(valid, valid_weights, rng), seed)
             self.model_, self.valid_nats_, self.n_steps_ = course.best(), course.best_value, course.best_step
             if self.density_choice_ is not None:
                 log_p = member_log_prob(self.model_, valid, num_samples=self.num_samples, seed=seed, warns=False)
-                self.density_choice_ = self.density_choice_.with_rival(name_of(self.model_), self.model_, log_p)
+                seconds = time.process_time() - start
+                name = name_of(self.model_)
+                self.density_choice_ = self.density_choice_.with_rival(name, self.model_, log_p, seconds)
         if self.density_choice_ is not None:
             self.model_, self.valid_nats_ = self.density_choice_.model, self.density_choice_.valid_nats
             self._say(1, self.density_choice_.table())
         return self
 
     def score_samples(self, X: ArrayLike, by_column: bool = False) -> NDArray[np.float64]:
-        """log p(x) of each row in nats, [N]: exact for chains and at most 12 stochastic units, else by importance
-        sampling with noise that all rows share, so that the rows beside a row do not change it. A warning says if less
-        than 50 of the samples count (median of the rows), or than half of them.
+        """log p(x) of each row in nats, [N]: exact but for DARNs with more than 12 stochastic units, where it is by
+        importance sampling with noise that all rows share, so that the rows beside a row do not change it. A warning
+        says if less than 50 of the samples count (median of the rows), or than half of them.
+
+        Of a row with missing values it is log p(known values), exact where few values are missing, see `complete`.
+
+        :param X: [N, n_x]; NaN, pd.NA and masked cells are missing.
+        :param by_column: [N, n_x]: log p(x_j | the columns before it), whose sum is log p(x). The lowest one says which
+            value of an odd row is to blame. Of a mean of several densities, and of the stochastic units of a DARN, what
+            is no sum over columns is shared by all alike.
+        :raises ValueError: for other rows, or columns of rows with missing values, or of a DARN that averages orders.
+        """
+        x, is_missing = self._fitted_bits(X)
+        if by_column:
+            if is_missing is not None:
+                raise ValueError("by_column is for rows without missing values; complete them first.")
+            return log_prob_by_column(self.model_, x, num_samples=self.num_samples, seed=self._seed)
+        if is_missing is None:
+            return log_prob(self.model_, x, num_samples=self.num_samples, seed=self._seed)
+        return log_prob_of_known(self.model_, x, is_missing, num_samples=self.num_samples, seed=self._seed)
+
+    def blame(self, X: ArrayLike) -> NDArray[np.float64]:
+        """By how much log p of a row would be higher if the value of a column were the best other one, [N, n_x], nats:
+        the largest says which value of an odd row is to blame. See `darn.blame`; it scores each row once a column.
 
         :param X: [N, n_x].
-        :param by_column: of a chain, [N, n_x]: log p(x_j | the columns before it), whose sum is log p(x). The lowest
-            one says which value of an odd row is to blame.
-        :raises ValueError: for other rows, or columns of another model than a chain.
+        :raises ValueError: for other rows, or missing values.
         """
-        x = self._fitted_bits(X)
-        if by_column:
-            if not isinstance(self.model_, Chain):
-                kind = type(self.model_).__name__
-                raise ValueError(
-                    f"by_column is for a chain, got a {kind}, whose log p is no sum over columns; "
-                    "give architecture='chain'."
-                )
-            return self.model_.log_prob_by_column(x)
-        return log_prob(self.model_, x, num_samples=self.num_samples, seed=self._seed)
+        x, is_missing = self._fitted_bits(X)
+        if is_missing is not None:
+            raise ValueError("X must have no missing values, got some; complete them first.")
+        how: dict[str, Any] = {"groups": self.categories or (), "num_samples": self.num_samples, "seed": self._seed}
+        return blame(self.model_, x, **how)
 
     def score(self, X: ArrayLike, y: Any = None) -> float:
         """Mean of `score_samples`: nats a row; higher is better, so it serves cross-validation."""
@@ -205,7 +255,9 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         """The code h of each row: the more probable value of each stochastic unit of the DARNs in the model by
         q(h | x), from the bottom up, [N, n_h]. A chain has none: architecture="darn" gives a code.
         """
-        x = self._fitted_bits(X)
+        x, is_missing = self._fitted_bits(X)
+        if is_missing is not None:
+            raise ValueError("X must have no missing values, for a code is of whole rows; complete them first.")
         codes = [np.zeros([len(x), 0], self.dtype)]
         for model in self._darns():
             noise = tuple(tf.zeros([len(x), n], model.dtype) for n in model.config.hidden)
@@ -222,10 +274,7 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         """
         check_is_fitted(self, "model_")
         x = validate_data(self, X, reset=False, dtype="numeric", ensure_all_finite=False)
-        if mask is None:
-            is_missing = np.isnan(x) | np.ma.getmaskarray(X) if np.ma.isMaskedArray(X) else np.isnan(x)
-        else:
-            is_missing = np.asarray(mask)
+        is_missing = _missing(X, x) if mask is None else np.asarray(mask)
         if is_missing.dtype != bool or is_missing.shape != x.shape:
             raise ValueError(
                 f"mask must be booleans of the shape of X, {x.shape}, True where a bit is missing, got "
@@ -243,6 +292,7 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = True
         return tags
 
     # Private.
@@ -261,16 +311,19 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         if self.verbose >= level:
             print(text, flush=True)
 
-    def _kinds(self) -> tuple[bool, bool]:
-        """Whether chains are tried, and DARNs."""
+    def _kinds(self) -> tuple[tuple[str, ...], bool]:
+        """What is tried beside trees and mixtures, and whether DARNs are."""
         own = ("hidden", "units", "learning_rate", "weight_decay", "conditional_units", "orders")
         given = [name for name in own if getattr(self, name) is not None]
         if self.visible_conditional != "linear":
             given.append("visible_conditional")
-        if self.architecture not in ("auto", "chain", "darn"):
-            raise ValueError(f"architecture must be 'auto', 'chain' or 'darn', got {self.architecture!r}.")
-        if self.architecture == "chain" and given:
-            raise ValueError(f"{given[0]} is for a DARN, got architecture='chain'; leave one of them out.")
+        kinds: dict[str, tuple[str, ...]] = {"auto": KINDS, "chain": ("chain",), "made": ("network",), "darn": ()}
+        if self.architecture not in kinds:
+            raise ValueError(f"architecture must be 'auto', 'chain', 'made' or 'darn', got {self.architecture!r}.")
+        if self.architecture in ("chain", "made") and given:
+            raise ValueError(
+                f"{given[0]} is for a DARN, got architecture={self.architecture!r}; leave one of them out."
+            )
         is_darn = self.architecture == "darn" or bool(given)
         if is_darn and self.categories:
             because = f"{given[0]} is given" if given else "architecture='darn'"
@@ -278,7 +331,8 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
                 f"categories are variables of a chain, and it is a DARN with free bits, as {because}; leave one of "
                 "them out."
             )
-        return not is_darn, is_darn or (self.architecture == "auto" and not self.categories)
+        has_darn = is_darn or (self.architecture == "auto" and not self.categories)
+        return (() if is_darn else kinds[self.architecture]), has_darn
 
     def _trained(self, x: NDArray, valid: NDArray, seed: int) -> Course:
         """A DARN, chosen where nothing else is given."""
@@ -307,35 +361,31 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
                 search_patience=self.patience,
                 search_total_steps=self.search_total_steps,
             )
-            self._say(
-                1,
-                f"trying DARNs: {self.candidates} candidates and more beside the best, {self.search_total_steps:,} "
-                f"steps together, then up to {self.max_steps:,} steps of what is chosen: minutes; "
-                "architecture='chain' takes seconds",
-            )
+            search = search if self.density_choice_ is None else search.beside_others()
+            self._say(1, "trying DARNs, which may take minutes; architecture='chain' takes seconds")
             how: dict[str, Any] = {"search": search, "batch_size": self.batch_size}
             how["report"] = lambda line: self._say(2, line)
             self.choice_ = choose(x, valid, seed=seed, model=model, training=training, **how)
             return self.choice_.model, self.choice_.training
         return DARNConfig(visible=x.shape[1], **model), TrainingConfig(**OPTIMIZER, **training)
 
-    def _fitted_bits(self, X: ArrayLike) -> NDArray[np.uint8]:
+    def _fitted_bits(self, X: ArrayLike) -> tuple[NDArray[np.uint8], NDArray[np.bool_] | None]:
         check_is_fitted(self, "model_")
         return self._bits(X, reset=False)
 
-    def _bits(self, X: ArrayLike, *, reset: bool) -> NDArray[np.uint8]:
-        if np.ma.isMaskedArray(X):
-            check_plain(X, "X")
-        least = 2 if reset else 1
-        x = validate_data(self, X, reset=reset, dtype="numeric", accept_sparse="csr", ensure_min_samples=least)
+    def _bits(self, X: ArrayLike, *, reset: bool) -> tuple[NDArray[np.uint8], NDArray[np.bool_] | None]:
+        """Bits [N, n_x], and where they are missing; None if none is."""
+        how: dict[str, Any] = {"dtype": "numeric", "ensure_all_finite": "allow-nan"}
+        x = validate_data(self, X, reset=reset, accept_sparse="csr", ensure_min_samples=2 if reset else 1, **how)
         if not issparse(x):
-            return self._as_bits(x)
+            is_missing = _missing(X, x)
+            return self._as_bits(np.where(is_missing, 0, x)), is_missing if is_missing.any() else None
         if self.threshold is not None and self.threshold < 0:
             raise ValueError(f"threshold must not be negative for a sparse X, got {self.threshold}; give X.toarray().")
         x.sum_duplicates()
         self._as_bits(x.data[None])  # its errors, before room is made for all zeros
         bits: NDArray[np.uint8] = (x > (self.threshold or 0)).astype(np.uint8).toarray()
-        return bits
+        return bits, None
 
     def _as_bits(self, x: NDArray[Any]) -> NDArray[np.uint8]:
         wrong = np.isnan(x) if self.threshold is not None else (x != 0) & (x != 1)
@@ -348,3 +398,18 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
                 remedy = f"give threshold, whose bits are X > threshold, or {remedy}"
             raise ValueError(f"X must be 0 or 1 everywhere, got {found} in row {row}, column {column}; {remedy}.")
         return (x > (self.threshold or 0)).astype(np.uint8)
+
+
+def _missing(X: ArrayLike, x: NDArray[Any]) -> NDArray[np.bool_]:
+    """Where values are missing: NaN in x, which was made of X, or masked there."""
+    is_missing: NDArray[np.bool_] = np.isnan(x) if x.dtype.kind == "f" else np.zeros(x.shape, bool)
+    return is_missing | np.ma.getmaskarray(X) if np.ma.isMaskedArray(X) else is_missing
+
+
+def _resampled(rows: NDArray[Any], weights: NDArray[Any] | None, rng: np.random.Generator) -> NDArray[Any]:
+    """As many of the rows, each as often as its weight says, rounded up or down at random."""
+    if weights is None:
+        return rows
+    ends = np.cumsum(weights) / weights.sum()
+    places = np.searchsorted(ends, (np.arange(len(rows)) + rng.uniform()) / len(rows), side="right")
+    return rows[np.minimum(places, len(rows) - 1)]

@@ -25,13 +25,14 @@ from gpflow_deep_base.stopping import Stopping
 
 __all__ = ["FittedNetwork", "NetworkSettings", "fit_network", "work_of_step"]
 
-_RATE = 1e-3  # of Adam
+_RATE = 2e-3  # of Adam
 _FIRST, _SECOND, _SMALL = 0.9, 0.999, 1e-6  # its running means, and what is added to the root of the second
 _AVERAGE = 0.999  # of the parameters that are evaluated
 _BATCH = 100
 _LEAST_INTERVAL = 25  # steps between evaluations, or an epoch
 _BLOCK = 2000  # rows of an evaluation at a time
 _MOST_LOGIT = 30.0
+_OVERHEAD = 5e6  # multiplications that take as long as what a step does beside them
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,8 +44,8 @@ class NetworkSettings:
     :ivar input_dropout: share of the columns that is not seen in a step.
     """
 
-    hidden: int = 200
-    dropout: float = 0.3
+    hidden: int = 300
+    dropout: float = 0.1
     input_dropout: float = 0.0
 
     def __str__(self) -> str:
@@ -57,11 +58,13 @@ class FittedNetwork(NamedTuple):
     :ivar model: the parameters of the best evaluation.
     :ivar log_p: log p of the validation rows, [N'], nats.
     :ivar work: multiplications that it took.
+    :ivar best_step: steps before the best evaluation.
     """
 
     model: MaskedNetwork
     log_p: NDArray[np.float64]
     work: float
+    best_step: int
 
 
 def work_of_step(width: int, hidden: int, num_rows: int) -> float:
@@ -71,7 +74,7 @@ def work_of_step(width: int, hidden: int, num_rows: int) -> float:
     :param hidden: H.
     :param num_rows: of the table.
     """
-    return 3.0 * min(_BATCH, num_rows) * width * (2 * hidden + width)
+    return _OVERHEAD + 3.0 * min(_BATCH, num_rows) * width * (2 * hidden + width)
 
 
 def fit_network(
@@ -86,6 +89,7 @@ def fit_network(
     seed: int = 0,
     patience: int = 5,
     most_work: float = math.inf,
+    behind: tuple[int, float] | None = None,
 ) -> FittedNetwork:
     """The network of the largest mean of log p over the rows, as far as validation rows follow.
 
@@ -99,6 +103,7 @@ def fit_network(
     :param seed: of the order, the start, minibatches and dropout.
     :param patience: evaluations in a row without improvement after which training stops.
     :param most_work: multiplications after which it stops, too; at least one evaluation is made.
+    :param behind: stop after so many steps, too, if validation rows have more than so many nats a row then.
     :raises ValueError: for other values, or no rows.
     """
     rows = checked_bits(x, np.shape(x)[-1] if np.ndim(x) else 1)
@@ -112,7 +117,7 @@ def fit_network(
     valid_share = _normalised(valid_weights, len(held_out))
     steps_per_look = max(_LEAST_INTERVAL, training.steps_per_epoch)
     work_per_look = steps_per_look * work_of_step(n, settings.hidden, N)
-    work_per_look += len(held_out) * work_of_step(n, settings.hidden, 1) / 3.0
+    work_per_look += float(len(held_out) * n * (2 * settings.hidden + n))
     stopping = Stopping(patience, is_lower_better=True)
     best = None
     work = 0.0
@@ -127,10 +132,12 @@ def fit_network(
         stopping, is_best = stopping.after(training.num_steps, loss)
         if is_best or best is None:
             best = training.average.copied()
+        if behind is not None and training.num_steps >= behind[0] and stopping.score > behind[1]:
+            break
     if best is None:
         raise FloatingPointError("training of a network diverged; please report this with the rows.")
     model = training.model(best)
-    return FittedNetwork(model, model.log_prob(held_out), work)
+    return FittedNetwork(model, model.log_prob(held_out), work, stopping.step)
 
 
 class _Parameters(NamedTuple):

@@ -48,36 +48,44 @@ from gpflow_deep_base.seeds import Seed, as_seed
 __all__ = ["Choice", "SearchConfig", "Trial", "choose", "stored_choice"]
 
 _FACTOR = 3  # of candidates that are left out, and of steps
+_CANDIDATES, _TOTAL_STEPS = 18, 60_000
+_FEW_CANDIDATES, _FEW_TOTAL_STEPS = 4, 6_000  # where other kinds of densities are tried, too
 
 
 @dataclass(frozen=True)
 class SearchConfig:
     """How to choose.
 
-    :param candidates: how many candidates to begin with.
+    :param candidates: how many candidates to begin with; 18 if this is not given, or 4 beside other kinds of densities.
     :param search_epochs: epochs after which the first candidates are left out; at least 500 steps, at most 1,500.
     :param search_steps: most steps of a candidate; twice as many while its learning rate falls.
     :param search_patience: evaluations in a row without improvement after which a candidate stops.
     :param neighbours: also try what differs from the best candidate in one value.
     :param falling: also try the best candidate with a learning rate that falls to 0.
-    :param search_total_steps: after so many steps of all candidates together the best so far is chosen; 0 for no limit.
+    :param search_total_steps: after so many steps of all candidates together the best so far is chosen; 0 for no limit;
+        60,000 if this is not given, or 6,000 beside other kinds of densities.
     :raises ValueError: naming the field that is wrong.
     """
 
-    candidates: int = 18
+    candidates: int | None = None
     search_epochs: int = 5
     search_steps: int = 20_000
     search_patience: int = 10
     neighbours: bool = True
     falling: bool = True
-    search_total_steps: int = 60_000
+    search_total_steps: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("candidates", "search_epochs", "search_steps", "search_patience"):
-            if (value := getattr(self, name)) < 1:
+            if (value := getattr(self, name)) is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}.")
-        if self.search_total_steps < 0:
+        if self.search_total_steps is not None and self.search_total_steps < 0:
             raise ValueError(f"search_total_steps must not be negative, got {self.search_total_steps}; 0 is no limit.")
+
+    def beside_others(self) -> SearchConfig:
+        """What was not given is less, for the search is one of several."""
+        total = _FEW_TOTAL_STEPS if self.search_total_steps is None else self.search_total_steps
+        return dataclasses.replace(self, candidates=self.candidates or _FEW_CANDIDATES, search_total_steps=total)
 
     def first_steps(self, num_rows: int, batch_size: int) -> int:
         """Steps of the first round, a multiple of the evaluation interval."""
@@ -179,8 +187,8 @@ def choose(
     x, model, training = np.asarray(x), dict(model or {}), dict(training or {})
     model |= {name: as_sizes(model[name]) for name in ("hidden", "units") if model.get(name) is not None}
     spaces = value_spaces(model, training)
-    drawn = draw_candidates(search.candidates, seed, spaces)
-    budget = Budget(search.search_total_steps)
+    drawn = draw_candidates(search.candidates or _CANDIDATES, seed, spaces)
+    budget = Budget(_TOTAL_STEPS if search.search_total_steps is None else search.search_total_steps)
     maker = Maker(x, np.asarray(valid), as_seed(seed), batch_size, model, training, folder, budget, look)
     check_data(x, DARNConfig(np.shape(x)[-1] if np.ndim(x) else 1), "x")
     check_data(valid, DARNConfig(x.shape[1]), "valid")

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-import darn.more.ordered
 from darn.codec.coding import decode, encode
 from darn.more.chain import Chain
 from darn.more.mixture import Mixture
@@ -83,7 +82,7 @@ def test_missing_bits_given_the_known_ones(
 ) -> None:
     """Draws: five standard errors of 2,000 effective ones, of which the weights may be unequal."""
     if not is_exact:
-        monkeypatch.setattr(darn.more.ordered, "_MAX_STATES", 0)
+        monkeypatch.setattr(Chain, "max_states", 0)
     chain = made(*categories)
     x = chain.sample(12, seed=3)
     mask = np.random.default_rng(4).uniform(size=x.shape) < 0.5
@@ -127,7 +126,7 @@ def test_known_levels_say_what_the_others_are() -> None:
 @pytest.mark.parametrize("is_exact", [True, False])
 def test_known_bits_that_no_row_has_are_refused(is_exact: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not is_exact:
-        monkeypatch.setattr(darn.more.ordered, "_MAX_STATES", 0)
+        monkeypatch.setattr(Chain, "max_states", 0)
     chain = made(*CATEGORIES)
     x = chain.sample(3, seed=6)
     x[1, [1, 4]] = 1

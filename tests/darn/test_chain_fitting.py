@@ -1,22 +1,15 @@
-"""Fits against their optimality conditions, and the choice against rivals on rows that chose nothing."""
+"""Fits against their optimality conditions and enumeration."""
 
 import itertools
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from darn.more.mixture import Mixture
-from darn.more.ordered import Category, as_categories
+from darn.more.ordered import as_categories
 from darn.train.chain_fitting import (
-    DensityChoice,
-    choose_chain,
     fit_chain,
     fit_chow_liu,
     fit_mixture_of_bernoullis,
-    stored_chains,
 )
 
 N = 8
@@ -135,121 +128,23 @@ def test_a_mixture_is_a_density_better_than_its_parts(groups: tuple[tuple[int, .
         assert (drawn[:, 3:6].sum(axis=1) <= 1).all()
 
 
-def copies(num: int, seed: int) -> np.ndarray:
-    """Four bits and their copies."""
-    bits = np.random.default_rng([4, seed]).integers(0, 2, (num, 4))
-    return np.concatenate([bits, bits], axis=1)
-
-
-def noise(num: int, seed: int) -> np.ndarray:
-    return np.random.default_rng([5, seed]).integers(0, 2, (num, N))
-
-
-def chosen_strength(kind: Callable[[int, int], np.ndarray]) -> float:
-    lines: list[str] = []
-    choose_chain(kind(400, 0), kind(200, 1), report=lines.append)
-    (line,) = (line for line in lines if line.startswith("strength"))
-    return float(line.split("=")[1])
-
-
-def test_the_strength_has_no_edge() -> None:
-    """Copies want no penalty, and get a thousand times less than the one that is tried first."""
-    assert chosen_strength(copies) > 1000.0
-
-
-def test_noise_gets_a_penalty_that_leaves_next_to_no_weights() -> None:
-    assert fit_chain(noise(400, 0), chosen_strength(noise)).num_weights <= 2
-
-
-@pytest.mark.parametrize("kind", [clusters, one_hot, noise, copies])
-def test_the_choice_is_not_behind_its_rivals_on_other_rows(kind: Callable[[int, int], np.ndarray]) -> None:
-    """Within 0.1 nats of the best of an L1 chain, a tree and a mixture, each with its best setting of the test rows."""
-    x, valid, test = kind(600, 0), kind(300, 1), kind(5000, 2)
-    choice = choose_chain(x, valid)
-    rivals: list[Any] = [fit_chain(x, C) for C in (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)]
-    rivals += [fit_chow_liu(x), *(fit_mixture_of_bernoullis(x, members) for members in (1, 2, 3, 4, 8))]
-    best = min(-rival.log_prob(test).mean() for rival in rivals)
-    assert -choice.model.log_prob(test).mean() < best + 0.1
-
-
-def test_the_choice_is_the_best_of_its_table_and_depends_on_the_seed_alone() -> None:
-    x, valid = one_hot(300, 0), one_hot(200, 1)
-    choice = choose_chain(x, valid, seed=3, groups=GROUPS)
-    again = choose_chain(x, valid, seed=3, groups=GROUPS)
-    assert choice.trials == again.trials
-    np.testing.assert_array_equal(choice.log_p, again.log_p)
-    values = [trial.valid_nats for trial in choice.trials]
-    assert values == sorted(values)
-    assert choice.valid_nats == values[0]
-    np.testing.assert_allclose(choice.model.log_prob(valid), choice.log_p)
-    assert len(choice.table().splitlines()) == 1 + len(values)
-    model: Any = choice.model
-    assert (model.sample(500)[:, :3].sum(axis=1) == 1).all()
-
-
-def test_a_mean_of_two_is_taken_where_it_is_better_by_more_than_its_error() -> None:
-    """Two chains that are each right about half of the rows; a third one that is no better than the first."""
-    x, valid = clusters(200, 0), clusters(400, 1)
-    choice = choose_chain(x, valid)
-    chain = fit_chain(x, 1.0)
-    gain = np.where(np.arange(400) % 2, 3.0, -3.0)
-    joined = choice.with_rival("another", chain, choice.log_p + gain)
-    assert isinstance(joined.model, Mixture)
-    assert joined.trials[0].name == f"half each: {choice.trials[0].name}; another"
-    np.testing.assert_allclose(joined.log_p, choice.log_p + np.log(0.5 + 0.5 * np.exp(gain)))
-    assert np.exp(joined.model.log_weights).sum() == pytest.approx(1.0)
-    same = choice.with_rival("another", chain, choice.log_p - 1e-9)
-    assert same.model is choice.model
-    assert [trial.name for trial in same.trials[:2]] == [choice.trials[0].name, "another"]
-    better = choice.with_rival("another", chain, choice.log_p + 5.0)
-    assert better.model is chain
-    assert better.trials[0].name == "another"
-
-
-def test_a_choice_is_stored_and_made_once(tmp_path: Path) -> None:
-    x, valid = clusters(100, 0), clusters(50, 1)
-    choice = choose_chain(x, valid)
-    first = stored_chains(tmp_path / "chains.npz", valid, lambda: choice)
-
-    def never() -> DensityChoice:
-        raise AssertionError
-
-    again = stored_chains(tmp_path / "chains.npz", valid, never)
-    for stored in (first, again):
-        assert stored.trials == choice.trials
-        np.testing.assert_array_equal(stored.log_p, choice.log_p)
-    for text in ("5", "[{}]", "{"):
-        (tmp_path / "chains.json").write_text(text)
-        with pytest.raises(ValueError, match=r"chains\.json is no table of candidates .* delete it to choose anew"):
-            stored_chains(tmp_path / "chains.npz", valid, never)
-
-
-def test_a_choice_can_be_interrupted() -> None:
-    class Stopped(Exception):
-        pass
-
-    def look() -> None:
-        raise Stopped
-
-    with pytest.raises(Stopped):
-        choose_chain(clusters(50, 0), clusters(50, 1), look=look)
-
-
-def test_large_tables_are_fitted_to_some_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("darn.train.chain_fitting._MAX_WORK", 400.0)
-    lines: list[str] = []
-    choose_chain(clusters(400, 0), clusters(50, 1), report=lines.append)
-    number = int(lines[0].split()[4])
-    assert lines[0] == f"chains are fitted to {number} of the 400 training rows, drawn by the seed"
-    assert 4.0 * clusters(400, 0).sum() * number / 400 == pytest.approx(400.0, rel=0.1)
+def test_a_row_of_weight_two_counts_as_two_rows() -> None:
+    x = one_hot(300, 0)
+    weights = np.random.default_rng(1).integers(1, 4, 300)
+    repeated = np.repeat(x, weights, axis=0)
+    categories = as_categories(GROUPS, x)
+    for weighted, plain in (
+        (fit_chow_liu(x, categories=categories, weights=weights), fit_chow_liu(repeated, categories=categories)),
+        (fit_chain(x, 1.0, weights=weights), fit_chain(repeated, 1.0)),
+        (fit_mixture_of_bernoullis(x, 1, weights=weights), fit_mixture_of_bernoullis(repeated, 1)),
+    ):
+        np.testing.assert_allclose(weighted.log_prob(x), plain.log_prob(x), atol=0.02)
+    for wrong in (np.ones(3), -np.ones(300), np.zeros(300), np.full(300, np.nan)):
+        with pytest.raises(ValueError, match="weights must be 300 numbers, one a row, none negative and not all 0"):
+            fit_chain(x, weights=wrong)
 
 
 @pytest.mark.parametrize("settings", [{"strength": 0.0}, {"order": [0, 1]}, {"order": [0] * N}])
 def test_settings_are_checked(settings: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"strength must be positive|order each of its"):
         fit_chain(clusters(20, 0), **settings)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="there must be training and validation rows"):
-        choose_chain(clusters(20, 0), clusters(0, 1))
-    with pytest.raises(ValueError, match="a category must be"):
-        choose_chain(clusters(20, 0), clusters(20, 1), groups=[(0,)])
-    assert Category((0, 1), True).is_always

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import darn.more.ordered
 from darn.more.masked import MaskedNetwork, masks
 from darn.more.mixture import Mixture, load_density, save_density
 from darn.more.ordered import Category, as_categories
@@ -62,8 +61,8 @@ def test_it_is_a_density_that_draws_and_completes(
     row, mask = model.sample(1, seed=2)[0], np.array([True, True, False, False, True, False])
     fitting = (rows == row)[:, ~mask].all(axis=1)
     expected = p[fitting] @ rows[fitting] / p[fitting].sum()
-    for limit in (darn.more.ordered._MAX_STATES, 0):
-        monkeypatch.setattr(darn.more.ordered, "_MAX_STATES", limit)
+    for limit in (MaskedNetwork.max_states, 0):
+        monkeypatch.setattr(MaskedNetwork, "max_states", limit)
         found = model.complete(row[None], mask[None], min_effective=4000.0)
         error = 0.0 if np.isinf(found.effective[0]) else 5.0 * np.sqrt(0.25 / found.effective[0])
         np.testing.assert_allclose(found.probabilities[0], expected, atol=error + 1e-12)

@@ -34,6 +34,15 @@ SMALL = [
 TINY = ["--data=patterns.csv", "--hidden=3", "--units=4", *SMALL]
 WHOLE = [*TINY, "--visible_conditional=linear", "--optimizer=rmsprop", "--average=0.9", "--half_life=30"]
 STOPPING = ["--data=noise.npz", "--hidden=3", *SMALL, "--num_steps=4000", "--learning_rate=0.1", "--patience=2"]
+
+
+@pytest.fixture(autouse=True)
+def little_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where networks are tried beside the DARN, it is one that takes a moment."""
+    monkeypatch.setattr("darn.train.density_choice._NETWORK_WORK", 1e9)
+    monkeypatch.setattr("darn.train.density_choice._ORDERS_WORK", 0.0)
+
+
 ERRORS: list[tuple[list[str], str]] = [
     (["--data=real.csv"], "real.csv.*0 (or|and) 1"),
     (["--data=missing.csv"], "missing"),
@@ -351,6 +360,8 @@ def test_columns_of_a_category_are_one_variable_of_a_chain(folder: Path) -> None
     done = call(folder, "sizes", "--num_steps=25", *flags, *SMALL)
     assert done.code == 0, done.err
     assert "none of its samples is an impossible row; those of the DARN may have two levels" in done.out
+    assert done.out.count("odd test row: ") == 3
+    assert re.search(r"nats, (kind|size).* = 1 fits the others least: ", done.out)
     density = load_density(folder / "sizes" / "density.npz")
     members = density.members if isinstance(density, Mixture) else (density,)
     assert not any(isinstance(member, DARN) for member in members)
