@@ -124,11 +124,12 @@ class DensityChoice:
 
     def table(self) -> str:
         """The candidates, one a line: nats of the validation rows with their standard error, numbers, CPU seconds."""
-        lines = [["candidate", "nats", "", "numbers", "CPU s"]]
+        lines = [["nats", "", "numbers", "CPU s"]]
         for trial in self.trials:
             numbers = [f"{trial.valid_nats:.3f}", f"± {trial.valid_error:.3f}", f"{trial.num_parameters}"]
-            lines.append([trial.name, *numbers, f"{trial.seconds:.1f}"])
-        return aligned(lines)
+            lines.append([*numbers, f"{trial.seconds:.1f}"])
+        names = ["candidate", *(trial.name for trial in self.trials)]
+        return "\n".join(f"{line}  {name}" for line, name in zip(aligned(lines).splitlines(), names, strict=True))
 
 
 @dataclass(frozen=True)

@@ -153,7 +153,7 @@ def test_networks_are_chosen_where_they_are_better(monkeypatch: pytest.MonkeyPat
     assert not any("network" in trial.name for trial in chains.trials)
     assert {trial.name for trial in chains.trials if "mean" not in trial.name} < {t.name for t in choice.trials}
     lines = choice.table().splitlines()
-    assert lines[0].split() == ["candidate", "nats", "numbers", "CPU", "s"]
+    assert lines[0].split() == ["nats", "numbers", "CPU", "s", "candidate"]
     best = choice.trials[0]
     assert f"{best.valid_nats:.3f}  ± {best.valid_error:.3f}" in lines[1]
     assert best.valid_error == pytest.approx(choice.log_p.std() / np.sqrt(300))
