@@ -68,8 +68,8 @@ def test_it_is_a_density_in_nats(fitted: DARNDensity, bits: np.ndarray) -> None:
     assert fitted.score(bits) > independent
 
 
-def test_log_p_by_column_sums_to_log_p_and_blames_the_odd_value(fitted: DARNDensity, bits: np.ndarray) -> None:
-    """Also of a DARN: the bit that most rows do not have is the lowest one in most rows in which it was changed."""
+def test_log_p_by_column_sums_to_log_p_of_a_darn(fitted: DARNDensity, bits: np.ndarray) -> None:
+    """With stochastic units, and without."""
     by_column = fitted.score_samples(bits, by_column=True)
     np.testing.assert_allclose(by_column.sum(axis=1), fitted.score_samples(bits), atol=1e-5)
     plain = DARNDensity(hidden=(), learning_rate=0.01, weight_decay=0.0, max_steps=300).fit(bits)
