@@ -22,7 +22,8 @@ def made(*categories: Category) -> MaskedNetwork:
     rng = np.random.default_rng(0)
     order = rng.permutation(N).astype(np.int32)
     seen = np.sort(rng.integers(0, N + 1, H)).astype(np.int32)
-    direct, into, out = (mask * rng.normal(size=mask.shape).astype(np.float32) for mask in masks(order, seen))
+    shapes = masks(order, seen)
+    direct, into, out = (np.where(mask, rng.normal(size=mask.shape), 0.0).astype(np.float32) for mask in shapes)
     bias, hidden_bias = (rng.normal(size=size).astype(np.float32) for size in (N, H))
     return MaskedNetwork(order, bias, direct, seen, hidden_bias, into, out, categories)
 
