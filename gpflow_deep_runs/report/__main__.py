@@ -1,7 +1,7 @@
 """Results of record, from the root of the project: results/*.json, and the pages that show them.
 
     python -m gpflow_deep_runs.report                  write the tables of all pages: make results
-    python -m gpflow_deep_runs.report check            say what differs; status 1 if anything does
+    python -m gpflow_deep_runs.report check            say what differs; status 1 if anything does; and what is old
     python -m gpflow_deep_runs.report sweep runs/uci   enter the table of a sweep in results/uci.json, write the tables
     python -m gpflow_deep_runs.report run runs/k3 --results=kin8nm --row=DGP3 \\
         --numbers=log_likelihood=models.dgp.test.log_likelihood_nats,rmse=models.dgp.test.rmse
@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from gpflow_deep_runs.report.changes import older
 from gpflow_deep_runs.report.entries import of_run, of_sweep
 from gpflow_deep_runs.report.pages import not_shown, problems, update
 from gpflow_deep_runs.report.results import read_all, write
@@ -28,6 +29,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if given.command == "check":
             found = problems(root)
             print("\n".join(found) or "the tables are those of results/")
+            if stale := older(read_all(root / "results"), root):
+                print("\n".join(["older than the code that they are about:", *stale]))
             return 1 if found else 0
         if given.command == "sweep":
             _enter_sweep(given, root)

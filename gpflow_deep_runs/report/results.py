@@ -10,6 +10,7 @@ results/uci.json
       "runs": [{"command": "sweep.py ...", "of": "all but the published columns", "seconds": 7200}],
       "units": {"gp": "nats per test row"},             of every quantity that is a number
       "published": "Salimbeni (2017)",                  where the numbers are from that no run of ours made
+      "depends": ["gpflow_deep/train"],                 files and folders; left out: see report/changes.py
       "repetitions": ["split 0", "split 1", "split 2"], what the values of a number are of
       "tables": {
         "log_likelihood": {
@@ -128,6 +129,7 @@ class Results:
     rows: tuple[Mapping[str, Entry], ...]
     repetitions: tuple[str, ...] = ()
     published: str = ""
+    depends: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         self._check_runs()

@@ -1,0 +1,145 @@
+"""Which results of record are older than the code that they are about.
+
+results/changes/behaviour.json lists changes after which a program gives other numbers:
+
+    {"changes": [{"date": "2026-11-24", "of": ["gpflow_deep/train/training.py"], "what": "a new end of training"}]}
+
+A result depends on the files and folders that its "depends" names; without it, on the scripts and benchmarks of its
+commands, and on the modules of the papers' packages that these import, and that those import in turn.
+"""
+
+import ast
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from gpflow_deep_runs.report.results import Results
+from gpflow_deep_runs.report.structure import built, read_json
+from gpflow_deep_runs.verbs import VERBS
+
+__all__ = ["Change", "depends_on", "older", "read_changes"]
+
+FILE = Path("results") / "changes" / "behaviour.json"
+PACKAGES = ("gpflow_deep", "darn", "rbm_tracking", "ebp", "compression")
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change after which a program gives other numbers.
+
+    :param date: of the change.
+    :param of: the files that changed.
+    :param what: the change, in a few words.
+    """
+
+    date: str
+    of: tuple[str, ...]
+    what: str
+
+
+@dataclass(frozen=True)
+class _Changes:
+    changes: tuple[Change, ...]
+
+
+def read_changes(root: str | os.PathLike[str]) -> tuple[Change, ...]:
+    """The list of a project; empty if it has none.
+
+    :raises ValueError: if it is damaged, or names a file that is not there.
+    """
+    path = Path(root) / FILE
+    if not path.exists():
+        return ()
+    changes = built(_Changes, read_json(path), str(FILE)).changes
+    for change in changes:
+        for name in change.of:
+            if not (Path(root) / name).exists():
+                raise ValueError(f"{FILE}: {name} is not there; name the file that has its code now.")
+    return changes
+
+
+def depends_on(results: Results, root: str | os.PathLike[str]) -> frozenset[str]:
+    """Files and folders that the numbers of a file depend on, relative to the root."""
+    if results.depends:
+        return frozenset(results.depends)
+    programs = set[str]()
+    for made in results.runs:
+        command = made.command or ""
+        programs |= set(re.findall(r"\b(?:scripts|benchmarks)/\w+\.py", command))
+        programs |= {
+            f"scripts/{VERBS[verb][0]}.py" for verb in re.findall(r"gpflow-deep (\S+)", command) if verb in VERBS
+        }
+    base = Path(root).resolve()
+    found, waiting = set[Path](), [base / name for name in programs if (base / name).exists()]
+    while waiting:
+        path = waiting.pop()
+        if path not in found:
+            found.add(path)
+            waiting += _imported(path, base)
+    return frozenset(str(path.relative_to(base)) for path in found)
+
+
+def older(stored: Mapping[str, Results], root: str | os.PathLike[str]) -> list[str]:
+    """A line for each file of results that is older than the last change of what it depends on.
+
+    :param stored: results by the names of their files.
+    """
+    lines = []
+    changes = sorted(read_changes(root), key=lambda change: change.date, reverse=True)
+    for name, results in sorted(stored.items()):
+        newest = max([results.date, *(made.date for made in results.runs if made.date)])
+        depends = depends_on(results, root)
+        later = (change for change in changes if change.date > newest and _is_within(change.of, depends))
+        if (change := next(later, None)) is not None:
+            lines.append(
+                f"results/{name}.json is of {newest}; since {change.date}: {change.what} ({', '.join(change.of)})"
+            )
+    return lines
+
+
+def _is_within(files: tuple[str, ...], depends: frozenset[str]) -> bool:
+    return any(file == each or file.startswith(f"{each}/") for file in files for each in depends)
+
+
+@cache
+def _imported(path: Path, root: Path) -> tuple[Path, ...]:
+    """The modules of the papers' packages that a file imports; where a package exports a name, the one that has it."""
+    found = list[Path]()
+    package = path.relative_to(root).parent.parts
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            for each in node.names:
+                found += _files(root, each.name.split("."), [])
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else ()
+            module = [*base, *(node.module.split(".") if node.module else [])]
+            found += _files(root, module, [each.name for each in node.names])
+    return tuple(found)
+
+
+def _files(root: Path, module: list[str], names: list[str]) -> list[Path]:
+    """The files behind an import of names from a module; none where it is of another project."""
+    if not module or module[0] not in PACKAGES:
+        return []
+    path = root.joinpath(*module)
+    if path.with_suffix(".py").exists():
+        return [path.with_suffix(".py")]
+    exported = _exported(path / "__init__.pyi")
+    found = [path / "__init__.py"] if (path / "__init__.py").exists() else []
+    for name in names:
+        if name in exported:
+            found += _files(root, [*module, *exported[name].split(".")], [])
+        elif (path / f"{name}.py").exists():
+            found.append(path / f"{name}.py")
+    return found
+
+
+@cache
+def _exported(stub: Path) -> dict[str, str]:
+    """Module by the name that a package exports from it."""
+    text = stub.read_text(encoding="utf-8") if stub.exists() else ""
+    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom) and node.module]
+    return {each.asname or each.name: str(node.module) for node in nodes for each in node.names}
