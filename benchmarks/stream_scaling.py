@@ -13,7 +13,7 @@ group, 2^22 in a file) are generated; then a new process scans them and makes Ad
     wait        part of that time spent waiting for the batch, in percent
     memory      largest resident size of the process in MB, and how much of it the data added since TensorFlow was ready
 
-"flat" is the largest median step over the smallest. Then the formats are compared (scan and read, at the first N): of
+"flat" is the largest median step over the smallest. Then tables are compared (scan and read, at the first N): of
 the same numbers, and of a mixed table, in which a column of five levels, one of yes and no and one of dates with times
 take the place of three inputs. With --replicas the step of one device and of two logical devices of the CPU with one
 thread each is measured: efficiency is the time of one device over twice that of two. The estimate for 10^9 rows uses
@@ -34,7 +34,6 @@ from typing import Any
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
 import tensorflow as tf
@@ -82,26 +81,15 @@ def table(rows: int, number: int, is_mixed: bool = False) -> dict[str, np.ndarra
     return columns
 
 
-def generate(folder: Path, rows: int, suffix: str = "parquet", is_mixed: bool = False) -> int:
+def generate(folder: Path, rows: int, *, is_mixed: bool = False) -> int:
     """Write the files; returns their bytes."""
     folder.mkdir(parents=True)
     for number, start in enumerate(range(0, rows, FILE_ROWS)):
         columns = table(min(FILE_ROWS, rows - start), number, is_mixed)
-        path = folder / f"part-{number:05d}.{suffix}"
-        if suffix == "parquet":
-            pa.parquet.write_table(
-                pa.table(columns), path, row_group_size=ROW_GROUP, compression="none", use_dictionary=False
-            )
-        elif suffix == "csv":
-            pd.DataFrame(columns).to_csv(path, index=False)
-        else:
-            with tf.io.TFRecordWriter(str(path)) as writer:
-                for values in zip(*columns.values(), strict=True):
-                    feature = {
-                        name: tf.train.Feature(float_list=tf.train.FloatList(value=[value]))
-                        for name, value in zip(columns, values, strict=True)
-                    }
-                    writer.write(tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString())
+        path = folder / f"part-{number:05d}.parquet"
+        pa.parquet.write_table(
+            pa.table(columns), path, row_group_size=ROW_GROUP, compression="none", use_dictionary=False
+        )
     return sum(path.stat().st_size for path in folder.iterdir())
 
 
@@ -116,8 +104,7 @@ def peak_megabytes() -> float:
 def open_stream(folder: Path) -> tuple[Stream, float]:
     """The files after one pass, and the seconds it took."""
     start = time.perf_counter()
-    suffix = next(folder.iterdir()).suffix
-    stream = scan(*own.open_table(f"{folder}/*{suffix}", TableSpec(target=("y",))))
+    stream = scan(*own.open_table(f"{folder}/*.parquet", TableSpec(target=("y",))))
     return stream, time.perf_counter() - start
 
 
@@ -245,9 +232,9 @@ def main(argv: Sequence[str]) -> None:
                 flush=True,
             )
         rows = int(FLAGS.rows[0])
-        for name in ("parquet", "csv", "tfrecord", "parquet_mixed", "csv_mixed"):
-            folder, (suffix, _, mixed) = base / name, name.partition("_")
-            size = generate(folder, rows, suffix, is_mixed=bool(mixed))
+        for name in ("parquet", "parquet_mixed"):
+            folder = base / name
+            size = generate(folder, rows, is_mixed=name.endswith("mixed"))
             found = in_process(read_speed, folder, threads=FLAGS.threads)
             metrics["formats"][name] = {"bytes": size, **found}
             scanned, read = (found[f"{what}_rows_per_second"] / 1e6 for what in ("scan", "read"))

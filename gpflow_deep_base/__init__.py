@@ -3,6 +3,7 @@
     files      files that are whole or absent, JSON
     container  a model in one file: JSON and arrays in an .npz archive, with a version and a checksum
     frame      small binary files: magic, version, checksum, integers of variable length, bounded reads
+    columns    frames whose columns are no numbers, for estimators
     limits     how much memory the reader of a file may take, and one message for a damaged file
     seeds      integer seeds and named streams of random numbers
     stopping   the best evaluation so far, and when to stop looking for a better one

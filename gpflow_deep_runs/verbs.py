@@ -7,6 +7,7 @@ __all__ = ["VERBS"]
 VERBS: Mapping[str, tuple[str, str]] = {
     "train": ("train_dgp", "train a deep Gaussian process on a table or a data set"),
     "predict": ("predict_dgp", "predict new rows with it"),
+    "convert": ("convert", "write tables as Parquet, which train --stream reads"),
     "rbm": ("track_rbm", "train a restricted Boltzmann machine and track its log Z"),
     "rbm-plot": ("plot_rbm_runs", "draw the log Z of several such runs"),
     "darn": ("train_darn", "train a deep autoregressive network on rows of bits"),

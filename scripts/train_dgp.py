@@ -5,7 +5,7 @@
     gpflow-deep train --run_dir=runs/houses --resume --num_steps=20000
     gpflow-deep train --run_dir=runs/mnist --dataset=mnist --data_dir=DATA --kernel=convolutional \\
         --num_layers=1 --stride=2
-    gpflow-deep train --run_dir=runs/taxi --stream --stream_preset=taxi --data="trips/*.csv" --strategy=mirrored
+    gpflow-deep train --run_dir=runs/taxi --stream --stream_preset=taxi --data="trips/*.parquet" --strategy=mirrored
 
 Inputs (and regression targets) are standardised with the training part; every reported number is in the units of the
 data. Of a table of numbers in memory the rows choose depth, kernel, inducing inputs and likelihood, as far as no flag
@@ -18,7 +18,7 @@ parameters are reported. Ctrl-C saves a checkpoint. The folder gets:
     choice/                 what was tried before a model was taken, and where its training began
     scalars.jsonl, tensorboard/, plots/, checkpoints/, gp/ (the same for the single-layer GP)
 
---posterior=sghmc: a chain follows, and its samples predict. --stream: files larger than memory, see docs/scaling.md.
+--posterior=sghmc: a chain follows, and its samples predict. --stream: Parquet larger than memory, see docs/scaling.md.
 """
 
 from collections.abc import Mapping

@@ -16,6 +16,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from gpflow_deep_base.columns import check_columns
+
 from ..network.coding import InputCoding, Moments
 from ..network.heads import encode_labels, head_scores
 from ..network.inputs import Matrix
@@ -279,6 +281,7 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     # Private.
 
     def _check(self, X: Matrix, y: Any, *, reset: bool) -> tuple[Matrix, np.ndarray]:
+        check_columns(X, self)
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset)
         check_classification_targets(y)
         check_whole_numbers(self, "epochs", other="auto")
@@ -349,6 +352,7 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _scores(self, X: Matrix) -> np.ndarray:
         check_is_fitted(self, "network_")
+        check_columns(X, self)
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
         X = self._scaled(X)
         if self.output == "deterministic":

@@ -15,6 +15,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from gpflow_deep_base.columns import check_columns
+
 from ..network.coding import Moments
 from ..network.heads import encode_labels
 from ..network.joint import MAX_NUMBERS, JointNetwork
@@ -196,6 +198,7 @@ class EBPGaussianClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     def predict_log_proba(self, X: ArrayLike) -> Array:
         """Logarithms of the probabilities of the classes in nats, [N, C]."""
         check_is_fitted(self, "posteriors_")
+        check_columns(X, self)
         rows: Any = X if is_plain(self, X) else validate_data(self, X, dtype=np.float64, reset=False)
         X = self._inputs.standardised(rows)
         if len(self.classes_) == 1:
@@ -216,6 +219,7 @@ class EBPGaussianClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     # Private.
 
     def _check(self, X: Any, y: Any, *, reset: bool) -> tuple[Array, NDArray[Any]]:
+        check_columns(X, self)
         if reset or not is_plain(self, X, y):
             X, y = validate_data(self, X, y, dtype=np.float64, reset=reset)
             check_classification_targets(y)

@@ -16,6 +16,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from gpflow_deep_base.columns import check_columns
+
 from ..network.coding import Moments
 from ..network.noise import Noise
 from ..network.passes import Passes, chosen_passes, held_folds
@@ -248,6 +250,7 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     # Private.
 
     def _check(self, X: Any, y: Any, sample_weight: ArrayLike | None, *, reset: bool) -> _Rows:
+        check_columns(X, self)
         X, y = validate_data(
             self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, reset=reset, ensure_min_samples=1
         )
@@ -394,6 +397,7 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _moments(self, X: Any) -> tuple[Array, Array]:
         """Means and variances of the targets by each network, noise included and in standardised units, [S, N, Q]."""
         check_is_fitted(self, "networks_")
+        check_columns(X, self)
         X = self._inputs.standardised(validate_data(self, X, dtype=np.float64, reset=False))
         means, variances = [], []
         for posterior, noise in self.networks_:

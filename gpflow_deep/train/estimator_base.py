@@ -18,6 +18,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from gpflow_deep_base.columns import check_columns
+
 from ..model.deep_gp import NUM_PREDICT_SAMPLES
 from ..posteriors.sampling import SamplingConfig
 from ..posteriors.sigma_points import NUM_POINTS
@@ -302,6 +304,7 @@ class DeepGPEstimator(BaseEstimator):
 
     def _inputs(self, X: Any) -> Array:
         check_is_fitted(self)
+        check_columns(X, self)
         return np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
 
     @contextmanager

@@ -35,6 +35,7 @@ __all__ = [
     "dialect_of",
     "encoding_of",
     "foot_of",
+    "read_batches",
     "read_text",
 ]
 __all__ += ["unnamed"]
@@ -283,6 +284,55 @@ def read_text(
     return table.replace_schema_metadata({"foot": f"{num_foot} lines", "first": first})
 
 
+def read_batches(
+    stream: IO[bytes], dialect: Dialect, where: str, *, drops_bad_rows: bool = False
+) -> Iterator[pa.Table]:
+    """The rows of a text as strings, as they are written, piece by piece.
+
+    :param stream: the bytes, from the first on.
+    :param drops_bad_rows: leave out rows with more or fewer values than there are columns.
+    :raises ValueError: as :func:`read_text`.
+    """
+    has_header = dialect.has_header and not dialect.is_header_short
+    if dialect.delimiter == _SPACES:
+        yield _read_spaced(stream, dialect, where, has_header=has_header, skip_footer=0)
+        return
+    ragged: list[pa.csv.InvalidRow] = []
+
+    def judge(row: pa.csv.InvalidRow) -> str:
+        if (not row.text.strip() and dialect.delimiter not in row.text) or _RULE.fullmatch(row.text):
+            return "skip"  # a line of spaces, or one that is drawn
+        ragged.append(row)
+        return "skip" if drops_bad_rows and _SEAL not in row.text else "error"
+
+    names = [str(d) for d in range(len(dialect.names))]
+    held = None
+    try:
+        batches = pa.csv.open_csv(
+            io.BufferedReader(Pieces(_sealed(stream, dialect)), PIECE),
+            read_options=pa.csv.ReadOptions(column_names=names, use_threads=False, block_size=_BLOCK),
+            parse_options=pa.csv.ParseOptions(
+                delimiter=dialect.delimiter, newlines_in_values=True, invalid_row_handler=judge
+            ),
+            convert_options=pa.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
+        )
+        for batch in batches:
+            table = pa.Table.from_batches([batch]).rename_columns(list(dialect.names))
+            if held is not None:
+                yield held
+                has_header = False
+            held = table.slice(int(has_header))
+    except (pa.ArrowInvalid, UnicodeError) as error:
+        if ragged:
+            row = (ragged[-1].number or 1) - 1 - (dialect.has_header and not dialect.is_header_short)
+            raise ValueError(_ragged(ragged[-1], row, dialect, where)) from error
+        raise ValueError(_unreadable(error, where)) from error
+    last = -1 if held is None else len(held) - 1
+    if held is None or any(column[last].as_py() != _SEAL for column in held.columns):
+        raise ValueError(f"{where} has a quotation mark that is never closed; mend it.")
+    yield held.slice(0, last)
+
+
 _MAX_FOOT = 100
 
 
@@ -519,8 +569,8 @@ def _delimiter(rows: dict[str, list[tuple[int, list[str]]]], where: str, *, is_k
     if not candidates:
         return ",", 0
     fitting = [d for d, found in candidates.items() if all(len(row) == len(found[0]) for row in _body(found))]
-    if any(starts[d] == 0 for d in fitting):
-        fitting = [d for d in fitting if starts[d] == 0]
+    least = min((starts[d] or 0 for d in fitting), default=0)  # the others would take the names for a title
+    fitting = [d for d in fitting if starts[d] == least]
     if "\t" in fitting:  # no other text holds a tab in each row
         return "\t", starts["\t"] or 0
     if len(fitting) > 1:

@@ -114,7 +114,8 @@ def _is_apart(value: float, values: NDArray[np.float64], known: frozenset[float]
     low, high = float(others.min()), float(others.max())
     gap = low - value if value < low else value - high
     spread = high - low
-    if gap <= 0 or spread <= 0:
+    is_usual = value not in known and value not in _REFUSED and value not in (-1, 0, 9)
+    if gap <= 0 or spread <= 0 or (is_usual and gap <= _FAR * spread):
         return False
     distinct = np.unique(others[:: max(1, len(others) // 10_000)])
     is_whole = bool((others == np.rint(others)).all())
@@ -146,7 +147,13 @@ def _is_apart(value: float, values: NDArray[np.float64], known: frozenset[float]
 
 
 def check_sentinels(
-    name: str, values: NDArray[np.float64], *, where: str, keep: Sequence[str] = (), is_date: bool = False
+    name: str,
+    values: NDArray[np.float64],
+    *,
+    where: str,
+    keep: Sequence[str] = (),
+    is_date: bool = False,
+    is_sample: bool = False,
 ) -> None:
     """Ask what a value is that may stand for a missing one.
 
@@ -155,6 +162,7 @@ def check_sentinels(
     :param where: the file, for the error.
     :param keep: texts of values that are what they look like.
     :param is_date: whether these are dates.
+    :param is_sample: whether these are some of the values, whose places say nothing.
     :raises ValueError: naming column, value, how often it occurs, and the flags that answer.
     """
     if is_date:
@@ -171,10 +179,12 @@ def check_sentinels(
     others = values[np.isfinite(values) & ~np.isin(np.floor(values) if is_date else values, candidates)]
     shown, low, high = (_written(number, is_date) for number in (value, others.min(), others.max()))
     all_asked = ",".join(_written(number, is_date) for number in asked)
+    places = f"in {int(equal.sum())} rows, the first is row {int(equal.argmax())} (from 0)"
+    if is_sample:
+        places = f"in {equal.mean():.2g} of its rows, in a sample"
     raise ValueError(
-        f"column {name!r} of {where} has {shown} in {int(equal.sum())} rows, the first is row {int(equal.argmax())} "
-        f"(from 0), while its other values are from {low} to {high}: give --na_values={all_asked} if it stands for a "
-        f"missing value, or --keep_value={all_asked} if it is a value."
+        f"column {name!r} of {where} has {shown} {places}, while its other values are from {low} to {high}: give "
+        f"--na_values={all_asked} if it stands for a missing value, or --keep_value={all_asked} if it is a value."
     )
 
 

@@ -23,20 +23,20 @@ from gpflow_deep_runs.data.doubts import check_codes
 from gpflow_deep_runs.data.forced import LOCAL, SIGNS, Forced, zone_of
 from gpflow_deep_runs.data.formats import find_date_format, find_time_format
 from gpflow_deep_runs.data.libraries import pa, pc
-from gpflow_deep_runs.data.numerals import Style, numbers, plain_numbers
+from gpflow_deep_runs.data.numerals import Style, marks_of, numbers, plain_numbers
 from gpflow_deep_runs.data.styles import Found, Shapes, Sign, decimal_of, find_style, is_code, shapes_of, style_of
 from gpflow_deep_runs.data.times import is_time_format, read_dates, read_times
 from gpflow_deep_runs.data.typed import decoded, floats_of, has_zone, kind_of_type, texts_of
 from gpflow_deep_runs.data.words import ID_NOTE, MAX_LEVELS, boolean_column, is_id, is_id_name, text_column
 
-__all__ = ["MAX_LEVELS", "infer", "infer_columns"]
+__all__ = ["MAX_LEVELS", "infer", "infer_columns", "plain_column"]
 
 _EMPTY_NOTE = "every value is missing"
 _SAMPLE = 1000
 _MIN_DAYS = 5
 _ODD = "^\\s*(?:[0-9]+[eE][0-9]+|\\+[0-9]{7,}|0[1-9]\\.[0-9]+)\\s*$"
 _LAST_ZERO = "^\\s*[0-9]+\\.[0-9]+0\\s*$"
-_POINT = "[-+]?(?:[0-9]*\\.(?:[0-9]{0,2}|[0-9]{4,})|0*\\.[0-9]{3}|[0-9]{4,}\\.[0-9]{3})"
+_POINT = "[-+]?(?:[0-9]*\\.(?:[0-9]{0,2}|[0-9]{4,})|0*\\.[0-9]{3}|[0-9]{4,}\\.[0-9]{3})(?:[eE][-+]?[0-9]+)?"
 
 
 class _Numbers(NamedTuple):
@@ -61,6 +61,7 @@ def infer_columns(
     na_values: Sequence[str] = (),
     delimiter: str = "",
     is_tolerant: bool = False,
+    plain: dict[str, NDArray[np.float64]] | None = None,
 ) -> dict[str, Column]:
     """What the columns of a table are; those of text decide each other's decimal sign.
 
@@ -68,11 +69,12 @@ def infer_columns(
     :param na_values: texts that stand for missing values, besides those that always do.
     :param delimiter: of delimited text; commas leave no doubt about `1,234`.
     :param is_tolerant: cells that do not fit a column of numbers, dates or times are left to :func:`columns.fits`.
+    :param plain: takes the values of the columns of plain numbers, so that nobody has to read them again.
     :raises ValueError: as :func:`infer`.
     """
     forced = forced or {}
     first: dict[str, tuple[Column | _Numbers, Sign]] = {
-        name: _looked_at(name, columns[name], where, forced.get(name), na_values, is_tolerant)
+        name: _looked_at(name, columns[name], where, forced.get(name), na_values, is_tolerant, plain)
         for name in columns.column_names
     }
     signs = {sign for _, sign in first.values() if sign}
@@ -109,6 +111,7 @@ def _looked_at(
     forced: Forced | None,
     na_values: Sequence[str],
     is_tolerant: bool,
+    plain: dict[str, NDArray[np.float64]] | None = None,
 ) -> tuple[Column | _Numbers, Sign]:
     """What a column is, as far as it is known without the others, and the decimal sign that it has for sure."""
     values = one_chunk(values)
@@ -131,9 +134,9 @@ def _looked_at(
     if kind != "text":
         return _typed_column(name, values, where, forced, na_values), ""
     if forced is None or forced.kind == "number":
-        plain = _plain(values, na_values)
-        if plain is not None:
-            sign, found = plain
+        known = plain_column(values, na_values)
+        if known is not None:
+            sign, found = known
             if forced is None and is_id(name, values, found):
                 return Column(name, "ignored", note=ID_NOTE), ""
             if forced is None and _are_days(values, found):
@@ -141,6 +144,8 @@ def _looked_at(
                 column, _ = _read(contents, Forced("date", "%Y%m%d"), na_values, is_tolerant)
                 note = f"{getattr(column, 'note', '')}; --numeric={name} reads numbers"
                 return replace(cast(Column, column), note=note), ""
+            if plain is not None:
+                plain[name] = found
             return Column(name, "number", note=notes.of_values(name, found)), sign
     return _read(_contents(name, where, values, na_values), forced, na_values, is_tolerant)
 
@@ -189,23 +194,34 @@ def _order_of(values: pa.ChunkedArray) -> tuple[str, ...]:
     return tuple(str(level) for level in texts_of(pa.chunked_array([values.chunk(0).dictionary])).to_pylist())
 
 
-def _plain(values: pa.ChunkedArray, na_values: Sequence[str]) -> tuple[Sign, NDArray[np.float64]] | None:
-    """The decimal sign and the values of a column of plain numbers; None if it is none, or there is doubt."""
-    is_decimal = matches(values.slice(0, _SAMPLE), _POINT).any()
-    if not is_decimal and pc.any(pc.match_substring(values, ".")).as_py():
+def plain_column(
+    values: pa.ChunkedArray, na_values: Sequence[str], *, is_decimal: bool = False
+) -> tuple[Sign, NDArray[np.float64]] | None:
+    """The decimal sign and the values of a column of plain numbers; None if it is none, or there is doubt.
+
+    :param is_decimal: whether other values are known to have decimal points.
+    """
+    is_decimal = is_decimal or bool(matches(values.slice(0, _SAMPLE), _POINT).any())
+    marks = marks_of(values)
+    has_point = marks.has_point if marks else pc.any(pc.match_substring(values, ".")).as_py()
+    if not is_decimal and has_point:
         return None
     found = plain_numbers(values, missing_texts(na_values, markers=False))
     if found is None or np.isnan(found).all():
         return None
-    if pc.any(pc.match_substring_regex(values, _ODD)).as_py():  # 1E5, +4912345 or 09.30 may be none
+    if (marks is None or marks.may_be_code) and pc.any(pc.match_substring_regex(values, _ODD)).as_py():
+        return None  # 1E5, +4912345 or 09.30 may be none
+    if is_decimal and (marks.is_padded if marks else _has_last_zeros(values)):  # 1.10 may be a version
         return None
-    if is_decimal and _has_last_zeros(values):  # 1.10 may be a version
+    if not is_decimal and (marks.has_zero if marks else _has_zeros(values)):  # 01234 is a code
         return None
-    if not is_decimal:  # 01234 is a code
-        texts = pc.utf8_ltrim_whitespace(values)
-        if pc.any(pc.and_(pc.starts_with(texts, "0"), pc.greater(pc.binary_length(texts), 1))).as_py():
-            return None
     return "." if is_decimal else "", found
+
+
+def _has_zeros(values: pa.ChunkedArray) -> bool:
+    """Whether a text of several characters begins with a zero."""
+    texts = pc.utf8_ltrim_whitespace(values)
+    return bool(pc.any(pc.and_(pc.starts_with(texts, "0"), pc.greater(pc.binary_length(texts), 1))).as_py())
 
 
 def _are_days(values: pa.ChunkedArray, found: NDArray[np.float64]) -> bool:

@@ -96,8 +96,11 @@ def of_markers(contents: Contents) -> list[str]:
 
 def of_values(name: str, found: NDArray[np.float64]) -> str:
     """Of numbers: whole ones that lose digits in float64, and those such as 20201231 that all could be dates."""
+    some = found[:_EXAMPLES][np.isfinite(found[:_EXAMPLES])]
+    if (some != np.round(some)).any():
+        return ""
     finite = found[np.isfinite(found)]
-    if not len(finite) or (finite != np.round(finite)).any():
+    if not len(finite) or np.abs(finite).max() < 1900_00 or (finite != np.round(finite)).any():
         return ""
     years, month = finite // 100, finite % 100
     if ((years >= 1900) & (years < 2100) & (month >= 1) & (month <= 12)).all() and len(np.unique(month)) > 2:

@@ -15,11 +15,22 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpflow_deep_runs.data.cells import MISSING, matches
+from gpflow_deep_runs.data.cells import MISSING, matches, one_chunk
 from gpflow_deep_runs.data.libraries import pa, pc
 from gpflow_deep_runs.data.units import SCALES
 
-__all__ = ["EXPONENT", "GROUPS", "SIGNS", "SPACES", "Style", "group_pattern", "numbers", "plain_numbers"]
+__all__ = [
+    "EXPONENT",
+    "GROUPS",
+    "SIGNS",
+    "SPACES",
+    "Marks",
+    "Style",
+    "group_pattern",
+    "marks_of",
+    "numbers",
+    "plain_numbers",
+]
 
 SPACES = " \t\u00a0\u2007\u2009\u202f"
 """Spaces of any width."""
@@ -45,6 +56,54 @@ class Style(NamedTuple):
     unit: str = ""
     has_parentheses: bool = False
     is_scaled: bool = False
+
+
+class Marks(NamedTuple):
+    """What the bytes of texts that are plain numbers say of how these are written.
+
+    :ivar has_point: one has a point.
+    :ivar may_be_code: one has a plus, an "e", or digits after a zero, or a text among them seems to.
+    :ivar has_zero: one of several characters begins with a zero.
+    :ivar is_padded: decimals differ in length, and some end with a zero.
+    """
+
+    has_point: bool
+    may_be_code: bool
+    has_zero: bool
+    is_padded: bool
+
+
+def marks_of(values: pa.ChunkedArray | pa.Array) -> Marks | None:
+    """The marks of texts by their bytes, in a tenth of the time that patterns take; None if some have spaces."""
+    has_point = may_be_code = has_zero = ends_with_zero = False
+    shortest, longest = np.inf, -np.inf
+    for chunk in one_chunk(values).chunks:
+        _, places, content = chunk.buffers()
+        if content is None or not pa.types.is_string(chunk.type):
+            continue
+        offsets = np.frombuffer(places, np.int32)[chunk.offset : chunk.offset + len(chunk) + 1]
+        text = np.frombuffer(content, np.uint8)[offsets[0] : offsets[-1]]
+        offsets = offsets - offsets[0]
+        raw = text.tobytes()
+        if not raw.isascii() or any(space in raw for space in (b" ", b"\t", b"\n", b"\r", b"\v", b"\f")):
+            return None
+        starts = offsets[:-1][np.diff(offsets) > 1]
+        second = text[starts + 1]
+        is_zero = text[starts] == ord("0")
+        has_zero |= bool(is_zero.any())
+        may_be_code |= any(mark in raw for mark in (b"e", b"E", b"+"))
+        may_be_code |= bool((is_zero & (second >= ord("1")) & (second <= ord("9"))).any())
+        points = np.flatnonzero(text == ord("."))
+        if not len(points):
+            continue
+        has_point = True
+        ends = offsets[1:]
+        if len(points) != len(ends) or (points < offsets[:-1]).any() or (points >= ends).any():
+            ends = offsets[np.searchsorted(offsets, points, side="right")]
+        decimals = ends - points - 1
+        shortest, longest = min(shortest, decimals.min()), max(longest, decimals.max())
+        ends_with_zero |= bool(((decimals > 1) & (text[ends - 1] == ord("0"))).any())
+    return Marks(has_point, may_be_code, has_zero, ends_with_zero and shortest < longest)
 
 
 def plain_numbers(values: pa.ChunkedArray | pa.Array, missing: Sequence[str] = MISSING) -> NDArray[np.float64] | None:

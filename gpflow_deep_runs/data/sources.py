@@ -37,7 +37,7 @@ from gpflow_deep_runs.data.libraries import pa, pc, pd
 from gpflow_deep_runs.data.packed import COMPRESSIONS, open_unpacked, unpacked_limit
 from gpflow_deep_runs.data.spec import TableSpec
 
-__all__ = ["READ_ERRORS", "SUFFIXES", "Table", "is_delimited", "read_source"]
+__all__ = ["READ_ERRORS", "SUFFIXES", "Table", "has_odd_quotes", "is_delimited", "read_source"]
 
 READ_ERRORS = (ValueError, EOFError, KeyError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, lzma.LZMAError)
 """What readers raise if a file is damaged."""
@@ -263,7 +263,7 @@ def _text_table(path: Path, names_optional: bool, spec: TableSpec) -> Table:
             dialect = dialect_of(head, where, is_whole=is_whole, encoding=guess, **options)
             with open_unpacked(path, limit) as stream:
                 columns = read_text(stream, dialect, where, has_header=dialect.has_header, **body)
-        if dialect.delimiter != " " and any(_has_odd_quotes(column) for column in columns.columns):
+        if dialect.delimiter != " " and any(has_odd_quotes(column) for column in columns.columns):
             with open_unpacked(path, limit) as stream:
                 check_quotes(stream, dialect, where)
     except (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error, lzma.LZMAError) as error:
@@ -271,7 +271,7 @@ def _text_table(path: Path, names_optional: bool, spec: TableSpec) -> Table:
     return _trimmed(Table(columns, where, path.name.split(".")[0], dialect.delimiter), dialect.notes, spec)
 
 
-def _has_odd_quotes(column: pa.ChunkedArray) -> bool:
+def has_odd_quotes(column: pa.ChunkedArray) -> bool:
     """Whether a value has more than one line and a quotation mark: it may be several rows."""
     lines = column.filter(pc.match_substring(column, "\n"))
     return bool(len(lines) and pc.any(pc.match_substring(lines, '"')).as_py())

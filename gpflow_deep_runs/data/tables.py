@@ -102,7 +102,12 @@ def encode_table(table: Table, targets: Sequence[str], spec: TableSpec) -> Encod
             f"{where} must have at least 2 rows below its header, got {len(table.columns)}; check the file."
         )
     table, totals = _without_odd(table, spec)
-    columns = columns_of(table.columns, targets, spec, where=where, delimiter=table.delimiter)
+    plain: dict[str, NDArray[np.float64]] = {}
+    columns = columns_of(table.columns, targets, spec, where=where, delimiter=table.delimiter, plain=plain)
+    for name, values in plain.items():  # texts that are read already
+        if columns[name].kind == "number":
+            place = table.columns.column_names.index(name)
+            table = table._replace(columns=table.columns.set_column(place, name, pa.chunked_array([pa.array(values)])))
     if all(column.kind == "ignored" for name, column in columns.items() if name not in targets):
         besides = f" besides the target {targets[0]!r}" if targets else " that is used"
         raise ValueError(f"{where} has no column{besides}; add the inputs, or name them by --features.")
@@ -128,13 +133,20 @@ def encode_table(table: Table, targets: Sequence[str], spec: TableSpec) -> Encod
 
 
 def columns_of(
-    columns: pa.Table, targets: Sequence[str], spec: TableSpec, *, where: str, delimiter: str = ""
+    columns: pa.Table,
+    targets: Sequence[str],
+    spec: TableSpec,
+    *,
+    where: str,
+    delimiter: str = "",
+    plain: dict[str, NDArray[np.float64]] | None = None,
 ) -> dict[str, Column]:
     """How the columns of a table are read: its inputs in the order of X, then the targets.
 
     A column that `spec` names is used, also if it looks like row numbers.
 
     :param columns: all rows, or the first ones of a table that is read piece by piece.
+    :param plain: as of `inference.infer_columns`.
     :raises ValueError: naming the flag: columns that are not there; or as `inference.infer_columns`.
     """
     names = columns.column_names
@@ -161,6 +173,7 @@ def columns_of(
         na_values=spec.na_values,
         delimiter=delimiter,
         is_tolerant=spec.bad_rows == "drop",
+        plain=plain,
     )
     for name in named:
         if found[name].kind == "ignored":

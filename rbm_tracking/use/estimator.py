@@ -15,6 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from gpflow_deep_base.columns import check_columns
 from rbm_tracking import evaluation
 from rbm_tracking.estimates.ais import Bracket
 from rbm_tracking.estimates.trajectories import Trajectory, distances, half_precision, is_node, trajectory
@@ -455,6 +456,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def _validated(self, X: Any, *, reset: bool) -> Any:
         """X as float64 or float32, dense or CSR, after checking that it is in [0, 1]."""
+        check_columns(X, self)
         validate = functools.partial(validate_data, self, X, accept_sparse="csr", reset=reset, dtype=_FLOATS)
         X = checked(validate, X, self.visible)
         check_values(X, self.visible)

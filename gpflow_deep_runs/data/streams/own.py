@@ -1,6 +1,6 @@
 """Your own table as a stream: its columns are what they are in memory, and so are X and Y of each block.
 
-    shards, preset = open_table("shards/*.csv", TableSpec(target=("price",), missing="impute"))
+    shards, preset = open_table("shards/*.parquet", TableSpec(target=("price",), missing="impute"))
     preset.schema                                       # but for what is put in for missing values, see `scan.scan`
 
 What the columns are is found out from the first rows, :data:`HEAD_ROWS`. Levels, labels, the parts of dates that vary
@@ -16,22 +16,23 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpflow_deep_runs.data import tables
-from gpflow_deep_runs.data.cells import MARKERS, MISSING
+from gpflow_deep_runs.data import doubts, tables
 from gpflow_deep_runs.data.columns import Column
 from gpflow_deep_runs.data.delimited import check_names
 from gpflow_deep_runs.data.forced import forced_columns
 from gpflow_deep_runs.data.libraries import pa
+from gpflow_deep_runs.data.rows import Part
 from gpflow_deep_runs.data.schema import Schema
 from gpflow_deep_runs.data.spec import TableSpec
 from gpflow_deep_runs.data.streams import counting
 from gpflow_deep_runs.data.streams.counting import Known
+from gpflow_deep_runs.data.streams.moments import Moments
 from gpflow_deep_runs.data.streams.presets import Selection, StreamPreset
-from gpflow_deep_runs.data.streams.shards import Field, Layout, Shards, Texts, columns_of, find_files, open_shards
+from gpflow_deep_runs.data.streams.shards import Field, Layout, Shards, columns_of, find_files, open_shards
 from gpflow_deep_runs.data.survey import features_of
 from gpflow_deep_runs.data.usable import usable
 
-__all__ = ["HEAD_ROWS", "completed", "open_table", "reopen"]
+__all__ = ["HEAD_ROWS", "check_sentinels", "completed", "open_table", "reopen"]
 
 HEAD_ROWS, _HEAD_BLOCKS = 20_000, 16
 """Rows that decide what the columns are, and blocks that they are in: fewer rows of tables with many columns."""
@@ -46,7 +47,7 @@ class _Head(NamedTuple):
     hint: str
 
 
-_OF_FILES = ("encoding", "names", "sheet", "max_bytes", "skip_rows", "skip_footer", "keep_value", "total_rows")
+_OF_FILES = ("encoding", "names", "sheet", "max_bytes", "skip_rows", "skip_footer")
 """Flags of a table that a stream does not have."""
 
 
@@ -59,11 +60,14 @@ def open_table(pattern: str, spec: TableSpec, *, progress: bool = False) -> tupl
     """
     for flag in _OF_FILES:
         if flag in spec.given():
-            raise ValueError(f"--{flag} is for tables that are read as a whole; leave out --stream, or write Parquet.")
+            raise ValueError(
+                f"--{flag} is for gpflow-deep convert and for tables that are read as a whole; leave it out."
+            )
     shards = _open(pattern, spec)
     head = _head(shards)
+    _check_totals(shards, head, spec)
     known = _known(head, spec)
-    shards = _narrowed(shards, known.columns, known.empty, spec)
+    shards = _narrowed(shards, known.columns, known.empty)
     columns, survey = known.columns, known.survey
     if head.hint:
         survey = counting.count(shards, known, spec, progress=progress)
@@ -72,12 +76,29 @@ def open_table(pattern: str, spec: TableSpec, *, progress: bool = False) -> tupl
     return shards, _preset(schema, spec, pattern)
 
 
+def _check_totals(shards: Shards, head: _Head, spec: TableSpec) -> None:
+    """:raises ValueError: naming a row among the first or the last ones that sums up others."""
+    if spec.total_rows == "keep":
+        return
+    last = shards.block(len(shards.blocks) - 1)
+    for table, where, first_row in (
+        (head.table, head.where, 0),
+        (shards.table(len(shards.blocks) - 1), shards.files[last.file], last.first_row),
+    ):
+        if totals := doubts.totals_of_texts(table):
+            row, why = next(iter(totals.items()))
+            raise ValueError(
+                f"row {first_row + row} (from 0) of {where} seems to sum up others, as {why}; leave such rows out of "
+                "the files, or give --total_rows=keep if they are rows like the others."
+            )
+
+
 def reopen(pattern: str, spec: TableSpec, schema: Schema) -> tuple[Shards, StreamPreset]:
     """Open the files of a stream of which the schema is known.
 
     :raises ValueError: as `shards.open_shards`.
     """
-    shards = _narrowed(_open(pattern, spec), _columns(schema), (), spec)
+    shards = _narrowed(_open(pattern, spec), _columns(schema), ())
     return shards, _preset(schema, spec, pattern)
 
 
@@ -96,6 +117,42 @@ def _preset(schema: Schema, spec: TableSpec, pattern: str) -> StreamPreset:
         schema=schema,
         table=spec,
     )
+
+
+def check_sentinels(preset: StreamPreset, sample: Part, moments: tuple[Moments, Moments]) -> None:
+    """Ask what values of your own table are that may stand for a missing one, by a sample and the ranges of all rows.
+
+    :param sample: of the training rows.
+    :param moments: of X and Y in all training rows.
+    :raises ValueError: as `doubts.check_sentinels`.
+    """
+    if preset.schema is None or preset.table is None:
+        return
+    x, y = moments
+    names = [*preset.feature_names, *preset.target_names]
+    values = np.concatenate([sample.X, sample.Y], axis=1)
+    ends = np.stack([np.concatenate([x.low, y.low]), np.concatenate([x.high, y.high])])
+    asked = {f.name: f.column for f in preset.schema.columns} | {
+        column.name: column for column in preset.schema.targets
+    }
+    for name, column in asked.items():
+        is_date = column.kind == "date"
+        place = f"{name}.day" if is_date else name
+        if (
+            column.kind not in ("number", "date")
+            or place not in names
+            or (name in preset.target_names and preset.class_names)
+        ):
+            continue
+        column_number = names.index(place)
+        doubts.check_sentinels(
+            name,
+            np.append(values[:, column_number], ends[:, column_number]),
+            where="the stream",
+            keep=preset.table.keep_value,
+            is_date=is_date,
+            is_sample=True,
+        )
 
 
 def completed(preset: StreamPreset, means: NDArray[np.float64]) -> StreamPreset:
@@ -143,12 +200,12 @@ def _spread(values: NDArray[np.float64], rows: NDArray[np.int64], num_rows: int)
 
 def _open(pattern: str, spec: TableSpec) -> Shards:
     """The files with the columns of the first one; others need not have those of --ignore."""
-    path, texts = find_files(pattern)[1][0], Texts(as_written=True)
-    columns = list(columns_of(path, texts=texts))
+    path = find_files(pattern)[0]
+    columns = list(columns_of(path))
     check_names([name.strip() for name in columns], path)
     layout: Layout = {name.strip(): Field(name, "any") for name in columns}
     fewer = {name: field for name, field in layout.items() if name not in spec.ignore}
-    return open_shards(pattern, layouts=[layout, fewer], texts=texts, drop_bad_rows=spec.bad_rows == "drop")
+    return open_shards(pattern, layouts=[layout, fewer], drop_bad_rows=spec.bad_rows == "drop")
 
 
 def _head(shards: Shards) -> _Head:
@@ -167,7 +224,7 @@ def _head(shards: Shards) -> _Head:
     where = shards.files[0] if last == 0 else f"{shards.files[0]} to {shards.names[last]}"
     is_whole = len(blocks) == len(shards.blocks) and len(table) == num_rows
     hint = "" if is_whole else f" The first {len(table)} rows of the stream decide what its columns are."
-    return _Head(table, where, shards.dialects[0].delimiter if shards.dialects else "", hint)
+    return _Head(table, where, shards.delimiter, hint)
 
 
 def _known(head: _Head, spec: TableSpec) -> Known:
@@ -219,22 +276,14 @@ def _as_said(empty: Collection[str], names: Sequence[str], spec: TableSpec, wher
     }
 
 
-def _narrowed(shards: Shards, columns: Mapping[str, Column], empty: Collection[str], spec: TableSpec) -> Shards:
-    """The same files, of which only the columns that are used are read, and plain numbers of CSV files as such."""
-    plain = {name: column.decimal for name, column in columns.items() if _is_plain(column)}
-    decimal = max(set(plain.values()), key=list(plain.values()).count, default=".")
-    fast = {name for name, sign in plain.items() if shards.format == "csv" and sign == decimal}
+def _narrowed(shards: Shards, columns: Mapping[str, Column], empty: Collection[str]) -> Shards:
+    """The same files, of which only the columns that are used are read."""
     layout: Layout = {
-        name: field._replace(kind="number" if name in fast else "any")
+        name: field
         for name, field in shards.layouts[0].items()
         if name in empty or (name in columns and columns[name].kind != "ignored")
     }
     for path, found in zip(shards.files, shards.layouts, strict=True):
         if absent := set(layout) - set(found):
             raise ValueError(f"{path} must have the columns of the stream, but lacks {min(absent)!r}; leave it out.")
-    texts = Texts((*MISSING, *MARKERS, *spec.na_values), decimal, as_written=True)
-    return replace(shards, layouts=(layout,) * len(shards.files), texts=texts)
-
-
-def _is_plain(column: Column) -> bool:
-    return column.kind == "number" and not (column.thousands or column.unit or column.has_parentheses)
+    return replace(shards, layouts=(layout,) * len(shards.files))

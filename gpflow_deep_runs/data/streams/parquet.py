@@ -7,9 +7,12 @@ from collections.abc import Iterator, Sequence
 from gpflow_deep_runs.data.delimited import check_names
 from gpflow_deep_runs.data.libraries import pa
 from gpflow_deep_runs.data.streams import storage
-from gpflow_deep_runs.data.streams.blocks import Block, Extent, Kind, kind_of
+from gpflow_deep_runs.data.streams.blocks import Block, Kind, kind_of
 
-__all__ = ["extents", "kinds", "read"]
+DELIMITER = b"gpflow_deep.delimiter"
+"""Metadata of a file: what stood between the columns of the text that it was made of."""
+
+__all__ = ["DELIMITER", "delimiter", "extents", "kinds", "read"]
 
 
 def kinds(path: str) -> dict[str, Kind]:
@@ -24,12 +27,18 @@ def kinds(path: str) -> dict[str, Kind]:
         return {field.name: kind_of(field.type) for field in schema if field.name not in index}
 
 
-def extents(path: str) -> Iterator[Extent]:
-    """The row groups that hold rows."""
+def delimiter(path: str) -> str:
+    """What stood between the columns of the text that `gpflow-deep convert` made a file of; "" of others."""
+    with _open(path) as file:
+        return (file.schema_arrow.metadata or {}).get(DELIMITER, b"").decode()
+
+
+def extents(path: str) -> Iterator[tuple[int, int]]:
+    """Number and rows of each row group that holds rows."""
     with _open(path) as file:
         for group in range(file.metadata.num_row_groups):
             if rows := file.metadata.row_group(group).num_rows:
-                yield Extent(group, group + 1, rows)
+                yield group, rows
 
 
 def read(path: str, block: Block, columns: Sequence[str]) -> pa.Table:

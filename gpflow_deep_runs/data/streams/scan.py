@@ -22,7 +22,7 @@ from gpflow_deep_runs.data.streams import own, record
 from gpflow_deep_runs.data.streams.moments import Moments, Sample
 from gpflow_deep_runs.data.streams.presets import PRESETS, StreamPreset
 from gpflow_deep_runs.data.streams.shards import Shards, open_shards
-from gpflow_deep_runs.data.streams.stream import BAD, PARTS, TEST, TRAIN, VALID, Divider, Stream, in_order
+from gpflow_deep_runs.data.streams.stream import PARTS, TEST, TRAIN, VALID, Divider, Stream, in_order
 from gpflow_deep_runs.data.survey import check_missing
 from gpflow_deep_runs.data.views import Source
 
@@ -33,7 +33,8 @@ __all__ = ["StreamSpec", "load", "scan"]
 class StreamSpec:
     """Data that are read piece by piece.
 
-    :param stream: read the files of --data (or a folder, a pattern) piece by piece, in place of at once.
+    :param stream: read the Parquet files of --data (or a folder, a pattern) piece by piece, in place of at once;
+        gpflow-deep convert writes them from others.
     :param stream_preset: what the files of --stream hold; your own table if not given.
     :param lookup: the small table that --stream_preset needs: planes, or taxi zones.
     :param test_fraction: part of the rows of --stream to set aside for tests.
@@ -108,7 +109,7 @@ def _known(spec: StreamSpec, pattern: str, table: TableSpec) -> tuple[Shards, St
         raise ValueError(f"--{said[0]} describes your own table; leave it out, or --stream_preset.")
     preset = PRESETS[str(spec.stream_preset)](spec.lookup)
     is_dropping = table.bad_rows == "drop"
-    shards = open_shards(pattern, layouts=preset.layouts, header=preset.header, drop_bad_rows=is_dropping)
+    shards = open_shards(pattern, layouts=preset.layouts, drop_bad_rows=is_dropping)
     return shards, preset
 
 
@@ -174,8 +175,6 @@ class _Look(NamedTuple):
 def _look(divide: Divider, shards: Shards, number: int) -> _Look:
     X, Y, part, order = divide(number)
     counts = np.bincount(part, minlength=len(PARTS))
-    if shards.drop_bad_rows:
-        counts[BAD] += shards.block(number).num_rows - len(X)  # lines that could not be read
     rows = {p: (order[part == p], X[part == p], Y[part == p]) for p in (TRAIN, VALID, TEST)}
     missing = None
     if any(np.isnan(values.min(initial=0.0)) for _, *arrays in rows.values() for values in arrays):
@@ -243,6 +242,7 @@ def _stream(shards: Shards, preset: StreamPreset, settings: dict[str, Any], foun
     class_names = _class_names(preset, y, samples)
     if class_names:
         samples = {name: Part(part.X, part.Y.astype(np.int64)) for name, part in samples.items()}
+    own.check_sentinels(preset, samples["train"], (x, y))
     preset = own.completed(preset, np.where(x.count > 0, x.mean, np.nan))
     if preset.schema is not None and found.missing is not None:
         x = x.merge(Moments.constant(counts["train"] - x.count, np.array(preset.schema.fills)))

@@ -75,7 +75,7 @@ class Stream:
             preset.name,
             {name: self.samples[name] for name in PARTS if name in self.samples},
             preset.task,
-            f"{len(self.shards.files)} {self.shards.format} files; {preset.source}",
+            f"{len(self.shards.files)} parquet files; {preset.source}",
             self.sha256,
             feature_names=preset.feature_names,
             target_names=preset.target_names,

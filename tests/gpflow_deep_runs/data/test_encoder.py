@@ -1,5 +1,6 @@
 """`TableEncoder`: frames in a pipeline are read as the scripts read tables."""
 
+import importlib
 import pickle
 
 import numpy as np
@@ -90,3 +91,24 @@ def test_two_readings_are_a_question() -> None:
     with pytest.raises(ValueError, match="when"):
         TableEncoder().fit(table)
     assert "when.day" in TableEncoder(dates=["when:dmy"]).fit(table).get_feature_names_out()
+
+
+ESTIMATORS = [
+    ("gpflow_deep", "DeepGPRegressor"),
+    ("gpflow_deep", "DeepGPClassifier"),
+    ("ebp", "EBPRegressor"),
+    ("ebp", "EBPClassifier"),
+    ("ebp", "EBPGaussianClassifier"),
+    ("darn", "DARNDensity"),
+    ("rbm_tracking", "TrackedRBM"),
+    ("rbm_tracking", "RBMClassifier"),
+]
+
+
+@pytest.mark.parametrize(("package", "name"), ESTIMATORS)
+def test_estimators_say_what_reads_a_frame(package: str, name: str) -> None:
+    estimator = getattr(importlib.import_module(package), name)()
+    days = pd.DataFrame({"day": pd.to_datetime(["2020-01-01", "2020-01-02"] * 5)})  # would be nanoseconds
+    for X in (frame(10), days):
+        with pytest.raises(ValueError, match=rf"are none; .*make_pipeline\(TableEncoder\(\), {name}\("):
+            estimator.fit(X, np.arange(10) % 2)

@@ -1,19 +1,20 @@
 """Files of a table for streams: a column that counts the rows, two inputs and a target."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import tensorflow as tf
 
 from gpflow_deep_runs.data.rows import Part
 from gpflow_deep_runs.data.spec import TableSpec
 from gpflow_deep_runs.data.streams import own
+from gpflow_deep_runs.data.streams.convert import convert
 from gpflow_deep_runs.data.streams.scan import scan
 from gpflow_deep_runs.data.streams.stream import Stream
 
-__all__ = ["frame", "numbers", "open_stream", "write_features"]
+__all__ = ["converted", "frame", "numbers", "open_stream"]
 
 
 def frame(rng: np.random.Generator, rows: int, first: int) -> pd.DataFrame:
@@ -23,23 +24,19 @@ def frame(rng: np.random.Generator, rows: int, first: int) -> pd.DataFrame:
 
 
 def open_stream(folder: Path, suffix: str = "parquet", *, table: TableSpec | None = None, **settings: Any) -> Stream:
-    """All files of a folder; the target is "y" unless `table` says otherwise."""
+    """All files of a folder, of texts after these are converted; the target is "y" unless `table` says otherwise."""
     spec = TableSpec(target=("y",)) if table is None else table
-    return scan(*own.open_table(f"{folder}/*.{suffix}", spec), **settings)
+    pattern = f"{folder}/*.{suffix}"
+    return scan(*own.open_table(pattern if suffix == "parquet" else converted(pattern, folder), spec), **settings)
+
+
+def converted(pattern: str, folder: Path) -> str:
+    """The folder of Parquet files that files become, in small row groups; written anew."""
+    shutil.rmtree(there := folder / "converted", ignore_errors=True)
+    convert(pattern, there, rows_per_group=40)
+    return str(there)
 
 
 def numbers(part: Part) -> np.ndarray:
     """The column that counts all rows."""
     return np.asarray(part.X[:, 0]).astype(int)
-
-
-def write_features(rows: list[dict[str, Any]], path: Path) -> None:
-    """Examples of features of any kind: bytes, floats or integers, in lists of any length."""
-    kinds = {bytes: ("bytes_list", tf.train.BytesList), float: ("float_list", tf.train.FloatList)}
-    with tf.io.TFRecordWriter(str(path)) as writer:
-        for row in rows:
-            feature = {}
-            for name, values in row.items():
-                kind, list_of = kinds.get(type(values[0]) if values else float, ("int64_list", tf.train.Int64List))
-                feature[name] = tf.train.Feature(**{kind: list_of(value=values)})
-            writer.write(tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString())

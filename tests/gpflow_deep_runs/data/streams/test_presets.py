@@ -13,6 +13,7 @@ from gpflow_deep_runs.data.sets.files import installed_folder
 from gpflow_deep_runs.data.streams.presets import PRESETS, StreamPreset
 from gpflow_deep_runs.data.streams.scan import scan
 from gpflow_deep_runs.data.streams.shards import open_shards
+from tests.gpflow_deep_runs.data.streams.tables import converted
 
 
 class Rows(NamedTuple):
@@ -22,8 +23,10 @@ class Rows(NamedTuple):
 
 
 def read(pattern: str, preset: StreamPreset) -> Rows:
-    """All rows of the files."""
-    shards = open_shards(pattern, layouts=preset.layouts, header=preset.header)
+    """All rows of the files, of texts after these are converted."""
+    path = Path(pattern)
+    found = pattern if path.suffix == ".parquet" else converted(pattern, path.parent)
+    shards = open_shards(found, layouts=preset.layouts)
     parts = [preset.select(shards, number) for number in range(len(shards.blocks))]
     return Rows(*(np.concatenate(arrays) for arrays in zip(*(part[:3] for part in parts), strict=True)))
 
@@ -143,4 +146,4 @@ def test_particles(name: str, num_features: int, rng: np.random.Generator, tmp_p
     assert rows.is_used.all()
     assert (preset.task, preset.num_test_rows, preset.class_names) == ("binary", 500_000, ("background", "signal"))
     with pytest.raises(ValueError, match="a stream must have train rows, got"):  # 50 rows are all within the last
-        scan(open_shards(str(path), layouts=preset.layouts, header=preset.header), preset, valid_fraction=0)
+        scan(open_shards(converted(str(path), tmp_path), layouts=preset.layouts), preset, valid_fraction=0)

@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 
 from gpflow_deep_runs.data.rows import Part
-from gpflow_deep_runs.data.streams import blocks
 from gpflow_deep_runs.data.streams.reader import BatchReader
 from tests.gpflow_deep_runs.data.streams.tables import frame, numbers, open_stream
 
@@ -66,20 +65,16 @@ def test_transform_is_applied(whole: pd.DataFrame, tmp_path: Path) -> None:
     assert scaled.wait_seconds > 0
 
 
-def test_file_changed_after_the_scan_is_named(
-    whole: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(blocks, "BLOCK_BYTES", 2048)
-    whole.to_csv(tmp_path / "a.csv", index=False)
-    stream = open_stream(tmp_path, "csv")
+def test_file_changed_after_the_scan_is_named(whole: pd.DataFrame, tmp_path: Path) -> None:
+    stream = open_stream(tmp_path)
     reader = BatchReader(stream, batch_size=50, seed=0, shuffle_rows=100)
     reader(0)
-    content = (tmp_path / "a.csv").read_text()
-    (tmp_path / "a.csv").write_text(content.replace("\n", "\n\n").replace("\n\n", "\n,,,\n")[: len(content)])
-    with pytest.raises(ValueError, match=r"a.csv (was changed since the run began|cannot be read|row \d+)"):
+    content = (path := tmp_path / "part0.parquet").read_bytes()
+    pd.read_parquet(path).iloc[::-1].iloc[:-30].to_parquet(path, row_group_size=50)
+    with pytest.raises(ValueError, match=r"part0.parquet (was changed since the run began|cannot be read)"):
         for step in range(1, 30):
             reader(step)
-    (tmp_path / "a.csv").write_text(content)
+    path.write_bytes(content)
     assert len(reader(1)[0]) == 50  # a reader can go on
 
 

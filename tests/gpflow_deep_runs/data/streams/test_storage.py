@@ -73,15 +73,15 @@ class Blocked:
 sys.meta_path.insert(0, Blocked())
 from gpflow_deep_runs.data import supply, views
 from gpflow_deep_runs.data.spec import TableSpec
+from gpflow_deep_runs.data.streams.convert import convert
 from gpflow_deep_runs.data.streams.scan import StreamSpec
 
+convert(sys.argv[1], sys.argv[2])
 table = TableSpec(target=("y",))
-for path in sys.argv[1:]:
-    data = supply.load(views.Source(data=path), supply.Division(), StreamSpec(stream=True), table=table, seed=0)
-
-for path in sys.argv[1:]:
-    source, table = views.Source(data=path), views.TableSpec(target=("y",))
-    data = supply.load(source, supply.Division(), StreamSpec(stream=True), table=table, seed=0)
+for seed in range(2):
+    data = supply.load(
+        views.Source(data=sys.argv[2]), supply.Division(), StreamSpec(stream=True), table=table, seed=seed
+    )
     print(sum(data.stream.counts.values()), *data.rows.feature_names)
 """
 
@@ -90,8 +90,7 @@ def test_a_local_stream_is_looked_at_without_tensorflow(rng: np.random.Generator
     frame = pd.DataFrame(rng.normal(size=(200, 3)), columns=["a", "b", "y"])
     frame["c"] = np.where(frame["a"] > 0, "up", "down")
     frame.to_csv(tmp_path / "a.csv", index=False)
-    frame.to_parquet(tmp_path / "a.parquet")
-    command = [sys.executable, "-c", WITHOUT_TENSORFLOW, str(tmp_path / "a.csv"), str(tmp_path / "a.parquet")]
+    command = [sys.executable, "-c", WITHOUT_TENSORFLOW, str(tmp_path / "a.csv"), str(tmp_path / "b")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.splitlines() == ["200 a b c=down c=up"] * 2

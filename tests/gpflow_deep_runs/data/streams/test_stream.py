@@ -65,18 +65,6 @@ def test_bad_value_is_named_or_dropped(value: float, whole: pd.DataFrame, tmp_pa
     assert all(np.isfinite(reader(step)[0]).all() for step in range(15))
 
 
-def test_lines_that_cannot_be_read_are_counted(whole: pd.DataFrame, tmp_path: Path) -> None:
-    whole.to_csv(tmp_path / "a.csv", index=False)
-    lines = (tmp_path / "a.csv").read_text().splitlines()
-    lines[5], lines[900] = "1,2", "1,2,x,4"
-    (tmp_path / "a.csv").write_text("\n".join(lines) + "\n")
-    with pytest.raises(ValueError, match="Expected 4 columns, got 2"):
-        open_stream(tmp_path, "csv")
-    stream = open_stream(tmp_path, "csv", table=DROP)
-    assert stream.counts["bad"] == 2
-    assert sum(stream.counts.values()) == len(whole)
-
-
 def classes(folder: Path, y: np.ndarray) -> None:
     pd.DataFrame({"a": np.arange(len(y)) * 1.0, "y": y}).to_parquet(folder / "labels.parquet", row_group_size=50)
 

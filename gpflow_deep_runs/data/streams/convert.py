@@ -1,0 +1,261 @@
+"""Tables as Parquet, which streams read: from delimited text, TFRecord and NPZ files.
+
+    convert("trips/*.csv", "trips_parquet")          # trips_parquet/2019-01.parquet, ...
+
+Columns of plain numbers become numbers, in all files alike; all other texts stay as they are written, so that a stream
+reads them as they are read in memory. What was written is read back and compared before the folder gets its name.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from gpflow_deep_runs.data import notes
+from gpflow_deep_runs.data.cells import MARKERS, is_missing, missing_texts
+from gpflow_deep_runs.data.delimited import HEAD_BYTES, Dialect, check_quotes, dialect_of, read_batches
+from gpflow_deep_runs.data.inference import plain_column
+from gpflow_deep_runs.data.libraries import pa, pc
+from gpflow_deep_runs.data.packed import COMPRESSIONS, open_unpacked, unpacked_limit
+from gpflow_deep_runs.data.sources import READ_ERRORS, has_odd_quotes, is_delimited, read_source
+from gpflow_deep_runs.data.spec import TableSpec
+from gpflow_deep_runs.data.streams import storage, tfrecord
+from gpflow_deep_runs.data.streams.parquet import DELIMITER
+
+__all__ = ["Converted", "convert"]
+
+_RECORDS = (".tfrecord", ".tfrecords")
+
+
+class Converted(NamedTuple):
+    """What :func:`convert` wrote.
+
+    :ivar files: names of the Parquet files in the folder.
+    :ivar num_rows: rows of all files.
+    :ivar numeric: names of the columns of numbers.
+    :ivar texts: names of the columns of texts.
+    :ivar said: what has to be known of the reading.
+    """
+
+    files: tuple[str, ...]
+    num_rows: int
+    numeric: tuple[str, ...]
+    texts: tuple[str, ...]
+    said: tuple[str, ...]
+
+
+class _Source(NamedTuple):
+    """A file to convert: its rows as tables, as often as they are asked for, its metadata, and what is to be said."""
+
+    path: Path
+    tables: Callable[[], Iterator[pa.Table]]
+    metadata: Mapping[bytes, bytes] = {}
+    said: tuple[str, ...] = ()
+
+
+def convert(
+    pattern: str, output: str | os.PathLike[str], *, spec: TableSpec = TableSpec(), rows_per_group: int = 2**15
+) -> Converted:
+    """Write the rows of files as Parquet files of the same names in a new folder: all of them, or nothing.
+
+    :param pattern: a file, a folder, a glob pattern, or several of these separated by commas.
+    :param output: the folder, which must not be there yet.
+    :param spec: how a text is read: its encoding, names, lines above the header, and what becomes of bad rows.
+    :param rows_per_group: rows of a row group, which is a block of a stream.
+    :raises ValueError: naming the file, and the row: it cannot be read as a table.
+    :raises OSError: if the folder cannot be written.
+    """
+    folder = Path(output)
+    if folder.exists():
+        raise ValueError(f"--output must be a new folder, but {folder} is there already; choose another.")
+    if rows_per_group < 1:
+        raise ValueError(f"--rows_per_group must be at least 1, got {rows_per_group}.")
+    sources = [_source(path, spec) for path in _find(pattern)]
+    types = _types(sources)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        num_rows = sum(_write(source, temporary, types, rows_per_group) for source in sources)
+        temporary.chmod(0o755)
+        temporary.rename(folder)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    is_text = {name: pa.types.is_string(kind) for name, kind in types.items()}
+    said = dict.fromkeys(f"{source.path}: {note}" for source in sources for note in source.said)
+    return Converted(
+        tuple(f"{_stem(source.path)}.parquet" for source in sources),
+        num_rows,
+        tuple(name for name in types if not is_text[name]),
+        tuple(name for name in types if is_text[name]),
+        tuple(said),
+    )
+
+
+def _find(pattern: str) -> list[Path]:
+    """The files, sorted.
+
+    :raises ValueError: if there are none, or two would get the same name.
+    """
+    parts = [pattern] if os.path.exists(pattern) else [part.strip() for part in pattern.split(",")]
+    paths: set[Path] = set()
+    for part in filter(None, parts):
+        found = [Path(path) for path in storage.find(os.path.join(part, "*") if storage.is_folder(part) else part)]
+        if not found:
+            raise ValueError(f"--data must name files, but there are none at {part!r}; check the path.")
+        paths |= {path for path in found if _is_table(path)} if len(found) > 1 else set(found)
+    stems = sorted(map(_stem, paths))
+    if twice := [stem for stem in stems if stems.count(stem) > 1]:
+        raise ValueError(f"two files would become {twice[0]}.parquet; convert them into different folders.")
+    if unknown := [path for path in paths if not _is_table(path)] or not paths:
+        what = unknown[0].name if isinstance(unknown, list) else "no file"
+        raise ValueError(f"--data must be delimited text, .tfrecord or .npz files, got {what}.")
+    return sorted(paths)
+
+
+def _is_table(path: Path) -> bool:
+    return is_delimited(path) or path.suffix.lower() in (".npz", *_RECORDS)
+
+
+def _stem(path: Path) -> str:
+    """The name of a file without its suffixes."""
+    packed = path.suffix.lower().removeprefix(".") in COMPRESSIONS
+    return Path(path.stem).stem if packed else path.stem
+
+
+def _source(path: Path, spec: TableSpec) -> _Source:
+    if path.suffix.lower() in _RECORDS:
+        return _Source(path, lambda: tfrecord.tables(str(path)))
+    if path.suffix.lower() == ".npz":
+        table = read_source(path, spec=spec)
+        said = ("its standard splits are left out",) if table.splits else ()
+        return _Source(path, lambda: iter([table.columns]), said=said)
+    dialect = _dialect(path, spec)
+    metadata = {DELIMITER: dialect.delimiter.encode()}
+    return _Source(path, lambda: _texts(path, dialect, spec), metadata, dialect.notes)
+
+
+def _dialect(path: Path, spec: TableSpec) -> Dialect:
+    """How a text is written; a file without a line of names has the columns x0, x1, ..."""
+    try:
+        with open_unpacked(path, unpacked_limit(path, spec.max_bytes)) as stream:
+            head = stream.read(HEAD_BYTES)
+    except (OSError, RuntimeError, *READ_ERRORS) as error:
+        raise ValueError(f"{path} cannot be read ({error}); get it again.") from error
+    is_whole = len(head) < HEAD_BYTES
+    for names_optional in (True, False):
+        dialect = dialect_of(
+            head,
+            str(path),
+            is_whole=is_whole,
+            names_optional=names_optional,
+            names=spec.names,
+            encoding=spec.encoding,
+            skip_rows=spec.skip_rows,
+        )
+        if not any("first line is a row" in note for note in dialect.notes):
+            break  # else the second time says that names occur twice
+    return dialect
+
+
+def _texts(path: Path, dialect: Dialect, spec: TableSpec) -> Iterator[pa.Table]:
+    is_odd = False
+    try:
+        with open_unpacked(path, unpacked_limit(path, spec.max_bytes)) as stream:
+            for table in read_batches(stream, dialect, str(path), drops_bad_rows=spec.bad_rows == "drop"):
+                is_odd |= dialect.delimiter != " " and any(map(has_odd_quotes, table.columns))
+                yield table
+        if is_odd:
+            with open_unpacked(path, unpacked_limit(path, spec.max_bytes)) as stream:
+                check_quotes(stream, dialect, str(path))
+    except (OSError, EOFError, RuntimeError) as error:
+        raise ValueError(f"{path} cannot be read ({error}); get it again.") from error
+
+
+def _types(sources: list[_Source]) -> dict[str, pa.DataType]:
+    """The type of each column: numbers where all its texts in all files are plain numbers or missing."""
+    found: dict[str, pa.DataType | None] = {}
+    for source in sources:
+        for table in source.tables():
+            for name, column in zip(table.column_names, table.columns, strict=True):
+                before = found.get(name)
+                if not pa.types.is_string(column.type):
+                    is_same = before in (None, column.type)
+                    found[name] = column.type if is_same else pa.float64()
+                elif before != pa.string():
+                    found[name] = _type_of(column, before)
+    return {name: pa.string() if kind is None else kind for name, kind in found.items()}
+
+
+def _type_of(texts: pa.ChunkedArray, before: pa.DataType | None) -> pa.DataType | None:
+    """What texts become, after what those above them did: whole numbers, numbers, texts, or None if all are missing."""
+    plain = plain_column(texts, MARKERS, is_decimal=before == pa.float64())
+    if plain is None:
+        unique = pc.utf8_trim_whitespace(pc.unique(pc.drop_null(texts)))
+        return before if is_missing(unique, (), markers=True).all() else pa.string()
+    sign, numbers = plain
+    if notes.of_values("", numbers):  # days such as 20201231, or more digits than a number holds
+        return pa.string()
+    if sign or before == pa.float64():
+        return pa.float64()
+    try:
+        _numbers(texts, pa.int64())
+    except pa.ArrowInvalid:
+        return pa.float64()
+    return pa.int64()
+
+
+def _numbers(texts: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    trimmed = pc.utf8_trim_whitespace(texts)
+    missing = pa.array(missing_texts((), markers=True), pa.string())
+    is_known = pc.invert(pc.is_in(trimmed, value_set=missing))
+    return pc.if_else(is_known, trimmed, pa.scalar(None, pa.string())).cast(kind)
+
+
+def _groups(source: _Source, types: Mapping[str, pa.DataType], size: int) -> Iterator[pa.Table]:
+    """The rows of a file in row groups, in the types that they are written in."""
+    held: list[pa.Table] = []
+    num_held = 0
+    for table in source.tables():
+        typed = {name: _typed(table[name], types[name]) for name in table.column_names}
+        held.append(pa.table(typed))
+        num_held += len(table)
+        while num_held >= size:
+            whole = pa.concat_tables(held)
+            yield whole.slice(0, size)
+            held = [whole.slice(size)]
+            num_held -= size
+    if num_held:
+        yield pa.concat_tables(held)
+
+
+def _typed(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """Values of a type; a number that is not there is null."""
+    if pa.types.is_string(column.type):
+        return column if pa.types.is_string(kind) else _numbers(column, kind)
+    column = column.cast(kind)
+    return pc.if_else(pc.is_nan(column), pa.scalar(None, kind), column) if pa.types.is_floating(kind) else column
+
+
+def _write(source: _Source, folder: Path, types: Mapping[str, pa.DataType], size: int) -> int:
+    """Write a file, read it back and compare; the number of its rows."""
+    path = folder / f"{_stem(source.path)}.parquet"
+    writer = None
+    for group in _groups(source, types, size):
+        if writer is None:
+            schema = group.schema.with_metadata(dict(source.metadata))
+            writer = pa.parquet.ParquetWriter(path, schema)
+        writer.write_table(group.replace_schema_metadata(dict(source.metadata)), row_group_size=size)
+    if writer is None:
+        raise ValueError(f"{source.path} must hold rows, but has none; leave it out.")
+    writer.close()
+    with pa.parquet.ParquetFile(path) as written:
+        for number, group in enumerate(_groups(source, types, size)):
+            found = written.read_row_group(number).replace_schema_metadata()
+            if not found.cast(group.schema.remove_metadata()).equals(group):  # Parquet has no seconds
+                raise OSError(f"{path} does not hold what was written to it; check the disk.")
+        return int(written.metadata.num_rows)
