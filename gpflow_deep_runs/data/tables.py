@@ -152,7 +152,7 @@ def columns_of(
     names = columns.column_names
     named = (*targets, *spec.features)
     for flag, wanted in (("target", targets), ("features", spec.features)):
-        if wanted and delimiter and len(names) == 1:
+        if delimiter and len(names) == 1 and set(wanted) - set(names):
             raise ValueError(
                 f"{where} has one column, {names[0][:60]!r}: neither commas, semicolons, tabs, bars nor white space "
                 "divide all its rows alike; write it with one of these, and texts that hold it in quotes."
