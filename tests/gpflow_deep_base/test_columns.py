@@ -43,9 +43,7 @@ def test_numbers_pass() -> None:
 )
 def test_other_columns_are_named_with_the_cure(name: str, values: Any) -> None:
     for frame in (pd.DataFrame({name: values}), pd.DataFrame(NUMBERS).assign(**{name: values})):
-        with pytest.raises(
-            ValueError, match=rf"but '{name}' \(.*make_pipeline\(TableEncoder\(\), Model\("
-        ) as caught:
+        with pytest.raises(ValueError, match=rf"but '{name}' \(.*make_pipeline\(TableEncoder\(\), Model\(") as caught:
             check_columns(frame, Model())
         assert "\n" not in str(caught.value)
 
