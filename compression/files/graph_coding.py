@@ -44,6 +44,7 @@ _FREE_TEXT, _PER_PACKED = 2**16, 100
 _PER_CHARACTER = 40  # bytes of the objects that are made of it
 _MAX_NAME = 200
 _MAX_OUTPUTS = 16
+_MAX_WRAPPERS = 3
 _MAX_CONSTANT = 4096  # numbers of an array among the arguments of a call
 _TYPES = ("float32", "float16", "int32", "int64", "uint8", "bool", "string")
 _TRAINING = ("_initializer", "_regularizer", "_constraint")
@@ -242,11 +243,14 @@ def read_graph(reader: Reader, budget: Budget) -> tuple[Graph, list[list[tuple[i
             raise ValueError(f"a call has {count} outputs")
         first = len(tensors)
         tensors += [Tensor((), "") for _ in range(count)]
+        args = _referring(args, first)
         kwargs = {str(key): _referring(value, first) for key, value in dict(kwargs).items()}
         layer, outputs = layers[index], tuple(range(first, first + count))
         if set(kwargs) - _arguments_of(type(layer)):
             raise ValueError("a call has an argument that is not known")
-        nodes.append(Node(layer, layer.name, tuple(_referring(args, first)), kwargs, outputs))
+        if not _numbers((args, kwargs)):
+            raise ValueError("a call takes no tensor")  # it would be made at once, of any size
+        nodes.append(Node(layer, layer.name, tuple(args), kwargs, outputs))
     inputs, outputs = (_referring(content[name], len(tensors)) for name in ("takes", "gives"))
     graph = Graph("network", inputs, outputs, nodes, tensors)
     # Keras keeps variables without values in a list of the thread, and gives them some when it can.
@@ -381,13 +385,15 @@ def _no_number(name: str) -> None:
     raise ValueError(f"{name} is no number of JSON")
 
 
-def _layer(kind: str, name: str, settings: Mapping[str, Any]) -> keras.Layer:
+def _layer(kind: str, name: str, settings: Mapping[str, Any], depth: int = 0) -> keras.Layer:
     found = kind_named(str(kind))
     if found is None:
         hint = "; give its class in custom_objects=" if str(kind).startswith("custom.") else ""
         raise ValueError(f"it has a layer of the kind {kind!r}, which is not known{hint}")
     if not is_custom(found) and (unknown := set(settings) - _keys_of(found)):
         raise ValueError(f"a layer {kind} has the setting {sorted(unknown)[0]!r}")
+    if found in WRAPPERS and depth > _MAX_WRAPPERS:
+        raise ValueError(f"it has more than {_MAX_WRAPPERS} wrappers in one another")
     inner = {key: value for key, value in settings.items() if found in WRAPPERS and key in _INNER}
     for key, value in settings.items():
         if key not in inner:
@@ -397,7 +403,7 @@ def _layer(kind: str, name: str, settings: Mapping[str, Any]) -> keras.Layer:
     if is_custom(found):
         return found.from_config({**settings, "name": str(name)})  # type: ignore[attr-defined, no-any-return]
     made = {key: _tuples(value) for key, value in settings.items() if key not in inner}
-    made |= {key: _wrapped(*value) for key, value in inner.items()}
+    made |= {key: _wrapped(depth + 1, *value) for key, value in inner.items()}
     if issubclass(found, keras.Layer) or "name" in inspect.signature(found).parameters:
         made["name"] = str(name)
     layer: keras.Layer = found(**made)
@@ -406,11 +412,11 @@ def _layer(kind: str, name: str, settings: Mapping[str, Any]) -> keras.Layer:
     return layer
 
 
-def _wrapped(kind: str, name: str, settings: Mapping[str, Any]) -> keras.Layer:
-    """The layer in a wrapper, which is none itself."""
-    if kind_named(str(kind)) is None or kind_named(str(kind)) in WRAPPERS or str(kind).startswith("ops."):
-        raise ValueError(f"a wrapper has a layer of the kind {kind!r}")
-    return _layer(kind, name, settings)
+def _wrapped(depth: int, kind: str, name: str, settings: Mapping[str, Any]) -> keras.Layer:
+    """The layer in a wrapper."""
+    if str(kind).startswith("ops."):
+        raise ValueError(f"a wrapper has the operation {kind!r}")
+    return _layer(kind, name, settings, depth)
 
 
 def _tuples(value: Any) -> Any:

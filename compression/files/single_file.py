@@ -35,6 +35,7 @@ _BOOKS = (256, 128, 64, 32, 16, 8, 4, 2)
 _SHARED = 32  # values of a layer
 _BITS = 4.0  # of a weight, if nothing else says where to stop
 _TRIES = 9
+_FEW_TRIES, _MORE_TRIES, _FINER = 5, 8, 0.07  # with an error that goes up and down by chance; in octaves of the rate
 _OCTAVES = 9.0  # of the rate, to both sides of the first try
 _FINE = 1.0  # of the step that is fair where steps are small
 
@@ -190,18 +191,19 @@ def _calibrated(model: keras.Model, curvatures: Sequence[Curvature], stops: _Sto
     limit = math.inf if stops.max_bytes is None else float(stops.max_bytes)
     wanted = _BITS if stops.bits is None and stops.max_bytes is None and stops.validate is None else stops.bits
     if wanted is not None:
-        limit = min(
-            limit, num_weights * wanted / 8 + len(encode(model, [_zeros(w) for w in kernels], biases=biases).content)
-        )
+        others = len(encode(model, None, biases=biases).content) - 4 * num_weights
+        limit = min(limit, num_weights * wanted / 8 + others)
     middle = math.log2(_first_rate(kernels, curvatures))
     low, high = middle - _OCTAVES, middle + _OCTAVES
     best: tuple[list[Grid], Encoded] | None = None
-    for _ in range(_TRIES):
-        rate = (low + high) / 2
+    few = _TRIES if stops.validate is None else _FEW_TRIES
+    for number in range(few if stops.validate is None else few + _MORE_TRIES):
+        rate = (low + high) / 2 if number < few else low + (number - few + 1) * _FINER
         codes = [_rounded(w, each, 2.0**rate) for w, each in zip(kernels, curvatures, strict=True)]
         if stops.validate is not None:
             is_good = error_of(codes) <= stops.most
-            low, high = (rate, high) if is_good else (low, rate)
+            if number < few:
+                low, high = (rate, high) if is_good else (low, rate)
             if not is_good:
                 continue
             best = codes, encode(model, codes, biases=biases)
@@ -226,10 +228,6 @@ def _calibrated(model: keras.Model, curvatures: Sequence[Curvature], stops: _Sto
                 "allowed; allow more of either."
             )
     return codes, encoded
-
-
-def _zeros(kernel: np.ndarray) -> Grid:
-    return Grid(np.zeros(kernel.shape, np.int32), 1.0)
 
 
 def _matrix(kernel: np.ndarray) -> np.ndarray:

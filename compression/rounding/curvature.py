@@ -27,7 +27,7 @@ __all__ = ["Curvature", "curvature_of"]
 
 _ROWS = 128  # of a batch
 _PLACES = 2048  # of a convolution, of a batch
-_MOST_INPUTS = 6144  # of a layer whose moments are a matrix
+_MOST_INPUTS = 4608  # of a layer whose moments are a matrix
 _FULL = (keras.layers.Dense, keras.layers.Conv1D, keras.layers.Conv2D)
 
 

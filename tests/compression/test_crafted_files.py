@@ -55,6 +55,12 @@ def coded(stream: bytes) -> bytes:
     return b"\7\1\1\0" + leb(len(stream)) + stream
 
 
+def wrapped(depth: int) -> list[Any]:
+    """A dense layer in so many wrappers."""
+    inner = wrapped(depth - 1) if depth else ["Dense", "d", {"units": 2}]
+    return ["TimeDistributed", f"w{depth}", {"layer": inner}] if depth else inner
+
+
 ONE_CENTRE = b"\2\0\0\0"
 """A kernel of one value, 0 bits a weight."""
 RELU = ["Activation", "a", {"activation": "relu"}]
@@ -128,6 +134,18 @@ WRONG = {
     "no input": graph({"inputs": [], "layers": [], "calls": [], "takes": [], "gives": []}),
     "a word for an input": line([4], [RELU], takes="x"),
     "nothing for an output": line([4], [RELU], gives=None),
+    "an operation of numbers alone": graph(
+        {
+            "inputs": [[[4], "float32", "i"]],
+            "layers": [["ops.Tile", "t", {"repeats": [10**9]}], ["ops.Add", "a", {}]],
+            "calls": [[0, [{"array": [1.0], "type": "float32"}], {}, 1], [1, [{"#": 0}, {"#": 1}], {}, 1]],
+            "takes": {"#": 0},
+            "gives": {"#": 2},
+        }
+    ),
+    "wrappers in wrappers": line([4, 4], [wrapped(5)]),
+    "an operation in a wrapper": line([4, 4], [["TimeDistributed", "t", {"layer": ["ops.Relu", "r", {}]}]]),
+    "a vocabulary in another file": line([1], [["StringLookup", "s", {"vocabulary": "/etc/passwd"}]], "string"),
     "code for an argument": line([4], [RELU], calls=[[0, [{"#": 0}], {"name": "os.system"}, 1]]),
 }
 EITHER = {

@@ -70,7 +70,9 @@ def wrapped() -> tuple[keras.Model, Any]:
     i = keras.Input((4, 6, 6, 1))
     x = L.TimeDistributed(L.Conv2D(2, 3, activation="relu"))(i)
     x = L.ConvLSTM2D(2, 3)(x)
-    return keras.Model(i, L.SpectralNormalization(L.Dense(3))(L.Flatten()(x))), _x(2, 4, 6, 6, 1)
+    return keras.Model(
+        i, L.SpectralNormalization(L.Dense(3))(L.Flatten()(L.TimeDistributed(L.TimeDistributed(L.Dense(2)))(x)))
+    ), _x(2, 4, 6, 6, 1)
 
 
 def encoded() -> tuple[keras.Model, Any]:

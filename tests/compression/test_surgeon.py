@@ -89,13 +89,21 @@ def test_what_outputs_feel_of_units(rng: np.random.Generator) -> None:
     assert first.upper.shape == (6, 6)
 
 
+def test_other_kernels_have_a_diagonal(rng: np.random.Generator) -> None:
+    """Of words that are never there nothing is felt."""
+    model = keras.Sequential([keras.Input((4,), dtype="int32"), L.Embedding(6, 2), L.Flatten(), L.Dense(1)])
+    first, second = curvature_of(model, rng.integers(0, 3, (200, 4)))
+    felt = 1 / np.square(first.upper)
+    assert first.upper.shape == (6,)
+    assert np.all(felt[:3] > 20 * felt[3:])
+    assert second.upper.shape == (8, 8)
+
+
 def network() -> tuple[keras.Model, Any]:
-    """A convolution, a dense layer, and a kernel whose curvature is a diagonal."""
+    """A convolution and dense layers."""
     rng = np.random.default_rng(0)
-    i = keras.Input((8, 6))
-    x = L.Dense(12, "tanh")(L.Flatten()(L.Conv1D(8, 3, activation="relu")(i)))
-    y = L.GRU(4)(i)
-    model = keras.Model(i, L.Dense(3)(L.Concatenate()([x, y])))
+    layers = [L.Conv1D(8, 3, activation="relu"), L.Flatten(), L.Dense(12, "tanh"), L.Dense(3)]
+    model = keras.Sequential([keras.Input((8, 6)), *layers])
     for variable in model.trainable_variables:
         fan_in = max(1, int(np.prod(variable.shape[:-1])))
         variable.assign(rng.normal(size=variable.shape) / np.sqrt(fan_in))
