@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import _check_sample_weight
 
+from ..network.coding import MAX_DENSE, is_sparse
 from ..network.second_order import UNITS
 
 __all__ = [
@@ -20,7 +21,7 @@ __all__ = [
     "group_numbers",
     "layer_widths",
 ]
-__all__ += ["is_plain", "start_classes", "weight_of_rows"]
+__all__ += ["dense_rows", "is_plain", "start_classes", "weight_of_rows"]
 
 Array = NDArray[np.float64]
 
@@ -98,6 +99,22 @@ def check_classes(estimator: Any, classes: ArrayLike | None) -> None:
             f"classes must stay what they were in the first call, {estimator.classes_.tolist()}, got "
             f"{np.unique(classes).tolist()}; fit a new classifier."
         )
+
+
+def dense_rows(X: Any) -> Any:
+    """Rows as an array: networks of second order centre their inputs, so that zeros do not stay zeros.
+
+    :param X: [N, D], an array or a sparse matrix.
+    :raises ValueError: if it is sparse, and too large to be made dense.
+    """
+    if not is_sparse(X):
+        return X
+    if X.shape[0] * X.shape[1] > MAX_DENSE:
+        raise ValueError(
+            f"a dense matrix of {X.shape[0]} x {X.shape[1]} numbers would be too large; use EBPClassifier, which keeps "
+            "sparse inputs sparse, or fewer columns."
+        )
+    return X.toarray()
 
 
 def is_plain(estimator: Any, X: Any, y: Any = None) -> bool:

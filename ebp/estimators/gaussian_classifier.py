@@ -27,6 +27,7 @@ from .estimators import (
     batches,
     check_classes,
     check_second_order,
+    dense_rows,
     group_numbers,
     is_plain,
     layer_widths,
@@ -108,8 +109,8 @@ class EBPGaussianClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     it has a joint posterior of the weights of the last layer, to which the inputs go, too: `ebp.network.joint`. Others
     learn as `fit` does, and so does `partial_fit` after `fit`.
 
-    Inputs are dense, and standardised by the data so far. For sparse inputs, many classes that come one after the
-    other, and networks of bits there is `EBPClassifier`.
+    Inputs are standardised by the data so far, and sparse ones made dense. For many sparse inputs, many classes that
+    come one after the other, and networks of bits there is `EBPClassifier`.
     """
 
     posteriors_: list[Any]
@@ -199,8 +200,9 @@ class EBPGaussianClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         """Logarithms of the probabilities of the classes in nats, [N, C]."""
         check_is_fitted(self, "posteriors_")
         check_columns(X, self)
-        rows: Any = X if is_plain(self, X) else validate_data(self, X, dtype=np.float64, reset=False)
-        X = self._inputs.standardised(rows)
+        if not is_plain(self, X):
+            X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        X = self._inputs.standardised(dense_rows(X))
         if len(self.classes_) == 1:
             return np.zeros((len(X), 1))
         found = []
@@ -216,15 +218,20 @@ class EBPGaussianClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             return found[0]
         return np.asarray(scipy.special.logsumexp(found, axis=0) - math.log(len(found)))
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
     # Private.
 
     def _check(self, X: Any, y: Any, *, reset: bool) -> tuple[Array, NDArray[Any]]:
         check_columns(X, self)
         if reset or not is_plain(self, X, y):
-            X, y = validate_data(self, X, y, dtype=np.float64, reset=reset)
+            X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, reset=reset)
             check_classification_targets(y)
         check_second_order(self)
-        return X, y
+        return dense_rows(X), y
 
     def _start(self, X: Array, classes: NDArray[Any], weight: Array | None) -> None:
         if len(classes) < 2:

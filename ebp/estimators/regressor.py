@@ -22,7 +22,7 @@ from ..network.coding import Moments
 from ..network.noise import Noise
 from ..network.passes import Passes, chosen_passes, held_folds
 from ..network.second_order import Gaussian, PassMean, batch_update, forward, initial_posterior
-from .estimators import batches, check_second_order, group_numbers, layer_widths, weight_of_rows
+from .estimators import batches, check_second_order, dense_rows, group_numbers, layer_widths, weight_of_rows
 from .row_order import row_order
 
 __all__ = ["EBPRegressor"]
@@ -243,6 +243,7 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
         tags.target_tags.multi_output = True
         tags.target_tags.single_output = True
         return tags
@@ -252,8 +253,17 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _check(self, X: Any, y: Any, sample_weight: ArrayLike | None, *, reset: bool) -> _Rows:
         check_columns(X, self)
         X, y = validate_data(
-            self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, reset=reset, ensure_min_samples=1
+            self,
+            X,
+            y,
+            accept_sparse="csr",
+            dtype=np.float64,
+            multi_output=True,
+            y_numeric=True,
+            reset=reset,
+            ensure_min_samples=1,
         )
+        X = dense_rows(X)
         check_second_order(self)
         weight = weight_of_rows(X, sample_weight)
         if weight is not None and not np.any(weight > 0):
@@ -398,7 +408,8 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """Means and variances of the targets by each network, noise included and in standardised units, [S, N, Q]."""
         check_is_fitted(self, "networks_")
         check_columns(X, self)
-        X = self._inputs.standardised(validate_data(self, X, dtype=np.float64, reset=False))
+        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        X = self._inputs.standardised(dense_rows(X))
         means, variances = [], []
         for posterior, noise in self.networks_:
             last = [

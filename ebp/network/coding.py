@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 __all__ = [
     "FRACTION_BITS",
+    "MAX_DENSE",
     "InputCoding",
     "Kind",
     "Moments",
@@ -59,7 +60,8 @@ FRACTION_BITS = 8
 """Coded inputs are multiples of 2^-8, but for those of `raw` and `sign`."""
 
 _UNIT = 2.0**-FRACTION_BITS
-_MAX_DENSE = 400_000_000
+MAX_DENSE = 400_000_000
+"""Numbers of the largest sparse matrix that is made dense."""
 
 
 def is_sparse(X: Any) -> bool:
@@ -201,7 +203,7 @@ class InputCoding:
             coded.eliminate_zeros()
             return coded
         if is_sparse(X):
-            if X.shape[0] * X.shape[1] > _MAX_DENSE:
+            if X.shape[0] * X.shape[1] > MAX_DENSE:
                 raise ValueError(
                     f"input_coding={self.kind} would make a dense matrix of {X.shape[0]} x {X.shape[1]} numbers; use "
                     f"{', '.join(_SPARSE)}, which keep it sparse."

@@ -228,7 +228,7 @@ def _rounded(
         multiple = max(float(np.sum(gain[:, output])), 1.0) / told if told > 0 else 1.0
         least = 1e-9 * multiple * np.trace(second) / len(second)
         P = multiple * second + np.diag(np.append(prior[:, 0], 0.0) + least)
-        target = np.append(weights[:, output], biases[output])
+        target: Array = np.append(weights[:, output], biases[output])
         # What rounding of the layers before has changed is made good by this one, as far as its posterior allows.
         missing = active * (wanted[:, output] - rows @ target)
         target = target + np.linalg.solve(P, multiple * (rows.T @ missing))

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse
 import scipy.special
 
 from ebp.estimators.gaussian_classifier import EBPGaussianClassifier, sign_derivatives
@@ -87,6 +88,20 @@ def test_many_inputs_have_single_posteriors(rng: np.random.Generator) -> None:
         EBPGaussianClassifier().partial_fit(X, y)
     model = EBPGaussianClassifier(5).partial_fit(X, y, classes=[0, 1])
     assert not isinstance(model.posteriors_[0], JointNetwork)
+
+
+def test_sparse_rows_are_like_dense_ones(rng: np.random.Generator) -> None:
+    X = rng.poisson(0.4, (60, 6)).astype(np.float64)
+    y = (X[:, 0] > X[:, 1]).astype(int)
+    for model in (EBPGaussianClassifier(5, epochs=2, max_count=1), EBPRegressor(5, epochs=2, max_count=1)):
+        dense = model.fit(X, y).predict(X)
+        sparse = model.fit(scipy.sparse.csr_matrix(X), y).predict(scipy.sparse.csr_matrix(X))
+        np.testing.assert_array_equal(sparse, dense)
+    wide = scipy.sparse.csr_matrix((500, 2**20))
+    with pytest.raises(
+        ValueError, match="a dense matrix of 500 x 1048576 numbers would be too large; use EBPClassifier"
+    ):
+        EBPRegressor().fit(wide, np.arange(500))
 
 
 def test_rows_as_dictionaries(rng: np.random.Generator) -> None:
