@@ -40,6 +40,7 @@ class Chain(Ordered):
     :ivar weights: W, [n, n], sparse by columns: W[k, j] is what column k adds to the logit of column j; it is zero
         unless k is before j in the order.
     :ivar categories: columns that are one variable.
+    :ivar max_states: of the missing columns of a row that are summed over.
     """
 
     max_states: ClassVar[int] = 1024
@@ -88,7 +89,10 @@ class Chain(Ordered):
         return found
 
     def turns(self, rows: NDArray[np.float64]) -> Callable[[int], NDArray[np.float64]]:
-        """b_j + x W_j of a column at a time, by the weights that are not zero."""
+        """b_j + x W_j of a column at a time, by the weights that are not zero.
+
+        :param rows: zeros and ones, [N, n].
+        """
         start = self.weights.indptr
 
         def logit(j: int) -> NDArray[np.float64]:

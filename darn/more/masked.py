@@ -41,6 +41,7 @@ class MaskedNetwork(Ordered):
     :ivar into: U, [n, H]; zero where the unit does not see the column.
     :ivar out: V, [H, n]; zero where the unit sees the column or one behind it.
     :ivar categories: columns that are one variable.
+    :ivar max_states: of the missing columns of a row that are summed over.
     """
 
     max_states: ClassVar[int] = 256
@@ -68,7 +69,10 @@ class MaskedNetwork(Ordered):
         return a
 
     def turns(self, rows: NDArray[np.float64]) -> Callable[[int], NDArray[np.float64]]:
-        """a_j of a column at a time: hidden units are added up as far as they are seen."""
+        """a_j of a column at a time: hidden units are added up as far as they are seen.
+
+        :param rows: zeros and ones, [N, n].
+        """
         direct, into, out = self._weights
         # Units that see at most so many columns of the order.
         ends = np.searchsorted(self.seen, np.arange(self.num_columns), side="right")
