@@ -48,13 +48,19 @@ class OneByOne:
         return self
 
     def predict_one(self, x: Mapping[Any, float]) -> Any:
-        """The most probable class, or the mean; before the first row None, or 0.0 of a regressor."""
+        """The most probable class, or the mean; before the first row None, or 0.0 of a regressor.
+
+        :param x: name of each feature -> its value.
+        """
         if not self._count:
             return None if hasattr(self.estimator, "predict_proba") else 0.0
         return self.estimator.predict(self._row(x)[None])[0].item()
 
     def predict_proba_one(self, x: Mapping[Any, float]) -> dict[Any, float]:
-        """Class -> its probability; empty before the first row."""
+        """Class -> its probability; empty before the first row.
+
+        :param x: name of each feature -> its value.
+        """
         if not self._count:
             return {}
         probabilities = self.estimator.predict_proba(self._row(x)[None])[0]

@@ -138,6 +138,7 @@ HALVES: Integers = np.rint(2.0**15 * 2.0 ** (-np.arange(16) / 16.0)).astype(np.i
 def round_network(model: Any, X: Any, *, bits: int = 4, inputs: str = "uint8") -> RoundedNetwork:
     """A fitted `EBPGaussianClassifier` of one network of relu units, in whole numbers.
 
+    :param model: the classifier, of `units="relu"` and one network.
     :param X: rows such as the training rows, by which weights are rounded, [N, D], whole numbers of the type `inputs`.
     :param bits: of a weight of a hidden layer, one of `BITS`.
     :param inputs: type of a raw input, a key of `RANGES`.

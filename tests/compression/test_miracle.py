@@ -153,7 +153,7 @@ def test_settings_out_of_range(
     refused("equally many examples", x=data[0][:-1])
     refused(r"num_bytes must be at least \d+ for 110 weights in blocks of at most 4096, got 3", num_bytes=3)
     refused("has no kernels, so there is nothing to code", keras.Sequential([keras.Input([6]), layers.ReLU()]))
-    refused("training diverged", x=np.where(data[0] > 1, np.nan, data[0]), epochs=1, code_epochs=0)
+    refused("x must be finite, got NaN or infinite", x=np.where(data[0] > 1, np.nan, data[0]), epochs=1, code_epochs=0)
     with monkeypatch.context() as patch:
         patch.setattr("compression.files.miracle.MAX_WEIGHTS", 100)
         refused("must have at most 100 weights, got 110; shrink it first")

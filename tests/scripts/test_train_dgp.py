@@ -121,7 +121,13 @@ def test_what_is_logged(folder: Path, regression: Finished) -> None:
     assert [line["step"] for line in lines] == [1, 2, 3, 4]
     tags = set().union(*lines)
     assert {"train/elbo_nats", "test/rmse", "valid/log_likelihood_nats", "layer_1/kl_nats", "layer_2/jitter"} <= tags
-    assert {"layer_1/lengthscale_2", "layer_1/noise_variance", "layer_1/condition_Kuu", "likelihood/variance"} <= tags
+    assert {
+        "layer_1/lengthscale_size",
+        "layer_2/lengthscale_1",
+        "layer_1/noise_variance",
+        "layer_1/condition_Kuu",
+        "likelihood/variance",
+    } <= tags
     assert ["test/rmse" in line for line in lines] == [False, True, False, True]
     all_rows = result_of(folder, "regression")["models"]["dgp"]["test"]["rmse"]
     assert lines[-1]["test/rmse"] != pytest.approx(all_rows, rel=1e-3)  # of 5 rows of 8, and no other scores
