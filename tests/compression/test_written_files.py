@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from compression.files.container import check_storable, load_bcz, save_bcz
+from compression.files.container import load_bcz, save_bcz
 from compression.files.contents import contents_of
 from compression.files.single_file import pack
 from compression.graph.supported import STORED

@@ -96,7 +96,7 @@ WRONG: list[tuple[str, str, bytes, str]] = [
     ("white space", "t.csv", b" \n\n", r"t\.csv"),
     ("header alone", "t.csv", b"a,b,y\n", "at least 2 rows"),
     ("one row", "t.csv", b"a,b,y\n1,2,3\n", "at least 2 rows"),
-    ("one column", "t.csv", b"y\n1\n2\n4\n", r"has one column, 'y'"),
+    ("one column", "t.csv", b"y\n1\n2\n4\n", r"no column besides the target"),
     ("a long row", "t.csv", PLAIN + b"4,5,6,7\n", r"row 3"),
     ("a short row", "t.csv", PLAIN + b"4,5\n" + b"1,2,3\n", r"row 3"),
     ("an open quote", "t.csv", PLAIN + b'"4,5,6\n7,8,9\n', r"t\.csv"),

@@ -123,7 +123,6 @@ def test_what_is_logged(folder: Path, regression: Finished) -> None:
     assert {"train/elbo_nats", "test/rmse", "valid/log_likelihood_nats", "layer_1/kl_nats", "layer_2/jitter"} <= tags
     assert {
         "layer_1/lengthscale_size",
-        "layer_2/lengthscale_1",
         "layer_1/noise_variance",
         "layer_1/condition_Kuu",
         "likelihood/variance",

@@ -148,7 +148,7 @@ def test_text_target_of_many_values_is_refused(tmp_path: Path) -> None:
         ("", "is empty"),
         ("a,t\n", "at least 2 rows below its header, got 0"),
         ("a,t\n1,2\n", "at least 2 rows below its header, got 1"),
-        ("t\n1\n2\n", "has one column, 't'"),
+        ("t\n1\n2\n", "no column besides the target 't'"),
         ("a,b\n1,2\n2,3\n", "--target must name columns of .* got 't'; it has 'a', 'b'"),
         ("1,2\n3,4\n5,6\n", "must hold column names, got numbers"),
         ("a,a,t\n1,2,3\n4,5,6\n", "different column names, but 'a' occur twice"),
