@@ -17,21 +17,17 @@ trained network's error ("rise_se") and of the paired difference ("rise_paired")
 the trained network in float32 over the bytes of the file.
 """
 
-import os
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
+import bench
 import keras
 import numpy as np
-from absl import app, flags
+from absl import flags
 
 import compression as bc
-from gpflow_deep_runs.data import views
-from gpflow_deep_runs.run.devices import apply_threads
 from gpflow_deep_runs.run.measurements import write_rows
 
 DATASETS = ("boston", "energy", "kin8nm", "power", "adult", "digits")
@@ -45,9 +41,7 @@ class Part(NamedTuple):
     Y: np.ndarray
 
 
-def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Define this script's flags."""
-    fv = flag_values
+def define_flags(fv: flags.FlagValues) -> None:
     flags.DEFINE_list("datasets", list(DATASETS), "Data sets.", flag_values=fv)
     flags.DEFINE_string("data_dir", None, "Folder with the files of the known data sets.", flag_values=fv)
     flags.DEFINE_list(
@@ -55,21 +49,19 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     )
     flags.DEFINE_list("methods", ["bayesian"], "Of compression.fit: bayesian, magnitude.", flag_values=fv)
     flags.DEFINE_integer("values", 16, "Values of a layer that magnitude pruning ends with.", 1, flag_values=fv)
-    flags.DEFINE_integer("threads", 0, "CPU threads; 0 lets TensorFlow choose.", 0, flag_values=fv)
-    flags.DEFINE_string("output", None, "Write the results to this JSON file.", flag_values=fv)
+    bench.define_common(fv)
 
 
 def parts_of(dataset: str, data_dir: str | None, seed: int) -> list[Part]:
     """Training, validation and test rows."""
-    source = views.Source(dataset=dataset, data_dir=data_dir)
     if dataset == "adult":
-        rows = views.load(source, "binary")
+        rows = bench.load(dataset, data_dir, "binary")
         found = [
             Part(np.delete(p.X, _ADULT_LEFT_OUT, 1), p.X[:, _ADULT_TARGET]) for p in (rows.train, rows.valid, rows.test)
         ]
     else:
         split = 0 if dataset == "digits" else seed  # it has one
-        rows = views.load(source, "supervised", split=split, valid_fraction=0.15)
+        rows = bench.load(dataset, data_dir, "supervised", split=split, valid_fraction=0.15)
         found = [Part(p.X, p.Y) for p in (rows.train, rows.valid, rows.test)]
     mean, scale = found[0].X.mean(axis=0), found[0].X.std(axis=0)
     scale = np.where(scale > 0, scale, 1)
@@ -152,12 +144,8 @@ def compressed(model: keras.Model, parts: Sequence[Part], loss: Any, seed: int, 
     }
 
 
-def main(argv: list[str]) -> None:
+def main(flag: flags.FlagValues) -> None:
     """Print a line for each network, and write them after each."""
-    flag = flags.FLAGS
-    if len(argv) > 1:
-        raise app.UsageError(f"no arguments besides flags, got {argv[1:]}")
-    apply_threads(flag.threads)
     rows = (
         row
         for dataset in flag.datasets
@@ -168,5 +156,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    bench.run(define_flags, main)

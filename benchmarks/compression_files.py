@@ -16,7 +16,6 @@ place of the label (Hinton, Vinyals and Dean, 2015): the file is of LeNet-300-10
 dense epochs.
 """
 
-import os
 import re
 import tempfile
 import time
@@ -24,8 +23,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
+import bench
 import keras
 import numpy as np
 import tensorflow as tf
@@ -35,14 +33,10 @@ import compression as bc
 from compression.train.classification import Examples, parts_of, taught_loss
 from compression.train.last_phase import Falling
 from compression.train.training import flipped, moved_batches
-from gpflow_deep_runs.data import views
-from gpflow_deep_runs.run.devices import apply_threads
 from gpflow_deep_runs.run.measurements import write_rows
 
 
-def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Define this script's flags."""
-    fv = flag_values
+def define_flags(fv: flags.FlagValues) -> None:
     flags.DEFINE_string("data_dir", None, "Folder with the files of the known data sets.", flag_values=fv)
     flags.DEFINE_string("dataset", "mnist", "Images, as gpflow_deep_runs.data names them.", flag_values=fv)
     flags.DEFINE_integer("max_images", None, "At most so many, drawn from all but the test images.", 1, flag_values=fv)
@@ -66,8 +60,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_integer("batch_size", 200, "Images in a step.", 1, flag_values=fv)
     flags.DEFINE_float("learning_rate", 1e-3, "Of Adam.", 0.0, flag_values=fv)
     flags.DEFINE_float("max_rise", 0.05, "Percent of error set aside that coarser biases may add.", flag_values=fv)
-    flags.DEFINE_integer("threads", 0, "CPU threads; 0 lets TensorFlow choose.", 0, flag_values=fv)
-    flags.DEFINE_string("output", None, "Write the results to this JSON file.", flag_values=fv)
+    bench.define_common(fv)
 
 
 def from_teacher(logits: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
@@ -200,21 +193,17 @@ def file_of(small: keras.Model, parts: dict[str, Examples], size: bc.Size) -> di
     return {"kept": kept, "units": architecture, "bytes": packed.bytes, "smaller": packed.file_rate, **errors}
 
 
-def main(argv: Sequence[str]) -> None:
+def main(flag: flags.FlagValues) -> None:
     """Print a line for each network, and write them after each."""
-    flag = flags.FLAGS
-    if len(argv) > 1:
-        raise app.UsageError(f"no arguments besides flags, got {argv[1:]}")
     if flag.teacher_epochs and (flag.flip or flag.dataset != "mnist"):
         raise app.UsageError("--teacher_epochs is for MNIST without --flip; leave one of them out.")
-    apply_threads(flag.threads)
-    source = views.Source(dataset=flag.dataset, data_dir=flag.data_dir)
-    parts = parts_of(views.load(source, "images", num_valid=flag.num_valid, max_images=flag.max_images).parts)
+    parts = parts_of(
+        bench.load(flag.dataset, flag.data_dir, "images", num_valid=flag.num_valid, max_images=flag.max_images).parts
+    )
     teacher = teacher_of(parts) if flag.teacher_epochs else None
     rows = (row for seed in map(int, flag.seeds) for row in rows_of(seed, parts, teacher))
     write_rows(rows, flag.output, f"{flag.dataset} as gpflow_deep_runs.data checks it")
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    bench.run(define_flags, main)

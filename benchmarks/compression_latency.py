@@ -11,17 +11,13 @@ row, on one thread. All are called in turn within one process, so that all see t
 network's time over that of the shrunk one, by minima, and as the median and quartiles over pairs of calls.
 """
 
-import os
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
 import functools
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import bench
 import keras
 import numpy as np
 import tensorflow as tf
@@ -31,9 +27,6 @@ from compression.files.container import load_bcz
 from compression.files.export import export_tflite
 from compression.graph.select_inputs import SelectInputs
 from compression.networks import lenet_5_caffe, lenet_300_100
-from gpflow_deep_base.files import write_json
-from gpflow_deep_runs.run.devices import apply_threads
-from gpflow_deep_runs.run.folder import provenance
 
 #: Table 1: kept inputs and units of LeNet-300-100; maps, inputs of the first dense layer and units of LeNet-5-Caffe.
 ARCHITECTURES: dict[str, dict[str, tuple[int, ...]]] = {
@@ -41,18 +34,26 @@ ARCHITECTURES: dict[str, dict[str, tuple[int, ...]]] = {
     "lenet5": {"GNJ": (8, 13, 81, 13), "GHS": (5, 10, 76, 16)},
 }
 METHODS = ("tf", "tflite", "tflite int8")
+COLUMNS = {
+    "network": "{network}",
+    "version": "{version}",
+    "parameters": "{parameters}",
+    "method": "{method}",
+    "rows": "{rows}",
+    "min µs": "{min_us:.1f}",
+    "median µs": "{median_us:.1f}",
+    "ratio of minima": "{ratio_of_minima:.2f}",
+    "median ratio [quartiles]": "{ratio_quartiles[1]:.2f} [{ratio_quartiles[0]:.2f}, {ratio_quartiles[2]:.2f}]",
+}
 
 
-def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Define this script's flags."""
-    fv = flag_values
+def define_flags(fv: flags.FlagValues) -> None:
     flags.DEFINE_list("networks", ["lenet300", "lenet5"], "Networks: lenet300, lenet5.", flag_values=fv)
     flags.DEFINE_string("shrunk", None, "A .bcz file to time in place of Table 1; name one network.", flag_values=fv)
     flags.DEFINE_integer("batch", 8192, "Rows of a call of TensorFlow.", 1, flag_values=fv)
     flags.DEFINE_integer("repetitions", 50, "Timed rounds, after 3 others.", 1, flag_values=fv)
     flags.DEFINE_integer("calls", 50, "Calls of the interpreter in a round.", 1, flag_values=fv)
-    flags.DEFINE_integer("threads", 1, "CPU threads of TensorFlow; the interpreter has one.", 0, flag_values=fv)
-    flags.DEFINE_string("output", None, "Write the results to this JSON file.", flag_values=fv)
+    bench.define_common(fv, threads=1)
 
 
 def original(name: str) -> keras.Model:
@@ -74,13 +75,13 @@ def in_architecture(name: str, sizes: Sequence[int]) -> keras.Model:
     return keras.Sequential([*layers, keras.layers.Dense(10)])
 
 
-def calls_of(model: keras.Model, folder: Path, name: str, batch: int, calls: int) -> dict[str, Callable[[], Any]]:
+def calls_of(model: keras.Model, folder: Path, name: str, batch: int, calls: int) -> dict[str, Callable[[int], Any]]:
     """The function to time for each method; those of the interpreter make `calls` calls."""
     shape = tuple(model.inputs[0].shape[1:])
     X = np.random.default_rng(0).uniform(-1, 1, (batch, *shape)).astype(np.float32)
     tensor = tf.constant(X)
     compiled = tf.function(functools.partial(model, training=False))
-    functions: dict[str, Callable[[], Any]] = {"tf": lambda: compiled(tensor).numpy()}
+    functions: dict[str, Callable[[int], Any]] = {"tf": lambda _: compiled(tensor).numpy()}
     for method, kind in (("tflite", "float32"), ("tflite int8", "int8")):
         path = folder / f"{name}-{kind}.tflite"
         export_tflite(path, model, kind=kind, representative=X[:100])
@@ -88,25 +89,12 @@ def calls_of(model: keras.Model, folder: Path, name: str, batch: int, calls: int
         interpreter.allocate_tensors()
         interpreter.set_tensor(interpreter.get_input_details()[0]["index"], X[:1])
 
-        def invoke(interpreter: Any = interpreter) -> None:
+        def invoke(_: int, interpreter: Any = interpreter) -> None:
             for _ in range(calls):
                 interpreter.invoke()
 
         functions[method] = invoke
     return functions
-
-
-def time_in_turn(functions: Mapping[str, Callable[[], Any]], repetitions: int) -> dict[str, np.ndarray]:
-    """Microseconds of each function, called in turn: [repetitions]."""
-    names = list(functions)
-    times: dict[str, list[float]] = {name: [] for name in names}
-    for i in range(3 + repetitions):
-        shift = i % len(names)
-        for name in names[shift:] + names[:shift]:
-            start = time.perf_counter()
-            functions[name]()
-            times[name].append(1e6 * (time.perf_counter() - start))
-    return {name: np.array(values[3:]) for name, values in times.items()}
 
 
 def measure(name: str, shrunk: Mapping[str, keras.Model], batch: int, repetitions: int, calls: int) -> list[dict]:
@@ -116,9 +104,11 @@ def measure(name: str, shrunk: Mapping[str, keras.Model], batch: int, repetition
     with tempfile.TemporaryDirectory() as folder:
         functions = {title: calls_of(model, Path(folder), title, batch, calls) for title, model in models.items()}
         for method in METHODS:
-            times = time_in_turn({title: functions[title][method] for title in models}, repetitions)
-            per = 1 if method == "tf" else calls
-            for title, values in times.items():
+            in_turn = {title: functions[title][method] for title in models}
+            times = bench.time_in_turn(in_turn, repetitions, warm_up=3)
+            microseconds = 1e6 if method == "tf" else 1e6 / calls
+            full = microseconds * times["full"].wall
+            for title, found in times.items():
                 rows.append(
                     {
                         "network": name,
@@ -126,37 +116,17 @@ def measure(name: str, shrunk: Mapping[str, keras.Model], batch: int, repetition
                         "parameters": models[title].count_params(),
                         "method": method,
                         "rows": batch if method == "tf" else 1,
-                        "min_us": float(values.min()) / per,
-                        "median_us": float(np.median(values)) / per,
-                        "ratio_of_minima": float(times["full"].min() / values.min()),
-                        "ratio_quartiles": np.percentile(times["full"] / values, [25, 50, 75]).tolist(),
+                        **bench.compared(microseconds * found.wall, full, "us"),
                     }
                 )
     return rows
 
 
-def print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
-    header = ["network", "version", "parameters", "method", "rows", "min µs", "median µs", "ratio of minima"]
-    lines = [[*header, "median ratio [quartiles]"]]
-    for row in rows:
-        low, middle, high = row["ratio_quartiles"]
-        cells = [row["network"], row["version"], str(row["parameters"]), row["method"], str(row["rows"])]
-        times = [f"{row['min_us']:.1f}", f"{row['median_us']:.1f}", f"{row['ratio_of_minima']:.2f}"]
-        lines.append([*cells, *times, f"{middle:.2f} [{low:.2f}, {high:.2f}]"])
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in lines:
-        print("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)), flush=True)
-
-
-def main(argv: Sequence[str]) -> None:
-    FLAGS = flags.FLAGS
-    if len(argv) > 1:
-        raise app.UsageError(f"no arguments besides flags, got {argv[1:]}")
+def main(FLAGS: flags.FlagValues) -> None:
     if unknown := set(FLAGS.networks) - set(ARCHITECTURES):
         raise app.UsageError(f"--networks may list {', '.join(ARCHITECTURES)}, got {', '.join(sorted(unknown))}")
     if FLAGS.shrunk is not None and len(FLAGS.networks) != 1:
         raise app.UsageError("--shrunk is a version of one network; name it with --networks")
-    apply_threads(FLAGS.threads)
     results: list[dict[str, Any]] = []
     for name in FLAGS.networks:
         if FLAGS.shrunk is None:
@@ -167,15 +137,9 @@ def main(argv: Sequence[str]) -> None:
         else:
             shrunk = {Path(FLAGS.shrunk).name: load_bcz(FLAGS.shrunk)}
         results += measure(name, shrunk, FLAGS.batch, FLAGS.repetitions, FLAGS.calls)
-    print_rows(results)
-    if FLAGS.output:
-        names = ("networks", "shrunk", "batch", "repetitions", "calls", "threads")
-        record = provenance("none: random images", cpus=os.cpu_count())
-        settings = {name: FLAGS[name].value for name in names}
-        write_json(FLAGS.output, {"flags": settings, "metrics": results, "provenance": record})
-        print(f"\nwrote {FLAGS.output}")
+    bench.print_table(results, COLUMNS)
+    bench.write({"metrics": results}, "none: random images")
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    bench.run(define_flags, main)

@@ -9,32 +9,26 @@ many bits and codes it block by block, as often as there are sizes. Images that 
 looked at, as the test images, for what the file gives back alone. Rows are written as soon as they are there.
 """
 
-import os
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
+import bench
 import keras
 import tensorflow as tf
-from absl import app, flags
+from absl import flags
 
 import compression as bc
 from compression.train.classification import Examples, parts_of
 from compression.train.training import moved_batches
-from gpflow_deep_runs.data import views
-from gpflow_deep_runs.run.devices import apply_threads
 from gpflow_deep_runs.run.measurements import write_rows
 
 LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
 
-def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Define this script's flags."""
-    fv = flag_values
+def define_flags(fv: flags.FlagValues) -> None:
     flags.DEFINE_string("data_dir", None, "Folder with the files of the known data sets.", flag_values=fv)
     flags.DEFINE_enum("network", "lenet300", ["lenet300", "lenet5", "digits"], "Which network.", flag_values=fv)
     flags.DEFINE_list("seeds", ["0", "1", "2"], "Seeds of networks, batches, moves and draws.", flag_values=fv)
@@ -47,8 +41,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_string("models", None, "Folder to keep the networks before in.", flag_values=fv)
     flags.DEFINE_integer("batch_size", 200, "Images in a step.", 1, flag_values=fv)
     flags.DEFINE_float("learning_rate", 3e-3, "Of Adam, of the posterior.", 0.0, flag_values=fv)
-    flags.DEFINE_integer("threads", 0, "CPU threads; 0 lets TensorFlow choose.", 0, flag_values=fv)
-    flags.DEFINE_string("output", None, "Write the results to this JSON file.", flag_values=fv)
+    bench.define_common(fv)
 
 
 def dense(seed: int, data: tf.data.Dataset) -> keras.Model:
@@ -110,18 +103,14 @@ def rows_of(seed: int, parts: dict[str, Examples]) -> Iterator[dict[str, Any]]:
         )
 
 
-def main(argv: Sequence[str]) -> None:
+def main(flag: flags.FlagValues) -> None:
     """Print a line for each file, and write them after each."""
-    flag = flags.FLAGS
-    if len(argv) > 1:
-        raise app.UsageError(f"no arguments besides flags, got {argv[1:]}")
-    apply_threads(flag.threads)
-    source = views.Source(dataset="digits" if flag.network == "digits" else "mnist", data_dir=flag.data_dir)
-    parts = parts_of(views.load(source, "images", num_valid=5000).parts)
+    parts = parts_of(
+        bench.load("digits" if flag.network == "digits" else "mnist", flag.data_dir, "images", num_valid=5000).parts
+    )
     rows = (row for seed in map(int, flag.seeds) for row in rows_of(seed, parts))
     write_rows(rows, flag.output, "as gpflow_deep_runs.data checks them")
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    bench.run(define_flags, main)

@@ -14,16 +14,13 @@ initial states of its contexts. Values themselves, biases and architecture are l
     python -m venv nnc && nnc/bin/pip install "numpy<2" && nnc/bin/pip install --no-deps nncodec
 """
 
-import json
 import os
-import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
+import bench
 import keras
 import numpy as np
 from absl import app, flags
@@ -35,7 +32,6 @@ from compression.graph.cutting import oriented
 from compression.graph.graph import graph_of
 from compression.graph.kinds import weighted_layers
 from compression.graph.neighbours import strides_of
-from gpflow_deep_runs.run.devices import apply_threads
 from gpflow_deep_runs.run.measurements import write_rows
 
 #: Runs in the other Python: bytes of each matrix [out, in], the smaller of both orders; JSON on the last line.
@@ -59,15 +55,13 @@ def size(matrix):
     return len(stream)
 with np.load(sys.argv[1]) as stored:
     sizes = {name: min(size(stored[name]), size(stored[name].T)) for name in stored.files}
-print("SIZES" + json.dumps({"sizes": sizes, "version": importlib.metadata.version("nncodec")}))
+print("ANSWER" + json.dumps({"sizes": sizes, "version": importlib.metadata.version("nncodec")}))
 """
 
 
-def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Define this script's flags."""
-    flags.DEFINE_list("files", [], "Files that compression has written.", flag_values=flag_values)
-    flags.DEFINE_integer("threads", 0, "CPU threads; 0 lets TensorFlow choose.", 0, flag_values=flag_values)
-    flags.DEFINE_string("output", None, "Write the results to this JSON file.", flag_values=flag_values)
+def define_flags(fv: flags.FlagValues) -> None:
+    flags.DEFINE_list("files", [], "Files that compression has written.", flag_values=fv)
+    bench.define_common(fv)
 
 
 def integers_of(weights: NDArray[np.float32]) -> NDArray[np.int64]:
@@ -102,10 +96,7 @@ def rival_sizes(python: str, found: dict[str, NDArray[np.int64]]) -> tuple[dict[
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "matrices.npz"
         np.savez(path, **{name: matrix.T.astype(np.int32) for name, matrix in found.items()})
-        done = subprocess.run([python, "-c", _RIVAL, str(path)], capture_output=True, text=True)
-    if done.returncode != 0 or "SIZES" not in done.stdout:
-        raise RuntimeError(f"nncodec's process failed (NNCODEC_PYTHON={python}):\n{done.stderr[-3000:]}")
-    answer = json.loads(done.stdout.rsplit("SIZES", 1)[1])
+        answer = bench.answer_of(python, _RIVAL, str(path))
     return answer["sizes"], answer["version"]
 
 
@@ -121,17 +112,12 @@ def rows_of(file: str, python: str) -> Iterator[dict[str, Any]]:
     yield {"file": file, "layer": "all", **totals, "nncodec": version}
 
 
-def main(argv: Sequence[str]) -> None:
+def main(flag: flags.FlagValues) -> None:
     """Print and write a line for each kernel of each file."""
-    flag = flags.FLAGS
-    if len(argv) > 1:
-        raise app.UsageError(f"no arguments besides flags, got {argv[1:]}")
     if not (python := os.environ.get("NNCODEC_PYTHON")):
         raise app.UsageError("NNCODEC_PYTHON must be a Python that has nncodec; see above how to install it.")
-    apply_threads(flag.threads)
     write_rows((row for file in flag.files for row in rows_of(file, python)), flag.output, "see --files")
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    bench.run(define_flags, main)

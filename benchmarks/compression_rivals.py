@@ -14,24 +14,27 @@ only the first rows are shown.
 network, and "gzip tflite" that file after gzip -9. Errors are on the test images and of the network in the file.
 """
 
-import os
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
 import json
-import subprocess
+import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import bench
 import numpy as np
-from absl import app, flags
+from absl import flags
 
-from gpflow_deep_base.files import write_json
 from gpflow_deep_runs.data import views
-from gpflow_deep_runs.run.devices import apply_threads
-from gpflow_deep_runs.run.folder import provenance
+
+SIZES = ("file", "gzip", "tflite", "gzip tflite")
+COLUMNS = {
+    "method": "{method}",
+    "test %": "{test_percent:.2f}",
+    "weights left": "{nonzero_weights}",
+    **{f"{size}, bytes": f"{{{size}}}" for size in SIZES},
+    "times smaller": "{smaller:.1f}",
+}
 
 #: Runs in the rival's Python: trains, prunes, clusters and measures; the last line of its output is JSON.
 _RIVAL = r"""
@@ -103,13 +106,11 @@ for sparsity in settings["sparsities"]:
         fit(clustered, settings["cluster_epochs"], 1e-4)
         clustered = tfmot.clustering.keras.strip_clustering(clustered)
         rows.append(report(f"pruned {sparsity:g}, {clusters} clusters", clustered))
-print("ROWS" + json.dumps({"rows": rows, "version": tfmot.__version__}))
+print("ANSWER" + json.dumps({"rows": rows, "version": tfmot.__version__}))
 """
 
 
-def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Define this script's flags."""
-    fv = flag_values
+def define_flags(fv: flags.FlagValues) -> None:
     flags.DEFINE_list("results", [], "result.json files of compress_network.py.", flag_values=fv)
     flags.DEFINE_enum("network", "lenet300", ["lenet300", "lenet5"], "Network of the rival.", flag_values=fv)
     flags.DEFINE_string("dataset", "mnist", "Data set of the rival: mnist, with --data_dir.", flag_values=fv)
@@ -120,8 +121,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_list("clusters", ["16"], "Numbers of centres.", flag_values=fv)
     flags.DEFINE_integer("batch_size", 128, "Rows of a minibatch.", 1, flag_values=fv)
     flags.DEFINE_integer("seed", 0, "Seed of the rival.", flag_values=fv)
-    flags.DEFINE_integer("threads", 1, "CPU threads of the rival.", 0, flag_values=fv)
-    flags.DEFINE_string("output", None, "Write the results to this JSON file.", flag_values=fv)
+    bench.define_common(fv, threads=1)
 
 
 def rival_rows(python: str, settings: Mapping[str, Any]) -> tuple[list[dict[str, Any]], str]:
@@ -136,11 +136,7 @@ def rival_rows(python: str, settings: Mapping[str, Any]) -> tuple[list[dict[str,
         (X, labels), (X_test, labels_test) = images.train, images.test
         np.savez(path, X=X, labels=labels[:, 0], X_test=X_test, labels_test=labels_test[:, 0])
         given = json.dumps({**settings, "data": str(path)})
-        environment = {**os.environ, "TF_USE_LEGACY_KERAS": "1"}
-        done = subprocess.run([python, "-c", _RIVAL, given], env=environment, capture_output=True, text=True)
-    if done.returncode != 0 or "ROWS" not in done.stdout:
-        raise RuntimeError(f"the rival's process failed (RIVAL_PYTHON={python}):\n{done.stderr[-3000:]}")
-    answer = json.loads(done.stdout.rsplit("ROWS", 1)[1])
+        answer = bench.answer_of(python, _RIVAL, given, TF_USE_LEGACY_KERAS="1")
     return answer["rows"], answer["version"]
 
 
@@ -161,24 +157,7 @@ def our_rows(path: str) -> list[dict[str, Any]]:
     ]
 
 
-def print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
-    sizes = ("file", "gzip", "tflite", "gzip tflite")
-    full = max(row["float32"] for row in rows)
-    lines = [["method", "test %", "weights left", *(f"{size}, bytes" for size in sizes), "times smaller"]]
-    for row in rows:
-        smallest = min(row[size] for size in sizes if size in row)
-        cells = [row["method"], f"{row['test_percent']:.2f}", str(row["nonzero_weights"])]
-        lines.append([*cells, *(str(row.get(size, "")) for size in sizes), f"{full / smallest:.1f}"])
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in lines:
-        print("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)), flush=True)
-
-
-def main(argv: Sequence[str]) -> None:
-    FLAGS = flags.FLAGS
-    if len(argv) > 1:
-        raise app.UsageError(f"no arguments besides flags, got {argv[1:]}")
-    apply_threads(FLAGS.threads)
+def main(FLAGS: flags.FlagValues) -> None:
     rows = [row for path in FLAGS.results for row in our_rows(path)]
     names = ("network", "dataset", "data_dir", "epochs", "cluster_epochs", "batch_size", "seed", "threads")
     settings = {name: FLAGS[name].value for name in names}
@@ -193,13 +172,12 @@ def main(argv: Sequence[str]) -> None:
             "`pip install tensorflow tensorflow-model-optimization tf_keras` and give its Python."
         )
     if rows:
-        print_rows(rows)
-    if FLAGS.output:
-        record = provenance("see --dataset and --results", cpus=os.cpu_count(), rival_version=version)
-        write_json(FLAGS.output, {"flags": settings, "metrics": rows, "provenance": record})
-        print(f"\nwrote {FLAGS.output}")
+        full = max(row["float32"] for row in rows)
+        smaller = [full / min(row[size] for size in SIZES if size in row) for row in rows]
+        shown = [{**row, "smaller": times} for row, times in zip(rows, smaller, strict=True)]
+        bench.print_table(shown, COLUMNS)
+    bench.write({"flags": settings, "metrics": rows}, "see --dataset and --results", rival_version=version)
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    bench.run(define_flags, main)

@@ -14,19 +14,20 @@ is that of the file, with its header and all, over the model's description lengt
 """
 
 import bz2
+import functools
 import lzma
 import os
 import time
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
+import bench
 import numpy as np
 import tensorflow as tf
-from absl import app, flags
+from absl import flags
 
 from darn.codec.coding import decode, encode
 from darn.codec.integer_model import IntegerModel
@@ -34,15 +35,22 @@ from darn.model.description_length import description_length
 from darn.model.model import DARN, DARNConfig
 from darn.model.serialization import load_darn
 from darn.train.training import Trainer, TrainingConfig
-from gpflow_deep_base.files import write_json
 from gpflow_deep_runs.data.sets import catalogue
-from gpflow_deep_runs.run.devices import apply_threads
-from gpflow_deep_runs.run.folder import provenance
+
+COLUMNS = {
+    "data": "{data}",
+    "images": "{images}",
+    "method": "{method}",
+    "bits": "{bits:.2f}",
+    "excess %": "{excess_percent:+.3f}",
+    "encode ms": "{encode_min_ms:.4f}",
+    "its median": "{encode_median_ms:.4f}",
+    "decode ms": "{decode_min_ms:.4f}",
+    "median": "{decode_median_ms:.4f}",
+}
 
 
-def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Define this script's flags."""
-    fv = flag_values
+def define_flags(fv: flags.FlagValues) -> None:
     flags.DEFINE_list("datasets", [], "digits, binarized_mnist, ...; chosen by --data_dir if empty.", flag_values=fv)
     flags.DEFINE_string("data_dir", None, "Folder with the files of the known data sets.", flag_values=fv)
     flags.DEFINE_string("model", None, "A trained model of the last data set; others are trained.", flag_values=fv)
@@ -51,8 +59,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_list("images", ["1000", "10000"], "Numbers of images; at most the test rows.", flag_values=fv)
     flags.DEFINE_integer("length_samples", 10, "Draws of h for the description length.", 1, flag_values=fv)
     flags.DEFINE_integer("repetitions", 5, "Timed calls of each function, after one other.", 1, flag_values=fv)
-    flags.DEFINE_integer("threads", 1, "CPU threads of TensorFlow; all else has one.", 0, flag_values=fv)
-    flags.DEFINE_string("output", None, "Write the results to this JSON file.", flag_values=fv)
+    bench.define_common(fv, threads=1)
 
 
 def trained(train: np.ndarray, hidden: int, steps: int) -> DARN:
@@ -64,17 +71,6 @@ def trained(train: np.ndarray, hidden: int, steps: int) -> DARN:
     return model
 
 
-def timed(function: Callable[[], Any], repetitions: int) -> tuple[Any, float, float]:
-    """The result, and the least and median seconds."""
-    result = function()
-    times = []
-    for _ in range(repetitions):
-        start = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - start)
-    return result, min(times), float(np.median(times))
-
-
 def measure(name: str, model: DARN, images: np.ndarray, *, length_samples: int, repetitions: int) -> list[dict]:
     """Our codec and the others."""
     N = len(images)
@@ -84,59 +80,30 @@ def measure(name: str, model: DARN, images: np.ndarray, *, length_samples: int, 
     lengths = description_length(model, images, seed=tf.constant([3, 4]), num_samples=length_samples, unit="bits").total
     rows: list[dict[str, Any]] = []
 
-    def add(method: str, size: int, encoded: tuple[Any, float, float], decoded: tuple[Any, float, float]) -> None:
-        rows.append(
-            {
-                "data": name,
-                "images": N,
-                "method": method,
-                "bits": 8 * size / N,
-                "excess_percent": 100 * (8 * size / lengths.sum() - 1) if method.startswith("DARN") else None,
-                "encode_min_ms": 1e3 * encoded[1] / N,
-                "encode_median_ms": 1e3 * encoded[2] / N,
-                "decode_min_ms": 1e3 * decoded[1] / N,
-                "decode_median_ms": 1e3 * decoded[2] / N,
-            }
-        )
+    def add(method: str, encode: Callable[[], bytes], decode: Callable[[bytes], Any]) -> None:
+        encoded = bench.times_of(encode, repetitions)
+        decoded = bench.times_of(functools.partial(decode, encoded.last), repetitions)
+        if method == "DARN" and not np.array_equal(decoded.last, images):
+            raise AssertionError("the file does not restore the images")
+        size = 8 * len(encoded.last)
+        row = {"data": name, "images": N, "method": method, "bits": size / N}
+        row["excess_percent"] = 100 * (size / lengths.sum() - 1) if method == "DARN" else None
+        for what, found in (("encode", encoded), ("decode", decoded)):
+            row[f"{what}_min_ms"] = 1e3 * float(found.wall.min()) / N
+            row[f"{what}_median_ms"] = 1e3 * float(np.median(found.wall)) / N
+        rows.append(row)
 
-    encoded = timed(lambda: encode(integer, images), repetitions)
-    decoded = timed(lambda: decode(integer, encoded[0]), repetitions)
-    if not np.array_equal(decoded[0], images):
-        raise AssertionError("the file does not restore the images")
-    add("DARN", len(encoded[0]), encoded, decoded)
+    add("DARN", functools.partial(encode, integer, images), functools.partial(decode, integer))
     packed = np.packbits(images, axis=1).tobytes()
-    others: Mapping[str, tuple[Callable[[bytes], bytes], Callable[[bytes], bytes]]] = {
-        "zlib": (lambda data: zlib.compress(data, 9), zlib.decompress),
-        "bz2": (lambda data: bz2.compress(data, 9), bz2.decompress),
-        "lzma": (lambda data: lzma.compress(data, preset=9 | lzma.PRESET_EXTREME), lzma.decompress),
-    }
-    for method, (compress, decompress) in others.items():
-        encoded = timed(lambda compress=compress: compress(packed), repetitions)  # type: ignore[misc]
-        decoded = timed(lambda decompress=decompress, data=encoded[0]: decompress(data), repetitions)  # type: ignore[misc]
-        add(method, len(encoded[0]), encoded, decoded)
+    add("zlib", lambda: zlib.compress(packed, 9), zlib.decompress)
+    add("bz2", lambda: bz2.compress(packed, 9), bz2.decompress)
+    add("lzma", lambda: lzma.compress(packed, preset=9 | lzma.PRESET_EXTREME), lzma.decompress)
     rows.append({"data": name, "images": N, "method": "description length", "bits": float(lengths.mean())})
     rows.append({"data": name, "images": N, "method": "raw", "bits": float(images.shape[1])})
     return rows
 
 
-def print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
-    keys = ("encode_min_ms", "encode_median_ms", "decode_min_ms", "decode_median_ms")
-    lines = [["data", "images", "method", "bits", "excess %", "encode ms", "median", "decode ms", "median"]]
-    for row in rows:
-        excess = row.get("excess_percent")
-        times = [f"{row[key]:.4f}" if key in row else "" for key in keys]
-        first = [row["data"], str(row["images"]), row["method"], f"{row['bits']:.2f}"]
-        lines.append([*first, "" if excess is None else f"{excess:+.3f}", *times])
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in lines:
-        print("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)), flush=True)
-
-
-def main(argv: Sequence[str]) -> None:
-    FLAGS = flags.FLAGS
-    if len(argv) > 1:
-        raise app.UsageError(f"no arguments besides flags, got {argv[1:]}")
-    apply_threads(FLAGS.threads)
+def main(FLAGS: flags.FlagValues) -> None:
     names = FLAGS.datasets or ["digits", *(["binarized_mnist"] if FLAGS.data_dir else [])]
     results: list[dict[str, Any]] = []
     checksums = []
@@ -149,15 +116,9 @@ def main(argv: Sequence[str]) -> None:
             results += measure(
                 name, model, data.test.X[:N], length_samples=FLAGS.length_samples, repetitions=FLAGS.repetitions
             )
-    print_rows(results)
-    if FLAGS.output:
-        settings = ("datasets", "model", "hidden", "train_steps", "images", "length_samples", "repetitions", "threads")
-        record = provenance(", ".join(checksums), cpus=os.cpu_count())
-        flag_values = {name: FLAGS[name].value for name in settings}
-        write_json(FLAGS.output, {"flags": flag_values, "metrics": results, "provenance": record})
-        print(f"\nwrote {FLAGS.output}")
+    bench.print_table(results, COLUMNS)
+    bench.write({"metrics": results}, ", ".join(checksums))
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    bench.run(define_flags, main)

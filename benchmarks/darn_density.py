@@ -17,24 +17,19 @@ rows, unseen rows, missing bits and initial weights; ± is the standard error ov
 import os
 import time
 import warnings
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
+import bench
 import numpy as np
-from absl import app, flags
+from absl import flags
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import train_test_split
 
 from darn import DARN, DARNDensity
-from gpflow_deep_base.files import write_json
-from gpflow_deep_runs.data import views
-from gpflow_deep_runs.run.devices import apply_threads
-from gpflow_deep_runs.run.folder import provenance
 
 ODD, NEIGHBOURS, SHARE = 8, 10, 0.25
 TRAIN_ROWS, UNSEEN_ROWS = 3000, 1000  # of adult
@@ -49,36 +44,23 @@ class Split(NamedTuple):
     is_odd: NDArray
 
 
-def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Define this script's flags."""
-    fv = flag_values
+def define_flags(fv: flags.FlagValues) -> None:
     flags.DEFINE_enum("dataset", "digits", ["digits", "adult"], "Rows of bits.", flag_values=fv)
     flags.DEFINE_string("data_dir", None, "Folder of the data set adult.", flag_values=fv)
     flags.DEFINE_integer("splits", 3, "Splits of the rows.", 1, flag_values=fv)
     flags.DEFINE_boolean("choose", False, "Let validation rows choose the architecture.", flag_values=fv)
     flags.DEFINE_integer("rows", 300, "Unseen rows with missing bits; at most all.", 1, flag_values=fv)
-    flags.DEFINE_integer("threads", 1, "CPU threads of TensorFlow; all else has one.", 0, flag_values=fv)
-    flags.DEFINE_string("output", None, "Write the results to this JSON file.", flag_values=fv)
+    bench.define_common(fv, threads=1)
 
 
-def main(argv: Sequence[str]) -> None:
+def main(FLAGS: flags.FlagValues) -> None:
     """Train, and print a table."""
-    FLAGS = flags.FLAGS
-    if len(argv) > 1:
-        raise app.UsageError(f"no arguments besides flags, got {argv[1:]}")
-    apply_threads(FLAGS.threads)
     found = [scores(split(FLAGS.dataset, FLAGS.data_dir, i), i, FLAGS.choose, FLAGS.rows) for i in range(FLAGS.splits)]
-    print("| |", " | ".join(NAMES), "|\n|---|---|---|---|---|")
+    bench.print_titles("", *NAMES)
     for name in found[0]:
         numbers = np.array([each[name] for each in found])  # [splits, densities]
-        error = numbers.std(axis=0, ddof=1) / np.sqrt(len(numbers)) if len(numbers) > 1 else np.full(len(NAMES), np.nan)
-        print(
-            f"| {name} |",
-            " | ".join(f"{m:.4f} ± {e:.4f}" for m, e in zip(numbers.mean(axis=0), error, strict=True)),
-            "|",
-        )
-    if FLAGS.output:
-        write_json(FLAGS.output, {**provenance("", seed=0), "columns": NAMES, "splits": found})
+        bench.print_markdown([name, *map(bench.mean_and_error, numbers.T)])
+    bench.keep({"columns": NAMES, "splits": found}, "by name", seed=0)
 
 
 def split(dataset: str, data_dir: str | None, number: int) -> Split:
@@ -88,7 +70,7 @@ def split(dataset: str, data_dir: str | None, number: int) -> Split:
         images, labels = load_digits(return_X_y=True)
         train, test, of, is_of = train_test_split((images >= 8).astype(int), labels, random_state=number)
         return Split(train[of != ODD], test, is_of == ODD)
-    parts = views.load(views.Source(dataset=dataset, data_dir=data_dir), "binary").parts
+    parts = bench.load(dataset, data_dir, "binary").parts
     train = rng.permutation(parts["train"].X)[:TRAIN_ROWS].astype(int)
     rows = rng.permutation(parts["test"].X)[: 3 * UNSEEN_ROWS].astype(int).reshape(3, UNSEEN_ROWS, -1)
     odd = np.where(np.arange(rows.shape[2]) < rows.shape[2] // 2, rows[1], rows[2])
@@ -156,5 +138,4 @@ def log_loss(x: NDArray, p: NDArray, is_missing: NDArray) -> float:
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    bench.run(define_flags, main)

@@ -14,36 +14,27 @@ the start shows that the numbers stay.
 """
 
 import functools
-import os
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
+import bench
 import numpy as np
 import tensorflow as tf
-from absl import app, flags
+from absl import flags
 
 from darn import DARN, DARNConfig, LocalConfig
 from darn.train.training import Trainer, TrainingConfig
-from gpflow_deep_base.files import write_json
-from gpflow_deep_runs.run.devices import apply_threads
-from gpflow_deep_runs.run.folder import provenance
 
 IMAGE = (159, 209)
 
 
-def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Define this script's flags."""
-    fv = flag_values
+def define_flags(fv: flags.FlagValues) -> None:
     flags.DEFINE_integer("batch_size", 20, "Rows of a minibatch.", 1, flag_values=fv)
     flags.DEFINE_integer("steps", 2, "Training steps of a timed call.", 1, flag_values=fv)
     flags.DEFINE_integer("repetitions", 8, "Timed calls of each function, after one other.", 1, flag_values=fv)
     flags.DEFINE_boolean("stack", False, "The stack of Figure 5, of stochastic layers.", flag_values=fv)
     flags.DEFINE_boolean("parts", True, "Time the parts of a step as well.", flag_values=fv)
-    flags.DEFINE_integer("threads", 1, "CPU threads; 0 lets TensorFlow choose.", 0, flag_values=fv)
-    flags.DEFINE_string("output", None, "Write the results to this JSON file.", flag_values=fv)
+    bench.define_common(fv, threads=1)
 
 
 def frames(rows: int, seed: int = 0) -> np.ndarray:
@@ -106,22 +97,7 @@ def slopes(function: Callable[[tf.Tensor], tf.Tensor], wanted: Sequence[Any], x:
     return [gradient for gradient in tape.gradient(y, wanted) if gradient is not None]
 
 
-def cpu_seconds(function: Callable[[], Any], repetitions: int) -> list[float]:
-    """Processor time of each call after a first one."""
-    function()
-    times = []
-    for _ in range(repetitions):
-        start = time.process_time()
-        function()
-        times.append(time.process_time() - start)
-    return times
-
-
-def main(argv: Sequence[str]) -> None:
-    FLAGS = flags.FLAGS
-    if len(argv) > 1:
-        raise app.UsageError(f"no arguments besides flags, got {argv[1:]}")
-    apply_threads(FLAGS.threads)
+def main(FLAGS: flags.FlagValues) -> None:
     x = frames(4 * FLAGS.batch_size)
     losses: list[float] = []
     model = model_of(x, is_stack=FLAGS.stack)
@@ -130,16 +106,12 @@ def main(argv: Sequence[str]) -> None:
         calls |= {name: (function, 1) for name, function in parts(x, FLAGS.batch_size).items()}
     results = []
     for name, (function, count) in calls.items():
-        times = [1e3 * seconds / count for seconds in cpu_seconds(function, FLAGS.repetitions)]
-        results.append({"what": name, "cpu_min_ms": min(times), "cpu_median_ms": float(np.median(times))})
-        print(f"{name:>24}  CPU {min(times):7.1f} ms, median {np.median(times):7.1f}", flush=True)
+        times = 1e3 * bench.times_of(function, FLAGS.repetitions).cpu / count
+        results.append({"what": name, "cpu_min_ms": float(times.min()), "cpu_median_ms": float(np.median(times))})
+        print(f"{name:>24}  CPU {times.min():7.1f} ms, median {np.median(times):7.1f}", flush=True)
     print("objectives of the first steps, nats:", *(f"{value:.2f}" for value in losses[:8]))
-    if FLAGS.output:
-        settings = {name: FLAGS[name].value for name in ("batch_size", "steps", "repetitions", "stack", "threads")}
-        record = provenance("none: drawn with seed 0", cpus=os.cpu_count())
-        write_json(FLAGS.output, {"flags": settings, "metrics": results, "losses": losses, "provenance": record})
+    bench.keep({"metrics": results, "losses": losses}, "none: drawn with seed 0")
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    bench.run(define_flags, main)

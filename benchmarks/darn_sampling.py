@@ -18,32 +18,37 @@ point needs a pass for each bit.
 turn within one process, so that all see the same load; "CPU" is processor time, which other programs disturb less.
 """
 
-import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
+import bench
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
-from absl import app, flags
+from absl import flags
 
 from darn.model.autoregressive import FactorialConditional, LinearConditional, logistic_noise
 from darn.model.sampling import linear_bits
 from darn.model.serialization import load_darn
-from gpflow_deep_base.files import write_json
-from gpflow_deep_runs.run.devices import apply_threads
-from gpflow_deep_runs.run.folder import provenance
 
 tfd, tfb = tfp.distributions, tfp.bijectors
-Times = dict[str, np.ndarray]
+
+COLUMNS = {
+    "draws": "{draws}",
+    "sampler": "{sampler}",
+    "min µs": "{min_us:.1f}",
+    "median µs": "{median_us:.1f}",
+    "CPU min µs": "{cpu_min_us:.1f}",
+    "floor µs": "{floor_us:.1f}",
+    "trace s": "{trace_seconds:.2f}",
+    "CPU": "{trace_cpu_seconds:.2f}",
+    "first s": "{first_call_seconds:.2f}",
+    "times ours": "{times_ours:.1f}",
+}
 
 
-def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Define this script's flags."""
-    fv = flag_values
+def define_flags(fv: flags.FlagValues) -> None:
     flags.DEFINE_integer("units", 784, "Number of bits n of a drawn model.", 2, flag_values=fv)
     flags.DEFINE_float("scale", 0.15, "Standard deviation of the weights of a drawn model.", 0.0, flag_values=fv)
     flags.DEFINE_string("model", None, "A trained fully visible linear model in place of a drawn one.", flag_values=fv)
@@ -51,8 +56,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_list("tfp_batches", ["100"], "Those at which TFP is timed as well.", flag_values=fv)
     flags.DEFINE_boolean("xla", False, "Time ours compiled by XLA as well.", flag_values=fv)
     flags.DEFINE_integer("repetitions", 15, "Timed calls of each function, after one other.", 1, flag_values=fv)
-    flags.DEFINE_integer("threads", 1, "CPU threads; 0 lets TensorFlow choose.", 0, flag_values=fv)
-    flags.DEFINE_string("output", None, "Write the results to this JSON file.", flag_values=fv)
+    bench.define_common(fv, threads=1)
 
 
 def drawn_model(n: int, scale: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -121,32 +125,17 @@ def compiled(function: Callable[[tf.Tensor], tf.Tensor], *, xla: bool = False) -
     return Compiled(graph, traced - start, cpu_traced - cpu_start, time.perf_counter() - traced)
 
 
-def time_in_turn(functions: Mapping[str, Callable[[tf.Tensor], Any]], repetitions: int) -> tuple[Times, Times]:
-    """Seconds and CPU seconds of each function, called in turn: [repetitions]."""
-    names = list(functions)
-    wall: dict[str, list[float]] = {name: [] for name in names}
-    cpu: dict[str, list[float]] = {name: [] for name in names}
-    for i in range(repetitions):
-        seed = tf.constant([i, 0], tf.int32)
-        shift = i % len(names)
-        for name in names[shift:] + names[:shift]:
-            start, cpu_start = time.perf_counter(), time.process_time()
-            functions[name](seed).numpy()
-            wall[name].append(time.perf_counter() - start)
-            cpu[name].append(time.process_time() - cpu_start)
-    return {name: np.array(values) for name, values in wall.items()}, {name: np.array(v) for name, v in cpu.items()}
+def drawing(sampler: Compiled) -> Callable[[int], np.ndarray]:
+    """Draws with the seed of a repetition."""
+    return lambda i: sampler.graph(tf.constant([i, 0], tf.int32)).numpy()
 
 
 def best_rate() -> float:
     """Best rate of float32 products in multiply-adds a second."""
     left, right = tf.ones([1024, 1024]), tf.ones([1024, 1024])
     product = tf.function(tf.matmul, autograph=False)
-    times = []
-    for _ in range(12):
-        start = time.perf_counter()
-        product(left, right).numpy()
-        times.append(time.perf_counter() - start)
-    return 1024**3 / min(times)
+    times = bench.times_of(lambda: product(left, right).numpy(), 12)
+    return 1024**3 / float(times.wall.min())
 
 
 def measure(
@@ -178,43 +167,27 @@ def measure(
         conditional.weights.assign(W)
         conditional.bias.assign(b)
         np.testing.assert_allclose(theirs.log_prob(draws), conditional.log_prob(draws), rtol=1e-4)
-    wall, cpu = time_in_turn({name: sampler.graph for name, sampler in made.items()}, repetitions)
+    in_turn = {name: drawing(sampler) for name, sampler in made.items()}
+    times = bench.time_in_turn(in_turn, repetitions, warm_up=0)
     rows = []
     for name, sampler in made.items():
         row = {
             "draws": B,
             "sampler": name,
-            "min_us": 1e6 * float(wall[name].min()) / B,
-            "median_us": 1e6 * float(np.median(wall[name])) / B,
-            "cpu_min_us": 1e6 * float(cpu[name].min()) / B,
+            "min_us": 1e6 * float(times[name].wall.min()) / B,
+            "median_us": 1e6 * float(np.median(times[name].wall)) / B,
+            "cpu_min_us": 1e6 * float(times[name].cpu.min()) / B,
             "floor_us": 1e6 * n * n / 2 / rate,
             "trace_seconds": sampler.trace,
             "trace_cpu_seconds": sampler.trace_cpu,
             "first_call_seconds": sampler.first_call,
-            "times_ours": float(np.median(wall[name] / wall["fixed point"])),
+            "times_ours": float(np.median(times[name].wall / times["fixed point"].wall)),
         }
         rows.append(row)
     return rows
 
 
-def print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
-    lines = [
-        ["draws", "sampler", "min µs", "median µs", "CPU min µs", "floor µs", "trace s", "CPU", "first s", "times ours"]
-    ]
-    for row in rows:
-        numbers = [f"{row[key]:.1f}" for key in ("min_us", "median_us", "cpu_min_us", "floor_us")]
-        seconds = [f"{row[key]:.2f}" for key in ("trace_seconds", "trace_cpu_seconds", "first_call_seconds")]
-        lines.append([str(row["draws"]), row["sampler"], *numbers, *seconds, f"{row['times_ours']:.1f}"])
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in lines:
-        print("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)), flush=True)
-
-
-def main(argv: Sequence[str]) -> None:
-    FLAGS = flags.FLAGS
-    if len(argv) > 1:
-        raise app.UsageError(f"no arguments besides flags, got {argv[1:]}")
-    apply_threads(FLAGS.threads)
+def main(FLAGS: flags.FlagValues) -> None:
     W, b = trained_model(FLAGS.model) if FLAGS.model else drawn_model(FLAGS.units, FLAGS.scale)
     rate = best_rate()
     print(f"n = {len(b)}; best rate of a float32 product: {rate / 1e9:.1f} GMAC/s; times are for one draw")
@@ -222,15 +195,9 @@ def main(argv: Sequence[str]) -> None:
     for B in map(int, FLAGS.batches):
         tfp_too = str(B) in FLAGS.tfp_batches
         results += measure(W, b, B, repetitions=FLAGS.repetitions, tfp_too=tfp_too, xla=FLAGS.xla, rate=rate)
-    print_rows(results)
-    if FLAGS.output:
-        names = ("units", "scale", "model", "batches", "tfp_batches", "xla", "repetitions", "threads")
-        record = provenance("none: drawn with seed 0", cpus=os.cpu_count(), rate_gmacs=rate / 1e9)
-        settings = {name: FLAGS[name].value for name in names}
-        write_json(FLAGS.output, {"flags": settings, "metrics": results, "provenance": record})
-        print(f"\nwrote {FLAGS.output}")
+    bench.print_table(results, COLUMNS)
+    bench.write({"metrics": results}, "none: drawn with seed 0", rate_gmacs=rate / 1e9)
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    bench.run(define_flags, main)

@@ -17,23 +17,18 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
+import bench
 import numpy as np
-from absl import app, flags
+from absl import flags
 from sklearn.linear_model import LogisticRegression
 
 import ebp
 from ebp.packed.export import packed
-from gpflow_deep_base.files import write_json
-from gpflow_deep_runs.data import views
-from gpflow_deep_runs.run.devices import apply_threads
-from gpflow_deep_runs.run.folder import provenance
 
 
 class Images(NamedTuple):
@@ -45,9 +40,7 @@ class Images(NamedTuple):
     y_test: np.ndarray
 
 
-def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Define this script's flags."""
-    fv = flag_values
+def define_flags(fv: flags.FlagValues) -> None:
     flags.DEFINE_string("data_dir", None, "Folder with the files of MNIST; none for small digits.", flag_values=fv)
     flags.DEFINE_list(
         "networks",
@@ -57,13 +50,12 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     )
     flags.DEFINE_integer("epochs", 10, "Passes over the training images.", 1, flag_values=fv)
     flags.DEFINE_list("sides", ["28", "14"], "Sides of images for logistic regression.", flag_values=fv)
-    flags.DEFINE_integer("threads", 1, "CPU threads.", 0, flag_values=fv)
-    flags.DEFINE_string("output", None, "Write the results to this JSON file.", flag_values=fv)
+    bench.define_common(fv, threads=1)
 
 
 def load(data_dir: str | None) -> Images:
     name = "digits" if data_dir is None else "mnist"
-    data = views.load(views.Source(dataset=name, data_dir=data_dir), "supervised", valid_fraction=0)
+    data = bench.load(name, data_dir, "supervised", valid_fraction=0)
     largest = 16 if data_dir is None else 1
     bytes_ = [np.rint(255 / largest * part.X).astype(np.uint8) for part in (data.train, data.test)]
     return Images(bytes_[0], data.train.Y[:, 0], bytes_[1], data.test.Y[:, 0])
@@ -142,11 +134,7 @@ def measure_regression(images: Images) -> list[dict[str, Any]]:
     return rows
 
 
-def main(argv: Sequence[str]) -> None:
-    FLAGS = flags.FLAGS
-    if len(argv) > 1:
-        raise app.UsageError(f"no arguments besides flags, got {argv[1:]}")
-    apply_threads(FLAGS.threads)
+def main(FLAGS: flags.FlagValues) -> None:
     images, results = load(FLAGS.data_dir), []
     for text in FLAGS.networks:
         side, hidden, votes = map(int, text.split("x"))
@@ -155,13 +143,8 @@ def main(argv: Sequence[str]) -> None:
     for side in map(int, FLAGS.sides):
         results += measure_regression(shrunk(images, side))
         print(*results[-2:], sep="\n", flush=True)
-    if FLAGS.output:
-        names = ("networks", "epochs", "sides", "threads")
-        record = provenance("none" if FLAGS.data_dir is None else "MNIST", cpus=os.cpu_count())
-        settings = {name: FLAGS[name].value for name in names}
-        write_json(FLAGS.output, {"flags": settings, "metrics": results, "provenance": record})
+    bench.keep({"metrics": results}, "none" if FLAGS.data_dir is None else "MNIST")
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    bench.run(define_flags, main)

@@ -8,19 +8,14 @@ means over folds with their standard errors: error in percent, log loss in nats,
 (15 bins), and CPU seconds of a fit. All have their default settings; logistic regression gets standardised inputs.
 """
 
-import json
-import os
-import platform
 import time
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
+import bench
 import numpy as np
-from absl import app, flags
+from absl import flags
 from sklearn import datasets
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
@@ -30,7 +25,6 @@ from threadpoolctl import threadpool_limits
 
 from ebp import EBPClassifier, EBPGaussianClassifier
 from ebp.estimators.calibration import calibration_error, log_loss
-from gpflow_deep_runs.run.devices import apply_threads
 
 SETS: dict[str, Callable[..., Any]] = {
     "breast_cancer": datasets.load_breast_cancer,
@@ -47,14 +41,10 @@ MODELS: dict[str, Callable[[], Any]] = {
 }
 
 
-def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Define this script's flags."""
-    flags.DEFINE_list("sets", list(SETS), f"Some of {', '.join(SETS)}.", flag_values=flag_values)
-    flags.DEFINE_integer("folds", 10, "Folds.", 2, flag_values=flag_values)
-    flags.DEFINE_integer("threads", 1, "CPU threads.", 1, flag_values=flag_values)
-    flags.DEFINE_string(
-        "output", None, "Write each fold's numbers to this file, a JSON line each.", flag_values=flag_values
-    )
+def define_flags(fv: flags.FlagValues) -> None:
+    flags.DEFINE_list("sets", list(SETS), f"Some of {', '.join(SETS)}.", flag_values=fv)
+    flags.DEFINE_integer("folds", 10, "Folds.", 2, flag_values=fv)
+    bench.define_common(fv, threads=1, output="Write each fold's numbers to this file, a JSON line each.")
 
 
 def scores(make: Callable[[], Any], X: Any, y: Any, X_test: Any, y_test: Any) -> dict[str, float]:
@@ -71,12 +61,10 @@ def scores(make: Callable[[], Any], X: Any, y: Any, X_test: Any, y_test: Any) ->
     }
 
 
-def main(argv: list[str]) -> None:
+def main(options: flags.FlagValues) -> None:
     """Fit, and print a table."""
-    del argv
     warnings.simplefilter("ignore")
-    options, lines = flags.FLAGS, []
-    apply_threads(options.threads)
+    lines: list[dict[str, Any]] = []
     threadpool_limits(options.threads)
     for name in options.sets:
         X, y = SETS[name](return_X_y=True)
@@ -84,18 +72,10 @@ def main(argv: list[str]) -> None:
         for model, make in MODELS.items():
             found = [scores(make, X[rows], y[rows], X[test], y[test]) for rows, test in folds]
             lines += [{"set": name, "model": model, "fold": fold, **one} for fold, one in enumerate(found)]
-            cells = []
-            for key in found[0]:
-                values = np.array([one[key] for one in found])
-                cells.append(f"{key} {values.mean():.4f} ± {values.std(ddof=1) / np.sqrt(len(values)):.4f}")
-            print(f"{name:13} {model:33} " + "  ".join(cells), flush=True)
-            if options.output:
-                Path(options.output).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    print(
-        f"{platform.processor() or platform.machine()}, Python {platform.python_version()}, {options.threads} threads"
-    )
+            print(f"{name:13} {model:33} " + bench.means(found), flush=True)
+            bench.keep_lines(lines)
+    bench.print_machine()
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    bench.run(define_flags, main)

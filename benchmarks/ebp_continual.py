@@ -17,27 +17,20 @@ scikit-learn with their defaults, on inputs scaled by the rows of the first half
 rows of each class are kept and learned again with each chunk once the class no longer comes; rivals get them, too.
 """
 
-import json
-import os
-import platform
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
+import bench
 import numpy as np
-from absl import app, flags
+from absl import flags
 from sklearn.linear_model import SGDClassifier
 from sklearn.neural_network import MLPClassifier
 
 from ebp import EBPClassifier
 from ebp.estimators.continual import Stream
 from ebp.estimators.recency import Recency
-from gpflow_deep_runs.data import views
-from gpflow_deep_runs.run.devices import apply_threads
 
 CHUNK, PASSES, KEPT = 500, 3, 20
 MODELS: dict[str, Callable[[], Any]] = {
@@ -72,15 +65,13 @@ class Remembering:
         return self.model.predict(X)
 
 
-def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Define this script's flags."""
-    flags.DEFINE_string("data_dir", None, "Folder with MNIST.", flag_values=flag_values)
-    flags.DEFINE_list("datasets", ["digits"], "digits, mnist, stream.", flag_values=flag_values)
-    flags.DEFINE_list("models", list(MODELS), f"Some of: {', '.join(MODELS)}.", flag_values=flag_values)
-    flags.DEFINE_integer("max_rows", 10_000, "Training rows.", 10, flag_values=flag_values)
-    flags.DEFINE_integer("stream_rows", 1_000_000, "Rows of the stream.", 10_000, flag_values=flag_values)
-    flags.DEFINE_integer("threads", 1, "CPU threads; 0 lets TensorFlow choose.", 0, flag_values=flag_values)
-    flags.DEFINE_string("output", None, "Write the results to this file, a JSON line each.", flag_values=flag_values)
+def define_flags(fv: flags.FlagValues) -> None:
+    flags.DEFINE_string("data_dir", None, "Folder with MNIST.", flag_values=fv)
+    flags.DEFINE_list("datasets", ["digits"], "digits, mnist, stream.", flag_values=fv)
+    flags.DEFINE_list("models", list(MODELS), f"Some of: {', '.join(MODELS)}.", flag_values=fv)
+    flags.DEFINE_integer("max_rows", 10_000, "Training rows.", 10, flag_values=fv)
+    flags.DEFINE_integer("stream_rows", 1_000_000, "Rows of the stream.", 10_000, flag_values=fv)
+    bench.define_common(fv, threads=1, output="Write the results to this file, a JSON line each.")
 
 
 def halves(task: str, X: Any, y: Any, X_test: Any, y_test: Any) -> list[Half]:
@@ -137,18 +128,16 @@ def report(name: str, task: str, model: str, accuracies: list[float], millisecon
     return {"dataset": name, "task": task, "model": model, "first": first, "second": second, "ms": milliseconds}
 
 
-def main(argv: list[str]) -> None:
+def main(options: flags.FlagValues) -> None:
     """Learn, and print a table."""
-    del argv
     warnings.simplefilter("ignore")
-    options, lines = flags.FLAGS, []
-    apply_threads(options.threads)
+    lines: list[dict[str, Any]] = []
     for name in options.datasets:
         if name == "stream":
             for model in options.models:
                 lines.append(report(name, "once", model, *learn_stream(MODELS[model](), options.stream_rows)))
             continue
-        data = views.load(views.Source(dataset=name, data_dir=options.data_dir), "supervised", split=None)
+        data = bench.load(name, options.data_dir, "supervised", split=None)
         X, y = data.parts["all"].X.astype(np.float64), data.parts["all"].Y[:, 0].astype(int)
         rows, test = data.folds(4)[0]
         rows = rows[: options.max_rows]
@@ -159,13 +148,9 @@ def main(argv: list[str]) -> None:
                 by = 1.0 if model.startswith("EBP") else scale
                 scaled = [(a / by, b, c / by, d) for a, b, c, d in parts]
                 lines.append(report(name, task, model, *learn(MODELS[model](), scaled)))
-    if options.output:
-        Path(options.output).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    print(
-        f"{platform.processor() or platform.machine()}, Python {platform.python_version()}, {options.threads} threads"
-    )
+    bench.keep_lines(lines)
+    bench.print_machine()
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    bench.run(define_flags, main)

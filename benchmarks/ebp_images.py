@@ -10,27 +10,20 @@ a file whose answers are compared with the float networks' on all test images. -
 pixels in each pass. A pass that is done is in the folder, so that the same command goes on after an interruption.
 """
 
-import json
-import os
 import time
 from pathlib import Path
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
+import bench
 import numpy as np
 import tensorflow as tf
-from absl import app, flags
+from absl import flags
 from numpy.typing import NDArray
 
 import ebp
 from ebp.study.results import probability_scores
-from gpflow_deep_runs.data import views
-from gpflow_deep_runs.run.devices import apply_threads
 
 
-def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Define this script's flags."""
-    fv = flag_values
+def define_flags(fv: flags.FlagValues) -> None:
     flags.DEFINE_string("data_dir", None, "Folder with MNIST.", flag_values=fv)
     flags.DEFINE_string("run_dir", None, "Folder of checkpoints and of net.ebp.", flag_values=fv)
     flags.DEFINE_list("filters", ["16", "32"], "Filters of the two layers; none for --hidden alone.", flag_values=fv)
@@ -42,8 +35,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_integer("votes", 5, "Networks in the file; 0: that of the most probable weights.", 0, flag_values=fv)
     flags.DEFINE_integer("seed", 0, "Seed.", 0, flag_values=fv)
     flags.DEFINE_integer("max_rows", 60_000, "Training images.", 10, flag_values=fv)
-    flags.DEFINE_string("output", None, "Write the passes' numbers to this file, a JSON line each.", flag_values=fv)
-    flags.DEFINE_integer("threads", 1, "CPU threads; 0 lets TensorFlow choose.", 0, flag_values=fv)
+    bench.define_common(fv, threads=1, output="Write the passes' numbers to this file, a JSON line each.")
 
 
 def shifted(X: NDArray[np.uint8], pixels: int, rng: np.random.Generator) -> NDArray[np.uint8]:
@@ -74,12 +66,10 @@ def tested(network: ebp.EBPNetwork, X: NDArray[np.float32], Y: NDArray[np.float6
     return {**ebp.errors_percent(network, X, Y), "log_loss": loss, "calibration_error": calibration}
 
 
-def main(argv: list[str]) -> None:
+def main(options: flags.FlagValues) -> None:
     """Learn, test, export."""
-    del argv
-    options, folder, lines = flags.FLAGS, Path(flags.FLAGS.run_dir), list[dict[str, float]]()
-    apply_threads(options.threads)
-    data = views.load(views.Source(dataset="mnist", data_dir=options.data_dir), "supervised", split=None)
+    folder, lines = Path(options.run_dir), list[dict[str, float]]()
+    data = bench.load("mnist", options.data_dir, "supervised", split=None)
     X, labels = np.rint(255.0 * data.parts["all"].X).astype(np.uint8), data.parts["all"].Y[:, 0].astype(int)
     train, test = data.folds(2)[0]
     train = train[: options.max_rows]
@@ -102,8 +92,7 @@ def main(argv: list[str]) -> None:
         manager.save()
         lines.append({"pass": epoch + 1, "cpu_s": seconds, "log_evidence": evidence, **tested(network, X_test, Y_test)})
         print("  ".join(f"{name} {value:.4g}" for name, value in lines[-1].items()), flush=True)
-        if options.output:
-            Path(options.output).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+        bench.keep_lines(lines)
     if options.weights == "binary":
         path = folder / "net.ebp"
         exported = ebp.export_checked(
@@ -114,6 +103,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    define_flags()
-    flags.mark_flags_as_required(["data_dir", "run_dir"])
-    app.run(main)
+    bench.run(define_flags, main, required=["data_dir", "run_dir"])

@@ -18,59 +18,61 @@ of weights times rows.
 import os
 
 os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = "1"
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-import functools
 import itertools
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import bench
 import numpy as np
 import tensorflow as tf
-from absl import app, flags
+from absl import flags
 
 from ebp import PackedNetwork, export_packed
 from ebp.packed.export import Weights
 from ebp.packed.signs import Layer, pack_signs, sign_products
-from gpflow_deep_base.files import write_json
-from gpflow_deep_runs.run.devices import apply_threads
-from gpflow_deep_runs.run.folder import provenance
+
+COLUMNS = {
+    "layers": "{what}",
+    "rows": "{rows}",
+    "method": "{method}",
+    "min µs": "{min_us:.1f}",
+    "median µs": "{median_us:.1f}",
+    "ratio of minima": "{ratio_of_minima:.2f}",
+    "median ratio [quartiles]": "{ratio_quartiles[1]:.2f} [{ratio_quartiles[0]:.2f}, {ratio_quartiles[2]:.2f}]",
+    "float floor µs": "{float_floor_us:.1f}",
+    "Gword/s": "{gigawords_per_second:.2f}",
+}
 
 
-def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Define this script's flags."""
-    fv = flag_values
+def define_flags(fv: flags.FlagValues) -> None:
     flags.DEFINE_list("layers", ["784x500", "500x500", "4096x4096"], "Layers, inputs x outputs.", flag_values=fv)
     flags.DEFINE_list("batches", ["1", "100"], "Numbers of rows.", flag_values=fv)
     flags.DEFINE_list("networks", ["784x500x10", "784x500x500x10"], "Sizes of whole networks.", flag_values=fv)
     flags.DEFINE_list("network_batches", ["1", "10", "100", "1000"], "Rows for these.", flag_values=fv)
     flags.DEFINE_integer("repetitions", 100, "Timed calls of each method, after 3 others.", 1, flag_values=fv)
-    flags.DEFINE_integer("threads", 1, "CPU threads of TensorFlow; all else has one.", 0, flag_values=fv)
-    flags.DEFINE_string("output", None, "Write the results to this JSON file.", flag_values=fv)
+    bench.define_common(fv, threads=1)
 
 
-def time_in_turn(functions: Mapping[str, Callable[[], Any]], repetitions: int) -> dict[str, np.ndarray]:
-    """Microseconds of each function, called in turn: [repetitions]."""
-    names = list(functions)
-    times: dict[str, list[float]] = {name: [] for name in names}
-    for i in range(3 + repetitions):
-        shift = i % len(names)
-        for name in names[shift:] + names[:shift]:
-            start = time.perf_counter()
-            functions[name]()
-            times[name].append(1e6 * (time.perf_counter() - start))
-    return {name: np.array(values[3:]) for name, values in times.items()}
+def microseconds(functions: Mapping[str, Callable[[int], Any]], repetitions: int) -> dict[str, np.ndarray]:
+    """Of each function, called in turn: [repetitions]."""
+    times = bench.time_in_turn(functions, repetitions, warm_up=3)
+    return {name: 1e6 * found.wall for name, found in times.items()}
+
+
+def scoring(network: PackedNetwork, X: np.ndarray) -> Callable[[int], np.ndarray]:
+    return lambda _: network.scores(X)
 
 
 def float_rate(repetitions: int = 10) -> float:
     """Best rate of float32 products on one thread, by either library, in operations a microsecond."""
     left, right = np.ones((512, 4096), np.float32), np.ones((4096, 4096), np.float32)
     tensors = tf.constant(left), tf.constant(right)
-    times = time_in_turn({"numpy": lambda: left @ right, "tf": lambda: tf.matmul(*tensors).numpy()}, repetitions)
-    return 2 * 512 * 4096 * 4096 / min(float(np.min(values)) for values in times.values())
+    products = {"numpy": lambda _: left @ right, "tf": lambda _: tf.matmul(*tensors).numpy()}
+    times = bench.time_in_turn(products, repetitions, warm_up=3)
+    return 2 * 512 * 4096 * 4096 / min(1e6 * float(found.wall.min()) for found in times.values())
 
 
 def random_signs(rng: np.random.Generator, *shape: int) -> np.ndarray:
@@ -93,10 +95,7 @@ def rows_of_results(
             "what": what,
             "rows": B,
             "method": name,
-            "min_us": float(np.min(values)),
-            "median_us": float(np.median(values)),
-            "ratio_of_minima": float(np.min(reference) / np.min(values)),
-            "ratio_quartiles": np.percentile(reference / values, [25, 50, 75]).tolist(),
+            **bench.compared(values, reference, "us"),
             "float_floor_us": flops / rate,
             "gigawords_per_second": None if name in references else words / float(np.min(values)) / 1e3,
         }
@@ -111,18 +110,18 @@ def measure_layer(K: int, num_outputs: int, B: int, repetitions: int, rate: floa
     W_float, X_float = W.astype(np.float32), X.astype(np.float32)
     W_tensor, X_tensor = tf.constant(W_float), tf.constant(X_float)
     x, layer = pack_signs(X), Layer(K, pack_signs(W.T), np.zeros(num_outputs))
-    functions: dict[str, Callable[[], np.ndarray]] = {
-        "float32, NumPy": lambda: X_float @ W_float,
-        "float32, TF": lambda: tf.matmul(X_tensor, W_tensor).numpy(),
-        "numba": lambda: sign_products(x, layer, engine="numba"),
-        "numba, packing": lambda: sign_products(pack_signs(X), layer, engine="numba"),
-        "numpy": lambda: sign_products(x, layer, with_floats=True),
+    functions: dict[str, Callable[[int], np.ndarray]] = {
+        "float32, NumPy": lambda _: X_float @ W_float,
+        "float32, TF": lambda _: tf.matmul(X_tensor, W_tensor).numpy(),
+        "numba": lambda _: sign_products(x, layer, engine="numba"),
+        "numba, packing": lambda _: sign_products(pack_signs(X), layer, engine="numba"),
+        "numpy": lambda _: sign_products(x, layer, with_floats=True),
     }
-    expected = functions["float32, NumPy"]()
+    expected = functions["float32, NumPy"](0)
     for name, function in functions.items():
-        if not np.array_equal(function(), expected):
+        if not np.array_equal(function(0), expected):
             raise AssertionError(f"{name} gives other integers for {K} x {num_outputs}, {B} rows")
-    times = time_in_turn(functions, repetitions)
+    times = microseconds(functions, repetitions)
     words = -(-K // 64) * num_outputs * B
     references = ["float32, NumPy", "float32, TF"]
     return rows_of_results(
@@ -141,7 +140,7 @@ def measure_network(sizes: Sequence[int], inputs: str, B: int, repetitions: int,
         X = (np.rint(256 * rng.normal(size=X.shape)) / 256).astype(np.float32)
     floats, X_float = [w.astype(np.float32) for w in signs], X.astype(np.float32)
 
-    def float_scores() -> np.ndarray:
+    def float_scores(_: int) -> np.ndarray:
         v = X_float
         for w, b in zip(floats[:-1], biases[:-1], strict=True):
             v = np.where(v @ w + b >= 0, np.float32(1), np.float32(-1))
@@ -154,49 +153,21 @@ def measure_network(sizes: Sequence[int], inputs: str, B: int, repetitions: int,
     num_floats = sum(w.size + b.size for w, b in zip(signs, biases, strict=True))
     what = f"{'-'.join(map(str, sizes))}, {inputs}"
     print(f"{what}: {size} bytes packed, {4 * num_floats} in float32, {4 * num_floats / size:.1f} times less")
-    functions: dict[str, Callable[[], np.ndarray]] = {"float32, NumPy": float_scores}
-    functions |= {name: functools.partial(network.scores, X) for name, network in networks.items()}
+    functions: dict[str, Callable[[int], np.ndarray]] = {"float32, NumPy": float_scores}
+    functions |= {name: scoring(network, X) for name, network in networks.items()}
     for name, function in functions.items():
-        if not np.array_equal(function(), float_scores()):
+        if not np.array_equal(function(0), float_scores(0)):
             raise AssertionError(f"{name} gives other scores for {what}, {B} rows")
     flops = 2.0 * B * sum(w.size for w in signs)
     words = B * sum(-(-w.shape[0] // 64) * w.shape[1] for w in signs)
-    times = time_in_turn(functions, repetitions)
+    times = microseconds(functions, repetitions)
     return [
         {**row, "bytes": size, "float_bytes": 4 * num_floats}
         for row in rows_of_results(what, B, times, ["float32, NumPy"], flops=flops, rate=rate, words=words)
     ]
 
 
-def print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
-    header = ["layers", "rows", "method", "min µs", "median µs", "ratio of minima", "median ratio [quartiles]"]
-    lines = [[*header, "float floor µs", "Gword/s"]]
-    for row in rows:
-        low, middle, high = row["ratio_quartiles"]
-        words = row["gigawords_per_second"]
-        lines.append(
-            [
-                row["what"],
-                str(row["rows"]),
-                row["method"],
-                f"{row['min_us']:.1f}",
-                f"{row['median_us']:.1f}",
-                f"{row['ratio_of_minima']:.2f}",
-                f"{middle:.2f} [{low:.2f}, {high:.2f}]",
-                f"{row['float_floor_us']:.1f}",
-                "" if words is None else f"{words:.2f}",
-            ]
-        )
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in lines:
-        print("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)), flush=True)
-
-
-def main(argv: Sequence[str]) -> None:
-    FLAGS = flags.FLAGS
-    if len(argv) > 1:
-        raise app.UsageError(f"no arguments besides flags, got {argv[1:]}")
-    apply_threads(FLAGS.threads)
+def main(FLAGS: flags.FlagValues) -> None:
     rate = float_rate()
     print(f"best rate of a float32 product: {rate / 1e3:.1f} GFLOP/s")
     results: list[dict[str, Any]] = []
@@ -206,15 +177,9 @@ def main(argv: Sequence[str]) -> None:
     for network, inputs, B in itertools.product(FLAGS.networks, ("±1", "coded"), map(int, FLAGS.network_batches)):
         sizes = [int(size) for size in network.split("x")]
         results += measure_network(sizes, inputs, B, FLAGS.repetitions, rate)
-    print_rows(results)
-    if FLAGS.output:
-        names = ("layers", "batches", "networks", "network_batches", "repetitions", "threads")
-        record = provenance("none: drawn with seed 0", cpus=os.cpu_count(), rate_gflops=rate / 1e3)
-        settings = {name: FLAGS[name].value for name in names}
-        write_json(FLAGS.output, {"flags": settings, "metrics": results, "provenance": record})
-        print(f"\nwrote {FLAGS.output}")
+    bench.print_table(results, COLUMNS)
+    bench.write({"metrics": results}, "none: drawn with seed 0", rate_gflops=rate / 1e3)
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    bench.run(define_flags, main)

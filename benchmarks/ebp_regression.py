@@ -11,15 +11,11 @@ within the central 90 % of their prediction, and CPU seconds of a fit. "first or
 """
 
 import itertools
-import json
-import os
-import platform
 import time
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
+import bench
 import numpy as np
 import scipy.stats
 from absl import app, flags
@@ -31,16 +27,13 @@ SETS = ("boston", "concrete", "energy", "kin8nm", "naval", "power", "protein")
 MODELS = ("relu", "five relu", "first order", "stopped relu")
 
 
-def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Define this script's flags."""
-    fv = flag_values
+def define_flags(fv: flags.FlagValues) -> None:
     flags.DEFINE_string("data_dir", None, "Folder with uci/NAME.npz: X, y, train_idx, test_idx.", flag_values=fv)
     flags.DEFINE_list("sets", list(SETS), "Data sets.", flag_values=fv)
     flags.DEFINE_list("models", ["relu"], f"Some of {', '.join(MODELS)}.", flag_values=fv)
     flags.DEFINE_integer("splits", 20, "The first splits of each set; protein has 5.", 1, flag_values=fv)
     flags.DEFINE_integer("epochs", 40, "Passes over the training rows.", 1, flag_values=fv)
-    flags.DEFINE_integer("threads", 1, "CPU threads of NumPy.", 1, flag_values=fv)
-    flags.DEFINE_string("output", None, "Write each split's numbers to this file, a JSON line each.", flag_values=fv)
+    bench.define_common(fv, threads=1, output="Write each split's numbers to this file, a JSON line each.")
 
 
 def scores(model: str, epochs: int, X: Any, y: Any, X_test: Any, y_test: Any) -> dict[str, float]:
@@ -79,10 +72,9 @@ def first_order(epochs: int, X: Any, y: Any, X_test: Any) -> tuple[Any, Any]:
     return y_center + y_scale * mu[:, 0], y_scale * np.sqrt(sigma2[:, 0] + 0.1)
 
 
-def main(argv: list[str]) -> None:
+def main(options: flags.FlagValues) -> None:
     """Fit, and print a table."""
-    del argv
-    options, lines = flags.FLAGS, []
+    lines: list[dict[str, Any]] = []
     threadpool_limits(options.threads)
     for name, model in itertools.product(options.sets, options.models):
         if name not in SETS or model not in MODELS:
@@ -94,20 +86,10 @@ def main(argv: list[str]) -> None:
             rows, test = data["train_idx"][split], data["test_idx"][split]
             found.append(scores(model, options.epochs, X[rows], y[rows], X[test], y[test]))
             lines.append({"set": name, "model": model, "split": split, **found[-1]})
-        if options.output:
-            Path(options.output).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-        cells = []
-        for key in found[0]:
-            values = np.array([one[key] for one in found])
-            error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else float("nan")
-            cells.append(f"{key} {values.mean():.4f} ± {error:.4f}")
-        print(f"{name:9} {model:12} {len(found):2} splits  " + "  ".join(cells), flush=True)
-    print(
-        f"{platform.processor() or platform.machine()}, Python {platform.python_version()}, {options.threads} threads"
-    )
+        bench.keep_lines(lines)
+        print(f"{name:9} {model:12} {len(found):2} splits  " + bench.means(found), flush=True)
+    bench.print_machine()
 
 
 if __name__ == "__main__":
-    define_flags()
-    flags.mark_flag_as_required("data_dir")
-    app.run(main)
+    bench.run(define_flags, main, required=["data_dir"], sets_threads=False)

@@ -11,20 +11,15 @@ C is the best of five by the log loss of three inner folds. The others have thei
 logistic regression on TF-IDF, and NB-SVM (Wang and Manning, 2012), a LinearSVC on presences times log-count ratios.
 """
 
-import json
-import os
-import platform
 import time
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
+import bench
 import numpy as np
 import scipy.sparse
-from absl import app, flags
+from absl import flags
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
@@ -33,8 +28,6 @@ from sklearn.svm import LinearSVC
 
 from ebp import EBPClassifier
 from ebp.estimators.calibration import calibration_error, log_loss
-from gpflow_deep_runs.data import views
-from gpflow_deep_runs.run.devices import apply_threads
 
 DATASETS = ("reuters_i6", "ng20_comp_hw", "amazon_apparel_books", "ng20_elec_med", "movie_reviews", "spamassassin")
 
@@ -71,15 +64,12 @@ MODELS: dict[str, Callable[[], Any]] = {
 }
 
 
-def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Define this script's flags."""
-    fv = flag_values
+def define_flags(fv: flags.FlagValues) -> None:
     flags.DEFINE_string("data_dir", None, "Folder with the text sets.", flag_values=fv)
     flags.DEFINE_list("datasets", list(DATASETS), "Data sets.", flag_values=fv)
     flags.DEFINE_list("models", list(MODELS), f"Some of {', '.join(MODELS)}.", flag_values=fv)
     flags.DEFINE_integer("max_folds", 8, "Folds of the eight to use.", 1, flag_values=fv)
-    flags.DEFINE_integer("threads", 1, "CPU threads; 0 lets TensorFlow choose.", 0, flag_values=fv)
-    flags.DEFINE_string("output", None, "Write each fold's numbers to this file, a JSON line each.", flag_values=fv)
+    bench.define_common(fv, threads=1, output="Write each fold's numbers to this file, a JSON line each.")
 
 
 def scores(make: Callable[[], Any], X: Any, y: Any, X_test: Any, y_test: Any) -> dict[str, float]:
@@ -93,14 +83,12 @@ def scores(make: Callable[[], Any], X: Any, y: Any, X_test: Any, y_test: Any) ->
     return found
 
 
-def main(argv: list[str]) -> None:
+def main(options: flags.FlagValues) -> None:
     """Fit, and print a table."""
-    del argv
     warnings.simplefilter("ignore", FutureWarning)
-    options, lines = flags.FLAGS, []
-    apply_threads(options.threads)
+    lines: list[dict[str, Any]] = []
     for name in options.datasets:
-        data = views.load(views.Source(dataset=name, data_dir=options.data_dir), "text", split=None)
+        data = bench.load(name, options.data_dir, "text", split=None)
         X, y = data.parts["all"].X.astype(np.float64).tocsr(), data.parts["all"].Y[:, 0].astype(int)
         folds = data.folds(8)[: options.max_folds]
         for model in options.models:
@@ -108,20 +96,10 @@ def main(argv: list[str]) -> None:
             for fold, (rows, test) in enumerate(folds):
                 found.append(scores(MODELS[model], X[rows], y[rows], X[test], y[test]))
                 lines.append({"dataset": name, "model": model, "fold": fold, **found[-1]})
-            cells = []
-            for key in found[0]:
-                values = np.array([one[key] for one in found])
-                error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else float("nan")
-                cells.append(f"{key} {values.mean():.4f} ± {error:.4f}")
-            print(f"{name:20} {model:17} {len(found)} folds  " + "  ".join(cells), flush=True)
-            if options.output:
-                Path(options.output).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    print(
-        f"{platform.processor() or platform.machine()}, Python {platform.python_version()}, {options.threads} threads"
-    )
+            print(f"{name:20} {model:17} {len(found)} folds  " + bench.means(found), flush=True)
+            bench.keep_lines(lines)
+    bench.print_machine()
 
 
 if __name__ == "__main__":
-    define_flags()
-    flags.mark_flag_as_required("data_dir")
-    app.run(main)
+    bench.run(define_flags, main, required=["data_dir"])

@@ -21,34 +21,26 @@ calls (their median), and of CPU times (median), which other programs on the mac
 
 import itertools
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
+import bench
 import numpy as np
 import scipy.sparse
 import tensorflow as tf
-from absl import app, flags
+from absl import flags
 
 import ebp
-from gpflow_deep_base.files import write_json
-from gpflow_deep_runs.run.devices import apply_threads
-from gpflow_deep_runs.run.folder import provenance
 
 INPUTS, HIDDEN, OUTPUTS = 784, 120, 10
 SPARSE_INPUTS, NON_ZEROS = 200_000, 150
 
 
-def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Define this script's flags."""
-    fv = flag_values
+def define_flags(fv: flags.FlagValues) -> None:
     flags.DEFINE_list("layers", ["1", "2", "3"], "Numbers of hidden layers of the sweep.", flag_values=fv)
     flags.DEFINE_integer("rows", 2000, "Examples of a timed call; a quarter for slow ones.", 64, flag_values=fv)
     flags.DEFINE_integer("repetitions", 15, "Timed calls of each function, after one other.", 1, flag_values=fv)
-    flags.DEFINE_integer("threads", 1, "CPU threads; 0 lets TensorFlow choose.", 0, flag_values=fv)
-    flags.DEFINE_string("output", None, "Write the results to this JSON file.", flag_values=fv)
+    bench.define_common(fv, threads=1)
 
 
 def number_of_weights(layer_sizes: Sequence[int]) -> int:
@@ -146,19 +138,13 @@ class Times(NamedTuple):
     cpu: np.ndarray
 
 
-def time_in_turn(functions: Mapping[str, tuple[Callable[[int], Any], int]], repetitions: int) -> dict[str, Times]:
+def per_example(functions: Mapping[str, tuple[Callable[[int], Any], int]], repetitions: int) -> dict[str, Times]:
     """Times of each function; values are the function, called with the number of the repetition, and its examples."""
-    names = list(functions)
-    times: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
-    for i in range(1 + repetitions):
-        shift = i % len(names)
-        for name in names[shift:] + names[:shift]:
-            function, examples = functions[name]
-            wall, cpu = time.perf_counter(), time.process_time()
-            function(i)
-            spent = time.perf_counter() - wall, time.process_time() - cpu
-            times[name].append((1e6 * spent[0] / examples, 1e6 * spent[1] / examples))
-    return {name: Times(*np.array(values[1:]).T) for name, values in times.items()}
+    found = bench.time_in_turn({name: function for name, (function, _) in functions.items()}, repetitions)
+    return {
+        name: Times(1e6 * found[name].wall / examples, 1e6 * found[name].cpu / examples)
+        for name, (_, examples) in functions.items()
+    }
 
 
 def summary(times: Times, rival: Times) -> dict[str, float]:
@@ -184,7 +170,7 @@ def online(rows: int, repetitions: int) -> dict[str, dict[str, float]]:
         "ternary": (bayes("ternary", sizes, X[:few], Y[:few]), few),
         "keras fit": (keras_fit(X[:few], Y[:few]), few),
     }
-    times = time_in_turn(functions, repetitions)
+    times = per_example(functions, repetitions)
     return {name: summary(values, times["sgd"]) for name, values in times.items()}
 
 
@@ -197,7 +183,7 @@ def sparse(rows: int, repetitions: int) -> dict[str, dict[str, float]]:
         for batch_size in (1, 10)
         for prior in ("real", "binary")
     }
-    times = time_in_turn(functions, repetitions)
+    times = per_example(functions, repetitions)
     return {name: summary(values, times["real, batch 1"]) for name, values in times.items()}
 
 
@@ -209,7 +195,7 @@ def sweep(rows: int, repetitions: int, layers: Sequence[int]) -> dict[str, dict[
     results: dict[str, dict[str, Any]] = {}
     for prior in ("real", "binary"):
         functions = {"-".join(map(str, shape)): (bayes(prior, shape, X, Y), rows) for shape in shapes}
-        times = time_in_turn(functions, repetitions)
+        times = per_example(functions, repetitions)
         smallest = next(iter(times.values()))
         for shape, (name, values) in zip(shapes, times.items(), strict=True):
             results[f"{prior} {name}"] = {"weights": number_of_weights(shape), **summary(values, smallest)}
@@ -223,20 +209,19 @@ def slope(results: Mapping[str, Mapping[str, Any]], prior: str) -> float:
 
 
 def print_rows(title: str, rival: str, results: Mapping[str, Mapping[str, float]]) -> None:
-    header = ("", "min us", "median us", f"minimum over {rival}'s", "median ratio", "median CPU ratio")
-    keys = ("min_us", "median_us", "ratio_of_minima", "median_ratio", "median_cpu_ratio")
-    lines = [(name, *(f"{row[key]:.2f}" for key in keys)) for name, row in results.items()]
-    widths = [max(map(len, column)) for column in zip(header, *lines, strict=True)]
+    columns = {
+        "": "{name}",
+        "min us": "{min_us:.2f}",
+        "median us": "{median_us:.2f}",
+        f"minimum over {rival}'s": "{ratio_of_minima:.2f}",
+        "median ratio": "{median_ratio:.2f}",
+        "median CPU ratio": "{median_cpu_ratio:.2f}",
+    }
     print(f"\n{title}, microseconds per example")
-    for line in (header, *lines):
-        print("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)), flush=True)
+    bench.print_table([{"name": name, **row} for name, row in results.items()], columns)
 
 
-def main(argv: Sequence[str]) -> None:
-    FLAGS = flags.FLAGS
-    if len(argv) > 1:
-        raise app.UsageError(f"no arguments besides flags, got {argv[1:]}")
-    apply_threads(FLAGS.threads)
+def main(FLAGS: flags.FlagValues) -> None:
     metrics: dict[str, Any] = {"online": online(FLAGS.rows, FLAGS.repetitions)}
     print_rows("Online, 784-120-10", "sgd", metrics["online"])
     metrics["sparse"] = sparse(FLAGS.rows, FLAGS.repetitions)
@@ -245,14 +230,9 @@ def main(argv: Sequence[str]) -> None:
     print_rows("Sweep, batch 1", "the smallest", metrics["sweep"])
     metrics["slope"] = {prior: slope(metrics["sweep"], prior) for prior in ("real", "binary")}
     print("\nslope of log time against log number of weights:", metrics["slope"])
-    record = provenance("none: drawn with seed 0", cpus=os.cpu_count())
     print(f"{os.cpu_count()} CPUs, {FLAGS.threads} threads, TensorFlow {tf.__version__}")
-    if FLAGS.output:
-        settings = {name: FLAGS[name].value for name in ("layers", "rows", "repetitions", "threads")}
-        write_json(FLAGS.output, {"flags": settings, "metrics": metrics, "provenance": record})
-        print(f"\nwrote {FLAGS.output}")
+    bench.write({"metrics": metrics}, "none: drawn with seed 0")
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    bench.run(define_flags, main)

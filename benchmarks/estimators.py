@@ -9,33 +9,24 @@ row, RMSE; "linear" is the log density of least squares. Seconds are CPU time of
 """
 
 import ast
-import os
 import time
 from typing import Any
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
+import bench
 import numpy as np
-from absl import app, flags
+from absl import flags
 
 from gpflow_deep import DeepGPRegressor
 from gpflow_deep.judge.evaluation import evaluate
 from gpflow_deep.judge.forecasts import LinearModel
-from gpflow_deep_base.files import write_json
-from gpflow_deep_runs.data import views
-from gpflow_deep_runs.run.devices import apply_threads
-from gpflow_deep_runs.run.folder import provenance
 
 
-def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Define this script's flags."""
-    fv = flag_values
+def define_flags(fv: flags.FlagValues) -> None:
     flags.DEFINE_list("datasets", ["boston", "concrete", "energy", "kin8nm", "power"], "Data sets.", flag_values=fv)
     flags.DEFINE_list("splits", ["0"], "Numbers of splits.", flag_values=fv)
     flags.DEFINE_string("data_dir", "data", "Folder of the data sets.", flag_values=fv)
     flags.DEFINE_multi_string("set", [], "PARAMETER=VALUE in place of a default.", flag_values=fv)
-    flags.DEFINE_integer("threads", 0, "CPU threads; 0 lets TensorFlow choose.", 0, flag_values=fv)
-    flags.DEFINE_string("output", None, "Write the results to this JSON file.", flag_values=fv)
+    bench.define_common(fv)
 
 
 def parameters(settings: list[str]) -> dict[str, Any]:
@@ -57,7 +48,7 @@ def parameters(settings: list[str]) -> dict[str, Any]:
 
 def measure(dataset: str, split: int, data_dir: str, settings: dict[str, Any]) -> dict[str, Any]:
     """One fit and its scores."""
-    rows = views.load(views.Source(dataset=dataset, data_dir=data_dir), "supervised", split=split, valid_fraction=0.0)
+    rows = bench.load(dataset, data_dir, "supervised", split=split, valid_fraction=0.0)
     (X, Y), test = rows.train, rows.test
     start = time.process_time()
     model = DeepGPRegressor(**settings).fit(X, Y[:, 0])
@@ -74,12 +65,8 @@ def measure(dataset: str, split: int, data_dir: str, settings: dict[str, Any]) -
     }
 
 
-def main(argv: list[str]) -> None:
+def main(flag: flags.FlagValues) -> None:
     """Fit, print a line for each fit, and write them."""
-    flag = flags.FLAGS
-    if len(argv) > 1:
-        raise app.UsageError(f"no arguments besides flags, got {argv[1:]}")
-    apply_threads(flag.threads)
     settings, results = parameters(flag.set), []
     print(f"{'data set':10} {'split':>5} {'log density':>12} {'RMSE':>9} {'linear':>9} {'steps':>6} {'CPU s':>6}")
     for dataset in flag.datasets:
@@ -88,12 +75,8 @@ def main(argv: list[str]) -> None:
             scores = f"{found['log_likelihood']:12.4f} {found['rmse']:9.4f} {found['linear']:9.4f}"
             print(f"{dataset:10} {split:5} {scores} {found['steps']:6} {found['seconds']:6.0f}", flush=True)
             results.append(found)
-    if flag.output:
-        record = provenance("of each data set: as gpflow_deep_runs.data.sets checks", cpus=os.cpu_count())
-        write_json(flag.output, {"settings": settings, "metrics": results, "provenance": record})
-        print(f"wrote {flag.output}")
+    bench.write({"settings": settings, "metrics": results}, bench.KNOWN_DATA)
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    bench.run(define_flags, main)

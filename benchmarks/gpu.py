@@ -18,16 +18,13 @@ Without a GPU it says so, and measures the CPU alone.
 """
 
 import json
-import os
 import resource
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
+import bench
 import keras
 import numpy as np
 import tensorflow as tf
@@ -41,9 +38,6 @@ from compression.train.training import epoch_function
 from darn import DARN, DARNConfig
 from darn.train.training import Trainer as DARNTrainer
 from darn.train.training import TrainingConfig
-from gpflow_deep_base.files import write_json
-from gpflow_deep_runs.run.devices import apply_threads
-from gpflow_deep_runs.run.folder import provenance
 from rbm_tracking.model.rbm import initial_rbm
 from rbm_tracking.model.temperatures import linear_ladder
 from rbm_tracking.track.learning import SMLConfig, initial_state
@@ -56,15 +50,12 @@ Run = Callable[[int], Any]
 """A timed call of a number: its numbers, in any structure of tensors and arrays."""
 
 
-def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Define this script's flags."""
-    fv = flag_values
+def define_flags(fv: flags.FlagValues) -> None:
     flags.DEFINE_list("cases", [], "Words, one of which a case has in its name; all cases if empty.", flag_values=fv)
     flags.DEFINE_integer("steps", 20, "Steps of a call, where it makes several.", 1, flag_values=fv)
     flags.DEFINE_integer("repetitions", 20, "Timed calls, after two others.", 1, flag_values=fv)
-    flags.DEFINE_integer("threads", 0, "CPU threads; 0 lets TensorFlow choose.", 0, flag_values=fv)
     flags.DEFINE_string("case", None, "Measure this one in this process, as JSON; the script calls itself.", fv)
-    flags.DEFINE_string("output", None, "Write the results to this JSON file.", flag_values=fv)
+    bench.define_common(fv)
 
 
 # What is timed: a function of the number of steps gives the call.
@@ -211,22 +202,12 @@ def resident_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
 
 
-def in_fresh_process(name: str, device: str) -> dict[str, Any]:
-    """`measure` in a new Python.
-
-    :raises ValueError: if the process fails, for example for want of memory.
-    """
-    FLAGS = flags.FLAGS
-    case = json.dumps([name, device, FLAGS.steps, FLAGS.repetitions])
-    command = [sys.executable, __file__, f"--case={case}", f"--threads={FLAGS.threads}"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise ValueError(f"{name} on {device} must not fail, got exit status {done.returncode}:\n{done.stderr[-2000:]}")
-    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return result
-
-
 # All cases.
+
+
+def in_fresh_process(name: str, device: str) -> dict[str, Any]:
+    """`measure` in a new Python."""
+    return bench.apart([name, device, flags.FLAGS.steps, flags.FLAGS.repetitions])
 
 
 def row(name: str, device: str, found: dict[str, Any], on_cpu: dict[str, Any]) -> dict[str, Any]:
@@ -255,11 +236,7 @@ def show(result: dict[str, Any]) -> None:
     )
 
 
-def main(argv: Sequence[str]) -> None:
-    FLAGS = flags.FLAGS
-    if len(argv) > 1:
-        raise app.UsageError(f"no arguments besides flags, got {argv[1:]}")
-    apply_threads(FLAGS.threads)
+def main(FLAGS: flags.FlagValues) -> None:
     if FLAGS.case:
         print(json.dumps(measure(*json.loads(FLAGS.case))))
         return
@@ -277,14 +254,9 @@ def main(argv: Sequence[str]) -> None:
         if gpus:
             results.append(row(name, "/GPU:0", in_fresh_process(name, "/GPU:0"), on_cpu))
             show(results[-1])
-    if FLAGS.output:
-        names_of_gpus = [tf.config.experimental.get_device_details(gpu).get("device_name") for gpu in gpus]
-        record = provenance("none: drawn with seed 0", cpus=os.cpu_count(), gpus=names_of_gpus)
-        settings = {name: FLAGS[name].value for name in ("cases", "steps", "repetitions", "threads")}
-        write_json(FLAGS.output, {"flags": settings, "metrics": results, "provenance": record})
-        print(f"\nwrote {FLAGS.output}")
+    names_of_gpus = [tf.config.experimental.get_device_details(gpu).get("device_name") for gpu in gpus]
+    bench.write({"metrics": results}, "none: drawn with seed 0", gpus=names_of_gpus)
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    bench.run(define_flags, main)

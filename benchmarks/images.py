@@ -19,16 +19,14 @@ Error and expected calibration error in percent, log loss and mean entropy of th
 the area under the curve (AUC, percent) by which the entropy tells such images from the test images.
 """
 
-import os
 import time
 from collections.abc import Callable
 from typing import Any
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
+import bench
 import keras
 import numpy as np
-from absl import app, flags
+from absl import flags
 from scipy.ndimage import gaussian_filter, rotate, zoom
 from scipy.special import expit, log_softmax
 from sklearn.datasets import load_digits
@@ -36,10 +34,6 @@ from sklearn.metrics import roc_auc_score
 
 from gpflow_deep import Predictor, float_type
 from gpflow_deep.judge.evaluation import label_scores, log_loss
-from gpflow_deep_base.files import write_json
-from gpflow_deep_runs.data import views
-from gpflow_deep_runs.run.devices import apply_threads
-from gpflow_deep_runs.run.folder import provenance
 
 ANGLES = (30, 60, 90)
 NUM_VALID, BATCH = 5000, 100
@@ -49,21 +43,18 @@ LogProbabilities = Callable[[np.ndarray], np.ndarray]
 Images = tuple[np.ndarray, np.ndarray]
 
 
-def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Define this script's flags."""
-    fv = flag_values
+def define_flags(fv: flags.FlagValues) -> None:
     flags.DEFINE_list("runs", [], "Runs of train_dgp.py on MNIST, each NAME=FOLDER.", flag_values=fv)
     flags.DEFINE_string("data_dir", None, "Folder with the files of the known data sets.", flag_values=fv)
     flags.DEFINE_float("seconds", 300.0, "CPU seconds of training the CNN; 0 leaves it out.", 0.0, flag_values=fv)
     flags.DEFINE_integer("max_rows", 10_000, "Test images at most.", 10, flag_values=fv)
     flags.DEFINE_integer("seed", 0, "Seed of the CNN.", flag_values=fv)
-    flags.DEFINE_integer("threads", 0, "CPU threads; 0 lets TensorFlow choose.", 0, flag_values=fv)
-    flags.DEFINE_string("output", None, "Write the results to this JSON file.", flag_values=fv)
+    bench.define_common(fv)
 
 
 def mnist(data_dir: str | None, max_rows: int) -> tuple[Images, Images]:
     """Training and test images."""
-    rows = views.load(views.Source(dataset="mnist", data_dir=data_dir), "supervised", valid_fraction=0.0)
+    rows = bench.load("mnist", data_dir, "supervised", valid_fraction=0.0)
     train, test = ((part.X.reshape(-1, 28, 28), part.Y[:, 0].astype(int)) for part in (rows.train, rows.test))
     return train, (test[0][:max_rows], test[1][:max_rows])
 
@@ -133,12 +124,8 @@ def scores(log_probabilities: LogProbabilities, images: dict[str, Images]) -> li
     return found
 
 
-def main(argv: list[str]) -> None:
+def main(flag: flags.FlagValues) -> None:
     """Train the CNN, score all models, and print a line for each model and kind of images."""
-    flag = flags.FLAGS
-    if len(argv) > 1:
-        raise app.UsageError(f"no arguments besides flags, got {argv[1:]}")
-    apply_threads(flag.threads)
     train, test = mnist(flag.data_dir, flag.max_rows)
     models: dict[str, tuple[LogProbabilities, float | None]] = {}
     for run in flag.runs:
@@ -152,11 +139,8 @@ def main(argv: list[str]) -> None:
             cells = f"{row['error']:6.2f} {row['calibration']:6.2f} {row['log_loss']:7.4f} {row['entropy']:7.4f}"
             print(f"{name:16} {row['images']:10} {cells} {row.get('auc', np.nan):6.2f}", flush=True)
             results.append({"model": name, "seconds": seconds, **row})
-    if flag.output:
-        record = provenance("MNIST: as gpflow_deep_runs.data.sets checks", cpus=os.cpu_count())
-        write_json(flag.output, {"metrics": results, "provenance": record})
+    bench.keep({"metrics": results}, "MNIST: as gpflow_deep_runs.data.sets checks")
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    bench.run(define_flags, main)

@@ -16,16 +16,14 @@ Scores of the test images, as they are and turned by 30 and 60 degrees: error an
 log loss in nats per image. Seconds are CPU time of training, "GP" without that of the CNN before.
 """
 
-import os
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
+import bench
 import keras
 import numpy as np
-from absl import app, flags
+from absl import flags
 from gpflow.likelihoods import Softmax
 from scipy.ndimage import rotate
 from scipy.optimize import minimize_scalar
@@ -33,10 +31,6 @@ from scipy.special import log_softmax, logsumexp
 
 from gpflow_deep.judge.evaluation import label_scores, log_loss
 from gpflow_deep.keras import DeepGPLikelihoodLoss, GPLayer, Predictor, adapt
-from gpflow_deep_base.files import write_json
-from gpflow_deep_runs.data import views
-from gpflow_deep_runs.run.devices import apply_threads
-from gpflow_deep_runs.run.folder import provenance
 
 ANGLES = (0, 30, 60)
 RATES = (0.2, 0.5)
@@ -54,9 +48,7 @@ class Data(NamedTuple):
     test: tuple[np.ndarray, np.ndarray]
 
 
-def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Define this script's flags."""
-    fv = flag_values
+def define_flags(fv: flags.FlagValues) -> None:
     flags.DEFINE_list("datasets", ["digits", "mnist"], "Data sets of grey images with ten labels.", flag_values=fv)
     flags.DEFINE_string("data_dir", None, "Folder with the files of the known data sets.", flag_values=fv)
     flags.DEFINE_list("seeds", ["0", "1", "2", "3", "4"], "Seeds of divisions, networks and batches.", flag_values=fv)
@@ -64,13 +56,12 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_integer(
         "epochs", 30, "Epochs for less than 2,000 training images; for more a third.", 3, flag_values=fv
     )
-    flags.DEFINE_integer("threads", 0, "CPU threads; 0 lets TensorFlow choose.", 0, flag_values=fv)
-    flags.DEFINE_string("output", None, "Write the results to this JSON file.", flag_values=fv)
+    bench.define_common(fv)
 
 
 def divided(dataset: str, data_dir: str | None, max_train: int, seed: int) -> Data:
     """The images, with new training and validation parts for each seed."""
-    rows = views.load(views.Source(dataset=dataset, data_dir=data_dir), "images", num_valid=0)
+    rows = bench.load(dataset, data_dir, "images", num_valid=0)
     X, Y = rows.train.X, rows.train.Y[:, 0]
     order = np.random.default_rng(seed).permutation(len(X))
     count = min(max_train, len(X) * 5 // 6)
@@ -185,12 +176,8 @@ def scores(log_probabilities: LogProbabilities, test: tuple[np.ndarray, np.ndarr
     return found
 
 
-def main(argv: list[str]) -> None:
+def main(flag: flags.FlagValues) -> None:
     """Train, print a line for each model, and write them after each seed."""
-    flag = flags.FLAGS
-    if len(argv) > 1:
-        raise app.UsageError(f"no arguments besides flags, got {argv[1:]}")
-    apply_threads(flag.threads)
     results: list[dict[str, Any]] = []
     print(f"{'data set':8} {'seed':>4} {'model':12} " + " ".join(f"{f'err ECE nats at {a}°':>20}" for a in ANGLES))
     for dataset in flag.datasets:
@@ -208,11 +195,8 @@ def main(argv: list[str]) -> None:
                 results.append(
                     {"dataset": dataset, "seed": seed, "model": model, **found, "seconds": seconds, "chosen": chosen}
                 )
-            if flag.output:
-                record = provenance("of each data set: as gpflow_deep_runs.data.sets checks", cpus=os.cpu_count())
-                write_json(flag.output, {"metrics": results, "provenance": record})
+            bench.keep({"metrics": results}, bench.KNOWN_DATA)
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    bench.run(define_flags, main)

@@ -10,35 +10,26 @@ of the inner layer among it. Shown are the signal-to-noise ratio |mean| / standa
 weights, and the norm of the mean.
 """
 
-import os
-import time
-from collections.abc import Sequence
+from typing import Any
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
+import bench
 import numpy as np
 import tensorflow as tf
-from absl import app, flags
+from absl import flags
 from gpflow.kernels import SquaredExponential
 from gpflow.likelihoods import Gaussian
 from gpflow.mean_functions import Identity
 
 from gpflow_deep import DeepGP, Encoder, LatentVariableLayer, SVGPLayer, Trainer, TrainingConfig, inducing_inputs
 from gpflow_deep.model.likelihoods import variational_expectations
-from gpflow_deep_base.files import write_json
-from gpflow_deep_runs.run.devices import apply_threads
-from gpflow_deep_runs.run.folder import provenance
 
 COUNTS = (1, 5, 20, 80)
 
 
-def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Define this script's flags."""
-    fv = flag_values
+def define_flags(fv: flags.FlagValues) -> None:
     flags.DEFINE_integer("num_steps", 500, "Steps of training.", 1, flag_values=fv)
     flags.DEFINE_integer("draws", 200, "Gradients for each K.", 2, flag_values=fv)
-    flags.DEFINE_integer("threads", 0, "CPU threads; 0 lets TensorFlow choose.", 0, flag_values=fv)
-    flags.DEFINE_string("output", None, "Write the results to this JSON file.", flag_values=fv)
+    bench.define_common(fv)
 
 
 def untrained(X: np.ndarray) -> DeepGP:
@@ -85,12 +76,8 @@ def gradients(model: DeepGP, X: tf.Tensor, Y: tf.Tensor, K: int, *, is_plain: bo
     return np.stack([gradient(tf.constant([K, t])).numpy() for t in range(draws)])
 
 
-def main(argv: Sequence[str]) -> None:
-    FLAGS = flags.FLAGS
-    if len(argv) > 1:
-        raise app.UsageError(f"no arguments besides flags, got {argv[1:]}")
-    apply_threads(FLAGS.threads)
-    begun, found, rng = time.monotonic(), [], np.random.default_rng(0)
+def main(FLAGS: flags.FlagValues) -> None:
+    found, rng = list[dict[str, Any]](), np.random.default_rng(0)
     X = rng.uniform(-2, 2, (400, 1))
     Y = rng.choice([-1, 1], (400, 1)) * np.sin(2 * X) + 0.05 * rng.standard_normal((400, 1))
     model = untrained(X)
@@ -107,11 +94,8 @@ def main(argv: Sequence[str]) -> None:
             norm = np.linalg.norm(mean)
             found.append({"K": K, "estimator": name, "ratio": round(float(ratio), 4), "norm": round(float(norm), 4)})
             print(found[-1], flush=True)
-    if FLAGS.output:
-        record = provenance("simulated", seconds=time.monotonic() - begun, cpus=os.cpu_count())
-        write_json(FLAGS.output, {"metrics": found, "provenance": record})
+    bench.keep({"metrics": found}, "simulated")
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    bench.run(define_flags, main)

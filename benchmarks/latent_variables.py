@@ -20,15 +20,11 @@ minibatches.
 Shown are the mean test log density in nats per row, in the units of the data, and CPU seconds of training.
 """
 
-import json
-import os
 import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
+import bench
 import numpy as np
 import tensorflow as tf
 from absl import app, flags
@@ -48,10 +44,6 @@ from gpflow_deep import (
     Units,
     inducing_inputs,
 )
-from gpflow_deep_base.files import write_json
-from gpflow_deep_runs.data import views
-from gpflow_deep_runs.run.devices import apply_threads
-from gpflow_deep_runs.run.folder import provenance
 
 Array = NDArray[np.float64]
 
@@ -71,18 +63,15 @@ class Parts(NamedTuple):
     log_scale: float
 
 
-def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Define this script's flags."""
-    fv = flag_values
+def define_flags(fv: flags.FlagValues) -> None:
     flags.DEFINE_list("data", ["branches"], "branches, skewed, or data sets.", flag_values=fv)
     flags.DEFINE_list("models", list(MODELS), f"Some of {', '.join(MODELS)}, mdn.", flag_values=fv)
     flags.DEFINE_enum("noise", "gaussian", ["gaussian", "studentt"], "Of the deep GPs.", flag_values=fv)
     flags.DEFINE_integer("num_steps", 1500, "Steps of training.", 1, flag_values=fv)
     flags.DEFINE_integer("batch_size", 100, "Rows of a minibatch.", 1, flag_values=fv)
     flags.DEFINE_integer("seeds", 3, "Seeds of data and models; of tables the splits.", 1, flag_values=fv)
-    flags.DEFINE_integer("threads", 0, "CPU threads; 0 lets TensorFlow choose.", 0, flag_values=fv)
     flags.DEFINE_string("data_dir", "data", "Folder of the data sets.", flag_values=fv)
-    flags.DEFINE_string("output", None, "Keep the results in this JSON file; go on with what it has.", flag_values=fv)
+    bench.define_common(fv, output="Keep the results in this JSON file; go on with what it has.")
 
 
 def branches(rng: np.random.Generator, count: int) -> tuple[Array, Array]:
@@ -108,8 +97,7 @@ def parts_of(name: str, rng: np.random.Generator, seed: int, data_dir: str) -> P
     """Simulated rows as they are; of a table the split of this number, in standard units."""
     if name in SIMULATED:
         return Parts(*SIMULATED[name](rng, 400), *SIMULATED[name](rng, 400), 0.0)
-    source = views.Source(dataset=name, data_dir=data_dir)
-    data = views.load(source, "supervised", split=seed, valid_fraction=0.0)
+    data = bench.load(name, data_dir, "supervised", split=seed, valid_fraction=0.0)
     units = Units.fit(*data.train, "gaussian")
     train, test = units.transform(*data.train), units.transform(data.test.X, data.test.Y)
     return Parts(*train, *test, float(np.log(np.std(data.train[1]))))
@@ -213,15 +201,10 @@ def network_score(parts: Parts, seconds: float, seed: int) -> dict[str, float]:
     return {"log_density": float(tf.reduce_mean(found)) - parts.log_scale, "seconds": spent}
 
 
-def main(argv: Sequence[str]) -> None:
-    FLAGS = flags.FLAGS
-    if len(argv) > 1 or not set(FLAGS.models) <= {*MODELS, "mdn"}:
-        raise app.UsageError(f"--models are some of {', '.join(MODELS)}, mdn; got {','.join(FLAGS.models)} {argv[1:]}")
-    apply_threads(FLAGS.threads)
-    begun = time.monotonic()
-    rows: list[dict[str, Any]] = []
-    if FLAGS.output and Path(FLAGS.output).exists():
-        rows = json.loads(Path(FLAGS.output).read_text())["metrics"]
+def main(FLAGS: flags.FlagValues) -> None:
+    if not set(FLAGS.models) <= {*MODELS, "mdn"}:
+        raise app.UsageError(f"--models are some of {', '.join(MODELS)}, mdn; got {','.join(FLAGS.models)}")
+    rows = bench.kept()
     seconds = {(row["data"], row["seed"], row["model"]): row["seconds"] for row in rows}
     for seed in range(FLAGS.seeds):
         for name in FLAGS.data:
@@ -239,11 +222,8 @@ def main(argv: Sequence[str]) -> None:
                 rows.append({"data": name, "model": model, "noise": FLAGS.noise, "seed": seed, **rounded})
                 seconds[name, seed, model] = scores["seconds"]
                 print(rows[-1], flush=True)
-                if FLAGS.output:
-                    record = provenance("by name", seconds=time.monotonic() - begun, cpus=os.cpu_count())
-                    write_json(FLAGS.output, {"metrics": rows, "provenance": record})
+                bench.keep({"metrics": rows}, "by name")
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    bench.run(define_flags, main)

@@ -11,25 +11,18 @@ more). The last column says whether it stayed below --limit_mb.
 """
 
 import json
-import os
 import resource
-import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
+import bench
 import numpy as np
 import tensorflow as tf
-from absl import app, flags
+from absl import flags
 
 import gpflow_deep
-from gpflow_deep_base.files import write_json
-from gpflow_deep_runs.run.devices import apply_threads
-from gpflow_deep_runs.run.folder import provenance
 
 M, D = 100, 8
 
@@ -64,17 +57,14 @@ LARGE_CASES = (
 )
 
 
-def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Define this script's flags."""
-    fv = flag_values
+def define_flags(fv: flags.FlagValues) -> None:
     flags.DEFINE_list("layers", ["2", "3"], "Numbers of layers.", flag_values=fv)
     flags.DEFINE_integer("repetitions", 1, "Processes for each line; the largest peak counts.", 1, flag_values=fv)
     flags.DEFINE_float("limit_mb", 500.0, "The limit that is reported on, in units of 10^6 bytes.", 0.0, flag_values=fv)
     flags.DEFINE_boolean("graph", True, "Predict within a tf.function; --nograph: eagerly.", flag_values=fv)
     flags.DEFINE_boolean("large", False, "Also predictions that take minutes.", flag_values=fv)
-    flags.DEFINE_integer("threads", 0, "CPU threads; 0 lets TensorFlow choose.", 0, flag_values=fv)
     flags.DEFINE_string("case", None, "Measure this one in this process, as JSON; the script calls itself.", fv)
-    flags.DEFINE_string("output", None, "Write the results to this JSON file.", flag_values=fv)
+    bench.define_common(fv)
 
 
 # One case, in its own process.
@@ -137,24 +127,7 @@ def measure(case: Case, num_layers: int, is_graph: bool) -> dict[str, Any]:
 # All cases.
 
 
-def in_fresh_process(case: Case, num_layers: int, is_graph: bool, threads: int) -> dict[str, Any]:
-    """`measure` in a new Python.
-
-    :raises ValueError: if the process fails, for example for want of memory.
-    """
-    command = [sys.executable, __file__, f"--case={json.dumps([num_layers, is_graph, *case])}", f"--threads={threads}"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise ValueError(f"measuring {case} must not fail, got exit status {done.returncode}:\n{done.stderr[-2000:]}")
-    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return result
-
-
-def main(argv: Sequence[str]) -> None:
-    FLAGS = flags.FLAGS
-    if len(argv) > 1:
-        raise app.UsageError(f"no arguments besides flags, got {argv[1:]}")
-    apply_threads(FLAGS.threads)
+def main(FLAGS: flags.FlagValues) -> None:
     if FLAGS.case:
         num_layers, is_graph, *fields = json.loads(FLAGS.case)
         print(json.dumps(measure(Case(*fields), num_layers, is_graph)))
@@ -164,22 +137,15 @@ def main(argv: Sequence[str]) -> None:
     results = []
     for num_layers in map(int, FLAGS.layers):
         for case in CASES + (LARGE_CASES if FLAGS.large else ()):
-            runs = [in_fresh_process(case, num_layers, FLAGS.graph, FLAGS.threads) for _ in range(FLAGS.repetitions)]
+            runs = [bench.apart([num_layers, FLAGS.graph, *case]) for _ in range(FLAGS.repetitions)]
             row = max(runs, key=lambda run: run["peak_mb"])
             is_below = row["peak_mb"] < FLAGS.limit_mb
             results.append({"layers": num_layers, **case._asdict(), **row, "is_below_limit": is_below})
             numbers = [f"{row['peak_mb']:.0f}", f"{row['kept_mb']:.0f}", f"{row['seconds']:.1f}"]
             words = [case.method, case.source, case.num_points, case.num_samples, str(case.full_cov)]
             print(line.format(num_layers, *words, *numbers, "yes" if is_below else "NO"), flush=True)
-    if FLAGS.output:
-        record = provenance("none: drawn with seed 0", cpus=os.cpu_count())
-        settings = {
-            name: FLAGS[name].value for name in ("layers", "repetitions", "limit_mb", "graph", "large", "threads")
-        }
-        write_json(FLAGS.output, {"flags": settings, "metrics": results, "provenance": record})
-        print(f"wrote {FLAGS.output}")
+    bench.write({"metrics": results}, "none: drawn with seed 0")
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    bench.run(define_flags, main)

@@ -22,26 +22,20 @@ Shown is the simple regret, the best value found less the minimum, after each ba
 
 import json
 import math
-import os
 import subprocess
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
+import bench
 import numpy as np
 import tensorflow as tf
-from absl import app, flags
+from absl import flags
 from gpflow.utilities import set_trainable
 from scipy.stats import qmc
 
 import gpflow_deep
 from gpflow_deep.functions.optimize import thompson
-from gpflow_deep_base.files import write_json
-from gpflow_deep_runs.run.devices import apply_threads
-from gpflow_deep_runs.run.folder import provenance
 
 RIVAL = Path(__file__).parent / "rivals" / "trieste_optimisation.py"
 _A = np.array(
@@ -85,9 +79,7 @@ PROBLEMS = {
 }
 
 
-def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Define this script's flags."""
-    fv = flag_values
+def define_flags(fv: flags.FlagValues) -> None:
     flags.DEFINE_list("problems", list(PROBLEMS), "Functions to minimise.", flag_values=fv)
     flags.DEFINE_list("methods", ["deep", "global", "gp", "random"], "Of those above.", flag_values=fv)
     flags.DEFINE_integer("seeds", 5, "Seeds.", 1, flag_values=fv)
@@ -98,8 +90,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_float("noise_variance", 1e-3, "Of the models, in standard units.", 0, flag_values=fv)
     flags.DEFINE_float("learning_rate", 0.02, "Of Adam.", flag_values=fv)
     flags.DEFINE_string("trieste", None, "Python of an environment with trieste.", flag_values=fv)
-    flags.DEFINE_integer("threads", 0, "CPU threads; 0 lets TensorFlow choose.", 0, flag_values=fv)
-    flags.DEFINE_string("output", None, "Write the results to this JSON file.", flag_values=fv)
+    bench.define_common(fv)
 
 
 def fitted(X: np.ndarray, Y: np.ndarray, method: str, FLAGS: Any) -> gpflow_deep.Predictor:
@@ -163,32 +154,19 @@ def rivals_values(problem: Problem, X: np.ndarray, seed: int, FLAGS: Any) -> np.
     return Y[:, 0]
 
 
-def cpu_seconds() -> float:
-    """Of this process and of those that have ended."""
-    times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
-
-
-def main(argv: Sequence[str]) -> None:
-    FLAGS = flags.FLAGS
-    if len(argv) > 1:
-        raise app.UsageError(f"no arguments besides flags, got {argv[1:]}")
-    apply_threads(FLAGS.threads)
-    begun, rows = time.monotonic(), []
+def main(FLAGS: flags.FlagValues) -> None:
+    rows: list[dict[str, Any]] = []
     for seed in range(FLAGS.seeds):  # a run that is stopped has the first seeds of all
         for name in FLAGS.problems:
             for method in FLAGS.methods:
-                before = cpu_seconds()
+                before = bench.cpu_seconds()
                 found = values_found(PROBLEMS[name], method, seed, FLAGS)
                 best = np.minimum.accumulate(found)[FLAGS.initial - 1 :: FLAGS.batch] - PROBLEMS[name].minimum
                 row = {"problem": name, "method": method, "seed": seed, "regret": np.round(best, 5).tolist()}
-                rows.append({**row, "seconds": round(cpu_seconds() - before, 1)})
+                rows.append({**row, "seconds": round(bench.cpu_seconds() - before, 1)})
                 print(rows[-1], flush=True)
-                if FLAGS.output:
-                    record = provenance("simulated", seconds=time.monotonic() - begun, cpus=os.cpu_count())
-                    write_json(FLAGS.output, {"metrics": rows, "provenance": record})
+                bench.keep({"metrics": rows}, "simulated")
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    bench.run(define_flags, main)

@@ -23,15 +23,12 @@ beside them; what is there is not computed again.
 """
 
 import json
-import os
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
-from absl import app, flags
+import bench
+from absl import flags
 
 from gpflow_deep import DeepGPRegressor
 from gpflow_deep.judge.evaluation import evaluate
@@ -39,9 +36,6 @@ from gpflow_deep.posteriors.sampling import Sampler, SamplingConfig
 from gpflow_deep.train.fitting import sample
 from gpflow_deep.train.predictor import Predictor
 from gpflow_deep_base.files import write_json
-from gpflow_deep_runs.data import views
-from gpflow_deep_runs.run.devices import apply_threads
-from gpflow_deep_runs.run.folder import provenance
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "sghmc": {},
@@ -53,9 +47,7 @@ FITTED = ("gaussian", "global", "sigma_points")
 POSTERIORS = (*FITTED, *SETTINGS)
 
 
-def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Define this script's flags."""
-    fv = flag_values
+def define_flags(fv: flags.FlagValues) -> None:
     flags.DEFINE_list("datasets", ["boston", "energy", "concrete"], "Sets of the UCI repository.", flag_values=fv)
     flags.DEFINE_list("splits", ["0"], "Numbers of the standard splits.", flag_values=fv)
     flags.DEFINE_list("posteriors", ["gaussian", "sghmc"], f"Some of {', '.join(POSTERIORS)}.", flag_values=fv)
@@ -63,8 +55,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_integer("max_iter", 5000, "Steps of the variational fit.", 1, flag_values=fv)
     flags.DEFINE_string("data_dir", "data", "Where the data sets are.", flag_values=fv)
     flags.DEFINE_string("run_dir", "runs/posteriors", "Folder of the results.", flag_values=fv)
-    flags.DEFINE_string("output", None, "Write the rows of --run_dir to this JSON file.", flag_values=fv)
-    flags.DEFINE_integer("threads", 0, "CPU threads; 0 lets TensorFlow choose.", 0, flag_values=fv)
+    bench.define_common(fv, output="Write the rows of --run_dir to this JSON file.")
 
 
 def scores(predictor: Predictor, test: Any) -> dict[str, float]:
@@ -80,17 +71,11 @@ def about(sampler: Sampler) -> dict[str, float]:
     return {**found, "effective": trust.effective, "largest_r_hat": trust.largest_r_hat}
 
 
-def main(argv: Sequence[str]) -> None:
-    FLAGS = flags.FLAGS
-    if len(argv) > 1:
-        raise app.UsageError(f"no arguments besides flags, got {argv[1:]}")
-    apply_threads(FLAGS.threads)
+def main(FLAGS: flags.FlagValues) -> None:
     for dataset in FLAGS.datasets:
         for split in map(int, FLAGS.splits):
             compare(FLAGS, dataset, split)
-    if FLAGS.output:
-        rows = [json.loads(path.read_text()) for path in sorted(Path(FLAGS.run_dir).glob("*.json"))]
-        write_json(FLAGS.output, {"rows": rows})
+    bench.keep({"rows": [json.loads(path.read_text()) for path in sorted(Path(FLAGS.run_dir).glob("*.json"))]}, "uci")
 
 
 class Fit(NamedTuple):
@@ -122,12 +107,11 @@ def fit(settings: Any, kind: str, X: Any, Y: Any, split: int) -> Fit:
 
 def compare(settings: Any, dataset: str, split: int) -> None:
     """All posteriors of one split, each in a file of its own."""
-    folder, begun = Path(settings.run_dir), time.monotonic()
+    folder = Path(settings.run_dir)
     files = {name: folder / f"{dataset}-{split}-{settings.num_layers}-{name}.json" for name in settings.posteriors}
     if all(path.exists() for path in files.values()):
         return
-    source = views.Source(dataset=dataset, data_dir=settings.data_dir)
-    data = views.load(source, "supervised", split=split, valid_fraction=0.0)
+    data = bench.load(dataset, settings.data_dir, "supervised", split=split, valid_fraction=0.0)
     X, Y = data.train
     for name, path in files.items():
         if path.exists():
@@ -149,10 +133,8 @@ def compare(settings: Any, dataset: str, split: int) -> None:
         row |= {**scores(predictor, data.test), "seconds": round(spent, 1)}
         print(row, flush=True)
         path.parent.mkdir(parents=True, exist_ok=True)
-        record = provenance("uci", seconds=time.monotonic() - begun, cpus=os.cpu_count())
-        write_json(path, {"metrics": row, "provenance": record})
+        bench.keep({"metrics": row}, "uci", path=path)
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    bench.run(define_flags, main)

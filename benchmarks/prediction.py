@@ -23,51 +23,34 @@ of points in our first layer, else points times draws; GPflux computes its first
                        I - S where there is no projection; nothing where cached
 """
 
-import os
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from importlib import metadata
-from typing import Any, NamedTuple
+from typing import Any
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
-import gpflow
+import bench
 import numpy as np
 import tensorflow as tf
-from absl import app, flags
+from absl import flags
 
 import gpflow_deep
-from gpflow_deep_base.files import write_json
-from gpflow_deep_runs.run.devices import apply_threads
-from gpflow_deep_runs.run.folder import provenance
 
 NUM_DATA, M, D = 10_000, 100, 8
 
 MeanAndVariance = tuple[tf.Tensor, tf.Tensor]
 
 
-class Flops(NamedTuple):
-    """Operations in each float type."""
-
-    float64: float
-    float32: float
-
-
-def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Define this script's flags."""
-    fv = flag_values
+def define_flags(fv: flags.FlagValues) -> None:
     flags.DEFINE_list("layers", ["2", "3"], "Numbers of layers.", flag_values=fv)
     flags.DEFINE_integer("points", 1000, "Number of points.", 1, flag_values=fv)
     flags.DEFINE_integer("samples", 100, "Number of draws of the inner layers.", 1, flag_values=fv)
     flags.DEFINE_integer("repetitions", 7, "Timed calls of each method, after 1 other.", 1, flag_values=fv)
-    flags.DEFINE_integer("threads", 0, "CPU threads; 0 lets TensorFlow choose.", 0, flag_values=fv)
-    flags.DEFINE_string("output", None, "Write the results to this JSON file.", flag_values=fv)
+    bench.define_common(fv)
 
 
 # Operations.
 
 
-def layer_flops(method: str, *, n: int, M: int, D: int, P: int, is_last: bool) -> Flops:
+def layer_flops(method: str, *, n: int, M: int, D: int, P: int, is_last: bool) -> bench.Flops:
     """Operations of one layer at n points, as in the module's docstring.
 
     :param method: "gpflux", or one of ours: "full", "full, cached", "mixed", "mixed, cached", "float32, cached".
@@ -75,16 +58,16 @@ def layer_flops(method: str, *, n: int, M: int, D: int, P: int, is_last: bool) -
     others, projection = 2 * M * n * (D + 2) + 2 * P * M * n, 2 * M**2 * n
     variance = 2 * P * M**2 * n
     if method == "gpflux":
-        return Flops(variance + others + M**2 * n + M**3 / 3, 0.0)
+        return bench.Flops(variance + others + M**2 * n + M**3 / 3, 0.0)
     factors = 0.0 if method.endswith("cached") else M**3 / 3 + M**3 + 2 * P * M**3
     if method == "float32, cached":
-        return Flops(0.0, variance + others + projection)
+        return bench.Flops(0.0, variance + others + projection)
     if method.startswith("mixed") and not is_last:
-        return Flops(others + projection + factors, variance)
-    return Flops(variance + others + (factors and factors + 4 * P * M**3), 0.0)
+        return bench.Flops(others + projection + factors, variance)
+    return bench.Flops(variance + others + (factors and factors + 4 * P * M**3), 0.0)
 
 
-def prediction_flops(method: str, num_layers: int, num_points: int, num_samples: int) -> Flops:
+def prediction_flops(method: str, num_layers: int, num_points: int, num_samples: int) -> bench.Flops:
     """Operations of all layers, D outputs in every inner one and one in the last."""
     parts = []
     for number in range(1, num_layers + 1):
@@ -93,18 +76,10 @@ def prediction_flops(method: str, num_layers: int, num_points: int, num_samples:
         parts.append(layer_flops(method, n=n, M=M, D=D, P=1 if is_last else D, is_last=is_last))
     factors_of_further_calls = (num_samples - 1) * num_layers * M**3 / 3 if method == "gpflux" else 0.0
     totals = [float(sum(column)) for column in zip(*parts, strict=True)]
-    return Flops(totals[0] + factors_of_further_calls, totals[1])
+    return bench.Flops(totals[0] + factors_of_further_calls, totals[1])
 
 
 # The models, with equal parameters.
-
-
-def kernels(num_layers: int) -> list[gpflow.kernels.Kernel]:
-    """GPflux's starting values: lengthscales 2, variance 1e-6 in inner layers and 1 in the last."""
-    variances = [1e-6] * (num_layers - 1) + [1.0]
-    return [
-        gpflow.kernels.SquaredExponential(variance=variance, lengthscales=np.full(D, 2.0)) for variance in variances
-    ]
 
 
 def move(layers: Sequence[Any]) -> None:
@@ -118,7 +93,14 @@ def move(layers: Sequence[Any]) -> None:
 
 def ours(X: np.ndarray, Y: np.ndarray, Z: np.ndarray, num_layers: int, precision: Any, S: int) -> gpflow_deep.DeepGP:
     model = gpflow_deep.paper2017(
-        X, Y, num_layers, num_inducing=M, kernels=kernels(num_layers), Z=Z, noise_variance=None, precision=precision
+        X,
+        Y,
+        num_layers,
+        num_inducing=M,
+        kernels=bench.gpflux_kernels(num_layers, D),
+        Z=Z,
+        noise_variance=None,
+        precision=precision,
     )
     model.num_predict_samples = S
     move(model.layers)
@@ -127,12 +109,7 @@ def ours(X: np.ndarray, Y: np.ndarray, Z: np.ndarray, num_layers: int, precision
 
 def gpflux(X: np.ndarray, Z: np.ndarray, num_layers: int, num_samples: int) -> Callable[[tf.Tensor], MeanAndVariance]:
     """Moments of the mixture of `num_samples` calls; the sums over the calls count as GPflux's time, too."""
-    from gpflux.architectures.constant_input_dim_deep_gp import Config, build_constant_input_dim_deep_gp
-
-    config = Config(num_inducing=M, inner_layer_qsqrt_factor=1e-5, likelihood_noise_variance=0.01, whiten=True)
-    model = build_constant_input_dim_deep_gp(X, num_layers, config)
-    for layer in model.f_layers:
-        layer.inducing_variable.inducing_variable.Z.assign(Z)
+    model = bench.gpflux_model(X, Z, num_layers)
     move(model.f_layers)
     predict_f = tf.function(model.predict_f)
 
@@ -164,34 +141,6 @@ def methods(
 # Measurement.
 
 
-def time_in_turn(
-    functions: Mapping[str, Callable[[int], Any]], repetitions: int, warmup: int = 1
-) -> dict[str, np.ndarray]:
-    """Milliseconds of each function, called in turn with the number of the repetition: [repetitions]."""
-    names = list(functions)
-    times: dict[str, list[float]] = {name: [] for name in names}
-    for i in range(warmup + repetitions):
-        shift = i % len(names)
-        for name in names[shift:] + names[:shift]:
-            start = time.perf_counter()
-            functions[name](i)
-            times[name].append(1e3 * (time.perf_counter() - start))
-    return {name: np.array(values[warmup:]) for name, values in times.items()}
-
-
-def product_timer(dtype: tf.DType, times: list[float]) -> Callable[[int], None]:
-    """Append the seconds of twenty products [D M, M] x [M, 1000] to `times` at every call."""
-    left, right = (tf.random.stateless_normal(shape, [0, 0], dtype=dtype) for shape in ([D * M, M], [M, 1000]))
-
-    def run(_: int) -> None:
-        for _ in range(20):
-            start = time.perf_counter()
-            tf.matmul(left, right)
-            times.append(time.perf_counter() - start)
-
-    return run
-
-
 def timed(method: Callable[[tf.Tensor], MeanAndVariance], Xnew: tf.Tensor) -> Callable[[int], Any]:
     return lambda _: method(Xnew)[1].numpy()
 
@@ -204,28 +153,22 @@ def measure(num_layers: int, num_points: int, num_samples: int, repetitions: int
     Xnew = tf.constant(rng.normal(size=(num_points, D)))
     predict = methods(X, Y, gpflow_deep.inducing_inputs(X, M, seed=0), num_layers, num_samples)
     moments = {name: [part.numpy() for part in method(Xnew)] for name, method in predict.items()}
-    seconds: dict[str, list[float]] = {"float64": [], "float32": []}
-    timers = {dtype: product_timer(tf.as_dtype(dtype), values) for dtype, values in seconds.items()}
-    times = time_in_turn({**{name: timed(method, Xnew) for name, method in predict.items()}, **timers}, repetitions)
-    rate = {dtype: 2 * D * M**2 * 1000 / min(values) for dtype, values in seconds.items()}
+    products = bench.Products(M, D, 1000, calls=20)
+    calls = {name: timed(method, Xnew) for name, method in predict.items()}
+    times = bench.time_in_turn({**calls, **products.timers()}, repetitions)
+    rate, reference = products.rate(), 1e3 * times["gpflux"].wall
     rows = []
     for name in predict:
-        values = times[name]
+        values = 1e3 * times[name].wall
         flops = prediction_flops(name, num_layers, num_points, num_samples)
-        floor = 1e3 * (flops.float64 / rate["float64"] + flops.float32 / rate["float32"])
+        floor = 1e3 * flops.seconds(rate)
         errors = [float(np.max(np.abs(ours - full))) for ours, full in zip(moments[name], moments["full"], strict=True)]
         rows.append(
             {
                 "layers": num_layers,
                 "method": name,
-                "min_ms": float(np.min(values)),
-                "median_ms": float(np.median(values)),
-                "ratio_of_minima": float(np.min(times["gpflux"]) / np.min(values)),
-                "ratio_quartiles": np.percentile(times["gpflux"] / values, [25, 50, 75]).tolist(),
-                "gflop_float64": flops.float64 / 1e9,
-                "gflop_float32": flops.float32 / 1e9,
-                "rate_float64_gflops": rate["float64"] / 1e9,
-                "rate_float32_gflops": rate["float32"] / 1e9,
+                **bench.compared(values, reference, "ms"),
+                **flops.to_row(rate),
                 "floor_ms": floor,
                 "reached": floor / float(np.min(values)),
                 "mean_difference": errors[0],
@@ -235,51 +178,30 @@ def measure(num_layers: int, num_points: int, num_samples: int, repetitions: int
     return rows
 
 
-def print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
-    header = ["method", "min ms", "median ms", "ratio of minima", "median ratio [quartiles]"]
-    header += ["GFLOP f64 + f32", "at GFLOP/s", "floor ms", "reached", "mean", "variance"]
-    lines = [header]
-    for row in rows:
-        low, middle, high = row["ratio_quartiles"]
-        variance = row["variance_difference"]
-        lines.append(
-            [
-                row["method"],
-                f"{row['min_ms']:.1f}",
-                f"{row['median_ms']:.1f}",
-                f"{row['ratio_of_minima']:.1f}",
-                f"{middle:.1f} [{low:.1f}, {high:.1f}]",
-                f"{row['gflop_float64']:.2f} + {row['gflop_float32']:.2f}",
-                f"{row['rate_float64_gflops']:.0f}, {row['rate_float32_gflops']:.0f}",
-                f"{row['floor_ms']:.1f}",
-                f"{row['reached']:.0%}",
-                f"{row['mean_difference']:.1e}",
-                "" if variance is None else f"{variance:.1e}",
-            ]
-        )
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in lines:
-        print("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)), flush=True)
+COLUMNS = {
+    "method": "{method}",
+    "min ms": "{min_ms:.1f}",
+    "median ms": "{median_ms:.1f}",
+    "ratio of minima": "{ratio_of_minima:.1f}",
+    "median ratio [quartiles]": "{ratio_quartiles[1]:.1f} [{ratio_quartiles[0]:.1f}, {ratio_quartiles[2]:.1f}]",
+    "GFLOP f64 + f32": "{gflop_float64:.2f} + {gflop_float32:.2f}",
+    "at GFLOP/s": "{rate_float64_gflops:.0f}, {rate_float32_gflops:.0f}",
+    "floor ms": "{floor_ms:.1f}",
+    "reached": "{reached:.0%}",
+    "mean": "{mean_difference:.1e}",
+    "variance": "{variance_difference:.1e}",
+}
 
 
-def main(argv: Sequence[str]) -> None:
-    FLAGS = flags.FLAGS
-    if len(argv) > 1:
-        raise app.UsageError(f"no arguments besides flags, got {argv[1:]}")
-    apply_threads(FLAGS.threads)
+def main(FLAGS: flags.FlagValues) -> None:
     results: list[dict[str, Any]] = []
     for num_layers in map(int, FLAGS.layers):
         print(f"\n{num_layers} layers, {FLAGS.points} points, {FLAGS.samples} draws")
         rows = measure(num_layers, FLAGS.points, FLAGS.samples, FLAGS.repetitions)
-        print_rows(rows)
+        bench.print_table(rows, COLUMNS)
         results += rows
-    if FLAGS.output:
-        record = provenance("none: drawn with seed 0", gpflux=metadata.version("gpflux"), cpus=os.cpu_count())
-        settings = {name: FLAGS[name].value for name in ("layers", "points", "samples", "repetitions", "threads")}
-        write_json(FLAGS.output, {"flags": settings, "metrics": results, "provenance": record})
-        print(f"\nwrote {FLAGS.output}")
+    bench.write({"metrics": results}, "none: drawn with seed 0", gpflux=metadata.version("gpflux"))
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    bench.run(define_flags, main)

@@ -19,24 +19,17 @@ The default number of draws is the smallest power of two whose first three error
 draws, the choice of Salimbeni and Deisenroth (2017), for each data set and depth.
 """
 
-import os
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
+import bench
 import numpy as np
 import tensorflow as tf
-from absl import app, flags
+from absl import flags
 from scipy.special import logsumexp, ndtri
 from scipy.stats import norm, qmc
 
 import gpflow_deep
-from gpflow_deep_base.files import write_json
-from gpflow_deep_runs.data import views
-from gpflow_deep_runs.run.devices import apply_threads
-from gpflow_deep_runs.run.folder import provenance
 
 NUMBERS = (16, 32, 64, 128, 256)
 REFERENCE_PART = 1000
@@ -44,9 +37,7 @@ REFERENCE_PART = 1000
 Mixture = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
-def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Define this script's flags."""
-    fv = flag_values
+def define_flags(fv: flags.FlagValues) -> None:
     flags.DEFINE_string("data_dir", None, "Folder with the files of the known data sets.", flag_values=fv)
     flags.DEFINE_list("datasets", ["boston", "energy", "kin8nm"], "Data sets with one target.", flag_values=fv)
     flags.DEFINE_list("layers", ["2", "3"], "Numbers of layers.", flag_values=fv)
@@ -55,19 +46,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_integer("rows", 64, "Test rows that are predicted.", 1, flag_values=fv)
     flags.DEFINE_integer("seeds", 20, "Seeds of the draws.", 2, flag_values=fv)
     flags.DEFINE_integer("reference", 32_000, "Independent draws of the reference.", 1000, flag_values=fv)
-    flags.DEFINE_integer("threads", 0, "CPU threads; 0 lets TensorFlow choose.", 0, flag_values=fv)
-    flags.DEFINE_string("output", None, "Write the results to this JSON file.", flag_values=fv)
-
-
-def trained(X: np.ndarray, Y: np.ndarray, num_layers: int, num_inducing: int, num_steps: int) -> gpflow_deep.DeepGP:
-    """A deep GP after some steps on standardised rows."""
-    model = gpflow_deep.paper2017(X, Y, num_layers, num_inducing=num_inducing)
-    step = gpflow_deep.make_train_step(model, tf.keras.optimizers.Adam(0.02))
-    rng = np.random.default_rng(0)
-    for t in range(num_steps):
-        rows = rng.integers(len(X), size=min(300, len(X)))
-        step((tf.constant(X[rows]), tf.constant(Y[rows])), tf.constant([0, t]))
-    return model
+    bench.define_common(fv)
 
 
 def predictor(model: gpflow_deep.DeepGP, X: np.ndarray, Y: np.ndarray) -> Callable[[list[tf.Tensor]], Mixture]:
@@ -99,10 +78,12 @@ def draws(kind: str, dims: Sequence[int], num_draws: int, num_rows: int, seed: i
 
 def measure(dataset: str, num_layers: int, FLAGS: Any) -> list[dict[str, Any]]:
     """One row of results for each number of draws."""
-    data = views.load(views.Source(dataset=dataset, data_dir=FLAGS.data_dir), "supervised", split=0)
+    data = bench.load(dataset, FLAGS.data_dir, "supervised", split=0)
     units = gpflow_deep.Units.fit(data.train.X, data.train.Y, "gaussian")
     X, Y = units.transform(data.test.X[: FLAGS.rows], data.test.Y[: FLAGS.rows])
-    model = trained(*units.transform(data.train.X, data.train.Y), num_layers, FLAGS.inducing, FLAGS.num_steps)
+    model = bench.trained_deep_gp(
+        *units.transform(data.train.X, data.train.Y), num_layers, FLAGS.inducing, FLAGS.num_steps
+    )
     dims, mixture = [layer.num_latent_gps for layer in model.layers[:-1]], predictor(model, X, Y)
     many = [
         mixture(draws("independent", dims, REFERENCE_PART, len(X), 10_000 + seed))
@@ -150,22 +131,11 @@ def smallest(rows: Sequence[dict[str, Any]]) -> int | None:
     return next((num_draws for num_draws in NUMBERS if is_enough(num_draws)), None)
 
 
-def main(argv: Sequence[str]) -> None:
-    FLAGS = flags.FLAGS
-    if len(argv) > 1:
-        raise app.UsageError(f"no arguments besides flags, got {argv[1:]}")
-    apply_threads(FLAGS.threads)
-    start = time.monotonic()
+def main(FLAGS: flags.FlagValues) -> None:
     rows = [row for name in FLAGS.datasets for L in map(int, FLAGS.layers) for row in measure(name, L, FLAGS)]
     print(f"as good as 100 independent draws everywhere: {smallest(rows)} matched ones")
-    if FLAGS.output:
-        names = ("datasets", "layers", "inducing", "num_steps", "rows", "seeds", "reference", "threads")
-        record = provenance("UCI", seconds=time.monotonic() - start, cpus=os.cpu_count())
-        settings = {name: FLAGS[name].value for name in names}
-        write_json(FLAGS.output, {"flags": settings, "metrics": rows, "provenance": record})
-        print(f"wrote {FLAGS.output}")
+    bench.write({"metrics": rows}, "UCI")
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    bench.run(define_flags, main)

@@ -14,38 +14,39 @@ The precision of each number of draws is another question: see prediction_draws.
 """
 
 import importlib.util
-import os
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
+import bench
 import numpy as np
 import tensorflow as tf
-from absl import app, flags
+from absl import flags
 
 import gpflow_deep
-from gpflow_deep_base.files import write_json
-from gpflow_deep_runs.run.devices import apply_threads
-from gpflow_deep_runs.run.folder import provenance
 
 M, D = 100, 8
+COLUMNS = {
+    "layers": "{layers}",
+    "commit": "{commit}",
+    "draws": "{draws}",
+    "cache": "{cache}",
+    "min ms": "{min_ms:.0f}",
+    "median ms": "{median_ms:.0f}",
+    "ratio of minima": "{ratio_of_minima:.1f}",
+    "median ratio": "{ratio_quartiles[1]:.1f} [{ratio_quartiles[0]:.1f}, {ratio_quartiles[2]:.1f}]",
+}
 
 
-def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Define this script's flags."""
-    fv = flag_values
+def define_flags(fv: flags.FlagValues) -> None:
     flags.DEFINE_list("layers", ["2", "3"], "Numbers of layers.", flag_values=fv)
     flags.DEFINE_integer("rows", 10_000, "Rows that are predicted.", 1, flag_values=fv)
     flags.DEFINE_list("samples", ["16", "32", "64", "100"], "Numbers of draws.", flag_values=fv)
     flags.DEFINE_integer("repetitions", 5, "Runs of each.", 2, flag_values=fv)
     flags.DEFINE_string("base", None, "Checkout of another commit to compare with.", flag_values=fv)
     flags.DEFINE_integer("base_samples", 100, "Its number of draws.", 1, flag_values=fv)
-    flags.DEFINE_integer("threads", 1, "CPU threads; 0 lets TensorFlow choose.", 0, flag_values=fv)
-    flags.DEFINE_string("output", None, "Write the results to this JSON file.", flag_values=fv)
+    bench.define_common(fv, threads=1)
 
 
 def package_of(checkout: str) -> Any:
@@ -81,6 +82,10 @@ def predictors(package: Any, num_layers: int, num_samples: int) -> dict[str, Cal
     return {"float64": compiled(model.posterior()), "float32": compiled(model.posterior(dtype=tf.float32))}
 
 
+def predicting(method: Callable[[tf.Tensor], Any], X: tf.Tensor) -> Callable[[int], Any]:
+    return lambda _: method(X)[1].numpy()
+
+
 def measure(num_layers: int, FLAGS: Any) -> list[dict[str, Any]]:
     """One row of results for each commit, number of draws and float type."""
     named = {("this", int(S)): (gpflow_deep, int(S)) for S in FLAGS.samples}
@@ -92,54 +97,26 @@ def measure(num_layers: int, FLAGS: Any) -> list[dict[str, Any]]:
         for dtype, method in predictors(package, num_layers, S).items()
     }
     X = tf.constant(np.random.default_rng(1).normal(size=(FLAGS.rows, D)))
-    times: dict[Any, list[float]] = {key: [] for key in methods}
-    for i in range(FLAGS.repetitions + 1):  # the first one traces
-        for key, method in methods.items():
-            start = time.process_time()
-            method(X)[1].numpy()
-            if i:
-                times[key].append(1e3 * (time.process_time() - start))
-    first = np.array(times[next(iter(methods))])
-    rows = []
-    for (commit, S, dtype), values in times.items():
-        quartiles = np.percentile(first / np.array(values), [25, 50, 75]).tolist()
-        rows.append(
-            {
-                "layers": num_layers,
-                "commit": commit,
-                "draws": S,
-                "cache": dtype,
-                "min_ms": min(values),
-                "median_ms": float(np.median(values)),
-                "ratio_of_minima": float(np.min(first)) / min(values),
-                "ratio_quartiles": quartiles,
-            }
-        )
-    return rows
+    in_turn = {key: predicting(method, X) for key, method in methods.items()}
+    times = bench.time_in_turn(in_turn, FLAGS.repetitions)  # the first call traces
+    first = 1e3 * next(iter(times.values())).cpu
+    return [
+        {
+            "layers": num_layers,
+            "commit": commit,
+            "draws": S,
+            "cache": dtype,
+            **bench.compared(1e3 * found.cpu, first, "ms"),
+        }
+        for (commit, S, dtype), found in times.items()
+    ]
 
 
-def main(argv: Sequence[str]) -> None:
-    FLAGS = flags.FLAGS
-    if len(argv) > 1:
-        raise app.UsageError(f"no arguments besides flags, got {argv[1:]}")
-    apply_threads(FLAGS.threads)
-    line, rows = "{:>6}  {:<6}  {:>5}  {:<7}  {:>8}  {:>9}  {:>15}  {}", []
-    print(line.format("layers", "commit", "draws", "cache", "min ms", "median ms", "ratio of minima", "median ratio"))
-    for num_layers in map(int, FLAGS.layers):
-        for row in measure(num_layers, FLAGS):
-            low, middle, high = row["ratio_quartiles"]
-            numbers = [f"{row['min_ms']:.0f}", f"{row['median_ms']:.0f}", f"{row['ratio_of_minima']:.1f}"]
-            words = [num_layers, row["commit"], row["draws"], row["cache"]]
-            print(line.format(*words, *numbers, f"{middle:.1f} [{low:.1f}, {high:.1f}]"), flush=True)
-            rows.append(row)
-    if FLAGS.output:
-        record = provenance("none: drawn with seeds 0 and 1", cpus=os.cpu_count())
-        names = ("layers", "rows", "samples", "repetitions", "base", "base_samples", "threads")
-        settings = {name: FLAGS[name].value for name in names}
-        write_json(FLAGS.output, {"flags": settings, "metrics": rows, "provenance": record})
-        print(f"wrote {FLAGS.output}")
+def main(FLAGS: flags.FlagValues) -> None:
+    rows = [row for num_layers in map(int, FLAGS.layers) for row in measure(num_layers, FLAGS)]
+    bench.print_table(rows, COLUMNS)
+    bench.write({"metrics": rows}, "none: drawn with seeds 0 and 1")
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    bench.run(define_flags, main)

@@ -11,29 +11,23 @@ errors inside 1.96 standard deviations and inside the interval that the lag wide
 the share of flagged updates, and of these among updates with an error above 1 nat.
 """
 
-import os
 import time
 from typing import Any
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
+import bench
 import numpy as np
 import tensorflow as tf
-from absl import app, flags
+from absl import flags
 
-from gpflow_deep_base.files import write_json
 from gpflow_deep_base.seeds import named_seed
 from gpflow_deep_runs.data.batches import batch_indices
 from gpflow_deep_runs.data.sets import catalogue
-from gpflow_deep_runs.run.devices import apply_threads
-from gpflow_deep_runs.run.folder import provenance
 from rbm_tracking.model.exact import log_z_exact
 from rbm_tracking.model.rbm import initial_rbm
 from rbm_tracking.model.temperatures import linear_ladder
 from rbm_tracking.track.health import tracking_errors
 from rbm_tracking.track.learning import SMLConfig, compiled_updates, initial_state
 
-FLAGS = flags.FLAGS
 SETTINGS = (
     "digits-0.01-1e3",
     "digits-0.01-const",
@@ -91,8 +85,7 @@ def summary(runs: list[dict[str, np.ndarray]]) -> dict[str, Any]:
     }
 
 
-def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    fv = flag_values
+def define_flags(fv: flags.FlagValues) -> None:
     flags.DEFINE_string("data_dir", None, "Folder of the data sets, for mnist.", fv)
     flags.DEFINE_list("settings", list(SETTINGS), "What to run.", fv)
     flags.DEFINE_integer("seeds", 5, "Number of seeds 0, 1, ...", 1, flag_values=fv)
@@ -107,13 +100,10 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_boolean("inflate", True, "Enlarge the variances by the autocorrelation of the innovations.", fv)
     flags.DEFINE_string("bias", "both", "How the bias b_t is removed, see SMLConfig.", fv)
     flags.DEFINE_string("generator", "hash", "Of the noise.", fv)
-    flags.DEFINE_integer("threads", 1, "CPU threads.", 1, flag_values=fv)
-    flags.DEFINE_string("output", None, "Also write the figures to this JSON file, after each setting.", fv)
+    bench.define_common(fv, threads=1)
 
 
-def main(argv: list[str]) -> None:
-    del argv
-    apply_threads(FLAGS.threads)
+def main(FLAGS: flags.FlagValues) -> None:
     table: dict[str, Any] = {}
     for setting in FLAGS.settings:
         start = time.monotonic()
@@ -123,8 +113,7 @@ def main(argv: list[str]) -> None:
             rmse = np.sqrt(np.mean(runs[-1]["error"] ** 2))
             print(f"{setting} seed {seed}: rmse {rmse:.3f}, largest {np.abs(runs[-1]['error']).max():.3f}", flush=True)
         table[setting] = {**summary(runs), "seconds": time.monotonic() - start}
-        if FLAGS.output:
-            write_json(FLAGS.output, {"table": table, **provenance("", settings=FLAGS.flag_values_dict())})
+        bench.keep({"table": table}, "by name")
     columns = ["setting", "rmse", "largest", "mean", "95 % covers", "with the lag", "half-width", "NIS", "flagged"]
     columns += ["> 1 nat, flagged", "s"]
     print(f"\n| {' | '.join(columns)} |")
@@ -143,5 +132,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    bench.run(define_flags, main)

@@ -30,16 +30,12 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
+import bench
 import numpy as np
 import tensorflow as tf
 from absl import app, flags
 from scipy.special import logsumexp
 
-from gpflow_deep_base.files import write_json
-from gpflow_deep_runs.run.devices import apply_threads
-from gpflow_deep_runs.run.folder import provenance
 from rbm_tracking.estimates.ais import AISResult, ais, linear_schedule
 from rbm_tracking.model.exact import log_z_exact
 from rbm_tracking.model.random import GENERATORS
@@ -81,17 +77,14 @@ for line in sys.stdin:
 """
 
 
-def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Define this script's flags."""
-    fv = flag_values
+def define_flags(fv: flags.FlagValues) -> None:
     flags.DEFINE_list("layers", ["500", "784"], "Hidden and visible units of the RBM for AIS.", flag_values=fv)
     flags.DEFINE_string("rbm", None, "File of a trained RBM for AIS, in place of --layers.", flag_values=fv)
     flags.DEFINE_integer("chains", 100, "Chains of AIS.", 2, flag_values=fv)
     flags.DEFINE_integer("betas", 301, "Temperatures in one timed run of AIS.", 2, flag_values=fv)
     flags.DEFINE_integer("exact_hidden", 25, "Hidden units for the exact log Z.", 1, 25, flag_values=fv)
     flags.DEFINE_integer("repetitions", 5, "Timed runs of each, after one other.", 1, flag_values=fv)
-    flags.DEFINE_integer("threads", 0, "CPU threads; 0 lets the libraries choose.", 0, flag_values=fv)
-    flags.DEFINE_string("output", None, "Write the results to this JSON file.", flag_values=fv)
+    bench.define_common(fv)
 
 
 class Rival:
@@ -286,13 +279,9 @@ def run(rival: Rival | None, folder: str, FLAGS: flags.FlagValues) -> dict[str, 
     return {"ais": rows, "exact": exact_rows}
 
 
-def main(argv: Sequence[str]) -> None:
-    FLAGS = flags.FLAGS
-    if len(argv) > 1:
-        raise app.UsageError(f"no arguments besides flags, got {argv[1:]}")
+def main(FLAGS: flags.FlagValues) -> None:
     if len(FLAGS.layers) != 2:
         raise app.UsageError(f"--layers must be the hidden and the visible units, got {','.join(FLAGS.layers)}")
-    apply_threads(FLAGS.threads)
     python = os.environ.get("RIVAL_PYTHON")
     with tempfile.TemporaryDirectory() as folder:
         if python:
@@ -301,16 +290,8 @@ def main(argv: Sequence[str]) -> None:
         else:
             metrics, versions = run(None, folder, FLAGS), {}
             print("\nrbms was not run: set RIVAL_PYTHON to a Python in which `pip install rbms` was done.")
-    if FLAGS.output:
-        record = provenance("none: drawn with seed 0", **versions, cpus=os.cpu_count())
-        settings = {
-            name: FLAGS[name].value
-            for name in ("layers", "rbm", "chains", "betas", "exact_hidden", "repetitions", "threads")
-        }
-        write_json(FLAGS.output, {"flags": settings, "metrics": metrics, "provenance": record})
-        print(f"\nwrote {FLAGS.output}")
+    bench.write({"metrics": metrics}, "none: drawn with seed 0", **versions)
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    bench.run(define_flags, main)

@@ -10,28 +10,20 @@ and whether the RBM goes up the gradient of its conditional. Errors are in % of 
 scikit-learn's digits; the 10,000 test images of MNIST, one run for each seed.
 """
 
-import os
 import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
+import bench
 import numpy as np
-from absl import app, flags
+from absl import flags
 from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold, train_test_split
 
-from gpflow_deep_base.files import write_json
-from gpflow_deep_runs.data import views
-from gpflow_deep_runs.run.devices import apply_threads
-from gpflow_deep_runs.run.folder import provenance
 from rbm_tracking import RBMClassifier, TrackedRBM
-
-FLAGS = flags.FLAGS
 
 
 class Split(NamedTuple):
@@ -49,7 +41,7 @@ def splits(name: str, arguments: flags.FlagValues) -> Iterator[Split]:
         for train, test in list(StratifiedKFold(5, shuffle=True, random_state=0).split(X, y))[:3]:
             yield Split(1.0 * (X[train] > 8), y[train], 1.0 * (X[test] > 8), y[test])
         return
-    data = views.load(views.Source(dataset=name, data_dir=arguments.data_dir), "supervised")
+    data = bench.load(name, arguments.data_dir, "supervised")
     X, y = (np.concatenate([getattr(part, key) for part in (data.train, data.valid)]) for key in ("X", "Y"))
     for seed in map(int, arguments.seeds):
         rows = np.random.default_rng(seed).permutation(len(X))[: arguments.rows]
@@ -95,8 +87,7 @@ def run(split: Split, arguments: flags.FlagValues) -> dict[str, float]:
     return {name: 100 * (1 - score) for name, score in scores.items()} | {"seconds": seconds}
 
 
-def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    fv = flag_values
+def define_flags(fv: flags.FlagValues) -> None:
     flags.DEFINE_list("sets", ["digits"], "digits, mnist.", fv)
     flags.DEFINE_string("data_dir", None, "Folder of the data sets.", fv)
     flags.DEFINE_list("seeds", ["0"], "Seeds of the training rows of MNIST.", fv)
@@ -104,13 +95,10 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_integer("hidden", 200, "Hidden units.", 1, flag_values=fv)
     flags.DEFINE_integer("updates", 4000, "Updates of the RBM.", 1, flag_values=fv)
     flags.DEFINE_integer("epochs", 60, "Passes up the gradient of the conditional.", 0, flag_values=fv)
-    flags.DEFINE_integer("threads", 1, "CPU threads.", 1, flag_values=fv)
-    flags.DEFINE_string("output", None, "Also write the figures to this JSON file, after each split.", fv)
+    bench.define_common(fv, threads=1)
 
 
-def main(argv: list[str]) -> None:
-    del argv
-    apply_threads(FLAGS.threads)
+def main(FLAGS: flags.FlagValues) -> None:
     rows: list[dict[str, Any]] = []
     for name in FLAGS.sets:
         for number, split in enumerate(splits(name, FLAGS)):
@@ -119,10 +107,8 @@ def main(argv: list[str]) -> None:
                 ", ".join(f"{k} {v:.2f}" if isinstance(v, float) else f"{k} {v}" for k, v in rows[-1].items()),
                 flush=True,
             )
-            if FLAGS.output:
-                write_json(FLAGS.output, {"rows": rows, **provenance("", settings=FLAGS.flag_values_dict())})
+            bench.keep({"rows": rows}, "by name")
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    bench.run(define_flags, main)

@@ -12,22 +12,16 @@ often the filter was refuted.
 """
 
 import functools
-import os
 import time
 from typing import Any
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
+import bench
 import numpy as np
 import tensorflow as tf
-from absl import app, flags
+from absl import flags
 
-from gpflow_deep_base.files import write_json
-from gpflow_deep_runs.data import views
 from gpflow_deep_runs.data.batches import Minibatches
 from gpflow_deep_runs.run import Seeds
-from gpflow_deep_runs.run.devices import apply_threads
-from gpflow_deep_runs.run.folder import provenance
 from gpflow_deep_runs.run.selection import Best
 from rbm_tracking import evaluation, report
 from rbm_tracking.estimates import ais
@@ -36,13 +30,12 @@ from rbm_tracking.model.temperatures import linear_ladder
 from rbm_tracking.track.learning import SMLConfig, initial_state
 from rbm_tracking.use.training import Trainer
 
-FLAGS = flags.FLAGS
 SETS = ("adult", "connect4", "nips", "ocr_letters", "web", "rcv1", "binarized_mnist", "caltech_silhouettes")
 
 
 def run(name: str, rate: float, arguments: flags.FlagValues) -> dict[str, Any]:
     """One training, and what was reported against what a long AIS says."""
-    data = views.load(views.Source(dataset=name, data_dir=arguments.data_dir), "binary")
+    data = bench.load(name, arguments.data_dir, "binary")
     seeds, X = Seeds(arguments.seed), data.train.X
     valid = data.some("valid", 2000, seeds).X
     rbm = initial_rbm(arguments.hidden, seed=seeds("init"), data=X)
@@ -113,8 +106,7 @@ def judged(
     }
 
 
-def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    fv = flag_values
+def define_flags(fv: flags.FlagValues) -> None:
     flags.DEFINE_string("data_dir", None, "Folder of the data sets.", fv)
     flags.DEFINE_list("sets", list(SETS), "Data sets.", fv)
     flags.DEFINE_enum("recipe", "default", ["default", "paper"], "How to train, at a constant rate.", fv)
@@ -126,13 +118,10 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_integer("other_betas", 1000, "Temperatures of AIS for the other evaluations.", 2, flag_values=fv)
     flags.DEFINE_integer("long_chains", 50, "Chains of these.", 2, flag_values=fv)
     flags.DEFINE_integer("seed", 0, "Seed of all noise.", 0, flag_values=fv)
-    flags.DEFINE_integer("threads", 1, "CPU threads.", 1, flag_values=fv)
-    flags.DEFINE_string("output", None, "Also write the figures to this JSON file, after each run.", fv)
+    bench.define_common(fv, threads=1)
 
 
-def main(argv: list[str]) -> None:
-    del argv
-    apply_threads(FLAGS.threads)
+def main(FLAGS: flags.FlagValues) -> None:
     table: dict[str, dict[str, Any]] = {}
     print(
         "| set | rate | reported | log Z, 95 % | long AIS | inside | better seen | refuted | s |\n" + "|---" * 9 + "|"
@@ -149,13 +138,11 @@ def main(argv: list[str]) -> None:
             cells += [f"{row['long_ais_log_z_nats']:.2f} ± {row['long_ais_std_nats']:.2f}", str(row["is_inside"])]
             cells += [f"{row['better_seen_nats']:.2f}", str(row["num_refuted"]), f"{row['seconds']:.0f}"]
             print(f"| {' | '.join(cells)} |", flush=True)
-            if FLAGS.output:
-                write_json(FLAGS.output, {"table": table, **provenance("", settings=FLAGS.flag_values_dict())})
+            bench.keep({"table": table}, "by name")
     inside = [row["is_inside"] for row in table.values() if row["is_reported"]]
     worse = max(row["better_seen_nats"] for row in table.values() if row["is_reported"])
     print(f"\n{sum(inside)} of {len(inside)} intervals hold the long AIS; none is more than {worse:.2f} nats worse")
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    bench.run(define_flags, main)

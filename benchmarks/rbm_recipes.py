@@ -9,21 +9,15 @@ for the same number of updates. The log-likelihoods of the last parameters are b
 much the tracked log Z of the same parameters differs from that of AIS, and the half width that it states.
 """
 
-import os
 import time
 from typing import Any
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
+import bench
 import tensorflow as tf
-from absl import app, flags
+from absl import flags
 
-from gpflow_deep_base.files import write_json
-from gpflow_deep_runs.data import views
 from gpflow_deep_runs.data.batches import Minibatches
 from gpflow_deep_runs.run import Seeds
-from gpflow_deep_runs.run.devices import apply_threads
-from gpflow_deep_runs.run.folder import provenance
 from rbm_tracking import evaluation
 from rbm_tracking.estimates import ais
 from rbm_tracking.model.rbm import base_rate_biases
@@ -31,7 +25,6 @@ from rbm_tracking.track.evidence import half_width
 from rbm_tracking.track.settings import SMLConfig
 from rbm_tracking.use.training import Trainer, new_trainer
 
-FLAGS = flags.FLAGS
 SETS = ("adult", "connect4", "nips", "ocr_letters", "web", "binarized_mnist")
 WHOLE: dict[str, Any] = {
     "learning_rate": 0.05,
@@ -73,7 +66,7 @@ def config_of(recipe: str, updates: int) -> SMLConfig:
 
 def run(name: str, recipe: str, arguments: flags.FlagValues) -> dict[str, Any]:
     """One training and its AIS."""
-    data = views.load(views.Source(dataset=name, data_dir=arguments.data_dir), "binary")
+    data = bench.load(name, arguments.data_dir, "binary")
     seeds, X, config = Seeds(arguments.seed), data.train.X, config_of(recipe, arguments.updates)
     start = time.process_time()
     options = {"num_chains": 20, "modes": arguments.modes, "jit_compile": arguments.jit}
@@ -104,8 +97,7 @@ def tracking_of(trainer: Trainer, found: ais.AISResult) -> dict[str, float]:
     }
 
 
-def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    fv = flag_values
+def define_flags(fv: flags.FlagValues) -> None:
     flags.DEFINE_string("data_dir", None, "Folder of the data sets.", fv)
     flags.DEFINE_list("sets", list(SETS), "Data sets.", fv)
     flags.DEFINE_list("recipes", ["paper", *CHANGES], "Recipes: paper, or changes of the whole one.", fv)
@@ -115,13 +107,10 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_integer("modes", 0, "Leading modes of the data to start from.", 0, flag_values=fv)
     flags.DEFINE_bool("jit", True, "Compile with XLA.", fv)
     flags.DEFINE_integer("seed", 0, "Seed of all noise.", 0, flag_values=fv)
-    flags.DEFINE_integer("threads", 1, "CPU threads.", 1, flag_values=fv)
-    flags.DEFINE_string("output", None, "Also write the figures to this JSON file, after each run.", fv)
+    bench.define_common(fv, threads=1)
 
 
-def main(argv: list[str]) -> None:
-    del argv
-    apply_threads(FLAGS.threads)
+def main(FLAGS: flags.FlagValues) -> None:
     table: list[dict[str, Any]] = []
     print("| set | recipe | train | valid | test | AIS ESS | tracked - AIS | its half width | s |\n" + "|---" * 9 + "|")
     for name in FLAGS.sets:
@@ -131,8 +120,7 @@ def main(argv: list[str]) -> None:
             cells = [name, recipe, *(f"{row[part]:.2f}" for part in ("train", "valid", "test"))]
             cells += [f"{row['ais_ess']:.0f}", f"{row['error']:+.2f}", f"{row['half_width']:.2f}"]
             print(f"| {' | '.join(cells)} | {row['seconds']:.0f} |", flush=True)
-            if FLAGS.output:
-                write_json(FLAGS.output, {"rows": table, **provenance("", settings=FLAGS.flag_values_dict())})
+            bench.keep({"rows": table}, "by name")
     best = {
         name: max((row for row in table if row["set"] == name), key=lambda row: row["valid"]) for name in FLAGS.sets
     }
@@ -140,5 +128,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    bench.run(define_flags, main)

@@ -17,18 +17,14 @@ untracked time, less one, in the same two forms. "floor" is the time of the matr
 import os
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
+import bench
 import numpy as np
 import tensorflow as tf
-from absl import app, flags
+from absl import flags
 
-from gpflow_deep_base.files import write_json
-from gpflow_deep_runs.run.devices import apply_threads
-from gpflow_deep_runs.run.folder import provenance
 from rbm_tracking.model.random import GENERATORS
 from rbm_tracking.model.rbm import initial_rbm
 from rbm_tracking.model.temperatures import linear_ladder
@@ -63,14 +59,11 @@ with torch.no_grad():
 """
 
 
-def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Define this script's flags."""
-    fv = flag_values
+def define_flags(fv: flags.FlagValues) -> None:
     flags.DEFINE_list("layers", ["500", "784"], "Hidden and visible units.", flag_values=fv)
     flags.DEFINE_integer("updates", 50, "Updates in one timed block.", 1, flag_values=fv)
     flags.DEFINE_integer("repetitions", 15, "Timed blocks of each, after one other.", 1, flag_values=fv)
-    flags.DEFINE_integer("threads", 1, "CPU threads.", 1, flag_values=fv)
-    flags.DEFINE_string("output", None, "Write the results to this JSON file.", flag_values=fv)
+    bench.define_common(fv, threads=1)
 
 
 def ours(config: SMLConfig, n_h: int, n_v: int, updates: int) -> Callable[[], float]:
@@ -143,12 +136,8 @@ def against(numerator: np.ndarray, denominator: np.ndarray) -> tuple[float, list
     return float(numerator.min() / denominator.min()), [float(q) for q in np.quantile(ratios, [0.5, 0.25, 0.75])]
 
 
-def main(argv: Sequence[str]) -> None:
-    FLAGS = flags.FLAGS
-    if len(argv) > 1:
-        raise app.UsageError(f"no arguments besides flags, got {argv[1:]}")
+def main(FLAGS: flags.FlagValues) -> None:
     n_h, n_v = map(int, FLAGS.layers)
-    apply_threads(FLAGS.threads)
     blocks = {
         f"{'tracked' if track else 'untracked'}, {generator}": ours(
             SMLConfig.paper(track=track, generator=generator), n_h, n_v, FLAGS.updates
@@ -191,9 +180,7 @@ def main(argv: Sequence[str]) -> None:
         )
     if not python:
         print("\nrbms was not run: set RIVAL_PYTHON to a Python in which `pip install rbms` was done.")
-    if FLAGS.output:
-        record = provenance("none: drawn with seed 0", cpus=os.cpu_count())
-        write_json(FLAGS.output, {"metrics": rows, "threads": FLAGS.threads, "provenance": record})
+    bench.keep({"metrics": rows, "threads": FLAGS.threads}, "none: drawn with seed 0")
 
 
 def spread(values: list[float], form: str) -> str:
@@ -201,5 +188,4 @@ def spread(values: list[float], form: str) -> str:
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    bench.run(define_flags, main)

@@ -9,20 +9,16 @@ level. Z is estimated by --chains chains in each direction. Seconds are CPU time
 """
 
 import functools
-import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
+import bench
 import numpy as np
-from absl import app, flags
+from absl import flags
 
-from gpflow_deep_runs.data import views
 from gpflow_deep_runs.run import Seeds
-from gpflow_deep_runs.run.devices import apply_threads
 from gpflow_deep_runs.run.measurements import write_rows
 from rbm_tracking import base_rate_biases, evaluation, load_rbm
 from rbm_tracking.estimates import ais
@@ -67,9 +63,7 @@ def rows_of(seed: int, paths: dict[str, Any], base_b: np.ndarray) -> Iterator[di
     yield measure("temperatures", seed, functools.partial(by_temperatures, last, base_b, seeds))
 
 
-def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Define this script's flags."""
-    fv = flag_values
+def define_flags(fv: flags.FlagValues) -> None:
     flags.DEFINE_string("run", "runs/mnist500", "Folder of a run of track_rbm.py --trajectory.", flag_values=fv)
     flags.DEFINE_string("dataset", "binarized_mnist", "The data set of the run.", flag_values=fv)
     flags.DEFINE_string("data_dir", "data", "Folder of the data sets.", flag_values=fv)
@@ -80,15 +74,11 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
         "smoothing", evaluation.SMOOTHING, "Of the parameters along the way, in RBMs.", 0.0, flag_values=fv
     )
     flags.DEFINE_list("seeds", ["0", "1", "2"], "Seeds.", flag_values=fv)
-    flags.DEFINE_integer("threads", 1, "CPU threads; 0 lets the libraries choose.", 0, flag_values=fv)
-    flags.DEFINE_string("output", None, "Write the results to this JSON file.", flag_values=fv)
+    bench.define_common(fv, threads=1)
 
 
-def main(argv: list[str]) -> None:
-    if len(argv) > 1:
-        raise app.UsageError(f"no arguments besides flags, got {argv[1:]}")
-    apply_threads(FLAGS.threads)
-    data = views.load(views.Source(dataset=FLAGS.dataset, data_dir=FLAGS.data_dir), "binary")
+def main(_: flags.FlagValues) -> None:
+    data = bench.load(FLAGS.dataset, FLAGS.data_dir, "binary")
     run, base_b = Path(FLAGS.run), base_rate_biases(data.train.X)
     rbms = [*load_nodes(run / "trajectory"), load_rbm(run / "rbm.npz").rbm]
     paths = {beta: trajectory(rbms, base_b=base_b, smoothing=FLAGS.smoothing, beta=float(beta)) for beta in FLAGS.betas}
@@ -97,5 +87,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    bench.run(define_flags, main)

@@ -26,22 +26,20 @@ import resource
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
+import bench
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import tensorflow as tf
-from absl import app, flags
+from absl import flags
 
 import gpflow_deep
 from gpflow_deep.model.scaling import Scale
-from gpflow_deep_base.files import write_json
 from gpflow_deep_runs.data.rows import Part
 from gpflow_deep_runs.data.spec import TableSpec
 from gpflow_deep_runs.data.streams import own
@@ -50,22 +48,18 @@ from gpflow_deep_runs.data.streams.scan import scan
 from gpflow_deep_runs.data.streams.stream import Stream
 from gpflow_deep_runs.run import devices
 from gpflow_deep_runs.run.devices import apply_threads
-from gpflow_deep_runs.run.folder import provenance
 
 INPUTS, ROW_GROUP, FILE_ROWS, BATCH, WARM_UP = 9, 2**16, 2**22, 10_000, 5
 BILLION, EPOCHS = 1_000_000_000, 2
 
 
-def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Define this script's flags."""
-    fv = flag_values
+def define_flags(fv: flags.FlagValues) -> None:
     flags.DEFINE_list("rows", ["100000", "1000000", "10000000"], "Numbers of rows.", flag_values=fv)
     flags.DEFINE_integer("steps", 60, "Timed steps for each number of rows.", 2, flag_values=fv)
     flags.DEFINE_integer("layers", 2, "Layers of the deep GP.", 1, flag_values=fv)
     flags.DEFINE_boolean("replicas", True, "Compare two logical CPU devices with one.", flag_values=fv)
     flags.DEFINE_string("folder", None, "Where to generate files; removed after use.", flag_values=fv)
-    flags.DEFINE_integer("threads", 1, "CPU threads; 0 lets TensorFlow choose.", 0, flag_values=fv)
-    flags.DEFINE_string("output", None, "Write the results to this JSON file.", flag_values=fv)
+    bench.define_common(fv, threads=1)
 
 
 def table(rows: int, number: int, is_mixed: bool = False) -> dict[str, np.ndarray]:
@@ -209,10 +203,7 @@ def estimate(metrics: Mapping[str, float], num_layers: int) -> dict[str, float]:
     }
 
 
-def main(argv: Sequence[str]) -> None:
-    FLAGS = flags.FLAGS
-    if len(argv) > 1:
-        raise app.UsageError(f"no arguments besides flags, got {argv[1:]}")
+def main(FLAGS: flags.FlagValues) -> None:
     base = Path(tempfile.mkdtemp(dir=FLAGS.folder))
     metrics: dict[str, Any] = {"rows": {}, "formats": {}}
     print(f"{'N':>12} {'GB':>6} {'scan':>6} {'read':>6} {'step':>7} {'CPU':>7} {'wait %':>7} {'MB':>6} {'added':>6}")
@@ -252,13 +243,8 @@ def main(argv: Sequence[str]) -> None:
     metrics["billion"] = estimate(metrics["rows"][max(metrics["rows"])], FLAGS.layers)
     print("10^9 rows:", {key: round(value, 2) for key, value in metrics["billion"].items()})
     print(f"{os.cpu_count()} CPUs, {FLAGS.threads} threads, TensorFlow {tf.__version__}")
-    if FLAGS.output:
-        settings = {name: FLAGS[name].value for name in ("rows", "steps", "layers", "replicas", "threads")}
-        record = provenance("none: generated with seed 0", cpus=os.cpu_count())
-        write_json(FLAGS.output, {"flags": settings, "metrics": metrics, "provenance": record})
-        print(f"wrote {FLAGS.output}")
+    bench.write({"metrics": metrics}, "none: generated with seed 0")
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    bench.run(define_flags, main, sets_threads=False)

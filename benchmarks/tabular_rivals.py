@@ -22,16 +22,12 @@ Seconds are CPU time of the process in the fit, with what it chooses by held-out
 Models that are in --output already are not fitted again.
 """
 
-import json
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
+import bench
 import gpflow
 import numpy as np
 import tensorflow as tf
@@ -44,10 +40,6 @@ from gpflow_deep.judge.evaluation import evaluate
 from gpflow_deep.judge.forecasts import Forecast, LinearModel
 from gpflow_deep.judge.predictive import gaussian
 from gpflow_deep.model.scores import Task
-from gpflow_deep_base.files import write_json
-from gpflow_deep_runs.data import views
-from gpflow_deep_runs.run.devices import apply_threads
-from gpflow_deep_runs.run.folder import provenance
 
 Array = NDArray[np.float64]
 Scores = dict[str, float | None]
@@ -233,16 +225,13 @@ MODELS: dict[str, Callable[[Array, Array, int], Any]] = {
 NAMES = (*MODELS, "quantile_boosting")
 
 
-def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Define this script's flags."""
-    fv = flag_values
+def define_flags(fv: flags.FlagValues) -> None:
     sets = ["boston", "concrete", "energy", "kin8nm", "naval", "power"]
     flags.DEFINE_list("datasets", sets, "Data sets.", flag_values=fv)
     flags.DEFINE_list("splits", ["0", "1", "2"], "Numbers of splits.", flag_values=fv)
     flags.DEFINE_list("models", list(NAMES), f"Some of {', '.join(NAMES)}.", flag_values=fv)
     flags.DEFINE_string("data_dir", "data", "Folder of the data sets.", flag_values=fv)
-    flags.DEFINE_integer("threads", 0, "CPU threads; 0 lets the libraries choose.", 0, flag_values=fv)
-    flags.DEFINE_string("output", None, "Keep the results in this JSON file.", flag_values=fv)
+    bench.define_common(fv, output="Keep the results in this JSON file.")
 
 
 def quantile_boosting(X: Array, y: Array, X_test: Array, y_test: Array, seed: int) -> Scores:
@@ -285,19 +274,15 @@ def scores(name: str, X: Array, y: Array, X_test: Array, y_test: Array, seed: in
     }
 
 
-def main(argv: list[str]) -> None:
+def main(flag: flags.FlagValues) -> None:
     """Fit, print a line for each fit, and keep them."""
-    flag = flags.FLAGS
-    if len(argv) > 1 or not set(flag.models) <= set(NAMES):
-        raise app.UsageError(f"--models are some of {', '.join(NAMES)}, got {','.join(flag.models)} and {argv[1:]}.")
-    apply_threads(flag.threads)
-    record = provenance("of each data set: as gpflow_deep_runs.data.sets checks", cpus=os.cpu_count())
-    rows = json.loads(Path(flag.output).read_text())["metrics"] if flag.output and Path(flag.output).exists() else []
+    if not set(flag.models) <= set(NAMES):
+        raise app.UsageError(f"--models are some of {', '.join(NAMES)}, got {','.join(flag.models)}.")
+    rows = bench.kept()
     done = {(row["model"], row["dataset"], row["split"]) for row in rows}
     for dataset in flag.datasets:
         for split in map(int, flag.splits):
-            source = views.Source(dataset=dataset, data_dir=flag.data_dir)
-            data = views.load(source, "supervised", split=split, valid_fraction=0.0)
+            data = bench.load(dataset, flag.data_dir, "supervised", split=split, valid_fraction=0.0)
             (X, Y), test = data.train, data.test
             for name in (name for name in flag.models if (name, dataset, split) not in done):
                 found = scores(name, X, Y[:, 0], test.X, test.Y[:, 0], split)
@@ -306,10 +291,8 @@ def main(argv: list[str]) -> None:
                 rows.append({"model": name, "dataset": dataset, "split": split, **found})
                 cells = "  ".join(f"{key} {'-' if cell is None else f'{cell:.4f}'}" for key, cell in found.items())
                 print(f"{dataset:9} {split} {name:18} {cells}", flush=True)
-                if flag.output:
-                    write_json(flag.output, {"metrics": rows, "provenance": record})
+                bench.keep({"metrics": rows}, bench.KNOWN_DATA)
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    bench.run(define_flags, main)

@@ -31,15 +31,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
+import bench
 import numpy as np
-from absl import app, flags
+from absl import flags
 
 import gpflow_deep
-from gpflow_deep_base.files import write_json
-from gpflow_deep_runs.data import views
-from gpflow_deep_runs.run.folder import provenance
 
 M = 100
 FOLDER = Path(__file__).resolve().parent / "rivals"
@@ -49,9 +45,7 @@ RATES = ("0.01", "0.03", "0.06")
 Turn = dict[str, Any]
 
 
-def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Define this script's flags."""
-    fv = flag_values
+def define_flags(fv: flags.FlagValues) -> None:
     flags.DEFINE_string("data_dir", None, "Folder with the files of the known data sets.", flag_values=fv)
     flags.DEFINE_string("gpflux", None, "Python of GPflux's environment.", flag_values=fv)
     flags.DEFINE_string("gpytorch", None, "Python of GPyTorch's environment.", flag_values=fv)
@@ -124,7 +118,7 @@ def command(program: str, seed: int, data: str, FLAGS: Any) -> list[str] | None:
 
 def write_data(path: str, data_dir: str | None) -> None:
     """The standardised rows, as `rivals/turns.py` reads them."""
-    data = views.load(views.Source(dataset="kin8nm", data_dir=data_dir), "supervised", split=0, valid_fraction=0.0)
+    data = bench.load("kin8nm", data_dir, "supervised", split=0, valid_fraction=0.0)
     units = gpflow_deep.Units.fit(data.train.X, data.train.Y, "gaussian")
     X, Y = units.transform(data.train.X, data.train.Y)
     X_test, Y_test = units.transform(data.test.X, data.test.Y)
@@ -181,10 +175,7 @@ def print_rows(rows: Sequence[dict[str, Any]]) -> None:
         print(line.format(*words, f"{row['best_log_likelihood']:.3f}"))
 
 
-def main(argv: Sequence[str]) -> None:
-    FLAGS = flags.FLAGS
-    if len(argv) > 1:
-        raise app.UsageError(f"no arguments besides flags, got {argv[1:]}")
+def main(FLAGS: flags.FlagValues) -> None:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         write_data(f"{folder}/data.npz", FLAGS.data_dir)
@@ -202,14 +193,8 @@ def main(argv: Sequence[str]) -> None:
         race(programs, FLAGS)
         rows = [result(program, programs[0], FLAGS.target) for program in programs]
     print_rows(rows)
-    if FLAGS.output:
-        names = ("programs", "seeds", "target", "steps", "patience", "max_seconds", "max_minutes", "threads")
-        settings = {name: FLAGS[name].value for name in names}
-        record = provenance("UCI", cpus=os.cpu_count())
-        write_json(FLAGS.output, {"flags": settings, "metrics": rows, "provenance": record})
-        print(f"wrote {FLAGS.output}")
+    bench.write({"metrics": rows}, "UCI")
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    bench.run(define_flags, main, sets_threads=False)

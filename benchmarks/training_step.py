@@ -29,23 +29,17 @@ Exponentials and sums over [P, M, B] arrays are not counted. "mixed" has the fir
 float32, "fast" all but the Cholesky factorisations.
 """
 
-import os
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from importlib import metadata
 from typing import Any, NamedTuple
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
+import bench
 import gpflow
 import numpy as np
 import tensorflow as tf
-from absl import app, flags
+from absl import flags
 
 import gpflow_deep
-from gpflow_deep_base.files import write_json
-from gpflow_deep_runs.run.devices import apply_threads
-from gpflow_deep_runs.run.folder import provenance
 
 NUM_DATA, M, D = 10_000, 100, 8
 PRECISIONS = ("full", "mixed", "fast")
@@ -53,13 +47,6 @@ PRECISIONS = ("full", "mixed", "fast")
 BOUND_TOLERANCE = 1e-4
 
 Batch = tuple[tf.Tensor, tf.Tensor]
-
-
-class Flops(NamedTuple):
-    """Operations in each float type."""
-
-    float64: float
-    float32: float
 
 
 class Model(NamedTuple):
@@ -70,21 +57,18 @@ class Model(NamedTuple):
     step: Callable[[Batch, tf.Tensor], tf.Tensor]
 
 
-def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Define this script's flags."""
-    fv = flag_values
+def define_flags(fv: flags.FlagValues) -> None:
     flags.DEFINE_list("layers", ["1", "2", "3", "4", "5"], "Numbers of layers.", flag_values=fv)
     flags.DEFINE_list("batch_sizes", ["1000", "10000"], "Numbers of rows in a batch.", flag_values=fv)
     flags.DEFINE_list("precisions", list(PRECISIONS), "Our precisions.", flag_values=fv)
     flags.DEFINE_integer("repetitions", 15, "Timed steps of each model, after 3 others.", 1, flag_values=fv)
-    flags.DEFINE_integer("threads", 0, "CPU threads; 0 lets TensorFlow choose.", 0, flag_values=fv)
-    flags.DEFINE_string("output", None, "Write the results to this JSON file.", flag_values=fv)
+    bench.define_common(fv)
 
 
 # Operations.
 
 
-def layer_flops(model: str, *, B: int, M: int, D: int, P: int, is_first: bool, is_last: bool) -> Flops:
+def layer_flops(model: str, *, B: int, M: int, D: int, P: int, is_first: bool, is_last: bool) -> bench.Flops:
     """Operations of one layer's forward and backward pass, as in the module's docstring.
 
     :param model: "gpflux", "svgp" or one of our precisions.
@@ -94,36 +78,35 @@ def layer_flops(model: str, *, B: int, M: int, D: int, P: int, is_first: bool, i
     others = 4 * M**2 * B + (4 if is_first else 6) * M * B * (D + 2) + 6 * P * M * B
     cholesky = 13 / 3 * M**3
     if model == "fast":
-        return Flops(cholesky, variance + others)
+        return bench.Flops(cholesky, variance + others)
     if model == "mixed" and not is_last:
-        return Flops(others + cholesky, variance)
-    return Flops(variance + others + cholesky, 0.0)
+        return bench.Flops(others + cholesky, variance)
+    return bench.Flops(variance + others + cholesky, 0.0)
 
 
-def step_flops(model: str, num_layers: int, B: int) -> Flops:
+def step_flops(model: str, num_layers: int, B: int) -> bench.Flops:
     """Operations of a step of a deep GP with D outputs in every inner layer and one in the last."""
     parts = []
     for number in range(1, num_layers + 1):
         is_last = number == num_layers
         P = 1 if is_last else D
         parts.append(layer_flops(model, B=B, M=M, D=D, P=P, is_first=number == 1, is_last=is_last))
-    return Flops(*(float(sum(column)) for column in zip(*parts, strict=True)))
+    return bench.Flops(*(float(sum(column)) for column in zip(*parts, strict=True)))
 
 
 # The models, with equal starting values.
 
 
-def kernels(num_layers: int) -> list[gpflow.kernels.Kernel]:
-    """GPflux's starting values: lengthscales 2, variance 1e-6 in inner layers and 1 in the last."""
-    variances = [1e-6] * (num_layers - 1) + [1.0]
-    return [
-        gpflow.kernels.SquaredExponential(variance=variance, lengthscales=np.full(D, 2.0)) for variance in variances
-    ]
-
-
 def ours(X: np.ndarray, Y: np.ndarray, Z: np.ndarray, num_layers: int, precision: Any) -> Model:
     model = gpflow_deep.paper2017(
-        X, Y, num_layers, num_inducing=M, kernels=kernels(num_layers), Z=Z, noise_variance=None, precision=precision
+        X,
+        Y,
+        num_layers,
+        num_inducing=M,
+        kernels=bench.gpflux_kernels(num_layers, D),
+        Z=Z,
+        noise_variance=None,
+        precision=precision,
     )
     step = gpflow_deep.make_train_step(model, tf.keras.optimizers.Adam(0.01))
     return Model(
@@ -135,12 +118,8 @@ def ours(X: np.ndarray, Y: np.ndarray, Z: np.ndarray, num_layers: int, precision
 
 def gpflux(X: np.ndarray, Y: np.ndarray, Z: np.ndarray, num_layers: int) -> Model:
     import tf_keras
-    from gpflux.architectures.constant_input_dim_deep_gp import Config, build_constant_input_dim_deep_gp
 
-    config = Config(num_inducing=M, inner_layer_qsqrt_factor=1e-5, likelihood_noise_variance=0.01, whiten=True)
-    model = build_constant_input_dim_deep_gp(X, num_layers, config)
-    for layer in model.f_layers:
-        layer.inducing_variable.inducing_variable.Z.assign(Z)
+    model = bench.gpflux_model(X, Z, num_layers)
     optimizer, variables = tf_keras.optimizers.Adam(0.01), model.trainable_variables
 
     @tf.function
@@ -156,7 +135,7 @@ def gpflux(X: np.ndarray, Y: np.ndarray, Z: np.ndarray, num_layers: int) -> Mode
 
 def svgp(X: np.ndarray, Y: np.ndarray, Z: np.ndarray) -> Model:
     likelihood = gpflow.likelihoods.Gaussian(variance=0.01)
-    model = gpflow.models.SVGP(kernels(1)[0], likelihood, Z.copy(), num_data=len(X))
+    model = gpflow.models.SVGP(bench.gpflux_kernels(1, D)[0], likelihood, Z.copy(), num_data=len(X))
     optimizer, variables = tf.keras.optimizers.Adam(0.01), model.trainable_variables
     optimizer.build(variables)
 
@@ -211,65 +190,29 @@ def compare_bounds(models: Mapping[str, Model], batch: Batch, num_draws: int = 8
 # Measurement.
 
 
-def time_in_turn(
-    functions: Mapping[str, Callable[[int], Any]], repetitions: int, warmup: int = 3
-) -> dict[str, np.ndarray]:
-    """Milliseconds of each function, called in turn with the number of the repetition: [repetitions]."""
-    names = list(functions)
-    times: dict[str, list[float]] = {name: [] for name in names}
-    for i in range(warmup + repetitions):
-        shift = i % len(names)
-        for name in names[shift:] + names[:shift]:
-            start = time.perf_counter()
-            functions[name](i)
-            times[name].append(1e3 * (time.perf_counter() - start))
-    return {name: np.array(values[warmup:]) for name, values in times.items()}
-
-
-def product_timer(dtype: tf.DType, columns: int, times: list[float]) -> Callable[[int], None]:
-    """Append the seconds of five products [D M, M] x [M, columns] to `times` at every call."""
-    left, right = (tf.random.stateless_normal(shape, [0, 0], dtype=dtype) for shape in ([D * M, M], [M, columns]))
-
-    def run(_: int) -> None:
-        for _ in range(5):
-            start = time.perf_counter()
-            tf.matmul(left, right)
-            times.append(time.perf_counter() - start)
-
-    return run
-
-
 def timed(model: Model, batch: Batch) -> Callable[[int], Any]:
     return lambda i: model.step(batch, tf.constant([0, i])).numpy()
 
 
 def measure(models: Mapping[str, Model], batch: Batch, num_layers: int, repetitions: int) -> list[dict[str, Any]]:
     """One row of results for each model."""
-    B, columns = int(batch[0].shape[0]), min(int(batch[0].shape[0]), 1000)
+    B = int(batch[0].shape[0])
     functions = {name: timed(model, batch) for name, model in models.items()}
-    seconds: dict[str, list[float]] = {"float64": [], "float32": []}
-    timers = {dtype: product_timer(tf.as_dtype(dtype), columns, values) for dtype, values in seconds.items()}
-    times = time_in_turn({**functions, **timers}, repetitions)
-    rate = {dtype: 2 * D * M**2 * columns / min(values) for dtype, values in seconds.items()}
+    products = bench.Products(M, D, min(B, 1000), calls=5)
+    times = bench.time_in_turn({**functions, **products.timers()}, repetitions, warm_up=3)
+    rate, reference = products.rate(), 1e3 * times["gpflux"].wall
     rows = []
     for name in models:
-        values = times[name]
+        values = 1e3 * times[name].wall
         flops = step_flops(name, num_layers, B)
-        floor = 1e3 * (flops.float64 / rate["float64"] + flops.float32 / rate["float32"])
-        ratios = np.percentile(times["gpflux"] / values, [25, 50, 75])
+        floor = 1e3 * flops.seconds(rate)
         rows.append(
             {
                 "batch_size": B,
                 "layers": num_layers,
                 "model": name,
-                "min_ms": float(np.min(values)),
-                "median_ms": float(np.median(values)),
-                "ratio_of_minima": float(np.min(times["gpflux"]) / np.min(values)),
-                "ratio_quartiles": ratios.tolist(),
-                "gflop_float64": flops.float64 / 1e9,
-                "gflop_float32": flops.float32 / 1e9,
-                "rate_float64_gflops": rate["float64"] / 1e9,
-                "rate_float32_gflops": rate["float32"] / 1e9,
+                **bench.compared(values, reference, "ms"),
+                **flops.to_row(rate),
                 "floor_ms": floor,
                 "reached": floor / float(np.min(values)),
             }
@@ -277,54 +220,27 @@ def measure(models: Mapping[str, Model], batch: Batch, num_layers: int, repetiti
     return rows
 
 
-def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    for row in (header, *rows):
-        print("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)), flush=True)
+BOUNDS = {
+    "model": "{model}",
+    "bound at start": "{bound_start_nats:.2f}",
+    "less GPflux's": "{difference_start_nats:+.3f}",
+    "bound, moved q(u)": "{bound_moved_nats:.2f}",
+    "less GPflux's (standard error)": "{difference_moved_nats:+.3f} ({standard_error_moved_nats:.3f})",
+}
+TIMES = {
+    "model": "{model}",
+    "min ms": "{min_ms:.2f}",
+    "median ms": "{median_ms:.2f}",
+    "ratio of minima": "{ratio_of_minima:.2f}",
+    "median ratio [quartiles]": "{ratio_quartiles[1]:.2f} [{ratio_quartiles[0]:.2f}, {ratio_quartiles[2]:.2f}]",
+    "GFLOP f64 + f32": "{gflop_float64:.3f} + {gflop_float32:.3f}",
+    "at GFLOP/s": "{rate_float64_gflops:.0f}, {rate_float32_gflops:.0f}",
+    "floor ms": "{floor_ms:.2f}",
+    "reached": "{reached:.0%}",
+}
 
 
-def print_bounds(bounds: Mapping[str, Mapping[str, float]]) -> None:
-    header = ["model", "bound at start", "less GPflux's", "bound, moved q(u)", "less GPflux's (standard error)"]
-    rows = [
-        [
-            name,
-            f"{row['bound_start_nats']:.2f}",
-            f"{row['difference_start_nats']:+.3f}",
-            f"{row['bound_moved_nats']:.2f}",
-            f"{row['difference_moved_nats']:+.3f} ({row['standard_error_moved_nats']:.3f})",
-        ]
-        for name, row in bounds.items()
-    ]
-    print_table(header, rows)
-
-
-def print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
-    header = ["model", "min ms", "median ms", "ratio of minima", "median ratio [quartiles]"]
-    header += ["GFLOP f64 + f32", "at GFLOP/s", "floor ms", "reached"]
-    lines = []
-    for row in rows:
-        low, middle, high = row["ratio_quartiles"]
-        lines.append(
-            [
-                row["model"],
-                f"{row['min_ms']:.2f}",
-                f"{row['median_ms']:.2f}",
-                f"{row['ratio_of_minima']:.2f}",
-                f"{middle:.2f} [{low:.2f}, {high:.2f}]",
-                f"{row['gflop_float64']:.3f} + {row['gflop_float32']:.3f}",
-                f"{row['rate_float64_gflops']:.0f}, {row['rate_float32_gflops']:.0f}",
-                f"{row['floor_ms']:.2f}",
-                f"{row['reached']:.0%}",
-            ]
-        )
-    print_table(header, lines)
-
-
-def main(argv: Sequence[str]) -> None:
-    FLAGS = flags.FLAGS
-    if len(argv) > 1:
-        raise app.UsageError(f"no arguments besides flags, got {argv[1:]}")
-    apply_threads(FLAGS.threads)
+def main(FLAGS: flags.FlagValues) -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(NUM_DATA, D))
     Y = np.sin(X[:, :1]) + 0.1 * rng.normal(size=(NUM_DATA, 1))
@@ -337,21 +253,14 @@ def main(argv: Sequence[str]) -> None:
         models |= {precision: ours(X, Y, Z, num_layers, precision) for precision in FLAGS.precisions}
         print(f"\n{num_layers} layers, bounds in nats")
         bounds = compare_bounds(models, (tf.constant(X[:1000]), tf.constant(Y[:1000])))
-        print_bounds(bounds)
+        bench.print_table([{"model": name, **row} for name, row in bounds.items()], BOUNDS)
         for B in map(int, FLAGS.batch_sizes):
             print(f"\n{num_layers} layers, batch of {B}")
             rows = measure(models, (tf.constant(X[:B]), tf.constant(Y[:B])), num_layers, FLAGS.repetitions)
-            print_rows(rows)
+            bench.print_table(rows, TIMES)
             results += [{**row, **bounds[row["model"]]} for row in rows]
-    if FLAGS.output:
-        record = provenance("none: drawn with seed 0", gpflux=metadata.version("gpflux"), cpus=os.cpu_count())
-        settings = {
-            name: FLAGS[name].value for name in ("layers", "batch_sizes", "precisions", "repetitions", "threads")
-        }
-        write_json(FLAGS.output, {"flags": settings, "metrics": results, "provenance": record})
-        print(f"\nwrote {FLAGS.output}")
+    bench.write({"metrics": results}, "none: drawn with seed 0", gpflux=metadata.version("gpflux"))
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    bench.run(define_flags, main)

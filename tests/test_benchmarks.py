@@ -9,7 +9,13 @@ from types import ModuleType
 import pytest
 from absl import flags
 
-SCRIPTS = sorted((Path(__file__).resolve().parent.parent / "benchmarks").glob("*.py"))
+FOLDER = Path(__file__).resolve().parent.parent / "benchmarks"
+SCRIPTS = sorted(path for path in FOLDER.glob("*.py") if path.stem != "bench")
+
+
+@pytest.fixture(autouse=True)
+def _found_as_by_a_script(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(FOLDER)
 
 
 def load(name: str) -> ModuleType:

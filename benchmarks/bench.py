@@ -1,0 +1,368 @@
+"""What the benchmarks share: their start, files of results, tables, functions that take turns, and rivals.
+
+def define_flags(fv):
+    flags.DEFINE_integer("repetitions", 15, "Timed calls.", flag_values=fv)
+    bench.define_common(fv)                                                   # --threads and --output
+
+def main(FLAGS):
+    times = bench.time_in_turn({"ours": ours, "theirs": theirs}, FLAGS.repetitions)
+    rows = [{"method": name, **bench.compared(1e3 * each.wall, ...)} for name, each in times.items()]
+    bench.print_table(rows, {"method": "{method}", "min ms": "{min_ms:.1f}"})
+    bench.write({"metrics": rows}, "none: drawn with seed 0")
+
+if __name__ == "__main__":
+    bench.run(define_flags, main)
+"""
+
+import json
+import os
+import platform
+import re
+import string
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from absl import app, flags
+
+from gpflow_deep_base.files import write_json, write_text
+
+flags.disclaim_key_flags()  # --help shows those of `define_common` as the script's own
+
+KNOWN_DATA = "of each data set: as gpflow_deep_runs.data.sets checks"
+"""What stands for the checksum of known data sets."""
+
+PLACES = {"data_dir", "output", "case", "folder", "run_dir", "gpflux", "gpytorch", "trieste"}
+
+
+# The start of a script, and its flags.
+
+
+def define_common(
+    fv: flags.FlagValues, *, threads: int = 0, output: str = "Write the results to this JSON file."
+) -> None:
+    """Define --threads and --output.
+
+    :param threads: the default.
+    :param output: what is said of it.
+    """
+    flags.DEFINE_integer("threads", threads, "CPU threads; 0 lets the libraries choose.", 0, flag_values=fv)
+    flags.DEFINE_string("output", None, output, flag_values=fv)
+
+
+def run(
+    define_flags: Callable[[flags.FlagValues], None],
+    main: Callable[[flags.FlagValues], None],
+    *,
+    required: Sequence[str] = (),
+    sets_threads: bool = True,
+) -> None:
+    """Read the flags, set TensorFlow's threads and call `main` with the flags.
+
+    :param required: flags that have to be given.
+    :param sets_threads: whether --threads is TensorFlow's.
+    """
+    define_flags(flags.FLAGS)
+    flags.mark_flags_as_required(required)
+
+    def start(argv: Sequence[str]) -> None:
+        if len(argv) > 1:
+            raise app.UsageError(f"no arguments besides flags, got {argv[1:]}")
+        if sets_threads:
+            from gpflow_deep_runs.run.devices import apply_threads
+
+            apply_threads(flags.FLAGS.threads)
+        main(flags.FLAGS)
+
+    app.run(start)
+
+
+def settings() -> dict[str, Any]:
+    """The script's flags by name, but for those that say where data, results and programs are."""
+    own = flags.FLAGS.get_flags_for_module(sys.argv[0])
+    return {flag.name: flag.value for flag in own if flag.name not in PLACES}
+
+
+def load(dataset: str, data_dir: str | None, view: str, **options: Any) -> Any:
+    """Rows of a known data set, see `gpflow_deep_runs.data.views.load`."""
+    from gpflow_deep_runs.data import views
+
+    return views.load(views.Source(dataset=dataset, data_dir=data_dir), view, **options)
+
+
+# Files of results.
+
+_STARTED = time.monotonic()
+
+
+def keep(document: Mapping[str, Any], data: str, *, path: str | os.PathLike[str] | None = None, **extra: Any) -> None:
+    """Write what there is so far, with the flags and all else that it depends on.
+
+    :param document: "metrics": rows, and what else there is.
+    :param data: checksum of the data, or what checks them.
+    :param path: --output if it is not given; nothing is written without either.
+    :param extra: further entries of the provenance.
+    """
+    if path := path or flags.FLAGS.output:
+        from gpflow_deep_runs.run.folder import provenance
+
+        spent = {"seconds": time.monotonic() - _STARTED, "cpu_seconds": cpu_seconds()}
+        record = provenance(data, cpus=os.cpu_count(), **spent, **extra)
+        write_json(path, {"flags": settings(), **document, "provenance": record})
+
+
+def write(document: Mapping[str, Any], data: str, **extra: Any) -> None:
+    """As :func:`keep`, and say so."""
+    keep(document, data, **extra)
+    if flags.FLAGS.output:
+        print(f"\nwrote {flags.FLAGS.output}")
+
+
+def kept() -> list[dict[str, Any]]:
+    """The rows that an earlier call left in --output."""
+    path = Path(flags.FLAGS.output or "")
+    return json.loads(path.read_text(encoding="utf-8"))["metrics"] if path.is_file() else []
+
+
+def keep_lines(lines: Iterable[Mapping[str, Any]]) -> None:
+    """Write rows to --output, if that is given, a JSON line each."""
+    if flags.FLAGS.output:
+        write_text(flags.FLAGS.output, "".join(f"{json.dumps(line)}\n" for line in lines))
+
+
+# What is printed.
+
+
+def print_lines(lines: Sequence[Sequence[str]]) -> None:
+    """Cells in columns, to the right."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        print("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)), flush=True)
+
+
+def print_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> None:
+    """A line for each row.
+
+    :param columns: title -> template of a cell, such as "{min_ms:.1f}"; empty where a row lacks what it shows.
+    """
+    print_lines([list(columns), *([_cell(template, row) for template in columns.values()] for row in rows)])
+
+
+def _cell(template: str, row: Mapping[str, Any]) -> str:
+    shown = {re.split(r"[.\[]", name)[0] for _, name, _, _ in string.Formatter().parse(template) if name}
+    return "" if any(row.get(name) is None for name in shown) else template.format_map(row)
+
+
+def print_markdown(cells: Sequence[str]) -> None:
+    """A line of a table in Markdown."""
+    print(f"| {' | '.join(cells)} |", flush=True)
+
+
+def print_titles(*titles: str) -> None:
+    """The head of a table in Markdown."""
+    print_markdown(titles)
+    print("|---" * len(titles) + "|", flush=True)
+
+
+def print_machine() -> None:
+    """On what it was computed."""
+    machine = platform.processor() or platform.machine()
+    print(f"{machine}, Python {platform.python_version()}, {flags.FLAGS.threads} threads")
+
+
+def means(rows: Sequence[Mapping[str, float]]) -> str:
+    """Of each quantity of repetitions the mean and its standard error."""
+    return "  ".join(f"{name} {mean_and_error([row[name] for row in rows])}" for name in rows[0])
+
+
+def mean_and_error(values: Sequence[float]) -> str:
+    """The mean and its standard error."""
+    error = np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
+    return f"{np.mean(values):.4f} ± {error:.4f}"
+
+
+# Times.
+
+
+class Times(NamedTuple):
+    """Seconds of each call by the clock and of this process's CPU, [repetitions] each, and the last result."""
+
+    wall: np.ndarray
+    cpu: np.ndarray
+    last: Any
+
+
+def cpu_seconds() -> float:
+    """Of this process and of those that have ended."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+def in_turn(
+    functions: Mapping[str, Callable[[int], Any]], repetitions: int, *, warm_up: int = 1
+) -> dict[str, list[Any]]:
+    """Results of functions, called in turn with the number of the repetition, so that all see the same load.
+
+    :param warm_up: calls of each before, whose results are left out.
+    """
+    names = list(functions)
+    results: dict[str, list[Any]] = {name: [] for name in names}
+    for i in range(warm_up + repetitions):
+        shift = i % len(names)
+        for name in names[shift:] + names[:shift]:
+            results[name].append(functions[name](i))
+    return {name: found[warm_up:] for name, found in results.items()}
+
+
+def time_in_turn(
+    functions: Mapping[str, Callable[[int], Any]], repetitions: int, *, warm_up: int = 1
+) -> dict[str, Times]:
+    """Times of functions, called as by :func:`in_turn`."""
+
+    def timed(function: Callable[[int], Any]) -> Callable[[int], tuple[float, float, Any]]:
+        def call(i: int) -> tuple[float, float, Any]:
+            wall, cpu = time.perf_counter(), time.process_time()
+            result = function(i)
+            return time.perf_counter() - wall, time.process_time() - cpu, result
+
+        return call
+
+    found = in_turn({name: timed(function) for name, function in functions.items()}, repetitions, warm_up=warm_up)
+    return {
+        name: Times(np.array([call[0] for call in calls]), np.array([call[1] for call in calls]), calls[-1][2])
+        for name, calls in found.items()
+    }
+
+
+def times_of(function: Callable[[], Any], repetitions: int) -> Times:
+    """Times of one function, after a first call."""
+    return time_in_turn({"": lambda _: function()}, repetitions)[""]
+
+
+def compared(times: np.ndarray, reference: np.ndarray, unit: str) -> dict[str, Any]:
+    """Minimum and median of times [repetitions], and how many times as long the reference takes.
+
+    :param unit: of both, for the names: "min_ms".
+    :return: also the ratio of the minima, and the quartiles of the ratios of neighbouring calls.
+    """
+    return {
+        f"min_{unit}": float(np.min(times)),
+        f"median_{unit}": float(np.median(times)),
+        "ratio_of_minima": float(np.min(reference) / np.min(times)),
+        "ratio_quartiles": np.percentile(reference / times, [25, 50, 75]).tolist(),
+    }
+
+
+# Other processes.
+
+
+def apart(case: Sequence[Any]) -> Any:
+    """What the script prints, as JSON in its last line, for --case=`case` in a process of its own.
+
+    :raises ValueError: if the process fails, for example for want of memory.
+    """
+    words = [sys.executable, sys.argv[0], f"--case={json.dumps(case)}", f"--threads={flags.FLAGS.threads}"]
+    done = subprocess.run(words, capture_output=True, text=True)
+    if done.returncode:
+        raise ValueError(f"measuring {case} must not fail, got exit status {done.returncode}:\n{done.stderr[-2000:]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def answer_of(python: str, program: str, argument: str, **environment: str) -> Any:
+    """What a program of another Python prints, as JSON behind ANSWER.
+
+    :raises RuntimeError: if it fails, with the end of what it printed.
+    """
+    words = [python, "-c", program, argument]
+    done = subprocess.run(words, env={**os.environ, **environment}, capture_output=True, text=True)
+    if done.returncode != 0 or "ANSWER" not in done.stdout:
+        raise RuntimeError(f"the rival's process failed ({python}):\n{done.stderr[-3000:]}")
+    return json.loads(done.stdout.rsplit("ANSWER", 1)[1])
+
+
+# What several benchmarks of deep GPs measure.
+
+
+class Flops(NamedTuple):
+    """Operations in each float type."""
+
+    float64: float
+    float32: float
+
+    def seconds(self, rate: Mapping[str, float]) -> float:
+        """At so many operations a second."""
+        return self.float64 / rate["float64"] + self.float32 / rate["float32"]
+
+    def to_row(self, rate: Mapping[str, float]) -> dict[str, float]:
+        """Operations and rates, in units of 10^9."""
+        counts = {f"gflop_{kind}": count / 1e9 for kind, count in self._asdict().items()}
+        return counts | {f"rate_{kind}_gflops": speed / 1e9 for kind, speed in rate.items()}
+
+
+def gpflux_kernels(num_layers: int, num_inputs: int) -> list[Any]:
+    """GPflux's starting values: lengthscales 2, variance 1e-6 in inner layers and 1 in the last."""
+    from gpflow.kernels import SquaredExponential
+
+    variances = [1e-6] * (num_layers - 1) + [1.0]
+    return [SquaredExponential(variance=variance, lengthscales=np.full(num_inputs, 2.0)) for variance in variances]
+
+
+def gpflux_model(X: np.ndarray, Z: np.ndarray, num_layers: int) -> Any:
+    """GPflux's deep GP with these inducing inputs in each layer."""
+    from gpflux.architectures.constant_input_dim_deep_gp import Config, build_constant_input_dim_deep_gp
+
+    config = Config(num_inducing=len(Z), inner_layer_qsqrt_factor=1e-5, likelihood_noise_variance=0.01, whiten=True)
+    model = build_constant_input_dim_deep_gp(X, num_layers, config)
+    for layer in model.f_layers:
+        layer.inducing_variable.inducing_variable.Z.assign(Z)
+    return model
+
+
+class Products:
+    """Products [D M, M] x [M, columns] in both float types, to be timed in turn with what is measured."""
+
+    def __init__(self, M: int, D: int, columns: int, *, calls: int) -> None:
+        self._operations = 2 * D * M**2 * columns
+        self._shapes = [D * M, M], [M, columns]
+        self._calls = calls
+        self._seconds: dict[str, list[float]] = {"float64": [], "float32": []}
+
+    def timers(self) -> dict[str, Callable[[int], None]]:
+        """Functions for :func:`time_in_turn`."""
+        return {kind: self._timer(kind) for kind in self._seconds}
+
+    def rate(self) -> dict[str, float]:
+        """The best one of each type, in operations a second."""
+        return {kind: self._operations / min(seconds) for kind, seconds in self._seconds.items()}
+
+    def _timer(self, kind: str) -> Callable[[int], None]:
+        import tensorflow as tf
+
+        left, right = (tf.random.stateless_normal(shape, [0, 0], dtype=kind) for shape in self._shapes)
+
+        def run(_: int) -> None:
+            for _ in range(self._calls):
+                start = time.perf_counter()
+                tf.matmul(left, right)
+                self._seconds[kind].append(time.perf_counter() - start)
+
+        return run
+
+
+def trained_deep_gp(X: np.ndarray, Y: np.ndarray, num_layers: int, num_inducing: int, num_steps: int) -> Any:
+    """A deep GP after some steps of Adam 0.02 on minibatches of 300 standardised rows."""
+    import tensorflow as tf
+
+    import gpflow_deep
+
+    model = gpflow_deep.paper2017(X, Y, num_layers, num_inducing=num_inducing)
+    step = gpflow_deep.make_train_step(model, tf.keras.optimizers.Adam(0.02))
+    rng = np.random.default_rng(0)
+    for t in range(num_steps):
+        rows = rng.integers(len(X), size=min(300, len(X)))
+        step((tf.constant(X[rows]), tf.constant(Y[rows])), tf.constant([0, t]))
+    return model
