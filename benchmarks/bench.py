@@ -87,7 +87,7 @@ def settings() -> dict[str, Any]:
     return {flag.name: flag.value for flag in own if flag.name not in PLACES}
 
 
-def load(dataset: str, data_dir: str | None, view: str, **options: Any) -> Any:
+def load(dataset: str, data_dir: str | None, view: Any, **options: Any) -> Any:
     """Rows of a known data set, see `gpflow_deep_runs.data.views.load`."""
     from gpflow_deep_runs.data import views
 
@@ -155,6 +155,11 @@ def print_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -
 def _cell(template: str, row: Mapping[str, Any]) -> str:
     shown = {re.split(r"[.\[]", name)[0] for _, name, _, _ in string.Formatter().parse(template) if name}
     return "" if any(row.get(name) is None for name in shown) else template.format_map(row)
+
+
+def print_row(row: Mapping[str, Any], columns: Mapping[str, str]) -> None:
+    """A line of a table in Markdown, with cells as in :func:`print_table`."""
+    print_markdown([_cell(template, row) for template in columns.values()])
 
 
 def print_markdown(cells: Sequence[str]) -> None:
@@ -282,6 +287,45 @@ def answer_of(python: str, program: str, argument: str, **environment: str) -> A
     if done.returncode != 0 or "ANSWER" not in done.stdout:
         raise RuntimeError(f"the rival's process failed ({python}):\n{done.stderr[-3000:]}")
     return json.loads(done.stdout.rsplit("ANSWER", 1)[1])
+
+
+class Rival:
+    """A program of another Python that answers each line with a line, until the end of a `with` block."""
+
+    def __init__(self, python: str, program: str, *arguments: Any, threads: int) -> None:
+        """Start it.
+
+        :param threads: of its libraries; 0 lets them choose.
+        """
+        environment = {**os.environ, **({"OMP_NUM_THREADS": str(threads)} if threads else {})}
+        words = [python, "-c", program, *map(str, arguments)]
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True, env=environment)
+        self.greeting = self._answer()
+
+    def __enter__(self) -> "Rival":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def ask(self, question: Any) -> Any:
+        """The answer; both are JSON.
+
+        :raises RuntimeError: if the program has ended.
+        """
+        assert self._process.stdin is not None
+        print(json.dumps(question), file=self._process.stdin, flush=True)
+        return self._answer()
+
+    def _answer(self) -> Any:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            self._process.communicate()
+            raise RuntimeError(f"the program of the other Python has ended (exit code {self._process.returncode}).")
+        return json.loads(line)
 
 
 # What several benchmarks of deep GPs measure.

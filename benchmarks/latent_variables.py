@@ -98,7 +98,7 @@ def parts_of(name: str, rng: np.random.Generator, seed: int, data_dir: str) -> P
     if name in SIMULATED:
         return Parts(*SIMULATED[name](rng, 400), *SIMULATED[name](rng, 400), 0.0)
     data = bench.load(name, data_dir, "supervised", split=seed, valid_fraction=0.0)
-    units = Units.fit(*data.train, "gaussian")
+    units = Units.fit(data.train.X, data.train.Y, "gaussian")
     train, test = units.transform(*data.train), units.transform(data.test.X, data.test.Y)
     return Parts(*train, *test, float(np.log(np.std(data.train[1]))))
 

@@ -39,6 +39,20 @@ SETTINGS = (
     "mnist-0.1-1e3",
 )
 
+COLUMNS = {
+    "setting": "{setting}",
+    "rmse": "{rmse_nats:.3f}",
+    "largest": "{max_nats:.3f}",
+    "mean": "{bias_nats:+.3f}",
+    "95 % covers": "{coverage_95:.1%}",
+    "with the lag": "{coverage_95_with_lag:.1%}",
+    "half-width": "{half_width_nats:.3f}",
+    "NIS": "{nis:.2f}",
+    "flagged": "{flagged:.0%}",
+    "> 1 nat, flagged": "{wrong}",
+    "s": "{seconds:.0f}",
+}
+
 
 def track(setting: str, seed: int, arguments: flags.FlagValues) -> dict[str, np.ndarray]:
     """Errors, deviations and flags at each compared update of one run."""
@@ -114,17 +128,11 @@ def main(FLAGS: flags.FlagValues) -> None:
             print(f"{setting} seed {seed}: rmse {rmse:.3f}, largest {np.abs(runs[-1]['error']).max():.3f}", flush=True)
         table[setting] = {**summary(runs), "seconds": time.monotonic() - start}
         bench.keep({"table": table}, "by name")
-    columns = ["setting", "rmse", "largest", "mean", "95 % covers", "with the lag", "half-width", "NIS", "flagged"]
-    columns += ["> 1 nat, flagged", "s"]
-    print(f"\n| {' | '.join(columns)} |")
-    print("|---" * len(columns) + "|")
+    print()
+    bench.print_titles(*COLUMNS)
     for setting, row in table.items():
-        cells = [setting, f"{row['rmse_nats']:.3f}", f"{row['max_nats']:.3f}", f"{row['bias_nats']:+.3f}"]
-        cells += [f"{row['coverage_95']:.1%}", f"{row['coverage_95_with_lag']:.1%}", f"{row['half_width_nats']:.3f}"]
-        cells += [f"{row['nis']:.2f}", f"{row['flagged']:.0%}"]
-        cells += [f"{row['num_wrong']}, {row['flagged_of_wrong']:.0%}" if row["num_wrong"] else "0"]
-        cells += [f"{row['seconds']:.0f}"]
-        print(f"| {' | '.join(cells)} |")
+        wrong = f"{row['num_wrong']}, {row['flagged_of_wrong']:.0%}" if row["num_wrong"] else "0"
+        bench.print_row({"setting": setting, "wrong": wrong, **row}, COLUMNS)
     print(
         f"\n{FLAGS.seeds} seeds, {FLAGS.updates} updates, compared every {FLAGS.every}; {FLAGS.temps} temperatures, "
         f"{FLAGS.chains} chains"

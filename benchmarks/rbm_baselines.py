@@ -21,13 +21,10 @@ softplus of each factor, float64) and with rbms, at sizes that these can hold: 2
 run.
 """
 
-import json
 import os
-import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import bench
@@ -43,6 +40,23 @@ from rbm_tracking.model.rbm import RBM
 from rbm_tracking.model.serialization import load_rbm
 
 SMALL_HIDDEN = 12
+AIS = {
+    "method": "{method}",
+    "min ms": "{min_ms:.2f}",
+    "median ms": "{median_ms:.2f}",
+    "21k, s": "{seconds_21k:.1f}",
+    "floor ms": "{floor_ms:.2f}",
+    "reached": "{reached:.0%}",
+    "log Z": "{log_z:.2f}",
+    "agrees": "{agrees}",
+}
+EXACT = {
+    "method": "{method}",
+    "hidden": "{hidden}",
+    "min s": "{min_s:.4f}",
+    "ns per factor": "{ns_per_factor:.3f}",
+    "log Z": "{log_z:.6f}",
+}
 RIVAL = r"""
 import json, sys, time
 import torch
@@ -87,41 +101,6 @@ def define_flags(fv: flags.FlagValues) -> None:
     bench.define_common(fv)
 
 
-class Rival:
-    """rbms in a process of its own, which works on one order at a time."""
-
-    def __init__(self, python: str, threads: int) -> None:
-        environment = {**os.environ, **({"OMP_NUM_THREADS": str(threads)} if threads else {})}
-        command = [python, "-c", RIVAL, str(threads)]
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
-        )
-        self.versions: dict[str, str] = self._answer()
-
-    def __enter__(self) -> "Rival":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.process.kill()
-        self.process.wait()
-
-    def order(self, **order: Any) -> tuple[float, float]:
-        """Seconds and log Z."""
-        assert self.process.stdin is not None
-        print(json.dumps(order), file=self.process.stdin, flush=True)
-        answer = self._answer()
-        return answer["seconds"], answer["log_z"]
-
-    def _answer(self) -> dict[str, Any]:
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"the interpreter of RIVAL_PYTHON cannot run rbms (exit code {self.process.wait()}).")
-        return json.loads(line)
-
-
 def random_rbm(n_h: int, n_v: int) -> RBM:
     """Weights that tie the units to each other, and visible units that are mostly 0."""
     rng = np.random.default_rng(0)
@@ -158,15 +137,18 @@ def timed(function: Callable[[int], Any], threads: int) -> Timed:
 
 def in_turn(functions: Mapping[str, Timed], repetitions: int) -> dict[str, tuple[np.ndarray, Any]]:
     """Seconds of each function, called in turn [repetitions], and its last result; the first call is not counted."""
-    seconds: dict[str, list[float]] = {name: [] for name in functions}
-    results: dict[str, Any] = {}
-    names = list(functions)
-    for i in range(repetitions + 1):
-        shift = i % len(names)
-        for name in names[shift:] + names[:shift]:
-            duration, results[name] = functions[name](i)
-            seconds[name].append(duration)
-    return {name: (np.array(values[1:]), results[name]) for name, values in seconds.items()}
+    found = bench.in_turn(functions, repetitions)
+    return {name: (np.array([call[0] for call in calls]), calls[-1][1]) for name, calls in found.items()}
+
+
+def asked(rival: bench.Rival, **order: Any) -> Timed:
+    """Seconds and log Z by rbms."""
+
+    def run(i: int) -> tuple[float, Any]:
+        answer = rival.ask({**order, "seed": i})
+        return answer["seconds"], answer["log_z"]
+
+    return run
 
 
 def product_floor(rbm: RBM, chains: int) -> Callable[[int], None]:
@@ -182,7 +164,7 @@ def product_floor(rbm: RBM, chains: int) -> Callable[[int], None]:
     return run
 
 
-def measure_ais(rbm: RBM, rival: Rival | None, model: str, FLAGS: flags.FlagValues) -> list[dict[str, Any]]:
+def measure_ais(rbm: RBM, rival: bench.Rival | None, model: str, FLAGS: flags.FlagValues) -> list[dict[str, Any]]:
     chains, steps = FLAGS.chains, FLAGS.betas - 1
     schedule = linear_schedule(FLAGS.betas)
 
@@ -193,7 +175,7 @@ def measure_ais(rbm: RBM, rival: Rival | None, model: str, FLAGS: flags.FlagValu
 
     functions = {f"ours, {generator}": timed(ours(generator), FLAGS.threads) for generator in GENERATORS}
     if rival is not None:
-        functions["rbms"] = lambda i: rival.order(what="ais", model=model, chains=chains, betas=FLAGS.betas, seed=i)
+        functions["rbms"] = asked(rival, what="ais", model=model, chains=chains, betas=FLAGS.betas)
     times = in_turn({**functions, "floor": timed(product_floor(rbm, chains), FLAGS.threads)}, FLAGS.repetitions)
     floor = 1e3 * float(times["floor"][0].min()) / 20
     reference: AISResult = times[f"ours, {GENERATORS[0]}"][1]
@@ -213,14 +195,14 @@ def measure_ais(rbm: RBM, rival: Rival | None, model: str, FLAGS: flags.FlagValu
 
 
 def measure_exact(
-    n_h: int, n_v: int, rival: Rival | None, model: str, rbm: RBM, repetitions: int, threads: int
+    n_h: int, n_v: int, rival: bench.Rival | None, model: str, rbm: RBM, repetitions: int, threads: int
 ) -> list[dict[str, Any]]:
     """Every method at 2^n_h states; only ours beyond 2^12."""
     functions = {"ours": timed(lambda _: log_z_exact(rbm), threads)}
     if n_h <= SMALL_HIDDEN:
         functions["numpy"] = timed(lambda _: numpy_log_z(rbm), threads)
         if rival is not None:
-            functions["rbms"] = lambda i: rival.order(what="exact", model=model, seed=i)
+            functions["rbms"] = asked(rival, what="exact", model=model)
     rows = []
     for name, (seconds, log_z) in in_turn(functions, repetitions).items():
         low = float(seconds.min())
@@ -230,52 +212,19 @@ def measure_exact(
     return rows
 
 
-def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    for row in (header, *rows):
-        print("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)), flush=True)
-
-
-def run(rival: Rival | None, folder: str, FLAGS: flags.FlagValues) -> dict[str, list[dict[str, Any]]]:
+def run(rival: bench.Rival | None, folder: str, FLAGS: flags.FlagValues) -> dict[str, list[dict[str, Any]]]:
     rbm = load_rbm(FLAGS.rbm).rbm if FLAGS.rbm else random_rbm(*map(int, FLAGS.layers))
     n_h, n_v = rbm.W.shape
     print(f"AIS, {n_h} hidden and {n_v} visible units, {FLAGS.chains} chains, float32")
     rows = measure_ais(rbm, rival, save(rbm, folder, "ais.npz"), FLAGS)
-    print_table(
-        ["method", "min ms", "median ms", "21k, s", "floor ms", "reached", "log Z", "agrees"],
-        [
-            [
-                row["method"],
-                f"{row['min_ms']:.2f}",
-                f"{row['median_ms']:.2f}",
-                f"{row['seconds_21k']:.1f}",
-                f"{row['floor_ms']:.2f}",
-                f"{row['reached']:.0%}",
-                f"{row['log_z']:.2f}",
-                "yes" if row["agrees"] else "NO",
-            ]
-            for row in rows
-        ],
-    )
+    bench.print_table(rows, AIS)
     print(f"\nexact log Z, {n_v} visible units")
     exact_rows = []
     for hidden in sorted({SMALL_HIDDEN, FLAGS.exact_hidden}):
         small = random_rbm(hidden, n_v)
         model = save(small, folder, f"exact{hidden}.npz")
         exact_rows += measure_exact(hidden, n_v, rival, model, small, min(FLAGS.repetitions, 3), FLAGS.threads)
-    print_table(
-        ["method", "hidden", "min s", "ns per factor", "log Z"],
-        [
-            [
-                row["method"],
-                str(row["hidden"]),
-                f"{row['min_s']:.4f}",
-                f"{row['ns_per_factor']:.3f}",
-                f"{row['log_z']:.6f}",
-            ]
-            for row in exact_rows
-        ],
-    )
+    bench.print_table(exact_rows, EXACT)
     return {"ais": rows, "exact": exact_rows}
 
 
@@ -285,8 +234,8 @@ def main(FLAGS: flags.FlagValues) -> None:
     python = os.environ.get("RIVAL_PYTHON")
     with tempfile.TemporaryDirectory() as folder:
         if python:
-            with Rival(python, FLAGS.threads) as rival:
-                metrics, versions = run(rival, folder, FLAGS), rival.versions
+            with bench.Rival(python, RIVAL, FLAGS.threads, threads=FLAGS.threads) as rival:
+                metrics, versions = run(rival, folder, FLAGS), rival.greeting
         else:
             metrics, versions = run(None, folder, FLAGS), {}
             print("\nrbms was not run: set RIVAL_PYTHON to a Python in which `pip install rbms` was done.")

@@ -31,6 +31,17 @@ from rbm_tracking.track.learning import SMLConfig, initial_state
 from rbm_tracking.use.training import Trainer
 
 SETS = ("adult", "connect4", "nips", "ocr_letters", "web", "rcv1", "binarized_mnist", "caltech_silhouettes")
+COLUMNS = {
+    "set": "{set}",
+    "rate": "{rate}",
+    "reported": "{found}",
+    "log Z, 95 %": "{low_nats:.2f} to {high_nats:.2f}",
+    "long AIS": "{long_ais_log_z_nats:.2f} ± {long_ais_std_nats:.2f}",
+    "inside": "{is_inside}",
+    "better seen": "{better_seen_nats:.2f}",
+    "refuted": "{num_refuted}",
+    "s": "{seconds:.0f}",
+}
 
 
 def run(name: str, rate: float, arguments: flags.FlagValues) -> dict[str, Any]:
@@ -123,9 +134,7 @@ def define_flags(fv: flags.FlagValues) -> None:
 
 def main(FLAGS: flags.FlagValues) -> None:
     table: dict[str, dict[str, Any]] = {}
-    print(
-        "| set | rate | reported | log Z, 95 % | long AIS | inside | better seen | refuted | s |\n" + "|---" * 9 + "|"
-    )
+    bench.print_titles(*COLUMNS)
     for name in FLAGS.sets:
         for rate in FLAGS.rates:
             start = time.process_time()
@@ -133,11 +142,7 @@ def main(FLAGS: flags.FlagValues) -> None:
             row["seconds"] = time.process_time() - start
             table[f"{name}, {rate}"] = row
             found = f"{row['evaluation']} of {row['num_evaluations']}" if row["is_reported"] else "none"
-            cells = [name, rate, found]
-            cells += [f"{row['low_nats']:.2f} to {row['high_nats']:.2f}"]
-            cells += [f"{row['long_ais_log_z_nats']:.2f} ± {row['long_ais_std_nats']:.2f}", str(row["is_inside"])]
-            cells += [f"{row['better_seen_nats']:.2f}", str(row["num_refuted"]), f"{row['seconds']:.0f}"]
-            print(f"| {' | '.join(cells)} |", flush=True)
+            bench.print_row({"set": name, "rate": rate, "found": found, **row}, COLUMNS)
             bench.keep({"table": table}, "by name")
     inside = [row["is_inside"] for row in table.values() if row["is_reported"]]
     worse = max(row["better_seen_nats"] for row in table.values() if row["is_reported"])

@@ -26,6 +26,17 @@ from rbm_tracking.track.settings import SMLConfig
 from rbm_tracking.use.training import Trainer, new_trainer
 
 SETS = ("adult", "connect4", "nips", "ocr_letters", "web", "binarized_mnist")
+COLUMNS = {
+    "set": "{set}",
+    "recipe": "{recipe}",
+    "train": "{train:.2f}",
+    "valid": "{valid:.2f}",
+    "test": "{test:.2f}",
+    "AIS ESS": "{ais_ess:.0f}",
+    "tracked - AIS": "{error:+.2f}",
+    "its half width": "{half_width:.2f}",
+    "s": "{seconds:.0f}",
+}
 WHOLE: dict[str, Any] = {
     "learning_rate": 0.05,
     "schedule": "linear",
@@ -112,14 +123,12 @@ def define_flags(fv: flags.FlagValues) -> None:
 
 def main(FLAGS: flags.FlagValues) -> None:
     table: list[dict[str, Any]] = []
-    print("| set | recipe | train | valid | test | AIS ESS | tracked - AIS | its half width | s |\n" + "|---" * 9 + "|")
+    bench.print_titles(*COLUMNS)
     for name in FLAGS.sets:
         for recipe in FLAGS.recipes:
             row = run(name, recipe, FLAGS)
             table.append({"set": name, "recipe": recipe, **row})
-            cells = [name, recipe, *(f"{row[part]:.2f}" for part in ("train", "valid", "test"))]
-            cells += [f"{row['ais_ess']:.0f}", f"{row['error']:+.2f}", f"{row['half_width']:.2f}"]
-            print(f"| {' | '.join(cells)} | {row['seconds']:.0f} |", flush=True)
+            bench.print_row(table[-1], COLUMNS)
             bench.keep({"rows": table}, "by name")
     best = {
         name: max((row for row in table if row["set"] == name), key=lambda row: row["valid"]) for name in FLAGS.sets

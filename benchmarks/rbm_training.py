@@ -15,9 +15,9 @@ untracked time, less one, in the same two forms. "floor" is the time of the matr
 """
 
 import os
-import subprocess
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import bench
@@ -31,6 +31,17 @@ from rbm_tracking.model.temperatures import linear_ladder
 from rbm_tracking.track.learning import SMLConfig, compiled_updates, initial_state
 
 BATCH, TEMPS, CHAINS = 100, 10, 20
+COLUMNS = {
+    "": "{name}",
+    "min ms": "{min_ms:.2f}",
+    "median ms": "{median_ms:.2f}",
+    "updates/s": "{updates_per_s:.0f}",
+    "reached": "{reached:.0%}",
+    "ratio": "{ratio:.2f}",
+    "median [quartiles]": "{ratio_median[0]:.2f} [{ratio_median[1]:.2f}, {ratio_median[2]:.2f}]",
+    "overhead": "{overhead:.1%}",
+    "its median [quartiles]": "{overhead_median[0]:.1%} [{overhead_median[1]:.1%}, {overhead_median[2]:.1%}]",
+}
 RIVAL = r"""
 import sys, time
 import torch
@@ -46,7 +57,7 @@ parallel = model.init_chains(chains)
 for parameter in model.parameters():
     parameter.grad = torch.zeros_like(parameter)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01, maximize=True)
-print("ready", flush=True)
+print("1", flush=True)
 with torch.no_grad():
     for line in sys.stdin:
         start = time.perf_counter()
@@ -66,7 +77,7 @@ def define_flags(fv: flags.FlagValues) -> None:
     bench.define_common(fv, threads=1)
 
 
-def ours(config: SMLConfig, n_h: int, n_v: int, updates: int) -> Callable[[], float]:
+def ours(config: SMLConfig, n_h: int, n_v: int, updates: int) -> Callable[[int], float]:
     """Seconds of a block of updates, after compiling it."""
     rng = np.random.default_rng(0)
     data = (rng.uniform(size=(5000, n_v)) < 0.2).astype(np.uint8)
@@ -76,7 +87,7 @@ def ours(config: SMLConfig, n_h: int, n_v: int, updates: int) -> Callable[[], fl
     run = compiled_updates(config)
     rows = tf.constant(rng.integers(0, len(data), (updates, BATCH)), tf.int32)
 
-    def block() -> float:
+    def block(_: int) -> float:
         nonlocal state
         start = time.perf_counter()
         state, observed = run(state, source, rows, tf.constant(updates), seed)
@@ -86,7 +97,7 @@ def ours(config: SMLConfig, n_h: int, n_v: int, updates: int) -> Callable[[], fl
     return block
 
 
-def product_floor(n_h: int, n_v: int, updates: int) -> Callable[[], float]:
+def product_floor(n_h: int, n_v: int, updates: int) -> Callable[[int], float]:
     """Seconds of the matrix products alone: up and down for all particles, up after the swaps, data, outer product."""
     particles, gradient = TEMPS * CHAINS, BATCH + CHAINS
     W = tf.random.stateless_normal([n_h, n_v], [0, 0])
@@ -103,31 +114,13 @@ def product_floor(n_h: int, n_v: int, updates: int) -> Callable[[], float]:
             tf.matmul(left, right, transpose_a=True),
         ]
 
-    def block() -> float:
+    def block(_: int) -> float:
         start = time.perf_counter()
         for _ in range(updates):
             products(v, h, batch, left, right)
         return time.perf_counter() - start
 
     return block
-
-
-def rival(python: str, threads: int, n_h: int, n_v: int, updates: int) -> tuple[Callable[[], float], Any]:
-    """Seconds of a block of rbms' updates, which runs in a process of its own."""
-    environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
-    arguments = [python, "-c", RIVAL, *map(str, (threads, n_v, n_h, TEMPS * CHAINS, BATCH))]
-    process = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
-    assert process.stdin is not None
-    assert process.stdout is not None
-    stdin, stdout = process.stdin, process.stdout
-    if stdout.readline().strip() != "ready":
-        raise RuntimeError(f"the interpreter of RIVAL_PYTHON cannot run rbms (exit code {process.wait()}).")
-
-    def block() -> float:
-        print(updates, file=stdin, flush=True)
-        return float(stdout.readline())
-
-    return block, process
 
 
 def against(numerator: np.ndarray, denominator: np.ndarray) -> tuple[float, list[float]]:
@@ -146,17 +139,14 @@ def main(FLAGS: flags.FlagValues) -> None:
         for track in (False, True)
     }
     blocks["floor"] = product_floor(n_h, n_v, FLAGS.updates)
-    python, process = os.environ.get("RIVAL_PYTHON"), None
+    python, stack = os.environ.get("RIVAL_PYTHON"), ExitStack()
     if python:
-        blocks["rbms"], process = rival(python, FLAGS.threads, n_h, n_v, FLAGS.updates)
-    names = list(blocks)
-    seconds: dict[str, list[float]] = {name: [] for name in names}
-    for i in range(FLAGS.repetitions + 1):
-        for name in names[i % len(names) :] + names[: i % len(names)]:
-            seconds[name].append(blocks[name]())
-    if process is not None:
-        process.kill()
-    times = {name: 1e3 * np.array(values[1:]) / FLAGS.updates for name, values in seconds.items()}
+        arguments = (FLAGS.threads, n_v, n_h, TEMPS * CHAINS, BATCH)
+        rival = stack.enter_context(bench.Rival(python, RIVAL, *arguments, threads=FLAGS.threads))
+        blocks["rbms"] = lambda _: rival.ask(FLAGS.updates)
+    with stack:
+        seconds = bench.in_turn(blocks, FLAGS.repetitions)
+    times = {name: 1e3 * np.array(values) / FLAGS.updates for name, values in seconds.items()}
     floor = float(times["floor"].min())
     rows = []
     for name, values in times.items():
@@ -169,22 +159,12 @@ def main(FLAGS: flags.FlagValues) -> None:
             row["overhead"], row["overhead_median"] = of_minima - 1, [q - 1 for q in of_pairs]
         rows.append(row)
     print(f"{n_v} visible, {n_h} hidden units; {TEMPS} x {CHAINS} chains; batch {BATCH}; {FLAGS.threads} thread(s)")
-    print("| | min ms | median ms | updates/s | reached | ratio | median [quartiles] | overhead | median [quartiles] |")
-    print("|---|---|---|---|---|---|---|---|---|")
+    bench.print_titles(*COLUMNS)
     for row in rows:
-        ratio = f"{row['ratio']:.2f} | {spread(row['ratio_median'], '.2f')}" if "ratio" in row else " | "
-        overhead = f"{row['overhead']:.1%} | {spread(row['overhead_median'], '.1%')}" if "overhead" in row else " | "
-        print(
-            f"| {row['name']} | {row['min_ms']:.2f} | {row['median_ms']:.2f} | {row['updates_per_s']:.0f} | "
-            f"{row['reached']:.0%} | {ratio} | {overhead} |"
-        )
+        bench.print_row(row, COLUMNS)
     if not python:
         print("\nrbms was not run: set RIVAL_PYTHON to a Python in which `pip install rbms` was done.")
     bench.keep({"metrics": rows, "threads": FLAGS.threads}, "none: drawn with seed 0")
-
-
-def spread(values: list[float], form: str) -> str:
-    return f"{values[0]:{form}} [{values[1]:{form}}, {values[2]:{form}}]"
 
 
 if __name__ == "__main__":

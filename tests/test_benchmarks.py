@@ -1,11 +1,15 @@
 """The benchmarks' flags and operation counts; what they measure is looked at by people."""
 
+import importlib
 import importlib.util
+import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 from absl import flags
 
@@ -36,6 +40,56 @@ def test_flags_have_defaults_and_a_question(name: str) -> None:
     flag_values(["script", "--threads=1", "--output=x.json"])
     assert (flag_values.threads, flag_values.output) == (1, "x.json")
     assert (module.__doc__ or "").splitlines()[0].endswith("?")
+
+
+def shared() -> ModuleType:
+    return importlib.import_module("bench")
+
+
+def test_functions_take_turns_and_first_calls_do_not_count() -> None:
+    called: list[tuple[str, int]] = []
+
+    def named(name: str) -> Callable[[int], int]:
+        def call(i: int) -> int:
+            called.append((name, i))
+            return 10 * i
+
+        return call
+
+    functions = {name: named(name) for name in "ab"}
+    assert shared().in_turn(functions, 2, warm_up=1) == {"a": [10, 20], "b": [10, 20]}
+    assert called == [("a", 0), ("b", 0), ("b", 1), ("a", 1), ("a", 2), ("b", 2)]
+    times = shared().time_in_turn(functions, 3)["b"]
+    assert (times.wall.shape, times.cpu.shape, times.last) == ((3,), (3,), 30)
+
+
+def test_times_are_compared_call_by_call() -> None:
+    found = shared().compared(np.array([2.0, 1.0, 4.0]), np.array([2.0, 3.0, 16.0]), "ms")
+    assert found == {"min_ms": 1.0, "median_ms": 2.0, "ratio_of_minima": 2.0, "ratio_quartiles": [2.0, 3.0, 3.5]}
+
+
+def test_a_table_has_no_cell_where_a_row_has_no_number(capsys: pytest.CaptureFixture[str]) -> None:
+    columns = {"what": "{what}", "ms [least]": "{ms[1]:.1f} [{ms[0]:.1f}]", "share": "{share:.0%}"}
+    shared().print_table([{"what": "x", "ms": [1, 2], "share": None}, {"what": "yy", "share": 0.5}], columns)
+    assert capsys.readouterr().out == "what  ms [least]  share\n   x   2.0 [1.0]       \n  yy                50%\n"
+
+
+def test_what_is_kept_says_what_made_it(tmp_path: Path) -> None:
+    shared().keep({"metrics": [{"x": np.float32(2)}]}, "none", path=tmp_path / "found.json", other=3)
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert found["metrics"] == [{"x": 2.0}]
+    assert {"command", "git_commit", "cpus", "seconds", "cpu_seconds", "other"} <= found["provenance"].keys()
+
+
+def test_programs_of_another_python_answer_until_they_end() -> None:
+    program = "import sys\nprint(1, flush=True)\nfor line in sys.stdin:\n    print(2 * int(line), flush=True)"
+    with shared().Rival(sys.executable, program, threads=1) as rival:
+        assert (rival.greeting, rival.ask(3), rival.ask(4)) == (1, 6, 8)
+    with pytest.raises(RuntimeError, match=r"has ended \(exit code 7\)"):
+        shared().Rival(sys.executable, "import sys; sys.exit(7)", threads=1)
+    assert shared().answer_of(sys.executable, "import sys; print('noise ANSWER' + sys.argv[1])", "[5]") == [5]
+    with pytest.raises(RuntimeError, match="process failed"):
+        shared().answer_of(sys.executable, "print(1)", "")
 
 
 @pytest.mark.slow
