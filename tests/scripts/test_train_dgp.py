@@ -243,7 +243,9 @@ def test_other_tasks(name: str, folder: Path) -> None:
         assert ["test/rmse" in line for line in lines_of(folder, name)] == [False, True]
 
 
-@pytest.mark.parametrize("is_deep", [False, pytest.param(True, marks=[pytest.mark.slow, pytest.mark.ci])])
+@pytest.mark.slow
+@pytest.mark.ci
+@pytest.mark.parametrize("is_deep", [False, True])
 def test_the_rows_choose_once(is_deep: bool, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What no flag gives is chosen when the run begins, told, kept, and taken up as it is by --resume."""
     arguments = ["--data=line.npz", "--compare=gp" if is_deep else "--compare=", *SMALL[1:]]
