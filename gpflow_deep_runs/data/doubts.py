@@ -110,7 +110,8 @@ def _is_apart(value: float, values: NDArray[np.float64], known: frozenset[float]
     others = values[values != value]
     count = len(values) - len(others)
     if value in known:
-        others = others[~np.isin(others, list(known))] if np.isin(others, list(known)).mean() < 0.5 else others
+        is_known = _is_one_of(others, known)
+        others = others[~is_known] if is_known.mean() < 0.5 else others
     low, high = float(others.min()), float(others.max())
     gap = low - value if value < low else value - high
     spread = high - low
@@ -144,6 +145,13 @@ def _is_apart(value: float, values: NDArray[np.float64], known: frozenset[float]
     if value > high > least_positive and low >= 0 and value / high < high / least_positive:  # 1, 10, 100, ...
         return False
     return count >= 2 and gap > _FAR * spread
+
+
+def _is_one_of(values: NDArray[np.float64], known: frozenset[float]) -> NDArray[np.bool_]:
+    """Which of many values are among a few; without sorting them, as `np.isin` does."""
+    few = np.array(sorted(known))
+    places = np.minimum(np.searchsorted(few, values), len(few) - 1)
+    return np.asarray(few[places] == values)
 
 
 def check_sentinels(

@@ -201,13 +201,16 @@ def date_parts(days: NDArray[np.float64], parts: Sequence[DatePart] = PARTS) -> 
     is_known = np.isfinite(days)
     milliseconds = np.rint(np.where(is_known, days, 0.0) * _DAY)
     day = np.floor(milliseconds / _DAY)
-    dates = day.astype("datetime64[D]")
-    columns = {
-        "day": day,
-        "day_of_year": (dates - dates.astype("datetime64[Y]")).astype(np.float64) + 1,
-        "weekday": (day + 3) % 7,
-        "hour": (milliseconds - day * _DAY) / (_DAY / 24),
-    }
+    columns: dict[DatePart, NDArray[np.float64]] = {}
+    if "day" in parts:
+        columns["day"] = day
+    if "day_of_year" in parts:
+        dates = day.astype("datetime64[D]")
+        columns["day_of_year"] = (dates - dates.astype("datetime64[Y]")).astype(np.float64) + 1
+    if "weekday" in parts:
+        columns["weekday"] = (day + 3) % 7
+    if "hour" in parts:
+        columns["hour"] = (milliseconds - day * _DAY) / (_DAY / 24)
     return np.concatenate([np.where(is_known, columns[part], np.nan) for part in parts], axis=1)
 
 
