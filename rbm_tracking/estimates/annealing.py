@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from rbm_tracking.estimates.sparse_rows import gibbs, is_sparse, log_ratios, rows_of, uniform, weights_of
 from rbm_tracking.estimates.sparse_rows import key_at as key_at_numpy
+from rbm_tracking.model import plain
 from rbm_tracking.model.random import key_at
 from rbm_tracking.model.random import uniform as uniform_tensor
 from rbm_tracking.model.rbm import RBM, sample_visible
@@ -44,6 +45,8 @@ def annealed(
 
     Other arguments as for `ais.ais`.
     """
+    if generator == "numpy":
+        return _annealed_plain(rbm, base, is_moved, betas, v, seed, chunk, after_chunk)
     if is_sparse(rbm, v):
         return _annealed_sparse(rbm, base, is_moved, betas, v, seed, generator, chunk, after_chunk)
     run = _chunk_compiled if jit_compile else _chunk_plain
@@ -58,6 +61,34 @@ def annealed(
             change.numpy()  # wait for it
             after_chunk(start + count, total)
     return rbm.visible.stored(v.numpy()), change.numpy()
+
+
+def _annealed_plain(
+    rbm: RBM,
+    base: tf.Tensor,
+    is_moved: bool,
+    betas: Array,
+    v: tf.Tensor,
+    seed: tf.Tensor,
+    chunk: int,
+    after_chunk: Callable[[int, int], object] | None,
+) -> tuple[NDArray[Any], Array]:
+    """:func:`annealed` in NumPy."""
+    at, start_b, rows = plain.arrays(rbm), base.numpy(), v.numpy()
+    rng = plain.noise_of(seed, len(betas))
+    change, d_b, total = np.zeros(len(rows)), at.b - start_b, len(betas) - 1
+    with np.errstate(over="ignore"):
+        for k, (old, new) in enumerate(itertools.pairwise(betas.tolist())):
+            more, h = plain.annealing_step(plain.activations(at, rows), old, new, rng)
+            change += more
+            b = at.b
+            if is_moved:
+                change += (new - old) * (rows @ d_b)
+                b = start_b + np.asarray(new, rows.dtype) * d_b
+            rows = plain.draw_visible(at, h, rng, new, b)
+            if after_chunk is not None and ((k + 1) % chunk == 0 or k + 1 == total):
+                after_chunk(k + 1, total)
+    return rbm.visible.stored(rows), change
 
 
 def _annealed_sparse(

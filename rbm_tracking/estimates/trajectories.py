@@ -30,6 +30,7 @@ import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
 from rbm_tracking.estimates.ais import AISResult, result_of
+from rbm_tracking.model import plain
 from rbm_tracking.model.checks import check_rbm
 from rbm_tracking.model.random import key_at
 from rbm_tracking.model.rbm import (
@@ -237,6 +238,8 @@ def anneal(
     :param start: number of the first step; with the seed it determines the noise.
     :return: the particles, and their log weights [C] in float64: E[w] = Z_new / Z_old.
     """
+    if generator == "numpy":
+        return _anneal_plain(old, new, num_steps, v, plain.noise_of(seed, start))
     run = _piece_compiled if jit_compile else _piece
     at = np.linspace(0.0, 1.0, num_steps + 1)
     at = np.append(at, np.ones(-num_steps % _PIECE))
@@ -246,6 +249,24 @@ def anneal(
         begin = tf.constant(start + first)
         v, change = run(_Ends(old, new), s, tf.constant(count), v, change, seed, begin, generator)
     return v, change
+
+
+def _anneal_plain(
+    old: RBM, new: RBM, num_steps: int, v: tf.Tensor, rng: np.random.Generator
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """:func:`anneal` in NumPy."""
+    first, second = plain.arrays(old), plain.arrays(new)
+    rows, change, here = v.numpy(), np.zeros(v.shape[0]), first
+    with np.errstate(over="ignore"):
+        for k in range(1, num_steps + 1):
+            last, here = here, between(first, second, np.asarray(k / num_steps, rows.dtype))
+            a = plain.activations(here, rows)
+            change += plain.softplus_sum(a) - plain.softplus_sum(plain.activations(last, rows))
+            change += rows @ (here.b - last.b)
+            if tf.nest.flatten(here.visible):  # the measure has parameters
+                change += here.visible.log_measure(rows) - last.visible.log_measure(rows)
+            rows = plain.draw_visible(here, plain.draw_hidden(a, rng), rng)
+    return tf.constant(rows), tf.constant(change)
 
 
 def _piece_plain(

@@ -6,7 +6,7 @@ exact         log Z by enumeration (exact_families)
 conditionals  some units given the others
 temperatures  ladders of inverse temperatures
 modes         a start from the data's leading modes
-random, checks
+random, checks, plain
 """
 
 import lazy_loader
@@ -20,6 +20,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "exact_families",
         "groups",
         "modes",
+        "plain",
         "random",
         "rbm",
         "serialization",

@@ -5,18 +5,21 @@ of our own, is Threefry-2x32 with 20 rounds (Salmon and others, 2011, "Parallel 
 "philox", of the same paper, is Philox-4x32 with 10 rounds, which TensorFlow has as one operation that XLA keeps to the
 bit: a graph without XLA, which is ready at once, is then nearly as fast as a compiled one. "hash" mixes the index of
 each number with the key by two bijections of 32-bit words: cheaper, and it passes the statistical tests of this
-package, not a certified suite.
+package, not a certified suite. "numpy" is for :mod:`rbm_tracking.model.plain`, which runs no graph.
 """
 
 import math
 from typing import Literal, get_args
 
+import numpy as np
 import tensorflow as tf
 
-__all__ = ["GENERATORS", "Generator", "bernoulli", "key_at", "random_bits", "threefry", "uniform"]
+__all__ = ["GENERATORS", "NOISES", "Generator", "bernoulli", "key_at", "random_bits", "threefry", "uniform"]
 
-Generator = Literal["threefry", "hash", "philox"]
-GENERATORS: tuple[Generator, ...] = get_args(Generator)
+Generator = Literal["threefry", "hash", "philox", "numpy"]
+NOISES: tuple[Generator, ...] = get_args(Generator)
+GENERATORS: tuple[Generator, ...] = NOISES[:-1]
+"""Those of tensors."""
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
 _PHILOX = 1  # TensorFlow's number of the algorithm
@@ -75,7 +78,10 @@ def random_bits(key: tf.Tensor, shape: tuple[int, ...], generator: str = "threef
             alg=_PHILOX,
             dtype=tf.uint32,
         )
-    raise ValueError(f"generator must be one of {', '.join(GENERATORS)}, got {generator!r}.")
+    if generator == "numpy" and tf.executing_eagerly():
+        numbers = np.random.Generator(np.random.SFC64(words.numpy().tolist()))
+        return tf.constant(numbers.integers(2**32, size=shape, dtype=np.uint32))
+    raise ValueError(f"generator must be one of {', '.join(GENERATORS)} in a graph, got {generator!r}.")
 
 
 def threefry(k0: tf.Tensor, k1: tf.Tensor, x0: tf.Tensor, x1: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -18,12 +18,14 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from rbm_tracking.model.rbm import RBM, TENSORS, activations
 from rbm_tracking.model.visible import Visible
 from rbm_tracking.track.gradient import Step, gradient_step, moved_activations, reuse_bias, row_mean
 from rbm_tracking.track.ladder import adapt, observe_flow
+from rbm_tracking.track.plain_updates import plain_updates
 from rbm_tracking.track.schedules import learning_rate_at, without_rate
 from rbm_tracking.track.settings import SMLConfig
 from rbm_tracking.track.state import SMLState, check_parts, initial_state, log_likelihood, log_likelihoods, spawn
@@ -161,9 +163,11 @@ def _moved(
     else:
         d_b, W = move.b, rbm.W if kept is None else kept * rbm.W
         new = RBM(W + d_W, rbm.b + move.b, rbm.c + move.c, visible)
+    if config.l1:  # the proximal step of the absolute values
+        new = new._replace(W=tf.sign(new.W) * tf.nn.relu(tf.abs(new.W) - rate * config.l1))
 
     def follow(particles: Chains) -> Chains:
-        if velocity:
+        if velocity or config.l1:
             return particles._replace(a=activations(new, particles.v))
         return particles._replace(a=moved_activations(particles, move, rbm, new, kept))
 
@@ -200,14 +204,19 @@ def compiled_updates(
     update's minibatch; `count` int32 [], how many of the K to run (one graph serves a shorter last block); `seed` int32
     [2]. The first axis of all that was observed has K entries, of which `count` are filled.
 
-    Configurations that differ in the learning rate and its schedule alone share what is compiled.
+    Configurations that differ in the learning rate and its schedule alone share what is compiled. With the generator
+    "numpy" nothing is.
     """
-    updates = _compiled(without_rate(config), jit_compile)
+    is_plain = config.generator == "numpy"
+    updates = None if is_plain else _compiled(without_rate(config), jit_compile)
 
     def run(
         state: SMLState, data: tf.Tensor, rows: tf.Tensor, count: tf.Tensor, seed: tf.Tensor
     ) -> tuple[SMLState, Observed]:
         rates = learning_rate_at(config, state.step + tf.range(rows.shape[0]), state.rbm.W.dtype)
+        if updates is None:
+            whole, index, noise = np.asarray(data), np.asarray(rows), np.asarray(seed)
+            return plain_updates(config, state, whole, index, int(count), noise, rates.numpy())
         return updates(state, data, rows, count, seed, rates)
 
     return run

@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from rbm_tracking.model.random import GENERATORS, Generator
+from rbm_tracking.model.random import NOISES, Generator
 from rbm_tracking.track.tempering import SCHEMES, Scheme
 
 __all__ = ["FALLING", "METHODS", "SCHEDULES", "Method", "SMLConfig", "Schedule", "ScheduleName"]
@@ -48,6 +48,8 @@ class SMLConfig:
         or 1 makes no difference.
     :param momentum: part of the last change of the parameters that is made again.
     :param l2: weight decay: the step has -learning rate l2 W in it.
+    :param l1: how strongly weights are pulled to zero: each step ends with all of them nearer to it by learning rate
+        l1, so that many are exactly 0.
     :param sparsity_target: mean activity of each hidden unit on data that hidden biases are pulled to; None for none.
     :param sparsity_cost: how strongly: the step of a hidden bias has learning rate sparsity_cost (target - activity).
     :param average: decay of the moving average of the parameters, or (1 + t) / (10 + t) at update t where that is less;
@@ -62,7 +64,7 @@ class SMLConfig:
         the paper.
     :param bridge_iterations: fixed-point iterations of each bridge estimate between two temperatures.
     :param inflate: enlarge the variances of the estimates by the measured autocorrelation of the innovations.
-    :param generator: generator of the noise; hash is faster.
+    :param generator: generator of the noise; hash is faster; numpy also trains in NumPy, best for small models.
     :raises ValueError: naming the field that is wrong.
     """
 
@@ -79,6 +81,7 @@ class SMLConfig:
     centred: bool = True
     momentum: float = 0.0
     l2: float = 1e-4
+    l1: float = 0.0
     sparsity_target: float | None = None
     sparsity_cost: float = 0.1
     average: float = 0.999
@@ -105,7 +108,7 @@ class SMLConfig:
     def __post_init__(self) -> None:
         if self.target_chains is None:
             object.__setattr__(self, "target_chains", 0 if self.method == "cd" else 100)
-        known = {"swaps": SCHEMES, "bias": BIASES, "generator": GENERATORS, "method": METHODS}
+        known = {"swaps": SCHEMES, "bias": BIASES, "generator": NOISES, "method": METHODS}
         known |= {} if callable(self.schedule) else {"schedule": SCHEDULES}
         for name, names in known.items():
             if getattr(self, name) not in names:
@@ -117,7 +120,7 @@ class SMLConfig:
         for name, least in counts.items():
             if (value := getattr(self, name)) is not None and value < least:
                 raise ValueError(f"{name} must be at least {least}, got {value}.")
-        for name in ("bias_drift", "l2", "sparsity_cost"):
+        for name in ("bias_drift", "l1", "l2", "sparsity_cost"):
             if not 0 <= (value := getattr(self, name)) < np.inf:
                 raise ValueError(f"{name} must be finite and not negative, got {value}.")
         for name in ("momentum", "average", "hold"):

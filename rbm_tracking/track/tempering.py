@@ -16,9 +16,11 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
+from rbm_tracking.model import plain
 from rbm_tracking.model.random import key_at, uniform
 from rbm_tracking.model.rbm import RBM, activations, gibbs_round, sample_visible, softplus_sum
 from rbm_tracking.model.temperatures import check_ladder, linear_ladder
+from rbm_tracking.track import plain_tempering
 
 __all__ = [
     "SCHEMES",
@@ -119,7 +121,8 @@ def sample(
         raise ValueError(f"num_samples and thin must be positive, got {num_samples=}, {burn_in=}, {thin=}.")
     betas = tf.constant(check_ladder(beta), rbm.W.dtype)
 
-    rounds = functools.partial(_rounds_compiled if jit_compile else _rounds, rbm, betas=betas, seed=seed)
+    run: Any = _rounds_numpy if generator == "numpy" else _rounds_compiled if jit_compile else _rounds
+    rounds = functools.partial(run, rbm, betas=betas, seed=seed)
     taken: list[NDArray[Any]] = []
     chains = rounds(chains, start=tf.constant(0), count=tf.constant(burn_in), generator=generator)
     done = burn_in
@@ -140,6 +143,20 @@ def _rounds_plain(
         return i + 1, swap(moved, betas, seed=seed, step=i, generator=generator)[0]
 
     return tf.while_loop(lambda i, _: i < start + count, body, (start, chains))[1]
+
+
+def _rounds_numpy(
+    rbm: RBM, chains: Chains, betas: tf.Tensor, seed: tf.Tensor, start: tf.Tensor, count: tf.Tensor, generator: str
+) -> Chains:
+    """:func:`_rounds_plain` in NumPy."""
+    at, (v, a, level), beta = plain.arrays(rbm), plain.arrays(chains), betas.numpy()
+    first = int(start)
+    rng = plain.noise_of(seed, first)
+    with np.errstate(over="ignore"):
+        for step in range(first, first + int(count)):
+            v, a = plain_tempering.gibbs(at, v, a, beta[level], steps=1, rng=rng)
+            level, _ = plain_tempering.swap(a, level, beta, step=step, scheme="even_odd", rng=rng)
+    return Chains(*map(tf.constant, (v, a, level)))
 
 
 _rounds = tf.function(_rounds_plain, autograph=False)

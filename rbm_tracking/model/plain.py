@@ -1,0 +1,103 @@
+"""Sampling in NumPy, in float32: for models so small that a graph takes longer to trace than to run.
+
+The generator "numpy" chooses it. Noise is that of NumPy's SFC64, a function of the seed and of the numbers that
+:func:`noise_of` gets. Rows [C, n_v] and activations a = Wv + c [C, n_h] are arrays, parameters an `RBM` of arrays.
+"""
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from rbm_tracking.model.rbm import RBM
+from rbm_tracking.model.visible import Bernoulli
+
+__all__ = [
+    "activations",
+    "annealing_step",
+    "arrays",
+    "draw_hidden",
+    "draw_visible",
+    "noise_of",
+    "sigmoid",
+    "softplus_sum",
+]
+
+Array = NDArray[Any]
+
+
+def arrays(structure: Any) -> Any:
+    """Tensors as arrays, in the structure that they are in."""
+    return tf.nest.map_structure(np.asarray, structure)
+
+
+def noise_of(seed: Any, *numbers: int) -> np.random.Generator:
+    """The noise of a seed int32 [2] at an update, or another place that the numbers name."""
+    words = [int(word) & 0xFFFFFFFF for word in (*np.asarray(seed).tolist(), *numbers)]
+    return np.random.Generator(np.random.SFC64(words))
+
+
+def activations(rbm: RBM, v: Array) -> Array:
+    """W v + c: [..., n_v] to [..., n_h]."""
+    a = v.reshape(-1, v.shape[-1]) @ rbm.W.T
+    a += rbm.c
+    return np.asarray(a.reshape(*v.shape[:-1], a.shape[-1]))
+
+
+def sigmoid(x: Array) -> Array:
+    """1 / (1 + exp(-x)); exp overflows to infinity, of which the inverse is right."""
+    y = np.exp(-x)
+    y += 1
+    return np.asarray(np.reciprocal(y, out=y))
+
+
+def softplus_sum(a: Array, beta: Any = 1.0) -> Array:
+    """sum_j log(1 + exp(beta a_j)): [..., n_h] to [...]; `beta` is a number, or has the shape [...]."""
+    x = np.multiply(a, np.asarray(beta, a.dtype)[..., None])
+    total = np.maximum(x, 0).sum(axis=-1)
+    np.abs(x, out=x)
+    np.negative(x, out=x)
+    np.exp(x, out=x)
+    x += 1
+    return np.asarray(total + np.log(x, out=x).sum(axis=-1))
+
+
+def draw_hidden(x: Array, rng: np.random.Generator) -> Array:
+    """Bits with P(1) = sigmoid(x): u (1 + exp(-x)) < 1."""
+    y = np.exp(-x)
+    y += 1
+    y *= rng.random(x.shape, dtype=x.dtype)
+    return (y < 1).astype(x.dtype)
+
+
+def draw_visible(rbm: RBM, h: Array, rng: np.random.Generator, beta: Any = 1.0, b: Array | None = None) -> Array:
+    """Visible units given hidden ones, [..., n_h] to [..., n_v].
+
+    :param beta: inverse temperature, a number or of the shape [...].
+    :param b: biases [n_v] in place of those of the RBM.
+    """
+    field = (h.reshape(-1, h.shape[-1]) @ rbm.W).reshape(*h.shape[:-1], rbm.W.shape[1])
+    field *= np.asarray(beta, field.dtype)[..., None]
+    field += rbm.b if b is None else b
+    if type(rbm.visible) is Bernoulli:
+        return draw_hidden(field, rng)
+    noise = rng.random((*field.shape[:-1], rbm.visible.num_noise(field.shape[-1])), dtype=field.dtype)
+    return np.asarray(rbm.visible.draw(field, noise), field.dtype)
+
+
+def annealing_step(a: Array, old: float, new: float, rng: np.random.Generator) -> tuple[Array, Array]:
+    """sum_j log(1 + exp(new a_j)) - log(1 + exp(old a_j)) of activations [C, n_h], [C]; and h at `new`, [C, n_h].
+
+    With e = exp(-new |a|), 1 + exp(new a) = exp(max(new a, 0)) (1 + e), and P(h = 1) is 1 or e, over 1 + e.
+    """
+    size = np.abs(a)
+    before = np.exp(np.asarray(-old, a.dtype) * size)
+    before += 1
+    np.multiply(size, np.asarray(-new, a.dtype), out=size)
+    e = np.exp(size, out=size)
+    after = e + np.asarray(1, a.dtype)
+    change = (new - old) * np.maximum(a, 0).sum(axis=-1, dtype=np.float64)
+    change += np.log(np.divide(after, before, out=before), out=before).sum(axis=-1, dtype=np.float64)
+    after *= rng.random(a.shape, dtype=a.dtype)
+    return change, (after < np.where(a > 0, np.asarray(1, a.dtype), e)).astype(a.dtype)

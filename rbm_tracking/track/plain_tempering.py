@@ -1,0 +1,71 @@
+"""Parallel tempering in NumPy: :mod:`rbm_tracking.track.tempering` for small models, which a graph would keep waiting.
+
+Particles are arrays: rows v [M, N, n_v] with their activations a, and the temperature `level` [M, N] of each slot.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rbm_tracking.model import plain
+from rbm_tracking.model.rbm import RBM
+
+__all__ = ["PlainSwaps", "gibbs", "swap"]
+
+Array = NDArray[Any]
+
+
+class PlainSwaps(NamedTuple):
+    """`tempering.Swaps` as arrays, with the `slot` [M, N] of the particle at each level after the swaps."""
+
+    d_upper: Array
+    d_lower: Array
+    acceptance: Array
+    log_q: Array
+    slot: Array
+
+
+def gibbs(rbm: RBM, v: Array, a: Array, beta: Array, *, steps: int, rng: np.random.Generator) -> tuple[Array, Array]:
+    """`steps` rounds at inverse temperatures `beta` [...] of rows v [..., n_v] with activations a [..., n_h]."""
+    for _ in range(steps):
+        h = plain.draw_hidden(a * beta[..., None], rng)
+        v = plain.draw_visible(rbm, h, rng, beta)
+        a = plain.activations(rbm, v)
+    return v, a
+
+
+def swap(
+    a: Array, level: Array, beta: Array, *, step: int, scheme: str, rng: np.random.Generator
+) -> tuple[Array, PlainSwaps]:
+    """The levels of all slots after a round of swaps, and what it saw; other arguments as for `tempering.swap`.
+
+    :param rng: of the noise.
+    """
+    num_temps, num_chains = level.shape
+    slot = np.argsort(level, axis=0)
+    log_q = plain.softplus_sum(a, beta[level])
+    d_upper = np.empty((num_temps - 1, num_chains), a.dtype)
+    d_lower = np.empty_like(d_upper)
+    for parity in (1, 0):
+        pairs = np.arange(parity, num_temps - 1, 2)
+        partner = np.arange(num_temps)
+        partner[pairs], partner[pairs + 1] = pairs + 1, pairs
+        log_q_partner = plain.softplus_sum(a, beta[partner[level]])
+        difference = np.take_along_axis(log_q_partner - log_q, slot, axis=0)  # in the order of temperatures
+        d_upper[pairs], d_lower[pairs] = difference[pairs], -difference[pairs + 1]
+        noise = rng.random((len(pairs), num_chains))
+        if scheme == "deo" and step % 2 != parity:
+            continue
+        accepted = np.log(noise + 1e-300) < d_upper[pairs] - d_lower[pairs]
+        colder, hotter = slot[pairs], slot[pairs + 1]
+        slot[pairs], slot[pairs + 1] = np.where(accepted, hotter, colder), np.where(accepted, colder, hotter)
+        moved = np.zeros((num_temps, num_chains), bool)
+        moved[pairs] = moved[pairs + 1] = accepted
+        is_moved = np.empty_like(moved)
+        np.put_along_axis(is_moved, slot, moved, axis=0)
+        log_q = np.where(is_moved, log_q_partner, log_q)
+        level = np.empty_like(level)
+        np.put_along_axis(level, slot, np.arange(num_temps, dtype=level.dtype)[:, None], axis=0)
+    acceptance = np.exp(np.minimum(d_upper - d_lower, 0.0)).mean(axis=1, dtype=np.float64)
+    return level, PlainSwaps(d_upper, d_lower, acceptance, log_q, slot)

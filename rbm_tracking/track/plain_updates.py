@@ -1,0 +1,275 @@
+"""Tracked updates in NumPy: :func:`rbm_tracking.track.learning.sml_update` for small models.
+
+A graph of the update takes seconds to trace, and each of its operations some microseconds to start, which small arrays
+do not pay back. The steps, their order and the state are those of `learning`; only the noise is another one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from rbm_tracking.model import plain
+from rbm_tracking.model.rbm import RBM
+from rbm_tracking.model.visible import Visible
+from rbm_tracking.track import filtering
+from rbm_tracking.track.ladder import adapt, observe_flow
+from rbm_tracking.track.plain_tempering import PlainSwaps, gibbs, swap
+from rbm_tracking.track.settings import SMLConfig
+from rbm_tracking.track.state import SMLState, check_parts
+from rbm_tracking.track.tempering import Chains
+from rbm_tracking.track.tracker import Health, TrackerState
+from rbm_tracking.track.tracking import Observed, num_tracked
+
+__all__ = ["plain_update", "plain_updates"]
+
+Array = NDArray[Any]
+
+
+def plain_updates(
+    config: SMLConfig,
+    state: SMLState,
+    data: Array,
+    rows: Array,
+    count: int,
+    seed: Any,
+    rates: Array,
+    weights: Array | None = None,
+) -> tuple[SMLState, Observed]:
+    """The first `count` updates with the minibatches `rows` [K, B] of `data` [N, n_v], as `learning.compiled_updates`.
+
+    :param rates: learning rates, [K].
+    :param weights: of the rows of each minibatch, [B], with the sum 1; None for 1 / B each.
+    """
+    check_parts(state, config)
+    now, seen = _opened(state), []
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        for i in range(count):
+            batch = data[rows[i]].astype(now.rbm.W.dtype)
+            now, observed = plain_update(now, batch, seed=seed, config=config, rate=float(rates[i]), weights=weights)
+            seen.append(observed)
+    padded = seen + seen[-1:] * (len(rows) - count)
+    return _closed(now), Observed._make(tf.constant(np.stack(values)) for values in zip(*padded, strict=True))
+
+
+def _opened(state: SMLState) -> SMLState:
+    """The state with arrays, and the filter of `filtering`."""
+    tracker = plain.arrays(state.tracker)
+    health = filtering.Health(float(tracker.health.count), *tracker.health[1:])
+    opened: SMLState = plain.arrays(state)
+    return opened._replace(tracker=filtering.FilterState(tracker.mean, tracker.cov, health))  # type: ignore[arg-type]
+
+
+def _closed(state: SMLState) -> SMLState:
+    """The state with tensors."""
+    mean, cov, health = state.tracker
+    tracker = TrackerState(mean, cov, Health(*(np.asarray(part, np.float64) for part in health)))
+    closed: SMLState = tf.nest.map_structure(tf.constant, state._replace(tracker=tracker))
+    return closed
+
+
+def plain_update(
+    state: SMLState, batch: Array, *, seed: Any, config: SMLConfig, rate: float, weights: Array | None = None
+) -> tuple[SMLState, Observed]:
+    """One update of a state of arrays; arguments as for `learning.sml_update`."""
+    rbm, step = state.rbm, int(state.step)
+    rng = plain.noise_of(seed, step)
+    scale = np.asarray(rate, rbm.W.dtype)
+    chains, target, swaps = _sampled(state, step, config, rng)
+
+    # The gradient: the data's mean of -dF/dtheta less that of the particles
+    h_data = plain.sigmoid(plain.activations(rbm, batch))
+    v_model, h_model, model_weights, tracked = _negative(rbm, chains, target, swaps, batch, weights, config, rng)
+    of_data, of_model = _shares(weights, batch), _shares(model_weights, v_model)
+    d_v: Array = of_data @ batch - of_model @ v_model
+    d_h: Array = of_data @ h_data - of_model @ h_model
+    d_W = (h_data * of_data[:, None]).T @ batch - (h_model * of_model[:, None]).T @ v_model
+    offsets = state.offsets
+    v_mean, h_mean = np.zeros_like(rbm.b), np.zeros_like(rbm.c)
+    if config.centred:
+        v_mean, h_mean = offsets[0], offsets[1] + np.float32(0.01) * (of_data @ h_data - offsets[1])
+        offsets = (v_mean, h_mean)
+        d_W -= np.outer(d_h, v_mean) + np.outer(h_mean, d_v)
+        d_v, d_h = d_v - h_mean @ d_W, d_h - d_W @ v_mean
+    if config.sparsity_target is not None:
+        d_h = d_h + config.sparsity_cost * (config.sparsity_target - of_data @ h_data)
+    visible = _moved_visible(rbm, batch, of_data, v_model, of_model, scale)
+    new, velocity = _moved(state, d_W * scale, d_v * scale, d_h * scale, visible, rate, config)
+
+    after = state._replace(
+        step=np.asarray(step + 1, np.int32),
+        rbm=new,
+        chains=chains._replace(a=plain.activations(new, chains.v)) if swaps is not None else chains,
+        target=target._replace(a=plain.activations(new, target.v)) if target else (),
+        offsets=offsets,
+        velocity=velocity,
+        average=_averaged(state.average, new, step, config.average) if state.average else (),
+    )
+    acceptance = np.zeros(len(state.ladder.beta) - 1) if swaps is None else swaps.acceptance
+    if config.adaptive and swaps is not None:
+        flow = observe_flow(state.ladder, tf.constant(chains.level))
+        moved = adapt(flow, tf.constant(acceptance, flow.beta.dtype), config.adapt_rate)
+        after = after._replace(ladder=plain.arrays(moved))
+    if not config.track or swaps is None:
+        return after, Observed._make([*([0.0] * (len(Observed._fields) - 1)), acceptance])
+    bias = 0.0
+    if config.bias == "both" and tracked:
+        slopes = rbm.visible.slopes(v_model)
+        bias = _reuse_bias(v_model - v_mean, h_model - h_mean, rate, slopes) * tracked / num_tracked(state, config)
+    return _tracked(state, after, swaps, rate, bias, config)
+
+
+def _shares(weights: Array | None, rows: Array) -> Array:
+    """Weights of rows with the sum 1."""
+    return np.full(len(rows), 1 / len(rows), rows.dtype) if weights is None else np.asarray(weights, rows.dtype)
+
+
+def _sampled(
+    state: SMLState, step: int, config: SMLConfig, rng: np.random.Generator
+) -> tuple[Chains, Any, PlainSwaps | None]:
+    """The ladder and the target chains after sampling, and what swaps saw, as `learning._sampled`."""
+    rbm, (v, a, level), target = state.rbm, state.chains, state.target
+    beta = state.ladder.beta
+    if target and config.method == "tempering":  # they take turns in the ladder
+        slot, columns = np.argmin(level, axis=0), np.arange(level.shape[1])
+        queue_v = np.concatenate([target.v[0], v[slot, columns]])
+        queue_a = np.concatenate([target.a[0], a[slot, columns]])
+        v, a = v.copy(), a.copy()
+        v[slot, columns], a[slot, columns] = queue_v[: len(columns)], queue_a[: len(columns)]
+        target = target._replace(v=queue_v[None, len(columns) :], a=queue_a[None, len(columns) :])
+    if target:
+        target_v, target_a = gibbs(
+            rbm, target.v, target.a, np.ones((1, 1), beta.dtype), steps=config.gibbs_steps, rng=rng
+        )
+        target = target._replace(v=target_v, a=target_a)
+    swaps = None
+    if config.track or config.method == "tempering":
+        v, a = gibbs(rbm, v, a, beta[level], steps=config.gibbs_steps, rng=rng)
+        level, swaps = swap(a, level, beta, step=step, scheme=config.swaps, rng=rng)
+    return Chains(v, a, level), target, swaps
+
+
+def _negative(
+    rbm: RBM,
+    chains: Chains,
+    target: Any,
+    swaps: PlainSwaps | None,
+    batch: Array,
+    weights: Array | None,
+    config: SMLConfig,
+    rng: np.random.Generator,
+) -> tuple[Array, Array, Array | None, int]:
+    """What drives the gradient downwards: states, their hidden means and weights; how many of them are tracked."""
+    if config.method == "cd":
+        ones = np.ones(len(batch), batch.dtype)
+        v, a = gibbs(rbm, batch, plain.activations(rbm, batch), ones, steps=config.gibbs_steps, rng=rng)
+        return v, plain.sigmoid(a), weights, 0
+    if config.method == "pcd" and target:
+        return target.v[0], plain.sigmoid(target.a[0]), None, 0
+    count = config.gradient_chains or chains.level.shape[1]
+    columns = np.arange(count)
+    slot = (np.argmin(chains.level, axis=0) if swaps is None else swaps.slot[0])[:count]
+    v, a = chains.v[slot, columns], chains.a[slot, columns]
+    if target:
+        v, a = np.concatenate([v, target.v[0]]), np.concatenate([a, target.a[0]])
+    return v, plain.sigmoid(a), None, len(v)
+
+
+def _moved_visible(rbm: RBM, batch: Array, of_data: Array, v_model: Array, of_model: Array, rate: Array) -> Visible:
+    if not rbm.visible.is_learnt:
+        return rbm.visible
+    return rbm.visible.moved(of_data @ batch**2 - of_model @ v_model**2, rate)
+
+
+def _moved(
+    state: SMLState, d_W: Array, d_b: Array, d_c: Array, visible: Visible, rate: float, config: SMLConfig
+) -> tuple[RBM, Any]:
+    """The parameters after the step, and the velocity."""
+    rbm = state.rbm
+    if config.l2:
+        d_W = d_W - np.asarray(rate * config.l2, rbm.W.dtype) * rbm.W
+    velocity = state.velocity
+    if velocity:
+        kept = np.asarray(config.momentum, rbm.W.dtype)
+        d_W, d_b, d_c = (kept * last + d for last, d in zip(velocity[:3], (d_W, d_b, d_c), strict=True))
+        velocity = velocity._replace(W=d_W, b=d_b, c=d_c)
+    W = rbm.W + d_W
+    if config.l1:
+        W = np.sign(W) * np.maximum(np.abs(W) - np.asarray(rate * config.l1, W.dtype), 0)
+    return RBM(W, rbm.b + d_b, rbm.c + d_c, visible), velocity
+
+
+def _averaged(average: RBM, new: RBM, step: int, decay: float) -> RBM:
+    """As `learning._averaged`."""
+    weight = np.asarray(max(1.0 - decay, 9.0 / (step + 10.0)), new.W.dtype)
+    moved: RBM = tf.nest.map_structure(lambda mean, now: mean + weight * (now - mean), average, new)
+    return moved
+
+
+def _reuse_bias(v: Array, h: Array, rate: float, slopes: Array | None) -> float:
+    """As `gradient.reuse_bias`, of centred states."""
+    vv, hh = v @ v.T, h @ h.T
+    gram = vv * hh
+    gram += vv
+    gram += hh
+    if slopes is not None:
+        gram += slopes @ slopes.T
+    count = len(v)
+    return float(-rate * (np.trace(gram) - gram.sum(dtype=np.float64) / count) / ((count - 1.0) * count))
+
+
+def _tracked(
+    before: SMLState, after: SMLState, swaps: PlainSwaps, rate: float, known_bias: float, config: SMLConfig
+) -> tuple[SMLState, Observed]:
+    """The filter across the update, as `tracking.tracked`."""
+    tracker: Any = before.tracker
+    factor = filtering.inflation(tracker.health) if config.inflate else 1.0
+    d_upper, d_lower = swaps.d_upper.astype(np.float64), swaps.d_lower.astype(np.float64)
+    bridges = filtering.bridge(d_upper, d_lower, np.diff(tracker.mean[:-1]), config.bridge_iterations)
+    tracker = filtering.update(tracker, bridges, swaps.acceptance, factor=factor)
+    change = _change(before, after, swaps, config)
+    unbiased = change._replace(value=np.append(change.value[0] - known_bias, change.value[1:]))
+    drift = 0.0 if config.bias == "none" else config.bias_drift * rate
+    tracker = filtering.predict(tracker, unbiased, bias_variance=drift, sigma_z=config.sigma_z, factor=factor)
+    rbm = after.rbm
+    log_z_last = float(rbm.visible.log_normaliser(rbm.b.astype(np.float64)) + len(rbm.c) * np.log(2.0))
+    tracker = filtering.anchor(tracker, log_z_last)
+    bias = float(tracker.mean[-1]) + known_bias
+    observed = Observed(
+        log_z=tracker.mean[0],
+        log_z_std=filtering.log_z_std(tracker),
+        bias=bias,
+        change=change.value[0],
+        bridge_sum=log_z_last - bridges.value.sum(),
+        nis=tracker.health.nis,
+        inflation=factor,
+        ess=tracker.health.ess,
+        lag=filtering.lag(tracker, bias),
+        flags=float(filtering.health_flags(tracker, bias)),
+        swap_rate=swaps.acceptance,
+    )
+    return after._replace(tracker=tracker), observed
+
+
+def _change(before: SMLState, after: SMLState, swaps: PlainSwaps, config: SMLConfig) -> filtering.Estimate:
+    """O^(dt) at each temperature; at beta = 1 by the target chains, too, if they take turns in the ladder."""
+    old, new, chains = before.rbm, after.rbm, after.chains
+    d_b = new.b - old.b
+
+    def measure(v: Array) -> Any:
+        return new.visible.log_measure(v) - old.visible.log_measure(v) if new.visible.is_learnt else 0.0
+
+    log_weights = plain.softplus_sum(chains.a, after.ladder.beta[chains.level]) - swaps.log_q
+    log_weights = log_weights + (chains.v @ d_b + measure(chains.v))
+    by_level = np.take_along_axis(log_weights, swaps.slot, axis=0).astype(np.float64)
+    change = filtering.log_mean_exp(by_level)
+    if not after.target or config.method != "tempering":
+        return change
+    target: Any = after.target
+    of_target = plain.softplus_sum(target.a) - plain.softplus_sum(plain.activations(old, target.v))
+    of_target = of_target + (target.v @ d_b + measure(target.v))
+    top = filtering.log_mean_exp(np.concatenate([by_level[:1], of_target.astype(np.float64)], axis=1))
+    return filtering.Estimate(*(np.append(first, rest[1:]) for first, rest in zip(top, change, strict=True)))
