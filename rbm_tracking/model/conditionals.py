@@ -20,7 +20,7 @@ from rbm_tracking.model.rbm import RBM
 from rbm_tracking.model.softmax import Softmax
 from rbm_tracking.model.visible import Gaussian, Spin, Visible, binary_vectors
 
-__all__ = ["Imputed", "impute", "log_label_probs"]
+__all__ = ["Imputed", "fill_in", "impute", "log_label_probs"]
 
 Array = NDArray[np.float64]
 
@@ -92,34 +92,62 @@ def impute(
         chosen, columns = np.flatnonzero(which.ravel() == number), np.flatnonzero(pattern)
         if not len(columns):
             continue
-        means, error, is_exact = _of_pattern(rbm, v[chosen], columns, rng, num_chains, num_steps)
-        found.values[np.ix_(chosen, columns)], found.error[np.ix_(chosen, columns)] = means, error
-        found.is_exact[chosen] = is_exact
+        means = _exact(rbm, v[chosen], columns)
+        found.is_exact[chosen] = means is not None
+        if means is not None:
+            found.values[np.ix_(chosen, columns)] = means
+    rest = np.flatnonzero(~found.is_exact)
+    size = max(1, _CHUNK // (num_chains * (len(rbm.b) + len(rbm.c)) * 4))
+    for start in range(0, len(rest), size):
+        chosen = rest[start : start + size]
+        missing = is_missing[chosen]
+        means, error = _by_chains(rbm, v[chosen], missing, rng, num_chains, num_steps)
+        found.values[chosen] = np.where(missing, means, v[chosen])
+        found.error[chosen] = np.where(missing, error, 0.0)
     return found
 
 
-def _of_pattern(
-    rbm: RBM, v: Array, columns: NDArray[np.int64], rng: np.random.Generator, num_chains: int, num_steps: int
-) -> tuple[Array, Array, bool]:
-    """Conditional means of the missing columns of rows that miss the same ones, and their errors."""
+def fill_in(rbm: RBM, rows: ArrayLike, is_missing: ArrayLike, *, rng: np.random.Generator, num_steps: int = 1) -> Array:
+    """Rows [N, n_v] whose missing units are drawn anew, by rounds of Gibbs sampling in which the observed ones stay.
+
+    :param rows: with a first guess of what is missing, which the units allow.
+    :param is_missing: [N, n_v].
+    :param num_steps: number of rounds.
+    """
+    W, b, c = _parts(rbm)
+    v, missing = np.asarray(rows, np.float64), np.asarray(is_missing, bool)
+    clamped = _clamped(rbm.visible, v, missing)
+    for _ in range(num_steps):
+        h = (rng.random((len(v), len(c))) < expit(v @ W.T + c)).astype(np.float64)
+        noise = rng.random((len(v), rbm.visible.num_noise(len(b))))
+        v = np.where(missing, rbm.visible.draw(h @ W + b + clamped, noise), v)
+    return v
+
+
+def _exact(rbm: RBM, v: Array, columns: NDArray[np.int64]) -> Array | None:
+    """Conditional means of the missing columns of rows that miss the same ones; None if there are too many states."""
     W, b, c = _parts(rbm)
     is_gaussian = isinstance(rbm.visible, Gaussian)
-    zero = np.zeros((len(v), len(columns)))
-    if is_gaussian and len(c) <= _MAX_HIDDEN:
-        return _by_hidden(rbm, v, columns), zero, True
-    if not is_gaussian and (states := _states(rbm.visible, columns)) is not None:
-        a = v @ W.T + c
-        means, size = [], max(1, _CHUNK // (len(states) * len(c)))
-        for start in range(0, len(v), size):
-            moved = a[start : start + size, None] + (states @ W[:, columns].T)[None]
-            scores = np.logaddexp(0.0, moved).sum(axis=2) + states @ b[columns]
-            scores[~_fits(rbm.visible, v[start : start + size], states, columns)] = -np.inf
-            means.append(np.exp(log_softmax(scores, axis=1)) @ states)
-        return np.concatenate(means), zero, True
-    parts, size = [], max(1, _CHUNK // (num_chains * (len(b) + len(c)) * 4))
+    if is_gaussian:
+        return _by_hidden(rbm, v, columns) if len(c) <= _MAX_HIDDEN else None
+    states = _states(rbm.visible, columns)
+    if states is None:
+        return None
+    a = v @ W.T + c
+    means, size = [], max(1, _CHUNK // (len(states) * len(c)))
     for start in range(0, len(v), size):
-        parts.append(_by_chains(rbm, v[start : start + size], columns, rng, num_chains, num_steps))
-    return np.concatenate([mean for mean, _ in parts]), np.concatenate([error for _, error in parts]), False
+        moved = a[start : start + size, None] + (states @ W[:, columns].T)[None]
+        scores = np.logaddexp(0.0, moved).sum(axis=2) + states @ b[columns]
+        scores[~_fits(rbm.visible, v[start : start + size], states, columns)] = -np.inf
+        means.append(np.exp(log_softmax(scores, axis=1)) @ states)
+    return np.concatenate(means)
+
+
+def _clamped(visible: Visible, v: Array, is_missing: NDArray[np.bool_]) -> Array:
+    """Fields [N, n_v] that leave observed units no choice, nor the others of their groups; numbers need none."""
+    if isinstance(visible, Gaussian):
+        return np.zeros_like(v)
+    return np.where(is_missing, 0.0, _CLAMP * np.where(v > 0, 1.0, -1.0))
 
 
 def _by_hidden(rbm: RBM, v: Array, columns: NDArray[np.int64]) -> Array:
@@ -133,24 +161,21 @@ def _by_hidden(rbm: RBM, v: Array, columns: NDArray[np.int64]) -> Array:
 
 
 def _by_chains(
-    rbm: RBM, v: Array, columns: NDArray[np.int64], rng: np.random.Generator, num_chains: int, num_steps: int
+    rbm: RBM, v: Array, is_missing: NDArray[np.bool_], rng: np.random.Generator, num_chains: int, num_steps: int
 ) -> tuple[Array, Array]:
-    """Means of the missing columns over chains, and the standard error between chains."""
+    """Means of the missing units over chains, and the standard error between chains, [N, n_v] each."""
     W, b, c = _parts(rbm)
-    observed = np.setdiff1d(np.arange(len(b)), columns)
-    clamped = np.zeros_like(v)
-    if not isinstance(rbm.visible, Gaussian):  # fields that leave the observed units no choice, nor others of a group
-        clamped[:, observed] = _CLAMP * np.where(v[:, observed] > 0, 1.0, -1.0)
-    state, shape = np.repeat(v[None], num_chains, axis=0), (num_chains, len(v))
-    field = b + clamped[None].repeat(num_chains, axis=0)
-    total = np.zeros((num_chains, len(v), len(columns)))
+    clamped = _clamped(rbm.visible, v, is_missing)
+    state = np.repeat(v[None], num_chains, axis=0)
+    field = np.broadcast_to(b + clamped, state.shape)
+    total = np.zeros_like(state)
     for step in range(num_steps):
-        noise = rng.random((*shape, rbm.visible.num_noise(len(b))))
-        state[..., columns] = rbm.visible.draw(field, noise)[..., columns]
-        h = (rng.random((*shape, len(c))) < expit(state @ W.T + c)).astype(np.float64)
+        noise = rng.random((*state.shape[:2], rbm.visible.num_noise(len(b))))
+        state = np.where(is_missing, rbm.visible.draw(field, noise), state)
+        h = (rng.random((*state.shape[:2], len(c))) < expit(state @ W.T + c)).astype(np.float64)
         field = h @ W + b + clamped
         if step >= num_steps // 2:
-            total += rbm.visible.mean(field)[..., columns]
+            total += rbm.visible.mean(field)
     means = total / (num_steps - num_steps // 2)
     return means.mean(axis=0), means.std(axis=0, ddof=1) / np.sqrt(num_chains)
 

@@ -26,11 +26,12 @@ from rbm_tracking.model.rbm import RBM
 from rbm_tracking.model.softmax import Softmax
 from rbm_tracking.model.visible import Bernoulli, Gaussian, Spin, binary_vectors
 
-__all__ = ["MAX_UNITS", "Moments", "is_enumerable", "log_likelihood_exact", "log_z_exact", "moments_exact"]
+__all__ = ["MAX_UNITS", "Moments", "is_enumerable", "log_likelihood_exact", "log_z_exact", "moments_exact", "num_terms"]
 
 #: Most units that are enumerated: 2^25 states with 784 units on the other side take a few seconds.
 MAX_UNITS = 25
 
+_DEAR = 32  # times a factor of bits: an exponential
 _MAX_ROWS = 2**20  # of visible states that are not bits, which have no tables
 _GROUP = 16  # factors multiplied in one pass; XLA's CPU code for other numbers is up to three times slower
 _ROW_BITS, _COLUMN_BITS = 9, 8  # a block of 512 x 256 states (1 MB) stays in the cache
@@ -52,6 +53,16 @@ class Moments(NamedTuple):
 def is_enumerable(rbm: RBM) -> bool:
     """Whether log Z can be had exactly: at most 25 hidden units, 25 visible bits or signs, or 2^20 allowed rows."""
     return len(rbm.c) <= MAX_UNITS or _has_few_rows(rbm)
+
+
+def num_terms(rbm: RBM) -> float:
+    """What :func:`log_z_exact` costs, in factors of bits, of which some 5e9 take a second; infinite if it is not to be
+    had."""
+    if not is_enumerable(rbm):
+        return np.inf
+    n_h, n_v = (int(size) for size in rbm.W.shape)
+    states, others = (2.0**n_h, n_v) if _enumerates_hidden(rbm) else (rbm.visible.num_states(n_v), n_h)
+    return float(states * others * (1 if isinstance(rbm.visible, Bernoulli | Spin) else _DEAR))
 
 
 def log_z_exact(rbm: RBM, beta: float = 1.0) -> float:

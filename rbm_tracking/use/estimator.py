@@ -13,7 +13,7 @@ from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from gpflow_deep_base.columns import check_columns
 from rbm_tracking import evaluation
@@ -21,6 +21,7 @@ from rbm_tracking.estimates.ais import Bracket
 from rbm_tracking.estimates.trajectories import Trajectory, distances, half_precision, is_node, trajectory
 from rbm_tracking.estimates.trajectory_tempering import tempered, trajectory_bracket
 from rbm_tracking.model.conditionals import Imputed, impute
+from rbm_tracking.model.exact import log_z_exact, num_terms
 from rbm_tracking.model.groups import blocks
 from rbm_tracking.model.modes import low_rank_rbm
 from rbm_tracking.model.random import Generator
@@ -41,21 +42,40 @@ from rbm_tracking.track.evidence import (
 )
 from rbm_tracking.track.health import Z_95, flag_names
 from rbm_tracking.track.learning import Observed, SMLConfig, SMLState, compiled_updates, initial_state, sml_update
+from rbm_tracking.track.plain_updates import plain_updates
 from rbm_tracking.track.schedules import learning_rate_at, without_rate
 from rbm_tracking.track.settings import FALLING, Method, Schedule
-from rbm_tracking.track.tempering import sample
+from rbm_tracking.track.tempering import initial_chains, sample
 from rbm_tracking.use.averages import averaged
-from rbm_tracking.use.estimator_rows import check_values, checked, drawn, log_probs_unnormalised, minibatches, packed
+from rbm_tracking.use.estimator_rows import (
+    Rows,
+    as_categories,
+    at_temperature,
+    check_values,
+    checked,
+    drawn,
+    drawn_given,
+    filled,
+    log_probs_unnormalised,
+    minibatches,
+    one_hot,
+    packed,
+    refill,
+    resampled,
+)
+from rbm_tracking.use.evaluation import Evaluations
 from rbm_tracking.use.training import not_finite
 
 __all__ = ["TrackedRBM"]
 
 _FLOATS = (np.float64, np.float32)
 _BLOCK = 100  # updates in one compiled call
+_BLOCK_OF_GAPS = 20  # updates with one draw of what is absent
 _SCORE_ROWS = 5000
 _MOST_HELD_OUT = 10_000  # rows, dense
 _FEW_ROWS = 10  # below it none is set aside
 _MOST_WEIGHTS, _MOST_UPDATES = 20_000, 10_000  # up to both a graph is done before XLA has compiled it
+_MOST_TERMS = 2.0**32  # of log Z by enumeration, which is about a second
 _FINE, _COARSE = 1.15, 1.5  # ratios of the updates of parameters along the way; coarse where they only check log Z
 
 Array = NDArray[np.float64]
@@ -106,6 +126,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     :param centred: use the centred gradient.
     :param momentum: part of the last change of the parameters that is made again.
     :param l2: weight decay.
+    :param l1: how strongly weights are pulled to exactly 0.
     :param sparsity_target: mean activity that hidden biases are pulled to, by `sparsity_cost`.
     :param average: decay of the moving average of the parameters, which then are the model's; 0 for none.
     :param n_modes: start from so many leading modes of the data, and not from noise alone.
@@ -121,11 +142,13 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         updates, stop when `patience` scores in a row were worse than the best by more than their errors, and keep the
         best parameters. Fewer than 10 rows are all trained with. `eval_every=None`: ten passes, from 50 to 500 updates.
     :param ais_temps: temperatures of AIS with 100 chains, which with early stopping checks log Z wherever parameters
-        are about to become the best, or the filter doubts itself. At the end an AIS of three times as many checks it
-        again, one of 0.3 times as many with 1,000 chains or more, which find modes that slow chains miss, and one along
-        parameters that training went through, which finds modes that are out of reach of all temperatures.
-    :param generator: of the noise, "philox", "threefry" or "hash", see `rbm_tracking.model.random`. None: "threefry"
-        with XLA and "philox" without.
+        are about to become the best, or the filter doubts itself (a quarter of them in NumPy). At the end of every fit
+        log Z is exact where enumeration takes about a second at most: up to some 20 to 25 hidden or visible units. Else
+        an AIS of three times as many checks it again, one of 0.3 times as many with 1,000 chains or more, which find
+        modes that slow chains miss, and one along parameters that training went through, which finds modes that are out
+        of reach of all temperatures.
+    :param generator: of the noise, "numpy", "philox", "threefry" or "hash", see `rbm_tracking.model.random`; "numpy"
+        also trains and anneals in NumPy, which is at work at once. None: "threefry" with XLA and "numpy" without.
     :param jit_compile: compile with XLA, which takes ten to twenty seconds for each new shape, and updates are up to
         three times as fast then. None: where that pays, for more than 20,000 weights or 10,000 updates.
     :param random_state: seed or `np.random.RandomState`; decides everything that is random.
@@ -146,6 +169,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     _jit: bool  # whether to compile with XLA
     _generator: Generator
     _along: Annealing | None  # and AIS along the parameters of training
+    _exact: float | None  # and enumeration
 
     def __init__(
         self,
@@ -166,6 +190,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         centred: bool = True,
         momentum: float = 0.0,
         l2: float = 1e-4,
+        l1: float = 0.0,
         sparsity_target: float | None = None,
         sparsity_cost: float = 0.1,
         average: float = 0.999,
@@ -200,6 +225,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self.centred = centred
         self.momentum = momentum
         self.l2 = l2
+        self.l1 = l1
         self.sparsity_target = sparsity_target
         self.sparsity_cost = sparsity_cost
         self.average = average
@@ -218,25 +244,38 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self.verbose = verbose
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: object = None) -> "TrackedRBM":
+    def fit(self, X: Any, y: object = None, sample_weight: ArrayLike | None = None) -> "TrackedRBM":
         """Train from new parameters.
 
-        :param X: [n_samples, n_features] of values in [0, 1], dense or sparse.
+        Entries that are NaN are absent. They are drawn anew given the others of their row, by the parameters of every
+        twenty updates, so that the gradient is that of the likelihood of what is there, if it is absent at random.
+        Early stopping validates with rows that are whole, and is left out if there are fewer than 10 to set aside.
+
+        :param X: [n_samples, n_features] of values in [0, 1], dense or sparse; with `visible="softmax"` also codes,
+            texts or a frame of categories.
         :param y: not used.
+        :param sample_weight: how much each row counts, [n_samples]: minibatches are drawn in proportion. Only ratios
+            matter.
         :raises ValueError: if X or a parameter is not as described, or training diverges.
         """
         self._check_parameters()
         rows = self._validated(X, reset=True)
         self.random_state_ = check_random_state(self.random_state)
+        weights = None if sample_weight is None else _check_sample_weight(sample_weight, rows, ensure_non_negative=True)
+        if weights is not None:
+            rows, weights = rows[weights > 0], weights[weights > 0]
+        rows, missing = filled(rows, self._known_groups(rows.shape[1]), self.random_state_)
         self._visible = self._units(rows)
-        train, valid = self._held_out(rows)
-        size = min(self.batch_size, train.shape[0])
+        train, valid = self._held_out(rows, missing)
+        size = min(self.batch_size, len(train))
         total = self.max_updates
         if self.n_iter is not None:
-            total = min(total, -(-self.n_iter * train.shape[0] // size))
-        self._start(train, total)
+            total = min(total, -(-self.n_iter * len(train) // size))
+        of_train = None if weights is None else weights[train]
+        self._start(rows[train if weights is None else resampled(self.random_state_, weights[train], train)], total)
         self.validation_scores_: list[tuple[int, float]] = []
-        self._train(train, valid, total, size)
+        absent = None if missing is None else missing[train]
+        self._train(Rows(rows[train], of_train, absent), self._validation(rows, weights, valid), total, size)
         return self
 
     def partial_fit(self, X: ArrayLike, y: object = None) -> "TrackedRBM":
@@ -248,6 +287,8 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         is_first = not hasattr(self, "components_")
         self._check_parameters()
         rows = self._validated(X, reset=is_first)
+        if not sparse.issparse(rows) and np.isnan(rows).any():
+            raise ValueError("partial_fit needs rows without NaN; fit takes rows with absent entries.")
         if is_first:
             self.random_state_ = check_random_state(self.random_state)
             self._visible = self._units(rows)
@@ -293,7 +334,9 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             both = evaluation.bracket(self._model, self._base_b, seed, config, self._generator, jit_compile=self._jit)
         lower, upper = (evaluation.annealing(result) for result in both)
         self._lower = stronger(self._lower, lower)
-        known = Evidence(evaluation.tracking(self._model, self._observed), self._lower, upper, along=self._along)
+        known = Evidence(
+            evaluation.tracking(self._model, self._observed), self._lower, upper, self._exact, along=self._along
+        )
         self._verdict = judge(known, was_refuted=self.evidence_.is_refuted)
         return both
 
@@ -343,6 +386,8 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         burn_in: int = 200,
         thin: int = 20,
         along: Along = "temperatures",
+        temperature: float = 1.0,
+        given: ArrayLike | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> NDArray[Any]:
         """New rows [n_samples, n_features] by parallel tempering, which goes on from the chains of training.
@@ -351,6 +396,10 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         :param thin: rounds between them and the next `n_chains` ones.
         :param along: "temperatures"; or "trajectory", new particles on the parameters that training went through, where
             a mode was lost that is far at every temperature.
+        :param temperature: of the distribution of both layers: its energies are divided by it, so that below 1 rows are
+            the more probable ones. Another than 1 has new chains.
+        :param given: a row [n_features] with NaN in what is to be drawn: the other units stay as they are, in new
+            chains of `burn_in` rounds each, which may not reach all modes.
         :param random_state: None goes on with that of fitting.
         :raises ValueError: if `n_samples` or `thin` are not positive, or there is no such way.
         """
@@ -359,6 +408,14 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         seed, model = tf.constant(rng.randint(2**31 - 1, size=2), tf.int32), self._model
         noise: dict[str, Any] = {"seed": seed, "generator": self._generator, "jit_compile": self._jit}
         rounds: dict[str, Any] = {"burn_in": burn_in, "thin": thin}
+        if not 0 < temperature < np.inf:
+            raise ValueError(f"temperature must be positive and finite, got {temperature!r}.")
+        rbm = model.rbm if temperature == 1 else at_temperature(model.rbm, temperature)
+        if given is not None:
+            return drawn_given(rbm, given, n_samples, burn_in, np.random.default_rng(seed.numpy() % 2**31))
+        if temperature != 1:
+            new = initial_chains(rbm, self.n_temps, self.n_chains, seed=seed)
+            return sample(rbm, new, model.ladder.beta.numpy(), n_samples, **rounds, **noise)
         if self._is_along(along):
             path = self._path(self.trajectory_)
             lengths = distances(path, **noise)
@@ -367,12 +424,13 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return sample(model.rbm, chains, model.ladder.beta.numpy(), n_samples, **rounds, **noise)
 
     def impute(
-        self, X: Any, mask: Any, *, n_chains: int = 20, n_steps: int = 200, random_state: int | None = 0
+        self, X: Any, mask: Any = None, *, n_chains: int = 20, n_steps: int = 200, random_state: int | None = 0
     ) -> Imputed:
         """Means of missing values given the others, and their errors: see :func:`conditionals.impute`.
 
-        :param X: [n_samples, n_features]; what it holds where the mask is true does not matter.
-        :param mask: the same shape, true where a value is missing.
+        :param X: [n_samples, n_features]; what it holds where the mask is true does not matter. Categories as they come
+            are taken as by :meth:`fit`; the result then has a probability for each level, in the order of `encoder_`.
+        :param mask: the same shape, true where a value is missing. None: where X is NaN.
         :param n_chains: where means are not exact.
         :param n_steps: rounds of each chain.
         :raises ValueError: if shapes do not fit, or what is observed is not what the visible units can be.
@@ -380,6 +438,10 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         check_is_fitted(self)
         rng = np.random.default_rng(random_state)
         rows: Any = X.toarray() if sparse.issparse(X) else X
+        if mask is None:
+            if self.visible == "softmax" and self.groups is None:
+                rows = self._encoded(rows, reset=False)
+            mask = np.isnan(np.asarray(rows, np.float64))
         is_missing: Any = mask.toarray() if sparse.issparse(mask) else mask
         return impute(self._parameters, rows, is_missing, rng=rng, num_chains=n_chains, num_steps=n_steps)
 
@@ -396,6 +458,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = True
         tags.input_tags.positive_only = self.visible not in ("spin", "gaussian")
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
@@ -455,37 +518,76 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return (self.evidence_.high - self.evidence_.low) / (2 * Z_95)
 
     def _validated(self, X: Any, *, reset: bool) -> Any:
-        """X as float64 or float32, dense or CSR, after checking that it is in [0, 1]."""
+        """X as numbers, dense or CSR, after checking that it is in [0, 1]; in :meth:`fit` also NaN."""
+        if self.visible == "softmax" and self.groups is None:
+            X = self._encoded(X, reset=reset)
         check_columns(X, self)
-        validate = functools.partial(validate_data, self, X, accept_sparse="csr", reset=reset, dtype=_FLOATS)
+        types = (*_FLOATS, np.uint8, np.bool_) if reset else _FLOATS
+        finite: Any = "allow-nan" if reset else True
+        validate = functools.partial(
+            validate_data, self, X, accept_sparse="csr", reset=reset, dtype=types, ensure_all_finite=finite
+        )
         X = checked(validate, X, self.visible)
         check_values(X, self.visible)
         if not reset and hasattr(self, "_visible") and self._visible != Bernoulli():
             self._visible.check(X.toarray() if sparse.issparse(X) else X, name="X")
         return X
 
+    def _encoded(self, X: Any, *, reset: bool) -> Any:
+        """A column for each level, where X has categories as they come; NaN in all columns of one that is absent."""
+        if reset:
+            self.encoder_ = as_categories(X)
+        is_encoded = not reset and np.ndim(X) == 2 and np.shape(X)[1] == self.n_features_in_
+        if self.encoder_ is None or (is_encoded and len(self.encoder_.categories_) != self.n_features_in_):
+            return X
+        return one_hot(self.encoder_, X)
+
+    def _known_groups(self, n_features: int) -> Sequence[Sequence[int]]:
+        """The columns of each category, as far as the user or the levels say so."""
+        if self.visible == "softmax" and self.groups is None and self.encoder_ is not None:
+            ends = np.cumsum([len(levels) for levels in self.encoder_.categories_])
+            return tuple(
+                tuple(range(end - len(levels), end))
+                for end, levels in zip(ends.tolist(), self.encoder_.categories_, strict=True)
+            )
+        if self.groups is None:
+            return ()
+        return blocks(self.groups, n_features) if isinstance(self.groups, int) else self.groups
+
     def _units(self, X: Any) -> Visible:
         """The visible units that all rows of X call for."""
         config = UnitsConfig(visible=self.visible, learn_variances=self.learn_variances)
         if config.visible in ("auto", "bernoulli") and self.groups is None:
             return Bernoulli()
-        groups = self.groups or ()
-        known = blocks(groups, X.shape[1]) if isinstance(groups, int) else groups
-        return choose_units(config, {"X": self._drawn(X)}, known, part="X").visible
+        return choose_units(config, {"X": self._drawn(X)}, self._known_groups(X.shape[1]), part="X").visible
 
-    def _held_out(self, X: Any) -> tuple[Any, Any]:
-        """Rows to train with, and binary rows to validate with (None without early stopping)."""
+    def _held_out(self, X: Any, missing: NDArray[np.bool_] | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Rows to train with, and rows to validate with, which are whole (none without early stopping)."""
+        everything = np.arange(X.shape[0])
+        whole = everything if missing is None else np.flatnonzero(~missing.any(axis=1))
         if not self.early_stopping or X.shape[0] < _FEW_ROWS:
-            return X, None
+            return everything, everything[:0]
         count = min(round(self.validation_fraction * X.shape[0]), _MOST_HELD_OUT)
+        if missing is not None:
+            count = min(count, len(whole) // 2)
+            if count < _FEW_ROWS:
+                return everything, everything[:0]
         if not 0 < count < X.shape[0]:
             raise ValueError(
                 f"early_stopping with validation_fraction={self.validation_fraction} of {X.shape[0]} rows leaves none; "
                 "give more rows or another fraction."
             )
-        order = self.random_state_.permutation(X.shape[0])
-        valid = self._drawn(X[np.sort(order[:count])])
-        return X[np.sort(order[count:])], valid
+        valid = np.sort(self.random_state_.permutation(whole)[:count])
+        return np.setdiff1d(everything, valid), valid
+
+    def _validation(self, X: Any, weights: NDArray[Any] | None, valid: NDArray[np.int64]) -> Evaluations | None:
+        """What scores the rows to validate with; None if there are none."""
+        if not len(valid):
+            return None
+        betas = max(2, self.ais_temps // 4) if self._generator == "numpy" else self.ais_temps  # no more than training
+        config = evaluation.EvidenceConfig(ais_betas=str(betas))
+        of_rows = {} if weights is None else {"valid": weights[valid]}
+        return Evaluations({"valid": self._drawn(X[valid])}, config, weights=of_rows)
 
     def _drawn(self, rows: Any) -> NDArray[Any]:
         """Dense rows as the units take them; probabilities of bits are drawn."""
@@ -498,7 +600,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self._decay_steps = total
         is_long = total > _MOST_UPDATES or self.n_components * X.shape[1] > _MOST_WEIGHTS
         self._jit = is_long if self.jit_compile is None else self.jit_compile
-        best: Generator = "threefry" if self._jit else "philox"
+        best: Generator = "threefry" if self._jit else "numpy"
         self._generator = best if self.generator is None else self.generator
         sample = X if X.shape[0] <= _SCORE_ROWS else X[self.random_state_.permutation(X.shape[0])[:_SCORE_ROWS]]
         data = self._drawn(sample)
@@ -515,24 +617,25 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self._kept = None
         self._lower = None
         self._along = None
+        self._exact = None
         self._is_refuted = False
         self._seed = self._new_seed()
         self.n_updates_ = 0
         self.trajectory_: list[RBM] = []
 
-    def _train(self, train: Any, valid: Any, total: int, size: int) -> None:
+    def _train(self, rows: Rows, watch: Evaluations | None, total: int, size: int) -> None:
         """Updates up to `total`, with early stopping if there are rows to validate with."""
-        batches, best, num_worse = minibatches(self.random_state_, train.shape[0], size), None, 0
-        config = evaluation.EvidenceConfig(ais_betas=str(self.ais_temps))
-        watch = None if valid is None else evaluation.Evaluations({"valid": valid}, config)
-        seed = None if valid is None else self._new_seed()
+        train = rows.X
+        batches, best, num_worse = minibatches(self.random_state_, train.shape[0], size, rows.weights), None, 0
+        block = _BLOCK if rows.is_missing is None else _BLOCK_OF_GAPS
+        seed = self._new_seed()
         every = self.eval_every or evaluation.interval(train.shape[0], size)
         nodes: list[RBM] = []
         while self.n_updates_ < total:
             until = min(total, (self.n_updates_ // every + 1) * every)
             first = self.n_updates_ + 1
-            self._advance(train, batches, min(until - self.n_updates_, _BLOCK), size)
-            if self._is_kept(first, has_check=watch is not None):
+            self._advance(rows, batches, min(until - self.n_updates_, block), size)
+            if self._is_kept(first):
                 nodes.append(half_precision(self._parameters))
             if self.n_updates_ < until:
                 continue
@@ -541,7 +644,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                     evaluation.ais_scalars,
                     self._model,
                     self._base_b,
-                    config,
+                    watch.config,
                     seed,
                     self._generator,
                     jit_compile=self._jit,
@@ -565,21 +668,24 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             self._take(best.state, best.observed)
             self._verdict = best.verdict
             del nodes[best.num_nodes :]
-            self._check_again(nodes)
+        self._check_again(nodes)
         self.trajectory_ = nodes if self.keep_trajectory else []
 
-    def _is_kept(self, first: int, *, has_check: bool) -> bool:
+    def _is_kept(self, first: int) -> bool:
         """Whether to keep the parameters after updates from `first` on: all of the way, or a few to check log Z by."""
-        if not (self.keep_trajectory or has_check):
-            return False
         ratio = _FINE if self.keep_trajectory else _COARSE
         return any(is_node(step, ratio=ratio) for step in range(first, self.n_updates_ + 1))
 
     def _check_again(self, nodes: list[RBM]) -> None:
-        """Judge log Z of the model by more AIS, for modes that the chains and the first one miss: of more temperatures,
-        of more chains, and along the parameters that training went through."""
+        """Log Z of the model by enumeration, if that is cheap; else judge it by more AIS, for modes that the chains and
+        the first one miss: of more temperatures, of more chains, and along the parameters of training."""
         model = self._model
         was_refuted = self.evidence_.is_refuted
+        if num_terms(model.rbm) <= _MOST_TERMS:
+            self._exact = log_z_exact(model.rbm)
+            known = Evidence(evaluation.tracking(model, self._observed), exact=self._exact)
+            self._verdict = judge(known)
+            return
         seed = tf.random.fold_in(self._seed, self.n_updates_)
         options: dict[str, Any] = {"generator": self._generator, "jit_compile": self._jit}
         self._lower = evaluation.checked_again(model.rbm, self._base_b, self.ais_temps, seed, **options)
@@ -595,9 +701,12 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             upper = evaluation.reverse(model, self._base_b, self.ais_temps, seed, **options)
             self._verdict = judge(known._replace(reverse=upper), was_refuted=was_refuted)
 
-    def _advance(self, X: Any, batches: Iterator[NDArray[np.int64]], count: int, size: int) -> None:
+    def _advance(self, rows: Rows, batches: Iterator[NDArray[np.int64]], count: int, size: int) -> None:
         """`count` updates in one compiled call."""
-        data = packed(self._drawn(X[np.concatenate([next(batches) for _ in range(count)])]), _BLOCK * size)
+        chosen = np.concatenate([next(batches) for _ in range(count)])
+        if rows.is_missing is not None:
+            refill(rows, chosen, self._state.rbm, self.random_state_)
+        data = packed(self._drawn(rows.X[chosen]), _BLOCK * size)
         index = np.arange(_BLOCK * size, dtype=np.int32).reshape(_BLOCK, size)
         state, seen = _updates(self._config(), self._jit)(
             self._state, tf.constant(data), tf.constant(index), tf.constant(count), self._seed
@@ -617,6 +726,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             centred=self.centred,
             momentum=self.momentum,
             l2=self.l2,
+            l1=self.l1,
             sparsity_target=self.sparsity_target,
             sparsity_cost=self.sparsity_cost,
             average=self.average,
@@ -636,6 +746,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self._verdict = None
         self._lower = None
         self._along = None
+        self._exact = None
         self.components_, self.intercept_visible_, self.intercept_hidden_ = (
             part.numpy().astype(np.float64) for part in self._parameters[:3]
         )
@@ -662,9 +773,20 @@ def _updates(config: SMLConfig, jit_compile: bool) -> Any:
     return compiled_updates(config, jit_compile=jit_compile)
 
 
+def _update_plain(
+    config: SMLConfig, state: SMLState, rows: tf.Tensor, weights: tf.Tensor, seed: tf.Tensor, rate: tf.Tensor
+) -> tuple[SMLState, Observed]:
+    """One update with weighted rows in NumPy."""
+    index, rates = np.arange(len(rows))[None], np.asarray(rate)[None]
+    state, seen = plain_updates(config, state, rows.numpy(), index, 1, seed.numpy(), rates, weights.numpy())
+    return state, Observed._make(part[0] for part in seen)
+
+
 @functools.lru_cache(maxsize=32)
 def _update(config: SMLConfig, jit_compile: bool) -> Any:
     """One update with weighted rows [B, n_v], compiled once for each configuration."""
+    if config.generator == "numpy":
+        return functools.partial(_update_plain, config)
 
     def run(
         state: SMLState, rows: tf.Tensor, weights: tf.Tensor, seed: tf.Tensor, rate: tf.Tensor

@@ -1,18 +1,37 @@
 """Rows of the estimator: what is in them, probabilities drawn as bits, minibatches, scores; dense or sparse."""
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+import tensorflow as tf
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
+from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils.extmath import safe_sparse_dot
 
+from rbm_tracking.model.conditionals import fill_in
 from rbm_tracking.model.rbm import RBM
 
-__all__ = ["check_values", "checked", "drawn", "log_probs_unnormalised", "minibatches", "packed"]
+__all__ = [
+    "Rows",
+    "as_categories",
+    "at_temperature",
+    "check_values",
+    "checked",
+    "drawn",
+    "drawn_given",
+    "filled",
+    "log_probs_unnormalised",
+    "minibatches",
+    "one_hot",
+    "packed",
+    "refill",
+    "resampled",
+]
 
 _SCORE_ROWS = 5000
+_ROUNDS = 2  # of Gibbs sampling at each new draw of what is absent
 
 ONE_HOT = "X must be 0 or 1 everywhere for visible='softmax', with a column for each level of a category, "
 ENCODE = (
@@ -33,11 +52,10 @@ def checked(validate: Callable[[], Any], X: Any, visible: str) -> Any:
     except ValueError as error:
         if "contains NaN" in str(error):
             raise ValueError(
-                "X must have no missing values, got NaN; fit with the rows that are complete, then fill in the others "
-                "by impute(X, mask), with mask = np.isnan(X)."
+                "X must have no missing values here, got NaN; fit takes them, and impute(X).values fills them in."
             ) from error
         if visible == "softmax" and "could not convert string" in str(error):
-            raise ValueError(f"{ONE_HOT}got texts; {ENCODE}") from error
+            raise ValueError(f"{ONE_HOT}if groups are given, got texts; {ENCODE}") from error
         raise
 
 
@@ -46,7 +64,9 @@ def check_values(X: Any, visible: str) -> None:
 
     :raises ValueError: saying what to do.
     """
-    values = X.data if sparse.issparse(X) else X
+    values = np.asarray(X.data if sparse.issparse(X) else X)
+    if np.issubdtype(values.dtype, np.floating):
+        values = values[np.isfinite(values)]
     if visible == "gaussian" or not values.size:
         return
     if visible == "spin":
@@ -67,6 +87,8 @@ def drawn(rows: Any, visible: str, rng: np.random.RandomState) -> NDArray[Any]:
     """Dense rows as the units take them: numbers and signs in float32, bits as uint8; of probabilities between 0 and 1
     bits are drawn.
     """
+    if sparse.issparse(rows) and visible not in ("spin", "gaussian") and (rows.data == rows.data.astype(bool)).all():
+        return np.asarray(rows.astype(np.uint8).toarray())
     dense = rows.toarray() if sparse.issparse(rows) else rows
     if visible in ("spin", "gaussian"):
         return np.asarray(dense, np.float32)
@@ -83,14 +105,150 @@ def packed(rows: NDArray[Any], count: int) -> NDArray[Any]:
     return padded
 
 
-def minibatches(rng: np.random.RandomState, num_rows: int, size: int) -> Iterator[NDArray[np.int64]]:
-    """Rows of each minibatch, from one permutation after the other."""
+def minibatches(
+    rng: np.random.RandomState, num_rows: int, size: int, weights: NDArray[Any] | None = None
+) -> Iterator[NDArray[np.int64]]:
+    """Rows of each minibatch, from one permutation after the other; with weights [N] in proportion to them."""
+    everything = np.arange(num_rows)
     rows = np.empty(0, np.int64)
     while True:
         while len(rows) < size:
-            rows = np.concatenate([rows, rng.permutation(num_rows)])
+            more = everything if weights is None else resampled(rng, weights, everything)
+            rows = np.concatenate([rows, rng.permutation(more)])
         yield rows[:size]
         rows = rows[size:]
+
+
+def resampled(rng: np.random.RandomState, weights: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """As many rows, each as often as its weight among the others asks for, up to less than one."""
+    ends = np.cumsum(weights / weights.sum()) * len(rows)
+    ends[-1] = len(rows)
+    return np.repeat(rows, np.diff(np.floor(ends + rng.uniform()), prepend=0).astype(np.int64))[: len(rows)]
+
+
+# Entries that are absent
+
+
+class Rows(NamedTuple):
+    """Rows to train with, their weights [N], and which entries are absent [N, n_v]; None where all are alike, or
+    there."""
+
+    X: Any
+    weights: NDArray[Any] | None = None
+    is_missing: NDArray[np.bool_] | None = None
+
+
+def filled(X: Any, groups: Sequence[Sequence[int]], rng: np.random.RandomState) -> tuple[Any, NDArray[np.bool_] | None]:
+    """Rows whose NaN are values of other rows, drawn column by column, or category by category; and where they were.
+
+    :param groups: columns of one category, which are absent together.
+    :raises ValueError: if a column has no value at all, or a part of a category is absent.
+    """
+    if sparse.issparse(X) or not np.issubdtype(X.dtype, np.floating) or not np.isnan(X).any():
+        return X, None
+    X, is_missing = X.copy(), np.isnan(X)
+    alone = set(range(X.shape[1])) - {column for group in groups for column in group}
+    for group in (*groups, *((column,) for column in sorted(alone))):
+        columns = np.array(group)
+        absent = is_missing[:, columns].any(axis=1)
+        if absent.all():
+            raise ValueError(f"column {columns[0]} of X is NaN in every row; leave it out.")
+        if (is_missing[:, columns].any(axis=1) != is_missing[:, columns].all(axis=1)).any():
+            raise ValueError(f"columns {list(group)} are one category, of which all or none must be NaN in a row.")
+        rows = np.flatnonzero(absent)
+        X[np.ix_(rows, columns)] = X[np.ix_(rng.choice(np.flatnonzero(~absent), len(rows)), columns)]
+    return X, is_missing
+
+
+def refill(rows: Rows, chosen: NDArray[np.int64], rbm: RBM, rng: np.random.RandomState) -> None:
+    """Draw what is absent in the chosen rows anew given what is there, in place."""
+    assert rows.is_missing is not None
+    index = np.unique(chosen)
+    index = index[rows.is_missing[index].any(axis=1)]
+    own = np.random.default_rng(rng.randint(2**31 - 1))
+    rows.X[index] = fill_in(rbm, rows.X[index], rows.is_missing[index], rng=own, num_steps=_ROUNDS)
+
+
+# Categories as they come
+
+
+def as_categories(X: Any) -> OneHotEncoder | None:
+    """The levels of the columns of X, fitted, if they are categories as they come: texts, codes, or those of pandas.
+
+    None for zeros and ones, which are a column for each level already, and for numbers that are no codes.
+    """
+    if sparse.issparse(X):
+        return None
+    values = np.asarray(X)
+    if values.ndim != 2 or not values.size:
+        return None
+    if values.dtype.kind in "biuf":
+        there = values[~np.isnan(values)] if values.dtype.kind == "f" else values
+        if not np.isfinite(there).all() or (there != np.round(there)).any() or np.isin(there, (0, 1)).all():
+            return None
+    is_absent = _is_absent(values)
+    levels = []
+    for column in range(values.shape[1]):
+        there = values[~is_absent[:, column], column]
+        if not len(there):
+            raise ValueError(f"column {column} of X has no value in any row; leave it out.")
+        levels.append(np.array(sorted(set(there.tolist())), values.dtype))
+    return OneHotEncoder(categories=levels, sparse_output=False, dtype=np.float32).fit(
+        np.array([level[:1] for level in levels], values.dtype).T
+    )
+
+
+def one_hot(encoder: OneHotEncoder, X: Any) -> NDArray[np.float32]:
+    """A column for each level, NaN in all of those of a category that is absent.
+
+    :raises ValueError: if X has another number of columns, or levels that were not there before.
+    """
+    values = np.asarray(X)
+    is_absent = _is_absent(values)
+    if values.ndim == 2 and values.shape[1] == len(encoder.categories_):
+        known = np.array([level[0] for level in encoder.categories_], encoder.categories_[0].dtype)
+        values = np.where(is_absent, known, values)
+    levels = np.asarray(encoder.transform(values), np.float32)
+    sizes = [len(level) for level in encoder.categories_]
+    levels[np.repeat(is_absent, sizes, axis=1)] = np.nan
+    return levels
+
+
+def _is_absent(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Where there is no value: NaN, None and the missing value of pandas, none of which equals itself, or None."""
+    if values.dtype.kind == "O":
+        texts = [
+            [value is None or value is not value or str(value) in ("nan", "<NA>") for value in row] for row in values
+        ]
+        return np.array(texts, bool)
+    return np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, bool)
+
+
+# Other distributions
+
+
+def at_temperature(rbm: RBM, temperature: float) -> RBM:
+    """The RBM whose energies are divided by the temperature."""
+    moved: RBM = tf.nest.map_structure(lambda part: part / temperature, rbm)
+    return moved
+
+
+def drawn_given(rbm: RBM, given: ArrayLike, n_samples: int, num_steps: int, rng: np.random.Generator) -> NDArray[Any]:
+    """Rows [n_samples, n_v] whose units that are not NaN in `given` [n_v] stay so, by chains of their own.
+
+    :raises ValueError: if `given` has another shape, or the units cannot be so.
+    """
+    row = np.asarray(given, np.float64)
+    n_v = int(rbm.b.shape[0])
+    if row.shape != (n_v,):
+        raise ValueError(f"given must be [{n_v}], one value or NaN for each unit, got shape {row.shape}.")
+    is_missing = np.broadcast_to(np.isnan(row), (n_samples, n_v))
+    noise = rng.random((n_samples, rbm.visible.num_noise(n_v)))
+    field = np.broadcast_to(np.asarray(rbm.b, np.float64), (n_samples, n_v))
+    start = np.where(is_missing, rbm.visible.draw(field, noise), row)
+    found = fill_in(rbm, start, is_missing, rng=rng, num_steps=max(1, num_steps))
+    rbm.visible.check(found, name="given with what was drawn")
+    return rbm.visible.stored(found)
 
 
 def log_probs_unnormalised(rbm: RBM, X: Any) -> NDArray[np.float64]:

@@ -124,15 +124,24 @@ class Evaluations:
 
     :param parts: "valid", which evaluations are chosen by, and others: binary rows.
     :param config: its `ais_chains` are those of `by_ais`.
+    :param weights: how much each row of a part counts, [N]; alike, if it is not given.
     """
 
-    def __init__(self, parts: Mapping[str, Rows], config: EvidenceConfig = EvidenceConfig()) -> None:
+    def __init__(
+        self,
+        parts: Mapping[str, Rows],
+        config: EvidenceConfig = EvidenceConfig(),
+        *,
+        weights: Mapping[str, NDArray[Any]] | None = None,
+    ) -> None:
         self.store = tf.Module(name="evaluations")
         self.verdict: Verdict | None = None
         self.choice = Choice()
         self.news: str | None = None
         self.store.memory = tf.Variable([0.0, *map(float, Choice())], dtype=tf.float64, trainable=False)
-        self._parts, self._config = parts, config
+        self.config = config
+        self._parts = parts
+        self._weights = weights or {}
 
     def __call__(
         self,
@@ -150,7 +159,10 @@ class Evaluations:
         was_refuted, log_likelihood, std, is_trusted = self.store.memory.numpy()
         best = Choice(float(log_likelihood), float(std), bool(is_trusted))
         each = {name: log_likelihoods(state, rows) for name, rows in self._parts.items()}
-        scalars = {f"{name}/log_likelihood_nats": float(rows.mean()) for name, rows in each.items()}
+        scalars = {
+            f"{name}/log_likelihood_nats": float(np.average(rows, weights=self._weights.get(name)))
+            for name, rows in each.items()
+        }
         largest = max(float(rows.max()) for rows in each.values())
         tracked = tracking(state, observed)
         mean_log_q = scalars["valid/log_likelihood_nats"] + tracked.log_z
@@ -162,11 +174,11 @@ class Evaluations:
             estimate = by_ais()
             by_log_z = {"valid/ais_log_likelihood_nats": mean_log_q - estimate["ais/log_z_nats"]}
             scalars |= {**estimate, **by_log_z}
-            evidence = evidence._replace(ais=_logged(estimate, self._config))
+            evidence = evidence._replace(ais=_logged(estimate, self.config))
             verdict = judge(evidence, was_refuted=bool(was_refuted))
             if is_in_doubt(evidence, verdict):
                 scalars |= (upper := by_ais(is_reverse=True))
-                evidence = evidence._replace(reverse=_logged(upper, self._config, "reverse_ais"))
+                evidence = evidence._replace(reverse=_logged(upper, self.config, "reverse_ais"))
                 verdict = judge(evidence, was_refuted=bool(was_refuted))
         found = choice(mean_log_q, verdict)
         self.verdict, self.choice, self.news = verdict, found, _news(verdict, bool(was_refuted))

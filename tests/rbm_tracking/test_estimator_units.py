@@ -102,11 +102,15 @@ def test_partial_fit_takes_all_units(rows: dict[str, np.ndarray]) -> None:
         ({"groups": [[0, 1]]}, [[0.0, 1.0]] * 3, "groups are of softmax units; give visible='softmax'"),
         ({"visible": "spin"}, [[0.0, 1.0]] * 3, "X must be -1 or 1 everywhere"),
         (
-            {"visible": "softmax"},
+            {"visible": "softmax", "groups": 2},
             [[0, 3], [1, 2], [2, 2]],
             r"a column for each level .*got values from 0 to 3; .*OneHot",
         ),
-        ({"visible": "softmax"}, [["a", "b"], ["b", "b"]], r"a column for each level .*got texts; .*OneHotEncoder"),
+        (
+            {"visible": "softmax", "groups": 2},
+            [["a", "b"], ["b", "b"]],
+            r"a column for each level .*got texts; .*OneHot",
+        ),
         ({"visible": "softmax", "groups": 3}, [[1.0, 0.0]] * 3, "a divisor of the 2 columns, got 3"),
         (
             {"visible": "gaussian"},
@@ -115,7 +119,7 @@ def test_partial_fit_takes_all_units(rows: dict[str, np.ndarray]) -> None:
         ),
         ({"visible": "gaussian"}, [[1.0, 1e6], [0.0, 2e6], [2.0, 3e6]], r"column 1 of X; standardise .*StandardScaler"),
         ({"visible": "gaussian"}, [[1.0, 1e6], [0.0, 1e6 + 1], [2.0, 1e6 + 3]], "mean 0 and deviation 1 for Gaussian"),
-        ({}, [[1.0, np.nan], [0.0, 1.0]], r"no missing values, got NaN; .*impute\(X, mask\)"),
+        ({}, [[1.0, np.nan], [0.0, np.nan]], "column 1 of X is NaN in every row; leave it out"),
         ({"visible": "softmax"}, [[0.5, 0.5]] * 3, "X must be 0 or 1 everywhere for visible='softmax'"),
         ({"visible": "softmax", "groups": [[0, 1]]}, [[1.0, 1.0]] * 3, "exactly one 1 in each group of columns, got 2"),
         ({"visible": "softmax", "groups": [[0, 2]]}, [[1.0, 0.0]] * 3, "columns from 0 to 1, got 2"),

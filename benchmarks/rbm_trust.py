@@ -1,0 +1,178 @@
+#!/usr/bin/env python3
+"""Can the stated log Z be trusted, at default settings, on tables whose modes are hard to reach?
+
+    rbm_trust.py --output=results.json
+    rbm_trust.py --kinds=planted,ghz --tables=5 --output=results.json
+
+Makes tables of five kinds, fits `TrackedRBM` to each, and compares the interval that it states with the exact log Z.
+The fits have to do without enumeration, by which models of this size have log Z exactly, as those that are larger do.
+Tables that the output file has are not fitted again, so that a run which was stopped goes on.
+"""
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import numpy as np
+from absl import app, flags
+from numpy.typing import NDArray
+
+from gpflow_deep_base.files import write_json
+from gpflow_deep_runs.run.devices import apply_threads
+from gpflow_deep_runs.run.folder import provenance
+from rbm_tracking.model.exact import log_z_exact
+from rbm_tracking.use import estimator
+from rbm_tracking.use.estimator import TrackedRBM
+
+FLAGS = flags.FLAGS
+Rows = NDArray[np.float64]
+
+
+def planted(rng: np.random.Generator) -> tuple[Rows, dict[str, Any]]:
+    """Modes of unequal weight, with bits that are wrong now and then."""
+    count, n_v = int(rng.integers(4, 13)), int(rng.integers(40, 201))
+    modes = rng.integers(0, 2, (count, n_v))
+    rows = modes[rng.choice(count, 2000, p=rng.dirichlet(np.full(count, 0.5)))]
+    return (rows ^ (rng.random(rows.shape) < rng.uniform(0.01, 0.06))).astype(float), {"n_components": 20}
+
+
+def bars(rng: np.random.Generator) -> tuple[Rows, dict[str, Any]]:
+    """Bars or stripes on a square, some of them rarer than others."""
+    side = int(rng.integers(4, 7))
+    lines = rng.integers(0, 2, (1500, side))
+    stripes = np.repeat(lines[:, :, None], side, axis=2)
+    is_bar = rng.random(1500) < rng.uniform(0.1, 0.9)
+    rows = np.where(is_bar[:, None, None], stripes.transpose(0, 2, 1), stripes)
+    return rows.reshape(1500, -1).astype(float), {"n_components": 20}
+
+
+def ising(rng: np.random.Generator) -> tuple[Rows, dict[str, Any]]:
+    """Signs on a ring of squares, neighbours alike, by Gibbs sampling from a random or an even start."""
+    side, coupling = int(rng.integers(4, 8)), rng.uniform(0.3, 0.7)
+    spins = np.where(rng.random((1000, side, side)) < 0.5, 1.0, -1.0)
+    spins[: int(rng.integers(0, 900))] = 1.0
+    board = np.add.outer(np.arange(side), np.arange(side)) % 2
+    for step in range(100):
+        field = sum(np.roll(spins, shift, axis) for shift in (-1, 1) for axis in (1, 2))
+        moved = np.where(rng.random(spins.shape) < 1 / (1 + np.exp(-2 * coupling * np.asarray(field))), 1.0, -1.0)
+        spins = np.where(board == step % 2, moved, spins)
+    return spins.reshape(1000, -1), {"n_components": 20, "visible": "spin"}
+
+
+def potts(rng: np.random.Generator) -> tuple[Rows, dict[str, Any]]:
+    """Categories along a line, neighbours mostly alike, with one level that is common."""
+    length, levels = int(rng.integers(8, 16)), int(rng.integers(3, 6))
+    codes = np.empty((1500, length), int)
+    shares = rng.dirichlet(np.full(levels, 0.7))
+    codes[:, 0] = rng.choice(levels, 1500, p=shares)
+    for site in range(1, length):
+        new = rng.choice(levels, 1500, p=shares)
+        codes[:, site] = np.where(rng.random(1500) < 0.9, codes[:, site - 1], new)
+    return np.eye(levels)[codes].reshape(1500, -1), {"n_components": 16, "visible": "softmax", "groups": levels}
+
+
+def ghz(rng: np.random.Generator) -> tuple[Rows, dict[str, Any]]:
+    """All zeros or all ones, one of them more often."""
+    n_v = int(rng.integers(10, 61))
+    rows = np.repeat((rng.random(1000) < rng.uniform(0.02, 0.5))[:, None], n_v, axis=1).astype(float)
+    return rows, {"n_components": 12}
+
+
+KINDS: dict[str, Callable[[np.random.Generator], tuple[Rows, dict[str, Any]]]] = {
+    "planted": planted,
+    "bars": bars,
+    "ising": ising,
+    "potts": potts,
+    "ghz": ghz,
+}
+
+
+def judged(kind: str, number: int, updates: int) -> dict[str, Any]:
+    """One fit: what it states of log Z, and the exact one; the seconds of the checks at its end."""
+    X, options = KINDS[kind](np.random.default_rng([sorted(KINDS).index(kind), number]))
+    model = TrackedRBM(**options, max_updates=updates, random_state=number)
+    check, seconds = model._check_again, [0.0]
+
+    def timed(nodes: Any) -> None:
+        begin = time.process_time()
+        check(nodes)
+        seconds[0] = time.process_time() - begin
+
+    model._check_again = timed  # type: ignore[method-assign]
+    begin = time.process_time()
+    model.fit(X)
+    whole, verdict, exact = time.process_time() - begin, model.evidence_, log_z_exact(model.rbm_)
+    return {
+        "shape": [*X.shape, model.n_components],
+        "updates": model.n_updates_,
+        "log_z_nats": verdict.log_z,
+        "low_nats": verdict.low,
+        "high_nats": verdict.high,
+        "exact_nats": exact,
+        "is_trusted": verdict.is_trusted,
+        "holds": bool(verdict.low <= exact <= verdict.high),
+        "reasons": list(verdict.reasons),
+        "seconds": whole,
+        "check_seconds": seconds[0],
+    }
+
+
+def summary(tables: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Of all tables: how many trusted intervals hold, how wrong trusted values are, how many are in doubt."""
+    trusted = [row for row in tables.values() if row["is_trusted"]]
+    errors = [abs(row["log_z_nats"] - row["exact_nats"]) for row in trusted]
+    return {
+        "tables": len(tables),
+        "trusted": len(trusted),
+        "hold": sum(row["holds"] for row in trusted),
+        "off_by_a_nat": sum(error > 1 for error in errors),
+        "largest_error_nats": max(errors, default=0.0),
+        "in_doubt": len(tables) - len(trusted),
+        "check_share": sum(row["check_seconds"] for row in tables.values())
+        / max(sum(row["seconds"] for row in tables.values()), 1e-9),
+    }
+
+
+def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
+    fv = flag_values
+    flags.DEFINE_list("kinds", list(KINDS), "Kinds of tables.", fv)
+    flags.DEFINE_integer("tables", 40, "Tables of each kind.", 1, flag_values=fv)
+    flags.DEFINE_integer("updates", 2000, "Most updates of each fit.", 1, flag_values=fv)
+    flags.DEFINE_boolean("enumerate", False, "Let fits end with log Z by enumeration, as by default.", fv)
+    flags.DEFINE_integer("threads", 1, "CPU threads.", 1, flag_values=fv)
+    flags.DEFINE_string("output", None, "Also write the figures to this JSON file, after each fit.", fv)
+
+
+def main(argv: list[str]) -> None:
+    del argv
+    apply_threads(FLAGS.threads)
+    if not FLAGS.enumerate:
+        estimator._MOST_TERMS = 0.0
+    tables: dict[str, dict[str, Any]] = {}
+    if FLAGS.output and Path(FLAGS.output).exists():
+        tables = json.loads(Path(FLAGS.output).read_text())["tables"]
+    print("| table | updates | log Z, 95 % | exact | holds | trusted | s, of it checks |\n" + "|---" * 7 + "|")
+    for number in range(FLAGS.tables):
+        for kind in FLAGS.kinds:
+            name = f"{kind} {number}"
+            if name not in tables:
+                tables[name] = judged(kind, number, FLAGS.updates)
+                if FLAGS.output:
+                    settings = provenance("", settings=FLAGS.flag_values_dict())
+                    write_json(FLAGS.output, {"tables": tables, "summary": summary(tables), **settings})
+            row = tables[name]
+            cells = [name, str(row["updates"]), f"{row['low_nats']:.2f} to {row['high_nats']:.2f}"]
+            cells += [f"{row['exact_nats']:.2f}", str(row["holds"]), str(row["is_trusted"])]
+            cells += [f"{row['seconds']:.0f}, {row['check_seconds']:.1f}"]
+            print(f"| {' | '.join(cells)} |", flush=True)
+    print(f"\n{json.dumps(summary(tables))}")
+
+
+if __name__ == "__main__":
+    define_flags()
+    app.run(main)
