@@ -370,6 +370,9 @@ class Thresholded(TrackedRBM):
         return tags
 
 
+WEIGHTED = {f"check_sample_weight_equivalence_on_{kind}_data" for kind in ("dense", "sparse")}
+"""Checks that want the same model of a row twice and of its double weight: by drawn rows that is so on average."""
+
 QUICK: dict[str, Any] = {
     "n_components": 3,
     "max_updates": 2,
@@ -386,14 +389,15 @@ def test_scikit_learn_checks(global_generator: None) -> None:
     """All checks, on the signs of their data, which are normal draws: values outside [0, 1] are an error here."""
     results = check_estimator(Thresholded(**QUICK), on_skip=None)
     assert len(results) > 40
-    assert {result["check_name"] for result in results if result["status"] != "passed"} <= {"check_array_api_input"}
+    others = {result["check_name"] for result in results if result["status"] != "passed"}
+    assert others <= {"check_array_api_input", *WEIGHTED}
 
 
 def test_scikit_learn_checks_that_need_no_fit(global_generator: None) -> None:
     """Checks of the class itself that do not depend on the values of the data."""
     results = check_estimator(TrackedRBM(**QUICK, early_stopping=False), on_skip=None, on_fail=None)
-    failed = [result for result in results if result["status"] == "failed"]
-    reasons = [str(result["exception"]) for result in failed]
+    failed = [result for result in results if result["status"] == "failed" and result["check_name"] not in WEIGHTED]
+    reasons = [f"{result['check_name']}: {result['exception']}" for result in failed]
     assert all("0 or 1" in reason or "rows of 0 and 1" in reason for reason in reasons), reasons
     passed = {result["check_name"] for result in results if result["status"] == "passed"}
     assert {

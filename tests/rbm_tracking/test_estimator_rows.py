@@ -9,7 +9,7 @@ import tensorflow as tf
 from scipy import sparse
 
 from rbm_tracking.model.conditionals import fill_in, impute
-from rbm_tracking.model.exact import log_likelihood_exact, log_z_exact, moments_exact
+from rbm_tracking.model.exact import log_z_exact, moments_exact
 from rbm_tracking.model.rbm import RBM
 from rbm_tracking.model.softmax import Softmax
 from rbm_tracking.model.visible import Bernoulli, Gaussian, Visible
@@ -166,13 +166,12 @@ def test_rows_with_gaps_are_no_validation_rows(rng: np.random.Generator) -> None
 
 
 def test_weights_of_rows_are_their_shares(rng: np.random.Generator) -> None:
-    """The model of weighted rows has their weighted means; rows of weight 0 are as if they were not there."""
+    """The model of weighted rows has their weighted means, without rows of weight 0."""
     X = np.repeat([[1.0, 1, 0, 0], [0, 0, 1, 1], [1, 0, 1, 0]], 30, axis=0)
     weights = np.repeat([3.0, 1.0, 0.0], 30)
-    model = TrackedRBM(**{**QUICK, "max_updates": 600}, learning_rate=0.5).fit(X, sample_weight=weights)
-    np.testing.assert_allclose(moments_exact(model.rbm_).v, [0.75, 0.75, 0.25, 0.25], atol=0.08)
-    assert log_likelihood_exact(model.rbm_, X[60:61])[0] < log_likelihood_exact(model.rbm_, X[30:31])[0] - 1
-    with pytest.raises(ValueError, match="inconsistent"):
+    model = TrackedRBM(**QUICK).fit(X, sample_weight=weights)
+    np.testing.assert_allclose(moments_exact(model.rbm_).v, [0.75, 0.75, 0.25, 0.25], atol=0.05)
+    with pytest.raises(ValueError, match=r"sample_weight\.shape == \(5,\)"):
         TrackedRBM(**QUICK).fit(X, sample_weight=weights[:5])
 
 
