@@ -100,7 +100,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         >>> X = np.random.default_rng(0).integers(0, 2, (100, 6))
         >>> rbm = TrackedRBM(n_components=4, max_updates=100, batch_size=20, random_state=0).fit(X)
         >>> log_p = rbm.score_samples(X[:5])  # nats, [5]
-        >>> bool(rbm.evidence_.low < rbm.evidence_.high)  # an interval of log Z
+        >>> bool(rbm.evidence_.low <= rbm.log_z_ <= rbm.evidence_.high)  # an interval, of a model so small a point
         True
 
     X holds 0 and 1. Values between them are taken as `BernoulliRBM` takes them, as probabilities (the intensities of
@@ -521,7 +521,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """X as numbers, dense or CSR, after checking that it is in [0, 1]; in :meth:`fit` also NaN."""
         if self.visible == "softmax" and self.groups is None:
             X = self._encoded(X, reset=reset)
-        check_columns(X, self)
+        check_columns(X, self, may_miss=reset)
         types = (*_FLOATS, np.uint8, np.bool_) if reset else _FLOATS
         finite: Any = "allow-nan" if reset else True
         validate = functools.partial(

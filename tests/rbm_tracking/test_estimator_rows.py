@@ -118,7 +118,7 @@ def test_categories_as_they_come_are_a_column_for_each_level(X: Any) -> None:
     assert encoder is not None
     levels = one_hot(encoder, X)
     expected = [[1, 0, 0, 1, 0], [0, 1, 0, 0, 1], [np.nan, np.nan, np.nan, 1, 0], [0, 0, 1, 0, 1]]
-    np.testing.assert_array_equal(levels, expected)
+    np.testing.assert_array_equal(levels, np.array(expected))
 
 
 def test_what_is_no_category_is_left_alone() -> None:
