@@ -10,7 +10,7 @@ Add the functions that a run found slow to those of ci:
 import re
 import sys
 import xml.etree.ElementTree as ElementTree
-from collections import Counter
+from collections import defaultdict
 from pathlib import Path
 
 __all__ = ["FILE", "SECONDS", "load"]
@@ -28,9 +28,9 @@ def load(path: Path = FILE) -> dict[str, str]:
     return {test: tier for tier, test in lines}
 
 
-def measured(path: Path) -> Counter[str]:
+def measured(path: Path) -> dict[str, float]:
     """Seconds by test function in a report of pytest in JUnit's format."""
-    seconds: Counter[str] = Counter()
+    seconds: dict[str, float] = defaultdict(float)
     for case in ElementTree.parse(path).iter("testcase"):
         if case.find("skipped") is None:
             file = case.attrib["classname"].replace(".", "/") + ".py"
