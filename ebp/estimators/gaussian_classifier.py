@@ -98,6 +98,8 @@ class EBPGaussianClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         networks that learned the others (all rows in turn, of more than 400 as many); 3 for more than 5,000 rows.
     :param batch_size: rows whose changes are added.
     :param num_networks: networks of different starts, whose probabilities are averaged.
+    :param common_scale: divide all inputs by one number in place of their own deviations, as is right for pixels: those
+        at the border, which hardly vary, are then no louder than others.
     :param random_state: of the starts, of the order of the rows, and of those that are held back. In what order X and
         y have the rows makes no difference to `fit`.
 
@@ -125,6 +127,7 @@ class EBPGaussianClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         max_count: int | str = "auto",
         batch_size: int = 10,
         num_networks: int = 1,
+        common_scale: bool = False,
         random_state: Any = 0,
     ) -> None:
         self.hidden = hidden
@@ -133,6 +136,7 @@ class EBPGaussianClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         self.max_count = max_count
         self.batch_size = batch_size
         self.num_networks = num_networks
+        self.common_scale = common_scale
         self.random_state = random_state
 
     def fit(
@@ -202,7 +206,7 @@ class EBPGaussianClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         check_columns(X, self)
         if not is_plain(self, X):
             X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
-        X = self._inputs.standardised(dense_rows(X))
+        X = self._units.standardised(dense_rows(X))
         if len(self.classes_) == 1:
             return np.zeros((len(X), 1))
         found = []
@@ -224,6 +228,11 @@ class EBPGaussianClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         return tags
 
     # Private.
+
+    @property
+    def _units(self) -> Moments:
+        """By which inputs are standardised."""
+        return self._inputs.with_common_scale() if self.common_scale else self._inputs
 
     def _check(self, X: Any, y: Any, *, reset: bool) -> tuple[Array, NDArray[Any]]:
         check_columns(X, self)
@@ -302,7 +311,7 @@ class EBPGaussianClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         Y = np.where(numbers[:, None] == np.arange(first, first + num_outputs), 1.0, -1.0)
         if self._has_spare:
             Y = np.concatenate([Y, np.full((len(Y), 1), -1.0)], axis=1)
-        rows = self._inputs.standardised(X)
+        rows = self._units.standardised(X)
         self.posteriors_ = [network.after(rows, Y, sign_derivatives, weight) for network in self.posteriors_]
         self.n_epochs_ += 1
 
@@ -349,7 +358,7 @@ class EBPGaussianClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         :param forgetting: rate at which h and lambda are forgotten, per row of weight 1.
         :return: of each network the mean over the pass.
         """
-        X, (Y, _) = self._inputs.standardised(X), encode_labels(y, self.classes_)
+        X, (Y, _) = self._units.standardised(X), encode_labels(y, self.classes_)
         posteriors, means = [], []
         for number, posterior in enumerate(self.posteriors_):
             mean = PassMean()

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, cast, get_args
 
 import numpy as np
@@ -136,6 +136,12 @@ class Moments:
     def scale(self) -> NDArray[np.float64]:
         """Standard deviations, 1 where a column does not vary, [D]."""
         return np.where(self.varies & (self.deviation > 0), self.deviation, 1.0)
+
+    def with_common_scale(self) -> Moments:
+        """With the root of the mean variance as the deviation of every column that varies."""
+        unit = _power_of_two(np.max(self.deviation, keepdims=True))
+        common = unit * np.sqrt(np.mean(np.square(self.deviation / unit)))
+        return replace(self, deviation=np.where(self.varies, common, self.deviation))
 
     def standardised(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
         """Rows [N, D] of mean 0 and standard deviation 1; columns that do not vary become 0."""

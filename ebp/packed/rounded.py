@@ -156,7 +156,7 @@ def round_network(model: Any, X: Any, *, bits: int = 4, inputs: str = "uint8") -
     rows = np.asarray(X, np.float64)
     if len(rows) > MAX_ROWS:
         rows = rows[np.linspace(0, len(rows) - 1, MAX_ROWS).astype(int)]
-    posterior, moments = model.posteriors_[0], model._inputs
+    posterior, moments = model.posteriors_[0], model._units
     scale = np.where(moments.varies, 1.0 / moments.scale, 0.0)
     used = np.flatnonzero(moments.varies)
     floats = forward(posterior, moments.standardised(rows), "relu")

@@ -104,6 +104,20 @@ def test_sparse_rows_are_like_dense_ones(rng: np.random.Generator) -> None:
         EBPRegressor().fit(wide, np.arange(500))
 
 
+def test_one_scale_for_all_inputs(rng: np.random.Generator) -> None:
+    """Inputs of one deviation but for a factor: a common scale keeps the factor, and both learn from streams, too."""
+    X = rng.normal(size=(80, 4)) * np.array([1.0, 1.0, 1.0, 1e-3])
+    y = (X[:, 0] > 0).astype(int)
+    moved = X + np.array([0.0, 0.0, 0.0, 1e-2])
+    for learn in (EBPGaussianClassifier.fit, EBPGaussianClassifier.partial_fit):
+        common, own = EBPGaussianClassifier(5, max_count=1, common_scale=True), EBPGaussianClassifier(5, max_count=1)
+        changes = [
+            np.max(np.abs(model.predict_proba(moved) - model.predict_proba(X)))
+            for model in (learn(common, X, y), learn(own, X, y))
+        ]
+        assert changes[0] < 0.05 * changes[1]
+
+
 def test_rows_as_dictionaries(rng: np.random.Generator) -> None:
     X, y = crescents(rng, 40)
     plain, model = EBPGaussianClassifier(5), OneByOne(EBPGaussianClassifier(5))

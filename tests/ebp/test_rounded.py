@@ -105,7 +105,7 @@ def test_c_predicts_the_same(
 @pytest.fixture(scope="module")
 def digits() -> tuple[Any, np.ndarray, np.ndarray]:
     X, y = load_digits(return_X_y=True)
-    model = ebp.EBPGaussianClassifier(12, epochs=6, max_count=8).fit(X[:700], y[:700])
+    model = ebp.EBPGaussianClassifier(12, epochs=6, max_count=8, common_scale=True).fit(X[:700], y[:700])
     return model, X, y
 
 
@@ -131,9 +131,9 @@ def test_the_rest_makes_good_what_rounding_one_has_changed(digits: Any) -> None:
     model, X, _ = digits
     network = round_network(model, X[:700], bits=4)
     layer, mean = network.layers[0], model.posteriors_[0].mean[0]
-    real = model._inputs.standardised(X[:700]) @ mean[:-1] + mean[-1]
-    weights = (mean[:-1] / model._inputs.scale[:, None])[network.used]
-    bias = mean[-1] - (model._inputs.mean / model._inputs.scale)[network.used] @ mean[:-1][network.used]
+    real = model._units.standardised(X[:700]) @ mean[:-1] + mean[-1]
+    weights = (mean[:-1] / model._units.scale[:, None])[network.used]
+    bias = mean[-1] - (model._units.mean / model._units.scale)[network.used] @ mean[:-1][network.used]
     step = np.max(np.abs(weights), axis=0) / 15.0
     nearest = step * (2.0 * np.rint((weights / step - 1.0) / 2.0) + 1.0)
     ours = layer.sums(X[:700].astype(int)[:, network.used])
