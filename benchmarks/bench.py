@@ -328,6 +328,22 @@ class Rival:
         return json.loads(line)
 
 
+# What several benchmarks of classifiers measure.
+
+
+def classifier_scores(make: Callable[[], Any], X: Any, y: Any, X_test: Any, y_test: Any) -> dict[str, float]:
+    """Error in percent, CPU seconds of the fit; of models with probabilities log loss, calibration error in percent."""
+    from ebp.estimators.calibration import calibration_error, log_loss
+
+    start = time.process_time()
+    model = make().fit(X, y)
+    found = {"cpu_s": time.process_time() - start, "error": 100.0 * float(np.mean(model.predict(X_test) != y_test))}
+    if hasattr(model, "predict_log_proba"):
+        log_p, classes = model.predict_log_proba(X_test), np.searchsorted(model.classes_, y_test)
+        found |= {"log_loss": log_loss(log_p, classes), "calibration_error": calibration_error(log_p, classes)}
+    return found
+
+
 # What several benchmarks of deep GPs measure.
 
 
@@ -395,6 +411,27 @@ class Products:
                 self._seconds[kind].append(time.perf_counter() - start)
 
         return run
+
+
+class Standardised(NamedTuple):
+    """Rows in the units that models are trained in, and the log of the scale of the targets."""
+
+    X: np.ndarray
+    Y: np.ndarray
+    X_test: np.ndarray
+    Y_test: np.ndarray
+    log_scale: float = 0.0
+
+
+def standardised(dataset: str, data_dir: str | None, split: int = 0, **options: Any) -> Standardised:
+    """Training and test rows of a split, with mean 0 and deviation 1 of the training rows' columns."""
+    from gpflow_deep import Units
+
+    data = load(dataset, data_dir, "supervised", split=split, **options)
+    units = Units.fit(data.train.X, data.train.Y, "gaussian")
+    train = units.transform(data.train.X, data.train.Y)
+    test = units.transform(data.test.X, data.test.Y)
+    return Standardised(*train, *test, float(np.log(np.std(data.train.Y))))
 
 
 def trained_deep_gp(X: np.ndarray, Y: np.ndarray, num_layers: int, num_inducing: int, num_steps: int) -> Any:

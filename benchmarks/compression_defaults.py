@@ -145,7 +145,6 @@ def compressed(model: keras.Model, parts: Sequence[Part], loss: Any, seed: int, 
 
 
 def main(flag: flags.FlagValues) -> None:
-    """Print a line for each network, and write them after each."""
     rows = (
         row
         for dataset in flag.datasets

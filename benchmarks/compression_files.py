@@ -194,7 +194,6 @@ def file_of(small: keras.Model, parts: dict[str, Examples], size: bc.Size) -> di
 
 
 def main(flag: flags.FlagValues) -> None:
-    """Print a line for each network, and write them after each."""
     if flag.teacher_epochs and (flag.flip or flag.dataset != "mnist"):
         raise app.UsageError("--teacher_epochs is for MNIST without --flip; leave one of them out.")
     parts = parts_of(

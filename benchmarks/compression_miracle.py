@@ -104,7 +104,6 @@ def rows_of(seed: int, parts: dict[str, Examples]) -> Iterator[dict[str, Any]]:
 
 
 def main(flag: flags.FlagValues) -> None:
-    """Print a line for each file, and write them after each."""
     parts = parts_of(
         bench.load("digits" if flag.network == "digits" else "mnist", flag.data_dir, "images", num_valid=5000).parts
     )

@@ -54,7 +54,6 @@ def define_flags(fv: flags.FlagValues) -> None:
 
 
 def main(FLAGS: flags.FlagValues) -> None:
-    """Train, and print a table."""
     found = [scores(split(FLAGS.dataset, FLAGS.data_dir, i), i, FLAGS.choose, FLAGS.rows) for i in range(FLAGS.splits)]
     bench.print_titles("", *NAMES)
     for name in found[0]:

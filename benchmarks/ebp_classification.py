@@ -8,13 +8,11 @@ means over folds with their standard errors: error in percent, log loss in nats,
 (15 bins), and CPU seconds of a fit. All have their default settings; logistic regression gets standardised inputs.
 """
 
-import time
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 import bench
-import numpy as np
 from absl import flags
 from sklearn import datasets
 from sklearn.linear_model import LogisticRegression
@@ -24,7 +22,6 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
 from ebp import EBPClassifier, EBPGaussianClassifier
-from ebp.estimators.calibration import calibration_error, log_loss
 
 SETS: dict[str, Callable[..., Any]] = {
     "breast_cancer": datasets.load_breast_cancer,
@@ -47,22 +44,7 @@ def define_flags(fv: flags.FlagValues) -> None:
     bench.define_common(fv, threads=1, output="Write each fold's numbers to this file, a JSON line each.")
 
 
-def scores(make: Callable[[], Any], X: Any, y: Any, X_test: Any, y_test: Any) -> dict[str, float]:
-    """Error and calibration error in percent, log loss in nats, and CPU seconds of the fit."""
-    start = time.process_time()
-    model = make().fit(X, y)
-    seconds = time.process_time() - start
-    log_p = model.predict_log_proba(X_test)
-    return {
-        "error": 100.0 * float(np.mean(model.predict(X_test) != y_test)),
-        "log_loss": log_loss(log_p, y_test),
-        "calibration_error": calibration_error(log_p, y_test),
-        "cpu_s": seconds,
-    }
-
-
 def main(options: flags.FlagValues) -> None:
-    """Fit, and print a table."""
     warnings.simplefilter("ignore")
     lines: list[dict[str, Any]] = []
     threadpool_limits(options.threads)
@@ -70,7 +52,7 @@ def main(options: flags.FlagValues) -> None:
         X, y = SETS[name](return_X_y=True)
         folds = list(StratifiedKFold(options.folds, shuffle=True, random_state=0).split(X, y))
         for model, make in MODELS.items():
-            found = [scores(make, X[rows], y[rows], X[test], y[test]) for rows, test in folds]
+            found = [bench.classifier_scores(make, X[rows], y[rows], X[test], y[test]) for rows, test in folds]
             lines += [{"set": name, "model": model, "fold": fold, **one} for fold, one in enumerate(found)]
             print(f"{name:13} {model:33} " + bench.means(found), flush=True)
             bench.keep_lines(lines)

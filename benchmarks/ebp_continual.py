@@ -129,7 +129,6 @@ def report(name: str, task: str, model: str, accuracies: list[float], millisecon
 
 
 def main(options: flags.FlagValues) -> None:
-    """Learn, and print a table."""
     warnings.simplefilter("ignore")
     lines: list[dict[str, Any]] = []
     for name in options.datasets:

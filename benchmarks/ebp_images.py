@@ -67,7 +67,6 @@ def tested(network: ebp.EBPNetwork, X: NDArray[np.float32], Y: NDArray[np.float6
 
 
 def main(options: flags.FlagValues) -> None:
-    """Learn, test, export."""
     folder, lines = Path(options.run_dir), list[dict[str, float]]()
     data = bench.load("mnist", options.data_dir, "supervised", split=None)
     X, labels = np.rint(255.0 * data.parts["all"].X).astype(np.uint8), data.parts["all"].Y[:, 0].astype(int)

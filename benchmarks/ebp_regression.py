@@ -73,7 +73,6 @@ def first_order(epochs: int, X: Any, y: Any, X_test: Any) -> tuple[Any, Any]:
 
 
 def main(options: flags.FlagValues) -> None:
-    """Fit, and print a table."""
     lines: list[dict[str, Any]] = []
     threadpool_limits(options.threads)
     for name, model in itertools.product(options.sets, options.models):

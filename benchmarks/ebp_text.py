@@ -11,7 +11,6 @@ C is the best of five by the log loss of three inner folds. The others have thei
 logistic regression on TF-IDF, and NB-SVM (Wang and Manning, 2012), a LinearSVC on presences times log-count ratios.
 """
 
-import time
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +26,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
 from ebp import EBPClassifier
-from ebp.estimators.calibration import calibration_error, log_loss
 
 DATASETS = ("reuters_i6", "ng20_comp_hw", "amazon_apparel_books", "ng20_elec_med", "movie_reviews", "spamassassin")
 
@@ -72,19 +70,7 @@ def define_flags(fv: flags.FlagValues) -> None:
     bench.define_common(fv, threads=1, output="Write each fold's numbers to this file, a JSON line each.")
 
 
-def scores(make: Callable[[], Any], X: Any, y: Any, X_test: Any, y_test: Any) -> dict[str, float]:
-    """Error in percent, CPU seconds of the fit, and of models with probabilities log loss and calibration error."""
-    start = time.process_time()
-    model = make().fit(X, y)
-    found = {"cpu_s": time.process_time() - start, "error": 100.0 * float(np.mean(model.predict(X_test) != y_test))}
-    if hasattr(model, "predict_log_proba"):
-        log_p, classes = model.predict_log_proba(X_test), np.searchsorted(model.classes_, y_test)
-        found |= {"log_loss": log_loss(log_p, classes), "calibration_error": calibration_error(log_p, classes)}
-    return found
-
-
 def main(options: flags.FlagValues) -> None:
-    """Fit, and print a table."""
     warnings.simplefilter("ignore", FutureWarning)
     lines: list[dict[str, Any]] = []
     for name in options.datasets:
@@ -94,7 +80,7 @@ def main(options: flags.FlagValues) -> None:
         for model in options.models:
             found = []
             for fold, (rows, test) in enumerate(folds):
-                found.append(scores(MODELS[model], X[rows], y[rows], X[test], y[test]))
+                found.append(bench.classifier_scores(MODELS[model], X[rows], y[rows], X[test], y[test]))
                 lines.append({"dataset": name, "model": model, "fold": fold, **found[-1]})
             print(f"{name:20} {model:17} {len(found)} folds  " + bench.means(found), flush=True)
             bench.keep_lines(lines)

@@ -66,7 +66,6 @@ def measure(dataset: str, split: int, data_dir: str, settings: dict[str, Any]) -
 
 
 def main(flag: flags.FlagValues) -> None:
-    """Fit, print a line for each fit, and write them."""
     settings, results = parameters(flag.set), []
     print(f"{'data set':10} {'split':>5} {'log density':>12} {'RMSE':>9} {'linear':>9} {'steps':>6} {'CPU s':>6}")
     for dataset in flag.datasets:

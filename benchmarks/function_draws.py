@@ -67,13 +67,10 @@ def costs(model: gpflow_deep.DeepGP, num_inputs: int, repetitions: int, rng: np.
 def main(FLAGS: flags.FlagValues) -> None:
     rows, rng = list[dict[str, Any]](), np.random.default_rng(0)
     for dataset in FLAGS.datasets:
-        data = bench.load(dataset, FLAGS.data_dir, "supervised", split=0)
-        units = gpflow_deep.Units.fit(data.train.X, data.train.Y, "gaussian")
-        X, _ = units.transform(data.test.X[: FLAGS.rows], data.test.Y[: FLAGS.rows])
+        data = bench.standardised(dataset, FLAGS.data_dir)
+        X = data.X_test[: FLAGS.rows]
         for num_layers in map(int, FLAGS.layers):
-            model = bench.trained_deep_gp(
-                *units.transform(data.train.X, data.train.Y), num_layers, FLAGS.inducing, FLAGS.num_steps
-            )
+            model = bench.trained_deep_gp(data.X, data.Y, num_layers, FLAGS.inducing, FLAGS.num_steps)
             row: dict[str, Any] = {"dataset": dataset, "layers": num_layers, "inputs": X.shape[1]}
             row |= agreement(model, X, FLAGS.draws)
             row |= costs(model, X.shape[1], FLAGS.repetitions, rng)

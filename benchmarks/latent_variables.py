@@ -22,7 +22,7 @@ Shown are the mean test log density in nats per row, in the units of the data, a
 
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import bench
 import numpy as np
@@ -41,7 +41,6 @@ from gpflow_deep import (
     SVGPLayer,
     Trainer,
     TrainingConfig,
-    Units,
     inducing_inputs,
 )
 
@@ -51,16 +50,6 @@ MODELS = {"gp": (1, 0), "two_layers": (2, 0), "latent_1": (2, 1), "latent_5": (2
 """Numbers of layers, and of importance samples: 0 for none of the latent variables."""
 
 RATE, COMPONENTS, WIDTH, NETWORK_BATCH = 0.03, 10, 64, 100
-
-
-class Parts(NamedTuple):
-    """Rows in the units that models are trained in, and the log of the scale of the targets."""
-
-    X: Array
-    Y: Array
-    X_test: Array
-    Y_test: Array
-    log_scale: float
 
 
 def define_flags(fv: flags.FlagValues) -> None:
@@ -93,14 +82,11 @@ SIMULATED: dict[str, Callable[[np.random.Generator, int], tuple[Array, Array]]] 
 }
 
 
-def parts_of(name: str, rng: np.random.Generator, seed: int, data_dir: str) -> Parts:
+def parts_of(name: str, rng: np.random.Generator, seed: int, data_dir: str) -> bench.Standardised:
     """Simulated rows as they are; of a table the split of this number, in standard units."""
     if name in SIMULATED:
-        return Parts(*SIMULATED[name](rng, 400), *SIMULATED[name](rng, 400), 0.0)
-    data = bench.load(name, data_dir, "supervised", split=seed, valid_fraction=0.0)
-    units = Units.fit(data.train.X, data.train.Y, "gaussian")
-    train, test = units.transform(*data.train), units.transform(data.test.X, data.test.Y)
-    return Parts(*train, *test, float(np.log(np.std(data.train[1]))))
+        return bench.Standardised(*SIMULATED[name](rng, 400), *SIMULATED[name](rng, 400))
+    return bench.standardised(name, data_dir, seed, valid_fraction=0.0)
 
 
 def noise_model(name: str, variance: float) -> Likelihood:
@@ -132,7 +118,7 @@ def table_model(X: Array, Y: Array, num_layers: int, K: int, noise: str, seed: i
 
 
 def deep_gp_score(
-    name: str, model: str, noise: str, parts: Parts, batches: list[NDArray[np.int64]], seed: int
+    name: str, model: str, noise: str, parts: bench.Standardised, batches: list[NDArray[np.int64]], seed: int
 ) -> dict[str, float]:
     """Train one of `MODELS`: test log density and CPU seconds."""
     num_layers, K = MODELS[model]
@@ -177,7 +163,7 @@ class BestInTime(tf.keras.callbacks.Callback):  # type: ignore[misc]
         self.model.set_weights(self.weights)
 
 
-def network_score(parts: Parts, seconds: float, seed: int) -> dict[str, float]:
+def network_score(parts: bench.Standardised, seconds: float, seed: int) -> dict[str, float]:
     """A mixture-density network trained for so long."""
     tf.keras.utils.set_random_seed(seed)
     dense = tf.keras.layers.Dense

@@ -78,12 +78,9 @@ def draws(kind: str, dims: Sequence[int], num_draws: int, num_rows: int, seed: i
 
 def measure(dataset: str, num_layers: int, FLAGS: Any) -> list[dict[str, Any]]:
     """One row of results for each number of draws."""
-    data = bench.load(dataset, FLAGS.data_dir, "supervised", split=0)
-    units = gpflow_deep.Units.fit(data.train.X, data.train.Y, "gaussian")
-    X, Y = units.transform(data.test.X[: FLAGS.rows], data.test.Y[: FLAGS.rows])
-    model = bench.trained_deep_gp(
-        *units.transform(data.train.X, data.train.Y), num_layers, FLAGS.inducing, FLAGS.num_steps
-    )
+    data = bench.standardised(dataset, FLAGS.data_dir)
+    X, Y = data.X_test[: FLAGS.rows], data.Y_test[: FLAGS.rows]
+    model = bench.trained_deep_gp(data.X, data.Y, num_layers, FLAGS.inducing, FLAGS.num_steps)
     dims, mixture = [layer.num_latent_gps for layer in model.layers[:-1]], predictor(model, X, Y)
     many = [
         mixture(draws("independent", dims, REFERENCE_PART, len(X), 10_000 + seed))

@@ -275,7 +275,6 @@ def scores(name: str, X: Array, y: Array, X_test: Array, y_test: Array, seed: in
 
 
 def main(flag: flags.FlagValues) -> None:
-    """Fit, print a line for each fit, and keep them."""
     if not set(flag.models) <= set(NAMES):
         raise app.UsageError(f"--models are some of {', '.join(NAMES)}, got {','.join(flag.models)}.")
     rows = bench.kept()

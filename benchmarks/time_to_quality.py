@@ -118,12 +118,8 @@ def command(program: str, seed: int, data: str, FLAGS: Any) -> list[str] | None:
 
 def write_data(path: str, data_dir: str | None) -> None:
     """The standardised rows, as `rivals/turns.py` reads them."""
-    data = bench.load("kin8nm", data_dir, "supervised", split=0, valid_fraction=0.0)
-    units = gpflow_deep.Units.fit(data.train.X, data.train.Y, "gaussian")
-    X, Y = units.transform(data.train.X, data.train.Y)
-    X_test, Y_test = units.transform(data.test.X, data.test.Y)
-    Z, log_scale = gpflow_deep.inducing_inputs(X, M, seed=0), np.log(np.std(data.train.Y))
-    np.savez(path, X=X, Y=Y, X_test=X_test, Y_test=Y_test, Z=Z, log_scale=log_scale)
+    rows = bench.standardised("kin8nm", data_dir, valid_fraction=0.0)
+    np.savez(path, **rows._asdict(), Z=gpflow_deep.inducing_inputs(rows.X, M, seed=0))
 
 
 def race(programs: Sequence[Program], FLAGS: Any) -> None:
