@@ -47,7 +47,7 @@ def define_flags(fv: flags.FlagValues) -> None:
 def main(options: flags.FlagValues) -> None:
     warnings.simplefilter("ignore")
     lines: list[dict[str, Any]] = []
-    threadpool_limits(options.threads)
+    threadpool_limits(options.threads or None)
     for name in options.sets:
         X, y = SETS[name](return_X_y=True)
         folds = list(StratifiedKFold(options.folds, shuffle=True, random_state=0).split(X, y))

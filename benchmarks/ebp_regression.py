@@ -74,7 +74,7 @@ def first_order(epochs: int, X: Any, y: Any, X_test: Any) -> tuple[Any, Any]:
 
 def main(options: flags.FlagValues) -> None:
     lines: list[dict[str, Any]] = []
-    threadpool_limits(options.threads)
+    threadpool_limits(options.threads or None)
     for name, model in itertools.product(options.sets, options.models):
         if name not in SETS or model not in MODELS:
             raise app.UsageError(f"--sets are some of {', '.join(SETS)} and --models of {', '.join(MODELS)}.")

@@ -46,7 +46,8 @@ RIVAL = r"""
 import sys, time
 import torch
 threads, n_v, n_h, chains, batch = map(int, sys.argv[1:6])
-torch.set_num_threads(threads)
+if threads:
+    torch.set_num_threads(threads)
 from rbms.bernoulli_bernoulli.classes import BBRBM
 from rbms.training.pcd import fit_batch_pcd
 torch.manual_seed(0)
