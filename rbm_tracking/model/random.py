@@ -81,7 +81,7 @@ def random_bits(key: tf.Tensor, shape: tuple[int, ...], generator: str = "threef
     if generator == "numpy" and tf.executing_eagerly():
         numbers = np.random.Generator(np.random.SFC64(words.numpy().tolist()))
         return tf.constant(numbers.integers(2**32, size=shape, dtype=np.uint32))
-    raise ValueError(f"generator must be one of {', '.join(GENERATORS)} in a graph, got {generator!r}.")
+    raise ValueError(f"generator must be one of {', '.join(GENERATORS)}, got {generator!r}.")
 
 
 def threefry(k0: tf.Tensor, k1: tf.Tensor, x0: tf.Tensor, x1: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
