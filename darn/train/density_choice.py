@@ -53,6 +53,7 @@ _LEAST_COLUMNS = 16  # likewise, where there is much work
 _MOST_STEPS = 12  # a million times weaker or stronger
 _MAX_WORK = 3e7  # ones in the rows of a fit times half the columns
 _MAX_MIXTURE_WORK = 1e8  # members times rows times columns
+_MOST_MEMBERS = 256  # of a mixture; there are no more than rows
 _NETWORK_WORK = 5e11  # multiplications of fits that choose the settings of networks: about half a minute
 _ORDERS_WORK = 4e11  # of networks in other orders
 _SHARE = 0.6  # of the work that one fit may take
@@ -289,6 +290,8 @@ class _Search:
         last = math.inf
         for members in itertools.accumulate(itertools.repeat(4), lambda number, factor: number * factor, initial=1):
             if members > 1 and members * len(self.rows) * self.n > _MAX_MIXTURE_WORK:
+                break
+            if members > min(len(self.rows), _MOST_MEMBERS):
                 break
             how: dict[str, Any] = {"categories": self.categories, "weights": self._row_weights, "seed": self._seed}
             fitted = fit_mixture_of_bernoullis(self.rows, members, **how)
