@@ -258,7 +258,12 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         """
         x, is_missing = self._fitted_bits(X)
         if is_missing is not None:
-            raise ValueError("X must have no missing values, for a code is of whole rows; complete them first.")
+            # Missing bits are the more probable value given the known ones.
+            if isinstance(self.model_, DARN):
+                p = complete(self.model_, x, is_missing, seed=self._seed)
+            else:
+                p = self.model_.complete(x, is_missing, seed=self._seed).probabilities
+            x = np.where(is_missing, p > 0.5, x).astype(np.uint8)
         codes = [np.zeros([len(x), 0], self.dtype)]
         for model in self._darns():
             noise = tuple(tf.zeros([len(x), n], model.dtype) for n in model.config.hidden)
