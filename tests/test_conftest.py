@@ -108,5 +108,13 @@ def test_tests_that_were_measured_as_slow_exist() -> None:
 def test_a_report_of_pytest_says_which_tests_are_slow(tmp_path: Path) -> None:
     report = tmp_path / "report.xml"
     cases = '<testcase classname="tests.a.test_b" name="{}" time="{}"/>'
-    report.write_text(f"<s>{cases.format('test_c[1]', 1.0)}{cases.format('test_c[2]', 0.7)}{cases.format('x', 0)}</s>")
-    assert measured(report) == {"tests/a/test_b.py::test_c": 1.7, "tests/a/test_b.py::x": 0.0}
+    report.write_text(
+        f"<s>{cases.format('test_c[1]', 1.0)}{cases.format('test_c[2]', 0.7)}{cases.format('x', 0)}</s>".replace(
+            "test_b", "test_b.TestD", 1
+        )
+    )
+    assert measured(report) == {
+        "tests/a/test_b.py::TestD::test_c": 1.0,
+        "tests/a/test_b.py::test_c": 0.7,
+        "tests/a/test_b.py::x": 0.0,
+    }

@@ -33,9 +33,11 @@ def measured(path: Path) -> dict[str, float]:
     seconds: dict[str, float] = defaultdict(float)
     for case in ElementTree.parse(path).iter("testcase"):
         if case.find("skipped") is None:
-            file = case.attrib["classname"].replace(".", "/") + ".py"
+            places = case.attrib["classname"].split(".")
+            classes = [place for place in places if place.startswith("Test")]
+            file = "/".join(places[: len(places) - len(classes)]) + ".py"
             name = re.sub(r"\[.*", "", case.attrib["name"], flags=re.DOTALL)
-            seconds[f"{file}::{name}"] += float(case.attrib["time"])
+            seconds["::".join([file, *classes, name])] += float(case.attrib["time"])
     return seconds
 
 

@@ -98,6 +98,9 @@ SMALL_ERROR = 0.01
 HELD_OUT = 60
 """Rows of a small table on which a deeper model is judged."""
 
+SHORT = 240
+"""Rows up to which a model is judged after half of its steps, else a third: few steps say little of so few rows."""
+
 SMALL_BATCH = 250
 """The most rows of a minibatch of models that are trained by steps where the single layer is exact."""
 
@@ -114,6 +117,7 @@ RISE = 0.02
 """Of the bound, nats per row, that twice as many inducing inputs have to bring."""
 
 _STARTS = (0.1, 1e-3)
+_NEIGHBOURS = 5
 _JITTER_FACTOR = float(np.finfo(np.float64).eps)
 _FAILED = 1e25
 _MINUTE = 60.0
@@ -587,7 +591,7 @@ class _Trained:
     @property
     def noise(self) -> float | None:
         """Variance of Gaussian noise, in units of the variance of the targets."""
-        return float(self.model.likelihood.variance) if has_noise(self.model) else None
+        return float(self.model.likelihood.variance.numpy()) if has_noise(self.model) else None
 
     def share_inside(self, part: NDArray[Any], Y: Array) -> float:
         """Share of targets of rows with these numbers in the central half of their predictions."""
@@ -856,7 +860,8 @@ class _Search:
         assert residuals is not None  # of mypy: there are folds
         if self.is_exact:
             error = self._left_out_error(single)
-            looks_gaussian = single.noise > NO_NOISE and not is_long_tailed(residuals)
+            is_uneven = is_long_tailed(residuals) or is_clustered(residuals, self.x / single.lengthscales)
+            looks_gaussian = single.noise > NO_NOISE and not is_uneven
             if single.noise <= NO_NOISE and error < SMALL_ERROR:
                 self._skip("deeper models", f"not tried: the single layer errs by {error:.1g} standard deviations")
                 return None, scores, residuals
@@ -927,7 +932,7 @@ class _Search:
         try:
             parts = []
             for part, others in folds if not looks else []:
-                tried.run(part, max(steps // 3, 1), anew=True, show=self.show_steps)
+                tried.run(part, max(steps // (3 if len(part) > SHORT else 2), 1), anew=True, show=self.show_steps)
                 parts.append(tried.log_densities(others, self.Y))
                 gain, error = _gain(np.concatenate(parts), scores[: sum(map(len, parts))])
                 if gain < -error:  # it is behind: other parts are not tried
@@ -1128,6 +1133,32 @@ def is_long_tailed(residuals: Array) -> bool:
         return False
     excess = np.mean((z - z.mean()) ** 4) / spread**2 - 3
     return bool(excess > 2 * np.sqrt(24 / len(z)))
+
+
+def is_clustered(residuals: Array, scaled: Array) -> bool:
+    """Whether residuals are large where those of their neighbours are: one kernel and one noise do not fit everywhere.
+
+    The ranks of the sizes of residuals are correlated with their mean over the nearest rows. If sizes know nothing of
+    places, the correlation has mean 0 and variance (1 + m) / (n k), m the share of neighbours that are mutual; four
+    standard deviations are asked for, so that a variance that grows slowly across the inputs does not count.
+
+    :param residuals: standardised, of left-out rows [n, P].
+    :param scaled: inputs divided by their lengthscales [n, D].
+    """
+    count = len(scaled)
+    if count <= 2 * _NEIGHBOURS:
+        return False
+    squares = _squares(scaled, scaled)
+    np.fill_diagonal(squares, np.inf)
+    nearest = np.argpartition(squares, _NEIGHBOURS, axis=1)[:, :_NEIGHBOURS]
+    sizes = np.square(residuals).sum(axis=1)
+    ranks = np.argsort(np.argsort(sizes)).astype(np.float64)
+    ranks = (ranks - ranks.mean()) / ranks.std()
+    correlation = float(np.mean(ranks * ranks[nearest].mean(axis=1)))
+    is_near = np.zeros((count, count), dtype=bool)
+    np.put_along_axis(is_near, nearest, True, axis=1)
+    mutual = float(np.sum(is_near & is_near.T)) / (count * _NEIGHBOURS)
+    return correlation > 4 * np.sqrt((1 + mutual) / (count * _NEIGHBOURS))
 
 
 def build_single(single: SingleLayer, X: Array, Y: Array, config: ModelConfig) -> Any:

@@ -134,6 +134,16 @@ def test_long_tails_are_seen(rng: np.random.Generator) -> None:
     assert not selection.is_long_tailed(np.zeros([5, 1]))
 
 
+def test_residuals_that_are_large_in_one_place_are_clustered(rng: np.random.Generator) -> None:
+    found = {"noise": 0, "valley": 0}
+    for _ in range(20):
+        x, noise = rng.uniform(size=(100, 2)), rng.normal(size=(100, 1))
+        found["noise"] += selection.is_clustered(noise, x / 0.3)
+        found["valley"] += selection.is_clustered(noise * np.where(x[:, :1] > 0.5, 1.0, 0.1), x / 0.3)
+    assert found == {"noise": 0, "valley": 20}
+    assert not selection.is_clustered(np.ones([8, 1]), np.zeros([8, 2]))
+
+
 def test_an_exact_line_is_learnt_and_said_to_have_no_noise(rng: np.random.Generator) -> None:
     """The sum of three equal columns, which stationary kernels only approach: least squares fits it exactly."""
     column = rng.normal(size=(60, 1))
