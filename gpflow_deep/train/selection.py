@@ -98,9 +98,6 @@ SMALL_ERROR = 0.01
 HELD_OUT = 60
 """Rows of a small table on which a deeper model is judged."""
 
-SHORT = 240
-"""Rows up to which a model is judged after half of its steps, else a third: few steps say little of so few rows."""
-
 SMALL_BATCH = 250
 """The most rows of a minibatch of models that are trained by steps where the single layer is exact."""
 
@@ -932,7 +929,7 @@ class _Search:
         try:
             parts = []
             for part, others in folds if not looks else []:
-                tried.run(part, max(steps // (3 if len(part) > SHORT else 2), 1), anew=True, show=self.show_steps)
+                tried.run(part, max(int(steps * _share_of_steps(len(part))), 1), anew=True, show=self.show_steps)
                 parts.append(tried.log_densities(others, self.Y))
                 gain, error = _gain(np.concatenate(parts), scores[: sum(map(len, parts))])
                 if gain < -error:  # it is behind: other parts are not tried
@@ -1116,6 +1113,14 @@ class _Search:
         seconds = steps * max(folds / 3, 1) * (0.004 + 2.5e-10 * products)
         if seconds > _MINUTE and self.show is not None:
             self.show(f"{self._name(config)} may take about {seconds / 60:.0f} min of a core")
+
+
+def _share_of_steps(num_rows: int) -> float:
+    """Of all steps, those after which one of several parts is judged: what steps cost grows with the rows, and of 60 to
+    240 rows with jumps or valleys, fewer than all left deeper models behind that were ahead at the end."""
+    if num_rows > 240:
+        return 1 / 3
+    return 1.0 if num_rows > 60 else 0.5
 
 
 def _gain(scores: Array, others: Array) -> tuple[float, float]:
