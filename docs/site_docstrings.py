@@ -10,6 +10,7 @@ import inspect
 import re
 import sys
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,7 @@ def parameters(thing: Any) -> list[str]:
     return [each.name for each in found if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
 
 
+@cache
 def exists(name: str) -> bool:
     """Whether a name with dots can be imported."""
     parts = name.split(".")
@@ -102,10 +104,13 @@ def exists(name: str) -> bool:
     return False
 
 
+@cache
 def is_within(package: str, name: str) -> bool:
     """Whether a module of a package of ours has a name."""
+    if package not in PACKAGES:
+        return False
     modules = [module for path, module in list(sys.modules.items()) if path.split(".")[0] == package]
-    return package in PACKAGES and any(hasattr(module, name) for module in modules)
+    return any(hasattr(module, name) for module in modules)
 
 
 def setup(app: Any) -> dict[str, bool]:
