@@ -63,6 +63,7 @@ def tempered(
     :param thin: rounds between samples of a particle.
     """
     lengths = np.asarray(lengths, np.float64)
+    generator = "threefry" if generator == "numpy" else generator  # levels are of one graph
     levels, v = _levels(path, lengths, spacing, num_chains, seed, generator, jit_compile)
     rounds = compiled_rounds(levels, seed=seed, generator=generator, jit_compile=jit_compile)
     v, done = rounds(v, tf.constant(1), tf.constant(burn_in)), burn_in + 1
