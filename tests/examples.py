@@ -154,7 +154,9 @@ def rbm_updates(jit_compile: bool, units: str = "bernoulli", **config: Any) -> N
 
 def rbm_partial_fit(jit_compile: bool) -> None:
     data = bits(50, 20).astype(np.uint8)
-    TrackedRBM(8, n_temps=3, n_chains=4, jit_compile=jit_compile, random_state=0).partial_fit(data)
+    TrackedRBM(8, n_temps=3, n_chains=4, jit_compile=jit_compile, generator="threefry", random_state=0).partial_fit(
+        data
+    )
 
 
 def rbm_samples(jit_compile: bool) -> None:
