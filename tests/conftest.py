@@ -72,10 +72,13 @@ def _mark_what_was_measured_as_slow(items: list[pytest.Item]) -> None:
     for item in items:
         function = item.nodeid.split("[")[0]
         tier = tiers.get(item.nodeid) or tiers.get(function) or tiers.get(function.split("::")[0])
-        if tier is not None and not item.get_closest_marker("slow"):
-            item.add_marker(pytest.mark.slow)
-            if tier == "ci":
-                item.add_marker(pytest.mark.ci)
+        if tier is None:
+            continue
+        item.add_marker(pytest.mark.slow)
+        if tier == "ci":
+            item.add_marker(pytest.mark.ci)
+        else:
+            item.own_markers = [marker for marker in item.own_markers if marker.name != "ci"]
 
 
 def _has_gpu() -> bool:
