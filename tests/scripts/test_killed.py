@@ -14,8 +14,8 @@ from tests.golden.compare import ROOT, differences, environment
 pytestmark = [pytest.mark.slow, pytest.mark.ci]
 
 FLAGS = {
-    "train_dgp": "--data=houses.csv --target=price --num_layers=2 --num_inducing=20 --compare=gp,linear "
-    "--num_steps=300 --batch_size=100 --log_every=10 --eval_every=50 --checkpoint_every=20 --num_predict_samples=10",
+    "train_dgp": "--data=houses.csv --target=price --num_layers=2 --num_inducing=20 --compare=linear "
+    "--num_steps=600 --batch_size=100 --log_every=10 --eval_every=50 --checkpoint_every=20 --num_predict_samples=10",
     "track_rbm": "--hidden=16 --num_temps=4 --num_chains=16 --num_steps=3000 --log_every=50 --eval_every=100 "
     "--checkpoint_every=100 --exact_every=500 --final_ais_betas=100 --ais_chains=20 --adaptive",
     "train_darn": "--hidden=10 --units=20 --num_steps=3000 --log_every=50 --eval_every=100 --checkpoint_every=100 "
