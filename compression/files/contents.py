@@ -3,9 +3,9 @@
 import math
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import keras
 import numpy as np
@@ -41,6 +41,7 @@ __all__ = [
     "load_bcz",
     "load_own",
     "network_of",
+    "parsed_file",
     "read_bcz",
     "stored_weights",
 ]
@@ -51,6 +52,7 @@ VERSION_OF_WEIGHTS = 6
 """Of files without a network, see `compression.files.weights_file`."""
 MAGIC = b"\x89BCZ"
 WHAT = "a .bcz network"
+Found = TypeVar("Found")
 IS_CHAIN = 0x80
 """Of the flags: the layers are a chain."""
 BIASES = ("float32", "float16")
@@ -128,12 +130,29 @@ def load_bcz(
 
 def read_bcz(path: str | os.PathLike[str], *, max_bytes: int | None = None) -> Contents:
     """What is in a file, without making a network of it. Parameters and errors as for `load_bcz`."""
+    return parsed_file(path, _parsed, WHAT, max_bytes)
+
+
+def parsed_file(
+    path: str | os.PathLike[str],
+    parse: Callable[[bytes, Budget], Found],
+    what: str,
+    max_bytes: int | None = None,
+) -> Found:
+    """What `parse` makes of a file within its budget.
+
+    :param parse: of the content and the budget.
+    :param what: the file must be, for messages.
+    :param max_bytes: as for `load_bcz`.
+    :raises ValueError: whatever is wrong with the content, by the path.
+    :raises OSError: if there is no such file.
+    """
     content = Path(path).read_bytes()
     budget = budget_for(len(content), max_bytes)
     try:
-        return _parsed(content, budget)
+        return parse(content, budget)
     except Exception as error:
-        refuse_damaged(path, WHAT, error)
+        refuse_damaged(path, what, error)
 
 
 def stored_weights(layer: keras.Layer) -> list[keras.Variable]:

@@ -19,13 +19,13 @@ The content of such a file, version 6, is
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import re
 import sys
 import zlib
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import keras
@@ -35,11 +35,11 @@ from numpy.typing import NDArray
 
 from gpflow_deep_base.files import write_bytes
 from gpflow_deep_base.frame import framed, unframed
-from gpflow_deep_base.limits import Budget, one_line, refuse_damaged
+from gpflow_deep_base.limits import Budget, one_line
 
 from ..rounding.bits import grid
-from .contents import MAGIC, VERSION_OF_WEIGHTS, VERSIONS
-from .costs import budget_for, take_time, take_weights
+from .contents import MAGIC, VERSION_OF_WEIGHTS, VERSIONS, parsed_file
+from .costs import take_time, take_weights
 from .kernel_coding import Reader, kernel_bytes, leb, read_kernel
 
 __all__ = ["StoredVariable", "load_weights", "pack_weights", "read_weights"]
@@ -120,11 +120,8 @@ def load_weights(model: keras.Model, path: str | os.PathLike[str]) -> None:
     :raises OSError: if there is no such file.
     """
     variables = _variables(model)
-    content = Path(path).read_bytes()
-    try:
-        found = _parsed(content, Budget(sys.maxsize), [(_name(v.path), tuple(v.shape), v.dtype) for v in variables])
-    except Exception as error:
-        refuse_damaged(path, WHAT, error)
+    expected = [(_name(variable.path), tuple(variable.shape), variable.dtype) for variable in variables]
+    found = parsed_file(path, functools.partial(_parsed, expected=expected), WHAT, sys.maxsize)
     for variable, stored in zip(variables, found, strict=True):
         variable.assign(stored.values)
     for layer in model._flatten_layers():
@@ -139,12 +136,7 @@ def read_weights(path: str | os.PathLike[str], *, max_bytes: int | None = None) 
     :raises ValueError: if the file is none of weights, is damaged, or takes more.
     :raises OSError: if there is no such file.
     """
-    content = Path(path).read_bytes()
-    budget = budget_for(len(content), max_bytes)
-    try:
-        return _parsed(content, budget)
-    except Exception as error:
-        refuse_damaged(path, WHAT, error)
+    return parsed_file(path, _parsed, WHAT, max_bytes)
 
 
 def _variables(model: keras.Model) -> list[keras.Variable]:
