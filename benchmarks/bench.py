@@ -382,6 +382,22 @@ def gpflux_model(X: np.ndarray, Z: np.ndarray, num_layers: int) -> Any:
     return model
 
 
+def model_like_gpflux(X: np.ndarray, Y: np.ndarray, Z: np.ndarray, num_layers: int, precision: Any) -> Any:
+    """Our deep GP with the inducing inputs and starting values of :func:`gpflux_model`."""
+    import gpflow_deep
+
+    return gpflow_deep.paper2017(
+        X,
+        Y,
+        num_layers,
+        num_inducing=len(Z),
+        kernels=gpflux_kernels(num_layers, X.shape[1]),
+        Z=Z,
+        noise_variance=None,
+        precision=precision,
+    )
+
+
 class Products:
     """Products [D M, M] x [M, columns] in both float types, to be timed in turn with what is measured."""
 

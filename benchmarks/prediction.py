@@ -92,16 +92,7 @@ def move(layers: Sequence[Any]) -> None:
 
 
 def ours(X: np.ndarray, Y: np.ndarray, Z: np.ndarray, num_layers: int, precision: Any, S: int) -> gpflow_deep.DeepGP:
-    model = gpflow_deep.paper2017(
-        X,
-        Y,
-        num_layers,
-        num_inducing=M,
-        kernels=bench.gpflux_kernels(num_layers, D),
-        Z=Z,
-        noise_variance=None,
-        precision=precision,
-    )
+    model = bench.model_like_gpflux(X, Y, Z, num_layers, precision)
     model.num_predict_samples = S
     move(model.layers)
     return model

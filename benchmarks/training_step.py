@@ -98,16 +98,7 @@ def step_flops(model: str, num_layers: int, B: int) -> bench.Flops:
 
 
 def ours(X: np.ndarray, Y: np.ndarray, Z: np.ndarray, num_layers: int, precision: Any) -> Model:
-    model = gpflow_deep.paper2017(
-        X,
-        Y,
-        num_layers,
-        num_inducing=M,
-        kernels=bench.gpflux_kernels(num_layers, D),
-        Z=Z,
-        noise_variance=None,
-        precision=precision,
-    )
+    model = bench.model_like_gpflux(X, Y, Z, num_layers, precision)
     step = gpflow_deep.make_train_step(model, tf.keras.optimizers.Adam(0.01))
     return Model(
         layers=model.layers,
