@@ -78,11 +78,11 @@ results: .venv/.installed
 bench: .venv/.installed-benchmarks
 	@set -e; for script in $(BENCHMARKS); do echo "== $$script"; $(BIN)/python "$$script"; done
 
-# The site in docs/_build/html. Notebooks have the outputs of `make notebooks`, or none.
+# The site in docs/_build/html. Notebooks have the outputs in docs/notebooks/outputs, or none.
 docs: .venv/.installed-docs
 	$(TEST_ENV) $(BIN)/python -m sphinx -W --keep-going -q -d docs/_build/doctrees docs docs/_build/html
 
-# Run the notebooks in full, but those whose outputs are newer than their code: hours on two cores for all of them.
+# Run the notebooks in full, but those whose outputs are of the code that they have: hours on two cores for all of them.
 notebooks: .venv/.installed-docs
 	TF_CPP_MIN_LOG_LEVEL=3 $(BIN)/python docs/site_notebooks.py
 

@@ -31,7 +31,7 @@ extensions = [
     "site_notebooks",
 ]
 source_suffix = {".rst": "restructuredtext", ".md": "myst-nb"}
-exclude_patterns = ["_build", "_templates", "**/.ipynb_checkpoints"]
+exclude_patterns = ["_build", "_templates", "notebooks/outputs", "**/.ipynb_checkpoints"]
 templates_path = ["_templates"]
 
 # Warnings are errors, and what cannot be found is a warning: of our own names, all; of others, those that a role names.

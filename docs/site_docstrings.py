@@ -116,7 +116,7 @@ def is_within(package: str, name: str) -> bool:
 def setup(app: Any) -> dict[str, bool]:
     """Called by Sphinx."""
     listed = "\n".join(path.read_text(encoding="utf-8") for path in (DOCS / "api").glob("*.rst"))
-    pages = set(re.findall(r"^   (\w+\.\w+)$", listed, re.MULTILINE))
+    pages = set(re.findall(r"^(?:   |\.\. auto\w+:: )(\w+\.\w+)$", listed, re.MULTILINE))
 
     def process(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
         if what in ("function", "method", "class"):

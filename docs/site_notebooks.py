@@ -1,26 +1,30 @@
-"""Outputs of the notebooks: made by full runs only, kept in docs/_build/outputs, shown where nothing has changed since.
+"""Outputs of the notebooks: made by full runs only, kept in docs/notebooks/outputs as .ipynb, shown on the pages.
 
-    python docs/site_notebooks.py                    run those whose outputs are missing or older than their code
+    python docs/site_notebooks.py                    run those whose outputs are missing or of other code
     python docs/site_notebooks.py docs/notebooks/05_rbm_log_z.md
 
-An output is found by a hash of the cells of code and of the modules of ours that they import by name. A page without
-outputs is shown without them, and says so. As a Sphinx extension it gives each page its outputs.
+A page shows outputs only if they are of the code that it has (formatting and comments aside). It says when they were
+made, and which modules of ours that it imports have changed since; a page without outputs says that it has none. As a
+Sphinx extension it gives each page its outputs.
 """
 
 import ast
+import base64
+import datetime
 import hashlib
+import io
 import os
 import re
+import resource
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
-OUTPUTS = DOCS / "_build" / "outputs"
+OUTPUTS = DOCS / "notebooks" / "outputs"
 FENCE = re.compile(r"^```\{code-cell\}[^\n]*\n((?::[\w-]+:[^\n]*\n)*)(.*?)^```$", re.DOTALL | re.MULTILINE)
 MISSING = "```{note}\nThis page is shown without outputs: `make notebooks` runs it in full and keeps them.\n```"
 
@@ -43,17 +47,43 @@ def sources_of(code: str) -> list[Path]:
 
 
 def key_of(text: str) -> str:
-    """What the outputs of a notebook are found by."""
-    code = "\n\n".join(code_of(text))
-    digest = hashlib.sha256(code.encode())
-    for path in sources_of(code):
-        digest.update(f"\0{path.relative_to(ROOT)}\0".encode() + path.read_bytes())
-    return digest.hexdigest()[:16]
+    """What the code of a notebook is known by, however it is formatted."""
+    trees = [ast.dump(ast.parse(cell)) for cell in code_of(text)]
+    return hashlib.sha256("\n".join(trees).encode()).hexdigest()[:16]
 
 
-def output_of(page: Path, text: str) -> Path:
+def keys_of_sources(text: str) -> dict[str, str]:
+    """What the modules that a notebook imports are known by, by their files relative to the root."""
+    paths = sources_of("\n\n".join(code_of(text)))
+    return {path.relative_to(ROOT).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()[:16] for path in paths}
+
+
+def output_of(page: Path) -> Path:
     """The file of the outputs of a page, which may not be there."""
-    return OUTPUTS / f"{page.stem}-{key_of(text)}.ipynb"
+    return OUTPUTS / f"{page.stem}.ipynb"
+
+
+def stored(page: Path) -> Any | None:
+    """The notebook of a page with the outputs of its full run; None if there is none of its present code."""
+    import nbformat
+
+    path = output_of(page)
+    if not path.exists():
+        return None
+    notebook = nbformat.read(path, as_version=4)
+    is_of_page = notebook.metadata["full_run"]["code"] == key_of(page.read_text(encoding="utf-8"))
+    return notebook if is_of_page else None
+
+
+def note_of(run: dict[str, Any], sources: dict[str, str]) -> str:
+    """When outputs were made, and what has changed since.
+
+    :param run: `full_run` of the metadata of a stored notebook.
+    :param sources: as :func:`keys_of_sources` has them now.
+    """
+    changed = sorted(name for name, key in sources.items() if run["sources"].get(name) != key)
+    since = f" These have changed since: {', '.join(f'`{name}`' for name in changed)}." if changed else ""
+    return f"*Outputs of a full run of {run['date']}, {run['cpu_seconds']} CPU seconds.*{since}"
 
 
 def read(text: str, page: str) -> Any:
@@ -62,27 +92,28 @@ def read(text: str, page: str) -> Any:
     :param text: the page, with its links as they are on the site.
     :param page: its file.
     """
-    import nbformat
     from myst_nb.core.read import read_myst_markdown_notebook
 
     notebook = read_myst_markdown_notebook(text, add_source_map=True)
-    path = output_of(Path(page), Path(page).read_text(encoding="utf-8"))
-    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    if path.exists():
-        stored = nbformat.read(path, as_version=4)
-        run = [cell for cell in stored.cells if cell.cell_type == "code"]
-        for cell, done in zip(cells, run, strict=True):
-            cell.outputs, cell.execution_count = done.outputs, done.execution_count
-    else:
-        title, _, rest = notebook.cells[0].source.partition("\n")
-        notebook.cells[0].source = f"{title}\n\n{MISSING}\n{rest}"
+    run = stored(Path(page))
+    note = MISSING
+    if run is not None:
+        note = note_of(run.metadata["full_run"], keys_of_sources(text))
+        cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+        finished = [cell for cell in run.cells if cell.cell_type == "code"]
+        for cell, done in zip(cells, finished, strict=True):
+            cell.outputs = done.outputs
+            cell.execution_count = done.execution_count
+    title, _, rest = notebook.cells[0].source.partition("\n")
+    notebook.cells[0].source = f"{title}\n\n{note}\n{rest}"
     return notebook
 
 
 def run(page: Path) -> Path:
     """Run a notebook in full, and keep it with its outputs in place of older ones.
 
-    :raises ValueError: where GPFLOW_DEEP_FAST cuts it short: outputs of tests are not shown.
+    :raises ValueError: where GPFLOW_DEEP_FAST cuts it short: outputs of tests are not shown; or where an output names a
+        folder of this machine.
     """
     if os.environ.get("GPFLOW_DEEP_FAST"):
         raise ValueError("GPFLOW_DEEP_FAST is set; outputs that are shown come from full runs, so unset it.")
@@ -91,20 +122,45 @@ def run(page: Path) -> Path:
     from nbclient import NotebookClient
 
     text = page.read_text(encoding="utf-8")
-    path = output_of(page, text)
     notebook = read_myst_markdown_notebook(text)
+    sources = keys_of_sources(text)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     with tempfile.TemporaryDirectory() as folder:
         client = NotebookClient(notebook, timeout=7200, kernel_name="python3", resources={"metadata": {"path": folder}})
         client.execute()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    for cell in notebook.cells:
+        cell.metadata.pop("execution", None)
+        for output in cell.get("outputs", ()):
+            _make_smaller(output)
+            if re.search(rf"{re.escape(str(ROOT))}|{re.escape(tempfile.gettempdir())}/|/site-packages/", str(output)):
+                raise ValueError(f"{page.name}: an output names a folder of this machine: {str(output)[:2000]}")
+    notebook.metadata["full_run"] = {
+        "date": datetime.date.today().isoformat(),
+        "cpu_seconds": round(seconds),
+        "code": key_of(text),
+        "sources": sources,
+    }
+    path = output_of(page)
     OUTPUTS.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(".tmp")
     nbformat.write(notebook, temporary)
     temporary.replace(path)
-    for older in OUTPUTS.glob(f"{page.stem}-*.ipynb"):
-        if older != path:
-            older.unlink()
     return path
+
+
+def _make_smaller(output: Any) -> None:
+    """Pictures of 128 colours, which take a third of the bytes."""
+    from PIL import Image
+
+    data = output.get("data", {})
+    if "image/png" in data:
+        picture = Image.open(io.BytesIO(base64.b64decode(data["image/png"]))).convert("RGB")
+        buffer = io.BytesIO()
+        picture.quantize(128).save(buffer, "PNG", optimize=True)
+        data["image/png"] = base64.b64encode(buffer.getvalue()).decode()
 
 
 def _files(module: str, names: list[str]) -> Iterator[Path]:
@@ -144,11 +200,10 @@ def main(arguments: list[str]) -> int:
     sys.path.insert(0, str(ROOT))
     pages = [Path(each).resolve() for each in arguments] or sorted((DOCS / "notebooks").glob("[0-9]*.md"))
     for page in pages:
-        if not arguments and output_of(page, page.read_text(encoding="utf-8")).exists():
+        if not arguments and stored(page) is not None:
             print(f"{page.name}: its outputs are there")
             continue
-        start = time.monotonic()
-        print(f"{page.name}: in {time.monotonic() - start:.0f} s -> {run(page).relative_to(ROOT)}", flush=True)
+        print(f"{page.name}: {run(page).relative_to(ROOT)}", flush=True)
     return 0
 
 

@@ -5,6 +5,7 @@ length unless GPFLOW_DEEP_FAST is set.
 """
 
 import importlib.util
+import json
 import os
 import re
 import subprocess
@@ -110,7 +111,7 @@ def test_a_failing_cell_is_named(tmp_path: Path) -> None:
     assert "NameError: name 'b' is not defined" in done.stderr
 
 
-def test_outputs_are_those_of_the_code_that_a_page_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outputs_are_those_of_the_code_that_a_page_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     site = extension("site_notebooks")
     (tmp_path / "darn" / "model").mkdir(parents=True)
     for name in ("__init__.py", "model/__init__.py"):
@@ -121,11 +122,31 @@ def test_outputs_are_those_of_the_code_that_a_page_names(tmp_path: Path, monkeyp
     monkeypatch.setattr(site, "ROOT", tmp_path)
     page = "# Title\n\n```{code-cell}\n:tags: [x]\n\nimport numpy\nfrom darn import DARN\n```\n"
     assert site.sources_of(site.code_of(page)[0]) == [tmp_path / "darn" / "__init__.py", model]
-    key = site.key_of(page)
-    assert site.key_of(page + "\nMore text.\n") == key
+    key, sources = site.key_of(page), site.keys_of_sources(page)
+    assert site.key_of(page.replace("import numpy", "import numpy  # arrays") + "\nMore text.\n") == key
     assert site.key_of(page.replace("numpy", "scipy")) != key
+    run = {"date": "2026-01-02", "cpu_seconds": 30, "sources": sources}
+    assert site.note_of(run, sources) == "*Outputs of a full run of 2026-01-02, 30 CPU seconds.*"
     model.write_text("DARN = 2\n")
-    assert site.key_of(page) != key
+    later = site.note_of(run, site.keys_of_sources(page))
+    assert later.endswith("These have changed since: `darn/model/model.py`.")
+
+
+STORED = sorted((ROOT / "docs" / "notebooks" / "outputs").glob("*"))
+
+
+@pytest.mark.parametrize("path", STORED, ids=lambda path: path.name)
+def test_stored_outputs_are_whole_small_and_of_the_page(path: Path) -> None:
+    notebook = json.loads(path.read_text(encoding="utf-8"))
+    page = ROOT / "docs" / "notebooks" / f"{path.stem}.md"
+    is_of_page = notebook["metadata"]["full_run"]["code"] == extension("site_notebooks").key_of(page.read_text("utf-8"))
+    assert is_of_page, f"{page.name} has other code now: `python docs/site_notebooks.py {page.relative_to(ROOT)}`"
+    outputs = [output for cell in notebook["cells"] for output in cell.get("outputs", ())]
+    assert all(output["output_type"] != "error" for output in outputs)
+    pictures = [output["data"]["image/png"] for output in outputs if "image/png" in output.get("data", {})]
+    assert pictures
+    assert max(map(len, pictures)) < 200_000
+    assert not re.search(r"/tmp/|/home/|/root/|site-packages", "".join(map(str, outputs)))
 
 
 def test_what_tests_cut_short_is_never_kept(monkeypatch: pytest.MonkeyPatch) -> None:

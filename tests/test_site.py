@@ -13,8 +13,7 @@ from gpflow_deep_runs.report.results import cells, read_all
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
-PACKAGES = ["gpflow_deep", "darn", "rbm_tracking", "ebp", "compression", "gpflow_deep_runs.run", "gpflow_deep_runs.cli"]
-PACKAGES += ["gpflow_deep_runs.sweeps"]
+PACKAGES = ["gpflow_deep", "darn", "rbm_tracking", "ebp", "compression"]
 PAGES = [
     *ROOT.glob("*.md"),
     *(path for path in ROOT.glob("*/*.md") if not path.parent.name.startswith(".")),
@@ -31,15 +30,37 @@ def extension(name: str) -> ModuleType:
     return module
 
 
+def reference() -> str:
+    """The text of all pages of the reference."""
+    return "\n".join(path.read_text(encoding="utf-8") for path in sorted((DOCS / "api").glob("*.rst")))
+
+
 def entries() -> set[str]:
-    """Names that the pages of the reference list."""
-    text = "\n".join(path.read_text(encoding="utf-8") for path in (DOCS / "api").glob("*.rst"))
-    return set(re.findall(r"^   ((?:\w+\.)+\w+)$", text, re.MULTILINE))
+    """Names that the tables of the reference list."""
+    return set(re.findall(r"^   ((?:\w+\.)+\w+)$", reference(), re.MULTILINE))
+
+
+def with_a_page() -> list[str]:
+    """Names that have a page of their own."""
+    lists = re.findall(r":toctree: generated\n(?:   :.*\n)?((?:\n|   .*\n)*)", reference() + "\n")
+    return re.findall(r"^   ((?:\w+\.)+\w+)$", "".join(lists), re.MULTILINE)
+
+
+def further() -> list[str]:
+    """Names on the page of the further names of a package."""
+    return re.findall(r"^\.\. auto\w+:: (\S+)$", reference(), re.MULTILINE)
 
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_public_name_has_an_entry(package: str) -> None:
     assert {f"{package}.{name}" for name in importlib.import_module(package).__all__} - entries() == set()
+
+
+def test_the_reference_documents_each_name_once_on_about_120_pages() -> None:
+    names = [*with_a_page(), *further()]
+    assert len(names) == len(set(names))
+    assert set(names) == entries()
+    assert 60 < len(with_a_page()) <= 115  # and a page or two a package
 
 
 def test_every_entry_exists() -> None:

@@ -32,6 +32,8 @@ SUMMARY = "summary"
 """Stem of the file of rows of text, in which `[[FILE/TABLE|first cell|...|title of a column]]` is a cell of a table."""
 CELL = re.compile(r"\[\[(\w+)/(\w+)\|([^\]]+)\]\]")
 WIDTH = 120
+CODE_WIDTH = 80
+"""What the column of a page shows of a line of code."""
 
 
 class Marker(NamedTuple):
@@ -317,7 +319,7 @@ def _command(run: Made) -> str:
         run.date or "",
     ]
     remarks = (run.remark,) if isinstance(run.remark, str) else run.remark
-    comment = [line for text in ("; ".join(filter(None, facts)), *remarks) for line in textwrap.wrap(text, WIDTH - 2)]
+    comment = [line for text in ("; ".join(filter(None, facts)), *remarks) for line in textwrap.wrap(text, CODE_WIDTH - 2)]
     return "\n".join([*(f"# {line}" for line in comment), *_wrapped(run.command or "# command unknown")])
 
 
@@ -325,7 +327,7 @@ def _wrapped(command: str) -> list[str]:
     """A long command on several lines, broken at blanks outside of quotes."""
     words, lines = re.findall(r"""(?:[^\s"']|"[^"]*"|'[^']*'|["'])+""", command), [""]
     for word in words:
-        if lines[-1].strip() and len(lines[-1]) + 1 + len(word) > WIDTH - 2:
+        if lines[-1].strip() and len(lines[-1]) + 1 + len(word) > CODE_WIDTH - 2:
             lines.append("   ")
         lines[-1] += f" {word}" if lines[-1] else word
     return [line + " \\" for line in lines[:-1]] + lines[-1:]
