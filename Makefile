@@ -14,6 +14,8 @@ WORKERS ?= $(shell [ "$(CORES)" -ge 2 ] && echo 2 || echo 1)
 BIN := .venv/bin
 PACKAGES := $(wildcard gpflow_deep darn rbm_tracking ebp compression gpflow_deep_base gpflow_deep_runs)
 SOURCES := $(PACKAGES) $(wildcard scripts benchmarks tests docs setup.py)
+# Code on pages has lines of 80 characters, as their column shows no more.
+PAGES := $(wildcard *.md */*.md docs/*/*.md)
 BENCHMARKS ?= $(sort $(wildcard benchmarks/*.py))
 # One thread for each worker, and no worker takes all memory of a GPU.
 TEST_ENV := OMP_NUM_THREADS=1 TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=1 TF_CPP_MIN_LOG_LEVEL=2 \
@@ -55,6 +57,7 @@ golden: .venv/.installed
 # Format, lint, types, and whether the tables of the pages are those of results/.
 check: .venv/.installed
 	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/ruff format --check --line-length=80 $(PAGES)
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/mypy $(PACKAGES)
 	$(if $(wildcard scripts/*.py),$(BIN)/mypy $(wildcard scripts/*.py))
@@ -65,6 +68,7 @@ check: .venv/.installed
 format: .venv/.installed
 	$(BIN)/ruff check --fix-only $(SOURCES)
 	$(BIN)/ruff format $(SOURCES)
+	$(BIN)/ruff format --line-length=80 $(PAGES)
 
 # The flags of all scripts, which --help and wrong flags are answered with before TensorFlow starts.
 flags: .venv/.installed

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Pictures from numbers in results/: one panel for each system, two of these alone, and Bayesian optimisation.
+"""Pictures from numbers in results/: one panel for each system, these alone, and some more for pages and notebooks.
 
 python docs/picture.py
 """
@@ -46,7 +46,7 @@ def deep_gp(axes: Axes) -> None:
         axes.barh(places, [gain.mean() for gain in gains], 0.36, xerr=errors, color=color, label=label)
     axes.set_yticks(len(rows) - 1 - np.arange(len(rows)), [str(row["dataset"]) for row in rows])
     axes.set(title="gpflow_deep", xlabel="test log-likelihood above one GP's, nats")
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, loc="lower right")
 
 
 def darn(axes: Axes) -> None:
@@ -101,6 +101,69 @@ def compression(axes: Axes) -> None:
     axes.legend(frameon=False, loc="lower right")
 
 
+def turned_images(axes: Axes) -> None:
+    """Log loss of a CNN and of a GP on its features, on images of MNIST as they are and turned."""
+    angles = (0, 30, 60)
+    for model, color in (("CNN", OTHERS), ("GP, trained with it", OURS)):
+        scores = next(row for row in STORED["keras_gp_head"].rows if (row["dataset"], row["model"]) == ("MNIST", model))
+        axes.plot(angles, [value(scores[f"log_loss_{angle}"]) for angle in angles], "o-", color=color, label=model)
+    axes.set(title="digits that are turned", xlabel="degrees", ylabel="log loss, nats", xticks=angles)
+    axes.legend(frameon=False)
+
+
+def depth(axes: Axes) -> None:
+    """Flights, read as a stream: what each layer adds."""
+    rows = [row for row in STORED["stream_flights"].rows if "inducing" not in str(row["model"])]
+    layers = np.arange(1, len(rows) + 1)
+    axes.plot(layers, [value(row["log_likelihood"]) for row in rows], "o-", color=OURS)
+    axes.set(title="273,853 flights", xlabel="layers", ylabel="nats per test row (higher is better)", xticks=layers)
+
+
+def coverage(axes: Axes) -> None:
+    """How many test rows are in 95 % intervals, by table."""
+    sets = ("boston", "energy", "concrete", "kin8nm", "power", "naval")
+    methods = (("quantile boosting", OTHERS), ("deep ensemble", "black"), ("DeepGPRegressor, 2 layers (default)", OURS))
+    for model, color in methods:
+        scores = {str(row["dataset"]): row for row in STORED["tabular_rivals"].rows if row["model"] == model}
+        shares = [value(scores[name]["coverage"]) for name in sets if name in scores]
+        label = "deep GP" if color == OURS else model
+        axes.plot(shares, [sets.index(name) for name in sets if name in scores], "o", color=color, label=label)
+    axes.axvline(95, color="black", linestyle="--", linewidth=0.8)
+    axes.set_yticks(range(len(sets)), sets)
+    axes.set(title="calibration", xlabel="test rows in 95 % intervals, %")
+    axes.legend(frameon=False)
+
+
+def flash(axes: Axes) -> None:
+    """Classifiers of MNIST in C: bytes of flash and errors."""
+    rows = [row for row in STORED["ebp_c"].rows if "flash" in row and "error" in row]
+    ours = [row for row in rows if "error_p" in row]
+    others = [row for row in rows if row not in ours]
+    for group, color, label in ((others, OTHERS, "logistic regression"), (ours, OURS, "EBP, binary weights")):
+        sizes = [value(row["flash"]) for row in group]
+        axes.plot(sizes, [value(row["error"]) for row in group], "o", color=color, label=label)
+    for row in ours:
+        place = (value(row["flash"]), value(row["error"]))
+        axes.annotate(str(row["what"]), place, textcoords="offset points", xytext=(6, -2), fontsize=6)
+    axes.set(title="MNIST in C", xlabel="bytes of flash", ylabel="test error, %", xscale="log", xlim=(1500, 50_000))
+    axes.legend(frameon=False, loc="lower left")
+
+
+def latency(axes: Axes) -> None:
+    """How many times faster shrunk networks are, with quartiles."""
+    rows = list(STORED["compression_latency"].rows)
+    runtimes = (("tensorflow", OTHERS, "TensorFlow, 8,192 rows"), ("lite", OURS, "TensorFlow Lite, 1 row"))
+    for shift, (name, color, label) in zip((0.2, -0.2), runtimes, strict=True):
+        times = np.array([value(row[name]) for row in rows])
+        low = times - [value(row[f"{name}_lower_quartile"]) for row in rows]
+        high = np.array([value(row[f"{name}_upper_quartile"]) for row in rows]) - times
+        places = np.arange(len(rows))[::-1] + shift
+        axes.barh(places, times, 0.36, xerr=np.abs([low, high]), color=color, label=label)
+    axes.set_yticks(np.arange(len(rows))[::-1], [str(row["network"]).replace(", ", "\n") for row in rows])
+    axes.set(title="networks without the groups that are cut", xlabel="times faster (right is better)")
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.12), ncols=2, frameon=False)
+
+
 def regret(axes: Axes, problem: str) -> None:
     """Simple regret of Bayesian optimisation: mean and standard error over the seeds, and each seed."""
     rows = [row for row in STORED["optimisation"].rows if row["problem"] == problem]
@@ -123,15 +186,28 @@ def main(folder: Path = ROOT / "docs") -> None:
     for name, panel in panels.items():
         panel(every[name])
     figure.savefig(folder / "five_systems.png", dpi=150)
-    for name, panel in {"ebp_errors": ebp, "compression_bytes": compression}.items():
-        figure, alone = plt.subplots(figsize=(4.5, 2.6), layout="constrained")
-        panel(alone)
+    alone = {
+        "deep_gp_layers": deep_gp,
+        "darn_bits": darn,
+        "rbm_accuracy": rbm,
+        "ebp_errors": ebp,
+        "compression_bytes": compression,
+        "turned_images": turned_images,
+        "depth": depth,
+        "coverage": coverage,
+        "ebp_flash": flash,
+        "compression_latency": latency,
+    }
+    for name, panel in alone.items():
+        figure, axes = plt.subplots(figsize=(4.5, 2.6), layout="constrained")
+        panel(axes)
         figure.savefig(folder / f"{name}.png", dpi=150)
-    figure, axes = plt.subplots(1, 3, figsize=(9, 2.6), layout="constrained")
-    for panel, problem in zip(axes, ("Michalewicz 2", "Michalewicz 5", "Hartmann 6"), strict=True):
+        plt.close(figure)
+    figure, beside = plt.subplots(1, 3, figsize=(9, 2.6), layout="constrained")
+    for panel, problem in zip(beside, ("Michalewicz 2", "Michalewicz 5", "Hartmann 6"), strict=True):
         regret(panel, problem)
-    axes[0].set_ylabel("simple regret")
-    axes[1].legend(frameon=False, loc="lower left")
+    beside[0].set_ylabel("simple regret")
+    beside[1].legend(frameon=False, loc="lower left")
     figure.savefig(folder / "optimisation.png", dpi=150)
 
 

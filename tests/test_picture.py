@@ -15,7 +15,15 @@ def test_pictures_are_drawn_from_the_stored_results(tmp_path: Path) -> None:
     picture.main(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {
         "compression_bytes.png",
+        "compression_latency.png",
+        "coverage.png",
+        "darn_bits.png",
+        "deep_gp_layers.png",
+        "depth.png",
         "ebp_errors.png",
+        "ebp_flash.png",
         "five_systems.png",
         "optimisation.png",
+        "rbm_accuracy.png",
+        "turned_images.png",
     }

@@ -21,7 +21,7 @@ def test_pages_and_results_agree() -> None:
 def test_there_are_results() -> None:
     stored = read_all(ROOT / "results")
     assert len(stored) > 30
-    names = {"uci", "uci_paper", "kin8nm", "rbm_density", "ebp_text", "darn_likelihood", "compression_lenet5"}
+    names = {"uci", "uci_paper", "kin8nm", "rbm_defaults", "ebp_text", "darn_likelihood", "compression_lenet5"}
     assert names <= stored.keys()
 
 

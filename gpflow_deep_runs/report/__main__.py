@@ -30,7 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             found = problems(root)
             print("\n".join(found) or "the tables are those of results/")
             if stale := older(read_all(root / "results"), root):
-                print("\n".join(["older than the code that they are about:", *stale]))
+                print("older than the code that they are about:")
+                print("\n".join(f"results/{name}.json is {text}" for name, text in stale.items()))
             return 1 if found else 0
         if given.command == "sweep":
             _enter_sweep(given, root)

@@ -2,7 +2,8 @@
 
 results/changes/behaviour.json lists changes after which a program gives other numbers:
 
-    {"changes": [{"date": "2026-11-24", "of": ["gpflow_deep/train/training.py"], "what": "a new end of training"}]}
+    {"changes": [{"date": "2026-11-24", "of": ["gpflow_deep/train/training.py"], "what": "a new end of training",
+                  "unaffected": {"mnist": "it has two and three layers"}}]}
 
 A result depends on the files and folders that its "depends" names; without it, on the scripts and benchmarks of its
 commands, and on the modules of the papers' packages that these import, and that those import in turn.
@@ -12,7 +13,7 @@ import ast
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
@@ -23,6 +24,8 @@ from gpflow_deep_runs.verbs import VERBS
 __all__ = ["Change", "depends_on", "older", "read_changes"]
 
 FILE = Path("results") / "changes" / "behaviour.json"
+TRAINED_BY_MAKE = "scripts/train_dgp.py"
+"""What `make train` runs."""
 PACKAGES = ("gpflow_deep", "darn", "rbm_tracking", "ebp", "compression")
 
 
@@ -33,11 +36,13 @@ class Change:
     :param date: of the change.
     :param of: the files that changed.
     :param what: the change, in a few words.
+    :param unaffected: names of files of results that depend on these files and did not change, with the reason.
     """
 
     date: str
     of: tuple[str, ...]
     what: str
+    unaffected: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -69,6 +74,7 @@ def depends_on(results: Results, root: str | os.PathLike[str]) -> frozenset[str]
     for made in results.runs:
         command = made.command or ""
         programs |= set(re.findall(r"\b(?:scripts|benchmarks)/\w+\.py", command))
+        programs |= {TRAINED_BY_MAKE} if command.startswith("make train") else set()
         programs |= {
             f"scripts/{VERBS[verb][0]}.py" for verb in re.findall(r"gpflow-deep (\S+)", command) if verb in VERBS
         }
@@ -82,21 +88,20 @@ def depends_on(results: Results, root: str | os.PathLike[str]) -> frozenset[str]
     return frozenset(str(path.relative_to(base)) for path in found)
 
 
-def older(stored: Mapping[str, Results], root: str | os.PathLike[str]) -> list[str]:
-    """A line for each file of results that is older than the last change of what it depends on.
+def older(stored: Mapping[str, Results], root: str | os.PathLike[str]) -> dict[str, str]:
+    """Of the files of results that are older than the last change of what they depend on: both dates, and the change.
 
     :param stored: results by the names of their files.
     """
-    lines = []
+    lines = dict[str, str]()
     changes = sorted(read_changes(root), key=lambda change: change.date, reverse=True)
     for name, results in sorted(stored.items()):
         newest = max([results.date, *(made.date for made in results.runs if made.date)])
         depends = depends_on(results, root)
-        later = (change for change in changes if change.date > newest and _is_within(change.of, depends))
-        if (change := next(later, None)) is not None:
-            lines.append(
-                f"results/{name}.json is of {newest}; since {change.date}: {change.what} ({', '.join(change.of)})"
-            )
+        for change in changes:
+            if change.date > newest and name not in change.unaffected and _is_within(change.of, depends):
+                lines[name] = f"of {newest}; since {change.date}: {change.what} ({', '.join(change.of)})"
+                break
     return lines
 
 

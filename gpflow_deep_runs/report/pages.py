@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from gpflow_deep_base.files import write_text
+from gpflow_deep_runs.report.changes import older
 from gpflow_deep_runs.report.results import Made, Results, as_text, cells, read_all
 from gpflow_deep_runs.report.structure import built, read_json
 
@@ -67,15 +68,21 @@ def markers(page: str) -> list[Marker]:
     return found
 
 
-def filled(page: str, stored: Mapping[str, Results], summary: Sequence[Sequence[str]] = ()) -> str:
+def filled(
+    page: str,
+    stored: Mapping[str, Results],
+    summary: Sequence[Sequence[str]] = (),
+    stale: Mapping[str, str] | None = None,
+) -> str:
     """The page with what its markers ask for.
 
     :param stored: results by the names of their files.
     :param summary: rows of text with references to cells, titles first.
+    :param stale: as :func:`gpflow_deep_runs.report.changes.older`, which the commands of these files say; None: none.
     :raises ValueError: with the line, if there is no such file or table, or as :func:`markers`.
     """
     lines = page.split("\n")
-    for marker, content in reversed(_contents(page, stored, summary)):
+    for marker, content in reversed(_contents(page, stored, summary, stale)):
         lines[marker.first + 1 : marker.last] = content
     return "\n".join(lines)
 
@@ -97,7 +104,8 @@ def update(root: str | os.PathLike[str]) -> list[Path]:
     :raises OSError: if a file cannot be read or written.
     """
     stored, texts, summary = read_all(Path(root) / "results"), _texts(root), _summary_rows(root)
-    wanted = {path: _placed(path, filled, text, stored, summary) for path, text in texts.items()}
+    stale = older(stored, root)
+    wanted = {path: _placed(path, filled, text, stored, summary, stale) for path, text in texts.items()}
     wanted |= {path: as_text(read_json(path)) for path in sorted((Path(root) / "results").glob("*.json"))}
     changed = [path for path, text in wanted.items() if path.read_text(encoding="utf-8") != text]
     for path in changed:
@@ -112,9 +120,10 @@ def problems(root: str | os.PathLike[str]) -> list[str]:
     :raises OSError: if a file cannot be read.
     """
     stored, texts, summary = read_all(Path(root) / "results"), _texts(root), _summary_rows(root)
+    stale = older(stored, root)
     found = list[str]()
     for path, text in texts.items():
-        for marker, content in _placed(path, _contents, text, stored, summary):
+        for marker, content in _placed(path, _contents, text, stored, summary, stale):
             shown = text.split("\n")[marker.first + 1 : marker.last]
             if shown != content:
                 at, has, wants = _first_difference(shown, content)
@@ -182,7 +191,10 @@ def _first_difference(shown: Sequence[str], wanted: Sequence[str]) -> tuple[int,
 
 
 def _contents(
-    page: str, stored: Mapping[str, Results], summary: Sequence[Sequence[str]] = ()
+    page: str,
+    stored: Mapping[str, Results],
+    summary: Sequence[Sequence[str]] = (),
+    stale: Mapping[str, str] | None = None,
 ) -> list[tuple[Marker, list[str]]]:
     """The markers of a page, and the lines that belong there."""
     found = markers(page)
@@ -196,19 +208,19 @@ def _contents(
                 case "summary":
                     content = f"\n{markdown([_referred(text, stored) for text in row] for row in summary)}\n"
                 case _:
-                    content = _content(marker, stored, is_indexed)
+                    content = _content(marker, stored, is_indexed, (stale or {}).get(marker.name, ""))
         except ValueError as error:
             raise ValueError(f"line {marker.first + 1}: {error}") from None
         contents.append((marker, content.split("\n")))
     return contents
 
 
-def _content(marker: Marker, stored: Mapping[str, Results], is_indexed: bool) -> str:
+def _content(marker: Marker, stored: Mapping[str, Results], is_indexed: bool, stale: str) -> str:
     name, _, table = marker.name.partition("/")
     if name not in stored:
         raise ValueError(f"{marker.name}: there is no results/{name}.json, only {', '.join(stored) or 'none'}.")
     if marker.kind == "commands":
-        return _commands(stored[name])
+        return _commands(stored[name], stale)
     if table not in stored[name].tables:
         raise ValueError(f"{marker.name}: results/{name}.json has the tables {', '.join(stored[name].tables)}.")
     anchor = f'<a id="{_anchor(marker.name)}"></a>\n\n' if is_indexed else "\n"
@@ -281,8 +293,11 @@ def _slug(title: str) -> str:
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
-def _commands(results: Results) -> str:
-    """What made the numbers, folded: machine, commit and date, and each command after a comment on it."""
+def _commands(results: Results, stale: str = "") -> str:
+    """What made the numbers, folded: machine, commit and date, and each command after a comment on it.
+
+    :param stale: what changed since; said before it.
+    """
     commands = [run.command for run in results.runs if run.command]
     programs = dict.fromkeys(
         word for c in commands for word in re.findall(r"\w+\.py\b", c) or [" ".join(c.split()[:2])]
@@ -300,7 +315,8 @@ def _commands(results: Results) -> str:
     parts.append(textwrap.fill("; ".join(part for part in [results.machine, commit] if part) + ".", WIDTH))
     if names:
         parts.append("```sh\n" + "\n".join(_command(run) for run in results.runs) + "\n```")
-    return "\n\n".join([*parts, "</details>"])
+    older_than_code = [textwrap.fill(f"**These numbers are older than the code**: {stale}.", WIDTH)] if stale else []
+    return "\n\n".join([*older_than_code, *parts, "</details>"])
 
 
 def _short(commit: str | None) -> str:
@@ -319,7 +335,9 @@ def _command(run: Made) -> str:
         run.date or "",
     ]
     remarks = (run.remark,) if isinstance(run.remark, str) else run.remark
-    comment = [line for text in ("; ".join(filter(None, facts)), *remarks) for line in textwrap.wrap(text, CODE_WIDTH - 2)]
+    comment = [
+        line for text in ("; ".join(filter(None, facts)), *remarks) for line in textwrap.wrap(text, CODE_WIDTH - 2)
+    ]
     return "\n".join([*(f"# {line}" for line in comment), *_wrapped(run.command or "# command unknown")])
 
 

@@ -45,13 +45,35 @@ def test_a_result_is_old_after_a_change(tmp_path: Path, date: str, count: int) -
     found = older(stored, tmp_path)
     assert len(found) == count
     if found:
-        assert found == ["results/speed.json is of 2026-11-20; since 2026-11-21: another rule (ebp/fit.py)"]
+        assert found == {"speed": "of 2026-11-20; since 2026-11-21: another rule (ebp/fit.py)"}
+
+
+def test_make_train_depends_on_the_script_that_it_runs() -> None:
+    made = dataclasses.replace(results(), runs=(Made("make train"),))
+    assert "gpflow_deep/train/training.py" in depends_on(made, ROOT)
 
 
 def test_what_a_result_names_is_what_it_depends_on(tmp_path: Path) -> None:
     project(tmp_path, "2026-11-25")
-    assert older({"speed": results(depends=("ebp/network.py",))}, tmp_path) == []
+    assert older({"speed": results(depends=("ebp/network.py",))}, tmp_path) == {}
     assert len(older({"speed": results(depends=("ebp/fit.py",))}, tmp_path)) == 1
+
+
+def test_a_result_that_a_change_does_not_touch_is_not_old(tmp_path: Path) -> None:
+    project(tmp_path, "2026-11-25")
+    path = tmp_path / "results" / "changes" / "behaviour.json"
+    document = json.loads(path.read_text())
+    document["changes"][0]["unaffected"] = {"speed": "it sets the rule itself"}
+    path.write_text(json.dumps(document))
+    assert older({"speed": results()}, tmp_path) == {}
+    assert list(older({"other": results()}, tmp_path)) == ["other"]
+
+
+def test_reasons_of_unaffected_results_are_of_files_that_are_there() -> None:
+    stored = read_all(ROOT / "results")
+    for change in read_changes(ROOT):
+        assert change.unaffected.keys() <= stored.keys()
+        assert all(change.unaffected.values())
 
 
 def test_files_of_changes_are_there(tmp_path: Path) -> None:

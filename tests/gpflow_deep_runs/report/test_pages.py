@@ -108,7 +108,7 @@ def test_the_text_by_hand_stays() -> None:
 
 
 def test_commands() -> None:
-    command = "train.py --long=" + "x" * 60 + ' --text="a b" --longer=' + "y" * 60
+    command = "train.py --long=" + "x" * 40 + ' --text="a b" --longer=' + "y" * 60
     runs = [
         {
             "command": command,
@@ -132,7 +132,7 @@ two cores; commit c0ffee{"0" * 34}.
 # all; 2 runs, together 7,200 s
 # by night
 # b: by day
-train.py --long={"x" * 60} --text="a b" \\
+train.py --long={"x" * 40} --text="a b" \\
     --longer={"y" * 60}
 # commit ddddddd; 2026-11-23
 make train
@@ -141,6 +141,14 @@ make train
 </details>
 <!-- end -->"""
     )
+
+
+def test_numbers_that_are_older_than_the_code_say_so() -> None:
+    page = "<!-- table: small/scores -->\n<!-- end -->\n<!-- commands: small -->\n<!-- end -->"
+    stale = {"small": "of 2026-11-22; since 2026-11-25: another rule (ebp/fit.py)"}
+    note = "**These numbers are older than the code**: of 2026-11-22; since 2026-11-25: another rule (ebp/fit.py)."
+    assert f"{note}\n\n<details>" in filled(page, stored(), stale=stale)
+    assert note not in filled(page, stored())
 
 
 def test_commands_that_are_unknown() -> None:
