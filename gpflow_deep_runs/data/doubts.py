@@ -377,7 +377,10 @@ def _agrees(name: str, values: NDArray[np.float64], end: float, tolerance: float
         digit = tolerance if tolerance < 0.5 else 0.0
         slack = max(3 * digit * np.sqrt(len(values)), 1e-9 * np.abs(values).sum())
         is_mean = may_be_mean and abs(values.mean() - end) <= max(digit, 1e-9 * np.abs(values).mean())
-        return bool(abs(abs(values.sum()) - abs(end)) <= slack or is_mean)
+        # with the other sign it closes an account; columns with both signs that sum to zero are centred
+        is_one_sign = bool(values.min() >= 0 or values.max() <= 0)
+        is_sum = min(abs(values.sum() - end), abs(values.sum() + end) if is_one_sign else np.inf) <= slack
+        return bool(is_sum or is_mean)
     if name == "numbers":
         return end == len(values)
     statistic = _STATISTICS[name]

@@ -216,6 +216,15 @@ def test_rows_that_are_no_totals() -> None:
     assert "'total' may sum up other rows" in details(frame)["kind"][2]  # a level among others
 
 
+def test_centred_columns_have_no_totals() -> None:
+    grid = np.linspace(-1.0, 1.0, 60)
+    assert total_of_numbers({"x": grid, "y": np.sin(5 * grid)}) == ""
+    values = draws(21).normal(size=(40, 3))
+    values[-1] = 4
+    values -= values.mean(axis=0)
+    assert total_of_numbers({str(d): values[:, d] for d in range(3)}) == ""
+
+
 def test_means_at_the_foot() -> None:
     rng = draws(20)
     above = rng.uniform(0, 10, (30, 3)).round(1)
