@@ -122,10 +122,13 @@ def _t_cdf(df: float, t: Array) -> Array:
     """Student's distribution function; that of three degrees of freedom, GPflow's default, has a fast closed form."""
     if df != 3:
         return np.asarray(stdtr(df, t))
-    ratio = t / np.sqrt(3.0)
-    tail = np.where(t < 0, -ratio, ratio)  # the smaller tail, right to 2e-16
-    small = (np.arctan2(1.0, tail) - tail / (1.0 + np.square(tail))) / np.pi
-    return np.where(t < 0, small, 1.0 - small)
+    tail = np.abs(t) / np.sqrt(3.0)
+    with np.errstate(divide="ignore"):  # 1 / 0 is the angle pi / 2
+        smaller = np.arctan(1.0 / tail)
+    tail /= 1.0 + np.square(tail)
+    smaller -= tail
+    smaller /= np.pi  # the probability of the smaller tail, right to 2e-16
+    return np.where(t < 0, smaller, 1.0 - smaller)
 
 
 def _exponential(likelihood: Exponential, X: tf.Tensor) -> Conditional:

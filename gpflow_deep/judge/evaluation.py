@@ -162,11 +162,11 @@ def _rows(found: Forecast, task: str, Y: NDArray[Any], coverages: tuple[float, .
     rows = _Rows(found.log_density, np.mean(np.square(found.mean - Y), axis=1))
     if found.predictive is None:
         return rows
-    tails = [0.5 * (1 + sign * level) for level in coverages for sign in (-1, 1)]
-    low, high = (found.predictive.quantiles(tails[i::2]) for i in (0, 1))
-    inside = np.mean((low <= Y) & (high >= Y), axis=2).T
+    below, up_to = found.predictive.probabilities(Y)
+    tails = [0.5 * (1 - level) for level in coverages]
+    inside = np.stack([np.mean((up_to >= tail) & (below <= 1 - tail), axis=1) for tail in tails], axis=1)
     crps = found.predictive.crps(Y).mean(axis=1)
-    return rows._replace(crps=crps, inside=inside, pit=found.predictive.pit(Y))
+    return rows._replace(crps=crps, inside=inside, pit=0.5 * (below + up_to))
 
 
 def _of_numbers(rows: _Rows, coverages: tuple[float, ...]) -> Evaluation:

@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import tensorflow as tf
-from gpflow.base import MeanAndVariance, Module, RegressionData, TensorType
+from gpflow.base import MeanAndVariance, Module
 from gpflow.posteriors import PrecomputeCacheType
 
 from ..functions.functions import FunctionDraws
 from ..layers.protocol import Factors
-from .propagation import Propagation
 
-__all__ = ["DeepGPPosterior", "PredictsFromFactors"]
+__all__ = ["DeepGPPosterior"]
 
 
-class PredictsFromFactors(Protocol):
-    """What a posterior needs of a model: the predictions of a `DeepGP`, each of which takes `factors=`."""
+def _from_cache(name: str) -> Callable[..., Any]:
+    """A prediction of `DeepGP` by its name, with the factors of the cache."""
 
-    layers: list[Any]
-    cached_factors: Callable[..., tuple[Any, ...]]
-    predict_f: Callable[..., MeanAndVariance]
-    predict_y: Callable[..., MeanAndVariance]
-    predict_log_density: Callable[..., tf.Tensor]
-    predict_f_samples: Callable[..., tf.Tensor]
-    sample_functions: Callable[..., FunctionDraws]
-    predict_components: Callable[..., MeanAndVariance]
-    predict_all_layers: Callable[..., Propagation]
+    def predict(self: DeepGPPosterior, *arguments: Any, **options: Any) -> Any:
+        return getattr(self.model, name)(*arguments, factors=self._factors(), **options)
+
+    predict.__name__ = name
+    predict.__qualname__ = f"DeepGPPosterior.{name}"
+    predict.__doc__ = f"As `DeepGP.{name}`, from the cache."
+    return predict
 
 
 class DeepGPPosterior(Module):
@@ -46,7 +43,7 @@ class DeepGPPosterior(Module):
 
     def __init__(
         self,
-        model: PredictsFromFactors,
+        model: Any,
         precompute_cache: PrecomputeCacheType | str | None = PrecomputeCacheType.TENSOR,
         *,
         dtype: tf.DType | None = None,
@@ -82,56 +79,25 @@ class DeepGPPosterior(Module):
             self.cache = tf.nest.map_structure(lambda value: tf.Variable(value, trainable=False), computed)
         self._kind = kind
 
-    def predict_f(
-        self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False, **options: Any
-    ) -> MeanAndVariance:
-        """As `DeepGP.predict_f`, from the cache."""
-        return self.model.predict_f(Xnew, full_cov, full_output_cov, factors=self._factors(), **options)
+    predict_f = _from_cache("predict_f")
+    predict_y = _from_cache("predict_y")
+    predict_log_density = _from_cache("predict_log_density")
+    predict_f_samples = _from_cache("predict_f_samples")
+    predict_components = _from_cache("predict_components")
+    predict_all_layers = _from_cache("predict_all_layers")
 
-    def fused_predict_f(
-        self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False, **options: Any
-    ) -> MeanAndVariance:
+    def fused_predict_f(self, *arguments: Any, **options: Any) -> MeanAndVariance:
         """`DeepGP.predict_f` without the cache, from the current parameters."""
-        return self.model.predict_f(Xnew, full_cov, full_output_cov, **options)
-
-    def predict_y(self, Xnew: TensorType, **options: Any) -> MeanAndVariance:
-        """As `DeepGP.predict_y`, from the cache."""
-        return self.model.predict_y(Xnew, factors=self._factors(), **options)
-
-    def predict_log_density(self, data: RegressionData, **options: Any) -> tf.Tensor:
-        """As `DeepGP.predict_log_density`, from the cache."""
-        return self.model.predict_log_density(data, factors=self._factors(), **options)
-
-    def predict_f_samples(
-        self,
-        Xnew: TensorType,
-        num_samples: int | None = None,
-        full_cov: bool = True,
-        full_output_cov: bool = False,
-        **options: Any,
-    ) -> tf.Tensor:
-        """As `DeepGP.predict_f_samples`, from the cache."""
-        factors = self._factors()
-        return self.model.predict_f_samples(Xnew, num_samples, full_cov, full_output_cov, factors=factors, **options)
+        moments: MeanAndVariance = self.model.predict_f(*arguments, **options)
+        return moments
 
     def sample_functions(self, num_functions: int, **options: Any) -> FunctionDraws:
         """As `DeepGP.sample_functions`: from the current parameters, of which the functions are a snapshot themselves.
 
         Functions need other factors than the cache has.
         """
-        return self.model.sample_functions(num_functions, **options)
-
-    def predict_components(
-        self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False, **options: Any
-    ) -> MeanAndVariance:
-        """As `DeepGP.predict_components`, from the cache."""
-        return self.model.predict_components(Xnew, full_cov, full_output_cov, factors=self._factors(), **options)
-
-    def predict_all_layers(
-        self, Xnew: TensorType, num_samples: int | None = None, full_cov: bool = False, **options: Any
-    ) -> Propagation:
-        """As `DeepGP.predict_all_layers`, from the cache."""
-        return self.model.predict_all_layers(Xnew, num_samples, full_cov, factors=self._factors(), **options)
+        draws: FunctionDraws = self.model.sample_functions(num_functions, **options)
+        return draws
 
     def _factors(self) -> Factors:
         if self.cache is None:

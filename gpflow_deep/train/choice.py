@@ -11,7 +11,7 @@ from .config import ModelConfig
 
 __all__ = ["FREE", "Candidate", "Choice"]
 
-FREE = ("num_layers", "num_inducing", "kernel", "likelihood")
+FREE = ("num_layers", "num_inducing", "kernel", "likelihood", "posterior")
 """What can be chosen."""
 
 

@@ -1,4 +1,4 @@
-"""Which deep GP for a table of numbers: kernel, inducing inputs, depth and noise, chosen by the rows.
+"""Which deep GP for a table of numbers: kernel, inducing inputs, depth, noise and posterior, chosen by the rows.
 
     fitted = fit_chosen(ModelConfig(preset="modern"), FREE, X, Y)   # to a Predictor
     print(fitted.choice)                                            # candidates, scores, CPU seconds
@@ -14,7 +14,8 @@
    twelfth of the steps (a quarter where the single layer is exact), three times (twice) as many, and all of them, as
    long as they are not behind. One is taken only if the other rows gain more than a standard error by it; then it goes
    on with all rows. Of up to `EXACT_ROWS` noisy rows none is tried if left-out residuals of the single layer look
-   Gaussian; without noise (a simulator's) one is tried unless these residuals are small.
+   Gaussian; without noise (a simulator's) one is tried unless these residuals are small. There global inducing outputs
+   are tried beside q(u) on the first of several parts, and the better of both goes on to the other parts.
 4. What was chosen is fitted to all rows. A single layer gets more inducing inputs for as long as its bound rises.
 
 Everything is a function of the rows and the seed; CPU seconds are told and choose nothing.
@@ -36,6 +37,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_solve, cholesky, lapack, solve_triangular
 from scipy.optimize import minimize
 
+from ..judge.forecasts import Forecast
 from ..model.initialization import inducing_inputs
 from ..model.scaling import Units
 from ..posteriors.collapsed import MAX_ROWS, fit_collapsed
@@ -592,14 +594,18 @@ class _Trained:
 
     def share_inside(self, part: NDArray[Any], Y: Array) -> float:
         """Share of targets of rows with these numbers in the central half of their predictions."""
-        X = self.predictor.units.x.inverse_transform(self._rows[0][part])
-        low, high = self.predictor.quantiles(X, [0.25, 0.75])
-        return float(np.mean((Y[part] > low) & (Y[part] < high)))
+        found = self._forecast(part, Y).predictive
+        assert found is not None  # of mypy: Gaussian and Student's t have it
+        below = found.cdf(Y[part])
+        return float(np.mean((below > 0.25) & (below < 0.75)))
 
     def log_densities(self, part: NDArray[Any], Y: Array) -> Array:
         """Of rows with these numbers, [n], nats in the units of the data."""
+        return np.asarray(self._forecast(part, Y).log_density, np.float64)
+
+    def _forecast(self, part: NDArray[Any], Y: Array) -> Forecast:
         X = self.predictor.units.x.inverse_transform(self._rows[0][part])
-        return np.asarray(self.predictor.predict(X, Y[part]).log_density, np.float64)
+        return self.predictor.forecast(X, Y[part])
 
 
 def _names(Y: Array) -> list[str]:
@@ -879,7 +885,11 @@ class _Search:
                 if num_layers == 3 and self.is_exact:
                     break
                 config = dataclasses.replace(base, num_layers=num_layers)
-                tried, found = self._try(config, single, folds, scores)
+                is_simulator = single.noise <= NO_NOISE and config.likelihood == "gaussian"
+                other = None
+                if "posterior" in self.free and is_simulator and len(folds) > 1:
+                    other = dataclasses.replace(config, posterior="global")
+                tried, found = self._try(config, single, folds, scores, other=other)
                 if tried is None:
                     break
                 best, scores = tried, found
@@ -912,11 +922,15 @@ class _Search:
         single: SingleLayer,
         folds: list[tuple[NDArray[Any], NDArray[Any]]],
         scores: Array,
+        *,
+        other: ModelConfig | None = None,
     ) -> tuple[_Trained | None, Array]:
         """Train a model for so long as it takes to see whether it is ahead; None if it is not, by a standard error.
 
         With one part held out there are looks after a twelfth and a quarter of the steps, and at the end; of small
         tables, whose steps are quick, after a quarter and a half.
+
+        :param other: takes its place if it is better on the first of several parts.
         """
         began, steps = time.process_time(), self._steps()
         rows, held = folds[0]
@@ -929,8 +943,13 @@ class _Search:
         try:
             parts = []
             for part, others in folds if not looks else []:
-                tried.run(part, max(int(steps * _share_of_steps(len(part))), 1), anew=True, show=self.show_steps)
+                count = max(int(steps * _share_of_steps(len(part))), 1)
+                tried.run(part, count, anew=True, show=self.show_steps)
                 parts.append(tried.log_densities(others, self.Y))
+                if other is not None:
+                    rival = _Trained(other, (self.x, self.y), self.units, single.noise, training, **options)
+                    tried, parts = self._better(tried, parts, rival, folds[0], count)
+                    other = None  # one part tells
                 gain, error = _gain(np.concatenate(parts), scores[: sum(map(len, parts))])
                 if gain < -error:  # it is behind: other parts are not tried
                     break
@@ -944,13 +963,34 @@ class _Search:
                     break
             found = np.concatenate(parts)
         except FloatingPointError as failure:
-            self._skip(self._name(config), f"failed: {failure}", began)
+            self._skip(self._name(tried.config), f"failed: {failure}", began)
             return None, scores
         last = held if looks else folds[len(parts) - 1][1]
         tried.inside = (tried.share_inside(last, self.Y), self.Y[last].size) if gain > error else None
         words = f"{gain:+.3f} ± {error:.3f} against the best before"
-        self._add(self._name(config), found, f"held out, {words}", began=began, gain=(gain, error))
+        self._add(self._name(tried.config), found, f"held out, {words}", began=began, gain=(gain, error))
         return (tried, found) if gain > error else (None, scores)
+
+    def _better(
+        self,
+        tried: _Trained,
+        parts: list[Array],
+        rival: _Trained,
+        fold: tuple[NDArray[Any], NDArray[Any]],
+        num_steps: int,
+    ) -> tuple[_Trained, list[Array]]:
+        """Of two models the one that predicts the held-out rows of a part better, and its log densities of them."""
+        began, (part, held) = time.process_time(), fold
+        try:
+            rival.run(part, num_steps, anew=True, show=self.show_steps)
+            found = rival.log_densities(held, self.Y)
+        except FloatingPointError as failure:
+            self._skip(self._name(rival.config), f"failed: {failure}", began)
+            return tried, parts
+        gain, error = _gain(found, parts[0])
+        words = f"first part, {gain:+.3f} ± {error:.3f} against posterior={tried.config.posterior}"
+        self._add(self._name(rival.config), found, words, began=began, gain=(gain, error))
+        return (rival, [found]) if gain > 0 else (tried, parts)
 
     # The end.
 
@@ -1080,7 +1120,8 @@ class _Search:
         count = len(self.X) if single is not None and single.Z is None else config.num_inducing
         count = len(single.Z) if single is not None and single.Z is not None else count
         depth = "1 layer" if config.num_layers == 1 else f"{config.num_layers} layers"
-        return f"{depth}, {config.kernel}, M={count}, {config.likelihood}"
+        posterior = "" if config.posterior == "gaussian" else f", posterior={config.posterior}"
+        return f"{depth}, {config.kernel}, M={count}, {config.likelihood}{posterior}"
 
     def _add(
         self,

@@ -205,7 +205,7 @@ def test_score_by_quadrature(name, rng):
         below = integrate.quad(lambda z: cdf(z) ** 2, min(low, y), y, limit=200)[0]  # noqa: B023
         ends = [y, max(middle, y), max(high, y)]
         above = sum(integrate.quad(lambda z: (1 - cdf(z)) ** 2, a, b, limit=200)[0] for a, b in pairwise(ends))  # noqa: B023
-        np.testing.assert_allclose(found.crps(Y)[n, 0], below + above, rtol=1e-3)
+        np.testing.assert_allclose(found.crps(Y)[n, 0], below + above, rtol=1e-4)
 
 
 def test_draws_have_the_distribution(rng):

@@ -1,7 +1,7 @@
 """`gpflow_deep.train.selection`: values and gradients beside GPflow's, and that the rows decide as they should."""
 
 import warnings
-from typing import Any
+from typing import Any, NamedTuple
 
 import gpflow
 import numpy as np
@@ -15,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from gpflow_deep import Choice, DeepGPRegressor, ModelConfig, Predictor, Trainer, TrainingConfig, modern
 from gpflow_deep.model.scaling import Units
 from gpflow_deep.train import selection
+from gpflow_deep.train.choice import FREE
 from gpflow_deep.train.config import LINEAR, KernelName, make_kernel
 from gpflow_deep.train.selection import CANDIDATES, SingleLayer
 
@@ -217,7 +218,7 @@ def test_depth_is_taken_only_where_held_out_rows_are_clearly_better(
     monkeypatch.setattr(selection, "is_long_tailed", lambda residuals: True)  # in any case two layers are tried
     X = rng.uniform(-1, 1, (200, 1))
     y = np.where(X[:, 0] > 0, np.sin(40 * X[:, 0]), np.sin(2 * X[:, 0])) + 0.02 * rng.normal(size=200)
-    model = DeepGPRegressor(likelihood="gaussian").fit(X, y)
+    model = DeepGPRegressor(likelihood="gaussian", posterior="gaussian").fit(X, y)
     assert model.choice_ is not None
     (tried,) = [row for row in model.choice_.candidates if row.name.startswith("2 layers")]
     assert tried.gain is not None
@@ -230,6 +231,38 @@ def test_depth_is_taken_only_where_held_out_rows_are_clearly_better(
     y_new = waves + 0.02 * rng.normal(size=400)
     gain = model.log_density(X_new, y_new) - single.log_density(X_new, y_new)
     assert gain.mean() >= -2 * gain.std() / np.sqrt(400)  # never behind the plain GP
+
+
+class OfConstantDensity(NamedTuple):
+    """A model of which every row has the same log density; without one its training fails."""
+
+    config: ModelConfig
+    log_density: float | None
+
+    def run(self, *_: Any, **__: Any) -> None:
+        if self.log_density is None:
+            raise FloatingPointError("a step failed")
+
+    def log_densities(self, part: Array, Y: Array) -> Array:
+        return np.full(len(part), self.log_density)
+
+
+@pytest.mark.parametrize(("of_global", "winner"), [(-1.0, "global"), (-3.0, "gaussian"), (None, "gaussian")])
+def test_the_posterior_that_predicts_the_first_part_better_goes_on(
+    of_global: float | None, winner: str, rng: np.random.Generator
+) -> None:
+    X, Y = rows(rng, 20, 1)
+    course = selection._Course(TrainingConfig(), 10, 10, 0.0, 0)
+    search: Any = selection._Search(ModelConfig(preset="modern"), FREE, X, Y, course, None, show_steps=False)
+    plain = OfConstantDensity(ModelConfig(preset="modern"), -2.0)
+    rival = OfConstantDensity(ModelConfig(preset="modern", posterior="global"), of_global)
+    fold = np.arange(16), np.arange(16, 20)
+    best, parts = search._better(plain, [plain.log_densities(fold[1], Y)], rival, fold, 5)
+    assert best.config.posterior == winner
+    np.testing.assert_array_equal(parts, [np.full(4, best.log_density)])
+    (told,) = search.candidates
+    assert told.name.endswith("posterior=global")
+    assert told.score == of_global
 
 
 def test_a_gain_is_judged_by_paired_differences() -> None:
