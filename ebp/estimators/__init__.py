@@ -6,6 +6,7 @@ continual, memory, recency    streams of classes
 one_by_one                    rows as dictionaries, as river has them
 predictor                     trained networks for new rows
 row_order                     fits that do not depend on the order of a file
+seen_columns                  columns that never occur cost nothing
 baselines                     rivals of Section 5
 """
 
@@ -26,6 +27,7 @@ __getattr__, __dir__, __all__ = attach(
         "recency",
         "regressor",
         "row_order",
+        "seen_columns",
     ],
     submod_attrs={
         "estimators": [

@@ -18,7 +18,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gpflow_deep_base.columns import check_columns
 
+from ..network.architecture import Posterior
 from ..network.coding import InputCoding, Moments
+from ..network.few_rows import MAX_FEW_ROWS, FewRows
 from ..network.heads import encode_labels, head_scores
 from ..network.inputs import Matrix
 from ..network.network import EBPNetwork
@@ -28,9 +30,18 @@ from ..network.prepared import prepare
 from ..network.training import fit_chunk, fit_epoch
 from .calibration import Calibration, Scored, fit_calibration, log_loss, log_probabilities
 from .continual import Stream
-from .estimators import check_classes, check_whole_numbers, group_numbers, layer_widths, start_classes, weight_of_rows
+from .estimators import (
+    check_classes,
+    check_whole_numbers,
+    group_numbers,
+    is_plain,
+    layer_widths,
+    start_classes,
+    weight_of_rows,
+)
 from .recency import Recency
 from .row_order import row_order
+from .seen_columns import SeenColumns
 
 __all__ = ["EBPClassifier"]
 
@@ -86,15 +97,21 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Fitted attributes: `classes_`, `network_` (the `EBPNetwork`), `coding_` (the `InputCoding` of its inputs),
     `calibration_` (the `Calibration`; None without one), `n_features_in_`, `n_epochs_` (passes so far).
 
+    Of sparse X with more than 16,384 columns, most of which never occur in the training data, as in a hashed space,
+    those that do not cost nothing: they have no weights, and count as 0. `network_` and `coding_` are then made for all
+    columns when they are asked for.
+
     Two classes have one output, more classes one output each, trained as one class against the others. A weight w of a
     row multiplies its log P(y), hence its Bayes update. The rows are learned one after the other in a random order, so
     a row of weight 2 is not quite the same as two rows.
     """
 
-    network_: EBPNetwork
-    coding_: InputCoding
+    _network: EBPNetwork
+    _coding: InputCoding
+    _columns: SeenColumns
     _stream: Stream
     _seen: Scored | None
+    _few_rows: FewRows | None
 
     def __init__(
         self,
@@ -155,12 +172,12 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._start(X[others], classes)  # the coding, too, is as for rows that were never seen
         weight = self._weight(X, y, row_weight)
         scaled = self._scaled(X)
-        data = prepare(self.network_, scaled, self._targets(y))
+        data = prepare(self._network, scaled, self._targets(y))
         epochs = default_epochs(len(y)) if self.epochs == "auto" else int(self.epochs)
         options: dict[str, Any] = {"batch_size": self.batch_size, "seed": self._seed, "weight": weight}
         losses: list[float] = []
         for epoch in range(epochs - 1):
-            fit_epoch(self.network_, data, epoch=epoch, rows=others, **options)
+            fit_epoch(self._network, data, epoch=epoch, rows=others, **options)
             if self.early_stopping and len(held):
                 losses.append(self._log_loss(scaled[held], y[held]))
                 if has_stopped(losses):
@@ -168,11 +185,12 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.n_epochs_ = (len(losses) or epochs - 1) + 1
         rows = None
         if self.n_epochs_ == 1 and len(held):  # at the end of the pass, when most is known
-            fit_epoch(self.network_, data, rows=others, **options)
+            fit_epoch(self._network, data, rows=others, **options)
             rows = held
-        stats = fit_epoch(self.network_, data, epoch=self.n_epochs_ - 1, rows=rows, **options)
+        stats = fit_epoch(self._network, data, epoch=self.n_epochs_ - 1, rows=rows, **options)
+        self._few_rows = None
         if len(held):
-            self._moments += Moments.of(X[held])
+            self._moments += Moments.of(self._columns.inputs(X[held]))
         if self._is_calibrated() and len(held) and stats.scores is not None:
             self._remember(stats.scores[held], y[held], None if weight is None else weight[held])
         return self
@@ -195,7 +213,7 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         :raises ValueError: if the first call lacks `classes`, y has a label that is not among them, or `class_weight`
             is "balanced", which needs all data at once.
         """
-        is_first = not hasattr(self, "network_")
+        is_first = not hasattr(self, "_network")
         X, y = self._check(X, y, reset=is_first)
         if isinstance(self.class_weight, str):
             raise ValueError(
@@ -211,9 +229,11 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
             self._start(X, known)
             self.n_epochs_ = 0
-        elif self.standardise:
-            self._moments += Moments.of(X)
-            self.coding_ = InputCoding.of(self.coding_.kind, self._moments)
+        else:
+            self._make_room(X)
+            if self.standardise:
+                self._moments += Moments.of(self._columns.inputs(X))
+                self._coding = InputCoding.of(self._coding.kind, self._moments)
         self._stream, chunk = self._stream.after(
             X,
             np.searchsorted(self.classes_, y),
@@ -222,21 +242,40 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             seed=self._seed,
             has_outputs=len(self.classes_) > 2 and not self.softmax,
         )
-        data = prepare(self.network_, self._scaled(chunk.X), self._targets(self.classes_[chunk.numbers]))
+        data = prepare(self._network, self._scaled(chunk.X), self._targets(self.classes_[chunk.numbers]))
         if chunk.is_learned is not None:
             data = data._replace(Y=data.Y * tf.constant(chunk.is_learned, data.Y.dtype))
         stats = fit_chunk(
-            self.network_, data, chunk.weight, batch_size=self.batch_size, seed=self._seed, epoch=self.n_epochs_
+            self._network, data, chunk.weight, batch_size=self.batch_size, seed=self._seed, epoch=self.n_epochs_
         )
         self.n_epochs_ += 1
+        self._few_rows = None
         if self._is_calibrated() and stats.scores is not None:
             self._remember(stats.scores[: len(y)], y, None if chunk.weight is None else chunk.weight[: len(y)])
         return self
 
     @property
+    def network_(self) -> EBPNetwork:
+        """The network of all columns of X, coded by `coding_`."""
+        if self._columns.numbers is None:
+            return self._network
+        known = self._network.posterior
+        whole = self._new_network(self._columns.num_columns)
+        first = tf.constant(self._columns.spread(known.h[0].numpy()))
+        whole.assign(Posterior((first, *known.h[1:]), known.b))
+        whole.step.assign(self._network.step)
+        return whole
+
+    @property
+    def coding_(self) -> InputCoding:
+        """That of all columns of X."""
+        mean, factor = self._columns.spread(self._coding.mean), self._columns.spread(self._coding.factor)
+        return InputCoding(self._coding.kind, mean, factor)
+
+    @property
     def calibration_(self) -> Calibration | None:
         """From scores to logits; None without one."""
-        check_is_fitted(self, "network_")
+        check_is_fitted(self, "_network")
         return None if self._seen is None else self._seen.calibration
 
     def decision_function(self, X: Matrix) -> np.ndarray:
@@ -295,23 +334,42 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if len(classes) < 2:
             raise ValueError(f"y must have at least two classes, got 1 class: {classes.tolist()}.")
         self.classes_ = classes
-        self._moments = Moments.of(X)
+        self._columns = SeenColumns.of(X)
+        self._moments = Moments.of(self._columns.inputs(X))
         kind = "raw" if not self.standardise else "root" if scipy.sparse.issparse(X) else "zscore"
-        self.coding_ = InputCoding.of(kind, self._moments)
+        self._coding = InputCoding.of(kind, self._moments)
         self._stream = Stream(Recency.start(len(classes)))
         self._seen = None
-        num_outputs = 1 if len(classes) == 2 and not self.softmax else len(classes)
-        head = "softmax" if self.softmax else "binary" if num_outputs == 1 else "multiclass"
-        self.network_ = EBPNetwork(
-            (X.shape[1], *layer_widths(self.hidden), num_outputs),
+        self._few_rows = None
+        self._network = self._new_network(self._columns.room)
+
+    def _new_network(self, num_inputs: int) -> EBPNetwork:
+        """One that has learned nothing."""
+        num_outputs = 1 if len(self.classes_) == 2 and not self.softmax else len(self.classes_)
+        return EBPNetwork(
+            (num_inputs, *layer_widths(self.hidden), num_outputs),
             self.weights,
-            head=head,
+            head="softmax" if self.softmax else "binary" if num_outputs == 1 else "multiclass",
             seed=self._seed,
             dtype=self.dtype,
         )
 
+    def _make_room(self, X: Matrix) -> None:
+        """Inputs for columns that occur for the first time."""
+        room, self._columns = self._columns.room, self._columns.after(X)
+        if self._columns.room == room:
+            return
+        self._moments = self._moments.with_columns(self._columns.room)
+        self._coding = InputCoding.of(self._coding.kind, self._moments)
+        larger = self._new_network(self._columns.room)
+        known, start = self._network.posterior, larger.posterior
+        larger.assign(Posterior((tf.concat([known.h[0], start.h[0][room:]], axis=0), *known.h[1:]), known.b))
+        larger.step.assign(self._network.step)
+        self._network = larger
+
     def _scaled(self, X: Matrix) -> Matrix:
-        return X if self.coding_.kind == "raw" else self.coding_.transform(X)
+        X = self._columns.inputs(X)
+        return X if self._coding.kind == "raw" else self._coding.transform(X)
 
     def _targets(self, y: np.ndarray) -> np.ndarray:
         Y, _ = encode_labels(y, self.classes_)
@@ -347,18 +405,24 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return log_loss(log_probabilities(fit_calibration(scores, numbers)(scores), are_logits=True), numbers)
 
     def _raw_scores(self, X: Matrix) -> np.ndarray:
-        mu, sigma2 = self.network_.predict_moments(X, dtype=np.float64)
-        return head_scores(self.network_.architecture.head, tf.constant(mu), tf.constant(sigma2)).numpy()
+        if X.shape[0] <= MAX_FEW_ROWS and not scipy.sparse.issparse(X) and not self.softmax:
+            if self._few_rows is None:
+                self._few_rows = FewRows.of(self._network)
+            mu, sigma2 = self._few_rows.moments(X)
+            return np.asarray(mu / np.sqrt(sigma2))
+        mu, sigma2 = self._network.predict_moments(X, dtype=np.float64)
+        return head_scores(self._network.architecture.head, tf.constant(mu), tf.constant(sigma2)).numpy()
 
     def _scores(self, X: Matrix) -> np.ndarray:
-        check_is_fitted(self, "network_")
+        check_is_fitted(self, "_network")
         check_columns(X, self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        if not is_plain(self, X):
+            X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
         X = self._scaled(X)
         if self.output == "deterministic":
-            return self.network_.deterministic_scores(X)
+            return self._network.deterministic_scores(X)
         if self.output == "vote":
-            return self.network_.vote(X, self.num_votes, self._seed)
+            return self._network.vote(X, self.num_votes, self._seed)
         scores, calibration = self._raw_scores(X), self.calibration_
         return scores if calibration is None else calibration(scores)
 

@@ -12,6 +12,7 @@ from sklearn.utils.validation import _check_sample_weight
 
 from ..network.coding import MAX_DENSE, is_sparse
 from ..network.second_order import UNITS
+from .seen_columns import SeenColumns
 
 __all__ = [
     "batches",
@@ -101,12 +102,15 @@ def check_classes(estimator: Any, classes: ArrayLike | None) -> None:
         )
 
 
-def dense_rows(X: Any) -> Any:
+def dense_rows(X: Any, columns: SeenColumns) -> Any:
     """Rows as an array: networks of second order centre their inputs, so that zeros do not stay zeros.
 
     :param X: [N, D], an array or a sparse matrix.
+    :param columns: those that are kept.
     :raises ValueError: if it is sparse, and too large to be made dense.
     """
+    if columns.numbers is not None:
+        X = columns.inputs(X)[:, : len(columns.numbers)]
     if not is_sparse(X):
         return X
     if X.shape[0] * X.shape[1] > MAX_DENSE:

@@ -35,6 +35,7 @@ from .estimators import (
     weight_of_rows,
 )
 from .row_order import row_order
+from .seen_columns import SeenColumns
 
 __all__ = ["EBPGaussianClassifier", "sign_derivatives"]
 
@@ -111,7 +112,8 @@ class EBPGaussianClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     it has a joint posterior of the weights of the last layer, to which the inputs go, too: `ebp.network.joint`. Others
     learn as `fit` does, and so does `partial_fit` after `fit`.
 
-    Inputs are standardised by the data so far, and sparse ones made dense. For many sparse inputs, many classes that
+    Inputs are standardised by the data so far, and sparse ones made dense, in `fit` without the columns that never
+    occur if these are most of more than 16,384; they count as 0 from then on. For many sparse inputs, many classes that
     come one after the other, and networks of bits there is `EBPClassifier`.
     """
 
@@ -149,7 +151,7 @@ class EBPGaussianClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         :param sample_weight: how often each row counts, [N], not negative; None: once.
         :param groups: of each row its group, [N]: rows that are held back are whole groups; None: single rows.
         """
-        X, y = self._check(X, y, reset=True)
+        X, y = self._check(X, y, reset=True, is_fit=True)
         weight, groups = weight_of_rows(X, sample_weight), group_numbers(groups, len(X))
         classes, numbers = np.unique(y, return_inverse=True)
         order = row_order(X, numbers, weight, groups)
@@ -206,7 +208,7 @@ class EBPGaussianClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         check_columns(X, self)
         if not is_plain(self, X):
             X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
-        X = self._units.standardised(dense_rows(X))
+        X = self._units.standardised(dense_rows(X, self._columns))
         if len(self.classes_) == 1:
             return np.zeros((len(X), 1))
         found = []
@@ -234,13 +236,15 @@ class EBPGaussianClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         """By which inputs are standardised."""
         return self._inputs.with_common_scale() if self.common_scale else self._inputs
 
-    def _check(self, X: Any, y: Any, *, reset: bool) -> tuple[Array, NDArray[Any]]:
+    def _check(self, X: Any, y: Any, *, reset: bool, is_fit: bool = False) -> tuple[Array, NDArray[Any]]:
         check_columns(X, self)
         if reset or not is_plain(self, X, y):
             X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, reset=reset)
             check_classification_targets(y)
         check_second_order(self)
-        return dense_rows(X), y
+        if reset:
+            self._columns = SeenColumns.of(X) if is_fit else SeenColumns(X.shape[1], None)
+        return dense_rows(X, self._columns), y
 
     def _start(self, X: Array, classes: NDArray[Any], weight: Array | None) -> None:
         if len(classes) < 2:
@@ -327,6 +331,7 @@ class EBPGaussianClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             parts = [_Rows(X[rows], y[rows], None if weight is None else weight[rows]) for rows in (~is_held, is_held)]
             trial = clone(self)
             trial._seed, trial.n_features_in_ = self._seed, X.shape[1]
+            trial._columns = SeenColumns(X.shape[1], None)
             trial.count_ = count
             trial._start(parts[0].X, self.classes_, parts[0].weight)
             return _Trial(trial, *parts)

@@ -24,6 +24,7 @@ from ..network.passes import Passes, chosen_passes, held_folds
 from ..network.second_order import Gaussian, PassMean, batch_update, forward, initial_posterior
 from .estimators import batches, check_second_order, dense_rows, group_numbers, layer_widths, weight_of_rows
 from .row_order import row_order
+from .seen_columns import SeenColumns
 
 __all__ = ["EBPRegressor"]
 
@@ -125,6 +126,9 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     Inputs and targets are standardised by the training data, in `partial_fit` by the data so far: as the scale of the
     targets changes, the last layer is put into the new units. The first 30 rows are kept, and learned anew with each
     call, until there are so many. With a sample weight w a row's log P(y) counts w times.
+
+    Sparse inputs are made dense, in `fit` without the columns that never occur if these are most of more than 16,384;
+    they count as 0 from then on.
     """
 
     networks_: list[_Network]
@@ -162,7 +166,7 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Warns (`ConvergenceWarning`) if the predictions for the training data are worse than the mean of y, or if one
         target is so far from all others that these can hardly be told apart.
         """
-        rows = self._check(X, y, sample_weight, reset=True)
+        rows = self._check(X, y, sample_weight, reset=True, is_fit=True)
         groups = group_numbers(groups, len(rows.X))
         order = row_order(rows.X, rows.y, rows.weight, groups)
         rows = rows.part(order)
@@ -250,7 +254,7 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     # Private.
 
-    def _check(self, X: Any, y: Any, sample_weight: ArrayLike | None, *, reset: bool) -> _Rows:
+    def _check(self, X: Any, y: Any, sample_weight: ArrayLike | None, *, reset: bool, is_fit: bool = False) -> _Rows:
         check_columns(X, self)
         X, y = validate_data(
             self,
@@ -263,7 +267,9 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             reset=reset,
             ensure_min_samples=1,
         )
-        X = dense_rows(X)
+        if reset:
+            self._columns = SeenColumns.of(X) if is_fit else SeenColumns(X.shape[1], None)
+        X = dense_rows(X, self._columns)
         check_second_order(self)
         weight = weight_of_rows(X, sample_weight)
         if weight is not None and not np.any(weight > 0):
@@ -317,6 +323,7 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             learned = rows.part(np.delete(known, held))
             trial = clone(self)
             trial._seed, trial._is_single, trial.n_features_in_ = self._seed, self._is_single, rows.X.shape[1]
+            trial._columns = SeenColumns(rows.X.shape[1], None)
             trial.count_ = count
             trial._start(learned)
             return _Trial(trial, learned, rows.part(known[held]))
@@ -374,7 +381,7 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _warn_if_worse_than_the_mean(self, rows: _Rows) -> None:
         """Look at the errors on the training data, as a fit that has failed must say so."""
-        means, _ = self._moments(rows.X)
+        means, _ = self._moments_of(rows.X)
         errors = np.square((rows.y - self._targets.mean) / self._targets.scale - means.mean(axis=0))
         parts = np.average(errors, axis=0, weights=rows.weight)[self._targets.varies]
         if len(parts) and (not np.all(np.isfinite(parts)) or np.max(parts) > MAX_TRAINING_ERROR):
@@ -409,7 +416,11 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "networks_")
         check_columns(X, self)
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
-        X = self._inputs.standardised(dense_rows(X))
+        return self._moments_of(dense_rows(X, self._columns))
+
+    def _moments_of(self, X: Array) -> tuple[Array, Array]:
+        """The same of rows that are checked and dense."""
+        X = self._inputs.standardised(X)
         means, variances = [], []
         for posterior, noise in self.networks_:
             last = [

@@ -5,7 +5,7 @@ forward                 Eqs. (4.1), (4.2); Appendix B
 heads, mills            Eq. (4.3), footnote 4
 backward                Eq. (4.4)
 update                  Eq. (4.5); second_order, noise: its term of second order; joint: with all covariances
-network                 Eqs. (4.6), (4.7): EBP-D, EBP-P (architecture)
+network                 Eqs. (4.6), (4.7): EBP-D, EBP-P (architecture, few_rows)
 convolution             shared weights (shared_weights)
 training                whole passes in one graph (loops, online, inputs, prepared, passes)
 coding                  inputs as bits or numbers
@@ -21,6 +21,7 @@ __getattr__, __dir__, __all__ = attach(
         "backward",
         "coding",
         "convolution",
+        "few_rows",
         "finite_set",
         "forward",
         "heads",

@@ -132,6 +132,12 @@ class Moments:
         differs = np.abs(distance) > 1e-12 * (np.abs(self.mean) + np.abs(other.mean))
         return Moments(num_rows, self.mean + part * distance, deviation, self.varies | other.varies | differs)
 
+    def with_columns(self, number: int) -> Moments:
+        """Of the same rows, with columns of zeros behind the others, so many in all."""
+        room = (0, number - len(self.mean))
+        mean, deviation, varies = (np.pad(part, room) for part in (self.mean, self.deviation, self.varies))
+        return Moments(self.num_rows, mean, deviation, varies)
+
     @property
     def scale(self) -> NDArray[np.float64]:
         """Standard deviations, 1 where a column does not vary, [D]."""

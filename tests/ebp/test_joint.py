@@ -101,7 +101,7 @@ def test_sparse_rows_are_like_dense_ones(rng: np.random.Generator) -> None:
     with pytest.raises(
         ValueError, match="a dense matrix of 500 x 1048576 numbers would be too large; use EBPClassifier"
     ):
-        EBPRegressor().fit(wide, np.arange(500))
+        EBPRegressor().partial_fit(wide, np.arange(500))
 
 
 def test_one_scale_for_all_inputs(rng: np.random.Generator) -> None:
