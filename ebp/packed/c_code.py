@@ -77,7 +77,7 @@ static int32_t input_of(const {type} *x, {index} i)
                 }}
                 for (k = 0; k < 8 && o + k < sizes[l + 1]; k++, t++) {{
                     if (sums[k] >= *t)
-                        plus |= 1 << k;
+                        plus = (uint8_t)(plus | 1 << k);
 {deciding}
                 }}
                 to[o >> 3] = plus;
@@ -98,7 +98,7 @@ _MANY = """\
                         int64_t score = ((int64_t)sums[k] + *t) * {num_classes} + ranks[n * {num_classes} + o + k];
                         if (score > largest) {{
                             largest = score;
-                            best = o + k;
+                            best = (uint8_t)(o + k);
                         }}
                     }}"""
 _ONE = """\

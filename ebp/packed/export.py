@@ -155,8 +155,8 @@ class Exported(NamedTuple):
         if self.content:
             return f"the file has {text}. Give more bits, or more rows X to round by."
         return (
-            f"the file has {text}. More votes (num_votes=25) tend to predict, in a larger file; or learn with more "
-            "hidden units, and judge the network by what is exported: EBPClassifier(output='deterministic')."
+            f"the file has {text}. Learn with more hidden units, and judge the network by what is exported: "
+            "EBPClassifier(output='deterministic'); for C, ebp.export_c of an EBPGaussianClassifier loses less."
         )
 
 
@@ -194,7 +194,7 @@ def export_checked(
     if not X.shape[0] or not rows.shape[0]:
         raise ValueError("X and chosen_by must have at least one row to look at, got none.")
     coded, coded_rows = X, rows
-    if hasattr(network, "network_"):
+    if hasattr(network, "coding_"):
         network, coding, classes = _parts(network, coding, classes)
         assert coding is not None
         coded, coded_rows = coding.transform(X), coding.transform(rows)
@@ -294,7 +294,7 @@ def _ways(model: Any, seed: int) -> list[tuple[int, int]]:
 
 def _labels(model: Any, X: Any, classes: Any) -> NDArray[Any]:
     """What `predict` gives for rows, in the file's names of the classes, [N]."""
-    if hasattr(model, "network_"):
+    if hasattr(model, "coding_"):
         return np.asarray(classes)[np.searchsorted(model.classes_, model.predict(X))]
     decided = model.predict_probabilistic(X)
     if classes is None:
@@ -318,7 +318,7 @@ def _check_outputs(file: PackedNetwork, network: Any, X: Any, num_votes: int, se
 
 def _parts(network: Any, coding: InputCoding | None, classes: Any) -> tuple[Any, InputCoding | None, Any]:
     """Network, coding and classes of an `EBPClassifier`, or as they are given."""
-    if not hasattr(network, "network_"):
+    if not hasattr(network, "coding_"):
         return network, coding, classes
     if coding is not None:
         raise ValueError("coding must not be given with a classifier, which has learned its own; leave it out.")

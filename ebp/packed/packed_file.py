@@ -6,10 +6,10 @@ Magic, version, length of the header; the header, JSON with
     networks       how many of these shapes follow
     fraction_bits  null for inputs -1 and +1; e: they are multiples of 2^-e
     bias_dtype     "<f4" or "<f8", of the last biases
-    coding         null, or the kind of `InputCoding` that makes inputs of raw ones     (from version 2 on)
-    classes        null, or the names of the classes: texts, numbers or truth values    (from version 2 on)
-    convolutions   of each layer null, or the numbers of a `Convolved`; its n_in and n_out are then those of a filter
-                   and of filters                                                       (from version 3 on)
+    coding         null, or the kind of `InputCoding` that makes inputs of raw ones
+    classes        null, or the names of the classes: texts, numbers or truth values
+    convolutions   null, or of each layer null, or the numbers of a `Convolved`; its n_in and n_out are then those of a
+                   filter and of filters
 
 then the numbers of the coding; then for each network and each of its layers the weights' bits, inputs of a neuron one
 after the other, each neuron filled up with zeros to a whole byte, followed by thresholds (int32) or last biases;
@@ -37,17 +37,13 @@ from .signs import Layer, pad
 __all__ = ["FILE_VERSION", "INT32_MAX", "MAGIC", "START", "Content", "coding_bytes", "parse", "read"]
 
 FILE_VERSION = 3
-"""Newest version of the file format; files without convolutions are of version 2. All older ones are read."""
+"""Version of the file format, the only one that is read."""
 
 MAX_FRACTION_BITS = 24
 
 MAGIC = b"EBPACKED"
 START = struct.Struct("<8sII")  # magic, version, length of the header
-_FIELDS = {
-    1: {"shapes", "networks", "fraction_bits", "bias_dtype"},
-    2: {"shapes", "networks", "fraction_bits", "bias_dtype", "coding", "classes"},
-    3: {"shapes", "networks", "fraction_bits", "bias_dtype", "coding", "classes", "convolutions"},
-}
+_FIELDS = {"shapes", "networks", "fraction_bits", "bias_dtype", "coding", "classes", "convolutions"}
 _MAX_IMAGE = 2**22
 _MAX_HEADER = 2**20
 INT32_MAX = 2**31 - 1
@@ -85,17 +81,17 @@ def parse(content: bytes, path: Path) -> Content:
 
 
 def _parsed(content: bytes) -> Content:
-    _, version, length = START.unpack_from(content)
+    _, _, length = START.unpack_from(content)
     start = START.size + length
     if length > _MAX_HEADER or start + 32 > len(content):
         raise ValueError(f"its header has {length} bytes")
     header = json.loads(content[START.size : start].decode(), parse_constant=_no_constant)
-    if not isinstance(header, dict) or set(header) != _FIELDS[version]:
-        raise ValueError(f"its header must have the fields {', '.join(sorted(_FIELDS[version]))}")
-    shapes, convolutions = _shapes(header["shapes"], header.get("convolutions"))
+    if not isinstance(header, dict) or set(header) != _FIELDS:
+        raise ValueError(f"its header must have the fields {', '.join(sorted(_FIELDS))}")
+    shapes, convolutions = _shapes(header["shapes"], header["convolutions"])
     num_inputs = convolutions[0].num_inputs if convolutions[0] else shapes[0][0]
     count, bits, dtype = header["networks"], header["fraction_bits"], header["bias_dtype"]
-    kind = header.get("coding")
+    kind = header["coding"]
     if not _is_whole(count, 1, len(content)):
         raise ValueError(f"networks must be a number from 1 on, got {count!r:.40}")
     if bits is not None and not _is_whole(bits, 0, MAX_FRACTION_BITS):
@@ -103,7 +99,7 @@ def _parsed(content: bytes) -> Content:
     if dtype not in ("<f4", "<f8"):
         raise ValueError(f"bias_dtype must be <f4 or <f8, got {dtype!r:.40}")
     _check_kind(kind, bits)
-    classes = _classes(header.get("classes"), shapes[-1][1])
+    classes = _classes(header["classes"], shapes[-1][1])
     size = count * _num_bytes(shapes, int(dtype[2])) + 8 * _num_numbers(kind, num_inputs)
     if start + size + 32 != len(content):
         raise ValueError(f"{len(content)} bytes, its header says {start + size + 32}")
@@ -257,7 +253,7 @@ def _coding(kind: str | None, content: bytes, start: int, num_inputs: int) -> tu
 
 
 def read(path: Path) -> bytes:
-    """The bytes of a file of a known version whose checksum is right.
+    """The bytes of a file of this version whose checksum is right.
 
     :raises ValueError: if it is missing, another kind of file, of another version, truncated or corrupt.
     """
@@ -272,10 +268,10 @@ def read(path: Path) -> bytes:
     if len(content) < START.size + 32:
         raise ValueError(f"{path} is truncated: {len(content)} bytes; export it again.")
     version = START.unpack_from(content)[1]
-    if version not in _FIELDS:
+    if version != FILE_VERSION:
         raise ValueError(
-            f"{path} is a packed network of version {version}, this program reads versions 1 to {FILE_VERSION}; export "
-            "it again with this program, or read it with the one that wrote it."
+            f"{path} is a packed network of version {version}, this program reads version {FILE_VERSION}; export it "
+            "again with this program, or read it with the one that wrote it."
         )
     if hashlib.sha256(content[:-32]).digest() != content[-32:]:
         raise ValueError(f"{path} is truncated or corrupt: its checksum does not match; export it again.")

@@ -54,6 +54,9 @@ def content_of(
             before = weights.convolutions[i - 1] if i and weights.convolutions else None
             scale = 2.0 ** (fraction_bits or 0) if i == 0 else before.pool**2 if before is not None else 1.0
             payload.append((b.astype(dtype) if is_last else _thresholds(b, scale)).tobytes())
+    convolutions = networks[0].convolutions
+    if any(weights.convolutions != convolutions for weights in networks):
+        raise ValueError("all networks of a file must have the same convolutions.")
     header = {
         "shapes": shapes,
         "networks": len(networks),
@@ -61,16 +64,10 @@ def content_of(
         "bias_dtype": dtype,
         "coding": None if coding is None else coding.kind,
         "classes": None if classes is None else np.asarray(classes).tolist(),
+        "convolutions": [None if shared is None else list(shared) for shared in convolutions] or None,
     }
-    convolutions = networks[0].convolutions
-    if any(weights.convolutions != convolutions for weights in networks):
-        raise ValueError("all networks of a file must have the same convolutions.")
-    if convolutions:
-        header["convolutions"] = [None if shared is None else list(shared) for shared in convolutions]
     head = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
-    content = b"".join(
-        [START.pack(MAGIC, FILE_VERSION if convolutions else 2, len(head)), head, coding_bytes(coding), *payload]
-    )
+    content = b"".join([START.pack(MAGIC, FILE_VERSION, len(head)), head, coding_bytes(coding), *payload])
     content += hashlib.sha256(content).digest()
     try:
         parse(content, Path("the network"))  # what cannot be read is not written

@@ -17,7 +17,7 @@ from ebp.packed.export import Weights, export_packed, packed
 from ebp.packed.packed import PackedNetwork
 
 GCC = shutil.which("gcc")
-STRICT = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-Os"]
+STRICT = ["-std=c99", "-Os", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wsign-conversion", "-Werror"]
 
 needs_gcc = pytest.mark.skipif(GCC is None, reason="no gcc")
 
