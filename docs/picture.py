@@ -17,7 +17,9 @@ from gpflow_deep_runs.report.results import read_all
 
 ROOT = Path(__file__).resolve().parent.parent
 STORED = read_all(ROOT / "results")
-OURS, OTHERS, LIGHT = "#1f5fa8", "#8a8f98", "#7fb2e5"
+OURS = "#1f5fa8"
+OTHERS = "#8a8f98"
+LIGHT = "#7fb2e5"
 
 
 def value(entry: Any) -> float:
@@ -51,7 +53,8 @@ def deep_gp(axes: Axes) -> None:
 
 def darn(axes: Axes) -> None:
     """Lossless files of binarised MNIST."""
-    found, names = row("darn_codec", "MNIST, 10,000"), ("bits", "bz2", "lzma")
+    found = row("darn_codec", "MNIST, 10,000")
+    names = ("bits", "bz2", "lzma")
     bars = axes.barh(["DARN", *names[1:]][::-1], [value(found[name]) for name in names][::-1], color=OTHERS)
     bars[-1].set_color(OURS)
     axes.bar_label(bars, fmt="%.0f", padding=2)
@@ -171,7 +174,8 @@ def regret(axes: Axes, problem: str) -> None:
     methods = (("global", OURS, "deep GP"), ("trieste", "#c8553d", "trieste's deep GP"), ("gp", "black", "GP"))
     for name, color, label in (*methods, ("random", OTHERS, "Sobol points")):
         found = np.array([row[name].values for row in rows])  # [evaluations, seeds]
-        mean, error = found.mean(axis=1), found.std(axis=1, ddof=1) / np.sqrt(found.shape[1])
+        mean = found.mean(axis=1)
+        error = found.std(axis=1, ddof=1) / np.sqrt(found.shape[1])
         axes.plot(evaluations, mean, color=color, label=label)
         axes.fill_between(evaluations, mean - error, mean + error, color=color, alpha=0.2, lw=0)
         axes.plot(evaluations, found, color=color, lw=0.3, alpha=0.5)

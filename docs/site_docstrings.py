@@ -56,11 +56,15 @@ def with_parameters(lines: list[str], texts: dict[str, str]) -> list[str]:
 
 def escaped(lines: Iterable[str]) -> list[str]:
     """Lines of a docstring as reStructuredText."""
-    found, is_code, is_field, before = list[str](), False, False, ""
+    found = list[str]()
+    is_code = False
+    is_field = False
+    before = ""
     for line in lines:
         indent = len(line) - len(line.lstrip())
         if line.strip() and indent == 0:
-            is_code, is_field = False, bool(FIELD.match(line))
+            is_code = False
+            is_field = bool(FIELD.match(line))
         elif indent >= 4 and not is_code and not is_field and not LIST.match(before):
             is_code = True
             found += ["", "::", ""]
@@ -142,7 +146,9 @@ def setup(app: Any) -> dict[str, bool]:
         if node.get("refdomain") != "py":
             return None
         of_page = node["refdoc"].removeprefix("api/")  # the first sentences on the page of a package have no module
-        target, module, domain = node["reftarget"], node.get("py:module") or of_page, env.get_domain("py")
+        target = node["reftarget"]
+        module = node.get("py:module") or of_page
+        domain = env.get_domain("py")
         names = [f"{module}.{node.get('py:class')}.{target}", f"{module}.{target}", target]
         names = [name for name in names if name.split(".")[0] in PACKAGES]
         for name in names:

@@ -66,7 +66,8 @@ def relinked(text: str, file: Path, page: Path, pages: dict[Path, Path], source:
 def setup(app: Any) -> dict[str, bool]:
     """Called by Sphinx."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    source, pages = project.get("urls", {}).get("Source", "").rstrip("/"), pages_of_files()
+    source = project.get("urls", {}).get("Source", "").rstrip("/")
+    pages = pages_of_files()
 
     def read(app: Any, name: str, content: list[str]) -> None:
         page = Path(app.env.doc2path(name))

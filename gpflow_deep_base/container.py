@@ -215,7 +215,9 @@ def _start(
         raise ValueError("its header has other members than kind, version, sha256 and header")
     if start["kind"] != kind:
         raise ValueError(f"it is {one_line(start['kind'], 60)}")
-    version, header, digest = start["version"], start["header"], start["sha256"]
+    version = start["version"]
+    header = start["header"]
+    digest = start["sha256"]
     if type(version) is not int or version not in versions:
         readable = " and ".join(map(str, sorted(versions)))
         raise ValueError(f"it has version {one_line(version, 20)}, and this program reads {readable}")

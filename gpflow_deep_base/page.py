@@ -34,12 +34,17 @@ __all__ = [
     "Text",
     "page",
     "png",
+    "reliability",
     "smoothed",
     "svg",
 ]
 
-WIDTH, HEIGHT = 380, 250
-LEFT, RIGHT, TOP, BOTTOM = 62, 12, 30, 46
+WIDTH = 380
+HEIGHT = 250
+LEFT = 62
+RIGHT = 12
+TOP = 30
+BOTTOM = 46
 COLOURS = ("#1f5fa8", "#c2571a", "#2d7d46", "#7a4aa0", "#8a6d1f", "#4b5563")
 """Of lines and points by their order; each has a contrast of 4.5 with white."""
 MOST_POINTS = 1000
@@ -141,7 +146,8 @@ def page(title: str, verdict: str, parts: Iterable[Part]) -> str:
     :param verdict: what it comes to, in a sentence or a few lines.
     :param parts: in their order; the same title twice makes one section of both.
     """
-    body, last = [f"<h1>{escape(title)}</h1>"], None
+    body = [f"<h1>{escape(title)}</h1>"]
+    last = None
     if verdict:
         body.append(f'<p class="verdict">{escape(verdict)}</p>')
     for part in parts:
@@ -163,6 +169,31 @@ def smoothed(values: ArrayLike, *, share: float = 0.05) -> NDArray[np.float64]:
     numbers = np.arange(len(y))
     reach = np.minimum(half, np.minimum(numbers, len(y) - 1 - numbers))  # as far to the left as to the right
     return np.asarray((total[numbers + reach + 1] - total[numbers - reach]) / (2 * reach + 1))
+
+
+def reliability(title: str, confidence: ArrayLike, is_right: ArrayLike) -> Panel:
+    """How often the most probable label is right, by the probability that it had, in ten groups of equally many rows.
+
+    The bars of a group are 95% intervals of its share; those of a calibrated classifier meet the diagonal.
+
+    :param confidence: probabilities of the most probable labels, [N].
+    :param is_right: whether these were right, [N].
+    """
+    p = np.asarray(confidence, np.float64)
+    right = np.asarray(is_right, np.float64)
+    order = np.argsort(p, kind="stable")
+    groups = [group for group in np.array_split(order, 10) if len(group)]
+    shares = np.array([right[group].mean() for group in groups])
+    sizes = np.array([len(group) for group in groups])
+    # The interval of Wilson's score, as shares of 0 and 1 have one, too.
+    spread = 1.96**2 / sizes
+    half = 1.96 * np.sqrt(shares * (1 - shares) / sizes + spread / (4 * sizes)) / (1 + spread)
+    ends = [float(p.min(initial=1.0)), 1.0]
+    marks: list[Line | Band | Points | Bars] = [
+        Line(ends, ends, "calibrated", is_dashed=True),
+        Points([p[group].mean() for group in groups], shares, half=half),
+    ]
+    return Panel(title, marks, "probability of the label", "share that is right")
 
 
 def png(image: NDArray[np.uint8]) -> bytes:
@@ -200,8 +231,13 @@ class _Plot:
     """An SVG element in the making: `x` and `y` are places of numbers, in pixels."""
 
     def __init__(self, panel: Panel, x0: float, x1: float, y0: float, y1: float, height: int, left: int = LEFT) -> None:
-        self.panel, self.left, self.height = panel, left, height
-        self.x0, self.x1, self.y0, self.y1 = x0, x1, y0, y1
+        self.panel = panel
+        self.left = left
+        self.height = height
+        self.x0 = x0
+        self.x1 = x1
+        self.y0 = y0
+        self.y1 = y1
         self.found = [
             f'<svg viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" role="img" '
             f'aria-label="{escape(panel.title)}" font-size="11" font-family="system-ui, sans-serif">',
@@ -216,7 +252,8 @@ class _Plot:
         return self.height - BOTTOM - (np.asarray(value) - self.y0) / (self.y1 - self.y0) * (self.height - TOP - BOTTOM)
 
     def axes(self, *, has_y: bool = True) -> None:
-        low, right = self.height - BOTTOM, WIDTH - RIGHT
+        low = self.height - BOTTOM
+        right = WIDTH - RIGHT
         for tick in _ticks(self.x0, self.x1):
             at = float(self.x(tick))
             self.found.append(f'<path d="M{at:.1f} {TOP}V{low}" stroke="#e5e7eb"/>')
@@ -247,30 +284,37 @@ class _Plot:
         elif isinstance(mark, Points):
             self._points(mark, colour)
         else:
-            edges, zero = np.asarray(mark.edges, np.float64), float(self.y(max(0.0, self.y0)))
+            edges = np.asarray(mark.edges, np.float64)
+            zero = float(self.y(max(0.0, self.y0)))
             for left, right, height in zip(edges[:-1], edges[1:], np.asarray(mark.heights), strict=True):
-                a, b, top = float(self.x(left)), float(self.x(right)), float(self.y(height))
+                a = float(self.x(left))
+                b = float(self.x(right))
+                top = float(self.y(height))
                 box = f'x="{a:.1f}" y="{top:.1f}" width="{max(b - a - 1, 0.5):.1f}" height="{max(zero - top, 0):.1f}"'
                 self.found.append(f'<rect {box} fill="{colour}" fill-opacity="0.75"/>')
         if not isinstance(mark, Bars) and mark.label:
             self.legend.append((colour, mark.label))
 
     def _points(self, mark: Points, colour: str) -> None:
-        x, y = np.asarray(mark.x, np.float64), np.asarray(mark.y, np.float64)
+        x = np.asarray(mark.x, np.float64)
+        y = np.asarray(mark.y, np.float64)
         rows = np.unique(np.linspace(0, len(x) - 1, min(len(x), MOST_POINTS)).astype(int)) if len(x) else []
         half = None if mark.half is None else np.asarray(mark.half, np.float64)
         for row in rows:
             if not (math.isfinite(x[row]) and math.isfinite(y[row])):
                 continue
-            at, up = float(self.x(x[row])), float(self.y(y[row]))
+            at = float(self.x(x[row]))
+            up = float(self.y(y[row]))
             self.found.append(f'<circle cx="{at:.1f}" cy="{up:.1f}" r="2" fill="{colour}" fill-opacity="0.6"/>')
             if half is not None:
-                low, high = float(self.y(y[row] - half[row])), float(self.y(y[row] + half[row]))
+                low = float(self.y(y[row] - half[row]))
+                high = float(self.y(y[row] + half[row]))
                 self.found.append(f'<path d="M{at:.1f} {low:.1f}V{high:.1f}" stroke="{colour}"/>')
 
     def _path(self, x: ArrayLike, y: ArrayLike) -> str:
         """Through points that are numbers; where one is none, the line has a gap."""
-        parts, is_down = [], False
+        parts = []
+        is_down = False
         for a, b in zip(self.x(x), self.y(y), strict=True):
             if not (math.isfinite(a) and math.isfinite(b)):
                 is_down = False
@@ -289,12 +333,16 @@ class _Plot:
 
 def _named_bars(panel: Panel, bars: Bars) -> str:
     heights = np.asarray(bars.heights, np.float64)
-    height, left = TOP + BOTTOM + 20 * len(heights), 150
-    low, high = min(0.0, float(np.min(heights, initial=0.0))), max(0.0, float(np.max(heights, initial=0.0)))
+    height = TOP + BOTTOM + 20 * len(heights)
+    left = 150
+    low = min(0.0, float(np.min(heights, initial=0.0)))
+    high = max(0.0, float(np.max(heights, initial=0.0)))
     plot = _Plot(panel, low, high if high > low else low + 1.0, 0.0, float(max(len(heights), 1)), height, left)
     plot.axes(has_y=False)
     for number, (name, value) in enumerate(zip(bars.names, heights, strict=True)):
-        y, a, b = TOP + 20 * number, float(plot.x(min(0.0, value))), float(plot.x(max(0.0, value)))
+        y = TOP + 20 * number
+        a = float(plot.x(min(0.0, value)))
+        b = float(plot.x(max(0.0, value)))
         plot.found.append(f'<text x="{left - 6}" y="{y + 14}" text-anchor="end">{escape(_short(name, 22))}</text>')
         box = f'x="{a:.1f}" y="{y + 3}" width="{max(b - a, 0.5):.1f}" height="14"'
         plot.found.append(f'<rect {box} fill="{COLOURS[0]}" fill-opacity="0.75"><title>{escape(name)}</title></rect>')
@@ -318,7 +366,8 @@ def _part(part: Part) -> str:
 
 def _extent(marks: Sequence[Line | Band | Points | Bars]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """All coordinates, [n] each."""
-    x, y = list[Any](), list[Any]()
+    x = list[Any]()
+    y = list[Any]()
     for mark in marks:
         x.append(mark.edges if isinstance(mark, Bars) else mark.x)
         if isinstance(mark, Bars):
@@ -337,7 +386,8 @@ def _range(values: NDArray[np.float64]) -> tuple[float, float]:
     finite = values[np.isfinite(values)]
     if not len(finite):
         return 0.0, 1.0
-    low, high = float(finite.min()), float(finite.max())
+    low = float(finite.min())
+    high = float(finite.max())
     room = 0.04 * (high - low) or 0.05 * abs(high) or 0.5
     return low - (room if low != 0 else 0.0), high + room
 

@@ -32,6 +32,7 @@ The folder of the run gets:
 """
 
 import functools
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -46,6 +47,7 @@ from gpflow_deep_runs.report import plots
 from gpflow_deep_runs.run import Devices, Settings, Shown, checkpoints, devices, open_run
 from gpflow_deep_runs.run.progress import Progress
 
+import keras
 import tensorflow as tf
 from compression import PackConfig, Packed, Recipe, RecipeConfig, networks, report
 from compression.files.export import export_all, is_new_folder
@@ -53,8 +55,11 @@ from compression.train.classification import reshaped
 from compression.train.regression import check_targets, compress_regression, summary
 from gpflow_deep_base import quiet
 from gpflow_deep_base.files import write_text
-from gpflow_deep_base.page import Table
+from gpflow_deep_base.page import Bars, Panel, Panels, Table
 from gpflow_deep_base.text import aligned
+
+_LATENCY_ROWS = 100
+_LATENCY_CALLS = 20
 
 
 @dataclass(frozen=True)
@@ -103,6 +108,7 @@ def main(flags: Flags) -> None:
     if data.task == "regression":
         return regression(flags, data)
     recipe = new_recipe(flags, data, strategy)
+    before = recipe.model
     settings = replace(flags.run, num_steps=flags.recipe.num_epochs)
     name = flags.network.name_for(data.name)
     with open_run(settings, cli.flags.text(flags), data, strategy, name=name, changed=cli.flags.changed(flags)) as run:
@@ -140,14 +146,45 @@ def main(flags: Flags) -> None:
             verdict=report.verdict(packed),
             metrics=report.metrics(packed) | {"train_seconds": float(recipe.seconds)},
             parts=[
-                Table("Layers", report.layers(packed), "Bytes of the numbers of fixed point, before they are coded.")
+                Table("Layers", report.layers(packed), "Bytes of the numbers of fixed point, before they are coded."),
+                latency(before, packed.model, recipe.parts["valid"].X[:_LATENCY_ROWS]),
             ],
         )
 
 
+def latency(before: keras.Model, left: keras.Model, x: tf.Tensor) -> Panels:
+    """How long the layers with weights take, in the network that was given and in what is left of it."""
+    panels = []
+    for title, model in (("the network before", before), ("what is left", left)):
+        times = layer_seconds(model, x)
+        names = list(times)
+        heights = [1000 * seconds for seconds in times.values()]
+        panels.append(Panel(f"{title}: {sum(heights):.2f} ms", [Bars(heights, names=names)], "milliseconds"))
+    note = f"{len(x)} rows, each layer alone, the shortest of {_LATENCY_CALLS} calls on this machine while it trained."
+    return Panels("Latency by layer", panels, note)
+
+
+def layer_seconds(model: keras.Model, x: tf.Tensor) -> dict[str, float]:
+    """The shortest time of each layer with weights, by name, for the inputs that it has in the model."""
+    found = dict[str, float]()
+    for layer in model.layers:
+        if layer.weights and not isinstance(layer.input, list):
+            inputs = keras.Model(model.inputs, layer.input)(x)
+            call = tf.function(layer)
+            call(inputs)
+            times = []
+            for _ in range(_LATENCY_CALLS):
+                start = time.perf_counter()
+                call(inputs)
+                times.append(time.perf_counter() - start)
+            found[layer.name] = min(times)
+    return found
+
+
 def read(flags: Flags) -> Rows:
     """Images, or the rows of a table in its own units, with labels or targets."""
-    source, only_tables = flags.source, set(views.names("supervised")) - set(views.names("images"))
+    source = flags.source
+    only_tables = set(views.names("supervised")) - set(views.names("images"))
     is_own_table = source.data is not None and not source.data.endswith(".npz")
     if not (flags.table.given() or is_own_table or source.dataset in only_tables):
         return views.load(source, "images", num_valid=flags.num_valid, max_images=flags.max_images)
@@ -159,7 +196,8 @@ def read(flags: Flags) -> Rows:
 
 def regression(flags: Flags, data: Rows) -> None:
     """One run on targets, which a stopped one begins anew."""
-    model, settings = networks.load(str(flags.network.file)), replace(flags.run, num_steps=flags.recipe.num_epochs)
+    model = networks.load(str(flags.network.file))
+    settings = replace(flags.run, num_steps=flags.recipe.num_epochs)
     check_targets(model, data.parts)
     with open_run(settings, cli.flags.text(flags), data, None, name="own", changed=cli.flags.changed(flags)) as run:
         options: dict[str, Any] = {"files": flags.files, "batch_size": settings.batch_size, "seed": settings.seed}
@@ -180,7 +218,8 @@ def new_recipe(flags: Flags, data: Rows, strategy: tf.distribute.Strategy | None
             vgg_normalization=given.vgg_normalization,
         )
     flags.files.check(model)
-    parts, size = reshaped(data.parts, model), flags.run.batch_size
+    parts = reshaped(data.parts, model)
+    size = flags.run.batch_size
     return Recipe(flags.recipe, model, parts, batch_size=size, seed=flags.run.seed, strategy=strategy)
 
 

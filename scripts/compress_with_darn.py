@@ -201,7 +201,10 @@ def _packed_lengths(path: Path) -> str:
 def encode(flags: Encode) -> None:
     """Write the file, and print how long it is."""
     flags.devices.prepare()
-    model, images, output, codec = flags.codec.load(), flags.read(), Path(flags.codec.output), flags.codec
+    model = flags.codec.load()
+    images = flags.read()
+    output = Path(flags.codec.output)
+    codec = flags.codec
     # A chain is coded in its own order of the columns.
     integer = model if isinstance(model, Chain) else IntegerModel(model)
     start = time.perf_counter()
@@ -209,7 +212,8 @@ def encode(flags: Encode) -> None:
     seconds, (num_images, width) = time.perf_counter() - start, images.shape
     with atomic_path(output) as temporary:
         temporary.write_bytes(data)
-    seed, num_samples = Seeds(flags.seed)("description_length"), flags.length_samples
+    seed = Seeds(flags.seed)("description_length")
+    num_samples = flags.length_samples
     plain, rows = (model.as_darn(), images[:, model.order]) if isinstance(model, Chain) else (model, images)
     bits = rates.bits_per_image(rows, data, model=plain, seed=seed, num_samples=num_samples)
     per_image = f"{1e3 * seconds / num_images:.4f} ms an image"

@@ -87,13 +87,15 @@ class Flags:
 def main(flags: Flags) -> None:
     """From the file to the tables."""
     sweep = read(flags.file)
-    runs, script = expand(sweep), Path(__file__).resolve().parent / sweep.script
+    runs = expand(sweep)
+    script = Path(__file__).resolve().parent / sweep.script
     if flags.table_only:
         flags.folder.check(sweep, runs)
         print(write_tables(flags.folder, sweep, flags.name), end="")
         return
     kind = flags_of(script)
-    full, program = full_flags(kind, runs), program_of(flags, sweep, script, {flag.name for flag in named_flags(kind)})
+    full = full_flags(kind, runs)
+    program = program_of(flags, sweep, script, {flag.name for flag in named_flags(kind)})
     if flags.dry_run:
         list_runs(flags.folder, sweep, runs, program)
         return
@@ -128,7 +130,8 @@ def carry_out(
     flags: Flags, sweep: Sweep, runs: Sequence[PlannedRun], full: Mapping[str, Sequence[str]], program: Program
 ) -> Report:
     """Run what is not done."""
-    folder, made = flags.folder, provenance("")
+    folder = flags.folder
+    made = provenance("")
     about = {name: made[name] for name in ("command", "git_commit", "git_dirty", "versions", "python", "devices")}
     with (
         folder.opened(sweep, runs, {**about, "machine": machine(), "jobs": flags.jobs}, full),

@@ -103,9 +103,11 @@ def main(flags: Flags) -> None:
     flags.devices.prepare()
     (data, visible), seeds = read(flags), Seeds(flags.run.seed)
     trainer = started(flags, data, visible, seeds)
-    minibatches, x = Minibatches(len(data.train.X), flags.run.batch_size, seeds), as_tensor(data.train.X)
+    minibatches = Minibatches(len(data.train.X), flags.run.batch_size, seeds)
+    x = as_tensor(data.train.X)
     watched = {part: data.some(part, flags.eval_rows, seeds).X for part in ("train", "valid")}
-    base_b, evaluations = base_rate_biases(data.train.X, visible=visible), evaluation.Evaluations(watched, flags.log_z)
+    base_b = base_rate_biases(data.train.X, visible=visible)
+    evaluations = evaluation.Evaluations(watched, flags.log_z)
     patience = (10 if flags.patience is None else flags.patience or None) if flags.sml.track else None
 
     @functools.lru_cache(maxsize=2)
@@ -167,15 +169,18 @@ def started(flags: Flags, data: Rows, visible: Visible, seeds: Seeds) -> Trainer
 
 def finish(flags: Flags, data: Rows, run: Run, fitted: Fitted, trainer: Trainer) -> None:
     """Report the best parameters or, with --patience=0, the last."""
-    seeds, records = Seeds(flags.run.seed), run.records()
+    seeds = Seeds(flags.run.seed)
+    records = run.records()
     saved = load_rbm(run.best_file) if fitted.best.step >= 0 else trainer.saved()
     save_rbm(saved._replace(beta=trainer.state.ladder.beta.numpy()), run.path / "rbm.npz")
-    parts, errors = {name: part.X for name, part in data.parts.items()}, report.logged_errors(records)
+    parts = {name: part.X for name, part in data.parts.items()}
+    errors = report.logged_errors(records)
     more: dict[str, Any] = {"records": records, "along": trainer.along(saved.step)}
     found = evaluation.final(trainer.model, saved, parts, seeds, flags.log_z, trainer.config, **more)
     about: dict[str, Any] = {"hidden": flags.hidden, "updates": fitted.step, "stopped_early": fitted.is_stopped}
     about |= {"num_temps": trainer.num_temps, "tracking": errors, "train_seconds": fitted.seconds}
-    table, stopped = aligned(report.table(found, flags.log_z.ais_chains)), ", stopped early" * fitted.is_stopped
+    table = aligned(report.table(found, flags.log_z.ais_chains))
+    stopped = ", stopped early" * fitted.is_stopped
     text = [table, *report.notes(found, errors), f"reported: update {saved.step} of {fitted.step}{stopped}"]
     best = found.get("evidence", {})
     metrics = {"log_density_nats": best.get("test_log_likelihood_nats"), "train_seconds": fitted.seconds}
@@ -188,12 +193,14 @@ def figures(data: Rows, trainer: Trainer, records: list[dict[str, Any]]) -> dict
     """Figure 3 and Figure 4 of this run, filters and samples."""
     drawn: dict[str, Callable[[Path], None]] = {}
     if trainer.config.track:
-        curves, ys = report.filter_curves(records, trainer.num_temps), {"log Z": "nats", "change in an update": "nats"}
+        curves = report.filter_curves(records, trainer.num_temps)
+        ys = {"log Z": "nats", "change in an update": "nats"}
         scores = {"log-likelihood": report.likelihood_curves(records)}
         drawn["log_z"] = lambda path: plots.lines(path, curves, xlabel="update", ylabel=ys)
         drawn["log_likelihood"] = lambda path: plots.lines(path, scores, xlabel="update", ylabel="nats per row")
     if data.image_shape is not None:
-        rows, size = data.train.X[:100], data.image_shape
+        rows = data.train.X[:100]
+        size = data.image_shape
         images = report.pictures(trainer.model, size) | {"data": rows.reshape(-1, *size)}
         drawn["filters_and_samples"] = lambda path: plots.image_grid(path, images)
     return drawn

@@ -39,18 +39,21 @@ import darn
 import numpy as np
 import tensorflow as tf
 from darn import pictures, report
-from darn.more.mixture import log_prob, member_log_prob, name_of
+from darn.more.mixture import Density, log_prob, log_prob_by_column, member_log_prob, name_of
 from darn.train.density_choice import stored_density
 from darn.train.fitting import evaluation_interval
 from darn.train.rivals import given
 from darn.train.selection import stored_choice
 from darn.train.training import MAX_BLOCK
+from gpflow_deep_base.page import Bars, Panel, Panels, Part, Picture, png
 from gpflow_deep_base.text import aligned
 
 REPORT_FLAGS = frozenset({"exact", "final_samples", "is_repeats", "is_rows", "is_samples"})
 """Flags of the final report alone, which may differ when a run is resumed."""
 
 _ODD_ROWS = 3  # test rows of the lowest log p that are shown
+_COLUMN_ROWS = 200  # test rows whose columns are measured
+_MOST_COLUMNS = 20  # of a table that are shown
 _VALID_SAMPLES = 200  # importance samples of a validation row, where densities are compared
 
 
@@ -109,7 +112,8 @@ class Flags:
 
     def model_fields(self, data: Rows, strategy: tf.distribute.Strategy | None) -> dict[str, Any]:
         """Fields of the `DARNConfig` of these data; without `hidden` if that is to be chosen."""
-        fields, shape = {"visible": data.train.X.shape[1], **given(self.model.keywords)}, data.image_shape
+        fields = {"visible": data.train.X.shape[1], **given(self.model.keywords)}
+        shape = data.image_shape
         kind = fields.get("visible_conditional")
         if (self.use_local or kind in ("local", "pixelcnn")) and shape is None:
             raise ValueError(f"layers of images need images, but the rows of {data.name} have no image shape.")
@@ -128,13 +132,18 @@ class Flags:
 
 def main(flags: Flags) -> None:
     """One run, from the data to the report."""
-    strategy, seeds, data = flags.devices.prepare(), Seeds(flags.run.seed), flags.load()
-    fields, choice, num_data = flags.model_fields(data, strategy), None, len(data.train.X)
+    strategy = flags.devices.prepare()
+    seeds = Seeds(flags.run.seed)
+    data = flags.load()
+    fields = flags.model_fields(data, strategy)
+    choice = None
+    num_data = len(data.train.X)
     how = darn.TrainingConfig(**given(flags.training.keywords))
     settings = replace(flags.run, eval_every=flags.eval_every or evaluation_interval(num_data, flags.run.batch_size))
     if "hidden" in fields:
         trainer = new_trainer(flags, data, strategy, darn.DARNConfig(**fields), how)
-    minibatches, x = Minibatches(num_data, settings.batch_size, seeds), tf.constant(data.train.X)
+    minibatches = Minibatches(num_data, settings.batch_size, seeds)
+    x = tf.constant(data.train.X)
     watched = {part: data.some(part, flags.eval_rows, seeds).X for part in ("train", "valid")}
 
     about_run: dict[str, Any] = {"name": "darn", "free": REPORT_FLAGS, "changed": cli.flags.changed(flags)}
@@ -211,7 +220,8 @@ def finish(
     exact: darn.DensityChoice | None,
 ) -> None:
     """Report the best model: all validation and test rows, and those training rows that were looked at."""
-    seeds, best = Seeds(flags.run.seed), darn.load_darn(run.best_file)
+    seeds = Seeds(flags.run.seed)
+    best = darn.load_darn(run.best_file)
     darn.save_darn(best, run.path / "darn.npz")
     parts = {"train": train, "valid": data.valid.X, "test": data.test.X}
     some = data.some("test", flags.is_rows, seeds).X
@@ -231,7 +241,9 @@ def finish(
     metrics = {"log_density_nats": -nll, "train_seconds": fitted.seconds}
     verdict = notes[0] if notes else f"test description length: {nll:.3f} nats a row"
     drawn = figures(data, best, run.records(), seeds("samples"))
-    run.finish({**about, **found}, text=text, figures=drawn, metrics=metrics, verdict=verdict)
+    model = best if exact is None else best_density.model
+    columns = column_parts(model, data, some[:_COLUMN_ROWS], flags.run.seed)
+    run.finish({**about, **found}, text=text, figures=drawn, metrics=metrics, verdict=verdict, parts=columns)
 
 
 def joined(
@@ -283,6 +295,34 @@ def density_notes(chosen: darn.DensityChoice, found: dict[str, Any], has_categor
     if has_categories:
         lines.append("none of its samples is an impossible row; those of the DARN may have two levels of a category")
     return lines
+
+
+def column_parts(model: Density, data: Rows, rows: np.ndarray, seed: int) -> list[Part]:
+    """Bits of each column given those before it: of images as one, of tables the longest ones. Of a model with several
+    orders of the columns, or of numbers between 0 and 1, none."""
+    for member in getattr(model, "members", (model,)):
+        if isinstance(member, darn.DARN) and (
+            member.config.observations != "binary" or member.decoders[0].conditional.is_mixture
+        ):
+            return []
+    lengths = -log_prob_by_column(model, rows, num_samples=_VALID_SAMPLES, seed=seed).mean(axis=0) / math.log(2)
+    title = "Description length by column"
+    note = f"Mean bits of {len(rows)} test rows given the columns before."
+    if data.image_shape is not None:
+        image = lengths.reshape(data.image_shape)
+        grey = np.round(255 * np.clip(image / max(float(image.max()), 1e-12), 0, 1)).astype(np.uint8)
+        shown = np.kron(grey, np.ones([8, 8], np.uint8))
+        return [Picture(title, png(shown), f"{note} White: {image.max():.2f} bits; black: none.")]
+    names = data.feature_names or tuple(f"x{j}" for j in range(len(lengths)))
+    longest = np.argsort(-lengths, kind="stable")[:_MOST_COLUMNS]
+    bars = Bars(lengths[longest], names=[names[j] for j in longest])
+    others = len(lengths) - len(longest)
+    note += (
+        f" The other {others} columns have {lengths.sum() - lengths[longest].sum():.2f} bits together."
+        if others
+        else ""
+    )
+    return [Panels(title, [Panel(title, [bars], "bits")], note)]
 
 
 def figures(

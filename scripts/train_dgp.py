@@ -137,8 +137,11 @@ def main(flags: Flags) -> None:
     """One run, from the data to the report."""
     with float_type(flags.dtype):
         study = prepare(flags)
-        data, config, courses = study.data, study.config, dict[str, Any]()
-        models, judged = dict[str, Any](), dict[str, Any]()
+        data = study.data
+        config = study.config
+        courses = dict[str, Any]()
+        models = dict[str, Any]()
+        judged = dict[str, Any]()
         if "linear" in flags.compare:
             models["linear"], found = report.linear_baseline(data.rows.train, data.parts, config.likelihood)
             judged["linear"] = found["test"]
@@ -151,7 +154,8 @@ def main(flags: Flags) -> None:
                 print(data.description, flush=True)
             if study.can_choose:
                 study = chosen(study, run)
-                config, jobs = study.config, new_jobs(study)
+                config = study.config
+                jobs = new_jobs(study)
             if config.posterior == "sigma_points" and config.kl_weight is None:
                 how: Any = {"max_iter": flags.run.num_steps, "batch_size": flags.run.batch_size, "seed": flags.run.seed}
                 how |= {"training": flags.training, "class_names": data.rows.class_names, "show": print}
@@ -179,7 +183,8 @@ def prepare(flags: Flags) -> Study:
     kept = flags.run.run_dir if flags.run.is_resumed else None
     options: dict[str, Any] = {"seed": flags.run.seed, "kept": kept, "progress": flags.run.progress}
     data = supply.load(flags.source, flags.division, flags.pieces, table=flags.table, default="airline_nyc", **options)
-    rows, stream = data.rows, data.stream
+    rows = data.rows
+    stream = data.stream
     config = flags.config.for_data(data.task, rows.parts.values(), rows.image_shape)
     is_image = config.is_convolutional or rows.name in ("mnist", "rectangles_images")
     is_scaled = {"yes": True, "no": False}.get(flags.standardise, not is_image)
@@ -195,7 +200,8 @@ def prepare(flags: Flags) -> Study:
 
 def chosen(study: Study, run: Run) -> Study:
     """The study with the model that the rows choose, or that they chose when the run began."""
-    flags, rows = study.flags, study.data.rows
+    flags = study.flags
+    rows = study.data.rows
 
     def choose() -> Begun:
         return begin_chosen(
@@ -228,9 +234,14 @@ def new_jobs(study: Study) -> dict[str, Job]:
 
 def new_job(study: Study, num_layers: int) -> Job:
     """A new model of so many layers, ready to be trained; a `ValueError` if settings do not fit."""
-    flags, data, units = study.flags, study.data, study.units
-    rows, worker, seeds = data.rows, devices.worker_of(study.strategy), Seeds(flags.run.seed)
-    begun, is_own = study.begun, num_layers == study.config.num_layers
+    flags = study.flags
+    data = study.data
+    units = study.units
+    rows = data.rows
+    worker = devices.worker_of(study.strategy)
+    seeds = Seeds(flags.run.seed)
+    begun = study.begun
+    is_own = num_layers == study.config.num_layers
     found = None if begun is None else begun.model if is_own else begun.single
     sizes: Any = {"num_classes": len(rows.class_names), "num_data": data.sizes["train"]}
     with devices.scope(study.strategy):
@@ -255,8 +266,11 @@ def new_job(study: Study, num_layers: int) -> Job:
 
 def fit(run: Run, job: Job, study: Study, max_seconds: float | None) -> tuple[dict[str, Any], report.Final]:
     """Train a model, or continue it, and score it: what result.json says of it, and its predictions."""
-    trainer, watch, seed = job.trainer, job.watch, Seeds(study.flags.run.seed)("train")
-    final, batch_at = cache(watch.final), devices.shared(run.strategy, job.batches)
+    trainer = job.trainer
+    watch = job.watch
+    seed = Seeds(study.flags.run.seed)("train")
+    final = cache(watch.final)
+    batch_at = devices.shared(run.strategy, job.batches)
     print(f"training: {report.title(report.depth(trainer.model))}", flush=True)
     try:
         step = run.fit(
@@ -284,7 +298,8 @@ def shown(
     study: Study, job: Job, models: Mapping[str, Any], judged: Mapping[str, Any], courses: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The verdict on the last model, and what report.html shows of it."""
-    rows, predictor = study.data.rows, job.watch.predictor
+    rows = study.data.rows
+    predictor = job.watch.predictor
     named = {report.label(name, model): judged[name] for name, model in models.items()}
     parts: list[Any] = pages.model_parts(predictor, named, *rows.test, rows.feature_names)
     parts.append(pages.course_part(courses, curves.tags(predictor.task, study.data.parts)))
@@ -295,7 +310,9 @@ def shown(
 
 def figures(study: Study, job: Job, final: report.Final, courses: Mapping[str, Any]) -> dict[str, Any]:
     """The course of training, calibration; labels given and predicted, or targets; and the fit over a single input."""
-    predictor, rows, rng = job.watch.predictor, study.data.rows, Seeds(study.flags.run.seed).rng("plot")
+    predictor = job.watch.predictor
+    rows = study.data.rows
+    rng = Seeds(study.flags.run.seed).rng("plot")
     course = partial(plots.training_curves, records=courses, tags=curves.tags(predictor.task, study.data.parts))
     of_test = final.judged["test"], final.predicted["test"]
     found = curves.drawings(predictor, *of_test, rows.train, rows.test, rng, input_name=rows.feature_names[0])

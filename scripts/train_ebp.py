@@ -48,7 +48,7 @@ from ebp.study.comparison import WEIGHTS
 from ebp.study.results import PUBLISHED, written_results
 from gpflow_deep_base import quiet
 from gpflow_deep_base.files import write_json, write_text
-from gpflow_deep_base.page import Table
+from gpflow_deep_base.page import Panels, Part, Table, reliability
 from gpflow_deep_base.text import aligned
 
 
@@ -95,7 +95,8 @@ def main(flags: Flags) -> None:
         quiet.without_warnings(),
         open_run(settings, cli.flags.text(flags), data, name="ebp", changed=cli.flags.changed(flags)) as run,
     ):
-        coding, num_folds = comparison.fold(0).coding, len(comparison.folds)
+        coding = comparison.fold(0).coding
+        num_folds = len(comparison.folds)
         write_json(run.path / "coding.json", coding.to_json())
         inputs.keep(run.path, data, flags.texts)
         sizes = " - ".join(map(str, comparison.layer_sizes))
@@ -108,7 +109,8 @@ def main(flags: Flags) -> None:
             show=lambda: Shown(histograms=comparison.histograms()),
         )
         write_text(run.path / "units.jsonl", written_results(comparison.found))
-        results, published = comparison.results(), PUBLISHED.get(known_name(flags, data), {})
+        results = comparison.results()
+        published = PUBLISHED.get(known_name(flags, data), {})
         lines = [aligned(report.table(results, published)), *report.notes(results)]
         if comparison.exported is not None:
             lines.append(f"{flags.export}: {comparison.exported.summary}")
@@ -131,13 +133,15 @@ def main(flags: Flags) -> None:
             figures=figures(results, published, f"{data.name}, {num_folds} folds"),
             metrics=report.metrics(results),
             verdict=report.verdict(results),
-            parts=[Table("Reliability", report.reliability(results), "Of the probabilities after the last epoch.")],
+            parts=reliability_parts(comparison, run.path, data, results),
         )
 
 
 def load(flags: Flags) -> Rows:
     """The data, in one part: bags of words, or the rows of a table with labels."""
-    source, texts, tables = flags.source, views.names("text"), views.names("supervised")
+    source = flags.source
+    texts = views.names("text")
+    tables = views.names("supervised")
     if source.data is None and source.dataset not in (None, *texts, *tables):
         known = ", ".join([*texts, *tables])
         raise ValueError(f"--dataset must be one of {known}, got {source.dataset!r}; for own data use --data.")
@@ -163,7 +167,8 @@ def known_name(flags: Flags, data: Rows) -> str:
 
 def run_unit(comparison: Comparison, number: int, folder: Path, data: Rows) -> dict[str, float]:
     """A unit of work; after the last epoch on the first seed and fold its network is kept, with its calibration."""
-    scalars, unit = comparison.run_unit(number), comparison.units[number]
+    scalars = comparison.run_unit(number)
+    unit = comparison.units[number]
     is_first = (unit.seed, unit.fold) == (comparison.first_seed, 0)
     if unit.method in WEIGHTS and is_first and unit.epoch == comparison.config.epochs - 1:
         rows, test_rows = comparison.folds[0]
@@ -172,6 +177,30 @@ def run_unit(comparison: Comparison, number: int, folder: Path, data: Rows) -> d
         predictor = Predictor(comparison.network, comparison.fold(0).coding, data.class_names)
         predictor.calibrated(X_test, Y[test_rows, 0]).save(folder / f"model_{unit.method}.npz")
     return scalars
+
+
+def reliability_parts(
+    comparison: Comparison, folder: Path, data: Rows, results: dict[str, dict[str, Any]]
+) -> list[Part]:
+    """How far the probabilities can be trusted: numbers of all folds, and a curve of the first one."""
+    parts: list[Part] = [
+        Table("Reliability", report.reliability(results), "Of the probabilities after the last epoch.")
+    ]
+    rows, test_rows = comparison.folds[0]
+    X, Y = data.parts["all"]
+    _, X_test = data.filled(X[rows], X[test_rows])
+    panels = []
+    for method in WEIGHTS:
+        path = folder / f"model_{method}.npz"
+        if path.exists():
+            # As the network says them: its calibration was learned from these rows.
+            found = replace(Predictor.load(path), calibration=None).predict(X_test)
+            confidence = np.exp(found.log_p.max(axis=1))
+            panels.append(reliability(f"EBP {method} P", confidence, found.numbers == Y[test_rows, 0]))
+    if panels:
+        note = "Test rows of the first fold, in ten groups; bars are 95% intervals. Below the line: too sure."
+        parts.append(Panels("Reliability", panels, note))
+    return parts
 
 
 def new_comparison(flags: Flags, data: Rows) -> Comparison:

@@ -76,7 +76,8 @@ def _enter_sweep(given: argparse.Namespace, root: Path) -> None:
     """Write the numbers of table.json into the file of the sweep's name, which may be new."""
     table = read_json(given.folder / "table.json", largest=20_000_000)
     name = given.results or table["sweep"]
-    path, file = root / "results" / f"{name}.json", Path("results") / "sweeps" / f"{table['sweep']}.toml"
+    path = root / "results" / f"{name}.json"
+    file = Path("results") / "sweeps" / f"{table['sweep']}.toml"
     command = f"gpflow-deep sweep {file if (root / file).is_file() else file.name} --data_dir=DATA"
     document = read_json(path) if path.exists() else None
     write(path, of_sweep(table, document, command=command, units=_pairs("units", given.units)))

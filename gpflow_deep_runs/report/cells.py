@@ -138,7 +138,8 @@ def number(given: float | Figure, spec: str = "") -> str:
         decimals, or six significant digits without an error.
     """
     figure = given if isinstance(given, Figure) else Figure(value=given)
-    spec, error = figure.format or spec, figure.error
+    spec = figure.format or spec
+    error = figure.error
     if not spec and error is None and isinstance(figure.value, int):
         spec = "d"
     spec = spec or (f".{_decimals(error)}f" if error else ".6g")

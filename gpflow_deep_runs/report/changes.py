@@ -79,13 +79,14 @@ def depends_on(results: Results, root: str | os.PathLike[str]) -> frozenset[str]
             f"scripts/{VERBS[verb][0]}.py" for verb in re.findall(r"gpflow-deep (\S+)", command) if verb in VERBS
         }
     base = Path(root).resolve()
-    found, waiting = set[Path](), [base / name for name in programs if (base / name).exists()]
+    reached = set[Path]()
+    waiting = [base / name for name in programs if (base / name).exists()]
     while waiting:
         path = waiting.pop()
-        if path not in found:
-            found.add(path)
+        if path not in reached:
+            reached.add(path)
             waiting += _imported(path, base)
-    return frozenset(str(path.relative_to(base)) for path in found)
+    return frozenset(str(path.relative_to(base)) for path in reached)
 
 
 def older(stored: Mapping[str, Results], root: str | os.PathLike[str]) -> dict[str, str]:
@@ -106,23 +107,24 @@ def older(stored: Mapping[str, Results], root: str | os.PathLike[str]) -> dict[s
 
 
 def _is_within(files: tuple[str, ...], depends: frozenset[str]) -> bool:
-    return any(file == each or file.startswith(f"{each}/") for file in files for each in depends)
+    return any(file == place or file.startswith(f"{place}/") for file in files for place in depends)
 
 
 @cache
 def _imported(path: Path, root: Path) -> tuple[Path, ...]:
     """The modules of the papers' packages that a file imports; where a package exports a name, the one that has it."""
-    found = list[Path]()
+    modules = list[Path]()
     package = path.relative_to(root).parent.parts
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            for each in node.names:
-                found += _files(root, each.name.split("."), [])
+            for alias in node.names:
+                modules += _files(root, alias.name.split("."), [])
         elif isinstance(node, ast.ImportFrom):
+            # Of `from ..files import x` the package, one folder up for each dot after the first.
             base = package[: len(package) - node.level + 1] if node.level else ()
             module = [*base, *(node.module.split(".") if node.module else [])]
-            found += _files(root, module, [each.name for each in node.names])
-    return tuple(found)
+            modules += _files(root, module, [alias.name for alias in node.names])
+    return tuple(modules)
 
 
 def _files(root: Path, module: list[str], names: list[str]) -> list[Path]:
@@ -133,13 +135,13 @@ def _files(root: Path, module: list[str], names: list[str]) -> list[Path]:
     if path.with_suffix(".py").exists():
         return [path.with_suffix(".py")]
     exported = _exported(path / "__init__.pyi")
-    found = [path / "__init__.py"] if (path / "__init__.py").exists() else []
+    modules = [path / "__init__.py"] if (path / "__init__.py").exists() else []
     for name in names:
         if name in exported:
-            found += _files(root, [*module, *exported[name].split(".")], [])
+            modules += _files(root, [*module, *exported[name].split(".")], [])
         elif (path / f"{name}.py").exists():
-            found.append(path / f"{name}.py")
-    return found
+            modules.append(path / f"{name}.py")
+    return modules
 
 
 @cache
@@ -147,4 +149,4 @@ def _exported(stub: Path) -> dict[str, str]:
     """Module by the name that a package exports from it."""
     text = stub.read_text(encoding="utf-8") if stub.exists() else ""
     nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom) and node.module]
-    return {each.asname or each.name: str(node.module) for node in nodes for each in node.names}
+    return {alias.asname or alias.name: str(node.module) for node in nodes for alias in node.names}

@@ -55,90 +55,130 @@ def of_sweep(
     """
     try:
         _check_complete(table)
-        found, made = _found(table), _made(table, command)
-        new = _layout(table, found, units or {}) if document is None else {**document, "rows": _rows(document, found)}
+        entries = _entries(table)
+        origin = _origin(table, command)
+        if document is None:
+            new = _layout(table, entries, units or {})
+        else:
+            new = {**document, "rows": _rows(document, entries)}
+        new |= origin
     except (KeyError, IndexError, TypeError, AttributeError) as error:
         raise ValueError(f"the table of the sweep is damaged ({error!r}); write it again with --table_only.") from error
     numbers = {name for row in new["rows"] for name, entry in row.items() if not isinstance(entry, str)}
     new["units"] = {name: unit for name, unit in new["units"].items() if name in numbers}
-    new = _ordered({**new, **made})
+    new = _ordered(new)
     parsed(new, "the results with the sweep's numbers")
     return new
 
 
 def _check_complete(table: Mapping[str, Any]) -> None:
     """A column may lack a number in all runs, such as the seconds of a closed form, but not in some."""
-    for each in table["cells"]:
-        missing = [value["run"] for value in each["values"] if value["value"] is None]
-        undone = [value["run"] for value in each["values"] if value["run"] not in table["runs"]]
-        if undone or 0 < len(missing) < len(each["values"]):
+    for table_cell in table["cells"]:
+        values = table_cell["values"]
+        missing = [value["run"] for value in values if value["value"] is None]
+        undone = [value["run"] for value in values if value["run"] not in table["runs"]]
+        if undone or 0 < len(missing) < len(values):
             raise ValueError(
-                f"the sweep has no {each['number']} of {[*undone, *missing][0]}; finish it, or take that run out of "
-                f"its file."
+                f"the sweep has no {table_cell['number']} of {[*undone, *missing][0]}; finish it, or take that run out "
+                "of its file."
             )
 
 
-def _found(table: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def _entries(table: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Row -> quantity -> entry."""
-    found: dict[str, dict[str, Any]] = {}
-    for each in table["cells"]:
-        row = found.setdefault(" ".join(map(str, each["row"].values())), {})
-        if values := [_rounded(v["value"]) for v in each["values"] if v["value"] is not None]:
-            row[quantity(each["number"], each["column"])] = {"values": values}
-        seconds = [s for v in each["values"] if (s := table["runs"][v["run"]]["seconds"]) is not None]
-        if seconds:  # those of a run that was killed are not known
+    entries: dict[str, dict[str, Any]] = {}
+    for table_cell in table["cells"]:
+        label = " ".join(map(str, table_cell["row"].values()))
+        row = entries.setdefault(label, {})
+        values = [_rounded(value["value"]) for value in table_cell["values"] if value["value"] is not None]
+        if values:
+            row[quantity(table_cell["number"], table_cell["column"])] = {"values": values}
+        # The seconds of a run that was killed are not known.
+        every_time = [table["runs"][value["run"]]["seconds"] for value in table_cell["values"]]
+        seconds = [time for time in every_time if time is not None]
+        if seconds:
             entry = {"value": _rounded(statistics.median(seconds)), "n": len(seconds)}
-            row[quantity("wall seconds", each["column"])] = entry
-    return found
+            row[quantity("wall seconds", table_cell["column"])] = entry
+    return entries
 
 
-def _rows(document: Mapping[str, Any], found: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _rows(document: Mapping[str, Any], entries: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The rows of the document with the numbers that its tables show, then those that it did not have."""
-    results, rows = parsed(document, "the results"), dict[str, dict[str, Any]]()
+    results = parsed(document, "the results")
     columns = [column for table in results.tables.values() for column in table.columns]
-    shown = {name for column in columns for t in column.templates for field in fields(t) for name in field.names}
-    numbers = {label: {n: entry for n, entry in own.items() if n in shown} for label, own in found.items()}
+    templates = [template for column in columns for template in column.templates]
+    shown = {name for template in templates for field in fields(template) for name in field.names}
+    numbers = {label: {name: entry for name, entry in row.items() if name in shown} for label, row in entries.items()}
+
+    # Rows of the file keep their texts and what is published.
+    rows = dict[str, dict[str, Any]]()
     for row, stored in zip(results.rows, document["rows"], strict=True):
         label = cell(columns[0].templates, row)
-        if label not in found:
-            raise ValueError(f"the sweep has no row {label!r}, only {', '.join(found)}; take it out of the file.")
-        made = [name for name, entry in row.items() if is_number(entry) and not name.startswith(KEPT)]
-        if stale := [name for name in made if name not in numbers[label]]:
+        if label not in entries:
+            raise ValueError(f"the sweep has no row {label!r}, only {', '.join(entries)}; take it out of the file.")
+        measured = [name for name, entry in row.items() if is_number(entry) and not name.startswith(KEPT)]
+        if stale := [name for name in measured if name not in numbers[label]]:
             raise ValueError(f"the sweep has no {', '.join(stale)}; take it out of the file, or name it published_...")
         rows[label] = {**stored, **numbers[label]}
+
+    # Rows that it did not have begin with their label.
     (field, *_) = fields(columns[0].templates[0])
-    return [*rows.values(), *({field.name: label, **numbers[label]} for label in found if label not in rows)]
+    new = [{field.name: label, **numbers[label]} for label in entries if label not in rows]
+    return [*rows.values(), *new]
 
 
 def _layout(
-    table: Mapping[str, Any], found: Mapping[str, Mapping[str, Any]], units: Mapping[str, str]
+    table: Mapping[str, Any], entries: Mapping[str, Mapping[str, Any]], units: Mapping[str, str]
 ) -> dict[str, Any]:
     """A new file: a table for each number, and for those that have differences one of these."""
-    first = {"title": " ".join(table["cells"][0]["row"]), "cell": "{row}"}
-    tables, every = dict[str, Any](), dict[str, str]()
+    label_column = {"title": " ".join(table["cells"][0]["row"]), "cell": "{row}"}
+    tables = dict[str, Any]()
+    units_of = dict[str, str]()
     if missing := [number["name"] for number in table["numbers"] if not units.get(number["name"])]:
         raise ValueError(f"the numbers of a new file must have units; give those of {', '.join(missing)}.")
     for number in table["numbers"]:
-        name, spec = number["name"], f":.{number['digits']}f"
-        own = {c: q for c in table["columns"] if any((q := quantity(name, c)) in row for row in found.values())}
-        every |= dict.fromkeys(own.values(), units[name])
-        columns = [{"title": column, "cell": f"{{{q}{spec}}}"} for column, q in own.items()]
-        tables[quantity(name)] = {"title": f"{table['sweep']}: {name}", "columns": [first, *columns]}
-        if number["differences"] and len(own) > 1:
-            columns = [{"title": f"{b} - {a}", "cell": f"{{{own[b]} - {own[a]}{spec}}}"} for a, b in pairwise(own)]
+        name = number["name"]
+        spec = f":.{number['digits']}f"
+        quantities = {column: quantity(name, column) for column in table["columns"]}
+        quantities = {
+            column: stored for column, stored in quantities.items() if any(stored in row for row in entries.values())
+        }
+        units_of |= dict.fromkeys(quantities.values(), units[name])
+        columns = [{"title": column, "cell": f"{{{stored}{spec}}}"} for column, stored in quantities.items()]
+        tables[quantity(name)] = {"title": f"{table['sweep']}: {name}", "columns": [label_column, *columns]}
+        if number["differences"] and len(quantities) > 1:
+            columns = [
+                {"title": f"{b} - {a}", "cell": f"{{{quantities[b]} - {quantities[a]}{spec}}}"}
+                for a, b in pairwise(quantities)
+            ]
             title = f"{table['sweep']}: {name}, paired differences"
-            tables[quantity(name, "differences")] = {"title": title, "columns": [first, *columns]}
-    rows = [{"row": label, **{n: e for n, e in own.items() if n in every}} for label, own in found.items()]
-    return {"title": table["sweep"], "units": every, "tables": tables, "rows": rows}
+            tables[quantity(name, "differences")] = {"title": title, "columns": [label_column, *columns]}
+    rows = [
+        {"row": label, **{name: entry for name, entry in row.items() if name in units_of}}
+        for label, row in entries.items()
+    ]
+    return {"title": table["sweep"], "units": units_of, "tables": tables, "rows": rows}
 
 
-def _made(table: Mapping[str, Any], command: str) -> dict[str, Any]:
+def _origin(table: Mapping[str, Any], command: str) -> dict[str, Any]:
     """Origin, date, commit, machine, repetitions and runs of a file: an entry for each commit and machine."""
     groups: dict[tuple[str, str], dict[str, float | None]] = {}
     for name, run in table["runs"].items():
         seconds = None if run["seconds"] is None else round(run["seconds"], 1)
         groups.setdefault((_commit(name, run), run["machine"] or ""), {})[name] = seconds
-    (commit, machine), *_ = sorted(groups, key=lambda group: -len(groups[group]))
+    # The file has the commit and the machine of most runs, an entry of `runs` those that differ.
+    by_size = sorted(groups.items(), key=lambda group: -len(group[1]))
+    commit, machine = by_size[0][0]
+    runs = []
+    for (run_commit, run_machine), parts in by_size:
+        entry: dict[str, Any] = {"command": command}
+        if None not in parts.values():
+            entry["seconds"] = round(sum(seconds for seconds in parts.values() if seconds), 1)
+        if run_commit != commit:
+            entry["commit"] = run_commit
+        if run_machine != machine:
+            entry["machine"] = run_machine
+        runs.append({**entry, "parts": parts})
     return {
         "origin": "run",
         "date": max(str(run["start_time"]) for run in table["runs"].values())[:10],
@@ -147,16 +187,7 @@ def _made(table: Mapping[str, Any], command: str) -> dict[str, Any]:
         "repetitions": [
             ", ".join(f"{axis} {value[axis]}" for axis in table["over"]) for value in table["cells"][0]["values"]
         ],
-        "runs": [
-            {
-                "command": command,
-                **({} if None in parts.values() else {"seconds": round(sum(s for s in parts.values() if s), 1)}),
-                **({} if own[0] == commit else {"commit": own[0]}),
-                **({} if own[1] == machine else {"machine": own[1]}),
-                "parts": parts,
-            }
-            for own, parts in sorted(groups.items(), key=lambda group: -len(group[1]))
-        ],
+        "runs": runs,
     }
 
 
@@ -190,22 +221,31 @@ def of_run(
     :raises OSError: if the folder holds no result.
     """
     folder = Path(run_dir).expanduser()
-    result, provenance = (read_json(folder / name) for name in ("result.json", "provenance.json"))
-    found = {name: _number(result, path, folder / "result.json") for name, path in numbers.items()}
-    results, rows = parsed(document, "the results"), [*document["rows"]]
-    first = next(iter(results.tables.values())).columns[0].templates
-    labels = [cell(first, each) for each in results.rows]
+    result_file = folder / "result.json"
+    result = read_json(result_file)
+    provenance = read_json(folder / "provenance.json")
+    measured = {name: _number(result, path, result_file) for name, path in numbers.items()}
+
+    results = parsed(document, "the results")
+    rows = [*document["rows"]]
+    label_templates = next(iter(results.tables.values())).columns[0].templates
+    labels = [cell(label_templates, stored) for stored in results.rows]
     if labels.count(row) > 1:
         raise ValueError(f"one row must begin with {row!r}, got {labels.count(row)}; enter these by hand.")
     if row in labels:
-        rows[labels.index(row)] = {**rows[labels.index(row)], **found}
+        rows[labels.index(row)] = {**rows[labels.index(row)], **measured}
     else:
-        rows.append({next(fields(first[0])).name: row, **found})
-    made = {"of": row, "origin": "run", **_provenance(provenance, folder)}
-    made |= {"machine": machine} if machine else {} if document["machine"] else {"machine": provenance["platform"]}
-    made |= {"seconds": round(_number(result, "wall_seconds", folder / "result.json"), 1), "numbers": dict(numbers)}
-    runs = [*(each for each in document["runs"] if each.get("of") != row), made]
-    origin = "run" if all(each.get("origin", document["origin"]) == "run" for each in runs) else "transcribed"
+        rows.append({next(fields(label_templates[0])).name: row, **measured})
+
+    entry = {"of": row, "origin": "run", **_provenance(provenance, folder)}
+    if machine:
+        entry["machine"] = machine
+    elif not document["machine"]:
+        entry["machine"] = provenance["platform"]
+    entry["seconds"] = round(_number(result, "wall_seconds", result_file), 1)
+    entry["numbers"] = dict(numbers)
+    runs = [*(run for run in document["runs"] if run.get("of") != row), entry]
+    origin = "run" if all(run.get("origin", document["origin"]) == "run" for run in runs) else "transcribed"
     new = _ordered({**document, "origin": origin, "runs": runs, "rows": rows})
     parsed(new, "the results with the run's numbers")
     return new
@@ -218,23 +258,25 @@ def command_of(command: str, folder: str) -> str:
     """
     script, *words = shlex.split(command)
     verb = next((verb for verb, (name, _) in VERBS.items() if name == Path(script).stem), None)
-    kept = [Path(script).name] if verb is None else ["gpflow-deep", verb]
+    shown = [Path(script).name] if verb is None else ["gpflow-deep", verb]
     words = [word for word in words if word not in ("--resume", "--resume=true", "--resume=auto")]
     named = {"--run_dir": f"runs/{folder}", "--data_dir": "DATA"}
     for before, word in zip(["", *words], words, strict=False):
         name = word.partition("=")[0]
         if name in named and "=" in word:
-            kept.append(f"{name}={named[name]}")
+            shown.append(f"{name}={named[name]}")
         else:
-            kept.append(named.get(before, word))
-    return shlex.join(kept) if " " not in kept[0] else " ".join([kept[0], shlex.join(kept[1:])])
+            shown.append(named.get(before, word))
+    return shlex.join(shown) if " " not in shown[0] else " ".join([shown[0], shlex.join(shown[1:])])
 
 
 def _provenance(stored: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Command, commit and date; of a resumed run the last command, which is that of the whole run, and all commits."""
     try:
         starts = [stored, *stored.get("resumed", [])]
-        runs = [{"commit": each["git_commit"], "is_dirty": each["git_dirty"], "commits_resumed": []} for each in starts]
+        runs = [
+            {"commit": start["git_commit"], "is_dirty": start["git_dirty"], "commits_resumed": []} for start in starts
+        ]
         return {
             "command": command_of(starts[-1]["command"], folder.name),
             "commit": ", ".join(dict.fromkeys(_commit(str(folder), run) for run in runs)),
@@ -246,15 +288,15 @@ def _provenance(stored: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
 def _number(result: Any, path: str, file: Path) -> float:
     """The number at a path such as "models.gp.test.rmse"."""
-    found = result
+    value = result
     for key in path.split("."):
-        if not isinstance(found, Mapping) or key not in found:
-            there = ", ".join(found) if isinstance(found, Mapping) else repr(found)
+        if not isinstance(value, Mapping) or key not in value:
+            there = ", ".join(value) if isinstance(value, Mapping) else repr(value)
             raise ValueError(f"{file} has no {path}; in place of {key!r} there is {there}.")
-        found = found[key]
-    if isinstance(found, bool) or not isinstance(found, int | float):
-        raise ValueError(f"{path} in {file} must be a number, got {found!r}.")
-    return _rounded(found)
+        value = value[key]
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{path} in {file} must be a number, got {value!r}.")
+    return _rounded(value)
 
 
 def _rounded(value: float) -> float:

@@ -51,7 +51,8 @@ def markers(page: str) -> list[Marker]:
 
     :raises ValueError: with the line, if a marker has no end, an end no marker, or a marker no name.
     """
-    found, opened = list[Marker](), None
+    closed = list[Marker]()
+    opened = None
     for number, kind, name in _marker_lines(page):
         if (kind == "end") == (opened is None):
             raise ValueError(
@@ -61,11 +62,11 @@ def markers(page: str) -> list[Marker]:
             raise ValueError(f"line {number + 1}: must be <!-- table: FILE/TABLE --> or <!-- commands: FILE -->.")
         if kind == "end":
             assert opened is not None
-            found.append(opened._replace(last=number))
+            closed.append(opened._replace(last=number))
         opened = None if kind == "end" else Marker(kind, name, number, number)
     if opened is not None:
         raise ValueError(f"line {opened.first + 1}: {_unclosed(opened)}.")
-    return found
+    return closed
 
 
 def filled(
@@ -103,7 +104,9 @@ def update(root: str | os.PathLike[str]) -> list[Path]:
     :raises ValueError: if a file of results or a marker is wrong; then nothing is written.
     :raises OSError: if a file cannot be read or written.
     """
-    stored, texts, summary = read_all(Path(root) / "results"), _texts(root), _summary_rows(root)
+    stored = read_all(Path(root) / "results")
+    texts = _texts(root)
+    summary = _summary_rows(root)
     stale = older(stored, root)
     wanted = {path: _placed(path, filled, text, stored, summary, stale) for path, text in texts.items()}
     wanted |= {path: as_text(read_json(path)) for path in sorted((Path(root) / "results").glob("*.json"))}
@@ -119,20 +122,22 @@ def problems(root: str | os.PathLike[str]) -> list[str]:
     :raises ValueError: if a file of results or a marker is wrong.
     :raises OSError: if a file cannot be read.
     """
-    stored, texts, summary = read_all(Path(root) / "results"), _texts(root), _summary_rows(root)
+    stored = read_all(Path(root) / "results")
+    texts = _texts(root)
+    summary = _summary_rows(root)
     stale = older(stored, root)
-    found = list[str]()
+    lines = list[str]()
     for path, text in texts.items():
         for marker, content in _placed(path, _contents, text, stored, summary, stale):
             shown = text.split("\n")[marker.first + 1 : marker.last]
             if shown != content:
                 at, has, wants = _first_difference(shown, content)
                 place = f"{path.relative_to(root)}:{marker.first + 2 + at}: {marker.kind} {marker.name}".rstrip()
-                found.append(f"{place} has {has!r}, the results {wants!r}; run `make results`")
+                lines.append(f"{place} has {has!r}, the results {wants!r}; run `make results`")
     for path in sorted((Path(root) / "results").glob("*.json")):
         if path.read_text(encoding="utf-8") != as_text(read_json(path)):
-            found.append(f"{path.relative_to(root)}: is not laid out as it is written; run `make results`")
-    return found + [f"no page has {marker}" for marker in not_shown(texts.values(), stored)]
+            lines.append(f"{path.relative_to(root)}: is not laid out as it is written; run `make results`")
+    return lines + [f"no page has {marker}" for marker in not_shown(texts.values(), stored)]
 
 
 def markdown(rows: Iterable[Iterable[str]]) -> str:
@@ -157,8 +162,8 @@ def _unclosed(marker: Marker | None) -> str:
 
 
 def _texts(root: str | os.PathLike[str]) -> dict[Path, str]:
-    found = sorted(path for pattern in ("*.md", "*/*.md", "docs/results/*.md") for path in Path(root).glob(pattern))
-    return {path: path.read_text(encoding="utf-8") for path in found if not path.parent.name.startswith(".")}
+    paths = sorted(path for pattern in ("*.md", "*/*.md", "docs/results/*.md") for path in Path(root).glob(pattern))
+    return {path: path.read_text(encoding="utf-8") for path in paths if not path.parent.name.startswith(".")}
 
 
 def _summary_rows(root: str | os.PathLike[str]) -> list[list[str]]:
@@ -197,14 +202,14 @@ def _contents(
     stale: Mapping[str, str] | None = None,
 ) -> list[tuple[Marker, list[str]]]:
     """The markers of a page, and the lines that belong there."""
-    found = markers(page)
-    is_indexed = any(marker.kind == "index" for marker in found)
+    every = markers(page)
+    is_indexed = any(marker.kind == "index" for marker in every)
     contents = []
-    for marker in found:
+    for marker in every:
         try:
             match marker.kind:
                 case "index":
-                    content = _index(page, found, stored)
+                    content = _index(page, every, stored)
                 case "summary":
                     content = f"\n{markdown([_referred(text, stored) for text in row] for row in summary)}\n"
                 case _:
@@ -234,7 +239,9 @@ def _referred(text: str, stored: Mapping[str, Results]) -> str:
     """
 
     def cell_of(match: re.Match[str]) -> str:
-        name, table, (*first, title) = match[1], match[2], match[3].split("|")
+        name = match[1]
+        table = match[2]
+        *first, title = match[3].split("|")
         if name not in stored or table not in stored[name].tables:
             raise ValueError(f"{match[0]}: there is no table {table} in results/{name}.json.")
         titles, *rows = [list(row) for row in cells(stored[name], table)]
@@ -250,11 +257,11 @@ def _anchor(name: str) -> str:
     return name.replace("/", "-")
 
 
-def _index(page: str, found: Iterable[Marker], stored: Mapping[str, Results]) -> str:
+def _index(page: str, every: Iterable[Marker], stored: Mapping[str, Results]) -> str:
     """A list of the sections of the second level, each with the tables in it."""
     sections = dict(_headings(page))
     links: dict[int, list[str]] = {number: [] for number in sections}
-    for marker in found:
+    for marker in every:
         name, _, table = marker.name.partition("/")
         above = [number for number in sections if number < marker.first]
         if marker.kind == "table" and above and name in stored and table in stored[name].tables:
@@ -343,7 +350,8 @@ def _command(run: Made) -> str:
 
 def _wrapped(command: str) -> list[str]:
     """A long command on several lines, broken at blanks outside of quotes."""
-    words, lines = re.findall(r"""(?:[^\s"']|"[^"]*"|'[^']*'|["'])+""", command), [""]
+    words = re.findall(r"""(?:[^\s"']|"[^"]*"|'[^']*'|["'])+""", command)
+    lines = [""]
     for word in words:
         if lines[-1].strip() and len(lines[-1]) + 1 + len(word) > CODE_WIDTH - 2:
             lines.append("   ")

@@ -83,7 +83,8 @@ def training_curves(
                     panel.plot(steps, values, color=drawn.get_color(), alpha=0.25, linewidth=0.7, zorder=1)
                 lows.append((min(values[len(values) // 10 :]), max(values)))
         if tag.endswith("elbo_nats") and lows:  # the first steps are so low that nothing else would be seen
-            low, high = min(low for low, _ in lows), max(high for _, high in lows)
+            low = min(low for low, _ in lows)
+            high = max(high for _, high in lows)
             if high > low:
                 panel.set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low))
         panel.set(title=tag, xlabel="step", ylabel=_UNITS.get(re.split("[/_]", tag)[-1], ""))
@@ -107,7 +108,8 @@ def lines(
     for panel, (title, content) in zip(axes, panels.items(), strict=True):
         for label, points in content.items():
             line = Line(*points)
-            x, y = np.asarray(line.x, float), np.asarray(line.y, float)
+            x = np.asarray(line.x, float)
+            y = np.asarray(line.y, float)
             if line.spread is not None and "-" not in line.style:
                 panel.errorbar(x, y, yerr=line.spread, fmt=line.style, capsize=2, markersize=4, label=label)
                 continue
@@ -221,10 +223,12 @@ def predicted_vs_true(
     :param Y: true values [N, P]; `mean`, `lower` and `upper` likewise.
     :param interval: what the bars are, for example "95% interval".
     """
-    rows, few = _spread(len(Y), _MAX_POINTS), _spread(len(Y), _MAX_INTERVALS)
+    rows = _spread(len(Y), _MAX_POINTS)
+    few = _spread(len(Y), _MAX_INTERVALS)
     figure, panels = _figure(Y.shape[1], size=5.0)
     for p, panel in enumerate(panels):
-        y, m = Y[rows, p], mean[rows, p]
+        y = Y[rows, p]
+        m = mean[rows, p]
         panel.plot(y, m, ".", markersize=4, zorder=3)
         bars = np.maximum(np.stack([mean[few, p] - lower[few, p], upper[few, p] - mean[few, p]]), 0.0)
         label = interval if len(few) == len(Y) else f"{interval}, {len(few)} of the rows"

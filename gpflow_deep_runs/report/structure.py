@@ -90,7 +90,8 @@ def dumped(value: Any, *, indent: int = 0, taken: int = 0, width: int = 120) -> 
     line = json.dumps(value, ensure_ascii=False, allow_nan=False)
     if not value or not isinstance(value, dict | list) or max(indent, taken) + len(line) < width:
         return line
-    inner, parts = " " * (indent + 2), list[str]()
+    inner = " " * (indent + 2)
+    parts = list[str]()
     for name, part in value.items() if isinstance(value, dict) else (("", part) for part in value):
         start = inner + (f"{json.dumps(name, ensure_ascii=False)}: " if isinstance(value, dict) else "")
         parts.append(start + dumped(part, indent=indent + 2, taken=len(start), width=width))
@@ -99,7 +100,8 @@ def dumped(value: Any, *, indent: int = 0, taken: int = 0, width: int = 120) -> 
 
 
 def _of_dataclass(kind: Any, stored: Mapping[str, Any], place: str) -> Any:
-    hints, every = get_type_hints(kind), {field.name: field for field in dataclasses.fields(kind)}
+    hints = get_type_hints(kind)
+    every = {field.name: field for field in dataclasses.fields(kind)}
     for name in stored:
         if name not in every:
             near = difflib.get_close_matches(name, every, 1) or sorted(every)

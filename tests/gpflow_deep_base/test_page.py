@@ -20,6 +20,7 @@ from gpflow_deep_base.page import (
     Text,
     page,
     png,
+    reliability,
     smoothed,
     svg,
 )
@@ -80,3 +81,18 @@ def test_a_picture_is_read_back() -> None:
 def test_a_running_mean_of_a_line_is_the_line() -> None:
     np.testing.assert_allclose(smoothed(np.arange(50.0), share=0.3), np.arange(50.0), atol=1e-12)
     assert np.std(smoothed(np.tile([-1.0, 1.0], 50), share=0.2)[10:-10]) < 0.2
+
+
+def test_reliability_compares_confidence_with_how_often_it_is_right() -> None:
+    confidence = np.repeat([0.55, 0.95], 100)
+    is_right = np.concatenate([np.arange(100) < 55, np.arange(100) < 70])
+    panel = reliability("labels", confidence, is_right)
+    diagonal, groups = panel.marks
+    assert isinstance(diagonal, Line)
+    assert isinstance(groups, Points)
+    np.testing.assert_allclose(diagonal.x, diagonal.y)
+    np.testing.assert_allclose(groups.x, np.repeat([0.55, 0.95], 5))
+    np.testing.assert_allclose(np.reshape(groups.y, [2, 5]).mean(axis=1), [0.55, 0.7])
+    assert np.all(np.asarray(groups.half) > 0)  # also of groups that are always right
+    assert "<svg" in svg(panel)
+    assert "<svg" in svg(reliability("no rows", [], []))
