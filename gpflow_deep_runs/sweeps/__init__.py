@@ -1,11 +1,13 @@
 """Sweeps: data sets x splits x seeds x settings from one file, as local processes, and the table of their results.
 
-sweep = read("results/sweeps/uci.toml")                   # or parse(text)
-runs = expand(sweep)                                      # names and flags
-folder = SweepDir("runs/uci")
-with folder.opened(sweep, runs, {"machine": machine()}):  # refused if another process has it
-    report = work(folder, runs, Program([sys.executable, "scripts/train_dgp.py"]), jobs=2)
-print(as_text(tabulate(sweep, results(folder, runs)), sweep.tables.baseline))
+What `gpflow-deep sweep` does, in Python:
+
+    sweep = read("results/sweeps/uci.toml")                   # or parse(text)
+    runs = expand(sweep)                                      # names and flags
+    folder = SweepDir("runs/uci")
+    with folder.opened(sweep, runs, {"machine": machine()}):  # refused if another process has it
+        report = work(folder, runs, Program([sys.executable, "scripts/train_dgp.py"]), jobs=2)
+    print(as_text(tabulate(sweep, results(folder, runs)), sweep.tables.baseline))
 """
 
 from gpflow_deep_runs.sweeps.folder import SweepDir
