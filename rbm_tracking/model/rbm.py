@@ -14,7 +14,8 @@ which multiplies q~ and does not depend on beta.
 Everything is a function of the parameters, a tuple of tensors; logarithms are in nats.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -52,6 +53,15 @@ class RBM(NamedTuple):
     visible: Visible = Bernoulli()
 
 
+def _repeat(count: int, body: Callable[..., Any], state: Any) -> Any:
+    """As a loop of the graph: unrolled, it would be most of what there is to compile."""
+
+    def next_state(i: tf.Tensor, *values: Any) -> tuple[Any, ...]:
+        return i + 1, *body(i, *values)
+
+    return tf.while_loop(lambda i, *_: i < count, next_state, (tf.constant(0), *state))[1:]
+
+
 TENSORS = Ops(
     softplus=tf.nn.softplus,
     sigmoid=tf.sigmoid,
@@ -69,6 +79,15 @@ TENSORS = Ops(
     sqrt=tf.sqrt,
     ndtri=tf.math.ndtri,
     cast=lambda x, like: tf.cast(x, like.dtype),
+    max=lambda x: tf.reduce_max(x, axis=-1),
+    maximum=tf.maximum,
+    minimum=tf.minimum,
+    log_sigmoid=tf.math.log_sigmoid,
+    is_finite=tf.math.is_finite,
+    diag=tf.linalg.diag,
+    diagonal=tf.linalg.diag_part,
+    transpose=tf.transpose,
+    repeat=_repeat,
 )
 """The functions that formulas of :mod:`rbm_tracking.model.visible` need, for tensors."""
 

@@ -18,7 +18,7 @@ UNITS: tuple[str, ...] = get_args(UnitsName)
 
 Rows = NDArray[Any]
 
-_FAR = 100.0  # times a deviation of 1
+_SMALL, _LARGE = 0.01, 10.0  # deviations that training still copes with
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def _scale(rows: Rows, part: str) -> Rows:
             f"columns must vary for Gaussian units, but column {column} of {part} is {mean[column]:g} in every row; "
             "leave it out."
         )
-    for column in np.flatnonzero((std < 1 / _FAR) | (std > _FAR) | (np.abs(mean) > _FAR * np.maximum(std, 1.0))):
+    for column in np.flatnonzero((std < _SMALL) | (std > _LARGE) | (np.abs(mean) > _LARGE * np.maximum(std, 1.0))):
         raise ValueError(
             f"columns must have about mean 0 and deviation 1 for Gaussian units, got {mean[column]:g} and "
             f"{std[column]:g} in column {column} of {part}; standardise them, for example by "
@@ -120,7 +120,7 @@ def _softmax(
     if not groups:
         raise ValueError(
             "no groups of columns were found for softmax units: none of the contiguous columns exclude one another; "
-            "name them with --groups, or leave out --visible=softmax."
+            "name them by groups, or let them be bits by visible=bernoulli."
         )
     rest = parts[part].shape[1] - sum(map(len, groups))
     note = f"visible units: {len(groups)} softmax groups ({origin}) {group_text(groups)}; {rest} bits"

@@ -53,6 +53,21 @@ class Ops(NamedTuple):
     sqrt: Callable[[Any], Any]
     ndtri: Callable[[Any], Any]
     cast: Callable[[Any, Any], Any]  # to the type of the second one
+    max: Callable[[Any], Any]
+    maximum: Callable[[Any, Any], Any]
+    minimum: Callable[[Any, Any], Any]
+    log_sigmoid: Callable[[Any], Any]
+    is_finite: Callable[[Any], Any]
+    diag: Callable[[Any], Any]  # a matrix with this diagonal
+    diagonal: Callable[[Any], Any]
+    transpose: Callable[[Any], Any]
+    repeat: Callable[[int, Callable[..., Any], Any], Any]  # state = body(i, *state) for i = 0 ... count - 1
+
+
+def _repeat(count: int, body: Callable[..., Any], state: Any) -> Any:
+    for i in range(count):
+        state = body(i, *state)
+    return state
 
 
 NUMPY = Ops(
@@ -72,6 +87,15 @@ NUMPY = Ops(
     sqrt=np.sqrt,
     ndtri=special.ndtri,
     cast=lambda x, like: np.asarray(x, like.dtype),
+    max=functools.partial(np.max, axis=-1),
+    maximum=np.maximum,
+    minimum=np.minimum,
+    log_sigmoid=lambda x: np.minimum(x, 0.0) - np.log1p(np.exp(-np.abs(x))),
+    is_finite=np.isfinite,
+    diag=np.diag,
+    diagonal=np.diagonal,
+    transpose=np.transpose,
+    repeat=_repeat,
 )
 
 

@@ -39,6 +39,7 @@ __all__ = [
     "is_in_doubt",
     "is_inverted",
     "judge",
+    "rise",
     "statement",
     "stronger",
 ]
@@ -75,7 +76,7 @@ class Annealing(NamedTuple):
 
 class Evidence(NamedTuple):
     """What is known of log Z at a step; None where nothing is. `highest_log_q`: the largest log q~(v) of a row.
-    `along`: AIS along the parameters of training, a path of its own."""
+    `along`: AIS along the parameters of training, a path of its own. `rise`: see :func:`rise`."""
 
     tracked: Tracking | None = None
     ais: Annealing | None = None
@@ -83,6 +84,7 @@ class Evidence(NamedTuple):
     exact: float | None = None
     highest_log_q: float = -math.inf
     along: Annealing | None = None
+    rise: float = 0.0
 
 
 class Verdict(NamedTuple):
@@ -106,7 +108,7 @@ def judge(evidence: Evidence, *, was_refuted: bool = False) -> Verdict:
     """
     if evidence.along is not None:
         evidence = evidence._replace(ais=stronger(evidence.ais, evidence.along))
-    tracked, ais, reverse, exact, row, _ = evidence
+    tracked, ais, reverse, exact, row, *_ = evidence
     if tracked is None and ais is None and reverse is None and exact is None:
         raise ValueError("a verdict on log Z needs the filter, AIS, reverse AIS or the exact value, got none of them.")
     reasons = _refutations(evidence)
@@ -119,6 +121,8 @@ def judge(evidence: Evidence, *, was_refuted: bool = False) -> Verdict:
     flags = [] if tracked is None or is_refuted else flag_names(tracked.flags)
     if not is_refuted and (gap := _below(evidence)) is not None and _is_closed(ais, reverse):
         reasons.append(f"the filter is {gap:.1f} nats above a bracket of AIS that is closed")
+    if evidence.rise > 0:
+        more = [*more, f"AIS rises by {evidence.rise:.1f} nats with the number of temperatures"]
     is_trusted = span is not None and not more and ((ais is not None and is_even(ais)) or not flags)
     reasons += more + [f"flag of the filter: {name}" for name in flags]
     known = [source.log_z for source in (tracked, ais, reverse) if source is not None and math.isfinite(source.log_z)]
@@ -185,6 +189,17 @@ def stronger(first: Annealing | None, second: Annealing, *, is_reverse: bool = F
     return max(first, second, key=lambda each: each.ess / each.num_chains)
 
 
+def rise(short: Annealing, long: Annealing) -> float:
+    """By how much AIS of many temperatures is above that of few, nats; 0 if both may be the same, or one is uneven.
+
+    AIS that has arrived does not move when it gets more time: what is still rising may go on to.
+    """
+    if not (is_even(short) and is_even(long)):
+        return 0.0
+    gap = long.log_z - short.log_z
+    return gap if gap > math.hypot(_reach(short), _reach(long)) else 0.0
+
+
 def _reach(annealing: Annealing) -> float:
     """How far the true log Z may lie beyond an estimate, on the side that is bounded, nats."""
     return min(-math.log1p(-AIS_ERRORS * annealing.std), CERTIFICATE) if is_even(annealing) else CERTIFICATE
@@ -192,7 +207,7 @@ def _reach(annealing: Annealing) -> float:
 
 def _refutations(evidence: Evidence) -> list[str]:
     """Why the chains miss a mode, or the filter is wrong for another reason, by the evidence of this step."""
-    tracked, ais, reverse, exact, row, _ = evidence
+    tracked, ais, reverse, exact, row, *_ = evidence
     found = []
     if ais is not None and reverse is not None and is_inverted(ais, reverse):
         gap = ais.log_z - reverse.log_z

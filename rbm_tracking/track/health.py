@@ -38,7 +38,7 @@ LIMITS = Limits()
 
 
 def flag_names(flags: int) -> list[str]:
-    """Names of the reasons in the bits of `tracker.health_flags`."""
+    """Names of the reasons in the bits of `filtering.health_flags`."""
     return [name for name, bit in FLAGS.items() if int(flags) & bit]
 
 
@@ -49,7 +49,7 @@ def tracking_errors(
 
     :param error: [T], the tracked minus the exact log Z, nats.
     :param std: [T], standard deviations of the tracked one, nats.
-    :param flags: [T], integers, see `tracker.health_flags`.
+    :param flags: [T], integers, see `filtering.health_flags`.
     :param half_width: [T], half of the 95 % intervals that the lag widens, nats; if not given, 1.96 `std`.
     :return: the number of updates; root mean square, largest and mean error; the shares of errors within 1.96 `std`
         and within the widened interval, and of updates that are flagged; the number of errors above 1 nat, and which

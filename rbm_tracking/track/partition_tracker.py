@@ -180,7 +180,7 @@ class PartitionTracker:
 
         :raises ValueError: before the first observation.
         """
-        return log_z_std(self._observed()[0])
+        return float(log_z_std(self._observed()[0]))
 
     @property
     def tracking(self) -> Tracking:
@@ -190,14 +190,14 @@ class PartitionTracker:
         """
         state, known, is_rare = self._observed()
         bias = float(state.mean[-1]) + known
-        flags = health_flags(state, bias) | (FLAGS["ess"] if is_rare else 0)
+        flags = int(health_flags(state, bias)) | (FLAGS["ess"] if is_rare else 0)
         flags |= FLAGS["samples"] if self._is_foreign else 0
-        return Tracking(self.log_z, self.log_z_std, lag(state, bias), flags)
+        return Tracking(self.log_z, self.log_z_std, float(lag(state, bias)), flags)
 
     def _tracked(self) -> Tracked:
         state, known, _ = self._observed()
         names = flag_names(self.tracking.flags)
-        return Tracked(self.log_z, self.log_z_std, names, half_width(state, float(state.mean[-1]) + known))
+        return Tracked(self.log_z, self.log_z_std, names, float(half_width(state, float(state.mean[-1]) + known)))
 
     def _observed(self) -> tuple[FilterState, float, bool]:
         if self._current is None:

@@ -21,7 +21,6 @@ from rbm_tracking.track.plain_tempering import PlainSwaps, gibbs, swap
 from rbm_tracking.track.settings import SMLConfig
 from rbm_tracking.track.state import SMLState, check_parts
 from rbm_tracking.track.tempering import Chains
-from rbm_tracking.track.tracker import Health, TrackerState
 from rbm_tracking.track.tracking import Observed, num_tracked
 
 __all__ = ["plain_update", "plain_updates"]
@@ -56,18 +55,14 @@ def plain_updates(
 
 
 def _opened(state: SMLState) -> SMLState:
-    """The state with arrays, and the filter of `filtering`."""
-    tracker = plain.arrays(state.tracker)
-    health = filtering.Health(float(tracker.health.count), *tracker.health[1:])
+    """The state with arrays."""
     opened: SMLState = plain.arrays(state)
-    return opened._replace(tracker=filtering.FilterState(tracker.mean, tracker.cov, health))  # type: ignore[arg-type]
+    return opened
 
 
 def _closed(state: SMLState) -> SMLState:
     """The state with tensors."""
-    mean, cov, health = state.tracker
-    tracker = TrackerState(mean, cov, Health(*(np.asarray(part, np.float64) for part in health)))
-    closed: SMLState = tf.nest.map_structure(tf.constant, state._replace(tracker=tracker))
+    closed: SMLState = tf.nest.map_structure(tf.constant, state)
     return closed
 
 

@@ -11,11 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 from rbm_tracking.model.checks import check_rbm
 from rbm_tracking.model.random import key_at
 from rbm_tracking.model.rbm import RBM, TENSORS, log_prob_unnormalised, log_z_independent, softplus_sum
-from rbm_tracking.track.importance import log_z_change
+from rbm_tracking.track.filtering import FilterState, anchor, initial_filter, insert_level, log_mean_exp
 from rbm_tracking.track.ladder import Ladder, initial_ladder
 from rbm_tracking.track.settings import SMLConfig
 from rbm_tracking.track.tempering import Chains, initial_chains
-from rbm_tracking.track.tracker import TrackerState, anchor, initial_tracker, insert_level
 
 __all__ = ["SMLState", "check_parts", "initial_state", "log_likelihood", "log_likelihoods", "spawn", "with_parts"]
 
@@ -31,7 +30,7 @@ class SMLState(NamedTuple):
     rbm: RBM
     chains: Chains
     ladder: Ladder
-    tracker: TrackerState
+    tracker: FilterState
     offsets: tuple[tf.Tensor, tf.Tensor]
     target: Chains | tuple[()] = ()
     velocity: RBM | tuple[()] = ()
@@ -69,8 +68,8 @@ def initial_state(
     hidden = tf.linalg.matvec(rbm.W, rbm.visible.mean(rbm.b, TENSORS)) + rbm.c
     at_beta = softplus_sum(tf.tile(hidden[None], [num_temps, 1]), ladder.beta)
     log_z = rbm.visible.log_normaliser(tf.cast(rbm.b, tf.float64), TENSORS) + tf.cast(at_beta, tf.float64)
-    tracker = initial_tracker(log_z.numpy(), expected_ess=num_chains / 2)
-    tracker = anchor(tracker, log_z_independent(rbm.b, rbm.c.shape[0], rbm.visible))
+    log_z_last = float(log_z_independent(rbm.b, rbm.c.shape[0], rbm.visible))
+    tracker = _tensors(anchor(initial_filter(log_z.numpy(), expected_ess=num_chains / 2), log_z_last))
     half = tf.fill([rbm.c.shape[0]], tf.constant(0.5, rbm.W.dtype))
     return with_parts(SMLState(tf.constant(0), rbm, chains, ladder, tracker, (mean, half)), config, seed)
 
@@ -121,7 +120,7 @@ def spawn(state: SMLState, level: int) -> SMLState:
     hot = tf.stack([tf.argmax(tf.equal(chains.level, level + 1), output_type=tf.int32), tf.range(num_chains)], axis=1)
     v, a = tf.gather_nd(chains.v, hot), tf.gather_nd(chains.a, hot)
     beta = 0.5 * (ladder.beta[level] + ladder.beta[level + 1])
-    change = log_z_change((softplus_sum(a, beta) - softplus_sum(a, ladder.beta[level + 1]))[None])
+    change = log_mean_exp((softplus_sum(a, beta) - softplus_sum(a, ladder.beta[level + 1]))[None])
     log_z = float(tracker.mean[level + 1] + change.value[0])
     raised = tf.where(chains.level > level, chains.level + 1, chains.level)
     new_level = tf.fill([1, num_chains], tf.constant(level + 1))
@@ -142,7 +141,13 @@ def spawn(state: SMLState, level: int) -> SMLState:
         age=tf.concat([ladder.age, zeros], axis=0),
         return_time=ladder.return_time,
     )
-    return state._replace(chains=new_chains, ladder=new_ladder, tracker=insert_level(tracker, level, log_z, 1.0))
+    grown = _tensors(insert_level(tracker, level, log_z, 1.0))
+    return state._replace(chains=new_chains, ladder=new_ladder, tracker=grown)
+
+
+def _tensors(tracker: FilterState) -> FilterState:
+    moved: FilterState = tf.nest.map_structure(tf.constant, tracker)
+    return moved
 
 
 def log_likelihoods(state: SMLState, data: ArrayLike, chunk: int = 5000) -> NDArray[np.float64]:

@@ -5,12 +5,22 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from rbm_tracking.model.rbm import TENSORS, activations, log_z_independent, softplus_sum
-from rbm_tracking.track.bridge import bridge
-from rbm_tracking.track.importance import Estimate, log_z_change
+from rbm_tracking.track.filtering import (
+    Estimate,
+    FilterState,
+    anchor,
+    bridge,
+    health_flags,
+    inflation,
+    lag,
+    log_mean_exp,
+    log_z_std,
+    predict,
+    update,
+)
 from rbm_tracking.track.settings import SMLConfig
 from rbm_tracking.track.state import SMLState
 from rbm_tracking.track.tempering import Swaps, at_level
-from rbm_tracking.track.tracker import TrackerState, anchor, health_flags, inflation, lag, log_z_std, predict, update
 
 __all__ = ["Observed", "num_tracked", "tracked"]
 
@@ -20,7 +30,7 @@ class Observed(NamedTuple):
 
     `log_z`, `log_z_std`, `bias` (b_t, learned and closed form together), `change` (O^(dt) at beta = 1), `bridge_sum`
     (zeta_M minus the sum of O^(dbeta): log Z by bridges alone), `nis`, `inflation`, `ess`, `lag` and `flags` (as in
-    :mod:`rbm_tracking.track.tracker`): []; `swap_rate` [M-1].
+    :mod:`rbm_tracking.track.filtering`): []; `swap_rate` [M-1].
     """
 
     log_z: tf.Tensor
@@ -50,7 +60,7 @@ def tracked(
     rate: tf.Tensor,
     known_bias: tf.Tensor,
     config: SMLConfig,
-) -> tuple[TrackerState, Observed]:
+) -> tuple[FilterState, Observed]:
     """The filter across the update: bridges of before, the change of log Z by the particles, weighted by the step."""
     tracker, num_temps = before.tracker, before.ladder.beta.shape[0]
     factor = inflation(tracker.health) if config.inflate else tf.ones([], tf.float64)
@@ -87,13 +97,13 @@ def _change(before: SMLState, after: SMLState, swaps: Swaps, d_b: tf.Tensor, con
     new_log_q = softplus_sum(chains.a, tf.gather(after.ladder.beta, chains.level))
     log_weights = new_log_q - swaps.log_q + tf.linalg.matvec(chains.v, d_b) + _measure_change(before, after, chains.v)
     by_level = at_level(log_weights, chains.level)
-    change = log_z_change(by_level)
+    change = log_mean_exp(by_level)
     if not after.target or config.method != "tempering":
         return change
     old_a = activations(before.rbm, after.target.v)
     of_target = softplus_sum(after.target.a) - softplus_sum(old_a) + tf.linalg.matvec(after.target.v, d_b)
     of_target += _measure_change(before, after, after.target.v)
-    top = log_z_change(tf.concat([by_level[:1], of_target], axis=1))
+    top = log_mean_exp(tf.concat([by_level[:1], of_target], axis=1))
     parts = zip(top, change, strict=True)
     return Estimate(*(tf.concat([of_top, of_all[1:]], axis=0) for of_top, of_all in parts))
 

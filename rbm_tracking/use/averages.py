@@ -17,10 +17,9 @@ import tensorflow as tf
 
 from rbm_tracking.estimates.trajectories import anneal
 from rbm_tracking.model.rbm import activations
-from rbm_tracking.track.importance import log_mean_exp
+from rbm_tracking.track.filtering import log_mean_exp, log_z_std
 from rbm_tracking.track.state import SMLState
 from rbm_tracking.track.tempering import sample
-from rbm_tracking.track.tracker import log_z_std
 
 __all__ = ["averaged", "model_scalars"]
 

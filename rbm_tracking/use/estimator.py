@@ -37,6 +37,7 @@ from rbm_tracking.track.evidence import (
     is_better,
     is_in_doubt,
     judge,
+    rise,
     statement,
     stronger,
 )
@@ -169,6 +170,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     _jit: bool  # whether to compile with XLA
     _generator: Generator
     _along: Annealing | None  # and AIS along the parameters of training
+    _rise: float  # of AIS from few temperatures to many
     _exact: float | None  # and enumeration
 
     def __init__(
@@ -287,7 +289,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         is_first = not hasattr(self, "components_")
         self._check_parameters()
         rows = self._validated(X, reset=is_first)
-        if not sparse.issparse(rows) and np.isnan(rows).any():
+        if np.isnan(rows.data if sparse.issparse(rows) else rows).any():
             raise ValueError("partial_fit needs rows without NaN; fit takes rows with absent entries.")
         if is_first:
             self.random_state_ = check_random_state(self.random_state)
@@ -333,10 +335,11 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             config = evaluation.EvidenceConfig(final_ais_betas=str(n_temps), ais_chains=n_chains)
             both = evaluation.bracket(self._model, self._base_b, seed, config, self._generator, jit_compile=self._jit)
         lower, upper = (evaluation.annealing(result) for result in both)
+        if self._lower is not None and along == "temperatures" and n_temps > 3 * self.ais_temps:
+            self._rise = rise(self._lower, lower)
         self._lower = stronger(self._lower, lower)
-        known = Evidence(
-            evaluation.tracking(self._model, self._observed), self._lower, upper, self._exact, along=self._along
-        )
+        tracked = evaluation.tracking(self._model, self._observed)
+        known = Evidence(tracked, self._lower, upper, self._exact, along=self._along, rise=self._rise)
         self._verdict = judge(known, was_refuted=self.evidence_.is_refuted)
         return both
 
@@ -521,7 +524,8 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """X as numbers, dense or CSR, after checking that it is in [0, 1]; in :meth:`fit` also NaN."""
         if self.visible == "softmax" and self.groups is None:
             X = self._encoded(X, reset=reset)
-        check_columns(X, self, may_miss=reset)
+        if self.visible != "softmax" or self.groups is None:  # of groups, `checked` says what helps
+            check_columns(X, self, may_miss=reset)
         types = (*_FLOATS, np.uint8, np.bool_) if reset else _FLOATS
         finite: Any = "allow-nan" if reset else True
         validate = functools.partial(
@@ -617,6 +621,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self._kept = None
         self._lower = None
         self._along = None
+        self._rise = 0.0
         self._exact = None
         self._is_refuted = False
         self._seed = self._new_seed()
@@ -688,14 +693,14 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             return
         seed = tf.random.fold_in(self._seed, self.n_updates_)
         options: dict[str, Any] = {"generator": self._generator, "jit_compile": self._jit}
-        self._lower = evaluation.checked_again(model.rbm, self._base_b, self.ais_temps, seed, **options)
+        self._lower, self._rise = evaluation.checked_again(model.rbm, self._base_b, self.ais_temps, seed, **options)
         self._along = evaluation.along_training(
             self._path(nodes, beta=1.0),
             max(2, self.ais_temps // 4),
             tf.random.fold_in(seed, 1),
             **options,
         )
-        known = Evidence(evaluation.tracking(model, self._observed), self._lower, along=self._along)
+        known = Evidence(evaluation.tracking(model, self._observed), self._lower, along=self._along, rise=self._rise)
         self._verdict = judge(known, was_refuted=was_refuted)
         if is_in_doubt(known, self._verdict):
             upper = evaluation.reverse(model, self._base_b, self.ais_temps, seed, **options)
@@ -746,6 +751,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self._verdict = None
         self._lower = None
         self._along = None
+        self._rise = 0.0
         self._exact = None
         self.components_, self.intercept_visible_, self.intercept_hidden_ = (
             part.numpy().astype(np.float64) for part in self._parameters[:3]

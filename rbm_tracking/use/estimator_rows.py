@@ -33,10 +33,8 @@ __all__ = [
 _SCORE_ROWS = 5000
 _ROUNDS = 2  # of Gibbs sampling at each new draw of what is absent
 
-ONE_HOT = "X must be 0 or 1 everywhere for visible='softmax', with a column for each level of a category, "
-ENCODE = (
-    "sklearn.preprocessing.OneHotEncoder(sparse_output=False) makes such columns of codes, texts and pandas categories."
-)
+ONE_HOT = "X must be 0 or 1 everywhere for visible='softmax' with groups, a column for each level of a category, "
+AS_THEY_COME = "leave out groups, and whole numbers, texts and pandas categories are taken as they come."
 
 
 def checked(validate: Callable[[], Any], X: Any, visible: str) -> Any:
@@ -47,6 +45,11 @@ def checked(validate: Callable[[], Any], X: Any, visible: str) -> Any:
     :param visible: what the visible units are.
     :raises ValueError: if X has missing values, or texts.
     """
+    if np.ndim(X) == 1 and all(isinstance(row, str) for row in X):
+        raise ValueError(
+            "X must be [n_samples, n_features], got a list of texts; for a letter in each column give "
+            "np.array([list(row) for row in X])."
+        )
     try:
         return validate()
     except ValueError as error:
@@ -55,7 +58,7 @@ def checked(validate: Callable[[], Any], X: Any, visible: str) -> Any:
                 "X must have no missing values here, got NaN; fit takes them, and impute(X).values fills them in."
             ) from error
         if visible == "softmax" and "could not convert string" in str(error):
-            raise ValueError(f"{ONE_HOT}if groups are given, got texts; {ENCODE}") from error
+            raise ValueError(f"{ONE_HOT}got texts; {AS_THEY_COME}") from error
         raise
 
 
@@ -74,7 +77,7 @@ def check_values(X: Any, visible: str) -> None:
             raise ValueError("X must be -1 or 1 everywhere, and dense, for visible='spin'; 2 x - 1 makes it of bits x.")
         return
     if visible == "softmax" and ((values != 0) & (values != 1)).any():
-        raise ValueError(ONE_HOT + f"got values from {values.min():g} to {values.max():g}; {ENCODE}")
+        raise ValueError(ONE_HOT + f"got values from {values.min():g} to {values.max():g}; {AS_THEY_COME}")
     if values.min() < 0 or values.max() > 1:
         negative = "Negative values in data: " if values.min() < 0 else ""
         raise ValueError(
@@ -142,11 +145,14 @@ def filled(X: Any, groups: Sequence[Sequence[int]], rng: np.random.RandomState) 
     """Rows whose NaN are values of other rows, drawn column by column, or category by category; and where they were.
 
     :param groups: columns of one category, which are absent together.
+    :return: rows, dense if they have NaN; None if they have none.
     :raises ValueError: if a column has no value at all, or a part of a category is absent.
     """
-    if sparse.issparse(X) or not np.issubdtype(X.dtype, np.floating) or not np.isnan(X).any():
+    values = X.data if sparse.issparse(X) else X
+    if not np.issubdtype(values.dtype, np.floating) or not np.isnan(values).any():
         return X, None
-    X, is_missing = X.copy(), np.isnan(X)
+    X = X.toarray() if sparse.issparse(X) else X.copy()
+    is_missing = np.isnan(X)
     alone = set(range(X.shape[1])) - {column for group in groups for column in group}
     for group in (*groups, *((column,) for column in sorted(alone))):
         columns = np.array(group)

@@ -39,6 +39,7 @@ from rbm_tracking.track.evidence import (
     is_even,
     is_in_doubt,
     judge,
+    rise,
     statement,
     stronger,
 )
@@ -360,7 +361,7 @@ def checked_again(
     *,
     num_chains: int = 100,
     jit_compile: bool = True,
-) -> Annealing:
+) -> tuple[Annealing, float]:
     """Log Z from below by long AIS of few chains and by short AIS of many, where a mode may be out of reach of either.
 
     Behind a first-order transition few chains reach a mode, and the fewer the slower they are cooled: a hundred chains
@@ -371,6 +372,7 @@ def checked_again(
     :param num_temps: of a single AIS in training; the long one has three times as many, the short ones 0.3 times.
     :param seed: int32 [2].
     :param num_chains: of one AIS; the short ones are ten in a round.
+    :return: the stronger of the two, and by how much the long one is above the short ones, see `evidence.rise`.
     """
     options: dict[str, Any] = {"num_chains": num_chains, "generator": generator, "jit_compile": jit_compile}
     options["base_b"] = base_b
@@ -383,7 +385,7 @@ def checked_again(
         results.append(ais.ais(rbm, betas, seed=tf.random.fold_in(short_seed, number), **options))
         if len(results) % _IN_A_ROUND == 0 and is_even(short := annealing(ais.pooled(results))):
             break
-    return stronger(long, short)
+    return stronger(long, short), rise(short, long)
 
 
 def along_training(

@@ -23,11 +23,11 @@ from rbm_tracking.model.rbm import RBM, initial_rbm
 from rbm_tracking.model.serialization import SavedRBM
 from rbm_tracking.model.temperatures import linear_ladder
 from rbm_tracking.model.visible import Bernoulli, Visible
+from rbm_tracking.track.filtering import log_z_std
 from rbm_tracking.track.ladder import spawn_level
 from rbm_tracking.track.learning import Observed, compiled_updates
 from rbm_tracking.track.settings import SMLConfig
 from rbm_tracking.track.state import SMLState, check_parts, initial_state, spawn
-from rbm_tracking.track.tracker import log_z_std
 from rbm_tracking.use.averages import averaged
 
 __all__ = ["MAX_BLOCK", "Trainer", "new_trainer", "not_finite"]
@@ -124,7 +124,7 @@ class Trainer:
 
     @property
     def flags(self) -> int:
-        """Health flags of log Z after the last update, see `tracker.health_flags`; 0 before the first."""
+        """Health flags of log Z after the last update, see `filtering.health_flags`; 0 before the first."""
         return 0 if self.observed is None else int(self.observed.flags[-1])
 
     def advance(self, data: ArrayLike, rows: ArrayLike, seed: tf.Tensor) -> Observed:

@@ -1,4 +1,4 @@
-"""rbm_tracking.track.importance and rbm_tracking.track.bridge: exact limits, Bennett's fixed point, variances,
+"""rbm_tracking.track.filtering, what it measures: exact limits, Bennett's fixed point, variances,
 unbiasedness."""
 
 import numpy as np
@@ -6,8 +6,7 @@ import pytest
 import tensorflow as tf
 from pymbar.other_estimators import bar
 
-from rbm_tracking.track.bridge import bridge
-from rbm_tracking.track.importance import log_mean_exp, log_z_change
+from rbm_tracking.track.filtering import bridge, log_mean_exp
 from tests.rbm_tracking import oracles
 from tests.statistical import assert_mean_close
 
@@ -49,7 +48,7 @@ def test_change_of_log_z_is_unbiased_in_the_weights(rng: np.random.Generator) ->
         log_w = log_q(new, v, beta) - log_q(old, v, beta)
         truth = oracles.log_z(new, beta) - oracles.log_z(old, beta)
         assert_mean_close(np.exp(log_w - truth), 1.0, min_detectable=0.05)
-        estimate = log_z_change(tf.constant(log_w[None]))
+        estimate = log_mean_exp(tf.constant(log_w[None]))
         assert abs(float(estimate.value[0]) - truth) < 5 * np.sqrt(float(estimate.variance[0]))
 
 
@@ -118,4 +117,4 @@ def test_signs(shift: float) -> None:
     d = np.full((1, 10), shift)
     result = bridge(tf.constant(d), tf.constant(d), tf.constant([0.0], tf.float64))
     np.testing.assert_allclose(result.value, [shift])
-    np.testing.assert_allclose(log_z_change(tf.constant(d)).value, [shift])
+    np.testing.assert_allclose(log_mean_exp(tf.constant(d)).value, [shift])

@@ -57,6 +57,14 @@ def test_rows_are_drawn_as_often_as_their_weights_say(rng: np.random.Generator) 
     np.testing.assert_allclose(counts / counts.sum(), weights / weights.sum(), atol=0.002)
 
 
+def test_absent_entries_of_sparse_rows_are_those_of_dense_ones(rng: np.random.Generator) -> None:
+    rows = (rng.random((30, 4)) < 0.4).astype(float)
+    rows[rng.random(rows.shape) < 0.2] = np.nan
+    dense, sparse_rows = (filled(X, (), np.random.RandomState(0)) for X in (rows, sparse.csr_matrix(rows)))
+    np.testing.assert_array_equal(sparse_rows[0], dense[0])
+    np.testing.assert_array_equal(sparse_rows[1], np.isnan(rows))
+
+
 def test_sparse_rows_are_never_dense_numbers_of_64_bits() -> None:
     rows = sparse.random_array((30, 40), density=0.1, format="csr", rng=0)
     rows.data[:] = 1.0

@@ -104,12 +104,18 @@ def test_partial_fit_takes_all_units(rows: dict[str, np.ndarray]) -> None:
         (
             {"visible": "softmax", "groups": 2},
             [[0, 3], [1, 2], [2, 2]],
-            r"a column for each level .*got values from 0 to 3; .*OneHot",
+            r"a column for each level .*got values from 0 to 3; leave out groups",
         ),
         (
             {"visible": "softmax", "groups": 2},
             [["a", "b"], ["b", "b"]],
-            r"a column for each level .*got texts; .*OneHot",
+            r"a column for each level .*got texts; leave out groups",
+        ),
+        ({"visible": "softmax"}, ["ACD", "ACE"], r"got a list of texts; .*np.array\(\[list\(row\) for row in X\]\)"),
+        (
+            {"visible": "gaussian"},
+            [[1.0, 50.0], [0.0, 0.0], [2.0, -50.0]],
+            r"column 1 of X; standardise .*StandardScaler",
         ),
         ({"visible": "softmax", "groups": 3}, [[1.0, 0.0]] * 3, "a divisor of the 2 columns, got 3"),
         (

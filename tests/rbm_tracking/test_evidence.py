@@ -21,6 +21,7 @@ from rbm_tracking.track.evidence import (
     is_in_doubt,
     is_inverted,
     judge,
+    rise,
     statement,
     stronger,
 )
@@ -66,6 +67,19 @@ def test_even_weights_make_ais_an_estimate_and_uneven_ones_a_bound() -> None:
     bound = judge(Evidence(ais=UNEVEN))
     assert bound[:5] == (10.0, 10.0 - CERTIFICATE, math.inf, False, False)
     assert statement(bound) == "log Z is at least 7.00, and nothing bounds it from above"
+
+
+def test_ais_that_rises_with_its_length_is_not_trusted() -> None:
+    """A gap beyond the errors of both is a reason by itself; a fall, uneven weights and an exact log Z are none."""
+    higher = EVEN._replace(log_z=11.0)
+    assert rise(EVEN, higher) == pytest.approx(1.0)
+    assert rise(higher, EVEN) == rise(EVEN, EVEN._replace(log_z=10.4)) == rise(UNEVEN, higher) == 0.0
+    verdict = judge(Evidence(Tracking(11.0, 0.1), higher, rise=1.0))
+    assert not verdict.is_trusted
+    assert verdict.reasons == ("AIS rises by 1.0 nats with the number of temperatures",)
+    assert statement(verdict).endswith("(95 %), with doubts")
+    assert judge(Evidence(Tracking(11.0, 0.1), higher)).is_trusted
+    assert judge(Evidence(Tracking(11.0, 0.1), higher, exact=11.0, rise=1.0)).is_trusted
 
 
 def test_the_narrower_interval_counts() -> None:

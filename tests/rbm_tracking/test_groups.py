@@ -93,7 +93,7 @@ def test_impossible_settings(options: Any, message: str) -> None:
 
 def test_rows_without_categories_say_so(rng: np.random.Generator) -> None:
     rows = np.vstack([np.ones((1, 4), np.uint8), rng.integers(0, 2, (20, 4)).astype(np.uint8)])
-    with pytest.raises(ValueError, match=r"no groups of columns were found .* name them with --groups"):
+    with pytest.raises(ValueError, match=r"no groups of columns were found .* name them by groups"):
         choose_units(UnitsConfig(visible="softmax"), {"train": rows})
     with pytest.raises(ValueError, match="groups must name columns from 0 to 3, got 4"):
         choose_units(UnitsConfig(visible="softmax", groups="3-4"), {"train": rows})

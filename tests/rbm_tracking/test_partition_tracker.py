@@ -15,8 +15,7 @@ from rbm_tracking.model import rbm
 from rbm_tracking.model.softmax import Softmax
 from rbm_tracking.model.temperatures import linear_ladder
 from rbm_tracking.model.visible import Gaussian, Spin, Visible
-from rbm_tracking.track import bridge as graph_bridge
-from rbm_tracking.track import importance, tempering, tracker
+from rbm_tracking.track import filtering, tempering
 from rbm_tracking.track.evidence import Evidence, judge
 from rbm_tracking.track.learning import reuse_bias
 from rbm_tracking.track.partition_tracker import BERNOULLI, Family, PartitionTracker, Tracked, rbm_family
@@ -68,15 +67,15 @@ def graph_version(beta: np.ndarray) -> Any:
         own = log_q(model, v, betas[:, None])
         d_upper = log_q(model, v[:-1], betas[1:, None]) - own[:-1]
         d_lower = own[1:] - log_q(model, v[1:], betas[:-1, None])
-        change = importance.log_z_change(log_q(model, old_v, betas[:, None]) - old_log_q)
+        change = filtering.log_mean_exp(log_q(model, old_v, betas[:, None]) - old_log_q)
         first = tf.one_hot(0, len(beta), dtype=tf.float64)
         unbiased = change._replace(value=change.value - known * first)
-        factor = tracker.inflation(state.health)
-        state = tracker.predict(state, unbiased, bias_variance=drift, factor=factor)
-        state = tracker.anchor(state, rbm.log_z_independent(model.b, model.c.shape[0]))
+        factor = filtering.inflation(state.health)
+        state = filtering.predict(state, unbiased, bias_variance=drift, factor=factor)
+        state = filtering.anchor(state, rbm.log_z_independent(model.b, model.c.shape[0]))
         predicted = state.mean[1:-1] - state.mean[:-2]
         acceptance = tf.reduce_mean(tf.exp(tf.minimum(tempering.swap_log_ratio(d_upper, d_lower), 0.0)), axis=1)
-        return tracker.update(state, graph_bridge.bridge(d_upper, d_lower, predicted), acceptance), own
+        return filtering.update(state, filtering.bridge(d_upper, d_lower, predicted), acceptance), own
 
     return step
 
@@ -89,7 +88,7 @@ def test_the_numbers_are_those_of_the_graph_version(rng: np.random.Generator) ->
     partition.observe(parameters, v, learning_rate=rate)
     first = partition.state
     assert first is not None
-    state = tracker.TrackerState(tf.constant(first.mean), tf.constant(first.cov), as_graph_health(first.health))
+    state = tf.nest.map_structure(tf.constant, first)
     own = tf.stack(
         [rbm.log_prob_unnormalised(as_rbm(parameters), tf.constant(v[i]), beta) for i, beta in enumerate(BETA)]
     )
@@ -104,16 +103,12 @@ def test_the_numbers_are_those_of_the_graph_version(rng: np.random.Generator) ->
         tracked = partition.observe(parameters, v, learning_rate=rate)
         bias = state.mean[-1] + known
         assert tracked.log_z == pytest.approx(float(state.mean[0]), abs=1e-10, rel=0)
-        assert tracked.log_z_std == pytest.approx(float(tracker.log_z_std(state)), abs=1e-10, rel=0)
-        assert tracked.half_width == pytest.approx(float(tracker.half_width(state, bias)), abs=1e-9, rel=0)
+        assert tracked.log_z_std == pytest.approx(float(filtering.log_z_std(state)), abs=1e-10, rel=0)
+        assert tracked.half_width == pytest.approx(float(filtering.half_width(state, bias)), abs=1e-9, rel=0)
 
 
 def as_rbm(parameters: oracles.Parameters) -> rbm.RBM:
     return rbm.RBM(*map(tf.constant, parameters))
-
-
-def as_graph_health(health: Any) -> tracker.Health:
-    return tracker.Health(*(tf.constant(value, tf.float64) for value in health))
 
 
 def test_an_observation_takes_less_than_a_millisecond() -> None:
