@@ -25,7 +25,7 @@ from gpflow_deep_runs.data.sets import catalogue
 from rbm_tracking.model.exact import log_z_exact
 from rbm_tracking.model.rbm import initial_rbm
 from rbm_tracking.model.temperatures import linear_ladder
-from rbm_tracking.track.health import tracking_errors
+from rbm_tracking.track.evidence import tracking_errors
 from rbm_tracking.track.learning import SMLConfig, compiled_updates, initial_state
 
 SETTINGS = (

@@ -23,7 +23,7 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold, train_test_split
 
-from rbm_tracking import RBMClassifier, TrackedRBM
+from rbm_tracking import RBMClassifier, TrackedRBM, TrainingConfig
 
 
 class Split(NamedTuple):
@@ -65,7 +65,12 @@ def run(split: Split, arguments: flags.FlagValues) -> dict[str, float]:
     """Errors in %, and CPU seconds of the RBM."""
     X, X_valid, y, y_valid = train_test_split(split.X, split.y, test_size=0.2, stratify=split.y, random_state=0)
     start = time.process_time()
-    rbm = TrackedRBM(arguments.hidden, max_updates=arguments.updates, generator="hash", random_state=0)
+    rbm = TrackedRBM(
+        arguments.hidden,
+        max_updates=arguments.updates,
+        training=TrainingConfig(generator="hash"),
+        random_state=0,
+    )
     plain = RBMClassifier(rbm, epochs=0).fit(X, y)
     seconds = time.process_time() - start
     tuned = RBMClassifier(rbm, epochs=arguments.epochs).fit(X, y)

@@ -9,27 +9,19 @@ The fits have to do without enumeration, by which models of this size have log Z
 Tables that the output file has are not fitted again, so that a run which was stopped goes on.
 """
 
-import json
-import os
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
+import bench
 import numpy as np
-from absl import app, flags
+from absl import flags
 from numpy.typing import NDArray
 
-from gpflow_deep_base.files import write_json
-from gpflow_deep_runs.run.devices import apply_threads
-from gpflow_deep_runs.run.folder import provenance
 from rbm_tracking.model.exact import log_z_exact
 from rbm_tracking.use import estimator
 from rbm_tracking.use.estimator import TrackedRBM
 
-FLAGS = flags.FLAGS
 Rows = NDArray[np.float64]
 
 
@@ -108,6 +100,7 @@ def judged(kind: str, number: int, updates: int) -> dict[str, Any]:
     model.fit(X)
     whole, verdict, exact = time.process_time() - begin, model.evidence_, log_z_exact(model.rbm_)
     return {
+        "table": f"{kind} {number}",
         "shape": [*X.shape, model.n_components],
         "updates": model.n_updates_,
         "log_z_nats": verdict.log_z,
@@ -122,57 +115,55 @@ def judged(kind: str, number: int, updates: int) -> dict[str, Any]:
     }
 
 
-def summary(tables: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Of all tables: how many trusted intervals hold, how wrong trusted values are, how many are in doubt."""
-    trusted = [row for row in tables.values() if row["is_trusted"]]
+    trusted = [row for row in rows if row["is_trusted"]]
     errors = [abs(row["log_z_nats"] - row["exact_nats"]) for row in trusted]
     return {
-        "tables": len(tables),
+        "tables": len(rows),
         "trusted": len(trusted),
         "hold": sum(row["holds"] for row in trusted),
         "off_by_a_nat": sum(error > 1 for error in errors),
         "largest_error_nats": max(errors, default=0.0),
-        "in_doubt": len(tables) - len(trusted),
-        "check_share": sum(row["check_seconds"] for row in tables.values())
-        / max(sum(row["seconds"] for row in tables.values()), 1e-9),
+        "in_doubt": len(rows) - len(trusted),
+        "check_share": sum(row["check_seconds"] for row in rows) / max(sum(row["seconds"] for row in rows), 1e-9),
     }
 
 
-def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    fv = flag_values
+COLUMNS = {
+    "table": "{table}",
+    "updates": "{updates}",
+    "log Z, 95 %": "{low_nats:.2f} to {high_nats:.2f}",
+    "exact": "{exact_nats:.2f}",
+    "holds": "{holds}",
+    "trusted": "{is_trusted}",
+    "s, of it checks": "{seconds:.0f}, {check_seconds:.1f}",
+}
+
+
+def define_flags(fv: flags.FlagValues) -> None:
     flags.DEFINE_list("kinds", list(KINDS), "Kinds of tables.", fv)
     flags.DEFINE_integer("tables", 40, "Tables of each kind.", 1, flag_values=fv)
     flags.DEFINE_integer("updates", 2000, "Most updates of each fit.", 1, flag_values=fv)
     flags.DEFINE_boolean("enumerate", False, "Let fits end with log Z by enumeration, as by default.", fv)
-    flags.DEFINE_integer("threads", 1, "CPU threads.", 1, flag_values=fv)
-    flags.DEFINE_string("output", None, "Also write the figures to this JSON file, after each fit.", fv)
+    bench.define_common(fv, threads=1, output="Also write the figures to this JSON file, after each fit.")
 
 
-def main(argv: list[str]) -> None:
-    del argv
-    apply_threads(FLAGS.threads)
-    if not FLAGS.enumerate:
+def main(arguments: flags.FlagValues) -> None:
+    if not arguments.enumerate:
         estimator._MOST_TERMS = 0.0
-    tables: dict[str, dict[str, Any]] = {}
-    if FLAGS.output and Path(FLAGS.output).exists():
-        tables = json.loads(Path(FLAGS.output).read_text())["tables"]
-    print("| table | updates | log Z, 95 % | exact | holds | trusted | s, of it checks |\n" + "|---" * 7 + "|")
-    for number in range(FLAGS.tables):
-        for kind in FLAGS.kinds:
-            name = f"{kind} {number}"
-            if name not in tables:
-                tables[name] = judged(kind, number, FLAGS.updates)
-                if FLAGS.output:
-                    settings = provenance("", settings=FLAGS.flag_values_dict())
-                    write_json(FLAGS.output, {"tables": tables, "summary": summary(tables), **settings})
-            row = tables[name]
-            cells = [name, str(row["updates"]), f"{row['low_nats']:.2f} to {row['high_nats']:.2f}"]
-            cells += [f"{row['exact_nats']:.2f}", str(row["holds"]), str(row["is_trusted"])]
-            cells += [f"{row['seconds']:.0f}, {row['check_seconds']:.1f}"]
-            print(f"| {' | '.join(cells)} |", flush=True)
-    print(f"\n{json.dumps(summary(tables))}")
+    rows = bench.kept()
+    bench.print_titles(*COLUMNS)
+    for number in range(arguments.tables):
+        for kind in arguments.kinds:
+            row = next((row for row in rows if row["table"] == f"{kind} {number}"), None)
+            if row is None:
+                row = judged(kind, number, arguments.updates)
+                rows.append(row)
+                bench.keep({"metrics": rows, "summary": summary(rows)}, "none: drawn with the number of the table")
+            bench.print_row(row, COLUMNS)
+    print(f"\n{summary(rows)}")
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    bench.run(define_flags, main)

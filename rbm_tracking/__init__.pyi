@@ -31,7 +31,7 @@ from .model.visible import Gaussian as Gaussian
 from .model.visible import Spin as Spin
 from .model.visible import Visible as Visible
 from .track import evidence as evidence
-from .track.health import flag_names as flag_names
+from .track.evidence import flag_names as flag_names
 from .track.learning import compiled_updates as compiled_updates
 from .track.partition_tracker import Family as Family
 from .track.partition_tracker import PartitionTracker as PartitionTracker
@@ -45,8 +45,11 @@ from .track.state import log_likelihoods as log_likelihoods
 from .track.state import spawn as spawn
 from .track.tempering import sample as sample
 from .use import evaluation as evaluation
+from .use.alignment import neighbour_weights as neighbour_weights
+from .use.alignment import read_fasta as read_fasta
 from .use.classifier import RBMClassifier as RBMClassifier
 from .use.estimator import TrackedRBM as TrackedRBM
+from .use.estimator_config import TrainingConfig as TrainingConfig
 from .use.evaluation import EvidenceConfig as EvidenceConfig
 from .use.learning_baselines import cd_step as cd_step
 from .use.learning_baselines import pcd_step as pcd_step

@@ -14,7 +14,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from rbm_tracking.model.rbm import visible_probs
-from rbm_tracking.track.health import Z_95, tracking_errors
+from rbm_tracking.track.evidence import Z_95, tracking_errors
 from rbm_tracking.track.learning import SMLState
 from rbm_tracking.use.training import Trainer
 

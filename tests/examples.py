@@ -39,6 +39,7 @@ from rbm_tracking.model import (
 )
 from rbm_tracking.track import learning, tempering
 from rbm_tracking.use.estimator import TrackedRBM
+from rbm_tracking.use.estimator_config import TrainingConfig
 from rbm_tracking.use.training import Trainer as RBMTrainer
 
 SEED = tf.constant([1, 2])
@@ -154,9 +155,8 @@ def rbm_updates(jit_compile: bool, units: str = "bernoulli", **config: Any) -> N
 
 def rbm_partial_fit(jit_compile: bool) -> None:
     data = bits(50, 20).astype(np.uint8)
-    TrackedRBM(8, n_temps=3, n_chains=4, jit_compile=jit_compile, generator="threefry", random_state=0).partial_fit(
-        data
-    )
+    training = TrainingConfig(n_temps=3, n_chains=4, jit_compile=jit_compile, generator="threefry")
+    TrackedRBM(8, training=training, random_state=0).partial_fit(data)
 
 
 def rbm_samples(jit_compile: bool) -> None:

@@ -35,6 +35,7 @@ __all__ = [
     "hidden_probs",
     "initial_rbm",
     "log_prob_unnormalised",
+    "log_probs_unnormalised",
     "log_z_independent",
     "matmul_rows",
     "sample_visible",
@@ -180,6 +181,16 @@ def softplus_sum(a: tf.Tensor, beta: tf.Tensor | float = 1.0) -> tf.Tensor:
 def log_prob_unnormalised(rbm: RBM, v: tf.Tensor, beta: tf.Tensor | float = 1.0) -> tf.Tensor:
     """log q~_beta(v) = b'v + S_beta(Wv + c) + log m(v): [..., n_v] to [...], nats."""
     return tf.linalg.matvec(v, rbm.b) + softplus_sum(activations(rbm, v), beta) + rbm.visible.log_measure(v, TENSORS)
+
+
+def log_probs_unnormalised(rbm: RBM, rows: ArrayLike, chunk: int = 5000) -> NDArray[np.float64]:
+    """log q~(v) of each of many rows [N, n_v], by `chunk` of them at a time, nats, [N]."""
+    data = np.asarray(rows)
+    parts = [
+        log_prob_unnormalised(rbm, tf.cast(data[start : start + chunk], rbm.W.dtype)).numpy()
+        for start in range(0, len(data), chunk)
+    ]
+    return np.concatenate(parts).astype(np.float64)
 
 
 def free_energy(rbm: RBM, v: tf.Tensor, beta: tf.Tensor | float = 1.0) -> tf.Tensor:

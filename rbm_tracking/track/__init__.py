@@ -5,7 +5,7 @@ filtering                     Eqs. (3), (4): change of log Z, bridges; Figures 1
 partition_tracker             the filter for parameters and samples from anywhere, with NumPy alone
 learning, gradient, state     SML-PT; settings, schedules, target
 plain_updates, plain_tempering  of small models, in NumPy
-health, evidence              what the filter says of itself; one interval and one verdict
+evidence                      what the filter says of itself; one interval and one verdict
 """
 
 import lazy_loader
@@ -16,7 +16,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "evidence",
         "filtering",
         "gradient",
-        "health",
         "ladder",
         "learning",
         "partition_tracker",

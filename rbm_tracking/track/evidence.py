@@ -21,17 +21,24 @@ Plain Python; nothing is remembered but what is handed in.
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from rbm_tracking.track.health import Z_95, flag_names
+import numpy as np
+from numpy.typing import ArrayLike
 
 __all__ = [
+    "EQUAL",
+    "FLAGS",
+    "LIMITS",
+    "Z_95",
     "Annealing",
     "Choice",
     "Evidence",
+    "Limits",
     "Tracking",
     "Verdict",
     "choice",
+    "flag_names",
     "half_width",
     "is_better",
     "is_candidate",
@@ -42,7 +49,35 @@ __all__ = [
     "rise",
     "statement",
     "stronger",
+    "tracking_errors",
 ]
+
+FLAGS = {"swap_rate": 1, "ess": 2, "nis": 4, "lag": 8, "std": 16, "not_finite": 64, "samples": 128}
+"""Name of a reason -> its bit."""
+
+Z_95 = 1.96
+"""Half the width of a 95 % interval of a normal in standard deviations."""
+
+EQUAL = 1e-6
+"""Weights whose relative deviation is below this are equal, but for the rounding of float32."""
+
+
+class Limits(NamedTuple):
+    """Beyond these a reason is given: the probability of a swap, effective samples, the mean square of normalised
+    innovations, lag and standard deviation in nats; by how much samples are not those of the model, in the means of
+    units and in the energy alone, and by how many standard deviations of what exact samples give."""
+
+    min_swap_rate: float = 0.3
+    min_ess: float = 3.0
+    max_nis: float = 1.5
+    max_lag: float = 5.0
+    max_std: float = 1.0
+    max_discrepancy: float = 1.0
+    max_energy: float = 0.1
+    max_deviations: float = 5.0
+
+
+LIMITS = Limits()
 
 CERTIFICATE = math.log(20)
 """Markov's inequality: one estimate is above (in reverse, below) log Z by so much with a probability of 5 % at most."""
@@ -54,6 +89,11 @@ AIS_ERRORS = 3.0
 """Standard errors of AIS in half of its 95 % interval: weights are skewed, and their standard error is too small. For
 log-normal weights that are even the interval covers 96 to 99.7 %; with 1.96 it would cover 78 to 96 %."""
 AGREES = 1.0  # nats of the filter's interval that count when AIS and the filter are to agree
+
+
+def flag_names(flags: int) -> list[str]:
+    """Names of the reasons in the bits of `filtering.health_flags`."""
+    return [name for name, bit in FLAGS.items() if int(flags) & bit]
 
 
 class Tracking(NamedTuple):
@@ -338,3 +378,36 @@ def is_better(new: Choice, best: Choice) -> bool | None:
         return True
     gain = new.log_likelihood - best.log_likelihood + Z_95 * math.hypot(new.std, best.std)
     return False if gain < 0 or (best.is_trusted and not new.is_trusted) else None
+
+
+# Against the exact log Z
+
+
+def tracking_errors(
+    error: ArrayLike, std: ArrayLike, flags: ArrayLike, half_width: ArrayLike | None = None
+) -> dict[str, Any]:
+    """How good a tracked log Z was over some updates, and whether its intervals and flags say so.
+
+    :param error: [T], the tracked minus the exact log Z, nats.
+    :param std: [T], standard deviations of the tracked one, nats.
+    :param flags: [T], integers, see `filtering.health_flags`.
+    :param half_width: [T], half of the 95 % intervals that the lag widens, nats; if not given, 1.96 `std`.
+    :return: the number of updates; root mean square, largest and mean error; the shares of errors within 1.96 `std`
+        and within the widened interval, and of updates that are flagged; the number of errors above 1 nat, and which
+        share of these is flagged (None if there are none).
+    """
+    error, std, flags = np.asarray(error), np.asarray(std), np.asarray(flags)
+    half = Z_95 * std if half_width is None else np.asarray(half_width)
+    is_flagged = flags > 0
+    is_wrong = np.abs(error) > 1
+    return {
+        "num_exact": len(error),
+        "rmse_nats": float(np.sqrt(np.mean(error**2))),
+        "max_nats": float(np.abs(error).max()),
+        "bias_nats": float(error.mean()),
+        "coverage_95": float(np.mean(np.abs(error) <= Z_95 * std)),
+        "coverage_95_with_lag": float(np.mean(np.abs(error) <= half)),
+        "flagged": float(is_flagged.mean()),
+        "flagged_of_wrong": float(is_flagged[is_wrong].mean()) if is_wrong.any() else None,
+        "num_wrong": int(is_wrong.sum()),
+    }

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rbm_tracking.model.visible import NUMPY, Ops
-from rbm_tracking.track.health import EQUAL, FLAGS, LIMITS, Z_95
+from rbm_tracking.track.evidence import EQUAL, FLAGS, LIMITS, Z_95
 
 __all__ = [
     "Estimate",
@@ -212,7 +212,7 @@ def half_width(state: FilterState, bias: Any) -> Any:
 
 
 def health_flags(state: FilterState, bias: Any) -> Any:
-    """Reasons not to trust log Z as bits of an integer; 0 if there are none, see `health.flag_names`.
+    """Reasons not to trust log Z as bits of an integer; 0 if there are none, see `evidence.flag_names`.
 
     1 (swap_rate): a pair of temperatures swaps with a probability below 0.3. 2 (ess): fewer than 3 effective samples.
     4 (nis): innovations larger than the variances explain, mean square above 1.5. 8 (lag): the sampler may be more than

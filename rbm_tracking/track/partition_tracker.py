@@ -10,7 +10,7 @@ What the model is, a :class:`Family` says. The default is the RBM with bits on b
 (W [n_h, n_v], b [n_v], c [n_h]); :func:`rbm_family` is that of an RBM with other visible units.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +20,7 @@ from scipy.special import expit
 from rbm_tracking.model.checks import check_rbm
 from rbm_tracking.model.temperatures import check_ladder
 from rbm_tracking.model.visible import Bernoulli, Visible
-from rbm_tracking.track.evidence import Tracking
+from rbm_tracking.track.evidence import FLAGS, LIMITS, Tracking, flag_names
 from rbm_tracking.track.filtering import (
     Estimate,
     FilterState,
@@ -36,9 +36,8 @@ from rbm_tracking.track.filtering import (
     predict,
     update,
 )
-from rbm_tracking.track.health import FLAGS, LIMITS, flag_names
 
-__all__ = ["BERNOULLI", "Family", "PartitionTracker", "Tracked", "rbm_family"]
+__all__ = ["BERNOULLI", "Family", "PartitionTracker", "Residuals", "Tracked", "rbm_family"]
 
 Array = NDArray[np.float64]
 
@@ -46,6 +45,7 @@ _BIAS_DRIFT = 1e-3  # sigma_b^2 in units of the learning rate, as in the paper
 _EVERY = 5  # observations of which one is compared with the model
 _DISCREPANCY_RATE = 0.1  # at which what is found there is averaged
 _LEAST_VARIANCE = 1e-12
+_FEW_PARTICLES = 10  # of which the energy alone says too little
 _UNKNOWN_DRIFT = 1e-5  # sigma_b^2 where the learning rate is not given
 
 
@@ -58,16 +58,25 @@ class Family(NamedTuple):
     `check(parameters, v)`: raises ValueError if they are not what they should be.
     `gram(parameters, v)`: inner products of the gradients d log q~ / d parameters at samples v [N, ...] of beta = 1,
     [N, N], by which the closed form of the bias is computed; None if that is not wanted.
-    `residuals(parameters, v, betas, rng)`: statistics r(v) of the samples v [M, N, ...] at the inverse temperatures
-    betas [M], of mean 0 if they are samples of the family, [M, N, K], and their variances, [M, K], by which foreign
-    samples are known; None if there are none.
+    `residuals(parameters, v, betas, rng)`: by which foreign samples are known, statistics of the samples v [M, N, ...]
+    at the inverse temperatures betas [M] that have the mean 0 if these are samples of the family; each of them is
+    judged by itself. None if there are none.
     """
 
     log_q: Callable[[Any, Array, Array], Array]
     log_z_last: Callable[[Any], float]
     check: Callable[[Any, Array], object] = lambda parameters, v: None
     gram: Callable[[Any, Array], Array] | None = None
-    residuals: Callable[[Any, Array, Array, np.random.Generator], tuple[Array, Array]] | None = None
+    residuals: Callable[[Any, Array, Array, np.random.Generator], Sequence["Residuals"]] | None = None
+
+
+class Residuals(NamedTuple):
+    """Statistics of samples with the mean 0: `values` [M, N, K] and their `variances` [M, K]. Samples are foreign where
+    their squared means exceed `limit` variances in all, and what exact samples would give by chance."""
+
+    values: Array
+    variances: Array
+    limit: float
 
 
 class Tracked(NamedTuple):
@@ -87,7 +96,8 @@ class PartitionTracker:
     weighting the samples that were seen last.
 
     Samples that are not the model's give a wrong log Z. Where the family can tell them (:attr:`Family.residuals`; of an
-    RBM v - E[v | h] with h drawn given v), every fifth observation is looked at, and the flag `samples` raised.
+    RBM v - E[v | h] with h drawn given v, and the energy of that between the layers), every fifth observation is looked
+    at, and the flag `samples` raised.
 
     :param beta: inverse temperatures [M], from 1 to 0.
     :param family: what the model is; by default an RBM of bits with the family beta (h'Wv + c'h) + b'v.
@@ -120,7 +130,7 @@ class PartitionTracker:
         self._first_log_z = log_z
         self._last: _Seen | None = None
         self._count = 0
-        self._discrepancy = np.zeros(len(self.beta))
+        self._discrepancies: dict[int, Array] = {}  # of each of the residuals, [M]
         self._is_foreign = False
         self._shape: tuple[Any, ...] = ()
         self._current: tuple[FilterState, float, bool] | None = None
@@ -242,15 +252,18 @@ class PartitionTracker:
         count, self._count = self._count, self._count + 1
         if self._family.residuals is None or count % _EVERY:
             return
-        residuals, variances = self._family.residuals(parameters, v, self.beta, np.random.default_rng([0, count]))
-        num_particles, num_entries = residuals.shape[1:]
-        of_pairs = residuals.sum(axis=1) ** 2 - (residuals**2).sum(axis=1)
-        pairs = num_particles * (num_particles - 1)
-        seen = (of_pairs / np.maximum(variances, _LEAST_VARIANCE)).sum(axis=-1) / pairs
         rate = max(1 / (count // _EVERY + 1), _DISCREPANCY_RATE)
-        self._discrepancy += rate * (seen - self._discrepancy)
-        limit = LIMITS.max_discrepancy + LIMITS.max_deviations * np.sqrt(2 * num_entries / pairs)
-        self._is_foreign = bool((self._discrepancy > limit).any())
+        self._is_foreign = False
+        everything = self._family.residuals(parameters, v, self.beta, np.random.default_rng([0, count]))
+        for number, (residuals, variances, largest) in enumerate(everything):
+            num_particles, num_entries = residuals.shape[1:]
+            of_pairs = residuals.sum(axis=1) ** 2 - (residuals**2).sum(axis=1)
+            pairs = num_particles * (num_particles - 1)
+            seen = (of_pairs / np.maximum(variances, _LEAST_VARIANCE)).sum(axis=-1) / pairs
+            before = self._discrepancies.get(number, np.zeros(len(self.beta)))
+            self._discrepancies[number] = before + rate * (seen - before)
+            limit = largest + LIMITS.max_deviations * np.sqrt(2 * num_entries / pairs)
+            self._is_foreign |= bool((self._discrepancies[number] > limit).any())
 
     def _check(self, parameters: Any, samples: ArrayLike, beta: ArrayLike | None) -> Array:
         array = np.asarray(samples)
@@ -329,13 +342,21 @@ def rbm_family(visible: Visible) -> Family:
         slopes = units(rbm).slopes(v)
         return products if slopes is None else products + np.asarray(slopes) @ np.asarray(slopes).T
 
-    def residuals(rbm: Any, v: Array, betas: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+    def residuals(rbm: Any, v: Array, betas: Array, rng: np.random.Generator) -> Sequence[Residuals]:
         beta = betas[:, None, None]
         p = expit(beta * _activations(rbm, v))
         h = (rng.random(p.shape) < p).astype(np.float64)
-        field = beta * (h.reshape(-1, h.shape[-1]) @ np.asarray(rbm[0], np.float64)).reshape(v.shape)
-        field += np.asarray(rbm[1], np.float64)
-        return v - units(rbm).mean(field), np.asarray(units(rbm).variance(field)).mean(axis=1)
+        coupled = beta * (h.reshape(-1, h.shape[-1]) @ np.asarray(rbm[0], np.float64)).reshape(v.shape)
+        field = coupled + np.asarray(rbm[1], np.float64)
+        off = v - units(rbm).mean(field)
+        variances = np.asarray(units(rbm).variance(field))
+        means = Residuals(off, variances.mean(axis=1), LIMITS.max_discrepancy)
+        if v.shape[1] < _FEW_PARTICLES:
+            return (means,)
+        # weights or temperatures of another size show in the energy beta h'Wv alone
+        of_energy = (coupled**2 * variances).sum(axis=-1, keepdims=True)
+        energy = (coupled * off).sum(axis=-1, keepdims=True)
+        return means, Residuals(energy, of_energy.mean(axis=1), LIMITS.max_energy)
 
     return Family(log_q, log_z_last, check, gram, residuals)
 

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from rbm_tracking.model.checks import check_rbm
 from rbm_tracking.model.random import key_at
-from rbm_tracking.model.rbm import RBM, TENSORS, log_prob_unnormalised, log_z_independent, softplus_sum
+from rbm_tracking.model.rbm import RBM, TENSORS, log_probs_unnormalised, log_z_independent, softplus_sum
 from rbm_tracking.track.filtering import FilterState, anchor, initial_filter, insert_level, log_mean_exp
 from rbm_tracking.track.ladder import Ladder, initial_ladder
 from rbm_tracking.track.settings import SMLConfig
@@ -155,12 +155,7 @@ def log_likelihoods(state: SMLState, data: ArrayLike, chunk: int = 5000) -> NDAr
 
     None can be positive: if one is, log Z is too low by at least as much, whatever the tracker says.
     """
-    data = np.asarray(data)
-    parts = [
-        log_prob_unnormalised(state.rbm, tf.cast(data[start : start + chunk], state.rbm.W.dtype)).numpy()
-        for start in range(0, len(data), chunk)
-    ]
-    return np.concatenate(parts).astype(np.float64) - float(state.tracker.mean[0])
+    return log_probs_unnormalised(state.rbm, data, chunk) - float(state.tracker.mean[0])
 
 
 def log_likelihood(state: SMLState, data: ArrayLike, chunk: int = 5000) -> float:

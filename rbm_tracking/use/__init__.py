@@ -1,6 +1,7 @@
 """RBMs for users.
 
-estimator          scikit-learn's interface (estimator_rows); classifier
+estimator          scikit-learn's interface (estimator_config, estimator_rows); classifier
+alignment          FASTA files and weights of sequences
 training           steps with evaluations
 evaluation         log-likelihoods by each estimate of log Z
 averages           averaged parameters with their log Z
@@ -12,9 +13,11 @@ import lazy_loader
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submodules=[
+        "alignment",
         "averages",
         "classifier",
         "estimator",
+        "estimator_config",
         "estimator_rows",
         "evaluation",
         "learning_baselines",

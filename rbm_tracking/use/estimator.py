@@ -30,10 +30,12 @@ from rbm_tracking.model.temperatures import linear_ladder
 from rbm_tracking.model.units import UNITS, UnitsConfig, UnitsName, choose_units
 from rbm_tracking.model.visible import Bernoulli, Visible
 from rbm_tracking.track.evidence import (
+    Z_95,
     Annealing,
     Choice,
     Evidence,
     Verdict,
+    flag_names,
     is_better,
     is_in_doubt,
     judge,
@@ -41,13 +43,13 @@ from rbm_tracking.track.evidence import (
     statement,
     stronger,
 )
-from rbm_tracking.track.health import Z_95, flag_names
 from rbm_tracking.track.learning import Observed, SMLConfig, SMLState, compiled_updates, initial_state, sml_update
 from rbm_tracking.track.plain_updates import plain_updates
 from rbm_tracking.track.schedules import learning_rate_at, without_rate
-from rbm_tracking.track.settings import FALLING, Method, Schedule
+from rbm_tracking.track.settings import FALLING
 from rbm_tracking.track.tempering import initial_chains, sample
 from rbm_tracking.use.averages import averaged
+from rbm_tracking.use.estimator_config import TrainingConfig, check_whole
 from rbm_tracking.use.estimator_rows import (
     Rows,
     as_categories,
@@ -111,47 +113,22 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     :param n_components: number of hidden units.
     :param learning_rate: epsilon_0 of the parameters' gradient ascent.
-    :param learning_rate_decay: alpha, which with `schedule="paper"` makes it min(epsilon_0 alpha / (t + 1), epsilon_0).
-    :param schedule: of the learning rate: "linear" and "cosine", which hold it for the first 30 % of the updates and
-        end at 0 (:meth:`partial_fit`, which has no last update, holds it), "constant", "paper"; or a function of the
-        number of the update that gives the rate itself.
-    :param max_updates: updates of the parameters, each with a minibatch of `batch_size` rows.
+    :param batch_size: rows in a minibatch.
+    :param max_updates: updates of the parameters, each with a minibatch.
     :param n_iter: passes over the rows; if given, `max_updates` is the smaller of the two numbers.
-    :param n_temps: temperatures, from beta = 1 to 0; `n_chains` chains at each.
-    :param method: whose chains drive the gradient: "tempering", those at beta = 1 of all; "pcd", the target chains
-        alone; "cd", chains that start at the minibatch. The ladder tracks log Z with each of them.
-    :param n_target_chains: more chains at beta = 1, outside of the ladder; with "tempering" they take turns in it.
-        None: 100, and 0 with "cd".
-    :param gibbs_steps: rounds of Gibbs sampling in each update.
-    :param adaptive: adapt the temperatures to the flow of particles.
-    :param centred: use the centred gradient.
-    :param momentum: part of the last change of the parameters that is made again.
     :param l2: weight decay.
     :param l1: how strongly weights are pulled to exactly 0.
-    :param sparsity_target: mean activity that hidden biases are pulled to, by `sparsity_cost`.
-    :param average: decay of the moving average of the parameters, which then are the model's; 0 for none.
-    :param n_modes: start from so many leading modes of the data, and not from noise alone.
-    :param keep_trajectory: keep parameters along the way in :meth:`fit`, at even distances in the logarithm of the
-        update, so that :meth:`bracket` and :meth:`sample` can follow it.
     :param visible: what the visible units are: "bernoulli", bits; "softmax", categories of one bit a level; "spin", -1
         and 1; "gaussian", numbers, best standardised. Units besides bits take X as it is, not as probabilities.
     :param groups: of softmax units: the columns of each category; a number, if each category has so many, one after
-        the other, as in an alignment of 21 letters; None for contiguous columns of which at most one is 1
-        in all rows. In :meth:`fit` a category with a 1 in all rows has one in all rows to come.
-    :param learn_variances: of Gaussian units; else they stay those of the columns.
-    :param early_stopping: set `validation_fraction` of the rows, 10,000 at most, aside, score them every `eval_every`
-        updates, stop when `patience` scores in a row were worse than the best by more than their errors, and keep the
-        best parameters. Fewer than 10 rows are all trained with. `eval_every=None`: ten passes, from 50 to 500 updates.
-    :param ais_temps: temperatures of AIS with 100 chains, which with early stopping checks log Z wherever parameters
-        are about to become the best, or the filter doubts itself (a quarter of them in NumPy). At the end of every fit
-        log Z is exact where enumeration takes about a second at most: up to some 20 to 25 hidden or visible units. Else
-        an AIS of three times as many checks it again, one of 0.3 times as many with 1,000 chains or more, which find
-        modes that slow chains miss, and one along parameters that training went through, which finds modes that are out
-        of reach of all temperatures.
-    :param generator: of the noise, "numpy", "philox", "threefry" or "hash", see `rbm_tracking.model.random`; "numpy"
-        also trains and anneals in NumPy, which is at work at once. None: "threefry" with XLA and "numpy" without.
-    :param jit_compile: compile with XLA, which takes ten to twenty seconds for each new shape, and updates are up to
-        three times as fast then. None: where that pays, for more than 20,000 weights or 10,000 updates.
+        the other, as in an alignment of 21 letters; None for categories as they come, or for contiguous columns of
+        which at most one is 1 in all rows. In :meth:`fit` a category with a 1 in all rows has one in all rows to come.
+    :param early_stopping: set rows aside (`training.validation_fraction`), score them from time to time, stop when no
+        score was better for long, and keep the best parameters.
+    :param keep_trajectory: keep parameters along the way in :meth:`fit`, at even distances in the logarithm of the
+        update, so that :meth:`bracket` and :meth:`sample` can follow it.
+    :param training: all else that training and its checks can be told; None for `TrainingConfig()`.
+    :param verbose: print what is known of log Z at each evaluation.
     :param random_state: seed or `np.random.RandomState`; decides everything that is random.
 
     Attributes after fitting: `components_` [n_components, n_features], `intercept_hidden_`, `intercept_visible_`;
@@ -178,71 +155,31 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         n_components: int = 256,
         *,
         learning_rate: float = 0.1,
-        learning_rate_decay: float | None = None,
-        schedule: Schedule = "linear",
         batch_size: int = 100,
         max_updates: int = 10_000,
         n_iter: int | None = None,
-        n_temps: int = 10,
-        n_chains: int = 20,
-        method: Method = "tempering",
-        n_target_chains: int | None = None,
-        gibbs_steps: int = 1,
-        adaptive: bool = False,
-        centred: bool = True,
-        momentum: float = 0.0,
         l2: float = 1e-4,
         l1: float = 0.0,
-        sparsity_target: float | None = None,
-        sparsity_cost: float = 0.1,
-        average: float = 0.999,
-        n_modes: int = 0,
-        keep_trajectory: bool = False,
         visible: UnitsName = "bernoulli",
         groups: Sequence[Sequence[int]] | int | None = None,
-        learn_variances: bool = True,
         early_stopping: bool = True,
-        validation_fraction: float = 0.1,
-        eval_every: int | None = None,
-        patience: int = 10,
-        ais_temps: int = 1000,
-        generator: Generator | None = None,
-        jit_compile: bool | None = None,
+        keep_trajectory: bool = False,
+        training: TrainingConfig | None = None,
         verbose: bool = False,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.n_components = n_components
         self.learning_rate = learning_rate
-        self.learning_rate_decay = learning_rate_decay
-        self.schedule = schedule
         self.batch_size = batch_size
         self.max_updates = max_updates
         self.n_iter = n_iter
-        self.n_temps = n_temps
-        self.n_chains = n_chains
-        self.method = method
-        self.n_target_chains = n_target_chains
-        self.gibbs_steps = gibbs_steps
-        self.adaptive = adaptive
-        self.centred = centred
-        self.momentum = momentum
         self.l2 = l2
         self.l1 = l1
-        self.sparsity_target = sparsity_target
-        self.sparsity_cost = sparsity_cost
-        self.average = average
-        self.n_modes = n_modes
-        self.keep_trajectory = keep_trajectory
         self.visible = visible
         self.groups = groups
-        self.learn_variances = learn_variances
         self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.eval_every = eval_every
-        self.patience = patience
-        self.ais_temps = ais_temps
-        self.generator = generator
-        self.jit_compile = jit_compile
+        self.keep_trajectory = keep_trajectory
+        self.training = training
         self.verbose = verbose
         self.random_state = random_state
 
@@ -335,7 +272,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             config = evaluation.EvidenceConfig(final_ais_betas=str(n_temps), ais_chains=n_chains)
             both = evaluation.bracket(self._model, self._base_b, seed, config, self._generator, jit_compile=self._jit)
         lower, upper = (evaluation.annealing(result) for result in both)
-        if self._lower is not None and along == "temperatures" and n_temps > 3 * self.ais_temps:
+        if self._lower is not None and along == "temperatures" and n_temps > 3 * self._settings.ais_temps:
             self._rise = rise(self._lower, lower)
         self._lower = stronger(self._lower, lower)
         tracked = evaluation.tracking(self._model, self._observed)
@@ -417,12 +354,12 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         if given is not None:
             return drawn_given(rbm, given, n_samples, burn_in, np.random.default_rng(seed.numpy() % 2**31))
         if temperature != 1:
-            new = initial_chains(rbm, self.n_temps, self.n_chains, seed=seed)
+            new = initial_chains(rbm, self._settings.n_temps, self._settings.n_chains, seed=seed)
             return sample(rbm, new, model.ladder.beta.numpy(), n_samples, **rounds, **noise)
         if self._is_along(along):
             path = self._path(self.trajectory_)
             lengths = distances(path, **noise)
-            return tempered(path, lengths, n_samples, num_chains=self.n_chains, **rounds, **noise)
+            return tempered(path, lengths, n_samples, num_chains=self._settings.n_chains, **rounds, **noise)
         chains = model.chains._replace(a=activations(model.rbm, model.chains.v))
         return sample(model.rbm, chains, model.ladder.beta.numpy(), n_samples, **rounds, **noise)
 
@@ -466,6 +403,10 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
+    @property
+    def _settings(self) -> TrainingConfig:
+        return TrainingConfig() if self.training is None else self.training
+
     def _is_along(self, along: Along) -> bool:
         """Whether to follow the trajectory."""
         if along not in get_args(Along):
@@ -476,27 +417,15 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def _path(self, nodes: list[RBM], beta: float = evaluation.EvidenceConfig.trajectory_beta) -> Trajectory:
         """From independent units over nodes to the model; parameters that are no averages are smoothed."""
-        smoothing = 0.0 if self.average else min(evaluation.SMOOTHING, len(nodes) / 8)
+        smoothing = 0.0 if self._settings.average else min(evaluation.SMOOTHING, len(nodes) / 8)
         return trajectory([*nodes, self._parameters], base_b=self._base_b, smoothing=smoothing, beta=beta)
 
     def _check_parameters(self) -> None:
-        at_least = {"n_components": 1, "batch_size": 1, "max_updates": 1, "n_temps": 2, "n_chains": 2}
-        at_least |= {
-            "n_modes": 0,
-            "ais_temps": 2,
-            "patience": 1,
-            "gibbs_steps": 1,
-        }
-        at_least |= {} if self.n_target_chains is None else {"n_target_chains": 0}
-        at_least |= {} if self.eval_every is None else {"eval_every": 1}
-        for name, least in at_least.items():
-            value = getattr(self, name)
-            if not isinstance(value, int | np.integer) or value < least:
-                raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}.")
+        check_whole(self, {"n_components": 1, "batch_size": 1, "max_updates": 1})
+        if self.training is not None and not isinstance(self.training, TrainingConfig):
+            raise ValueError(f"training must be a TrainingConfig or None, got {type(self.training).__name__}.")
         if self.n_iter is not None and self.n_iter < 1:
             raise ValueError(f"n_iter must be at least 1, or None for max_updates alone, got {self.n_iter!r}.")
-        if self.early_stopping and not 0 < self.validation_fraction < 1:
-            raise ValueError(f"validation_fraction must be between 0 and 1, got {self.validation_fraction!r}.")
         if self.visible not in UNITS:
             raise ValueError(f"visible must be one of {', '.join(UNITS)}, got {self.visible!r}.")
         if self.groups is not None and self.visible != "softmax":
@@ -522,6 +451,8 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def _validated(self, X: Any, *, reset: bool) -> Any:
         """X as numbers, dense or CSR, after checking that it is in [0, 1]; in :meth:`fit` also NaN."""
+        if isinstance(X, np.ma.MaskedArray):
+            X = np.ma.filled(X.astype(np.float64), np.nan)
         if self.visible == "softmax" and self.groups is None:
             X = self._encoded(X, reset=reset)
         if self.visible != "softmax" or self.groups is None:  # of groups, `checked` says what helps
@@ -560,26 +491,27 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def _units(self, X: Any) -> Visible:
         """The visible units that all rows of X call for."""
-        config = UnitsConfig(visible=self.visible, learn_variances=self.learn_variances)
+        config = UnitsConfig(visible=self.visible, learn_variances=self._settings.learn_variances)
         if config.visible in ("auto", "bernoulli") and self.groups is None:
             return Bernoulli()
         return choose_units(config, {"X": self._drawn(X)}, self._known_groups(X.shape[1]), part="X").visible
 
     def _held_out(self, X: Any, missing: NDArray[np.bool_] | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Rows to train with, and rows to validate with, which are whole (none without early stopping)."""
+        settings = self._settings
         everything = np.arange(X.shape[0])
         whole = everything if missing is None else np.flatnonzero(~missing.any(axis=1))
         if not self.early_stopping or X.shape[0] < _FEW_ROWS:
             return everything, everything[:0]
-        count = min(round(self.validation_fraction * X.shape[0]), _MOST_HELD_OUT)
+        count = min(round(settings.validation_fraction * X.shape[0]), _MOST_HELD_OUT)
         if missing is not None:
             count = min(count, len(whole) // 2)
             if count < _FEW_ROWS:
                 return everything, everything[:0]
         if not 0 < count < X.shape[0]:
             raise ValueError(
-                f"early_stopping with validation_fraction={self.validation_fraction} of {X.shape[0]} rows leaves none; "
-                "give more rows or another fraction."
+                f"early_stopping with validation_fraction={settings.validation_fraction} of {X.shape[0]} rows leaves "
+                "none; give more rows or another fraction."
             )
         valid = np.sort(self.random_state_.permutation(whole)[:count])
         return np.setdiff1d(everything, valid), valid
@@ -588,7 +520,10 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """What scores the rows to validate with; None if there are none."""
         if not len(valid):
             return None
-        betas = max(2, self.ais_temps // 4) if self._generator == "numpy" else self.ais_temps  # no more than training
+        settings = self._settings
+        betas = (
+            max(2, settings.ais_temps // 4) if self._generator == "numpy" else settings.ais_temps
+        )  # no more than training
         config = evaluation.EvidenceConfig(ais_betas=str(betas))
         of_rows = {} if weights is None else {"valid": weights[valid]}
         return Evaluations({"valid": self._drawn(X[valid])}, config, weights=of_rows)
@@ -601,22 +536,23 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return tf.constant(self.random_state_.randint(2**31 - 1, size=2), tf.int32)
 
     def _start(self, X: Any, total: int) -> None:
+        settings = self._settings
         self._decay_steps = total
         is_long = total > _MOST_UPDATES or self.n_components * X.shape[1] > _MOST_WEIGHTS
-        self._jit = is_long if self.jit_compile is None else self.jit_compile
+        self._jit = is_long if settings.jit_compile is None else settings.jit_compile
         best: Generator = "threefry" if self._jit else "numpy"
-        self._generator = best if self.generator is None else self.generator
+        self._generator = best if settings.generator is None else settings.generator
         sample = X if X.shape[0] <= _SCORE_ROWS else X[self.random_state_.permutation(X.shape[0])[:_SCORE_ROWS]]
         data = self._drawn(sample)
         kind: dict[str, Any] = {"seed": self._new_seed(), "data": data, "clip": 1 / (2 * len(data) + 2)}
         rbm = initial_rbm(self.n_components, visible=self._visible, **kind)
         self._base_b = rbm.b.numpy()
-        if self.n_modes and self._visible != Bernoulli():
+        if settings.n_modes and self._visible != Bernoulli():
             raise ValueError(f"n_modes is for bits, got visible={self.visible!r}; leave it out.")
-        if self.n_modes:
-            rbm = low_rank_rbm(self.n_components, self.n_modes, **kind)
-        ladder, config = linear_ladder(self.n_temps), self._config()
-        self._state = initial_state(rbm, ladder, self.n_chains, seed=self._new_seed(), data=data, config=config)
+        if settings.n_modes:
+            rbm = low_rank_rbm(self.n_components, settings.n_modes, **kind)
+        ladder, config = linear_ladder(settings.n_temps), self._config()
+        self._state = initial_state(rbm, ladder, settings.n_chains, seed=self._new_seed(), data=data, config=config)
         self._verdict = None
         self._kept = None
         self._lower = None
@@ -634,7 +570,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         batches, best, num_worse = minibatches(self.random_state_, train.shape[0], size, rows.weights), None, 0
         block = _BLOCK if rows.is_missing is None else _BLOCK_OF_GAPS
         seed = self._new_seed()
-        every = self.eval_every or evaluation.interval(train.shape[0], size)
+        every = self._settings.eval_every or evaluation.interval(train.shape[0], size)
         nodes: list[RBM] = []
         while self.n_updates_ < total:
             until = min(total, (self.n_updates_ // every + 1) * every)
@@ -667,7 +603,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                 best, num_worse = _Best(*found, len(nodes)), 0
             else:
                 num_worse = num_worse + 1 if verdict is False else 0
-                if num_worse >= self.patience:
+                if num_worse >= self._settings.patience:
                     break
         if best is not None:
             self._take(best.state, best.observed)
@@ -684,6 +620,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def _check_again(self, nodes: list[RBM]) -> None:
         """Log Z of the model by enumeration, if that is cheap; else judge it by more AIS, for modes that the chains and
         the first one miss: of more temperatures, of more chains, and along the parameters of training."""
+        settings = self._settings
         model = self._model
         was_refuted = self.evidence_.is_refuted
         if num_terms(model.rbm) <= _MOST_TERMS:
@@ -693,17 +630,17 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             return
         seed = tf.random.fold_in(self._seed, self.n_updates_)
         options: dict[str, Any] = {"generator": self._generator, "jit_compile": self._jit}
-        self._lower, self._rise = evaluation.checked_again(model.rbm, self._base_b, self.ais_temps, seed, **options)
+        self._lower, self._rise = evaluation.checked_again(model.rbm, self._base_b, settings.ais_temps, seed, **options)
         self._along = evaluation.along_training(
             self._path(nodes, beta=1.0),
-            max(2, self.ais_temps // 4),
+            max(2, settings.ais_temps // 4),
             tf.random.fold_in(seed, 1),
             **options,
         )
         known = Evidence(evaluation.tracking(model, self._observed), self._lower, along=self._along, rise=self._rise)
         self._verdict = judge(known, was_refuted=was_refuted)
         if is_in_doubt(known, self._verdict):
-            upper = evaluation.reverse(model, self._base_b, self.ais_temps, seed, **options)
+            upper = evaluation.reverse(model, self._base_b, settings.ais_temps, seed, **options)
             self._verdict = judge(known._replace(reverse=upper), was_refuted=was_refuted)
 
     def _advance(self, rows: Rows, batches: Iterator[NDArray[np.int64]], count: int, size: int) -> None:
@@ -719,22 +656,23 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self._take(state, Observed._make(part.numpy()[count - 1] for part in seen))
 
     def _config(self) -> SMLConfig:
+        settings = self._settings
         return SMLConfig(
             learning_rate=self.learning_rate,
-            learning_rate_decay=self.learning_rate_decay,
-            schedule=self.schedule,
+            learning_rate_decay=settings.learning_rate_decay,
+            schedule=settings.schedule,
             decay_steps=self._decay_steps,
-            method=self.method,
-            target_chains=self.n_target_chains,
-            gibbs_steps=self.gibbs_steps,
-            adaptive=self.adaptive,
-            centred=self.centred,
-            momentum=self.momentum,
+            method=settings.method,
+            target_chains=settings.n_target_chains,
+            gibbs_steps=settings.gibbs_steps,
+            adaptive=settings.adaptive,
+            centred=settings.centred,
+            momentum=settings.momentum,
             l2=self.l2,
             l1=self.l1,
-            sparsity_target=self.sparsity_target,
-            sparsity_cost=self.sparsity_cost,
-            average=self.average,
+            sparsity_target=settings.sparsity_target,
+            sparsity_cost=settings.sparsity_cost,
+            average=settings.average,
             generator=self._generator,
         )
 

@@ -80,9 +80,11 @@ def check_values(X: Any, visible: str) -> None:
         raise ValueError(ONE_HOT + f"got values from {values.min():g} to {values.max():g}; {AS_THEY_COME}")
     if values.min() < 0 or values.max() > 1:
         negative = "Negative values in data: " if values.min() < 0 else ""
+        is_spin = (np.abs(values) == 1).all()
+        advice = "visible='spin' takes -1 and 1" if is_spin else "visible='gaussian' takes standardised numbers"
         raise ValueError(
             f"{negative}X must be 0 or 1, or probabilities between them, got values from {values.min():g} to "
-            f"{values.max():g}; binarise or scale it, for example by sklearn.preprocessing.Binarizer."
+            f"{values.max():g}; {advice}, and sklearn.preprocessing.Binarizer makes bits of them."
         )
 
 

@@ -24,15 +24,17 @@ from rbm_tracking.estimates import ais
 from rbm_tracking.estimates.trajectories import Trajectory, allotted, annealed, distances, trajectory
 from rbm_tracking.estimates.trajectory_tempering import trajectory_bracket
 from rbm_tracking.model import exact
-from rbm_tracking.model.rbm import RBM, base_rate_biases, log_prob_unnormalised
+from rbm_tracking.model.rbm import RBM, base_rate_biases, log_probs_unnormalised
 from rbm_tracking.model.serialization import SavedRBM
 from rbm_tracking.track.evidence import (
+    Z_95,
     Annealing,
     Choice,
     Evidence,
     Tracking,
     Verdict,
     choice,
+    flag_names,
     half_width,
     is_better,
     is_candidate,
@@ -43,7 +45,6 @@ from rbm_tracking.track.evidence import (
     statement,
     stronger,
 )
-from rbm_tracking.track.health import Z_95, flag_names
 from rbm_tracking.track.learning import Observed, SMLConfig, SMLState, log_likelihoods
 from rbm_tracking.track.tempering import sample
 from rbm_tracking.use.averages import model_scalars
@@ -62,7 +63,6 @@ __all__ = [
     "final",
     "highest",
     "interval",
-    "log_probs_unnormalised",
     "mean_log_prob_unnormalised",
     "reverse",
     "schedule",
@@ -436,15 +436,6 @@ def reverse(
 def mean_log_prob_unnormalised(rbm: RBM, rows: Rows) -> float:
     """Mean of log q~(v) over the rows, nats: the log-likelihood without log Z."""
     return float(log_probs_unnormalised(rbm, rows).mean())
-
-
-def log_probs_unnormalised(rbm: RBM, rows: Rows, chunk: int = 5000) -> NDArray[np.float64]:
-    """log q~(v) of each row, nats, [N]."""
-    parts = [
-        tf.cast(log_prob_unnormalised(rbm, tf.cast(rows[i : i + chunk], rbm.W.dtype)), tf.float64).numpy()
-        for i in range(0, len(rows), chunk)
-    ]
-    return np.concatenate(parts)
 
 
 def schedule(betas: str) -> NDArray[np.float64]:

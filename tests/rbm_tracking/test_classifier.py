@@ -11,6 +11,7 @@ from rbm_tracking import TrackedRBM
 from rbm_tracking.model.conditionals import log_label_probs
 from rbm_tracking.model.softmax import Softmax
 from rbm_tracking.use.classifier import RBMClassifier, _Parameters, gradient
+from tests.rbm_tracking.estimators import tracked_rbm
 
 QUICK: dict[str, Any] = {
     "early_stopping": False,
@@ -33,7 +34,7 @@ def labelled() -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.fixture(scope="module")
 def fitted(labelled: tuple[np.ndarray, np.ndarray]) -> RBMClassifier:
-    rbm = TrackedRBM(8, learning_rate=0.1, **QUICK)
+    rbm = tracked_rbm(n_components=8, learning_rate=0.1, **QUICK)
     return RBMClassifier(rbm, epochs=20, learning_rate=0.02).fit(*labelled)
 
 
@@ -52,7 +53,7 @@ def test_classes_are_learned(fitted: RBMClassifier, labelled: tuple[np.ndarray, 
 
 def test_without_further_steps_it_is_the_conditional_of_the_rbm(labelled: tuple[np.ndarray, np.ndarray]) -> None:
     X, y = labelled
-    classifier = RBMClassifier(TrackedRBM(4, **QUICK), epochs=0).fit(X, y)
+    classifier = RBMClassifier(tracked_rbm(n_components=4, **QUICK), epochs=0).fit(X, y)
     expected = np.exp(log_label_probs(classifier.rbm_.rbm_, X, [12, 13]))
     np.testing.assert_allclose(classifier.predict_proba(X), expected)
 

@@ -21,6 +21,7 @@ from rbm_tracking.track.learning import _compiled, sml_update
 from rbm_tracking.use import estimator
 from rbm_tracking.use.estimator import TrackedRBM, _update
 from rbm_tracking.use.estimator_rows import minibatches
+from tests.rbm_tracking.estimators import options, tracked_rbm
 from tests.statistical import assert_mean_close
 
 PROTOTYPES = np.array([[1, 1, 1, 1, 0, 0, 0, 0], [0, 0, 0, 0, 1, 1, 1, 1], [1, 0, 1, 0, 1, 0, 1, 0]])
@@ -41,7 +42,7 @@ def small(**parameters: Any) -> TrackedRBM:
         "ais_temps": 100,
         "random_state": 0,
     }
-    return TrackedRBM(**(defaults | parameters))
+    return tracked_rbm(**(defaults | parameters))
 
 
 @pytest.fixture
@@ -387,7 +388,7 @@ QUICK: dict[str, Any] = {
 @pytest.mark.slow
 def test_scikit_learn_checks(global_generator: None) -> None:
     """All checks, on the signs of their data, which are normal draws: values outside [0, 1] are an error here."""
-    results = check_estimator(Thresholded(**QUICK), on_skip=None)
+    results = check_estimator(Thresholded(**options(**QUICK)), on_skip=None)
     assert len(results) > 40
     others = {result["check_name"] for result in results if result["status"] != "passed"}
     assert others <= {"check_array_api_input", *WEIGHTED}
@@ -395,7 +396,7 @@ def test_scikit_learn_checks(global_generator: None) -> None:
 
 def test_scikit_learn_checks_that_need_no_fit(global_generator: None) -> None:
     """Checks of the class itself that do not depend on the values of the data."""
-    results = check_estimator(TrackedRBM(**QUICK, early_stopping=False), on_skip=None, on_fail=None)
+    results = check_estimator(tracked_rbm(**QUICK, early_stopping=False), on_skip=None, on_fail=None)
     hidden = {*WEIGHTED, "check_sample_weights_pandas_series"}  # which says nothing of the values that were refused
     failed = [result for result in results if result["status"] == "failed" and result["check_name"] not in hidden]
     reasons = [f"{result['check_name']}: {result['exception']}" for result in failed]

@@ -13,7 +13,6 @@ from rbm_tracking.model.exact import log_z_exact, moments_exact
 from rbm_tracking.model.rbm import RBM
 from rbm_tracking.model.softmax import Softmax
 from rbm_tracking.model.visible import Bernoulli, Gaussian, Visible
-from rbm_tracking.use.estimator import TrackedRBM
 from rbm_tracking.use.estimator_rows import (
     as_categories,
     at_temperature,
@@ -25,6 +24,7 @@ from rbm_tracking.use.estimator_rows import (
     resampled,
 )
 from tests.rbm_tracking import oracles
+from tests.rbm_tracking.estimators import tracked_rbm
 from tests.statistical import assert_mean_close
 
 QUICK: dict[str, Any] = {
@@ -151,7 +151,7 @@ def test_absent_categories_are_learned_around(codes: np.ndarray) -> None:
     """Half of the entries are enough to say what the other half is, far better than their shares."""
     rng = np.random.default_rng(1)
     is_absent = rng.random(codes.shape) < 0.4
-    model = TrackedRBM(visible="softmax", **QUICK).fit(np.where(is_absent, np.nan, codes))
+    model = tracked_rbm(visible="softmax", **QUICK).fit(np.where(is_absent, np.nan, codes))
     assert isinstance(model.rbm_.visible, Softmax)
     assert model.rbm_.visible.is_required == (True,) * 4
     found = model.impute(np.where(is_absent, np.nan, codes)).values.reshape(400, 4, 3)
@@ -166,7 +166,7 @@ def test_absent_categories_are_learned_around(codes: np.ndarray) -> None:
 def test_rows_with_gaps_are_no_validation_rows(rng: np.random.Generator) -> None:
     X = rng.integers(0, 2, (40, 6)).astype(float)
     X[:15, 0] = np.nan
-    model = TrackedRBM(**{**QUICK, "early_stopping": True, "max_updates": 50, "validation_fraction": 0.5}).fit(X)
+    model = tracked_rbm(**{**QUICK, "early_stopping": True, "max_updates": 50, "validation_fraction": 0.5}).fit(X)
     assert model.validation_scores_
     X[:25, 0] = np.nan
     model.fit(X)
@@ -177,21 +177,21 @@ def test_weights_of_rows_are_their_shares(rng: np.random.Generator) -> None:
     """The model of weighted rows has their weighted means, without rows of weight 0."""
     X = np.repeat([[1.0, 1, 0, 0], [0, 0, 1, 1], [1, 0, 1, 0]], 30, axis=0)
     weights = np.repeat([3.0, 1.0, 0.0], 30)
-    model = TrackedRBM(**QUICK).fit(X, sample_weight=weights)
+    model = tracked_rbm(**QUICK).fit(X, sample_weight=weights)
     np.testing.assert_allclose(moments_exact(model.rbm_).v, [0.75, 0.75, 0.25, 0.25], atol=0.05)
     with pytest.raises(ValueError, match=r"sample_weight\.shape == \(5,\)"):
-        TrackedRBM(**QUICK).fit(X, sample_weight=weights[:5])
+        tracked_rbm(**QUICK).fit(X, sample_weight=weights[:5])
 
 
 def test_weights_that_l1_pulls_to_zero_are_zero(rng: np.random.Generator) -> None:
     X = rng.integers(0, 2, (60, 5)).astype(float)
-    model = TrackedRBM(**{**QUICK, "max_updates": 40, "average": 0.0}, l1=0.3).fit(X)
+    model = tracked_rbm(**{**QUICK, "max_updates": 40, "average": 0.0}, l1=0.3).fit(X)
     assert (model.components_ == 0).mean() > 0.5
     assert abs(model.log_z_ - log_z_exact(model.rbm_)) < 0.1
 
 
 def test_rows_of_a_fitted_model_at_a_temperature_and_given_units(codes: np.ndarray) -> None:
-    model = TrackedRBM(visible="softmax", **QUICK).fit(codes)
+    model = tracked_rbm(visible="softmax", **QUICK).fit(codes)
     given = np.r_[[0.0, 0, 1], np.full(9, np.nan)]
     rows = model.sample(200, given=given, burn_in=20, random_state=0)
     assert (rows[:, 2] == 1).all()

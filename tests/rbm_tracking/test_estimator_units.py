@@ -11,6 +11,7 @@ from sklearn.base import clone
 from rbm_tracking import TrackedRBM, log_likelihood_exact, log_z_exact
 from rbm_tracking.model.softmax import Softmax
 from rbm_tracking.model.visible import Gaussian, Spin
+from tests.rbm_tracking.estimators import tracked_rbm
 
 QUICK: dict[str, Any] = {
     "n_components": 4,
@@ -40,7 +41,7 @@ def fitted(rows: dict[str, np.ndarray]) -> dict[str, TrackedRBM]:
     options: dict[Any, dict[str, Any]] = {
         "softmax": {"early_stopping": True, "eval_every": 300, "max_updates": 600, "ais_temps": 20}
     }
-    return {name: TrackedRBM(visible=name, **{**QUICK, **options.get(name, {})}).fit(X) for name, X in rows.items()}  # type: ignore[arg-type]
+    return {name: tracked_rbm(visible=name, **{**QUICK, **options.get(name, {})}).fit(X) for name, X in rows.items()}  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["softmax", "spin", "gaussian"])
@@ -88,7 +89,7 @@ def test_missing_values_come_from_the_others(
 
 
 def test_partial_fit_takes_all_units(rows: dict[str, np.ndarray]) -> None:
-    rbm = TrackedRBM(visible="gaussian", **QUICK)
+    rbm = tracked_rbm(visible="gaussian", **QUICK)
     for _ in range(3):
         rbm.partial_fit(rows["gaussian"][:50])
     assert rbm.n_updates_ == 3
@@ -134,7 +135,7 @@ def test_partial_fit_takes_all_units(rows: dict[str, np.ndarray]) -> None:
 )
 def test_wrong_units_say_what_to_do(options: Any, X: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        TrackedRBM(**{**QUICK, **options}).fit(np.array(X))
+        tracked_rbm(**{**QUICK, **options}).fit(np.array(X))
 
 
 def test_rows_of_no_category_are_refused(fitted: dict[str, TrackedRBM], rows: dict[str, np.ndarray]) -> None:
@@ -149,7 +150,7 @@ def test_the_number_of_levels_is_enough_for_an_alignment() -> None:
     letters = np.random.default_rng(0).integers(0, 3, (60, 5))
     letters[letters[:, 1] == 0, 1] = 1
     X = np.eye(3)[letters].reshape(60, 15)
-    model = TrackedRBM(visible="softmax", groups=3, **QUICK).fit(X)
+    model = tracked_rbm(visible="softmax", groups=3, **QUICK).fit(X)
     assert isinstance(model.rbm_.visible, Softmax)
     assert model.rbm_.visible.groups == tuple((i, i + 1, i + 2) for i in range(0, 15, 3))
 

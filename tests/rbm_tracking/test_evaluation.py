@@ -13,11 +13,10 @@ from rbm_tracking import evaluation
 from rbm_tracking.estimates.ais import ais, linear_schedule
 from rbm_tracking.estimates.trajectories import trajectory
 from rbm_tracking.model.exact import log_z_exact
-from rbm_tracking.model.rbm import RBM, base_rate_biases
+from rbm_tracking.model.rbm import RBM, base_rate_biases, log_probs_unnormalised
 from rbm_tracking.model.serialization import SavedRBM
 from rbm_tracking.model.temperatures import linear_ladder
-from rbm_tracking.track.evidence import Annealing, Choice, Evidence, Tracking, is_even, judge
-from rbm_tracking.track.health import FLAGS
+from rbm_tracking.track.evidence import FLAGS, Annealing, Choice, Evidence, Tracking, is_even, judge
 from rbm_tracking.track.learning import Observed, SMLConfig, initial_state
 from rbm_tracking.use.evaluation import Evaluations, EvidenceConfig
 from rbm_tracking.use.training import Trainer
@@ -319,7 +318,7 @@ def test_the_bracket_starts_from_the_particles_at_the_parameters(rng: np.random.
 def test_rows_in_chunks_have_the_same_log_q(rng: np.random.Generator) -> None:
     parameters, rows = oracles.random_rbm(rng, N_H, N_V), parts_of(rng)["train"]
     rbm = RBM(*map(tf.constant, parameters))
-    found = evaluation.log_probs_unnormalised(rbm, rows, chunk=7)
+    found = log_probs_unnormalised(rbm, rows, chunk=7)
     np.testing.assert_allclose(found, log_q(parameters, rows), rtol=1e-6)
     assert evaluation.mean_log_prob_unnormalised(rbm, rows) == pytest.approx(found.mean())
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from rbm_tracking.track.evidence import FLAGS, flag_names, tracking_errors
 from rbm_tracking.track.filtering import (
     Estimate,
     FilterState,
@@ -23,7 +24,6 @@ from rbm_tracking.track.filtering import (
     predict,
     update,
 )
-from rbm_tracking.track.health import FLAGS, flag_names, tracking_errors
 
 M = 5
 C = 9

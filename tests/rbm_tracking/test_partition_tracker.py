@@ -338,6 +338,20 @@ def test_samples_of_another_model_are_flagged(mean: float, rng: np.random.Genera
     assert not judge(Evidence(foreign.tracking)).is_trusted
 
 
+@pytest.mark.parametrize(("weights", "power"), [(2.0, 1.0), (0.0, 1.0), (1.0, 0.0)])
+def test_samples_of_other_weights_or_temperatures_are_flagged(
+    weights: float, power: float, rng: np.random.Generator
+) -> None:
+    """Twice the weights, none, or beta = 1 at all temperatures: the energy says it where the means hardly do."""
+    parameters = oracles.random_rbm(np.random.default_rng(0), 5, 8, 1.5)
+    sampled = parameters._replace(W=weights * parameters.W)
+    partition = PartitionTracker(BETA)
+    for _ in range(16):
+        v = np.stack([oracles.sample_visible(rng, sampled, 50, float(beta) ** power) for beta in BETA])
+        tracked = partition.observe(parameters, v)
+    assert "samples" in tracked.flags
+
+
 def test_samples_of_the_model_are_not_flagged(rng: np.random.Generator) -> None:
     """Exact samples of 200 random models with rare and with saturated bits, 2 to 30 particles: no flag."""
     for _ in range(200):

@@ -12,7 +12,7 @@ import pytest
 from gpflow_deep_runs.cli.flags import named_flags, parse, text
 from rbm_tracking.model.exact import log_z_exact
 from rbm_tracking.model.serialization import load_rbm
-from rbm_tracking.track.health import flag_names
+from rbm_tracking.track.evidence import flag_names
 from rbm_tracking.track.learning import SMLConfig
 from rbm_tracking.use.evaluation import mean_log_prob_unnormalised
 from scripts.track_rbm import Flags, main

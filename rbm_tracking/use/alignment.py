@@ -1,0 +1,108 @@
+"""Alignments of sequences: FASTA files as rows of letters, and weights of sequences that are alike.
+
+names, letters = read_fasta("family.fasta")           # letters [N, L]
+weights = neighbour_weights(letters)                  # [N], 1 over how many are alike
+model = TrackedRBM(50, visible="softmax").fit(letters, sample_weight=weights)
+model.score_samples(letters)                          # log p, nats
+"""
+
+import gzip
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["Alignment", "neighbour_weights", "read_fasta"]
+
+GAP = "-"
+UNKNOWN = "BJOUXZ"
+"""Letters of proteins that stand for several amino acids, or for none of the twenty."""
+
+_BLOCK = 1000  # rows that are compared with all others at a time
+
+
+class Alignment(NamedTuple):
+    """Aligned sequences: their names, the first words of their titles, and their letters, [N, L]."""
+
+    names: list[str]
+    letters: NDArray[np.str_]
+
+
+def read_fasta(path: str | os.PathLike[str], *, unknown: str = UNKNOWN) -> Alignment:
+    """The sequences of an aligned FASTA file, which may be compressed (.gz), with lines of any length.
+
+    Insertions of A2M and A3M files, lower-case letters and dots beside an alignment in capital letters, are left out.
+
+    :param path: of the file.
+    :param unknown: letters that are read as gaps; "" keeps all letters as they are.
+    :raises ValueError: naming the sequence that has another length than the first, or what else is no alignment.
+    """
+    opened = gzip.open if Path(path).suffix == ".gz" else open
+    names: list[str] = []
+    lines: list[list[str]] = []
+    with opened(path, "rt", encoding="utf-8") as file:
+        for number, line in enumerate(file, start=1):
+            text = line.strip()
+            if text.startswith(">"):
+                names.append((text[1:].split() or [f"sequence {len(names) + 1}"])[0])
+                lines.append([])
+            elif text and not text.startswith(";"):
+                if not lines:
+                    raise ValueError(f"{path} must begin with a title, >name, got {text[:20]!r} in line {number}.")
+                lines[-1].append("".join(text.split()))
+    if not lines:
+        raise ValueError(f"{path} must hold sequences, each after a title >name, got none.")
+    sequences = ["".join(parts).rstrip("*") for parts in lines]
+    sequences = _columns(sequences)
+    length = len(sequences[0])
+    for name, sequence in zip(names, sequences, strict=True):
+        if len(sequence) != length or not length:
+            raise ValueError(
+                f"the sequences of {path} must be aligned, all as long as the first, {length} letters, but {name} has "
+                f"{len(sequence)}; align them first."
+            )
+    letters = np.array([list(sequence) for sequence in sequences])
+    letters[np.isin(letters, list(unknown))] = GAP
+    return Alignment(names, letters)
+
+
+def _columns(sequences: list[str]) -> list[str]:
+    """The sequences without insertions, in capital letters."""
+    has_insertions = any(letter.isupper() for letter in sequences[0]) and len({len(each) for each in sequences}) > 1
+    if has_insertions or any("." in each and any(map(str.isupper, each)) for each in sequences):
+        kept = ["".join(c for c in each if not c.islower() and c != ".") for each in sequences]
+        if len({len(each) for each in kept}) == 1:
+            return kept
+    return [each.upper().replace(".", GAP) for each in sequences]
+
+
+def neighbour_weights(X: ArrayLike, identity: float = 0.8) -> NDArray[np.float64]:
+    """1 / the number of rows that agree with each in a share `identity` of the columns at least, [N, L] to [N].
+
+    A row agrees with itself. As `sample_weight` they let families of close relatives count once; their sum is the
+    effective number of sequences.
+
+    :param X: letters, texts or codes.
+    :param identity: above 0, at most 1.
+    :raises ValueError: if X is no table, or `identity` is out of its range.
+    """
+    values = np.asarray(X)
+    if values.ndim != 2 or not values.size:
+        raise ValueError(f"X must be [N, L] with at least one row and column, got shape {values.shape}.")
+    if not 0 < identity <= 1:
+        raise ValueError(f"identity must be above 0 and at most 1, got {identity!r}.")
+    levels, codes = np.unique(values, return_inverse=True)
+    codes = codes.reshape(values.shape)
+    same = np.ceil(identity * values.shape[1] - 1e-9)  # columns
+    # sites that agree are products of rows with a column for each letter of each site
+    offsets = len(levels) * np.arange(values.shape[1])
+    columns, used = np.unique(codes + offsets, return_inverse=True)
+    is_letter = np.zeros((len(values), len(columns)), np.float32)
+    np.put_along_axis(is_letter, used.reshape(values.shape), 1.0, axis=1)
+    counts = np.empty(len(values))
+    for start in range(0, len(values), _BLOCK):
+        agreeing = is_letter[start : start + _BLOCK] @ is_letter.T
+        counts[start : start + _BLOCK] = (agreeing >= same).sum(axis=1)
+    return 1.0 / counts

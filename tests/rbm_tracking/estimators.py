@@ -1,0 +1,22 @@
+"""Estimators by all of their settings."""
+
+import dataclasses
+from typing import Any
+
+from rbm_tracking.use.estimator import TrackedRBM
+from rbm_tracking.use.estimator_config import TrainingConfig
+
+FIELDS = {field.name for field in dataclasses.fields(TrainingConfig)}
+
+
+def options(**settings: Any) -> dict[str, Any]:
+    """The parameters of `TrackedRBM`: those of `TrainingConfig` among the settings are its `training`."""
+    training = {name: value for name, value in settings.items() if name in FIELDS}
+    return {name: value for name, value in settings.items() if name not in FIELDS} | {
+        "training": TrainingConfig(**training)
+    }
+
+
+def tracked_rbm(**settings: Any) -> TrackedRBM:
+    """An estimator with these settings, its own or those of `TrainingConfig`."""
+    return TrackedRBM(**options(**settings))
