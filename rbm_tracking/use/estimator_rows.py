@@ -45,7 +45,7 @@ def checked(validate: Callable[[], Any], X: Any, visible: str) -> Any:
     :param visible: what the visible units are.
     :raises ValueError: if X has missing values, or texts.
     """
-    if np.ndim(X) == 1 and all(isinstance(row, str) for row in X):
+    if np.ndim(X) == 1 and len(X) and all(isinstance(row, str) for row in X):
         raise ValueError(
             "X must be [n_samples, n_features], got a list of texts; for a letter in each column give "
             "np.array([list(row) for row in X])."
