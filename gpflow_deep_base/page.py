@@ -103,7 +103,7 @@ class Band(NamedTuple):
 
 
 class Points(NamedTuple):
-    """Points, at most 1,000 of which are drawn, and half the lengths of their error bars."""
+    """Points, at most 1,000 of which are drawn, and how far their error bars reach: [n], or [2, n] down and up."""
 
     x: ArrayLike
     y: ArrayLike
@@ -187,7 +187,9 @@ def reliability(title: str, confidence: ArrayLike, is_right: ArrayLike) -> Panel
     sizes = np.array([len(group) for group in groups])
     # The interval of Wilson's score, as shares of 0 and 1 have one, too.
     spread = 1.96**2 / sizes
-    half = 1.96 * np.sqrt(shares * (1 - shares) / sizes + spread / (4 * sizes)) / (1 + spread)
+    middle = (shares + spread / 2) / (1 + spread)
+    reach = 1.96 * np.sqrt(shares * (1 - shares) / sizes + spread / (4 * sizes)) / (1 + spread)
+    half = np.array([shares - (middle - reach), middle + reach - shares])
     ends = [float(p.min(initial=1.0)), 1.0]
     marks: list[Line | Band | Points | Bars] = [
         Line(ends, ends, "calibrated", is_dashed=True),
@@ -299,7 +301,7 @@ class _Plot:
         x = np.asarray(mark.x, np.float64)
         y = np.asarray(mark.y, np.float64)
         rows = np.unique(np.linspace(0, len(x) - 1, min(len(x), MOST_POINTS)).astype(int)) if len(x) else []
-        half = None if mark.half is None else np.asarray(mark.half, np.float64)
+        half = None if mark.half is None else np.broadcast_to(np.asarray(mark.half, np.float64), [2, len(y)])
         for row in rows:
             if not (math.isfinite(x[row]) and math.isfinite(y[row])):
                 continue
@@ -307,8 +309,8 @@ class _Plot:
             up = float(self.y(y[row]))
             self.found.append(f'<circle cx="{at:.1f}" cy="{up:.1f}" r="2" fill="{colour}" fill-opacity="0.6"/>')
             if half is not None:
-                low = float(self.y(y[row] - half[row]))
-                high = float(self.y(y[row] + half[row]))
+                low = float(self.y(y[row] - half[0, row]))
+                high = float(self.y(y[row] + half[1, row]))
                 self.found.append(f'<path d="M{at:.1f} {low:.1f}V{high:.1f}" stroke="{colour}"/>')
 
     def _path(self, x: ArrayLike, y: ArrayLike) -> str:
@@ -374,6 +376,9 @@ def _extent(marks: Sequence[Line | Band | Points | Bars]) -> tuple[NDArray[np.fl
             y += [mark.heights, [0.0]]
         else:
             y += [mark.low, mark.high] if isinstance(mark, Band) else [mark.y]
+        if isinstance(mark, Points) and mark.half is not None:
+            ends = np.broadcast_to(np.asarray(mark.half, np.float64), [2, len(np.asarray(mark.y))])
+            y += [np.asarray(mark.y) - ends[0], np.asarray(mark.y) + ends[1]]
     return _joined(x), _joined(y)
 
 

@@ -59,7 +59,7 @@ from gpflow_deep_base.page import Bars, Panel, Panels, Table
 from gpflow_deep_base.text import aligned
 
 _LATENCY_ROWS = 100
-_LATENCY_CALLS = 20
+_LATENCY_CALLS = 50
 
 
 @dataclass(frozen=True)
@@ -153,19 +153,19 @@ def main(flags: Flags) -> None:
 
 
 def latency(before: keras.Model, left: keras.Model, x: tf.Tensor) -> Panels:
-    """How long the layers with weights take, in the network that was given and in what is left of it."""
+    """What the layers with weights cost, in the network that was given and in what is left of it."""
     panels = []
     for title, model in (("the network before", before), ("what is left", left)):
         times = layer_seconds(model, x)
         names = list(times)
         heights = [1000 * seconds for seconds in times.values()]
-        panels.append(Panel(f"{title}: {sum(heights):.2f} ms", [Bars(heights, names=names)], "milliseconds"))
-    note = f"{len(x)} rows, each layer alone, the shortest of {_LATENCY_CALLS} calls on this machine while it trained."
+        panels.append(Panel(f"{title}: {sum(heights):.2f} ms", [Bars(heights, names=names)], "CPU milliseconds"))
+    note = f"{len(x)} rows, each layer alone, the cheapest of {_LATENCY_CALLS} calls on this machine."
     return Panels("Latency by layer", panels, note)
 
 
 def layer_seconds(model: keras.Model, x: tf.Tensor) -> dict[str, float]:
-    """The shortest time of each layer with weights, by name, for the inputs that it has in the model."""
+    """The least CPU time of each layer with weights, by name, for the inputs that it has in the model."""
     found = dict[str, float]()
     for layer in model.layers:
         if layer.weights and not isinstance(layer.input, list):
@@ -174,9 +174,9 @@ def layer_seconds(model: keras.Model, x: tf.Tensor) -> dict[str, float]:
             call(inputs)
             times = []
             for _ in range(_LATENCY_CALLS):
-                start = time.perf_counter()
+                start = time.process_time()
                 call(inputs)
-                times.append(time.perf_counter() - start)
+                times.append(time.process_time() - start)
             found[layer.name] = min(times)
     return found
 

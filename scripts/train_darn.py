@@ -53,6 +53,7 @@ REPORT_FLAGS = frozenset({"exact", "final_samples", "is_repeats", "is_rows", "is
 
 _ODD_ROWS = 3  # test rows of the lowest log p that are shown
 _COLUMN_ROWS = 200  # test rows whose columns are measured
+_IMAGE_SIZE = 256  # pixels of the longer side of an image of bits
 _MOST_COLUMNS = 20  # of a table that are shown
 _VALID_SAMPLES = 200  # importance samples of a validation row, where densities are compared
 
@@ -311,7 +312,7 @@ def column_parts(model: Density, data: Rows, rows: np.ndarray, seed: int) -> lis
     if data.image_shape is not None:
         image = lengths.reshape(data.image_shape)
         grey = np.round(255 * np.clip(image / max(float(image.max()), 1e-12), 0, 1)).astype(np.uint8)
-        shown = np.kron(grey, np.ones([8, 8], np.uint8))
+        shown = np.kron(grey, np.ones([max(_IMAGE_SIZE // max(grey.shape), 1)] * 2, np.uint8))
         return [Picture(title, png(shown), f"{note} White: {image.max():.2f} bits; black: none.")]
     names = data.feature_names or tuple(f"x{j}" for j in range(len(lengths)))
     longest = np.argsort(-lengths, kind="stable")[:_MOST_COLUMNS]

@@ -71,6 +71,46 @@ def test_flags_of_documented_commands_exist(script: str) -> None:
     assert not unknown
 
 
+CODE = re.compile(r"^```(?:python|\{code-cell\}[^\n]*)\n((?::[^\n]*\n)*)(.*?)^```", re.DOTALL | re.MULTILINE)
+
+
+def imported(text: str) -> Iterator[tuple[Path, str]]:
+    """Path of the package or module, without its suffix, and each name that the code of a page imports from ours."""
+    for match in CODE.finditer(text):
+        for node in ast.walk(ast.parse(match[2])):
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] in PACKAGES:
+                for alias in node.names:
+                    yield ROOT.joinpath(*node.module.split(".")), alias.name
+
+
+def has_name(module: Path, name: str) -> bool:
+    """Whether a module defines or imports a name, or a package exports it or has a module of this name."""
+    if (module / f"{name}.py").exists() or (module / name / "__init__.py").exists():
+        return True
+    files = [module.with_suffix(".py"), module / "__init__.pyi", module / "__init__.py"]
+    return any(re.search(rf"\b{name}\b", path.read_text(encoding="utf-8")) for path in files if path.exists())
+
+
+def test_what_the_code_of_pages_imports_is_there() -> None:
+    missing = []
+    for page in PAGES[1:]:
+        for module, name in imported(page.read_text(encoding="utf-8")):
+            if not has_name(module, name):
+                missing.append(f"{page.relative_to(ROOT)}: {name} of {module.relative_to(ROOT)}")
+    assert not missing
+    assert not has_name(ROOT / "darn", "no_such_name")
+
+
+def test_code_of_pages_fits_the_column_of_the_site() -> None:
+    """At most one line in twenty has more than 80 characters."""
+    fences = re.compile(r"^```(?!\{(?!code-cell))[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
+    lengths = list[int]()
+    for page in PAGES[1:]:
+        for match in fences.finditer(page.read_text(encoding="utf-8")):
+            lengths += map(len, match[1].splitlines())
+    assert sum(length > 80 for length in lengths) < 0.05 * len(lengths)
+
+
 def documented(package: str) -> Iterator[tuple[str, list[str], str]]:
     """Place, names of parameters and docstring of each public function, method and class that the package exports."""
     stub = ast.parse((ROOT / package / "__init__.pyi").read_text(encoding="utf-8"))

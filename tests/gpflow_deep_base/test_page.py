@@ -93,6 +93,8 @@ def test_reliability_compares_confidence_with_how_often_it_is_right() -> None:
     np.testing.assert_allclose(diagonal.x, diagonal.y)
     np.testing.assert_allclose(groups.x, np.repeat([0.55, 0.95], 5))
     np.testing.assert_allclose(np.reshape(groups.y, [2, 5]).mean(axis=1), [0.55, 0.7])
-    assert np.all(np.asarray(groups.half) > 0)  # also of groups that are always right
+    down, up = np.asarray(groups.half)
+    assert np.all(down + up > 0.1)  # also of groups that are always right
+    assert np.all(np.asarray(groups.y) + up <= 1 + 1e-12)
     assert "<svg" in svg(panel)
     assert "<svg" in svg(reliability("no rows", [], []))
