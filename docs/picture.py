@@ -53,9 +53,9 @@ def deep_gp(axes: Axes) -> None:
 
 def darn(axes: Axes) -> None:
     """Lossless files of binarised MNIST."""
-    found = row("darn_codec", "MNIST, 10,000")
+    sizes = row("darn_codec", "MNIST, 10,000")
     names = ("bits", "bz2", "lzma")
-    bars = axes.barh(["DARN", *names[1:]][::-1], [value(found[name]) for name in names][::-1], color=OTHERS)
+    bars = axes.barh(["DARN", *names[1:]][::-1], [value(sizes[name]) for name in names][::-1], color=OTHERS)
     bars[-1].set_color(OURS)
     axes.bar_label(bars, fmt="%.0f", padding=2)
     axes.set(title="darn", xlabel="bits for an image of binarised MNIST", xlim=(0, 290))
@@ -173,12 +173,12 @@ def regret(axes: Axes, problem: str) -> None:
     evaluations = [value(row["evaluations"]) for row in rows]
     methods = (("global", OURS, "deep GP"), ("trieste", "#c8553d", "trieste's deep GP"), ("gp", "black", "GP"))
     for name, color, label in (*methods, ("random", OTHERS, "Sobol points")):
-        found = np.array([row[name].values for row in rows])  # [evaluations, seeds]
-        mean = found.mean(axis=1)
-        error = found.std(axis=1, ddof=1) / np.sqrt(found.shape[1])
+        regrets = np.array([row[name].values for row in rows])  # [evaluations, seeds]
+        mean = regrets.mean(axis=1)
+        error = regrets.std(axis=1, ddof=1) / np.sqrt(regrets.shape[1])
         axes.plot(evaluations, mean, color=color, label=label)
         axes.fill_between(evaluations, mean - error, mean + error, color=color, alpha=0.2, lw=0)
-        axes.plot(evaluations, found, color=color, lw=0.3, alpha=0.5)
+        axes.plot(evaluations, regrets, color=color, lw=0.3, alpha=0.5)
     axes.set(title=problem, xlabel="evaluations", ylim=(0, None))
 
 

@@ -56,7 +56,7 @@ def with_parameters(lines: list[str], texts: dict[str, str]) -> list[str]:
 
 def escaped(lines: Iterable[str]) -> list[str]:
     """Lines of a docstring as reStructuredText."""
-    found = list[str]()
+    result = list[str]()
     is_code = False
     is_field = False
     before = ""
@@ -67,13 +67,13 @@ def escaped(lines: Iterable[str]) -> list[str]:
             is_field = bool(FIELD.match(line))
         elif indent >= 4 and not is_code and not is_field and not LIST.match(before):
             is_code = True
-            found += ["", "::", ""]
+            result += ["", "::", ""]
         line = FIELD_NAME.sub(r"\1\\_:", line)  # :ivar bounds_: is no reference
         parts = CODE.split(line)
         words = [part if number % 2 else _plain(part, number) for number, part in enumerate(parts)]
-        found.append(line if is_code else "".join(words))
+        result.append(line if is_code else "".join(words))
         before = line
-    return found
+    return result
 
 
 def _plain(part: str, number: int) -> str:
@@ -84,10 +84,11 @@ def _plain(part: str, number: int) -> str:
 def parameters(thing: Any) -> list[str]:
     """Names of the parameters of a function or a class; none where Python cannot tell."""
     try:
-        found = inspect.signature(thing).parameters.values()
+        named = inspect.signature(thing).parameters.values()
     except (TypeError, ValueError):
         return []
-    return [each.name for each in found if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
+    stars = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [parameter.name for parameter in named if parameter.kind not in stars]
 
 
 @cache
@@ -128,8 +129,8 @@ def setup(app: Any) -> dict[str, bool]:
             made_by = inspect.getdoc(thing.__init__) if what == "class" and "__init__" in vars(thing) else None
             if made_by is None or made_by.splitlines()[:1] == lines[:1]:  # of both docstrings of a class, the last one
                 whole = "\n".join([*lines, inspect.getdoc(thing) or ""])
-                found = missing_texts(name.partition(".")[0], parameters(thing)[is_method:], whole)
-                lines[:] = with_parameters(lines, found)
+                texts = missing_texts(name.partition(".")[0], parameters(thing)[is_method:], whole)
+                lines[:] = with_parameters(lines, texts)
         lines[:] = escaped(lines)
 
     def skip(app: Any, what: str, name: str, thing: Any, is_skipped: bool, options: Any) -> bool | None:

@@ -36,14 +36,14 @@ def code_of(text: str) -> list[str]:
 
 def sources_of(code: str) -> list[Path]:
     """The modules of ours that some code imports, by file: where a package exports a name, the module that has it."""
-    found = set[Path]()
+    modules = set[Path]()
     for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.Import):
-            for each in node.names:
-                found |= set(_files(each.name, []))
+            for alias in node.names:
+                modules |= set(_files(alias.name, []))
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= set(_files(node.module, [each.name for each in node.names]))
-    return sorted(found)
+            modules |= set(_files(node.module, [alias.name for alias in node.names]))
+    return sorted(modules)
 
 
 def key_of(text: str) -> str:
@@ -175,7 +175,7 @@ def _files(module: str, names: list[str]) -> Iterator[Path]:
     exported = dict[str, str]()
     for node in ast.walk(ast.parse(stub.read_text(encoding="utf-8"))) if stub.exists() else ():
         if isinstance(node, ast.ImportFrom) and node.module:
-            exported |= {each.asname or each.name: node.module for each in node.names}
+            exported |= {alias.asname or alias.name: node.module for alias in node.names}
     yield path / "__init__.py"
     for name in names:
         if name in exported:
@@ -198,7 +198,7 @@ def setup(app: Any) -> dict[str, bool]:
 def main(arguments: list[str]) -> int:
     """Run the notebooks that are named, or those whose outputs are missing; the exit status."""
     sys.path.insert(0, str(ROOT))
-    pages = [Path(each).resolve() for each in arguments] or sorted((DOCS / "notebooks").glob("[0-9]*.md"))
+    pages = [Path(argument).resolve() for argument in arguments] or sorted((DOCS / "notebooks").glob("[0-9]*.md"))
     for page in pages:
         if not arguments and stored(page) is not None:
             print(f"{page.name}: its outputs are there")

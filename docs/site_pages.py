@@ -31,8 +31,8 @@ ANCHOR = re.compile(r'^<a id="([^"]+)"></a>$', re.MULTILINE)
 
 def file_of(page: Path) -> Path:
     """The file that a page of docs/ shows: itself, or the one that it links to."""
-    found = STUB.fullmatch(page.read_text(encoding="utf-8"))
-    return (page.parent / found[1]).resolve() if found else page
+    link = STUB.fullmatch(page.read_text(encoding="utf-8"))
+    return (page.parent / link[1]).resolve() if link else page
 
 
 def pages_of_files() -> dict[Path, Path]:
@@ -50,15 +50,19 @@ def relinked(text: str, file: Path, page: Path, pages: dict[Path, Path], source:
 
     def link(match: re.Match[str]) -> str:
         mark, label, (path, _, anchor) = match["mark"], match["label"], (match["target"] or "").partition("#")
-        wanted = (file.parent / path).resolve()
-        if match["code"] or not path or re.match(r"[a-z]+:", path) or not wanted.exists():
+        linked_file = (file.parent / path).resolve()
+        if match["code"] or not path or re.match(r"[a-z]+:", path) or not linked_file.exists():
             return match[0]
-        if anchor and wanted.suffix == ".md" and f'<a id="{anchor}"></a>' in wanted.read_text(encoding="utf-8"):
+        if (
+            anchor
+            and linked_file.suffix == ".md"
+            and f'<a id="{anchor}"></a>' in linked_file.read_text(encoding="utf-8")
+        ):
             return f"[{label}](#{anchor})"  # a target of the whole site
-        if wanted in pages or wanted in pages.values() or mark:
-            there = os.path.relpath(pages.get(wanted, wanted), page.parent)
+        if linked_file in pages or linked_file in pages.values() or mark:
+            there = os.path.relpath(pages.get(linked_file, linked_file), page.parent)
             return f"{mark}[{label}]({there}{'#' * bool(anchor)}{anchor})"
-        return f"[{label}]({source}/blob/HEAD/{wanted.relative_to(ROOT)})" if source else label
+        return f"[{label}]({source}/blob/HEAD/{linked_file.relative_to(ROOT)})" if source else label
 
     return ANCHOR.sub(r"(\1)=", LINK.sub(link, text))
 

@@ -240,7 +240,7 @@ class _Plot:
         self.x1 = x1
         self.y0 = y0
         self.y1 = y1
-        self.found = [
+        self.elements = [
             f'<svg viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" role="img" '
             f'aria-label="{escape(panel.title)}" font-size="11" font-family="system-ui, sans-serif">',
             f'<text x="4" y="16" font-weight="600">{escape(_short(panel.title, 58))}</text>',
@@ -258,17 +258,17 @@ class _Plot:
         right = WIDTH - RIGHT
         for tick in _ticks(self.x0, self.x1):
             at = float(self.x(tick))
-            self.found.append(f'<path d="M{at:.1f} {TOP}V{low}" stroke="#e5e7eb"/>')
-            self.found.append(f'<text x="{at:.1f}" y="{low + 14}" text-anchor="middle">{tick:g}</text>')
+            self.elements.append(f'<path d="M{at:.1f} {TOP}V{low}" stroke="#e5e7eb"/>')
+            self.elements.append(f'<text x="{at:.1f}" y="{low + 14}" text-anchor="middle">{tick:g}</text>')
         for tick in _ticks(self.y0, self.y1) if has_y else ():
             at = float(self.y(tick))
-            self.found.append(f'<path d="M{self.left} {at:.1f}H{right}" stroke="#e5e7eb"/>')
-            self.found.append(f'<text x="{self.left - 5}" y="{at + 4:.1f}" text-anchor="end">{tick:g}</text>')
+            self.elements.append(f'<path d="M{self.left} {at:.1f}H{right}" stroke="#e5e7eb"/>')
+            self.elements.append(f'<text x="{self.left - 5}" y="{at + 4:.1f}" text-anchor="end">{tick:g}</text>')
         middle = (self.left + right) / 2
         xlabel, ylabel = (escape(_short(label, 56)) for label in (self.panel.xlabel, self.panel.ylabel))
-        self.found.append(f'<text x="{middle}" y="{self.height - 14}" text-anchor="middle">{xlabel}</text>')
+        self.elements.append(f'<text x="{middle}" y="{self.height - 14}" text-anchor="middle">{xlabel}</text>')
         at = (TOP + low) / 2
-        self.found.append(
+        self.elements.append(
             f'<text x="12" y="{at}" text-anchor="middle" transform="rotate(-90 12 {at})">'
             f"{ylabel if has_y else ''}</text>"
         )
@@ -277,11 +277,11 @@ class _Plot:
         if isinstance(mark, Line):
             look = 'stroke-opacity="0.3"' if mark.is_faint else 'stroke-dasharray="5 4"' if mark.is_dashed else ""
             colour = "#4b5563" if mark.is_dashed else colour
-            self.found.append(f'<path d="{self._path(mark.x, mark.y)}" fill="none" stroke="{colour}" {look}/>')
+            self.elements.append(f'<path d="{self._path(mark.x, mark.y)}" fill="none" stroke="{colour}" {look}/>')
         elif isinstance(mark, Band):
             x = np.concatenate([np.asarray(mark.x), np.asarray(mark.x)[::-1]])
             y = np.concatenate([np.asarray(mark.low), np.asarray(mark.high)[::-1]])
-            self.found.append(f'<path d="{self._path(x, y)}Z" fill="{colour}" fill-opacity="0.18"/>')
+            self.elements.append(f'<path d="{self._path(x, y)}Z" fill="{colour}" fill-opacity="0.18"/>')
             colour = f"{colour}55"
         elif isinstance(mark, Points):
             self._points(mark, colour)
@@ -293,7 +293,7 @@ class _Plot:
                 b = float(self.x(right))
                 top = float(self.y(height))
                 box = f'x="{a:.1f}" y="{top:.1f}" width="{max(b - a - 1, 0.5):.1f}" height="{max(zero - top, 0):.1f}"'
-                self.found.append(f'<rect {box} fill="{colour}" fill-opacity="0.75"/>')
+                self.elements.append(f'<rect {box} fill="{colour}" fill-opacity="0.75"/>')
         if not isinstance(mark, Bars) and mark.label:
             self.legend.append((colour, mark.label))
 
@@ -307,11 +307,11 @@ class _Plot:
                 continue
             at = float(self.x(x[row]))
             up = float(self.y(y[row]))
-            self.found.append(f'<circle cx="{at:.1f}" cy="{up:.1f}" r="2" fill="{colour}" fill-opacity="0.6"/>')
+            self.elements.append(f'<circle cx="{at:.1f}" cy="{up:.1f}" r="2" fill="{colour}" fill-opacity="0.6"/>')
             if half is not None:
                 low = float(self.y(y[row] - half[0, row]))
                 high = float(self.y(y[row] + half[1, row]))
-                self.found.append(f'<path d="M{at:.1f} {low:.1f}V{high:.1f}" stroke="{colour}"/>')
+                self.elements.append(f'<path d="M{at:.1f} {low:.1f}V{high:.1f}" stroke="{colour}"/>')
 
     def _path(self, x: ArrayLike, y: ArrayLike) -> str:
         """Through points that are numbers; where one is none, the line has a gap."""
@@ -328,9 +328,9 @@ class _Plot:
     def text(self) -> str:
         for number, (colour, label) in enumerate(self.legend):
             y = TOP + 10 + 14 * number
-            self.found.append(f'<rect x="{self.left + 6}" y="{y - 8}" width="10" height="8" fill="{colour}"/>')
-            self.found.append(f'<text x="{self.left + 20}" y="{y}">{escape(_short(label, 44))}</text>')
-        return "".join([*self.found, "</svg>"])
+            self.elements.append(f'<rect x="{self.left + 6}" y="{y - 8}" width="10" height="8" fill="{colour}"/>')
+            self.elements.append(f'<text x="{self.left + 20}" y="{y}">{escape(_short(label, 44))}</text>')
+        return "".join([*self.elements, "</svg>"])
 
 
 def _named_bars(panel: Panel, bars: Bars) -> str:
@@ -345,9 +345,11 @@ def _named_bars(panel: Panel, bars: Bars) -> str:
         y = TOP + 20 * number
         a = float(plot.x(min(0.0, value)))
         b = float(plot.x(max(0.0, value)))
-        plot.found.append(f'<text x="{left - 6}" y="{y + 14}" text-anchor="end">{escape(_short(name, 22))}</text>')
+        plot.elements.append(f'<text x="{left - 6}" y="{y + 14}" text-anchor="end">{escape(_short(name, 22))}</text>')
         box = f'x="{a:.1f}" y="{y + 3}" width="{max(b - a, 0.5):.1f}" height="14"'
-        plot.found.append(f'<rect {box} fill="{COLOURS[0]}" fill-opacity="0.75"><title>{escape(name)}</title></rect>')
+        plot.elements.append(
+            f'<rect {box} fill="{COLOURS[0]}" fill-opacity="0.75"><title>{escape(name)}</title></rect>'
+        )
     return plot.text()
 
 
