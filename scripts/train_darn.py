@@ -139,16 +139,23 @@ def main(flags: Flags) -> None:
     fields = flags.model_fields(data, strategy)
     choice = None
     num_data = len(data.train.X)
-    how = darn.TrainingConfig(**given(flags.training.keywords))
+    training = darn.TrainingConfig(**given(flags.training.keywords))
     settings = replace(flags.run, eval_every=flags.eval_every or evaluation_interval(num_data, flags.run.batch_size))
     if "hidden" in fields:
-        trainer = new_trainer(flags, data, strategy, darn.DARNConfig(**fields), how)
+        trainer = new_trainer(flags, data, strategy, darn.DARNConfig(**fields), training)
     minibatches = Minibatches(num_data, settings.batch_size, seeds)
     x = tf.constant(data.train.X)
     watched = {part: data.some(part, flags.eval_rows, seeds).X for part in ("train", "valid")}
 
-    about_run: dict[str, Any] = {"name": "darn", "free": REPORT_FLAGS, "changed": cli.flags.changed(flags)}
-    with open_run(settings, cli.flags.text(flags), data, strategy, **about_run) as run:
+    with open_run(
+        settings,
+        cli.flags.text(flags),
+        data,
+        strategy,
+        name="darn",
+        free=REPORT_FLAGS,
+        changed=cli.flags.changed(flags),
+    ) as run:
         densities = None
         if "hidden" not in fields:
             if flags.architecture == "auto":
@@ -186,29 +193,46 @@ def _look(run: Run) -> None:
 
 def choose_density(flags: Flags, data: Rows, run: Run) -> darn.DensityChoice:
     """The best chain, network, tree or mixture by the validation rows."""
-    how: dict[str, Any] = {"report": _say, "look": functools.partial(_look, run)}
-    return darn.choose_density(data.train.X, data.valid.X, seed=flags.run.seed, groups=bits.categories(data), **how)
+    return darn.choose_density(
+        data.train.X,
+        data.valid.X,
+        seed=flags.run.seed,
+        groups=bits.categories(data),
+        report=_say,
+        look=functools.partial(_look, run),
+    )
 
 
 def choose(flags: Flags, data: Rows, run: Run, folder: Path) -> darn.Choice:
     """What flags leave open, by the validation rows; what is known on the way is in the folder."""
     search = flags.search.beside_others() if flags.architecture == "auto" else flags.search
-    how: dict[str, Any] = {"search": search, "batch_size": flags.run.batch_size, "folder": folder}
-    how |= {"look": functools.partial(_look, run)}
-    how |= {"seed": Seeds(flags.run.seed)("choose"), "report": _say}
-    how |= {"model": given(flags.model.keywords), "training": given(flags.training.keywords)}
-    return darn.choose(data.train.X, data.valid.X, **how)
+    return darn.choose(
+        data.train.X,
+        data.valid.X,
+        search=search,
+        batch_size=flags.run.batch_size,
+        folder=folder,
+        look=functools.partial(_look, run),
+        seed=Seeds(flags.run.seed)("choose"),
+        report=_say,
+        model=given(flags.model.keywords),
+        training=given(flags.training.keywords),
+    )
 
 
 def new_trainer(
-    flags: Flags, data: Rows, strategy: tf.distribute.Strategy | None, model: darn.DARNConfig, how: darn.TrainingConfig
+    flags: Flags,
+    data: Rows,
+    strategy: tf.distribute.Strategy | None,
+    model: darn.DARNConfig,
+    training: darn.TrainingConfig,
 ) -> darn.Trainer:
     """A new model of the data, ready to be trained."""
     devices.worker_of(strategy).batch_size(min(flags.run.batch_size, len(data.train.X)))
     with devices.scope(strategy):
-        made = darn.DARN(model, seed=Seeds(flags.run.seed)("init"), data=data.train.X)
-    flags.final.check(made)
-    return darn.Trainer(made, how, num_data=len(data.train.X), strategy=strategy, jit_compile=flags.jit)
+        network = darn.DARN(model, seed=Seeds(flags.run.seed)("init"), data=data.train.X)
+    flags.final.check(network)
+    return darn.Trainer(network, training, num_data=len(data.train.X), strategy=strategy, jit_compile=flags.jit)
 
 
 def finish(
@@ -226,25 +250,25 @@ def finish(
     darn.save_darn(best, run.path / "darn.npz")
     parts = {"train": train, "valid": data.valid.X, "test": data.test.X}
     some = data.some("test", flags.is_rows, seeds).X
-    found = report.final(best, parts, seeds, flags.final, importance_rows=some, jit_compile=flags.jit, say=_say)
+    scores = report.final(best, parts, seeds, flags.final, importance_rows=some, jit_compile=flags.jit, say=_say)
     steps = {"steps": fitted.step, "stopped_early": fitted.is_stopped, "step": fitted.best.step}
-    about = {"model": json.loads(best.config.to_json()), **steps, "train_seconds": fitted.seconds}
-    about |= {"choice": choice.to_json()} if choice else {}
-    notes = [*(choice.notes() if choice else []), *report.notes(found)]
+    settings = {"model": json.loads(best.config.to_json()), **steps, "train_seconds": fitted.seconds}
+    settings |= {"choice": choice.to_json()} if choice else {}
+    notes = [*(choice.notes() if choice else []), *report.notes(scores)]
     if exact is not None:
         best_density, densities = joined(flags, data, exact, best)
         darn.save_density(best_density.model, run.path / "density.npz")
-        about |= densities
+        settings |= densities
         notes += density_notes(best_density, densities, bool(bits.categories(data)))
-    text = "\n".join([aligned(report.table(found)), *notes, f"reported: {fitted.summary}"])
-    lengths = [found.get(f"test/{name}_nats") for name in ("exact_nll", "is_nll", "description_length")]
+    text = "\n".join([aligned(report.table(scores)), *notes, f"reported: {fitted.summary}"])
+    lengths = [scores.get(f"test/{name}_nats") for name in ("exact_nll", "is_nll", "description_length")]
     nll = next(length for length in lengths if length is not None)
     metrics = {"log_density_nats": -nll, "train_seconds": fitted.seconds}
     verdict = notes[0] if notes else f"test description length: {nll:.3f} nats a row"
     drawn = figures(data, best, run.records(), seeds("samples"))
     model = best if exact is None else best_density.model
     columns = column_parts(model, data, some[:_COLUMN_ROWS], flags.run.seed)
-    run.finish({**about, **found}, text=text, figures=drawn, metrics=metrics, verdict=verdict, parts=columns)
+    run.finish({**settings, **scores}, text=text, figures=drawn, metrics=metrics, verdict=verdict, parts=columns)
 
 
 def joined(
@@ -258,12 +282,16 @@ def joined(
     chosen = exact if bits.categories(data) else with_darn
     rows = data.test.X if chosen.model is exact.model else data.some("test", flags.is_rows, seeds).X
     log_p = log_prob(chosen.model, rows, seed=flags.run.seed)
-    found: dict[str, Any] = {"candidates": [dataclasses.asdict(trial) for trial in with_darn.trials]}
-    found |= {"density": chosen.trials[0].name, "test/density_rows": len(rows)}
-    found |= {"test/density_nll_nats": float(-log_p.mean())}
-    found |= {"test/density_nll_standard_error": float(log_p.std() / math.sqrt(len(log_p)))}
-    found["odd_rows"] = odd_rows(chosen, data, rows[np.argsort(log_p, kind="stable")[:_ODD_ROWS]])
-    return chosen, found
+    least_probable = rows[np.argsort(log_p, kind="stable")[:_ODD_ROWS]]
+    numbers = {
+        "candidates": [dataclasses.asdict(trial) for trial in with_darn.trials],
+        "density": chosen.trials[0].name,
+        "test/density_rows": len(rows),
+        "test/density_nll_nats": float(-log_p.mean()),
+        "test/density_nll_standard_error": float(log_p.std() / math.sqrt(len(log_p))),
+        "odd_rows": odd_rows(chosen, data, least_probable),
+    }
+    return chosen, numbers
 
 
 def odd_rows(chosen: darn.DensityChoice, data: Rows, rows: np.ndarray) -> list[dict[str, Any]]:
@@ -272,14 +300,20 @@ def odd_rows(chosen: darn.DensityChoice, data: Rows, rows: np.ndarray) -> list[d
     log_p = log_prob(chosen.model, rows)
     gains = darn.blame(chosen.model, rows, groups=groups)
     names = data.feature_names or tuple(f"x{j}" for j in range(rows.shape[1]))
-    found = []
+    descriptions = []
     for row, value, gain in zip(rows, log_p, gains, strict=True):
         place = int(gain.argmax())
         # Of a category, the level that the row has.
         level = next((j for group in groups if place in group for j in group if row[j]), place)
-        about = {"log_p_nats": float(value), "column": names[level], "value": int(row[level])}
-        found.append({**about, "gain_nats": float(gain[place])})
-    return found
+        descriptions.append(
+            {
+                "log_p_nats": float(value),
+                "column": names[level],
+                "value": int(row[level]),
+                "gain_nats": float(gain[place]),
+            }
+        )
+    return descriptions
 
 
 def density_notes(chosen: darn.DensityChoice, found: dict[str, Any], has_categories: bool) -> list[str]:

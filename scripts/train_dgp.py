@@ -147,8 +147,14 @@ def main(flags: Flags) -> None:
             judged["linear"] = found["test"]
         jobs = new_jobs(study)
         settings = replace(flags.run, num_steps=max(job.trainer.max_steps for job in jobs.values()))
-        about_run: dict[str, Any] = {"name": list(jobs)[-1], "changed": cli.flags.changed(flags)}
-        with open_run(settings, cli.flags.text(flags), data.rows, study.strategy, **about_run) as run:
+        with open_run(
+            settings,
+            cli.flags.text(flags),
+            data.rows,
+            study.strategy,
+            name=list(jobs)[-1],
+            changed=cli.flags.changed(flags),
+        ) as run:
             if run.is_chief:
                 data.keep(run.path)
                 print(data.description, flush=True)
@@ -157,9 +163,17 @@ def main(flags: Flags) -> None:
                 config = study.config
                 jobs = new_jobs(study)
             if config.posterior == "sigma_points" and config.kl_weight is None:
-                how: Any = {"max_iter": flags.run.num_steps, "batch_size": flags.run.batch_size, "seed": flags.run.seed}
-                how |= {"training": flags.training, "class_names": data.rows.class_names, "show": print}
-                weight = choose_kl_weight(config, *data.rows.train, path=run.path / "kl_weight.json", **how)
+                weight = choose_kl_weight(
+                    config,
+                    *data.rows.train,
+                    path=run.path / "kl_weight.json",
+                    max_iter=flags.run.num_steps,
+                    batch_size=flags.run.batch_size,
+                    seed=flags.run.seed,
+                    training=flags.training,
+                    class_names=data.rows.class_names,
+                    show=print,
+                )
                 jobs[list(jobs)[-1]].trainer.model.kl_weight = weight.kl_weight
             for left, (name, job) in zip(range(len(jobs), 0, -1), jobs.items(), strict=True):
                 single = flags.single()
@@ -180,9 +194,16 @@ def main(flags: Flags) -> None:
 def prepare(flags: Flags) -> Study:
     """Devices, data, and what the model has to know of them; a `ValueError` if the flags do not fit the data."""
     strategy = flags.devices.prepare()
-    kept = flags.run.run_dir if flags.run.is_resumed else None
-    options: dict[str, Any] = {"seed": flags.run.seed, "kept": kept, "progress": flags.run.progress}
-    data = supply.load(flags.source, flags.division, flags.pieces, table=flags.table, default="airline_nyc", **options)
+    data = supply.load(
+        flags.source,
+        flags.division,
+        flags.pieces,
+        table=flags.table,
+        default="airline_nyc",
+        seed=flags.run.seed,
+        kept=flags.run.run_dir if flags.run.is_resumed else None,
+        progress=flags.run.progress,
+    )
     rows = data.rows
     stream = data.stream
     config = flags.config.for_data(data.task, rows.parts.values(), rows.image_shape)
