@@ -125,7 +125,7 @@ def depth(axes: Axes) -> None:
 def coverage(axes: Axes) -> None:
     """How many test rows are in 95 % intervals, by table."""
     sets = ("boston", "energy", "concrete", "kin8nm", "power", "naval")
-    methods = (("quantile boosting", OTHERS), ("deep ensemble", "black"), ("DeepGPRegressor, 2 layers (default)", OURS))
+    methods = (("quantile boosting", OTHERS), ("deep ensemble", "black"), ("DeepGPRegressor, 2 layers", OURS))
     for model, color in methods:
         scores = {str(row["dataset"]): row for row in STORED["tabular_rivals"].rows if row["model"] == model}
         shares = [value(scores[name]["coverage"]) for name in sets if name in scores]
