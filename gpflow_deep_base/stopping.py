@@ -19,11 +19,12 @@ A rule is a value and a pure function of the scores, so that a run that was stop
 from __future__ import annotations
 
 import math
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-__all__ = ["BestSoFar", "Stopping"]
+__all__ = ["BestSoFar", "Interrupted", "Stopping"]
 
 T = TypeVar("T")
 
@@ -97,3 +98,17 @@ class BestSoFar(Generic[T]):
         """Put the best back; nothing happens if no score was a number."""
         if self._kept is not None:
             self._restore(self._kept)
+
+
+class Interrupted(Exception):
+    """Training stopped early, between two steps: save a checkpoint and leave.
+
+    `step` is the number of finished steps, `reason` is "SIGINT" (Ctrl-C), "SIGTERM", "SIGHUP", "SIGUSR1" or
+    "max_seconds", and `exit_code` is what a shell expects: 128 and the signal's number, or 0 when only the time was up.
+    """
+
+    def __init__(self, step: int, reason: str) -> None:
+        super().__init__(f"training was stopped by {reason} after step {step}; continue it with --resume.")
+        self.step = step
+        self.reason = reason
+        self.exit_code = 0 if reason == "max_seconds" else 128 + signal.Signals[reason]

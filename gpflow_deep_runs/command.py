@@ -7,7 +7,7 @@ import importlib
 import importlib.metadata
 import sys
 
-from gpflow_deep_runs.verbs import VERBS
+from gpflow_deep_runs.verbs import VERBS, script_of
 
 __all__ = ["main"]
 
@@ -38,9 +38,13 @@ def main() -> None:
         hint = f"did you mean {near[0]}?" if near else f"say one of {', '.join(VERBS)}."
         print(f"gpflow-deep: error: there is no verb {verb!r}; {hint}", file=sys.stderr)
         raise SystemExit(2)
-    sys.argv = [f"gpflow-deep {verb}", *sys.argv[2:]]
+    arguments = sys.argv[2:]
+    script = script_of(verb, arguments)
+    # The verbs of tables are commands of one script.
+    is_command = script == VERBS["decompress"][0]
+    sys.argv = ["gpflow-deep", verb, *arguments] if is_command else [f"gpflow-deep {verb}", *arguments]
     # The first import of a script answers what can be answered before TensorFlow starts.
-    importlib.import_module(f"gpflow_deep_scripts.{VERBS[verb][0]}").command()
+    importlib.import_module(f"gpflow_deep_scripts.{script}").command()
 
 
 if __name__ == "__main__":

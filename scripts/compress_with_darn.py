@@ -1,18 +1,16 @@
 #!/usr/bin/env python3
-"""Compress binary data by a model that gpflow-deep darn trained, or a delimited table by itself, and restore them.
+"""Compress binary data by a model that gpflow-deep darn trained, and restore them.
 
     gpflow-deep codec encode --model=runs/mnist --input=images.npy --output=images.darn --check
     gpflow-deep codec encode --model=runs/mnist --dataset=binarized_mnist --data_dir=DATA --output=test.darn
     gpflow-deep codec decode --model=runs/mnist --input=images.darn --output=restored.npy
-    gpflow-deep codec pack --input=table.csv --output=table.gdt
-    gpflow-deep codec unpack --input=table.gdt --output=table.csv
 
-pack and unpack need no model: unpack gives the table back byte for byte, whatever its columns, quotes and line ends.
+A table itself, whatever its columns, quotes and line ends, needs no model: `gpflow-deep compress table.csv`.
 
 --model is the run's folder, a darn.npz, or a density.npz that is a chain. Input: .npy or .csv[.gz] [N, n_x] of zeros
 and ones, or .npz with one of X, train, valid and test (chosen by --part; packed bits are recognised by `n_features`);
 or, if --model is the folder of a run on a table, any table with its columns, which become the same bits. Restored
-data are these bits, written as .npy, .npz (array X) or .csv, and not the table (pack does that): encode says so, and
+data are these bits, written as .npy, .npz (array X) or .csv, and not the table: encode says so, and
 how long bz2 and lzma of the table are. The file can only be restored with the same model, which it does not hold.
 
 Prints bits per image of the file, of the model's expected description length, and of zlib, bz2 and lzma on the packed
@@ -37,8 +35,8 @@ from gpflow_deep_runs.run import Devices, Seeds
 
 import numpy as np
 from darn import DARN, Chain, IntegerModel, load_darn, load_density
-from darn.codec import coding, rates, table
-from gpflow_deep_base.files import atomic_path, write_bytes, write_json
+from darn.codec import coding, rates
+from gpflow_deep_base.files import atomic_path, write_json
 from gpflow_deep_base.text import aligned
 
 
@@ -153,45 +151,6 @@ class Decode:
             raise ValueError(f"--output must end in {', '.join(arrays.WRITTEN)}, got {self.codec.output}.")
 
 
-@dataclass(frozen=True)
-class Pack:
-    """Compress a delimited table without loss; nothing is needed beside the file.
-
-    :param input: table to compress, such as table.csv.
-    :param output: file to write, such as table.gdt; it is replaced if it exists.
-    :param max_megabytes: that unpacking may take; 256 MB and 100 times the output if this is not given.
-    """
-
-    input: str
-    output: str
-    max_megabytes: int | None = None
-
-    def __post_init__(self) -> None:
-        at_least(self, {"max_megabytes": 1})
-
-    @property
-    def max_bytes(self) -> int | None:
-        """The same in bytes."""
-        return None if self.max_megabytes is None else self.max_megabytes * 10**6
-
-    def read(self) -> bytes:
-        """The content of the input."""
-        path = Path(self.input).expanduser()
-        if not path.is_file():
-            raise ValueError(f"--input must be a file; there is no file {path}.")
-        return path.read_bytes()
-
-
-@dataclass(frozen=True)
-class Unpack(Pack):
-    """Restore the table from a file that `pack` wrote, byte for byte.
-
-    :param input: file to restore, such as table.gdt.
-    :param output: file to write, such as table.csv; it is replaced if it exists.
-    :param max_megabytes: that unpacking may take; 256 MB and 100 times the input if this is not given.
-    """
-
-
 def _packed_lengths(path: Path) -> str:
     """Bytes of a file as it is, and of its bytes by compressors that need nothing beside what they write."""
     content = path.read_bytes()
@@ -243,37 +202,14 @@ def decode(flags: Decode) -> None:
     print(f"{flags.codec.output}: {len(rows)} images of {rows.shape[1]} bits")
 
 
-def pack(flags: Pack) -> None:
-    """Write a table's file once it is known to give the table back, and print how long it is."""
-    content = flags.read()
-    start = time.process_time()
-    data = table.encode_table(content)
-    seconds = time.process_time() - start
-    if table.decode_table(data, max_bytes=flags.max_bytes) != content:
-        raise ValueError(f"{flags.input} cannot be restored; nothing was written, please report this with the table.")
-    write_bytes(flags.output, data)
-    print(f"{flags.output}: {len(data):,} bytes by {table.method_of(data)}, {seconds:.2f} CPU s; restores the table")
-    lengths = {"as it is": len(content), "packed": len(data), **rates.table_lengths(content)}
-    print(aligned([["", "bytes"], *([name, f"{length:,}"] for name, length in lengths.items())]))
-
-
-def unpack(flags: Unpack) -> None:
-    """Write the table that a file holds."""
-    try:
-        content = table.decode_table(flags.read(), max_bytes=flags.max_bytes)
-    except ValueError as error:
-        raise ValueError(f"--input={flags.input}: {error}") from error
-    write_bytes(flags.output, content)
-    print(f"{flags.output}: {len(content):,} bytes")
-
-
 NO_TABLE = (
     "decode restores these bits and not the table: columns.json says which bit is which level, but levels that were "
     "joined (--rare), missing values that were filled in (--missing=impute), the order of the columns and the format "
-    "of the cells are gone. `codec pack` keeps the table itself; zlib, bz2 and lzma above are of the bits, and of"
+    "of the cells are gone. `gpflow-deep compress FILE` keeps the table itself; zlib, bz2 and lzma above are of the "
+    "bits, and of"
 )
 
-COMMANDS: dict[str, Callable[[Any], None]] = {"encode": encode, "decode": decode, "pack": pack, "unpack": unpack}
+COMMANDS: dict[str, Callable[[Any], None]] = {"encode": encode, "decode": decode}
 command = functools.partial(cli.run, COMMANDS)
 
 if __name__ == "__main__":

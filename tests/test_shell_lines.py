@@ -10,7 +10,7 @@ import pytest
 
 from gpflow_deep_runs.cli import described
 from gpflow_deep_runs.cli.flags import HelpWanted, read
-from gpflow_deep_runs.verbs import VERBS
+from gpflow_deep_runs.verbs import VERBS, script_of
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(r"^```(?:sh|bash|console)\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -81,8 +81,11 @@ def of_verb(words: list[str]) -> str:
         return ""
     if words[0] not in VERBS:
         return f"there is no verb {words[0]}"
-    name, arguments = VERBS[words[0]][0], words[1:]
-    if name not in DESCRIPTIONS and arguments and f"{name} {arguments[0]}" in DESCRIPTIONS:
+    arguments = words[1:]
+    name = script_of(words[0], arguments)
+    if f"{name} {words[0]}" in DESCRIPTIONS:
+        name = f"{name} {words[0]}"
+    elif name not in DESCRIPTIONS and arguments and f"{name} {arguments[0]}" in DESCRIPTIONS:
         name, arguments = f"{name} {arguments[0]}", arguments[1:]
     if arguments == ["--help"] or "..." in arguments:
         return ""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import bz2
-import importlib.util
-import io
 import lzma
 import zlib
 from collections.abc import Mapping
@@ -16,7 +14,7 @@ from numpy.typing import ArrayLike
 from darn.model.description_length import description_length
 from darn.model.model import DARN
 
-__all__ = ["bits_per_image", "notes", "table", "table_lengths"]
+__all__ = ["bits_per_image", "notes", "table"]
 
 
 def bits_per_image(
@@ -56,25 +54,3 @@ def notes(bits: Mapping[str, float]) -> list[str]:
     if "description length" not in bits:
         return []
     return [f"the file is {100 * (bits['file'] / bits['description length'] - 1):+.3f} % from the description length"]
-
-
-def table_lengths(content: bytes) -> dict[str, int]:
-    """Bytes of a delimited table by what a user has: bz2 and xz at their strongest, Parquet with zstd.
-
-    :param content: of the file.
-    :return: "bz2", "xz", and "Parquet, zstd" where pyarrow is installed and reads the table; Parquet keeps the cells,
-        not how they were written.
-    """
-    lengths = {"bz2": len(bz2.compress(content, 9))}
-    lengths["xz"] = len(lzma.compress(content, preset=9 | lzma.PRESET_EXTREME))
-    if importlib.util.find_spec("pyarrow") is None:
-        return lengths
-    import pyarrow
-    from pyarrow import csv, parquet
-
-    file = io.BytesIO()
-    try:
-        parquet.write_table(csv.read_csv(io.BytesIO(content)), file, compression="zstd", compression_level=19)
-    except (pyarrow.ArrowException, ValueError):
-        return lengths
-    return {**lengths, "Parquet, zstd": file.getbuffer().nbytes}

@@ -23,11 +23,10 @@ from typing import Any, NoReturn, get_type_hints
 from absl import app, logging
 from absl import flags as absl_flags
 
+from gpflow_deep_base.stopping import Interrupted
 from gpflow_deep_runs.cli.flags import HelpWanted, help_text, parse
 from gpflow_deep_runs.cli.output import output_may_be_lost
 from gpflow_deep_runs.data.libraries import MissingLibrary
-from gpflow_deep_runs.run.loop import Interrupted
-from gpflow_deep_runs.run.start import Settings
 
 __all__ = ["call", "run"]
 
@@ -165,9 +164,9 @@ def _called(main: Main, flags: Any, program: str, explain: Explain, is_run: bool
     return code
 
 
-def _settings(flags: Any) -> list[Settings]:
-    """Those of a run, if the program makes one."""
-    return [value for value in vars(flags).values() if isinstance(value, Settings)]
+def _settings(flags: Any) -> list[Any]:
+    """The `gpflow_deep_runs.run.Settings` of a run, if the program makes one; their import starts TensorFlow."""
+    return [value for value in vars(flags).values() if hasattr(value, "check_folder")]
 
 
 def _explained(error: Exception, is_run: bool = False) -> tuple[str, int] | None:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NamedTuple
 
+from gpflow_deep_base.stopping import Interrupted
 from gpflow_deep_runs.run.progress import Progress
 from gpflow_deep_runs.run.selection import Best, Rule
 
@@ -20,20 +21,6 @@ __all__ = ["Every", "Fitted", "Interrupted", "block_size", "fit"]
 
 _ACT_AGAIN = (signal.SIGINT, signal.SIGTERM)
 _ONLY_COLLECTED = (signal.SIGHUP, signal.SIGUSR1)
-
-
-class Interrupted(Exception):
-    """Training stopped early, between two steps: save a checkpoint and leave.
-
-    `step` is the number of finished steps, `reason` is "SIGINT" (Ctrl-C), "SIGTERM", "SIGHUP", "SIGUSR1" or
-    "max_seconds", and `exit_code` is what a shell expects: 128 and the signal's number, or 0 when only the time was up.
-    """
-
-    def __init__(self, step: int, reason: str) -> None:
-        super().__init__(f"training was stopped by {reason} after step {step}; continue it with --resume.")
-        self.step = step
-        self.reason = reason
-        self.exit_code = 0 if reason == "max_seconds" else 128 + signal.Signals[reason]
 
 
 def block_size(most: int, *every: int) -> int:

@@ -9,8 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from darn.codec import rates
-from darn.codec.table import _table, decode_table, encode_table, method_of
+from darn.codec.table import _table, decode_table, encode_table, method_of, other_lengths
 from darn.codec.table_columns import LINE_ENDS, column_of, from_differences, layout_of
 from darn.codec.table_model import new_state
 from gpflow_deep_base.frame import framed, leb128
@@ -151,7 +150,7 @@ def test_shorter_than_general_compressors(rng: np.random.Generator) -> None:
 
 def test_what_is_printed_beside() -> None:
     content = TABLES["schedule"]
-    lengths = rates.table_lengths(content)
+    lengths = other_lengths(content)
     assert lengths["bz2"] == len(bz2.compress(content))
     assert lengths["xz"] == len(lzma.compress(content, preset=9 | lzma.PRESET_EXTREME))
     assert lengths.get("Parquet, zstd", 1) > 0

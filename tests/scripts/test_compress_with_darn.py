@@ -18,7 +18,7 @@ from darn.train.chain_fitting import fit_chain
 from gpflow_deep_base.files import write_json
 from gpflow_deep_runs.cli.flags import named_flags
 from gpflow_deep_runs.data.bits import read_bits
-from scripts.compress_with_darn import Decode, Encode, Pack, Unpack, decode, encode, pack, unpack
+from scripts.compress_with_darn import Decode, Encode, decode, encode
 from tests.scripts.running import Finished, called, run
 
 SCRIPT = "compress_with_darn.py"
@@ -186,7 +186,7 @@ def test_help_lists_every_flag_of_both_commands(folder: Path) -> None:
     shown = run(SCRIPT, ["--help"], folder)
     assert shown.code == 0, shown.err
     both = re.split(rf"^{SCRIPT} \w+: ", shown.out, flags=re.MULTILINE)[1:]
-    for kind, about in zip((Encode, Decode, Pack, Unpack), both, strict=True):
+    for kind, about in zip((Encode, Decode), both, strict=True):
         for flag in named_flags(kind):
             assert re.search(rf"^  --(\[no\])?{flag.name}[ ,]", about, re.MULTILINE), flag.name
             assert len(flag.help.split()) >= 3, flag.name
@@ -213,23 +213,3 @@ def test_a_chain_codes_in_its_own_order(tmp_path: Path) -> None:
     done = call(tmp_path, coding)
     assert done.code == 2
     assert "--model must be a DARN or a chain, got a Mixture" in done.err
-
-
-def test_a_table_comes_back_byte_for_byte(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without a model; what is printed beside; a damaged file is refused and what was there stays."""
-    content = b'day;"shop, city"\r\n' + b'1;"a;b"\r\n2;c\r\n' * 200
-    table, packed, restored = tmp_path / "in.csv", tmp_path / "in.gdt", tmp_path / "out.csv"
-    table.write_bytes(content)
-    pack(Pack(input=str(table), output=str(packed)))
-    printed = capsys.readouterr().out
-    assert f"{packed}: {packed.stat().st_size} bytes by " in printed
-    for name, length in {"as it is": f"{len(content):,}", "bz2": str(len(bz2.compress(content)))}.items():
-        assert re.search(rf"^{name} +{length}$", printed, re.MULTILINE)
-    unpack(Unpack(input=str(packed), output=str(restored)))
-    assert restored.read_bytes() == content
-    packed.write_bytes(packed.read_bytes()[:-1])
-    with pytest.raises(ValueError, match=r"--input=.*in.gdt: this cannot be read as a coded table \(its checksum"):
-        unpack(Unpack(input=str(packed), output=str(restored)))
-    with pytest.raises(ValueError, match=r"--input must be a file; there is no file .*none.csv"):
-        pack(Pack(input=str(tmp_path / "none.csv"), output=str(restored)))
-    assert restored.read_bytes() == content
