@@ -14,6 +14,7 @@ The columns stand in an order of their own, and most of W is zero. Columns of on
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 
 from darn.model.config import Precision
 from darn.model.model import DARN, DARNConfig
-from darn.more.ordered import Category, Ordered, categories_header, categories_of, check_order, levels_in_order
+from darn.more.ordered import Category, Ordered, Rows, categories_header, categories_of, check_order, levels_in_order
 
 __all__ = ["Chain", "chain_arrays", "chain_header", "chain_of", "chain_shapes"]
 
@@ -88,21 +89,55 @@ class Chain(Ordered):
         found: NDArray[np.float64] = np.asarray(x @ self.weights) + self.bias
         return found
 
-    def turns(self, rows: NDArray[np.float64]) -> Callable[[int], NDArray[np.float64]]:
+    def turns(self, rows: NDArray[np.float64]) -> Callable[[int, Rows], NDArray[np.float64]]:
         """b_j + x W_j of a column at a time, by the weights that are not zero.
 
         :param rows: zeros and ones, [N, n].
         """
         start = self.weights.indptr
 
-        def logit(j: int) -> NDArray[np.float64]:
+        def logit(j: int, part: Rows) -> NDArray[np.float64]:
             entries = slice(start[j], start[j + 1])
-            found: NDArray[np.float64] = (
-                self.bias[j] + rows[:, self.weights.indices[entries]] @ self.weights.data[entries]
-            )
+            before = self.weights.indices[entries]
+            seen = rows[:, before] if isinstance(part, slice) else rows[part[:, None], before]
+            found: NDArray[np.float64] = self.bias[j] + seen @ self.weights.data[entries]
             return found
 
         return logit
+
+    def reached(self, columns: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """Where a column has a weight.
+
+        :param columns: of which.
+        """
+        is_weight = np.isin(self.weights.indices, columns)
+        found = np.zeros(self.num_columns, bool)
+        found[self._columns[is_weight]] = True
+        return found
+
+    def by_state(
+        self, columns: NDArray[np.intp], states: NDArray[np.float64], targets: NDArray[np.intp]
+    ) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
+        """What a state adds to the logits is the same in all rows.
+
+        :param columns: that are zero in the rows.
+        :param states: what they can be, [S, columns].
+        :param targets: whose logits are wanted.
+        """
+        to_targets = self.weights[:, targets]
+        by_state = np.asarray(states @ to_targets[columns])
+        bias = self.bias[targets]
+
+        def logits(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+            found: NDArray[np.float64] = (np.asarray(rows @ to_targets) + bias)[:, None] + by_state
+            return found
+
+        return logits
+
+    @functools.cached_property
+    def _columns(self) -> NDArray[np.intp]:
+        """Column of each weight."""
+        return np.repeat(np.arange(self.num_columns), np.diff(self.weights.indptr))
 
 
 def chain_arrays(chain: Chain) -> dict[str, NDArray[Any]]:

@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from darn.more.ordered import Category, Ordered, categories_header, categories_of, check_order
+from darn.more.ordered import Category, Ordered, Rows, categories_header, categories_of, check_order
 
 __all__ = ["MaskedNetwork", "network_arrays", "network_header", "network_of", "network_shapes"]
 
@@ -68,31 +68,70 @@ class MaskedNetwork(Ordered):
         a: NDArray[np.float64] = x @ direct + np.maximum(x @ into + self.hidden_bias, 0.0) @ out + self.bias
         return a
 
-    def turns(self, rows: NDArray[np.float64]) -> Callable[[int], NDArray[np.float64]]:
-        """a_j of a column at a time: hidden units are added up as far as they are seen.
+    def turns(self, rows: NDArray[np.float64]) -> Callable[[int, Rows], NDArray[np.float64]]:
+        """a_j of a column at a time: what is filled is added to the sums of those that see it.
 
-        :param rows: zeros and ones, [N, n].
+        :param rows: zeros and ones, [N, n]; zeros where they are to be filled.
         """
         direct, into, out = self._weights
-        # Units that see at most so many columns of the order.
-        ends = np.searchsorted(self.seen, np.arange(self.num_columns), side="right")
-        z = np.repeat(self.hidden_bias[None].astype(np.float64), len(rows), axis=0)
-        place = 0
+        H = len(self.seen)
+        to_sums = np.concatenate([into, direct], axis=1)
+        sums = rows @ to_sums + np.concatenate([self.hidden_bias, self.bias])
+        place = np.argsort(self.order)
+        filled: tuple[int, Rows] | None = None
 
-        def logit(j: int) -> NDArray[np.float64]:
-            nonlocal place
-            if place:
-                last = self.order[place - 1]
-                begin = ends[place - 1]
-                z[:, begin:] += rows[:, last, None] * into[last, begin:]
-            before = self.order[:place]
-            units = slice(0, ends[place])
-            a: NDArray[np.float64] = np.maximum(z[:, units], 0.0) @ out[units, j] + self.bias[j]
-            a += rows[:, before] @ direct[before, j]
-            place += 1
-            return a
+        def logit(j: int, part: Rows) -> NDArray[np.float64]:
+            nonlocal filled
+            if filled is not None:
+                last, of_last = filled
+                sums[of_last] += rows[of_last, last][:, None] * to_sums[last]
+            filled = (j, part)
+            # Units that see at most the columns before j.
+            end = int(np.searchsorted(self.seen, place[j], side="right"))
+            hidden = np.maximum(sums[part, :end], 0.0)
+            found: NDArray[np.float64] = hidden @ out[:end, j] + sums[part, H + j]
+            return found
 
         return logit
+
+    def reached(self, columns: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """All columns behind the first one of these.
+
+        :param columns: of which.
+        """
+        place = np.argsort(self.order)
+        found: NDArray[np.bool_] = place > place[columns].min()
+        return found
+
+    def by_state(
+        self, columns: NDArray[np.intp], states: NDArray[np.float64], targets: NDArray[np.intp]
+    ) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
+        """What a state adds to the sums of hidden units is the same in all rows.
+
+        :param columns: that are zero in the rows.
+        :param states: what they can be, [S, columns].
+        :param targets: whose logits are wanted.
+        """
+        direct, into, out = self._weights
+        to_targets = np.ascontiguousarray(out[:, targets])
+        direct_to_targets = np.ascontiguousarray(direct[:, targets])
+        # Units that see none of the columns are the same in all states.
+        begin = int(np.searchsorted(self.seen, np.argsort(self.order)[columns].min(), side="right"))
+        of_state = states @ into[columns, begin:]
+        to_state = states @ direct_to_targets[columns]
+
+        def logits(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+            sums = rows @ into + self.hidden_bias
+            hidden = np.maximum(sums[:, None, begin:] + of_state, 0.0)
+            a: NDArray[np.float64] = (hidden.reshape(-1, hidden.shape[2]) @ to_targets[begin:]).reshape(
+                len(rows), len(states), len(targets)
+            )
+            a += to_state
+            fixed = np.maximum(sums[:, :begin], 0.0) @ to_targets[:begin]
+            a += (fixed + rows @ direct_to_targets + self.bias[targets])[:, None]
+            return a
+
+        return logits
 
     # Private.
 

@@ -15,8 +15,9 @@ So probabilities of a category sum to 1, and no sample has two levels.
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, NamedTuple
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,6 +29,7 @@ __all__ = [
     "Category",
     "Level",
     "Ordered",
+    "Rows",
     "as_categories",
     "categories_header",
     "categories_of",
@@ -36,9 +38,15 @@ __all__ = [
     "levels_in_order",
 ]
 
-_NUMBERS = 2**22  # of one block of rows times states times columns
-_DRAWS = 250  # of a row at a time
+_STATES = 2**17  # rows times states times columns of a block, which then stays near the processor
+_NUMBERS = 2**20  # rows times draws times columns of a block
+_DRAWS = 250  # of a row at first; then as many again, and so on
 _WAYS = 32  # to fill a row, of which one is taken
+_FACTORS = 512  # of a product of numbers from 1 to 2
+
+
+Rows: TypeAlias = slice | NDArray[np.intp]
+"""Which rows: all, or some by their numbers."""
 
 
 class Category(NamedTuple):
@@ -94,11 +102,29 @@ class Ordered(abc.ABC):
         """
 
     @abc.abstractmethod
-    def turns(self, rows: NDArray[np.float64]) -> Callable[[int], NDArray[np.float64]]:
-        """A function that is called with each column in the order, and gives a_j(rows), [N]. Between the calls the
-        column of the last one may be filled.
+    def turns(self, rows: NDArray[np.float64]) -> Callable[[int, Rows], NDArray[np.float64]]:
+        """A function that is called with columns in the order and the rows in which they are to be filled, and gives
+        a_j of these. They are filled between the calls.
 
-        :param rows: zeros and ones, [N, n].
+        :param rows: zeros and ones, [N, n]; zeros where they are to be filled.
+        """
+
+    @abc.abstractmethod
+    def reached(self, columns: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """Whose logits depend on some of the columns, [n].
+
+        :param columns: of which, in any order.
+        """
+
+    @abc.abstractmethod
+    def by_state(
+        self, columns: NDArray[np.intp], states: NDArray[np.float64], targets: NDArray[np.intp]
+    ) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
+        """A function of rows [N, n] that gives a_j of the targets in each state of the columns, [N, S, targets].
+
+        :param columns: that are zero in the rows.
+        :param states: what they can be, [S, columns].
+        :param targets: whose logits are wanted.
         """
 
     def log_prob_by_column(self, x: ArrayLike) -> NDArray[np.float64]:
@@ -161,6 +187,8 @@ class Ordered(abc.ABC):
         mask = self._still_missing(rows, mask)
         log_known = np.zeros(len(rows))
         effective = np.full(len(rows), np.inf)
+        decided = self._decided(rows)
+        by_column = _log_sigmoid(self._signed(rows, decided))
         # Rows that lack the same columns have the same states.
         patterns, places = np.unique(mask, axis=0, return_inverse=True)
         places = places.reshape(-1)
@@ -168,9 +196,13 @@ class Ordered(abc.ABC):
         for number, pattern in enumerate(patterns):
             part = np.flatnonzero(places == number)
             columns = np.flatnonzero(pattern)
+            if not len(columns):
+                log_known[part] = by_column[part].sum(axis=1)
+                continue
             states = self._states(columns)
             if states is not None:
-                rows[part], log_known[part] = self._summed(rows[part], columns, states)
+                of_known = (by_column[part], None if decided is None else decided[part])
+                rows[part], log_known[part] = self._summed(rows[part], *of_known, columns, states)
                 continue
             drawn.append(part)
         if drawn:
@@ -199,9 +231,8 @@ class Ordered(abc.ABC):
         rows = checked_bits(np.where(mask, 0, np.asarray(x)), self.num_columns).astype(np.float64)
         lacks = np.flatnonzero(mask.any(axis=1))
         rng = np.random.default_rng([seed, 6])
-        size = max(1, _NUMBERS // (_WAYS * self.num_columns))
-        for begin in range(0, len(lacks), size):
-            part = lacks[begin : begin + size]
+        for block in _blocks(len(lacks), _NUMBERS // (_WAYS * self.num_columns)):
+            part = lacks[block]
             log_w, ways = self._draws(rows[part], mask[part], [rng] * len(part), _WAYS)
             # Where no way fits the known bits, any one is taken.
             log_w[np.isneginf(log_w).all(axis=1)] = 0.0
@@ -211,34 +242,43 @@ class Ordered(abc.ABC):
 
     # Private.
 
+    @functools.cached_property
+    def _levels(self) -> dict[int, Level]:
+        return levels_in_order(self.categories, self.order)
+
     def _by_column(self, rows: NDArray[Any]) -> NDArray[np.float64]:
         x = rows.astype(np.float64)
-        a = self.logits(x)
-        found: NDArray[np.float64] = x * a - np.logaddexp(0.0, a)
-        for j, level in levels_in_order(self.categories, self.order).items():
-            is_one = x[:, j] > 0
-            has_earlier = x[:, level.earlier].any(axis=1)
-            found[has_earlier, j] = np.where(is_one[has_earlier], -np.inf, 0.0)
-            if level.is_certain:
-                found[~has_earlier, j] = np.where(is_one[~has_earlier], 0.0, -np.inf)
-        return found
+        return _log_sigmoid(self._signed(x, self._decided(x)))
 
-    def _draw(self, rows: NDArray[np.float64], is_missing: NDArray[np.bool_], u: NDArray[np.float64]) -> NDArray[Any]:
-        """Fill the missing bits of `rows`, column by column; the log-probability of the known ones by the way, [N]."""
-        log_w = np.zeros(len(rows))
-        levels = levels_in_order(self.categories, self.order)
+    def _signed(self, x: NDArray[np.float64], decided: NDArray[np.float64] | None) -> NDArray[np.float64]:
+        """Logits of what the bits are: a_j of ones and -a_j of zeros, [N, n]."""
+        signed = (2.0 * x - 1.0) * self.logits(x)
+        return signed if decided is None else np.where(np.isnan(decided), signed, decided)
+
+    def _decided(self, x: NDArray[np.float64]) -> NDArray[np.float64] | None:
+        """Infinite where other levels of a category say what a bit is: minus infinity where it is not that. NaN where
+        they leave it open, [N, n]; None without categories."""
+        if not self.categories:
+            return None
+        decided = np.full(x.shape, np.nan)
+        for j, level in self._levels.items():
+            has_earlier = x[:, level.earlier].any(axis=1)
+            decided[:, j] = _decision(has_earlier, x[:, j] > 0, level, decided[:, j])
+        return decided
+
+    def _draw(self, rows: NDArray[np.float64], is_missing: NDArray[np.bool_], u: NDArray[np.float64]) -> None:
+        """Fill the missing bits of `rows`, which are zeros, column by column."""
         logit = self.turns(rows)
-        for j in self.order:
-            a = logit(int(j))
-            if (level := levels.get(int(j))) is not None:
-                a = np.where(rows[:, level.earlier].any(axis=1), -np.inf, np.inf if level.is_certain else a)
+        for j in self.order.tolist():
+            places = np.flatnonzero(is_missing[:, j])
+            if not len(places):
+                continue
+            part: Rows = slice(None) if len(places) == len(rows) else places
+            a = logit(j, part)
+            if (level := self._levels.get(j)) is not None:
+                a = np.where(rows[part][:, level.earlier].any(axis=1), -np.inf, np.inf if level.is_certain else a)
             with np.errstate(over="ignore"):
-                p = 1.0 / (1.0 + np.exp(-a))
-            missing = is_missing[:, j]
-            rows[missing, j] = u[missing, j] < p[missing]
-            known = rows[~missing, j] > 0
-            log_w[~missing] -= np.logaddexp(0.0, np.where(known, -a[~missing], a[~missing]))
-        return log_w
+                rows[part, j] = u[part, j] < 1.0 / (1.0 + np.exp(-a))
 
     def _still_missing(self, rows: NDArray[np.float64], mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """What is missing without what a category's known levels say: the other levels are 0 beside a known 1, and the
@@ -280,19 +320,53 @@ class Ordered(abc.ABC):
         return states
 
     def _summed(
-        self, rows: NDArray[np.float64], columns: NDArray[np.intp], states: NDArray[np.float64]
+        self,
+        rows: NDArray[np.float64],
+        by_column: NDArray[np.float64],
+        decided: NDArray[np.float64] | None,
+        columns: NDArray[np.intp],
+        states: NDArray[np.float64],
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Rows with probabilities in place of the missing bits, and log p(known): sums over all states.
+
+        :param rows: that lack the same columns, where they are zero, [N, n].
+        :param by_column: log p of each column of such rows, [N, n].
+        :param decided: as of :meth:`_decided`.
+        :param columns: that are missing.
+        :param states: what these can be, [S, columns].
+        """
         found = rows.copy()
         log_known = np.zeros(len(rows))
-        size = max(1, _NUMBERS // (len(states) * self.num_columns))
-        for begin in range(0, len(rows), size):
-            part = slice(begin, begin + size)
-            filled = np.repeat(rows[part, None], len(states), axis=1)
-            filled[:, :, columns] = states
-            log_p = self._by_column(filled.reshape(-1, self.num_columns)).sum(axis=1).reshape(filled.shape[:2])
+        # Of all other columns log p is the same in each state.
+        linked = [j for category in self.categories if {*category.columns} & {*columns} for j in category.columns]
+        is_reached = self.reached(columns)
+        is_reached[columns] = True
+        is_reached[linked] = True
+        targets = np.flatnonzero(is_reached)
+        logits = self.by_state(columns, states, targets)
+        fixed = by_column[:, ~is_reached].sum(axis=1)
+        values = np.zeros([len(states), self.num_columns])
+        values[:, columns] = states
+        for part in _blocks(len(rows), _STATES // (len(states) * len(targets))):
+            x = rows[part]
+            signed = logits(x)
+            sign = 2.0 * x - 1.0
+            sign[:, columns] = 1.0
+            signed *= sign[:, None, targets]
+            signed[:, :, np.searchsorted(targets, columns)] *= 2.0 * states - 1.0
+            if decided is not None:
+                of_known = decided[part][:, None, targets]
+                np.copyto(signed, of_known, where=~np.isnan(of_known))
+                for j in linked:
+                    level = self._levels[j]
+                    has_earlier = x[:, None, level.earlier].any(axis=2) | values[:, level.earlier].any(axis=1)
+                    is_one = (x[:, None, j] + values[:, j]) > 0
+                    place = int(np.searchsorted(targets, j))
+                    signed[:, :, place] = _decision(has_earlier, is_one, level, signed[:, :, place])
+            log_p = _sum_of_log_sigmoids(signed) + fixed[part, None]
             log_known[part] = np.logaddexp.reduce(log_p, axis=1)
             with np.errstate(invalid="ignore"):
-                found[np.ix_(np.arange(len(rows))[part], columns)] = np.exp(log_p - log_known[part, None]) @ states
+                found[part, columns] = np.exp(log_p - log_known[part, None]) @ states
         return found, log_known
 
     def _weighted(
@@ -304,30 +378,37 @@ class Ordered(abc.ABC):
         most: int,
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         """Rows by draws: probabilities, log p(known), effective numbers of draws. Each row has noise of its own."""
-        found = rows.copy()
-        log_known = np.zeros(len(rows))
-        effective = np.zeros(len(rows))
+        N, n = rows.shape
+        # Of each row: the largest log-weight, and sums of weights relative to it, of their squares, and of w x.
+        top = np.full(N, -np.inf)
+        sums = np.zeros(N)
+        squares = np.zeros(N)
+        sums_of_bits = np.zeros([N, n])
+        effective = np.zeros(N)
+        counts = np.zeros(N)
+        left = np.arange(N)
         number = min(_DRAWS, most)
-        size = max(1, _NUMBERS // (_DRAWS * rows.shape[1]))
-        for begin in range(0, len(rows), size):
-            part = slice(begin, begin + size)
-            open_rows = list(range(len(rows)))[part]
-            log_w, drawn = self._draws(rows[part], mask[part], rngs[part], number)
-            for at, i in enumerate(open_rows):
-                weights, bits = log_w[at], drawn[at]
-                while True:
-                    log_sum = np.logaddexp.reduce(weights)
-                    w = np.exp(weights - log_sum) if np.isfinite(log_sum) else np.zeros(len(weights))
-                    effective[i] = 1.0 / np.square(w).sum() if w.any() else 0.0
-                    if effective[i] >= least or len(weights) >= most:
-                        break
-                    one = slice(i, i + 1)
-                    more = min(len(weights), most - len(weights))
-                    more_w, more_bits = self._draws(rows[one], mask[one], rngs[one], more)
-                    weights = np.concatenate([weights, more_w[0]])
-                    bits = np.concatenate([bits, more_bits[0]])
-                found[i] = np.where(mask[i], w @ bits, rows[i])
-                log_known[i] = float(log_sum - np.log(len(weights)))
+        while len(left):
+            for block in _blocks(len(left), _NUMBERS // (number * n)):
+                part = left[block]
+                log_w, bits = self._draws(rows[part], mask[part], [rngs[i] for i in part], number)
+                higher = np.maximum(top[part], log_w.max(axis=1))
+                origin = np.where(np.isfinite(higher), higher, 0.0)
+                scale = np.exp(top[part] - origin)
+                w = np.exp(log_w - origin[:, None])
+                top[part] = higher
+                sums[part] = sums[part] * scale + w.sum(axis=1)
+                squares[part] = squares[part] * scale**2 + np.square(w).sum(axis=1)
+                sums_of_bits[part] = sums_of_bits[part] * scale[:, None] + (w[:, None] @ bits)[:, 0]
+                counts[part] += number
+            is_possible = left[sums[left] > 0]
+            effective[is_possible] = sums[is_possible] ** 2 / squares[is_possible]
+            total = int(counts[left[0]])
+            left = left[(effective[left] < least) & (total < most)]
+            number = min(total, most - total)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            found = np.where(mask, sums_of_bits / sums[:, None], rows)
+            log_known = np.where(sums > 0, top + np.log(sums / counts), -np.inf)
         return found, log_known, effective
 
     def _draws(
@@ -336,13 +417,50 @@ class Ordered(abc.ABC):
         mask: NDArray[np.bool_],
         rngs: Sequence[np.random.Generator],
         number: int,
-    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """So many ways to fill each row: log-probabilities of its known bits, [N, S], and all bits, [N, S, n]."""
-        shape = (len(rows), number, rows.shape[1])
-        u = np.stack([rng.uniform(size=shape[1:]) for rng in rngs]).reshape(-1, shape[2])
+        N, n = rows.shape
+        u = np.zeros([N, number, n])
+        for i, rng in enumerate(rngs):
+            u[i][:, mask[i]] = rng.random((number, int(mask[i].sum())))
         filled = np.repeat(np.where(mask, 0.0, rows), number, axis=0)
-        log_w = self._draw(filled, np.repeat(mask, number, axis=0), u)
-        return log_w.reshape(shape[:2]), (filled > 0).reshape(shape)
+        self._draw(filled, np.repeat(mask, number, axis=0), u.reshape(-1, n))
+        by_column = self._by_column(filled).reshape(N, number, n)
+        by_column[np.broadcast_to(mask[:, None], by_column.shape)] = 0.0
+        return by_column.sum(axis=2), filled.reshape(N, number, n)
+
+
+def _blocks(number: int, size: int) -> Iterator[slice]:
+    """Slices of so many things, at least one each."""
+    size = max(1, size)
+    for begin in range(0, number, size):
+        yield slice(begin, begin + size)
+
+
+def _decision(
+    has_earlier: NDArray[np.bool_], is_one: NDArray[np.bool_], level: Level, otherwise: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Of a level, infinity where the others of its category say what it is, minus infinity where it is not that."""
+    if level.is_certain:
+        return np.where(has_earlier == is_one, -np.inf, np.inf)
+    return np.where(has_earlier, np.where(is_one, -np.inf, np.inf), otherwise)
+
+
+def _log_sigmoid(a: NDArray[np.float64]) -> NDArray[np.float64]:
+    found: NDArray[np.float64] = np.minimum(a, 0.0) - np.log1p(np.exp(-np.abs(a)))
+    return found
+
+
+def _sum_of_log_sigmoids(a: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Over the last axis; `a` is overwritten. A logarithm of products, for these are quicker than logarithms."""
+    found: NDArray[np.float64] = np.minimum(a, 0.0).sum(axis=-1)
+    np.abs(a, out=a)
+    np.negative(a, out=a)
+    np.exp(a, out=a)
+    a += 1.0
+    for part in _blocks(a.shape[-1], _FACTORS):
+        found -= np.log(np.multiply.reduce(a[..., part], axis=-1))
+    return found
 
 
 def levels_in_order(categories: Sequence[Category], order: NDArray[Any]) -> dict[int, Level]:

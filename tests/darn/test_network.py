@@ -43,9 +43,11 @@ def test_a_logit_depends_on_the_columns_before_it_alone() -> None:
         flipped[:, k] = 1.0 - flipped[:, k]
         depends[k] = (model.logits(flipped) != a).any(axis=0)
     np.testing.assert_array_equal(depends, place[:, None] < place[None])
-    logit = model.turns(rows)
-    for j in model.order:
-        np.testing.assert_allclose(logit(int(j)), a[:, j], atol=1e-12)
+    filled = np.zeros(rows.shape)
+    logit = model.turns(filled)
+    for j in model.order.tolist():
+        np.testing.assert_allclose(logit(j, slice(None)), a[:, j], atol=1e-12)
+        filled[:, j] = rows[:, j]
 
 
 @pytest.mark.parametrize("categories", [(), CATEGORIES])
