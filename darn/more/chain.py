@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -105,39 +105,26 @@ class Chain(Ordered):
 
         return logit
 
-    def reached(self, columns: NDArray[np.intp]) -> NDArray[np.bool_]:
-        """Where a column has a weight.
-
-        :param columns: of which.
-        """
-        is_weight = np.isin(self.weights.indices, columns)
-        found = np.zeros(self.num_columns, bool)
-        found[self._columns[is_weight]] = True
-        return found
-
     def by_state(
-        self, columns: NDArray[np.intp], states: NDArray[np.float64], targets: NDArray[np.intp]
-    ) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
+        self, columns: NDArray[np.intp], states: NDArray[np.float64], linked: Sequence[int]
+    ) -> tuple[NDArray[np.intp], Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]]:
         """What a state adds to the logits is the same in all rows.
 
         :param columns: that are zero in the rows.
         :param states: what they can be, [S, columns].
-        :param targets: whose logits are wanted.
+        :param linked: columns that are wanted, too.
         """
-        to_targets = self.weights[:, targets]
-        by_state = np.asarray(states @ to_targets[columns])
-        bias = self.bias[targets]
-
-        def logits(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-            found: NDArray[np.float64] = (np.asarray(rows @ to_targets) + bias)[:, None] + by_state
-            return found
-
-        return logits
+        weights = self._by_row[columns].toarray()
+        is_reached = weights.any(axis=0)
+        is_reached[columns] = True
+        is_reached[list(linked)] = True
+        targets = np.flatnonzero(is_reached)
+        of_state = states @ weights[:, targets]
+        return targets, lambda rows, a: a[:, None, targets] + of_state
 
     @functools.cached_property
-    def _columns(self) -> NDArray[np.intp]:
-        """Column of each weight."""
-        return np.repeat(np.arange(self.num_columns), np.diff(self.weights.indptr))
+    def _by_row(self) -> scipy.sparse.csr_matrix:
+        return self.weights.tocsr()
 
 
 def chain_arrays(chain: Chain) -> dict[str, NDArray[Any]]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -94,44 +94,37 @@ class MaskedNetwork(Ordered):
 
         return logit
 
-    def reached(self, columns: NDArray[np.intp]) -> NDArray[np.bool_]:
-        """All columns behind the first one of these.
-
-        :param columns: of which.
-        """
-        place = np.argsort(self.order)
-        found: NDArray[np.bool_] = place > place[columns].min()
-        return found
-
     def by_state(
-        self, columns: NDArray[np.intp], states: NDArray[np.float64], targets: NDArray[np.intp]
-    ) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
-        """What a state adds to the sums of hidden units is the same in all rows.
+        self, columns: NDArray[np.intp], states: NDArray[np.float64], linked: Sequence[int]
+    ) -> tuple[NDArray[np.intp], Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]]:
+        """All columns from the first one of these on. What a state adds to the sums of hidden units is the same in all
+        rows.
 
         :param columns: that are zero in the rows.
         :param states: what they can be, [S, columns].
-        :param targets: whose logits are wanted.
+        :param linked: columns that are wanted, too.
         """
         direct, into, out = self._weights
-        to_targets = np.ascontiguousarray(out[:, targets])
-        direct_to_targets = np.ascontiguousarray(direct[:, targets])
+        place = np.argsort(self.order)
+        first = int(place[columns].min())
+        targets = np.flatnonzero((place >= first) | np.isin(place, place[list(linked)]))
         # Units that see none of the columns are the same in all states.
-        begin = int(np.searchsorted(self.seen, np.argsort(self.order)[columns].min(), side="right"))
+        begin = int(np.searchsorted(self.seen, first, side="right"))
         of_state = states @ into[columns, begin:]
-        to_state = states @ direct_to_targets[columns]
+        to_targets = np.ascontiguousarray(out[begin:, targets])
+        directly = states @ direct[np.ix_(columns, targets)]
 
-        def logits(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-            sums = rows @ into + self.hidden_bias
-            hidden = np.maximum(sums[:, None, begin:] + of_state, 0.0)
-            a: NDArray[np.float64] = (hidden.reshape(-1, hidden.shape[2]) @ to_targets[begin:]).reshape(
+        def logits(rows: NDArray[np.float64], a: NDArray[np.float64]) -> NDArray[np.float64]:
+            sums = rows @ into[:, begin:] + self.hidden_bias[begin:]
+            change = np.maximum(sums[:, None] + of_state, 0.0) - np.maximum(sums, 0.0)[:, None]
+            found: NDArray[np.float64] = (change.reshape(-1, change.shape[2]) @ to_targets).reshape(
                 len(rows), len(states), len(targets)
             )
-            a += to_state
-            fixed = np.maximum(sums[:, :begin], 0.0) @ to_targets[:begin]
-            a += (fixed + rows @ direct_to_targets + self.bias[targets])[:, None]
-            return a
+            found += directly
+            found += a[:, None, targets]
+            return found
 
-        return logits
+        return targets, logits
 
     # Private.
 

@@ -110,21 +110,16 @@ class Ordered(abc.ABC):
         """
 
     @abc.abstractmethod
-    def reached(self, columns: NDArray[np.intp]) -> NDArray[np.bool_]:
-        """Whose logits depend on some of the columns, [n].
-
-        :param columns: of which, in any order.
-        """
-
-    @abc.abstractmethod
     def by_state(
-        self, columns: NDArray[np.intp], states: NDArray[np.float64], targets: NDArray[np.intp]
-    ) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
-        """A function of rows [N, n] that gives a_j of the targets in each state of the columns, [N, S, targets].
+        self, columns: NDArray[np.intp], states: NDArray[np.float64], linked: Sequence[int]
+    ) -> tuple[NDArray[np.intp], Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]]:
+        """The columns whose logits depend on some of the columns, these and the linked ones among them, in ascending
+        order; and a function that gives their a_j in each state of the columns, [N, S, targets]: of rows [N, n] in
+        which the columns are zero, and of the logits of these rows, [N, n].
 
-        :param columns: that are zero in the rows.
+        :param columns: of which, in ascending order.
         :param states: what they can be, [S, columns].
-        :param targets: whose logits are wanted.
+        :param linked: columns that are wanted, too.
         """
 
     def log_prob_by_column(self, x: ArrayLike) -> NDArray[np.float64]:
@@ -187,8 +182,9 @@ class Ordered(abc.ABC):
         mask = self._still_missing(rows, mask)
         log_known = np.zeros(len(rows))
         effective = np.full(len(rows), np.inf)
+        a = self.logits(rows)
         decided = self._decided(rows)
-        by_column = _log_sigmoid(self._signed(rows, decided))
+        by_column = _log_sigmoid(_signed(rows, a, decided))
         # Rows that lack the same columns have the same states.
         patterns, places = np.unique(mask, axis=0, return_inverse=True)
         places = places.reshape(-1)
@@ -201,7 +197,7 @@ class Ordered(abc.ABC):
                 continue
             states = self._states(columns)
             if states is not None:
-                of_known = (by_column[part], None if decided is None else decided[part])
+                of_known = (a[part], by_column[part], None if decided is None else decided[part])
                 rows[part], log_known[part] = self._summed(rows[part], *of_known, columns, states)
                 continue
             drawn.append(part)
@@ -248,12 +244,7 @@ class Ordered(abc.ABC):
 
     def _by_column(self, rows: NDArray[Any]) -> NDArray[np.float64]:
         x = rows.astype(np.float64)
-        return _log_sigmoid(self._signed(x, self._decided(x)))
-
-    def _signed(self, x: NDArray[np.float64], decided: NDArray[np.float64] | None) -> NDArray[np.float64]:
-        """Logits of what the bits are: a_j of ones and -a_j of zeros, [N, n]."""
-        signed = (2.0 * x - 1.0) * self.logits(x)
-        return signed if decided is None else np.where(np.isnan(decided), signed, decided)
+        return _log_sigmoid(_signed(x, self.logits(x), self._decided(x)))
 
     def _decided(self, x: NDArray[np.float64]) -> NDArray[np.float64] | None:
         """Infinite where other levels of a category say what a bit is: minus infinity where it is not that. NaN where
@@ -322,6 +313,7 @@ class Ordered(abc.ABC):
     def _summed(
         self,
         rows: NDArray[np.float64],
+        a: NDArray[np.float64],
         by_column: NDArray[np.float64],
         decided: NDArray[np.float64] | None,
         columns: NDArray[np.intp],
@@ -330,7 +322,8 @@ class Ordered(abc.ABC):
         """Rows with probabilities in place of the missing bits, and log p(known): sums over all states.
 
         :param rows: that lack the same columns, where they are zero, [N, n].
-        :param by_column: log p of each column of such rows, [N, n].
+        :param a: logits of these, [N, n].
+        :param by_column: log p of each column of these, [N, n].
         :param decided: as of :meth:`_decided`.
         :param columns: that are missing.
         :param states: what these can be, [S, columns].
@@ -339,17 +332,13 @@ class Ordered(abc.ABC):
         log_known = np.zeros(len(rows))
         # Of all other columns log p is the same in each state.
         linked = [j for category in self.categories if {*category.columns} & {*columns} for j in category.columns]
-        is_reached = self.reached(columns)
-        is_reached[columns] = True
-        is_reached[linked] = True
-        targets = np.flatnonzero(is_reached)
-        logits = self.by_state(columns, states, targets)
-        fixed = by_column[:, ~is_reached].sum(axis=1)
+        targets, logits = self.by_state(columns, states, linked)
+        fixed = np.delete(by_column, targets, axis=1).sum(axis=1)
         values = np.zeros([len(states), self.num_columns])
         values[:, columns] = states
         for part in _blocks(len(rows), _STATES // (len(states) * len(targets))):
             x = rows[part]
-            signed = logits(x)
+            signed = logits(x, a[part])
             sign = 2.0 * x - 1.0
             sign[:, columns] = 1.0
             signed *= sign[:, None, targets]
@@ -425,9 +414,9 @@ class Ordered(abc.ABC):
             u[i][:, mask[i]] = rng.random((number, int(mask[i].sum())))
         filled = np.repeat(np.where(mask, 0.0, rows), number, axis=0)
         self._draw(filled, np.repeat(mask, number, axis=0), u.reshape(-1, n))
-        by_column = self._by_column(filled).reshape(N, number, n)
-        by_column[np.broadcast_to(mask[:, None], by_column.shape)] = 0.0
-        return by_column.sum(axis=2), filled.reshape(N, number, n)
+        signed = _signed(filled, self.logits(filled), self._decided(filled)).reshape(N, number, n)
+        np.copyto(signed, np.inf, where=mask[:, None])
+        return _sum_of_log_sigmoids(signed), filled.reshape(N, number, n)
 
 
 def _blocks(number: int, size: int) -> Iterator[slice]:
@@ -444,6 +433,12 @@ def _decision(
     if level.is_certain:
         return np.where(has_earlier == is_one, -np.inf, np.inf)
     return np.where(has_earlier, np.where(is_one, -np.inf, np.inf), otherwise)
+
+
+def _signed(x: NDArray[np.float64], a: NDArray[np.float64], decided: NDArray[np.float64] | None) -> NDArray[np.float64]:
+    """Logits of what the bits are: a_j of ones and -a_j of zeros, [N, n], or what categories say."""
+    signed = (2.0 * x - 1.0) * a
+    return signed if decided is None else np.where(np.isnan(decided), signed, decided)
 
 
 def _log_sigmoid(a: NDArray[np.float64]) -> NDArray[np.float64]:
