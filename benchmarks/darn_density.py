@@ -82,7 +82,7 @@ def scores(of: Split, seed: int, choose: bool, num_rows: int) -> dict[str, list[
     sizes: dict[str, Any] = {} if choose else {"hidden": 16, "units": 100}
     densities = (
         DARNDensity(architecture="darn", **sizes, **given, random_state=seed),
-        DARNDensity((), visible_conditional="made", conditional_units=200, **given, random_state=seed),
+        DARNDensity((), model={"visible_conditional": "made", "conditional_units": 200}, **given, random_state=seed),
     )
     mean = (of.train.sum(axis=0) + 0.5) / (len(of.train) + 1)
     known = of.test[~of.is_odd][:num_rows]

@@ -16,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -41,10 +41,7 @@ class Chain(Ordered):
     :ivar weights: W, [n, n], sparse by columns: W[k, j] is what column k adds to the logit of column j; it is zero
         unless k is before j in the order.
     :ivar categories: columns that are one variable.
-    :ivar max_states: of the missing columns of a row that are summed over.
     """
-
-    max_states: ClassVar[int] = 1024
 
     order: NDArray[np.int32]
     bias: NDArray[np.float64]

@@ -16,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,10 +41,7 @@ class MaskedNetwork(Ordered):
     :ivar into: U, [n, H]; zero where the unit does not see the column.
     :ivar out: V, [H, n]; zero where the unit sees the column or one behind it.
     :ivar categories: columns that are one variable.
-    :ivar max_states: of the missing columns of a row that are summed over.
     """
-
-    max_states: ClassVar[int] = 256
 
     order: NDArray[np.int32]
     bias: NDArray[np.float32]

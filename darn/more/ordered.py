@@ -78,8 +78,8 @@ class Ordered(abc.ABC):
     :ivar categories: columns that are one variable.
     """
 
-    max_states: ClassVar[int]
-    """Of the missing columns of a row that are summed over."""
+    max_states: ClassVar[int] = 4096
+    """Of the missing columns of a row that are summed over; draws take longer than so many."""
 
     order: NDArray[np.int32]
     categories: tuple[Category, ...]

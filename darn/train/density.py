@@ -3,8 +3,9 @@ DARN, or a mean of them, as validation rows choose."""
 
 from __future__ import annotations
 
+import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ from darn.more.mixture import (
     name_of,
 )
 from darn.train.candidates import OPTIMIZER, as_sizes
-from darn.train.density_choice import KINDS, DensityChoice, choose_density
+from darn.train.density_choice import KINDS, NEAR, DensityChoice, choose_density
 from darn.train.fitting import Course
 from darn.train.gaps import filled
 from darn.train.optimization import TrainingConfig
@@ -38,6 +39,8 @@ from darn.train.training import Trainer
 from gpflow_deep_base.columns import check_columns
 
 __all__ = ["DARNDensity"]
+
+_STEPS_TO_COME_NEAR = 5_000
 
 
 class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, BaseEstimator):  # type: ignore[misc]
@@ -74,22 +77,18 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
     :param categories: columns of each category, as [(0, 1, 2), (5, 6)]: of its levels at most one is 1, or exactly one
         if that is so in all rows. Each is one variable of a chain or a network, and no sample is impossible. DARNs have
         free bits.
-    :param visible_conditional: how columns depend on each other given the stochastic units: "linear", "factorial",
-        "nade", "made" or "eonade", as in `DARNConfig`. A MADE is often the better density.
-    :param conditional_units: tanh units of NADE, MADE and EoNADE; None: 100.
-    :param orders: orders of the columns that MADE and EoNADE average over; None: 1 and 16.
-    :param candidates: how many DARNs to choose among, before the neighbours of the best; None: 18, or 4 beside other
-        kinds.
-    :param search_total_steps: after so many steps of all DARNs together the best so far is chosen; 0 for no limit;
-        None: 60,000, or 6,000 beside other kinds. The training of what was chosen comes after it.
+    :param model: further fields of the `DARNConfig`, such as {"visible_conditional": "made", "conditional_units": 500,
+        "orders": 16}: a MADE is often the better density. Of the columns given the stochastic units there are "linear",
+        "factorial", "nade", "made" and "eonade"; "dtype" is that of the computations.
+    :param search: how DARNs are chosen; its patience stops their training, too. None: `SearchConfig()`, which tries 18
+        candidates in 60,000 steps, or 4 in 6,000 beside other kinds. The training of what was chosen comes after it.
     :param validation_fraction: share of the rows that choose, and that stop the training.
     :param max_steps: most steps of the training of a DARN, and of each candidate; twice as many where validation rows
         chose a learning rate that falls to 0.
-    :param patience: evaluations in a row without improvement after which training stops.
+    :param batch_size: rows of a step of a DARN.
     :param num_samples: importance samples of each row where the likelihood is not exact, which it is for at most 12
         stochastic units.
     :param threshold: bits are X > threshold; None: X are zeros and ones.
-    :param dtype: of the computations, "float32" or "float64".
     :param random_state: of all that is random.
     :param verbose: 0 prints nothing; 1 what is tried, its cost and what is chosen; 2 also each round of the search.
 
@@ -112,18 +111,13 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         weight_decay: float | None = None,
         architecture: str = "auto",
         categories: Sequence[Sequence[int]] | None = None,
-        visible_conditional: str = "linear",
-        conditional_units: int | None = None,
-        orders: int | None = None,
-        candidates: int | None = None,
-        search_total_steps: int | None = None,
+        model: Mapping[str, Any] | None = None,
+        search: SearchConfig | None = None,
         validation_fraction: float = 0.1,
         max_steps: int = 20_000,
-        patience: int = 10,
         batch_size: int = 100,
         num_samples: int = 1000,
         threshold: float | None = None,
-        dtype: str = "float32",
         random_state: Any = 0,
         verbose: int = 0,
     ) -> None:
@@ -133,18 +127,13 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         self.weight_decay = weight_decay
         self.architecture = architecture
         self.categories = categories
-        self.visible_conditional = visible_conditional
-        self.conditional_units = conditional_units
-        self.orders = orders
-        self.candidates = candidates
-        self.search_total_steps = search_total_steps
+        self.model = model
+        self.search = search
         self.validation_fraction = validation_fraction
         self.max_steps = max_steps
-        self.patience = patience
         self.batch_size = batch_size
         self.num_samples = num_samples
         self.threshold = threshold
-        self.dtype = dtype
         self.random_state = random_state
         self.verbose = verbose
 
@@ -159,11 +148,11 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         """
         x, is_missing = self._bits(X, reset=True)
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, x, dtype=np.float64)
+        if weights is not None and weights.min() < 0:
+            raise ValueError(f"sample_weight must not be negative, got {weights.min():g} of row {weights.argmin()}.")
         if not 0 < self.validation_fraction < 1:
             raise ValueError(f"validation_fraction must be in (0, 1), got {self.validation_fraction}.")
-        numbers = ["max_steps", "patience", "batch_size", "num_samples"]
-        numbers += [] if self.candidates is None else ["candidates"]
-        for name in numbers:
+        for name in ("max_steps", "batch_size", "num_samples"):
             if not isinstance(value := getattr(self, name), int | np.integer) or value < 1:
                 raise ValueError(f"{name} must be a whole number, at least 1, got {value!r}.")
         kinds, has_darn = self._kinds()
@@ -264,7 +253,7 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
             else:
                 p = self.model_.complete(x, is_missing, seed=self._seed).probabilities
             x = np.where(is_missing, p > 0.5, x).astype(np.uint8)
-        codes = [np.zeros([len(x), 0], self.dtype)]
+        codes = [np.zeros([len(x), 0], (self.model or {}).get("dtype", "float32"))]
         for model in self._darns():
             noise = tuple(tf.zeros([len(x), n], model.dtype) for n in model.config.hidden)
             codes += [bits.numpy() for bits in model.encode(tf.constant(x, model.dtype), noise).h]
@@ -319,10 +308,19 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
 
     def _kinds(self) -> tuple[tuple[str, ...], bool]:
         """What is tried beside trees and mixtures, and whether DARNs are."""
-        own = ("hidden", "units", "learning_rate", "weight_decay", "conditional_units", "orders")
+        if not isinstance(self.model, Mapping | None):
+            raise ValueError(f"model must be a dictionary of fields of DARNConfig, or None, got {self.model!r}.")
+        if not isinstance(self.search, SearchConfig | None):
+            raise ValueError(f"search must be a SearchConfig, or None, got {self.search!r}.")
+        fields = dict(self.model or {})
+        own = ("hidden", "units", "learning_rate", "weight_decay")
+        known = {field.name for field in dataclasses.fields(DARNConfig)} - {"visible", *own}
+        for name in fields.keys() - known:
+            raise ValueError(
+                f"model must have fields of DARNConfig but visible, {' and '.join(own[:2])}, got {name!r}."
+            )
         given = [name for name in own if getattr(self, name) is not None]
-        if self.visible_conditional != "linear":
-            given.append("visible_conditional")
+        given += [f"{name} in model" for name in fields if name != "dtype"]
         kinds: dict[str, tuple[str, ...]] = {"auto": KINDS, "chain": ("chain",), "made": ("network",), "darn": ()}
         if self.architecture not in kinds:
             raise ValueError(f"architecture must be 'auto', 'chain', 'made' or 'darn', got {self.architecture!r}.")
@@ -345,10 +343,15 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         model, training = self._configs(x, valid, seed)
         trainer = Trainer(DARN(model, seed=seed, data=x), training, num_data=len(x))
         course = Course(trainer, x, valid, seed=seed, batch_size=self.batch_size)
-        if self.choice_ is not None and training.cosine is not None:
-            course.advance(training.cosine)
-        else:
-            course.advance(self.max_steps, self.patience)
+        cosine = None if self.choice_ is None else training.cosine
+        until = cosine or self.max_steps
+        patience = None if cosine else (self.search or SearchConfig()).search_patience
+        if self.density_choice_ is not None:
+            # Beside others it must come near them to be trained to its end.
+            course.advance(min(_STEPS_TO_COME_NEAR, until), patience)
+            if course.best_value > (1.0 + NEAR) * self.density_choice_.valid_nats:
+                return course
+        course.advance(until, patience)
         return course
 
     def _configs(self, x: NDArray, valid: NDArray, seed: int) -> tuple[DARNConfig, TrainingConfig]:
@@ -358,15 +361,9 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
             model["units"] = model["units"] or ()  # there is nothing to choose
         training: dict[str, Any] = {"learning_rate": self.learning_rate, "weight_decay": self.weight_decay}
         is_chosen = None in (*model.values(), *training.values())
-        own = ("visible_conditional", "conditional_units", "orders", "dtype")
-        model |= {name: value for name in own if (value := getattr(self, name)) is not None}
+        model |= self.model or {}
         if is_chosen:
-            search = SearchConfig(
-                candidates=self.candidates,
-                search_steps=self.max_steps,
-                search_patience=self.patience,
-                search_total_steps=self.search_total_steps,
-            )
+            search = dataclasses.replace(self.search or SearchConfig(), search_steps=self.max_steps)
             search = search if self.density_choice_ is None else search.beside_others()
             self._say(1, "trying DARNs, which may take minutes; architecture='chain' takes seconds")
             how: dict[str, Any] = {"search": search, "batch_size": self.batch_size}

@@ -41,9 +41,12 @@ from darn.train.network_fitting import FittedNetwork, NetworkSettings, fit_netwo
 from gpflow_deep_base.files import write_text
 from gpflow_deep_base.text import aligned
 
-__all__ = ["KINDS", "DensityChoice", "DensityTrial", "choose_density", "stored_density"]
+__all__ = ["KINDS", "NEAR", "DensityChoice", "DensityTrial", "choose_density", "stored_density"]
 
 KINDS = ("chain", "network")
+
+NEAR = 0.015
+"""Of the nats of the best: what is not further away is tried in other orders, or trained further."""
 
 _FIRST = 1.0  # the strength that is tried first
 _FACTOR = math.sqrt(10.0)  # between strengths, before the steps are halved
@@ -57,7 +60,6 @@ _MOST_MEMBERS = 256  # of a mixture; there are no more than rows
 _NETWORK_WORK = 5e11  # multiplications of fits that choose the settings of networks: about half a minute
 _ORDERS_WORK = 4e11  # of networks in other orders
 _SHARE = 0.6  # of the work that one fit may take
-_NEAR = 0.015  # of the nats of the best: other orders are tried of kinds that are not further away
 _LEAST_SHARE = 0.05  # of a mean: who has less is left out
 _MEAN_STEPS = 200
 _MOST_HIDDEN = 3200
@@ -348,7 +350,7 @@ class _Search:
 
     def other_orders(self) -> None:
         """The columns in other orders, of the kinds that are near the best."""
-        near = min(tried.nats for tried in self.tried) * (1.0 + _NEAR)
+        near = min(tried.nats for tried in self.tried) * (1.0 + NEAR)
         if self._chain is not None and self._chain[2] <= near:
             strengths, name, _ = self._chain
             for title, order in self._others("L1 chain"):
@@ -383,7 +385,7 @@ class _Search:
         """A network, kept as a candidate; it is given up where it is far behind the best one so far."""
         behind = None
         if best is not None:
-            behind = (best.best_step, -float(self._shares @ best.log_p) * (1.0 + _NEAR))
+            behind = (best.best_step, -float(self._shares @ best.log_p) * (1.0 + NEAR))
         fitted = fit_network(
             self._all_rows,
             self.valid,

@@ -23,6 +23,7 @@ from darn.more.ordered import as_categories
 from darn.train.chain_fitting import fit_chain
 
 N_X = 5
+DOUBLE = {"dtype": "float64"}
 TINY = DARNDensity(hidden=3, units=4, learning_rate=0.01, weight_decay=0.0, max_steps=50)
 
 # Rows that weigh nothing may be those that validate.
@@ -126,7 +127,8 @@ def test_the_same_seed_is_the_same_model(fitted: DARNDensity, bits: np.ndarray) 
 
 
 def test_the_architecture_is_chosen_if_not_given(bits: np.ndarray) -> None:
-    density = DARNDensity(units=4, weight_decay=0.0, learning_rate=0.01, candidates=1, max_steps=25).fit(bits)
+    search = darn.SearchConfig(candidates=1)
+    density = DARNDensity(units=4, weight_decay=0.0, learning_rate=0.01, search=search, max_steps=25).fit(bits)
     assert density.choice_ is not None
     assert darn_of(density).config.hidden == density.choice_.model.hidden
     assert darn_of(density).config.visible_conditional == "linear"
@@ -151,7 +153,8 @@ def test_what_is_given_stays_and_the_rest_is_chosen(
 
 
 def test_a_made_and_its_orders(bits: np.ndarray) -> None:
-    made = clone(TINY).set_params(hidden=(), units=None, visible_conditional="made", conditional_units=6, orders=2)
+    fields = {"visible_conditional": "made", "conditional_units": 6, "orders": 2}
+    made = clone(TINY).set_params(hidden=(), units=None, model=fields)
     density = made.fit(bits)
     config = density.model_.config
     assert (config.hidden, config.units, config.visible_conditional) == ((), (), "made")
@@ -159,7 +162,7 @@ def test_a_made_and_its_orders(bits: np.ndarray) -> None:
     assert np.exp(density.score_samples(every_row())).sum() == pytest.approx(1.0, abs=1e-5)
     assert density.choice_ is None
     with pytest.raises(ValueError, match="orders=2 is for the conditionals eonade, made"):
-        clone(TINY).set_params(orders=2).fit(bits)
+        clone(TINY).set_params(model={"orders": 2}).fit(bits)
 
 
 def test_missing_bits_are_those_of_the_mask_or_nan(fitted: DARNDensity, bits: np.ndarray) -> None:
@@ -189,9 +192,9 @@ def test_missing_bits_are_those_of_the_mask_or_nan(fitted: DARNDensity, bits: np
         fitted.complete(x[:, 1:], mask[:, 1:])
 
 
-@pytest.mark.parametrize("name", ["candidates", "max_steps", "patience", "batch_size", "num_samples"])
+@pytest.mark.parametrize("name", ["max_steps", "batch_size", "num_samples"])
 def test_numbers_are_checked_before_training(bits: np.ndarray, name: str) -> None:
-    for wrong in (0, 2.5) if name == "candidates" else (0, 2.5, None):
+    for wrong in (0, 2.5, None):
         with pytest.raises(ValueError, match=f"{name} must be a whole number, at least 1, got {wrong}"):
             clone(TINY).set_params(**{name: wrong}).fit(bits)
 
@@ -223,7 +226,7 @@ def test_what_is_wrong_is_said(fitted: DARNDensity, bits: np.ndarray) -> None:
 @pytest.mark.ci
 def test_scikit_learn_checks_it(global_generator: None) -> None:
     """All of its checks, of bits that are numbers above a threshold."""
-    estimator = DARNDensity(2, 3, learning_rate=1e-3, weight_decay=0.0, max_steps=25, threshold=0.0, dtype="float64")
+    estimator = DARNDensity(2, 3, learning_rate=1e-3, weight_decay=0.0, max_steps=25, threshold=0.0, model=DOUBLE)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         check_estimator(estimator, expected_failed_checks=UNEQUAL)
@@ -344,6 +347,8 @@ def test_a_row_of_weight_two_counts_as_two(bits: np.ndarray) -> None:
         clone(TINY).fit(bits, sample_weight=weights[1:])
     with pytest.raises(ValueError, match=r"at least one non-zero number|must not be 0 of all training rows"):
         clone(TINY).fit(bits, sample_weight=np.zeros(len(bits)))
+    with pytest.raises(ValueError, match=r"sample_weight must not be negative, got -1 of row 3\."):
+        clone(TINY).fit(bits, sample_weight=np.where(np.arange(len(bits)) == 3, -1.0, 1.0))
 
 
 def test_kinds_that_do_not_fit_are_refused(bits: np.ndarray) -> None:
@@ -351,7 +356,10 @@ def test_kinds_that_do_not_fit_are_refused(bits: np.ndarray) -> None:
         ({"architecture": "tree"}, "architecture must be 'auto', 'chain', 'made' or 'darn', got 'tree'"),
         ({"architecture": "chain", "hidden": 3}, "hidden is for a DARN, got architecture='chain'"),
         ({"architecture": "darn", "categories": [(0, 1)]}, "as architecture='darn'; leave one"),
-        ({"categories": [(0, 1)], "visible_conditional": "made"}, "as visible_conditional is given; leave one"),
+        ({"categories": [(0, 1)], "model": {"orders": 2}}, "as orders in model is given; leave one"),
+        ({"model": {"hidden": 3}}, "model must have fields of DARNConfig but visible, hidden and units, got 'hidden'"),
+        ({"model": "made"}, "model must be a dictionary of fields of DARNConfig, or None, got 'made'"),
+        ({"search": {"candidates": 2}}, "search must be a SearchConfig, or None, got {'candidates': 2}"),
         ({"categories": [(0, 1)]}, r"the columns \(0, 1\) must be one category"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -363,9 +371,7 @@ def test_kinds_that_do_not_fit_are_refused(bits: np.ndarray) -> None:
 def test_a_chain_is_a_citizen_too(global_generator: None) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        check_estimator(
-            DARNDensity(architecture="chain", threshold=0.0, dtype="float64"), expected_failed_checks=UNEQUAL
-        )
+        check_estimator(DARNDensity(architecture="chain", threshold=0.0, model=DOUBLE), expected_failed_checks=UNEQUAL)
 
 
 @pytest.mark.slow
@@ -425,8 +431,7 @@ def test_what_is_tried_and_chosen_is_said_where_it_is_asked_for(
     assert density.density_choice_ is not None
     assert said.endswith(f"{density.density_choice_.table()}\n")
     quick: dict[str, Any] = {
-        "candidates": 2,
-        "search_total_steps": 100,
+        "search": darn.SearchConfig(candidates=2, search_total_steps=100),
         "max_steps": 50,
         "units": 4,
         "learning_rate": 0.01,
