@@ -18,7 +18,7 @@ from gpflow_deep_base.seeds import numpy_rng
 from gpflow_deep_runs.data.bits import PARTS, Bits, as_bits, density, unpacked
 from gpflow_deep_runs.data.rows import Part, Rows
 from gpflow_deep_runs.data.sets import raw
-from gpflow_deep_runs.data.sets.files import installed, read_bytes
+from gpflow_deep_runs.data.sets.files import KNOWN, installed, read_bytes
 
 __all__ = [
     "PACKED_SETS",
@@ -48,38 +48,18 @@ class Packed(NamedTuple):
     source: str
 
 
+def _packed(rows: Sequence[int], columns: int, image_shape: Sequence[int] | None, source: str) -> Packed:
+    num_train, num_valid, num_test = rows
+    shape = None if image_shape is None else (image_shape[0], image_shape[1])
+    return Packed((num_train, num_valid, num_test), columns, shape, source)
+
+
 PACKED_SETS = {
-    "adult": Packed(
-        (5000, 1414, 26147),
-        123,
-        None,
-        "UCI Adult in 123 binary columns (LIBSVM a9a), parts of Larochelle and Murray (2011)",
-    ),
-    "connect4": Packed(
-        (16000, 4000, 47557),
-        126,
-        None,
-        "UCI Connect-4, three columns for each of 42 fields, parts of Larochelle and Murray (2011)",
-    ),
-    "nips": Packed(
-        (400, 100, 1240),
-        500,
-        None,
-        "words in the papers of NIPS 0 to 12, parts of Larochelle and Murray (2011)",
-    ),
-    "ocr_letters": Packed(
-        (32152, 10000, 10000),
-        128,
-        (16, 8),
-        "handwritten letters of 16 x 8 pixels, parts of Larochelle and Murray (2011)",
-    ),
-    "binarized_mnist": Packed(
-        (50000, 10000, 10000),
-        784,
-        (28, 28),
-        "MNIST with pixels drawn once with their intensities as probabilities (Salakhutdinov and Murray, 2008)",
-    ),
+    name: _packed(**known["holds"])
+    for name, known in KNOWN.items()
+    if known["views"].get("binary") == "binary.read_packed_set"
 }
+"""The sets by name."""
 
 
 def read_packed_set(name: str, paths: Sequence[Path], *, known: Packed | None = None) -> Rows:

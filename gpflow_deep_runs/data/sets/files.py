@@ -10,6 +10,7 @@ import gzip
 import hashlib
 import importlib
 import importlib.util
+import json
 import os
 import zlib
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ from gpflow_deep_runs.data.libraries import pd
 
 __all__ = [
     "CHUNK_ROWS",
+    "KNOWN",
     "READ_ERRORS",
     "File",
     "check_sha256",
@@ -33,6 +35,9 @@ __all__ = [
     "read_bytes",
     "read_numbers",
 ]
+
+KNOWN: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("sets.json").read_text(encoding="utf-8"))
+"""Name of a known set -> what it is about, its files, the readers of its views, and what they have to find."""
 
 CHUNK_ROWS = 200_000
 """Rows of a text file that are read at a time."""

@@ -9,13 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpflow_deep_base.seeds import numpy_rng
-from gpflow_deep_runs.data.sets.files import File, installed, read_bytes
+from gpflow_deep_runs.data.sets.files import installed, read_bytes
 
 __all__ = [
     "CLASS_NAMES",
     "DIGITS_COUNTS",
-    "MNIST_FILES",
-    "MNIST_GET",
     "Mnist",
     "digits",
     "digits_order",
@@ -29,20 +27,6 @@ CLASS_NAMES = tuple("0123456789")
 DIGITS_COUNTS = (1297, 200)
 """Rows of the digits, in the order of :func:`digits_order`, that train and that validate; the other 300 test."""
 
-_MNIST = {  # SHA-256 of the uncompressed file
-    "train-images-idx3-ubyte": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
-    "train-labels-idx1-ubyte": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
-    "t10k-images-idx3-ubyte": "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
-    "t10k-labels-idx1-ubyte": "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
-}
-
-MNIST_FILES = tuple(File(f"mnist/{file}", (f"mnist/{file}.gz",), sha256) for file, sha256 in _MNIST.items())
-
-MNIST_GET = (
-    f"Get the four files of MNIST, {', '.join(_MNIST)} (each with .gz or not), and put them into FOLDER or "
-    "FOLDER/mnist."
-)
-
 
 class Mnist(NamedTuple):
     """Training and test images uint8 [n, H, W], and their labels int64 [n]."""
@@ -54,7 +38,7 @@ class Mnist(NamedTuple):
 
 
 def mnist(paths: Sequence[Path]) -> Mnist:
-    """Images and labels of the four files, in the order of :data:`MNIST_FILES`."""
+    """Images and labels of the four files: training images and labels, then those for tests."""
     train, train_labels, test, test_labels = (parse_idx(read_bytes(path), path) for path in paths)
     return Mnist(train, train_labels.astype(np.int64), test, test_labels.astype(np.int64))
 

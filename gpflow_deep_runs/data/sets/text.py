@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from gpflow_deep_base.container import read_npz
 from gpflow_deep_base.seeds import numpy_rng
 from gpflow_deep_runs.data.rows import Part, Rows
+from gpflow_deep_runs.data.sets.files import KNOWN
 
 __all__ = ["TASKS", "Task", "read"]
 
@@ -39,7 +40,7 @@ class Task(NamedTuple):
     """
 
     about: str
-    class_names: tuple[str, str]
+    class_names: tuple[str, ...]
     read: Callable[[Path], Labelled]
     is_sorted: bool
 
@@ -107,46 +108,16 @@ def _body(record: dict[str, Any]) -> str:
     return text.partition("\n\n")[2] if "group" in record else text
 
 
-TASKS = {
-    "reuters_i6": Task(
-        "Reuters news I6, 2000 documents, presence of 11463 words; a task of the paper, in its order.",
-        ("-1", "+1"),
-        _read_matrix,
-        False,
-    ),
-    "ng20_comp_hw": Task(
-        "20 Newsgroups comp against HW, 1943 documents, presence of 29409 words; a task of the paper, in its order.",
-        ("-1", "+1"),
-        _read_matrix,
-        False,
-    ),
-    "amazon_apparel_books": Task(
-        "Amazon reviews of apparel and books, 3880 documents, counts of 221972 words and pairs of words; the paper's "
-        "authors name it apparel_books and give no meaning of the labels; it has the size of the paper's `Amazon Book "
-        "reviews`.",
-        ("-1", "+1"),
-        _read_matrix,
-        False,
-    ),
-    "ng20_elec_med": Task(
-        "20 Newsgroups sci.electronics against sci.med, 1974 posts, presence of 25150 words; not the paper's file "
-        "(1971 x 38699, which could not be had) but made anew from the posts' subjects and bodies.",
-        ("sci.electronics", "sci.med"),
-        _read_presence,
-        True,
-    ),
-    "spamassassin": Task(
-        "SpamAssassin public corpus, 6046 e-mails, presence of the words [a-z]{2,} of at least two bodies; stands in "
-        "for the paper's `Spam or ham`, which is another corpus.",
-        ("ham", "spam"),
-        _read_documents,
-        True,
-    ),
-    "movie_reviews": Task(
-        "Movie reviews of Pang and Lee (polarity 2.0), 2000 documents, presence of the words [a-z]{2,} of at least two "
-        "documents; stands in for the paper's other Amazon task.",
-        ("negative", "positive"),
-        _read_documents,
-        True,
-    ),
+_READERS: dict[str, Callable[[Path], Labelled]] = {
+    "matrix": _read_matrix,
+    "presence": _read_presence,
+    "documents": _read_documents,
 }
+
+TASKS = {
+    name: Task(known["about"], tuple(holds["class_names"]), _READERS[holds["read"]], holds["is_sorted"])
+    for name, known in KNOWN.items()
+    if "text" in known["views"]
+    for holds in [known["holds"]]
+}
+"""The tasks by name."""

@@ -13,7 +13,7 @@ from gpflow_deep_base.container import read_npz
 from gpflow_deep_runs.data.libraries import pd
 from gpflow_deep_runs.data.numeric import undivided
 from gpflow_deep_runs.data.rows import Indices, Rows
-from gpflow_deep_runs.data.sets.files import read_numbers
+from gpflow_deep_runs.data.sets.files import KNOWN, read_numbers
 
 __all__ = ["SETS", "Uci", "read"]
 
@@ -24,76 +24,16 @@ class Uci(NamedTuple):
     """What a set holds.
 
     :ivar folder: of the public repository with the splits, in UCI_Datasets.
-    :ivar features: names, separated by spaces.
-    :ivar sha256: of the .npz copy; "" if there is none.
     """
 
     folder: str
     rows: int
-    features: str
+    features: Sequence[str]
     target: str
-    sha256: str
 
 
-SETS = {
-    "boston": Uci(
-        "bostonHousing",
-        506,
-        "CRIM ZN INDUS CHAS NOX RM AGE DIS RAD TAX PTRATIO B LSTAT",
-        "MEDV",
-        "b0d6612aec2b144e61de78fe865593bd07ff01e4851d7a78b000b90006c83e80",
-    ),
-    "concrete": Uci(
-        "concrete",
-        1030,
-        "cement slag fly_ash water superplasticizer coarse_aggregate fine_aggregate age_days",
-        "strength_mpa",
-        "5280593a93fb933283283906e38a7cf34173c0c7d333bfcacfb9fe7fd7a1fd77",
-    ),
-    "energy": Uci(
-        "energy",
-        768,
-        "compactness surface_area wall_area roof_area height orientation glazing_area glazing_distribution",
-        "heating_load",
-        "d787456d7f3e8a885aaccef8290fb9238739c1a296c84b845147cc4be6d7dc6d",
-    ),
-    "kin8nm": Uci(
-        "kin8nm",
-        8192,
-        "theta1 theta2 theta3 theta4 theta5 theta6 theta7 theta8",
-        "distance",
-        "7210e2062f8caea498ef7b8910d9476c6d89782f52e4e7f94f9b72e4e295d9d0",
-    ),
-    "naval": Uci(
-        "naval-propulsion-plant",
-        11934,
-        " ".join(f"sensor{i}" for i in range(16)),
-        "compressor_decay",
-        "0f57d7cbbe395c1f2d3225c7457ae9bf030864a4ba4fffcb226afee6fc30b7c7",
-    ),
-    "power": Uci(
-        "power-plant",
-        9568,
-        "temperature vacuum pressure humidity",
-        "energy_output_mw",
-        "2f104ee334a979e843b27c5141c502076ff6236f06e0c27ee8670a6587fb83df",
-    ),
-    "protein": Uci(
-        "protein-tertiary-structure",
-        45730,
-        "F1 F2 F3 F4 F5 F6 F7 F8 F9",
-        "rmsd",
-        "b6e5d0b2b90972ba24f88370201c0f042b9ca90368b02e608bec8624310f8885",
-    ),
-    "wine_red": Uci(
-        "wine-quality-red",
-        1599,
-        "fixed_acidity volatile_acidity citric_acid residual_sugar chlorides free_sulfur_dioxide "
-        "total_sulfur_dioxide density pH sulphates alcohol",
-        "quality",
-        "",
-    ),
-}
+SETS = {name: Uci(**known["holds"]) for name, known in KNOWN.items() if known["views"].get("supervised") == "uci.read"}
+"""The sets by name."""
 
 
 def read(name: str, paths: Sequence[Path], *, num_rows: int | None = None) -> Rows:
@@ -103,7 +43,7 @@ def read(name: str, paths: Sequence[Path], *, num_rows: int | None = None) -> Ro
     :raises ValueError: if a file is damaged, or has another number of rows or columns.
     """
     (path,), uci = paths, SETS[name]
-    features = tuple(uci.features.split())
+    features = tuple(uci.features)
     if path.suffix == ".npz":
         X, y, splits = _read_copy(path)
     elif path.suffix == ".csv":
