@@ -4,7 +4,7 @@
     frame = shards.read(7)                              # block 7 as a DataFrame with the columns "x" and "y"
 
 A block is a row group. Finding the blocks reads the footers of the files. Paths with "://" may be on any file system
-that TensorFlow knows.
+that pyarrow knows.
 """
 
 from __future__ import annotations

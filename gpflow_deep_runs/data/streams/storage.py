@@ -1,20 +1,24 @@
-"""Files of a stream, wherever they are: local ones by plain Python, paths with "://" by TensorFlow's file systems.
+"""Files of a stream, wherever they are: local ones by plain Python, paths with "://" by the file systems of pyarrow.
 
-TensorFlow is imported for a path such as `gs://bucket/trips/*.parquet`, and only then. Its errors are `OSError` here.
+Those are, among others, `gs://bucket/trips/*.parquet`, `s3://...`, `hdfs://...` and `file:///...`.
 """
 
+from __future__ import annotations
+
+import fnmatch
 import glob
 import io
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import IO, Any
+import re
+from typing import IO
 
-__all__ = ["find", "is_folder", "is_remote", "open_file", "size", "tensorflow_errors"]
+from gpflow_deep_runs.data.libraries import pa
+
+__all__ = ["find", "is_folder", "is_remote", "open_file", "size"]
 
 
 def is_remote(path: str) -> bool:
-    """Whether a path is for TensorFlow's file systems."""
+    """Whether a path is for the file systems of pyarrow."""
     return "://" in path
 
 
@@ -25,23 +29,30 @@ def open_file(path: str) -> IO[bytes]:
     """
     if not is_remote(path):
         return open(path, "rb")
-    return io.BufferedReader(_RemoteFile(path), 2**20)  # type: ignore[arg-type]  # which has all of RawIOBase
+    system, place = _located(path)
+    return io.BufferedReader(system.open_input_file(place), 2**20)
 
 
 def size(path: str) -> int:
-    """Bytes of a file."""
+    """Bytes of a file.
+
+    :raises OSError: if it is not there.
+    """
     if not is_remote(path):
         return os.stat(path).st_size
-    with tensorflow_errors() as tf:
-        return int(tf.io.gfile.stat(path).length)
+    system, place = _located(path)
+    found = system.get_file_info(place)
+    if not found.is_file:
+        raise FileNotFoundError(f"there is no file {path}")
+    return int(found.size)
 
 
 def is_folder(path: str) -> bool:
     """Whether there is a folder of this name."""
     if not is_remote(path):
         return os.path.isdir(path)
-    with tensorflow_errors() as tf:
-        return bool(tf.io.gfile.isdir(path))
+    system, place = _located(path)
+    return bool(system.get_file_info(place).type == pa.fs.FileType.Directory)
 
 
 def find(pattern: str) -> list[str]:
@@ -49,53 +60,31 @@ def find(pattern: str) -> list[str]:
 
     A local file of that very name goes first, and local names that begin with a dot are hidden, as in a shell.
     """
-    if is_remote(pattern):
-        with tensorflow_errors() as tf:
-            return sorted(map(str, tf.io.gfile.glob(pattern)))
-    return [pattern] if os.path.exists(pattern) else sorted(glob.glob(pattern))
+    if not is_remote(pattern):
+        return [pattern] if os.path.exists(pattern) else sorted(glob.glob(pattern))
+    folder, _, names = re.sub(r"/([^/]*[*?\[].*)$", r"\n\1", pattern).partition("\n")
+    if not names:
+        system, place = _located(pattern)
+        return [pattern] if system.get_file_info(place).is_file else []
+    system, place = _located(folder)
+    parts = names.split("/")
+    chosen = pa.fs.FileSelector(place, allow_not_found=True, recursive=len(parts) > 1)
+    inner = [each.path[len(place) :].strip("/") for each in system.get_file_info(chosen) if each.is_file]
+    return sorted(f"{folder}/{path}" for path in inner if _fits(path.split("/"), parts))
 
 
-@contextmanager
-def tensorflow_errors() -> Iterator[Any]:
-    """Yields TensorFlow, imported here; what it raises becomes an `OSError` with its message in one line."""
-    import tensorflow as tf  # only here: who reads local tables need not wait for it
+def _fits(names: list[str], patterns: list[str]) -> bool:
+    """Whether each name of a path fits the pattern in its place."""
+    return len(names) == len(patterns) and all(map(fnmatch.fnmatchcase, names, patterns))
 
+
+def _located(path: str) -> tuple[pa.fs.FileSystem, str]:
+    """The file system of a path, and the place in it.
+
+    :raises OSError: if pyarrow has none.
+    """
     try:
-        yield tf
-    except tf.errors.OpError as error:
-        text = " ".join(str(error.message).split(" [[{{node")[0].split())
-        raise OSError(text or type(error).__name__) from error
-
-
-class _RemoteFile(io.RawIOBase):
-    """A file of `tf.io.gfile`."""
-
-    def __init__(self, path: str) -> None:
-        with tensorflow_errors() as tf:
-            self._file = tf.io.gfile.GFile(path, "rb")
-            self._size = int(self._file.size())
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        with tensorflow_errors():
-            content = self._file.read(len(buffer))
-        buffer[: len(content)] = content
-        return len(content)
-
-    def tell(self) -> int:
-        return int(self._file.tell())
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        position = {os.SEEK_SET: 0, os.SEEK_CUR: self.tell(), os.SEEK_END: self._size}[whence] + offset
-        with tensorflow_errors():
-            self._file.seek(position)
-        return position
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
+        system, place = pa.fs.FileSystem.from_uri(path)
+    except (pa.ArrowException, ImportError) as error:
+        raise OSError(f"{path} is on no file system of pyarrow ({error})") from error
+    return system, str(place)

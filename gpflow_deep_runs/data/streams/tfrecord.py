@@ -6,12 +6,12 @@ Bytes are text in UTF-8. A feature that an example lacks, or that is empty there
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from gpflow_deep_runs.data.libraries import pa
-from gpflow_deep_runs.data.streams.storage import tensorflow_errors
 
 __all__ = ["tables"]
 
@@ -29,6 +29,18 @@ def tables(path: str) -> Iterator[pa.Table]:
             yield _table(records, kinds)
     except (OSError, UnicodeError, pa.ArrowInvalid) as error:
         raise ValueError(f"{path} cannot be read as TFRecord: {error}; get it again or leave it out.") from error
+
+
+@contextmanager
+def tensorflow_errors() -> Iterator[Any]:
+    """Yields TensorFlow, imported here; what it raises becomes an `OSError` with its message in one line."""
+    import tensorflow as tf  # only here: who reads other tables need not wait for it
+
+    try:
+        yield tf
+    except tf.errors.OpError as error:
+        text = " ".join(str(error.message).split(" [[{{node")[0].split())
+        raise OSError(text or type(error).__name__) from error
 
 
 def _records(path: str) -> Iterator[Sequence[bytes]]:
