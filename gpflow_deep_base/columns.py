@@ -1,27 +1,70 @@
-"""Frames as inputs of estimators: columns of numbers are taken as they are, others are refused with what reads them."""
+"""Frames as inputs of estimators: columns of numbers are taken as they are, others are read as tables are."""
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
-__all__ = ["check_columns"]
+__all__ = ["READER", "as_numbers"]
+
+READER = "gpflow_deep_runs.data.encoder"
+"""The module of `TableEncoder`, which needs pandas and pyarrow: imported where a frame has to be read, only there."""
 
 _NUMERIC = "biuf"
 _SHOWN = 5
 
 
-def check_columns(X: Any, estimator: Any, *, may_miss: bool = False) -> None:
-    """Refuse a frame whose columns are no numbers, where an array of them would be taken for some without a word.
+def as_numbers(X: Any, estimator: Any, *, reset: bool, may_miss: bool = False) -> Any:
+    """The rows of a frame as numbers; other inputs, and frames of numbers without gaps, as they are.
+
+    Levels become zeros and ones, dates the parts that vary; a value that is missing becomes what the training rows say,
+    beside a column that says where, or stays NaN where the estimator takes that. The `TableEncoder` that does so, and
+    tells what each column was read as, is kept as the estimator's `table_encoder_`.
+
+    :param X: a frame of pandas or polars, a table of Arrow, or anything else.
+    :param estimator: that is fitted, or was.
+    :param reset: whether it is fitted anew; else the columns are read as they were then.
+    :param may_miss: whether the estimator takes missing values.
+    :raises ValueError: naming the column: it may be read in two ways, or cannot be read; or, of an estimator that was
+        fitted to numbers, it is none.
+    """
+    if reset:
+        vars(estimator).pop("table_encoder_", None)
+    if hasattr(X, "column_names") and hasattr(X, "to_pandas"):
+        X = X.to_pandas()
+    if not hasattr(X, "columns") or not hasattr(X, "dtypes"):
+        return X
+    encoder = getattr(estimator, "table_encoder_", None)
+    if encoder is None:
+        if not (odd := _odd_columns(X, may_miss)):
+            return X
+        if not reset:
+            more = f" and {len(odd) - _SHOWN} more" if len(odd) > _SHOWN else ""
+            raise ValueError(
+                f"X must have columns of numbers, as in fit, but {', '.join(odd[:_SHOWN])}{more} are none; fit "
+                f"{type(estimator).__name__} to rows that have such values, or convert the columns."
+            )
+        encoder = _fitted(X, estimator, may_miss)
+        estimator.table_encoder_ = encoder
+    return encoder.transform(X)
+
+
+def _fitted(X: Any, estimator: Any, may_miss: bool) -> Any:
+    encoder = importlib.import_module(READER).TableEncoder(missing="keep" if may_miss else "impute")
+    try:
+        return encoder.fit(X)
+    except ValueError as error:
+        raise ValueError(
+            f"{error} (In Python: `from {READER} import TableEncoder`, and `make_pipeline(TableEncoder(...), "
+            f"{type(estimator).__name__}(...))`, where flags are arguments, such as ignore=['name'].)"
+        ) from error
+
+
+def _odd_columns(X: Any, may_miss: bool) -> list[str]:
+    """Columns that an array of them would take for numbers without a word, or not at all; each with what it is.
 
     Days would be nanoseconds, codes such as "01" numbers, and categories the numbers that they are named by.
-
-    :param X: a frame of pandas or polars; other inputs are left to others.
-    :param estimator: that is to be fitted, for the message.
-    :param may_miss: whether the estimator takes missing values.
-    :raises ValueError: naming the columns that are texts, categories or dates, or have missing values.
     """
-    if not hasattr(X, "columns") or not hasattr(X, "dtypes"):
-        return
     odd = []
     for number, (name, dtype) in enumerate(zip(X.columns, X.dtypes, strict=True)):
         column = X.iloc[:, number] if hasattr(X, "iloc") else X.to_series(number)
@@ -29,15 +72,7 @@ def check_columns(X: Any, estimator: Any, *, may_miss: bool = False) -> None:
             odd.append(f"{name!r} ({str(dtype).lower()})")
         elif not may_miss and _has_missing(column):
             odd.append(f"{name!r} (missing values)")
-    if not odd:
-        return
-    name = type(estimator).__name__
-    more = f" and {len(odd) - _SHOWN} more" if len(odd) > _SHOWN else ""
-    raise ValueError(
-        f"X must have columns of numbers, but {', '.join(odd[:_SHOWN])}{more} are none; `from "
-        "gpflow_deep_runs.data.encoder import TableEncoder` and `make_pipeline(TableEncoder(), "
-        f"{name}(...)).fit(X, y)` read levels, dates, texts and missing values."
-    )
+    return odd
 
 
 def _is_numeric(dtype: Any, column: Any) -> bool:

@@ -36,7 +36,7 @@ from darn.train.gaps import filled
 from darn.train.optimization import TrainingConfig
 from darn.train.selection import Choice, SearchConfig, choose
 from darn.train.training import Trainer
-from gpflow_deep_base.columns import check_columns
+from gpflow_deep_base.columns import as_numbers
 
 __all__ = ["DARNDensity"]
 
@@ -378,7 +378,7 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
 
     def _bits(self, X: ArrayLike, *, reset: bool) -> tuple[NDArray[np.uint8], NDArray[np.bool_] | None]:
         """Bits [N, n_x], and where they are missing; None if none is."""
-        check_columns(X, self, may_miss=True)
+        X = as_numbers(X, self, reset=reset, may_miss=True)
         how: dict[str, Any] = {"dtype": "numeric", "ensure_all_finite": "allow-nan"}
         x = validate_data(self, X, reset=reset, accept_sparse="csr", ensure_min_samples=2 if reset else 1, **how)
         if not issparse(x):

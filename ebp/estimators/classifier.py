@@ -16,7 +16,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from gpflow_deep_base.columns import check_columns
+from gpflow_deep_base.columns import as_numbers
 
 from ..network.architecture import Posterior
 from ..network.coding import InputCoding, Moments
@@ -320,7 +320,7 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     # Private.
 
     def _check(self, X: Matrix, y: Any, *, reset: bool) -> tuple[Matrix, np.ndarray]:
-        check_columns(X, self)
+        X = as_numbers(X, self, reset=reset)
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset)
         check_classification_targets(y)
         check_whole_numbers(self, "epochs", other="auto")
@@ -415,7 +415,7 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _scores(self, X: Matrix) -> np.ndarray:
         check_is_fitted(self, "_network")
-        check_columns(X, self)
+        X = as_numbers(X, self, reset=False)
         if not is_plain(self, X):
             X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
         X = self._scaled(X)

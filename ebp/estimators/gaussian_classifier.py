@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from gpflow_deep_base.columns import check_columns
+from gpflow_deep_base.columns import as_numbers
 
 from ..network.coding import Moments
 from ..network.heads import encode_labels
@@ -205,7 +205,7 @@ class EBPGaussianClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     def predict_log_proba(self, X: ArrayLike) -> Array:
         """Logarithms of the probabilities of the classes in nats, [N, C]."""
         check_is_fitted(self, "posteriors_")
-        check_columns(X, self)
+        X = as_numbers(X, self, reset=False)
         if not is_plain(self, X):
             X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
         X = self._units.standardised(dense_rows(X, self._columns))
@@ -237,7 +237,7 @@ class EBPGaussianClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         return self._inputs.with_common_scale() if self.common_scale else self._inputs
 
     def _check(self, X: Any, y: Any, *, reset: bool, is_fit: bool = False) -> tuple[Array, NDArray[Any]]:
-        check_columns(X, self)
+        X = as_numbers(X, self, reset=reset)
         if reset or not is_plain(self, X, y):
             X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, reset=reset)
             check_classification_targets(y)

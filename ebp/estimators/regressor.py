@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from gpflow_deep_base.columns import check_columns
+from gpflow_deep_base.columns import as_numbers
 
 from ..network.coding import Moments
 from ..network.noise import Noise
@@ -255,7 +255,7 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     # Private.
 
     def _check(self, X: Any, y: Any, sample_weight: ArrayLike | None, *, reset: bool, is_fit: bool = False) -> _Rows:
-        check_columns(X, self)
+        X = as_numbers(X, self, reset=reset)
         X, y = validate_data(
             self,
             X,
@@ -414,7 +414,7 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _moments(self, X: Any) -> tuple[Array, Array]:
         """Means and variances of the targets by each network, noise included and in standardised units, [S, N, Q]."""
         check_is_fitted(self, "networks_")
-        check_columns(X, self)
+        X = as_numbers(X, self, reset=False)
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
         return self._moments_of(dense_rows(X, self._columns))
 

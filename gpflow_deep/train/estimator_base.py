@@ -18,7 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from gpflow_deep_base.columns import check_columns
+from gpflow_deep_base.columns import as_numbers
 
 from ..model.deep_gp import NUM_PREDICT_SAMPLES
 from ..posteriors.sampling import SamplingConfig
@@ -306,7 +306,7 @@ class DeepGPEstimator(BaseEstimator):
 
     def _inputs(self, X: Any) -> Array:
         check_is_fitted(self)
-        check_columns(X, self)
+        X = as_numbers(X, self, reset=False)
         return np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
 
     @contextmanager

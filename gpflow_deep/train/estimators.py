@@ -23,7 +23,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d, validate_data
 
-from gpflow_deep_base.columns import check_columns
+from gpflow_deep_base.columns import as_numbers
 
 from ..judge.modes import PROMINENCE, Modes
 from .estimator_base import DeepGPEstimator
@@ -122,7 +122,7 @@ class DeepGPRegressor(MultiOutputMixin, RegressorMixin, DeepGPEstimator):
         return Modes(*map(self._shaped, found))
 
     def _rows(self, X: Any, y: Any, *, reset: bool) -> tuple[Array, Array]:
-        check_columns(X, self)
+        X = as_numbers(X, self, reset=reset)
         X, Y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, reset=reset)
         Y = np.asarray(Y, np.float64)
         if reset:
@@ -209,7 +209,7 @@ class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
             return np.asarray(self.predictor_.predict(inputs, labels).log_density)
 
     def _rows(self, X: Any, y: Any, *, reset: bool) -> tuple[Array, NDArray[Any]]:
-        check_columns(X, self)
+        X = as_numbers(X, self, reset=reset)
         X, y = validate_data(self, X, y, dtype=np.float64, reset=reset)
         check_classification_targets(y)
         return X, y

@@ -47,6 +47,7 @@ class Column:
     :param unit: the text before or after every number, such as "€" or "%".
     :param has_parentheses: (5) is minus 5.
     :param is_scaled: 19M is 19 million and 201k are 201 thousand.
+    :param has_flags: 4.9 p and 4.9* are 4.9, as `numerals.FLAG` says.
     :param date_format: of dates and times as text, a `strptime` format; "" if they come as dates or times.
     :param zone: of dates: "UTC" or "local" if they come with time zones, "" if without.
     :param true: of booleans as text: what is 1, as it was written, the most frequent first. Case does not matter.
@@ -62,6 +63,7 @@ class Column:
     unit: str = ""
     has_parentheses: bool = False
     is_scaled: bool = False
+    has_flags: bool = False
     date_format: str = ""
     zone: Zone = ""
     true: tuple[str, ...] = ()
@@ -141,7 +143,8 @@ def fits(
 
 def style_of(column: Column) -> Style:
     """How the numbers of a column are written."""
-    return Style(column.decimal, column.thousands, column.unit, column.has_parentheses, column.is_scaled)
+    parts = (column.decimal, column.thousands, column.unit, column.has_parentheses, column.is_scaled)
+    return Style(*parts, has_flags=column.has_flags)
 
 
 def misfit(what: str, column: Column, text: str, row: int, count: int, *, more: str = "") -> str:

@@ -17,9 +17,9 @@ import csv
 import io
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 
@@ -54,7 +54,9 @@ _WESTERN = re.compile(
     "[\\x00-\\x7f\xa0-\xbb\xbf-\xff\u20ac\u201a-\u201e\u2018-\u201d\u2013\u2014\u2020-\u2022\u2026\u2030"
     "\u0152\u0153\u0160\u0161\u017d\u017e\u0178\u2122]*"
 )
-_FOREIGN = re.compile("[\xc0-\xff]{3}")
+_FOREIGN = re.compile("[\xc0-\xff]{3}|[A-Za-z\xc0-\xff][\xa1-\xb4\xb6\xb8-\xbf][A-Za-z\xc0-\xff]")
+"""Words of letters that are rare in the west of Europe, or signs within a word."""
+
 _NOTE = re.compile(
     r"\W*(?:sources?|notes?|quellen?|anmerkung|hinweis|stand|data|last updated|copyright|footnotes?|remarks?|notas?"
     r"|remarques?)\b.*|[*#\u00a9(].*",
@@ -80,6 +82,7 @@ class Dialect:
     :param num_titles: lines above the header that belong to no column.
     :param notes: what has to be known of the reading, in words.
     :param is_header_short: the line of names has fewer values than the rows, and is one of `num_titles`.
+    :param places: where each column begins in a line, if columns have a fixed width; () if they do not.
     """
 
     names: tuple[str, ...]
@@ -89,6 +92,7 @@ class Dialect:
     num_titles: int = 0
     notes: tuple[str, ...] = ()
     is_header_short: bool = False
+    places: tuple[int, ...] = ()
 
 
 def dialect_of(
@@ -116,7 +120,16 @@ def dialect_of(
     notes = [] if codec in _CODECS or encoding else [f"read as {codec} (--encoding=NAME reads another)"]
     text = text if not skip_rows else "".join(_line_ends(text)[skip_rows:])
     rows = {delimiter: _rows(text, delimiter, where, is_whole) for delimiter in DELIMITERS}
-    if (cells := _spaced(text, rows, is_whole)) is not None:
+    cells, places = _spaced(text, rows, is_whole), () if names else _places_of(text, rows, is_whole)
+    if places:
+        lines = [(row, line) for row, line in enumerate(_line_ends(text)) if line.strip()][: _HEAD_ROWS + 1]
+        fixed = [(row, _cut(line, places)) for row, line in lines]
+        if cells is not None and (fixed[0][1] != cells[0][1] or fixed[: len(cells)] == cells):
+            places = ()  # as it is without them, or by chance
+    if places:
+        rows, delimiter, start = {_SPACES: fixed}, _SPACES, 0
+        notes.append(f"columns of fixed width, from the characters {', '.join(map(str, places))} (from 0) on")
+    elif cells is not None:
         rows, delimiter, start = {_SPACES: cells}, _SPACES, 0
         notes.append("white space stands between the columns")
     else:
@@ -170,7 +183,7 @@ def dialect_of(
     num_titles = num_above + rows[delimiter][start + 1][0] if is_short else num_titles
     header = [name or unnamed(d, header) for d, name in enumerate(header)]
     check_names(header, where)
-    return Dialect(tuple(header), delimiter, codec, True, num_titles, tuple(notes), is_short)
+    return Dialect(tuple(header), delimiter, codec, True, num_titles, tuple(notes), is_short, places)
 
 
 def _are_row_names(texts: Sequence[str]) -> bool:
@@ -225,6 +238,7 @@ def read_text(
     has_header: bool,
     first_row: int = 0,
     skip_footer: int | None = None,
+    drops_bad_rows: bool = False,
 ) -> pa.Table:
     """The rows of a text as strings, just as they are written.
 
@@ -232,6 +246,7 @@ def read_text(
     :param has_header: whether the first row is the header, which is left out.
     :param first_row: number of the first row, for errors.
     :param skip_footer: lines at the end that are no rows; None to find out those of another length.
+    :param drops_bad_rows: leave out rows with more or fewer values than there are columns.
     :raises ValueError: naming `where` and the row: a row with more or fewer values than there are columns, a quotation
         mark that is never closed, or text in another encoding.
     """
@@ -239,29 +254,23 @@ def read_text(
     has_header = has_header and not dialect.is_header_short
     if dialect.delimiter == _SPACES:
         return _read_spaced(source, dialect, where, has_header=has_header, skip_footer=skip_footer or 0)
-    pieces = _sealed(source, dialect)
-    names = [str(d) for d in range(len(dialect.names))]
     ragged: list[pa.csv.InvalidRow] = []
+    is_dropping = drops_bad_rows and skip_footer is None
     num_blank = 0
 
     def judge(row: pa.csv.InvalidRow) -> str:
         nonlocal num_blank
-        if (not row.text.strip() and dialect.delimiter not in row.text) or _RULE.fullmatch(row.text):
+        if _is_blank(row, dialect):
             num_blank += 1
-            return "skip"  # a line of spaces, or one that is drawn
+            return "skip"
         ragged.append(row)
+        if is_dropping and _SEAL not in row.text:
+            return "skip"
         is_foot = _is_note(row, dialect) if skip_footer is None else _SEAL not in row.text
         return "skip" if len(ragged) <= (_MAX_FOOT if skip_footer is None else skip_footer) and is_foot else "error"
 
     try:
-        table = pa.csv.read_csv(
-            io.BufferedReader(Pieces(pieces), PIECE),
-            read_options=pa.csv.ReadOptions(column_names=names, use_threads=False, block_size=_BLOCK),
-            parse_options=pa.csv.ParseOptions(
-                delimiter=dialect.delimiter, newlines_in_values=True, invalid_row_handler=judge
-            ),
-            convert_options=pa.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
-        )
+        table = pa.csv.read_csv(_as_stream(source, dialect), **_options(dialect, judge))
     except (pa.ArrowInvalid, UnicodeError) as error:
         bad = [row for row in ragged if not _is_note(row, dialect)] or ragged
         if bad:
@@ -273,7 +282,8 @@ def read_text(
         row = last - has_header + first_row
         raise ValueError(f"{where} has a quotation mark in row {row} (from 0) that is never closed; mend it.")
     num_foot = len(ragged) if skip_footer is None else skip_footer
-    if ragged and ragged[0].number <= last + num_blank + len(ragged) - num_foot:  # lines of the table follow
+    is_cut = ragged and ragged[0].number <= last + num_blank + len(ragged) - num_foot  # lines of the table follow
+    if is_cut and not is_dropping:
         row = ragged[0].number - 1 - has_header + first_row
         raise ValueError(_ragged(ragged[0], row, dialect, where))
     num_rows = max(0, last - has_header - (num_foot - len(ragged)))
@@ -281,7 +291,8 @@ def read_text(
     if not ragged:
         return table
     first = " ".join(ragged[0].text.split())[:40]
-    return table.replace_schema_metadata({"foot": f"{num_foot} lines", "first": first})
+    which = "of another length" if is_dropping else "at the foot"
+    return table.replace_schema_metadata({"foot": f"{num_foot} lines {which}", "first": first})
 
 
 def read_batches(
@@ -300,22 +311,14 @@ def read_batches(
     ragged: list[pa.csv.InvalidRow] = []
 
     def judge(row: pa.csv.InvalidRow) -> str:
-        if (not row.text.strip() and dialect.delimiter not in row.text) or _RULE.fullmatch(row.text):
-            return "skip"  # a line of spaces, or one that is drawn
+        if _is_blank(row, dialect):
+            return "skip"
         ragged.append(row)
         return "skip" if drops_bad_rows and _SEAL not in row.text else "error"
 
-    names = [str(d) for d in range(len(dialect.names))]
     held = None
     try:
-        batches = pa.csv.open_csv(
-            io.BufferedReader(Pieces(_sealed(stream, dialect)), PIECE),
-            read_options=pa.csv.ReadOptions(column_names=names, use_threads=False, block_size=_BLOCK),
-            parse_options=pa.csv.ParseOptions(
-                delimiter=dialect.delimiter, newlines_in_values=True, invalid_row_handler=judge
-            ),
-            convert_options=pa.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
-        )
+        batches = pa.csv.open_csv(_as_stream(stream, dialect), **_options(dialect, judge))
         for batch in batches:
             table = pa.Table.from_batches([batch]).rename_columns(list(dialect.names))
             if held is not None:
@@ -331,6 +334,26 @@ def read_batches(
     if held is None or any(column[last].as_py() != _SEAL for column in held.columns):
         raise ValueError(f"{where} has a quotation mark that is never closed; mend it.")
     yield held.slice(0, last)
+
+
+def _as_stream(stream: IO[bytes], dialect: Dialect) -> IO[bytes]:
+    return io.BufferedReader(Pieces(_sealed(stream, dialect)), PIECE)
+
+
+def _options(dialect: Dialect, judge: Callable[[pa.csv.InvalidRow], str]) -> dict[str, Any]:
+    """How pyarrow reads the text: as strings, in columns of numbers for names, while `judge` decides on odd rows."""
+    names = [str(d) for d in range(len(dialect.names))]
+    parsing = {"delimiter": dialect.delimiter, "newlines_in_values": True, "invalid_row_handler": judge}
+    return {
+        "read_options": pa.csv.ReadOptions(column_names=names, use_threads=False, block_size=_BLOCK),
+        "parse_options": pa.csv.ParseOptions(**parsing),
+        "convert_options": pa.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
+    }
+
+
+def _is_blank(row: pa.csv.InvalidRow, dialect: Dialect) -> bool:
+    """Whether a line holds spaces alone, or one that is drawn."""
+    return (not row.text.strip() and dialect.delimiter not in row.text) or bool(_RULE.fullmatch(row.text))
 
 
 _MAX_FOOT = 100
@@ -374,7 +397,15 @@ def _read_spaced(stream: IO[bytes], dialect: Dialect, where: str, *, has_header:
     text = stream.read().decode(_CODECS.get(dialect.encoding, dialect.encoding))
     lines = [line for line in _line_ends(text)[dialect.num_titles :] if line.strip()][int(has_header) :]
     lines = lines[: len(lines) - skip_footer] if skip_footer else lines
-    rows = [_words(line) for line in lines]
+    rows = [_cut(line, dialect.places) if dialect.places else _words(line) for line in lines]
+    ends = [place - 1 for place in dialect.places[1:]]
+    if cut := next(
+        (number for number, line in enumerate(lines) if any(line[end : end + 1].strip() for end in ends)), 0
+    ):
+        raise ValueError(
+            f"{where} must have columns of fixed width, but row {cut} (from 0) has no space between two of them: "
+            f"{lines[cut][:60]!r}; correct it, or write the table with commas."
+        )
     bad = next((number for number, row in enumerate(rows) if len(row) != len(dialect.names)), None)
     if bad is not None:
         raise ValueError(
@@ -383,6 +414,32 @@ def _read_spaced(stream: IO[bytes], dialect: Dialect, where: str, *, has_header:
         )
     columns = zip(*rows, strict=True) if rows else [[] for _ in dialect.names]
     return pa.table([pa.array(column, pa.string()) for column in columns], names=list(dialect.names))
+
+
+def _places_of(text: str, rows: dict[str, list[tuple[int, list[str]]]], is_whole: bool) -> tuple[int, ...]:
+    """Where the columns of a text of fixed width begin; () if it is none.
+
+    All lines have spaces between them, the first has a name for each, and one of them holds numbers alone.
+    """
+    if any(len(row) > 1 for found in rows.values() for _, row in found):
+        return ()
+    lines = [line.rstrip() for line in _line_ends(text) if line.strip()]
+    lines = (lines if is_whole else lines[:-1])[: _HEAD_ROWS + 1]
+    if len(lines) < 4:
+        return ()
+    is_filled = [any(line[place : place + 1].strip() for line in lines) for place in range(max(map(len, lines)))]
+    starts = [place for place, filled in enumerate(is_filled) if filled and not (place and is_filled[place - 1])]
+    ends = [*starts[1:], len(is_filled)]
+    starts = [start for start, end in zip(starts, ends, strict=True) if lines[0][start:end].strip()]
+    columns = list(zip(*(_cut(line, starts) for line in lines), strict=True))
+    has_values = all(any(column[1:]) for column in columns)
+    has_numbers = any(all(_NUMBER.fullmatch(cell) for cell in column[1:] if cell) for column in columns)
+    return tuple(starts) if len(starts) > 1 and has_values and has_numbers else ()
+
+
+def _cut(line: str, places: Sequence[int]) -> list[str]:
+    """The values of a line of columns of fixed width."""
+    return [line[start:end].strip() for start, end in itertools.zip_longest((0, *places[1:]), places[1:])]
 
 
 def _words(line: str) -> list[str]:
@@ -443,7 +500,8 @@ def _ragged(row: pa.csv.InvalidRow, number: int, dialect: Dialect, where: str) -
     cure = f"check its {mark}" if more == "more" else f"check its {mark}, and that the file is complete"
     return (
         f"{where} has rows of {more} values than column names, the first is row {number} (from 0) with "
-        f"{row.actual_columns} instead of {row.expected_columns}: {row.text[:60]!r}; {cure}."
+        f"{row.actual_columns} instead of {row.expected_columns}: {row.text[:60]!r}; {cure}, or give --bad_rows=drop "
+        "to leave out such rows."
     )
 
 

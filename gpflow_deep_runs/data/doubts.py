@@ -8,6 +8,7 @@ None of them is guessed at: all are questions to the user, who answers by a flag
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -23,14 +24,17 @@ from gpflow_deep_runs.data.times import iso_format, read_dates
 __all__ = [
     "TOTAL_WORD",
     "check_codes",
+    "check_numbers",
     "check_sentinels",
     "names_again",
+    "odd_values",
     "sentinels_of",
     "total_of_numbers",
     "totals_of_texts",
 ]
 
 _HEAD = 100
+_MIN_CODES = 10
 _NINES_OF_CODES = (9.0, -9.0, 99.0, -99.0, 999.0, -999.0)
 _REFUSED = (-9.0, -8.0, -7.0, -6.0)
 _NINES = [float("9" * digits) for digits in range(2, 8)]
@@ -96,7 +100,11 @@ def sentinels_of(values: NDArray[np.float64], *, known: frozenset[float] = _KNOW
         inner = rest[(rest != low) & (rest != high)]
         if not len(inner):
             break
-        ends = [low, high] if inner.min() - low >= high - inner.max() else [high, low]
+        least, largest = float(inner.min()), float(inner.max())
+        ends = [low, high] if least - low >= high - largest else [high, low]
+        near = {low} if least - low <= _FAR * (high - least) else set[float]()
+        near |= {high} if high - largest <= _FAR * (largest - low) else set[float]()
+        ends = [end for end in ends if end not in near or not _is_usual(end, known)]
         odd = next((end for end in ends if _is_apart(end, rest, known)), None)
         if odd is None:
             break
@@ -115,8 +123,7 @@ def _is_apart(value: float, values: NDArray[np.float64], known: frozenset[float]
     low, high = float(others.min()), float(others.max())
     gap = low - value if value < low else value - high
     spread = high - low
-    is_usual = value not in known and value not in _REFUSED and value not in (-1, 0, 9)
-    if gap <= 0 or spread <= 0 or (is_usual and gap <= _FAR * spread):
+    if gap <= 0 or spread <= 0 or (_is_usual(value, known) and gap <= _FAR * spread):
         return False
     distinct = np.unique(others[:: max(1, len(others) // 10_000)])
     is_whole = bool((others == np.rint(others)).all())
@@ -147,11 +154,37 @@ def _is_apart(value: float, values: NDArray[np.float64], known: frozenset[float]
     return count >= 2 and gap > _FAR * spread
 
 
+def _is_usual(value: float, known: frozenset[float]) -> bool:
+    """Whether a number says nothing by itself, so that only its distance from the others may."""
+    return value not in known and value not in _REFUSED and value not in (-1, 0, 9)
+
+
 def _is_one_of(values: NDArray[np.float64], known: frozenset[float]) -> NDArray[np.bool_]:
     """Which of many values are among a few; without sorting them, as `np.isin` does."""
     few = np.array(sorted(known))
     places = np.minimum(np.searchsorted(few, values), len(few) - 1)
     return np.asarray(few[places] == values)
+
+
+def odd_values(values: NDArray[np.float64], *, keep: Sequence[str] = (), is_date: bool = False) -> list[str]:
+    """Values that may stand for a missing one, as a flag names them, the farthest first.
+
+    :param values: [n], NaN where missing; of dates the days since 1970-01-01.
+    :param keep: texts of values that are what they look like.
+    :param is_date: whether these are dates.
+    """
+    return [_written(value, is_date) for value in _asked(values, keep, is_date)[0]]
+
+
+def _asked(values: NDArray[np.float64], keep: Sequence[str], is_date: bool) -> tuple[list[float], list[float]]:
+    """Values to ask about, and these with those that the user wants to keep."""
+    if is_date:
+        kept, known = _days(keep), frozenset(_days(_DATES).tolist())
+        candidates = sentinels_of(np.floor(values), known=known)
+    else:
+        kept = numbers(pa.array([text.strip() for text in keep], pa.string()), Style())
+        candidates = sentinels_of(values)
+    return [value for value in candidates if value not in kept], candidates
 
 
 def check_sentinels(
@@ -162,6 +195,7 @@ def check_sentinels(
     keep: Sequence[str] = (),
     is_date: bool = False,
     is_sample: bool = False,
+    beside: Mapping[str, Sequence[str]] | None = None,
 ) -> None:
     """Ask what a value is that may stand for a missing one.
 
@@ -171,28 +205,27 @@ def check_sentinels(
     :param keep: texts of values that are what they look like.
     :param is_date: whether these are dates.
     :param is_sample: whether these are some of the values, whose places say nothing.
+    :param beside: of other columns what :func:`odd_values` found, so that one flag answers for all.
     :raises ValueError: naming column, value, how often it occurs, and the flags that answer.
     """
-    if is_date:
-        known = frozenset(_days(_DATES).tolist())
-        kept, candidates = _days(keep), sentinels_of(np.floor(values), known=known)
-    else:
-        kept = numbers(pa.array([text.strip() for text in keep], pa.string()), Style())
-        candidates = sentinels_of(values)
-    asked = [value for value in candidates if value not in kept]
+    asked, candidates = _asked(values, keep, is_date)
     if not asked:
         return
     value = asked[0]
     equal = np.floor(values) == value if is_date else values == value
     others = values[np.isfinite(values) & ~np.isin(np.floor(values) if is_date else values, candidates)]
     shown, low, high = (_written(number, is_date) for number in (value, others.min(), others.max()))
-    all_asked = ",".join(_written(number, is_date) for number in asked)
+    more = {other: texts for other, texts in (beside or {}).items() if other != name}
+    named = dict.fromkeys([*(_written(number, is_date) for number in asked), *itertools.chain(*more.values())])
+    flag = ",".join(named)
     places = f"in {int(equal.sum())} rows, the first is row {int(equal.argmax())} (from 0)"
     if is_sample:
         places = f"in {equal.mean():.2g} of its rows, in a sample"
+    also = "".join(f"; so has {other!r} {', '.join(texts)}" for other, texts in more.items())
     raise ValueError(
-        f"column {name!r} of {where} has {shown} {places}, while its other values are from {low} to {high}: give "
-        f"--na_values={all_asked} if it stands for a missing value, or --keep_value={all_asked} if it is a value."
+        f"column {name!r} of {where} has {shown} {places}, while its other values are from {low} to {high}{also}: give "
+        f"--na_values={flag} if {'they stand' if more else 'it stands'} for a missing value, or --keep_value={flag} if "
+        f"{'they are values' if more else 'it is a value'}."
     )
 
 
@@ -239,6 +272,54 @@ def check_codes(contents: Contents) -> None:
             f"{contents.what} has values such as {contents.example(odd)} (from 0), which may be codes or versions, or "
             f"numbers ({reading}); give --categorical={contents.name} or --numeric={contents.name}."
         )
+
+
+def check_numbers(name: str, values: pa.ChunkedArray, found: NDArray[np.float64], *, where: str) -> None:
+    """Ask whether plain numbers are codes, such as those of books and telephones, or times of the day, such as 9.30.
+
+    Codes are whole numbers of ten digits or more, all different and equally long, that are no moments of computers.
+    Times have hours and minutes that are possible ones, in many different values.
+
+    :param values: texts or numbers.
+    :param found: the same as numbers, [n], NaN where missing.
+    :raises ValueError: naming column, value and the flags that answer.
+    """
+    head = found[:_HEAD][np.isfinite(found[:_HEAD])]
+    if not len(head):
+        return
+    if _are_codes(head) and len(head) >= _MIN_CODES:
+        known = found[np.isfinite(found)]
+        if _are_codes(known) and len(np.unique(known)) == len(known):
+            raise ValueError(
+                f"column {name!r} of {where} has values such as {known[0]:.0f}, all different and of as many digits, "
+                f"which may be codes, or numbers; give --ignore={name}, or --numeric={name}."
+            )
+    elif pa.types.is_string(values.type) and _are_clocks(head):
+        known = found[np.isfinite(found)]
+        minutes = np.rint(100 * known) % 100
+        is_varied = len(np.unique(known)) >= 25 and len(np.unique(minutes)) > 10 and len(np.unique(known // 1)) > 5
+        if is_varied and _are_clocks(known) and matches(one_chunk(values), "\\s*(?:[0-9]{1,2}\\.[0-9]{2})?\\s*").all():
+            raise ValueError(
+                f"column {name!r} of {where} has values such as {known[0]:.2f}, of which none has more than 23 hours "
+                f"or 59 minutes, which may be times of the day, or numbers; give --dates={name}:%H.%M or "
+                f"--numeric={name}."
+            )
+
+
+def _are_codes(values: NDArray[np.float64]) -> bool:
+    """Whether numbers are whole, of ten digits or more and equally long, and no moments of computers or thousands."""
+    low, high = float(values.min()), float(values.max())
+    is_moment = any(scale <= low and high < 2.2 * scale for scale in (1e9, 1e12, 1e15, 1e18))
+    if is_moment or low < 1e9 or high >= 10 * 10.0 ** np.floor(np.log10(low)) or not np.isfinite(high):
+        return False
+    return bool((values == np.rint(values)).all() and (values % 1000 != 0).mean() > 0.5)
+
+
+def _are_clocks(values: NDArray[np.float64]) -> bool:
+    """Whether numbers could be hours with minutes behind the point."""
+    hundredths = np.rint(100 * values)
+    is_exact = np.abs(hundredths - 100 * values) < 1e-6
+    return bool((is_exact & (values >= 0) & (values < 24) & (hundredths % 100 < 60)).all())
 
 
 def _is_repeated(contents: Contents) -> bool:
@@ -332,13 +413,14 @@ def total_of_numbers(found: Mapping[str, NDArray[Any]]) -> str:
     """Why the last row seems to sum up those above it, as its numbers are one statistic of theirs; "" if they are not.
 
     All columns of numbers have to agree; a zero or a missing value says nothing. Sums have to be larger than the values
-    that they sum up. Others must not be values that these columns would have by chance, nor those of another row.
+    that they sum up, and those of positive and negative values must not agree by chance. Others must not be values that
+    these columns would have by chance, nor those of another row.
 
     :param found: the cells of columns, [n] each, of which those of numbers are looked at.
     """
     numeric = [values for values in found.values() if values.dtype.kind == "f" and len(values) > _LEAST_SUMMED]
     fitting = dict.fromkeys(_STATISTICS, 1.0)  # the chance that a row agrees that is none
-    is_larger, num_columns = False, 0
+    is_larger, are_signed, num_columns = False, True, 0
     alike = np.ones(len(numeric[0]) - 1, np.bool_) if numeric else np.zeros(0, np.bool_)
     for values in numeric:
         end, above = float(values[-1]), values[:-1]
@@ -348,8 +430,9 @@ def total_of_numbers(found: Mapping[str, NDArray[Any]]) -> str:
         num_columns += 1
         tolerance = _half_digit(end)
         is_larger |= bool(end < known.min() or end > known.max())
+        are_signed &= bool(known.min() < 0 < known.max())
         fitting = {
-            name: chance * _share(known, end, 0.0 if name == "numbers" else tolerance)
+            name: chance * _share(known, end, _width(name, known, tolerance)) * _tail(name, known, end)
             for name, chance in fitting.items()
             if _agrees(name, known, end, tolerance, may_be_mean="sums" in fitting)
         }
@@ -358,10 +441,25 @@ def total_of_numbers(found: Mapping[str, NDArray[Any]]) -> str:
         alike &= np.abs(above - end) <= tolerance
     if not num_columns or alike.any():
         return ""
-    if "sums" in fitting and is_larger:
+    if "sums" in fitting and is_larger and (not are_signed or fitting["sums"] < _CHANCE):
         return "its numbers are the sums of their columns"
     name = next((name for name, chance in fitting.items() if name != "sums" and chance < _CHANCE), "")
     return f"its numbers are the {name} of their columns" if name else ""
+
+
+def _width(name: str, values: NDArray[np.float64], tolerance: float) -> float:
+    """How far from a statistic of some values a number may be: of sums three deviations of its rounding errors."""
+    if name == "numbers":
+        return 0.0
+    if name != "sums":
+        return tolerance
+    return 3 * (tolerance if tolerance < 0.5 else 0.0) * float(np.sqrt(len(values)))
+
+
+def _tail(name: str, values: NDArray[np.float64], end: float) -> float:
+    """The chance that one of some values is as far from their mean as a sum, by the tails of a normal law."""
+    deviations = (end - float(values.mean())) / float(values.std())
+    return min(1.0, 2.0 * float(np.exp(-0.5 * deviations**2))) if name == "sums" else 1.0
 
 
 def _share(values: NDArray[np.float64], end: float, tolerance: float) -> float:
@@ -373,9 +471,8 @@ def _share(values: NDArray[np.float64], end: float, tolerance: float) -> float:
 def _agrees(name: str, values: NDArray[np.float64], end: float, tolerance: float, *, may_be_mean: bool) -> bool:
     """Whether a number is a statistic of some values; beside sums of other columns, a mean is one, too."""
     if name == "sums":
-        # the error of a sum of rounded numbers: three deviations, each number's is at most half a last digit
         digit = tolerance if tolerance < 0.5 else 0.0
-        slack = max(3 * digit * np.sqrt(len(values)), 1e-9 * np.abs(values).sum())
+        slack = max(_width(name, values, tolerance), 1e-9 * np.abs(values).sum())
         is_mean = may_be_mean and abs(values.mean() - end) <= max(digit, 1e-9 * np.abs(values).mean())
         # with the other sign it closes an account; columns with both signs that sum to zero are centred
         is_one_sign = bool(values.min() >= 0 or values.max() <= 0)

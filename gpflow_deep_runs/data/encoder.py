@@ -10,7 +10,8 @@ Cells are read as the scripts read them: numbers as text, dates, times, booleans
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -37,7 +38,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     :param ignore: columns to leave out.
     :param na_values: texts that stand for a missing value, besides the usual ones.
     :param keep_value: values that are what they look like, such as -999.
-    :param missing: "impute", or "error".
+    :param missing: "impute"; "keep", which leaves NaN, in all levels of a value that is missing; or "error".
     :param unknown: what to do with levels that the training rows do not have: "level", none of the known ones, or
         "error".
     :param rare: join the levels of a column that fewer rows than this have; None: none.
@@ -55,7 +56,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         ignore: Sequence[str] = (),
         na_values: Sequence[str] = (),
         keep_value: Sequence[str] = (),
-        missing: Missing = "impute",
+        missing: Missing | Literal["keep"] = "impute",
         unknown: Unknown = "level",
         rare: int | None = None,
     ) -> None:
@@ -83,13 +84,19 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             ignore=tuple(self.ignore),
             na_values=tuple(self.na_values),
             keep_value=tuple(self.keep_value),
-            missing=self.missing,
+            missing="impute" if self.missing == "keep" else self.missing,
             unknown=self.unknown,
             rare=self.rare,
         )
         table = read_source(_framed(X), spec=spec)
         encoded = encode_table(table, (), spec)
-        self.schema_ = encoded.schema.learned(encoded.X, table.where)
+        if len(encoded.kept) < len(table.columns):
+            raise ValueError(f"{table.where} must have rows to use alone, but {'; '.join(encoded.notes)}; drop them.")
+        if self.missing == "keep":
+            plain = tuple(replace(feature, num_missing=0) for feature in encoded.schema.columns)
+            self.schema_ = replace(encoded.schema, columns=plain)
+        else:
+            self.schema_ = encoded.schema.learned(encoded.X, table.where)
         self.columns_ = self.schema_.table()
         self.feature_names_in_ = np.array(table.columns.column_names, dtype=object)
         self.n_features_in_ = len(self.feature_names_in_)
@@ -101,7 +108,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         :raises ValueError: naming column, row and value of what cannot be read as in `fit`.
         """
         check_is_fitted(self)
-        return apply_schema(self.schema_, _framed(X))[0]
+        return apply_schema(self.schema_, _framed(X), may_miss=self.missing == "keep")[0]
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Names of the D columns: "colour=red" for a level."""

@@ -2,7 +2,7 @@
 
     feature = Feature(Column("colour", "category"), levels=("blue", "red"), rare=("pink",), num_missing=3)
     feature.names                                    # colour=blue, colour=red, colour=(rare), colour=missing
-    feature.step()                                   # a fitted transformer of scikit-learn, from these facts alone
+    feature.encode(cells, into)                      # writes its columns of X
 
 | kind         | cells, as `columns.parse` returns them   | columns of X                                         |
 |--------------|------------------------------------------|------------------------------------------------------|
@@ -19,8 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,9 +28,7 @@ from gpflow_deep_runs.data.columns import Column
 from gpflow_deep_runs.data.libraries import pd
 from gpflow_deep_runs.data.spec import PARTS, DatePart
 
-__all__ = ["Feature", "Fill", "date_parts"]
-
-Fill = Literal["mean", "most frequent"]
+__all__ = ["Feature", "date_parts"]
 
 _DAY = 24 * 3600 * 1000
 """Milliseconds."""
@@ -82,25 +79,15 @@ class Feature:
         told = "(missing)" if "missing" in self.levels else "missing"
         return (*self.value_names, *([f"{self.name}={told}"] if self.is_used and self.num_missing else []))
 
-    @property
-    def fill(self) -> Fill:
-        """What is put in for a missing value: learned from the training rows, see `Schema.with_means`."""
-        return "most frequent" if self.column.kind in ("boolean", "category") else "mean"
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether its cells are its one column of X."""
-        return self.column.kind in ("number", "boolean", "time") and not self.num_missing
-
     def encode(self, cells: NDArray[Any], into: NDArray[np.float64]) -> bool:
-        """Write its columns of X: what :meth:`step` gives, fast and by several threads at once, as streams need it.
+        """Write its columns of X, fast and by several threads at once, as streams need it.
 
         :param cells: [n]. An unknown level is read as a rare one, or as none of the levels if there are no rare ones.
         :param into: its columns of X, [n, number of names].
         :return: whether there are unknown levels.
         """
         width, has_unknown = len(self.value_names), False
-        is_missing = np.asarray(np.isnan(cells) if cells.dtype.kind == "f" else pd.isna(cells))
+        is_missing = np.asarray(np.isnan(cells) if cells.dtype.kind == "f" else cells == np.array(None), np.bool_)
         if self.column.kind == "category":
             codes = pd.Index([*self.levels, *self.rare], dtype=object).get_indexer(pd.Index(cells, dtype=object))
             is_unknown = (codes < 0) & ~is_missing
@@ -116,30 +103,6 @@ class Feature:
         if self.num_missing:
             into[:, width] = is_missing
         return has_unknown
-
-    def step(self, *, joins_unknown: bool = False) -> Any:
-        """The transformer of its cells [n, 1] to its columns of X, fitted: it depends on nothing but this feature.
-
-        :param joins_unknown: whether an unknown level is read as a rare one, or as none of the levels if there are no
-            rare ones; else it is an error of scikit-learn.
-        """
-        from sklearn.frozen import FrozenEstimator
-        from sklearn.impute import MissingIndicator
-        from sklearn.pipeline import FeatureUnion, make_pipeline
-        from sklearn.preprocessing import FunctionTransformer
-
-        if self.is_plain:
-            return "passthrough"
-        if self.column.kind == "category":
-            hollow = FunctionTransformer(partial(_hollow, place=len(self.levels), is_told=self.num_missing > 0))
-            return FrozenEstimator(make_pipeline(self._encoder(joins_unknown), hollow))
-        values: Any = "passthrough"
-        if self.column.kind == "date":
-            values = FunctionTransformer(partial(date_parts, parts=self.parts))
-        if not self.num_missing:
-            return values
-        union = FeatureUnion([("values", values), ("missing", MissingIndicator(features="all"))])
-        return FrozenEstimator(union.fit(pd.DataFrame({self.name: [0.0, np.nan]})))
 
     def check_known(self, values: NDArray[Any], where: str, first_row: int = 0) -> None:
         """Refuse levels that are none of those of a category.
@@ -159,19 +122,6 @@ class Feature:
                 f"level of the training data ({shown}; {int(is_unknown.sum())} such rows); give --unknown=level to "
                 f"read it as {'a rare level' if self.rare else 'none of them'}, or drop such rows."
             )
-
-    def _encoder(self, joins_unknown: bool) -> Any:
-        """A column for each level, one that says where it is missing and, if there are any, one of the rare levels."""
-        from sklearn.preprocessing import OneHotEncoder
-
-        encoder = OneHotEncoder(
-            categories=[np.array([*self.levels, *self.rare, None], dtype=object)],
-            handle_unknown="infrequent_if_exist" if joins_unknown else "error",
-            min_frequency=2 if self.rare else None,
-            sparse_output=False,
-        )
-        cells = [*self.levels, None, *self.levels, None, *self.rare]  # each rare level once, all others twice
-        return encoder.fit(pd.DataFrame({self.name: pd.Series(cells, dtype=object)}))
 
     def to_json(self) -> dict[str, Any]:
         """A dictionary for JSON; entries that say nothing are left out."""
@@ -212,11 +162,3 @@ def date_parts(days: NDArray[np.float64], parts: Sequence[DatePart] = PARTS) -> 
     if "hour" in parts:
         columns["hour"] = (milliseconds - day * _DAY) / (_DAY / 24)
     return np.concatenate([np.where(is_known, columns[part], np.nan) for part in parts], axis=1)
-
-
-def _hollow(encoded: NDArray[np.float64], *, place: int, is_told: bool) -> NDArray[np.float64]:
-    """Columns of levels, NaN where the level is missing, as the column at `place` says; it comes last if `is_told`."""
-    values = np.asarray(encoded)
-    is_missing, values = values[:, place], np.delete(values, place, axis=1)
-    values[is_missing == 1] = np.nan
-    return np.column_stack([values, is_missing]) if is_told else values

@@ -11,22 +11,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpflow_deep_runs.data import notes
-from gpflow_deep_runs.data.cells import Contents, cells_of, is_missing, matches, missing_texts, one_chunk
+from gpflow_deep_runs.data.cells import Contents, cells_of, is_missing, matches, missing_texts, one_chunk, shown
 from gpflow_deep_runs.data.columns import Column, misfit
-from gpflow_deep_runs.data.doubts import check_codes
+from gpflow_deep_runs.data.doubts import check_codes, check_numbers
 from gpflow_deep_runs.data.forced import LOCAL, SIGNS, Forced, zone_of
 from gpflow_deep_runs.data.formats import find_date_format, find_time_format
 from gpflow_deep_runs.data.libraries import pa, pc
-from gpflow_deep_runs.data.numerals import Style, marks_of, numbers, plain_numbers
+from gpflow_deep_runs.data.numerals import FLAG, SPACES, Style, marks_of, numbers, plain_numbers, without_flags
 from gpflow_deep_runs.data.styles import Found, Shapes, Sign, decimal_of, find_style, is_code, shapes_of, style_of
 from gpflow_deep_runs.data.times import is_time_format, read_dates, read_times
 from gpflow_deep_runs.data.typed import decoded, floats_of, has_zone, kind_of_type, texts_of
+from gpflow_deep_runs.data.units import UNITS
 from gpflow_deep_runs.data.words import ID_NOTE, MAX_LEVELS, boolean_column, is_id, is_id_name, text_column
 
 __all__ = ["MAX_LEVELS", "infer", "infer_columns", "plain_column"]
@@ -34,6 +35,7 @@ __all__ = ["MAX_LEVELS", "infer", "infer_columns", "plain_column"]
 _EMPTY_NOTE = "every value is missing"
 _SAMPLE = 1000
 _MIN_DAYS = 5
+_DAY_1900, _DAY_2100 = -25567, 47482
 _ODD = "^\\s*(?:[0-9]+[eE][0-9]+|\\+[0-9]{7,}|0[1-9]\\.[0-9]+)\\s*$"
 _LAST_ZERO = "^\\s*[0-9]+\\.[0-9]+0\\s*$"
 _POINT = "[-+]?(?:[0-9]*\\.(?:[0-9]{0,2}|[0-9]{4,})|0*\\.[0-9]{3}|[0-9]{4,}\\.[0-9]{3})(?:[eE][-+]?[0-9]+)?"
@@ -44,6 +46,7 @@ class _Numbers(NamedTuple):
 
     :ivar read: the style and the numbers of the texts, if they are known; else they follow from what was `seen` and
         from the other columns.
+    :ivar flagged: a number with a flag, if there is one; then the texts of `contents` are without flags.
     """
 
     contents: Contents
@@ -51,6 +54,7 @@ class _Numbers(NamedTuple):
     decimal: Sign
     read: tuple[Style, NDArray[np.float64]] | None = None
     seen: tuple[Shapes, Found] | None = None
+    flagged: str = ""
 
 
 def infer_columns(
@@ -139,11 +143,13 @@ def _looked_at(
             sign, found = known
             if forced is None and is_id(name, values, found):
                 return Column(name, "ignored", note=ID_NOTE), ""
-            if forced is None and _are_days(values, found):
+            if forced is None and (form := _form_of_days(values, found)):
                 contents = _contents(name, where, values, na_values)
-                column, _ = _read(contents, Forced("date", "%Y%m%d"), na_values, is_tolerant)
+                column, _ = _read(contents, Forced("date", form), na_values, is_tolerant)
                 note = f"{getattr(column, 'note', '')}; --numeric={name} reads numbers"
                 return replace(cast(Column, column), note=note), ""
+            if forced is None:
+                check_numbers(name, values, found, where=where)
             if plain is not None:
                 plain[name] = found
             return Column(name, "number", note=notes.of_values(name, found)), sign
@@ -175,6 +181,8 @@ def _typed_column(
             return Column(name, "ignored", note=_EMPTY_NOTE)
         if is_id(name, values, found):
             return Column(name, "ignored", note=ID_NOTE)
+        if forced is None:
+            check_numbers(name, values, found, where=where)
         return Column(name, "number", note=notes.of_values(name, found))
     if kind == "boolean":
         return Column(name, "boolean", true=("True",), false=("False",))
@@ -224,13 +232,33 @@ def _has_zeros(values: pa.ChunkedArray) -> bool:
     return bool(pc.any(pc.and_(pc.starts_with(texts, "0"), pc.greater(pc.binary_length(texts), 1))).as_py())
 
 
-def _are_days(values: pa.ChunkedArray, found: NDArray[np.float64]) -> bool:
-    """Whether all of several numbers are days such as 20201231, which no others would happen to be."""
-    known = found[~np.isnan(found)]
-    if len(np.unique(known[:1000])) < _MIN_DAYS or not notes.of_values("", known).startswith("--dates"):
-        return False
-    texts = pc.utf8_trim_whitespace(pa.concat_arrays(one_chunk(values).chunks).filter(pa.array(~np.isnan(found))))
-    return not np.isnan(read_dates(texts, "%Y%m%d")).any()
+_DIGIT_FORMS = {8: ("%Y%m%d", "%d%m%Y", "%m%d%Y"), 10: ("%Y%m%d%H",), 12: ("%Y%m%d%H%M",), 14: ("%Y%m%d%H%M%S",)}
+"""Formats of days, or moments, of so many digits."""
+
+
+def _form_of_days(values: pa.ChunkedArray | pa.Array, found: NDArray[Any]) -> str:
+    """The one format of days such as 20201231, which no numbers would happen to be, that reads all of several texts.
+
+    :param found: their numbers, NaN where missing, or which of them are values.
+    """
+    is_value = found if found.dtype.kind == "b" else ~np.isnan(found)
+    if found.dtype.kind == "f" and (not 1e7 <= found[is_value].min() <= found[is_value].max() < 1e14):
+        return ""
+    for size in (100, len(values)):
+        texts = pa.concat_arrays(one_chunk(values.slice(0, size)).chunks)
+        known = pc.utf8_trim_whitespace(texts.filter(pa.array(is_value[:size])))
+        widths = pc.unique(pc.utf8_length(known)).to_pylist()
+        forms = _DIGIT_FORMS.get(widths[0], ()) if len(widths) == 1 else ()
+        fitting = [form for form in forms if _are_moments(known, form)]
+        if len(fitting) != 1 or pc.count_distinct(known[:1000]).as_py() < _MIN_DAYS:
+            return ""
+    return fitting[0]
+
+
+def _are_moments(texts: pa.Array, form: str) -> bool:
+    """Whether all texts are moments from 1900 to 2099."""
+    days = read_dates(texts, form)
+    return bool(((days >= _DAY_1900) & (days < _DAY_2100)).all())
 
 
 def _has_last_zeros(values: pa.ChunkedArray) -> bool:
@@ -257,6 +285,11 @@ def _read(
         result = _as_numbers(contents, is_forced=forced is not None, is_tolerant=is_tolerant)
         if isinstance(result, _Numbers):
             return result, result.decimal
+        if result == "code" and (form := _form_of_days(contents.cells.texts, contents.is_value)):
+            column, _ = _read(contents, Forced("date", form), na_values, is_tolerant)
+            return replace(
+                cast(Column, column), note=f"{getattr(column, 'note', '')}; --categorical={name} reads codes"
+            ), ""
         if result == "code":
             is_code_text = matches(contents.cells.texts, "0[0-9]+")
             note = f"digits with leading zeros, {contents.example(is_code_text)}; --numeric={name} reads numbers"
@@ -281,6 +314,11 @@ def _as_numbers(contents: Contents, *, is_forced: bool, is_tolerant: bool) -> _N
 
     Of many different texts some are looked at; if there is no doubt about these, the others need to fit only.
     """
+    if (bare := _without_flags(contents)) is not None:
+        result = _as_numbers(bare, is_forced=is_forced, is_tolerant=is_tolerant)
+        if isinstance(result, _Numbers):
+            is_changed = pc.not_equal(bare.cells.texts, contents.cells.texts).to_numpy(zero_copy_only=False)
+            return result._replace(flagged=contents.cells.first(is_changed & contents.is_value)[1])
     some = contents.sample(_SAMPLE)
     shapes = shapes_of(some.cells.texts)
     if some is not contents:
@@ -301,6 +339,18 @@ def _as_numbers(contents: Contents, *, is_forced: bool, is_tolerant: bool) -> _N
         return "code"
     _check_digits(contents)
     return _unit_note(contents, shapes)
+
+
+def _without_flags(contents: Contents) -> Contents | None:
+    """A column of numbers, of which some have flags after them, without these; None if it is none."""
+    texts = contents.cells.texts
+    is_flagged = contents.is_value & matches(texts, f"(?s:.*)[0-9.,][{SPACES}]*?{FLAG}")
+    if not is_flagged.any() or not matches(texts, "[-+]?[0-9.,]+").any():
+        return None
+    endings = pc.unique(pc.replace_substring_regex(texts.filter(pa.array(is_flagged)), "^.*[0-9.,]\\s*", ""))
+    if set(endings.to_pylist()) <= UNITS:  # of seconds or days
+        return None
+    return contents._replace(cells=contents.cells._replace(texts=without_flags(texts)))
 
 
 def _read_surely(some: Contents, shapes: Shapes, contents: Contents) -> tuple[Style, NDArray[np.float64]] | None:
@@ -336,7 +386,11 @@ def _number_column(pending: _Numbers, forced: Forced | None, signs: Set[str], de
     is_id = forced is None and not style.unit and is_id_name(contents.name) and contents.counts.max() == 1
     if is_id and contents.is_value.all() and (values == np.round(values)).all():
         return Column(contents.name, "ignored", note=ID_NOTE)
-    return replace(column, note=notes.of_numbers(contents, style, values))
+    note = notes.of_numbers(contents, style, values)
+    if pending.flagged:
+        read = f"{shown(pending.flagged)} has a flag, which is left out (--categorical={column.name} keeps it)"
+        return replace(column, has_flags=True, note="; ".join(filter(None, [read, note])))
+    return replace(column, note=note)
 
 
 def _unit_note(contents: Contents, shapes: Shapes) -> str:

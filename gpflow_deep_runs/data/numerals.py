@@ -21,6 +21,7 @@ from gpflow_deep_runs.data.units import SCALES
 
 __all__ = [
     "EXPONENT",
+    "FLAG",
     "GROUPS",
     "SIGNS",
     "SPACES",
@@ -30,6 +31,7 @@ __all__ = [
     "marks_of",
     "numbers",
     "plain_numbers",
+    "without_flags",
 ]
 
 SPACES = " \t\u00a0\u2007\u2009\u202f"
@@ -45,6 +47,10 @@ EXPONENT = "(?:[eE][-+]?[0-9]+)?"
 """The exponent of a number, or nothing, as a pattern."""
 
 
+FLAG = "(?:\\*{1,3}|[\u2020\u2021\u00a7]|\\[[0-9A-Za-z]{1,3}\\]|\\([a-z]\\)| [bcdefinprsuz]{1,3})"
+"""What statistical offices write after a number that is provisional (4.9 p, 4.9*) or has a note (4.9 [1])."""
+
+_FLAGGED = f"^([-+\u2212]?[0-9.,][0-9.,'\u2019{SPACES}]*?)[{SPACES}]*?{FLAG}$"
 _HEAD, _MANY = 100, 10_000
 
 
@@ -56,6 +62,7 @@ class Style(NamedTuple):
     unit: str = ""
     has_parentheses: bool = False
     is_scaled: bool = False
+    has_flags: bool = False
 
 
 class Marks(NamedTuple):
@@ -141,6 +148,8 @@ def _without_nan(values: pa.ChunkedArray | pa.Array) -> NDArray[np.float64]:
 
 def numbers(texts: pa.Array, style: Style) -> NDArray[np.float64]:
     """The numbers of texts, NaN where a text is none in this style. A zero may lack the unit."""
+    if style.has_flags:
+        return numbers(without_flags(texts), style._replace(has_flags=False))
     if style.is_scaled:
         return _scaled(texts, style)
     rest = pc.if_else(pa.array(matches(texts, _pattern(style))), texts, pa.scalar(None, texts.type))
@@ -152,6 +161,11 @@ def numbers(texts: pa.Array, style: Style) -> NDArray[np.float64]:
         rest = pc.replace_substring(rest, style.decimal, ".")
     found = pc.cast(rest, pa.float64())
     return np.array(pc.if_else(is_negative, pc.negate(found), found).to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+def without_flags(texts: pa.Array) -> pa.Array:
+    """Texts without what stands after their numbers as a flag."""
+    return pc.replace_substring_regex(texts, _FLAGGED, "\\1")
 
 
 def _scaled(texts: pa.Array, style: Style) -> NDArray[np.float64]:

@@ -11,8 +11,6 @@ Kinds and levels are those of all rows of a table, test rows among them: they ho
 
 from __future__ import annotations
 
-import functools
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, get_args
@@ -20,11 +18,10 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from gpflow_deep_runs.data.columns import Column, Kind
+from gpflow_deep_runs.data.columns import Column
 from gpflow_deep_runs.data.features import Feature
-from gpflow_deep_runs.data.libraries import pa, pd
+from gpflow_deep_runs.data.libraries import pa
 from gpflow_deep_runs.data.overview import overview
-from gpflow_deep_runs.data.sources import read_source
 from gpflow_deep_runs.data.spec import Missing, TableSpec, Task, Unknown
 from gpflow_deep_runs.data.survey import Parsed, Survey, check_missing, features_of, is_missing, parsed
 from gpflow_deep_runs.data.targets import class_names_of, encoded, task_of
@@ -32,6 +29,8 @@ from gpflow_deep_runs.data.targets import class_names_of, encoded, task_of
 __all__ = ["Schema", "Task"]
 
 _VERSION = 1
+_ROWS = 2**13
+"""Rows that are encoded together: few, so that all columns of them are in the processor's memory."""
 
 
 @dataclass(frozen=True)
@@ -119,12 +118,17 @@ class Schema:
         if self.missing == "error":
             self._check_missing(found, where)
         X = np.empty((len(next(iter(found.values()), ())), len(self.feature_names)))
-        start = 0
-        for feature in self.columns if X.size else ():
-            stop = start + len(feature.names)
-            if feature.is_used and feature.encode(found[feature.name], X[:, start:stop]) and self.unknown == "error":
+        used = [feature for feature in self.columns if feature.is_used] if X.size else []
+        ends = np.cumsum([len(feature.names) for feature in used]).tolist()
+        places = [(feature, end - len(feature.names), end) for feature, end in zip(used, ends, strict=True)]
+        for feature, start, end in places:
+            is_level = feature.column.kind == "category"
+            if is_level and feature.encode(found[feature.name], X[:, start:end]) and self.unknown == "error":
                 feature.check_known(found[feature.name], where, first_row)
-            start = stop
+        others = [place for place in places if place[0].column.kind != "category"]
+        for first in range(0, len(X), _ROWS):
+            for feature, start, end in others:
+                feature.encode(found[feature.name][first : first + _ROWS], X[first : first + _ROWS, start:end])
         return X
 
     def transform(self, table: pa.Table, *, where: str, first_row: int = 0) -> NDArray[np.float64]:
@@ -135,29 +139,6 @@ class Schema:
     def encode_targets(self, found: Parsed, *, where: str, first_row: int = 0) -> NDArray[Any]:
         """Y: targets [n, P], NaN where missing, or labels [n, 1], -1 where missing; see `targets.encoded`."""
         return encoded(self.targets, found, self.task, self.class_names, where=where, first_row=first_row)
-
-    @functools.cached_property
-    def _encoder(self) -> Any:
-        """One step for each column, in their order; neighbours that need none are one."""
-        from sklearn.compose import ColumnTransformer
-
-        steps: list[tuple[str, Any, list[str]]] = []
-        used = [feature for feature in self.columns if feature.is_used]
-        for feature in used:
-            step = feature.step(joins_unknown=self.unknown == "level")
-            if steps and step == steps[-1][1] == "passthrough":
-                steps[-1][2].append(feature.name)
-            else:
-                steps.append((str(len(steps)), step, [feature.name]))
-        example = {f.name: np.array([None if f.column.kind == "category" else np.nan]) for f in used}
-        encoder = ColumnTransformer(steps, sparse_threshold=0).set_output(transform="default")
-        return encoder.fit(self._frame(example))
-
-    def _frame(self, found: Parsed) -> pd.DataFrame:
-        """The cells that X is made of, without a copy."""
-        return pd.DataFrame(
-            {name: pd.Series(found[name], dtype=found[name].dtype) for name in self.required}, copy=False
-        )
 
     def _check_missing(self, found: Parsed, where: str) -> None:
         counts = {name: int(is_missing(found[name]).sum()) for name in self.required}
@@ -181,7 +162,7 @@ class Schema:
                 )
             if feature.column.kind == "category":
                 values = np.arange(len(values)) == values.argmax()
-            elif feature.fill == "most frequent":
+            elif feature.column.kind == "boolean":
                 values = values > 0.5
             fills += [*map(float, values), *[0.0] * (len(block) - len(values))]
         return replace(self, fills=tuple(fills))
@@ -213,31 +194,6 @@ class Schema:
         """What was found out, as rows of text below a header; see `overview.overview`."""
         return overview(self.columns, self.targets, self.task, self.class_names)
 
-    def transformer(self) -> Any:
-        """The same for scikit-learn: a fitted pipeline from a frame of pandas or polars (or a file) to X.
-
-        It reads the cells, makes columns of them and puts in what is missing, and stays as it is when a pipeline that
-        holds it is fitted. X is that of :meth:`transform`.
-
-        :raises ValueError: of `transform`, as :meth:`transform` does.
-        """
-        from sklearn.frozen import FrozenEstimator
-        from sklearn.impute import SimpleImputer
-        from sklearn.pipeline import Pipeline
-        from sklearn.preprocessing import FunctionTransformer
-
-        steps = [("cells", FunctionTransformer(self._cells)), ("columns", self._encoder)]
-        if self.fills is not None:
-            steps.append(("fills", SimpleImputer(keep_empty_features=True).fit([self.fills])))
-        return FrozenEstimator(Pipeline(steps))
-
-    def _cells(self, source: Any) -> pd.DataFrame:
-        """Checked cells of a table, as the first step of a pipeline returns them."""
-        table = read_source(source)
-        found = self.parsed(table.columns, where=table.where)
-        self.encode(found, where=table.where)  # refuses what is missing or unknown
-        return self._frame(found)
-
     def to_json(self) -> dict[str, Any]:
         """A dictionary for `gpflow_deep_base.files.write_json`."""
         return {
@@ -258,12 +214,12 @@ class Schema:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Schema:
-        """The inverse of :meth:`to_json`; also reads what versions before it wrote, which knew numbers and levels only.
+        """The inverse of :meth:`to_json`.
 
         :raises ValueError: if entries are missing or of another kind.
         """
         try:
-            found = _from_old(stored) if "version" not in stored else _from_json(stored)
+            found = _from_json(stored)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"the stored table schema is damaged ({error}); take an undamaged copy.") from error
         if found.fills is not None and len(found.fills) != len(found.feature_names):
@@ -293,23 +249,6 @@ def _from_json(stored: Mapping[str, Any]) -> Schema:
         str(stored.get("encoding", "")),
         str(stored.get("sheet", "")),
     )
-
-
-def _from_old(stored: Mapping[str, Any]) -> Schema:
-    """Columns with their names and levels; numbers, and true or false, have None for levels."""
-    features = []
-    for entry in stored["columns"]:
-        name, levels = str(entry["name"]), entry["levels"]
-        column = Column(name, "number" if levels is None else "category")
-        features.append(Feature(column, () if levels is None else tuple(map(str, levels))))
-    classes = tuple(map(str, stored["class_names"]))
-    kind: Kind = "number"
-    if classes and not all(re.fullmatch(r"-?\d+", name) for name in classes):
-        kind = "category"
-    targets = tuple(Column(str(name), kind) for name in stored["targets"])
-    if classes == ("False", "True"):
-        targets = tuple(Column(column.name, "boolean", true=("True",), false=("False",)) for column in targets)
-    return Schema(tuple(features), targets, _one_of(Task, stored["task"]), classes)
 
 
 def _one_of(literal: Any, value: Any) -> Any:

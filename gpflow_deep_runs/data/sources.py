@@ -131,21 +131,7 @@ def _other_table(path: Path, spec: TableSpec) -> Table:
             frame = pd.read_stata(path)
         elif suffix in (".jsonl", ".ndjson", ".json"):
             content = path.read_text(encoding="utf-8-sig")
-            rows = (
-                json.loads(content)
-                if suffix == ".json"
-                else [json.loads(line) for line in content.splitlines() if line]
-            )
-            if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-                raise ValueError('each row must be an object, as {"a": 1, "b": "x"}')
-            num_names = len(set().union(*rows))
-            size = 8 * len(rows) * num_names
-            Budget(unpacked_limit(path, spec.max_bytes)).take(
-                size, f"a table of {len(rows):,} rows, {num_names:,} columns"
-            )
-            frame = pd.DataFrame(
-                [{k: json.dumps(v) if isinstance(v, list | dict) else v for k, v in row.items()} for row in rows]
-            )
+            frame = _json_frame(content, Budget(unpacked_limit(path, spec.max_bytes)), is_lines=suffix != ".json")
         else:
             _check_archive(path, spec)
             sheets = pd.read_excel(
@@ -162,6 +148,45 @@ def _other_table(path: Path, spec: TableSpec) -> Table:
     except (OSError, KeyError, UnicodeError, TypeError, OverflowError, RecursionError, *READ_ERRORS) as error:
         raise ValueError(f"{path} cannot be read as a table ({one_line(error)}); write it again, or as CSV.") from error
     return Table(_checked(_frame_columns(frame, where), where), where, path.name.split(".")[0])
+
+
+def _json_frame(content: str, budget: Budget, *, is_lines: bool) -> pd.DataFrame:
+    """Lines of objects, a list of them, or what `DataFrame.to_json` writes in other orders.
+
+    :raises ValueError: if it is something else, or larger than the budget.
+    """
+    try:
+        found = json.loads(content)
+    except json.JSONDecodeError:
+        found = None
+    if is_lines or found is None:  # a single line is a row, too
+        found = [json.loads(line) for line in content.splitlines() if line]
+    if isinstance(found, dict) and "schema" in found:  # of the order "table"
+        found = found.get("data")
+    if isinstance(found, dict):
+        frame = _frame_of(found)
+    elif isinstance(found, list) and all(isinstance(row, dict) for row in found):
+        num_names = len(set().union(*found))
+        budget.take(8 * len(found) * num_names, f"a table of {len(found):,} rows, {num_names:,} columns")
+        frame = pd.DataFrame(found)
+    else:
+        raise ValueError('each row must be an object, as {"a": 1, "b": "x"}')
+    for name in frame.select_dtypes("object"):
+        frame[name] = frame[name].map(lambda value: json.dumps(value) if isinstance(value, list | dict) else value)
+    return frame
+
+
+def _frame_of(found: Mapping[str, Any]) -> pd.DataFrame:
+    """A table as one object: of columns, of rows, or of names and rows."""
+    if {"columns", "data"} <= set(found):
+        return pd.DataFrame(found["data"], columns=found["columns"])
+    parts = list(found.values())
+    if parts and all(isinstance(part, list) and len(part) == len(parts[0]) for part in parts):
+        return pd.DataFrame(found)
+    if parts and all(isinstance(part, dict) and set(part) == set(parts[0]) for part in parts):
+        has_numbers = all(key.isdecimal() for key in parts[0])  # of rows
+        return pd.DataFrame(found) if has_numbers else pd.DataFrame(parts)
+    raise ValueError('each row must be an object, as {"a": 1, "b": "x"}')
 
 
 def _sheet_table(cells: pd.DataFrame, path: Path, notes: list[str], spec: TableSpec) -> Table:
@@ -218,7 +243,7 @@ def _trimmed(table: Table, notes: Sequence[str], spec: TableSpec) -> Table:
     columns = columns.drop_columns([name for name, _ in left_out])
     if foot := (columns.schema.metadata or {}).get(b"foot"):
         first = columns.schema.metadata[b"first"].decode()
-        said.append(f"{foot.decode()} at the foot left out, the first {first!r} (--skip_footer=N leaves out N)")
+        said.append(f"{foot.decode()} left out, the first {first!r} (--skip_footer=N leaves out N at the foot)")
         columns = columns.replace_schema_metadata()
     if spec.skip_footer is None and (count := foot_of(columns)):
         first = columns.column(0)[len(columns) - count].as_py() or ""
@@ -243,7 +268,7 @@ def _text_table(path: Path, names_optional: bool, spec: TableSpec) -> Table:
             head = stream.read(head_bytes)
             is_whole = len(head) < head_bytes
         options: Any = {"names_optional": names_optional, "names": spec.names, "skip_rows": spec.skip_rows}
-        body: Any = {"skip_footer": spec.skip_footer}
+        body: Any = {"skip_footer": spec.skip_footer, "drops_bad_rows": spec.bad_rows == "drop"}
         dialect = dialect_of(head, where, is_whole=is_whole, encoding=spec.encoding, **options)
         if len(dialect.names) > _MAX_COLUMNS and spec.max_bytes is None:
             raise ValueError(
@@ -322,6 +347,14 @@ def _frame_columns(frame: Any, where: str) -> pa.Table:
 def _pandas_column(series: pd.Series, what: str) -> pa.ChunkedArray:
     if isinstance(series.dtype, pd.SparseDtype):
         series = series.sparse.to_dense()
+    elif isinstance(series.dtype, pd.PeriodDtype):
+        series = series.dt.to_timestamp()
+    elif isinstance(series.dtype, pd.IntervalDtype):
+        series = series.astype("category")
+    if isinstance(series.dtype, pd.CategoricalDtype) and isinstance(series.cat.categories.dtype, pd.IntervalDtype):
+        series = series.cat.rename_categories(str)
+    if series.dtype == object and pd.api.types.infer_dtype(series, skipna=True) in ("mixed-integer", "mixed"):
+        series = _as_in_a_file(series)
     try:
         column = pa.array(series, from_pandas=True)
     except (pa.ArrowException, TypeError, ValueError) as error:
@@ -330,6 +363,14 @@ def _pandas_column(series: pd.Series, what: str) -> pa.ChunkedArray:
             "convert the column, or drop it."
         ) from error
     return column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
+
+
+def _as_in_a_file(series: pd.Series) -> pd.Series:
+    """Texts beside numbers, as a file would hold them; other objects as they are."""
+    is_there = series.notna()
+    if not series[is_there].map(lambda value: isinstance(value, str | int | float)).all():
+        return series
+    return series.where(~is_there, series.astype(str)).where(is_there, None)
 
 
 def _checked(table: pa.Table, where: str) -> pa.Table:

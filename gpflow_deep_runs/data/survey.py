@@ -129,7 +129,7 @@ def look(found: Parsed, columns: Iterable[Column], *, targets: Sequence[str] = (
 
 def is_missing(values: NDArray[Any]) -> NDArray[np.bool_]:
     """Which of n parsed cells have no value."""
-    return np.asarray(np.isnan(values) if values.dtype.kind == "f" else pd.isna(values), np.bool_)
+    return np.asarray(np.isnan(values) if values.dtype.kind == "f" else values == np.array(None), np.bool_)
 
 
 def labels(values: NDArray[Any], column: Column) -> NDArray[np.object_]:
@@ -153,15 +153,17 @@ def _label(value: float, column: Column) -> str:
 
 def _facts(values: NDArray[Any], column: Column, *, is_target: bool) -> Facts:
     missing = is_missing(values)
-    known, num_missing = values[~missing], int(missing.sum())
-    if column.kind == "date" and len(known):
+    num_missing = int(missing.sum())
+    has_parts = column.kind == "date" and num_missing < len(values)
+    if values.dtype.kind == "f" and not has_parts and not is_target:
+        return Facts(num_missing)
+    known = values[~missing]
+    if has_parts:
         parts = date_parts(known[:, None], PARTS)
         return Facts(num_missing, low=tuple(parts.min(axis=0).tolist()), high=tuple(parts.max(axis=0).tolist()))
     if values.dtype.kind != "f":
         counts = pd.Series(known, dtype=object).value_counts(sort=False)
         return Facts(num_missing, {str(level): int(count) for level, count in counts.items()})
-    if not is_target:
-        return Facts(num_missing)
     is_whole = bool(np.all(np.isfinite(known)) and np.all(known == np.rint(known)) and np.all(np.abs(known) < 2**53))
     different, counts = np.unique(known, return_counts=True) if is_whole else (known[:0], known[:0])
     if len(different) > MAX_LABELS or not is_whole:

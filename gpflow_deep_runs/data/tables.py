@@ -22,7 +22,7 @@ from absl import logging
 from numpy.typing import NDArray
 
 from gpflow_deep_runs.data.columns import Column
-from gpflow_deep_runs.data.doubts import check_sentinels, names_again, total_of_numbers, totals_of_texts
+from gpflow_deep_runs.data.doubts import check_sentinels, names_again, odd_values, total_of_numbers, totals_of_texts
 from gpflow_deep_runs.data.features import Feature
 from gpflow_deep_runs.data.forced import Forced, forced_columns
 from gpflow_deep_runs.data.inference import infer, infer_columns
@@ -118,9 +118,12 @@ def encode_table(table: Table, targets: Sequence[str], spec: TableSpec) -> Encod
         if why:
             rest = encode_table(_without_totals(table, {last: why}, spec), targets, spec)
             return rest._replace(notes=[*totals, f"row {last} (from 0), a total, left out as {why}", *rest.notes])
-    for name in _of_kind(columns, "number", "date"):
-        is_date = columns[name].kind == "date"
-        check_sentinels(name, used.found[name], where=where, keep=spec.keep_value, is_date=is_date)
+    kinds = {name: columns[name].kind == "date" for name in _of_kind(columns, "number", "date")}
+    odd = {name: odd_values(used.found[name], keep=spec.keep_value, is_date=kinds[name]) for name in kinds}
+    if asked := {name: texts for name, texts in odd.items() if texts}:
+        first = next(iter(asked))
+        options: Any = {"keep": spec.keep_value, "is_date": kinds[first], "beside": asked}
+        check_sentinels(first, used.found[first], where=where, **options)
     notes, survey = [*totals, *_left_out(used, spec)], look(used.found, columns.values(), targets=targets)
     if len(used.kept) < 2:
         raise ValueError(f"{where} must have at least 2 rows to use, got {len(used.kept)}; {', '.join(notes)}.")
@@ -208,12 +211,13 @@ def load_schema(path: str | os.PathLike[str]) -> Schema:
 
 
 def apply_schema(
-    schema: Schema, source: Any, new: NewRows = NewRows()
+    schema: Schema, source: Any, new: NewRows = NewRows(), *, may_miss: bool = False
 ) -> tuple[NDArray[np.float64], NDArray[Any] | None]:
     """Encode another table as the one that `schema` came from.
 
     :param source: as in :func:`read_table`.
     :param new: what differs from training.
+    :param may_miss: whether X may be NaN where a value is missing and nothing is known to be put in.
     :return: X [N, D] in raw units, and Y [N, P] as in `Rows`, or None if the table lacks the target columns or they are
         empty, or if values are missing in them and `missing` is "impute". Other columns are not used, and the order of
         columns is free.
@@ -232,9 +236,8 @@ def apply_schema(
         raise ValueError(f"{where} must have the columns of the training data, but lacks {_quoted(absent)}; add them.")
     if len(columns) == 0:
         raise ValueError(f"{where} must have at least 1 row below its header, got none; check the file.")
-    schema = _with_booleans(schema, columns, where) if schema.fills is None else schema
     X = schema.transform(columns, where=where)
-    check_finite(X, schema.feature_names, f"X of {where}")
+    check_finite(X, schema.feature_names, f"X of {where}", may_miss=may_miss)
     if not schema.targets or not set(schema.target_names) <= set(columns.column_names):
         return X, None
     return X, _known_targets(schema, columns, where)
@@ -320,21 +323,6 @@ def _renumbered(pair: tuple[Indices, Indices], kept: Indices, num_rows: int) -> 
     numbers[kept] = np.arange(len(kept))
     train, test = (numbers[rows] for rows in pair)
     return train[train >= 0], test[test >= 0]
-
-
-def _with_booleans(schema: Schema, columns: pa.Table, where: str) -> Schema:
-    """A schema of earlier versions, which took true and false for numbers, for a table that has them."""
-    features = []
-    for feature in schema.columns:
-        column = feature.column
-        if column.kind == "number":
-            try:
-                found = infer(column.name, columns[column.name], where=where)
-            except ValueError:  # parsing it says what is wrong
-                found = column
-            column = found if found.kind == "boolean" else column
-        features.append(replace(feature, column=column))
-    return replace(schema, columns=tuple(features))
 
 
 def _known_targets(schema: Schema, columns: pa.Table, where: str) -> NDArray[Any] | None:

@@ -47,7 +47,8 @@ def floats_of(values: pa.ChunkedArray) -> NDArray[np.float64]:
     values = _not_half(values)
     if pa.types.is_decimal(kind):
         values = values.cast(pa.string())  # then they are correctly rounded
-    found = pc.fill_null(values.cast(pa.float64(), safe=False), np.nan)
+    found = values.cast(pa.float64(), safe=False)
+    found = pc.fill_null(found, np.nan) if found.null_count else found
     return np.array(found.to_numpy(), dtype=np.float64)
 
 

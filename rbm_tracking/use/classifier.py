@@ -19,7 +19,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from gpflow_deep_base.columns import check_columns
+from gpflow_deep_base.columns import as_numbers
 from rbm_tracking.model.conditionals import log_label_probs
 from rbm_tracking.model.groups import blocks
 from rbm_tracking.model.rbm import RBM
@@ -74,7 +74,7 @@ class RBMClassifier(ClassifierMixin, BaseEstimator):
         :param y: [n_samples], classes.
         :raises ValueError: if there is one class only, or as `TrackedRBM.fit`.
         """
-        check_columns(X, self)
+        X = as_numbers(X, self, reset=True)
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=(np.float64, np.float32))
         check_classification_targets(y)
         if self.epochs < 0 or self.batch_size < 1 or not 0 < self.learning_rate < np.inf or not 0 <= self.l2 < np.inf:
@@ -104,7 +104,7 @@ class RBMClassifier(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: Any) -> Array:
         """p(y | x), exact, [n_samples, n_classes]."""
         check_is_fitted(self)
-        check_columns(X, self)
+        X = as_numbers(X, self, reset=False)
         X = validate_data(self, X, accept_sparse="csr", reset=False, dtype=(np.float64, np.float32))
         rows = X.toarray() if sparse.issparse(X) else X
         W, U, c, d = self.parameters_

@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from gpflow_deep_base.columns import check_columns
+from gpflow_deep_base.columns import as_numbers
 from rbm_tracking import evaluation
 from rbm_tracking.estimates.ais import Bracket
 from rbm_tracking.estimates.trajectories import Trajectory, distances, half_precision, is_node, trajectory
@@ -456,7 +456,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         if self.visible == "softmax" and self.groups is None:
             X = self._encoded(X, reset=reset)
         if self.visible != "softmax" or self.groups is None:  # of groups, `checked` says what helps
-            check_columns(X, self, may_miss=reset)
+            X = as_numbers(X, self, reset=reset, may_miss=reset)
         types = (*_FLOATS, np.uint8, np.bool_) if reset else _FLOATS
         finite: Any = "allow-nan" if reset else True
         validate = functools.partial(

@@ -1,4 +1,4 @@
-"""`gpflow_deep_base.columns`: frames of numbers pass, others are refused by the names of their columns."""
+"""`gpflow_deep_base.columns`: frames of numbers pass, others are read by an encoder that the model keeps."""
 
 from typing import Any
 
@@ -7,11 +7,13 @@ import pandas as pd
 import polars
 import pytest
 
-from gpflow_deep_base.columns import check_columns
+from gpflow_deep_base.columns import as_numbers
 
 
 class Model:
     """A stand-in for an estimator."""
+
+    table_encoder_: Any
 
 
 NUMBERS = {
@@ -26,7 +28,9 @@ def test_numbers_pass() -> None:
     others = frame.astype({"whole": "Int64", "flag": "boolean", "real": object})
     doubled = pd.concat([frame, frame], axis=1)  # names that occur twice
     for X in (frame, others, doubled, polars.DataFrame(NUMBERS), frame.to_numpy(), [["a"]], None):
-        check_columns(X, Model())
+        model = Model()
+        assert as_numbers(X, model, reset=True) is X
+        assert not vars(model)
 
 
 @pytest.mark.parametrize(
@@ -41,23 +45,39 @@ def test_numbers_pass() -> None:
         ("mixed", [1, "two"]),
     ],
 )
-def test_other_columns_are_named_with_the_cure(name: str, values: Any) -> None:
+def test_other_columns_are_read(name: str, values: Any) -> None:
+    """In fit and later alike; a model that was fitted to numbers refuses them by name."""
     for frame in (pd.DataFrame({name: values}), pd.DataFrame(NUMBERS).assign(**{name: values})):
-        with pytest.raises(ValueError, match=rf"but '{name}' \(.*make_pipeline\(TableEncoder\(\), Model\(") as caught:
-            check_columns(frame, Model())
+        model = Model()
+        X = as_numbers(frame, model, reset=True)
+        assert X.dtype == np.float64
+        assert np.isfinite(X).all()
+        np.testing.assert_array_equal(as_numbers(frame, model, reset=False), X)
+        with pytest.raises(ValueError, match=rf"numbers, as in fit, but '{name}' \(.*; fit Model") as caught:
+            as_numbers(frame, Model(), reset=False)
         assert "\n" not in str(caught.value)
+        as_numbers(X, model, reset=True)
+        assert not vars(model)
 
 
 def test_frames_of_polars() -> None:
     for values in (["a", "b"], [None, 1.0], [float("nan"), 1.0]):
-        with pytest.raises(ValueError, match="'x' "):
-            check_columns(polars.DataFrame({"x": values}), Model())
+        assert as_numbers(polars.DataFrame({"x": values}), Model(), reset=True).shape == (2, 2)
 
 
 def test_gaps_pass_where_they_are_taken() -> None:
-    check_columns(pd.DataFrame({"x": [np.nan, 1.0]}), Model(), may_miss=True)
+    frame = pd.DataFrame({"x": [np.nan, 1.0]})
+    assert as_numbers(frame, Model(), reset=True, may_miss=True) is frame
+    both = frame.assign(c=["a", None])
+    np.testing.assert_array_equal(as_numbers(both, Model(), reset=True, may_miss=True), [[np.nan, 1.0], [1.0, np.nan]])
+
+
+def test_questions_say_how_to_answer_in_python() -> None:
+    frame = pd.DataFrame({"when": ["03/04/2024", "05/06/2024"] * 4, "x": np.arange(8.0)})
+    with pytest.raises(ValueError, match=r"--dates=when:dmy .*`make_pipeline\(TableEncoder\(\.\.\.\), Model\("):
+        as_numbers(frame, Model(), reset=True)
 
 
 def test_many_columns_are_not_all_named() -> None:
     with pytest.raises(ValueError, match=r"'c4' \(.*\) and 7 more are none"):
-        check_columns(pd.DataFrame({f"c{d}": ["a"] for d in range(12)}), Model())
+        as_numbers(pd.DataFrame({f"c{d}": ["a"] for d in range(12)}), Model(), reset=False)

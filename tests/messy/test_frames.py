@@ -71,7 +71,6 @@ WRONG: list[tuple[str, Any, str]] = [
     ("dictionaries", [{"b": 1}, {"b": 2}, {"b": 3}], "'a'"),
     ("arrays", [np.ones(2), np.ones(2), np.ones(2)], "'a'"),
     ("objects", [object(), object(), object()], "'a'"),
-    ("intervals", pd.interval_range(0, 3), "'a'"),
     ("bytes", [b"\xff\xfe", b"b", b"c"], "'a'"),
 ]
 
@@ -98,8 +97,10 @@ def test_lengths_of_time_are_hours() -> None:
     _same(read(pandas_frame(pd.to_timedelta(["1h", "2h", "90min"]))), {"a": [1.0, 2.0, 1.5]})
 
 
-def test_periods_are_dates_or_refused() -> None:
-    refused(pandas_frame(pd.period_range("2020-01", periods=3, freq="M")), "'a'.*period")
+def test_periods_are_dates_and_intervals_levels() -> None:
+    _same(read(pandas_frame(pd.period_range("1970-01", periods=3, freq="D"))), {"a.day": [0.0, 1.0, 2.0]})
+    found = read(pandas_frame(pd.cut([1, 2, 9], [0, 5, 10])))
+    assert found["a=(0, 5]"] == [1.0, 1.0, 0.0]
 
 
 def test_the_index_is_no_column() -> None:

@@ -32,7 +32,7 @@ from gpflow_deep_runs.data.streams.shards import Field, Layout, Shards, columns_
 from gpflow_deep_runs.data.survey import features_of
 from gpflow_deep_runs.data.usable import usable
 
-__all__ = ["HEAD_ROWS", "check_sentinels", "completed", "open_table", "reopen"]
+__all__ = ["HEAD_ROWS", "Foot", "check_feet", "check_sentinels", "completed", "foot_of", "open_table", "reopen"]
 
 HEAD_ROWS, _HEAD_BLOCKS = 20_000, 16
 """Rows that decide what the columns are, and blocks that they are in: fewer rows of tables with many columns."""
@@ -91,6 +91,62 @@ def _check_totals(shards: Shards, head: _Head, spec: TableSpec) -> None:
                 f"row {first_row + row} (from 0) of {where} seems to sum up others, as {why}; leave such rows out of "
                 "the files, or give --total_rows=keep if they are rows like the others."
             )
+
+
+class Foot(NamedTuple):
+    """Of the columns of numbers of a block what tells whether the last row of its file sums up the others, [C] each.
+
+    :ivar file: number of the file.
+    :ivar num_rows: rows, without that last one.
+    :ivar sums: of their values.
+    :ivar sizes: of their absolute values.
+    :ivar high: the largest of these.
+    :ivar last: the last row of the file, if it is in the block.
+    """
+
+    file: int
+    num_rows: int
+    sums: NDArray[np.float64]
+    sizes: NDArray[np.float64]
+    high: NDArray[np.float64]
+    last: NDArray[np.float64] | None
+
+
+def foot_of(
+    shards: Shards, preset: StreamPreset, number: int, X: NDArray[np.float64], Y: NDArray[np.float64]
+) -> Foot | None:
+    """What is known of a block of your own table; None of others, or if rows that sum up others are kept."""
+    if preset.schema is None or preset.table is None or preset.table.total_rows == "keep":
+        return None
+    numeric = {f.name for f in preset.schema.columns if f.column.kind == "number"}
+    columns = [d for d, name in enumerate(preset.feature_names) if name in numeric]
+    values = X[:, columns] if preset.class_names else np.concatenate([X[:, columns], Y], axis=1)
+    file = shards.block(number).file
+    is_last = number + 1 == len(shards.blocks) or shards.block(number + 1).file != file
+    rows = np.nan_to_num(values[:-1] if is_last else values, posinf=0.0, neginf=0.0)
+    sizes = np.abs(rows)
+    last = values[-1] if is_last and len(values) else None
+    return Foot(file, len(rows), rows.sum(axis=0), sizes.sum(axis=0), sizes.max(axis=0, initial=0.0), last)
+
+
+def check_feet(shards: Shards, feet: Sequence[Foot]) -> None:
+    """:raises ValueError: if the numbers in the last row of a file are the sums of their columns in it, or in all."""
+    for end in [foot for foot in feet if foot.last is not None]:
+        for above in (
+            [foot for foot in feet if foot.file == end.file],
+            [foot for foot in feet if foot.file <= end.file],
+        ):
+            sums, sizes = (sum(parts) for parts in zip(*((foot.sums, foot.sizes) for foot in above), strict=True))
+            last, high = np.nan_to_num(np.asarray(end.last)), np.max([foot.high for foot in above], axis=0)
+            is_told = (last != 0) & (sizes > 0)
+            agrees = np.abs(last - sums) <= 1e-9 * np.asarray(sizes)
+            if is_told.any() and agrees[is_told].all() and (np.abs(last) > high)[is_told].any():
+                row = sum(foot.num_rows for foot in feet if foot.file == end.file)
+                raise ValueError(
+                    f"row {row} (from 0) of {shards.files[end.file]} seems to sum up others, as its numbers are the "
+                    "sums of their columns; leave such rows out of the files, or give --total_rows=keep if they are "
+                    "rows like the others."
+                )
 
 
 def reopen(pattern: str, spec: TableSpec, schema: Schema) -> tuple[Shards, StreamPreset]:

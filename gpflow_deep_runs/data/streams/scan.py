@@ -163,6 +163,7 @@ class _Look(NamedTuple):
     """One block: rows of each of `PARTS`, moments of the training rows' X and Y, and the rows of each part.
 
     :ivar missing: [D + P], values of X and Y that are missing, and the first such row, by its number in the file.
+    :ivar foot: of your own table, what a total at the foot of the file would have summed up.
     """
 
     counts: NDArray[np.int64]
@@ -170,6 +171,7 @@ class _Look(NamedTuple):
     y: Moments
     rows: Mapping[int, tuple[NDArray[Any], ...]]
     missing: tuple[NDArray[np.int64], int] | None
+    foot: own.Foot | None
 
 
 def _look(divide: Divider, shards: Shards, number: int) -> _Look:
@@ -180,7 +182,8 @@ def _look(divide: Divider, shards: Shards, number: int) -> _Look:
     if any(np.isnan(values.min(initial=0.0)) for _, *arrays in rows.values() for values in arrays):
         is_missing = np.isnan(np.concatenate([X, Y], axis=1)) & np.isin(part, (TRAIN, VALID, TEST))[:, None]
         missing = is_missing.sum(axis=0), shards.block(number).first_row + int(is_missing.any(axis=1).argmax())
-    return _Look(counts, Moments.of(rows[TRAIN][1]), Moments.of(rows[TRAIN][2]), rows, missing)
+    foot = own.foot_of(shards, divide.preset, number, X, Y)
+    return _Look(counts, Moments.of(rows[TRAIN][1]), Moments.of(rows[TRAIN][2]), rows, missing, foot)
 
 
 @dataclass
@@ -193,6 +196,7 @@ class _Found:
     y: Moments | None = None
     missing: NDArray[np.int64] | None = None
     first_missing: tuple[int, int] = (0, 0)
+    feet: list[own.Foot] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.samples = {part: Sample(self.sample_rows) for part in (TRAIN, VALID, TEST)}
@@ -203,6 +207,8 @@ class _Found:
             if self.missing is None:
                 self.first_missing = (len(self.counts), row)
             self.missing = count if self.missing is None else self.missing + count
+        if look.foot is not None:
+            self.feet.append(look.foot)
         self.counts.append(look.counts)
         self.x = look.x if self.x is None else self.x.merge(look.x)
         self.y = look.y if self.y is None else self.y.merge(look.y)
@@ -224,6 +230,7 @@ def _check_missing(shards: Shards, preset: StreamPreset, found: _Found) -> None:
 def _stream(shards: Shards, preset: StreamPreset, settings: dict[str, Any], found: _Found) -> Stream:
     """All that was found, checked: parts that have rows, a target that varies, labels that occur in training."""
     _check_missing(shards, preset, found)
+    own.check_feet(shards, found.feet)
     table = np.array(found.counts, np.int64)
     counts = {name: int(count) for name, count in zip(PARTS, table.sum(axis=0), strict=True)}
     wanted = ("train", "test") if settings["valid_fraction"] == 0 else PARTS[:3]

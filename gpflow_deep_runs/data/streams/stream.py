@@ -103,6 +103,7 @@ class Divider:
     def __init__(
         self, shards: Shards, preset: StreamPreset, settings: dict[str, Any], *, may_miss: bool = False
     ) -> None:
+        self.preset = preset
         self._shards, self._preset, self._settings, self._may_miss = shards, preset, settings, may_miss
         rows = shards.blocks[:, 4]
         self._starts = np.cumsum(rows) - rows

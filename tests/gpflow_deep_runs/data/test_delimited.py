@@ -35,6 +35,28 @@ def test_delimiters(text: str, delimiter: str) -> None:
     assert dialect_of(text.encode(), "F", is_whole=True).delimiter == delimiter
 
 
+def test_columns_of_fixed_width() -> None:
+    """Spaces within a value, values that are missing, and a name of two words."""
+    lines = [
+        "name         size now",
+        "New York      1.5",
+        "Bonn         22.5   3",
+        "Los Angeles   3.5",
+        "Ulm          14.0  17",
+    ]
+    text = "\n".join(lines) + "\n"
+    dialect = dialect_of(text.encode(), "F", is_whole=True)
+    assert dialect.notes == ("columns of fixed width, from the characters 0, 13, 18 (from 0) on",)
+    assert _read(text) == {
+        "name": ["New York", "Bonn", "Los Angeles", "Ulm"],
+        "size": ["1.5", "22.5", "3.5", "14.0"],
+        "now": ["", "3", "", "17"],
+    }
+    with pytest.raises(ValueError, match=r"row 2 \(from 0\) has no space between two"):
+        late = text.replace("Los Angeles   3.5", "Los Angeles-CA 3.5")
+        read_text(late.encode(), dialect, "F", has_header=True)
+
+
 def test_two_delimiters_that_fit_are_refused() -> None:
     with pytest.raises(
         ValueError, match=r"F may be divided by commas \(the first is 'a'\) or by semicolons \(.*'a,b'\)"

@@ -115,6 +115,32 @@ COLUMNS: dict[str, tuple[list[str], Asked | Read]] = {
     ),
     "times with points": ([f"{v:02d}.30" for v in draws(27).integers(0, 24, N)], Asked("--dates=q:%H.%M")),
     "telephones with a plus": ([f"+49{v}" for v in draws(28).integers(10**7, 10**8, N)], Asked("--numeric=q")),
+    "flags of a statistical office": (
+        chosen("3.2 b", "4.5", "5.1 p", ":", "6.0 bp", ": c"),
+        Read("number", "'3.2 b' has a flag|'5.1 p' has a flag|'6.0 bp' has a flag"),
+    ),
+    "stars": (chosen("3.2*", "4.5", "1,200.5**"), Read("number", "has a flag.*--categorical=q")),
+    "notes in brackets": (chosen("3.2 [1]", "4.5", "6.0[a]", "7 (e)"), Read("number", "has a flag")),
+    "hotels of stars": (chosen("3*", "4*", "5*"), Read("category", "3 levels")),
+    "seconds and numbers": (chosen("3.2 s", "4.5 s"), Read("number", "'[34].[25] s' is")),
+    "errors of a spreadsheet": (chosen("3.2", "#DIV/0!", "4.5"), Read("number", "'#DIV/0!' is missing")),
+    "ddmmyyyy": ([f"{v}052020" for v in draws(29).integers(13, 29, N)], Read("date", "%d%m%Y.*--numeric=q")),
+    "ddmmyyyy with zeros": (
+        [f"{v:02d}122020" for v in draws(30).integers(1, 29, N)],
+        Read("date", "%d%m%Y.*--categorical=q"),
+    ),
+    "yyyymmddhh": ([f"202005{v:02d}06" for v in draws(31).integers(1, 29, N)], Read("date", "%Y%m%d%H")),
+    "opening times": (
+        [f"{a}.{b:02d}" for a, b in draws(32).integers([0, 0], [24, 60], (N, 2))],
+        Asked("%H.%M or --numeric=q|--dates=q:%H.%M"),
+    ),
+    "measurements of two decimals": ([f"{v:.2f}" for v in draws(33).uniform(0, 24, N)], Read("number")),
+    "numbers of books": (
+        [f"978{v}" for v in draws(34).integers(10**9, 10**10, N)],
+        Asked("--ignore=q, or --numeric=q"),
+    ),
+    "seconds since 1970": ([str(v) for v in draws(35).integers(15 * 10**8, 16 * 10**8, N)], Read("number")),
+    "large amounts": ([str(v) for v in draws(36).integers(10**6, 9 * 10**11, N)], Read("number")),
     "phone numbers": ([f"{a}-{b}-{c}" for a, b, c in draws(13).integers(200, 999, (N, 3))], Asked("--ignore=q")),
 }
 
@@ -204,6 +230,25 @@ def test_a_total_at_the_foot(foot: str, why: str, tmp_path: Path) -> None:
         assert "row 40 (from 0), a total, left out" in rows.source
     kept = read_table(path, TableSpec(target=("Price",), missing="impute", total_rows="keep", keep_value=("x",)))
     assert len(kept.parts["all"].Y) >= 40
+
+
+def test_a_number_near_the_sum_of_a_column_by_chance_is_no_total() -> None:
+    values = draws(40).normal(size=60).round(2)
+    values[-1] = values[:-1].sum().round(2)
+    assert abs(values[-1]) < 5 * values[:-1].std()
+    values[:-1] -= (values[:-1].sum() - 2.6) / 59  # near the edge of the others
+    values[-1] = 2.65
+    assert not total_of_numbers({"z": values})
+    assert total_of_numbers({"z": np.append(values[:-1] + 1, (values[:-1] + 1).sum().round(2))})
+
+
+def test_sentinels_of_several_columns_are_one_question() -> None:
+    frame = pd.DataFrame({"t": [1.5, 2.5, 3.5, 9999.9] * 5, "p": [0.1, 99.99, 0.2, 0.3] * 5, "y": np.arange(20.0)})
+    with pytest.raises(
+        ValueError, match=r"'t' .* has 9999.9 .*so has 'p' 99.99: give --na_values=9999.9,99.99 if they"
+    ):
+        read_table(frame, TableSpec(target=("y",)))
+    read_table(frame, TableSpec(target=("y",), na_values=("9999.9", "99.99"), missing="impute"))
 
 
 def test_rows_that_are_no_totals() -> None:

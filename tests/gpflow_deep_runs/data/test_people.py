@@ -105,6 +105,15 @@ def test_a_row_that_was_cut_is_no_note(tmp_path: Path) -> None:
         read_table(path, SPEC)
 
 
+def test_rows_of_another_length_may_be_left_out(tmp_path: Path) -> None:
+    lines = text().splitlines()
+    (path := tmp_path / "t.csv").write_text("\n".join([*lines[:9], "red,5", "red,5,6,7", *lines[9:]]) + "\n")
+    with pytest.raises(ValueError, match=r"row 8 .*with 2 instead of 3: 'red,5'; .*--bad_rows=drop"):
+        read_table(path, SPEC)
+    dropped = said(path, TableSpec(target=("y",), missing="impute", bad_rows="drop"))
+    assert "2 lines of another length left out, the first 'red,5'" in dropped
+
+
 def test_years_are_names(tmp_path: Path) -> None:
     values = RNG.normal(size=(N, 3)).round(2)
     lines = [f"c{i}," + ",".join(map(str, row)) + "," for i, row in enumerate(values)]
@@ -114,7 +123,15 @@ def test_years_are_names(tmp_path: Path) -> None:
     np.testing.assert_array_equal(rows.parts["all"].X, values[:, :2])
 
 
-@pytest.mark.parametrize(("encoding", "word"), [("cp1252", "Größe €"), ("cp1251", "Москва город"), ("utf-16", "naïve")])
+@pytest.mark.parametrize(
+    ("encoding", "word"),
+    [
+        ("cp1252", "Größe m² €"),
+        ("cp1250", "Łódzkie Małopolskie Śląskie"),
+        ("cp1251", "Москва город"),
+        ("utf-16", "naïve"),
+    ],
+)
 def test_encodings(encoding: str, word: str, tmp_path: Path) -> None:
     frame = FRAME.assign(kind=np.where(FRAME["kind"] == "red", word, "Новый дом" if encoding == "cp1251" else "b"))
     path = tmp_path / "table.csv"
@@ -160,6 +177,12 @@ def _zst(path: Path) -> None:
 WRITERS: dict[str, Callable[[Path], Any]] = {
     "t.jsonl": lambda path: path.write_text(FRAME.to_json(orient="records", lines=True)),
     "t.json": lambda path: path.write_text(json.dumps(FRAME.to_dict("records"))),
+    "columns.json": lambda path: path.write_text(FRAME.to_json()),
+    "index.json": lambda path: path.write_text(FRAME.set_axis([f"r{i}" for i in range(N)]).to_json(orient="index")),
+    "split.json": lambda path: path.write_text(FRAME.to_json(orient="split")),
+    "lists.json": lambda path: path.write_text(json.dumps(FRAME.to_dict("list"))),
+    "schema.json": lambda path: path.write_text(FRAME.to_json(orient="table", index=False)),
+    "lines.json": lambda path: path.write_text(FRAME.to_json(orient="records", lines=True)),
     "t.feather": FRAME.to_feather,
     "t.dta": _stata,
     "t.csv.zst": _zst,

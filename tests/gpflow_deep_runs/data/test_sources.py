@@ -145,7 +145,10 @@ def test_frames_of_pandas() -> None:
         "7": [1, 2, 3],
     }
     for bad, message in (
-        (pd.DataFrame({"a": [1, "two"]}), "column 'a' of the data frame must hold values of one kind, got object"),
+        (
+            pd.DataFrame({"a": [1, pd.Timestamp("2020")]}),
+            "column 'a' of the data frame must hold values of one kind, got object",
+        ),
         (pd.DataFrame({"a": [1j, 2.0]}), "column 'a' of the data frame .* complex128"),
         (pd.concat([frame["s"], frame["s"]], axis=1), "the data frame must have different column names, but 's'"),
         (frame.set_axis([None, *"abcd"], axis=1), "column 0 of the data frame has no name"),

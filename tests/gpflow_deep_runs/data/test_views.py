@@ -186,7 +186,6 @@ from gpflow_deep_runs.data.streams.scan import StreamSpec
 path, spec, known = sys.argv[1], tables.TableSpec(target=("price",), missing="impute"), views.Source(dataset="wine")
 data = rows.divide(tables.read_table(path, spec))
 tables.apply_schema(tables.schema_of(data), path)
-tables.schema_of(data).transformer().transform(path)
 views.load(views.Source(data=path), "supervised", table=spec)
 bits.read_bits(sys.argv[2])
 for view in ("supervised", "binary", "grey", "images"):

@@ -387,6 +387,13 @@ def test_totals_and_sentinels_of_a_stream_are_asked(rng: np.random.Generator, tm
     frame.to_parquet(path, row_group_size=40)
     with pytest.raises(ValueError, match=rf"row {ROWS} .*a.parquet seems to sum up others, as its 'colour' is 'Total'"):
         open_stream(tmp_path, table=spec)
+    frame.loc[ROWS, "colour"] = "red"
+    frame.to_parquet(path, row_group_size=40)
+    with pytest.raises(
+        ValueError, match=rf"row {ROWS} .*a.parquet seems to sum up others, as its numbers are the sums"
+    ):
+        open_stream(tmp_path, table=spec)
+    assert sum(open_stream(tmp_path, table=replace(spec, total_rows="keep")).counts.values()) == ROWS + 1
 
 
 def test_types_of_parquet(tmp_path: Path) -> None:
