@@ -1,7 +1,7 @@
 """The dependency rule: scripts -> {one paper package, gpflow_deep_runs} -> the ground floor, which needs NumPy alone.
 
-One name goes the other way: where an estimator gets a frame with texts, `gpflow_deep_base.columns` imports the reader of
-tables, `READER`."""
+One name goes the other way: where an estimator gets a frame with texts, `gpflow_deep_base.columns` imports the reader
+of tables, `READER`."""
 
 import ast
 import graphlib
