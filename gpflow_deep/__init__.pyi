@@ -1,4 +1,5 @@
 from . import design as design
+from . import displays as displays
 from . import keras as keras
 from . import report as report
 

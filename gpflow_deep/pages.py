@@ -48,7 +48,9 @@ class Dependence(NamedTuple):
         return float(np.std(self.mean))
 
 
-def dependences(predictor: Predictor, X: NDArray[Any], *, label: int = 0) -> list[Dependence]:
+def dependences(
+    predictor: Predictor, X: NDArray[Any], *, label: int = 0, columns: Sequence[int] | None = None
+) -> list[Dependence]:
     """Partial dependence of the predictions on each input, the most relevant first; of at most 20 inputs.
 
     All of them are predicted together, a few hundred rows for each.
@@ -56,11 +58,13 @@ def dependences(predictor: Predictor, X: NDArray[Any], *, label: int = 0) -> lis
     :param predictor: a trained model.
     :param X: inputs [N, D], of which at most 40 rows are used, evenly spread.
     :param label: of several labels, whose probability it is; of two it is that of the second.
+    :param columns: numbers of the inputs; None: the first 20.
     """
     X = np.asarray(X, np.float64)
+    columns = range(min(X.shape[1], MOST_INPUTS)) if columns is None else columns
     rows = X[np.unique(np.linspace(0, len(X) - 1, min(len(X), NUM_ROWS)).astype(int))]
     grids, varied = list[Array](), list[Array]()
-    for column in range(min(X.shape[1], MOST_INPUTS)):
+    for column in columns:
         values = np.unique(X[:, column])
         low, high = np.quantile(X[:, column], [0.02, 0.98])
         grids.append(values if len(values) <= 10 else np.linspace(low, high, NUM_POINTS))
@@ -77,7 +81,7 @@ def dependences(predictor: Predictor, X: NDArray[Any], *, label: int = 0) -> lis
     means = [each.reshape(-1, len(rows)).mean(axis=1) for each in curves]
     ends = np.cumsum([len(grid) for grid in grids])[:-1]
     of_inputs = zip(*(np.split(each, ends) for each in means), strict=True)
-    all_inputs = [Dependence(d, grid, *of) for d, (grid, of) in enumerate(zip(grids, of_inputs, strict=True))]
+    all_inputs = [Dependence(d, grid, *of) for d, grid, of in zip(columns, grids, of_inputs, strict=True)]
     return sorted(all_inputs, key=lambda each: -each.relevance)
 
 

@@ -200,10 +200,17 @@ def regression(flags: Flags, data: Rows) -> None:
     settings = replace(flags.run, num_steps=flags.recipe.num_epochs)
     check_targets(model, data.parts)
     with open_run(settings, cli.flags.text(flags), data, None, name="own", changed=cli.flags.changed(flags)) as run:
-        options: dict[str, Any] = {"files": flags.files, "batch_size": settings.batch_size, "seed": settings.seed}
-        found = compress_regression(flags.recipe, model, data.parts, run.path / "files" / "model.bcz", **options)
-        of_file = {"bytes": found.packed.bytes}
-        run.finish({**found._asdict(), "packed": found.packed._asdict()}, text=summary(found), metrics=of_file)
+        compressed = compress_regression(
+            flags.recipe,
+            model,
+            data.parts,
+            run.path / "files" / "model.bcz",
+            files=flags.files,
+            batch_size=settings.batch_size,
+            seed=settings.seed,
+        )
+        result = {**compressed._asdict(), "packed": compressed.packed._asdict()}
+        run.finish(result, text=summary(compressed), metrics={"bytes": compressed.packed.bytes})
 
 
 def new_recipe(flags: Flags, data: Rows, strategy: tf.distribute.Strategy | None) -> Recipe:

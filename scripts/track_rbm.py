@@ -101,7 +101,8 @@ class Flags:
 def main(flags: Flags) -> None:
     """One run, from the data to the report."""
     flags.devices.prepare()
-    (data, visible), seeds = read(flags), Seeds(flags.run.seed)
+    data, visible = read(flags)
+    seeds = Seeds(flags.run.seed)
     trainer = started(flags, data, visible, seeds)
     minibatches = Minibatches(len(data.train.X), flags.run.batch_size, seeds)
     x = as_tensor(data.train.X)
@@ -130,8 +131,8 @@ def main(flags: Flags) -> None:
         return {}
 
     every = flags.eval_every or evaluation.interval(len(data.train.X), flags.run.batch_size)
-    about: dict[str, Any] = {"name": "rbm", "changed": cli.flags.changed(flags)}
-    with open_run(dataclasses.replace(flags.run, eval_every=every), cli.flags.text(flags), data, **about) as run:
+    settings = dataclasses.replace(flags.run, eval_every=every)
+    with open_run(settings, cli.flags.text(flags), data, name="rbm", changed=cli.flags.changed(flags)) as run:
         fitted = run.fit(
             lambda first, count: trainer.advance(x, minibatches(first, count), seeds("train")),
             state=lambda: {"trainer": trainer.store, "evaluations": evaluations.store},
@@ -155,16 +156,26 @@ def read(flags: Flags) -> tuple[Rows, Visible]:
     """The rows, and the visible units that they call for."""
     data = views.load(flags.source, "continuous" if flags.units.visible == "gaussian" else "binary", table=flags.table)
     units = choose_units(flags.units, {name: part.X for name, part in data.parts.items()}, categories(data))
-    made = {name: Part(X) for name, X in units.parts.items()}
-    return dataclasses.replace(data, parts=made, source=f"{data.source}; {units.note}"), units.visible
+    parts = {name: Part(X) for name, X in units.parts.items()}
+    return dataclasses.replace(data, parts=parts, source=f"{data.source}; {units.note}"), units.visible
 
 
 def started(flags: Flags, data: Rows, visible: Visible, seeds: Seeds) -> Trainer:
     """A new RBM of the data, ready to be trained."""
-    options: dict[str, Any] = {"spawn_up_to": flags.spawn_up_to, "jit_compile": flags.jit, "visible": visible}
-    options |= {"num_temps": flags.num_temps, "num_chains": flags.num_chains + flags.num_track_chains}
-    options |= {"trajectory": Path(flags.run.run_dir) / "trajectory"} if flags.trajectory else {}
-    return new_trainer(data.train.X, flags.hidden, flags.sml, seeds, modes=flags.modes, dtype=flags.dtype, **options)
+    return new_trainer(
+        data.train.X,
+        flags.hidden,
+        flags.sml,
+        seeds,
+        num_temps=flags.num_temps,
+        num_chains=flags.num_chains + flags.num_track_chains,
+        modes=flags.modes,
+        dtype=flags.dtype,
+        visible=visible,
+        trajectory=Path(flags.run.run_dir) / "trajectory" if flags.trajectory else None,
+        spawn_up_to=flags.spawn_up_to,
+        jit_compile=flags.jit,
+    )
 
 
 def finish(flags: Flags, data: Rows, run: Run, fitted: Fitted, trainer: Trainer) -> None:
@@ -175,18 +186,32 @@ def finish(flags: Flags, data: Rows, run: Run, fitted: Fitted, trainer: Trainer)
     save_rbm(saved._replace(beta=trainer.state.ladder.beta.numpy()), run.path / "rbm.npz")
     parts = {name: part.X for name, part in data.parts.items()}
     errors = report.logged_errors(records)
-    more: dict[str, Any] = {"records": records, "along": trainer.along(saved.step)}
-    found = evaluation.final(trainer.model, saved, parts, seeds, flags.log_z, trainer.config, **more)
-    about: dict[str, Any] = {"hidden": flags.hidden, "updates": fitted.step, "stopped_early": fitted.is_stopped}
-    about |= {"num_temps": trainer.num_temps, "tracking": errors, "train_seconds": fitted.seconds}
-    table = aligned(report.table(found, flags.log_z.ais_chains))
+    scores = evaluation.final(
+        trainer.model,
+        saved,
+        parts,
+        seeds,
+        flags.log_z,
+        trainer.config,
+        records=records,
+        along=trainer.along(saved.step),
+    )
+    training = {
+        "hidden": flags.hidden,
+        "updates": fitted.step,
+        "stopped_early": fitted.is_stopped,
+        "num_temps": trainer.num_temps,
+        "tracking": errors,
+        "train_seconds": fitted.seconds,
+    }
+    table = aligned(report.table(scores, flags.log_z.ais_chains))
     stopped = ", stopped early" * fitted.is_stopped
-    text = [table, *report.notes(found, errors), f"reported: update {saved.step} of {fitted.step}{stopped}"]
-    best = found.get("evidence", {})
+    text = [table, *report.notes(scores, errors), f"reported: update {saved.step} of {fitted.step}{stopped}"]
+    best = scores.get("evidence", {})
     metrics = {"log_density_nats": best.get("test_log_likelihood_nats"), "train_seconds": fitted.seconds}
     verdict = best.get("statement", "")
     drawn = figures(data, trainer, records)
-    run.finish({**about, **found}, text="\n".join(text), figures=drawn, metrics=metrics, verdict=verdict)
+    run.finish({**training, **scores}, text="\n".join(text), figures=drawn, metrics=metrics, verdict=verdict)
 
 
 def figures(data: Rows, trainer: Trainer, records: list[dict[str, Any]]) -> dict[str, Callable[[Path], None]]:

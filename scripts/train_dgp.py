@@ -264,25 +264,54 @@ def new_job(study: Study, num_layers: int) -> Job:
     begun = study.begun
     is_own = num_layers == study.config.num_layers
     found = None if begun is None else begun.model if is_own else begun.single
-    sizes: Any = {"num_classes": len(rows.class_names), "num_data": data.sizes["train"]}
     with devices.scope(study.strategy):
         config = study.config if is_own else study.config.plain(num_layers)
         seed = int(seeds.rng("init").integers(2**31))
-        model = config.build(*study.train, **sizes, seed=seed) if found is None else found.model
-    names: Any = {"target_names": rows.target_names, "class_names": rows.class_names}
-    schema = tables.schema_of(rows).to_json()
-    predictor = Predictor(model, units, task=data.task, **names, schema=schema)
-    some: Any = {"eval_rows": flags.eval_rows, "input_names": rows.feature_names}
-    watch = report.Watch(predictor, data.parts, rng=lambda part: seeds.rng(f"eval/{part}"), **some)
+        if found is not None:
+            model = found.model
+        else:
+            model = config.build(
+                *study.train, num_classes=len(rows.class_names), num_data=data.sizes["train"], seed=seed
+            )
+    predictor = Predictor(
+        model,
+        units,
+        task=data.task,
+        target_names=rows.target_names,
+        class_names=rows.class_names,
+        schema=tables.schema_of(rows).to_json(),
+    )
+    watch = report.Watch(
+        predictor,
+        data.parts,
+        rng=lambda part: seeds.rng(f"eval/{part}"),
+        eval_rows=flags.eval_rows,
+        input_names=rows.feature_names,
+    )
     size = data.rows_in_batch(flags.run.batch_size if begun is None else begun.batch_size)
-    lane: Any = {"seed": flags.run.seed, "transform": units.transform, "lane": worker.index, "num_lanes": worker.count}
-    batches = data.batches(study.train, batch_size=worker.batch_size(size), **lane)
+    batches = data.batches(
+        study.train,
+        batch_size=worker.batch_size(size),
+        seed=flags.run.seed,
+        transform=units.transform,
+        lane=worker.index,
+        num_lanes=worker.count,
+    )
     if found is not None and begun is not None and (begun.is_finished or not is_own):
         return Job(FoundTrainer(model, study.train, seconds=begun.single_seconds), watch, batches)
-    options: dict[str, Any] = {"batch_size": flags.run.batch_size, "seed": flags.run.seed, "strategy": study.strategy}
     training = flags.training if begun is None else begun.training
-    how = (training.for_rows(data.sizes["train"], size), flags.sampling, flags.run.num_steps)
-    return Job(trainer_for(config.posterior, model, study.train, *how, **options), watch, batches)
+    trainer = trainer_for(
+        config.posterior,
+        model,
+        study.train,
+        training.for_rows(data.sizes["train"], size),
+        flags.sampling,
+        flags.run.num_steps,
+        batch_size=flags.run.batch_size,
+        seed=flags.run.seed,
+        strategy=study.strategy,
+    )
+    return Job(trainer, watch, batches)
 
 
 def fit(run: Run, job: Job, study: Study, max_seconds: float | None) -> tuple[dict[str, Any], report.Final]:

@@ -194,9 +194,10 @@ def reliability_parts(
         path = folder / f"model_{method}.npz"
         if path.exists():
             # As the network says them: its calibration was learned from these rows.
-            found = replace(Predictor.load(path), calibration=None).predict(X_test)
-            confidence = np.exp(found.log_p.max(axis=1))
-            panels.append(reliability(f"EBP {method} P", confidence, found.numbers == Y[test_rows, 0]))
+            predicted = replace(Predictor.load(path), calibration=None).predict(X_test)
+            confidence = np.exp(predicted.log_p.max(axis=1))
+            is_right = predicted.numbers == Y[test_rows, 0]
+            panels.append(reliability(f"EBP {method} P", confidence, is_right))
     if panels:
         note = "Test rows of the first fold, in ten groups; bars are 95% intervals. Below the line: too sure."
         parts.append(Panels("Reliability", panels, note))
@@ -208,22 +209,26 @@ def new_comparison(flags: Flags, data: Rows) -> Comparison:
     X, labels = data.parts["all"]
     Y, _ = encode_labels(labels[:, 0], np.arange(len(data.class_names)))
     folds = data.folds(flags.num_folds)[: flags.max_folds]
-    options: dict[str, Any] = {
-        "seed": flags.run.seed,
-        "dataset": known_name(flags, data),
-        "export": flags.export,
-        "classes": data.class_names or None,
-    }
-    return Comparison(flags.comparison, X, Y, folds, prepare=data.filled, **options)
+    return Comparison(
+        flags.comparison,
+        X,
+        Y,
+        folds,
+        prepare=data.filled,
+        seed=flags.run.seed,
+        dataset=known_name(flags, data),
+        export=flags.export,
+        classes=data.class_names or None,
+    )
 
 
 def figures(
     results: dict[str, dict[str, Any]], published: dict[str, float], title: str
 ) -> dict[str, Callable[[Path], None]]:
     """Errors of the last epoch (wide) and of the best one (narrow), and what was published."""
-    labels, found, marks = report.bars(results, published)
+    labels, heights, marks = report.bars(results, published)
     widths = {"last epoch": 0.8, "best epoch": 0.4}
-    groups = {name: plots.Bars(*found[name], width) for name, width in widths.items()}
+    groups = {name: plots.Bars(*heights[name], width) for name, width in widths.items()}
 
     def draw(path: Path) -> None:
         plots.bars(path, labels, groups, marks={"published": marks}, title=title, ylabel="test error (%)")
