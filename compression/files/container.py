@@ -114,10 +114,14 @@ def kinds() -> list[str]:
 def check_storable(model: keras.Model) -> None:
     """Refuse a network that no file can hold.
 
+    Unless it is a chain, a file is made and read in memory, so that all that may be wrong with it is said before hours
+    of training and not after them.
+
     :raises ValueError: naming a layer that is not one of :func:`kinds`, or has an option that a file cannot hold; or if
         the network is not built.
     """
-    _stored_graph(model)
+    if not fits_chain(_stored_graph(model)):
+        _check_encoded(encode(model))
 
 
 def _stored_graph(model: keras.Model) -> Graph:
@@ -130,7 +134,11 @@ def _stored_graph(model: keras.Model) -> Graph:
 
 def kernels_of(model: keras.Model) -> list[NDArray[np.float32]]:
     """Kernels of a network, that is, its weights with two or more axes, in the order of a file."""
-    return [np.asarray(variable, np.float32) for _, variable in kernel_variables(model)]
+    return [_array(variable) for _, variable in kernel_variables(model)]
+
+
+def _array(variable: keras.Variable) -> NDArray[np.float32]:
+    return np.asarray(variable, np.float32)
 
 
 def with_kernels(
@@ -142,10 +150,12 @@ def with_kernels(
     :param biases: "float32", "float16", or a number s, for multiples of 2**-s.
     :raises ValueError: if numbers or shapes differ, or a bias is too large for float16.
     """
-    values, new = _values(model, kernels), copy_of(model)
-    for (_, variable), kernel in zip(kernel_variables(new), values, strict=True):
+    new = copy_of(model)
+    graph = graph_of(new)
+    there = kernel_variables(graph)
+    for (_, variable), kernel in zip(there, _values(there, kernels), strict=True):
         variable.assign(kernel)
-    for node in layers_of(graph_of(new)):
+    for node in layers_of(graph):
         if has_bias([variable.shape for variable in node.layer.weights]):
             bias = node.layer.weights[1]
             bias.assign(_rounded(node.name, bias, biases))
@@ -201,14 +211,19 @@ def write_encoded(path: str | os.PathLike[str], encoded: Encoded) -> None:
 
     :raises ValueError: if it does not; what is at `path` stays as it was.
     """
+    _check_encoded(encoded, f"{os.fspath(path)} stays as it was. ")
+    write_bytes(path, encoded.content)
+
+
+def _check_encoded(encoded: Encoded, what_else: str = "") -> None:
+    """:raises ValueError: if a file does not give back its network."""
     try:
         check_content(encoded.content, encoded.model, encoded.values)
     except Exception as error:  # whatever a reader may stumble over
         raise ValueError(
-            f"the network {encoded.model.name} would not come back from a .bcz file ({one_line(error)}); "
-            f"{os.fspath(path)} stays as it was. Write it as a .keras file."
+            f"the network {encoded.model.name} would not come back from a .bcz file ({one_line(error)}); {what_else}"
+            "Write its weights by pack_weights(), or a .keras file."
         ) from error
-    write_bytes(path, encoded.content)
 
 
 def bcz_bytes(
@@ -233,8 +248,9 @@ def encode(
     graph = _stored_graph(model)
     if isinstance(kernels, RandomCode):
         return _random_code(model, graph, kernels)
-    codes: Sequence[Kernel] = [Raw(kernel) for kernel in kernels_of(model)] if kernels is None else kernels
-    for (layer, _), values in zip(kernel_variables(model), _values(model, codes), strict=True):
+    there = kernel_variables(graph)
+    codes: Sequence[Kernel] = [Raw(_array(v)) for _, v in there] if kernels is None else kernels
+    for (layer, _), values in zip(there, _values(there, codes), strict=True):
         if not np.all(np.isfinite(values)):
             raise ValueError(f"weights of layer {layer.name!r} must be finite; check that training did not diverge.")
     out, strides, queue = bytearray(_layers_bytes(graph, _bias_number(biases))), strides_of(graph), iter(codes)
@@ -329,8 +345,10 @@ def _rounded(name: str, variable: keras.Variable, kind: str | int) -> NDArray[np
     return values
 
 
-def _values(model: keras.Model, kernels: Sequence[Kernel | ArrayLike]) -> list[NDArray[np.float32]]:
-    there = kernel_variables(model)
+def _values(
+    there: Sequence[tuple[keras.Layer, keras.Variable]], kernels: Sequence[Kernel | ArrayLike]
+) -> list[NDArray[np.float32]]:
+    """Weights for these variables."""
     if len(kernels) != len(there):
         raise ValueError(f"kernels must be one for each of {len(there)} kernels of the network, got {len(kernels)}.")
     values = []

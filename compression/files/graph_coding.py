@@ -50,8 +50,6 @@ _TYPES = ("float32", "float16", "int32", "int64", "uint8", "bool", "string")
 _TRAINING = ("_initializer", "_regularizer", "_constraint")
 _LEFT_OUT = ("name", "trainable", "dtype", "autocast", "seed", "unroll", "dropout", "recurrent_dropout", "synchronized")
 _FORBIDDEN = ("weights", "lora", "quantization", "gptq", "awq")
-_MASKS = ("mask", "query_mask", "value_mask", "key_mask")
-"""Arguments that Keras fills with the masks of the tensors of a call."""
 _Json = dict[str, Any]
 
 
@@ -61,27 +59,16 @@ def for_files(graph: Graph) -> Graph:
 
 
 def without_masks(graph: Graph) -> Graph:
-    """The graph without the operations that compute masks, which Keras adds when it calls layers."""
-    operations = {number for node in graph.nodes if not _is_layer(node) for number in node.outputs}
+    """The graph without the masks that Keras makes by itself when it calls layers."""
     nodes = []
     for node in graph.nodes:
-        kwargs = {
-            key: value
-            for key, value in node.kwargs.items()
-            if key not in _MASKS or not operations.intersection(_numbers(value))
-        }
-        nodes.append(node._replace(kwargs=kwargs))
-    used = set(graph.output_numbers)
-    kept = []
+        nodes.append(node._replace(kwargs={k: v for k, v in node.kwargs.items() if k not in node.masks}))
+    used, kept = set(graph.output_numbers), list[Node]()
     for node in reversed(nodes):
-        if _is_layer(node) or used.intersection(node.outputs):
+        if used.intersection(node.outputs):
             used.update(node.sources)
             kept.append(node)
     return graph._replace(nodes=kept[::-1])
-
-
-def _is_layer(node: Node) -> bool:
-    return isinstance(node.layer, keras.Layer)
 
 
 def _numbers(part: Any) -> set[int]:
@@ -363,7 +350,7 @@ def _keys_of(kind: type) -> set[str]:
     return {name for name in names if not name.startswith(_FORBIDDEN) and not name.endswith(_TRAINING)}
 
 
-_LOOKUPS = (keras.layers.StringLookup, keras.layers.IntegerLookup)
+_LOOKUPS = (keras.layers.StringLookup, keras.layers.IntegerLookup, keras.layers.TextVectorization)
 """Layers with a vocabulary, which is a list in a file; a word would be the name of another file."""
 
 

@@ -51,6 +51,7 @@ class Node(NamedTuple):
     :ivar args: of the call, nested as Keras has it, with `Ref` for tensors.
     :ivar kwargs: the same.
     :ivar outputs: numbers of the tensors that it makes.
+    :ivar masks: those of `kwargs` that Keras filled with the masks of other arguments, and fills again.
     """
 
     layer: Any
@@ -58,6 +59,7 @@ class Node(NamedTuple):
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     outputs: tuple[int, ...]
+    masks: frozenset[str] = frozenset()
 
     @property
     def sources(self) -> tuple[int, ...]:
@@ -183,9 +185,10 @@ def layers_of(graph: Graph) -> list[Node]:
     return list(found.values())
 
 
-def kernel_variables(model: keras.Model) -> list[tuple[keras.Layer, keras.Variable]]:
-    """Weights with two and more axes, such as kernels and embeddings, of all layers of a plain model in order."""
-    layers = [node.layer for node in layers_of(graph_of(model))]
+def kernel_variables(network: keras.Model | Graph) -> list[tuple[keras.Layer, keras.Variable]]:
+    """Weights with two and more axes, such as kernels and embeddings, of all layers of a plain network in order."""
+    graph = network if isinstance(network, Graph) else graph_of(network)
+    layers = [node.layer for node in layers_of(graph)]
     return [(layer, variable) for layer in layers for variable in layer.weights if len(variable.shape) > 1]
 
 
@@ -229,7 +232,8 @@ class _Reader:
             numbers = tuple(ref.number for ref in refs)
             operation, args = _as_layer(operation, args, kwargs, [self.tensors[number] for number in numbers])
             operation, args = self._as_view(operation, args, kwargs)
-            self.nodes.append(Node(operation, self._name(operation, prefix), args, kwargs, numbers))
+            masks = _masks_by_keras(call) if isinstance(operation, keras.Layer) else frozenset()
+            self.nodes.append(Node(operation, self._name(operation, prefix), args, kwargs, numbers, masks))
 
     def _as_view(self, operation: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, tuple[Any, ...]]:
         """The layer of this package that does what operations of `compression.graph.portable` do; else the same."""
@@ -293,6 +297,17 @@ def _is_nested(operation: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any])
     given = keras.tree.flatten(args[0])
     fits = len(given) == len(keras.tree.flatten(struct)) and all(isinstance(part, Ref) for part in given)
     return fits and isinstance(args[0], dict) == isinstance(struct, dict) and not set(kwargs) - {"mask"}
+
+
+def _masks_by_keras(call: Any) -> frozenset[str]:
+    """Arguments of a call that are the masks of other arguments."""
+    made = {id(mask) for tensor in call.input_tensors if (mask := getattr(tensor, "_keras_mask", None)) is not None}
+
+    def is_made(value: Any) -> bool:
+        parts = [part for part in keras.tree.flatten(value) if part is not None]
+        return bool(parts) and all(id(part) in made for part in parts)
+
+    return frozenset(key for key, value in call.arguments.kwargs.items() if key.endswith("mask") and is_made(value))
 
 
 def _by_id(tensors: Any, refs: Any) -> dict[int, Ref]:

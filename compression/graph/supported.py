@@ -78,6 +78,7 @@ _AUGMENTATION = layer_types(
     *("RandomFlip", "RandomRotation", "RandomZoom", "RandomTranslation", "RandomContrast", "RandomBrightness"),
     *("RandomShear", "RandomHue", "RandomSaturation", "RandomSharpness", "RandomColorJitter", "RandomErasing"),
     *("RandomGaussianBlur", "RandomGrayscale", "RandomPerspective", "RandomPosterization", "RandomInvert"),
+    *("RandomElasticTransform", "RandomColorDegeneration", "RandAugment", "AugMix", "CutMix", "MixUp"),
 )
 IDLE_IN_FILES: tuple[type, ...] = (*IDLE, *_AUGMENTATION)
 """Layers that do nothing at test time, those that change images in training among them."""
@@ -116,7 +117,8 @@ STORED: dict[str, type] = {
         *layer_types("LSTM", "GRU", "SimpleRNN", "MultiHeadAttention", "GroupQueryAttention", "Attention"),
         *layer_types("AdditiveAttention", "Masking", *_ranks("ConvLSTM?"), "CategoryEncoding", "Discretization"),
         *layer_types("IntegerLookup", "StringLookup", "Hashing", "TimeDistributed", "Bidirectional"),
-        *layer_types("SpectralNormalization"),
+        *layer_types("SpectralNormalization", "TextVectorization", "RandomCrop"),
+        *layer_types(*_ranks("AdaptiveAveragePooling?"), *_ranks("AdaptiveMaxPooling?")),
         *_of_convnext("LayerScale"),
     )
 }
@@ -135,16 +137,20 @@ _OPERATION_NAMES = """
     GreaterEqual Less LessEqual LogicalAnd LogicalOr LogicalNot LogicalXor Where Matmul Dot Vdot Inner Tensordot
     Einsum Hypot Logaddexp GetItem Reshape Ravel Transpose Squeeze ExpandDims Concatenate Stack Hstack Vstack Split
     Swapaxes Moveaxis Flip Roll Pad Repeat Tile BroadcastTo Take TakeAlongAxis Tril Triu Diff Average ZerosLike
-    OnesLike Sort Argsort DepthToSpace SpaceToDepth
+    OnesLike Sort Argsort DepthToSpace SpaceToDepth Mish SparsePlus SparseSigmoid Sparsemax AdaptiveAveragePool
+    AdaptiveMaxPool DotProductAttention RMSNorm LayerNorm Erfc Arcsin Arccos Arcsinh Arccosh Arctanh Cbrt Fmax Fmin
+    Fmod Deg2rad Rad2deg Isinf Isclose FullLike Outer Cross Trace Diagonal Fliplr Flipud Rot90 Dstack TopK Slice
+    Unstack Norm Resize ExtractPatches PadImages CropImages RGBToGrayscale
 """.split()  # noqa: SIM905  a list would have one name a line
 
 
 def _operations() -> dict[str, type]:
     from keras.src.activations import activations
-    from keras.src.ops import core, math, nn  # the classes of operations have no public names
+    from keras.src.ops import core, image, linalg, math, nn  # the classes of operations have no public names
     from keras.src.ops import numpy as arrays
 
-    there = {name: kind for part in (activations, core, math, nn, arrays) for name, kind in vars(part).items()}
+    modules = (activations, core, image, linalg, math, nn, arrays)
+    there = {name: kind for part in modules for name, kind in vars(part).items()}
     return {name: there[name] for name in _OPERATION_NAMES if isinstance(there.get(name), type)}
 
 

@@ -102,7 +102,24 @@ def half() -> tuple[keras.Model, Any]:
     return keras.Model(i, L.Dense(2, dtype="float32")(x)), _x(2, 6, 3)
 
 
-MAKERS: tuple[Make, ...] = (residual, sliced, masked, wrapped, encoded, attending, half)
+def resized() -> tuple[keras.Model, Any]:
+    """Operations on images, and with several outputs of which some are used."""
+    i = keras.Input((8, 8, 3))
+    patches = ops.image.extract_patches(ops.image.resize(L.Conv2D(4, 3)(i), (4, 4)), 2)
+    heads = ops.reshape(patches, (-1, 4, 2, 8))
+    left, right = ops.unstack(ops.dot_product_attention(heads, heads, heads), axis=2)
+    most, _ = ops.top_k(ops.norm(left - right, axis=-1), 3)
+    return keras.Model(i, L.Dense(2)(most)), _x(3, 8, 8, 3)
+
+
+def read() -> tuple[keras.Model, Any]:
+    i = keras.Input((1,), dtype="string")
+    words = L.TextVectorization(output_sequence_length=4)
+    words.adapt(["one fish two fish", "red fish blue fish"])
+    return keras.Model(i, L.Dense(2)(L.GRU(3)(L.Embedding(9, 4)(words(i))))), tf.constant([["red fish"], ["One, two"]])
+
+
+MAKERS: tuple[Make, ...] = (residual, sliced, masked, wrapped, encoded, attending, half, resized, read)
 
 
 @pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)

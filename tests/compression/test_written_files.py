@@ -1,7 +1,7 @@
 """A file is put in place only if it gives back its network: every layer with every argument of its call."""
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -59,6 +59,8 @@ _CASES = {
     "Discretization": Case({"bin_boundaries": [-0.5, 0.5]}),
     "IntegerLookup": Case({"vocabulary": [5, 3]}, dtype="int32"),
     "StringLookup": Case({"vocabulary": ["a", "b"]}, dtype="string"),
+    "TextVectorization": Case({"vocabulary": ["a", "b"], "output_sequence_length": 2}, ((1,),), dtype="string"),
+    "RandomCrop": Case({"height": 3, "width": 3}, _IMAGE),
     "Hashing": Case({"num_bins": 3}, dtype="int32"),
     "LayerScale": Case({"init_values": 0.5, "projection_dim": 4}),
     "TimeDistributed": Case({"layer": ("Dense", {"units": 2})}, _LINE),
@@ -74,6 +76,8 @@ def case_of(kind: str) -> Case:
         return _CASES[kind]
     if kind in ("Add", "Subtract", "Multiply", "Average", "Maximum", "Minimum", "Concatenate"):
         return Case({}, ((4,), (4,)), is_list=True)
+    if kind.startswith("Adaptive"):
+        return Case({"output_size": 2}, _BY_RANK[kind[-2:]])
     if kind.startswith("Average"):
         return Case({"pool_size": 2}, _BY_RANK[kind[-2:]])
     shapes = next((shapes for rank, shapes in _BY_RANK.items() if rank in kind), ((4,),))
@@ -206,16 +210,43 @@ def test_masks_that_keras_makes_are_made_again(first: keras.Layer, tmp_path: Pat
     assert np.ptp(np.asarray(loaded(x)) - np.asarray(model(x))) == 0
 
 
-def test_a_mask_that_keras_would_not_make_is_refused_and_the_old_file_stays(tmp_path: Path) -> None:
+def masked_by_hand() -> keras.Model:
+    """A mask that Keras would not make, which the next layer gets from Keras."""
     inputs = keras.Input((6,), dtype="int32")
-    mask = keras.ops.not_equal(inputs, 3)
-    model = keras.Model(inputs, LAYERS.LSTM(3)(LAYERS.Embedding(9, 4)(inputs), mask=mask))
+    x = LAYERS.LSTM(3, return_sequences=True)(LAYERS.Embedding(9, 4)(inputs), mask=keras.ops.not_equal(inputs, 3))
+    return keras.Model(inputs, LAYERS.Dense(2)(LAYERS.GRU(3)(x)))
+
+
+def masked_from_outside() -> keras.Model:
+    """A nested model, whose layers get the mask of what it is given."""
+    inputs = keras.Input((6,), dtype="int32")
+    inner = keras.Sequential([keras.Input((6, 4)), LAYERS.LSTM(3), LAYERS.Dense(2)])
+    return keras.Model(inputs, inner(LAYERS.Embedding(9, 4, mask_zero=True)(inputs)))
+
+
+@pytest.mark.parametrize("make", [masked_by_hand, masked_from_outside])
+def test_masks_by_hand_and_from_outside_come_back(make: Callable[[], keras.Model], tmp_path: Path) -> None:
+    model = make()
+    save_bcz(tmp_path / "n.bcz", model)
+    words = np.array([[3, 1, 2, 3, 3, 5], [3, 1, 2, 0, 0, 0], [4, 1, 2, 0, 0, 0]], np.int32)
+    expected = np.asarray(model(words))
+    assert np.ptp(expected, axis=0).max() > 1e-3
+    np.testing.assert_array_equal(load_bcz(tmp_path / "n.bcz")(words), expected)
+
+
+def test_what_would_not_come_back_is_refused_before_work_and_the_old_file_stays(tmp_path: Path) -> None:
+    """States that are kept from batch to batch: a file has no size of batches."""
+    model = keras.Sequential([keras.Input(batch_shape=(2, 4, 3)), LAYERS.LSTM(3, stateful=True)])
     path = tmp_path / "n.bcz"
     path.write_bytes(b"old")
     with pytest.raises(ValueError, match=r"would not come back.*n\.bcz stays as it was"):
         save_bcz(path, model)
+
+    def validate(network: keras.Model) -> float:
+        raise AssertionError("it is asked for an error before the network is refused")
+
     with pytest.raises(ValueError, match="would not come back"):
-        pack(model, path, validate=lambda network: float(len(network.weights)))
+        pack(model, path, validate=validate)
     assert path.read_bytes() == b"old"
     assert [each.name for each in tmp_path.iterdir()] == ["n.bcz"]
 
