@@ -19,9 +19,9 @@ from ..graph.sizes import Size, size_of
 from ..graph.supported import custom_layers
 from ..rounding.bits import FixedPoint, Grid, search_bits
 from ..rounding.codebook import Codebook, codebook
-from ..rounding.curvature import Curvature, curvature_of
+from ..rounding.curvature import curvature_of
+from ..rounding.in_turn import InTurn
 from ..rounding.rates import Rates, paper_rates
-from ..rounding.surgeon import fair_step, rounded
 from .container import Encoded, Kernel, check_storable, encode, kernels_of, load_bcz, with_kernels, write_encoded
 from .contents import load_own
 from .pack import error_of_kernels
@@ -35,9 +35,10 @@ _BOOKS = (256, 128, 64, 32, 16, 8, 4, 2)
 _SHARED = 32  # values of a layer
 _BITS = 4.0  # of a weight, if nothing else says where to stop
 _TRIES = 9
-_FEW_TRIES, _MORE_TRIES, _FINER = 5, 8, 0.07  # with an error that goes up and down by chance; in octaves of the rate
-_OCTAVES = 9.0  # of the rate, to both sides of the first try
-_FINE = 1.0  # of the step that is fair where steps are small
+_OCTAVES = 9  # of the rate, to both sides of the first try
+_FINE, _FINE_TRIES = 1 / 16, 24  # in octaves
+_CLOSE = 0.99  # of the bytes that are allowed
+_OCTAVES_OF_RATE = 2.2  # to halve the bytes, in most networks
 
 
 class PackedFile(NamedTuple):
@@ -91,7 +92,7 @@ def pack(
     :param model: a plain network, such as `compression.fit` returns; it is not changed.
     :param path: of the file, usually with the ending .bcz; it is replaced if it exists.
     :param validate: the error of a network, the lower the better, on examples that are set aside. It is called some
-        dozens of times, with `calibration` ten to twenty.
+        dozens of times, with `calibration` twenty to forty.
     :param max_rise: in the units of `validate`, at least 0.
     :param calibration: typical inputs, some hundreds or thousands, of several inputs nested as the model takes them.
     :param bits: of a weight in the file, on average; 4 if there is nothing else to stop at.
@@ -118,11 +119,10 @@ def pack(
         model = ordered(model)
         most = before + max_rise
         if calibration is not None:
-            stops = _Stops(validate, most, bits, max_bytes)
-            codes, encoded, coding = (
-                *_calibrated(model, curvature_of(model, calibration, seed=seed), stops),
-                "calibrated",
-            )
+            stops = _Stops(validate, most, max_rise, bits, max_bytes)
+            rounding = InTurn(model, calibration, curvature_of(model, calibration, seed=seed))
+            coding = "calibrated"
+            codes, encoded = _calibrated(model, rounding, stops)
         else:
             assert validate is not None
             codes, encoded, coding = _searched(model, validate, most, seed)
@@ -173,84 +173,90 @@ class _Stops(NamedTuple):
 
     validate: Callable[[keras.Model], float] | None
     most: float
+    rise: float
     bits: float | None
     max_bytes: int | None
 
 
-def _calibrated(model: keras.Model, curvatures: Sequence[Curvature], stops: _Stops) -> tuple[Sequence[Kernel], Encoded]:
+def _calibrated(model: keras.Model, rounding: InTurn, stops: _Stops) -> tuple[Sequence[Kernel], Encoded]:
     """Weights rounded by curvature at the highest rate that the error allows, or the lowest of so few bytes.
 
     :raises ValueError: if the file would be larger than allowed at every rate.
     """
-    kernels = [np.asarray(kernel, np.float64) for kernel in kernels_of(model)]
-    num_weights = sum(kernel.size for kernel in kernels)
-    biases = "float16"
-    if stops.validate is not None:
-        copy, biases = _with_biases(model, kernels, stops.validate, stops.most)
-        error_of = error_of_kernels(copy, stops.validate)
+    num_weights = sum(kernel.size for kernel in kernels_of(model))
     limit = math.inf if stops.max_bytes is None else float(stops.max_bytes)
     wanted = _BITS if stops.bits is None and stops.max_bytes is None and stops.validate is None else stops.bits
     if wanted is not None:
-        others = len(encode(model, None, biases=biases).content) - 4 * num_weights
+        others = len(encode(model, None, biases="float16").content) - 4 * num_weights
         limit = min(limit, num_weights * wanted / 8 + others)
-    middle = math.log2(_first_rate(kernels, curvatures))
-    low, high = middle - _OCTAVES, middle + _OCTAVES
-    best: tuple[list[Grid], Encoded] | None = None
-    few = _TRIES if stops.validate is None else _FEW_TRIES
-    for number in range(few if stops.validate is None else few + _MORE_TRIES):
-        rate = (low + high) / 2 if number < few else low + (number - few + 1) * _FINER
-        codes = [_rounded(w, each, 2.0**rate) for w, each in zip(kernels, curvatures, strict=True)]
-        if stops.validate is not None:
-            is_good = error_of(codes) <= stops.most
-            if number < few:
-                low, high = (rate, high) if is_good else (low, rate)
-            if not is_good:
-                continue
-            best = codes, encode(model, codes, biases=biases)
-        else:
-            encoded = encode(model, codes, biases=biases)
-            is_small = len(encoded.content) <= limit
-            low, high = (low, rate) if is_small else (rate, high)
-            if is_small:
-                best = codes, encoded
-    if best is None:
+    if stops.validate is None:
+        return _within_bytes(model, rounding, limit)
+    codes, encoded = _within_error(model, rounding, stops.validate, stops.most, stops.rise)
+    if len(encoded.content) > limit:
         raise ValueError(
-            "no rounding of the weights stays within max_rise; give more, or pack without calibration."
-            if stops.validate is not None
-            else f"the file cannot be as small as {limit:.0f} bytes; allow more."
+            f"the file has {len(encoded.content)} bytes within max_rise={stops.most:.4g}, and {limit:.0f} are "
+            "allowed; allow more of either."
         )
-    codes, encoded = best
-    if stops.validate is not None:
-        encoded = _smallest(model, codes, biases, stops.validate, stops.most)
-        if len(encoded.content) > limit:
-            raise ValueError(
-                f"the file has {len(encoded.content)} bytes within max_rise={stops.most:.4g}, and {limit:.0f} are "
-                "allowed; allow more of either."
-            )
     return codes, encoded
 
 
-def _matrix(kernel: np.ndarray) -> np.ndarray:
-    return kernel.reshape(-1, kernel.shape[-1])
+def _within_error(
+    model: keras.Model, rounding: InTurn, validate: Callable[[keras.Model], float], most: float, rise: float
+) -> tuple[Sequence[Kernel], Encoded]:
+    """By octaves of the rate, then by small steps down from where the error is clearly too high to where it is not.
+
+    Errors go up and down by chance, and whole octaves would miss rates that are good.
+    """
+    copy, biases = _with_biases(model, kernels_of(model), validate, most)
+    error_of = error_of_kernels(copy, validate)
+    best: tuple[float, list[Grid]] | None = None
+
+    def error_at(rate: float) -> float:
+        nonlocal best
+        codes = rounding.at(2.0**rate)
+        error = error_of(codes)
+        if error <= most and (best is None or rate > best[0]):
+            best = rate, codes
+        return error
+
+    top = -1
+    error = most
+    while top < _OCTAVES and error <= most + rise:
+        top += 1
+        error = error_at(rounding.middle + top)
+    for octave in range(1, _OCTAVES + 1):
+        if best is not None:
+            break
+        error_at(rounding.middle - octave)
+    if best is None:
+        raise ValueError("no rounding of the weights stays within max_rise; give more, or pack without calibration.")
+    for rate in np.arange(rounding.middle + top - _FINE, best[0], -_FINE)[:_FINE_TRIES]:
+        if error_at(float(rate)) <= most:
+            break
+    return best[1], _smallest(model, best[1], biases, validate, most)
 
 
-def _first_rate(kernels: Sequence[np.ndarray], curvatures: Sequence[Curvature]) -> float:
-    """The rate at which steps are about as large as weights; the mean over layers, by their sizes, of its logarithm."""
-    sizes = [kernel.size for kernel in kernels]
-    logs = []
-    for kernel, each in zip(kernels, curvatures, strict=True):
-        spread = float(np.sqrt(np.mean(np.square(kernel)))) or 1e-3
-        logs.append(2 * math.log(spread / fair_step(each.upper, each.weight_of_units, 1.0)))
-    return math.exp(float(np.average(logs, weights=sizes)))
-
-
-def _rounded(kernel: np.ndarray, curvature: Curvature, rate: float) -> Grid:
-    """A kernel on the grid whose step is fair at this rate, if float16 has such a step."""
-    fair = _FINE * fair_step(curvature.upper, curvature.weight_of_units, rate)
-    largest = float(np.max(np.abs(kernel), initial=0.0)) or 1.0
-    step = float(np.float16(np.clip(fair, max(2.0**-14, largest / 2**15), max(2.0**-14, 2 * largest))))
-    codes = rounded(_matrix(kernel), curvature.upper, step, rate, curvature.weight_of_units)
-    return Grid(codes.reshape(kernel.shape), step)
+def _within_bytes(model: keras.Model, rounding: InTurn, limit: float) -> tuple[Sequence[Kernel], Encoded]:
+    """By what a rate usually does to the bytes, and by halves of the range where that leads out of it."""
+    low, high = rounding.middle - _OCTAVES, rounding.middle + _OCTAVES
+    rate = rounding.middle
+    best: tuple[list[Grid], Encoded] | None = None
+    for _ in range(_TRIES):
+        codes = rounding.at(2.0**rate)
+        encoded = encode(model, codes, biases="float16")
+        part = len(encoded.content) / limit
+        if part <= 1:
+            best, high = (codes, encoded), rate
+        else:
+            low = rate
+        if _CLOSE <= part <= 1:
+            break
+        rate += _OCTAVES_OF_RATE * math.log2(part / ((1 + _CLOSE) / 2))
+        if not low < rate < high:
+            rate = (low + high) / 2
+    if best is None:
+        raise ValueError(f"the file cannot be as small as {limit:.0f} bytes; allow more.")
+    return best
 
 
 def _smallest(

@@ -23,7 +23,7 @@ from ..graph.graph import kernel_variables
 from ..graph.rebuild import copy_of
 from .surgeon import upper_factor
 
-__all__ = ["Curvature", "curvature_of"]
+__all__ = ["Curvature", "curvature_of", "is_full", "moments_of"]
 
 _ROWS = 128  # of a batch
 _PLACES = 2048  # of a convolution, of a batch
@@ -34,12 +34,22 @@ _FULL = (keras.layers.Dense, keras.layers.Conv1D, keras.layers.Conv2D)
 class Curvature(NamedTuple):
     """Of one kernel as a matrix of inputs and units, all axes but the last, and the last.
 
-    :ivar upper: of the moments of inputs, see `compression.rounding.surgeon`, [K, K] or [K].
+    :ivar upper: of the moments of inputs in this order, see `compression.rounding.surgeon`, [K, K] or [K].
     :ivar weight_of_units: what the outputs feel of each unit, [N].
+    :ivar order: in which inputs are rounded, those that are felt most first, so that the others can make good, [K].
     """
 
     upper: NDArray[np.float64]
     weight_of_units: NDArray[np.float64]
+    order: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, moments: NDArray[np.float64], weight_of_units: NDArray[np.float64]) -> Curvature:
+        """Of moments of inputs, [K, K], or their diagonal, [K]."""
+        if moments.ndim == 1:
+            return cls(upper_factor(moments), weight_of_units, np.arange(len(moments)))
+        order = np.argsort(-np.diagonal(moments), kind="stable")
+        return cls(upper_factor(moments[np.ix_(order, order)]), weight_of_units, order)
 
 
 class _Seen:
@@ -85,7 +95,7 @@ def curvature_of(model: keras.Model, X: Any, *, seed: int = 0) -> list[Curvature
     """
     copy = copy_of(model)
     pairs = kernel_variables(copy)
-    seen = {id(layer): _Seen(layer) for layer, variable in pairs if _is_full(layer, variable)}
+    seen = {id(layer): _Seen(layer) for layer, variable in pairs if is_full(layer, variable)}
     others = [variable for layer, variable in pairs if id(layer) not in seen]
     squares = [np.zeros(tuple(variable.shape)) for variable in others]
     for each in seen.values():
@@ -123,17 +133,39 @@ def curvature_of(model: keras.Model, X: Any, *, seed: int = 0) -> list[Curvature
     ]
 
 
-def _is_full(layer: keras.Layer, variable: keras.Variable) -> bool:
+def is_full(layer: keras.Layer, variable: keras.Variable) -> bool:
     """Whether the moments of the inputs of a layer are looked at as a matrix."""
     is_plain = type(layer) in _FULL and getattr(layer, "groups", 1) == 1
     is_last = getattr(layer, "data_format", None) in (None, "channels_last")
     return is_plain and is_last and int(np.prod(variable.shape[:-1])) <= _MOST_INPUTS
 
 
+def moments_of(
+    layer: keras.Layer, given: tf.Tensor, wanted: tf.Tensor
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Moments of the inputs of a layer, [K, K] both: of those that it is given, and of these, in rows, with others.
+
+    :param given: as the layer takes them.
+    :param wanted: of the same shape.
+    """
+    moments = products = np.zeros(())
+    count = 0
+    for start in range(0, len(given), _ROWS):
+        rows = (_patches(layer, part[start : start + _ROWS]) for part in (given, wanted))
+        seen, other = (np.asarray(tf.cast(each, tf.float32)) for each in rows)
+        if len(seen) > _PLACES:
+            chosen = np.random.default_rng(start).choice(len(seen), _PLACES, replace=False)
+            seen, other = seen[chosen], other[chosen]
+        moments = moments + (seen.T @ seen).astype(np.float64)
+        products = products + (seen.T @ other).astype(np.float64)
+        count += len(seen)
+    return moments / count, products / count
+
+
 def _full(seen: _Seen, num_rows: int) -> Curvature:
     if seen.moments is None:
         raise ValueError(f"layer {seen.layer.name!r} is not used on the calibration data.")
-    return Curvature(upper_factor(seen.moments / seen.count), seen.felt / num_rows)
+    return Curvature.of(seen.moments / seen.count, seen.felt / num_rows)
 
 
 def _diagonal(squares: NDArray[np.float64]) -> Curvature:
@@ -141,8 +173,8 @@ def _diagonal(squares: NDArray[np.float64]) -> Curvature:
     matrix = squares.reshape(-1, squares.shape[-1])
     mean = float(matrix.mean())
     if mean == 0:
-        return Curvature(upper_factor(np.ones(len(matrix))), np.full(matrix.shape[1], 1e-12))
-    return Curvature(upper_factor(matrix.mean(axis=1) / mean), matrix.mean(axis=0))
+        return Curvature.of(np.ones(len(matrix)), np.full(matrix.shape[1], 1e-12))
+    return Curvature.of(matrix.mean(axis=1) / mean, matrix.mean(axis=0))
 
 
 def _batches(X: Any) -> Iterator[tuple[Any, int]]:

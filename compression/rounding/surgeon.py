@@ -20,9 +20,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["fair_step", "rounded", "upper_factor"]
+__all__ = ["adapted", "fair_step", "rounded", "upper_factor"]
 
-_DAMPING = 0.01  # of the mean of the diagonal, added to it
+_DAMPING = 0.03  # of the mean of the diagonal, added to it
+_DAMPING_ALONE = 0.01  # if there is nothing but a diagonal
 _BLOCK = 64
 _PASSES = 2
 _LEVELS = 8
@@ -39,15 +40,31 @@ def upper_factor(moments: ArrayLike) -> NDArray[np.float64]:
     H = np.array(moments, np.float64)
     if not np.all(np.isfinite(H)):
         raise ValueError("the inputs of a layer are not finite on the calibration data.")
-    diagonal = np.diagonal(H) if H.ndim == 2 else H
-    damping = _DAMPING * float(np.mean(diagonal)) or 1.0
     if H.ndim == 1:
-        return np.asarray(1 / np.sqrt(H + damping))
-    H[np.diag_indices(len(H))] += damping
+        return np.asarray(1 / np.sqrt(H + _damping(H, _DAMPING_ALONE)))
+    H[np.diag_indices(len(H))] += _damping(np.diagonal(H))
     # The Cholesky factor of the inverse by one factor of H, whose rows and columns are in reverse order.
     lower = np.linalg.cholesky(H[::-1, ::-1])
     inverse = np.linalg.inv(lower)
     return np.asarray(inverse[::-1, ::-1])
+
+
+def adapted(
+    weights: NDArray[np.float64], moments: NDArray[np.float64], products: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Weights whose products with other inputs x' come nearest to those of `weights` with the inputs x.
+
+    :param weights: [K, N].
+    :param moments: of x' with itself, [K, K]; they are damped a little, so that weights change where x' calls for it.
+    :param products: moments of x', in rows, with x, [K, K].
+    :return: [K, N].
+    """
+    damping = _damping(np.diagonal(moments)) * np.eye(len(moments))
+    return np.asarray(np.linalg.solve(moments + damping, (products + damping) @ weights))
+
+
+def _damping(diagonal: NDArray[np.float64], part: float = _DAMPING) -> float:
+    return part * float(np.mean(diagonal)) or 1.0
 
 
 def fair_step(upper: NDArray[np.float64], weight_of_units: NDArray[np.float64], rate: float) -> float:

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 import compression as bc
+from compression.files.container import with_kernels
 from compression.rounding.curvature import _patches, curvature_of
-from compression.rounding.surgeon import fair_step, rounded, upper_factor
+from compression.rounding.in_turn import InTurn, on_grid
+from compression.rounding.surgeon import adapted, fair_step, rounded, upper_factor
 
 L = keras.layers
 
@@ -28,7 +30,7 @@ def test_the_factor_is_that_of_the_inverse(rng: np.random.Generator) -> None:
     X = rng.normal(size=(40, 7))
     moments = X.T @ X / 40
     upper = upper_factor(moments)
-    damped = moments + 0.01 * np.mean(np.diag(moments)) * np.eye(7)
+    damped = moments + 0.03 * np.mean(np.diag(moments)) * np.eye(7)
     np.testing.assert_allclose(upper.T @ upper @ damped, np.eye(7), atol=1e-10)
     np.testing.assert_array_equal(upper, np.triu(upper))
     with pytest.raises(ValueError, match="not finite on the calibration data"):
@@ -97,6 +99,35 @@ def test_other_kernels_have_a_diagonal(rng: np.random.Generator) -> None:
     assert first.upper.shape == (6,)
     assert np.all(felt[:3] > 20 * felt[3:])
     assert second.upper.shape == (8, 8)
+
+
+def test_adapted_weights_are_those_of_least_squares(rng: np.random.Generator) -> None:
+    X, W = rng.normal(size=(400, 7)), rng.normal(size=(7, 3))
+    given = X + 0.3 * rng.normal(size=X.shape)
+    found = adapted(W, given.T @ given / 400, given.T @ X / 400)
+    expected = np.linalg.lstsq(given, X @ W, rcond=None)[0]
+    assert np.abs(found - expected).max() < 0.05 * np.abs(W - expected).max()
+    np.testing.assert_allclose(adapted(W, X.T @ X / 400, X.T @ X / 400), W)
+
+
+def test_later_layers_make_good_for_earlier_ones(rng: np.random.Generator) -> None:
+    """Half the change of the outputs, at steps of the same number of bits; the model stays as it is."""
+    layers = [L.Dense(40, "relu") for _ in range(3)]
+    model = keras.Sequential([keras.Input((30,)), *layers, L.Dense(4)])
+    X = (rng.normal(size=(600, 30)) @ rng.normal(size=(30, 30)) / 5).astype(np.float32)
+    weights, expected = model.get_weights(), np.asarray(model(X))
+    curvatures = curvature_of(model, X)
+    kernels = [layer.get_weights()[0] for layer in model.layers]
+    rounding = InTurn(model, X, curvatures)
+    rate = 2.0**rounding.middle / 8
+    alone = [on_grid(k, k, each, rate) for k, each in zip(kernels, curvatures, strict=True)]
+    changes = []
+    for codes in (alone, rounding.at(rate), rounding.at(rate)):
+        outputs = np.asarray(with_kernels(model, codes)(X))
+        changes.append(float(np.mean(np.square(outputs - expected))))
+    assert changes[1] < 0.7 * changes[0]
+    assert changes[2] == changes[1]
+    assert all(np.array_equal(a, b) for a, b in zip(model.get_weights(), weights, strict=True))
 
 
 def network() -> tuple[keras.Model, Any]:

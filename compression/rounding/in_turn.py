@@ -1,0 +1,125 @@
+"""All kernels of a network rounded without labels and training, one layer after the other.
+
+    rounding = InTurn(model, X, curvature_of(model, X))
+    codes = rounding.at(rate)                  # one for each kernel, in the order of a file
+
+Once the layers before it are rounded, a layer is given other inputs x' than the x of the network as it was. So its
+weights W first become those whose products with x' come nearest to the old ones (asymmetric calibration: Li et al.,
+2025), and these are rounded by the moments of x', see `compression.rounding.surgeon`. Both networks are called at once:
+the first half of a batch goes through the weights as they were, the second half through those that are rounded.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from ..graph.graph import graph_of, kernel_variables
+from ..graph.rebuild import copy_of
+from .bits import Grid
+from .curvature import Curvature, is_full, moments_of
+from .surgeon import adapted, fair_step, rounded
+
+__all__ = ["InTurn", "on_grid"]
+
+_MOST_NUMBERS = 2**26  # that a layer gives for all rows
+_OPEN_SIZE = 256  # of an axis that a network leaves open
+
+
+class InTurn:
+    """A network and what is known of it, to be rounded at any rate.
+
+    :ivar middle: the logarithm to the base 2 of the rate at which steps are about as large as weights.
+
+    :param model: a plain one; it is not changed.
+    :param X: inputs [n, ...], of several inputs nested as the model takes them; of many large ones the first.
+    :param curvatures: one for each kernel.
+    """
+
+    def __init__(self, model: keras.Model, X: Any, curvatures: Sequence[Curvature]) -> None:
+        self._model = copy_of(model)
+        pairs = kernel_variables(self._model)
+        self._kernels = [np.asarray(variable, np.float64) for _, variable in pairs]
+        self._curvatures = curvatures
+        self._turns = [
+            _Turn(layer, kernel, curvature) if is_full(layer, variable) else None
+            for (layer, variable), kernel, curvature in zip(pairs, self._kernels, curvatures, strict=True)
+        ]
+        shapes = [[size or _OPEN_SIZE for size in tensor.shape[1:]] for tensor in graph_of(model).tensors]
+        rows = max(1, _MOST_NUMBERS // max(math.prod(shape) for shape in shapes))
+        self._twice = keras.tree.map_structure(lambda part: np.concatenate([np.asarray(part)[:rows]] * 2), X)
+        logs = []
+        for kernel, each in zip(self._kernels, curvatures, strict=True):
+            spread = float(np.sqrt(np.mean(np.square(kernel)))) or 1e-3
+            logs.append(2 * math.log2(spread / fair_step(each.upper, each.weight_of_units, 1.0)))
+        self.middle = float(np.average(logs, weights=[kernel.size for kernel in self._kernels]))
+
+    def at(self, rate: float) -> list[Grid]:
+        """Kernels on grids.
+
+        :param rate: what a bit is worth, in units of half the squared change of outputs.
+        """
+        turns = [turn for turn in self._turns if turn is not None]
+        for turn in turns:
+            turn.rate, turn.code = rate, None
+        if turns:
+            self._model(self._twice, training=False)
+        return [
+            on_grid(kernel, _matrix(kernel), each, rate) if turn is None or turn.code is None else turn.code
+            for turn, kernel, each in zip(self._turns, self._kernels, self._curvatures, strict=True)
+        ]
+
+
+class _Turn:
+    """A layer that rounds its kernel when it is called."""
+
+    def __init__(self, layer: keras.Layer, kernel: NDArray[np.float64], curvature: Curvature) -> None:
+        self.rate = 0.0
+        self.code: Grid | None = None
+        self._layer, self._kernel, self._curvature, self._before = layer, kernel, curvature, layer.call
+        layer.call = self.call
+
+    def call(self, inputs: tf.Tensor, *args: Any, **kwargs: Any) -> Any:
+        half = len(inputs) // 2
+        if not half:  # of no example, such as places in a sequence
+            return self._before(inputs, *args, **kwargs)
+        first, second = inputs[:half], inputs[half:]
+        if self.code is None:
+            self.code = self._rounded(first, second)
+        outputs = self._before(first, *args, **kwargs)
+        self._layer.kernel.assign(self.code.values)
+        others = self._before(second, *args, **kwargs)
+        self._layer.kernel.assign(self._kernel)
+        return tf.concat([outputs, others], axis=0)
+
+    def _rounded(self, first: tf.Tensor, second: tf.Tensor) -> Grid:
+        matrix, curvature = _matrix(self._kernel), self._curvature
+        if not bool(tf.reduce_all(first == second)):
+            moments, products = moments_of(self._layer, second, first)
+            matrix = adapted(matrix, moments, products)
+            curvature = Curvature.of(moments, curvature.weight_of_units)
+        return on_grid(self._kernel, matrix, curvature, self.rate)
+
+
+def on_grid(kernel: NDArray[np.float64], matrix: NDArray[np.float64], curvature: Curvature, rate: float) -> Grid:
+    """A kernel on the grid whose step is fair at this rate, if float16 has such a step.
+
+    :param matrix: what the kernel should be, [K, N].
+    """
+    upper, weight_of_units, order = curvature
+    fair = fair_step(upper, weight_of_units, rate)
+    largest = float(np.max(np.abs(kernel), initial=0.0)) or 1.0
+    step = float(np.float16(np.clip(fair, max(2.0**-14, largest / 2**15), max(2.0**-14, 2 * largest))))
+    integers = np.empty(matrix.shape, np.int32)
+    integers[order] = rounded(matrix[order], upper, step, rate, weight_of_units)
+    return Grid(integers.reshape(kernel.shape), step)
+
+
+def _matrix(kernel: NDArray[np.float64]) -> NDArray[np.float64]:
+    return kernel.reshape(-1, kernel.shape[-1])
