@@ -131,7 +131,8 @@ def setup(app: Any) -> dict[str, bool]:
                 whole = "\n".join([*lines, inspect.getdoc(thing) or ""])
                 texts = missing_texts(name.partition(".")[0], parameters(thing)[is_method:], whole)
                 lines[:] = with_parameters(lines, texts)
-        lines[:] = escaped(lines)
+        # What Python says of every NamedTuple.
+        lines[:] = escaped(line for line in lines if not line.startswith("Create new instance of "))
 
     def skip(app: Any, what: str, name: str, thing: Any, is_skipped: bool, options: Any) -> bool | None:
         is_field = type(thing).__name__ == "_tuplegetter"  # of a NamedTuple: in the docstring of the class

@@ -194,15 +194,19 @@ def site_docstrings() -> ModuleType:
 
 
 FIELD_WITHIN_A_LINE = re.compile(r"\S +:(?:param|ivar|raises|return|returns)\b[^:\n`]*:(?:\s|$)", re.MULTILINE)
+FIELD_BELOW_A_PARAGRAPH = re.compile(r"^[^:\s][^\n]*\n:(?:param|ivar|raises|return|returns)\b", re.MULTILINE)
 
 
 @pytest.mark.parametrize("package", [*PACKAGES, "scripts"])
 def test_each_field_of_a_docstring_has_a_line(package: str) -> None:
-    """Of two on one line, the second one vanishes on the site."""
+    """Of two on one line, the second one vanishes on the site; one below a paragraph is part of it."""
     wrong = []
     for path in sorted((ROOT / package).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-                text = ast.get_docstring(node, clean=False) or ""
-                wrong += [f"{path.relative_to(ROOT)}: {found[0]}" for found in FIELD_WITHIN_A_LINE.finditer(text)]
+                for text, pattern in (
+                    (ast.get_docstring(node, clean=False) or "", FIELD_WITHIN_A_LINE),
+                    (ast.get_docstring(node) or "", FIELD_BELOW_A_PARAGRAPH),
+                ):
+                    wrong += [f"{path.relative_to(ROOT)}: {match[0]}" for match in pattern.finditer(text)]
     assert not wrong

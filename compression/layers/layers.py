@@ -18,6 +18,8 @@ convolution its output filters.
     model.fit(x, y, epochs=50, callbacks=[KLWarmup(10)])
 """
 
+import inspect
+
 import keras
 
 from .base import PACKAGE
@@ -45,78 +47,85 @@ __all__ = [
 _register = keras.saving.register_keras_serializable(package=PACKAGE)
 
 
+def _documented(kind: str, prior: type) -> str:
+    """What a layer is, and below it the docstring of its prior."""
+    return f"{kind}\n\n{inspect.cleandoc(prior.__doc__ or '')}"
+
+
 @_register
 class DenseGNJ(NormalJeffreys, BayesianDense):
-    __doc__ = f"Dense layer, normal-Jeffreys prior on the scale of each input.\n{NormalJeffreys.__doc__}"
+    __doc__ = _documented("Dense layer, normal-Jeffreys prior on the scale of each input.", NormalJeffreys)
 
 
 @_register
 class DenseGHS(Horseshoe, BayesianDense):
-    __doc__ = f"Dense layer, horseshoe prior on the scale of each input.\n{Horseshoe.__doc__}"
+    __doc__ = _documented("Dense layer, horseshoe prior on the scale of each input.", Horseshoe)
 
 
 @_register
 class DenseSVD(PerWeight, BayesianDense):
-    __doc__ = f"Dense layer, log-uniform prior on each weight.\n{PerWeight.__doc__}"
+    __doc__ = _documented("Dense layer, log-uniform prior on each weight.", PerWeight)
 
 
 @_register
 class Conv1DGNJ(NormalJeffreys, BayesianConv1D):
-    __doc__ = (
-        f"Convolution over sequences, normal-Jeffreys prior on the scale of each filter.\n{NormalJeffreys.__doc__}"
+    __doc__ = _documented(
+        "Convolution over sequences, normal-Jeffreys prior on the scale of each filter.", NormalJeffreys
     )
 
 
 @_register
 class Conv2DGNJ(NormalJeffreys, BayesianConv2D):
-    __doc__ = f"Convolution, normal-Jeffreys prior on the scale of each filter.\n{NormalJeffreys.__doc__}"
+    __doc__ = _documented("Convolution, normal-Jeffreys prior on the scale of each filter.", NormalJeffreys)
 
 
 @_register
 class Conv3DGNJ(NormalJeffreys, BayesianConv3D):
-    __doc__ = f"Convolution over volumes, normal-Jeffreys prior on the scale of each filter.\n{NormalJeffreys.__doc__}"
+    __doc__ = _documented(
+        "Convolution over volumes, normal-Jeffreys prior on the scale of each filter.", NormalJeffreys
+    )
 
 
 @_register
 class Conv2DTransposeGNJ(NormalJeffreys, BayesianConvTranspose):
-    __doc__ = f"Transposed convolution, normal-Jeffreys prior on the scale of each filter.\n{NormalJeffreys.__doc__}"
+    __doc__ = _documented("Transposed convolution, normal-Jeffreys prior on the scale of each filter.", NormalJeffreys)
 
 
 @_register
 class Conv1DGHS(Horseshoe, BayesianConv1D):
-    __doc__ = f"Convolution over sequences, horseshoe prior on the scale of each filter.\n{Horseshoe.__doc__}"
+    __doc__ = _documented("Convolution over sequences, horseshoe prior on the scale of each filter.", Horseshoe)
 
 
 @_register
 class Conv2DGHS(Horseshoe, BayesianConv2D):
-    __doc__ = f"Convolution, horseshoe prior on the scale of each filter.\n{Horseshoe.__doc__}"
+    __doc__ = _documented("Convolution, horseshoe prior on the scale of each filter.", Horseshoe)
 
 
 @_register
 class Conv3DGHS(Horseshoe, BayesianConv3D):
-    __doc__ = f"Convolution over volumes, horseshoe prior on the scale of each filter.\n{Horseshoe.__doc__}"
+    __doc__ = _documented("Convolution over volumes, horseshoe prior on the scale of each filter.", Horseshoe)
 
 
 @_register
 class Conv2DTransposeGHS(Horseshoe, BayesianConvTranspose):
-    __doc__ = f"Transposed convolution, horseshoe prior on the scale of each filter.\n{Horseshoe.__doc__}"
+    __doc__ = _documented("Transposed convolution, horseshoe prior on the scale of each filter.", Horseshoe)
 
 
 @_register
 class Conv1DSVD(PerWeight, BayesianConv1D):
-    __doc__ = f"Convolution over sequences, log-uniform prior on each weight.\n{PerWeight.__doc__}"
+    __doc__ = _documented("Convolution over sequences, log-uniform prior on each weight.", PerWeight)
 
 
 @_register
 class Conv2DSVD(PerWeight, BayesianConv2D):
-    __doc__ = f"Convolution, log-uniform prior on each weight.\n{PerWeight.__doc__}"
+    __doc__ = _documented("Convolution, log-uniform prior on each weight.", PerWeight)
 
 
 @_register
 class Conv3DSVD(PerWeight, BayesianConv3D):
-    __doc__ = f"Convolution over volumes, log-uniform prior on each weight.\n{PerWeight.__doc__}"
+    __doc__ = _documented("Convolution over volumes, log-uniform prior on each weight.", PerWeight)
 
 
 @_register
 class Conv2DTransposeSVD(PerWeight, BayesianConvTranspose):
-    __doc__ = f"Transposed convolution, log-uniform prior on each weight.\n{PerWeight.__doc__}"
+    __doc__ = _documented("Transposed convolution, log-uniform prior on each weight.", PerWeight)

@@ -34,6 +34,7 @@ def thompson(
     """The maximisers of functions drawn from a model, one function for each point: [batch, D].
 
     Each function is evaluated at scrambled Sobol points; gradient ascent (L-BFGS-B) goes up from the best of them.
+
     :param model: a `DeepGP`, its posterior, a `Predictor` or a fitted estimator, of one output, in units of its inputs.
     :param bounds: lowest and highest value of each input, [D, 2].
     :param batch: number of functions, and of points.
