@@ -19,7 +19,7 @@ import tensorflow as tf
 from gpflow_deep_base.limits import Budget, one_line
 
 from ..graph.graph import Graph, Node, Ref, Tensor, bypassed
-from ..graph.rebuild import statistics_of
+from ..graph.rebuild import LOOKUPS, adapted_settings
 from ..graph.supported import (
     ACTIVATIONS,
     IDLE_IN_FILES,
@@ -312,14 +312,12 @@ def _settings(layer: Any) -> _Json:
         config = {key: value for key, value in config.items() if key not in _INNER} | _inner(layer)
     if activation_name(layer):
         config["activation"] = activation_name(layer)
-    if isinstance(layer, _LOOKUPS):
-        config["vocabulary"] = [*layer.get_vocabulary(include_special_tokens=False)]
+    config |= adapted_settings(layer)
+    if isinstance(layer, LOOKUPS):
         config.pop("vocabulary_size", None)
         config.pop("vocabulary_dtype", None)
     if isinstance(layer, keras.layers.Discretization) and config["bin_boundaries"] is not None:
         config.pop("num_bins")
-    if isinstance(layer, keras.layers.Normalization) and layer.input_mean is None:
-        config |= statistics_of(layer)
     found = {}
     for key, value in config.items():
         value = _jsonable(value)
@@ -343,15 +341,11 @@ def _keys_of(kind: type) -> set[str]:
     if issubclass(kind, keras.Operation) and not issubclass(kind, keras.Layer):
         return set(inspect.signature(kind).parameters) - {"name", "kwargs"}
     names = set(inspect.signature(kind).parameters) - {"kwargs", *_LEFT_OUT}
-    if kind in _LOOKUPS:
+    if kind in LOOKUPS:
         names |= {"vocabulary", "oov_method", "salt", "num_oov_indices", "mask_token", "oov_token", "output_mode"}
     if issubclass(kind, keras.layers.RNN):
         names.add("zero_output_for_mask")
     return {name for name in names if not name.startswith(_FORBIDDEN) and not name.endswith(_TRAINING)}
-
-
-_LOOKUPS = (keras.layers.StringLookup, keras.layers.IntegerLookup, keras.layers.TextVectorization)
-"""Layers with a vocabulary, which is a list in a file; a word would be the name of another file."""
 
 
 def _check_setting(key: str, value: Any, may_nest: bool = False) -> None:

@@ -15,7 +15,7 @@ from .kinds import is_mixing, kind_of
 from .place_inputs import PlaceInputs
 from .select_inputs import SelectInputs
 
-__all__ = ["Rebuilt", "copied", "copy_of", "copy_weights", "rebuild", "statistics_of"]
+__all__ = ["LOOKUPS", "Rebuilt", "adapted_settings", "copied", "copy_of", "copy_weights", "rebuild"]
 
 _NOTHING = np.zeros(0, np.int64)
 
@@ -49,18 +49,27 @@ def rebuild(
     return builder.finish()
 
 
+LOOKUPS = (keras.layers.StringLookup, keras.layers.IntegerLookup, keras.layers.TextVectorization)
+"""Layers with a vocabulary."""
+
+
 def copied(layer: keras.Layer, name: str) -> keras.Layer:
-    """A layer of the same settings under this name, without weights; statistics of `Normalization` are settings."""
-    is_adapted = isinstance(layer, keras.layers.Normalization) and layer.input_mean is None and layer.built
-    if is_adapted:
-        return clone(layer, name=name, **statistics_of(layer))
-    return clone(layer, name=name)
+    """A layer of the same settings under this name, without weights; what it learnt by `adapt` is a setting."""
+    return clone(layer, name=name, **adapted_settings(layer))
 
 
-def statistics_of(layer: keras.layers.Normalization) -> dict[str, Any]:
-    """What a `Normalization` that was adapted uses, as its settings."""
-    shape = layer.adapt_mean.shape
-    return {name: np.reshape(getattr(layer, name), shape).tolist() for name in ("mean", "variance")}
+def adapted_settings(layer: keras.Layer) -> dict[str, Any]:
+    """What a layer learnt by `adapt`, or was given: statistics of `Normalization`, and vocabularies."""
+    if isinstance(layer, keras.layers.Normalization) and layer.input_mean is None and layer.built:
+        shape = layer.adapt_mean.shape
+        return {name: np.reshape(getattr(layer, name), shape).tolist() for name in ("mean", "variance")}
+    if not isinstance(layer, LOOKUPS):
+        return {}
+    found: dict[str, Any] = {"vocabulary": [*layer.get_vocabulary(include_special_tokens=False)]}
+    table = getattr(layer, "_lookup_layer", layer)
+    if table.output_mode == "tf_idf":
+        found["idf_weights"] = np.asarray(table.idf_weights)[table._token_start_index() :].tolist()
+    return found
 
 
 def copy_of(model: keras.Model) -> keras.Model:

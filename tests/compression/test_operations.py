@@ -12,6 +12,7 @@ import tensorflow as tf
 import compression as bc
 from compression.files.graph_coding import graph_bytes
 from compression.graph.graph import graph_of
+from compression.graph.rebuild import copy_of
 
 L, ops = keras.layers, keras.ops
 Make = Callable[[], tuple[keras.Model, Any]]
@@ -158,3 +159,16 @@ def test_operations_that_are_none_of_these_are_named() -> None:
     with pytest.raises(ValueError, match=r"'vectorized_map\w*' is the operation VectorizedMap of"):
         bc.save_bcz("n.bcz", model)
     assert graph_bytes(graph_of(keras.Model(i, ops.relu(L.Dense(3)(i)))))
+
+
+def test_vocabularies_that_were_adapted_stay() -> None:
+    """Copies are what is cut, trained and rounded."""
+    words, counts = L.TextVectorization(output_sequence_length=4), L.StringLookup(output_mode="tf_idf")
+    words.adapt(["one fish two fish", "red fish blue fish"])
+    counts.adapt(np.array([["one", "fish"], ["fish", "fish"], ["red", "one"]]))
+    text, word = keras.Input((1,), dtype="string"), keras.Input((2,), dtype="string")
+    model = keras.Model([text, word], [L.Dense(2)(L.Embedding(9, 3)(words(text))), counts(word)])
+    examples = [tf.constant([["red fish"], ["One, two"]]), tf.constant([["fish", "red"], ["blue", "one"]])]
+    for a, b in zip(copy_of(model)(examples), model(examples), strict=True):
+        assert np.ptp(np.asarray(b)) > 0
+        np.testing.assert_array_equal(a, b)
