@@ -272,7 +272,8 @@ def is_fast(model: DARN) -> bool:
 def table(result: Mapping[str, Any]) -> list[list[str]]:
     """Description lengths of :func:`final` as cells of text, with a line of titles."""
     parts = (*PARTS, "kl")
-    rows = [["", "nats", *(f"{part} bits".replace("_", " ") for part in parts)]]
+    titles = [part.removeprefix("description_").replace("_", " ") for part in parts]
+    rows = [["", "nats", *(f"{title} bits" for title in titles)]]
     for name in ("train", "valid", "test"):
         numbers = [result[f"{name}/description_length_nats"], *(result[f"{name}/{part}_bits"] for part in parts)]
         rows.append([name, *(f"{number:.3f}" for number in numbers)])

@@ -141,7 +141,7 @@ def main(flags: Flags) -> None:
                 "published": report.PUBLISHED.get((name, flags.recipe.prior)),
                 "markdown": row,
             },
-            text="\n".join([*report.notes(packed, report.published(name, *of)), aligned(report.table(packed)), row]),
+            text="\n".join([*report.notes(packed, report.published(name, *of)), aligned(report.table(packed))]),
             figures=figures(packed, flags.recipe.prior),
             verdict=report.verdict(packed),
             metrics=report.metrics(packed) | {"train_seconds": float(recipe.seconds)},

@@ -254,7 +254,7 @@ def test_the_text_says_what_the_numbers_are() -> None:
     for name in ("train", "valid", "test"):
         result |= report.length_scalars(name, lengths)
     titles, *rows = report.table(result)
-    assert titles == ["", "nats", "description length bits", "hidden bits", "bits back bits", "visible bits", "kl bits"]
+    assert titles == ["", "nats", "length bits", "hidden bits", "bits back bits", "visible bits", "kl bits"]
     expected = [f"{value:.3f}" for value in (4.0, 4 / LOG_2, 3 / LOG_2, -1 / LOG_2, 2 / LOG_2, 2 / LOG_2)]
     assert rows == [[name, *expected] for name in ("train", "valid", "test")]
     assert report.notes(result) == []
