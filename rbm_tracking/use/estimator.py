@@ -79,6 +79,8 @@ _MOST_HELD_OUT = 10_000  # rows, dense
 _FEW_ROWS = 10  # below it none is set aside
 _MOST_WEIGHTS, _MOST_UPDATES = 20_000, 10_000  # up to both a graph is done before XLA has compiled it
 _MOST_TERMS = 2.0**32  # of log Z by enumeration, which is about a second
+_RATE, _HIGHEST_RATE, _RATE_TIMES_COLUMNS = 0.1, 0.5, 32.0
+_MANY_IN_BATCH = 50  # rows; with fewer the gradient is too noisy for a high rate
 _FINE, _COARSE = 1.15, 1.5  # ratios of the updates of parameters along the way; coarse where they only check log Z
 
 Array = NDArray[np.float64]
@@ -112,7 +114,8 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     values outside [0, 1] are an error.
 
     :param n_components: number of hidden units.
-    :param learning_rate: epsilon_0 of the parameters' gradient ascent.
+    :param learning_rate: epsilon_0 of the parameters' gradient ascent. None: 32 over the number of columns, at least
+        0.1 and at most 0.5, in :meth:`fit` of bits or categories with 50 rows in a minibatch or more; else 0.1.
     :param batch_size: rows in a minibatch.
     :param max_updates: updates of the parameters, each with a minibatch.
     :param n_iter: passes over the rows; if given, `max_updates` is the smaller of the two numbers.
@@ -144,6 +147,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     _verdict: Verdict | None
     _kept: SMLState | None  # with the model's log Z
     _lower: Annealing | None  # what AIS says of the model's log Z
+    _rate: float  # epsilon_0
     _jit: bool  # whether to compile with XLA
     _generator: Generator
     _along: Annealing | None  # and AIS along the parameters of training
@@ -154,7 +158,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self,
         n_components: int = 256,
         *,
-        learning_rate: float = 0.1,
+        learning_rate: float | None = None,
         batch_size: int = 100,
         max_updates: int = 10_000,
         n_iter: int | None = None,
@@ -211,6 +215,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         if self.n_iter is not None:
             total = min(total, -(-self.n_iter * len(train) // size))
         of_train = None if weights is None else weights[train]
+        self._rate = self._first_rate(rows.shape[1], size)
         self._start(rows[train if weights is None else resampled(self.random_state_, weights[train], train)], total)
         self.validation_scores_: list[tuple[int, float]] = []
         absent = None if missing is None else missing[train]
@@ -228,6 +233,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         rows = self._validated(X, reset=is_first)
         if np.isnan(rows.data if sparse.issparse(rows) else rows).any():
             raise ValueError("partial_fit needs rows without NaN; fit takes rows with absent entries.")
+        self._rate = _RATE if self.learning_rate is None else self.learning_rate
         if is_first:
             self.random_state_ = check_random_state(self.random_state)
             self._visible = self._units(rows)
@@ -532,6 +538,13 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """Dense rows as the units take them; probabilities of bits are drawn."""
         return drawn(rows, self.visible, self.random_state_)
 
+    def _first_rate(self, n_v: int, size: int) -> float:
+        """The learning rate that is given, or that suits so many columns, each of which moves all activations."""
+        if self.learning_rate is not None:
+            return self.learning_rate
+        is_tame = self.visible in ("bernoulli", "softmax") and size >= _MANY_IN_BATCH
+        return float(np.clip(_RATE_TIMES_COLUMNS / n_v, _RATE, _HIGHEST_RATE)) if is_tame else _RATE
+
     def _new_seed(self) -> tf.Tensor:
         return tf.constant(self.random_state_.randint(2**31 - 1, size=2), tf.int32)
 
@@ -658,7 +671,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def _config(self) -> SMLConfig:
         settings = self._settings
         return SMLConfig(
-            learning_rate=self.learning_rate,
+            learning_rate=self._rate,
             learning_rate_decay=settings.learning_rate_decay,
             schedule=settings.schedule,
             decay_steps=self._decay_steps,

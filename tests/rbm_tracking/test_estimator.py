@@ -96,6 +96,20 @@ def test_scores_are_log_likelihoods(X: np.ndarray, fitted: TrackedRBM) -> None:
     assert exact.mean() > at_start + 0.5
 
 
+def test_the_rate_suits_the_number_of_columns() -> None:
+    """32 over the columns, from 0.1 to 0.5, for bits and categories with many rows in a minibatch."""
+    for n_v, size, visible, rate in (
+        (64, 100, "bernoulli", 0.5),
+        (160, 50, "softmax", 0.2),
+        (784, 100, "bernoulli", 0.1),
+        (64, 49, "bernoulli", 0.1),
+        (64, 100, "spin", 0.1),
+        (64, 100, "gaussian", 0.1),
+    ):
+        assert tracked_rbm(visible=visible)._first_rate(n_v, size) == pytest.approx(rate)
+    assert tracked_rbm(learning_rate=0.03)._first_rate(64, 100) == 0.03
+
+
 def test_attributes_are_those_of_bernoulli_rbm(X: np.ndarray, fitted: TrackedRBM) -> None:
     assert fitted.components_.shape == (5, 8)
     assert (fitted.intercept_hidden_.shape, fitted.intercept_visible_.shape) == ((5,), (8,))
