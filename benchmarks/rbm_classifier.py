@@ -67,6 +67,7 @@ def run(split: Split, arguments: flags.FlagValues) -> dict[str, float]:
     start = time.process_time()
     rbm = TrackedRBM(
         arguments.hidden,
+        learning_rate=0.1,
         max_updates=arguments.updates,
         training=TrainingConfig(generator="hash"),
         random_state=0,
