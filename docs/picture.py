@@ -142,14 +142,23 @@ def flash(axes: Axes) -> None:
     rows = [row for row in STORED["ebp_c"].rows if "flash" in row and "error" in row]
     ours = [row for row in rows if "error_p" in row]
     others = [row for row in rows if row not in ours]
-    for group, color, label in ((others, OTHERS, "logistic regression"), (ours, OURS, "EBP, binary weights")):
+    groups = ((others, OTHERS, "scikit-learn's, weights alone"), (ours, OURS, "EBP, all in"))
+    for group, color, label in groups:
         sizes = [value(row["flash"]) for row in group]
         axes.plot(sizes, [value(row["error"]) for row in group], "o", color=color, label=label)
-    for row in ours:
+    for row in rows:
+        name = str(row["what"]).replace("hidden weights of ", "").replace(", weights alone", "")
+        if name.startswith("logistic"):
+            name = "logistic regression"
         place = (value(row["flash"]), value(row["error"]))
-        axes.annotate(str(row["what"]), place, textcoords="offset points", xytext=(6, -2), fontsize=6)
-    axes.set(title="MNIST in C", xlabel="bytes of flash", ylabel="test error, %", xscale="log", xlim=(1500, 50_000))
-    axes.legend(frameon=False, loc="lower left")
+        shift = -10 if row in others else 3 if "bits" in name else -2
+        axes.annotate(name, place, textcoords="offset points", xytext=(6, shift), fontsize=6)
+    ticks = [2_000, 5_000, 10_000, 20_000, 50_000]
+    axes.set(title="MNIST in C", xlabel="bytes of flash", ylabel="test error, %", xscale="log")
+    axes.set(xlim=(1500, 80_000), ylim=(1.9, 8.0))
+    axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+    axes.set_xticks([], minor=True)
+    axes.legend(frameon=False, loc="center left", fontsize=7)
 
 
 def latency(axes: Axes) -> None:
