@@ -117,7 +117,7 @@ STORED: dict[str, type] = {
         *layer_types("LSTM", "GRU", "SimpleRNN", "MultiHeadAttention", "GroupQueryAttention", "Attention"),
         *layer_types("AdditiveAttention", "Masking", *_ranks("ConvLSTM?"), "CategoryEncoding", "Discretization"),
         *layer_types("IntegerLookup", "StringLookup", "Hashing", "TimeDistributed", "Bidirectional"),
-        *layer_types("SpectralNormalization", "TextVectorization", "RandomCrop"),
+        *layer_types("SpectralNormalization", "TextVectorization", "RandomCrop", "ReversibleEmbedding"),
         *layer_types(*_ranks("AdaptiveAveragePooling?"), *_ranks("AdaptiveMaxPooling?")),
         *_of_convnext("LayerScale"),
     )

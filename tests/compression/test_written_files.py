@@ -39,6 +39,7 @@ _CASES = {
     "RepeatVector": Case({"n": 3}),
     "EinsumDense": Case({"equation": "ab,bc->ac", "output_shape": 3}),
     "Embedding": Case({"input_dim": 7, "output_dim": 2}, dtype="int32"),
+    "ReversibleEmbedding": Case({"input_dim": 7, "output_dim": 4}),
     "Dot": Case({"axes": 1}, ((4,), (4,)), is_list=True),
     "GroupNormalization": Case({"groups": 2}),
     "Normalization": Case({"mean": 1.0, "variance": 2.0}),
@@ -115,7 +116,7 @@ def network_of(kind: str, names: tuple[str, ...]) -> keras.Model:
     more: dict[str, Any] = {}
     shape: tuple[int, ...]
     for name in names:
-        if name in ("return_attention_scores", "use_causal_mask"):
+        if name in ("return_attention_scores", "use_causal_mask", "reverse"):
             more[name] = True
             continue
         if name == "initial_state":
