@@ -61,8 +61,9 @@ class DeepGPEstimator(BaseEstimator):
     :param natgrad: natural gradients for the last layer, Adam for the rest; or else Adam for all.
     :param posterior: "gaussian" is the variational one; "sghmc" draws samples from there on, and predicts from them;
         "global" is a variational one that is correlated across layers; "sigma_points" is Gaussian, trained by the
-        predictive density, for thousands of noisy rows. "auto": Gaussian, or global where `num_layers="auto"` finds two
-        layers for some 200 rows without noise, and held-out rows are predicted better by it.
+        predictive density, for thousands of noisy rows. "auto": Gaussian, unless `num_layers` is chosen, too, and
+        held-out rows are predicted better by two layers that are global, of some 200 rows without noise, or sigma
+        points, of more than 1,000 rows whose noise is not Gaussian or not the same everywhere.
     :param sampling: how they are drawn, a `SamplingConfig`; its defaults if None.
     :param kernel: "squared_exponential", "matern52" or "matern32", each also as "...+linear" with a linear part, or
         "convolutional" for rows that are images; pixels are not standardised then. "auto": by the marginal likelihood,
@@ -223,7 +224,10 @@ class DeepGPEstimator(BaseEstimator):
         choice = getattr(self, "choice_", None)
         posterior = (self._config() if choice is None else choice.config).posterior
         if posterior != "gaussian":
-            raise ValueError(f"posterior must be gaussian in partial_fit, got {posterior!r}: a chain needs all rows.")
+            raise ValueError(
+                f"posterior must be gaussian in partial_fit, got {posterior!r}: a chain needs all rows; fit with "
+                "posterior='gaussian' before."
+            )
         if not hasattr(self, "predictor_"):
             seed, training = self._new_seed(), self._training()
             made = start(self._config(), X, Y, training=training, class_names=class_names, seed=seed)

@@ -16,6 +16,8 @@
    on with all rows. Of up to `EXACT_ROWS` noisy rows none is tried if left-out residuals of the single layer look
    Gaussian; without noise (a simulator's) one is tried unless these residuals are small. There global inducing outputs
    are tried beside q(u) on the first of several parts, and the better of both goes on to the other parts.
+   Of many noisy rows deep sigma points, which are trained by what they predict, are tried last, where left-out
+   residuals of the single layer have long tails, or are large in one place and small in another.
 4. What was chosen is fitted to all rows. A single layer gets more inducing inputs for as long as its bound rises.
 
 Everything is a function of the rows and the seed; CPU seconds are told and choose nothing.
@@ -893,6 +895,12 @@ class _Search:
                 if tried is None:
                     break
                 best, scores = tried, found
+        if {"num_layers", "posterior"} <= self.free and not self.is_exact and single.noise > NO_NOISE:
+            held = folds[0][1]
+            if is_long_tailed(residuals) or is_clustered(residuals, self.x[held] / single.lengthscales):
+                config = dataclasses.replace(base, num_layers=2, posterior="sigma_points")
+                tried, found = self._try(config, single, folds, scores)
+                best, scores = (best, scores) if tried is None else (tried, found)
         return best, scores, residuals
 
     def _left_out_error(self, single: SingleLayer) -> float:

@@ -265,6 +265,27 @@ def test_the_posterior_that_predicts_the_first_part_better_goes_on(
     assert told.score == of_global
 
 
+@pytest.mark.parametrize("is_uneven", [True, False])
+def test_sigma_points_are_tried_where_the_noise_of_many_rows_has_long_tails(
+    is_uneven: bool, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, Y = rows(rng, 1200, 1)
+    course = selection._Course(TrainingConfig(), 10, 10, 0.0, 0)
+    search: Any = selection._Search(ModelConfig(preset="modern"), FREE, X, Y, course, None, show_steps=False)
+    tried: list[str] = []
+
+    def behind(config: ModelConfig, single: SingleLayer, folds: Any, scores: Array, **_: Any) -> tuple[None, Array]:
+        tried.append(config.posterior)
+        return None, scores
+
+    monkeypatch.setattr(search, "_try", behind)
+    single = SingleLayer("matern52", np.zeros(5), X[:4], 0.0, 1)
+    residuals = rng.standard_t(2, (200, 1)) if is_uneven else rng.normal(size=(200, 1))
+    best, _, _ = search._rivals(single, [(np.arange(1000), np.arange(1000, 1200))], np.zeros(200), residuals)
+    assert best is None
+    assert ("sigma_points" in tried) == is_uneven
+
+
 def test_a_gain_is_judged_by_paired_differences() -> None:
     others = np.linspace(-5, 5, 100)
     gain, error = selection._gain(others + np.tile([0.0, 0.2], 50), others)
