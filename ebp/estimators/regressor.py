@@ -158,7 +158,7 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     ) -> EBPRegressor:
         """Train from the prior, in `epochs` passes.
 
-        :param X: [N, D], finite.
+        :param X: [N, D], finite; or a frame, also of texts, levels, dates and gaps.
         :param y: [N] or [N, Q], finite.
         :param sample_weight: how often each row counts, [N], not negative; None: once.
         :param groups: of each row its group, [N]: rows that are held back are whole groups; None: single rows.

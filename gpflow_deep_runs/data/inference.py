@@ -285,8 +285,8 @@ def _read(
         result = _as_numbers(contents, is_forced=forced is not None, is_tolerant=is_tolerant)
         if isinstance(result, _Numbers):
             return result, result.decimal
-        if result == "code" and (form := _form_of_days(contents.cells.texts, contents.is_value)):
-            column, _ = _read(contents, Forced("date", form), na_values, is_tolerant)
+        if result == "code" and (digit_form := _form_of_days(contents.cells.texts, contents.is_value)):
+            column, _ = _read(contents, Forced("date", digit_form), na_values, is_tolerant)
             return replace(
                 cast(Column, column), note=f"{getattr(column, 'note', '')}; --categorical={name} reads codes"
             ), ""
