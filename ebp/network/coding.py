@@ -135,8 +135,7 @@ class Moments:
     def with_columns(self, number: int) -> Moments:
         """Of the same rows, with columns of zeros behind the others, so many in all."""
         room = (0, number - len(self.mean))
-        mean, deviation, varies = (np.pad(part, room) for part in (self.mean, self.deviation, self.varies))
-        return Moments(self.num_rows, mean, deviation, varies)
+        return Moments(self.num_rows, np.pad(self.mean, room), np.pad(self.deviation, room), np.pad(self.varies, room))
 
     @property
     def scale(self) -> NDArray[np.float64]:

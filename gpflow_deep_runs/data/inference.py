@@ -296,12 +296,12 @@ def _read(
             return text_column(contents, na_values, note), ""
         hint = result
     how = "" if how == LOCAL else how
-    form = None
+    days: str | None = None
     if not is_time_format(how):
-        form = find_date_format(contents, how, is_forced=forced is not None, is_tolerant=is_tolerant)
-    if form is not None:
-        zone = zone_of(forced, contents.what, is_zoned="%z" in form or "%Z" in form)
-        return Column(name, "date", date_format=form, zone=zone, note=notes.of_date(contents, form, zone)), ""
+        days = find_date_format(contents, how, is_forced=forced is not None, is_tolerant=is_tolerant)
+    if days is not None:
+        zone = zone_of(forced, contents.what, is_zoned="%z" in days or "%Z" in days)
+        return Column(name, "date", date_format=days, zone=zone, note=notes.of_date(contents, days, zone)), ""
     clock = find_time_format(contents, how if is_time_format(how) else "", is_tolerant=is_tolerant)
     if clock is not None:
         note = notes.of_time(contents, read_times(contents.cells.texts, clock))

@@ -257,7 +257,7 @@ def test_the_posterior_that_predicts_the_first_part_better_goes_on(
     plain = OfConstantDensity(ModelConfig(preset="modern"), -2.0)
     rival = OfConstantDensity(ModelConfig(preset="modern", posterior="global"), of_global)
     fold = np.arange(16), np.arange(16, 20)
-    best, parts = search._better(plain, [plain.log_densities(fold[1], Y)], rival, fold, 5)
+    best, parts = search._better(plain, [plain.log_densities(X[fold[1]], Y)], rival, fold, 5)
     assert best.config.posterior == winner
     np.testing.assert_array_equal(parts, [np.full(4, best.log_density)])
     (told,) = search.candidates

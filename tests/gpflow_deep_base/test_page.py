@@ -90,8 +90,8 @@ def test_reliability_compares_confidence_with_how_often_it_is_right() -> None:
     diagonal, groups = panel.marks
     assert isinstance(diagonal, Line)
     assert isinstance(groups, Points)
-    np.testing.assert_allclose(diagonal.x, diagonal.y)
-    np.testing.assert_allclose(groups.x, np.repeat([0.55, 0.95], 5))
+    np.testing.assert_allclose(np.asarray(diagonal.x), np.asarray(diagonal.y))
+    np.testing.assert_allclose(np.asarray(groups.x), np.repeat([0.55, 0.95], 5))
     np.testing.assert_allclose(np.reshape(groups.y, [2, 5]).mean(axis=1), [0.55, 0.7])
     down, up = np.asarray(groups.half)
     assert np.all(down + up > 0.1)  # also of groups that are always right

@@ -62,6 +62,7 @@ def test_absent_entries_of_sparse_rows_are_those_of_dense_ones(rng: np.random.Ge
     rows[rng.random(rows.shape) < 0.2] = np.nan
     dense, sparse_rows = (filled(X, (), np.random.RandomState(0)) for X in (rows, sparse.csr_matrix(rows)))
     np.testing.assert_array_equal(sparse_rows[0], dense[0])
+    assert sparse_rows[1] is not None
     np.testing.assert_array_equal(sparse_rows[1], np.isnan(rows))
 
 

@@ -124,7 +124,8 @@ def test_values_that_are_missing_may_stay_so() -> None:
     encoder = TableEncoder(missing="keep").fit(table)
     nan = np.nan
     assert list(encoder.get_feature_names_out()) == ["x", "c=a", "c=b"]
-    np.testing.assert_array_equal(encoder.transform(table), [[1, 1, 0], [nan, nan, nan], [3, 0, 1], [4, 1, 0]])
+    expected = np.array([[1, 1, 0], [nan, nan, nan], [3, 0, 1], [4, 1, 0]])
+    np.testing.assert_array_equal(encoder.transform(table), expected)
 
 
 BITS = pd.DataFrame({"colour": ["red", "blue", "blue", None] * 10, "big": [True, False, True, True] * 10})
