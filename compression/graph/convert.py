@@ -77,7 +77,10 @@ def compress(
         raise ValueError(f"the layers {bayesian} are Bayesian already; compress() takes a plain model.")
     chosen = [node for node in weighted_layers(graph) if type(node.layer).__name__ in BAYESIAN]
     if not chosen:
-        raise ValueError(f"the model {model.name} has no Dense layer and no convolution; there is nothing to compress.")
+        raise ValueError(
+            f"the model {model.name} has no Dense layer and no convolution that is called once; there is nothing to "
+            "compress."
+        )
     caps = std_cap if isinstance(std_cap, Mapping) else dict.fromkeys(names, std_cap)
     if unknown := sorted(set(caps) - set(names)):
         raise ValueError(f"std_cap names {unknown}; the layers with weights are {names}.")

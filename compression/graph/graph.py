@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any, NamedTuple
 
 import keras
@@ -172,8 +173,16 @@ def bypassed(graph: Graph, leave_out: Callable[[Node], bool]) -> Graph:
 
 
 def clone(layer: keras.Layer, **changes: Any) -> keras.Layer:
-    """A layer of the same settings but these, without weights."""
-    return type(layer).from_config({**layer.get_config(), **changes})
+    """A layer of the same settings but these, without weights; functions of the user's own are the same ones."""
+    config = layer.get_config()
+    if isinstance(layer, keras.layers.Lambda):
+        settings = {"output_shape": layer._output_shape, "mask": layer.mask, "arguments": layer.arguments}
+        return keras.layers.Lambda(
+            layer.function, **settings, **{"name": layer.name, "dtype": config["dtype"], **changes}
+        )
+    if "activation" in config and isinstance(layer.activation, FunctionType):
+        config["activation"] = layer.activation
+    return type(layer).from_config({**config, **changes})
 
 
 def layers_of(graph: Graph) -> list[Node]:

@@ -172,3 +172,11 @@ def test_vocabularies_that_were_adapted_stay() -> None:
     for a, b in zip(copy_of(model)(examples), model(examples), strict=True):
         assert np.ptp(np.asarray(b)) > 0
         np.testing.assert_array_equal(a, b)
+
+
+def test_functions_of_the_users_own_are_the_same_in_copies() -> None:
+    i = keras.Input((5,))
+    x = L.Lambda(lambda t: ops.square(t) + _x(1, 6))(L.Dense(6, activation=lambda t: ops.relu(t) - 0.5)(i))
+    model = keras.Model(i, L.Dense(2, "tanh")(x))
+    np.testing.assert_array_equal(copy_of(model)(_x(4, 5)), model(_x(4, 5)))
+    assert bc.compress(model, num_train=10)(_x(4, 5)).shape == (4, 2)
