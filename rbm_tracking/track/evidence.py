@@ -28,7 +28,6 @@ from numpy.typing import ArrayLike
 
 __all__ = [
     "EQUAL",
-    "FLAGS",
     "LIMITS",
     "Z_95",
     "Annealing",
