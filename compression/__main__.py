@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     export = commands.add_parser("export", help="write the network for other programs")
     verify = commands.add_parser("verify", help="read the file, make its network, and compare an export of it")
     for command in (info, export, verify):
-        command.add_argument("file", help="written by compression.pack, save_bcz or compress_network.py")
+        command.add_argument("file", help="written by compression.pack, save_bcz or gpflow-deep compress")
     for command in (export, verify):
         command.add_argument("--to", choices=_ENDINGS, required=command is export, help="the program or form")
         command.add_argument("--int8", metavar="NPY", help="tflite in integers, by typical inputs in a NumPy file")

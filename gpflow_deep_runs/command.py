@@ -16,7 +16,7 @@ def usage() -> str:
     """What `gpflow-deep --help` prints."""
     width = max(map(len, VERBS))
     lines = [f"  {verb.ljust(width)}  {what}" for verb, (_, what) in VERBS.items()]
-    first = "gpflow-deep VERB --flag=value ...: deep probabilistic models from the command line"
+    first = "gpflow-deep VERB --flag=value ...: deep probabilistic models from the shell"
     last = "gpflow-deep VERB --help lists the flags of one; gpflow-deep --version."
     return "\n".join([first, "", *lines, "", last])
 

@@ -34,7 +34,7 @@ def test_they_call_targets_of_the_makefile() -> None:
         "checks": {"check", "test", "test-ci"},
         "docs": {"docs"},
         "nightly": {"test-slow", "test-install"},
-        "release": {"check", "test", "test-ci", "test-install", "dist"},
+        "release": {"check", "test", "test-ci", "test-install", "dist", "docs"},
     }
     assert set().union(*called.values()) <= rules
 

@@ -3,6 +3,7 @@
 import doctest
 import importlib
 import inspect
+from pathlib import Path
 
 import pytest
 
@@ -11,9 +12,13 @@ FIRST = [
     "gpflow_deep.DeepGPClassifier",
     "darn.DARNDensity",
     "rbm_tracking.TrackedRBM",
+    "rbm_tracking.RBMClassifier",
+    "rbm_tracking.PartitionTracker",
     "ebp.EBPClassifier",
     "ebp.EBPRegressor",
+    "ebp.EBPGaussianClassifier",
     "compression.fit",
+    "compression.pack",
 ]
 
 
@@ -27,7 +32,8 @@ def examples(name: str) -> doctest.DocTest:
 @pytest.mark.ci
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", FIRST)
-def test_an_example_runs(name: str) -> None:
+def test_an_example_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # where some write a file
     example = examples(name)
     assert example.examples
     report = list[str]()

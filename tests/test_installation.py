@@ -15,10 +15,6 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from tests.distributions import PACKAGES, SCRIPTS, Distributions, build
-from tests.test_readmes import BLOCK, READMES
-
-NEEDS_EXTRA = "gpflow-deep["
-"""In a comment of a block of Python that an installation without extras cannot run."""
 
 # Every module, with warnings as errors; what it imports of others may warn, so that comes first.
 IMPORT_ALL = f"""
@@ -131,11 +127,6 @@ def test_a_fresh_installation_imports_and_trains(
     call(bin_ / "gpflow-deep", "train", "--run_dir=own", "--data=table.csv", "--target=y", *short)
     call(bin_ / "gpflow-deep", "predict", "--run_dir=own", "--data=table.csv", "--output=out.csv")
     assert len((tmp_path / "out.csv").read_text().splitlines()) == 61
-    if (kind, limits) == ("wheel", "newest"):
-        for page in READMES:  # without extras; blocks that need one say so
-            blocks = [block for block in BLOCK.findall(page.read_text(encoding="utf-8")) if NEEDS_EXTRA not in block]
-            (tmp_path / "page.py").write_text("\n\n".join(blocks), encoding="utf-8")
-            call(bin_ / "python", "page.py")
 
 
 def test_lower_limits() -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from gpflow_deep_runs.cli import described
-from gpflow_deep_runs.cli.flags import HelpWanted, read
+from gpflow_deep_runs.cli.flags import HelpWanted, help_page, read
+from gpflow_deep_runs.command import usage
 from gpflow_deep_runs.verbs import VERBS, script_of
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -97,6 +98,11 @@ def of_verb(words: list[str]) -> str:
     except ValueError as error:
         return str(error)
     return ""
+
+
+def test_help_fits_a_terminal() -> None:
+    texts = [usage(), *(help_page(description, f"gpflow-deep {name}") for name, description in DESCRIPTIONS.items())]
+    assert max(len(line) for text in texts for line in text.splitlines()) <= 80
 
 
 PAGES = sorted({path for pattern in PATTERNS for path in ROOT.glob(pattern) if "_build" not in path.parts})

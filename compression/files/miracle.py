@@ -16,7 +16,6 @@ for it.
 
 from __future__ import annotations
 
-import logging
 import math
 import os
 from collections.abc import Callable, Mapping
@@ -50,7 +49,6 @@ from .random_numbers import UNIT, chosen_normals, normal_table, permutation
 
 __all__ = ["CodedFile", "random_code"]
 
-LOG = logging.getLogger(__name__)
 
 _SPEED = 8.0
 """Logarithms of standard deviations and scales are stored divided by it, and Adam moves them that much faster."""
@@ -93,6 +91,7 @@ def random_code(
     learning_rate: float = 3e-3,
     sharing: Mapping[str, int] | None = None,
     seed: int = 0,
+    verbose: int = 0,
 ) -> CodedFile:
     """Write a trained plain network as a file of at most `num_bytes` bytes, by numbers of random draws.
 
@@ -114,6 +113,7 @@ def random_code(
     :param learning_rate: of Adam; it falls to a tenth over all steps, half a cosine.
     :param sharing: names of layers, and how many weights of the kernel share one, in random places (Chen et al., 2015).
     :param seed: of order, noise and draws; at least 0 and below 2**31.
+    :param verbose: 0 prints nothing; 1 how many steps there are, and each tenth of the blocks; 2 each block.
     :raises ValueError: if a number is out of range, the file would be too small for the network, a layer cannot be
         stored or is not there, numbers of examples differ, or training diverges.
     """
@@ -132,9 +132,11 @@ def random_code(
     rate = keras.optimizers.schedules.CosineDecay(learning_rate, max(1, first + then), _LAST_RATE)
     optimizer = keras.optimizers.Adam(rate)
     optimizer.build(posterior.trained)
+    if verbose:
+        print(f"{first} steps of the posterior, then {then} while {len(code.indices)} blocks are coded", flush=True)
     run, batches = posterior.steps_function(optimizer), iter(data)
     run(batches, tf.constant(first))
-    code, kl = _coded(posterior, code, lambda count: run(batches, tf.constant(count)), then)
+    code, kl = _coded(posterior, code, lambda count: run(batches, tf.constant(count)), then, verbose)
     for variable, value in zip(posterior.variables, code.values(), strict=True):
         variable.assign(value)
     num_written = save_bcz(path, model, code)
@@ -179,7 +181,7 @@ def _empty_code(model: keras.Model, num_bytes: int, block_bits: int, sharing: tu
 
 
 def _coded(
-    posterior: _Posterior, code: RandomCode, train: Callable[[int], None], steps: int
+    posterior: _Posterior, code: RandomCode, train: Callable[[int], None], steps: int, verbose: int
 ) -> tuple[RandomCode, NDArray[np.float64]]:
     """The code of one block after the other, with `steps` steps of training in between, and their KLs in nats."""
     code = code._replace(scales=posterior.round_scales())
@@ -195,9 +197,9 @@ def _coded(
         sizes = np.array([len(members)])
         normals = chosen_normals(normal_table(), code.seed, block, indices[block : block + 1], sizes)
         posterior.fix(members, (scale / UNIT * normals).astype(np.float32))
-        if block % max(1, count // 10) == 0:
+        if verbose >= 2 or (verbose and block % max(1, count // 10) == 0):
             bits = kl[block] / math.log(2)
-            LOG.info("block %d of %d: a KL of %.1f bits, and %d in the file", block + 1, count, bits, code.block_bits)
+            print(f"block {block + 1} of {count}: a KL of {bits:.1f} bits, {code.block_bits} in the file", flush=True)
         if now := (block + 1) * steps // count - block * steps // count:
             train(now)
     return code._replace(indices=indices), kl

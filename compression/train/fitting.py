@@ -118,7 +118,7 @@ def fit(
     :param values: by "magnitude", how many values the weights of a layer share in the end, besides 0; as many as there
         are weights if not given.
     :param seed: of the noise. Set Keras' seed for the order of the examples: `keras.utils.set_random_seed`.
-    :param verbose: for `keras.Model.fit`.
+    :param verbose: 0, 1 or 2 for `keras.Model.fit`; unless it is 0, how many steps there are is printed before.
     :param settings: of the Bayesian layers, such as `scale_speed`.
     :return: the plain model, of layers and operations of Keras alone, compiled with loss and metrics. Write it with
         `pack`, or save it as a .keras file.
@@ -137,6 +137,9 @@ def fit(
     choices = [given] if isinstance(given, float | int) else list(given)
     if not choices:
         raise ValueError(f"{name} must be a number or several, got none.")
+    if verbose:
+        total = steps * (epochs + polish_epochs + last_epochs) * len(choices)
+        print(f"at most {total} steps: {len(choices)} values of {name}, {steps} steps an epoch", flush=True)
     given_optimizer = keras.optimizers.get(optimizer)
     training = KerasTraining(data, loss_of(loss, data.valid), given_optimizer, loss, metrics, callbacks, verbose, seed)
     if method == "magnitude":

@@ -36,6 +36,7 @@ from .estimators import (
     group_numbers,
     is_plain,
     layer_widths,
+    say_pass,
     start_classes,
     weight_of_rows,
 )
@@ -93,6 +94,7 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     :param dtype: of the computations, "float32" or "float64".
     :param random_state: of the start, of the order of the examples, of those that are held back, and of the votes. In
         what order X and y have the rows makes no difference to `fit`.
+    :param verbose: 0 prints nothing; 1 each tenth of the passes of `fit`; 2 each of them.
 
     Fitted attributes: `classes_`, `network_` (the `EBPNetwork`), `coding_` (the `InputCoding` of its inputs),
     `calibration_` (the `Calibration`; None without one), `n_features_in_`, `n_epochs_` (passes so far).
@@ -130,6 +132,7 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         standardise: bool = True,
         dtype: str = "float32",
         random_state: Any = 0,
+        verbose: int = 0,
     ) -> None:
         self.hidden = hidden
         self.weights = weights
@@ -145,6 +148,7 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.standardise = standardise
         self.dtype = dtype
         self.random_state = random_state
+        self.verbose = verbose
 
     def fit(
         self, X: Matrix, y: ArrayLike, sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None
@@ -177,7 +181,8 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         options: dict[str, Any] = {"batch_size": self.batch_size, "seed": self._seed, "weight": weight}
         losses: list[float] = []
         for epoch in range(epochs - 1):
-            fit_epoch(self._network, data, epoch=epoch, rows=others, **options)
+            stats = fit_epoch(self._network, data, epoch=epoch, rows=others, **options)
+            say_pass(self.verbose, epoch + 1, epochs, f": {stats.log_evidence:.4f} nats a row before it was learned")
             if self.early_stopping and len(held):
                 losses.append(self._log_loss(scaled[held], y[held]))
                 if has_stopped(losses):
@@ -189,6 +194,7 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             rows = held
         stats = fit_epoch(self._network, data, epoch=self.n_epochs_ - 1, rows=rows, **options)
         self._few_rows = None
+        say_pass(self.verbose, self.n_epochs_, self.n_epochs_, f": {stats.log_evidence:.4f} nats a row")
         if len(held):
             self._moments += Moments.of(self._columns.inputs(X[held]))
         if self._is_calibrated() and len(held) and stats.scores is not None:

@@ -22,7 +22,7 @@ __all__ = [
     "group_numbers",
     "layer_widths",
 ]
-__all__ += ["dense_rows", "is_plain", "start_classes", "weight_of_rows"]
+__all__ += ["dense_rows", "is_plain", "say_pass", "start_classes", "weight_of_rows"]
 
 Array = NDArray[np.float64]
 
@@ -45,6 +45,17 @@ def layer_widths(hidden: Any) -> tuple[int, ...]:
             f"hidden must be a positive whole number or a sequence of them such as (120,), got {hidden!r}."
         )
     return tuple(int(width) for width in widths)
+
+
+def say_pass(verbose: int, number: int, total: int, what: str = "") -> None:
+    """Print that a pass is done: at 1 each tenth of them, at 2 each.
+
+    :param verbose: of the estimator.
+    :param number: of the pass, from 1.
+    :param what: follows it.
+    """
+    if verbose >= 2 or (verbose and (number == total or number * 10 // total > (number - 1) * 10 // total)):
+        print(f"pass {number} of {total}{what}", flush=True)
 
 
 def check_whole_numbers(estimator: Any, *names: str, least: int = 1, other: str = "") -> None:

@@ -22,7 +22,7 @@ from ..network.coding import Moments
 from ..network.noise import Noise
 from ..network.passes import Passes, chosen_passes, held_folds
 from ..network.second_order import Gaussian, PassMean, batch_update, forward, initial_posterior
-from .estimators import batches, check_second_order, dense_rows, group_numbers, layer_widths, weight_of_rows
+from .estimators import batches, check_second_order, dense_rows, group_numbers, layer_widths, say_pass, weight_of_rows
 from .row_order import row_order
 from .seen_columns import SeenColumns
 
@@ -116,6 +116,7 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     :param num_networks: networks of different starts, whose predictions are mixed.
     :param random_state: of the starts, of the order of the rows, and of those that are held back. In what order X and
         y have the rows makes no difference to `fit`.
+    :param verbose: 0 prints nothing; 1 each tenth of the passes of `fit`; 2 each of them.
 
     Fitted attributes: `networks_`, `n_features_in_`, `n_epochs_` (passes so far), `n_samples_seen_`, `count_` (how
     often a row counts at most in `fit`), and `noise_std_`, standard deviation of the noise in the units of y.
@@ -144,6 +145,7 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         batch_size: int = 10,
         num_networks: int = 1,
         random_state: Any = 0,
+        verbose: int = 0,
     ) -> None:
         self.hidden = hidden
         self.epochs = epochs
@@ -152,6 +154,7 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.batch_size = batch_size
         self.num_networks = num_networks
         self.random_state = random_state
+        self.verbose = verbose
 
     def fit(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None
@@ -175,8 +178,9 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         chosen = self._chosen_passes(rows, groups)
         self.count_ = chosen.max_count
         self._start(rows)
-        for _ in range(chosen.epochs):
+        for number in range(1, chosen.epochs + 1):
             self._next_pass(rows)
+            say_pass(self.verbose, number, chosen.epochs, f", each row counts {self.count_} times at most")
         self._first: _Rows | None = None
         del self._last
         self._warn_if_worse_than_the_mean(rows)

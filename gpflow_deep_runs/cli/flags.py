@@ -232,7 +232,9 @@ def help_text(kind: Any, program: str) -> str:
 
 def help_page(description: Description, program: str) -> str:
     """What --help shows of a program with these flags."""
-    lines = [f"{program}: {description.about}", ""]
+    paragraphs = f"{program}: {description.about}".split("\n\n")
+    lines = "\n\n".join(textwrap.fill(each, HELP_WIDTH, break_on_hyphens=False) for each in paragraphs).splitlines()
+    lines.append("")
     for flag in description.flags:
         words = words_beside_bool(flag.kind)
         name = f"--[no]{flag.name}" if flag.kind is bool or words else f"--{flag.name}"

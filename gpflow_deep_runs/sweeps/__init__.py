@@ -6,7 +6,7 @@ What `gpflow-deep sweep` does, in Python:
     runs = expand(sweep)                                      # names and flags
     folder = SweepDir("runs/uci")
     with folder.opened(sweep, runs, {"machine": machine()}):  # refused if another process has it
-        report = work(folder, runs, Program([sys.executable, "scripts/train_dgp.py"]), jobs=2)
+        report = work(folder, runs, Program(["gpflow-deep", "train"]), jobs=2)
     print(as_text(tabulate(sweep, results(folder, runs)), sweep.tables.baseline))
 """
 

@@ -1,6 +1,6 @@
 """The file of a sweep: TOML, read into values, with one clear error for whatever is wrong with it.
 
-script = "train_dgp.py"                     # of scripts/
+script = "train"                            # a verb of gpflow-deep
 
 [flags]                                     # of every run
 num_steps = 5000
@@ -39,6 +39,7 @@ else:
     import tomli as tomllib
 
 from gpflow_deep_base.text import has_control_characters
+from gpflow_deep_runs.verbs import VERBS
 
 __all__ = ["Column", "Flag", "Number", "Sweep", "Tables", "parse", "read"]
 
@@ -116,8 +117,10 @@ def parse(text: str) -> Sweep:
         raise ValueError(f"it must be TOML, but: {error}.") from error
     _known(content, "the file", ("script", "flags", "axes", "settings", "table"))
     script = content.get("script")
+    if isinstance(script, str) and script in VERBS:
+        script = f"{VERBS[script][0]}.py"
     if not isinstance(script, str) or Path(script).name != script or not script.endswith(".py"):
-        raise ValueError(f'script must name a file of scripts/, as script = "train_dgp.py", got {script!r}.')
+        raise ValueError(f'script must be a verb of gpflow-deep, as script = "train", got {script!r}.')
     flags = _flags(content.get("flags", {}), "[flags]")
     axes = {name: _values(name, values) for name, values in _flag_table(content.get("axes", {}), "[axes]").items()}
     settings = {

@@ -95,6 +95,14 @@ class PartitionTracker:
     Successive parameters must be close (a step of gradient ascent, or some), since the change of log Z is estimated by
     weighting the samples that were seen last.
 
+        >>> import numpy as np
+        >>> from rbm_tracking import PartitionTracker, linear_ladder
+        >>> tracker = PartitionTracker(linear_ladder(3))
+        >>> W, b, c = np.zeros((2, 5)), np.zeros(5), np.zeros(2)  # all states of 5 + 2 bits are as probable
+        >>> v = np.random.default_rng(0).integers(0, 2, (3, 10, 5)).astype(float)  # of the model: [M, N, n_v]
+        >>> bool(abs(tracker.observe((W, b, c), v).log_z - 7 * np.log(2)) < 1e-6)
+        True
+
     Samples that are not the model's give a wrong log Z. Where the family can tell them (:attr:`Family.residuals`; of an
     RBM v - E[v | h] with h drawn given v, and the energy of that between the layers), every fifth observation is looked
     at, and the flag `samples` raised.

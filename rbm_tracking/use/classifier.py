@@ -35,8 +35,12 @@ _FIRST, _SECOND, _FLOOR = 0.9, 0.999, 1e-8  # of Adam
 class RBMClassifier(ClassifierMixin, BaseEstimator):
     """Classes by an RBM of rows and labels.
 
-        classifier = RBMClassifier(TrackedRBM(n_components=200, random_state=0)).fit(X, y)
-        classifier.predict_proba(X_test)
+        >>> import numpy as np
+        >>> from rbm_tracking import RBMClassifier, TrackedRBM
+        >>> X = np.random.default_rng(0).integers(0, 2, (200, 6))
+        >>> rbm = TrackedRBM(n_components=4, max_updates=100, random_state=0)
+        >>> RBMClassifier(rbm, epochs=20, learning_rate=0.05).fit(X, X[:, 0]).predict_proba(X[:3]).shape
+        (3, 2)
 
     :param rbm: what is trained of rows [X, one bit for each class], whose `visible` may be "bernoulli" or "softmax"
         (categories of X in `groups`); None for `TrackedRBM()`. It is not changed.

@@ -131,8 +131,8 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     :param keep_trajectory: keep parameters along the way in :meth:`fit`, at even distances in the logarithm of the
         update, so that :meth:`bracket` and :meth:`sample` can follow it.
     :param training: all else that training and its checks can be told; None for `TrainingConfig()`.
-    :param verbose: print what is known of log Z at each evaluation.
     :param random_state: seed or `np.random.RandomState`; decides everything that is random.
+    :param verbose: 0 prints nothing; 1 how much there is to do, and log Z at each evaluation; 2 also in between.
 
     Attributes after fitting: `components_` [n_components, n_features], `intercept_hidden_`, `intercept_visible_`;
     `log_z_` and its standard deviation `log_z_std_`, nats, of which 1.96 cover the 95 % interval that the lag of the
@@ -169,7 +169,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         early_stopping: bool = True,
         keep_trajectory: bool = False,
         training: TrainingConfig | None = None,
-        verbose: bool = False,
+        verbose: int = 0,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.n_components = n_components
@@ -585,10 +585,15 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         seed = self._new_seed()
         every = self._settings.eval_every or evaluation.interval(train.shape[0], size)
         nodes: list[RBM] = []
+        if self.verbose:
+            early = "" if watch is None else f", fewer if {self._settings.patience} evaluations in a row are no better"
+            print(f"{total} updates of {size} of {train.shape[0]} rows, evaluated every {every}{early}", flush=True)
         while self.n_updates_ < total:
             until = min(total, (self.n_updates_ // every + 1) * every)
             first = self.n_updates_ + 1
             self._advance(rows, batches, min(until - self.n_updates_, block), size)
+            if self.verbose >= 2:
+                print(f"update {self.n_updates_}: log Z {self.log_z_:.3f} nats", flush=True)
             if self._is_kept(first):
                 nodes.append(half_precision(self._parameters))
             if self.n_updates_ < until:

@@ -328,3 +328,12 @@ def test_targets_and_inputs_of_any_size(factor: float, rng: np.random.Generator)
     scaled_mean, scaled_std = EBPRegressor(5, epochs=3).fit(X / factor, y * factor).predict(X / factor, return_std=True)
     np.testing.assert_allclose(scaled_mean / factor, mean, rtol=1e-6)
     np.testing.assert_allclose(scaled_std / factor, std, rtol=1e-6)
+
+
+def test_verbose_tells_of_passes(capsys: pytest.CaptureFixture[str]) -> None:
+    X = np.linspace(-1, 1, 20)[:, None]
+    for verbose, count in ((0, 0), (1, 10), (2, 20)):
+        EBPRegressor(hidden=2, epochs=20, max_count=1, verbose=verbose).fit(X, X[:, 0])
+        lines = capsys.readouterr().out.splitlines()
+        assert len(lines) == count
+        assert not count or lines[-1].startswith("pass 20 of 20")

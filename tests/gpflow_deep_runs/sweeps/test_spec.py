@@ -38,6 +38,7 @@ seconds = {path = "wall_seconds", digits = 0, differences = false}
 
 def test_what_the_file_says() -> None:
     sweep = parse(FILE)
+    assert sweep == parse(FILE.replace("train_dgp.py", "train"))._replace(text=FILE)
     assert sweep.script == "train_dgp.py"
     assert sweep.flags == {"num_steps": 5000, "valid_fraction": 0.5, "ard": False, "hidden": (20, 10)}
     assert sweep.axes == {"dataset": ("boston", "energy"), "split": (0, 1, 2)}
@@ -92,9 +93,9 @@ def replaced(old: str, new: str) -> str:
         ),
         ("script = ", "must be TOML, but: Invalid value"),
         (replaced("[flags]", "[flag]"), "the file has no 'flag'; it may have script, flags, axes, settings, table"),
-        (replaced('script = "train_dgp.py"', ""), "script must name a file of scripts/.*got None"),
-        (replaced("train_dgp.py", "../train_dgp.py"), "script must name a file of scripts/.*got '../train_dgp.py'"),
-        (replaced("train_dgp.py", "train_dgp"), "script must name a file"),
+        (replaced('script = "train_dgp.py"', ""), "script must be a verb of gpflow-deep.*got None"),
+        (replaced("train_dgp.py", "../train_dgp.py"), "script must be a verb of gpflow-deep.*got '../train_dgp.py'"),
+        (replaced("train_dgp.py", "train_dgp"), "script must be a verb"),
         (replaced("num_steps = 5000", "num_steps = 5000\nnum_steps = 3"), "must be TOML, but: .*overwrite"),
         (replaced("num_steps = 5000", "--num_steps = 5000"), "names of flags without their dashes, got '--num_steps'"),
         (replaced("num_steps = 5000", "run_dir = 'x'"), r"\[flags\] must not have run_dir: the sweep gives it"),
