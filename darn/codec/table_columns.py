@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -134,6 +135,15 @@ def _filled(layout: Layout, content: bytes) -> Layout:
     layout.ends = lines[-1] == b""
     if layout.ends:
         lines.pop()
+    if not layout.quote or layout.quote not in content:
+        # All cells at once: cells of a row are neighbours.
+        is_row = [line.count(layout.delimiter) == layout.width - 1 for line in lines]
+        is_row[0] = False
+        layout.odd = {i: line for i, line in enumerate(lines) if not is_row[i]}
+        if any(is_row):
+            cells = layout.delimiter.join(itertools.compress(lines, is_row)).split(layout.delimiter)
+            layout.columns = [cells[d :: layout.width] for d in range(layout.width)]
+        return layout
     rows = []
     for i, line in enumerate(lines):
         cells = _cells(line, layout.delimiter, layout.quote)
@@ -151,8 +161,9 @@ def column_of(cells: list[bytes]) -> Column:
     :param cells: of the column, N of them.
     """
     distinct = set(cells)
-    values = _whole_numbers(cells) if len(distinct) > 64 else None
-    if values is not None:
+    value_of = _whole_numbers(distinct) if len(distinct) > 64 else None
+    if value_of is not None:
+        values = [value_of[cell] for cell in cells]
         differences = [b"%d" % (b - a) for a, b in zip([0, *values], values, strict=False)]
         if len(set(differences)) * 4 < len(distinct):
             return _ranked(differences, set(differences), True)
@@ -175,16 +186,16 @@ def from_differences(cells: list[bytes]) -> list[bytes]:
     return out
 
 
-def _whole_numbers(cells: list[bytes]) -> list[int] | None:
+def _whole_numbers(cells: set[bytes]) -> dict[bytes, int] | None:
     """Cells as numbers, if each is written as Python writes it."""
-    values = []
+    values = {}
     for cell in cells:
         if len(cell) > _MOST_DIGITS or not cell.lstrip(b"-").isdigit():
             return None
         value = int(cell)
         if b"%d" % value != cell:
             return None
-        values.append(value)
+        values[cell] = value
     return values
 
 
