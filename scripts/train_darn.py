@@ -205,7 +205,8 @@ def choose_density(flags: Flags, data: Rows, run: Run) -> darn.DensityChoice:
 
 def choose(flags: Flags, data: Rows, run: Run, folder: Path) -> darn.Choice:
     """What flags leave open, by the validation rows; what is known on the way is in the folder."""
-    search = flags.search.beside_others() if flags.architecture == "auto" else flags.search
+    is_one_of_several = flags.architecture == "auto"
+    search = flags.search.beside_others(data.train.X.shape[1]) if is_one_of_several else flags.search
     return darn.choose(
         data.train.X,
         data.valid.X,

@@ -34,13 +34,11 @@ from darn.train.density_choice import KINDS, NEAR, DensityChoice, choose_density
 from darn.train.fitting import Course
 from darn.train.gaps import filled
 from darn.train.optimization import TrainingConfig
-from darn.train.selection import Choice, SearchConfig, choose
+from darn.train.selection import Choice, SearchConfig, choose, few_steps
 from darn.train.training import Trainer
 from gpflow_deep_base.columns import as_numbers
 
 __all__ = ["DARNDensity"]
-
-_STEPS_TO_COME_NEAR = 5_000
 
 
 class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, BaseEstimator):  # type: ignore[misc]
@@ -81,7 +79,7 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         "orders": 16}: a MADE is often the better density. Of the columns given the stochastic units there are "linear",
         "factorial", "nade", "made" and "eonade"; "dtype" is that of the computations.
     :param search: how DARNs are chosen; its patience stops their training, too. None: `SearchConfig()`, which tries 18
-        candidates in 60,000 steps, or 4 in 6,000 beside other kinds. The training of what was chosen comes after it.
+        candidates in 60,000 steps, or 4 in 2,000 to 6,000 beside other kinds. The training of the best comes after it.
     :param validation_fraction: share of the rows that choose, and that stop the training.
     :param max_steps: most steps of the training of a DARN, and of each candidate; twice as many where validation rows
         chose a learning rate that falls to 0.
@@ -348,7 +346,7 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         patience = None if cosine else (self.search or SearchConfig()).search_patience
         if self.density_choice_ is not None:
             # Beside others it must come near them to be trained to its end.
-            course.advance(min(_STEPS_TO_COME_NEAR, until), patience)
+            course.advance(min(few_steps(x.shape[1]), until), patience)
             if course.best_value > (1.0 + NEAR) * self.density_choice_.valid_nats:
                 return course
         course.advance(until, patience)
@@ -364,7 +362,7 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         model |= self.model or {}
         if is_chosen:
             search = dataclasses.replace(self.search or SearchConfig(), search_steps=self.max_steps)
-            search = search if self.density_choice_ is None else search.beside_others()
+            search = search if self.density_choice_ is None else search.beside_others(x.shape[1])
             self._say(1, "trying DARNs, which may take minutes; architecture='chain' takes seconds")
             how: dict[str, Any] = {"search": search, "batch_size": self.batch_size}
             how["report"] = lambda line: self._say(2, line)

@@ -45,11 +45,19 @@ from darn.train.rivals import Budget, Maker, Rival, Trial, claim, given
 from gpflow_deep_base.files import write_text
 from gpflow_deep_base.seeds import Seed, as_seed
 
-__all__ = ["Choice", "SearchConfig", "Trial", "choose", "stored_choice"]
+__all__ = ["Choice", "SearchConfig", "Trial", "choose", "few_steps", "stored_choice"]
 
 _FACTOR = 3  # of candidates that are left out, and of steps
 _CANDIDATES, _TOTAL_STEPS = 18, 60_000
-_FEW_CANDIDATES, _FEW_TOTAL_STEPS = 4, 6_000  # where other kinds of densities are tried, too
+_FEW_CANDIDATES = 4  # where other kinds of densities are tried, too
+
+
+def few_steps(width: int) -> int:
+    """Steps of a search beside other kinds of densities, whose steps take longer in wide tables.
+
+    :param width: n_x.
+    """
+    return 1000 * min(6, max(2, 1500 // width))
 
 
 @dataclass(frozen=True)
@@ -63,7 +71,7 @@ class SearchConfig:
     :param neighbours: also try what differs from the best candidate in one value.
     :param falling: also try the best candidate with a learning rate that falls to 0.
     :param search_total_steps: after so many steps of all candidates together the best so far is chosen; 0 for no limit;
-        60,000 if this is not given, or 6,000 beside other kinds of densities.
+        60,000 if this is not given, or 2,000 to 6,000 beside other kinds of densities.
     :raises ValueError: naming the field that is wrong.
     """
 
@@ -82,9 +90,12 @@ class SearchConfig:
         if self.search_total_steps is not None and self.search_total_steps < 0:
             raise ValueError(f"search_total_steps must not be negative, got {self.search_total_steps}; 0 is no limit.")
 
-    def beside_others(self) -> SearchConfig:
-        """What was not given is less, for the search is one of several."""
-        total = _FEW_TOTAL_STEPS if self.search_total_steps is None else self.search_total_steps
+    def beside_others(self, width: int) -> SearchConfig:
+        """What was not given is less, for the search is one of several.
+
+        :param width: n_x.
+        """
+        total = few_steps(width) if self.search_total_steps is None else self.search_total_steps
         return dataclasses.replace(self, candidates=self.candidates or _FEW_CANDIDATES, search_total_steps=total)
 
     def first_steps(self, num_rows: int, batch_size: int) -> int:

@@ -22,7 +22,7 @@ from darn.train.candidates import (
 )
 from darn.train.fitting import Course, evaluation_interval, minibatch_rows, some_rows
 from darn.train.optimization import TrainingConfig
-from darn.train.selection import stored_choice
+from darn.train.selection import few_steps, stored_choice
 from darn.train.training import Trainer
 
 N_X = 8
@@ -348,3 +348,9 @@ def test_an_interrupted_search_goes_on_and_chooses_the_same(
     path = tmp_path / "choice.json"
     assert stored_choice(path, lambda folder: choose(x, valid, folder=folder, **how)) == whole
     assert [file.name for file in tmp_path.iterdir() if file != tmp_path / "search"] == ["choice.json"]
+
+
+def test_a_search_beside_others_is_shorter_in_wide_tables() -> None:
+    assert [few_steps(width) for width in (1, 250, 500, 784)] == [6000, 6000, 3000, 2000]
+    assert SearchConfig().beside_others(500).search_total_steps == 3000
+    assert SearchConfig(search_total_steps=7).beside_others(500).search_total_steps == 7
