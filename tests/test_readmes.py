@@ -75,6 +75,7 @@ FILES: dict[str, Callable[[Path], None]] = {
     "houses.csv": write_table,
     "new_houses.csv": write_table,
     "passengers.csv": write_table,
+    "new_passengers.csv": write_table,
     "table.csv": write_table,
     "reviews.jsonl": write_texts,
     "new.jsonl": write_texts,
