@@ -63,6 +63,7 @@ def installed(wheel: Path, folder: Path) -> Iterator[Installation]:
     socket_folder = Path(tempfile.mkdtemp())  # the path of a socket has to be short
     names = ["python", *(point.name for point in information.entry_points if point.group == "console_scripts")]
     (folder / "bin").mkdir()
+    (folder / "seconds").touch()
     for name in names:
         program = folder / "bin" / name
         program.write_text(
