@@ -99,6 +99,9 @@ MAX_WORK = 5e8
 SMALL_ERROR = 0.01
 """Of the single layer for rows left out, in standard deviations of targets without noise: no deeper model is tried."""
 
+ROUGH = 0.7
+"""With a larger one, a function without noise is as rough between rows as noise would be: less than half is told."""
+
 HELD_OUT = 60
 """Rows of a small table on which a deeper model is judged."""
 
@@ -866,7 +869,7 @@ class _Search:
         if self.is_exact:
             error = self._left_out_error(single)
             is_uneven = is_long_tailed(residuals) or is_clustered(residuals, self.x / single.lengthscales)
-            looks_gaussian = single.noise > NO_NOISE and not is_uneven
+            looks_gaussian = (single.noise > NO_NOISE or error > ROUGH) and not is_uneven
             if single.noise <= NO_NOISE and error < SMALL_ERROR:
                 self._skip("deeper models", f"not tried: the single layer errs by {error:.1g} standard deviations")
                 return None, scores, residuals
@@ -1027,7 +1030,8 @@ class _Search:
         )
         predictor = Predictor(build_single(single, self.x, self.y, config), self.units, target_names=_names(self.y))
         trainer = Trainer(predictor.model, self.course.training)
-        self._say_if_noise_free(single.noise)
+        is_left_out = single.Z is None and len(self.X) > 1
+        self._say_if_noise_free(single.noise, self._left_out_error(single) if is_left_out else 0.0)
         bounds = (single.value * self.y.shape[1],)
         self.chosen = config
         self.noise = single.noise
@@ -1088,9 +1092,16 @@ class _Search:
             words = f"the bound still rose by {rise:.2f} nats per row over the last 200 steps: give {cure}."
             self.advice.append(words)
 
-    def _say_if_noise_free(self, noise: float | None) -> None:
-        if noise is not None and noise <= 2 * LEAST_NOISE:
-            self.advice.append("the noise is at its lower bound: these targets are taken to have none.")
+    def _say_if_noise_free(self, noise: float | None, left_out_error: float = 0.0) -> None:
+        if noise is None or noise > 2 * LEAST_NOISE:
+            return
+        words = "these targets are taken to have none."
+        if left_out_error > ROUGH:
+            words = (
+                f"rows left out are missed by {left_out_error:.2f} standard deviations, so the function is as rough as "
+                "noise would be."
+            )
+        self.advice.append(f"the noise is at its lower bound: {words}")
 
     def _say_if_miscalibrated(self, inside: float, count: int) -> None:
         """Of so many left-out targets this share is in the central halves of their predictions."""

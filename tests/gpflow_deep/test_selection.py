@@ -306,3 +306,18 @@ def test_a_course_begins_again(rng: np.random.Generator) -> None:
         trainer.restart(4, num_data=30)
     for one, other in zip(*ends, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_roughness_that_stands_for_noise_makes_no_deeper_model(rng: np.random.Generator) -> None:
+    """Lengthscales far below the distances of rows explain noise as well as noise does."""
+    X, Y = rng.normal(size=(80, 5)), rng.normal(size=(80, 1))
+    course = selection._Course(TrainingConfig(), 10, 10, 0.0, 0)
+    search: Any = selection._Search(ModelConfig(preset="modern"), FREE, X, Y, course, None, show_steps=False)
+    theta = np.log([1.0, *[0.01] * 5, selection.LEAST_NOISE])
+    single = selection.SingleLayer("matern32", theta, None, 0.0, 0)
+    residuals, scores = selection.leave_one_out(single, search.x, search.y)
+    best, _, _ = search._rivals(single, [(np.arange(40), np.arange(40, 80))], scores, residuals)
+    assert best is None
+    assert search.candidates[-1].note.startswith("not tried")
+    search._say_if_noise_free(single.noise, search._left_out_error(single))
+    assert "as rough as noise" in search.advice[-1]
