@@ -44,6 +44,9 @@ MAX_PART_OF_ONE = 0.9
 #: Kind of the hidden units. Signs as in the paper are far behind on tables: -4.1 nats a row where these have -1.4.
 UNITS = "relu"
 
+#: Rows whose errors are what the network says, beside those held back, by which the variances are judged.
+PRIOR_ROWS = 10
+
 #: Rows whose predictions are made at a time.
 CHUNK_ROWS = 4096
 
@@ -89,6 +92,18 @@ class _Trial(NamedTuple):
         log_density = self.model.log_density(self.held.X, self.held.y)
         return log_density, np.ones(len(log_density)) if self.held.weight is None else self.held.weight
 
+    def is_after(self, passes: Passes) -> bool:
+        """Whether this is what so many passes give."""
+        return self.model.count_ == passes.max_count and self.model.n_epochs_ == passes.epochs
+
+    def squares(self) -> tuple[Array, Array]:
+        """Squares of the errors for the held rows, in standard deviations of the predictions, [H, Q]; weights [H]."""
+        weight = np.ones(len(self.held.X)) if self.held.weight is None else self.held.weight
+        if not len(self.held.X):
+            return np.zeros(self.held.y.shape), weight
+        mean, std = self.model.predict(self.held.X, return_std=True)
+        return np.square((self.held.y - mean.reshape(self.held.y.shape)) / std.reshape(self.held.y.shape)), weight
+
 
 class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Regression by second-order expectation backpropagation, see `ebp.network.second_order`: no learning rate.
@@ -121,8 +136,9 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     Fitted attributes: `networks_`, `n_features_in_`, `n_epochs_` (passes so far), `n_samples_seen_`, `count_` (how
     often a row counts at most in `fit`), and `noise_std_`, standard deviation of the noise in the units of y.
 
-    A posterior that counts each row 40 times is sure of what is noise, see `ebp.network.passes`. `partial_fit` makes
-    one pass and forgets nothing.
+    A posterior that counts each row 40 times is sure of what is noise, see `ebp.network.passes`. And one of single
+    weights does not know what they do together: so `fit` multiplies the variances of predictions by the mean square of
+    the errors for rows held back, in standard deviations. `partial_fit` makes one pass and forgets nothing.
 
     Inputs and targets are standardised by the training data, in `partial_fit` by the data so far: as the scale of the
     targets changes, the last layer is put into the new units. The first 30 rows are kept, and learned anew with each
@@ -134,6 +150,7 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     networks_: list[_Network]
     _last: list[_Network]
+    _spread: Array
 
     def __init__(
         self,
@@ -175,9 +192,10 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         rows = rows.part(order)
         groups = None if groups is None else groups[order]
         self._seed = self._drawn_seed()
-        chosen = self._chosen_passes(rows, groups)
+        chosen, spread = self._chosen_passes(rows, groups)
         self.count_ = chosen.max_count
         self._start(rows)
+        self._spread = spread
         for number in range(1, chosen.epochs + 1):
             self._next_pass(rows)
             say_pass(self.verbose, number, chosen.epochs, f", each row counts {self.count_} times at most")
@@ -244,9 +262,10 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def noise_std_(self) -> Any:
-        """Standard deviation of the noise, a number or [Q]."""
+        """Standard deviation of the noise as predictions have it, a number or [Q]."""
         check_is_fitted(self, "networks_")
-        std = np.sqrt(np.mean([network.noise.variance for network in self.networks_], axis=0)) * self._targets.scale
+        variance = self._spread * np.mean([network.noise.variance for network in self.networks_], axis=0)
+        std = np.sqrt(variance) * self._targets.scale
         return float(std[0]) if self._is_single else std
 
     def __sklearn_tags__(self) -> Any:
@@ -292,6 +311,7 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.n_epochs_: int = epochs
         self.n_samples_seen_: int = len(rows.X)
         self._count: float = rows.total
+        self._spread = np.ones(rows.y.shape[1])
         sizes = (rows.X.shape[1], *layer_widths(self.hidden), rows.y.shape[1])
         self.networks_ = [
             _Network(initial_posterior(sizes, self._rng(number, "start")), Noise.start(rows.y.shape[1]))
@@ -318,10 +338,16 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         key = [0] if purpose == "start" else [1, int(purpose)]
         return np.random.default_rng([self._seed, network, *key])
 
-    def _chosen_passes(self, rows: _Rows, groups: NDArray[np.intp] | None) -> Passes:
-        """How many passes, and how often a row may count."""
+    def _chosen_passes(self, rows: _Rows, groups: NDArray[np.intp] | None) -> tuple[Passes, Array]:
+        """How many passes, and how often a row may count; and the factor of the variances of predictions, [Q].
+
+        The factor is the mean square of errors in standard deviations, of rows held back from networks that learned the
+        others, and of `PRIOR_ROWS` of 1; where nothing has to be tried it is 1.
+        """
         known = np.arange(len(rows.X)) if rows.weight is None else np.flatnonzero(rows.weight > 0)
         groups = None if groups is None else groups[known]
+        folds = held_folds(len(known), self._seed, groups=groups)
+        trials: list[tuple[int, _Trial]] = []
 
         def start(count: int, held: NDArray[np.intp]) -> _Trial:
             learned = rows.part(np.delete(known, held))
@@ -330,16 +356,29 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             trial._columns = SeenColumns(rows.X.shape[1], None)
             trial.count_ = count
             trial._start(learned)
-            return _Trial(trial, learned, rows.part(known[held]))
+            trials.append((id(held), _Trial(trial, learned, rows.part(known[held]))))
+            return trials[-1][1]
 
-        return chosen_passes(
+        chosen = chosen_passes(
             start,
             self.epochs,
-            held_folds(len(known), self._seed, groups=groups),
+            folds,
             len(known),
             count=None if self.max_count == "auto" else int(self.max_count),
             early_stopping=bool(self.early_stopping),
         )
+        if not trials:
+            return chosen, np.ones(rows.y.shape[1])
+        ended = {fold: trial for fold, trial in trials if trial.is_after(chosen)}
+        for held in folds:
+            if id(held) not in ended:
+                ended[id(held)] = start(chosen.max_count, held)
+                for _ in range(chosen.epochs):
+                    ended[id(held)].next_pass()
+        squares, weights = zip(*(trial.squares() for trial in ended.values()), strict=True)
+        weight = np.concatenate(weights)
+        spread = (PRIOR_ROWS + weight @ np.concatenate(squares)) / (PRIOR_ROWS + np.sum(weight))
+        return chosen, np.where(np.isfinite(spread), spread, 1.0)
 
     def _next_pass(self, rows: _Rows) -> None:
         """A pass of `fit`, which forgets what is older than `count_` passes."""
@@ -431,5 +470,5 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 forward(posterior, X[start : start + CHUNK_ROWS], UNITS)[-1] for start in range(0, len(X), CHUNK_ROWS)
             ]
             means.append(np.concatenate([layer.mu for layer in last]))
-            variances.append(np.concatenate([layer.sigma2 for layer in last]) + noise.variance)
+            variances.append(self._spread * (np.concatenate([layer.sigma2 for layer in last]) + noise.variance))
         return np.array(means), np.array(variances)
