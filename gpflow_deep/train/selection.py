@@ -99,8 +99,8 @@ MAX_WORK = 5e8
 SMALL_ERROR = 0.01
 """Of the single layer for rows left out, in standard deviations of targets without noise: no deeper model is tried."""
 
-ROUGH = 0.7
-"""With a larger one, a function without noise is as rough between rows as noise would be: less than half is told."""
+ROUGH = 0.6
+"""With a larger one, a function without noise is as rough between rows as noise would be."""
 
 HELD_OUT = 60
 """Rows of a small table on which a deeper model is judged."""
