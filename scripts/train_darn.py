@@ -21,6 +21,7 @@ import dataclasses
 import functools
 import json
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -341,7 +342,10 @@ def column_parts(model: Density, data: Rows, rows: np.ndarray, seed: int) -> lis
             member.config.observations != "binary" or member.decoders[0].conditional.is_mixture
         ):
             return []
-    lengths = -log_prob_by_column(model, rows, num_samples=_VALID_SAMPLES, seed=seed).mean(axis=0) / math.log(2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # the report says how many importance samples count
+        log_p = log_prob_by_column(model, rows, num_samples=_VALID_SAMPLES, seed=seed)
+    lengths = -log_p.mean(axis=0) / math.log(2)
     title = "Description length by column"
     note = f"Mean bits of {len(rows)} test rows given the columns before."
     if data.image_shape is not None:

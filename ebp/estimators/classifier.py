@@ -113,7 +113,7 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     _columns: SeenColumns
     _stream: Stream
     _seen: Scored | None
-    _few_rows: FewRows | None
+    _few_rows: list[FewRows]
 
     def __init__(
         self,
@@ -193,7 +193,7 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             fit_epoch(self._network, data, rows=others, **options)
             rows = held
         stats = fit_epoch(self._network, data, epoch=self.n_epochs_ - 1, rows=rows, **options)
-        self._few_rows = None
+        self._few_rows = []
         say_pass(self.verbose, self.n_epochs_, self.n_epochs_, f": {stats.log_evidence:.4f} nats a row")
         if len(held):
             self._moments += Moments.of(self._columns.inputs(X[held]))
@@ -255,7 +255,7 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self._network, data, chunk.weight, batch_size=self.batch_size, seed=self._seed, epoch=self.n_epochs_
         )
         self.n_epochs_ += 1
-        self._few_rows = None
+        self._few_rows = []
         if self._is_calibrated() and stats.scores is not None:
             self._remember(stats.scores[: len(y)], y, None if chunk.weight is None else chunk.weight[: len(y)])
         return self
@@ -346,7 +346,7 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._coding = InputCoding.of(kind, self._moments)
         self._stream = Stream(Recency.start(len(classes)))
         self._seen = None
-        self._few_rows = None
+        self._few_rows = []
         self._network = self._new_network(self._columns.room)
 
     def _new_network(self, num_inputs: int) -> EBPNetwork:
@@ -412,9 +412,9 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _raw_scores(self, X: Matrix) -> np.ndarray:
         if X.shape[0] <= MAX_FEW_ROWS and not scipy.sparse.issparse(X) and not self.softmax:
-            if self._few_rows is None:
-                self._few_rows = FewRows.of(self._network)
-            mu, sigma2 = self._few_rows.moments(X)
+            if not self._few_rows:  # of the network as it is now: made when it is first asked for
+                self._few_rows.append(FewRows.of(self._network))
+            mu, sigma2 = self._few_rows[0].moments(X)
             return np.asarray(mu / np.sqrt(sigma2))
         mu, sigma2 = self._network.predict_moments(X, dtype=np.float64)
         return head_scores(self._network.architecture.head, tf.constant(mu), tf.constant(sigma2)).numpy()

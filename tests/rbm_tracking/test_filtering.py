@@ -297,7 +297,8 @@ def test_the_filter_of_arrays_is_that_of_a_graph(sigma_z: float, rng: np.random.
     for _ in range(40):
         change = Estimate(rng.normal(size=M), rng.uniform(1e-4, 0.1, M), np.full(M, 5.0))
         bridges = Estimate(rng.normal(size=M - 1), rng.uniform(1e-4, 1, M - 1), rng.uniform(1, 9, M - 1))
-        given = change, rng.normal(), bridges, rng.uniform(size=M - 1), rng.normal()
+        last, bias = rng.normal(size=2)
+        given = change, last, bridges, rng.uniform(size=M - 1), bias
         ours, said = step(ours, *given)
         graph, said_in_graph = of_graph(graph, *tensors(given))
         pairs = zip(tf.nest.flatten((ours, said)), tf.nest.flatten((graph, said_in_graph)), strict=True)
