@@ -171,7 +171,7 @@ def _json_frame(content: str, budget: Budget, *, is_lines: bool) -> pd.DataFrame
         frame = pd.DataFrame(found)
     else:
         raise ValueError('each row must be an object, as {"a": 1, "b": "x"}')
-    for name in frame.columns[frame.dtypes == object]:
+    for name in frame.columns[[pd.api.types.is_object_dtype(kind) for kind in frame.dtypes]]:
         frame[name] = frame[name].map(lambda value: json.dumps(value) if isinstance(value, list | dict) else value)
     return frame
 
