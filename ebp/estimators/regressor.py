@@ -67,8 +67,13 @@ class _Rows(NamedTuple):
         return _Rows(self.X[rows], self.y[rows], None if self.weight is None else self.weight[rows])
 
     def then(self, others: _Rows) -> _Rows:
-        weights = [np.ones(len(part.X)) if part.weight is None else part.weight for part in (self, others)]
-        return _Rows(np.vstack([self.X, others.X]), np.vstack([self.y, others.y]), np.concatenate(weights))
+        weights = np.concatenate([self.weights, others.weights])
+        return _Rows(np.vstack([self.X, others.X]), np.vstack([self.y, others.y]), weights)
+
+    @property
+    def weights(self) -> Array:
+        """Of each row, [N]: 1 where none are given."""
+        return np.ones(len(self.X)) if self.weight is None else self.weight
 
     @property
     def total(self) -> float:
@@ -89,8 +94,7 @@ class _Trial(NamedTuple):
     def scores(self) -> tuple[Array, Array]:
         if not len(self.held.X):  # fewer than three rows
             return np.zeros(0), np.zeros(0)
-        log_density = self.model.log_density(self.held.X, self.held.y)
-        return log_density, np.ones(len(log_density)) if self.held.weight is None else self.held.weight
+        return self.model.log_density(self.held.X, self.held.y), self.held.weights
 
     def is_after(self, passes: Passes) -> bool:
         """Whether this is what so many passes give."""
@@ -98,11 +102,11 @@ class _Trial(NamedTuple):
 
     def squares(self) -> tuple[Array, Array]:
         """Squares of the errors for the held rows, in standard deviations of the predictions, [H, Q]; weights [H]."""
-        weight = np.ones(len(self.held.X)) if self.held.weight is None else self.held.weight
-        if not len(self.held.X):
-            return np.zeros(self.held.y.shape), weight
+        y = self.held.y
+        if not len(y):
+            return np.zeros(y.shape), self.held.weights
         mean, std = self.model.predict(self.held.X, return_std=True)
-        return np.square((self.held.y - mean.reshape(self.held.y.shape)) / std.reshape(self.held.y.shape)), weight
+        return np.square((y - mean.reshape(y.shape)) / std.reshape(y.shape)), self.held.weights
 
 
 class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]

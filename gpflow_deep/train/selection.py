@@ -1030,8 +1030,7 @@ class _Search:
         )
         predictor = Predictor(build_single(single, self.x, self.y, config), self.units, target_names=_names(self.y))
         trainer = Trainer(predictor.model, self.course.training)
-        is_left_out = single.Z is None and len(self.X) > 1
-        self._say_if_noise_free(single.noise, self._left_out_error(single) if is_left_out else 0.0)
+        self._say_if_noise_free(single.noise, single)
         bounds = (single.value * self.y.shape[1],)
         self.chosen = config
         self.noise = single.noise
@@ -1092,15 +1091,17 @@ class _Search:
             words = f"the bound still rose by {rise:.2f} nats per row over the last 200 steps: give {cure}."
             self.advice.append(words)
 
-    def _say_if_noise_free(self, noise: float | None, left_out_error: float = 0.0) -> None:
+    def _say_if_noise_free(self, noise: float | None, single: SingleLayer | None = None) -> None:
         if noise is None or noise > 2 * LEAST_NOISE:
             return
         words = "these targets are taken to have none."
-        if left_out_error > ROUGH:
-            words = (
-                f"rows left out are missed by {left_out_error:.2f} standard deviations, so the function is as rough as "
-                "noise would be."
-            )
+        if single is not None and single.Z is None and len(self.X) > 1:
+            error = self._left_out_error(single)
+            if error > ROUGH:
+                words = (
+                    f"rows left out are missed by {error:.2f} standard deviations, so the function is as rough as "
+                    "noise would be."
+                )
         self.advice.append(f"the noise is at its lower bound: {words}")
 
     def _say_if_miscalibrated(self, inside: float, count: int) -> None:

@@ -319,5 +319,5 @@ def test_roughness_that_stands_for_noise_makes_no_deeper_model(rng: np.random.Ge
     best, _, _ = search._rivals(single, [(np.arange(40), np.arange(40, 80))], scores, residuals)
     assert best is None
     assert search.candidates[-1].note.startswith("not tried")
-    search._say_if_noise_free(single.noise, search._left_out_error(single))
+    search._say_if_noise_free(single.noise, single)
     assert "as rough as noise" in search.advice[-1]
