@@ -269,11 +269,15 @@ def is_fast(model: DARN) -> bool:
     return len(config.hidden) == 1 and not config.units and is_linear
 
 
+CAPTION = "description lengths of a row: nats; bits: length = hidden + bits back + visible, and KL"
+"""What the numbers of :func:`table` are."""
+
+
 def table(result: Mapping[str, Any]) -> list[list[str]]:
     """Description lengths of :func:`final` as cells of text, with a line of titles."""
     parts = (*PARTS, "kl")
     titles = [part.removeprefix("description_").replace("_", " ") for part in parts]
-    rows = [["", "nats", *(f"{title} bits" for title in titles)]]
+    rows = [["", "nats", *titles]]
     for name in ("train", "valid", "test"):
         numbers = [result[f"{name}/description_length_nats"], *(result[f"{name}/{part}_bits"] for part in parts)]
         rows.append([name, *(f"{number:.3f}" for number in numbers)])

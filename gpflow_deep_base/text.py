@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import math
+import textwrap
 import unicodedata
 from collections.abc import Sequence
+from itertools import zip_longest
 
-__all__ = ["aligned", "duration", "has_control_characters", "plus_minus"]
+__all__ = ["WIDTH", "aligned", "duration", "has_control_characters", "plus_minus", "within"]
+
+WIDTH = 80
+"""Columns of a terminal, which all that is printed fits into."""
+_LEAST_COLUMN = 12
+_INDENT = "    "
 
 
 def aligned(rows: Sequence[Sequence[str]], *, is_text: bool = False) -> str:
-    """Cells in columns, the first to the left and the others to the right, or all to the left if they are text."""
+    """Cells in columns, the first to the left and the others to the right, or all to the left if they are text.
+
+    Cells of text are broken at blanks where the columns are wider than a terminal.
+    """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    if is_text:
+        rows, widths = _broken(rows, widths)
     lines = []
     for row in rows:
         cells = [
@@ -20,6 +32,34 @@ def aligned(rows: Sequence[Sequence[str]], *, is_text: bool = False) -> str:
         ]
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)
+
+
+def _broken(rows: Sequence[Sequence[str]], widths: list[int]) -> tuple[Sequence[Sequence[str]], list[int]]:
+    """Rows whose columns fit into a terminal, the widest ones in several lines; and their widths."""
+    limits = list(widths)
+    while (excess := sum(limits) + 2 * (len(limits) - 1) - WIDTH) > 0 and max(limits) > _LEAST_COLUMN:
+        widest = limits.index(max(limits))
+        limits[widest] = max(limits[widest] - excess, _LEAST_COLUMN)
+    if limits == widths:
+        return rows, widths
+    lines = list[Sequence[str]]()
+    for row in rows:
+        cells = [textwrap.wrap(cell, limit) or [""] for cell, limit in zip(row, limits, strict=True)]
+        lines += zip_longest(*cells, fillvalue="")
+    return lines, limits
+
+
+def within(text: str) -> str:
+    """Lines of prose broken at blanks where they are longer than a terminal is wide, the rest of a line indented.
+
+    Rows of tables, which have two blanks in a row, and words that are longer stay as they are.
+    """
+    return "\n".join(
+        line
+        if len(line) <= WIDTH or "  " in line.strip()
+        else textwrap.fill(line, WIDTH, subsequent_indent=_INDENT, break_long_words=False, break_on_hyphens=False)
+        for line in text.split("\n")
+    )
 
 
 def duration(seconds: float) -> str:

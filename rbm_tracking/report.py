@@ -138,35 +138,52 @@ def pictures(state: SMLState, shape: tuple[int, int] | None) -> dict[str, NDArra
     return {"filters": 0.5 + 0.5 * filters / (np.abs(filters).max() or 1.0), "samples": samples}
 
 
-def table(result: Mapping[str, Any], ais_chains: int) -> list[list[str]]:
-    """Log-likelihoods of `evaluation.final` by each estimate of log Z and by all of the evidence, with a line of
-    titles.
+ESTIMATES = ("tracked", "exact", "ais", "reverse_ais", "trajectory_ais", "reverse_trajectory_ais", "evidence")
+"""What log Z is known by, in the order in which it is shown."""
 
-    :param ais_chains: how many chains the effective ones are of.
-    """
-    rows = [["log Z by", "log Z", "valid", "test", ""]]
-    for name in ("tracked", "exact", "ais", "reverse_ais", "trajectory_ais", "reverse_trajectory_ais", "evidence"):
+
+def table(result: Mapping[str, Any]) -> list[list[str]]:
+    """Log-likelihoods of `evaluation.final` by each estimate of log Z and by all of the evidence, with a line of
+    titles."""
+    rows = [["log Z by", "log Z", "interval", "valid", "test"]]
+    for name in ESTIMATES:
         if name not in result:
             continue
         entry = result[name]
-        values = (entry["log_z_nats"], entry["valid_log_likelihood_nats"], entry["test_log_likelihood_nats"])
-        note = f"± {entry['std_nats']:.2f}" if "std_nats" in entry else ""
-        if "half_width_nats" in entry:
-            note = f"95 %: ± {entry['half_width_nats']:.2f}, flagged: {', '.join(entry['flags']) or 'no'}"
-        if "three_sigma_nats" in entry:
-            low, high = entry["three_sigma_nats"]
-            note = f"3 sigma {low:.2f} to {high:.2f}, {entry['ess']:.0f} effective of {ais_chains}"
-        rows.append([name, *(f"{value:.3f}" for value in values), entry.get("statement", note)])
+        log_z = entry["log_z_nats"]
+        scores = [f"{entry[f'{part}_log_likelihood_nats']:.3f}" for part in ("valid", "test")]
+        rows.append([name.replace("_", " "), f"{log_z:.3f}", _interval(entry), *scores])
     return rows
 
 
-def notes(result: Mapping[str, Any], errors: Mapping[str, Any]) -> list[str]:
+def _interval(entry: Mapping[str, Any]) -> str:
+    """What is known of an estimate of log Z, as a cell."""
+    for name in ("half_width_nats", "std_nats"):
+        if name in entry:
+            return f"± {entry[name]:.2f}"
+    for name in ("three_sigma_nats", "interval_nats"):
+        if name in entry:
+            return "{:.6g} to {:.6g}".format(*entry[name])
+    return ""
+
+
+def notes(result: Mapping[str, Any], errors: Mapping[str, Any], ais_chains: int) -> list[str]:
     """What else there is to say about a run, as lines of text.
 
     :param result: of `evaluation.final`.
     :param errors: of :func:`logged_errors`.
+    :param ais_chains: how many chains the effective ones are of.
     """
     lines = ["log-likelihoods: nats per row, mean over the rows"]
+    lines.append("intervals: 95 % of the filter and of all evidence, three standard errors of AIS")
+    found = {name.replace("_", " "): result[name] for name in ESTIMATES if name in result}
+    effective = [f"{name} {entry['ess']:.0f}" for name, entry in found.items() if "ess" in entry]
+    if effective:
+        lines.append(f"effective chains of {ais_chains}: {', '.join(effective)}")
+    if flags := result.get("tracked", {}).get("flags"):
+        lines.append(f"the filter is flagged: {', '.join(flags)}")
+    if "evidence" in result:
+        lines.append(f"evidence: {result['evidence']['statement']}")
     lines += [f"why: {reason}" for reason in result.get("evidence", {}).get("reasons", ())]
     if errors:
         lines.append(

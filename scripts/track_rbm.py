@@ -204,9 +204,13 @@ def finish(flags: Flags, data: Rows, run: Run, fitted: Fitted, trainer: Trainer)
         "tracking": errors,
         "train_seconds": fitted.seconds,
     }
-    table = aligned(report.table(scores, flags.log_z.ais_chains))
+    table = aligned(report.table(scores))
     stopped = ", stopped early" * fitted.is_stopped
-    text = [table, *report.notes(scores, errors), f"reported: update {saved.step} of {fitted.step}{stopped}"]
+    text = [
+        table,
+        *report.notes(scores, errors, flags.log_z.ais_chains),
+        f"reported: update {saved.step} of {fitted.step}{stopped}",
+    ]
     best = scores.get("evidence", {})
     metrics = {"log_density_nats": best.get("test_log_likelihood_nats"), "train_seconds": fitted.seconds}
     verdict = best.get("statement", "")

@@ -47,7 +47,7 @@ from darn.train.rivals import given
 from darn.train.selection import stored_choice
 from darn.train.training import MAX_BLOCK
 from gpflow_deep_base.page import Bars, Panel, Panels, Part, Picture, png
-from gpflow_deep_base.text import aligned
+from gpflow_deep_base.text import aligned, within
 
 REPORT_FLAGS = frozenset({"exact", "final_samples", "is_repeats", "is_rows", "is_samples"})
 """Flags of the final report alone, which may differ when a run is resumed."""
@@ -184,7 +184,7 @@ def main(flags: Flags) -> None:
 
 
 def _say(line: str) -> None:
-    print(line, flush=True)
+    print(within(line), flush=True)
 
 
 def _look(run: Run) -> None:
@@ -262,7 +262,7 @@ def finish(
         darn.save_density(best_density.model, run.path / "density.npz")
         settings |= densities
         notes += density_notes(best_density, densities, bool(bits.categories(data)))
-    text = "\n".join([aligned(report.table(scores)), *notes, f"reported: {fitted.summary}"])
+    text = "\n".join([aligned(report.table(scores)), report.CAPTION, *notes, f"reported: {fitted.summary}"])
     lengths = [scores.get(f"test/{name}_nats") for name in ("exact_nll", "is_nll", "description_length")]
     nll = next(length for length in lengths if length is not None)
     metrics = {"log_density_nats": -nll, "train_seconds": fitted.seconds}

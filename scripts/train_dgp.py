@@ -41,7 +41,7 @@ from gpflow_deep.train.fitting import choose_kl_weight
 from gpflow_deep.train.sampled_training import SamplingConfig, trainer_for
 from gpflow_deep.train.selection import Begun, begin_chosen, can_choose
 from gpflow_deep.train.stored_choice import FoundTrainer, is_stored, stored_choice
-from gpflow_deep_base.text import aligned
+from gpflow_deep_base.text import aligned, within
 
 FREE_NUMBERS = ("num_layers", "num_inducing", "kernel")
 """Settings of a model that the rows choose if no flag gives them; the likelihood has a word for that."""
@@ -157,7 +157,7 @@ def main(flags: Flags) -> None:
         ) as run:
             if run.is_chief:
                 data.keep(run.path)
-                print(data.description, flush=True)
+                print(within(data.description), flush=True)
             if study.can_choose:
                 study = chosen(study, run)
                 config = study.config

@@ -49,7 +49,7 @@ from ebp.study.results import PUBLISHED, written_results
 from gpflow_deep_base import quiet
 from gpflow_deep_base.files import write_json, write_text
 from gpflow_deep_base.page import Panels, Part, Table, reliability
-from gpflow_deep_base.text import aligned
+from gpflow_deep_base.text import aligned, within
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def main(flags: Flags) -> None:
         write_json(run.path / "coding.json", coding.to_json())
         inputs.keep(run.path, data, flags.texts)
         sizes = " - ".join(map(str, comparison.layer_sizes))
-        print(f"inputs {coding.kind}, {num_folds} folds; network {sizes}", flush=True)
+        print(within(f"inputs {coding.kind}, {num_folds} folds; network {sizes}"), flush=True)
         run.fit(
             lambda first, count: run_unit(comparison, first, run.path, data),
             state=comparison.state,

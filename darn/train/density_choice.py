@@ -132,7 +132,8 @@ class DensityChoice:
             numbers = [f"{trial.valid_nats:.3f}", f"± {trial.valid_error:.3f}", f"{trial.num_parameters}"]
             lines.append([*numbers, f"{trial.seconds:.1f}"])
         names = ["candidate", *(trial.name for trial in self.trials)]
-        return "\n".join(f"{line}  {name}" for line, name in zip(aligned(lines).splitlines(), names, strict=True))
+        numbers_of = aligned(lines).splitlines()
+        return aligned([[line, name] for line, name in zip(numbers_of, names, strict=True)], is_text=True)
 
 
 @dataclass(frozen=True)

@@ -48,12 +48,14 @@ def title(method: str) -> str:
 
 
 def table(results: Results, published: Mapping[str, float] | None = None) -> list[list[str]]:
-    """Errors in percent with their standard errors, what was published, and seconds, as cells of text."""
-    cells = [["", "last epoch", "best epoch", "published", "seconds"]]
-    for method, result in results.items():
+    """Errors in percent with their standard errors, what was published if anything was, and seconds, as cells of
+    text."""
+    known = [_cell(_published(published, method)) for method in results]
+    cells = [["", "last epoch", "best epoch", *(["published"] if any(known) else []), "seconds"]]
+    for (method, result), error in zip(results.items(), known, strict=True):
         errors = [_cell(result[f"{kind}_percent"], result[f"{kind}_standard_error"]) for kind in ("last", "best")]
         seconds = result.get("seconds_per_epoch", result.get("seconds_per_fold"))
-        cells.append([title(method), *errors, _cell(_published(published, method)), f"{seconds:.2f}"])
+        cells.append([title(method), *errors, *([error] if any(known) else []), f"{seconds:.2f}"])
     return cells
 
 

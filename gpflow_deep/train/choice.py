@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gpflow_deep_base.text import aligned, within
+
 from .config import ModelConfig
 
 __all__ = ["FREE", "Candidate", "Choice"]
@@ -76,6 +78,5 @@ class Choice:
             score = "-" if row.score is None else f"{row.score:.3f}"
             score += "" if row.error is None else f" ± {row.error:.3f}"
             cells.append((row.name, score, f"{row.cpu_seconds:.1f}", row.note))
-        widths = [max(len(line[column]) for line in cells) for column in range(3)]
-        lines = ["  ".join([*map(str.ljust, line[:3], widths), line[3]]).rstrip() for line in cells]
-        return "\n".join([*lines, f"nats per row: {self.judged_by}", *self.advice])
+        table = [aligned(cells, is_text=True), f"nats per row: {self.judged_by}"] if self.candidates else []
+        return within("\n".join([*table, *self.advice]))

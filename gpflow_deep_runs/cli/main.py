@@ -24,6 +24,7 @@ from absl import app, logging
 from absl import flags as absl_flags
 
 from gpflow_deep_base.stopping import Interrupted
+from gpflow_deep_base.text import within
 from gpflow_deep_runs.cli.flags import HelpWanted, help_text, parse
 from gpflow_deep_runs.cli.output import output_may_be_lost
 from gpflow_deep_runs.data.libraries import MissingLibrary
@@ -79,7 +80,7 @@ class _Words(PythonFormatter):
         text = record.getMessage()
         if record.exc_info:
             text = f"{text}\n{self.formatException(record.exc_info)}"
-        return f"{record.levelname.lower()}: {text}" if record.levelno >= WARNING else text
+        return within(f"{record.levelname.lower()}: {text}" if record.levelno >= WARNING else text)
 
 
 def _program(argv: Sequence[str]) -> str:

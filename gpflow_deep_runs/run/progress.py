@@ -13,6 +13,8 @@ __all__ = ["Progress", "headline"]
 
 LINE_SECONDS = 60.0
 PARTS = ("train", "valid", "test")
+_BAR = "{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} {remaining}{postfix}"
+"""That of tqdm without its speed, so that the scores fit into 80 columns."""
 
 
 def headline(scalars: Mapping[str, float]) -> dict[str, float]:
@@ -42,7 +44,7 @@ class Progress:
         self.step, self._total, self._clock, self._write = first, total, clock, write or _to_standard_error
         self._has_lines = is_shown and (write is not None or not sys.stderr.isatty())
         is_bar = is_shown and not self._has_lines
-        self._bar = tqdm(initial=first, total=total, unit="step", disable=not is_bar, dynamic_ncols=True)
+        self._bar = tqdm(initial=first, total=total, disable=not is_bar, dynamic_ncols=True, bar_format=_BAR)
         self._first, self._start = first, clock()
         self._next_line, self._newest = self._start + LINE_SECONDS, dict[str, dict[str, float]]()
 
@@ -67,15 +69,22 @@ class Progress:
             self._write(self.line())
 
     def line(self) -> str:
-        """Step, scalars, steps per second, and the time that is left at this speed."""
+        """Step, scalars, and the time that is left at the speed so far."""
         speed = (self.step - self._first) / max(self._clock() - self._start, 1e-9)
         left = duration((self._total - self.step) / speed) if speed > 0 else "?"
-        share = 100.0 * self.step / max(self._total, 1)
-        parts = [f"step {self.step} of {self._total} ({share:.0f} %)", self._scalars()]
-        return ", ".join([*filter(None, parts), f"{speed:.3g} steps/s", f"{left} left"])
+        return "; ".join(filter(None, [f"step {self.step} of {self._total}", self._scalars(), f"{left} left"]))
 
     def _scalars(self) -> str:
-        return ", ".join(f"{tag} {value:.5g}" for found in self._newest.values() for tag, value in found.items())
+        """The newest headline in few words: "elbo -1118.7, valid log_likelihood -5.827"."""
+        return ", ".join(
+            f"{_words(tag)} {value:.5g}" for found in self._newest.values() for tag, value in found.items()
+        )
+
+
+def _words(tag: str) -> str:
+    """A tag without its unit, with its part where that is not the training part."""
+    *parts, name = tag.removesuffix("_nats").removesuffix("_percent").split("/")
+    return " ".join([*(part for part in parts if part != "train"), name])
 
 
 def _is_of(part: str, tag: str) -> bool:

@@ -22,7 +22,7 @@ from absl import logging
 from gpflow_deep_base.files import make_folder, read_jsonl, sync_file, write_json, write_text
 from gpflow_deep_base.locks import Held, lock
 from gpflow_deep_base.page import Part, Picture, Text, page
-from gpflow_deep_base.text import aligned
+from gpflow_deep_base.text import aligned, within
 from gpflow_deep_runs.report import plots
 from gpflow_deep_runs.run import checkpoints, devices, folder
 from gpflow_deep_runs.run.final import hparams_of, metrics_of, write_final
@@ -157,7 +157,7 @@ def open_run(
         is_resumed = folder.is_resumed(path, settings.resume)
         record = folder.provenance(data.sha256, seed=settings.seed, data_source=data.source)
         opened = folder.open_folder(path, name=name, flags_text=flags, provenance=record, resume=is_resumed, free=free)
-        print(f"{data.name}: {data.source}\nrows: {dict(data.sizes)}", flush=True)
+        print(within(f"{data.name}: {data.source}\nrows: {dict(data.sizes)}"), flush=True)
         if data.schema is not None:
             write_json(opened.columns_file, data.schema.to_json())
             print(f"\n{aligned(data.schema.table(), is_text=True)}\n\n{_OVERRULED}\n", flush=True)
@@ -360,6 +360,7 @@ class Run:
         :param parts: what report.html shows between the text and the figures.
         :param replaced: "text" and names of figures that `parts` take the place of there.
         """
+        text = within(text)
         drawn: dict[str, Path] = {}
         if figures and not plots.is_available():
             logging.warning("Matplotlib is not installed, so there are no plots; `pip install matplotlib`.")
@@ -395,7 +396,7 @@ class Run:
         ]
         about = [
             Text("Settings that differ from their defaults", self.changed or "none\n"),
-            Text("Data", f"{self.data.name}: {self.data.source}\nrows: {dict(self.data.sizes)}\n"),
+            Text("Data", within(f"{self.data.name}: {self.data.source}\nrows: {dict(self.data.sizes)}\n")),
             Text("Versions", self._versions),
         ]
         shown = [*([Text("Scores", text)] if text else []), *parts, *figures, *about]

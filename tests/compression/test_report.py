@@ -23,6 +23,8 @@ from compression.report import (
 )
 from compression.rounding.bits import FixedPoint
 from compression.rounding.rates import Rates
+from gpflow_deep_base.text import aligned, within
+from tests.terminal import check_width
 
 
 def codes(*significant: int) -> list[FixedPoint]:
@@ -79,6 +81,7 @@ def test_details_are_all_numbers_in_the_units_they_say(packed: Packed) -> None:
 
 
 def test_table_has_a_row_for_each_network(packed: Packed) -> None:
+    check_width(within("\n".join([*notes(packed, PUBLISHED["vgg", "ghs"]), aligned(table(packed))])))
     assert table(packed) == [
         ["", "valid %", "test %", "bytes", "times smaller"],
         ["masked", "1.00", "2.00", "", ""],

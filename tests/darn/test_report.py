@@ -15,6 +15,8 @@ from darn.model.model import DARN, DARNConfig
 from darn.more.distribution import MAX_EXACT_UNITS
 from darn.report import ReportConfig
 from darn.train.training import Observed, Trainer, TrainingConfig
+from gpflow_deep_base.text import aligned, within
+from tests.terminal import check_width
 
 N_X, N_H = 6, 3
 LOG_2 = np.log(2.0)
@@ -254,7 +256,7 @@ def test_the_text_says_what_the_numbers_are() -> None:
     for name in ("train", "valid", "test"):
         result |= report.length_scalars(name, lengths)
     titles, *rows = report.table(result)
-    assert titles == ["", "nats", "length bits", "hidden bits", "bits back bits", "visible bits", "kl bits"]
+    assert titles == ["", "nats", "length", "hidden", "bits back", "visible", "kl"]
     expected = [f"{value:.3f}" for value in (4.0, 4 / LOG_2, 3 / LOG_2, -1 / LOG_2, 2 / LOG_2, 2 / LOG_2)]
     assert rows == [[name, *expected] for name in ("train", "valid", "test")]
     assert report.notes(result) == []
@@ -262,6 +264,9 @@ def test_the_text_says_what_the_numbers_are() -> None:
     result |= {"test/is_nll_nats": 3.625, "test/is_nll_95_interval": [3.5, 3.75], "test/is_nll_standard_error": 0.5}
     result |= {"is_samples": 7, "is_rows": 3, "multiplications_per_sample": 120.0, "active_units_per_sample": 1.5}
     result |= {"test/is_description_length_nats": 4.125, "test/is_effective_samples": 5.25}
+    wide = {name: 12345.678 * number for name, number in result.items() if isinstance(number, float)}
+    assert max(map(len, aligned(report.table(wide)).splitlines())) <= 80
+    check_width(within("\n".join([report.CAPTION, *report.notes(result)])))
     assert report.notes(result) == [
         "test negative log-likelihood: 3.500 nats, exact (rows: ± 0.250)",
         "test negative log-likelihood: 3.625 nats by 7 importance samples for each of 3 rows, 95 % interval 3.500 to "

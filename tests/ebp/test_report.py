@@ -5,6 +5,8 @@ import pytest
 
 from ebp import EBPNetwork, report
 from ebp.study.results import PUBLISHED, summary
+from gpflow_deep_base.text import aligned, within
+from tests.terminal import check_width
 
 RESULTS = {
     "real D": {**summary(np.array([[[10.0, 20.0]], [[14.0, 20.0]]])), "seconds_per_epoch": 0.126},
@@ -25,7 +27,8 @@ def test_table() -> None:
         ["BP, clipped to signs", "50.00", "40.00", "", "1.00"],
         ["AROW", "7.25", "7.25", "7.00", "0.50"],
     ]
-    assert [row[3] for row in report.table(RESULTS)[1:]] == [""] * 5
+    check_width(within("\n".join([aligned(report.table(RESULTS, {"real D": 11.3})), *report.notes(RESULTS)])))
+    assert report.table(RESULTS)[0] == ["", "last epoch", "best epoch", "seconds"]
 
 
 def test_notes() -> None:

@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from gpflow_deep_base.text import aligned, within
 from rbm_tracking import report
 from rbm_tracking.model.rbm import initial_rbm
 from rbm_tracking.model.temperatures import linear_ladder
 from rbm_tracking.report import Curve
 from rbm_tracking.track.learning import SMLConfig, initial_state
 from rbm_tracking.use.training import Trainer
+from tests.terminal import check_width
 
 RECORDS: list[dict[str, Any]] = [
     {"step": 5, "tracker/log_z_nats": 1.0, "tracker/log_z_std_nats": 0.5, "tracker/flags": 0.0, "ladder/beta_01": 1.0},
@@ -133,18 +135,26 @@ def test_the_text_says_what_the_numbers_are() -> None:
         "reverse_ais": {**entry, "three_sigma_nats": [3.5, 4.5], "ess": 17.0},
         "evidence": {**entry, "statement": "log Z is at least 5.00: the chains miss a mode", "reasons": ["because"]},
     }
-    assert report.table(result, 50) == [
-        ["log Z by", "log Z", "valid", "test", ""],
-        ["tracked", "4.000", "-2.500", "-3.000", "95 %: ± 0.50, flagged: ess"],
-        ["exact", "4.000", "-2.500", "-3.000", ""],
-        ["reverse_ais", "4.000", "-2.500", "-3.000", "3 sigma 3.50 to 4.50, 17 effective of 50"],
-        ["evidence", "4.000", "-2.500", "-3.000", "log Z is at least 5.00: the chains miss a mode"],
+    assert report.table(result) == [
+        ["log Z by", "log Z", "interval", "valid", "test"],
+        ["tracked", "4.000", "± 0.50", "-2.500", "-3.000"],
+        ["exact", "4.000", "", "-2.500", "-3.000"],
+        ["reverse ais", "4.000", "3.5 to 4.5", "-2.500", "-3.000"],
+        ["evidence", "4.000", "", "-2.500", "-3.000"],
     ]
-    unit, why, errors = report.notes(result, report.logged_errors(RECORDS))
-    assert why == "why: because"
+    large = dict.fromkeys(entry, -12345.678) | {"three_sigma_nats": [-12345.678, -12340.0], "ess": 1.0}
+    wide = dict.fromkeys(("tracked", "reverse_trajectory_ais"), large) | {"evidence": result["evidence"]}
+    check_width(within("\n".join([aligned(report.table(wide)), *report.notes(wide, {}, 50)])))
+    unit, intervals, *said, errors = report.notes(result, report.logged_errors(RECORDS), 50)
     assert unit == "log-likelihoods: nats per row, mean over the rows"
+    assert said == [
+        "effective chains of 50: reverse ais 17",
+        "the filter is flagged: ess",
+        "evidence: log Z is at least 5.00: the chains miss a mode",
+        "why: because",
+    ]
     assert errors.startswith("tracked against exact log Z: rmse 1.458, largest error 2.000 nats over 2 updates; 95 %")
-    assert report.notes({}, {}) == [unit]
+    assert report.notes({}, {}, 50) == [unit, intervals]
 
 
 def test_runs_are_named_by_what_distinguishes_them() -> None:

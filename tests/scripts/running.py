@@ -17,6 +17,7 @@ import pytest
 from gpflow_deep_base.files import read_jsonl
 from gpflow_deep_runs import cli
 from gpflow_deep_runs.run import devices
+from tests.terminal import check_width, joined
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 
@@ -24,8 +25,11 @@ SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 Main = Callable[[Any], None]
 
 
+REPORTS = ("train_dgp.py", "train_darn.py", "track_rbm.py", "train_ebp.py", "compress_network.py")
+
+
 class Finished(NamedTuple):
-    """Exit status and output of a script."""
+    """Exit status and output of a script, with lines of prose whole."""
 
     code: int
     out: str
@@ -56,7 +60,7 @@ def results_of(program: str, *arguments: str, cwd: Path = SCRIPTS.parent) -> Any
 def run(script: str, arguments: Sequence[str], cwd: Path) -> Finished:
     """One call of a script, as a user makes it."""
     done = subprocess.run(command(script, arguments), cwd=cwd, env=environment(), capture_output=True, text=True)
-    return Finished(done.returncode, done.stdout, done.stderr)
+    return Finished(done.returncode, joined(done.stdout), joined(done.stderr))
 
 
 def result_of(folder: Path, run: str) -> dict[str, Any]:
@@ -75,7 +79,9 @@ def called(main: Main | Mapping[str, Main], script: str, folder: Path, arguments
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         patch.chdir(folder)
         code = cli.call(main, [script, *arguments], explain=devices.explain)
-    return Finished(code, out.getvalue(), err.getvalue())
+    if script in REPORTS:
+        check_width(out.getvalue())
+    return Finished(code, joined(out.getvalue()), joined(err.getvalue()))
 
 
 def free_ports(count: int) -> list[int]:
