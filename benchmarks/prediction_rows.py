@@ -9,8 +9,6 @@ outputs and one output, under `tf.function`. Milliseconds of CPU time of this pr
 programs disturb little; all are timed in turn. "ratio" is the time of the other commit with --base_samples draws in
 float64 over the time of each: of the minima, and the median of neighbouring runs with its quartiles. Without --base it
 is this commit's first number of draws.
-
-The precision of each number of draws is another question: see prediction_draws.py.
 """
 
 import importlib.util

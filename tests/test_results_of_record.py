@@ -21,7 +21,7 @@ def test_pages_and_results_agree() -> None:
 def test_there_are_results() -> None:
     stored = read_all(ROOT / "results")
     assert len(stored) > 30
-    names = {"uci", "uci_paper", "kin8nm", "rbm_defaults", "ebp_text", "darn_likelihood", "compression_lenet5"}
+    names = {"uci", "uci_paper", "rbm_defaults", "ebp_text_probabilities", "darn_likelihood", "compression_files"}
     assert names <= stored.keys()
 
 

@@ -136,7 +136,6 @@ HEADLINES: dict[str, list[tuple[str, str, str]]] = {
     "gpflow_deep": [
         ("tabular_rivals/scores|kin8nm|DeepGPRegressor, 2 layers", "log-likelihood", ".2f"),
         ("tabular_rivals/scores|kin8nm|DeepGPRegressor, 3 layers", "log-likelihood", ".2f"),
-        ("tabular_rivals/scores|kin8nm|DeepGPRegressor, 1 layer", "log-likelihood", ".2f"),
         ("tabular_rivals/scores|kin8nm|deep ensemble", "log-likelihood", ".2f"),
         ("tabular_rivals/scores|power|quantile boosting", "RMSE", ".2f"),
         ("tabular_rivals/scores|power|DeepGPRegressor, 2 layers", "RMSE", ".2f"),
@@ -145,7 +144,7 @@ HEADLINES: dict[str, list[tuple[str, str, str]]] = {
     ],
     "darn": [
         ("darn_tables/scores|connect4", "NLL", ".1f"),
-        ("darn_tables/scores|connect4", "MADE in place of the linear units", ".1f"),
+        ("darn_orders/scores|connect4: MADE, 200 units, one order", "NLL", ".1f"),
         ("darn_codec/bits|MNIST, 10,000", "file, bits a row", ".0f"),
         ("darn_codec/bits|MNIST, 10,000", "bz2, bits", ".0f"),
     ],
@@ -155,15 +154,13 @@ HEADLINES: dict[str, list[tuple[str, str, str]]] = {
         ("rbm_defaults/scores|connect4", "AIS, reverse AIS", ".1f"),
     ],
     "ebp": [
-        ("ebp_text/errors|20News comp vs HW (10)|last", "binary P", ".1f"),
-        ("ebp_text/errors|20News comp vs HW (10)|last", "AROW", ".1f"),
+        ("ebp_text_probabilities/scores|20News comp vs HW|binary", "EBP-P, error (%)", ".1f"),
     ],
     "compression": [
-        ("compression_rivals_lenet5/files|ours, GNJ with moved images, k = 32", "times smaller", ".0f"),
-        ("compression_rivals_lenet5/files|ours, GNJ with moved images, k = 32", "test error, %", ".2f"),
-        ("compression_rivals_lenet5/files|tfmot, pruned by 97 %, 16 clusters", "times smaller", ".0f"),
-        ("compression_rivals_lenet5/files|tfmot, pruned by 97 %, 16 clusters", "test error, %", ".2f"),
-        ("compression_lenet5/rates|magnitude, 2,520 weights, 12 values, seed 0", "file, k = 16 (error)", ".0f"),
+        ("compression_groups_weights/files|seed 1: groups, then weights, fixed point", "error of the file, %", ".2f"),
+        ("compression_files/files|w^2 per bit, 5,000 weights, rounded to 9 values", "error of the file, %", ".2f"),
+        ("compression_rivals_lenet300/files|tfmot, pruned by 90 %, 16 clusters", "test error, %", ".2f"),
+        ("compression_miracle/files|LeNet-5-Caffe, 16 + 24 epochs, 20 bits, seed 0", "error of the file, %", ".2f"),
     ],
 }
 """Of the README's paragraphs on the systems: a table and the first cells of a row, the column, and the format."""
