@@ -19,6 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from gpflow_deep_base.files import files_below
+
 from .files.container import Contents, load_bcz, read_bcz
 from .files.contents import MAGIC, VERSION_OF_WEIGHTS
 from .files.kernel_coding import SCHEMES
@@ -91,7 +93,7 @@ def _export(flags: Any) -> int:
             np.savez_compressed(file, **arrays)
     else:
         _written(load_bcz(flags.file), flags.to, output, flags.int8)
-    size = output.stat().st_size if output.is_file() else sum(p.stat().st_size for p in output.rglob("*"))
+    size = output.stat().st_size if output.is_file() else sum(facts.st_size for facts in files_below(output).values())
     print(f"{output}: {size:,} bytes, {os.path.getsize(flags.file):,} in {flags.file}")
     return 0
 

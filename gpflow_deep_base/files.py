@@ -7,7 +7,9 @@ system cannot synchronise a folder (network shares, Windows), the rest of the pr
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import fnmatch
 import hashlib
 import json
 import math
@@ -26,6 +28,8 @@ import numpy as np
 __all__ = [
     "PathLike",
     "atomic_path",
+    "entries",
+    "files_below",
     "jsonable",
     "leftovers",
     "make_folder",
@@ -95,7 +99,39 @@ def leftovers(folder: PathLike) -> list[Path]:
 
     They may be removed by whoever knows that no other process writes into the folder.
     """
-    return sorted(entry for entry in Path(folder).iterdir() if _LEFTOVER.fullmatch(entry.name) and entry.is_file())
+    return [entry for entry in entries(folder) if _LEFTOVER.fullmatch(entry.name) and entry.is_file()]
+
+
+def entries(folder: PathLike, pattern: str = "*", *, below: bool = False) -> list[Path]:
+    """What there is in a folder that another process may change meanwhile, sorted; what vanishes is left out.
+
+    `Path.iterdir`, `glob` and `rglob` raise FileNotFoundError then.
+
+    :param folder: without entries if it is absent, or no folder.
+    :param pattern: of their names, as `fnmatch` has it.
+    :param below: whether also to take what is in the folders below it. Links to folders are not followed.
+    :raises OSError: if the folder is there and cannot be read.
+    """
+
+    def look_at(error: OSError) -> None:
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR) and error.filename == os.fspath(folder):
+            raise error
+
+    found: list[Path] = []
+    for path, folders, files in os.walk(folder, onerror=look_at):
+        found += [Path(path, name) for name in fnmatch.filter([*folders, *files], pattern)]
+        if not below:
+            break
+    return sorted(found)
+
+
+def files_below(folder: PathLike) -> dict[Path, os.stat_result]:
+    """The files in a folder and those below it, each with its size and times; what vanishes meanwhile is left out."""
+    found: dict[Path, os.stat_result] = {}
+    for path in entries(folder, below=True):
+        with contextlib.suppress(FileNotFoundError):
+            found[path] = path.stat()
+    return {path: facts for path, facts in found.items() if stat.S_ISREG(facts.st_mode)}
 
 
 def make_folder(path: PathLike) -> None:

@@ -112,7 +112,7 @@ def remove_leftovers(folder: Path) -> None:
     """Remove what a killed process had not renamed yet, here and in the folders below. The folder has to be held."""
     for path, folders, _ in os.walk(folder):
         for file in leftovers(path):
-            file.unlink()
+            file.unlink(missing_ok=True)
         for name in [name for name in folders if _UNFINISHED_CHECKPOINT.fullmatch(name)]:
             folders.remove(name)
             shutil.rmtree(os.path.join(path, name), ignore_errors=True)

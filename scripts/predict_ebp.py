@@ -25,7 +25,7 @@ from gpflow_deep_runs.run import Devices, devices
 
 import numpy as np
 from ebp import Predictor
-from gpflow_deep_base.files import atomic_path
+from gpflow_deep_base.files import atomic_path, entries
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def model_file(folder: Path, weights: str | None) -> Path:
 
     :raises ValueError: if there is none, or none of these weights.
     """
-    found = {path.stem.removeprefix("model_"): path for path in sorted(folder.glob("model_*.npz"))}
+    found = {path.stem.removeprefix("model_"): path for path in entries(folder, "model_*.npz")}
     if not found:
         raise ValueError(
             f"--run_dir must be a run of gpflow-deep ebp whose first fold is done, {folder} has no model_*.npz."

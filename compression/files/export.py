@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from compression.graph.graph import graph_of
 from compression.graph.portable import portable
 from compression.graph.supported import IDLE_IN_FILES
-from gpflow_deep_base.files import atomic_path, write_bytes
+from gpflow_deep_base.files import atomic_path, entries, write_bytes
 
 __all__ = [
     "TFLITE_KINDS",
@@ -58,7 +58,7 @@ def export_all(path: str | os.PathLike[str], model: keras.Model, representative:
 def is_new_folder(path: str | os.PathLike[str]) -> bool:
     """Whether there is nothing at `path`, or an empty folder."""
     folder = Path(path)
-    return not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
+    return not folder.exists() or (folder.is_dir() and not entries(folder))
 
 
 def export_saved_model(path: str | os.PathLike[str], model: keras.Model) -> None:

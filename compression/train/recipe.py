@@ -23,7 +23,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from gpflow_deep_base.files import write_text
+from gpflow_deep_base.files import entries, write_text
 from gpflow_deep_base.seeds import named_seed
 
 from ..files.pack import PackConfig, Packed, PackedNetwork, pack_files
@@ -216,7 +216,7 @@ class Recipe:
         :raises ValueError: of `read` for the newest shapes, if no other ones fit.
         """
         given, problem = self.model, None
-        for path in [*sorted(Path(folder).glob("network-*.json"), reverse=True), None]:
+        for path in [*reversed(entries(folder, "network-*.json")), None]:
             with self._scope():
                 self._replace(given if path is None else keras.models.model_from_json(path.read_text(encoding="utf-8")))
             try:

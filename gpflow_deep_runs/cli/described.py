@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NoReturn, get_args, get_origin, get_type_hints
 
-from gpflow_deep_base.files import write_text
+from gpflow_deep_base.files import entries, write_text
 from gpflow_deep_runs.cli.flags import Description, HelpWanted, NamedFlag, describe, read, words_beside_bool
 from gpflow_deep_runs.verbs import VERBS
 
@@ -118,7 +118,7 @@ def _near(path: Path) -> str:
     """Names like the one that is not there."""
     if not path.parent.is_dir():
         return f" ({path.parent} is none, either)"
-    near = difflib.get_close_matches(path.name, [entry.name for entry in path.parent.iterdir()], n=1)
+    near = difflib.get_close_matches(path.name, [entry.name for entry in entries(path.parent)], n=1)
     return f" (there is {near[0]})" if near else ""
 
 

@@ -25,7 +25,7 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
-from gpflow_deep_base.files import make_folder, sha256, sync_folder, write_json
+from gpflow_deep_base.files import entries, make_folder, sha256, sync_folder, write_json
 
 __all__ = ["restore", "save"]
 
@@ -57,7 +57,7 @@ def save(directory: str | os.PathLike[str], step: int | tf.Variable, /, *, keep:
         temporary.mkdir()
         tf.train.Checkpoint(**objects).write(str(temporary / _PREFIX))
         _read_all(temporary / _PREFIX)  # a write that failed without an error shows here, before anything is replaced
-        files = {file.name: _synced_sha256(file) for file in sorted(temporary.iterdir())}
+        files = {file.name: _synced_sha256(file) for file in entries(temporary)}
         content = {"step": step, "files": files, "variables": variables}
         write_json(temporary / _MANIFEST, {**content, "sha256": _json_sha256(content)})
         _move(temporary, final)
@@ -68,7 +68,7 @@ def save(directory: str | os.PathLike[str], step: int | tf.Variable, /, *, keep:
             f"checkpoint of step {step} could not be written to {directory}: {error}. Earlier checkpoints there are "
             f"intact; free some space or check the permissions, then continue with --resume."
         ) from error
-    for path in directory.glob(".tmp-*"):
+    for path in entries(directory, ".tmp-*"):
         shutil.rmtree(path, ignore_errors=True)
     for path in [path for number, path in _steps(directory) if number <= step][:-keep]:
         removed = path.with_name(f".tmp-{path.name}")  # so that one that is half removed is no checkpoint
@@ -110,7 +110,7 @@ def restore(directory: str | os.PathLike[str], /, **objects: Any) -> int | None:
 
 def _steps(directory: Path) -> list[tuple[int, Path]]:
     """Checkpoints in `directory`, oldest first."""
-    matches = [(re.fullmatch(r"step-(\d+)", path.name), path) for path in directory.glob("step-*")]
+    matches = [(re.fullmatch(r"step-(\d+)", path.name), path) for path in entries(directory, "step-*")]
     return sorted((int(match[1]), path) for match, path in matches if match)
 
 

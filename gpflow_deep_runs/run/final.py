@@ -6,6 +6,7 @@ from pathlib import Path
 import tensorflow as tf
 from tensorboard.plugins.hparams import api as hparams_api
 
+from gpflow_deep_base.files import entries
 from gpflow_deep_runs.run.folder import RunDir
 from gpflow_deep_runs.run.writer import EVENTS, pixels, preformatted
 
@@ -41,7 +42,7 @@ def write_final(
     :param images: tag -> PNG file.
     """
     folder = run.tensorboard_dir / "final"
-    for path in folder.glob(EVENTS):
+    for path in entries(folder, EVENTS):
         path.unlink()
     with tf.summary.create_file_writer(str(folder)).as_default(step=step):
         hparams_api.hparams(dict(hparams), trial_id="/".join(run.path.parts[-2:]))

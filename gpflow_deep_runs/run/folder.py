@@ -27,7 +27,7 @@ from typing import Any, Literal
 import tensorflow as tf
 from absl import logging
 
-from gpflow_deep_base.files import make_folder, write_json, write_text
+from gpflow_deep_base.files import entries, make_folder, write_json, write_text
 from gpflow_deep_base.locks import LOCK, refuse_if_held, remove_leftovers
 
 __all__ = [
@@ -228,10 +228,10 @@ def _refuse(run: RunDir, resume: bool) -> None:
 
 def _content(run: RunDir) -> Iterator[Path]:
     """All files and folders of a run, without what failed runs left."""
-    for entry in run.path.iterdir() if run.path.is_dir() else ():
+    for entry in entries(run.path):
         if not _is_failed(entry):
             yield entry
-            yield from entry.rglob("*")
+            yield from entries(entry, below=True)
 
 
 def _is_failed(entry: Path) -> bool:
@@ -253,7 +253,7 @@ def _move_aside(run: RunDir) -> None:
     number = next(n for n in itertools.count(1) if not (run.path / f"failed-{n}").exists())
     aside = run.path / f"failed-{number}"
     aside.mkdir()
-    for entry in sorted(run.path.iterdir(), key=run.flags_file.__eq__):  # the flags last, as they mark a run
+    for entry in sorted(entries(run.path), key=run.flags_file.__eq__):  # the flags last, as they mark a run
         if entry.name != LOCK and not _is_failed(entry):
             os.replace(entry, aside / entry.name)
     logging.warning("The run in %s ended before its first checkpoint; its files are now in %s.", run.path, aside)

@@ -14,7 +14,7 @@ import tensorflow as tf
 from absl import logging
 from tensorboard.plugins.scalar.summary_v2 import scalar_pb
 
-from gpflow_deep_base.files import atomic_path, jsonable, make_folder, read_jsonl, sync_folder
+from gpflow_deep_base.files import atomic_path, entries, jsonable, make_folder, read_jsonl, sync_folder
 from gpflow_deep_runs.report.images import tiled
 from gpflow_deep_runs.run.folder import RunDir
 from gpflow_deep_runs.run.progress import headline
@@ -230,9 +230,9 @@ def _drop_events_after(run: RunDir, last_step: int) -> set[tuple[str, int]]:
     :return: tag and step of each scalar (and image, ...) that is left.
     """
     kept: set[tuple[str, int]] = set()
-    for left in run.tensorboard_dir.glob(f".tmp-*-{EVENTS}"):  # by a process that was killed here
+    for left in entries(run.tensorboard_dir, f".tmp-*-{EVENTS}"):  # by a process that was killed here
         left.unlink()
-    for path in run.tensorboard_dir.glob(EVENTS):
+    for path in entries(run.tensorboard_dir, EVENTS):
         with atomic_path(path) as temporary, tf.io.TFRecordWriter(str(temporary)) as writer:
             for record, event in _events(path):
                 found = {(value.tag, event.step) for value in event.summary.value}
@@ -257,7 +257,7 @@ def _mend(run: RunDir, kept: set[tuple[str, int]]) -> None:
         lost += [(step, tag, value) for tag, value in values.items() if (tag, step) not in kept]
     if not lost:
         return
-    paths = sorted(run.tensorboard_dir.glob(EVENTS))
+    paths = entries(run.tensorboard_dir, EVENTS)
     events = [event for path in paths for _, event in _events(path) if not event.HasField("file_version")]
     events += [_scalar_event(step, tag, value) for step, tag, value in lost]
     head = tf.compat.v1.Event(wall_time=time.time(), file_version="brain.Event:2")

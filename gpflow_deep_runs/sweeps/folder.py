@@ -19,7 +19,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from gpflow_deep_base.files import leftovers, make_folder, sync_folder, write_json, write_text
+from gpflow_deep_base.files import entries, leftovers, make_folder, sync_folder, write_json, write_text
 from gpflow_deep_base.locks import LOCK, Held, lock, refuse_if_held
 from gpflow_deep_runs.sweeps import history
 from gpflow_deep_runs.sweeps.runs import PlannedRun, arguments
@@ -136,7 +136,7 @@ class SweepDir:
     def is_begun(self, name: str) -> bool:
         """Whether a run can be continued: it has a checkpoint. Otherwise its script starts it anew in its folder."""
         folder = self.run_dir(name)
-        found = itertools.chain(folder.rglob("result.json"), folder.rglob("step-*"))
+        found = entries(folder, "result.json", below=True) + entries(folder, "step-*", below=True)
         return any(not path.relative_to(folder).parts[0].startswith("failed-") for path in found)
 
     def holder(self, name: str) -> str | None:
@@ -196,7 +196,7 @@ class SweepDir:
         if self.path.exists() and not self.path.is_dir():
             raise ValueError(f"--sweep_dir must be a folder, got the file {self.path}; give another --sweep_dir.")
         refuse_if_held(self.path, flag="sweep_dir")
-        names = [path.name for path in self.path.iterdir()] if self.path.is_dir() else []
+        names = [path.name for path in entries(self.path)]
         if "sweep.json" not in names and not all(OWN_FILES.fullmatch(name) for name in names):
             raise ValueError(
                 f"--sweep_dir={self.path} must be a new or empty folder or that of a sweep, it holds other files; "

@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from gpflow_deep_base.files import write_text
+from gpflow_deep_base.files import files_below, write_text
 from gpflow_deep_base.locks import LOCK
 
 __all__ = ["append", "mend", "newest", "now", "read", "rename", "seconds_of", "seconds_since", "starts_of"]
@@ -91,7 +91,7 @@ def seconds_of(lines: list[dict[str, Any]]) -> dict[str, float]:
 
 def seconds_since(start: Line, folder: Path) -> float:
     """Seconds from a line to the last write into a folder; its lock is also written by who only looks at it."""
-    times = [path.stat().st_mtime for path in folder.rglob("*") if path.is_file() and path.name != LOCK]
+    times = [facts.st_mtime for path, facts in files_below(folder).items() if path.name != LOCK]
     return max(0.0, max(times, default=0.0) - datetime.fromisoformat(start["time"]).timestamp())
 
 

@@ -29,6 +29,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
+from gpflow_deep_base.files import entries
 from rbm_tracking.estimates.ais import AISResult, result_of
 from rbm_tracking.model import plain
 from rbm_tracking.model.checks import check_rbm
@@ -351,7 +352,7 @@ def load_nodes(folder: str | os.PathLike[str], *, until: int | None = None) -> l
     :param until: the last update that counts.
     :raises ValueError: if there are none, or a file cannot be read.
     """
-    saved = [load_rbm(path) for path in sorted(Path(folder).glob("step_*.npz"))]
+    saved = [load_rbm(path) for path in entries(folder, "step_*.npz")]
     nodes = [each.rbm for each in saved if until is None or each.step <= until]
     if not nodes:
         raise ValueError(f"{folder} must hold parameters along a run, got none; train with --trajectory.")

@@ -4,6 +4,8 @@ import errno
 import hashlib
 import json
 import os
+import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,8 @@ import tensorflow as tf
 
 from gpflow_deep_base.files import (
     atomic_path,
+    entries,
+    files_below,
     jsonable,
     leftovers,
     make_folder,
@@ -29,6 +33,34 @@ from tests.gpflow_deep_runs.recording import record_disk
 
 def files(folder: Path) -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
+
+
+def test_a_folder_that_vanishes_while_it_is_read_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process removes a folder between the time that its name is read and the time that it is opened."""
+    for name in ("kept", "gone"):
+        write_text(tmp_path / name / "deep" / "step-1", name)
+    scan = os.scandir
+
+    def scandir(path: Any) -> Any:
+        if not isinstance(path, int) and Path(path).name == "gone":
+            shutil.rmtree(path)
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    assert entries(tmp_path, "step-*", below=True) == [tmp_path / "kept" / "deep" / "step-1"]
+    assert entries(tmp_path / "kept") == [tmp_path / "kept" / "deep"]
+    assert entries(tmp_path / "gone") == []
+    assert [facts.st_size for facts in files_below(tmp_path).values()] == [4]
+
+
+def test_no_program_walks_a_folder_that_may_change_in_another_way() -> None:
+    """`Path.iterdir`, `glob` and `rglob` raise FileNotFoundError where an entry vanishes."""
+    own = {"gpflow_deep", "report"}  # a folder that nobody else knows, and files of the repository
+    root = Path(entries.__code__.co_filename).parents[1]
+    packages = ("compression", "darn", "ebp", "gpflow_deep_runs", "gpflow_deep_base", "rbm_tracking", "scripts")
+    sources = [path for package in packages for path in (root / package).rglob("*.py") if path.parent.name not in own]
+    walks = re.compile(r"\.(?:rglob|iterdir|scandir|listdir)\(")
+    assert [path.name for path in sources if walks.search(path.read_text(encoding="utf-8"))] == []
 
 
 def test_atomic_path_shows_the_old_content_until_the_end(tmp_path: Path) -> None:
