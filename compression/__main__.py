@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from gpflow_deep_base.container import read_npy
 from gpflow_deep_base.files import files_below
 
 from .files.container import Contents, load_bcz, read_bcz
@@ -104,7 +105,7 @@ def _written(model: Any, kind: str, output: Path, int8: str | None) -> None:
     from .graph.portable import portable
 
     if kind == "tflite":
-        examples = None if int8 is None else np.load(int8)
+        examples = None if int8 is None else read_npy(int8)
         export.export_tflite(output, model, kind="float32" if int8 is None else "int8", representative=examples)
     elif kind == "onnx":
         export.export_onnx(output, model)

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from gpflow_deep_base.container import read_npy, read_npz
 
 from .packed.packed import PackedNetwork
 from .packed.packed_write import write
@@ -58,11 +59,9 @@ def read_rows(path: str) -> NDArray[Any]:
     try:
         if suffix == ".csv":
             return _read_csv(path)
-        stored = np.load(path, mmap_mode="r" if suffix == ".npy" else None, allow_pickle=False)
-        rows = stored if suffix == ".npy" else stored["X"]
-    except (ValueError, KeyError, EOFError, MemoryError, OSError, zipfile.BadZipFile) as error:
+        return read_npz(path)["X"] if suffix == ".npz" else read_npy(path)
+    except (ValueError, KeyError, OSError) as error:
         raise ValueError(f"{path} cannot be read as rows of numbers ({error}); write it again.") from error
-    return np.asarray(rows)
 
 
 def _read_csv(path: str) -> NDArray[Any]:

@@ -34,6 +34,7 @@ __all__ = [
     "container_bytes",
     "load_container",
     "read_container",
+    "read_npy",
     "read_npz",
     "save_container",
 ]
@@ -170,6 +171,21 @@ def read_container(
     if _digest(kind, version, header, arrays) != digest:
         raise ValueError("its checksum does not match its content")
     return Container(version, header, arrays)
+
+
+def read_npy(path: PathLike) -> NDArray[Any]:
+    """The array of an .npy file of any program; never unpickles, and takes no more memory than the file is long.
+
+    :param path: of the file.
+    :raises ValueError: in one line, if the file is missing or damaged, or holds Python objects.
+    """
+    try:
+        found = np.load(path, mmap_mode="r", allow_pickle=False)
+        if not isinstance(found, np.ndarray):
+            raise ValueError("it is an archive")
+        return np.array(found)
+    except (ValueError, *_DAMAGED) as error:
+        refuse_damaged(path, "an .npy file of one plain array", error)
 
 
 def read_npz(path: PathLike, *, max_bytes: int | None = None) -> Arrays:

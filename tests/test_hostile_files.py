@@ -19,7 +19,9 @@ from typing import Any, NamedTuple
 import gpflow
 import keras
 import numpy as np
+import pandas as pd
 import pytest
+import scipy.sparse
 import tensorflow as tf
 
 import ebp
@@ -42,11 +44,17 @@ from darn import (
 )
 from darn.codec.coding import decode, encode, read_header
 from darn.codec.integer_model import IntegerModel
-from darn.codec.table import decode_table, encode_table
+from darn.codec.table import decode_table
+from darn.codec.table import encode_table as encode_rows
+from ebp.estimators.predictor import Predictor
 from gpflow_deep import DeepGP, SVGPLayer
 from gpflow_deep.files.serialization import load_model, save_model
+from gpflow_deep_runs.data.arrays import read_rows
 from gpflow_deep_runs.data.bits import read_bits
+from gpflow_deep_runs.data.documents import read_documents
 from gpflow_deep_runs.data.sources import read_source
+from gpflow_deep_runs.data.spec import TableSpec
+from gpflow_deep_runs.data.tables import encode_table
 from rbm_tracking import RBM
 from rbm_tracking.model.serialization import SavedRBM, load_rbm, save_rbm
 from tests.hostile import changed_bytes, changed_json, resealed, with_checksum, zip_bomb, zip_structure
@@ -154,7 +162,7 @@ def _coded_anew(content: bytes, draw: random.Random) -> bytes:
 
 def _coded_table(path: Path) -> None:
     rows = np.random.default_rng(0).integers(0, 4, (300, 4))
-    path.write_bytes(encode_table(b"a,b,c,d\n" + b"".join(b"%d,%d,%d,x%d\n" % (*row,) for row in rows)))
+    path.write_bytes(encode_rows(b"a,b,c,d\n" + b"".join(b"%d,%d,%d,x%d\n" % (*row,) for row in rows)))
 
 
 def _table(path: Path) -> None:
@@ -165,6 +173,28 @@ def _table(path: Path) -> None:
 def _bits(path: Path) -> None:
     rng = np.random.default_rng(0)
     np.savez(path, train=rng.integers(0, 2, (30, 8)).astype(np.uint8), test=rng.integers(0, 2, (9, 8)).astype(np.uint8))
+
+
+def _sparse(path: Path) -> None:
+    X = scipy.sparse.random(30, 9, 0.3, "csr", random_state=0)
+    parts = {"data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": np.array(X.shape)}
+    np.savez(path, labels=np.arange(30) % 2, **parts)
+
+
+def _predictor(path: Path) -> None:
+    coding = ebp.InputCoding.fit("zscore", np.random.default_rng(0).normal(size=(9, 5)))
+    Predictor(ebp.EBPNetwork((5, 6, 1), "binary", head="binary"), coding, ("no", "yes")).save(path)
+
+
+def _frame() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    kinds = rng.choice(["flat", "house"], 30)
+    return pd.DataFrame({"area": rng.normal(size=30).round(3), "kind": kinds, "sold": rng.integers(0, 9, 30)})
+
+
+def _all_columns(path: Path) -> Any:
+    spec = TableSpec(missing="impute", rare=2, keep_value=("0",))
+    return encode_table(read_source(path), (), spec)
 
 
 def _sealed_by_sha256(content: bytes, draw: random.Random) -> bytes:
@@ -228,6 +258,19 @@ FORMATS = {
         {"bytes": changed_bytes, "resealed": with_checksum(5, _crc32)},
     ),
     "table": Format(".npz", _table, read_source, _NPZ),
+    "table of text": Format(
+        ".csv", lambda path: _frame().to_csv(path, index=False), _all_columns, {"bytes": changed_bytes}
+    ),
+    "Parquet": Format(".parquet", lambda path: _frame().to_parquet(path), _all_columns, {"bytes": changed_bytes}),
+    "Feather": Format(".feather", lambda path: _frame().to_feather(path), _all_columns, {"bytes": changed_bytes}),
+    "Stata": Format(".dta", lambda path: _frame().to_stata(path), _all_columns, {"bytes": changed_bytes}),
+    "JSON": Format(".json", lambda path: _frame().to_json(path), _all_columns, {"bytes": changed_bytes}),
+    "rows": Format(".npz", _table, lambda path: read_rows(path, "X"), _NPZ),
+    "rows of one array": Format(
+        ".npy", lambda path: np.save(path, np.ones((9, 4))), read_rows, {"bytes": changed_bytes}
+    ),
+    "sparse matrix": Format(".npz", _sparse, read_documents, _NPZ),
+    "EBP network": Format(".npz", _predictor, Predictor.load, _NPZ),
     "table of bits": Format(".npz", _bits, read_bits, _NPZ),
 }
 KINDS = [(name, kind) for name, each in FORMATS.items() for kind in each.changes]

@@ -10,8 +10,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +17,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from gpflow_deep_base.container import read_npz
 
 from ..network.coding import InputCoding
 from ..network.inputs import Matrix
@@ -30,7 +30,6 @@ __all__ = ["Predicted", "Predictor"]
 
 _HEADS = {"SignHead": ("binary", "multiclass"), "SoftmaxHead": ("softmax", "softmax")}
 _PRIORS = {"GaussianWeights": "real", "BinaryWeights": "binary", "TernaryWeights": "ternary"}
-_MAX_UNPACKED = 2
 _READ_ERRORS = (ValueError, KeyError, TypeError, OSError, EOFError, MemoryError, RecursionError)
 
 
@@ -126,8 +125,8 @@ class Predictor:
         if not path.is_file():
             raise ValueError(f"a trained network must be a file, but there is none at {path}; check the path.")
         try:
-            return cls._of(_arrays(path))
-        except (*_READ_ERRORS, zipfile.BadZipFile, zlib.error) as error:
+            return cls._of(read_npz(path))
+        except _READ_ERRORS as error:
             raise ValueError(f"{path} is no trained network that can be read ({error}); take another copy.") from error
 
     @classmethod
@@ -175,14 +174,6 @@ def _variables(network: EBPNetwork) -> dict[str, Any]:
 
 def _numbers(network: EBPNetwork) -> dict[str, NDArray[Any]]:
     return {name: variable.numpy() for name, variable in _variables(network).items()}
-
-
-def _arrays(path: Path) -> dict[str, NDArray[Any]]:
-    with zipfile.ZipFile(path) as archive:
-        if sum(info.file_size for info in archive.infolist()) > _MAX_UNPACKED * path.stat().st_size:
-            raise ValueError("it unpacks to much more than its size")
-    with np.load(path, allow_pickle=False) as stored:
-        return {name: stored[name] for name in stored.files}
 
 
 def _check_sizes(sizes: Any, arrays: Mapping[str, NDArray[Any]]) -> None:

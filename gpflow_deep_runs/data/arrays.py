@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpflow_deep_base.container import read_npz
+from gpflow_deep_base.container import read_npy, read_npz
 from gpflow_deep_base.files import atomic_path
 from gpflow_deep_runs.data.delimited import HEAD_BYTES, dialect_of
 from gpflow_deep_runs.data.packed import open_unpacked
@@ -44,7 +44,7 @@ def read_rows(path: str | os.PathLike[str], part: str | None = None) -> NDArray[
     if suffix not in ("npy", "csv"):
         raise ValueError(f"the input must end in .npy, .npz, .csv or .csv.gz, got {path}.")
     try:
-        return np.load(path, allow_pickle=False) if suffix == "npy" else _read_csv(path)
+        return read_npy(path) if suffix == "npy" else _read_csv(path)
     except (OSError, ValueError, EOFError, zlib.error) as error:
         raise ValueError(f"{path} cannot be read as rows of numbers ({error}); write it again.") from error
 

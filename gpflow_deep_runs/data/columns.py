@@ -21,7 +21,16 @@ from gpflow_deep_runs.data import numerals, times
 from gpflow_deep_runs.data.cells import cells_of, is_missing, missing_texts, na_flag, one_chunk, shown
 from gpflow_deep_runs.data.libraries import pa, pc
 from gpflow_deep_runs.data.numerals import Style
-from gpflow_deep_runs.data.typed import days_of, decoded, floats_of, has_zone, hours_of, kind_of_type, texts_of
+from gpflow_deep_runs.data.typed import (
+    are_whole,
+    days_of,
+    decoded,
+    floats_of,
+    has_zone,
+    hours_of,
+    kind_of_type,
+    texts_of,
+)
 
 __all__ = ["Column", "Kind", "Zone", "fits", "misfit", "parse", "style_of"]
 
@@ -184,7 +193,7 @@ def _read(
         return np.full(len(values), np.nan), None, ()
     if kind == "text":
         return _from_texts(values, column, na_values)
-    if column.kind == "date" and pa.types.is_integer(values.type) and column.date_format:
+    if column.kind in ("date", "time") and column.date_format and are_whole(values):
         return _from_texts(texts_of(values), column, na_values)
     if kind != column.kind and {kind, column.kind} != {"number", "boolean"}:
         raise ValueError(f"{what} must hold {_MEANING[column.kind]}, got values of type {values.type}; convert them.")

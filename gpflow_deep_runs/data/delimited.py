@@ -23,6 +23,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from gpflow_deep_runs.data.encodings import encoding_of
 from gpflow_deep_runs.data.libraries import pa
 from gpflow_deep_runs.data.packed import PIECE, Pieces
 
@@ -33,7 +34,6 @@ __all__ = [
     "check_names",
     "check_quotes",
     "dialect_of",
-    "encoding_of",
     "foot_of",
     "read_batches",
     "read_text",
@@ -50,20 +50,13 @@ _HEAD_ROWS = 100
 _BLOCK = 2**24
 _SEAL = "\x1fend of the table\x1f"
 _CODECS = {"utf-8": "utf-8-sig", "utf-16": "utf-16"}
-_WESTERN = re.compile(
-    "[\\x00-\\x7f\xa0-\xbb\xbf-\xff\u20ac\u201a-\u201e\u2018-\u201d\u2013\u2014\u2020-\u2022\u2026\u2030"
-    "\u0152\u0153\u0160\u0161\u017d\u017e\u0178\u2122]*"
-)
-_FOREIGN = re.compile("[\xc0-\xff]{3}|[A-Za-z\xc0-\xff][\xa1-\xb4\xb6\xb8-\xbf][A-Za-z\xc0-\xff]")
-"""Words of letters that are rare in the west of Europe, or signs within a word."""
-
 _NOTE = re.compile(
     r"\W*(?:sources?|notes?|quellen?|anmerkung|hinweis|stand|data|last updated|copyright|footnotes?|remarks?|notas?"
     r"|remarques?)\b.*|[*#\u00a9(].*",
     re.IGNORECASE | re.DOTALL,
 )
 _YEAR = re.compile("(?:1[89]|20|21)[0-9]{2}")
-_RULE = re.compile(r"[\s|+]*[-=]{3,}[-=+|:\s]*")
+_RULE = re.compile(r"[\s|+]*[-=_]{3,}[-=_+|:\s]*")
 _MULTIBYTE = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
 _SPACES = " "
 _MARK = codecs.BOM_UTF8
@@ -533,32 +526,12 @@ def _decoded(head: bytes, where: str, is_whole: bool, encoding: str = "") -> tup
                 f"{where} is text in UTF-8 up to byte {error.start}, {head[error.start]:#04x}, which is none; mend it, "
                 "or give --encoding=NAME, such as windows-1252, for a file that is all in another encoding."
             ) from error
-        if codec == "utf-8" and (guess := encoding_of(head)):
+        if codec == "utf-8" and (guess := encoding_of(head, where)):
             return head.decode(guess), guess
         raise ValueError(
             f"{where} is no readable, complete CSV file in UTF-8 (byte {error.start} is {head[error.start]:#04x}); "
             "give --encoding=NAME, such as windows-1252 or windows-1251."
         ) from error
-
-
-def encoding_of(content: bytes) -> str:
-    """The encoding of a text that is not UTF-8; "" if it is not known.
-
-    Western European if all its characters are usual there and no word consists of them; else as charset-normalizer
-    finds out.
-    """
-    try:
-        western = content.decode("cp1252")
-    except UnicodeDecodeError:
-        western = ""
-    if western and _WESTERN.fullmatch(western) and not _FOREIGN.search(western):
-        return "windows-1252"
-    try:
-        from charset_normalizer import from_bytes
-    except ModuleNotFoundError:
-        return ""
-    best = from_bytes(content).best()
-    return "" if best is None or best.encoding == "ascii" else str(best.encoding)
 
 
 def _long_rows(reader: Iterator[list[str]]) -> Iterator[list[str]]:

@@ -58,7 +58,7 @@ _DATES = (
 )
 """Dates that mean no date, or no end."""
 
-_FAR, _MOST_PEELED, _MAX_CODES = 5.0, 6, 50
+_FAR, _FAR_OFTEN, _MOST_PEELED, _MAX_CODES = 5.0, 2.0, 6, 50
 _FOOT = 5
 _LEAST_SUMMED = 4
 _CHANCE = 3e-4
@@ -102,8 +102,8 @@ def sentinels_of(values: NDArray[np.float64], *, known: frozenset[float] = _KNOW
             break
         least, largest = float(inner.min()), float(inner.max())
         ends = [low, high] if least - low >= high - largest else [high, low]
-        near = {low} if least - low <= _FAR * (high - least) else set[float]()
-        near |= {high} if high - largest <= _FAR * (largest - low) else set[float]()
+        near = {low} if least - low <= _FAR_OFTEN * (high - least) else set[float]()
+        near |= {high} if high - largest <= _FAR_OFTEN * (largest - low) else set[float]()
         ends = [end for end in ends if end not in near or not _is_usual(end, known)]
         odd = next((end for end in ends if _is_apart(end, rest, known)), None)
         if odd is None:
@@ -123,7 +123,7 @@ def _is_apart(value: float, values: NDArray[np.float64], known: frozenset[float]
     low, high = float(others.min()), float(others.max())
     gap = low - value if value < low else value - high
     spread = high - low
-    if gap <= 0 or spread <= 0 or (_is_usual(value, known) and gap <= _FAR * spread):
+    if gap <= 0 or spread <= 0 or (_is_usual(value, known) and gap <= _FAR_OFTEN * spread):
         return False
     distinct = np.unique(others[:: max(1, len(others) // 10_000)])
     is_whole = bool((others == np.rint(others)).all())
@@ -151,7 +151,8 @@ def _is_apart(value: float, values: NDArray[np.float64], known: frozenset[float]
     least_positive = others[others > 0].min(initial=np.inf)
     if value > high > least_positive and low >= 0 and value / high < high / least_positive:  # 1, 10, 100, ...
         return False
-    return count >= 2 and gap > _FAR * spread
+    is_often = count >= max(3, 3 * len(others) / len(distinct)) and len(distinct) >= 10
+    return count >= 2 and gap > (_FAR_OFTEN if is_often else _FAR) * spread
 
 
 def _is_usual(value: float, known: frozenset[float]) -> bool:
@@ -296,14 +297,20 @@ def check_numbers(name: str, values: pa.ChunkedArray, found: NDArray[np.float64]
             )
     elif pa.types.is_string(values.type) and _are_clocks(head):
         known = found[np.isfinite(found)]
-        minutes = np.rint(100 * known) % 100
-        is_varied = len(np.unique(known)) >= 25 and len(np.unique(minutes)) > 10 and len(np.unique(known // 1)) > 5
-        if is_varied and _are_clocks(known) and matches(one_chunk(values), "\\s*(?:[0-9]{1,2}\\.[0-9]{2})?\\s*").all():
-            raise ValueError(
-                f"column {name!r} of {where} has values such as {known[0]:.2f}, of which none has more than 23 hours "
-                f"or 59 minutes, which may be times of the day, or numbers; give --dates={name}:%H.%M or "
-                f"--numeric={name}."
-            )
+        is_written = matches(one_chunk(values), "\\s*(?:[0-9]{1,2}\\.[0-9]{2})?\\s*").all()
+        if is_written and _are_clocks(known) and _are_varied_clocks(known):
+            raise ValueError(_may_be_times(name, where, f"{known[0]:.2f}", "%H.%M"))
+    elif _are_clocks(head / 100) and (head == np.rint(head)).all():
+        known = found[np.isfinite(found)]
+        if known.max() >= 1000 and _are_clocks(known / 100) and _are_varied_clocks(known / 100):
+            raise ValueError(_may_be_times(name, where, f"{known[0]:.0f}", "%H%M"))
+
+
+def _may_be_times(name: str, where: str, example: str, form: str) -> str:
+    return (
+        f"column {name!r} of {where} has values such as {example}, of which none has more than 23 hours or 59 minutes, "
+        f"which may be times of the day, or numbers; give --dates={name}:{form} or --numeric={name}."
+    )
 
 
 def _are_codes(values: NDArray[np.float64]) -> bool:
@@ -320,6 +327,15 @@ def _are_clocks(values: NDArray[np.float64]) -> bool:
     hundredths = np.rint(100 * values)
     is_exact = np.abs(hundredths - 100 * values) < 1e-6
     return bool((is_exact & (values >= 0) & (values < 24) & (hundredths % 100 < 60)).all())
+
+
+def _are_varied_clocks(hours: NDArray[np.float64]) -> bool:
+    """Whether there are so many hours and minutes, or quarters of hours, that numbers would not happen to be these."""
+    minutes = set(np.unique(np.rint(100 * hours) % 100).tolist())
+    if len(np.unique(hours // 1)) <= 5:
+        return False
+    are_quarters = minutes <= {0, 15, 30, 45} and len(minutes) > 2 and len(np.unique(hours)) > 10
+    return are_quarters or (len(minutes) > 10 and len(np.unique(hours)) >= 25)
 
 
 def _is_repeated(contents: Contents) -> bool:

@@ -46,6 +46,9 @@ _CLOCKS = ["%H:%M:%S", "%H:%M", "%I:%M:%S %p", "%I:%M %p", "%I %p"]
 _TIMES = [*_CLOCKS, "%M:%S.%f", "%H.%M.%S"]
 _LIKE_A_TIME = "(?s:.*)(?::[0-9]{2}|[0-9] ?(?i:[ap]\\.?m))(?s:.*)|[0-9]{1,2}\\.[0-9]{2}\\.[0-9]{2}"
 _LOOKED_AT, _SAMPLE = 20, 1000
+_DAY_2030 = 21915
+"""Years of two digits from 30 to 68 may be of this century or of the last one."""
+
 _DIGIT = re.compile("[0-9]")
 _ZONES = ("", "%z", " %z", " %Z")
 _MONTH_WORD = "(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\\.?"
@@ -200,6 +203,8 @@ def _has_order(form: str, order: str) -> bool:
 
 def _check_two_digit_years(contents: Contents, forms: list[str], how: str) -> None:
     if how or not any("%y" in form for form in forms):
+        return
+    if len(forms) == 1 and np.nanmax(read_dates(contents.cells.texts, forms[0])) < _DAY_2030:
         return
     row, text, _ = contents.cells.first(contents.is_value & ~np.isnan(read_dates(contents.cells.texts, forms[0])))
     readings = " or ".join(dict.fromkeys(_day(text, form) for form in forms))

@@ -26,7 +26,7 @@ from gpflow_deep_runs.data.libraries import pa, pc
 from gpflow_deep_runs.data.numerals import FLAG, SPACES, Style, marks_of, numbers, plain_numbers, without_flags
 from gpflow_deep_runs.data.styles import Found, Shapes, Sign, decimal_of, find_style, is_code, shapes_of, style_of
 from gpflow_deep_runs.data.times import is_time_format, read_dates, read_times
-from gpflow_deep_runs.data.typed import decoded, floats_of, has_zone, kind_of_type, texts_of
+from gpflow_deep_runs.data.typed import are_whole, decoded, floats_of, has_zone, kind_of_type, texts_of
 from gpflow_deep_runs.data.units import UNITS
 from gpflow_deep_runs.data.words import ID_NOTE, MAX_LEVELS, boolean_column, is_id, is_id_name, text_column
 
@@ -34,7 +34,7 @@ __all__ = ["MAX_LEVELS", "infer", "infer_columns", "plain_column"]
 
 _EMPTY_NOTE = "every value is missing"
 _SAMPLE = 1000
-_MIN_DAYS = 5
+_MIN_DAYS, _MOST = 5, 0.9
 _DAY_1900, _DAY_2100 = -25567, 47482
 _ODD = "^\\s*(?:[0-9]+[eE][0-9]+|\\+[0-9]{7,}|0[1-9]\\.[0-9]+)\\s*$"
 _LAST_ZERO = "^\\s*[0-9]+\\.[0-9]+0\\s*$"
@@ -133,7 +133,7 @@ def _looked_at(
     if kind == "category" and forced is not None:
         values = decoded(values)
         kind = kind_of_type(values.type)
-    if forced is not None and forced.kind == "date" and pa.types.is_integer(values.type):
+    if forced is not None and forced.kind == "date" and are_whole(values):
         values, kind = texts_of(values), "text"
     if kind != "text":
         return _typed_column(name, values, where, forced, na_values), ""
@@ -237,7 +237,7 @@ _DIGIT_FORMS = {8: ("%Y%m%d", "%d%m%Y", "%m%d%Y"), 10: ("%Y%m%d%H",), 12: ("%Y%m
 
 
 def _form_of_days(values: pa.ChunkedArray | pa.Array, found: NDArray[Any]) -> str:
-    """The one format of days such as 20201231, which no numbers would happen to be, that reads all of several texts.
+    """The one format of days such as 20201231, as which numbers do not happen to be read, of nearly all of some texts.
 
     :param found: their numbers, NaN where missing, or which of them are values.
     """
@@ -249,16 +249,18 @@ def _form_of_days(values: pa.ChunkedArray | pa.Array, found: NDArray[Any]) -> st
         known = pc.utf8_trim_whitespace(texts.filter(pa.array(is_value[:size])))
         widths = pc.unique(pc.utf8_length(known)).to_pylist()
         forms = _DIGIT_FORMS.get(widths[0], ()) if len(widths) == 1 else ()
-        fitting = [form for form in forms if _are_moments(known, form)]
-        if len(fitting) != 1 or pc.count_distinct(known[:1000]).as_py() < _MIN_DAYS:
+        shares = {form: _share_of_moments(known, form) for form in forms}
+        most = max(shares.values(), default=0.0)
+        fitting = [form for form, share in shares.items() if share == most]
+        if most < _MOST or len(fitting) != 1 or pc.count_distinct(known[:1000]).as_py() < _MIN_DAYS:
             return ""
     return fitting[0]
 
 
-def _are_moments(texts: pa.Array, form: str) -> bool:
-    """Whether all texts are moments from 1900 to 2099."""
+def _share_of_moments(texts: pa.Array, form: str) -> float:
+    """How many of some texts are moments from 1900 to 2099."""
     days = read_dates(texts, form)
-    return bool(((days >= _DAY_1900) & (days < _DAY_2100)).all())
+    return float(((days >= _DAY_1900) & (days < _DAY_2100)).mean())
 
 
 def _has_last_zeros(values: pa.ChunkedArray) -> bool:

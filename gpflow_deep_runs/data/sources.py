@@ -29,10 +29,10 @@ from gpflow_deep_runs.data.delimited import (
     check_names,
     check_quotes,
     dialect_of,
-    encoding_of,
     foot_of,
     read_text,
 )
+from gpflow_deep_runs.data.encodings import encoding_of
 from gpflow_deep_runs.data.libraries import pa, pc, pd
 from gpflow_deep_runs.data.packed import COMPRESSIONS, open_unpacked, unpacked_limit
 from gpflow_deep_runs.data.spec import TableSpec
@@ -145,7 +145,7 @@ def _other_table(path: Path, spec: TableSpec) -> Table:
             return _sheet_table(sheets[chosen], path, notes, spec)
     except ImportError as error:
         raise ValueError(f"reading {path} needs a library that is not installed ({error}); write it as CSV.") from error
-    except (OSError, KeyError, UnicodeError, TypeError, OverflowError, RecursionError, *READ_ERRORS) as error:
+    except Exception as error:  # of libraries, whose errors are of many kinds where a file is damaged
         raise ValueError(f"{path} cannot be read as a table ({one_line(error)}); write it again, or as CSV.") from error
     return Table(_checked(_frame_columns(frame, where), where), where, path.name.split(".")[0])
 
@@ -282,7 +282,7 @@ def _text_table(path: Path, names_optional: bool, spec: TableSpec) -> Table:
             if dialect.encoding != "utf-8" or "UTF8" not in str(error):
                 raise
             with open_unpacked(path, limit) as stream:  # it is no UTF-8 below its first lines
-                guess = encoding_of(stream.read())
+                guess = encoding_of(stream.read(), where)
             if not guess:
                 raise
             dialect = dialect_of(head, where, is_whole=is_whole, encoding=guess, **options)
@@ -315,7 +315,7 @@ def _parquet_columns(path: Path, spec: TableSpec) -> tuple[pa.Table, tuple[tuple
             Budget(unpacked_limit(path, spec.max_bytes)).take(size, f"its {file.metadata.num_rows:,} rows")
             table = file.read()
     except (OSError, pa.ArrowException, *READ_ERRORS) as error:
-        raise ValueError(f"{path} is no readable parquet file ({error}); write it again.") from error
+        raise ValueError(f"{path} is no readable parquet file ({one_line(error)}); write it again.") from error
     index = (table.schema.pandas_metadata or {}).get("index_columns", [])
     stored = [name for name in index if isinstance(name, str) and name in table.column_names]
     return table.drop_columns(stored), tuple((name, _INDEX) for name in stored)

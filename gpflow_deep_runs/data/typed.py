@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from gpflow_deep_runs.data.cells import is_text
 from gpflow_deep_runs.data.libraries import pa, pc
 
-__all__ = ["TypeKind", "days_of", "decoded", "floats_of", "has_zone", "hours_of", "kind_of_type", "texts_of"]
+__all__ = ["TypeKind", "are_whole", "days_of", "decoded", "floats_of", "has_zone", "hours_of", "kind_of_type"]
+__all__ += ["texts_of"]
 
 TypeKind = Literal["number", "boolean", "category", "date", "time", "text", "empty", "other"]
 
@@ -50,6 +51,14 @@ def floats_of(values: pa.ChunkedArray) -> NDArray[np.float64]:
     found = values.cast(pa.float64(), safe=False)
     found = pc.fill_null(found, np.nan) if found.null_count else found
     return np.array(found.to_numpy(), dtype=np.float64)
+
+
+def are_whole(values: pa.ChunkedArray) -> bool:
+    """Whether values are whole numbers, also if they are stored as others because some are missing."""
+    if pa.types.is_floating(values.type):
+        found = floats_of(values)
+        return bool((found == np.rint(found))[~np.isnan(found)].all())
+    return bool(pa.types.is_integer(values.type))
 
 
 def days_of(values: pa.ChunkedArray, *, is_local: bool = False) -> NDArray[np.float64]:

@@ -1,7 +1,11 @@
-"""Work through the runs of a sweep, some at a time, each in a process of its own, and survive any kill."""
+"""Work through the runs of a sweep, some at a time, each in a process of its own, and survive any kill.
+
+A pool of `concurrent.futures` waits for the processes; what is told and written is told and written by one thread.
+"""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -94,13 +98,12 @@ def work(
     if jobs < 1:
         raise ValueError(f"--jobs must be at least 1, got {jobs}.")
     state = _Work(folder, runs, program, jobs, retry, say, after)
-    with signals() as received:
+    with signals() as received, ThreadPoolExecutor(jobs) as pool:
         try:
             while (state.waiting or state.running) and not received:
-                state.start_free()
+                state.start_free(pool)
                 state.collect()
                 show(state.status())
-                time.sleep(POLL_SECONDS if state.waiting or state.running else 0)
             if received:
                 say(f"{received[0]}: {len(state.running)} running to be saved and stopped; once more kills them.")
         finally:
@@ -127,7 +130,7 @@ class _Work:
         self.failed: dict[str, str] = {}
         self.stopped: dict[str, str] = {}
         self.waiting: list[PlannedRun] = []
-        self.running: list[Job] = []
+        self.running: dict[Future[int], Job] = {}
         self._held: dict[str, str] = {}
         self._look_at = 0.0
         newest = folder.newest()
@@ -142,11 +145,11 @@ class _Work:
 
     def status(self) -> Status:
         now = time.monotonic()
-        running = [Running(job.name, now - job.start, last_line(job)) for job in self.running]
+        running = [Running(job.name, now - job.start, last_line(job)) for job in self.running.values()]
         left = [run.name for run in self.waiting]
         return Status(list(self.done), dict(self.failed), dict(self.stopped), running, left, self._num_jobs)
 
-    def start_free(self) -> None:
+    def start_free(self, pool: ThreadPoolExecutor) -> None:
         """Start as many runs as may be, of those whose folders are free."""
         if time.monotonic() >= self._look_at:
             self._look_for_holders()
@@ -159,7 +162,7 @@ class _Work:
             if self._folder.result(run.name) is not None:
                 self.done.append(run.name)
             else:
-                self._start(run)
+                self._start(run, pool)
 
     def _look_for_holders(self) -> None:
         names = [run.name for run in self.waiting]
@@ -168,20 +171,23 @@ class _Work:
             self._say(f"waiting: {name} is in use by {held[name]}")
         self._held = held
 
-    def _start(self, run: PlannedRun) -> None:
+    def _start(self, run: PlannedRun, pool: ThreadPoolExecutor) -> None:
         folder, program, is_begun = self._folder, self._program, self._folder.is_begun(run.name)
         flags = [*arguments({**run.flags, **program.local}), *(["--resume"] if is_begun else [])]
         words = [*program.words, f"--run_dir={folder.run_dir(run.name)}", *flags]
         folder.note(run.name, "started", is_resumed=is_begun, machine=machine(), local=arguments(program.local))
-        self.running.append(start(run.name, words, folder.log_file(run.name), program.environment))
+        job = start(run.name, words, folder.log_file(run.name), program.environment)
+        self.running[pool.submit(job.process.wait)] = job
         self._say(f"{'continued' if is_begun else 'started'}: {run.name}")
 
     def collect(self) -> None:
-        """Look which jobs have ended, and how."""
-        for job in [job for job in self.running if job.process.poll() is not None]:
-            self.running.remove(job)
+        """Wait for a moment until a job ends, and note how."""
+        if not self.running:  # all that wait are in use
+            time.sleep(POLL_SECONDS)
+        for future in wait(self.running, POLL_SECONDS, FIRST_COMPLETED).done:
+            job = self.running.pop(future)
             ask_to_end(job)
-            name, code, seconds = job.name, int(job.process.returncode), time.monotonic() - job.start
+            name, code, seconds = job.name, future.result(), time.monotonic() - job.start
             stopped_by = killed_by(code)
             if self._folder.result(name) is not None:
                 event, error = "done", None
@@ -199,13 +205,12 @@ class _Work:
 
     def stop(self, received: Sequence[str]) -> None:
         """Ask all jobs to end, and wait; kill them at a second signal."""
-        for job in self.running:
+        for job in self.running.values():
             ask_to_end(job)
         is_killed = False
         while self.running:
             if len(received) > 1 and not is_killed:
                 is_killed = True
-                for job in self.running:
+                for job in self.running.values():
                     kill(job)
             self.collect()
-            time.sleep(POLL_SECONDS if self.running else 0)

@@ -3,13 +3,13 @@
 import io
 import json
 import os
-import zipfile
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gpflow_deep_base.container import read_npz
 from gpflow_deep_base.files import atomic_path
 from gpflow_deep_runs.data.rows import Part
 from gpflow_deep_runs.data.schema import Schema
@@ -26,7 +26,7 @@ FILE = "stream.npz"
 
 VERSION = 2
 
-_ERRORS = (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile)
+_ERRORS = (ValueError, KeyError, TypeError)
 
 
 def save(stream: Stream, path: str | os.PathLike[str]) -> None:
@@ -82,8 +82,7 @@ def table_to_json(table: TableSpec | None) -> Any:
 
 
 def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
-        arrays = dict(stored)
+    arrays = read_npz(path)
     return json.loads(str(arrays.pop("facts"))), arrays
 
 

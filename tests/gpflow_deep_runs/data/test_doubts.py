@@ -134,6 +134,23 @@ COLUMNS: dict[str, tuple[list[str], Asked | Read]] = {
         [f"{a}.{b:02d}" for a, b in draws(32).integers([0, 0], [24, 60], (N, 2))],
         Asked("%H.%M or --numeric=q|--dates=q:%H.%M"),
     ),
+    "quarters of hours": (
+        [f"{a}.{15 * b:02d}" for a, b in draws(42).integers([7, 0], [19, 4], (N, 2))],
+        Asked("--dates=q:%H.%M"),
+    ),
+    "hours and minutes without a sign": (
+        [f"{100 * a + b}" for a, b in draws(43).integers([0, 0], [24, 60], (N, 2))],
+        Asked("%H%M or --numeric=q"),
+    ),
+    "square feet": ([str(v) for v in draws(44).integers(300, 2400, N)], Read("number")),
+    "yyyymmdd with an impossible one": (
+        [f"202005{v:02d}" for v in draws(45).integers(1, 29, N - 1)] + ["20201305"],
+        Asked("'20201305'.*--na_values=20201305"),
+    ),
+    "the end of a century": (
+        mixed(lambda r: f"20{r.integers(10, 21)}-0{r.integers(1, 10)}-1{r.integers(0, 10)}", "2049-12-31"),
+        Asked("--na_values=2049-12-31"),
+    ),
     "measurements of two decimals": ([f"{v:.2f}" for v in draws(33).uniform(0, 24, N)], Read("number")),
     "numbers of books": (
         [f"978{v}" for v in draws(34).integers(10**9, 10**10, N)],
@@ -431,3 +448,13 @@ def test_values_that_are_no_sentinels() -> None:
     assert sentinels_of(rng.integers(-1, 2, 500).astype(float)) == []
     assert sentinels_of(np.where(rng.random(500) < 0.7, 0, rng.gamma(4, 100, 500))) == []  # claims of an insurance
     assert sentinels_of(np.where(rng.random(500) < 0.2, 0, rng.uniform(10, 100, 500))) == []
+
+
+def test_times_without_a_sign_are_read_by_one_flag() -> None:
+    """Also as numbers of a frame, which pandas makes fractions where one is missing."""
+    clock = [517.0, 1805.0, 0.0, None] * 5
+    frame = pd.DataFrame({"departure": clock, "y": draws(46).normal(size=20)})
+    for departures in (frame["departure"], frame["departure"].map(lambda v: "" if pd.isna(v) else f"{v:.0f}")):
+        spec = TableSpec(target=("y",), dates=("departure:%H%M",), missing="impute")
+        rows = read_table(frame.assign(departure=departures), spec)
+        np.testing.assert_allclose(rows.parts["all"].X[:4, 0], [5 + 17 / 60, 18 + 5 / 60, 0, np.nan], rtol=1e-12)
