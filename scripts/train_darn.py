@@ -41,10 +41,10 @@ import numpy as np
 import tensorflow as tf
 from darn import pictures, report
 from darn.more.mixture import Density, log_prob, log_prob_by_column, member_log_prob, name_of
-from darn.train.density_choice import stored_density
+from darn.train.density_choice import NEAR, stored_density
 from darn.train.fitting import evaluation_interval
 from darn.train.rivals import given
-from darn.train.selection import stored_choice
+from darn.train.selection import few_steps, stored_choice
 from darn.train.training import MAX_BLOCK
 from gpflow_deep_base.page import Bars, Panel, Panels, Part, Picture, png
 from gpflow_deep_base.text import aligned, within
@@ -68,8 +68,8 @@ class Flags:
 
     :param architecture: auto: where --hidden is not given, chains of logistic regressions, masked networks, trees and
         mixtures are tried beside the DARN, and the best by the validation rows is kept, too; darn: nothing beside it,
-        and a longer search. Columns of one category are one variable of a chain or a network; samples of a DARN may be
-        impossible rows.
+        and a longer search. Columns of one category are one variable of each of them.
+    :param bins: numbers of --data besides 0 and 1 become at most so many ordered bins, which are one variable.
     :param use_local: locally connected layers next to the image, as with --visible_conditional=local: in place of
         --units there, or with --local_stochastic below the layers that --hidden names.
     :param eval_every: steps between evaluations on validation data; about an epoch if this is not given.
@@ -86,13 +86,14 @@ class Flags:
     devices: Devices = group()
     source: views.Source = group()
     table: views.TableSpec = group(omit=("target", "task", "unknown"))
-    model: Later[darn.DARNConfig] = group(hidden=None, units=None, visible_conditional=None)
+    model: Later[darn.DARNConfig] = group(hidden=None, units=None, visible_conditional=None, omit=("categories",))
     local: Later[darn.LocalConfig] = group(prefix="local_")
     pixelcnn: Later[darn.PixelCNNConfig] = group(prefix="pixelcnn_")
     training: Later[darn.TrainingConfig] = group(optimizer=None, learning_rate=None, weight_decay=None, average=None)
     search: darn.SearchConfig = group()
     final: report.ReportConfig = group()
     architecture: Literal["auto", "darn"] = "auto"
+    bins: int = 16
     use_local: bool = False
     eval_every: int | None = None
     patience: int = 10
@@ -104,12 +105,12 @@ class Flags:
 
     def __post_init__(self) -> None:
         positive = ("eval_every", "eval_rows", "eval_samples", "is_rows", "bit_planes")
-        at_least(self, {**dict.fromkeys(positive, 1), "patience": 0})
+        at_least(self, {**dict.fromkeys(positive, 1), "patience": 0, "bins": 2})
 
     def load(self) -> Rows:
         """The data in the view that the model needs."""
         is_grey = self.bit_planes or self.model.keywords["observations"] == "intensities"
-        data = views.load(self.source, "grey" if is_grey else "binary", table=self.table)
+        data = views.load(self.source, "grey" if is_grey else "binary", table=self.table, bins=self.bins)
         return planes.in_planes(data, self.bit_planes) if self.bit_planes else data
 
     def model_fields(self, data: Rows, strategy: tf.distribute.Strategy | None) -> dict[str, Any]:
@@ -128,6 +129,9 @@ class Flags:
         if "hidden" not in fields and (not is_simple or strategy is not None or self.final.exact == "yes"):
             alone = "local layers, a PixelCNN, --observations=intensities, --strategy or --exact=yes"
             raise ValueError(f"--hidden must be given with {alone}; else it is chosen by the validation rows.")
+        groups = bits.categories(data)
+        if groups and is_simple and kind in (None, "linear"):
+            fields["categories"] = darn.as_categories(groups, *(data.parts[part].X for part in bits.PARTS))
         darn.DARNConfig(**{**({} if "hidden" in fields else {"hidden": (8,), "units": (8,)}), **fields})
         return fields
 
@@ -163,16 +167,19 @@ def main(flags: Flags) -> None:
                 densities = stored_density(
                     run.path / "exact.npz", data.valid.X, functools.partial(choose_density, flags, data, run)
                 )
-            choice = stored_choice(run.path / "choice.json", functools.partial(choose, flags, data, run))
+            choice = stored_choice(run.path / "choice.json", functools.partial(choose, flags, data, run, fields))
             trainer = new_trainer(flags, data, strategy, choice.model, choice.training)
-        last = choice.training.cosine if choice else None
+        cosine = last = choice.training.cosine if choice else None
+        if choice and densities and choice.trials[0].valid_nats > (1.0 + NEAR) * densities.valid_nats:
+            # It is one of several and none of the best: it is not trained to its end.
+            last = min(few_steps(data.train.X.shape[1]), cosine or settings.num_steps)
         fitted = run.fit(
             lambda first, count: trainer.advance(x, minibatches(first, count), seeds("train")),
             state=lambda: {"trainer": trainer},
             scalars=report.training_scalars,
             evaluate=lambda step: report.evaluate(trainer, watched, seeds, flags.eval_samples),
             rule=lowest("valid/description_length_nats"),
-            patience=None if last else flags.patience or None,
+            patience=None if cosine else flags.patience or None,
             is_done=lambda step: last is not None and step >= last,
             keep=lambda path: darn.save_darn(trainer.copied(), path),
             show=lambda: Shown(*pictures.glance(trainer, watched["valid"], seeds, data.image_shape)),
@@ -204,8 +211,11 @@ def choose_density(flags: Flags, data: Rows, run: Run) -> darn.DensityChoice:
     )
 
 
-def choose(flags: Flags, data: Rows, run: Run, folder: Path) -> darn.Choice:
-    """What flags leave open, by the validation rows; what is known on the way is in the folder."""
+def choose(flags: Flags, data: Rows, run: Run, fields: dict[str, Any], folder: Path) -> darn.Choice:
+    """What flags leave open, by the validation rows; what is known on the way is in the folder.
+
+    :param fields: of the `DARNConfig` that are given.
+    """
     is_one_of_several = flags.architecture == "auto"
     search = flags.search.beside_others(data.train.X.shape[1]) if is_one_of_several else flags.search
     return darn.choose(
@@ -217,7 +227,7 @@ def choose(flags: Flags, data: Rows, run: Run, folder: Path) -> darn.Choice:
         look=functools.partial(_look, run),
         seed=Seeds(flags.run.seed)("choose"),
         report=_say,
-        model=given(flags.model.keywords),
+        model={name: value for name, value in fields.items() if name != "visible"},
         training=given(flags.training.keywords),
     )
 
@@ -261,7 +271,12 @@ def finish(
         best_density, densities = joined(flags, data, exact, best)
         darn.save_density(best_density.model, run.path / "density.npz")
         settings |= densities
-        notes += density_notes(best_density, densities, bool(bits.categories(data)))
+        notes += density_notes(best_density, densities)
+        if bits.categories(data):
+            notes.append(
+                "none of its samples is an impossible row"
+                + ("" if best.config.categories else "; those of the DARN may have two levels of a category")
+            )
     text = "\n".join([aligned(report.table(scores)), report.CAPTION, *notes, f"reported: {fitted.summary}"])
     lengths = [scores.get(f"test/{name}_nats") for name in ("exact_nll", "is_nll", "description_length")]
     nll = next(length for length in lengths if length is not None)
@@ -276,12 +291,12 @@ def finish(
 def joined(
     flags: Flags, data: Rows, exact: darn.DensityChoice, best: darn.DARN
 ) -> tuple[darn.DensityChoice, dict[str, Any]]:
-    """The choice with the DARN, and its numbers: of all test rows, or some where the DARN is in it. With categories
-    the DARN is listed and not taken, for its samples may be impossible rows."""
+    """The choice with the DARN, and its numbers: of all test rows, or some where the DARN is in it. With categories a
+    DARN of free bits is listed and not taken, for its samples may be impossible rows."""
     seeds = Seeds(flags.run.seed)
     log_p = member_log_prob(best, data.valid.X, num_samples=_VALID_SAMPLES, seed=flags.run.seed, warns=False)
     with_darn = exact.with_rival(name_of(best), best, log_p)
-    chosen = exact if bits.categories(data) else with_darn
+    chosen = exact if bits.categories(data) and not best.config.categories else with_darn
     rows = data.test.X if chosen.model is exact.model else data.some("test", flags.is_rows, seeds).X
     log_p = log_prob(chosen.model, rows, seed=flags.run.seed)
     least_probable = rows[np.argsort(log_p, kind="stable")[:_ODD_ROWS]]
@@ -318,7 +333,7 @@ def odd_rows(chosen: darn.DensityChoice, data: Rows, rows: np.ndarray) -> list[d
     return descriptions
 
 
-def density_notes(chosen: darn.DensityChoice, found: dict[str, Any], has_categories: bool) -> list[str]:
+def density_notes(chosen: darn.DensityChoice, found: dict[str, Any]) -> list[str]:
     """The candidates and the best of them, as lines of text."""
     value, error, number = (found[f"test/density_{name}"] for name in ("nll_nats", "nll_standard_error", "rows"))
     trials = tuple(darn.DensityTrial(**trial) for trial in found["candidates"])
@@ -329,8 +344,6 @@ def density_notes(chosen: darn.DensityChoice, found: dict[str, Any], has_categor
             f"odd test row: {odd['log_p_nats']:.2f} nats, {odd['column']} = {odd['value']} fits the others least: "
             f"{odd['gain_nats']:.2f} nats more with another value"
         )
-    if has_categories:
-        lines.append("none of its samples is an impossible row; those of the DARN may have two levels of a category")
     return lines
 
 

@@ -69,7 +69,7 @@ class IntegerLayer:
         self.n = layer.conditional.n
         self._own = _own(layer.conditional, name)
         matrices, activation = ([(None, None)], "tanh") if layer.network is None else network_matrices(layer.network)
-        matrices[-1] = (matrices[-1][0], layer.conditional.bias.numpy())
+        matrices[-1] = (matrices[-1][0], layer.conditional.start.numpy())
         if layer.network is not None:
             matrices[0] = (_scaled(_float64(matrices[0][0], name), scales), matrices[0][1])
         self._units = _UNITS[activation]
@@ -185,7 +185,7 @@ def _own(conditional: Any, name: str) -> _Own | None:
     if isinstance(conditional, FactorialConditional):
         return None
     if isinstance(conditional, LinearConditional):
-        return _Product(np.triu(_float64(conditional.weights.numpy(), name), 1), name)
+        return _Product(_float64(conditional.matrix().numpy(), name), name)
     if isinstance(conditional, LocalCausalConditional):
         return _Product(_float64(causal_matrix(conditional), name), name)
     if isinstance(conditional, LocalUnitsConditional):

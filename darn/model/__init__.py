@@ -1,6 +1,7 @@
 """Deep autoregressive networks (Gregor et al., 2014), in the paper's order.
 
 autoregressive      Eqs. (1), (2): triangular logistic regression (sampling, conditionals, pairs)
+categories          bits that are one variable
 model               Eqs. (3)-(10): encoder, decoder, prior (config, layers, wiring)
 description_length  Eqs. (11)-(15)
 likelihood          Eq. (16) and estimates of it
@@ -17,6 +18,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submodules=[
         "autoregressive",
         "averaging",
+        "categories",
         "conditionals",
         "config",
         "description_length",

@@ -20,6 +20,7 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+from darn.model.categories import Category, links
 from darn.model.sampling import fixed_point_bits, linear_adjoint, linear_bits
 
 __all__ = [
@@ -37,6 +38,8 @@ __all__ = [
     "threshold",
     "uniform_weights",
 ]
+
+_MOST_NOISE = 100.0
 
 #: How a bit is drawn: (logits, noise) to bits of the same shape. `threshold`, or one that passes gradients on.
 Unit = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
@@ -60,7 +63,7 @@ def logistic_noise(shape: Sequence[int] | tf.Tensor, seed: tf.Tensor, dtype: tf.
     """
     # Philox by name: what TensorFlow would choose by itself is 80 times slower under XLA on a CPU.
     u = tf.random.stateless_uniform(shape, seed, dtype=dtype, alg="philox")
-    return tf.math.log(u / (1.0 - u))
+    return tf.maximum(tf.math.log(u / (1.0 - u)), -_MOST_NOISE)  # u may be 0
 
 
 def threshold(logits: tf.Tensor, noise: tf.Tensor) -> tf.Tensor:
@@ -97,7 +100,7 @@ class Conditional(tf.Module, abc.ABC):
 
     :ivar n: number of bits.
     :ivar is_mixture: log p is not the sum over bits at `logits`, but that of a mixture (EoNADE).
-    :ivar bias: logits without any input, variable [n].
+    :ivar bias: variable [n], of the logits without any input.
     """
 
     is_mixture = False
@@ -114,6 +117,11 @@ class Conditional(tf.Module, abc.ABC):
     def is_additive(self) -> bool:
         """Whether log p is the sum over bits at logits(h) + offset, so that offsets only add to logits."""
         return not self.is_mixture
+
+    @property
+    def start(self) -> tf.Tensor:
+        """Logits without any input, [n]."""
+        return self.bias
 
     @property
     def offset_size(self) -> int:
@@ -209,28 +217,46 @@ class FactorialConditional(Conditional):
 class LinearConditional(Conditional):
     """Logistic regression on the earlier bits, Eq. (2): a = h W + b with W zero unless k < j: one matrix product.
 
+    Bits that are levels of one category exclude each other: constants that no draw can overcome are added to W and b.
+
     :ivar weights: variable [n, n], of which `matrix()` uses the part above the diagonal.
     """
 
-    def __init__(self, n: int, *, dtype: tf.DType = tf.float32, name: str | None = None) -> None:
+    def __init__(
+        self,
+        n: int,
+        *,
+        categories: Sequence[Category] = (),
+        dtype: tf.DType = tf.float32,
+        name: str | None = None,
+    ) -> None:
         super().__init__(n, dtype, name)
         self.weights = tf.Variable(tf.zeros([n, n], self.dtype), name="weights")
+        self._links = (
+            tuple(part.astype(self.dtype.as_numpy_dtype) for part in links(categories, n)) if categories else None
+        )
 
     def matrix(self) -> tf.Tensor:
         """[n, n]: row k is what bit k adds to the logits of all bits; zero for those up to k."""
-        return self.weights * earlier_mask(self.n, self.dtype)
+        W = self.weights * earlier_mask(self.n, self.dtype)
+        return W if self._links is None else W + self._links[0]
+
+    @property
+    def start(self) -> tf.Tensor:
+        """Logits without any input, [n]."""
+        return self.bias if self._links is None else self.bias + self._links[1]
 
     def logits(self, h: tf.Tensor, offset: tf.Tensor | None = None) -> tf.Tensor:
         """h W + b + offset."""
         rows = tf.reshape(h, [-1, self.n])
-        a = tf.reshape(tf.linalg.matmul(rows, self.matrix()), tf.shape(h)) + self.bias
+        a = tf.reshape(tf.linalg.matmul(rows, self.matrix()), tf.shape(h)) + self.start
         return a if offset is None else a + offset
 
     def sample_from_noise(self, noise: tf.Tensor, offset: tf.Tensor | None = None, unit: Unit = threshold) -> tf.Tensor:
         """Bits as if drawn one after the other, [B, n], in blocks; so are the gradients that `unit` passes on."""
-        a = self.bias if offset is None else self.bias + offset
+        a = self.start if offset is None else self.start + offset
         if unit is threshold:
-            return linear_bits(noise, self.weights, a)
+            return linear_bits(noise, self.weights if self._links is None else self.matrix(), a)
 
         @tf.custom_gradient
         def chain(matrix: tf.Tensor, a: tf.Tensor) -> tuple[tf.Tensor, object]:

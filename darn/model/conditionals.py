@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 
 from darn.model.autoregressive import Conditional, FactorialConditional, LinearConditional
+from darn.model.categories import Category
 from darn.more.made import MADEConditional
 from darn.more.nade import EoNADEConditional, NADEConditional
 
@@ -23,6 +26,7 @@ def make_conditional(
     units: int,
     seed: tf.Tensor,
     orders: int | None = None,
+    categories: Sequence[Category] = (),
     dtype: tf.DType = tf.float32,
     name: str,
 ) -> Conditional:
@@ -31,12 +35,13 @@ def make_conditional(
     :param units: deterministic units of NADE, EoNADE and MADE; the others ignore it.
     :param seed: int32 [2], of the initial weights.
     :param orders: of the bits, over which EoNADE and MADE average; 16 and 1 if not given. The others ignore it.
+    :param categories: bits that are one variable; linear conditionals alone take them.
     :raises ValueError: if the kind is not known.
     """
     if kind == "factorial" or n == 1:
         return FactorialConditional(n, dtype=dtype, name=name)
     if kind == "linear":
-        return LinearConditional(n, dtype=dtype, name=name)
+        return LinearConditional(n, categories=categories, dtype=dtype, name=name)
     if kind == "nade":
         return NADEConditional(n, units, seed=seed, dtype=dtype, name=name)
     if kind == "eonade":

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from darn.images.local_config import MAX_LAYERS, LocalConfig, check_whole
 from darn.images.pixelcnn import PixelCNNConfig
+from darn.model.categories import Category, categories_of
 
 __all__ = ["MAX_LINEAR", "DARNConfig", "check_data", "check_plain", "used_fields"]
 
@@ -51,6 +52,8 @@ class DARNConfig:
     :param local: locally connected layers between the image and the first stochastic layer, in place of `units` there;
         or the first stochastic layers: `hidden` begins with `local.hidden` then.
     :param pixelcnn: what the PixelCNN is made of, with visible_conditional=pixelcnn.
+    :param categories: visible units that are one variable each, as :class:`Category`: no sample has two levels of one,
+        or none of one that is never missing. For visible_conditional=linear.
     :param dtype: precision of the parameters and of all that is computed with them.
     :raises ValueError: naming the field that is wrong.
     """
@@ -69,6 +72,7 @@ class DARNConfig:
     local: LocalConfig | None = None
     pixelcnn: PixelCNNConfig | None = None
     dtype: Precision = "float32"
+    categories: tuple[Category, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("hidden", "units"):
@@ -94,6 +98,7 @@ class DARNConfig:
                 raise ValueError(f"{name} must be one of {', '.join(get_args(kind))}, got {getattr(self, name)!r}.")
         self._check_what_is_used()
         self._check_images()
+        self._check_categories()
         if self.visible_conditional == "linear" and self.visible > MAX_LINEAR:
             raise ValueError(
                 f"visible_conditional='linear' has visible**2 weights and takes at most {MAX_LINEAR} units, got "
@@ -116,6 +121,15 @@ class DARNConfig:
             if images is not None and (size := math.prod(images.image_shape)) != self.visible:
                 raise ValueError(f"images of {images.image_shape} pixels need visible={size}, got {self.visible}.")
 
+    def _check_categories(self) -> None:
+        header = [{"columns": [*columns], "is_always": always} for columns, always in self.categories]
+        object.__setattr__(self, "categories", categories_of(header, self.visible))
+        if self.categories and (self.visible_conditional != "linear" or self.observations != "binary"):
+            raise ValueError(
+                "categories are for binary observations and visible_conditional='linear', got "
+                f"{self.observations!r} and {self.visible_conditional!r}; leave one of them out."
+            )
+
     def _check_stack(self, local: tuple[int, ...]) -> None:
         if self.hidden[: len(local)] != local:
             raise ValueError(
@@ -135,7 +149,10 @@ class DARNConfig:
 
     def to_json(self) -> str:
         """As text that :meth:`from_json` reads."""
-        return json.dumps(dataclasses.asdict(self), sort_keys=True)
+        fields = dataclasses.asdict(self)
+        if not self.categories:  # as in files of earlier releases
+            del fields["categories"]
+        return json.dumps(fields, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> DARNConfig:

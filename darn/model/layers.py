@@ -94,7 +94,8 @@ def make_decoder(config: DARNConfig, wiring: Wiring, level: int, seed: tf.Tensor
         size = {"kernel": local.units_kernel, "period": local.period}
         conditional: Conditional = LocalUnitsConditional(local.grids[level], **size, dtype=config.dtype, name=name)
     else:
-        conditional = _conditional(config, kind, wiring.sizes[level], tf.random.fold_in(seed, 0), name, config.orders)
+        of_level = {"orders": config.orders, "categories": () if level else config.categories}
+        conditional = _conditional(config, kind, wiring.sizes[level], tf.random.fold_in(seed, 0), name, **of_level)
     network: Any = None
     if local is not None and level < grids:
         network = LocalMap(local, level, "down", seed=tf.random.fold_in(seed, 1), dtype=tf.as_dtype(config.dtype))
@@ -123,9 +124,7 @@ def _dense(config: DARNConfig, n_in: int, n_out: int, seed: tf.Tensor) -> DenseN
     return DenseNetwork(sizes, activation=config.activation, seed=seed, dtype=tf.as_dtype(config.dtype))
 
 
-def _conditional(
-    config: DARNConfig, kind: str, n: int, seed: tf.Tensor, name: str, orders: int | None = None
-) -> Conditional:
+def _conditional(config: DARNConfig, kind: str, n: int, seed: tf.Tensor, name: str, **of_level: Any) -> Conditional:
     dtype = tf.as_dtype(config.dtype)
     if kind == "local":
         assert config.local is not None
@@ -133,5 +132,4 @@ def _conditional(
     if kind == "pixelcnn":
         assert config.pixelcnn is not None
         return PixelCNNConditional(config.pixelcnn, seed=seed, dtype=dtype, name=name)
-    units = config.conditional_units
-    return make_conditional(kind, n, units=units, seed=seed, orders=orders, dtype=dtype, name=name)
+    return make_conditional(kind, n, units=config.conditional_units, seed=seed, dtype=dtype, name=name, **of_level)

@@ -21,6 +21,7 @@ import tensorflow as tf
 from numpy.typing import ArrayLike
 
 from darn.model.autoregressive import Unit, bernoulli_log_prob, logistic_noise, threshold
+from darn.model.categories import levels_in_order
 from darn.model.config import DARNConfig, check_data
 from darn.model.layers import Layer, make_decoder, make_encoder
 from darn.model.wiring import Wiring
@@ -81,14 +82,18 @@ class DARN(tf.Module):
 
     def initialise(self, data: ArrayLike) -> None:
         """Set `visible_mean` and the visible biases to the data's means and their logits, as the best model without
-        weights would have them; means are kept 1 / (N + 2) away from 0 and 1.
+        weights would have them; of a level, among the rows without an earlier one; means are kept 1 / (N + 2) away from
+        0 and 1.
 
         :raises ValueError: see :func:`check_data`.
         """
         x = check_data(data, self.config)
         mean = x.mean(axis=0, dtype=np.float64)
         margin = 1.0 / (len(x) + 2.0)
-        clipped = np.clip(mean, margin, 1.0 - margin)
+        share = mean.copy()
+        for j, level in levels_in_order(self.config.categories, np.arange(len(mean))).items():
+            share[j] = mean[j] / max(1.0 - mean[level.earlier].sum(), margin)  # of the rows without an earlier level
+        clipped = np.clip(share, margin, 1.0 - margin)
         self.visible_mean.assign(tf.constant(mean, self.dtype))
         self.decoders[0].conditional.bias.assign(tf.constant(np.log(clipped) - np.log1p(-clipped), self.dtype))
 

@@ -20,6 +20,7 @@ import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
 from darn.model.autoregressive import bernoulli_log_prob
+from darn.model.categories import are_possible
 from darn.model.model import DARN, DARNConfig
 from darn.model.serialization import check_parameters, darn_of, named_variables
 from darn.model.shapes import variable_shapes
@@ -178,7 +179,7 @@ def member_log_prob(
     log_p, effective = (np.concatenate([each.numpy() for each in part]) for part in zip(*found, strict=True))
     if warns:
         warn_of_few(effective, num_samples)
-    return log_p.astype(np.float64)
+    return np.where(are_possible(rows, member.config.categories), log_p.astype(np.float64), -np.inf)
 
 
 def log_prob(density: Density, x: ArrayLike, *, num_samples: int = 1000, seed: int = 0) -> NDArray[np.float64]:

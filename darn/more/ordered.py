@@ -17,11 +17,19 @@ from __future__ import annotations
 import abc
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from darn.model.categories import (
+    Category,
+    Level,
+    as_categories,
+    categories_header,
+    categories_of,
+    levels_in_order,
+)
 from darn.model.config import check_plain
 from darn.more.completion import Completed
 
@@ -47,28 +55,6 @@ _FACTORS = 512  # of a product of numbers from 1 to 2
 
 Rows: TypeAlias = slice | NDArray[np.intp]
 """Which rows: all, or some by their numbers."""
-
-
-class Category(NamedTuple):
-    """Columns that are one variable.
-
-    :ivar columns: of its levels.
-    :ivar is_always: whether exactly one of them is 1, and not at most one.
-    """
-
-    columns: tuple[int, ...]
-    is_always: bool
-
-
-class Level(NamedTuple):
-    """A level of a category in an order of the columns.
-
-    :ivar earlier: columns of the levels before it.
-    :ivar is_certain: whether it is 1 if none of these is.
-    """
-
-    earlier: list[int]
-    is_certain: bool
 
 
 class Ordered(abc.ABC):
@@ -458,50 +444,6 @@ def _sum_of_log_sigmoids(a: NDArray[np.float64]) -> NDArray[np.float64]:
     return found
 
 
-def levels_in_order(categories: Sequence[Category], order: NDArray[Any]) -> dict[int, Level]:
-    """The levels of all categories, by column.
-
-    :param categories: columns that are one variable.
-    :param order: of all columns, [n].
-    """
-    place = np.argsort(order)
-    found = {}
-    for category in categories:
-        levels = sorted(category.columns, key=lambda column: place[column])
-        for i, level in enumerate(levels):
-            found[level] = Level(levels[:i], category.is_always and i + 1 == len(levels))
-    return found
-
-
-def as_categories(groups: Sequence[Sequence[int]], *parts: NDArray[Any]) -> tuple[Category, ...]:
-    """Categories of groups of columns; one is never missing if every row of the parts has one of its levels.
-
-    :param groups: columns of each category.
-    :param parts: zeros and ones, [N, n] each.
-    :raises ValueError: if a group has less than two columns or one that does not exist, two share a column, or a row
-        has two levels of one.
-    """
-    width = parts[0].shape[1]
-    seen: set[int] = set()
-    found = []
-    for group in groups:
-        columns = tuple(int(column) for column in group)
-        if len(columns) < 2 or len({*columns} - seen) < len(columns) or not {*columns} <= set(range(width)):
-            raise ValueError(
-                f"a category must be at least two of the columns 0 to {width - 1} that no other has, got {columns}."
-            )
-        seen |= {*columns}
-        ones = [part[:, columns].sum(axis=1) for part in parts]
-        for counts in ones:
-            if counts.max(initial=0) > 1:
-                raise ValueError(
-                    f"the columns {columns} must be one category, of which at most one is 1 in a row, got "
-                    f"{int(counts.max())} ones in row {int(counts.argmax())}; leave the category out."
-                )
-        found.append(Category(columns, all(counts.min(initial=1) == 1 for counts in ones)))
-    return tuple(found)
-
-
 def checked_bits(x: ArrayLike, width: int) -> NDArray[np.uint8]:
     """Zeros and ones [N, width].
 
@@ -514,28 +456,6 @@ def checked_bits(x: ArrayLike, width: int) -> NDArray[np.uint8]:
     if rows.dtype.kind not in "biuf" or not np.all((rows == 0) | (rows == 1)):
         raise ValueError(f"x must be 0 or 1 everywhere, got other values (dtype {rows.dtype}); encode it first.")
     return rows.astype(np.uint8)
-
-
-def categories_header(categories: Sequence[Category]) -> list[dict[str, Any]]:
-    """What a file says about categories."""
-    return [{"columns": [*columns], "is_always": always} for columns, always in categories]
-
-
-def categories_of(header: Any, width: int) -> tuple[Category, ...]:
-    """The categories of :func:`categories_header`.
-
-    :param width: n.
-    :raises ValueError: if it is something else, or no categories of n columns.
-    """
-    try:
-        groups = tuple(Category(tuple(each["columns"]), each["is_always"]) for each in header)
-        are_right = all(type(always) is bool and all(type(c) is int for c in members) for members, always in groups)
-        as_categories([group.columns for group in groups], np.zeros([0, width]))
-    except (TypeError, KeyError) as error:
-        raise ValueError("its categories must be columns and whether one is always 1") from error
-    if not are_right:
-        raise ValueError("its categories must be columns and whether one is always 1")
-    return groups
 
 
 def check_order(order: NDArray[Any], width: int) -> None:

@@ -7,7 +7,7 @@ chain_fitting           chains, trees and mixtures of independent columns
 network_fitting         masked networks
 density_choice          the best of these, chosen on validation rows
 gaps                    rows with missing bits, filled
-density                 scikit-learn's interface
+density, variables      scikit-learn's interface; frames as bits, and back
 keras_model             Keras' interface
 """
 
@@ -28,5 +28,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "rivals",
         "selection",
         "training",
+        "variables",
     ],
 )

@@ -223,26 +223,34 @@ def fit_mixture_of_bernoullis(
     rows = checked_bits(x, np.shape(x)[-1] if np.ndim(x) else 1)
     N, n = rows.shape
     counted = row_weights(weights, N)
-    X = rows.astype(np.float64)
+    # Products of matrices of single precision are twice as fast, and EM needs no more.
+    ones = rows.astype(np.float32)
     order = np.arange(n, dtype=np.int32)
-    # Whether a bit can be 1: not where an earlier level is, and the last level may be certain.
-    is_open = np.ones_like(X)
-    for j, level in levels_in_order(categories, order).items():
-        is_open[:, j] = 0.0 if level.is_certain else ~rows[:, level.earlier].any(axis=1)
-    ones = X * is_open
-    overall = (counted @ ones + 0.5) / (counted @ is_open + 1.0)
+    levels = levels_in_order(categories, order)
+    # Whether a bit can be 1: not where an earlier level is, and the last level may be certain; None: everywhere.
+    is_open = np.ones_like(ones) if levels else None
+    if is_open is not None:
+        for j, level in levels.items():
+            is_open[:, j] = 0.0 if level.is_certain else ~rows[:, level.earlier].any(axis=1)
+        ones *= is_open
+    total = float(counted.sum()) if is_open is None else counted @ is_open
+    overall = (counted @ ones + 0.5) / (total + 1.0)
     rng = np.random.default_rng([seed, 2])
-    means = np.clip(0.5 * overall + 0.5 * X[rng.choice(N, members, replace=members > N)], 0.02, 0.98)
+    means = np.clip(0.5 * overall + 0.5 * rows[rng.choice(N, members, replace=members > N)], 0.02, 0.98)
     log_w = np.full(members, -math.log(members))
     last = -math.inf
     for _ in range(_EM_STEPS):
         # Expectation: which class each row is of.
-        log_joint = ones @ np.log(means / (1.0 - means)).T + is_open @ np.log1p(-means).T + log_w
+        log_joint = ones @ np.log(means / (1.0 - means)).T.astype(np.float32) + log_w
+        none = np.log1p(-means)
+        log_joint += none.sum(axis=1) if is_open is None else is_open @ none.T.astype(np.float32)
         log_p = np.logaddexp.reduce(log_joint, axis=1)
         shares = np.exp(log_joint - log_p[:, None]) * counted[:, None]
         # Maximisation, with one more row of the whole table's means in each class.
-        means = (shares.T @ ones + overall) / (shares.T @ is_open + 1.0)
         counts = shares.sum(axis=0)
+        weighed = shares.T.astype(np.float32)
+        open_rows = counts[:, None] if is_open is None else weighed @ is_open
+        means = (weighed @ ones + overall) / (open_rows + 1.0)
         log_w = np.log((counts + 1.0) / (counts.sum() + members))
         value = float(counted @ log_p / counted.sum())
         if value - last < _LEAST_GAIN:

@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Density
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from darn.model.categories import as_categories
 from darn.model.model import DARN, DARNConfig
 from darn.more.blame import blame
 from darn.more.completion import complete, warn_of_few_draws
@@ -36,9 +37,12 @@ from darn.train.gaps import filled
 from darn.train.optimization import TrainingConfig
 from darn.train.selection import Choice, SearchConfig, choose, few_steps
 from darn.train.training import Trainer
+from darn.train.variables import Variables
 from gpflow_deep_base.columns import as_numbers
 
 __all__ = ["DARNDensity"]
+
+_BINS = 16  # of a column of numbers of a frame
 
 
 class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, BaseEstimator):  # type: ignore[misc]
@@ -63,18 +67,28 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
     missing drawn three times given the known values, each time by a chain that was fitted to the rows so filled.
 
     Samples of bits that stand for categories may be impossible rows, with two levels of a category or none, unless
-    `categories` says which columns belong together.
+    `categories` says which columns belong together, or rows come as a frame: a column of levels is one category there,
+    and one of numbers other than 0 and 1 has ordered bins, of which one is 1 (of few values, a bin each). log p is that
+    of levels and bins; by column it is that of the frame's columns, and :meth:`sample` gives a frame.
+
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"size": ["S", "L"] * 50, "price": [3, 9] * 50})
+        >>> density = DARNDensity(architecture="chain").fit(frame)
+        >>> sorted({*map(tuple, density.sample(20).to_numpy().tolist())})
+        [('L', 9), ('S', 3)]
 
     :param hidden: stochastic units of each layer, or one whole number; () for none.
     :param units: deterministic units between stochastic layers, likewise.
     :param learning_rate: of RMSProp.
     :param weight_decay: decoupled, in units of the learning rate.
-    :param architecture: "auto" tries chains, networks and, if `categories` is not given, DARNs, see above; "chain"
+    :param architecture: "auto" tries chains, networks and DARNs, see above; "chain"
         chains, trees and mixtures alone; "made" networks in place of the chains; "darn" DARNs alone. Each has a
         likelihood of its own for each column, see :meth:`score_samples`.
+    :param bins: numbers other than 0 and 1 become at most so many ordered bins of about as many rows; None: 16 of a
+        frame's, while an array of such numbers is refused.
     :param categories: columns of each category, as [(0, 1, 2), (5, 6)]: of its levels at most one is 1, or exactly one
-        if that is so in all rows. Each is one variable of a chain or a network, and no sample is impossible. DARNs have
-        free bits.
+        if that is so in all rows. Each is one variable of a chain, a network or a DARN with a linear decoder, and no
+        sample is impossible.
     :param model: further fields of the `DARNConfig`, such as {"visible_conditional": "made", "conditional_units": 500,
         "orders": 16}: a MADE is often the better density. Of the columns given the stochastic units there are "linear",
         "factorial", "nade", "made" and "eonade"; "dtype" is that of the computations.
@@ -92,6 +106,7 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
 
     Fitted attributes: `model_` (a `DARN`, a `Chain`, a `MaskedNetwork` or a `Mixture`, for `darn.save_density`),
     `density_choice_` (the `DensityChoice` among all kinds, whose `table()` has them; None if there were only DARNs),
+    `variables_` (names of the bits that a frame or numbers became, and which are one variable; None for bits),
     `choice_` (the `Choice` among DARNs; None if there was none), `valid_nats_` (of the validation rows, nats a row:
     -log p, or of a DARN alone the description length), `n_steps_` of the DARN, `n_features_in_`.
     """
@@ -99,6 +114,7 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
     model_: Density
     density_choice_: DensityChoice | None
     choice_: Choice | None
+    variables_: Variables | None
 
     def __init__(
         self,
@@ -109,6 +125,7 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         weight_decay: float | None = None,
         architecture: str = "auto",
         categories: Sequence[Sequence[int]] | None = None,
+        bins: int | None = None,
         model: Mapping[str, Any] | None = None,
         search: SearchConfig | None = None,
         validation_fraction: float = 0.1,
@@ -125,6 +142,7 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         self.weight_decay = weight_decay
         self.architecture = architecture
         self.categories = categories
+        self.bins = bins
         self.model = model
         self.search = search
         self.validation_fraction = validation_fraction
@@ -138,13 +156,17 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
     def fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> DARNDensity:
         """Choose, train until validation rows say stop, and keep the best parameters.
 
-        :param X: [N, n_x], at least two rows; zeros and ones, or numbers with `threshold`. NaN, pd.NA and masked cells
-            are missing. Sparse matrices, as those of `OneHotEncoder`, are taken, and held as a byte a bit.
+        :param X: [N, n_x], at least two rows; zeros and ones, a frame, or numbers with `threshold` or `bins`. NaN,
+            pd.NA and masked cells are missing. Sparse matrices, as those of `OneHotEncoder`, are taken, and held as a
+            byte a bit.
         :param y: ignored.
         :param sample_weight: of the rows, [N]: one of weight 2 counts as two rows. DARNs are trained on as many rows,
             each as often as its weight says.
         """
+        if self.bins is not None and (not isinstance(self.bins, int | np.integer) or self.bins < 2):
+            raise ValueError(f"bins must be a whole number, at least 2, got {self.bins!r}.")
         x, is_missing = self._bits(X, reset=True)
+        groups = self._groups
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, x, dtype=np.float64)
         if weights is not None and weights.min() < 0:
             raise ValueError(f"sample_weight must not be negative, got {weights.min():g} of row {weights.argmin()}.")
@@ -162,7 +184,7 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         self._seed = seed
         if is_missing is not None:
             self._say(1, f"{is_missing.mean():.1%} of the values are missing: they are drawn given the known ones")
-            x = filled(x, is_missing, groups=self.categories or (), weights=weights, seed=seed)
+            x = filled(x, is_missing, groups=groups, weights=weights, seed=seed)
         parts = [np.sort(part) for part in (order[num_valid:], order[:num_valid])]
         x, valid = (x[part] for part in parts)
         x_weights, valid_weights = (None if weights is None else weights[part] for part in parts)
@@ -173,7 +195,7 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
             self._say(1, f"trying trees, mixtures and {' and '.join(kinds)}s on {len(x):,} rows")
             how: dict[str, Any] = {"weights": x_weights, "valid_weights": valid_weights, "kinds": kinds}
             how["report"] = lambda line: self._say(2, line)
-            self.density_choice_ = choose_density(x, valid, seed=seed, groups=self.categories or (), **how)
+            self.density_choice_ = choose_density(x, valid, seed=seed, groups=groups, **how)
         if has_darn:
             start = time.process_time()
             rng = np.random.default_rng([seed, 8])
@@ -197,23 +219,25 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         Of a row with missing values it is log p(known values), exact where few values are missing, see `complete`.
 
         :param X: [N, n_x]; NaN, pd.NA and masked cells are missing.
-        :param by_column: [N, n_x]: log p(x_j | the columns before it), whose sum is log p(x). The lowest one says which
-            value of an odd row is to blame. Of a mean of several densities, and of the stochastic units of a DARN, what
-            is no sum over columns is shared by all alike.
+        :param by_column: [N, n_x], or the columns of a frame: log p(x_j | those before it), whose sum is log p(x). The
+            lowest one says which value of an odd row is to blame. Of a mean of several densities, and of the stochastic
+            units of a DARN, what is no sum over columns is shared by all alike.
         :raises ValueError: for other rows, or columns of rows with missing values, or of a DARN that averages orders.
         """
         x, is_missing = self._fitted_bits(X)
         if by_column:
             if is_missing is not None:
                 raise ValueError("by_column is for rows without missing values; complete them first.")
-            return log_prob_by_column(self.model_, x, num_samples=self.num_samples, seed=self._seed)
+            by_bit = log_prob_by_column(self.model_, x, num_samples=self.num_samples, seed=self._seed)
+            return by_bit if self.variables_ is None else self.variables_.by_column(by_bit)
         if is_missing is None:
             return log_prob(self.model_, x, num_samples=self.num_samples, seed=self._seed)
         return log_prob_of_known(self.model_, x, is_missing, num_samples=self.num_samples, seed=self._seed)
 
     def blame(self, X: ArrayLike) -> NDArray[np.float64]:
-        """By how much log p of a row would be higher if the value of a column were the best other one, [N, n_x], nats:
-        the largest says which value of an odd row is to blame. See `darn.blame`; it scores each row once a column.
+        """By how much log p of a row would be higher if the value of a column were the best other one, [N, n_x] or the
+        columns of a frame, nats: the largest says which value of an odd row is to blame. See `darn.blame`; it scores
+        each row once a column.
 
         :param X: [N, n_x].
         :raises ValueError: for other rows, or missing values.
@@ -221,15 +245,17 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         x, is_missing = self._fitted_bits(X)
         if is_missing is not None:
             raise ValueError("X must have no missing values, got some; complete them first.")
-        how: dict[str, Any] = {"groups": self.categories or (), "num_samples": self.num_samples, "seed": self._seed}
-        return blame(self.model_, x, **how)
+        how: dict[str, Any] = {"groups": self._groups, "num_samples": self.num_samples, "seed": self._seed}
+        gains = blame(self.model_, x, **how)
+        return gains if self.variables_ is None else self.variables_.by_column(gains, np.maximum)
 
     def score(self, X: ArrayLike, y: Any = None) -> float:
         """Mean of `score_samples`: nats a row; higher is better, so it serves cross-validation."""
         return float(self.score_samples(X).mean())
 
-    def sample(self, n_samples: int = 1, random_state: Any = None) -> NDArray[np.uint8]:
-        """Independent draws of rows, zeros and ones [n_samples, n_x].
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> Any:
+        """Independent draws of rows, zeros and ones [n_samples, n_x]; of a frame or of `bins`, a frame of pandas with
+        levels, truth values and the middle number of each bin.
 
         :param random_state: None: that of the estimator, so that each call gives the same rows.
         """
@@ -237,7 +263,8 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         if n_samples < 1:
             raise ValueError(f"n_samples must be at least 1, got {n_samples}.")
         random = check_random_state(self.random_state if random_state is None else random_state)
-        return drawn(self.model_, n_samples, int(random.randint(2**31 - 1)))
+        bits = drawn(self.model_, n_samples, int(random.randint(2**31 - 1)))
+        return bits if self.variables_ is None else self.variables_.frame(bits)
 
     def transform(self, X: ArrayLike) -> NDArray[Any]:
         """The code h of each row: the more probable value of each stochastic unit of the DARNs in the model by
@@ -257,30 +284,40 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
             codes += [bits.numpy() for bits in model.encode(tf.constant(x, model.dtype), noise).h]
         return np.concatenate(codes, axis=1)
 
-    def complete(self, X: ArrayLike, mask: ArrayLike | None = None) -> NDArray[np.float64]:
-        """The known bits, and of each missing one the probability that it is 1 given the known ones, [N, n_x].
+    def complete(self, X: ArrayLike, mask: ArrayLike | None = None) -> Any:
+        """The known bits, and of each missing one the probability that it is 1 given the known ones, [N, n_x]. Of a
+        frame or of `bins`, a frame of pandas with a column for each level and bin.
 
         See `darn.complete` and `darn.Chain.complete` for where these are exact.
 
-        :param X: [N, n_x]; what stands where bits are missing does not matter.
-        :param mask: booleans [N, n_x], True where a bit is missing; None: where X is NaN or masked.
+        :param X: [N, n_x]; what stands where values are missing does not matter.
+        :param mask: booleans [N, n_x], True where a value is missing; None: where X is NaN or masked.
         """
         check_is_fitted(self, "model_")
-        x = validate_data(self, X, reset=False, dtype="numeric", ensure_all_finite=False)
-        is_missing = _missing(X, x) if mask is None else np.asarray(mask)
-        if is_missing.dtype != bool or is_missing.shape != x.shape:
+        numbers = self._numbers(X, reset=False)
+        if issparse(numbers):
+            numbers = numbers.toarray()
+        is_missing = _missing(X, numbers) if mask is None else np.asarray(mask)
+        shape = numbers.shape if self.variables_ is None else (len(numbers), len(self.variables_.columns))
+        if mask is not None and (is_missing.dtype != bool or is_missing.shape != shape):
             raise ValueError(
-                f"mask must be booleans of the shape of X, {x.shape}, True where a bit is missing, got "
+                f"mask must be booleans of the shape of X, {shape}, True where a value is missing, got "
                 f"{is_missing.dtype} {is_missing.shape}; leave it out if X is NaN there."
             )
-        if hasattr(mask, "columns"):
+        if hasattr(mask, "columns") and self.variables_ is None:
             validate_data(self, mask, reset=False, skip_check_array=True)  # its names
-        rows = self._as_bits(np.where(is_missing, 0, x))
+        if self.variables_ is not None:
+            bits = self.variables_.bits(np.where(_missing(X, numbers), np.nan, numbers))
+            is_missing = np.isnan(bits) if mask is None else is_missing[:, self.variables_.owners]
+            numbers = bits
+        rows = self._as_bits(np.where(is_missing, 0, numbers))
         if isinstance(self.model_, DARN):
-            return complete(self.model_, rows, is_missing, seed=self._seed)
-        found = self.model_.complete(rows, is_missing, seed=self._seed)
-        warn_of_few_draws(found)
-        return found.probabilities
+            found = complete(self.model_, rows, is_missing, seed=self._seed)
+        else:
+            completed = self.model_.complete(rows, is_missing, seed=self._seed)
+            warn_of_few_draws(completed)
+            found = completed.probabilities
+        return found if self.variables_ is None else self.variables_.named(found)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -312,10 +349,10 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
             raise ValueError(f"search must be a SearchConfig, or None, got {self.search!r}.")
         fields = dict(self.model or {})
         own = ("hidden", "units", "learning_rate", "weight_decay")
-        known = {field.name for field in dataclasses.fields(DARNConfig)} - {"visible", *own}
+        known = {field.name for field in dataclasses.fields(DARNConfig)} - {"visible", "categories", *own}
         for name in fields.keys() - known:
             raise ValueError(
-                f"model must have fields of DARNConfig but visible, {' and '.join(own[:2])}, got {name!r}."
+                f"model must have fields of DARNConfig but visible, categories, {' and '.join(own[:2])}, got {name!r}."
             )
         given = [name for name in own if getattr(self, name) is not None]
         given += [f"{name} in model" for name in fields if name != "dtype"]
@@ -327,14 +364,7 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
                 f"{given[0]} is for a DARN, got architecture={self.architecture!r}; leave one of them out."
             )
         is_darn = self.architecture == "darn" or bool(given)
-        if is_darn and self.categories:
-            because = f"{given[0]} is given" if given else "architecture='darn'"
-            raise ValueError(
-                f"categories are variables of a chain, and it is a DARN with free bits, as {because}; leave one of "
-                "them out."
-            )
-        has_darn = is_darn or (self.architecture == "auto" and not self.categories)
-        return (() if is_darn else kinds[self.architecture]), has_darn
+        return (() if is_darn else kinds[self.architecture]), is_darn or self.architecture == "auto"
 
     def _trained(self, x: NDArray, valid: NDArray, seed: int) -> Course:
         """A DARN, chosen where nothing else is given."""
@@ -360,6 +390,8 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         training: dict[str, Any] = {"learning_rate": self.learning_rate, "weight_decay": self.weight_decay}
         is_chosen = None in (*model.values(), *training.values())
         model |= self.model or {}
+        if self._groups:
+            model["categories"] = as_categories(self._groups, x, valid)
         if is_chosen:
             search = dataclasses.replace(self.search or SearchConfig(), search_steps=self.max_steps)
             search = search if self.density_choice_ is None else search.beside_others(x.shape[1])
@@ -374,13 +406,29 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         check_is_fitted(self, "model_")
         return self._bits(X, reset=False)
 
-    def _bits(self, X: ArrayLike, *, reset: bool) -> tuple[NDArray[np.uint8], NDArray[np.bool_] | None]:
-        """Bits [N, n_x], and where they are missing; None if none is."""
+    @property
+    def _groups(self) -> Sequence[Sequence[int]]:
+        """Bits that are one variable."""
+        return (self.categories or ()) if self.variables_ is None else self.variables_.groups
+
+    def _numbers(self, X: ArrayLike, *, reset: bool) -> Any:
+        """The numbers of X, [N, F], perhaps sparse."""
         X = as_numbers(X, self, reset=reset, may_miss=True)
         how: dict[str, Any] = {"dtype": "numeric", "ensure_all_finite": "allow-nan"}
-        x = validate_data(self, X, reset=reset, accept_sparse="csr", ensure_min_samples=2 if reset else 1, **how)
+        return validate_data(self, X, reset=reset, accept_sparse="csr", ensure_min_samples=2 if reset else 1, **how)
+
+    def _bits(self, X: ArrayLike, *, reset: bool) -> tuple[NDArray[np.uint8], NDArray[np.bool_] | None]:
+        """Bits [N, n_x], and where they are missing; None if none is."""
+        x = self._numbers(X, reset=reset)
+        if reset:
+            self.variables_ = None
         if not issparse(x):
             is_missing = _missing(X, x)
+            if reset and self.threshold is None and self._has_variables(X, x[~is_missing]):
+                self.variables_ = self._variables(X, np.where(is_missing, np.nan, x))
+            if self.variables_ is not None:
+                x = self.variables_.bits(np.where(is_missing, np.nan, x))
+                is_missing = np.isnan(x)
             return self._as_bits(np.where(is_missing, 0, x)), is_missing if is_missing.any() else None
         if self.threshold is not None and self.threshold < 0:
             raise ValueError(f"threshold must not be negative for a sparse X, got {self.threshold}; give X.toarray().")
@@ -388,6 +436,19 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         self._as_bits(x.data[None])  # its errors, before room is made for all zeros
         bits: NDArray[np.uint8] = (x > (self.threshold or 0)).astype(np.uint8).toarray()
         return bits, None
+
+    def _has_variables(self, X: Any, values: NDArray[Any]) -> bool:
+        """Whether rows are more than bits: a frame with levels or other numbers, or an array of numbers with `bins`."""
+        if hasattr(self, "table_encoder_"):
+            return True
+        return (self.bins is not None or hasattr(X, "columns")) and not np.isin(values, (0, 1)).all()
+
+    def _variables(self, X: Any, numbers: NDArray[Any]) -> Variables:
+        encoder = getattr(self, "table_encoder_", None)
+        if encoder is not None and self.categories:
+            raise ValueError("categories are columns of an array, and those of a frame are found; leave them out.")
+        names = getattr(self, "feature_names_in_", [f"x{number}" for number in range(numbers.shape[1])])
+        return Variables.of(numbers, encoder, self.bins or _BINS, list(names), self.categories or ())
 
     def _as_bits(self, x: NDArray[Any]) -> NDArray[np.uint8]:
         wrong = np.isnan(x) if self.threshold is not None else (x != 0) & (x != 1)
@@ -397,7 +458,7 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
             if np.isnan(found):
                 remedy = "say by the mask that it is missing, or impute it"
             elif self.threshold is None:
-                remedy = f"give threshold, whose bits are X > threshold, or {remedy}"
+                remedy = f"give threshold, whose bits are X > threshold, bins=16, or {remedy}"
             raise ValueError(f"X must be 0 or 1 everywhere, got {found} in row {row}, column {column}; {remedy}.")
         return (x > (self.threshold or 0)).astype(np.uint8)
 

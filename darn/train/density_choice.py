@@ -55,10 +55,11 @@ _FEW_COLUMNS = 64  # whose conditionals choose the strength
 _LEAST_COLUMNS = 16  # likewise, where there is much work
 _MOST_STEPS = 12  # a million times weaker or stronger
 _MAX_WORK = 3e7  # ones in the rows of a fit times half the columns
-_MAX_MIXTURE_WORK = 1e8  # members times rows times columns
-_MOST_MEMBERS = 256  # of a mixture; there are no more than rows
+_MAX_MIXTURE_WORK = 5e8  # members times rows times columns
+_MOST_MEMBERS = 1024  # of a mixture, as its file may hold; there are no more than rows
 _NETWORK_WORK = 5e11  # multiplications of fits that choose the settings of networks: about half a minute
 _ORDERS_WORK = 4e11  # of networks in other orders
+_BEHIND = 0.5  # of this work for networks that are behind another kind
 _SHARE = 0.6  # of the work that one fit may take
 _LEAST_SHARE = 0.05  # of a mean: who has less is left out
 _MEAN_STEPS = 200
@@ -324,7 +325,7 @@ class _Search:
         def attempt(changed: NetworkSettings, title: str) -> bool:
             """Whether it is better; it is the one to start from then."""
             nonlocal best, settings, order, spent
-            if (changed, title) in known or spent >= _NETWORK_WORK:
+            if (changed, title) in known or spent >= self._work_for(best, _NETWORK_WORK):
                 return False
             known.add((changed, title))
             fitted = self._fit(changed, title, _SHARE * _NETWORK_WORK, best)
@@ -337,7 +338,7 @@ class _Search:
         attempt(settings, order)
         attempt(settings, "rare ones first")
         is_better = True
-        while is_better and spent < _NETWORK_WORK:
+        while is_better and spent < self._work_for(best, _NETWORK_WORK):
             is_better = False
             for moves in _moves():
                 for move in moves:
@@ -362,7 +363,7 @@ class _Search:
             settings, best = self._network
             spent = 0.0
             for title, _ in self._others(f"network of {settings}"):
-                if spent >= _ORDERS_WORK:
+                if spent >= self._work_for(best, _ORDERS_WORK):
                     break
                 spent += self._fit(settings, title, _SHARE * _ORDERS_WORK, best).work
 
@@ -379,6 +380,13 @@ class _Search:
         return DensityChoice(best.model, best.log_p, tuple(trials), self._shares)
 
     # Private.
+
+    def _work_for(self, best: FittedNetwork | None, most: float) -> float:
+        """Of the most work, what networks get whose best one is this."""
+        if best is None:
+            return most
+        is_behind = -float(self._shares @ best.log_p) > min(tried.nats for tried in self.tried)
+        return _BEHIND * most if is_behind else most
 
     def _fit(
         self, settings: NetworkSettings, title: str, most_work: float, best: FittedNetwork | None

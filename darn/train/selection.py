@@ -57,7 +57,7 @@ def few_steps(width: int) -> int:
 
     :param width: n_x.
     """
-    return 1000 * min(6, max(2, 1500 // width))
+    return 1000 * min(4, max(2, 1500 // width))
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class SearchConfig:
     :param neighbours: also try what differs from the best candidate in one value.
     :param falling: also try the best candidate with a learning rate that falls to 0.
     :param search_total_steps: after so many steps of all candidates together the best so far is chosen; 0 for no limit;
-        60,000 if this is not given, or 2,000 to 6,000 beside other kinds of densities.
+        60,000 if this is not given, or 2,000 to 4,000 beside other kinds of densities.
     :raises ValueError: naming the field that is wrong.
     """
 

@@ -15,6 +15,7 @@ import numpy as np
 from absl import logging
 from numpy.typing import NDArray
 
+from gpflow_deep_base.bins import Bins
 from gpflow_deep_base.container import read_npz
 from gpflow_deep_base.seeds import numpy_rng
 from gpflow_deep_runs.data import tables
@@ -108,11 +109,11 @@ def as_bits(rows: NDArray[Any], names: Sequence[str], what: str) -> Bits:
 
 
 def categories(data: Rows) -> tuple[tuple[int, ...], ...]:
-    """Columns of the bits that are the levels of one category, for each category of a table that has more than one."""
+    """Columns of the bits that are one variable: of each category, and of each column of bins, that has several."""
     groups, start = [], 0
     for feature in () if data.schema is None else data.schema.columns:
         width = len(feature.value_names)
-        if feature.column.kind == "category" and width > 1:
+        if (feature.column.kind == "category" or feature.bins is not None) and width > 1:
             groups.append(tuple(range(start, start + width)))
         start += len(feature.names)
     return tuple(groups)
@@ -142,6 +143,7 @@ def read_bits(
     seed: int = 0,
     valid_fraction: float = 0.1,
     test_fraction: float = 0.1,
+    bins: int | None = None,
 ) -> Rows:
     """Read your own zeros and ones from a table or an .npz file.
 
@@ -153,6 +155,7 @@ def read_bits(
     :param spec: how the columns of a table are read.
     :param seed: decides which rows are set aside for the parts that the file does not have.
     :param valid_fraction: part of the rows for validation, in (0, 1); `test_fraction` likewise.
+    :param bins: numbers besides 0 and 1 become at most so many ordered bins, a bit each; None: they are refused.
     :raises ValueError: naming file and column: as `tables.read_table`; numbers besides 0 and 1, dates and times; too
         few rows for the parts.
     """
@@ -167,7 +170,7 @@ def read_bits(
         parts, names, image_shape = _read_npz(path)
         parts = {part: as_bits(rows, names, f"{part} of {path}") for part, rows in parts.items()}
     else:
-        X, schema, notes = _read_table(path, spec)
+        X, schema, notes = _read_table(path, spec, bins)
         parts, names, source = {"train": X}, schema.feature_names, source + notes
     for part, fraction in (("test", test_fraction), ("valid", valid_fraction)):
         if part not in parts:
@@ -190,7 +193,7 @@ def read_alike(path: str | os.PathLike[str], schema: Schema, new: NewRows = NewR
     return as_bits(X, schema.feature_names, str(path))
 
 
-def _read_table(path: Path, spec: TableSpec) -> tuple[NDArray[np.float64], Schema, list[str]]:
+def _read_table(path: Path, spec: TableSpec, bins: int | None) -> tuple[NDArray[np.float64], Schema, list[str]]:
     """All rows as zeros and ones, NaN where missing; how they were read, and what is to be said of it."""
     table = read_source(path, names_optional=True, spec=spec)
     found = tables.encode_table(table, (), spec)
@@ -199,8 +202,25 @@ def _read_table(path: Path, spec: TableSpec) -> tuple[NDArray[np.float64], Schem
             f"{path} must hold zeros and ones or levels, but {_some(wrong)} hold dates or times; leave them "
             f"out with --ignore={','.join(wrong)}."
         )
-    as_bits(np.nan_to_num(found.X), found.schema.feature_names, str(path))
-    return found.X, found.schema, found.notes
+    X, schema = (found.X, found.schema) if bins is None else _binned(found.X, found.schema, bins)
+    as_bits(np.nan_to_num(X), schema.feature_names, str(path))
+    return X, schema, found.notes
+
+
+def _binned(X: NDArray[np.float64], schema: Schema, most: int) -> tuple[NDArray[np.float64], Schema]:
+    """The rows and how they are read, with bins of the columns of numbers that are not all 0 or 1."""
+    features, blocks, start = [], [], 0
+    for feature in schema.columns:
+        block = X[:, start : start + len(feature.names)]
+        start += len(feature.names)
+        values = block[:, 0] if feature.column.kind == "number" else np.empty(0)
+        if not np.isin(values[~np.isnan(values)], (0.0, 1.0)).all():
+            bins = Bins.of(values, most)
+            feature = replace(feature, bins=bins)
+            block = np.concatenate([bins.levels(values), block[:, 1:]], axis=1)
+        features.append(feature)
+        blocks.append(block)
+    return np.concatenate(blocks, axis=1), replace(schema, columns=tuple(features))
 
 
 def _learned(schema: Schema, X: NDArray[np.float64]) -> Schema:

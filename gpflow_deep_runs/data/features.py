@@ -6,7 +6,7 @@
 
 | kind         | cells, as `columns.parse` returns them   | columns of X                                         |
 |--------------|------------------------------------------|------------------------------------------------------|
-| number, time | float64, NaN where missing               | itself                                               |
+| number, time | float64, NaN where missing               | itself, or one for each of its bins                  |
 | boolean      | 0 and 1, NaN where missing               | itself                                               |
 | date         | days since 1970-01-01, NaN where missing | those of its parts that vary, see :func:`date_parts` |
 | category     | text, None where missing                 | one for each level, NaN in all where it is missing   |
@@ -24,6 +24,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from gpflow_deep_base.bins import Bins
 from gpflow_deep_runs.data.columns import Column
 from gpflow_deep_runs.data.libraries import pd
 from gpflow_deep_runs.data.spec import PARTS, DatePart
@@ -43,6 +44,7 @@ class Feature:
     :param rare: of a category: levels that share one column of X, the last; () if there is none.
     :param parts: of a date: those that X has.
     :param num_missing: missing values in the table that the model learned from.
+    :param bins: of a number, for models of zeros and ones.
     """
 
     column: Column
@@ -50,6 +52,7 @@ class Feature:
     rare: tuple[str, ...] = ()
     parts: tuple[DatePart, ...] = ()
     num_missing: int = 0
+    bins: Bins | None = None
 
     @property
     def name(self) -> str:
@@ -71,7 +74,7 @@ class Feature:
                 return tuple(f"{self.name}={level}" for level in (*self.levels, *(["(rare)"] if self.rare else [])))
             case "date":
                 return tuple(f"{self.name}.{part}" for part in self.parts)
-        return (self.name,)
+        return (self.name,) if self.bins is None else tuple(f"{self.name}={name}" for name in self.bins.names)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -96,6 +99,8 @@ class Feature:
             into[:, :width] = codes[:, None] == np.arange(width)
         elif self.column.kind == "date":
             into[:, :width] = date_parts(cells[:, None], self.parts)
+        elif self.bins is not None:
+            into[:, :width] = self.bins.levels(cells)
         else:
             into[:, 0] = cells
         if is_missing.any():
@@ -126,7 +131,8 @@ class Feature:
     def to_json(self) -> dict[str, Any]:
         """A dictionary for JSON; entries that say nothing are left out."""
         facts = {"levels": self.levels, "rare": self.rare, "parts": self.parts, "num_missing": self.num_missing}
-        return {"column": self.column.to_json(), **{key: value for key, value in facts.items() if value}}
+        binned = {} if self.bins is None else {"bins": self.bins.to_json()}
+        return {"column": self.column.to_json(), **{key: value for key, value in facts.items() if value}, **binned}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Feature:
@@ -138,7 +144,9 @@ class Feature:
         if unknown := set(parts) - set(PARTS):
             raise ValueError(f"{sorted(unknown)[0]!r} is no part of a date")
         num_missing = int(stored.get("num_missing", 0))
-        return cls(Column.from_json(stored["column"]), levels, rare, cast(tuple[DatePart, ...], parts), num_missing)
+        bins = Bins.from_json(stored["bins"]) if "bins" in stored else None
+        column = Column.from_json(stored["column"])
+        return cls(column, levels, rare, cast(tuple[DatePart, ...], parts), num_missing, bins)
 
 
 def date_parts(days: NDArray[np.float64], parts: Sequence[DatePart] = PARTS) -> NDArray[np.float64]:

@@ -44,6 +44,8 @@ def _details(feature: Feature) -> str:
     if feature.levels:
         plural = "s" * (len(feature.levels) > 1)
         details.append(f"{len(feature.levels)} level{plural}: {_shown(feature.levels)}")
+    if feature.bins is not None:
+        details.append(f"{len(feature.bins.values)} bins")
     if feature.rare:
         details.append(f"{len(feature.rare)} rare ones together")
     if column.date_format:

@@ -160,7 +160,7 @@ class Schema:
                     f"column {feature.name!r} of {where} has no value in the training rows, so nothing can be put in "
                     f"where it is missing; leave it out with --ignore={feature.name}."
                 )
-            if feature.column.kind == "category":
+            if feature.column.kind == "category" or feature.bins is not None:
                 values = np.arange(len(values)) == values.argmax()
             elif feature.column.kind == "boolean":
                 values = values > 0.5

@@ -66,6 +66,7 @@ def load(
     seed: int = 0,
     num_valid: int = 5000,
     max_images: int | None = None,
+    bins: int | None = None,
 ) -> Rows:
     """Read what `source` names; warns of fewer than ten test rows.
 
@@ -78,6 +79,7 @@ def load(
     :param num_valid: of "images": training images to set aside for validation, but at most a tenth of them; which ones
         depends on the data set only.
     :param max_images: of "images": use only so many training images (before some are set aside) and test images.
+    :param bins: of "binary": ordered bins of a column of numbers of `source.data`, at most; None: they are refused.
     :raises ValueError: as the readers; a known set without this view is named with those that have it.
     """
     check_table(source, table, view)
@@ -95,7 +97,7 @@ def load(
     elif is_known:
         data = catalogue.read(name, view, source.data_dir)
     elif view == "binary":
-        data = read_bits(str(source.data), table)
+        data = read_bits(str(source.data), table, bins=bins)
     elif view == "text" and is_documents(str(source.data)):
         data = read_documents(str(source.data), texts, table)
     else:

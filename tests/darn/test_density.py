@@ -281,9 +281,7 @@ def test_categories_are_variables_of_a_chain(rng: np.random.Generator) -> None:
     first = rng.integers(0, 3, 500)
     second = np.where(rng.uniform(size=500) < 0.95, first, rng.integers(0, 3, 500))
     x = np.concatenate([np.eye(3)[first], np.eye(3)[second], rng.integers(0, 2, (500, 2))], axis=1)
-    density = DARNDensity(categories=[(0, 1, 2), (3, 4, 5)]).fit(x)
-    assert density.choice_ is None
-    assert density.n_steps_ == 0
+    density = DARNDensity(architecture="chain", categories=[(0, 1, 2), (3, 4, 5)]).fit(x)
     drawn = density.sample(100_000)
     np.testing.assert_array_equal(drawn[:, :3].sum(axis=1), 1)
     np.testing.assert_array_equal(drawn[:, 3:6].sum(axis=1), 1)
@@ -296,6 +294,73 @@ def test_categories_are_variables_of_a_chain(rng: np.random.Generator) -> None:
     by_column = density.score_samples(odd, by_column=True)
     np.testing.assert_allclose(by_column.sum(axis=1), density.score_samples(odd))
     assert by_column[0].argmin() in (3, 4, 5)
+
+
+@pytest.fixture(scope="module")
+def shop() -> pd.DataFrame:
+    """Levels, truth values, whole numbers and amounts; the price says much of the size."""
+    rng = np.random.default_rng(5)
+    size = rng.choice(["S", "M", "L"], 500)
+    price = np.round(pd.Series(size).map({"S": 3.0, "M": 20.0, "L": 90.0}).to_numpy() * rng.uniform(0.8, 1.2, 500), 2)
+    return pd.DataFrame({"size": size, "price": price, "kids": rng.integers(0, 4, 500), "new": rng.random(500) < 0.3})
+
+
+def test_a_frame_is_taken_as_it_is(shop: pd.DataFrame) -> None:
+    """Levels are one variable, numbers ordered bins; rows come back as the frame has them."""
+    density = DARNDensity(architecture="chain").fit(shop)
+    drawn = density.sample(2000)
+    assert list(drawn.columns) == list(shop.columns)
+    assert {*drawn["size"]} == {"S", "M", "L"}
+    assert {*drawn["kids"]} <= {0, 1, 2, 3}
+    assert {*drawn["price"]} <= {*shop["price"]}
+    assert drawn["new"].dtype == bool
+    assert (drawn["price"] < 30).to_numpy()[drawn["size"] == "S"].mean() > 0.95
+    by_column = density.score_samples(shop, by_column=True)
+    assert by_column.shape == shop.shape
+    np.testing.assert_allclose(by_column.sum(axis=1), density.score_samples(shop))
+    odd = shop.iloc[:100].copy()
+    odd["new"] = True
+    odd["size"] = odd["size"].map({"S": "L", "M": "L", "L": "S"})
+    assert np.isin(density.blame(odd).argmax(axis=1), (0, 1)).mean() >= 0.9
+    # Columns in another order, a price that no row had, and gaps.
+    assert density.score_samples(odd[["new", "kids", "price", "size"]]) == pytest.approx(density.score_samples(odd))
+    odd.loc[:2, "price"] = [-1.0, 1e6, np.nan]
+    assert np.isfinite(density.score_samples(odd)).all()
+    odd["size"] = None
+    found = density.complete(odd)
+    levels = [name for name in found.columns if name.startswith("size=")]
+    np.testing.assert_allclose(found[levels].sum(axis=1), 1.0)
+    mask = np.zeros(shop.shape, bool)
+    mask[:, 0] = True
+    filled = density.complete(shop, mask)[levels].to_numpy()
+    assert (filled[np.arange(500), [levels.index(f"size={size}") for size in shop["size"]]] > 0.5).mean() > 0.95
+
+
+def test_numbers_of_an_array_need_bins(shop: pd.DataFrame) -> None:
+    numbers = shop[["price", "kids"]].to_numpy()
+    density = DARNDensity(architecture="chain", bins=5).fit(numbers)
+    assert density.variables_ is not None
+    assert [len(group) for group in density.variables_.groups] == [5, 4]
+    assert density.variables_.names[5:] == ("x1=0", "x1=1", "x1=2", "x1=3")
+    assert density.score_samples(numbers).shape == (500,)
+    framed = DARNDensity(architecture="chain", bins=5).fit(shop[["price", "kids"]])
+    np.testing.assert_array_equal(framed.score_samples(shop[["price", "kids"]]), density.score_samples(numbers))
+
+
+def test_categories_of_a_darn(shop: pd.DataFrame) -> None:
+    """One variable there, too: no draw is an impossible row, and its file says so."""
+    density = clone(TINY).fit(shop[["size", "new"]])
+    model = density.model_
+    assert isinstance(model, DARN)
+    assert model.config.categories == (((0, 1, 2), True),)
+    rows = model.sample(100_000, seed=1).x.numpy()
+    np.testing.assert_array_equal(rows[:, :3].sum(axis=1), 1)
+    every = np.array([[*level, new] for level in np.eye(3) for new in (0, 1)])
+    log_p = model.log_prob(every).numpy()
+    assert np.exp(log_p).sum() == pytest.approx(1.0, abs=1e-5)
+    assert density.score_samples(shop[["size", "new"]].assign(size="XL"))[0] == -np.inf
+    assert DARNConfig.from_json(model.config.to_json()) == model.config
+    np.testing.assert_array_equal(darn.decode(model, darn.encode(model, every)), every)
 
 
 def gapped(bits: np.ndarray, share: float) -> np.ndarray:
@@ -355,9 +420,9 @@ def test_kinds_that_do_not_fit_are_refused(bits: np.ndarray) -> None:
     for settings, message in (
         ({"architecture": "tree"}, "architecture must be 'auto', 'chain', 'made' or 'darn', got 'tree'"),
         ({"architecture": "chain", "hidden": 3}, "hidden is for a DARN, got architecture='chain'"),
-        ({"architecture": "darn", "categories": [(0, 1)]}, "as architecture='darn'; leave one"),
-        ({"categories": [(0, 1)], "model": {"orders": 2}}, "as orders in model is given; leave one"),
-        ({"model": {"hidden": 3}}, "model must have fields of DARNConfig but visible, hidden and units, got 'hidden'"),
+        ({"architecture": "darn", "categories": [(0, 1)]}, r"the columns \(0, 1\) must be one category"),
+        ({"bins": 1}, "bins must be a whole number, at least 2, got 1"),
+        ({"model": {"hidden": 3}}, "DARNConfig but visible, categories, hidden and units, got 'hidden'"),
         ({"model": "made"}, "model must be a dictionary of fields of DARNConfig, or None, got 'made'"),
         ({"search": {"candidates": 2}}, "search must be a SearchConfig, or None, got {'candidates': 2}"),
         ({"categories": [(0, 1)]}, r"the columns \(0, 1\) must be one category"),

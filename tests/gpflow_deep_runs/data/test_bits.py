@@ -1,5 +1,6 @@
 import gzip
 import hashlib
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,9 @@ import pandas as pd
 import pytest
 from absl import logging
 
-from gpflow_deep_runs.data.bits import constant_columns, density, read_bits
+from gpflow_deep_runs.data.bits import categories, constant_columns, density, read_alike, read_bits
 from gpflow_deep_runs.data.rows import Rows
+from gpflow_deep_runs.data.schema import Schema
 from gpflow_deep_runs.data.spec import TableSpec
 from tests.gpflow_deep_runs.data.sets.formats import packed
 
@@ -259,3 +261,21 @@ def test_checksum_depends_on_rows_and_parts(rows: np.ndarray) -> None:
     assert base == checksum(rows[:20].astype(bool), rows[20:30], rows[30:]) == expected.hexdigest()
     assert base != checksum(rows[:21], rows[21:30], rows[30:])
     assert base != checksum(rows[:20], rows[20:30], np.flip(rows[30:]))
+
+
+def test_numbers_become_bins_where_these_are_given(tmp_path: Path) -> None:
+    """Each column of bins is one variable; another table is read alike, whatever its numbers."""
+    rows = [f"{'ab'[i % 2]},{i % 5},{i * 0.5}" for i in range(100)]
+    (tmp_path / "t.csv").write_text("\n".join(["kind,number,amount", *rows]), encoding="utf-8")
+    with pytest.raises(ValueError, match="must be 0 or 1 everywhere"):
+        read_bits(tmp_path / "t.csv")
+    data = read_bits(tmp_path / "t.csv", bins=8)
+    assert [len(group) for group in categories(data)] == [2, 5, 8]
+    assert (data.train.X[:, 2:7].sum(axis=1) == 1).all()
+    assert data.schema is not None
+    schema = Schema.from_json(json.loads(json.dumps(data.schema.to_json())))
+    (tmp_path / "new.csv").write_text("kind,number,amount\na,7,-3\nb,0,1000\n", encoding="utf-8")
+    bits = read_alike(tmp_path / "new.csv", schema)
+    assert bits.shape == (2, 15)
+    assert bits[:, 2:7].argmax(axis=1).tolist() == [4, 0]
+    assert bits[:, 7:].argmax(axis=1).tolist() == [0, 7]

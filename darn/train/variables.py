@@ -1,0 +1,148 @@
+"""Columns of a table as the bits of a density: levels and bins are one variable each, and bits become values again.
+
+variables = Variables.of(numbers, encoder, most_bins=16)
+bits = variables.bits(numbers)             # [N, n], NaN where a value is missing
+variables.groups                           # bits that are one variable
+variables.frame(bits)                      # rows as the table has them
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpflow_deep_base.bins import Bins
+
+__all__ = ["Variables"]
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Numbers of a table's column and what they become.
+
+    :ivar name: of the column, or of a part of it.
+    :ivar owner: number of the column.
+    :ivar width: columns of numbers: those of the levels of a category, or one.
+    :ivar levels: of a category, () of anything else.
+    :ivar bins: of numbers that are not all 0 or 1.
+    :ivar is_boolean: whether it holds truth values.
+    """
+
+    name: str
+    owner: int
+    width: int = 1
+    levels: tuple[str, ...] = ()
+    bins: Bins | None = None
+    is_boolean: bool = False
+
+    @property
+    def bit_names(self) -> tuple[str, ...]:
+        """Of the bits that it becomes."""
+        levels = self.levels if self.bins is None else self.bins.names
+        return tuple(f"{self.name}={level}" for level in levels) or (self.name,)
+
+
+class Variables:
+    """Columns of a table and the bits that they become.
+
+    :ivar columns: names of the table's columns, [C].
+    :ivar names: of the bits, [n].
+    :ivar groups: bits that are one variable, for each category and each column of bins.
+    :ivar owners: number of the column that each bit is of, [n].
+    """
+
+    def __init__(self, columns: Sequence[str], parts: Sequence[_Part], groups: Sequence[Sequence[int]] = ()) -> None:
+        self.columns = tuple(columns)
+        self._parts = tuple(parts)
+        widths = [len(part.bit_names) for part in parts]
+        self.names = tuple(name for part in parts for name in part.bit_names)
+        self.owners = np.repeat([part.owner for part in parts], widths)
+        self._starts = np.cumsum([0, *widths])
+        spans = [tuple(range(start, start + width)) for start, width in zip(self._starts, widths, strict=False)]
+        # Groups that were given are of numbers, and parts of one number each.
+        given = [tuple(bit for number in group for bit in spans[number]) for group in groups]
+        self.groups = (*(span for span in spans if len(span) > 1), *given)
+
+    @classmethod
+    def of(
+        cls, numbers: NDArray[np.float64], encoder: Any, most_bins: int, names: Sequence[str], groups: Any = ()
+    ) -> Variables:
+        """The variables of training rows.
+
+        :param numbers: [N, F], NaN where a value is missing.
+        :param encoder: the `TableEncoder` that made them of a frame; None if they are the columns of a table.
+        :param most_bins: of a column of numbers.
+        :param names: of the columns, without an encoder.
+        :param groups: columns of each category, without an encoder.
+        :raises ValueError: if a column has no value.
+        """
+        parts = []
+        features = None if encoder is None else [f for f in encoder.schema_.columns if f.value_names]
+        if features is None:
+            parts = [_Part(name, owner) for owner, name in enumerate(names)]
+        else:
+            names = [feature.name for feature in features]
+            for owner, feature in enumerate(features):
+                if feature.column.kind == "category":
+                    levels = (*feature.levels, *(["(rare)"] if feature.rare else []))
+                    parts.append(_Part(feature.name, owner, len(levels), levels))
+                else:
+                    is_boolean = feature.column.kind == "boolean"
+                    parts += [_Part(name, owner, is_boolean=is_boolean) for name in feature.value_names]
+        in_groups = {column for group in groups for column in group}
+        start = 0
+        found = []
+        for part in parts:
+            values = numbers[:, start]
+            is_number = not part.levels and not part.is_boolean and start not in in_groups
+            if is_number and not np.isin(values[~np.isnan(values)], (0.0, 1.0)).all():
+                part = _Part(part.name, part.owner, bins=Bins.of(values, most_bins))
+            found.append(part)
+            start += part.width
+        return cls(names, found, groups)
+
+    def bits(self, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+        """What the numbers [N, F] become, [N, n]; numbers that were 0 and 1 in the training rows stay as they are."""
+        starts = np.cumsum([0, *(part.width for part in self._parts)])
+        blocks = []
+        for part, (begin, end) in zip(self._parts, itertools.pairwise(starts), strict=True):
+            block = numbers[:, begin:end]
+            blocks.append(block if part.bins is None else part.bins.levels(block[:, 0]))
+        return np.concatenate(blocks, axis=1)
+
+    def by_column(self, by_bit: NDArray[np.float64], reduce: Any = np.add) -> NDArray[np.float64]:
+        """Numbers of bits [N, n] as those of the table's columns, [N, C].
+
+        :param reduce: how those of one column are joined.
+        """
+        firsts = np.searchsorted(self.owners, np.arange(len(self.columns)))
+        found: NDArray[np.float64] = reduce.reduceat(by_bit, firsts, axis=1)
+        return found
+
+    def frame(self, bits: NDArray[Any]) -> Any:
+        """Rows [N, n] as a frame of pandas: texts of levels, truth values, and of a bin its middle number."""
+        import pandas as pd
+
+        columns: dict[str, Any] = {}
+        for part, (begin, end) in zip(self._parts, itertools.pairwise(self._starts), strict=True):
+            block = np.asarray(bits[:, begin:end])
+            if part.levels:
+                levels = np.array([*part.levels, None], object)
+                columns[part.name] = levels[np.where(block.any(axis=1), block.argmax(axis=1), len(part.levels))]
+            elif part.bins is not None:
+                values = part.bins.values[block.argmax(axis=1)]
+                columns[part.name] = values.astype(np.int64) if (part.bins.values % 1 == 0).all() else values
+            else:
+                columns[part.name] = block[:, 0].astype(bool if part.is_boolean else np.int64)
+        return pd.DataFrame(columns)
+
+    def named(self, bits: NDArray[np.float64]) -> Any:
+        """Numbers of bits [N, n] as a frame of pandas, a column a bit."""
+        import pandas as pd
+
+        return pd.DataFrame(bits, columns=list(self.names))
