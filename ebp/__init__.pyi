@@ -1,4 +1,7 @@
 from .estimators.classifier import EBPClassifier as EBPClassifier
+from .estimators.cross_validation import CrossValidation as CrossValidation
+from .estimators.cross_validation import CrossValidationConfig as CrossValidationConfig
+from .estimators.fold_results import errors_percent as errors_percent
 from .estimators.gaussian_classifier import EBPGaussianClassifier as EBPGaussianClassifier
 from .estimators.one_by_one import OneByOne as OneByOne
 from .estimators.predictor import Predictor as Predictor
@@ -32,7 +35,3 @@ from .packed.export import export_packed as export_packed
 from .packed.packed import PackedNetwork as PackedNetwork
 from .packed.rounded import RoundedNetwork as RoundedNetwork
 from .packed.rounded import round_network as round_network
-from .study import report as report
-from .study.comparison import Comparison as Comparison
-from .study.comparison_config import ComparisonConfig as ComparisonConfig
-from .study.results import errors_percent as errors_percent

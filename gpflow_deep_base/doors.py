@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["attach"]
+__all__ = ["attach", "attach_stub"]
 
 
 def attach(
@@ -24,6 +24,19 @@ def attach(
     except ImportError:
         return _absent_of(package_name), list, []
     return lazy_loader.attach(package_name, submodules=submodules, submod_attrs=dict(submod_attrs or {}))  # type: ignore[no-any-return]
+
+
+def attach_stub(package_name: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """The same by the `.pyi` file beside a package's `__init__.py`: names come from where it says.
+
+    :param package_name: `__name__` of the package.
+    :param file: `__file__` of it.
+    """
+    try:
+        import lazy_loader
+    except ImportError:
+        return _absent_of(package_name), list, []
+    return lazy_loader.attach_stub(package_name, file)  # type: ignore[no-any-return]
 
 
 def _absent_of(package_name: str) -> Callable[[str], Any]:

@@ -28,7 +28,7 @@ The folder of the run gets:
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -43,13 +43,16 @@ from gpflow_deep_runs.report import plots
 from gpflow_deep_runs.run import Devices, Settings, Shown, devices, open_run
 
 import numpy as np
-from ebp import Comparison, ComparisonConfig, Predictor, encode_labels, report
-from ebp.study.comparison import WEIGHTS
-from ebp.study.results import PUBLISHED, written_results
+from ebp import CrossValidation, CrossValidationConfig, Predictor, encode_labels
+from ebp.estimators.baselines import RIVALS
+from ebp.estimators.cross_validation import WEIGHTS
+from ebp.estimators.fold_results import written_results
 from gpflow_deep_base import quiet
 from gpflow_deep_base.files import write_json, write_text
 from gpflow_deep_base.page import Panels, Part, Table, reliability
 from gpflow_deep_base.text import aligned, within
+
+Results = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,7 @@ class Flags:
     source: views.Source = group()
     table: views.TableSpec = group()
     texts: views.TextSpec = group()
-    comparison: ComparisonConfig = group()
+    validation: CrossValidationConfig = group()
     num_folds: int = 8
     max_folds: int | None = None
     export: str | None = None
@@ -88,52 +91,50 @@ def main(flags: Flags) -> None:
     """One run, from the data to the report."""
     flags.devices.prepare()
     data = load(flags)
-    comparison = new_comparison(flags, data)
-    data = data.learned(comparison.folds[0][0])
-    settings = replace(flags.run, num_steps=len(comparison.units))
+    validation = new_validation(flags, data)
+    data = data.learned(validation.folds[0][0])
+    settings = replace(flags.run, num_steps=len(validation.units))
     with (
         quiet.without_warnings(),
         open_run(settings, cli.flags.text(flags), data, name="ebp", changed=cli.flags.changed(flags)) as run,
     ):
-        coding = comparison.fold(0).coding
-        num_folds = len(comparison.folds)
+        coding = validation.fold(0).coding
+        num_folds = len(validation.folds)
         write_json(run.path / "coding.json", coding.to_json())
         inputs.keep(run.path, data, flags.texts)
-        sizes = " - ".join(map(str, comparison.layer_sizes))
+        sizes = " - ".join(map(str, validation.layer_sizes))
         print(within(f"inputs {coding.kind}, {num_folds} folds; network {sizes}"), flush=True)
         run.fit(
-            lambda first, count: run_unit(comparison, first, run.path, data),
-            state=comparison.state,
+            lambda first, count: run_unit(validation, first, run.path, data),
+            state=validation.state,
             scalars=lambda line: line,
             evaluate=lambda step: {},
-            show=lambda: Shown(histograms=comparison.histograms()),
+            show=lambda: Shown(histograms=validation.histograms()),
         )
-        write_text(run.path / "units.jsonl", written_results(comparison.found))
-        results = comparison.results()
-        published = PUBLISHED.get(known_name(flags, data), {})
-        lines = [aligned(report.table(results, published)), *report.notes(results)]
-        if comparison.exported is not None:
-            lines.append(f"{flags.export}: {comparison.exported.summary}")
-            if comparison.exported.caution is not None:
-                lines.append(f"caution: {comparison.exported.caution}")
+        write_text(run.path / "units.jsonl", written_results(validation.found))
+        results = validation.results()
+        lines = [aligned(table(results)), *notes(results)]
+        if validation.exported is not None:
+            lines.append(f"{flags.export}: {validation.exported.summary}")
+            if validation.exported.caution is not None:
+                lines.append(f"caution: {validation.exported.caution}")
         run.finish(
             {
                 "rows": data.sizes["all"],
                 "num_folds": num_folds,
                 "class_names": data.class_names,
-                "layer_sizes": comparison.layer_sizes,
+                "layer_sizes": validation.layer_sizes,
                 "input_coding": coding.kind,
-                "batch_size": flags.comparison.batch_size,
-                "epochs": flags.comparison.epochs,
-                "seeds": list(range(settings.seed, settings.seed + flags.comparison.num_seeds)),
-                "published_percent": published,
+                "batch_size": flags.validation.batch_size,
+                "epochs": flags.validation.epochs,
+                "seeds": list(range(settings.seed, settings.seed + flags.validation.num_seeds)),
                 "models": results,
             },
             text="\n".join(lines),
-            figures=figures(results, published, f"{data.name}, {num_folds} folds"),
-            metrics=report.metrics(results),
-            verdict=report.verdict(results),
-            parts=reliability_parts(comparison, run.path, data, results),
+            figures=figures(results, f"{data.name}, {num_folds} folds"),
+            metrics=metrics(results),
+            verdict=verdict(results),
+            parts=reliability_parts(validation, run.path, data, results),
         )
 
 
@@ -165,28 +166,26 @@ def known_name(flags: Flags, data: Rows) -> str:
     return "" if flags.source.data else data.name
 
 
-def run_unit(comparison: Comparison, number: int, folder: Path, data: Rows) -> dict[str, float]:
+def run_unit(validation: CrossValidation, number: int, folder: Path, data: Rows) -> dict[str, float]:
     """A unit of work; after the last epoch on the first seed and fold its network is kept, with its calibration."""
-    scalars = comparison.run_unit(number)
-    unit = comparison.units[number]
-    is_first = (unit.seed, unit.fold) == (comparison.first_seed, 0)
-    if unit.method in WEIGHTS and is_first and unit.epoch == comparison.config.epochs - 1:
-        rows, test_rows = comparison.folds[0]
+    scalars = validation.run_unit(number)
+    unit = validation.units[number]
+    is_first = (unit.seed, unit.fold) == (validation.first_seed, 0)
+    if unit.method in WEIGHTS and is_first and unit.epoch == validation.config.epochs - 1:
+        rows, test_rows = validation.folds[0]
         X, Y = data.parts["all"]
         _, X_test = data.filled(X[rows], X[test_rows])
-        predictor = Predictor(comparison.network, comparison.fold(0).coding, data.class_names)
+        predictor = Predictor(validation.network, validation.fold(0).coding, data.class_names)
         predictor.calibrated(X_test, Y[test_rows, 0]).save(folder / f"model_{unit.method}.npz")
     return scalars
 
 
 def reliability_parts(
-    comparison: Comparison, folder: Path, data: Rows, results: dict[str, dict[str, Any]]
+    validation: CrossValidation, folder: Path, data: Rows, results: dict[str, dict[str, Any]]
 ) -> list[Part]:
     """How far the probabilities can be trusted: numbers of all folds, and a curve of the first one."""
-    parts: list[Part] = [
-        Table("Reliability", report.reliability(results), "Of the probabilities after the last epoch.")
-    ]
-    rows, test_rows = comparison.folds[0]
+    parts: list[Part] = [Table("Reliability", reliability_table(results), "Of the probabilities after the last epoch.")]
+    rows, test_rows = validation.folds[0]
     X, Y = data.parts["all"]
     _, X_test = data.filled(X[rows], X[test_rows])
     panels = []
@@ -204,13 +203,13 @@ def reliability_parts(
     return parts
 
 
-def new_comparison(flags: Flags, data: Rows) -> Comparison:
+def new_validation(flags: Flags, data: Rows) -> CrossValidation:
     """What is to be done with the data."""
     X, labels = data.parts["all"]
     Y, _ = encode_labels(labels[:, 0], np.arange(len(data.class_names)))
     folds = data.folds(flags.num_folds)[: flags.max_folds]
-    return Comparison(
-        flags.comparison,
+    return CrossValidation(
+        flags.validation,
         X,
         Y,
         folds,
@@ -222,18 +221,90 @@ def new_comparison(flags: Flags, data: Rows) -> Comparison:
     )
 
 
-def figures(
-    results: dict[str, dict[str, Any]], published: dict[str, float], title: str
-) -> dict[str, Callable[[Path], None]]:
-    """Errors of the last epoch (wide) and of the best one (narrow), and what was published."""
-    labels, heights, marks = report.bars(results, published)
-    widths = {"last epoch": 0.8, "best epoch": 0.4}
-    groups = {name: plots.Bars(*heights[name], width) for name, width in widths.items()}
+def figures(results: Results, title: str) -> dict[str, Callable[[Path], None]]:
+    """Errors of the last epoch (wide) and of the best one (narrow)."""
+    groups = {}
+    for kind, width in (("last", 0.8), ("best", 0.4)):
+        heights = np.array([result[f"{kind}_percent"] for result in results.values()])
+        spreads = np.array([result[f"{kind}_standard_error"] or 0.0 for result in results.values()])
+        groups[f"{kind} epoch"] = plots.Bars(heights, spreads, width)
 
     def draw(path: Path) -> None:
-        plots.bars(path, labels, groups, marks={"published": marks}, title=title, ylabel="test error (%)")
+        plots.bars(
+            path, [title_of(method) for method in results], groups, marks={}, title=title, ylabel="test error (%)"
+        )
 
     return {"errors": draw}
+
+
+# What is said of the results: method, as "binary D" or "arow", to its numbers.
+
+
+def title_of(method: str) -> str:
+    """What a method is called in tables."""
+    return RIVALS.get(method) or f"EBP {method}"
+
+
+def table(results: Results) -> list[list[str]]:
+    """Errors in percent with their standard errors, and seconds, as cells of text."""
+    cells = [["", "last epoch", "best epoch", "seconds"]]
+    for method, result in results.items():
+        errors = [cell(result[f"{kind}_percent"], result[f"{kind}_standard_error"]) for kind in ("last", "best")]
+        seconds = result.get("seconds_per_epoch", result.get("seconds_per_fold"))
+        cells.append([title_of(method), *errors, f"{seconds:.2f}"])
+    return cells
+
+
+def cell(value: float, error: float | None) -> str:
+    """A mean and its standard error, where there is one."""
+    return f"{value:.2f}" + ("" if error is None else f" ± {error:.2f}")
+
+
+def notes(results: Results) -> list[str]:
+    """What the numbers of the table are, and which grids were too narrow, as lines of text."""
+    over = "seeds" if any(len(result["errors_percent"]) > 1 for result in results.values()) else "folds"
+    lines = [
+        f"test error in percent, mean ± standard error over {over}; seconds of an epoch (EBP) or of tuning and training"
+    ]
+    at_edge = [title_of(name) for name, result in results.items() if result.get("folds_at_edge_of_grid", 0) > 0]
+    if at_edge:
+        lines.append(f"in some folds the best value was at the edge of its grid: {'; '.join(at_edge)}")
+    return lines
+
+
+def metrics(results: Results) -> dict[str, float | None]:
+    """What runs are compared by, of the outputs with probabilities whose log loss is smallest after the last epoch."""
+    networks = [found for found in results.values() if "log_loss_nats" in found]
+    if not networks:
+        return {"error_percent": min(found["last_percent"] for found in results.values())}
+    best = min(networks, key=lambda found: found["log_loss_nats"])
+    return {
+        "log_density_nats": -best["log_loss_nats"],
+        "error_percent": best["last_percent"],
+        "calibration_error": best["calibration_error_percent"] / 100.0,
+    }
+
+
+def verdict(results: Results) -> str:
+    """The best of our outputs beside the best rival, by their errors after the last epoch."""
+    ours = [name for name in results if name not in RIVALS]
+    rivals = [name for name in results if name in RIVALS]
+    parts = []
+    for names in filter(None, (ours, rivals)):
+        best = min(names, key=lambda name: results[name]["last_percent"])
+        error = cell(results[best]["last_percent"], results[best]["last_standard_error"])
+        parts.append(f"{title_of(best)} {error} % errors")
+    return "; best rival: ".join(parts) + "."
+
+
+def reliability_table(results: Results) -> list[list[str]]:
+    """How far the probabilities can be trusted, as cells of text: log loss and calibration error of each output."""
+    rows = [["", "log loss, nats", "calibration error, %"]]
+    for name, found in results.items():
+        if "log_loss_nats" in found:
+            loss, error = found["log_loss_nats"], found["calibration_error_percent"]
+            rows.append([title_of(name), f"{loss:.4f}", f"{error:.2f}"])
+    return rows
 
 
 command = functools.partial(cli.run, main, explain=devices.explain)

@@ -176,3 +176,11 @@ def test_programs_without_an_environment_are_left_out() -> None:
     assert module.command("ours:0:--preset=paper2017", 0, "data.npz", flag_values)[-1] == "--preset=paper2017"
     with pytest.raises(ValueError, match=r"--programs must be ours, gpflux, gpytorch, each with a rate .* 'svgp:1'"):
         module.command("svgp:1", 0, "data.npz", flag_values)
+
+
+def test_published_names_are_methods_of_results() -> None:
+    """Of Table 1 of expectation backpropagation; "bp" is each backpropagation that is not clipped."""
+    module = load("ebp_table1")
+    names = {f"{weights} {output}" for weights in ("real", "binary") for output in "DP"} | {"arow", "bp"}
+    assert all(set(errors) <= names for errors in module.PUBLISHED.values())
+    assert [module.paper_of("reuters_i6", method) for method in ("bp_ce", "bp_clipped", "arow")] == [13.3, None, 11.72]

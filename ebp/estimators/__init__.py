@@ -7,6 +7,7 @@ one_by_one                    rows as dictionaries, as river has them
 predictor                     trained networks for new rows
 row_order                     fits that do not depend on the order of a file
 seen_columns                  columns that never occur cost nothing
+cross_validation              networks and rivals with each seed on each fold of data (fold_results)
 baselines                     rivals of Section 5
 """
 
@@ -19,7 +20,9 @@ __getattr__, __dir__, __all__ = attach(
         "calibration",
         "classifier",
         "continual",
+        "cross_validation",
         "estimators",
+        "fold_results",
         "gaussian_classifier",
         "memory",
         "one_by_one",

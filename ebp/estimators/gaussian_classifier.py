@@ -21,7 +21,7 @@ from ..network.coding import Moments
 from ..network.heads import encode_labels
 from ..network.joint import MAX_NUMBERS, JointNetwork
 from ..network.passes import Passes, chosen_passes, held_folds
-from ..network.second_order import Derivatives, PassMean, batch_update, forward, initial_posterior
+from ..network.second_order import Derivatives, PassMean, batch_update, forward, initial_posterior, with_inputs
 from .calibration import log_probabilities
 from .estimators import (
     batches,
@@ -121,9 +121,10 @@ class EBPGaussianClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     it has a joint posterior of the weights of the last layer, to which the inputs go, too: `ebp.network.joint`. Others
     learn as `fit` does, and so does `partial_fit` after `fit`.
 
-    Inputs are standardised by the data so far, and sparse ones made dense, in `fit` without the columns that never
-    occur if these are most of more than 16,384; they count as 0 from then on. For many sparse inputs, many classes that
-    come one after the other, and networks of bits there is `EBPClassifier`.
+    Inputs are standardised by the data so far, and sparse ones made dense, without the columns that never occur if
+    these are most of more than 16,384: `predict` takes them as 0, and `partial_fit` makes room for those that occur for
+    the first time. For many sparse inputs, many classes that come one after the other, and networks of bits there is
+    `EBPClassifier`.
     """
 
     posteriors_: list[Any]
@@ -162,7 +163,7 @@ class EBPGaussianClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         :param sample_weight: how often each row counts, [N], not negative; None: once.
         :param groups: of each row its group, [N]: rows that are held back are whole groups; None: single rows.
         """
-        X, y = self._check(X, y, reset=True, is_fit=True)
+        X, y = self._check(X, y, reset=True)
         weight, groups = weight_of_rows(X, sample_weight), group_numbers(groups, len(X))
         classes, numbers = np.unique(y, return_inverse=True)
         order = row_order(X, numbers, weight, groups)
@@ -248,15 +249,28 @@ class EBPGaussianClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         """By which inputs are standardised."""
         return self._inputs.with_common_scale() if self.common_scale else self._inputs
 
-    def _check(self, X: Any, y: Any, *, reset: bool, is_fit: bool = False) -> tuple[Array, NDArray[Any]]:
+    def _check(self, X: Any, y: Any, *, reset: bool) -> tuple[Array, NDArray[Any]]:
         X = as_numbers(X, self, reset=reset)
         if reset or not is_plain(self, X, y):
             X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, reset=reset)
             check_classification_targets(y)
         check_second_order(self)
         if reset:
-            self._columns = SeenColumns.of(X) if is_fit else SeenColumns(X.shape[1], None)
+            self._columns = SeenColumns.of(X)
+        else:
+            self._make_room(X)
         return dense_rows(X, self._columns), y
+
+    def _make_room(self, X: Any) -> None:
+        """Inputs for columns that occur for the first time."""
+        columns = self._columns.after(X)
+        if columns.num_seen == self._columns.num_seen:
+            return
+        self._inputs = self._inputs.with_columns(columns.num_seen)
+        for number, posterior in enumerate(self.posteriors_):
+            rng = np.random.default_rng([self._seed, number, 2, self._columns.num_seen])
+            self.posteriors_[number] = with_inputs(posterior, columns.num_seen, rng)
+        self._columns = columns
 
     def _start(self, X: Array, classes: NDArray[Any], weight: Array | None) -> None:
         if len(classes) < 2:
@@ -280,7 +294,8 @@ class EBPGaussianClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         num_units = widths[0] if widths else 0
         known = np.unique(y) if classes is None else start_classes(classes)
         size = X.shape[1] + 1 + num_units
-        if len(widths) > 1 or size**2 * (_num_outputs(len(known)) + 1) > MAX_NUMBERS:
+        is_wide = self._columns.numbers is not None or size**2 * (_num_outputs(len(known)) + 1) > MAX_NUMBERS
+        if len(widths) > 1 or is_wide:
             self._start(X, start_classes(classes), weight)
             encode_labels(y, self.classes_)
             return

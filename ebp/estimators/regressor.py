@@ -21,7 +21,15 @@ from gpflow_deep_base.columns import as_numbers
 from ..network.coding import Moments
 from ..network.noise import Noise
 from ..network.passes import Passes, chosen_passes, held_folds
-from ..network.second_order import Gaussian, PassMean, batch_update, forward, initial_posterior
+from ..network.second_order import (
+    Gaussian,
+    PassMean,
+    batch_update,
+    forward,
+    in_units,
+    initial_posterior,
+    with_inputs,
+)
 from .estimators import batches, check_second_order, dense_rows, group_numbers, layer_widths, say_pass, weight_of_rows
 from .row_order import row_order
 from .seen_columns import SeenColumns
@@ -44,7 +52,7 @@ MAX_PART_OF_ONE = 0.9
 #: Kind of the hidden units. Signs as in the paper are far behind on tables: -4.1 nats a row where these have -1.4.
 UNITS = "relu"
 
-#: Rows whose errors are what the network says, beside those held back, by which the variances are judged.
+#: Rows whose errors are as large as the network says, beside those held back, by which the variances are judged.
 PRIOR_ROWS = 10
 
 #: Rows whose predictions are made at a time.
@@ -100,13 +108,10 @@ class _Trial(NamedTuple):
         """Whether this is what so many passes give."""
         return self.model.count_ == passes.max_count and self.model.n_epochs_ == passes.epochs
 
-    def squares(self) -> tuple[Array, Array]:
-        """Squares of the errors for the held rows, in standard deviations of the predictions, [H, Q]; weights [H]."""
+    def errors(self) -> Array:
+        """Of the predictions for the held rows, [H, Q]."""
         y = self.held.y
-        if not len(y):
-            return np.zeros(y.shape), self.held.weights
-        mean, std = self.model.predict(self.held.X, return_std=True)
-        return np.square((y - mean.reshape(y.shape)) / std.reshape(y.shape)), self.held.weights
+        return y - self.model.predict(self.held.X).reshape(y.shape) if len(y) else np.zeros(y.shape)
 
 
 class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -142,14 +147,15 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     A posterior that counts each row 40 times is sure of what is noise, see `ebp.network.passes`. And one of single
     weights does not know what they do together: so `fit` multiplies the variances of predictions by the mean square of
-    the errors for rows held back, in standard deviations. `partial_fit` makes one pass and forgets nothing.
+    the errors that networks of the other rows make for rows held back, in the standard deviations of the network of all
+    rows. `partial_fit` makes one pass and forgets nothing.
 
     Inputs and targets are standardised by the training data, in `partial_fit` by the data so far: as the scale of the
     targets changes, the last layer is put into the new units. The first 30 rows are kept, and learned anew with each
     call, until there are so many. With a sample weight w a row's log P(y) counts w times.
 
-    Sparse inputs are made dense, in `fit` without the columns that never occur if these are most of more than 16,384;
-    they count as 0 from then on.
+    Sparse inputs are made dense, without the columns that never occur if these are most of more than 16,384: `predict`
+    takes them as 0, and `partial_fit` makes room for those that occur for the first time.
     """
 
     networks_: list[_Network]
@@ -190,21 +196,21 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Warns (`ConvergenceWarning`) if the predictions for the training data are worse than the mean of y, or if one
         target is so far from all others that these can hardly be told apart.
         """
-        rows = self._check(X, y, sample_weight, reset=True, is_fit=True)
+        rows = self._check(X, y, sample_weight, reset=True)
         groups = group_numbers(groups, len(rows.X))
         order = row_order(rows.X, rows.y, rows.weight, groups)
         rows = rows.part(order)
         groups = None if groups is None else groups[order]
         self._seed = self._drawn_seed()
-        chosen, spread = self._chosen_passes(rows, groups)
+        chosen, errors = self._chosen_passes(rows, groups)
         self.count_ = chosen.max_count
         self._start(rows)
-        self._spread = spread
         for number in range(1, chosen.epochs + 1):
             self._next_pass(rows)
             say_pass(self.verbose, number, chosen.epochs, f", each row counts {self.count_} times at most")
         self._first: _Rows | None = None
         del self._last
+        self._spread = self._learned_spread(rows, errors)
         self._warn_if_worse_than_the_mean(rows)
         self._warn_if_one_rules(rows)
         return self
@@ -281,7 +287,7 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     # Private.
 
-    def _check(self, X: Any, y: Any, sample_weight: ArrayLike | None, *, reset: bool, is_fit: bool = False) -> _Rows:
+    def _check(self, X: Any, y: Any, sample_weight: ArrayLike | None, *, reset: bool) -> _Rows:
         X = as_numbers(X, self, reset=reset)
         X, y = validate_data(
             self,
@@ -294,10 +300,12 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             reset=reset,
             ensure_min_samples=1,
         )
-        if reset:
-            self._columns = SeenColumns.of(X) if is_fit else SeenColumns(X.shape[1], None)
-        X = dense_rows(X, self._columns)
         check_second_order(self)
+        if reset:
+            self._columns = SeenColumns.of(X)
+        else:
+            self._make_room(X)
+        X = dense_rows(X, self._columns)
         weight = weight_of_rows(X, sample_weight)
         if weight is not None and not np.any(weight > 0):
             raise ValueError("sample_weight must be positive for some row, got zeros only.")
@@ -318,9 +326,23 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self._spread = np.ones(rows.y.shape[1])
         sizes = (rows.X.shape[1], *layer_widths(self.hidden), rows.y.shape[1])
         self.networks_ = [
-            _Network(initial_posterior(sizes, self._rng(number, "start")), Noise.start(rows.y.shape[1]))
+            _Network(initial_posterior(sizes, self._rng(number, 0)), Noise.start(rows.y.shape[1]))
             for number in range(self.num_networks)
         ]
+
+    def _make_room(self, X: Any) -> None:
+        """Inputs for columns that occur for the first time."""
+        columns = self._columns.after(X)
+        if columns.num_seen == self._columns.num_seen:
+            return
+        if self._first is not None:
+            new = columns.num_seen - self._columns.num_seen
+            self._first = self._first._replace(X=np.pad(self._first.X, ((0, 0), (0, new))))
+        self._inputs = self._inputs.with_columns(columns.num_seen)
+        for number, network in enumerate(self.networks_):
+            rng = self._rng(number, 2, self._columns.num_seen)
+            self.networks_[number] = network._replace(posterior=with_inputs(network.posterior, columns.num_seen, rng))
+        self._columns = columns
 
     def _change_units(self, targets: Moments) -> None:
         """Put the last layers and the noise into units in which all targets so far have mean 0 and deviation 1."""
@@ -330,23 +352,19 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         for number, (posterior, noise) in enumerate(self.networks_):
             mean, gain = posterior.mean[-1] * ratio, posterior.gain[-1]
             mean[-1] += math.sqrt(len(mean)) * shift
-            # The variances of the weights, too, are in new units. Where the units grow, lambda stays what it was: what
-            # was learned while all targets were alike must not be thought to be known for sure.
-            gain = np.maximum(np.minimum(gain, (1.0 + gain) / ratio**2 - 1.0), 0.0)
-            posterior = Gaussian((*posterior.mean[:-1], mean), (*posterior.gain[:-1], gain))
+            posterior = Gaussian((*posterior.mean[:-1], mean), (*posterior.gain[:-1], in_units(gain, ratio)))
             self.networks_[number] = _Network(posterior, noise._replace(rate=noise.rate * ratio**2))
         self._targets = targets
 
-    def _rng(self, network: int, purpose: int | str) -> np.random.Generator:
-        """Random numbers of a network: of its start, or of the order of the rows in a pass."""
-        key = [0] if purpose == "start" else [1, int(purpose)]
-        return np.random.default_rng([self._seed, network, *key])
+    def _rng(self, network: int, *purpose: int) -> np.random.Generator:
+        """Random numbers of a network: 0, of its start; 1, the order of the rows in a pass; 2, of new inputs."""
+        return np.random.default_rng([self._seed, network, *purpose])
 
     def _chosen_passes(self, rows: _Rows, groups: NDArray[np.intp] | None) -> tuple[Passes, Array]:
-        """How many passes, and how often a row may count; and the factor of the variances of predictions, [Q].
+        """How many passes, and how often a row may count; and the errors for rows that were held back, [N, Q].
 
-        The factor is the mean square of errors in standard deviations, of rows held back from networks that learned the
-        others, and of `PRIOR_ROWS` of 1; where nothing has to be tried it is 1.
+        They are those of networks that made so many passes over the others; NaN for a row that was not held back, as
+        all are where nothing has to be tried.
         """
         known = np.arange(len(rows.X)) if rows.weight is None else np.flatnonzero(rows.weight > 0)
         groups = None if groups is None else groups[known]
@@ -371,18 +389,34 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             count=None if self.max_count == "auto" else int(self.max_count),
             early_stopping=bool(self.early_stopping),
         )
+        errors = np.full(rows.y.shape, np.nan)
         if not trials:
-            return chosen, np.ones(rows.y.shape[1])
+            return chosen, errors
         ended = {fold: trial for fold, trial in trials if trial.is_after(chosen)}
         for held in folds:
-            if id(held) not in ended:
-                ended[id(held)] = start(chosen.max_count, held)
+            trial = ended.get(id(held))
+            if trial is None:
+                trial = start(chosen.max_count, held)
                 for _ in range(chosen.epochs):
-                    ended[id(held)].next_pass()
-        squares, weights = zip(*(trial.squares() for trial in ended.values()), strict=True)
-        weight = np.concatenate(weights)
-        spread = (PRIOR_ROWS + weight @ np.concatenate(squares)) / (PRIOR_ROWS + np.sum(weight))
-        return chosen, np.where(np.isfinite(spread), spread, 1.0)
+                    trial.next_pass()
+            errors[known[held]] = trial.errors()
+        return chosen, errors
+
+    def _learned_spread(self, rows: _Rows, errors: Array) -> Array:
+        """The factor of the variances of predictions, [Q].
+
+        The mean square of errors for rows held back, in standard deviations of this network, and of `PRIOR_ROWS` of 1.
+        Networks of two thirds of the rows are wrong by more, but they are also less sure of themselves: by their own
+        deviations they may be right where the network of all rows says too little.
+        """
+        is_held = np.all(np.isfinite(errors), axis=1)
+        if not np.any(is_held):
+            return np.ones(errors.shape[1])
+        means, variances = self._moments_of(rows.X[is_held])
+        squares = np.square(errors[is_held] / self._targets.scale) / (variances.mean(axis=0) + means.var(axis=0))
+        weight = rows.weights[is_held]
+        spread = (PRIOR_ROWS + weight @ squares) / (PRIOR_ROWS + np.sum(weight))
+        return np.where(np.isfinite(spread), spread, 1.0)
 
     def _next_pass(self, rows: _Rows) -> None:
         """A pass of `fit`, which forgets what is older than `count_` passes."""
@@ -408,7 +442,7 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         networks, means = [], []
         for number, (posterior, noise) in enumerate(self.networks_):
             mean = PassMean()
-            order = self._rng(number, self.n_epochs_).permutation(len(X))
+            order = self._rng(number, 1, self.n_epochs_).permutation(len(X))
             for batch, importance in batches(order, self.batch_size, rows.weight):
                 posterior, last, _ = batch_update(
                     posterior,

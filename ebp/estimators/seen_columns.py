@@ -47,6 +47,11 @@ class SeenColumns(NamedTuple):
         return self._replace(numbers=np.concatenate([self.numbers, new.astype(np.intp)]))
 
     @property
+    def num_seen(self) -> int:
+        """How many columns are kept."""
+        return self.num_columns if self.numbers is None else len(self.numbers)
+
+    @property
     def room(self) -> int:
         """How many inputs the network has."""
         if self.numbers is None:

@@ -45,9 +45,11 @@ __all__ = [
     "PassMean",
     "batch_update",
     "forward",
+    "in_units",
     "initial_posterior",
     "relu_moments",
     "sign_moments",
+    "with_inputs",
 ]
 
 Array = NDArray[np.float64]
@@ -184,6 +186,32 @@ def initial_posterior(layer_sizes: Sequence[int], rng: np.random.Generator) -> G
     means = [rng.normal(size=(n_in + 1, n_out)) for n_in, n_out in pairs]
     means[-1] *= math.sqrt(0.1) if len(pairs) > 1 else 0.0
     return Gaussian(tuple(means), tuple(np.zeros_like(mean) for mean in means))
+
+
+def in_units(gain: Array, ratio: float | Array) -> Array:
+    """lambda of weights whose means are multiplied by a ratio, and their variances by its square, as far as it can be.
+
+    Where the units grow, lambda stays what it was: what was learned before must not be thought to be known for sure.
+    """
+    return np.maximum(np.minimum(gain, (1.0 + gain) / ratio**2 - 1.0), 0.0)
+
+
+def with_inputs(posterior: Gaussian, num_inputs: int, rng: np.random.Generator) -> Gaussian:
+    """The posterior of a network of more inputs, the new ones behind the others.
+
+    Of rows in which they are 0 the means of the first layer stay, and variances as far as those of the prior allow.
+
+
+    :param num_inputs: in all.
+    """
+    mean, gain = posterior.mean[0], posterior.gain[0]
+    num_new, num_outputs = num_inputs + 1 - len(mean), mean.shape[1]
+    ratio = math.sqrt((num_inputs + 1) / len(mean))  # as sums of inputs are divided by sqrt(K)
+    new = rng.normal(size=(num_new, num_outputs)) if len(posterior.mean) > 1 else np.zeros((num_new, num_outputs))
+    mean = np.concatenate([mean[:-1] * ratio, new, mean[-1:] * ratio])
+    gain = in_units(gain, ratio)
+    gain = np.concatenate([gain[:-1], np.zeros_like(new), gain[-1:]])
+    return Gaussian((mean, *posterior.mean[1:]), (gain, *posterior.gain[1:]))
 
 
 def forward(posterior: Gaussian, X: Array, units: str) -> list[Layer]:

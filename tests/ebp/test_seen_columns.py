@@ -72,6 +72,32 @@ def test_networks_of_second_order_have_no_weights_for_them(kind: Any, documents:
     found.partial_fit(hashed, y)
 
 
+@pytest.mark.parametrize("kind", [EBPRegressor, EBPGaussianClassifier])
+@pytest.mark.parametrize("begins_with_fit", [False, True])
+def test_networks_of_second_order_make_room_for_new_columns(kind: Any, begins_with_fit: bool, documents: Any) -> None:
+    """A stream whose second half has 40 words that the first one lacks: what is known of others stays, but that each of
+    more columns is thought to say less (a tenth of what the targets vary by, here)."""
+    hashed, _, y, places = documents
+    is_early = np.isin(hashed.indices, places[5:25])
+    early = hashed.copy()
+    early.data[~is_early] = 0.0
+    early.eliminate_zeros()
+    options = {} if kind is EBPRegressor else {"classes": [0, 1]}
+    model = kind(3, epochs=2, max_count=1)
+    model = model.fit(early, y) if begins_with_fit else model.partial_fit(early[:20], y[:20], **options)
+    if not begins_with_fit:
+        model.partial_fit(early, y)  # of the regressor: with its first 30 rows, which were kept
+    predict = model.predict if kind is EBPRegressor else lambda X: model.predict_proba(X)[:, 1]
+    before = predict(early)
+    model._make_room(hashed)
+    assert model._columns.num_seen == 60
+    np.testing.assert_allclose(predict(early), before, atol=0.05)
+    for _ in range(4):
+        model.partial_fit(hashed, y)
+    assert len(pickle.dumps(model)) < 40_000
+    assert np.mean((model.predict(hashed) > 0.5) == y) > 0.9
+
+
 def test_places(documents: Any) -> None:
     hashed, plain, _, _ = documents
     first, second = hashed[:10], hashed[10:]

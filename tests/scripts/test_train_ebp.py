@@ -13,10 +13,13 @@ import pytest
 import scipy.sparse
 
 from ebp import InputCoding, PackedNetwork
+from ebp.estimators.fold_results import summary
 from gpflow_deep_base.seeds import numpy_rng
+from gpflow_deep_base.text import aligned, within
 from gpflow_deep_runs.cli.flags import named_flags, parse, text
-from scripts.train_ebp import Flags, main
+from scripts.train_ebp import Flags, main, metrics, notes, table, verdict
 from tests.scripts.running import Finished, called, command, environment, lines_of, result_of, run
+from tests.terminal import check_width
 
 SMALL = ["--hidden=6", "--num_folds=3", "--noprogress"]
 RIVALS = "bp_ce,bp_mse,bp_clipped,arow"
@@ -57,6 +60,14 @@ ERRORS: list[tuple[list[str], str]] = [
     ([*BINARY, "stray"], "all arguments must be flags, --name=value, got 'stray'"),
     ([*BINARY, "--resume"], "holds no run to resume"),
 ]
+
+RESULTS = {
+    "real D": {**summary(np.array([[[10.0, 20.0]], [[14.0, 20.0]]])), "seconds_per_epoch": 0.126},
+    "binary 3 votes": {**summary(np.array([[[5.0, 4.0]], [[6.0, 3.0]]])), "seconds_per_epoch": 2.0},
+    "bp_ce": {**summary(np.array([[[8.0, 9.0]]])), "folds_at_edge_of_grid": 0, "seconds_per_fold": 12.0},
+    "bp_clipped": {**summary(np.array([[[40.0, 50.0]]])), "folds_at_edge_of_grid": 2, "seconds_per_fold": 1.0},
+    "arow": {**summary(np.array([[[7.5, 7.25]]])), "folds_at_edge_of_grid": 1, "seconds_per_fold": 0.5},
+}
 
 
 @pytest.fixture(scope="module")
@@ -192,12 +203,12 @@ def test_missing_values_are_put_in_by_the_training_rows_of_each_fold(folder: Pat
 
 
 def test_an_own_file_is_no_known_set(folder: Path) -> None:
-    """Whatever its name: nothing is said of published errors, and nothing known of its columns."""
+    """Whatever its name: nothing is known of its columns."""
     (folder / "mnist.csv").write_bytes((folder / "sick.csv").read_bytes())
     done = call(folder, "own_mnist", "--data=mnist.csv", "--target=sick", "--hidden=", "--epochs=1", *SMALL[1:])
     assert done.code == 0, done.err
     result = result_of(folder, "own_mnist")
-    assert (result["dataset"], result["input_coding"], result["published_percent"]) == ("mnist", "zscore", {})
+    assert (result["dataset"], result["input_coding"]) == ("mnist", "zscore")
 
 
 def test_a_known_data_set_is_the_default(folder: Path) -> None:
@@ -290,7 +301,7 @@ def test_flags_are_those_of_the_python_interface() -> None:
     } <= names
     assert names.isdisjoint({"num_steps", "log_every", "eval_every", "checkpoint_every", "seeds", "folds", "strategy"})
     flags = parse(Flags, ["--run_dir=x", "--hidden=", "--weights=real,ternary", "--softmax", "--seed=7"])
-    assert (flags.comparison.hidden, flags.comparison.weights, flags.run.seed) == ((), ("real", "ternary"), 7)
+    assert (flags.validation.hidden, flags.validation.weights, flags.run.seed) == ((), ("real", "ternary"), 7)
     assert parse(Flags, ["--run_dir=x", *text(flags).splitlines()]) == flags
 
 
@@ -300,3 +311,31 @@ def test_help_lists_each_flag_with_its_meaning(folder: Path) -> None:
     assert done.code == 0, done.err
     for flag in named_flags(Flags):
         assert re.search(rf"--(\[no\])?{flag.name}\b", done.out), flag.name
+
+
+def test_table() -> None:
+    """Means of two seeds have a standard error; single numbers have none."""
+    assert table(RESULTS) == [
+        ["", "last epoch", "best epoch", "seconds"],
+        ["EBP real D", "20.00 ± 0.00", "12.00 ± 2.00", "0.13"],
+        ["EBP binary 3 votes", "3.50 ± 0.50", "3.50 ± 0.50", "2.00"],
+        ["BP, cross-entropy", "9.00", "8.00", "12.00"],
+        ["BP, clipped to signs", "50.00", "40.00", "1.00"],
+        ["AROW", "7.25", "7.25", "0.50"],
+    ]
+    check_width(within("\n".join([aligned(table(RESULTS)), *notes(RESULTS)])))
+
+
+def test_notes() -> None:
+    assert notes(RESULTS) == [
+        "test error in percent, mean ± standard error over seeds; seconds of an epoch (EBP) or of tuning and training",
+        "in some folds the best value was at the edge of its grid: BP, clipped to signs; AROW",
+    ]
+    (line,) = notes({"bp_ce": RESULTS["bp_ce"]})
+    assert "over folds" in line
+
+
+def test_rivals_alone_have_no_probabilities() -> None:
+    rivals = {name: RESULTS[name] for name in ("bp_ce", "arow")}
+    assert metrics(rivals) == {"error_percent": 7.25}
+    assert verdict(rivals) == "AROW 7.25 % errors."

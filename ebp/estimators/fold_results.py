@@ -1,4 +1,4 @@
-"""Numbers of a comparison: errors in percent, their means and standard errors, and what was published."""
+"""Numbers of networks and their rivals on folds: errors in percent, their means and standard errors."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from ..estimators.baselines import error_percent
-from ..estimators.calibration import calibration_error, log_loss, log_probabilities
 from ..network.heads import SoftmaxHead, head_scores
 from ..network.inputs import Matrix
 from ..network.network import EBPNetwork
 from ..network.seeds import Seed
+from .baselines import error_percent
+from .calibration import calibration_error, log_loss, log_probabilities
 
 __all__ = [
-    "PUBLISHED",
     "EpochResult",
     "Result",
     "RivalResult",
@@ -31,14 +30,6 @@ __all__ = [
     "summary",
     "written_results",
 ]
-
-PUBLISHED: dict[str, dict[str, float]] = {
-    "reuters_i6": {"real D": 14.5, "real P": 11.35, "binary D": 21.7, "binary P": 9.95, "arow": 11.72, "bp": 13.3},
-    "ng20_comp_hw": {"real D": 5.06, "real P": 4.96, "binary D": 7.54, "binary P": 4.44, "arow": 5.79, "bp": 7.02},
-    "amazon_apparel_books": {"real D": 2.14, "real P": 2.09, "binary D": 2.45, "binary P": 2.01, "arow": 2.24},
-    "mnist": {"real P": 1.66, "binary P": 2.12},
-}
-"""Errors in percent from Table 1 of the paper, and for MNIST from Cheng, Soudry, Mao and Lan (2015)."""
 
 
 @dataclasses.dataclass(frozen=True)

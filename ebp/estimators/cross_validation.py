@@ -1,7 +1,7 @@
-"""The paper's experiment: networks of several kinds of weights and their rivals, with each seed on each fold of data.
+"""Networks of several kinds of weights, and rivals beside them, cross-validated: with each seed on each fold of data.
 
-    comparison = Comparison(ComparisonConfig(weights=("real", "binary"), methods=("ebp", "arow")), X, Y, folds)
-    results = comparison.run()                        # or unit by unit, by run_unit(number)
+    config = CrossValidationConfig(weights=("real", "binary"), methods=("ebp", "arow"))
+    results = CrossValidation(config, X, Y, folds).run()                         # or unit by unit, by run_unit(number)
 
 A unit of work is an epoch of expectation backpropagation, or a rival's tuning and all of its epochs. Errors are in
 percent of the test rows of a fold, after each epoch: "D" of the network of the most probable weights (EBP-D), "P" of
@@ -13,17 +13,18 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import scipy.sparse
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
-from ..estimators.baselines import tuned_rival
-from ..network.coding import common_fraction_bits, recommended
+from ..network.coding import InputCoding, Kind, common_fraction_bits, recommended
 from ..network.heads import check_labels
 from ..network.inputs import Matrix
 from ..network.network import EBPNetwork
@@ -31,11 +32,8 @@ from ..network.prepared import InputCodingWarning, Prepared, prepare
 from ..network.seeds import named_seed, numpy_rng
 from ..network.training import fit_epoch
 from ..packed.export import Exported, export_checked
-from .comparison_config import METHODS, WEIGHTS, ComparisonConfig, Unit, units_of
-from .folds import Fold, Folds, Prepare, checked_folds, coded
-from .report import posterior_scalars, posterior_shapes
-from .results import (
-    PUBLISHED,
+from .baselines import RIVALS, tuned_rival
+from .fold_results import (
     EpochResult,
     Result,
     RivalResult,
@@ -44,17 +42,154 @@ from .results import (
     probability_scores,
     read_results,
     rival_results,
-    summary,
     written_results,
 )
 
-__all__ = ["METHODS", "PUBLISHED", "WEIGHTS", "Comparison", "ComparisonConfig", "Unit", "errors_percent", "summary"]
+__all__ = ["METHODS", "WEIGHTS", "CrossValidation", "CrossValidationConfig", "Fold", "Unit", "checked_folds"]
+__all__ += ["posterior_scalars", "posterior_shapes"]
 
 #: Training rows, drawn by the seed, whose labels choose what is exported.
 MAX_CHOOSING = 5000
 
+#: Weights of a layer in a histogram.
+MAX_SHOWN = 100_000
 
-class Comparison:
+#: A discrete weight is decided if its variance is below so much of the prior's.
+DECIDED = 0.01
+
+METHODS = ("ebp", *RIVALS)
+WEIGHTS = ("real", "binary", "ternary")
+
+
+@dataclass(frozen=True)
+class CrossValidationConfig:
+    """What is compared.
+
+    :param weights: kinds of weights to train by expectation backpropagation, each on its own: real, binary, ternary.
+    :param methods: what to train: ebp, and backpropagation of the cross-entropy (bp_ce) or of the squared error
+        (bp_mse), or tested with the signs of its weights (bp_clipped), and arow.
+    :param hidden: widths of the hidden layers; empty for none.
+    :param epochs: passes over the training data.
+    :param batch_size: examples whose updates are added; 1 for the online Bayes update of the paper.
+    :param num_seeds: number of seeds: the first one and those after it.
+    :param num_rival_seeds: number of these seeds for all methods but ebp; their tuning takes time.
+    :param input_coding: how inputs are coded for networks, learned from training rows, see ebp/network/coding.py; auto
+        chooses by the data.
+    :param softmax: for several classes, a softmax in place of one sign neuron for each class.
+    :param dtype: precision of expectation backpropagation.
+    :param num_votes: also test, and export, the vote of this many networks drawn from the posterior; 0: no vote is
+        tested, and the export is of the most probable weights, 5 votes or 11, by the labels of training rows.
+    :raises ValueError: naming the field that is out of range.
+    """
+
+    weights: tuple[str, ...] = ("binary",)
+    methods: tuple[str, ...] = ("ebp",)
+    hidden: tuple[int, ...] = (120,)
+    epochs: int = 3
+    batch_size: int = 10
+    num_seeds: int = 1
+    num_rival_seeds: int = 1
+    input_coding: Literal["auto", "raw", "scaled", "root", "common", "zscore", "centred", "sign"] = "auto"
+    softmax: bool = False
+    dtype: Literal["float32", "float64"] = "float32"
+    num_votes: int = 0
+
+    def __post_init__(self) -> None:
+        for name, allowed in (("weights", WEIGHTS), ("methods", METHODS)):
+            values: tuple[str, ...] = getattr(self, name)
+            unknown = [value for value in values if value not in allowed]
+            if unknown or not values or len(set(values)) < len(values):
+                got = ", ".join(unknown or values) or "nothing"
+                raise ValueError(f"{name} may list {', '.join(allowed)}, each once, got {got}.")
+        if self.input_coding not in ("auto", *get_args(Kind)):
+            kinds = ", ".join(("auto", *get_args(Kind)))
+            raise ValueError(f"input_coding must be one of {kinds}, got {self.input_coding!r}.")
+        if not all(width >= 1 for width in self.hidden):
+            raise ValueError(
+                f"hidden must list positive widths such as 500,500, got {','.join(map(str, self.hidden))}."
+            )
+        for name in ("epochs", "batch_size", "num_seeds", "num_rival_seeds"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}.")
+        if self.num_votes < 0:
+            raise ValueError(f"num_votes must not be negative, got {self.num_votes}; 0 is for none.")
+
+
+class Unit(NamedTuple):
+    """An epoch of expectation backpropagation, or all epochs of a rival, with a seed on a fold.
+
+    :ivar method: the kind of weights, or the rival.
+    """
+
+    method: str
+    seed: int
+    fold: int
+    epoch: int
+
+
+def units_of(config: CrossValidationConfig, seeds: range, num_folds: int) -> list[Unit]:
+    """All units of work, in order."""
+    units = []
+    for seed in seeds:
+        for fold in range(num_folds):
+            for weights in config.weights if "ebp" in config.methods else ():
+                units += [Unit(weights, seed, fold, epoch) for epoch in range(config.epochs)]
+            if seed < seeds.start + config.num_rival_seeds:
+                units += [Unit(method, seed, fold, 0) for method in config.methods if method != "ebp"]
+    return units
+
+
+Folds = Iterable[tuple[ArrayLike, ArrayLike]]
+"""Pairs of row numbers (training, test), as of `sklearn.model_selection.KFold(8).split(X)`."""
+
+
+class Fold(NamedTuple):
+    """A fold's coded training rows [N, D] with targets [N, C], the same of its test rows, and the coding."""
+
+    X: Any
+    Y: NDArray[np.float64]
+    X_test: Any
+    Y_test: NDArray[np.float64]
+    coding: InputCoding
+
+
+def checked_folds(folds: Folds, num_rows: int) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """The folds as arrays.
+
+    :raises ValueError: if there are none, or one has no training or no test rows, rows that are not among the
+        `num_rows`, or test rows that are training rows, too.
+    """
+    pairs = [(np.asarray(rows, np.intp), np.asarray(test_rows, np.intp)) for rows, test_rows in folds]
+    if not pairs:
+        raise ValueError("folds must hold at least one pair of training and test rows, got none.")
+    for number, pair in enumerate(pairs):
+        every = np.concatenate(pair)
+        if not all(len(rows) for rows in pair) or every.min() < 0 or every.max() >= num_rows:
+            raise ValueError(f"fold {number} must have training and test rows from 0 to {num_rows - 1}, got others.")
+        if common := np.intersect1d(*pair).size:
+            raise ValueError(f"test rows of fold {number} must not be training rows, and {common} are.")
+    return pairs
+
+
+Prepare = Callable[[Any, Any], tuple[Any, Any]]
+"""Raw inputs of the training and test rows of a fold -> the same, for example with missing values put in."""
+
+
+def coded(
+    kind: str,
+    X: Any,
+    Y: NDArray[np.float64],
+    rows: NDArray[np.intp],
+    test_rows: NDArray[np.intp],
+    prepare: Prepare = lambda *parts: parts,
+) -> Fold:
+    """The rows of a fold; what the coding has to know is learned from the training rows alone."""
+    X_train, X_test = prepare(X[rows], X[test_rows])
+    coding = InputCoding.fit(kind, X_train)
+    return Fold(coding.transform(X_train), Y[rows], coding.transform(X_test), Y[test_rows], coding)
+
+
+class CrossValidation:
     """Networks and their rivals on some data: what has to be done, and what was found.
 
     :param config: what is compared.
@@ -79,7 +214,7 @@ class Comparison:
 
     def __init__(
         self,
-        config: ComparisonConfig,
+        config: CrossValidationConfig,
         X: Matrix,
         Y: ArrayLike,
         folds: Folds,
@@ -148,7 +283,7 @@ class Comparison:
 
         :param number: of the unit, for the caller to be sure.
         :return: errors in percent of the test rows, and of networks the mean log P(y) of examples before they were
-            learned, in nats; of the first seed and fold also `report.posterior_scalars`. Tags are
+            learned, in nats; of the first seed and fold also `posterior_scalars`. Tags are
             "binary/seed_0_fold_0/test/error_d_percent" and so on.
         :raises ValueError: if another unit is the next one.
         """
@@ -163,13 +298,13 @@ class Comparison:
         return {f"{_prefix(unit)}/{tag}": value for tag, value in scalars.items()}
 
     def histograms(self) -> dict[str, NDArray[Any]]:
-        """`report.posterior_shapes` by tag after an epoch on the first seed and fold; else nothing."""
+        """`posterior_shapes` by tag after an epoch on the first seed and fold; else nothing."""
         if self._last is None or not self._is_shown():
             return {}
         return {f"{_prefix(self._last)}/{tag}": h for tag, h in posterior_shapes(self.network).items()}
 
     def results(self) -> dict[str, dict[str, Any]]:
-        """What was found, see `results.network_results` and `results.rival_results`.
+        """What was found, see `network_results` and `rival_results`.
 
         :return: method, as "binary D" or "arow", to errors in percent, their means and standard errors, and seconds.
         :raises ValueError: if units are left.
@@ -299,3 +434,28 @@ def _prefix(unit: Unit) -> str:
 def _order_seed(unit: Unit) -> int:
     """Seed of the order of the rows and of votes."""
     return int(numpy_rng(unit.seed, f"order/{unit.fold}").integers(2**31))
+
+
+def posterior_scalars(network: EBPNetwork) -> dict[str, float]:
+    """How much is known of the weights of each layer.
+
+    :return: "layer_1/entropy_nats", the mean entropy of a weight in nats; and of discrete weights
+        "layer_1/decided_percent", how many of them have less than a hundredth of the prior's
+        variance.
+    """
+    scalars = {}
+    shapes, priors = posterior_shapes(network), network.architecture.priors
+    for number, (h, prior, entropy) in enumerate(zip(shapes.values(), priors, network.entropy(), strict=True), start=1):
+        scalars[f"layer_{number}/entropy_nats"] = entropy
+        if prior.is_discrete:
+            decided = prior.var(tf.constant(h)) < DECIDED * prior.var(tf.zeros([], h.dtype))
+            scalars[f"layer_{number}/decided_percent"] = 100.0 * float(tf.reduce_mean(tf.cast(decided, h.dtype)))
+    return scalars
+
+
+def posterior_shapes(network: EBPNetwork) -> dict[str, NDArray[Any]]:
+    """ "layer_1/h", ... to at most about 100,000 of its h, evenly spaced, for histograms."""
+    return {
+        f"layer_{number}/h": tf.reshape(h, [-1])[:: 1 + int(np.prod(h.shape)) // MAX_SHOWN].numpy()
+        for number, h in enumerate(network.h, start=1)
+    }

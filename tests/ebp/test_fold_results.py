@@ -1,4 +1,4 @@
-"""`ebp.study.results`: means, standard errors and best epochs against loops; errors against networks in NumPy."""
+"""`ebp.estimators.fold_results`: means, standard errors and best epochs against loops; errors against NumPy."""
 
 import math
 import statistics
@@ -10,7 +10,7 @@ import tensorflow as tf
 from scipy import stats
 
 from ebp import EBPNetwork, errors_percent, fit
-from ebp.study.results import (
+from ebp.estimators.fold_results import (
     EpochResult,
     RivalResult,
     network_results,
