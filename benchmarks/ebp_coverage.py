@@ -2,10 +2,11 @@
 """Do the 90 % intervals of `EBPRegressor` cover 85 to 95 % of new targets, whatever the table?
 
     ebp_coverage.py --tables=200 --output=coverage.jsonl
+    ebp_coverage.py --tables=200 --output=coverage.jsonl --most_rows=500      # the small ones alone
 
 Random tables of 50 to 5,000 rows (uniform in the logarithm) and 1 to 20 inputs; a function that is linear, a small
-network, bent or a staircase; a part of the variance from 0 to 0.99 that it explains; noise that is normal, of a Student's
-t of 5 degrees of freedom, or of a size that depends on an input. `EBPRegressor()` as it is; the coverage of 1,000 new
+network, bent or a staircase; a part of the variance from 0 to 0.99 that it explains; noise that is normal, Student's t
+of 5 degrees of freedom, or of a size that depends on an input. `EBPRegressor()` as it is; the coverage of 1,000 new
 rows has a standard error of 1 %. A table that is in --output already is not done again.
 """
 
@@ -39,10 +40,10 @@ class Table(NamedTuple):
     what: dict[str, Any]
 
 
-def table(number: int, most_rows: int) -> Table:
+def table(number: int) -> Table:
     """The table of a number, which is its seed."""
     rng = np.random.default_rng([number, 2014])
-    num_rows = int(np.exp(rng.uniform(np.log(50), np.log(most_rows))))
+    num_rows = int(np.exp(rng.uniform(np.log(50), np.log(5000))))
     num_inputs = int(rng.integers(1, 21))
     kind, noise = str(rng.choice(KINDS)), str(rng.choice(NOISES))
     signal = float(rng.choice(SIGNALS))
@@ -76,7 +77,8 @@ def function(kind: str, u: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 def define_flags(fv: flags.FlagValues) -> None:
     flags.DEFINE_integer("tables", 200, "Tables.", 1, flag_values=fv)
-    flags.DEFINE_integer("most_rows", 5000, "Rows of the largest one.", 51, flag_values=fv)
+    flags.DEFINE_integer("least_rows", 0, "Leave out those of fewer rows.", 0, flag_values=fv)
+    flags.DEFINE_integer("most_rows", 5000, "Leave out those of more rows.", 50, flag_values=fv)
     bench.define_common(fv, threads=1, output="Write each table's numbers to this file, a JSON line each.")
 
 
@@ -86,8 +88,10 @@ def main(options: flags.FlagValues) -> None:
     path = Path(options.output or "")
     lines = [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
     done = {line["table"] for line in lines}
-    for number in set(range(options.tables)) - done:
-        made = table(number, options.most_rows)
+    for number in sorted(set(range(options.tables)) - done):
+        made = table(number)
+        if not options.least_rows <= len(made.X) <= options.most_rows:
+            continue
         start = time.process_time()
         model = EBPRegressor().fit(made.X, made.y)
         seconds = time.process_time() - start
@@ -95,7 +99,7 @@ def main(options: flags.FlagValues) -> None:
         coverage = 100.0 * float(np.mean(np.abs(made.y_test - mean) < scipy.stats.norm.ppf(0.95) * std))
         lines.append({"table": number, **made.what, "coverage": coverage, "cpu_s": seconds})
         bench.keep_lines(lines)
-    for low, high in ((50, 100), (100, 200), (200, 500), (500, 1000), (1000, options.most_rows + 1)):
+    for low, high in ((50, 100), (100, 200), (200, 500), (500, 1000), (1000, 5000)):
         found = np.array([line["coverage"] for line in lines if low <= line["rows"] < high])
         if len(found):
             is_right = (found >= 85.0) & (found <= 95.0)
