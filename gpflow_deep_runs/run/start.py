@@ -160,7 +160,7 @@ def open_run(
         print(within(f"{data.name}: {data.source}\nrows: {dict(data.sizes)}"), flush=True)
         if data.schema is not None:
             write_json(opened.columns_file, data.schema.to_json())
-            print(f"\n{aligned(data.schema.table(), is_text=True)}\n\n{_OVERRULED}\n", flush=True)
+            print(f"\n{aligned(data.schema.table(), is_text=True)}\n\n{within(_OVERRULED)}\n", flush=True)
         versions = folder.versions_text(record)
         yield Run(settings, flags, data, opened, strategy, versions=versions, held=held, changed=changed)
 
