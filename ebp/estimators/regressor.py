@@ -52,8 +52,12 @@ MAX_PART_OF_ONE = 0.9
 #: Kind of the hidden units. Signs as in the paper are far behind on tables: -4.1 nats a row where these have -1.4.
 UNITS = "relu"
 
-#: Rows whose errors are as large as the network says, beside those held back, by which the variances are judged.
-PRIOR_ROWS = 10
+#: Rows, and the squares of their errors in standard deviations, beside those held back, by which the variances are
+#: judged: 1.2 is what squares were on 32 random tables of 50 to 300 rows.
+PRIOR_ROWS, PRIOR_SQUARE = 20, 1.2
+
+#: Intervals of this probability are as wide as those of a Student's t whose variance rests on so many rows.
+INTERVAL = 0.9
 
 #: Rows whose predictions are made at a time.
 CHUNK_ROWS = 4096
@@ -405,9 +409,9 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _learned_spread(self, rows: _Rows, errors: Array) -> Array:
         """The factor of the variances of predictions, [Q].
 
-        The mean square of errors for rows held back, in standard deviations of this network, and of `PRIOR_ROWS` of 1.
-        Networks of two thirds of the rows are wrong by more, but they are also less sure of themselves: by their own
-        deviations they may be right where the network of all rows says too little.
+        The mean square of errors for rows held back, in standard deviations of this network, and of `PRIOR_ROWS` of
+        `PRIOR_SQUARE`. Networks of two thirds of the rows are wrong by more, but they are also less sure of themselves:
+        by their own deviations they may be right where the network of all rows says too little.
         """
         is_held = np.all(np.isfinite(errors), axis=1)
         if not np.any(is_held):
@@ -415,7 +419,10 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         means, variances = self._moments_of(rows.X[is_held])
         squares = np.square(errors[is_held] / self._targets.scale) / (variances.mean(axis=0) + means.var(axis=0))
         weight = rows.weights[is_held]
-        spread = (PRIOR_ROWS + weight @ squares) / (PRIOR_ROWS + np.sum(weight))
+        count = PRIOR_ROWS + np.sum(weight)
+        spread = (PRIOR_ROWS * PRIOR_SQUARE + weight @ squares) / count
+        upper = 0.5 + 0.5 * INTERVAL
+        spread *= (scipy.special.stdtrit(count, upper) / scipy.special.ndtri(upper)) ** 2
         return np.where(np.isfinite(spread), spread, 1.0)
 
     def _next_pass(self, rows: _Rows) -> None:
