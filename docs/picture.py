@@ -77,13 +77,13 @@ def darn(axes: Axes) -> None:
 
 
 def rbm(axes: Axes) -> None:
-    """Errors of the tracked log Z, against enumeration."""
-    settings = {"digits-0.01-1e3": "digits", "mnist-0.01-1e3": "MNIST"}
-    for name, color, label in (("rbm_accuracy_paper", OTHERS, "the paper's choices"), ("rbm_accuracy", OURS, "ours")):
-        errors = [value(row(name, setting)["rmse"]) for setting in settings]
-        axes.plot(errors, range(len(settings))[::-1], "o", color=color, label=label)
-    axes.set_yticks(range(len(settings))[::-1], list(settings.values()))
-    axes.set(title="rbm_tracking", xlabel="rms error of log Z, nats (left is better)", xscale="log", ylim=(-0.6, 1.6))
+    """Errors of the tracked log Z, against enumeration, by learning rate and decay."""
+    rows = STORED["rbm_accuracy_large"].rows
+    places = np.arange(len(rows))[::-1]
+    axes.plot([value(row["rmse"]) for row in rows], places, "o", color=OURS, label="root mean square")
+    axes.plot([value(row["largest"]) for row in rows], places, "o", color=OTHERS, label="largest")
+    axes.set_yticks(places, [f"rate {row['setting']}" for row in rows])
+    axes.set(title="rbm_tracking", xlabel="error of log Z, nats (left is better)", xscale="log")
     legend_above(axes)
 
 

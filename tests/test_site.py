@@ -149,8 +149,7 @@ HEADLINES: dict[str, list[tuple[str, str, str]]] = {
         ("darn_codec/bits|MNIST, 10,000", "bz2, bits", ".0f"),
     ],
     "rbm_tracking": [
-        ("rbm_accuracy/errors|mnist-0.01-1e3", "rmse", ".2f"),
-        ("rbm_accuracy_paper/errors|mnist-0.01-1e3", "rmse", ".2f"),
+        ("rbm_accuracy_large/errors|0.01, 1e3", "rmse", ".2f"),
         ("rbm_defaults/scores|connect4", "AIS, reverse AIS", ".1f"),
     ],
     "ebp": [
