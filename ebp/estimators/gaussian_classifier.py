@@ -19,7 +19,7 @@ from gpflow_deep_base.columns import as_numbers
 
 from ..network.coding import Moments
 from ..network.heads import encode_labels
-from ..network.joint import MAX_NUMBERS, JointNetwork
+from ..network.joint import AMPLITUDES, MAX_NUMBERS, JointNetwork
 from ..network.passes import Passes, chosen_passes, held_folds
 from ..network.second_order import Derivatives, PassMean, batch_update, forward, initial_posterior, with_inputs
 from .calibration import log_probabilities
@@ -294,7 +294,8 @@ class EBPGaussianClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         num_units = widths[0] if widths else 0
         known = np.unique(y) if classes is None else start_classes(classes)
         size = X.shape[1] + 1 + num_units
-        is_wide = self._columns.numbers is not None or size**2 * (_num_outputs(len(known)) + 1) > MAX_NUMBERS
+        num_numbers = len(AMPLITUDES) * size**2 * (_num_outputs(len(known)) + 1)
+        is_wide = self._columns.numbers is not None or num_numbers > MAX_NUMBERS
         if len(widths) > 1 or is_wide:
             self._start(X, start_classes(classes), weight)
             encode_labels(y, self.classes_)
@@ -419,15 +420,12 @@ def _with_class(network: JointNetwork, num_classes: int, place: int) -> JointNet
     :param num_classes: after it.
     :param place: of the new class among them.
     """
-    mean, cov = network.mean, network.cov
+    spare = network.mean.shape[1] - 1
     if num_classes == 2:
         # What is not of the only class so far is of the new one: one output, of the second class.
-        sign = 1.0 if place == 1 else -1.0
-        return network._replace(mean=np.stack([sign * mean[-1], mean[-1]]), cov=np.stack([cov[-1], cov[-1]]))
-    if num_classes == 3:
-        mean = np.stack([-mean[0], mean[0], mean[-1]])
-        cov = np.stack([cov[0], cov[0], cov[-1]])
-    return network._replace(
-        mean=np.insert(mean, place, mean[-1], axis=0),
-        cov=np.insert(cov, place, cov[-1], axis=0),
-    )
+        return network.with_outputs([spare, spare], [1.0 if place == 1 else -1.0, 1.0])
+    # Two classes had one output.
+    sources, signs = ([0, 0], [-1.0, 1.0]) if num_classes == 3 else (list(range(spare)), [1.0] * spare)
+    sources.insert(place, spare)
+    signs.insert(place, 1.0)
+    return network.with_outputs([*sources, spare], [*signs, 1.0])

@@ -4,14 +4,18 @@ A posterior of single weights (`second_order`) does not know what weights do tog
 in which to find out. Appendix B of the paper carries covariances through the forward pass; here the posterior itself
 has them, of the weights of the last layer, and the hidden units keep the weights that they were drawn with:
 
-    f(x) = (x, 1, a relu(V'x + c) / sqrt(H)),    u_k = w_k' f,    w_k ~ N(m_k, S_k),    N(0, 1) a priori.
+    f(x) = (x, 1, relu(V'x + c) / sqrt(H)),    u_k = w_k' f,    w_k ~ N(m_k, S_k).
 
-Then the moments of the posterior after a row are exact. With Z = P(y | the rows before), for each output
+A priori weights of the inputs are N(0, 1), those of the units N(0, a^2): with a small a the border is nearly straight,
+with a large one it bends. Each of `AMPLITUDES` has a posterior of its own, and they are mixed by the probability that
+they gave to the rows so far, before each was learned (Bayes' rule for a).
+
+The moments of each posterior after a row are exact. With Z = P(y | the rows before), for each output
 g = d log Z / d mu and c = -d^2 log Z / d mu^2 = g^2 - 2 d log Z / d sigma2,
 
     m += S f g,    S -= (S f)(S f)' c.
 
-A row costs C (D + H)^2 products, and no row is kept.
+A row costs C (D + H)^2 products for each a, and no row is kept.
 """
 
 from __future__ import annotations
@@ -30,10 +34,10 @@ __all__ = ["MAX_NUMBERS", "JointNetwork"]
 Array = NDArray[np.float64]
 
 #: Numbers that the covariances of all outputs may have together: with more, a row takes longer than a millisecond.
-MAX_NUMBERS = 400_000
+MAX_NUMBERS = 800_000
 
-#: a: standard deviation of what the hidden units add to u, a priori; twice as much for a bend of the border.
-AMPLITUDE = 3.0
+#: a: standard deviations of the weights of hidden units, a priori.
+AMPLITUDES = (1.0, 3.0)
 
 #: Hidden units bend at distances up to so many standard deviations of the inputs.
 REACH = 2.0
@@ -44,58 +48,82 @@ class JointNetwork(NamedTuple):
 
     :ivar weights: V, [D, H].
     :ivar biases: c, [H].
-    :ivar mean: m of each output, [C, D + 1 + H].
-    :ivar cov: S of each output, [C, D + 1 + H, D + 1 + H].
+    :ivar mean: m of each a and output, [A, C, D + 1 + H].
+    :ivar cov: S of each a and output, [A, C, D + 1 + H, D + 1 + H].
+    :ivar evidence: log probability that each a gave to the rows so far by each output, in nats, [A, C].
     """
 
     weights: Array
     biases: Array
     mean: Array
     cov: Array
+    evidence: Array
 
     @classmethod
     def start(cls, num_inputs: int, num_units: int, num_outputs: int, rng: np.random.Generator) -> JointNetwork:
         """Before the first row."""
         weights = rng.normal(size=(num_inputs, num_units))
         biases = rng.uniform(-REACH, REACH, num_units)
+        amplitudes = np.array(AMPLITUDES if num_units else AMPLITUDES[:1])
         size = num_inputs + 1 + num_units
-        return cls(weights, biases, np.zeros((num_outputs, size)), np.tile(np.eye(size), (num_outputs, 1, 1)))
+        variance = np.ones((len(amplitudes), size))
+        variance[:, num_inputs + 1 :] = np.square(amplitudes)[:, None]
+        cov = np.repeat((variance[:, :, None] * np.eye(size))[:, None], num_outputs, axis=1)
+        evidence = np.zeros((len(amplitudes), num_outputs))
+        return cls(weights, biases, np.zeros(cov.shape[:3]), cov, evidence)
 
     def features(self, X: Array) -> Array:
         """f of rows [N, D], [N, D + 1 + H]."""
         units = np.maximum(X @ self.weights + self.biases, 0.0)
-        units *= AMPLITUDE / math.sqrt(max(1, len(self.biases)))
+        units /= math.sqrt(max(1, len(self.biases)))
         return np.concatenate([X, np.ones((len(X), 1)), units], axis=1)
 
     def moments(self, X: Array) -> tuple[Array, Array]:
         """Means and variances of u of rows [N, D], [N, C] each."""
         features = self.features(X)
-        sigma2 = np.sum((features @ self.cov) * features, axis=2).T
-        return features @ self.mean.T, sigma2
+        means = self.mean @ features.T  # [A, C, N]
+        variances = np.sum((features @ self.cov) * features, axis=3)
+        weight = np.exp(self.evidence - np.max(self.evidence, axis=0))
+        weight = (weight / np.sum(weight, axis=0))[:, :, None]
+        mean = np.sum(weight * means, axis=0)
+        variance = np.sum(weight * (variances + np.square(means - mean)), axis=0)
+        return mean.T, variance.T
+
+    def with_outputs(self, sources: list[int], signs: list[float]) -> JointNetwork:
+        """A network whose outputs start as those of this one, or as minus them.
+
+        :param sources: number of an output here for each output there.
+        :param signs: 1 or -1 for each.
+        """
+        mean = self.mean[:, sources] * np.array(signs)[:, None]
+        return self._replace(mean=mean, cov=self.cov[:, sources], evidence=self.evidence[:, sources])
 
     def after(self, X: Array, Y: Array, derivatives: Callable[..., Derivatives], weight: Array | None) -> JointNetwork:
         """The network after rows, one after the other.
 
         :param X: [N, D].
         :param Y: targets of `derivatives`, [N, C].
-        :param derivatives: y, mu and sigma2, [1, C] each, to log P(y) and its derivatives.
+        :param derivatives: y, mu and sigma2, [B, 1] each, to log P(y) and its derivatives.
         :param weight: how often each row counts, [N]; None: once.
         """
-        mean, cov = self.mean.copy(), self.cov.copy()
+        mean, cov, evidence = self.mean.copy(), self.cov.copy(), self.evidence.copy()
         for number, feature in enumerate(self.features(X)):
             importance = 1.0 if weight is None else float(weight[number])
-            gain = cov @ feature  # S f, [C, n]
+            gain = cov @ feature  # S f, [A, C, n]
             sigma2 = gain @ feature
-            found = derivatives(Y[number : number + 1], (mean @ feature)[None], sigma2[None])
-            slope = found.by_mu[0]
-            curvature = np.maximum(slope**2 - 2.0 * found.by_sigma2[0], 0.0)
+            # Each output of each a is a row of its own, of which log P(y) is wanted.
+            y = np.broadcast_to(Y[number], sigma2.shape).reshape(-1, 1)
+            found = derivatives(y, (mean @ feature).reshape(-1, 1), sigma2.reshape(-1, 1))
+            slope = found.by_mu.reshape(sigma2.shape)
+            curvature = np.maximum(slope**2 - 2.0 * found.by_sigma2.reshape(sigma2.shape), 0.0)
+            evidence += importance * found.log_prob.reshape(sigma2.shape)
             if importance != 1.0:
                 # A row that counts w times is w observations at the place where it was expanded.
                 slope, curvature = _repeated(slope, curvature, sigma2, importance)
-            mean += gain * slope[:, None]
-            for output, factor in enumerate(curvature):
-                cov[output] -= np.multiply.outer(factor * gain[output], gain[output])
-        return self._replace(mean=mean, cov=cov)
+            mean += gain * slope[..., None]
+            for place in np.ndindex(sigma2.shape):
+                cov[place] -= np.multiply.outer(curvature[place] * gain[place], gain[place])
+        return self._replace(mean=mean, cov=cov, evidence=evidence)
 
 
 def _repeated(slope: Array, curvature: Array, sigma2: Array, weight: float) -> tuple[Array, Array]:

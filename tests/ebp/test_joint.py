@@ -18,7 +18,7 @@ def test_the_moments_after_a_row_are_exact(rng: np.random.Generator) -> None:
     """By a grid over the two weights of a linear model."""
     network = JointNetwork.start(1, 0, 1, rng)
     network = network.after(np.array([[0.7], [-1.2]]), np.array([[1.0], [1.0]]), sign_derivatives, None)
-    before_m, before_S = network.mean[0], network.cov[0]
+    before_m, before_S = network.mean[0, 0], network.cov[0, 0]
     after = network.after(np.array([[0.4]]), np.array([[-1.0]]), sign_derivatives, None)
     grid = np.linspace(-9.0, 9.0, 601)
     w = np.stack(np.meshgrid(grid, grid, indexing="ij"), axis=-1).reshape(-1, 2)
@@ -27,8 +27,8 @@ def test_the_moments_after_a_row_are_exact(rng: np.random.Generator) -> None:
     p = np.exp(log_p) * scipy.special.ndtr(-(w @ np.array([0.4, 1.0])))  # u = w'f, and noise N(0, 1)
     p /= p.sum()
     mean = p @ w
-    np.testing.assert_allclose(after.mean[0], mean, atol=1e-6)
-    np.testing.assert_allclose(after.cov[0], (w - mean).T @ (p[:, None] * (w - mean)), atol=1e-6)
+    np.testing.assert_allclose(after.mean[0, 0], mean, atol=1e-6)
+    np.testing.assert_allclose(after.cov[0, 0], (w - mean).T @ (p[:, None] * (w - mean)), atol=1e-6)
 
 
 def test_a_row_of_weight_three_is_three_rows(rng: np.random.Generator) -> None:
@@ -97,7 +97,7 @@ def test_sparse_rows_are_like_dense_ones(rng: np.random.Generator) -> None:
         dense = model.fit(X, y).predict(X)
         sparse = model.fit(scipy.sparse.csr_matrix(X), y).predict(scipy.sparse.csr_matrix(X))
         np.testing.assert_array_equal(sparse, dense)
-    wide = scipy.sparse.csr_matrix((500, 2**20))
+    wide = scipy.sparse.vstack([np.ones((1, 2**20)), scipy.sparse.csr_matrix((499, 2**20))], format="csr")
     with pytest.raises(
         ValueError, match="a dense matrix of 500 x 1048576 numbers would be too large; use EBPClassifier"
     ):
