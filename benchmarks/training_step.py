@@ -17,7 +17,7 @@ model's: of the minima, and the median of the ratios of neighbouring steps with 
 1000 columns), in float64 and float32, measured in turn with the steps; "reached" is floor / minimum. Operations of a
 layer with P outputs, forward and backward (one multiplication and one addition are two):
 
-    variance product      4 P M^2 B    ours: S A and the gradient of S, see `gpflow_deep.layers.numerics.quadratic_form`
+    variance product      4 P M^2 B    ours: S A and the gradient of S, see `gpflow_deep.layers.moments.quadratic_form`
                           6 P M^2 B    GPflux and GPflow: q_sqrt' A and both its gradients
     S = q_sqrt q_sqrt'    6 P M^3      ours only
     triangular solve      4 M^2 B      1 forward, 1 for Kuf, 2 for the factor

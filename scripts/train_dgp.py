@@ -8,10 +8,10 @@
     gpflow-deep train --run_dir=runs/taxi --stream --stream_preset=taxi --data="trips/*.parquet" --strategy=mirrored
 
 Inputs (and regression targets) are standardised with the training part; every reported number is in the units of the
-data. Of a table of numbers in memory the rows choose depth, kernel, inducing inputs and likelihood, as far as no flag
-gives them: what was tried is printed, and kept in choice/ for --resume. The learning rate falls to 0 over the last half
-of the steps, or after the bound has stopped rising, and training ends. Scores on the test rows choose nothing: the last
-parameters are reported. Ctrl-C saves a checkpoint. The folder gets:
+data. Of a table of numbers in memory the rows choose depth, kernel, inducing inputs, likelihood and posterior, as far
+as no flag gives them, whatever --num_steps is: what was tried is printed, and kept in choice/ for --resume. The
+learning rate falls to 0 over the last half of the steps, or after the bound has stopped rising, and training ends.
+Scores on the test rows choose nothing: the last parameters are reported. Ctrl-C saves a checkpoint. The folder gets:
 
     result.json             scores of the deep GP and of what it is compared with
     model.npz, inputs.json  the trained model and how its inputs are made, for gpflow-deep predict
@@ -36,14 +36,14 @@ from gpflow_deep_runs.run import Devices, Interrupted, Run, Seeds, Settings, Sho
 
 from absl import logging
 from gpflow_deep import ModelConfig, Predictor, Scale, TrainingConfig, Units, curves, float_type, pages, report
-from gpflow_deep.train.config import KernelName
+from gpflow_deep.train.config import KernelName, Posterior
 from gpflow_deep.train.fitting import choose_kl_weight
 from gpflow_deep.train.sampled_training import SamplingConfig, trainer_for
 from gpflow_deep.train.selection import Begun, begin_chosen, can_choose
 from gpflow_deep.train.stored_choice import FoundTrainer, is_stored, stored_choice
 from gpflow_deep_base.text import aligned, within
 
-FREE_NUMBERS = ("num_layers", "num_inducing", "kernel")
+FREE_SETTINGS = ("num_layers", "num_inducing", "kernel", "posterior")
 """Settings of a model that the rows choose if no flag gives them; the likelihood has a word for that."""
 
 
@@ -56,6 +56,9 @@ class Flags:
     :param num_inducing: number of inducing inputs of every layer; chosen likewise, or 100.
     :param kernel: of a layer's inputs; with "+linear" the last layer has a linear kernel beside it, for a trend. Or
         convolutional, of patches of images. auto: chosen likewise, or squared_exponential.
+    :param posterior: of the inducing values: gaussian is what training finds; sghmc are samples, drawn from there on;
+        global is one that is correlated across layers; sigma_points is Gaussian, trained by the predictive density.
+        auto: chosen with the number of layers, or gaussian.
     :param eval_rows: rows of each part (drawn once) to look at during training; the end uses all.
     :param standardise: whether to standardise the inputs; auto: all but images.
     :param dtype: what to compute in; float32 is faster on a GPU, but float64 is safer.
@@ -68,12 +71,13 @@ class Flags:
     table: views.TableSpec = group()
     division: supply.Division = group()
     pieces: StreamSpec = group()
-    model: Later[ModelConfig] = group(preset="modern", omit=FREE_NUMBERS)
+    model: Later[ModelConfig] = group(preset="modern", omit=FREE_SETTINGS)
     training: TrainingConfig = group()
     sampling: SamplingConfig = group(prefix="chain_")
     num_layers: int | None = None
     num_inducing: int | None = None
     kernel: Literal["auto", KernelName] = "auto"
+    posterior: Literal["auto", Posterior] = "auto"
     eval_rows: int = 10_000
     standardise: Literal["auto", "yes", "no"] = "auto"
     dtype: Literal["float64", "float32"] = "float64"
@@ -90,7 +94,8 @@ class Flags:
         asked = {"num_layers": self.num_layers, "num_inducing": self.num_inducing}
         words = {"kernel": self.kernel, "likelihood": self.config.likelihood}
         free = [name for name, number in asked.items() if number is None]
-        return free + [name for name, word in words.items() if word == "auto"]
+        free += [name for name, word in words.items() if word == "auto"]
+        return [*free, "posterior"] if self.posterior == "auto" and "num_layers" in free else free
 
     @property
     def config(self) -> ModelConfig:
@@ -98,14 +103,15 @@ class Flags:
         kernel = "squared_exponential" if self.kernel == "auto" else self.kernel
         num_layers = 2 if self.num_layers is None else self.num_layers
         num_inducing = 100 if self.num_inducing is None else self.num_inducing
-        return self.model(num_layers=num_layers, num_inducing=num_inducing, kernel=kernel)
+        posterior = "gaussian" if self.posterior == "auto" else self.posterior
+        return self.model(num_layers=num_layers, num_inducing=num_inducing, kernel=kernel, posterior=posterior)
 
     def single(self) -> "Flags":
         """Of the single layer beside a deeper model."""
-        plain = dict.fromkeys(("posterior", "sigma_points", "kl_weight", "latent_dim", "num_importance_samples"))
+        plain = dict.fromkeys(("sigma_points", "kl_weight", "latent_dim", "num_importance_samples"))
         usual = {name: getattr(ModelConfig, name) for name in plain}
         model: Any = partial(ModelConfig, **{**self.model.keywords, **usual})
-        return replace(self, model=model, num_layers=1)
+        return replace(self, model=model, num_layers=1, posterior="gaussian")
 
 
 class Study(NamedTuple):
@@ -162,7 +168,7 @@ def main(flags: Flags) -> None:
                 study = chosen(study, run)
                 config = study.config
                 jobs = new_jobs(study)
-            if config.posterior == "sigma_points" and config.kl_weight is None:
+            if study.begun is None and config.posterior == "sigma_points" and config.kl_weight is None:
                 weight = choose_kl_weight(
                     config,
                     *data.rows.train,
@@ -230,7 +236,6 @@ def chosen(study: Study, run: Run) -> Study:
             flags.free,
             *rows.train,
             training=flags.training,
-            max_iter=flags.run.num_steps,
             batch_size=flags.run.batch_size,
             seed=flags.run.seed,
             with_single="gp" in flags.compare,

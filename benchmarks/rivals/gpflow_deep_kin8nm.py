@@ -10,7 +10,6 @@ The other flags are for trying what else might be faster.
 import argparse
 import os
 import sys
-from dataclasses import fields
 from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -53,17 +52,14 @@ def own_arguments() -> argparse.Namespace:
 
 def settings(own: argparse.Namespace, rate: float) -> tuple[ModelConfig, TrainingConfig, int]:
     """Of the estimator, two layers, but for what is given; and the largest number of steps."""
-    parameters = DeepGPRegressor().get_params()
-    model, course = (
-        {field.name: parameters[field.name] for field in fields(kind) if parameters.get(field.name, "auto") != "auto"}
-        for kind in (ModelConfig, TrainingConfig)
-    )
+    model: dict[str, Any] = {"preset": "modern"}
+    course: dict[str, Any] = {}
     if own.preset == "paper2017":
         course |= {"learning_rate": 0.01, "decay_share": 0.0, "n_iter_no_change": 0}
     model |= _given(preset=own.preset, precision=own.precision)
     model |= _given(natgrad=bool(own.natgrad_gamma), num_samples=2 * own.pairs)
     course |= _given(learning_rate=rate, natgrad_gamma=own.natgrad_gamma, decay_share=own.decay_share)
-    return ModelConfig(**model), TrainingConfig(**course), own.max_iter or parameters["max_iter"]
+    return ModelConfig(**model), TrainingConfig(**course), own.max_iter or DeepGPRegressor().max_iter
 
 
 def _given(**values: Any) -> dict[str, Any]:

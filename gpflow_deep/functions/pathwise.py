@@ -21,8 +21,7 @@ from gpflow.kernels import Kernel
 from gpflow.utilities import deepcopy
 
 from ..layers.chunking import map_slices
-from ..layers.covariances import cross_covariance
-from ..layers.moments import flat_points
+from ..layers.moments import cross_covariance, flat_points
 from .spectral import PriorFunctions, draw_prior
 from .white_noise import normal_at
 

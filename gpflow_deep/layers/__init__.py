@@ -2,13 +2,13 @@
 
 protocol        what a layer is
 svgp            Eqs. (4)-(9): a sparse variational GP with its own inducing variables
-moments         Eq. (15): draws of a layer's outputs by their means and variances
+moments         Eq. (15): draws of a layer's outputs by their means and variances; covariances and factors
 joint           the same for all rows together
 global_inducing inducing outputs that follow those of the layer before (Ober and Aitchison, 2021)
 latent          latent variables beside the inputs (Salimbeni et al., 2019)
 linear          Bayesian linear maps
 features        a network of TensorFlow in front of a GP
-covariances, chunking  covariances of multi-output kernels, and rows piece by piece
+chunking        rows piece by piece
 
 Layers for images are in `gpflow_deep.images`, and importable from here.
 """

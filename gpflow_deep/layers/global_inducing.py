@@ -25,8 +25,7 @@ from gpflow.utilities import positive
 from numpy.typing import NDArray
 
 from ..functions.pathwise import FunctionNoise, LayerFunctions, draw_separate
-from .moments import LayerMoments, by_rows, draw, flat_points, outputs_covariance
-from .numerics import robust_cholesky
+from .moments import LayerMoments, by_rows, draw, flat_points, outputs_covariance, robust_cholesky
 
 __all__ = ["GlobalFactors", "GlobalInducingLayer", "draw_factors", "is_global"]
 

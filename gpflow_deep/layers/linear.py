@@ -16,8 +16,7 @@ from gpflow.kullback_leiblers import gauss_kl
 from gpflow.utilities import positive, triangular
 
 from ..functions.pathwise import LayerFunctions
-from .moments import LatentOutputs, LayerMoments, flat_points
-from .numerics import quadratic_form
+from .moments import LatentOutputs, LayerMoments, flat_points, quadratic_form
 
 __all__ = ["BayesianLinearLayer"]
 

@@ -31,15 +31,24 @@ from gpflow.models.util import InducingVariablesLike, inducingpoint_wrapper
 from gpflow.utilities import positive, triangular
 
 from ..functions.pathwise import FunctionNoise, LayerFunctions, draw_gps
-from .covariances import (
+from .moments import (
+    LayerMoments,
+    add_diagonal,
+    by_rows,
+    condition_number,
     cross_covariance,
+    draw,
+    flat_points,
     inducing_covariance,
     input_dim_of,
     largest_square,
     latent_inducing_variables,
+    mix,
+    outputs_covariance,
+    prepend_certain,
+    quadratic_form,
+    robust_cholesky,
 )
-from .moments import LayerMoments, by_rows, draw, flat_points, mix, outputs_covariance, prepend_certain
-from .numerics import add_diagonal, condition_number, quadratic_form, robust_cholesky
 
 __all__ = ["CachedFactors", "CachedForms", "LayerFactors", "Precision", "SVGPLayer"]
 

@@ -1,10 +1,9 @@
-"""The likelihood's part of the bound, the first sum of Eq. (17): E_q[log p(Y | F)], from minibatches and draws.
+"""The evidence lower bound, Eq. (17): `elbo` of a minibatch and draws of the inner layers.
 
-    N / B sum_b sum_s w_s E[ log p(y_b | f_b) | draw s of the inner layers ]
+    N / B sum_b sum_s w_s E[ log p(y_b | f_b) | draw s ] - sum_l KL[q(U^l) || p(U^l)]
 
-The bound is this sum less the KL of all layers, `DeepGP.elbo`. With latent variables of the rows, another sum is in its
-place, see `posteriors.importance`; and where the density that is predicted is the objective, see
-`posteriors.sigma_points`.
+With latent variables of the rows another sum is in the place of the first one, see `posteriors.importance`; and where
+the density that is predicted is the objective, see `posteriors.sigma_points`.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from . import likelihoods
 from .propagation import evaluate, last_outputs, rows_per_slice
 from .quadrature import Integrator
 
-__all__ = ["Draws", "expected_log_likelihood", "for_all_rows", "weighted_noise"]
+__all__ = ["Draws", "elbo", "expected_log_likelihood", "for_all_rows", "weighted_noise"]
 
 
 class Draws(NamedTuple):
@@ -42,14 +41,21 @@ class Draws(NamedTuple):
         return tf.linalg.matvec(terms, self.weights, transpose_a=True)
 
 
-def expected_log_likelihood(model: Any, data: RegressionData, factors: Factors, draws: Draws) -> tf.Tensor:
-    """Unbiased estimate of the first sum of Eq. (17) for all N points, [], nats.
+def elbo(model: Any, data: RegressionData, factors: Factors, draws: Draws) -> tf.Tensor:
+    """Unbiased estimate of Eq. (17) for all N points, [], nats.
 
-    :param model: a deep GP, of which layers, likelihood and `num_data` are read.
+    :param model: a deep GP, of which layers, likelihood, `num_data` and `kl_weight`, 1 in a bound, are read.
     :param data: a minibatch (X [B, D], Y [B, Q]).
     :param factors: of each layer.
     :param draws: of the inner layers.
     """
+    expected = model.likelihoods_part(data, factors, draws)
+    kl = tf.add_n([layer.prior_kl(part) for layer, part in zip(model.layers, factors, strict=True)])
+    return expected - tf.cast(model.kl_weight, expected.dtype) * kl
+
+
+def expected_log_likelihood(model: Any, data: RegressionData, factors: Factors, draws: Draws) -> tf.Tensor:
+    """The first sum of Eq. (17), E_q[log p(Y | F)], [], nats. Parameters as of `elbo`."""
     X, Y = data
     layers = model.layers
     # Moments of f^L(x_b) given draw s of the inner layers, [S, B, P].

@@ -29,14 +29,16 @@ from gpflow_deep_base.seeds import as_seed, fresh_seed
 
 from ..functions.functions import NUM_FEATURES, FunctionDraws, draw_functions
 from ..functions.pathwise import FunctionNoise
-from ..layers.protocol import Factors, Layer, check_layers, checked_points
+from ..layers.global_inducing import GlobalInducingLayer
+from ..layers.latent import LatentVariableLayer
+from ..layers.protocol import Factors, Layer, check_layers
 from ..posteriors import members
 from ..posteriors.ensemble import Ensemble, InducingSamples, per_member
-from ..posteriors.importance import has_latents, importance_weighted
-from .bound import Draws, expected_log_likelihood, weighted_noise
+from ..posteriors.importance import importance_weighted
+from .bound import Draws, elbo, expected_log_likelihood, weighted_noise
 from .posterior import DeepGPPosterior
 from .predictions import Predictions
-from .propagation import Propagation, propagate
+from .propagation import Propagation, checked_points, propagate
 from .quadrature import Integrator, MonteCarlo, Sobol
 
 __all__ = ["NUM_PREDICT_SAMPLES", "DeepGP"]
@@ -129,7 +131,9 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
 
         :param seed: of a draw of global inducing outputs, where layers have them; `prediction_seed` if None.
         """
-        return members.factors(self.layers, as_seed(self.prediction_seed if seed is None else seed))
+        if self._has(GlobalInducingLayer):
+            return members.factors(self.layers, as_seed(self.prediction_seed if seed is None else seed))
+        return tuple(layer.factors() for layer in self.layers)
 
     def cached_factors(self, *, dtype: tf.DType | None = None) -> tuple[Any, ...]:
         """What predictions need of every layer, so that they consist of products; `posterior` keeps it.
@@ -201,26 +205,26 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
         :param noise: the draws themselves, as in `propagate`, in place of those from `seed`; equally weighted.
         """
         seed = fresh_seed() if seed is None else as_seed(seed)
-        factors = self.factors(seed=seed)
-        expected = self.expected_log_likelihood(data, factors, seed=seed, noise=noise)
-        return expected - tf.cast(self.kl_weight, expected.dtype) * self.prior_kl(factors)
+        X = checked_points(data[0], self.layers[0])
+        return elbo(self, (X, data[1]), self.factors(seed=seed), self._draws(X, seed, noise))
 
-    def expected_log_likelihood(
-        self, data: RegressionData, factors: Factors, *, seed: Seed, noise: Sequence[tf.Tensor] | None = None
-    ) -> tf.Tensor:
+    def expected_log_likelihood(self, data: RegressionData, factors: Factors, *, seed: Seed) -> tf.Tensor:
         """The likelihood's part of `elbo`, with given factors of the layers: [], nats, for all `num_data` points."""
         X = checked_points(data[0], self.layers[0])
+        return self.likelihoods_part((X, data[1]), factors, self._draws(X, as_seed(seed), None))
+
+    def likelihoods_part(self, data: RegressionData, factors: Factors, draws: Draws) -> tf.Tensor:
+        """The first sum of Eq. (17), or what stands in its place. Parameters as of `bound.elbo`."""
+        part = importance_weighted if self._has(LatentVariableLayer) else expected_log_likelihood
+        return part(self, data, factors, draws)
+
+    def _draws(self, X: tf.Tensor, seed: tf.Tensor, noise: Sequence[tf.Tensor] | None) -> Draws:
+        """Draws of the inner layers for rows X [N, D]; those with this noise, if it is given."""
         weights = None
         if noise is None:
-            num_draws = self.num_samples * (self.num_importance_samples if has_latents(self.layers) else 1)
+            num_draws = self.num_samples * (self.num_importance_samples if self._has(LatentVariableLayer) else 1)
             noise, weights = weighted_noise(self.integrator, self._inner_dims, num_draws, X, seed)
-        draws = Draws(noise, weights, self.likelihood_seed(seed))
-        return self._likelihoods_part((X, data[1]), factors, draws)
-
-    def _likelihoods_part(self, data: RegressionData, factors: Factors, draws: Draws) -> tf.Tensor:
-        """The first sum of Eq. (17), or what stands in its place."""
-        bound = importance_weighted if has_latents(self.layers) else expected_log_likelihood
-        return bound(self, data, factors, draws)
+        return Draws(noise, weights, self.likelihood_seed(seed))
 
     @check_shapes("data[0]: [N, D]", "data[1]: [N, Q]", "return: []")
     def training_loss(self, data: RegressionData, *, seed: Seed = None) -> tf.Tensor:
@@ -429,6 +433,10 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
         return tf.random.fold_in(as_seed(self.prediction_seed if seed is None else seed), len(self.layers) + 1)
 
     # Private.
+
+    def _has(self, kind: type) -> bool:
+        """Whether a layer is of this kind."""
+        return any(isinstance(layer, kind) for layer in self.layers)
 
     def _from_any_member(self, factors: Factors | None, seed: tf.Tensor | int) -> Factors:
         """Factors for draws, of which there may be fewer than members."""

@@ -15,11 +15,19 @@ from typing import Any
 import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.config import default_int
-from gpflow.likelihoods import Bernoulli, Likelihood, MultiClass, Softmax
+from gpflow.likelihoods import (
+    Bernoulli,
+    Likelihood,
+    MonteCarloLikelihood,
+    MultiClass,
+    Ordinal,
+    Softmax,
+    SwitchedLikelihood,
+)
 
 from .quadrature import Sobol
 from .scores import Task
-from .upstream import repaired
+from .upstream import Epsilon, repaired
 
 __all__ = ["log_prob", "predict_log_density", "predict_mean_and_var", "task_of", "variational_expectations"]
 
@@ -38,7 +46,7 @@ def log_prob(likelihood: Likelihood, X: tf.Tensor, F: tf.Tensor, Y: tf.Tensor, s
     :param seed: int32 [2], of the parts that integrate by Monte Carlo; not used here.
     """
     inputs, values, _, targets = _flatten(likelihood, X, F, F, Y)
-    value = repaired(likelihood, seed, _independent).log_prob(inputs, values, targets)
+    value = _seeded(likelihood, seed, _independent).log_prob(inputs, values, targets)
     return tf.reshape(value, tf.shape(F)[:2])
 
 
@@ -51,7 +59,7 @@ def variational_expectations(
     :param seed: int32 [2], used only by likelihoods that integrate by Monte Carlo.
     """
     arguments = _flatten(likelihood, X, f_mean, f_var, Y)
-    value = repaired(likelihood, seed, _independent).variational_expectations(*arguments)
+    value = _seeded(likelihood, seed, _independent).variational_expectations(*arguments)
     return tf.reshape(value, tf.shape(f_mean)[:2])
 
 
@@ -61,7 +69,7 @@ def predict_log_density(
 ) -> tf.Tensor:
     """`log E[p(y_n | f)]` in nats under `f ~ N(f_mean[s, n], diag f_var[s, n])`, one value per component."""
     arguments = _flatten(likelihood, X, f_mean, f_var, Y)
-    value = repaired(likelihood, seed, _shared).predict_log_density(*arguments)
+    value = _seeded(likelihood, seed, _shared).predict_log_density(*arguments)
     return tf.reshape(value, tf.shape(f_mean)[:2])
 
 
@@ -71,9 +79,15 @@ def predict_mean_and_var(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Mean and variance of y under each component."""
     arguments = _flatten(likelihood, X, f_mean, f_var)
-    mean, var = repaired(likelihood, seed, _shared).predict_mean_and_var(*arguments)
+    mean, var = _seeded(likelihood, seed, _shared).predict_mean_and_var(*arguments)
     shape = tf.concat([tf.shape(f_mean)[:2], tf.shape(mean)[-1:]], axis=0)
     return tf.reshape(mean, shape), tf.reshape(var, shape)
+
+
+def _seeded(likelihood: Likelihood, seed: tf.Tensor, epsilon: Epsilon) -> Any:
+    """A likelihood whose draws, if it makes any, are functions of the seed; most are taken as they are."""
+    is_repaired = isinstance(likelihood, Ordinal | MonteCarloLikelihood | SwitchedLikelihood)
+    return repaired(likelihood, seed, epsilon) if is_repaired else likelihood
 
 
 def _flatten(

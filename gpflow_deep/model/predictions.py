@@ -14,10 +14,19 @@ from gpflow.base import MeanAndVariance, TensorType
 from gpflow.likelihoods import Likelihood
 
 from ..layers.chunking import flat_rows, length_of, map_slices, over_batch, swap_two
-from ..layers.protocol import Factors, Layer, checked_inputs, checked_points
+from ..layers.protocol import Factors, Layer
 from ..posteriors.ensemble import Ensemble, members_of, per_member
 from . import likelihoods, mixture
-from .propagation import Propagation, Step, draws_per_slice, evaluate, num_same_in_all_draws, rows_per_slice
+from .propagation import (
+    Propagation,
+    Step,
+    checked_inputs,
+    checked_points,
+    draws_per_slice,
+    evaluate,
+    num_same_in_all_draws,
+    rows_per_slice,
+)
 from .quadrature import Integrator, MonteCarlo, Sobol
 
 __all__ = ["Predictions"]

@@ -13,6 +13,7 @@ from itertools import takewhile
 from typing import Any, NamedTuple
 
 import tensorflow as tf
+from gpflow.base import TensorType
 
 from ..layers import Layer
 from ..layers.chunking import map_slices
@@ -22,6 +23,8 @@ from ..posteriors.ensemble import Ensemble
 __all__ = [
     "Propagation",
     "Step",
+    "checked_inputs",
+    "checked_points",
     "draws_per_slice",
     "evaluate",
     "last_outputs",
@@ -72,6 +75,38 @@ class Step(NamedTuple):
         """Mean and covariance as of `Layer.outputs`, with an axis of draws in front: [S or 1, N, P], [S or 1, ...]."""
         mean, cov = self.layer.outputs(self.inputs, self.moments, full_cov=full_cov, full_output_cov=full_output_cov)
         return (mean[None], cov[None]) if self.inputs.shape.rank == 2 else (mean, cov)
+
+
+def checked_inputs(X: TensorType, first: Layer) -> tf.Tensor:
+    """X [batch..., N, D] as a tensor that the first layer can read. Shapes may be unknown while tracing.
+
+    :raises ValueError: if it has another float type or number of columns.
+    :raises tf.errors.InvalidArgumentError: the same, where the number of columns is known only when the graph runs.
+    """
+    given = getattr(X, "dtype", None)
+    if given is not None and tf.as_dtype(given) != first.dtype:
+        raise ValueError(
+            f"X must have the model's float type {first.dtype.name}, got {tf.as_dtype(given).name}; cast X, or "
+            "call gpflow.config.set_default_float before building the model."
+        )
+    X = tf.convert_to_tensor(X, first.dtype)
+    D = first.input_dim
+    if D is None:
+        return X
+    requirement = f"X must have {D} columns, as many as the first layer takes"
+    if X.shape.rank is None or X.shape[-1] is None:
+        check = tf.debugging.assert_equal(tf.shape(X)[-1], D, f"{requirement}.")
+        with tf.control_dependencies([] if check is None else [check]):
+            return tf.identity(X)
+    if X.shape[-1] != D:
+        raise ValueError(f"{requirement}, got shape {X.shape}.")
+    return X
+
+
+def checked_points(X: TensorType, first: Layer) -> tf.Tensor:
+    """`checked_inputs` of X [N, D], with a number of columns that is known while tracing if the layer tells it."""
+    X = checked_inputs(X, first)
+    return X if X.shape.rank == 2 and X.shape[1] is not None else tf.ensure_shape(X, [None, first.input_dim])
 
 
 def propagate(

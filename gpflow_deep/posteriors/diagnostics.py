@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..layers import ConvolutionalLayer, GlobalInducingLayer, Layer, SVGPLayer, WeightedConvolutionalLayer
-from ..layers.numerics import condition_number
+from ..layers.moments import condition_number
 from ..model.deep_gp import DeepGP
 
 __all__ = ["LayerDiagnostics", "diagnose"]

@@ -29,12 +29,12 @@ from gpflow.likelihoods import Likelihood
 from gpflow_deep_base.seeds import as_seed
 
 from ..layers.global_inducing import is_global
-from ..layers.protocol import Factors, Layer, checked_points
+from ..layers.protocol import Factors, Layer
 from ..model import likelihoods, mixture
 from ..model.bound import Draws, for_all_rows
 from ..model.deep_gp import NUM_PREDICT_SAMPLES, DeepGP
 from ..model.predictions import Predictions
-from ..model.propagation import Step, evaluate, last_outputs, propagate, rows_per_slice
+from ..model.propagation import Step, checked_points, evaluate, last_outputs, propagate, rows_per_slice
 from ..model.quadrature import Integrator, Sobol
 from .ensemble import Ensemble
 from .importance import has_latents
@@ -241,7 +241,8 @@ class DeepSigmaPointProcess(DeepGP):
         )
         self.kl_weight = kl_weight
 
-    def _likelihoods_part(self, data: RegressionData, factors: Factors, draws: Draws) -> tf.Tensor:
+    def likelihoods_part(self, data: RegressionData, factors: Factors, draws: Draws) -> tf.Tensor:
+        """The log of the predicted density, in the place of its expectation. Parameters as of `bound.elbo`."""
         return predicted_log_density(self, data, factors, draws)
 
     def _points_of_functions(self, num_functions: int, seed: tf.Tensor) -> list[tf.Tensor]:

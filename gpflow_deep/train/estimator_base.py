@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import numbers
 import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gpflow_deep_base.columns import as_numbers
 
-from ..model.deep_gp import NUM_PREDICT_SAMPLES
 from ..posteriors.sampling import SamplingConfig
-from ..posteriors.sigma_points import NUM_POINTS
 from .choice import FREE
 from .config import ModelConfig
 from .course import TrainingConfig
@@ -38,10 +37,12 @@ Array = NDArray[np.float64]
 CHECK_ROWS = 2000
 """Rows on which a fitted model is compared with the simplest one."""
 
-_SIZES = ("num_layers", "num_inducing", "hidden_dim", "num_samples", "num_predict_samples", "latent_dim")
-_OF_TRAINING = ("num_importance_samples", "batch_size", "max_iter", "n_iter_no_change")
-_COUNTS = (*_SIZES, *_OF_TRAINING, "patch", "stride", "channels", "sigma_points")
-_NUMBERS = ("learning_rate", "tol", "validation_fraction", "kl_weight")
+_SHARED = ("num_layers", "num_inducing", "kernel", "likelihood", "posterior", "latent_dim")
+"""Parameters that are fields of the model."""
+
+_SIZES = ("num_layers", "num_inducing", "hidden_dim", "num_samples", "num_predict_samples", "num_importance_samples")
+_COUNTS = (*_SIZES, "latent_dim", "patch", "stride", "channels", "sigma_points", "batch_size", "max_iter")
+_NUMBERS = ("learning_rate", "kl_weight")
 _OPTIONAL = ("hidden_dim", "learning_rate", "stride", "kl_weight")
 _CHOSEN = ("num_layers", "num_inducing")
 
@@ -56,39 +57,27 @@ class DeepGPEstimator(BaseEstimator):
     :param likelihood: as in `ModelConfig`. "auto": Gaussian, or Student's t where intervals are too wide in the middle
         and held-out rows agree; Gaussian if `num_layers` is given and above 1 (Student's t with latent variables);
         Bernoulli for two classes, robust-max for more.
-    :param hidden_dim: outputs of the inner layers; min(30, inputs) if None.
-    :param preset: starting values, as in `ModelConfig`.
-    :param natgrad: natural gradients for the last layer, Adam for the rest; or else Adam for all.
     :param posterior: "gaussian" is the variational one; "sghmc" draws samples from there on, and predicts from them;
         "global" is a variational one that is correlated across layers; "sigma_points" is Gaussian, trained by the
         predictive density, for thousands of noisy rows. "auto": Gaussian, unless `num_layers` is chosen, too, and
         held-out rows are predicted better by two layers that are global, of some 200 rows without noise, or sigma
         points, of more than 1,000 rows whose noise is not Gaussian or not the same everywhere.
-    :param sampling: how they are drawn, a `SamplingConfig`; its defaults if None.
     :param kernel: "squared_exponential", "matern52" or "matern32", each also as "...+linear" with a linear part, or
         "convolutional" for rows that are images; pixels are not standardised then. "auto": by the marginal likelihood,
         or bound, of a single layer; squared exponential for labels.
-    :param image_shape: height and width, and channels if there are several, of the images; with that kernel only, as
-        are `patch`, `stride`, `channels` and `places`. See `ModelConfig`.
-    :param patch: height and width of a patch.
-    :param stride: distance of neighbouring patches.
-    :param channels: of the images between layers.
-    :param places: whether the response to a patch may depend on its place.
-    :param sigma_points: of `posterior="sigma_points"`: how many.
-    :param kl_weight: of the KL in its objective; a tenth of the rows chooses it if None, see
-        `fitting.choose_kl_weight`.
     :param latent_dim: latent variables of each row, for targets on several branches and noise of any form; 0 for none.
-    :param num_importance_samples: samples of them for each row and step of training; see `ModelConfig`.
-    :param num_samples: draws of the inner layers for each row and step of training.
-    :param num_predict_samples: draws of the inner layers in predictions; 256 with latent variables, unless changed.
     :param learning_rate: step size of Adam; it falls to 0 over the last half of the steps. 0.03 for minibatches, and
         0.01 for steps with all rows, if None; 0.01 in `partial_fit`.
     :param batch_size: rows of a minibatch.
     :param max_iter: largest number of steps, or iterations of L-BFGS of a single layer with Gaussian noise.
-    :param tol: rise of the smoothed bound (or of the held-out log density) that counts, nats per row.
-    :param n_iter_no_change: windows of 100 steps without such a rise, after which the learning rate falls to 0.
-    :param early_stopping: hold out rows, end when their log density has stopped rising, and keep the best parameters.
-    :param validation_fraction: of the rows, held out with `early_stopping`.
+    :param early_stopping: hold out a tenth of the rows, or this share of them, end when their log density has stopped
+        rising, and keep the best parameters.
+    :param model: further fields of the `ModelConfig`, such as {"hidden_dim": 5, "num_predict_samples": 64}, or
+        {"patch": 7, "stride": 2} for images; or a `ModelConfig`, of which the fields count that are not its defaults.
+        What is given above goes before them. Starting values are those of its preset "modern" unless it says
+        {"preset": "paper2017"}.
+    :param training: how steps are made and when they end: a `TrainingConfig`; its defaults if None.
+    :param sampling: how samples are drawn with `posterior="sghmc"`: a `SamplingConfig`; its defaults if None.
     :param random_state: number or generator for held-out rows, inducing inputs, batches and draws; None for new ones in
         every fit.
     :param verbose: 0 prints nothing; 1 prints what is tried and chosen, a line for every 100 steps of the last training
@@ -110,63 +99,35 @@ class DeepGPEstimator(BaseEstimator):
         num_layers: int | str = "auto",
         *,
         num_inducing: int | str = "auto",
+        kernel: str = "auto",
         likelihood: str = "auto",
-        hidden_dim: int | None = None,
-        preset: str = "modern",
-        natgrad: bool = False,
         posterior: str = "auto",
-        sampling: SamplingConfig | None = None,
-        num_samples: int = 1,
-        num_predict_samples: int = NUM_PREDICT_SAMPLES,
+        latent_dim: int = 0,
         learning_rate: float | None = None,
         batch_size: int = 1000,
         max_iter: int = 5000,
-        tol: float = 1e-3,
-        n_iter_no_change: int = 5,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
+        early_stopping: bool | float = False,
+        model: ModelConfig | Mapping[str, Any] | None = None,
+        training: TrainingConfig | None = None,
+        sampling: SamplingConfig | None = None,
         random_state: int | np.random.RandomState | None = 0,
         verbose: bool | int = False,
-        kernel: str = "auto",
-        image_shape: Sequence[int] | None = None,
-        patch: int = 5,
-        stride: int | None = None,
-        channels: int = 4,
-        places: bool = True,
-        sigma_points: int = NUM_POINTS,
-        kl_weight: float | None = None,
-        latent_dim: int = 0,
-        num_importance_samples: int = 1,
     ) -> None:
         self.num_layers = num_layers
         self.num_inducing = num_inducing
+        self.kernel = kernel
         self.likelihood = likelihood
-        self.hidden_dim = hidden_dim
-        self.preset = preset
-        self.natgrad = natgrad
         self.posterior = posterior
-        self.sampling = sampling
-        self.num_samples = num_samples
-        self.num_predict_samples = num_predict_samples
+        self.latent_dim = latent_dim
         self.learning_rate = learning_rate
         self.batch_size = batch_size
         self.max_iter = max_iter
-        self.tol = tol
-        self.n_iter_no_change = n_iter_no_change
         self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
+        self.model = model
+        self.training = training
+        self.sampling = sampling
         self.random_state = random_state
         self.verbose = verbose
-        self.kernel = kernel
-        self.image_shape = image_shape
-        self.patch = patch
-        self.stride = stride
-        self.channels = channels
-        self.places = places
-        self.sigma_points = sigma_points
-        self.kl_weight = kl_weight
-        self.latent_dim = latent_dim
-        self.num_importance_samples = num_importance_samples
 
     # Training.
 
@@ -185,11 +146,10 @@ class DeepGPEstimator(BaseEstimator):
 
     def _fitted(self, X: Array, Y: Array, class_names: Sequence[str], seed: int) -> Fitted:
         """The model that is asked for; the data choose the rest where they can."""
-        config = self._config()
-        validation_fraction = self.validation_fraction if self.early_stopping else 0.0
+        config, given = self._config(), self._given()
         show = print if self.verbose else None
-        is_single = config.num_layers == 1 and self.likelihood in ("auto", "gaussian")
-        free = [name for name in FREE if getattr(self, name) == "auto"]
+        is_single = config.num_layers == 1 and given.get("likelihood", "auto") in ("auto", "gaussian")
+        free = [name for name in FREE if given.get(name, "auto") == "auto"]
         free = [] if free == ["posterior"] else free  # which is chosen with the depth only
         if (is_single or free) and not self.early_stopping and can_choose(config, len(class_names)):
             return fit_chosen(
@@ -211,7 +171,7 @@ class DeepGPEstimator(BaseEstimator):
             training=self._training(),
             max_iter=self.max_iter,
             batch_size=self.batch_size,
-            validation_fraction=validation_fraction,
+            validation_fraction=0.1 if self.early_stopping is True else float(self.early_stopping),
             class_names=class_names,
             seed=seed,
             show=show,
@@ -246,9 +206,10 @@ class DeepGPEstimator(BaseEstimator):
 
     def _check_parameters(self) -> None:
         """Types; the values are checked where they are used."""
+        values = {**self.get_params(deep=False), **self._given()}
         for names, kind, what in ((_COUNTS, numbers.Integral, "whole number"), (_NUMBERS, numbers.Real, "number")):
             for name in names:
-                value, is_optional = getattr(self, name), name in _OPTIONAL
+                value, is_optional = values.get(name, 1), name in _OPTIONAL
                 if name in _CHOSEN and isinstance(value, str) and value == "auto":
                     continue
                 if not ((isinstance(value, kind) and not isinstance(value, bool)) or (value is None and is_optional)):
@@ -263,32 +224,34 @@ class DeepGPEstimator(BaseEstimator):
                 "leave sample_weight out, or draw rows in proportion to their weights."
             )
 
+    def _given(self) -> dict[str, Any]:
+        """Fields of the model that are given, by parameters or in `model`.
+
+        :raises TypeError: if there is no such field.
+        """
+        known = {field.name: field.default for field in dataclasses.fields(ModelConfig)}
+        fields = {} if self.model is None else self.model
+        if isinstance(fields, ModelConfig):
+            config = fields
+            fields = {name: value for name in known if (value := getattr(config, name)) != known[name]}
+        if unknown := sorted(set(fields) - set(known)):
+            raise TypeError(f"model must have fields of ModelConfig, got {', '.join(unknown)}; see its help.")
+        own = {name: getattr(self, name) for name in _SHARED}
+        unset = {"latent_dim": 0}
+        return {**fields, **{name: value for name, value in own.items() if value != unset.get(name, "auto")}}
+
     def _config(self) -> ModelConfig:
         """With the usual number or name for what is chosen by the data, if it is."""
-        return ModelConfig(
-            num_layers=2 if self.num_layers == "auto" else int(self.num_layers),
-            num_inducing=100 if self.num_inducing == "auto" else int(self.num_inducing),
-            num_samples=self.num_samples,
-            num_predict_samples=self.num_predict_samples,
-            preset=self.preset,  # type: ignore[arg-type]
-            natgrad=self.natgrad,
-            posterior="gaussian" if self.posterior == "auto" else self.posterior,  # type: ignore[arg-type]
-            sigma_points=self.sigma_points,
-            kl_weight=self.kl_weight,
-            hidden_dim=self.hidden_dim,
-            likelihood=self.likelihood,  # type: ignore[arg-type]
-            kernel="squared_exponential" if self.kernel == "auto" else self.kernel,  # type: ignore[arg-type]
-            image_shape=() if self.image_shape is None else tuple(self.image_shape),
-            patch=self.patch,
-            stride=self.stride,
-            channels=self.channels,
-            places=self.places,
-            latent_dim=self.latent_dim,
-            num_importance_samples=self.num_importance_samples,
-        )
+        given: dict[str, Any] = {"preset": "modern", **self._given()}
+        if "image_shape" in given:
+            given["image_shape"] = tuple(given["image_shape"])
+        return ModelConfig(**given)
 
     def _training(self) -> TrainingConfig:
-        return TrainingConfig(self.learning_rate, tol=self.tol, n_iter_no_change=self.n_iter_no_change)
+        training = TrainingConfig() if self.training is None else self.training
+        return (
+            training if self.learning_rate is None else dataclasses.replace(training, learning_rate=self.learning_rate)
+        )
 
     def _new_seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -304,7 +267,7 @@ class DeepGPEstimator(BaseEstimator):
         log_density = float(np.mean(np.asarray(predictor.forecast(*some).log_density)))
         if text := worse_than_simplest(predictor.model.likelihood, log_density, some, some):
             text = f"after {fitted.num_steps} steps the model is {text} on its training rows"
-            warnings.warn(f"{text}. Raise max_iter, or lower tol.", ConvergenceWarning, stacklevel=4)
+            warnings.warn(f"{text}. Raise max_iter, or lower training.tol.", ConvergenceWarning, stacklevel=4)
 
     # Prediction.
 

@@ -14,8 +14,9 @@
    twelfth of the steps (a quarter where the single layer is exact), three times (twice) as many, and all of them, as
    long as they are not behind. One is taken only if the other rows gain more than a standard error by it; then it goes
    on with all rows. Of up to `EXACT_ROWS` noisy rows none is tried if left-out residuals of the single layer look
-   Gaussian; without noise (a simulator's) one is tried unless these residuals are small. There global inducing outputs
-   are tried beside q(u) on the first of several parts, and the better of both goes on to the other parts.
+   Gaussian; without noise (a simulator's) one is tried unless these residuals are small. There the CRPS is compared in
+   place of the log density; and global inducing outputs are tried beside q(u) on the first of several parts, of which
+   the better one goes on.
    Of many noisy rows deep sigma points, which are trained by what they predict, are tried last, where left-out
    residuals of the single layer have long tails, or are large in one place and small in another.
 4. What was chosen is fitted to all rows. A single layer gets more inducing inputs for as long as its bound rises.
@@ -40,6 +41,7 @@ from scipy.linalg import cho_solve, cholesky, lapack, solve_triangular
 from scipy.optimize import minimize
 
 from ..judge.forecasts import Forecast
+from ..judge.predictive import gaussian
 from ..model.initialization import inducing_inputs
 from ..model.scaling import Units
 from ..posteriors.collapsed import MAX_ROWS, fit_collapsed
@@ -72,8 +74,12 @@ Show = Callable[[str], None] | None
 CANDIDATES: tuple[KernelName, ...] = tuple(name for name in get_args(KernelName) if name != "convolutional")
 """Kernels."""
 
+PLAIN: tuple[KernelName, ...] = ("squared_exponential", "matern52")
+"""Kernels that are taken for granted; others have to be clearly better."""
+
 EXACT_ROWS = 1000
-"""Up to so many rows are inducing inputs themselves: an evaluation takes O(N^3)."""
+"""Up to so many rows are inducing inputs themselves from the start: an evaluation takes O(N^3). Of up to twice as many
+kernel and parameters are looked for with fewer inducing inputs first."""
 
 RACE_ROWS = 200
 """Rows on which all kernels are tried."""
@@ -96,14 +102,20 @@ MAX_INDUCING = 400
 MAX_WORK = 5e8
 """The most of N M^2, to which an evaluation is proportional, that is chosen."""
 
+FEW_NOISY_ROWS = 300
+"""Up to so many rows with noise no deeper model is tried: what it may gain is less than some 40 rows can tell."""
+
 SMALL_ERROR = 0.01
 """Of the single layer for rows left out, in standard deviations of targets without noise: no deeper model is tried."""
 
 ROUGH = 0.6
 """With a larger one, a function without noise is as rough between rows as noise would be."""
 
-HELD_OUT = 60
+HELD_OUT = 40
 """Rows of a small table on which a deeper model is judged."""
+
+TRIAL_STEPS = 3600
+"""The most steps of a deeper model on all parts of a small table, and one part more for its rival."""
 
 SMALL_BATCH = 250
 """The most rows of a minibatch of models that are trained by steps where the single layer is exact."""
@@ -396,7 +408,8 @@ def search_exact(
     X: Array, Y: Array, kernels: Sequence[KernelName], *, max_iter: int = 500, seed: int = 0, show: Show = None
 ) -> SingleLayer:
     """The exact GP with the highest marginal likelihood over kernels and starts, or another one of which the rows say,
-    left out one by one, that it is better by more than a standard error.
+    left out one by one, that it is better by more than a standard error. What everybody would take, the better one of
+    squared exponential and Matern 5/2, is left only for what is better than that by as much.
 
     After the race the best kernels of each start go on with all rows, those with hardly any noise from the start again:
     a solution with little noise may need all rows to be seen. Two are climbed to the end, the best by either measure.
@@ -427,14 +440,26 @@ def search_exact(
         theta = np.append(best.theta, _first_theta(name, X.shape[1], 1.0)[-1])
         linear = _climb_exact(dataclasses.replace(best, kernel=name, theta=theta), X, Y, max_iter, show=show)
         best = linear if linear.value > best.value else best
-    return best
+    if best.kernel in PLAIN or not set(PLAIN) <= set(kernels) or len(X) < 3:
+        return best
+    some = _some_rows(len(X), seed)
+    begins = [SingleLayer(name, _first_theta(name, X.shape[1], max(_STARTS)), None, 0.0, 0) for name in PLAIN]
+    tried = [_climb_exact(each, X[some], Y[some], min(max_iter, MIDDLE), tolerance=1e-5) for each in begins]
+    plain = _climb_exact(max(tried, key=lambda each: each.value), X, Y, max_iter, show=show)
+    gain, error = _gain(*(leave_one_out(each, X, Y)[1].sum(axis=1) for each in (best, plain)))
+    return best if gain > error else plain
+
+
+def _some_rows(num_rows: int, seed: int) -> NDArray[Any]:
+    """Numbers of the rows on which kernels are raced."""
+    return np.sort(np.random.default_rng([seed, 3]).permutation(num_rows)[:RACE_ROWS])
 
 
 def _race(
     X: Array, Y: Array, kernels: Sequence[KernelName], *, max_iter: int, seed: int
 ) -> dict[tuple[str, float], SingleLayer]:
     """Exact GPs of some rows after few iterations: the best of each stationary kernel and start."""
-    rows = np.sort(np.random.default_rng([seed, 3]).permutation(len(X))[:RACE_ROWS])
+    rows = _some_rows(len(X), seed)
     raced: dict[tuple[str, float], SingleLayer] = {}
     for kernel in kernels:
         for noise in _STARTS:
@@ -539,6 +564,28 @@ def grow(
 # Deep models, and others that are trained by steps.
 
 
+class Scores(NamedTuple):
+    """How well some rows are predicted that were not trained on.
+
+    :ivar log_density: [n], nats in the units of the data.
+    :ivar merit: [n], what is compared: the log density, or minus the CRPS in standard deviations of the targets where
+        they have no noise. Of interpolations the density at a few rows, near which the function turns, outweighs all
+        others.
+    """
+
+    log_density: Array
+    merit: Array
+
+    @classmethod
+    def joined(cls, parts: Sequence[Scores]) -> Scores:
+        """Those of several parts, one behind the other."""
+        return cls(*map(np.concatenate, zip(*parts, strict=True)))
+
+    def first(self, count: int) -> Scores:
+        """Of the first rows."""
+        return Scores(self.log_density[:count], self.merit[:count])
+
+
 class _Trained:
     """A model by steps that is trained on several parts of the rows in turn: the step is compiled once.
 
@@ -604,9 +651,14 @@ class _Trained:
         below = found.cdf(Y[part])
         return float(np.mean((below > 0.25) & (below < 0.75)))
 
-    def log_densities(self, part: NDArray[Any], Y: Array) -> Array:
-        """Of rows with these numbers, [n], nats in the units of the data."""
-        return np.asarray(self._forecast(part, Y).log_density, np.float64)
+    def scores(self, part: NDArray[Any], Y: Array, *, by_crps: bool) -> Scores:
+        """Of rows with these numbers."""
+        found = self._forecast(part, Y)
+        log_density = np.asarray(found.log_density, np.float64)
+        if not by_crps:
+            return Scores(log_density, log_density)
+        assert found.predictive is not None  # of mypy: Gaussian and Student's t have it
+        return Scores(log_density, -np.mean(found.predictive.crps(Y[part]) / self.predictor.units.y.scale, axis=1))
 
     def _forecast(self, part: NDArray[Any], Y: Array) -> Forecast:
         X = self.predictor.units.x.inverse_transform(self._rows[0][part])
@@ -744,8 +796,10 @@ class _Search:
         self.advice: list[str] = []
         self.began = time.process_time()
         self.single_seconds = 0.0
-        is_small = len(X) <= EXACT_ROWS if "num_inducing" in free else config.num_inducing >= len(X)
-        self.is_exact = is_small and len(X) <= 2 * EXACT_ROWS
+        self.by_crps = False  # of functions without noise
+        self.left_out_error = np.nan  # of an exact single layer
+        is_full = "num_inducing" in free or config.num_inducing >= len(X)
+        self.is_exact = is_full and len(X) <= 2 * EXACT_ROWS
         self.num_inducing = NUM_INDUCING if "num_inducing" in free else config.num_inducing
         self.num_inducing = min(self.num_inducing, len(X))
 
@@ -790,9 +844,7 @@ class _Search:
         folds = self._folds() if self._has_rivals() else []
         single = self._single(folds[0][0] if folds and not self.is_exact else np.arange(len(self.X)))
         residuals, scores = self._judge(single, folds)
-        best: _Trained | None = None
-        if folds:
-            best, scores, residuals = self._rivals(single, folds, scores, residuals)
+        best = None if residuals is None or not folds else self._rivals(single, folds, scores, residuals)
         return single, best, residuals
 
     # What is tried.
@@ -827,57 +879,72 @@ class _Search:
             rows = np.sort(np.random.default_rng([self.course.seed, 4]).choice(part, MAX_ROWS, replace=False))
         x, y, seed = self.x[rows], self.y[rows], self.course.seed
         max_iter = min(self.course.max_iter, 200)
-        if self.is_exact:
+        if self.is_exact and len(rows) <= EXACT_ROWS:
             return search_exact(x, y, self._kernels(), max_iter=max_iter, seed=seed, show=self.show_climb)
         options: dict[str, Any] = {"max_iter": max_iter, "seed": seed, "show": self.show}
-        return search_sparse(x, y, self._kernels(), self.num_inducing, **options)
-
-    def _judge(self, single: SingleLayer, folds: list[tuple[NDArray[Any], NDArray[Any]]]) -> tuple[Array | None, Array]:
-        """Standardised residuals [n, P], and log densities [n], nats, of left-out or held-out rows; none without."""
-        name = self._name(dataclasses.replace(self.config, num_layers=1, kernel=single.kernel), single)
+        single = search_sparse(x, y, self._kernels(), min(self.num_inducing, NUM_INDUCING), **options)
         if self.is_exact:
-            residuals, scores = leave_one_out(single, self.x, self.y)
-            self._add(name, scores.sum(axis=1) - self.units.y.log_volume, "left out one by one")
-        elif folds:
-            residuals, scores = self._held_out(single, folds)
-            self._add(name, scores.sum(axis=1) - self.units.y.log_volume, "held out")
-        else:
-            value = single.value * self.y.shape[1] - self.units.y.log_volume
-            self._add(name, None, "the bound", value=value)
-            return None, np.zeros(0)
-        return residuals, scores.sum(axis=1) - self.units.y.log_volume
+            single = _climb_exact(dataclasses.replace(single, Z=None), x, y, min(max_iter, MIDDLE), show=self.show)
+        return single
 
-    def _held_out(self, single: SingleLayer, folds: list[tuple[NDArray[Any], NDArray[Any]]]) -> tuple[Array, Array]:
-        parts = []
+    def _judge(
+        self, single: SingleLayer, folds: list[tuple[NDArray[Any], NDArray[Any]]]
+    ) -> tuple[Array | None, Scores | None]:
+        """Standardised residuals [n, P] of rows, left out one by one or held out; and the scores of the latter."""
+        name = self._name(dataclasses.replace(self.config, num_layers=1, kernel=single.kernel), single)
+        volume = self.units.y.log_volume
+        if self.is_exact:
+            residuals, log_densities = leave_one_out(single, self.x, self.y)
+            self._add(name, log_densities.sum(axis=1) - volume, "left out one by one")
+            self.left_out_error = _rms_error(residuals, log_densities)
+            self.by_crps = single.noise <= NO_NOISE
+            return residuals, None
+        if folds:
+            residuals, scores = self._held_out(single, folds)
+            self._add(name, scores.log_density, "held out")
+            return residuals, scores
+        self._add(name, None, "the bound", value=single.value * self.y.shape[1] - volume)
+        return None, None
+
+    def _held_out(self, single: SingleLayer, folds: list[tuple[NDArray[Any], NDArray[Any]]]) -> tuple[Array, Scores]:
+        """Standardised residuals [n, P] and scores of the held-out rows of all parts."""
+        all_residuals, parts = [], []
         for rows, held in folds:
             mean, variance = single.predict(self.x[rows], self.y[rows], self.x[held])
             residuals = (self.y[held] - mean) / np.sqrt(variance)[:, None]
-            parts.append((residuals, -0.5 * (np.log(2 * np.pi * variance)[:, None] + np.square(residuals))))
-        residuals, scores = (np.concatenate(part) for part in zip(*parts, strict=True))
-        return residuals, scores
+            terms = -0.5 * (np.log(2 * np.pi * variance)[:, None] + np.square(residuals))
+            log_density = terms.sum(axis=1) - self.units.y.log_volume
+            merit = log_density
+            if self.by_crps:
+                variances = np.broadcast_to(variance[:, None], mean.shape)
+                merit = -gaussian(np.ones(1), mean[None], variances[None]).crps(self.y[held]).mean(axis=1)
+            all_residuals.append(residuals)
+            parts.append(Scores(log_density, merit))
+        return np.concatenate(all_residuals), Scores.joined(parts)
 
     def _rivals(
         self,
         single: SingleLayer,
         folds: list[tuple[NDArray[Any], NDArray[Any]]],
-        scores: Array,
-        residuals: Array | None,
-    ) -> tuple[_Trained | None, Array, Array | None]:
-        """The best of deeper models and other likelihoods; None for the single layer."""
+        scores: Scores | None,
+        residuals: Array,
+    ) -> _Trained | None:
+        """The best of deeper models and other likelihoods; None for the single layer.
+
+        :param scores: of the held-out rows by the single layer; None if they are not known yet.
+        """
         best: _Trained | None = None
-        assert residuals is not None  # of mypy: there are folds
         if self.is_exact:
-            error = self._left_out_error(single)
+            error = self.left_out_error
             is_uneven = is_long_tailed(residuals) or is_clustered(residuals, self.x / single.lengthscales)
-            looks_gaussian = (single.noise > NO_NOISE or error > ROUGH) and not is_uneven
             if single.noise <= NO_NOISE and error < SMALL_ERROR:
                 self._skip("deeper models", f"not tried: the single layer errs by {error:.1g} standard deviations")
-                return None, scores, residuals
-            _, by_row = self._held_out(single, folds)
-            scores = by_row.sum(axis=1) - self.units.y.log_volume
-            if looks_gaussian:
+                return None
+            if (single.noise > NO_NOISE or error > ROUGH) and not is_uneven:
                 self._skip("deeper models", "not tried: the residuals of the single layer look Gaussian")
-                return None, scores, residuals
+                return None
+        if scores is None:
+            scores = self._held_out(single, folds)[1]
         base = dataclasses.replace(self.config, num_layers=1, kernel=single.kernel, num_inducing=self._num_deep())
         if "likelihood" in self.free:
             inside = float(np.mean(np.abs(residuals) < 0.6745))
@@ -885,7 +952,10 @@ class _Search:
                 tried, found = self._try(dataclasses.replace(base, likelihood="studentt"), single, folds, scores)
                 if tried is not None:
                     best, scores, base = tried, found, tried.config
-        if "num_layers" in self.free:
+        is_little = self.is_exact and single.noise > NO_NOISE and len(self.X) <= FEW_NOISY_ROWS
+        if is_little:
+            self._skip("deeper models", "not tried: of so few noisy rows held-out ones could not tell")
+        elif "num_layers" in self.free:
             for num_layers in (2, 3):
                 if num_layers == 3 and self.is_exact:
                     break
@@ -902,15 +972,9 @@ class _Search:
             held = folds[0][1]
             if is_long_tailed(residuals) or is_clustered(residuals, self.x[held] / single.lengthscales):
                 config = dataclasses.replace(base, num_layers=2, posterior="sigma_points")
-                tried, found = self._try(config, single, folds, scores)
-                best, scores = (best, scores) if tried is None else (tried, found)
-        return best, scores, residuals
-
-    def _left_out_error(self, single: SingleLayer) -> float:
-        """Root mean squared error of rows left out one by one, in standard deviations of the targets."""
-        residuals, scores = leave_one_out(single, self.x, self.y)
-        log_variances = -2 * scores - np.square(residuals) - np.log(2 * np.pi)
-        return float(np.sqrt(np.mean(np.square(residuals) * np.exp(log_variances))))
+                tried, _ = self._try(config, single, folds, scores)
+                best = best if tried is None else tried
+        return best
 
     def _num_deep(self) -> int:
         return min(self.num_inducing, NUM_INDUCING) if "num_inducing" in self.free else self.num_inducing
@@ -932,76 +996,95 @@ class _Search:
         config: ModelConfig,
         single: SingleLayer,
         folds: list[tuple[NDArray[Any], NDArray[Any]]],
-        scores: Array,
+        scores: Scores,
         *,
         other: ModelConfig | None = None,
-    ) -> tuple[_Trained | None, Array]:
+    ) -> tuple[_Trained | None, Scores]:
         """Train a model for so long as it takes to see whether it is ahead; None if it is not, by a standard error.
 
         With one part held out there are looks after a twelfth and a quarter of the steps, and at the end; of small
         tables, whose steps are quick, after a quarter and a half.
 
-        :param other: takes its place if it is better on the first of several parts.
+        :param other: takes its place if it is better on the first of several parts, halfway.
         """
         began, steps = time.process_time(), self._steps()
         rows, held = folds[0]
+        if config.posterior == "sigma_points":
+            steps = max(steps // 2, 1)
         training, batch_size = self._way_of(len(rows))
         self._warn_of_time(config, steps, batch_size, len(folds))
         options: dict[str, Any] = {"batch_size": batch_size, "seed": self.course.seed}
         tried = _Trained(config, (self.x, self.y), self.units, single.noise, training, **options)
         shares = (4, 2, 1) if self.is_exact else (12, 4, 1)
         looks = [max(steps // share, 1) for share in shares] if len(folds) == 1 else []
+        parts: list[Scores] = []
         try:
-            parts = []
-            for part, others in folds if not looks else []:
-                count = max(int(steps * _share_of_steps(len(part))), 1)
-                tried.run(part, count, anew=True, show=self.show_steps)
-                parts.append(tried.log_densities(others, self.Y))
-                if other is not None:
-                    rival = _Trained(other, (self.x, self.y), self.units, single.noise, training, **options)
-                    tried, parts = self._better(tried, parts, rival, folds[0], count)
-                    other = None  # one part tells
-                gain, error = _gain(np.concatenate(parts), scores[: sum(map(len, parts))])
-                if gain < -error:  # it is behind: other parts are not tried
-                    break
-            for number, look in enumerate(looks):
-                if look > tried.num_steps:
-                    tried.run(rows, look - tried.num_steps, anew=number == 0, show=self.show_steps)
-                parts = [tried.log_densities(held, self.Y)]
-                gain, error = _gain(parts[0], scores)
-                is_behind = gain < -(HOPELESS if number == 0 else error)
-                if gain > error or is_behind or config.num_layers > 2:
-                    break
-            found = np.concatenate(parts)
+            if looks:
+                found, gain, error = self._looked_at(tried, looks, rows, held, scores)
+                last = held
+            else:
+                count = max(min(int(steps * _share_of_steps(len(rows))), TRIAL_STEPS // (len(folds) + 1)), 1)
+                for part, last in folds:
+                    if other is not None:  # one part tells: half of the steps of each, and the better one goes on
+                        rival = _Trained(other, (self.x, self.y), self.units, single.noise, training, **options)
+                        tried = self._better(tried, rival, folds[0], max(count // 2, 1))
+                        tried.run(part, max(count - count // 2, 1), anew=False, show=self.show_steps)
+                        other = None
+                    else:
+                        tried.run(part, count, anew=True, show=self.show_steps)
+                    parts.append(tried.scores(last, self.Y, by_crps=self.by_crps))
+                    found = Scores.joined(parts)
+                    gain, error = _gain(found.merit, scores.merit[: len(found.merit)])
+                    if gain < -error:  # it is behind: other parts are not tried
+                        break
         except FloatingPointError as failure:
             self._skip(self._name(tried.config), f"failed: {failure}", began)
             return None, scores
-        last = held if looks else folds[len(parts) - 1][1]
         tried.inside = (tried.share_inside(last, self.Y), self.Y[last].size) if gain > error else None
-        words = f"{gain:+.3f} ± {error:.3f} against the best before"
-        self._add(self._name(tried.config), found, f"held out, {words}", began=began, gain=(gain, error))
+        words = f"held out, {self._gained(gain, error)} against the best before"
+        self._add(self._name(tried.config), found.log_density, words, began=began, gain=(gain, error))
         return (tried, found) if gain > error else (None, scores)
 
+    def _looked_at(
+        self, tried: _Trained, looks: Sequence[int], rows: NDArray[Any], held: NDArray[Any], scores: Scores
+    ) -> tuple[Scores, float, float]:
+        """Scores of the held-out rows of a single part, and the gain with its standard error, when it is clear.
+
+        :param looks: numbers of steps after which they are scored.
+        """
+        for number, look in enumerate(looks):
+            if look > tried.num_steps:
+                tried.run(rows, look - tried.num_steps, anew=number == 0, show=self.show_steps)
+            found = tried.scores(held, self.Y, by_crps=self.by_crps)
+            gain, error = _gain(found.merit, scores.merit)
+            is_behind = gain < -(HOPELESS if number == 0 and not self.by_crps else error)
+            if gain > error or is_behind or tried.config.num_layers > 2:
+                break
+        return found, gain, error
+
     def _better(
-        self,
-        tried: _Trained,
-        parts: list[Array],
-        rival: _Trained,
-        fold: tuple[NDArray[Any], NDArray[Any]],
-        num_steps: int,
-    ) -> tuple[_Trained, list[Array]]:
-        """Of two models the one that predicts the held-out rows of a part better, and its log densities of them."""
+        self, tried: _Trained, rival: _Trained, fold: tuple[NDArray[Any], NDArray[Any]], num_steps: int
+    ) -> _Trained:
+        """Of two models the one that predicts the held-out rows of a part better after so many steps."""
         began, (part, held) = time.process_time(), fold
+        tried.run(part, num_steps, anew=True, show=self.show_steps)
+        others = tried.scores(held, self.Y, by_crps=self.by_crps)
         try:
             rival.run(part, num_steps, anew=True, show=self.show_steps)
-            found = rival.log_densities(held, self.Y)
+            found = rival.scores(held, self.Y, by_crps=self.by_crps)
         except FloatingPointError as failure:
             self._skip(self._name(rival.config), f"failed: {failure}", began)
-            return tried, parts
-        gain, error = _gain(found, parts[0])
-        words = f"first part, {gain:+.3f} ± {error:.3f} against posterior={tried.config.posterior}"
-        self._add(self._name(rival.config), found, words, began=began, gain=(gain, error))
-        return (rival, [found]) if gain > 0 else (tried, parts)
+            return tried
+        gain, error = _gain(found.merit, others.merit)
+        words = f"first part, {self._gained(gain, error)} against posterior={tried.config.posterior}"
+        self._add(self._name(rival.config), found.log_density, words, began=began, gain=(gain, error))
+        return rival if gain > 0 else tried
+
+    def _gained(self, gain: float, error: float) -> str:
+        """In words; a smaller CRPS is a gain."""
+        if self.by_crps:
+            return f"CRPS {-gain:+.4f} ± {error:.4f} standard deviations"
+        return f"{gain:+.3f} ± {error:.3f}"
 
     # The end.
 
@@ -1040,6 +1123,8 @@ class _Search:
     def _finish(self, best: _Trained) -> Fitted:
         """Train what was chosen on, with all rows."""
         began, before, steps = time.process_time(), best.num_steps, self._steps()
+        if best.config.posterior == "sigma_points":  # whose steps cost twice as much
+            steps = max(steps // 2, 1)
         steps = max(steps - before, steps // 2, 1)
         bounds = best.run(np.arange(len(self.X)), steps, anew=False, show=self.show)
         assert best.trainer is not None  # of mypy: it was trained
@@ -1048,7 +1133,11 @@ class _Search:
         value = bounds[-1] if bounds else None  # of whole windows
         note = f"the bound in standard units, {best.num_steps - before} steps"
         self._add("all rows", None, note, value=value, began=began)
-        self._say_if_rising(bounds, f"num_layers={best.config.num_layers} for max_iter={self.course.max_iter} steps")
+        longer = (
+            f"num_layers={best.config.num_layers}, with which training has all max_iter={self.course.max_iter} steps"
+        )
+        is_short = best.num_steps < self.course.max_iter
+        self._say_if_rising(bounds, longer if is_short else f"max_iter={2 * self.course.max_iter}")
         self._say_if_noise_free(best.noise)
         self.chosen = best.config
         return Fitted(best.predictor, best.trainer, best.num_steps, is_settled, tuple(bounds), ())
@@ -1095,13 +1184,11 @@ class _Search:
         if noise is None or noise > 2 * LEAST_NOISE:
             return
         words = "these targets are taken to have none."
-        if single is not None and single.Z is None and len(self.X) > 1:
-            error = self._left_out_error(single)
-            if error > ROUGH:
-                words = (
-                    f"rows left out are missed by {error:.2f} standard deviations, so the function is as rough as "
-                    "noise would be."
-                )
+        if single is not None and single.Z is None and self.left_out_error > ROUGH:
+            words = (
+                f"rows left out are missed by {self.left_out_error:.2f} standard deviations, so the function is as "
+                "rough as noise would be."
+            )
         self.advice.append(f"the noise is at its lower bound: {words}")
 
     def _say_if_miscalibrated(self, inside: float, count: int) -> None:
@@ -1182,6 +1269,12 @@ def _share_of_steps(num_rows: int) -> float:
     if num_rows > 240:
         return 1 / 3
     return 1.0 if num_rows > 60 else 0.5
+
+
+def _rms_error(residuals: Array, log_densities: Array) -> float:
+    """Root mean squared error in standard deviations of the targets, of what `leave_one_out` says."""
+    log_variances = -2 * log_densities - np.square(residuals) - np.log(2 * np.pi)
+    return float(np.sqrt(np.mean(np.square(residuals) * np.exp(log_variances))))
 
 
 def _gain(scores: Array, others: Array) -> tuple[float, float]:

@@ -1,6 +1,9 @@
 """`DeepGP` and `DeepGPQuad`: identities, limits that are known models, quadrature, and statistics, in this order."""
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import gpflow
@@ -8,6 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import gpflow_deep
 from gpflow_deep import (
     DeepGP,
     DeepGPQuad,
@@ -723,3 +727,26 @@ def test_what_is_no_seed_is_refused(seed: Any, rng: np.random.Generator) -> None
     for act in acts:
         with pytest.raises(ValueError, match=r"seed must be (from 0 to 2\*\*62 - 1|an integer)"):
             act()
+
+
+def test_the_bound_of_a_plain_model_is_read_in_eight_files(rng: np.random.Generator) -> None:
+    """The paper's page is the paper's page: what `elbo` of a model of `SVGPLayer`s enters is counted."""
+    X = rng.normal(size=(6, 2))
+    model = gpflow_deep.paper2017(X, X[:, :1], 2, num_inducing=3)
+    home = str(Path(gpflow_deep.__file__).parent.parent)
+    entered = set()
+
+    def note(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(
+            (f"{home}/gpflow_deep/", f"{home}/gpflow_deep_base")
+        ):
+            entered.add(frame.f_code.co_filename)
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        model.elbo((X, X[:, :1]), seed=0)
+    finally:
+        sys.setprofile(before)
+    assert f"{home}/gpflow_deep/model/bound.py" in entered
+    assert len(entered) <= 8

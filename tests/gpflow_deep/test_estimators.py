@@ -23,7 +23,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import QuantileTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from gpflow_deep import DeepGPClassifier, DeepGPRegressor
+from gpflow_deep import DeepGPClassifier, DeepGPRegressor, ModelConfig, TrainingConfig
 from tests.golden.compare import environment
 from tests.statistical import assert_mean_close
 
@@ -37,12 +37,17 @@ SMALL: dict[str, Any] = {
     "num_layers": 2,
     "num_inducing": 8,
     "kernel": "squared_exponential",
-    "num_predict_samples": 20,
+    "model": {"num_predict_samples": 20},
     "max_iter": 3,
 }
 SHALLOW: dict[str, Any] = {**SMALL, "num_layers": 1, "max_iter": 2}
-QUICKEST: dict[str, Any] = {**SHALLOW, "num_inducing": 4, "num_predict_samples": 4, "max_iter": 1}
-TRAINED: dict[str, Any] = {**SMALL, "natgrad": True, "max_iter": 100, "learning_rate": 0.1}
+QUICKEST: dict[str, Any] = {**SHALLOW, "num_inducing": 4, "model": {"num_predict_samples": 4}, "max_iter": 1}
+TRAINED: dict[str, Any] = {
+    **SMALL,
+    "model": {"natgrad": True, "num_predict_samples": 20},
+    "max_iter": 100,
+    "learning_rate": 0.1,
+}
 
 
 @pytest.fixture
@@ -204,14 +209,15 @@ def test_a_fit_is_a_function_of_the_data_and_the_random_state(data: Any, eagerly
 
 def test_training_stops_when_the_bound_has_settled(data: Any) -> None:
     """With a tolerance that no rise can exceed: after the windows of patience and the fall of the learning rate."""
-    model = DeepGPRegressor(**{**SMALL, "max_iter": 10_000}, tol=1e6, n_iter_no_change=1).fit(*data)
+    training = TrainingConfig(tol=1e6, n_iter_no_change=1)
+    model = DeepGPRegressor(**{**SMALL, "max_iter": 10_000}, training=training).fit(*data)
     assert model.n_iter_ == 200 + 200  # half of all
     assert model.bounds_.shape == (4,)
     assert model.validation_scores_.shape == (0,)
 
 
 def test_early_stopping_and_progress(data: Any, eagerly: None, capsys: pytest.CaptureFixture[str]) -> None:
-    model = DeepGPRegressor(**SMALL, early_stopping=True, validation_fraction=0.2, verbose=True).fit(*data)
+    model = DeepGPRegressor(**SMALL, early_stopping=0.2, verbose=True).fit(*data)
     assert "held-out log density" in capsys.readouterr().out
     assert model.validation_scores_.shape == (1,)
     assert model.predictor_.model.num_data == 72
@@ -329,16 +335,16 @@ def test_weights_are_refused(data: Any) -> None:
         ({"num_layers": 0}, "num_layers must be at least 1, got 0"),
         ({"likelihood": "bernoulli"}, "likelihood must be one of gaussian, studentt, poisson for regression"),
         ({"learning_rate": -1.0}, "learning_rate must be a finite number above 0"),
-        ({"preset": "old"}, "preset must be one of paper2017, modern, got 'old'"),
+        ({"model": {"preset": "old"}}, "preset must be one of paper2017, modern, got 'old'"),
         ({"max_iter": 0}, "max_iter must be at least 1, got 0"),
         ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
         ({"max_iter": 1.5}, "max_iter must be a whole number, got 1.5"),
         ({"num_layers": "2"}, "num_layers must be a whole number or 'auto', got '2'"),
         ({"num_layers": 1, "max_iter": 0}, "max_iter must be at least 1, got 0"),
         ({"kernel": "rbf"}, "kernel must be one of squared_exponential, matern52, .* got 'rbf'"),
-        ({"hidden_dim": True}, "hidden_dim must be a whole number or None, got True"),
+        ({"model": {"hidden_dim": True}}, "hidden_dim must be a whole number or None, got True"),
         ({"learning_rate": "fast"}, "learning_rate must be a number or None, got 'fast'"),
-        ({"tol": None}, "tol must be a number, got None"),
+        ({"model": {"layers": 2}}, "model must have fields of ModelConfig, got layers"),
     ],
     ids=str,
 )
@@ -353,7 +359,7 @@ def test_latent_variables(rng: np.random.Generator, eagerly: None) -> None:
     """Draws and modes of the mixture; a pickle predicts as the model does; what does not go together is refused."""
     X = rng.uniform(1, 2, (60, 1))
     y = 50 * rng.choice([-1, 1], 60) + rng.standard_normal(60)
-    settings = {**SMALL, "latent_dim": 1, "num_importance_samples": 3}
+    settings = {**SMALL, "latent_dim": 1, "model": {"num_importance_samples": 3, "num_predict_samples": 20}}
     model = DeepGPRegressor(**settings).fit(X, y)
     assert model.predictor_.model.num_importance_samples == 3
     assert model.sample_y(X[:4], 7).shape == (4, 7)
@@ -370,3 +376,36 @@ def test_latent_variables(rng: np.random.Generator, eagerly: None) -> None:
         DeepGPRegressor(**settings, posterior="global").fit(X, y)
     with pytest.raises(TypeError, match=r"latent_dim must be a whole number, got 1\.5"):
         DeepGPRegressor(**{**settings, "latent_dim": 1.5}).fit(X, y)
+
+
+def test_frames_of_categories_dates_and_gaps_have_labels(data: Any, eagerly: None) -> None:
+    """As of `DeepGPRegressor`: levels, dates and gaps become columns of numbers, in a pickle as well."""
+    X, y = data
+    rng = np.random.default_rng(3)
+    frame = X.assign(
+        town=pd.Categorical(rng.choice(["Rome", "Oslo"], len(X))),
+        sold=pd.Timestamp("2021-01-01") + pd.to_timedelta(rng.integers(0, 300, len(X)), unit="D"),
+        age=X["age"].mask(rng.random(len(X)) < 0.2),
+    )
+    labels = np.where(y > y.median(), "dear", "cheap")
+    model = DeepGPClassifier(**QUICKEST).fit(frame, labels)
+    p = model.predict_proba(frame[:7])
+    assert p.shape == (7, 2)
+    np.testing.assert_allclose(p.sum(axis=1), 1.0)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict_proba(frame[:7]), p)
+
+
+def test_parameters_that_people_turn_are_few() -> None:
+    for kind in (DeepGPRegressor, DeepGPClassifier):
+        assert len(inspect.signature(kind).parameters) <= 15
+
+
+def test_fields_of_the_model_by_a_mapping_or_a_config(data: Any, eagerly: None) -> None:
+    fields = {"hidden_dim": 1, "num_predict_samples": 3, "kernel": "matern52"}
+    plain = {name: value for name, value in SHALLOW.items() if name not in ("kernel", "model")}
+    for model in (fields, ModelConfig(**fields)):  # type: ignore[arg-type]
+        found = DeepGPRegressor(**{**plain, "num_layers": 2}, model=model).fit(*data).predictor_.model
+        assert found.layers[0].output_dim == 1
+        assert found.num_predict_samples == 3
+        assert type(found.layers[1].kernel).__name__ == "Matern52"

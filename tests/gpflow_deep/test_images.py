@@ -112,10 +112,12 @@ def test_settings_that_do_not_go_together(settings: dict[str, Any], message: str
 
 def test_estimator(rng: np.random.Generator) -> None:
     X, Y = bars(rng, 60)
-    options: dict[str, Any] = {"num_inducing": 8, "max_iter": 60, "num_layers": 1, "places": False}
-    model = DeepGPClassifier(kernel="convolutional", image_shape=(8, 8), patch=3, **options)
+    options: dict[str, Any] = {"num_inducing": 8, "max_iter": 60, "num_layers": 1}
+    fields = {"image_shape": (8, 8), "patch": 3, "places": False}
+    model = DeepGPClassifier(kernel="convolutional", model=fields, **options)
     names = np.array(["lies", "stands"])[Y[:, 0].astype(int)]
     assert model.fit(X, names).score(X, names) > 0.8
     np.testing.assert_array_equal(model.predictor_.units.x.scale, 1.0)  # pixels stay as they are
     with pytest.raises(ValueError, match="= 64 columns, got 8 x 9"):
-        DeepGPClassifier(kernel="convolutional", image_shape=(8, 9), **options).fit(X, names)
+        wrong = DeepGPClassifier(kernel="convolutional", model={**fields, "image_shape": [8, 9]}, **options)
+        wrong.fit(X, names)

@@ -106,4 +106,4 @@ def test_few_smooth_rows_want_a_bound(rng: np.random.Generator) -> None:
         model.fit(X, y)
     assert model.kl_weight_ is not None
     assert model.predictor_.model.kl_weight == model.kl_weight_.kl_weight
-    assert model.get_params()["kl_weight"] is None
+    assert model.get_params()["model"] is None

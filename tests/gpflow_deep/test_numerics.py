@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_deep.layers.numerics import (
+from gpflow_deep.layers.moments import (
     MAX_JITTER_FACTOR,
     add_diagonal,
     condition_number,

@@ -204,7 +204,8 @@ def test_one_step_of_another_likelihood(rng: np.random.Generator) -> None:
     y = rng.standard_t(1.5, size=60)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model = DeepGPRegressor(1, num_inducing=4, kernel="matern32", max_iter=1, num_predict_samples=4).fit(X, y)
+        fields = {"num_predict_samples": 4}
+        model = DeepGPRegressor(1, num_inducing=4, kernel="matern32", max_iter=1, model=fields).fit(X, y)
     assert model.choice_ is not None
     assert [row.name.endswith("studentt") for row in model.choice_.candidates[:2]] == [False, True]
     assert np.all(np.isfinite(model.log_density(X, y)))
@@ -243,8 +244,9 @@ class OfConstantDensity(NamedTuple):
         if self.log_density is None:
             raise FloatingPointError("a step failed")
 
-    def log_densities(self, part: Array, Y: Array) -> Array:
-        return np.full(len(part), self.log_density)
+    def scores(self, part: Array, Y: Array, *, by_crps: bool) -> selection.Scores:
+        found = np.full(len(part), self.log_density)
+        return selection.Scores(found, found)
 
 
 @pytest.mark.parametrize(("of_global", "winner"), [(-1.0, "global"), (-3.0, "gaussian"), (None, "gaussian")])
@@ -257,9 +259,8 @@ def test_the_posterior_that_predicts_the_first_part_better_goes_on(
     plain = OfConstantDensity(ModelConfig(preset="modern"), -2.0)
     rival = OfConstantDensity(ModelConfig(preset="modern", posterior="global"), of_global)
     fold = np.arange(16), np.arange(16, 20)
-    best, parts = search._better(plain, [plain.log_densities(X[fold[1]], Y)], rival, fold, 5)
+    best = search._better(plain, rival, fold, 5)
     assert best.config.posterior == winner
-    np.testing.assert_array_equal(parts, [np.full(4, best.log_density)])
     (told,) = search.candidates
     assert told.name.endswith("posterior=global")
     assert told.score == of_global
@@ -274,15 +275,16 @@ def test_sigma_points_are_tried_where_the_noise_of_many_rows_has_long_tails(
     search: Any = selection._Search(ModelConfig(preset="modern"), FREE, X, Y, course, None, show_steps=False)
     tried: list[str] = []
 
-    def behind(config: ModelConfig, single: SingleLayer, folds: Any, scores: Array, **_: Any) -> tuple[None, Array]:
+    def behind(config: ModelConfig, single: SingleLayer, folds: Any, scores: Any, **_: Any) -> tuple[None, Any]:
         tried.append(config.posterior)
         return None, scores
 
     monkeypatch.setattr(search, "_try", behind)
     single = SingleLayer("matern52", np.zeros(5), X[:4], 0.0, 1)
     residuals = rng.standard_t(2, (200, 1)) if is_uneven else rng.normal(size=(200, 1))
-    best, _, _ = search._rivals(single, [(np.arange(1000), np.arange(1000, 1200))], np.zeros(200), residuals)
-    assert best is None
+    search.is_exact = False
+    scores = selection.Scores(np.zeros(200), np.zeros(200))
+    assert search._rivals(single, [(np.arange(1000), np.arange(1000, 1200))], scores, residuals) is None
     assert ("sigma_points" in tried) == is_uneven
 
 
@@ -315,9 +317,9 @@ def test_roughness_that_stands_for_noise_makes_no_deeper_model(rng: np.random.Ge
     search: Any = selection._Search(ModelConfig(preset="modern"), FREE, X, Y, course, None, show_steps=False)
     theta = np.log([1.0, *[0.01] * 5, selection.LEAST_NOISE])
     single = selection.SingleLayer("matern32", theta, None, 0.0, 0)
-    residuals, scores = selection.leave_one_out(single, search.x, search.y)
-    best, _, _ = search._rivals(single, [(np.arange(40), np.arange(40, 80))], scores, residuals)
-    assert best is None
+    residuals, scores = search._judge(single, [(np.arange(40), np.arange(40, 80))])
+    assert search.by_crps
+    assert search._rivals(single, [(np.arange(40), np.arange(40, 80))], scores, residuals) is None
     assert search.candidates[-1].note.startswith("not tried")
     search._say_if_noise_free(single.noise, single)
     assert "as rough as noise" in search.advice[-1]

@@ -234,10 +234,10 @@ def test_what_does_not_fit_is_refused(rng: np.random.Generator) -> None:
 def test_the_estimator_has_it(rng: np.random.Generator) -> None:
     X = rng.normal(size=(N, D))
     Y = X @ np.ones((D, 1)) + 0.3 * rng.normal(size=(N, 1))
-    options: dict[str, Any] = {"posterior": "sigma_points", "sigma_points": 3, "kl_weight": 2.0}
-    model = DeepGPRegressor(num_inducing=5, max_iter=250, **options)
+    fields = {"sigma_points": 3, "kl_weight": 2.0}
+    model = DeepGPRegressor(num_inducing=5, max_iter=250, posterior="sigma_points", model=fields)
     model.fit(X, Y[:, 0])
     deep = model.predictor_.model
     assert isinstance(deep, DeepSigmaPointProcess)
     assert (deep.kl_weight, deep.component_weights().shape) == (2.0, [3])
-    assert model.get_params()["kl_weight"] == 2.0
+    assert model.get_params()["model"] == fields

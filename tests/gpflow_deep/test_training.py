@@ -10,7 +10,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from gpflow_deep import DeepGP, ModelConfig, Trainer, TrainingConfig, make_train_step, modern, paper2017
-from gpflow_deep.layers.numerics import robust_cholesky
+from gpflow_deep.layers.moments import robust_cholesky
 from gpflow_deep.train.training import clear_errors, first_message
 from tests.gpflow_deep.builders import make_data, make_model
 

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -253,6 +254,7 @@ def test_the_rows_choose_once(is_deep: bool, folder: Path, monkeypatch: pytest.M
     with monkeypatch.context() as patch:
         patch.setattr(selection, "is_long_tailed", lambda residuals: is_deep)
         patch.setattr(selection, "_gain", lambda scores, others: (1.0, 0.1))
+        patch.setattr("scripts.train_dgp.begin_chosen", partial(selection.begin_chosen, max_iter=4))
         done = call(folder, name, "--num_steps=4", *arguments)
     assert done.code == 0, done.err
     choice = json.loads((folder / name / "choice/choice.json").read_text())
@@ -409,6 +411,7 @@ def test_flags_are_those_of_the_stored_file(folder: Path, regression: Finished) 
         == parse(Flags, ["--run_dir=x"]).config
     )
     assert flags.free == ["kernel", "likelihood"]
+    assert parse(Flags, ["--run_dir=x"]).free == ["num_layers", "num_inducing", "kernel", "likelihood", "posterior"]
     assert [flag.name for flag in named_flags(Flags) if not flag.help] == []
 
 
