@@ -111,7 +111,6 @@ def compression(axes: Axes) -> None:
     groups = (
         ("compression_groups_weights", "", OURS, "o", "priors"),
         ("compression_files", "w^2", LIGHT, "s", "magnitudes"),
-        ("compression_rivals_lenet300", "tfmot", OTHERS, "D", "tfmot"),
     )
     for name, first, color, marker, label in groups:
         rows = [row for row in STORED[name].rows if "bytes" in row and str(row["method"]).startswith(first)]
@@ -181,19 +180,13 @@ def flash(axes: Axes) -> None:
     axes.legend(frameon=False, loc="center left", fontsize=7)
 
 
-def latency(axes: Axes) -> None:
-    """How many times faster shrunk networks are, with quartiles."""
-    rows = list(STORED["compression_latency"].rows)
-    runtimes = (("tensorflow", OTHERS, "TensorFlow, 8,192 rows"), ("lite", OURS, "TensorFlow Lite, 1 row"))
-    for shift, (name, color, label) in zip((0.2, -0.2), runtimes, strict=True):
-        times = np.array([value(row[name]) for row in rows])
-        low = times - [value(row[f"{name}_lower_quartile"]) for row in rows]
-        high = np.array([value(row[f"{name}_upper_quartile"]) for row in rows]) - times
-        places = np.arange(len(rows))[::-1] + shift
-        axes.barh(places, times, 0.36, xerr=np.abs([low, high]), color=color, label=label)
-    axes.set_yticks(np.arange(len(rows))[::-1], [str(row["network"]).replace(", ", "\n") for row in rows])
-    axes.set(title="networks without the groups that are cut", xlabel="times faster (right is better)")
-    legend_above(axes)
+def tables(axes: Axes) -> None:
+    """How many times smaller networks for tables become by the defaults, each seed."""
+    rows = [row for row in STORED["compression_defaults"].rows if isinstance(row["bytes"], Figure)]
+    for place, row in zip(np.arange(len(rows))[::-1], rows, strict=True):
+        axes.plot(row["smaller"].values, [place] * len(row["smaller"].values), "o", color=OURS)
+    axes.set_yticks(np.arange(len(rows))[::-1], [str(row["dataset"]) for row in rows])
+    axes.set(title="compression.fit and pack by default", xlabel="times smaller (right is better)", xscale="log")
 
 
 def regret(axes: Axes, problem: str) -> None:
@@ -229,7 +222,7 @@ def main(folder: Path = ROOT / "docs") -> None:
         "depth": depth,
         "coverage": coverage,
         "ebp_flash": flash,
-        "compression_latency": latency,
+        "compression_tables": tables,
     }
     for name, panel in alone.items():
         figure, axes = plt.subplots(figsize=(4.5, 2.6), layout="constrained")

@@ -15,7 +15,7 @@ def test_pictures_are_drawn_from_the_stored_results(tmp_path: Path) -> None:
     picture.main(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {
         "compression_bytes.png",
-        "compression_latency.png",
+        "compression_tables.png",
         "coverage.png",
         "darn_bits.png",
         "deep_gp_layers.png",

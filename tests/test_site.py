@@ -158,7 +158,6 @@ HEADLINES: dict[str, list[tuple[str, str, str]]] = {
     "compression": [
         ("compression_groups_weights/files|seed 1: groups, then weights, fixed point", "error of the file, %", ".2f"),
         ("compression_files/files|w^2 per bit, 5,000 weights, rounded to 9 values", "error of the file, %", ".2f"),
-        ("compression_rivals_lenet300/files|tfmot, pruned by 90 %, 16 clusters", "test error, %", ".2f"),
         ("compression_miracle/files|LeNet-5-Caffe, 16 + 24 epochs, 20 bits, seed 0", "error of the file, %", ".2f"),
     ],
 }
